@@ -1,0 +1,40 @@
+# Every target makes what it needs; start with `make demo` or `make test`.
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+PIP    := $(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt
+JOBS   ?= 2
+
+.PHONY: demo test lint validity bench clean
+
+$(BIN)/python:
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "modifind needs Python 3.11 or newer")'
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.base: $(BIN)/python pyproject.toml constraints.txt
+	$(PIP) --editable .
+	touch $@
+
+$(VENV)/.test: $(VENV)/.base
+	$(PIP) --editable '.[test]'
+	touch $@
+
+demo: $(VENV)/.base
+	$(BIN)/modifind demo --out demo-report --jobs $(JOBS)
+
+lint: $(VENV)/.test
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+test: lint
+	$(BIN)/python -m pytest -n $(JOBS)
+
+validity: $(VENV)/.test
+	$(BIN)/python benchmarks/validity.py
+
+bench: $(VENV)/.test
+	$(BIN)/python benchmarks/speed.py
+
+clean:
+	rm -rf $(VENV) demo-report build src/*.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -1,0 +1,45 @@
+"""Find the features that change how a treatment works.
+
+Names are imported on first use, so ``import modifind`` is quick and never loads torch.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from modifind.propensity import PropensityModel
+    from modifind.result import SelectionResult
+    from modifind.selector import ModifierSelector
+    from modifind.statistics import WCMMD
+    from modifind.testing import ConditionalRandomizationTest
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "WCMMD",
+    "ConditionalRandomizationTest",
+    "ModifierSelector",
+    "PropensityModel",
+    "SelectionResult",
+    "__version__",
+]
+
+_HOME = {
+    "ConditionalRandomizationTest": "modifind.testing",
+    "ModifierSelector": "modifind.selector",
+    "PropensityModel": "modifind.propensity",
+    "SelectionResult": "modifind.result",
+    "WCMMD": "modifind.statistics",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOME:
+        return getattr(import_module(_HOME[name]), name)
+    raise AttributeError(f"module 'modifind' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -1,0 +1,315 @@
+"""Command line: ``modifind demo | simulate | select``."""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from modifind.result import SelectionResult
+
+app = typer.Typer(
+    help="Find the features that change how a treatment works.",
+    add_completion=False,
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+)
+
+Jobs = Annotated[int, typer.Option("--jobs", help="Processes to use.", min=1)]
+Seed = Annotated[int, typer.Option("--seed", help="Seed of everything random.", min=0)]
+DATA_SUFFIXES = (".csv", ".parquet")
+RESULT_SUFFIXES = (".json", ".csv")
+
+
+def main() -> None:
+    """Run the command line; wrong input is one line on stderr and exit code 2."""
+    try:
+        code = app(standalone_mode=False)
+    except KeyboardInterrupt:
+        code = 130
+    except (ValueError, OSError) as error:
+        code = _complain(str(error))
+    except Exception as error:
+        if not hasattr(error, "format_message"):  # not typer's own complaint about the arguments
+            raise
+        code = _complain(error.format_message())
+    sys.exit(code if isinstance(code, int) else 0)
+
+
+def _complain(message: str) -> int:
+    print(f"modifind: error: {' '.join(message.split())}", file=sys.stderr)
+    return 2
+
+
+@app.callback(invoke_without_command=True)
+def _root(
+    context: typer.Context,
+    version: Annotated[bool, typer.Option("--version", help="Show the version and exit.")] = False,
+) -> None:
+    if version:
+        from modifind import __version__
+
+        print(__version__)
+        raise typer.Exit
+    if context.invoked_subcommand is None:
+        print(context.get_help())
+
+
+@app.command()
+def demo(
+    out: Annotated[Path, typer.Option("--out", help="Folder for the results.")] = Path("modifind-demo"),
+    jobs: Jobs = 1,
+) -> None:
+    """Analyse an embedded table of 1500 simulated patients and leave a report."""
+    from modifind import ModifierSelector
+    from modifind.datasets import load_trial
+    from modifind.plots import ImportanceDisplay
+
+    trial = load_trial()
+    _folder(out)
+    print("1500 simulated patients: drug or placebo, change of blood pressure, nine features.\n")
+    selector = ModifierSelector(random_state=0, n_jobs=jobs, progress=True)
+    result = _fit_quietly(selector, trial.X, trial.y, trial.treatment)
+    _print_result(result, truth=trial.truth)
+    result.to_json(out / "result.json")
+    result.to_csv(out / "result.csv")
+    result.report(out / "report.html")
+    ImportanceDisplay.from_result(result).plot().figure_.savefig(out / "importance.png", dpi=150)
+    print(f"\nReport: {out / 'report.html'}")
+
+
+@app.command()
+def simulate(
+    kind: Annotated[str, typer.Argument(help="LinMean, NonlinMean, LinVar, NonlinVar, LinCovar or NonlinCovar.")],
+    out: Annotated[Path, typer.Option("--out", help="CSV or Parquet file to write.")],
+    n: Annotated[int, typer.Option("--n", help="Rows.", min=2)] = 1000,
+    d: Annotated[int, typer.Option("--d", help="Features; the first five are modifiers.", min=5)] = 30,
+    seed: Seed = 0,
+) -> None:
+    """Write one of the paper's synthetic data sets, with columns treatment and outcome."""
+    from modifind.datasets import make_modifiers
+
+    _check_suffix(out, DATA_SUFFIXES, "--out")
+    data = make_modifiers(kind, n_samples=n, n_features=d, random_state=seed)
+    frame = data.X.copy()
+    frame.insert(0, "outcome", data.y)
+    frame.insert(0, "treatment", data.treatment)
+    _write_table(frame, out)
+    print(f"{out}: {n} rows, {d} features; the modifiers are {', '.join(data.modifiers)}")
+
+
+@app.command()
+def select(
+    data: Annotated[Path, typer.Argument(help="CSV or Parquet file.")],
+    treatment: Annotated[str, typer.Option("--treatment", help="Column with two values.")],
+    outcome: Annotated[str, typer.Option("--outcome", help="Numeric column.")],
+    features: Annotated[str, typer.Option("--features", help="Columns to test, comma-separated; default all.")] = "",
+    exclude: Annotated[str, typer.Option("--exclude", help="Columns to leave out, comma-separated.")] = "",
+    discrete: Annotated[str, typer.Option("--discrete", help="Numeric columns that are categories.")] = "",
+    treated: Annotated[str | None, typer.Option("--treated", help="Label that means treated.")] = None,
+    propensity: Annotated[
+        str, typer.Option("--propensity", help="auto, mlp, a number, or a column with known scores.")
+    ] = "auto",
+    statistic: Annotated[str, typer.Option("--statistic", help="wcmmd.")] = "wcmmd",
+    sampler: Annotated[str, typer.Option("--sampler", help="auto, gaussian, boosting, cvae or marginal.")] = "auto",
+    preset: Annotated[str, typer.Option("--preset", help="uai2022: the paper's configuration.")] = "",
+    alpha: Annotated[float, typer.Option("--alpha", help="Level of the adjusted p-values.")] = 0.05,
+    adjust: Annotated[str, typer.Option("--adjust", help="bh, by, holm, bonferroni or none.")] = "bh",
+    resamples: Annotated[str, typer.Option("--resamples", help="Resamples per feature, or auto.")] = "auto",
+    seed: Seed = 0,
+    jobs: Jobs = 1,
+    out: Annotated[Path | None, typer.Option("--out", help="Result as .json (all of it) or .csv (table).")] = None,
+    report: Annotated[Path | None, typer.Option("--report", help="HTML report to write.")] = None,
+) -> None:
+    """Find the features of a table that modify the effect of a treatment on an outcome."""
+    if out is not None:
+        _check_suffix(out, RESULT_SUFFIXES, "--out")
+    if report is not None:
+        _check_suffix(report, (".html",), "--report")
+    frame = _read_table(data)
+    scores = _propensity(propensity, frame)
+    named = {"--treatment": treatment, "--outcome": outcome}
+    for option, column in named.items():
+        _known_columns([column], frame, option)
+    if treatment == outcome:
+        raise ValueError(f"--treatment and --outcome are both {treatment!r}")
+    chosen = _columns(features, frame, "--features") or [str(c) for c in frame.columns]
+    taken = {treatment, outcome} if isinstance(scores, str | float) else {treatment, outcome, propensity}
+    if features and taken & set(chosen):
+        raise ValueError(f"--features names {', '.join(sorted(taken & set(chosen)))}, which is no feature here")
+    left_out = taken | set(_columns(exclude, frame, "--exclude"))
+    chosen = [column for column in chosen if column not in left_out]
+    if not chosen:
+        raise ValueError("no feature is left to test")
+    categories: Any = _columns(discrete, frame, "--discrete") or "auto"
+    if categories != "auto" and not set(categories) <= set(chosen):
+        raise ValueError(f"--discrete names {', '.join(sorted(set(categories) - set(chosen)))}, which is not tested")
+    selector = _selector(preset, statistic, sampler, scores, alpha, adjust, resamples)
+    selector.set_params(discrete_features=_with_few_values(categories, frame[chosen]))
+    selector.set_params(random_state=seed, n_jobs=jobs, progress=True)
+    result = _fit_quietly(selector, frame[chosen], frame[outcome], frame[treatment], treated=treated)
+    _print_result(result)
+    if out is not None:
+        result.to_json(out) if out.suffix == ".json" else result.to_csv(out)
+    if report is not None:
+        result.report(report)
+
+
+def _selector(preset: str, statistic: str, sampler: str, scores: Any, alpha: float, adjust: str, resamples: str) -> Any:
+    from modifind import ModifierSelector
+    from modifind.presets import uai2022
+
+    if resamples != "auto" and not resamples.isdigit():
+        raise ValueError(f"--resamples must be auto or a whole number, not {resamples!r}")
+    if preset:
+        if preset != "uai2022":
+            raise ValueError(f"--preset must be uai2022, not {preset!r}")
+        chosen = {"statistic": statistic != "wcmmd", "sampler": sampler != "auto", "propensity": scores != "auto"}
+        if any(chosen.values()):
+            raise ValueError("--preset fixes the statistic, the sampler and the propensity; leave those options out")
+        own = {} if resamples == "auto" else {"n_resamples": int(resamples)}
+        return uai2022(alpha=alpha, adjust=adjust, **own)
+    return ModifierSelector(
+        statistic=statistic,
+        sampler=sampler,
+        propensity=scores,
+        alpha=alpha,
+        adjust=adjust,
+        n_resamples="auto" if resamples == "auto" else int(resamples),
+    )
+
+
+def _with_few_values(categories: Any, frame: pd.DataFrame) -> Any:
+    """On the command line --discrete adds to what is taken as discrete anyway."""
+    if categories == "auto":
+        return categories
+    from modifind.features import MAX_DISCRETE_VALUES
+
+    few = [str(c) for c in frame.columns if frame[c].nunique() <= MAX_DISCRETE_VALUES]
+    return sorted({*categories, *few})
+
+
+def _read_table(path: Path) -> pd.DataFrame:
+    import pandas as pd
+
+    _check_suffix(path, DATA_SUFFIXES, "the data file")
+    if not path.is_file():
+        raise ValueError(f"no file {path}")
+    try:
+        frame = pd.read_csv(path) if path.suffix == ".csv" else pd.read_parquet(path)
+    except ImportError:
+        raise ValueError('reading Parquet needs pyarrow: pip install "modifind[parquet]"') from None
+    except (pd.errors.ParserError, pd.errors.EmptyDataError, UnicodeDecodeError, ValueError, OSError) as error:
+        raise ValueError(f"cannot read {path}: {error}") from None
+    if frame.empty:
+        raise ValueError(f"{path} has no rows")
+    return frame
+
+
+def _write_table(frame: pd.DataFrame, path: Path) -> None:
+    import io
+
+    from modifind.result import write_bytes
+
+    buffer = io.BytesIO()
+    if path.suffix == ".csv":
+        frame.to_csv(buffer, index=False)
+    else:
+        try:
+            frame.to_parquet(buffer, index=False)
+        except ImportError:
+            raise ValueError('writing Parquet needs pyarrow: pip install "modifind[parquet]"') from None
+    write_bytes(path, buffer.getvalue())
+
+
+def _propensity(value: str, frame: pd.DataFrame) -> Any:
+    if value in ("auto", "mlp"):
+        return value
+    try:
+        return float(value)
+    except ValueError:
+        if value in frame.columns:
+            return frame[value].to_numpy()
+    raise ValueError(f"--propensity must be auto, mlp, a number or a column; {value!r} is none of them")
+
+
+def _columns(text: str, frame: pd.DataFrame, option: str) -> list[str]:
+    names = [name.strip() for name in text.split(",") if name.strip()]
+    _known_columns(names, frame, option)
+    return names
+
+
+def _known_columns(names: list[str], frame: pd.DataFrame, option: str) -> None:
+    unknown = [name for name in names if name not in frame.columns]
+    if unknown:
+        shown = ", ".join(map(str, frame.columns[:12])) + (", ..." if len(frame.columns) > 12 else "")
+        raise ValueError(f"{option} names {', '.join(map(repr, unknown))}, which the table has not; columns: {shown}")
+
+
+def _check_suffix(path: Path, allowed: tuple[str, ...], option: str) -> None:
+    if path.suffix not in allowed:
+        raise ValueError(f"{option} must end in {' or '.join(allowed)}; found {str(path)!r}")
+    if option != "the data file" and not path.parent.is_dir():
+        raise ValueError(f"{option}: no folder {path.parent}")
+
+
+def _folder(path: Path) -> None:
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ValueError(f"cannot make the folder {path}: {error.strerror}") from None
+
+
+def _fit_quietly(selector: Any, X: Any, y: Any, treatment: Any, treated: Any = None) -> SelectionResult:
+    """Fit with warnings as single lines on stderr instead of Python's two."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", UserWarning)
+        result = selector.fit(X, y, treatment=treatment, treated=treated).result_
+    for message in dict.fromkeys(str(w.message) for w in caught):
+        print(f"modifind: warning: {message}", file=sys.stderr)
+    return result
+
+
+def _print_result(result: SelectionResult, truth: dict[str, str] | None = None) -> None:
+    from rich.console import Console
+    from rich.markup import escape
+    from rich.table import Table
+
+    settings = result.settings
+    console = Console()
+    shown = Table(box=None, pad_edge=False)
+    shown.add_column("feature", overflow="fold")
+    shown.add_column("kind")
+    for name in ("importance", "p", "adjusted p"):
+        shown.add_column(name, justify="right")
+    shown.add_column("")
+    if truth is not None:
+        shown.add_column("in truth changes")
+    ordered = result.table.sort_values(["p_value", "importance"], ascending=[True, False])
+    for row in ordered.itertuples():
+        cells = [
+            escape(str(row.Index)),
+            str(row.kind),
+            f"{row.importance:.3g}",
+            f"{row.p_value:.4f}",
+            f"{row.p_adjusted:.4f}",
+            "★" if row.selected else "",
+        ]
+        if truth is not None:
+            cells.append(truth.get(str(row.Index), "nothing"))
+        shown.add_row(*cells, style="bold" if row.selected else None)
+    console.print(shown)
+    labels = f"treated = {settings['treated_label']}, control = {settings['control_label']}"
+    chosen = ", ".join(map(str, result.selected)) or "none"
+    console.print(f"\n★ selected at {settings['adjust'].upper()}-adjusted p <= {settings['alpha']:g}: {escape(chosen)}")
+    console.print(
+        f"{settings['n_rows']} rows, {escape(labels)}; effective rows after weighting: "
+        f"{result.overlap['effective_rows_treated']:.0f} treated, "
+        f"{result.overlap['effective_rows_control']:.0f} control"
+    )

@@ -1,0 +1,94 @@
+"""A simulated clinical table that travels with the package, for the demo, the documentation and first steps."""
+
+from __future__ import annotations
+
+from importlib.resources import files
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from scipy.special import expit
+from sklearn.utils import Bunch
+
+TRUTH = {
+    "age": "average effect",
+    "diabetes": "average effect",
+    "smoker": "spread",
+}
+TRIAL_SEED = 2022
+
+
+def make_trial(n_samples: int = 1500, random_state: Any = TRIAL_SEED) -> pd.DataFrame:
+    """Simulate patients on a blood pressure drug or a placebo.
+
+    Older patients and those with kidney disease are treated more often (confounding). Baseline pressure and
+    cholesterol move the outcome of both arms alike: they are prognostic but modify nothing. `TRUTH` names what does.
+
+    Parameters
+    ----------
+    n_samples : int, default=1500
+        Number of patients.
+    random_state : int or Generator
+        Seed; the default is that of the embedded table.
+
+    Returns
+    -------
+    DataFrame
+        Columns `drug`, `pressure_change` and nine features.
+    """
+    rng = np.random.default_rng(random_state)
+    age = np.clip(rng.normal(58, 11, n_samples), 30, 88).round(1)
+    sex = np.where(rng.random(n_samples) < 0.5, "female", "male")
+    bmi = (24 + 0.05 * (age - 58) + rng.gamma(4.0, 1.2, n_samples)).round(1)
+    smoker = np.where(rng.random(n_samples) < expit(-0.6 - 0.03 * (age - 58)), "yes", "no")
+    diabetes = np.where(rng.random(n_samples) < expit(-1.0 + 0.12 * (bmi - 29)), "yes", "no")
+    kidney_function = (95 - 0.7 * (age - 58) + rng.normal(0, 13, n_samples)).round(0)
+    cholesterol = (195 + 1.2 * (bmi - 29) + rng.normal(0, 30, n_samples)).round(0)
+    region = rng.choice(["east", "north", "south", "west"], n_samples)
+    baseline_pressure = (148 + 0.25 * (age - 58) + 0.6 * (bmi - 29) + rng.normal(0, 9, n_samples)).round(0)
+    treated = rng.random(n_samples) < expit(0.03 * (age - 58) - 0.015 * (kidney_function - 95))
+    effect = -4.0 - 0.35 * (age - 58) + np.where(diabetes == "yes", 6.0, 0.0)
+    spread = np.where(treated & (smoker == "yes"), 16.0, 4.0)
+    prognosis = -0.2 * (baseline_pressure - 148) + 0.02 * (cholesterol - 195)
+    change = prognosis + np.where(treated, effect, 0.0) + spread * rng.standard_normal(n_samples)
+    return pd.DataFrame(
+        {
+            "drug": np.where(treated, "drug", "placebo"),
+            "pressure_change": change.round(2),
+            "age": age,
+            "sex": sex,
+            "bmi": bmi,
+            "smoker": smoker,
+            "diabetes": diabetes,
+            "kidney_function": kidney_function,
+            "cholesterol": cholesterol,
+            "region": region,
+            "baseline_pressure": baseline_pressure,
+        }
+    )
+
+
+def load_trial() -> Bunch:
+    """Load the embedded table of 1500 simulated patients.
+
+    Returns
+    -------
+    Bunch
+        `X`, `treatment`, `y`, `modifiers` (names), `truth` (what each modifier does) and `frame`, the whole table.
+
+    Examples
+    --------
+    >>> trial = load_trial()
+    >>> trial.X.shape, trial.modifiers
+    ((1500, 9), ['age', 'diabetes', 'smoker'])
+    """
+    with (files("modifind.datasets") / "data" / "trial.csv").open(encoding="utf-8") as file:
+        frame = pd.read_csv(file)
+    return Bunch(
+        X=frame.drop(columns=["drug", "pressure_change"]),
+        treatment=frame["drug"],
+        y=frame["pressure_change"],
+        modifiers=list(TRUTH),
+        truth=dict(TRUTH),
+        frame=frame,
+    )

@@ -1,0 +1,326 @@
+"""Reading a user's table: column kinds, encoding and validation."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Literal
+
+import numpy as np
+import pandas as pd
+from numpy.typing import ArrayLike, NDArray
+
+from modifind.kernels import Array
+
+Kind = Literal["continuous", "discrete"]
+MAX_DISCRETE_VALUES = 10
+MIN_ARM_ROWS = 5
+LARGEST = 1e150  # squares must not overflow
+_CONTROL_WORDS = {"0", "control", "placebo", "untreated", "no", "none", "off", "false", "n", "c", "baseline"}
+
+
+@dataclass(frozen=True)
+class FeatureTable:
+    """A validated table of features, one column per feature whatever its kind.
+
+    Attributes
+    ----------
+    names : tuple of str
+        Column names.
+    values : array of shape (n, d)
+        Continuous values as they are; discrete features as codes ``0..k-1``.
+    categories : tuple
+        For each feature its category labels in code order, or None when continuous.
+    """
+
+    names: tuple[str, ...]
+    values: Array
+    categories: tuple[tuple[Any, ...] | None, ...]
+
+    @property
+    def n_rows(self) -> int:
+        """Number of rows."""
+        return self.values.shape[0]
+
+    @property
+    def n_features(self) -> int:
+        """Number of features."""
+        return self.values.shape[1]
+
+    def kind(self, feature: int) -> Kind:
+        """Kind of one feature."""
+        return "continuous" if self.categories[feature] is None else "discrete"
+
+    def n_levels(self, feature: int) -> int:
+        """Number of categories, 0 for a continuous feature."""
+        labels = self.categories[feature]
+        return 0 if labels is None else len(labels)
+
+    def is_constant(self, feature: int) -> bool:
+        """Whether all rows agree."""
+        column = self.values[:, feature]
+        return bool((column == column[0]).all())
+
+    @cached_property
+    def _scaling(self) -> tuple[Array, Array]:
+        spread = self.values.std(axis=0)
+        return self.values.mean(axis=0), np.where(spread > 0, spread, 1.0)
+
+    @cached_property
+    def encoding(self) -> tuple[slice, ...]:
+        """Columns of `design` that belong to each feature."""
+        widths = [max(self.n_levels(m) - 1, 1) for m in range(self.n_features)]
+        ends = np.cumsum(widths)
+        return tuple(slice(int(end - width), int(end)) for end, width in zip(ends, widths, strict=True))
+
+    def encode(self, feature: int, values: Array) -> Array:
+        """Model columns of one feature at given values: standardised, or indicators of the codes 1, 2, ..."""
+        values = np.asarray(values, dtype=np.float64)
+        levels = self.n_levels(feature)
+        if levels:
+            return (values[..., None] == np.arange(1, max(levels, 2))).astype(np.float64)
+        means, spreads = self._scaling
+        return ((values - means[feature]) / spreads[feature])[..., None]
+
+    @cached_property
+    def design(self) -> Array:
+        """All features as one numeric matrix for models: standardised values and category indicators."""
+        return np.concatenate([self.encode(m, self.values[:, m]) for m in range(self.n_features)], axis=1)
+
+    def design_without(self, feature: int, extra: Array | None = None) -> Array:
+        """`design` less one feature, with `extra` columns appended."""
+        columns = self.encoding[feature]
+        parts = [self.design[:, : columns.start], self.design[:, columns.stop :]]
+        if extra is not None:
+            parts.append(np.asarray(extra, dtype=np.float64).reshape(self.n_rows, -1))
+        return np.concatenate(parts, axis=1)
+
+
+@dataclass(frozen=True)
+class Treatment:
+    """A two-valued treatment as 0 and 1, with the user's labels."""
+
+    arms: NDArray[np.int64]
+    control: Any
+    treated: Any
+
+
+def read_features(X: Any, discrete_features: str | Sequence[Any] | NDArray[Any] = "auto") -> FeatureTable:
+    """Turn a DataFrame or array into a `FeatureTable`.
+
+    Parameters
+    ----------
+    X : DataFrame or array of shape (n, d)
+        Features. Array columns are called x0, x1, ...
+    discrete_features : "auto", or names, positions or a mask
+        "auto" takes boolean, categorical and text columns and numbers with at most 10 distinct values as discrete. A
+        list names the numeric columns to be taken as discrete; the other numeric columns are then continuous. Text
+        and categories are discrete in any case.
+
+    Returns
+    -------
+    FeatureTable
+
+    Raises
+    ------
+    ValueError
+        Names every column that has missing or infinite values, or a type that is no feature.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> table = read_features(pd.DataFrame({"age": range(20, 40), "sex": ["f", "m"] * 10}))
+    >>> table.kind(0), table.kind(1), table.categories[1]
+    ('continuous', 'discrete', ('f', 'm'))
+    """
+    frame = _as_frame(X)
+    if frame.shape[0] == 0 or frame.shape[1] == 0:
+        raise ValueError(f"X must have rows and columns; found shape {frame.shape}")
+    names = tuple(str(name) for name in frame.columns)
+    repeated = sorted({name for name in names if names.count(name) > 1})
+    if repeated:
+        raise ValueError(f"column names must be unique; repeated: {', '.join(repeated)}. Rename the columns.")
+    _refuse_missing(frame, names)
+    chosen = _discrete_mask(frame, names, discrete_features)
+    values = np.empty(frame.shape)
+    categories: list[tuple[Any, ...] | None] = []
+    for m, name in enumerate(names):
+        column = frame.iloc[:, m]
+        numeric = pd.api.types.is_numeric_dtype(column) and not pd.api.types.is_bool_dtype(column)
+        if _is_time(column) or pd.api.types.is_complex_dtype(column):
+            raise ValueError(
+                f"column {name!r} has type {column.dtype}, which is no feature; convert it to a number "
+                "(days since a date, for instance) or exclude it"
+            )
+        if numeric and not (_few_values(column) if chosen is None else chosen[m]):
+            values[:, m] = column.to_numpy(dtype=np.float64)
+            if np.abs(values[:, m]).max() > LARGEST:
+                raise ValueError(f"column {name!r} has values beyond {LARGEST:g}; rescale it")
+            categories.append(None)
+        else:
+            labels, codes = _codes(column, name)
+            values[:, m] = codes
+            categories.append(labels)
+    return FeatureTable(names, values, tuple(categories))
+
+
+def _as_frame(X: Any) -> pd.DataFrame:
+    if isinstance(X, pd.DataFrame):
+        return X.infer_objects()
+    array = np.asarray(X)
+    if array.ndim != 2:
+        raise ValueError(f"X must be a table of two dimensions; found {array.ndim}")
+    frame = pd.DataFrame(array, columns=[f"x{j}" for j in range(array.shape[1])])
+    return frame.infer_objects() if array.dtype == object else frame
+
+
+def _refuse_missing(frame: pd.DataFrame, names: tuple[str, ...]) -> None:
+    bad = []
+    for m, name in enumerate(names):
+        column = frame.iloc[:, m]
+        missing = int(column.isna().sum())
+        infinite = 0
+        if pd.api.types.is_float_dtype(column):
+            infinite = int(np.isinf(column.to_numpy(dtype=np.float64, na_value=np.nan)).sum())
+        if missing:
+            bad.append(f"{name!r} ({missing} missing)")
+        if infinite:
+            bad.append(f"{name!r} ({infinite} infinite)")
+    if bad:
+        where = ", ".join(bad)
+        raise ValueError(f"missing or infinite values in {where}; fill them, drop the rows or exclude the columns")
+
+
+def _discrete_mask(frame: pd.DataFrame, names: tuple[str, ...], discrete_features: Any) -> NDArray[np.bool_] | None:
+    if isinstance(discrete_features, str):
+        if discrete_features == "auto":
+            return None
+        raise ValueError(f"discrete_features must be 'auto' or a list of columns, not {discrete_features!r}")
+    chosen = np.asarray(discrete_features)
+    mask = np.zeros(len(names), dtype=bool)
+    if chosen.size == 0:
+        return mask
+    if chosen.dtype == bool:
+        if chosen.shape != mask.shape:
+            raise ValueError(f"discrete_features as a mask needs {mask.size} entries, found {chosen.size}")
+        return chosen
+    for item in chosen.tolist():
+        position = item if isinstance(item, int) else (names.index(str(item)) if str(item) in names else None)
+        if position is None or not -len(names) <= position < len(names):
+            raise ValueError(f"discrete_features names {item!r}, which is no column of X")
+        mask[position] = True
+    return mask
+
+
+def _is_time(column: pd.Series[Any]) -> bool:
+    types = pd.api.types
+    return bool(
+        types.is_datetime64_any_dtype(column)
+        or types.is_timedelta64_dtype(column)
+        or isinstance(column.dtype, pd.PeriodDtype | pd.IntervalDtype)
+    )
+
+
+def _few_values(column: pd.Series[Any]) -> bool:
+    return column.nunique() <= MAX_DISCRETE_VALUES
+
+
+def _codes(column: pd.Series[Any], name: str) -> tuple[tuple[Any, ...], NDArray[np.int64]]:
+    """Category labels in their natural order (declared order for pandas categories) and the code of each row."""
+    mixed = column.dtype == object and pd.api.types.infer_dtype(column).startswith("mixed")
+    try:
+        if mixed:
+            raise TypeError
+        if isinstance(column.dtype, pd.CategoricalDtype):
+            column = column.cat.remove_unused_categories()
+            labels, codes = column.cat.categories, column.cat.codes.to_numpy()
+        else:
+            codes, labels = pd.factorize(column, sort=True)
+    except TypeError:
+        raise ValueError(
+            f"column {name!r} mixes types that cannot be compared; convert it to text or to numbers"
+        ) from None
+    return tuple(_plain(label) for label in labels), np.asarray(codes, dtype=np.int64)
+
+
+def _plain(label: Any) -> Any:
+    """The label as a plain number or as text, which is what a report or a JSON file can show."""
+    label = label.item() if isinstance(label, np.generic) else label
+    return label if isinstance(label, bool | int | float | str) else str(label)
+
+
+def read_treatment(treatment: ArrayLike, n_rows: int, treated: Any = None) -> Treatment:
+    """Two labels as 0 and 1.
+
+    Numbers and booleans: the larger is treated. Text: a label such as "control" or "placebo" is the control,
+    otherwise the later in alphabetical order is treated. `treated` decides when given.
+
+    Examples
+    --------
+    >>> read_treatment(["drug", "placebo"] * 10, 20).treated
+    'drug'
+    """
+    if treatment is None:
+        raise ValueError("treatment is required: pass treatment=, one value of two per row")
+    column = pd.Series(np.asarray(treatment).ravel() if not isinstance(treatment, pd.Series) else treatment)
+    _check_length("treatment", len(column), n_rows)
+    missing = int(column.isna().sum())
+    if missing:
+        raise ValueError(f"treatment has {missing} missing values; drop those rows")
+    labels, codes = _codes(column, "treatment")
+    if len(labels) != 2:
+        shown = ", ".join(map(repr, labels[:5])) + (", ..." if len(labels) > 5 else "")
+        raise ValueError(f"treatment must have exactly two values; found {len(labels)}: {shown}")
+    first_is_treated = False
+    if treated is not None:
+        matches = [_same_label(label, treated) for label in labels]
+        if not any(matches):
+            raise ValueError(f"treated={treated!r} is not a value of treatment: {labels[0]!r}, {labels[1]!r}")
+        first_is_treated = matches[0]
+    elif isinstance(labels[0], str):
+        controls = [str(label).strip().lower() in _CONTROL_WORDS for label in labels]
+        first_is_treated = controls == [False, True]
+    arms = 1 - codes if first_is_treated else codes
+    smaller = int(min(arms.sum(), n_rows - arms.sum()))
+    if smaller < MIN_ARM_ROWS:
+        raise ValueError(f"each arm of treatment needs at least {MIN_ARM_ROWS} rows; the smaller has {smaller}")
+    control, treated_label = (labels[1], labels[0]) if first_is_treated else labels
+    return Treatment(arms, control, treated_label)
+
+
+def _same_label(label: Any, wanted: Any) -> bool:
+    """Equal as text, or as numbers: 1.0 is what a user means by 1."""
+    if str(label) == str(wanted):
+        return True
+    try:
+        return float(label) == float(wanted)
+    except (TypeError, ValueError):
+        return False
+
+
+def read_outcome(y: ArrayLike, n_rows: int) -> Array:
+    """A finite numeric outcome that is not constant."""
+    if y is None:
+        raise ValueError("y is required: the outcome of each row")
+    column = y if isinstance(y, pd.Series) else pd.Series(np.asarray(y).ravel())
+    _check_length("y", len(column), n_rows)
+    if _is_time(column):
+        raise ValueError(f"the outcome y must be numeric; found {column.dtype}")
+    try:
+        outcome = column.to_numpy(dtype=np.float64, na_value=np.nan)
+    except (TypeError, ValueError):
+        raise ValueError("the outcome y must be numeric; found text") from None
+    missing, infinite = int(np.isnan(outcome).sum()), int(np.isinf(outcome).sum())
+    if missing or infinite:
+        raise ValueError(f"y has {missing} missing and {infinite} infinite values; drop those rows")
+    if np.abs(outcome).max() > LARGEST:
+        raise ValueError(f"y has values beyond {LARGEST:g}; rescale it")
+    if (outcome == outcome[0]).all():
+        raise ValueError(f"y is constant ({outcome[0]:g}); there is no effect to look for")
+    return outcome
+
+
+def _check_length(what: str, found: int, expected: int) -> None:
+    if found != expected:
+        raise ValueError(f"{what} has {found} rows but X has {expected}")

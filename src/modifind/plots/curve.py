@@ -1,0 +1,82 @@
+"""Effect along the values of one feature."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+
+from modifind.plots.style import INK, SELECTED, SPREAD, make_figure, tidy
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+    from modifind.result import SelectionResult
+
+
+class CurveDisplay:
+    """Mean effect with quantile effects, and the ratio of standard deviations, along one feature.
+
+    Parameters
+    ----------
+    feature : str
+        Name of the feature.
+    curve : DataFrame
+        What `SelectionResult.curve` gives.
+    discrete : bool
+        Whether the feature has categories.
+
+    Attributes
+    ----------
+    figure_, axes_ : Figure, list of Axes
+        What `plot` drew on.
+    """
+
+    def __init__(self, feature: str, curve: pd.DataFrame, *, discrete: bool) -> None:
+        self.feature = feature
+        self.curve = curve
+        self.discrete = discrete
+
+    @classmethod
+    def from_result(cls, result: SelectionResult, feature: str) -> CurveDisplay:
+        """The curve of one feature of a result."""
+        return cls(feature, result.curve(feature), discrete=str(result.table.loc[feature, "kind"]) == "discrete")
+
+    @classmethod
+    def from_estimator(cls, estimator: Any, feature: str) -> CurveDisplay:
+        """The curve of one feature of a fitted `ModifierSelector`."""
+        return cls.from_result(estimator.result_, feature)
+
+    def plot(self, axes: list[Axes] | None = None) -> CurveDisplay:
+        """Draw on two axes, or on a new figure."""
+        if axes is None:
+            _, axes = make_figure(2, width=8.2, height=3.0)
+        left, right = axes
+        curve = self.curve
+        discrete = self.discrete
+        x = np.arange(len(curve), dtype=float) if discrete else curve["value"].to_numpy(dtype=float)
+        line = {"marker": "o", "linestyle": "none"} if discrete else {"linewidth": 2.0}
+        for low, high, shade in (("q10_effect", "q90_effect", 0.15), ("q25_effect", "q75_effect", 0.28)):
+            if discrete:
+                left.vlines(x, curve[low], curve[high], color=SELECTED, alpha=2 * shade, linewidth=8)
+            else:
+                left.fill_between(x, curve[low], curve[high], color=SELECTED, alpha=shade, linewidth=0)
+        left.plot(x, curve["mean_effect"], color=SELECTED, **line)
+        left.axhline(0.0, color=INK, linewidth=0.7)
+        left.set_title("effect: mean, and at the 10-90% and 25-75% quantiles")
+        right.plot(x, curve["sd_ratio"], color=SPREAD, **line)
+        right.axhline(1.0, color=INK, linewidth=0.7)
+        right.set_title("standard deviation, treated / control")
+        name = str(self.feature).replace("$", r"\$")
+        for ax in axes:
+            ax.set_xlabel(name, fontsize=9)
+            if discrete:
+                ax.set_xticks(x, [str(v).replace("$", r"\$") for v in curve["value"]])
+                ax.set_xlim(-0.6, len(curve) - 0.4)
+            tidy(ax)
+        self.axes_, self.figure_ = list(axes), left.get_figure()
+        return self
+
+    figure_: Figure | Any

@@ -1,0 +1,85 @@
+"""Importance of every feature with its adjusted p-value."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from modifind.plots.style import INK, PLAIN, SELECTED, make_figure, tidy
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+    from modifind.result import SelectionResult
+
+
+class ImportanceDisplay:
+    """Bars of importance, most important first, selected features in colour.
+
+    Parameters
+    ----------
+    names : list of str
+        Features, in drawing order.
+    importance, p_adjusted : array
+        What is drawn and what is written beside it.
+    selected : array of bool
+        Which bars are coloured.
+
+    Attributes
+    ----------
+    figure_, ax_ : Figure, Axes
+        What `plot` drew on.
+    """
+
+    def __init__(
+        self,
+        names: list[str],
+        importance: NDArray[np.float64],
+        p_adjusted: NDArray[np.float64],
+        selected: NDArray[np.bool_],
+    ) -> None:
+        self.names = names
+        self.importance = importance
+        self.p_adjusted = p_adjusted
+        self.selected = selected
+
+    @classmethod
+    def from_result(cls, result: SelectionResult, *, max_features: int = 30) -> ImportanceDisplay:
+        """All selected features and the most important others, `max_features` in all."""
+        table = result.table.sort_values(["selected", "importance"], ascending=False).head(max_features)
+        table = table.sort_values("importance", ascending=False)
+        return cls(
+            [str(name) for name in table.index],
+            table["importance"].to_numpy(dtype=float),
+            table["p_adjusted"].to_numpy(dtype=float),
+            table["selected"].to_numpy(dtype=bool),
+        )
+
+    @classmethod
+    def from_estimator(cls, estimator: Any, *, max_features: int = 30) -> ImportanceDisplay:
+        """From a fitted `ModifierSelector`."""
+        return cls.from_result(estimator.result_, max_features=max_features)
+
+    def plot(self, ax: Axes | None = None) -> ImportanceDisplay:
+        """Draw on `ax`, or on a new figure."""
+        if ax is None:
+            _, (ax,) = make_figure(width=6.4, height=1.3 + 0.3 * len(self.names))
+        places = np.arange(len(self.names))[::-1]
+        ax.barh(places, self.importance, color=np.where(self.selected, SELECTED, PLAIN).tolist(), height=0.7)
+        reach = float(self.importance.max()) or 1.0
+        for place, value, p, chosen in zip(places, self.importance, self.p_adjusted, self.selected, strict=True):
+            text = f"{'★ ' if chosen else ''}p = {p:.3f}" if p >= 0.001 else f"{'★ ' if chosen else ''}p < 0.001"
+            ax.text(value + 0.015 * reach, place, text, va="center", fontsize=8, color=INK)
+        # Names are the user's text: a dollar sign is no formula.
+        ax.set_yticks(places, [name.replace("$", r"\$") for name in self.names])
+        ax.set_xlim(0, 1.22 * reach)
+        ax.set_xlabel("importance: variance of the distance between the arms' outcome distributions")
+        ax.xaxis.label.set_fontsize(9)
+        tidy(ax)
+        self.ax_, self.figure_ = ax, ax.get_figure()
+        return self
+
+    figure_: Figure | Any

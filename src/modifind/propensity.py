@@ -1,0 +1,420 @@
+"""Propensity scores e(x) = P(A = 1 | X = x): cross-fitted, clipped with a count, and cheap to re-evaluate.
+
+A resampled feature changes one column, so its scores are read off a *profile*: a closed form for logistic models, a
+grid of values of that one feature for any other classifier.
+"""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.special import expit, logit
+from sklearn.base import BaseEstimator, ClassifierMixin, clone
+from sklearn.ensemble import HistGradientBoostingRegressor
+from sklearn.linear_model import LinearRegression, LogisticRegression
+from sklearn.metrics import log_loss, roc_auc_score
+from sklearn.model_selection import StratifiedKFold, cross_val_predict
+from sklearn.neural_network import MLPClassifier
+
+from modifind.features import FeatureTable
+from modifind.kernels import Array
+
+N_GRID = 25
+PENALTY_STRENGTHS = (0.001, 0.003, 0.01, 0.03, 0.1, 1.0, 10.0)
+EXTREME = 0.05
+LOW_R2 = 0.95
+
+
+class PropensityModel(BaseEstimator):
+    """How propensity scores are obtained.
+
+    Parameters
+    ----------
+    estimator : "auto", "mlp", classifier, float or array, default="auto"
+        "auto": standardised ridge-penalised logistic regression, the penalty chosen by cross-validated log-loss.
+        "mlp": the paper's network with two hidden layers of 50 ReLU units, stopped early on held-out log-loss. A
+        scikit-learn classifier is fitted to the encoded features. A number is a known randomisation probability; an
+        array holds one known score per row.
+    cross_fit : bool, default=True
+        Score each row by a model that has not seen it. False scores the training rows themselves, as the paper does.
+    clip : tuple of two floats, default=(0.01, 0.99)
+        Scores are moved into this interval, with a warning that counts the rows.
+    """
+
+    def __init__(
+        self, estimator: Any = "auto", *, cross_fit: bool = True, clip: tuple[float, float] = (0.01, 0.99)
+    ) -> None:
+        self.estimator = estimator
+        self.cross_fit = cross_fit
+        self.clip = clip
+
+    def fit(
+        self,
+        table: FeatureTable,
+        treatment: NDArray[np.int64],
+        *,
+        n_folds: int = 5,
+        seed: np.random.SeedSequence | None = None,
+    ) -> FittedPropensity:
+        """Score every row; the result can re-score rows with one feature changed."""
+        low, high = self.clip
+        if not 0 < low < high < 1:
+            raise ValueError(f"clip must be two numbers with 0 < low < high < 1, not {self.clip!r}")
+        seed = np.random.SeedSequence() if seed is None else seed
+        if not isinstance(self.estimator, str) and not hasattr(self.estimator, "fit"):
+            return self._known(table, treatment)
+        fold_seed, model_seed = (int(s.generate_state(1)[0]) for s in seed.spawn(2))
+        design = table.design
+        folds = _folds(treatment, n_folds if self.cross_fit else 1, fold_seed)
+        template = self._model(model_seed, design, treatment)
+        models = []
+        for fold in range(int(folds.max()) + 1):
+            train = folds != fold if self.cross_fit else np.ones(treatment.size, dtype=bool)
+            models.append(clone(template).fit(design[train], treatment[train]))
+        raw = _predict(models, folds, design)
+        return FittedPropensity(
+            raw=raw,
+            clip=(low, high),
+            treatment=treatment,
+            table=table,
+            models=tuple(models),
+            folds=folds,
+            description=self._describe(),
+            auc=float(roc_auc_score(treatment, raw)),
+        )
+
+    def _model(self, seed: int, design: Array, treatment: NDArray[np.int64]) -> Any:
+        if isinstance(self.estimator, str):
+            if self.estimator == "auto":
+                return _chosen_logistic(design, treatment, seed)
+            if self.estimator == "mlp":
+                return EarlyStoppedMLP(random_state=seed)
+            raise ValueError(
+                f"propensity must be 'auto', 'mlp', a number, an array or a classifier, not {self.estimator!r}"
+            )
+        model = clone(self.estimator)
+        if "random_state" in model.get_params() and model.get_params()["random_state"] is None:
+            model.set_params(random_state=seed)
+        if not hasattr(model, "predict_proba"):
+            raise ValueError(f"propensity classifier {type(model).__name__} has no predict_proba")
+        return model
+
+    def _known(self, table: FeatureTable, treatment: NDArray[np.int64]) -> FittedPropensity:
+        scores = _read_scores(self.estimator, table.n_rows)
+        if (scores == scores[0]).all():
+            return FittedPropensity(
+                raw=scores,
+                clip=self.clip,
+                treatment=treatment,
+                table=table,
+                description=f"known, {scores[0]:g} for every row",
+                auc=0.5,
+            )
+        model = KnownScores().fit(table.design, scores)
+        return FittedPropensity(
+            raw=scores,
+            clip=self.clip,
+            treatment=treatment,
+            table=table,
+            models=(model,),
+            folds=np.zeros(table.n_rows, dtype=np.int64),
+            description=f"known per row; as a function of the features R2 = {model.r2_:.3f} on the logit scale",
+            auc=float(roc_auc_score(treatment, scores)),
+            r2=model.r2_,
+        )
+
+    def _describe(self) -> str:
+        names = {"auto": "regularised logistic regression", "mlp": "neural network of two hidden layers of 50 units"}
+        name = names.get(self.estimator, self.estimator) if isinstance(self.estimator, str) else repr(self.estimator)
+        return f"{name}, {'cross-fitted' if self.cross_fit else 'fitted and evaluated on the same rows'}"
+
+
+def _read_scores(value: ArrayLike, n_rows: int) -> Array:
+    try:
+        scores = np.asarray(value, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise ValueError(
+            f"propensity must be 'auto', 'mlp', a number, an array or a classifier; found {type(value).__name__}"
+        ) from None
+    if scores.ndim > 1 or (scores.ndim == 1 and scores.size != n_rows):
+        raise ValueError(f"propensity array must have one score per row ({n_rows}); found shape {scores.shape}")
+    outside = int((~((scores > 0) & (scores < 1))).sum())
+    if outside:
+        raise ValueError(f"propensity must lie strictly between 0 and 1; {outside} values do not")
+    return np.broadcast_to(scores, (n_rows,)).copy()
+
+
+def resolve_propensity(propensity: Any) -> PropensityModel:
+    """A `PropensityModel` from what the user passed."""
+    return propensity if isinstance(propensity, PropensityModel) else PropensityModel(propensity)
+
+
+def _folds(treatment: NDArray[np.int64], n_folds: int, seed: int) -> NDArray[np.int64]:
+    folds = np.zeros(treatment.size, dtype=np.int64)
+    if n_folds > 1:
+        smaller = int(np.bincount(treatment).min())
+        splitter = StratifiedKFold(min(n_folds, smaller), shuffle=True, random_state=seed)
+        for fold, (_, out) in enumerate(splitter.split(treatment[:, None], treatment)):
+            folds[out] = fold
+    return folds
+
+
+def _chosen_logistic(design: Array, treatment: NDArray[np.int64], seed: int) -> LogisticRegression:
+    """Logistic regression whose penalty has the smallest cross-validated log-loss."""
+    splitter = StratifiedKFold(min(4, int(np.bincount(treatment).min())), shuffle=True, random_state=seed)
+    best: tuple[float, float] | None = None
+    for strength in PENALTY_STRENGTHS:
+        model = LogisticRegression(C=strength, max_iter=1000)
+        scores = cross_val_predict(model, design, treatment, cv=splitter, method="predict_proba")[:, 1]
+        loss = log_loss(treatment, scores)
+        if best is None or loss < best[0]:
+            best = (loss, strength)
+    assert best is not None
+    return LogisticRegression(C=best[1], max_iter=1000)
+
+
+def _predict(models: list[Any] | tuple[Any, ...], folds: NDArray[np.int64], design: Array) -> Array:
+    scores = np.empty(design.shape[0])
+    for fold, model in enumerate(models):
+        rows = folds == fold
+        if rows.any():
+            scores[rows] = model.predict_proba(design[rows])[:, 1]
+    return scores
+
+
+@dataclass(frozen=True)
+class FittedPropensity:
+    """Scores of the rows, and of the rows with one feature changed.
+
+    Attributes
+    ----------
+    raw : array of shape (n,)
+        Scores before clipping.
+    r2 : float
+        How well known scores are a function of the features, 1 for fitted ones. Resampled features are scored by
+        that function.
+    """
+
+    raw: Array
+    clip: tuple[float, float]
+    treatment: NDArray[np.int64]
+    table: FeatureTable
+    description: str
+    auc: float
+    models: tuple[Any, ...] = ()
+    folds: NDArray[np.int64] | None = None
+    r2: float = 1.0
+    scores: Array = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "scores", np.clip(self.raw, *self.clip))
+
+    @property
+    def n_clipped(self) -> int:
+        """Number of rows whose score was moved."""
+        return int((self.scores != self.raw).sum())
+
+    def overlap(self) -> dict[str, float]:
+        """Summary of how comparable the arms are.
+
+        Returns
+        -------
+        dict
+            Effective sample size of each arm's weights, its share of the arm, the share of scores outside
+            [0.05, 0.95], the number of clipped rows, and the AUC of the scores (0.5 in a randomised trial).
+        """
+        out: dict[str, float] = {}
+        for arm, name in ((1, "treated"), (0, "control")):
+            rows = self.treatment == arm
+            weights = 1.0 / (self.scores[rows] if arm else 1.0 - self.scores[rows])
+            effective = float(weights.sum() ** 2 / (weights**2).sum())
+            out[f"effective_rows_{name}"] = effective
+            out[f"effective_share_{name}"] = effective / int(rows.sum())
+        out["extreme_share"] = float(((self.raw < EXTREME) | (self.raw > 1 - EXTREME)).mean())
+        out["n_clipped"] = float(self.n_clipped)
+        out["auc"] = self.auc
+        return out
+
+    def warn(self) -> None:
+        """Warn with the number of clipped rows, and of known scores that the features do not explain."""
+        if self.n_clipped:
+            low, high = self.clip
+            warnings.warn(
+                f"{self.n_clipped} of {self.raw.size} propensity scores were outside [{low:g}, {high:g}] "
+                "and were clipped: the arms hardly overlap there",
+                UserWarning,
+                stacklevel=3,
+            )
+        if self.r2 < LOW_R2:
+            warnings.warn(
+                f"the known propensity scores are not a function of the features (R2 = {self.r2:.2f}); "
+                "include what the treatment was assigned by among the features",
+                UserWarning,
+                stacklevel=3,
+            )
+
+    def profile(self, feature: int) -> ScoreProfile:
+        """Scores as a function of one feature, the others staying as they are."""
+        if not self.models:
+            return ScoreProfile(self.clip, logit(self.scores))
+        assert self.folds is not None
+        columns = self.table.encoding[feature]
+        observed = self.table.values[:, feature]
+        levels = self.table.n_levels(feature)
+        if all(isinstance(model, LogisticRegression) for model in self.models):
+            slopes = np.stack([model.coef_[0, columns] for model in self.models])[self.folds]
+            index = logit(self.raw) - np.einsum("ij,ij->i", slopes, self.table.encode(feature, observed))
+            if levels:
+                table = index[:, None] + np.concatenate((np.zeros((index.size, 1)), slopes), axis=1)[:, :levels]
+                return ScoreProfile(self.clip, index, table=table)
+            mean, spread = (part[feature] for part in self.table._scaling)
+            return ScoreProfile(self.clip, index - slopes[:, 0] * mean / spread, slope=slopes[:, 0] / spread)
+        grid = np.arange(levels, dtype=np.float64) if levels else _grid(observed)
+        design = self.table.design.copy()
+        table = np.empty((observed.size, grid.size))
+        for k, value in enumerate(grid):
+            design[:, columns] = self.table.encode(feature, np.array([value]))
+            table[:, k] = _predict(self.models, self.folds, design)
+        return ScoreProfile(
+            self.clip, np.empty(0), table=logit(np.clip(table, 1e-6, 1 - 1e-6)), grid=None if levels else grid
+        )
+
+
+def _grid(column: Array) -> Array:
+    """Values of a feature that follow its distribution and reach half its spread beyond the data."""
+    inner = np.quantile(column, np.linspace(0, 1, N_GRID - 2))
+    margin = column.std() / 2
+    return np.unique(np.concatenate(([inner[0] - margin], inner, [inner[-1] + margin])))
+
+
+@dataclass(frozen=True)
+class ScoreProfile:
+    """Logit scores of all rows along one feature: ``offset + slope * x``, or a table over categories or grid values."""
+
+    clip: tuple[float, float]
+    offset: Array
+    slope: Array | None = None
+    table: Array | None = None
+    grid: Array | None = None
+
+    def __call__(self, x: Array) -> Array:
+        """Clipped scores of all rows when the feature takes the values `x`, shape (n,)."""
+        if self.table is not None:
+            rows = np.arange(x.size)
+            if self.grid is None:
+                index = self.table[rows, x.astype(np.intp)]
+            elif self.grid.size == 1:  # a constant column
+                index = self.table[:, 0]
+            else:
+                right = np.clip(np.searchsorted(self.grid, x), 1, self.grid.size - 1)
+                left = right - 1
+                share = np.clip((x - self.grid[left]) / (self.grid[right] - self.grid[left]), 0.0, 1.0)
+                index = (1 - share) * self.table[rows, left] + share * self.table[rows, right]
+        elif self.slope is not None:
+            index = self.offset + self.slope * x
+        else:
+            index = self.offset
+        return np.clip(expit(index), *self.clip)
+
+
+class KnownScores(BaseEstimator):
+    """Known scores as a function of the features, so that they can follow a resampled one.
+
+    Linear on the logit scale (assignment by a logistic rule, or by strata), plus trees where those predict held-out
+    scores better.
+    """
+
+    def fit(self, X: Array, scores: Array) -> KnownScores:
+        """Learn the assignment rule from its own scores."""
+        target = logit(scores)
+        self.linear_ = LinearRegression().fit(X, target)
+        rest = target - self.linear_.predict(X)
+        self.trees_ = None
+        unexplained = rest.var() / target.var()
+        if unexplained > 1e-8:
+            trees = HistGradientBoostingRegressor(min_samples_leaf=5, random_state=0)
+            held_out = float(np.var(rest - cross_val_predict(trees, X, rest, cv=5)) / target.var())
+            if held_out < unexplained:
+                self.trees_, unexplained = trees.fit(X, rest), held_out
+        self.r2_ = 1.0 - unexplained
+        return self
+
+    def predict_proba(self, X: Array) -> Array:
+        """Both class probabilities."""
+        index = self.linear_.predict(X)
+        if self.trees_ is not None:
+            index = index + self.trees_.predict(X)
+        treated = expit(index)
+        return np.stack((1.0 - treated, treated), axis=1)
+
+
+class EarlyStoppedMLP(ClassifierMixin, BaseEstimator):
+    """Feed-forward network that stops at its best held-out log-loss.
+
+    Parameters
+    ----------
+    hidden_layer_sizes : tuple of int, default=(50, 50)
+        Units of each ReLU layer; the paper's network.
+    epochs : int, optional
+        Train for exactly this many epochs on all rows, without early stopping. Under Horvitz-Thompson weights this
+        number decides the result (see docs/reproduction.md), which is why it is not the default.
+    max_epochs : int, default=200
+        Upper limit with early stopping.
+    patience : int, default=10
+        Epochs without improvement before stopping.
+    random_state : int, default=0
+        Seeds the split, the initial weights and the batches.
+    """
+
+    def __init__(
+        self,
+        hidden_layer_sizes: tuple[int, ...] = (50, 50),
+        *,
+        epochs: int | None = None,
+        max_epochs: int = 200,
+        patience: int = 10,
+        random_state: int | None = 0,
+    ) -> None:
+        self.hidden_layer_sizes = hidden_layer_sizes
+        self.epochs = epochs
+        self.max_epochs = max_epochs
+        self.patience = patience
+        self.random_state = random_state
+
+    def fit(self, X: Array, y: NDArray[np.int64]) -> EarlyStoppedMLP:
+        """Train on four fifths of the rows, watch the rest, keep the best weights."""
+        self.classes_ = np.unique(y)
+        rng = np.random.default_rng(self.random_state)
+        network = MLPClassifier(self.hidden_layer_sizes, random_state=int(rng.integers(2**31)))
+        held = rng.permutation(len(y)) < (0 if self.epochs else max(len(y) // 5, 1))
+        best, stale, loss = np.inf, 0, 0.0
+        for epoch in range(self.epochs or self.max_epochs):
+            network.partial_fit(X[~held], y[~held], classes=self.classes_)
+            if self.epochs:
+                continue
+            loss = log_loss(y[held], network.predict_proba(X[held]), labels=self.classes_)
+            if loss < best:
+                best, stale, self.n_epochs_ = loss, 0, epoch + 1
+                weights = [w.copy() for w in network.coefs_], [b.copy() for b in network.intercepts_]
+            else:
+                stale += 1
+                if stale >= self.patience:
+                    break
+        if self.epochs:
+            self.n_epochs_ = self.epochs
+        else:
+            network.coefs_, network.intercepts_ = weights
+        self.network_ = network
+        return self
+
+    def predict_proba(self, X: Array) -> Array:
+        """Class probabilities."""
+        return self.network_.predict_proba(X)
+
+    def predict(self, X: Array) -> NDArray[Any]:
+        """More probable class."""
+        return self.classes_[np.argmax(self.predict_proba(X), axis=1)]

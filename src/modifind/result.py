@@ -1,0 +1,195 @@
+"""What a fit found: frozen, serialisable, complete."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+FORMAT = "modifind-result-1"
+
+
+@dataclass(frozen=True, eq=False)
+class SelectionResult:
+    """Result of a `ModifierSelector`.
+
+    Attributes
+    ----------
+    table : DataFrame
+        One row per feature: kind, importance, statistic, p_value, p_adjusted, selected.
+    diagnostics : DataFrame
+        One row per feature: the sampler used and its held-out calibration, resamples drawn.
+    curves : dict of DataFrame
+        Effect curves by feature; see `curve`.
+    overlap : dict
+        How comparable the arms are.
+    settings : dict
+        Every setting, the seed, the treatment labels and the size of the data.
+    versions : dict
+        Versions of modifind and what it stands on.
+    warnings : tuple of str
+        What the user was warned of during the fit.
+    """
+
+    table: pd.DataFrame
+    diagnostics: pd.DataFrame
+    curves: Mapping[str, pd.DataFrame]
+    overlap: Mapping[str, float]
+    settings: Mapping[str, Any]
+    versions: Mapping[str, str]
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def selected(self) -> list[str]:
+        """Names of the selected features, most significant first."""
+        chosen = self.table[self.table["selected"]]
+        return list(chosen.sort_values(["p_value", "importance"], ascending=[True, False]).index)
+
+    def curve(self, feature: str) -> pd.DataFrame:
+        """Effect along one feature: value, d2, mean_effect, sd_ratio and quantile effects.
+
+        Parameters
+        ----------
+        feature : str
+            Name of a feature, selected or not.
+        """
+        if feature not in self.curves:
+            raise ValueError(f"no feature {feature!r}; features are {', '.join(map(repr, self.table.index))}")
+        return self.curves[feature].copy()
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain dictionary of lists, strings and numbers."""
+        return {
+            "format": FORMAT,
+            "table": _frame_to_dict(self.table),
+            "diagnostics": _frame_to_dict(self.diagnostics),
+            "curves": {name: _frame_to_dict(frame) for name, frame in self.curves.items()},
+            "overlap": _plain(dict(self.overlap)),
+            "settings": _plain(dict(self.settings)),
+            "versions": dict(self.versions),
+            "warnings": list(self.warnings),
+        }
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> SelectionResult:
+        """Inverse of `to_dict`."""
+        if not isinstance(data, Mapping) or data.get("format") != FORMAT:
+            raise ValueError(f"this is no modifind result: expected format {FORMAT!r}")
+        missing = [key for key in ("table", "diagnostics", "curves", "overlap", "settings") if key not in data]
+        if missing:
+            raise ValueError(f"this modifind result is incomplete: no {', '.join(missing)}")
+        return cls(
+            table=_frame_from_dict(data["table"]),
+            diagnostics=_frame_from_dict(data["diagnostics"]),
+            curves={name: _frame_from_dict(frame) for name, frame in data["curves"].items()},
+            overlap={name: float(value) for name, value in data["overlap"].items()},
+            settings=dict(data["settings"]),
+            versions=dict(data.get("versions", {})),
+            warnings=tuple(data.get("warnings", ())),
+        )
+
+    def to_json(self, path: str | os.PathLike[str]) -> None:
+        """Write everything to a JSON file, whole or not at all."""
+        write_text(path, json.dumps(self.to_dict(), indent=1, allow_nan=False) + "\n")
+
+    @classmethod
+    def from_json(cls, path: str | os.PathLike[str]) -> SelectionResult:
+        """Read what `to_json` wrote; nothing is lost on the way."""
+        try:
+            data = json.loads(Path(path).read_text(encoding="utf-8"))
+        except json.JSONDecodeError as error:
+            raise ValueError(f"{path} is not valid JSON: {error}") from None
+        return cls.from_dict(data)
+
+    def to_csv(self, path: str | os.PathLike[str]) -> None:
+        """Write the table of features as CSV, whole or not at all."""
+        write_text(path, self.table.to_csv())
+
+    def report(self, path: str | os.PathLike[str]) -> None:
+        """Write a self-contained HTML report."""
+        from modifind.report import render_report
+
+        write_text(path, render_report(self))
+
+    def __repr__(self) -> str:
+        chosen = ", ".join(self.selected) or "none"
+        return f"SelectionResult({len(self.table)} features, selected: {chosen})"
+
+
+def write_text(path: str | os.PathLike[str], text: str) -> None:
+    """Write to a temporary file beside `path`, then rename: readers see the old file or the whole new one."""
+    write_bytes(path, text.encode("utf-8"))
+
+
+def write_bytes(path: str | os.PathLike[str], content: bytes) -> None:
+    """Write to a temporary file beside `path`, then rename."""
+    target = Path(path)
+    if not target.parent.is_dir():
+        raise ValueError(f"cannot write {target}: no folder {target.parent}")
+    handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(content)
+        umask = os.umask(0)
+        os.umask(umask)
+        os.chmod(temporary, 0o666 & ~umask)
+        os.replace(temporary, target)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise
+
+
+def _plain(value: Any) -> Any:
+    """JSON-ready copy; numbers that JSON lacks become the strings "NaN", "Infinity" and "-Infinity"."""
+    if isinstance(value, Mapping):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple | np.ndarray):
+        return [_plain(item) for item in value]
+    if isinstance(value, np.generic):
+        value = value.item()
+    if isinstance(value, float) and not math.isfinite(value):
+        return "NaN" if math.isnan(value) else ("Infinity" if value > 0 else "-Infinity")
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    return str(value)
+
+
+def _frame_to_dict(frame: pd.DataFrame) -> dict[str, Any]:
+    types = {name: _column_type(frame[name]) for name in frame.columns}
+    return {
+        "index": _plain(list(frame.index)),
+        "index_name": frame.index.name,
+        "types": types,
+        "columns": {name: _plain(frame[name].tolist()) for name in frame.columns},
+    }
+
+
+def _column_type(column: pd.Series[Any]) -> str:
+    if pd.api.types.is_bool_dtype(column):
+        return "bool"
+    if pd.api.types.is_integer_dtype(column):
+        return "int"
+    if pd.api.types.is_float_dtype(column):
+        return "float"
+    return "text" if pd.api.types.infer_dtype(column) == "string" else "object"
+
+
+def _frame_from_dict(data: Mapping[str, Any]) -> pd.DataFrame:
+    # Text is left to pandas, whose type for it differs between versions.
+    dtypes: dict[str, Any] = {"bool": np.bool_, "int": np.int64, "float": np.float64, "text": None, "object": object}
+    columns = {}
+    for name, values in data["columns"].items():
+        kind = data["types"][name]
+        parsed = [float(v) for v in values] if kind == "float" else values
+        columns[name] = pd.Series(parsed, dtype=dtypes[kind], index=data["index"])
+    frame = pd.DataFrame(columns, index=pd.Index(data["index"]))
+    frame.index.name = data["index_name"]
+    return frame

@@ -1,0 +1,38 @@
+"""Samplers of one feature given all else."""
+
+from __future__ import annotations
+
+from modifind.samplers.auto import AutoSampler
+from modifind.samplers.base import BaseSampler, Calibration, FeatureLaw
+from modifind.samplers.boosting import BoostingSampler
+from modifind.samplers.cvae import CVAESampler
+from modifind.samplers.gaussian import GaussianSampler
+from modifind.samplers.marginal import MarginalSampler
+
+_BY_NAME: dict[str, type[BaseSampler]] = {
+    sampler.name: sampler for sampler in (AutoSampler, GaussianSampler, BoostingSampler, CVAESampler, MarginalSampler)
+}
+
+
+def resolve_sampler(sampler: str | BaseSampler) -> BaseSampler:
+    """A sampler from its name, or the object itself."""
+    if isinstance(sampler, str):
+        if sampler not in _BY_NAME:
+            raise ValueError(f"sampler must be one of {', '.join(map(repr, _BY_NAME))} or a sampler, not {sampler!r}")
+        return _BY_NAME[sampler]()
+    if not (hasattr(sampler, "fit") and hasattr(sampler, "law")):
+        raise ValueError(f"sampler must be a name or have fit and law; {type(sampler).__name__} has not")
+    return sampler
+
+
+__all__ = [
+    "AutoSampler",
+    "BaseSampler",
+    "BoostingSampler",
+    "CVAESampler",
+    "Calibration",
+    "FeatureLaw",
+    "GaussianSampler",
+    "MarginalSampler",
+    "resolve_sampler",
+]

@@ -1,0 +1,57 @@
+"""Marginal sampler: draws from the feature's own values and ignores the other features (the paper's "Naive")."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from modifind.kernels import Array
+from modifind.samplers.base import BaseSampler, Calibration, FeatureLaw
+
+
+class MarginalSampler(BaseSampler):
+    """Draws X_m from its empirical distribution, within arms when `condition_on_treatment`.
+
+    It breaks the dependence of X_m on the other features, so its p-values are valid only for independent features. It
+    is the baseline that shows why the conditional law matters.
+
+    Parameters
+    ----------
+    condition_on_treatment : bool, default=True
+        Draw from the rows of the same arm. The paper's Naive does not.
+    """
+
+    name = "marginal"
+
+    def law(self, feature: int) -> FeatureLaw:
+        """Take the column's own values as the law."""
+        column = self.table_.values[:, feature]
+        if self.condition_on_treatment:
+            order = np.argsort(self.treatment_, kind="stable")
+            n_control = int((self.treatment_ == 0).sum())
+            start = np.where(self.treatment_ == 0, 0, n_control)
+            size = np.where(self.treatment_ == 0, n_control, column.size - n_control)
+        else:
+            order = np.arange(column.size)
+            start, size = np.zeros(column.size, dtype=np.int64), np.full(column.size, column.size)
+        calibration = Calibration(self.name, float("nan"), float("nan"), 0.0)
+        return PoolLaw(column[order], start, size, calibration, np.zeros(column.size), np.ones(column.size))
+
+
+@dataclass(frozen=True)
+class PoolLaw:
+    """Draws from a window of a pool of values, the window being each row's own, times `scale` plus `shift`."""
+
+    pool: Array
+    start: NDArray[np.int64]
+    size: NDArray[np.int64]
+    calibration: Calibration
+    shift: Array
+    scale: Array
+
+    def draw(self, rng: np.random.Generator, n_draws: int) -> Array:
+        """Resampled columns."""
+        uniform = rng.random((n_draws, self.start.size))
+        return self.shift + self.scale * self.pool[self.start + (uniform * self.size).astype(np.int64)]

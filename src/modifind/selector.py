@@ -1,0 +1,430 @@
+"""`ModifierSelector`: puts propensity, sampler, statistic and test together."""
+
+from __future__ import annotations
+
+import platform
+import warnings
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from joblib import Parallel, delayed
+from sklearn.base import BaseEstimator, clone
+from sklearn.feature_selection import SelectorMixin
+from sklearn.utils.validation import check_is_fitted
+from threadpoolctl import threadpool_limits
+
+from modifind import __version__
+from modifind.explain.curves import effect_curve
+from modifind.features import FeatureTable, read_features, read_outcome, read_treatment
+from modifind.kernels import Array, median_bandwidth
+from modifind.propensity import FittedPropensity, resolve_propensity
+from modifind.result import SelectionResult
+from modifind.samplers import BaseSampler, Calibration, resolve_sampler
+from modifind.statistics import WCMMD
+from modifind.statistics.wcmmd import PreparedWCMMD, curve_variance
+from modifind.testing import ConditionalRandomizationTest, CRTOutcome, adjust_p_values
+
+Progress = Callable[[int, int], None]
+NULL_HYPOTHESIS = "the outcome is independent of the feature given the other features and the treatment"
+
+
+class ModifierSelector(SelectorMixin, BaseEstimator):
+    """Select the features that modify the distribution of a treatment's effect.
+
+    For each feature the null hypothesis is that the outcome is independent of it given the other features and the
+    treatment. A feature that merely correlates with a modifier is null. P-values come from a conditional
+    randomisation test and are adjusted over features.
+
+    Parameters
+    ----------
+    statistic : "wcmmd" or WCMMD, default="wcmmd"
+        What is compared between the data and resampled data.
+    sampler : {"auto", "gaussian", "boosting", "cvae", "marginal"} or sampler, default="auto"
+        How a feature is resampled given the rest. "auto" picks gaussian or boosting per feature by held-out log-score.
+    propensity : "auto", "mlp", float, array, classifier or PropensityModel, default="auto"
+        P(treated | features). A number for randomised trials; an array for known scores per row.
+    alpha : float, default=0.05
+        Level at which adjusted p-values select.
+    adjust : {"bh", "by", "holm", "bonferroni", "none"}, default="bh"
+        Adjustment over features.
+    n_resamples : int or "auto", default="auto"
+        Most resamples per feature; "auto" takes enough for a single discovery to be possible.
+    discrete_features : "auto" or list, default="auto"
+        Names, positions or a mask of numeric columns to be taken as categories.
+    cv : int, default=5
+        Folds of cross-fitting.
+    n_jobs : int, optional
+        Processes; features are spread over them. The result is the same for every value.
+    progress : bool or callable, default=False
+        Show a progress bar on stderr, or call ``progress(done, total)``.
+    random_state : int, Generator or None, default=None
+        One seed for everything. None draws one, which the result records.
+    test : ConditionalRandomizationTest, optional
+        How resampled statistics become p-values.
+
+    Attributes
+    ----------
+    result_ : SelectionResult
+        Table, curves, diagnostics and settings.
+    n_features_in_ : int
+        Number of features seen.
+    feature_names_in_ : array of str
+        Their names.
+
+    See Also
+    --------
+    modifind.presets.uai2022 : the paper's configuration.
+
+    Examples
+    --------
+    >>> from modifind import ModifierSelector
+    >>> from modifind.datasets import make_modifiers
+    >>> data = make_modifiers("NonlinMean", n_samples=500, n_features=6, random_state=0)
+    >>> selector = ModifierSelector(sampler="gaussian", random_state=0)
+    >>> selector.fit(data.X, data.y, treatment=data.treatment).get_feature_names_out().tolist()
+    ['X1', 'X2', 'X3', 'X4', 'X5']
+    """
+
+    def __init__(
+        self,
+        statistic: Any = "wcmmd",
+        sampler: Any = "auto",
+        propensity: Any = "auto",
+        alpha: float = 0.05,
+        adjust: str = "bh",
+        n_resamples: int | str = "auto",
+        discrete_features: Any = "auto",
+        cv: int = 5,
+        n_jobs: int | None = None,
+        progress: bool | Progress = False,
+        random_state: Any = None,
+        test: ConditionalRandomizationTest | None = None,
+    ) -> None:
+        self.statistic = statistic
+        self.sampler = sampler
+        self.propensity = propensity
+        self.alpha = alpha
+        self.adjust = adjust
+        self.n_resamples = n_resamples
+        self.discrete_features = discrete_features
+        self.cv = cv
+        self.n_jobs = n_jobs
+        self.progress = progress
+        self.random_state = random_state
+        self.test = test
+
+    def fit(self, X: Any, y: Any = None, treatment: Any = None, *, treated: Any = None) -> ModifierSelector:
+        """Test every feature.
+
+        Parameters
+        ----------
+        X : DataFrame or array of shape (n, d)
+            Features measured before the treatment.
+        y : array of shape (n,)
+            Numeric outcome.
+        treatment : array of shape (n,)
+            Two values: 0/1, booleans or any two labels.
+        treated : optional
+            The label that means "treated"; by default the larger one, or the one that is not called control, placebo,
+            ...
+
+        Returns
+        -------
+        self
+        """
+        statistic, test = self._validate()
+        table = read_features(X, self.discrete_features)
+        outcome = read_outcome(y, table.n_rows)
+        labels = read_treatment(treatment, table.n_rows, treated)
+        arms = labels.arms
+        entropy = _entropy(self.random_state)
+        propensity_seed, sampler_seed, statistic_seed, feature_seed = np.random.SeedSequence(entropy).spawn(4)
+
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always", UserWarning)
+            n_resamples = test.resolve_resamples(self.n_resamples, table.n_features, self.alpha, self.adjust)
+            model = resolve_propensity(self.propensity)
+            scores = model.fit(table, arms, n_folds=self.cv, seed=propensity_seed)
+            scores.warn()
+            sampler = _agreeing_sampler(self.sampler, statistic)
+            sampler.fit(table, arms, sampler_seed)
+            plan = _Plan(
+                table,
+                outcome,
+                scores,
+                sampler,
+                statistic.prepare(outcome, arms, statistic_seed),
+                statistic,
+                test,
+                n_resamples,
+            )
+            findings = self._run(plan, feature_seed.spawn(table.n_features))
+            constant = [table.names[m] for m in range(table.n_features) if table.is_constant(m)]
+            if constant:
+                warnings.warn(
+                    f"constant columns cannot modify anything: {', '.join(constant)}", UserWarning, stacklevel=2
+                )
+        for warning in caught:
+            warnings.warn_explicit(warning.message, warning.category, warning.filename, warning.lineno)
+
+        settings = {
+            **_settings(self.get_params(deep=False), statistic, sampler, test),
+            "n_resamples_used": n_resamples,
+            "seed": entropy,
+            "propensity_model": scores.description,
+            "control_label": labels.control,
+            "treated_label": labels.treated,
+            "n_rows": table.n_rows,
+            "n_treated": int(arms.sum()),
+            "n_control": int((1 - arms).sum()),
+            "null_hypothesis": NULL_HYPOTHESIS,
+        }
+        messages = [str(w.message) for w in caught if issubclass(w.category, UserWarning)]
+        self.result_ = _assemble(table, findings, self.alpha, self.adjust, scores, settings, messages)
+        self.n_features_in_ = table.n_features
+        self.feature_names_in_ = np.array(table.names, dtype=object)
+        return self
+
+    def _validate(self) -> tuple[WCMMD, ConditionalRandomizationTest]:
+        if not isinstance(self.alpha, int | float) or not 0 < self.alpha < 1:
+            raise ValueError(f"alpha must lie strictly between 0 and 1, not {self.alpha!r}")
+        if not isinstance(self.cv, int | np.integer) or self.cv < 2:
+            raise ValueError(f"cv must be an integer of at least 2, not {self.cv!r}")
+        adjust_p_values([1.0], self.adjust)
+        if isinstance(self.statistic, str):
+            if self.statistic != "wcmmd":
+                raise ValueError(f"statistic must be 'wcmmd' or a WCMMD object, not {self.statistic!r}")
+            statistic = WCMMD()
+        elif isinstance(self.statistic, WCMMD):
+            statistic = self.statistic
+        else:
+            raise ValueError(f"statistic must be 'wcmmd' or a WCMMD object, not {type(self.statistic).__name__}")
+        test = ConditionalRandomizationTest() if self.test is None else self.test
+        test.validate()
+        return statistic, test
+
+    def _run(self, plan: _Plan, seeds: list[np.random.SeedSequence]) -> list[_Finding]:
+        total = plan.table.n_features
+        jobs = (delayed(_test_feature)(plan, feature, seeds[feature]) for feature in range(total))
+        found = []
+        with _progress(self.progress) as advance:
+            advance(0, total)
+            for finding in Parallel(n_jobs=self.n_jobs, return_as="generator")(jobs):
+                found.append(finding)
+                advance(len(found), total)
+        return found
+
+    def _get_support_mask(self) -> Any:
+        check_is_fitted(self, "result_")
+        return self.result_.table["selected"].to_numpy(dtype=bool)
+
+    def transform(self, X: Any) -> Any:
+        """Keep the selected columns; a DataFrame stays a DataFrame."""
+        support = self.get_support()
+        if not isinstance(X, pd.DataFrame):
+            X = np.asarray(X)
+        if X.ndim != 2 or X.shape[1] != support.size:
+            raise ValueError(f"X must have the {support.size} columns seen in fit; found shape {X.shape}")
+        if isinstance(X, pd.DataFrame):
+            names = [str(name) for name in X.columns]
+            if names != list(self.feature_names_in_):
+                raise ValueError("the columns of X are not those seen in fit, in the same order")
+            return X.loc[:, support]
+        return X[:, support]
+
+
+@dataclass(frozen=True)
+class _Plan:
+    """Everything a worker needs to test any feature."""
+
+    table: FeatureTable
+    y: Array
+    propensity: FittedPropensity
+    sampler: BaseSampler
+    prepared: PreparedWCMMD
+    statistic: WCMMD
+    test: ConditionalRandomizationTest
+    n_resamples: int
+
+
+@dataclass(frozen=True)
+class _Finding:
+    importance: float
+    outcome: CRTOutcome
+    calibration: Calibration
+    bandwidth: float
+    curve: pd.DataFrame
+
+
+def _test_feature(plan: _Plan, feature: int, seed: np.random.SeedSequence) -> _Finding:
+    """Test one feature with one BLAS thread, so that results do not depend on how many workers there are."""
+    with threadpool_limits(limits=1):
+        table, prepared = plan.table, plan.prepared
+        column = table.values[:, feature]
+        levels = table.n_levels(feature)
+        bandwidth_seed, draw_seed = seed.spawn(2)
+        bandwidth = 1.0
+        if not levels:
+            bandwidth = median_bandwidth(column, random_state=np.random.default_rng(bandwidth_seed)) or 1.0
+        profile = plan.propensity.profile(feature)
+        fixed = plan.statistic.resample_weights == "fixed"
+        scores = plan.propensity.scores if fixed else profile(column)
+        d2 = prepared.curve(column, scores, bandwidth=bandwidth, n_levels=levels)
+        observed = curve_variance(d2)
+        shown = effect_curve(column, plan.y, prepared.treatment, scores, d2, bandwidth=bandwidth, n_levels=levels)
+        labels = table.categories[feature]
+        if labels is not None:
+            shown["value"] = list(labels)
+        if table.is_constant(feature):
+            nothing = Calibration("none", float("nan"), float("nan"), float("nan"))
+            return _Finding(0.0, CRTOutcome(0.0, 1.0, 0, 0), nothing, bandwidth, shown)
+        law = plan.sampler.law(feature)
+        rng = np.random.default_rng(draw_seed)
+
+        def resampled(values: Array) -> float:
+            weights = scores if fixed else profile(values)
+            return prepared.importance(values, weights, bandwidth=bandwidth, n_levels=levels)
+
+        outcome = plan.test.run(observed, lambda k: law.draw(rng, k), resampled, plan.n_resamples)
+        return _Finding(observed, outcome, law.calibration, bandwidth, shown)
+
+
+def _agreeing_sampler(sampler: Any, statistic: WCMMD) -> BaseSampler:
+    """A fresh sampler whose conditioning goes with the weights.
+
+    Weights that do not follow a resampled feature are right only with a sampler that ignores the treatment.
+    """
+    named = isinstance(sampler, str)
+    chosen = resolve_sampler(sampler)
+    chosen = clone(chosen) if isinstance(chosen, BaseEstimator) else chosen
+    if statistic.resample_weights == "fixed" and getattr(chosen, "condition_on_treatment", False):
+        if not named:
+            raise ValueError("resample_weights='fixed' needs a sampler with condition_on_treatment=False")
+        chosen.set_params(condition_on_treatment=False)
+    return chosen
+
+
+def _entropy(random_state: Any) -> int:
+    if random_state is None:
+        fresh = np.random.SeedSequence().entropy
+        assert isinstance(fresh, int)
+        return fresh
+    if isinstance(random_state, int | np.integer):
+        if random_state < 0:
+            raise ValueError(f"random_state must not be negative; found {random_state}")
+        return int(random_state)
+    if isinstance(random_state, np.random.Generator):
+        return int(random_state.integers(2**63))
+    if isinstance(random_state, np.random.RandomState):
+        return int(random_state.randint(2**31))
+    raise ValueError(f"random_state must be an integer, a Generator or None, not {type(random_state).__name__}")
+
+
+class _progress:
+    """Context of a progress bar on stderr, a user's callable, or nothing."""
+
+    def __init__(self, progress: bool | Progress) -> None:
+        self._callable = progress if callable(progress) else None
+        self._bar: Any = None
+        if progress is True:
+            from rich.console import Console
+            from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+            self._bar = Progress(
+                TextColumn("Testing features"),
+                BarColumn(),
+                MofNCompleteColumn(),
+                TextColumn("time left"),
+                TimeRemainingColumn(),
+                console=Console(stderr=True),
+                transient=True,
+            )
+
+    def __enter__(self) -> Progress:
+        if self._bar is not None:
+            self._bar.start()
+            self._task = self._bar.add_task("features", total=None)
+            return lambda done, total: self._bar.update(self._task, completed=done, total=total)
+        return self._callable or (lambda done, total: None)
+
+    def __exit__(self, *_: object) -> None:
+        if self._bar is not None:
+            self._bar.stop()
+
+
+def _settings(
+    params: dict[str, Any], statistic: WCMMD, sampler: BaseSampler, test: ConditionalRandomizationTest
+) -> dict[str, Any]:
+    """The selector's arguments as plain values, with the parts spelled out as they were used."""
+    parts = {"statistic": statistic, "sampler": sampler, "test": test}
+    shown: dict[str, Any] = {}
+    for name, value in params.items():
+        if name in parts:
+            part = parts[name]
+            own = part.get_params() if hasattr(part, "get_params") else {}
+            shown[name] = {"class": type(part).__name__, **{k: _readable(v) for k, v in own.items()}}
+        elif name not in ("random_state", "progress", "n_jobs"):  # the seed is recorded; the others change nothing
+            shown[name] = _readable(value)
+    return shown
+
+
+def _readable(value: Any) -> Any:
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    if isinstance(value, np.ndarray | pd.Series) or (isinstance(value, list | tuple) and len(value) > 20):
+        return f"array of {len(value)} values"
+    if isinstance(value, list | tuple):
+        return [_readable(v) for v in value]
+    return repr(value)
+
+
+def _assemble(
+    table: FeatureTable,
+    findings: list[_Finding],
+    alpha: float,
+    adjust: str,
+    scores: FittedPropensity,
+    settings: dict[str, Any],
+    messages: list[str],
+) -> SelectionResult:
+    index = pd.Index(table.names, name="feature")
+    p_values = np.array([f.outcome.p_value for f in findings])
+    adjusted = adjust_p_values(p_values, adjust)
+    features = pd.DataFrame(
+        {
+            "kind": [table.kind(m) for m in range(table.n_features)],
+            "importance": [f.importance for f in findings],
+            "statistic": [f.outcome.statistic for f in findings],
+            "p_value": p_values,
+            "p_adjusted": adjusted,
+            "selected": adjusted <= alpha,
+        },
+        index=index,
+    )
+    diagnostics = pd.DataFrame([asdict(f.calibration) for f in findings], index=index)
+    diagnostics["n_resamples"] = [f.outcome.n_resamples for f in findings]
+    diagnostics["n_exceeding"] = [f.outcome.n_exceeding for f in findings]
+    diagnostics["bandwidth"] = [f.bandwidth for f in findings]
+    return SelectionResult(
+        table=features,
+        diagnostics=diagnostics,
+        curves={name: f.curve for name, f in zip(table.names, findings, strict=True)},
+        overlap=scores.overlap(),
+        settings=settings,
+        versions=_versions(),
+        warnings=tuple(messages),
+    )
+
+
+def _versions() -> dict[str, str]:
+    found = {"modifind": __version__, "python": platform.python_version()}
+    for name in ("numpy", "scipy", "scikit-learn", "pandas", "torch"):
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:
+            continue
+    return found

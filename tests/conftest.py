@@ -1,0 +1,104 @@
+"""Shared helpers: one BLAS thread, small simulated tables, an oracle sampler and tolerances."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+from scipy.special import expit
+from sklearn.linear_model import LogisticRegression
+from threadpoolctl import threadpool_limits
+
+from modifind import ModifierSelector
+from modifind.samplers import BaseSampler, Calibration
+
+
+@pytest.fixture(autouse=True, scope="session")
+def one_blas_thread():
+    with threadpool_limits(limits=1):
+        yield
+
+
+def seed_of(number):
+    return np.random.SeedSequence(number)
+
+
+def ar_covariance(d, rho):
+    return rho ** np.abs(np.subtract.outer(np.arange(d), np.arange(d)))
+
+
+def ar_normal(rng, n, d, rho):
+    return rng.standard_normal((n, d)) @ np.linalg.cholesky(ar_covariance(d, rho)).T
+
+
+def confounded_table(rng, n, d, *, rho=0.5, shift=0.2):
+    """X | A ~ N(+-shift, AR(rho)), the design that `OracleSampler` knows the law of."""
+    treatment = rng.integers(0, 2, size=n)
+    X = ar_normal(rng, n, d, rho) + np.where(treatment == 1, shift, -shift)[:, None]
+    return X, treatment
+
+
+def four_sd(share, n):
+    """Four standard deviations of the share of n independent Bernoulli(share) events."""
+    return 4.0 * np.sqrt(share * (1.0 - share) / n)
+
+
+def quiet_fit(X, y, treatment, **settings):
+    """Fit a selector whose few resamples are meant."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="n_resamples=")
+        warnings.filterwarnings("ignore", message=".*propensity scores were outside")
+        return ModifierSelector(**settings).fit(X, y, treatment=treatment)
+
+
+def raw_p_values(X, y, treatment, **settings):
+    return quiet_fit(X, y, treatment, **settings).result_.table["p_value"].to_numpy()
+
+
+@dataclass(frozen=True)
+class OracleLaw:
+    mean: np.ndarray
+    scale: float
+    calibration: Calibration
+
+    def draw(self, rng, n_draws):
+        return self.mean + self.scale * rng.standard_normal((n_draws, self.mean.size))
+
+
+class OracleSampler(BaseSampler):
+    """The true law of X_m given the rest and A when X | A ~ N(+-shift, AR(rho))."""
+
+    name = "oracle"
+
+    def __init__(self, *, condition_on_treatment=True, rho=0.5, shift=0.2):
+        super().__init__(condition_on_treatment=condition_on_treatment)
+        self.rho = rho
+        self.shift = shift
+
+    def law(self, feature):
+        d = self.table_.n_features
+        precision = np.linalg.inv(ar_covariance(d, self.rho))
+        rest = np.delete(np.arange(d), feature)
+        centre = np.where(self.treatment_ == 1, self.shift, -self.shift)
+        slopes = -precision[feature, rest] / precision[feature, feature]
+        mean = centre + (self.table_.values[:, rest] - centre[:, None]) @ slopes
+        nothing = Calibration(self.name, float("nan"), float("nan"), float("nan"))
+        return OracleLaw(mean, float(precision[feature, feature] ** -0.5), nothing)
+
+
+class FrozenLogit(LogisticRegression):
+    """A logistic propensity that learns nothing: fixed coefficients on the standardised features."""
+
+    def fit(self, X, y):
+        self.classes_ = np.array([0, 1])
+        self.coef_ = np.full((1, X.shape[1]), 0.3)
+        self.intercept_ = np.zeros(1)
+        return self
+
+
+def logistic_treatment(rng, index):
+    """Treatment with log-odds `index`, and its propensity."""
+    propensity = expit(np.asarray(index))
+    return (rng.random(propensity.size) < propensity).astype(np.int64), propensity

@@ -1,0 +1,164 @@
+"""The command line as a user has it: a subprocess in an empty folder."""
+
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from modifind.datasets import make_modifiers
+from modifind.result import SelectionResult
+
+RUN = [sys.executable, "-c", "from modifind.cli import main; main()"]
+
+
+def modifind(*arguments, folder):
+    return subprocess.run([*RUN, *map(str, arguments)], cwd=folder, capture_output=True, text=True, timeout=300)
+
+
+@pytest.fixture(scope="module")
+def data_folder(tmp_path_factory):
+    """A folder with one good table and the bad ones."""
+    folder = tmp_path_factory.mktemp("data")
+    data = make_modifiers("NonlinMean", n_samples=200, n_features=5, random_state=0)
+    good = data.X.round(4)
+    good.insert(0, "arm", np.where(data.treatment == 1, "drug", "placebo"))
+    good.insert(1, "score", data.y)
+    good.to_csv(folder / "good.csv", index=False)
+    good.to_parquet(folder / "good.parquet")
+    holes = good.copy()
+    holes.loc[:6, "X2"] = np.nan
+    holes.loc[3, "X4"] = np.inf
+    holes.to_csv(folder / "holes.csv", index=False)
+    good.assign(arm=["a", "b", "c", "d"] * 50).to_csv(folder / "four_arms.csv", index=False)
+    good.assign(score="high").to_csv(folder / "text_outcome.csv", index=False)
+    good.assign(score=1.0).to_csv(folder / "flat_outcome.csv", index=False)
+    good.assign(pi=np.linspace(0.0, 0.9, 200)).to_csv(folder / "bad_scores.csv", index=False)
+    good.head(0).to_csv(folder / "no_rows.csv", index=False)
+    (folder / "empty.csv").write_text("")
+    (folder / "ragged.csv").write_text("a,b\n1,2\n1,2,3,4\n")
+    (folder / "noise.parquet").write_bytes(b"not a parquet file")
+    return folder
+
+
+GOOD = ("--treatment", "arm", "--outcome", "score", "--sampler", "gaussian")
+
+
+def test_demo_finds_the_truth_and_leaves_a_report(tmp_path):
+    done = modifind("demo", "--jobs", "2", folder=tmp_path)
+    assert done.returncode == 0, done.stderr
+    result = SelectionResult.from_json(tmp_path / "modifind-demo" / "result.json")
+    assert set(result.selected) == {"age", "smoker", "diabetes"}
+    assert "average effect" in done.stdout
+    assert "★" in done.stdout
+    names = {path.name for path in (tmp_path / "modifind-demo").iterdir()}
+    assert names == {"result.json", "result.csv", "report.html", "importance.png"}
+    assert "smoker" in (tmp_path / "modifind-demo" / "report.html").read_text(encoding="utf-8")
+
+
+def test_simulate_then_select(tmp_path):
+    done = modifind("simulate", "nonlinmean", "--n", 300, "--d", 6, "--seed", 4, "--out", "data.csv", folder=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert len(pd.read_csv(tmp_path / "data.csv")) == 300
+    arguments = ("data.csv", "--treatment", "treatment", "--outcome", "outcome", "--seed", 3, "--out", "result.json")
+    done = modifind("select", *arguments, "--report", "report.html", folder=tmp_path)
+    assert done.returncode == 0, done.stderr
+    result = SelectionResult.from_json(tmp_path / "result.json")
+    assert result.settings["seed"] == 3
+    assert list(result.table.index) == [f"X{j}" for j in range(1, 7)]
+    assert {"X1", "X2"} <= set(result.selected)
+    assert done.stdout.count("★") >= 2
+    assert (tmp_path / "report.html").stat().st_size > 10_000
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["data.csv", "report.html", "result.json"]
+
+
+def test_same_seed_gives_the_same_file_for_csv_and_parquet_and_any_number_of_jobs(data_folder, tmp_path):
+    first = modifind("select", data_folder / "good.csv", *GOOD, "--out", tmp_path / "a.csv", folder=tmp_path)
+    again = modifind(
+        "select", data_folder / "good.parquet", *GOOD, "--jobs", 2, "--out", tmp_path / "b.csv", folder=tmp_path
+    )
+    assert first.returncode == again.returncode == 0, first.stderr + again.stderr
+    assert (tmp_path / "a.csv").read_bytes() == (tmp_path / "b.csv").read_bytes()
+
+
+def test_columns_can_be_chosen_excluded_and_declared_discrete(data_folder, tmp_path):
+    chosen = ("--features", "X1, X2,X3", "--exclude", "X3", "--treated", "placebo", "--propensity", "0.5")
+    settings = ("--alpha", "0.2", "--adjust", "holm", "--resamples", "99", "--out", tmp_path / "r.json")
+    done = modifind("select", data_folder / "good.csv", *GOOD, *chosen, *settings, folder=tmp_path)
+    assert done.returncode == 0, done.stderr
+    data = json.loads((tmp_path / "r.json").read_text())
+    assert data["table"]["index"] == ["X1", "X2"]
+    assert (data["settings"]["treated_label"], data["settings"]["adjust"]) == ("placebo", "holm")
+    assert (data["settings"]["alpha"], data["settings"]["n_resamples_used"]) == (0.2, 99)
+
+
+def test_progress_goes_to_stderr_and_the_table_to_stdout(data_folder, tmp_path):
+    done = modifind("select", data_folder / "good.csv", *GOOD, folder=tmp_path)
+    assert "adjusted p" in done.stdout
+    assert "adjusted p" not in done.stderr
+    assert "Testing features" not in done.stdout
+    assert not list(tmp_path.iterdir())
+
+
+BAD = {
+    "no such file": (("select", "nowhere.csv", *GOOD), "no file nowhere.csv"),
+    "unknown suffix": (("select", "data.xlsx", *GOOD), "must end in .csv or .parquet"),
+    "empty file": (("select", "{d}/empty.csv", *GOOD), "cannot read"),
+    "ragged rows": (("select", "{d}/ragged.csv", *GOOD), "cannot read"),
+    "not parquet": (("select", "{d}/noise.parquet", *GOOD), "cannot read"),
+    "no rows": (("select", "{d}/no_rows.csv", *GOOD), "has no rows"),
+    "unknown treatment": (("select", "{d}/good.csv", "--treatment", "drug", "--outcome", "score"), "'drug'"),
+    "unknown outcome": (("select", "{d}/good.csv", "--treatment", "arm", "--outcome", "y"), "--outcome names 'y'"),
+    "same column twice": (("select", "{d}/good.csv", "--treatment", "arm", "--outcome", "arm"), "both 'arm'"),
+    "unknown feature": (("select", "{d}/good.csv", *GOOD, "--features", "X1,X99"), "--features names 'X99'"),
+    "treatment as a feature": (("select", "{d}/good.csv", *GOOD, "--features", "X1,arm"), "arm, which is no feature"),
+    "nothing left": (("select", "{d}/good.csv", *GOOD, "--exclude", "X1,X2,X3,X4,X5"), "no feature is left"),
+    "missing values": (("select", "{d}/holes.csv", *GOOD), "'X2' (7 missing), 'X4' (1 infinite)"),
+    "four arms": (("select", "{d}/four_arms.csv", *GOOD), "exactly two values; found 4"),
+    "text outcome": (("select", "{d}/text_outcome.csv", *GOOD), "must be numeric"),
+    "flat outcome": (("select", "{d}/flat_outcome.csv", *GOOD), "y is constant"),
+    "unknown label": (("select", "{d}/good.csv", *GOOD, "--treated", "pill"), "treated='pill' is not a value"),
+    "unknown sampler": (("select", "{d}/good.csv", *GOOD[:4], "--sampler", "gibbs"), "sampler must be one of"),
+    "unknown statistic": (("select", "{d}/good.csv", *GOOD, "--statistic", "mean"), "statistic must be"),
+    "unknown preset": (("select", "{d}/good.csv", *GOOD[:4], "--preset", "uai1999"), "--preset must be"),
+    "alpha too large": (("select", "{d}/good.csv", *GOOD, "--alpha", "5"), "alpha must lie"),
+    "alpha no number": (("select", "{d}/good.csv", *GOOD, "--alpha", "small"), "--alpha"),
+    "propensity of 2": (("select", "{d}/good.csv", *GOOD, "--propensity", "2"), "strictly between 0 and 1"),
+    "scores of 0": (("select", "{d}/bad_scores.csv", *GOOD, "--propensity", "pi"), "strictly between 0 and 1; 1"),
+    "unknown propensity": (("select", "{d}/good.csv", *GOOD, "--propensity", "forest"), "'forest' is none of them"),
+    "result suffix": (("select", "{d}/good.csv", *GOOD, "--out", "result.txt"), "--out must end in"),
+    "result folder": (("select", "{d}/good.csv", *GOOD, "--out", "no/where.json"), "no folder"),
+    "resamples": (("select", "{d}/good.csv", *GOOD, "--resamples", "many"), "--resamples must be"),
+    "no arguments": (("select",), "Missing"),
+    "unknown command": (("choose",), "choose"),
+    "unknown kind": (("simulate", "LinSkew", "--out", "a.csv"), "kind must be one of"),
+    "too few features": (("simulate", "LinMean", "--d", "3", "--out", "a.csv"), "--d"),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_bad_input_is_one_line_exit_two_and_leaves_nothing(case, data_folder, tmp_path):
+    arguments, expected = BAD[case]
+    done = modifind(*(a.format(d=data_folder) for a in arguments), folder=tmp_path)
+    assert done.returncode == 2, done.stderr
+    assert done.stderr.count("\n") == 1, done.stderr
+    assert done.stderr.startswith("modifind: error: ")
+    assert expected in done.stderr
+    assert "Traceback" not in done.stdout + done.stderr
+    assert not list(tmp_path.iterdir())
+
+
+def test_help_and_version(tmp_path):
+    assert "Find the features" in modifind("--help", folder=tmp_path).stdout
+    assert modifind("--version", folder=tmp_path).stdout.strip() == "0.1.0"
+
+
+def test_import_is_light_and_leaves_torch_alone(tmp_path):
+    code = "import sys, modifind; print([m for m in ('torch', 'sklearn', 'matplotlib') if m in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True)
+    assert done.stdout.strip() == "[]"
+    code = "import sys; from modifind import ModifierSelector; import modifind.presets; print('torch' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True)
+    assert done.stdout.strip() == "False", done.stderr

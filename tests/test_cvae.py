@@ -1,0 +1,180 @@
+"""The conditional variational autoencoder: what it learns, its reproducibility and its independence from torch."""
+
+from __future__ import annotations
+
+import pickle
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from modifind.features import FeatureTable, read_features
+from modifind.samplers.cvae import CVAESampler
+
+ROOT = Path(__file__).resolve().parents[1] / "src"
+SLOPES, OFFSETS = np.array([0.0, 1.0, -1.0]), np.array([0.0, 0.3, 0.0])
+# A finder, because scipy itself stumbles over sys.modules["torch"] = None.
+BLOCK_TORCH = """
+class Block:
+    def find_spec(self, name, path=None, target=None):
+        if name.split(".")[0] == "torch":
+            raise ImportError(name)
+sys.meta_path.insert(0, Block())
+"""
+
+
+def fitted(X: object, seed: int = 0, **settings: object) -> CVAESampler:
+    table = X if isinstance(X, FeatureTable) else read_features(X)
+    arms = np.random.default_rng(99).integers(0, 2, table.n_rows)
+    return CVAESampler(**settings).fit(table, arms, np.random.SeedSequence(seed))
+
+
+@pytest.fixture(scope="module")
+def mixed() -> FeatureTable:
+    """Two numbers and a category of three levels that depends on the first number."""
+    rng = np.random.default_rng(3)
+    x = rng.standard_normal((2500, 2))
+    odds = np.exp(np.outer(x[:, 0], SLOPES) + OFFSETS)
+    shares = odds / odds.sum(axis=1, keepdims=True)
+    codes = (rng.random((2500, 1)) > np.cumsum(shares, axis=1)[:, :-1]).sum(axis=1)
+    return read_features(pd.DataFrame({"a": x[:, 0], "b": x[:, 1], "c": np.array(["u", "v", "w"])[codes]}))
+
+
+@pytest.fixture(scope="module")
+def quick(mixed: FeatureTable) -> CVAESampler:
+    return fitted(mixed, max_epochs=5, hidden=16)
+
+
+def test_linear_mean_and_variance() -> None:
+    rng = np.random.default_rng(1)
+    x = rng.standard_normal((3000, 2))
+    x[:, 0] = 0.8 * x[:, 1] + 0.6 * x[:, 0]
+    sampler = fitted(10.0 + 5.0 * x)
+    law = sampler.law(0)
+    drawn = (law.draw(np.random.default_rng(0), 200) - 10.0) / 5.0
+    # 200 draws of sd 0.6 put a Monte-Carlo error of 0.042 on each row's mean; the rest is the network's.
+    error = drawn.mean(axis=0) - 0.8 * x[:, 1]
+    assert np.sqrt(np.mean(error**2)) < 0.11
+    # The overall residual sd within 5%, the rows' own within 10% on average.
+    assert abs((drawn - 0.8 * x[:, 1]).std() - 0.6) < 0.03
+    assert np.abs(drawn.std(axis=0) - 0.6).mean() < 0.06
+    assert law.calibration.sampler == "cvae"
+    assert law.calibration.pit_distance < 0.07  # 5% critical value of 600 held-out rows: 0.055
+    assert abs(law.calibration.log_score_gain + np.log(0.6)) < 0.12  # mutual information, less what bins lose
+    assert sampler.best_epoch_.min() >= 1
+    assert np.isfinite(sampler.held_out_elbo_).all()
+
+
+def test_bimodal_conditional() -> None:
+    rng = np.random.default_rng(2)
+    x = rng.standard_normal((2500, 2))
+    x[:, 0] = 2.0 * rng.choice([-1.0, 1.0], 2500) + 0.5 * x[:, 1] + 0.3 * x[:, 0]
+    drawn = fitted(x).law(0).draw(np.random.default_rng(0), 40) - 0.5 * x[:, 1]
+    low, high = drawn[drawn < -1.0], drawn[drawn > 1.0]
+    # Half the mass in each mode up to 0.08; a normal law of this variance would leave 0.31 within 0.8 of zero.
+    assert abs(low.size - high.size) / drawn.size < 0.08
+    assert np.mean(np.abs(drawn) < 0.8) < 0.13
+    # Modes within 0.1 of +-2; their sd is 0.3, which normal latents joined by a bridge widen.
+    assert abs(low.mean() + 2.0) < 0.1
+    assert abs(high.mean() - 2.0) < 0.1
+    assert low.std() < 0.5
+    assert high.std() < 0.5
+
+
+def test_categorical_conditional(mixed: FeatureTable) -> None:
+    law = fitted(mixed).law(2)
+    drawn = law.draw(np.random.default_rng(0), 400)
+    assert set(np.unique(drawn)) == {0.0, 1.0, 2.0}
+    odds = np.exp(np.outer(mixed.values[:, 0], SLOPES) + OFFSETS)
+    truth = odds / odds.sum(axis=1, keepdims=True)
+    estimate = np.stack([(drawn == code).mean(axis=0) for code in range(3)], axis=1)
+    # Monte-Carlo error of 400 draws is 0.02; a constant law would be wrong by 0.17.
+    assert np.abs(estimate - truth).mean() < 0.05
+    assert law.calibration.log_score_gain > 0.1
+    assert np.isnan(law.calibration.pit_distance)
+
+
+@pytest.mark.parametrize("feature", [0, 2])
+def test_draws_do_not_depend_on_blocks(quick: CVAESampler, feature: int) -> None:
+    law = quick.law(feature)
+    rng = np.random.default_rng(5)
+    single = np.concatenate([law.draw(rng, 1) for _ in range(3)])
+    together = law.draw(np.random.default_rng(5), 3)
+    assert together.dtype == np.float64
+    assert together.shape == (3, 2500)
+    np.testing.assert_array_equal(single, together)
+
+
+def test_same_seed_same_law(quick: CVAESampler, mixed: FeatureTable) -> None:
+    again, other = fitted(mixed, max_epochs=5, hidden=16), fitted(mixed, seed=1, max_epochs=5, hidden=16)
+    for feature in range(3):
+        expected = quick.law(feature).draw(np.random.default_rng(0), 2)
+        np.testing.assert_array_equal(again.law(feature).draw(np.random.default_rng(0), 2), expected)
+        assert again.law(feature).calibration.log_score_gain == quick.law(feature).calibration.log_score_gain
+    changed = other.law(0).draw(np.random.default_rng(0), 2)
+    assert not np.allclose(changed, quick.law(0).draw(np.random.default_rng(0), 2))
+
+
+def test_chunks_do_not_matter(quick: CVAESampler, mixed: FeatureTable) -> None:
+    alone = fitted(mixed, max_epochs=5, hidden=16, chunk_features=1)
+    # float32 rounding, grown over 40 steps of Adam.
+    np.testing.assert_allclose(alone.held_out_elbo_, quick.held_out_elbo_, atol=1e-4)
+    for feature in range(2):
+        expected = quick.law(feature).draw(np.random.default_rng(0), 2)
+        np.testing.assert_allclose(alone.law(feature).draw(np.random.default_rng(0), 2), expected, atol=1e-3)
+    codes = [sampler.law(2).draw(np.random.default_rng(0), 2) for sampler in (alone, quick)]
+    assert np.mean(codes[0] != codes[1]) < 1e-3
+
+
+def test_own_column_is_not_an_input(quick: CVAESampler, mixed: FeatureTable) -> None:
+    for feature, columns in enumerate(mixed.encoding):
+        weights = quick.decoders_[feature]["decode_context"]
+        assert not weights[columns].any()
+        assert np.delete(weights, np.r_[columns], axis=0)[:-2].any(axis=1).all()
+
+
+def test_constant_and_small_tables() -> None:
+    x = np.random.default_rng(0).standard_normal((20, 3))
+    x[:, 1] = 7.0
+    sampler = fitted(read_features(x, discrete_features=[]), max_epochs=2, hidden=4, condition_on_treatment=False)
+    np.testing.assert_array_equal(sampler.law(1).draw(np.random.default_rng(0), 2), 7.0)
+    assert np.isfinite(sampler.law(0).draw(np.random.default_rng(0), 2)).all()
+
+
+def python(code: str) -> subprocess.CompletedProcess[str]:
+    code = f"import sys; sys.path.insert(0, {str(ROOT)!r})\n{code}"
+    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=False)
+
+
+def test_law_draws_without_torch(quick: CVAESampler, tmp_path: Path) -> None:
+    laws = [quick.law(0), quick.law(2)]
+    (tmp_path / "laws.pkl").write_bytes(pickle.dumps(laws))
+    result = python(
+        f"{BLOCK_TORCH}import pickle, numpy as np\n"
+        f"laws = pickle.load(open({str(tmp_path / 'laws.pkl')!r}, 'rb'))\n"
+        f"np.save({str(tmp_path / 'drawn.npy')!r}, [law.draw(np.random.default_rng(4), 2) for law in laws])"
+    )
+    assert result.returncode == 0, result.stderr
+    expected = [law.draw(np.random.default_rng(4), 2) for law in laws]
+    np.testing.assert_allclose(np.load(tmp_path / "drawn.npy"), expected, atol=1e-5)
+
+
+def test_import_does_not_load_torch() -> None:
+    result = python("import modifind.samplers.cvae\nassert 'torch' not in sys.modules")
+    assert result.returncode == 0, result.stderr
+
+
+def test_missing_torch_is_explained(mixed: FeatureTable, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "torch", None)
+    with pytest.raises(ImportError, match=r'pip install "modifind\[cvae\]"'):
+        fitted(mixed)
+
+
+def test_missing_cuda_is_explained(mixed: FeatureTable, monkeypatch: pytest.MonkeyPatch) -> None:
+    torch = pytest.importorskip("torch")
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    with pytest.raises(ValueError, match="no CUDA device"):
+        fitted(mixed, device="cuda")

@@ -1,0 +1,263 @@
+import numpy as np
+import pandas as pd
+import pytest
+
+from modifind.features import read_features, read_outcome, read_treatment
+
+N = 40
+
+
+def test_kinds_are_told_from_types_and_number_of_distinct_values():
+    frame = pd.DataFrame(
+        {
+            "real": np.linspace(0, 1, N),
+            "count_of_ten": np.arange(N) % 10,
+            "count_of_eleven": np.arange(N) % 11,
+            "flag": np.arange(N) % 2 == 0,
+            "text": ["a", "b", "c", "d"] * (N // 4),
+            "category": pd.Categorical(["low", "high"] * (N // 2), categories=["low", "high"]),
+        }
+    )
+    table = read_features(frame)
+    kinds = [table.kind(m) for m in range(table.n_features)]
+    assert kinds == ["continuous", "discrete", "continuous", "discrete", "discrete", "discrete"]
+    assert table.names == tuple(frame.columns)
+    assert [table.n_levels(m) for m in range(6)] == [0, 10, 0, 2, 4, 2]
+
+
+def test_category_labels_keep_their_declared_order_and_codes_follow_it():
+    sizes = pd.Categorical(["L", "S", "M", "S"] * 10, categories=["S", "M", "L"])
+    table = read_features(pd.DataFrame({"size": sizes}))
+    assert table.categories[0] == ("S", "M", "L")
+    assert table.values[:4, 0].tolist() == [2, 0, 1, 0]
+
+
+def test_unused_category_level_is_dropped():
+    column = pd.Categorical(["a", "c"] * 20, categories=["a", "b", "c"])
+    table = read_features(pd.DataFrame({"x": column}))
+    assert table.categories[0] == ("a", "c")
+    assert set(table.values[:, 0]) == {0.0, 1.0}
+
+
+def test_text_and_number_labels_are_sorted_and_plain():
+    table = read_features(pd.DataFrame({"t": ["z", "a"] * 20, "k": [7, 3] * 20, "b": [True, False] * 20}))
+    assert table.categories == (("a", "z"), (3, 7), (False, True))
+    assert [type(labels[0]) for labels in table.categories] == [str, int, bool]
+
+
+def test_nullable_and_string_types_read_like_their_plain_kinds():
+    frame = pd.DataFrame(
+        {
+            "i": pd.array(range(N), dtype="Int64"),
+            "f": pd.array(np.linspace(0, 1, N), dtype="Float64"),
+            "b": pd.array([True, False] * (N // 2), dtype="boolean"),
+            "s": pd.array(["u", "v"] * (N // 2), dtype="string"),
+        }
+    )
+    table = read_features(frame)
+    assert [table.kind(m) for m in range(4)] == ["continuous", "continuous", "discrete", "discrete"]
+    assert table.values[:, 0].tolist() == list(range(N))
+    assert table.categories[2:] == ((False, True), ("u", "v"))
+
+
+def test_array_columns_are_named_by_position():
+    assert read_features(np.random.default_rng(0).normal(size=(N, 3))).names == ("x0", "x1", "x2")
+
+
+def test_object_array_of_numbers_and_text_is_read_column_by_column():
+    array = np.array([[float(i), "ab"[i % 2]] for i in range(N)], dtype=object)
+    table = read_features(array)
+    assert [table.kind(m) for m in range(2)] == ["continuous", "discrete"]
+
+
+def test_object_column_of_many_numbers_is_continuous_in_a_frame_too():
+    table = read_features(pd.DataFrame({"x": pd.Series(np.linspace(0, 1, N), dtype=object)}))
+    assert table.kind(0) == "continuous"
+
+
+@pytest.mark.parametrize("chosen", [["b"], [1], [-1], [False, True], np.array([False, True])])
+def test_named_columns_are_discrete_and_all_other_numbers_continuous(chosen):
+    frame = pd.DataFrame({"a": [0, 1] * 20, "b": np.arange(N)})
+    table = read_features(frame, chosen)
+    assert table.kind(0) == "continuous"
+    assert table.kind(1) == "discrete"
+    assert table.n_levels(1) == N
+
+
+def test_empty_list_makes_all_numbers_continuous_but_leaves_text_discrete():
+    table = read_features(pd.DataFrame({"a": [0, 1] * 20, "t": ["u", "v"] * 20}), [])
+    assert [table.kind(m) for m in range(2)] == ["continuous", "discrete"]
+
+
+@pytest.mark.parametrize(
+    ("chosen", "message"),
+    [
+        (["c"], "'c', which is no column"),
+        ([5], "5, which is no column"),
+        ([True], "mask needs 2 entries, found 1"),
+        ("a", "must be 'auto' or a list"),
+    ],
+)
+def test_unknown_discrete_features_are_refused(chosen, message):
+    with pytest.raises(ValueError, match=message):
+        read_features(pd.DataFrame({"a": range(N), "b": range(N)}), chosen)
+
+
+def test_missing_and_infinite_values_are_refused_by_column_and_count():
+    frame = pd.DataFrame({"ok": np.arange(N, dtype=float), "gap": np.arange(N, dtype=float), "big": np.arange(N) / 2})
+    frame.loc[[1, 5, 7], "gap"] = np.nan
+    frame.loc[3, "big"] = -np.inf
+    with pytest.raises(ValueError, match=r"'gap' \(3 missing\), 'big' \(1 infinite\)") as caught:
+        read_features(frame)
+    assert "'ok'" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "column",
+    [
+        ["a", None] * 20,
+        pd.array([1, None] * 20, dtype="Int64"),
+        pd.array([True, None] * 20, dtype="boolean"),
+        pd.Categorical(["a", None] * 20),
+        pd.array(["a", None] * 20, dtype="string"),
+    ],
+    ids=["object", "Int64", "boolean", "category", "string"],
+)
+def test_missing_values_of_every_type_are_counted(column):
+    with pytest.raises(ValueError, match=r"'x' \(20 missing\)"):
+        read_features(pd.DataFrame({"x": column}))
+
+
+def test_infinite_value_in_a_nullable_column_is_refused():
+    with pytest.raises(ValueError, match=r"'x' \(1 infinite\)"):
+        read_features(pd.DataFrame({"x": pd.array([np.inf, *range(N - 1)], dtype="Float64")}))
+
+
+@pytest.mark.parametrize(
+    "column",
+    [
+        pd.date_range("2020-01-01", periods=N),
+        pd.date_range("2020-01-01", periods=N, tz="UTC"),
+        pd.timedelta_range("1h", periods=N),
+        pd.period_range("2020-01", periods=N, freq="M"),
+        np.arange(N) * 1j,
+    ],
+    ids=["datetime", "datetime with zone", "timedelta", "period", "complex"],
+)
+def test_columns_that_are_no_features_are_refused_by_name(column):
+    with pytest.raises(ValueError, match="'when' has type"):
+        read_features(pd.DataFrame({"when": column}))
+
+
+def test_repeated_names_and_empty_tables_are_refused():
+    with pytest.raises(ValueError, match="repeated: a"):
+        read_features(pd.DataFrame(np.zeros((N, 2)), columns=["a", "a"]))
+    with pytest.raises(ValueError, match="rows and columns"):
+        read_features(pd.DataFrame({"a": []}))
+    with pytest.raises(ValueError, match="two dimensions"):
+        read_features(np.arange(N))
+
+
+def test_design_standardises_numbers_and_leaves_out_the_first_category():
+    frame = pd.DataFrame({"x": np.arange(N) * 3.0, "t": ["a", "b", "c", "d"] * 10})
+    table = read_features(frame)
+    assert table.design.shape == (N, 4)
+    assert table.design[:, 0].mean() == pytest.approx(0.0, abs=1e-12)
+    assert table.design[:, 0].std() == pytest.approx(1.0)
+    np.testing.assert_array_equal(table.design[:4, 1:], [[0, 0, 0], [1, 0, 0], [0, 1, 0], [0, 0, 1]])
+    assert table.encoding == (slice(0, 1), slice(1, 4))
+    np.testing.assert_array_equal(table.design_without(1), table.design[:, :1])
+    extra = np.arange(N)
+    np.testing.assert_array_equal(table.design_without(0, extra), np.column_stack([table.design[:, 1:], extra]))
+
+
+def test_constant_column_encodes_as_zeros():
+    for chosen in ("auto", []):
+        table = read_features(pd.DataFrame({"x": np.full(N, 7.0), "z": np.arange(N)}), chosen)
+        assert table.is_constant(0)
+        assert not table.is_constant(1)
+        np.testing.assert_array_equal(table.design[:, 0], np.zeros(N))
+
+
+def test_larger_number_and_true_are_treated():
+    for labels in ([0, 1], [1, 2], [False, True], [0.0, 1.0], ["0", "1"]):
+        treatment = read_treatment(labels * 10, 20)
+        assert treatment.arms.tolist() == [0, 1] * 10
+        assert treatment.control == labels[0]
+        assert treatment.treated == labels[1]
+
+
+@pytest.mark.parametrize("control", ["placebo", "Control", "no", " untreated "])
+def test_control_words_are_control_whatever_the_alphabet_says(control):
+    for drug in ("aspirin", "zinc"):
+        treatment = read_treatment([drug, control] * 10, 20)
+        assert treatment.arms.tolist() == [1, 0] * 10
+        assert (treatment.control, treatment.treated) == (control, drug)
+
+
+def test_later_text_label_is_treated_when_no_word_tells():
+    assert read_treatment(["old", "new"] * 10, 20).treated == "old"
+
+
+@pytest.mark.parametrize(
+    ("labels", "treated"),
+    [
+        (["drug", "placebo"], "placebo"),
+        ([1, 0], 0),
+        ([1, 0], "0"),
+        ([True, False], False),
+        ([1.0, 0.0], 0),
+        ([1.0, 0.0], "0"),
+    ],
+)
+def test_treated_overrides(labels, treated):
+    result = read_treatment(labels * 10, 20, treated=treated)
+    assert result.arms.tolist() == [0, 1] * 10
+    assert (result.control, result.treated) == (labels[0], labels[1])
+
+
+def test_categorical_and_indexed_series_treatments_are_read_by_position():
+    column = pd.Series(pd.Categorical(["low", "high"] * 10, categories=["low", "high"]), index=range(50, 70))
+    treatment = read_treatment(column, 20)
+    assert treatment.arms.tolist() == [0, 1] * 10
+    assert treatment.treated == "high"
+
+
+@pytest.mark.parametrize(
+    ("treatment", "settings", "message"),
+    [
+        (None, {}, "treatment is required"),
+        ([0, 1, 2, 1] * 5, {}, "exactly two values; found 3: 0, 1, 2"),
+        ([1] * 20, {}, "exactly two values; found 1"),
+        ([0, 1] * 9, {}, "treatment has 18 rows but X has 20"),
+        ([0.0, np.nan] * 10, {}, "10 missing"),
+        ([0] * 17 + [1] * 3, {}, "the smaller has 3"),
+        ([0, 1] * 10, {"treated": "drug"}, "treated='drug' is not a value"),
+    ],
+)
+def test_unusable_treatments_are_refused(treatment, settings, message):
+    with pytest.raises(ValueError, match=message):
+        read_treatment(treatment, 20, **settings)
+
+
+def test_outcome_is_read_as_floats():
+    np.testing.assert_array_equal(read_outcome([1, 2, 3], 3), [1.0, 2.0, 3.0])
+    np.testing.assert_array_equal(read_outcome([True, False, True], 3), [1.0, 0.0, 1.0])
+    np.testing.assert_array_equal(read_outcome(pd.Series(pd.array([1, 2], dtype="Int64")), 2), [1.0, 2.0])
+
+
+@pytest.mark.parametrize(
+    ("y", "message"),
+    [
+        (None, "y is required"),
+        (["good", "bad", "good"], "must be numeric; found text"),
+        ([2.0, 2.0, 2.0], r"y is constant \(2\)"),
+        ([1.0, np.nan, np.inf], "1 missing and 1 infinite"),
+        (pd.Series(pd.array([1, None, 2], dtype="Int64")), "1 missing"),
+        ([1.0, 2.0], "y has 2 rows but X has 3"),
+        (pd.Series(pd.date_range("2020-01-01", periods=3)), "must be numeric"),
+    ],
+)
+def test_unusable_outcomes_are_refused(y, message):
+    with pytest.raises(ValueError, match=message):
+        read_outcome(y, 3)

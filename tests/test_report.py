@@ -1,0 +1,64 @@
+import re
+from dataclasses import replace
+
+import matplotlib.colors
+import numpy as np
+import pandas as pd
+import pytest
+
+from conftest import quiet_fit
+from modifind.plots import CurveDisplay, ImportanceDisplay
+from modifind.plots.style import PLAIN, SELECTED
+from modifind.report import answer, concerns
+
+HOSTILE = "<script>alert(1)</script>"
+
+
+@pytest.fixture(scope="module")
+def result():
+    rng = np.random.default_rng(1)
+    n = 300
+    frame = pd.DataFrame({"age": rng.normal(size=n), HOSTILE: rng.normal(size=n), "sex$": rng.choice(["f", "m"], n)})
+    treatment = np.tile(["drug & co", "placebo"], n // 2)
+    y = np.where(treatment == "placebo", 0.0, 2 * frame["age"]) + rng.normal(size=n)
+    return quiet_fit(frame, y, treatment, sampler="gaussian", propensity=0.5, random_state=0).result_
+
+
+def test_report_is_one_file_without_network_and_escapes_names(result, tmp_path):
+    result.report(tmp_path / "report.html")
+    html = (tmp_path / "report.html").read_text(encoding="utf-8")
+    assert HOSTILE not in html
+    assert "&lt;script&gt;alert(1)&lt;/script&gt;" in html
+    assert "drug &amp; co" in html
+    assert not re.search(r"(src|href)=[\"']?(https?:)?//", html)
+    assert html.count("<figure>") == len(result.selected) == 1
+
+
+def test_answer_names_the_selected_features_and_the_level(result):
+    assert answer(result).startswith("age modifies the effect of drug & co against placebo (BH adjustment at level")
+    nothing = replace(result, table=result.table.assign(selected=False))
+    assert answer(nothing).startswith("No feature was found")
+
+
+def test_concerns_name_poor_overlap_and_misfitting_samplers(result):
+    assert concerns(result) == []
+    poor = replace(result, overlap={**result.overlap, "effective_share_control": 0.1, "effective_rows_control": 15.0})
+    assert "control arm is worth only 15 rows (10% of it)" in concerns(poor)[0]
+    misfit = replace(result, diagnostics=result.diagnostics.assign(pit_p_value=[1e-5, 0.5, np.nan]))
+    assert "does not fit age" in concerns(misfit)[0]
+
+
+def test_importance_display_draws_what_the_table_says(result):
+    display = ImportanceDisplay.from_result(result).plot()
+    widths = [bar.get_width() for bar in display.ax_.patches]
+    assert widths == sorted(result.table["importance"], reverse=True)
+    colours = [matplotlib.colors.to_hex(bar.get_facecolor()).upper() for bar in display.ax_.patches]
+    expected = [SELECTED if chosen else PLAIN for chosen in display.selected]
+    assert colours == [c.upper() for c in expected]
+
+
+def test_curve_display_names_categories(result):
+    display = CurveDisplay.from_result(result, "sex$").plot()
+    assert [tick.get_text() for tick in display.axes_[0].get_xticklabels()] == ["f", "m"]
+    drawn = display.axes_[0].lines[0].get_ydata()
+    np.testing.assert_array_equal(drawn, result.curve("sex$")["mean_effect"])

@@ -1,0 +1,81 @@
+"""Small versions of the validity study: raw p-values of null features, pooled over data sets."""
+
+from functools import cache
+
+import numpy as np
+import pytest
+from sklearn.linear_model import LogisticRegression
+
+from conftest import ar_normal, four_sd, logistic_treatment, raw_p_values
+from modifind import ConditionalRandomizationTest
+
+N_SETS, N_ROWS, N_FEATURES = 40, 250, 5
+# The default with one penalty for the propensity instead of a search, which is most of the time on small tables.
+SETTINGS = {
+    "sampler": "gaussian",
+    "propensity": LogisticRegression(),
+    "n_resamples": 99,
+    "test": ConditionalRandomizationTest(stop_after=10),
+}
+
+
+def simulate(scenario, seed):
+    rng = np.random.default_rng(seed)
+    X = ar_normal(rng, N_ROWS, N_FEATURES, 0.3)
+    strength = 1.5 if scenario == "poor overlap" else 0.4
+    treatment, _ = logistic_treatment(rng, strength * (X[:, 0] + X[:, 1]))
+    noise = rng.standard_t(3, size=N_ROWS) if scenario == "heavy tails" else rng.normal(size=N_ROWS)
+    y = treatment + noise
+    if scenario == "prognostic":
+        y = y + 1.5 * X[:, 0] + X[:, 2]
+    return X, y, treatment
+
+
+@cache
+def null_study(scenario):
+    """P-values of every feature, one row per data set."""
+    return np.array([raw_p_values(*simulate(scenario, seed), random_state=seed, **SETTINGS) for seed in range(N_SETS)])
+
+
+@pytest.mark.parametrize("scenario", ["null", "heavy tails", "poor overlap"])
+def test_share_of_small_null_p_values_is_at_most_the_level(scenario):
+    p_values = null_study(scenario).ravel()
+    # 200 p-values; 0.05 with sd 0.0154, features of one data set being nearly independent; four of those, and
+    # 0.01 for the law and the propensity being estimated from 250 rows.
+    assert (p_values <= 0.05).mean() < 0.05 + four_sd(0.05, p_values.size) + 0.01
+    # Uniform p-values are below one half half of the time: sd 0.035.
+    assert abs((p_values <= 0.5).mean() - 0.5) < four_sd(0.5, p_values.size)
+
+
+def test_features_beside_strong_prognostic_ones_stay_null():
+    p_values = null_study("prognostic")[:, [1, 3, 4]].ravel()
+    # 120 p-values; sd 0.02.
+    assert (p_values <= 0.05).mean() < 0.05 + four_sd(0.05, p_values.size) + 0.01
+
+
+def test_purely_prognostic_features_are_seldom_selected():
+    # Their outcome law moves with them, alike in both arms: not the null of the test, but no effect
+    # modification either.
+    p_values = null_study("prognostic")[:, [0, 2]].ravel()
+    # 80 p-values; sd 0.024.
+    assert (p_values <= 0.05).mean() < 0.05 + four_sd(0.05, p_values.size) + 0.01
+
+
+def known_scores_rejections(weight_source):
+    """Share of raw p <= 0.05 of the confounder when the outcome is pure noise and overlap is moderate."""
+    rejected = 0
+    for seed in range(60):
+        rng = np.random.default_rng(seed)
+        X = rng.normal(size=(250, 2))
+        treatment, propensity = logistic_treatment(rng, 2.0 * X[:, 0])
+        scores = np.clip(propensity, 0.02, 0.98) if weight_source == "known per row" else LogisticRegression()
+        settings = {**SETTINGS, "propensity": scores, "random_state": seed}
+        p_values = raw_p_values(X, rng.normal(size=250), treatment, **settings)
+        rejected += p_values[0] <= 0.05
+    return rejected / 60
+
+
+@pytest.mark.parametrize("weight_source", ["fitted", "known per row"])
+def test_strong_confounder_of_a_noise_outcome_is_not_selected(weight_source):
+    # 60 data sets; 0.05 with sd 0.028, four of those.
+    assert known_scores_rejections(weight_source) < 0.05 + four_sd(0.05, 60)
