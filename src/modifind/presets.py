@@ -40,7 +40,7 @@ def uai2022(
     """
     network: Any = "mlp" if epochs is None else EarlyStoppedMLP(epochs=epochs, random_state=None)
     return ModifierSelector(
-        statistic=WCMMD("rff", "horvitz_thompson", n_components=1000),
+        statistic=WCMMD("rff", "horvitz_thompson", weight_cap=None, n_components=1000),
         sampler=settings.pop("sampler", CVAESampler(condition_on_treatment=False)),
         propensity=PropensityModel(network, cross_fit=False),
         test=ConditionalRandomizationTest("count", stop_after=None),

@@ -274,7 +274,10 @@ def _test_feature(plan: _Plan, feature: int, seed: np.random.SeedSequence) -> _F
         fixed = plan.statistic.resample_weights == "fixed"
         scores = plan.propensity.scores if fixed else profile(column)
         d2 = prepared.curve(column, scores, bandwidth=bandwidth, n_levels=levels)
-        observed = curve_variance(d2)
+        importance = observed = curve_variance(d2)
+        capped = plan.statistic.capped(scores)
+        if plan.statistic.weight_cap is not None:
+            observed = prepared.importance(column, capped, bandwidth=bandwidth, n_levels=levels)
         shown = effect_curve(column, plan.y, prepared.treatment, scores, d2, bandwidth=bandwidth, n_levels=levels)
         labels = table.categories[feature]
         if labels is not None:
@@ -286,11 +289,11 @@ def _test_feature(plan: _Plan, feature: int, seed: np.random.SeedSequence) -> _F
         rng = np.random.default_rng(draw_seed)
 
         def resampled(values: Array) -> float:
-            weights = scores if fixed else profile(values)
-            return prepared.importance(values, weights, bandwidth=bandwidth, n_levels=levels)
+            followed = capped if fixed else plan.statistic.capped(profile(values))
+            return prepared.importance(values, followed, bandwidth=bandwidth, n_levels=levels)
 
         outcome = plan.test.run(observed, lambda k: law.draw(rng, k), resampled, plan.n_resamples)
-        return _Finding(observed, outcome, law.calibration, bandwidth, shown)
+        return _Finding(importance, outcome, law.calibration, bandwidth, shown)
 
 
 def _agreeing_sampler(sampler: Any, statistic: WCMMD) -> BaseSampler:

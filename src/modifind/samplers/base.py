@@ -124,6 +124,23 @@ class CategoricalLaw:
         return codes
 
 
+@dataclass(frozen=True)
+class PoolLaw:
+    """Draws from a window of a pool of values, the window being each row's own, times `scale` plus `shift`."""
+
+    pool: Array
+    start: NDArray[np.int64]
+    size: NDArray[np.int64]
+    calibration: Calibration
+    shift: Array
+    scale: Array
+
+    def draw(self, rng: np.random.Generator, n_draws: int) -> Array:
+        """Resampled columns."""
+        uniform = rng.random((n_draws, self.start.size))
+        return self.shift + self.scale * self.pool[self.start + (uniform * self.size).astype(np.int64)]
+
+
 def open_uniform(rng: np.random.Generator, n_draws: int, n_rows: int) -> Array:
     """Uniform numbers inside (0, 1), one 64-bit word each, so that streams do not depend on how they are cut."""
     return np.maximum(rng.random((n_draws, n_rows)), 2.0**-54)

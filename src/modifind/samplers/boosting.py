@@ -15,6 +15,7 @@ from modifind.samplers.base import (
     Calibration,
     CategoricalLaw,
     FeatureLaw,
+    PoolLaw,
     binned_log_score,
     category_score,
     column_atoms,
@@ -24,7 +25,6 @@ from modifind.samplers.base import (
     row_folds,
     value_bins,
 )
-from modifind.samplers.marginal import PoolLaw
 
 N_WINDOWS = 50
 

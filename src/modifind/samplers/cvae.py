@@ -3,112 +3,30 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import ndtr
 
 from modifind.features import FeatureTable
 from modifind.kernels import Array
-from modifind.samplers.base import (
-    BaseSampler,
-    Calibration,
-    binned_log_score,
-    category_score,
-    continuous_calibration,
-    discrete_calibration,
-    marginal_log_score,
-    value_bins,
+from modifind.samplers.base import BaseSampler
+from modifind.samplers.cvae_law import (
+    MAX_LOG_VARIANCE,
+    MIN_LOG_VARIANCE,
+    CVAELaw,
+    Decoder,
+    Float32,
+    decoder_calibration,
 )
 
 if TYPE_CHECKING:
     import torch
 
-Float32 = NDArray[np.float32]
-
-# Bounds of the decoder's log-variance on the standardised scale. Below, one per cent of the column's spread: a
-# narrower law would let a few ties dominate the likelihood. Above, so that no early step can overflow.
-MIN_LOG_VARIANCE, MAX_LOG_VARIANCE = -9.2, 4.0
-CALIBRATION_DRAWS = 64
 VALIDATION_NOISES = 2
 VALIDATION_BLOCK = 1024
 ADAM_DECAYS = (0.9, 0.999)
 AVERAGING = 0.98
-
-
-@dataclass(frozen=True)
-class Decoder:
-    """The generative half of one network, in numpy: value of the feature from latent noise, row by row.
-
-    Attributes
-    ----------
-    context : array of shape (n, hidden)
-        What the other features add to the first hidden layer, bias included.
-    weights : tuple of arrays
-        Latent to first hidden layer, first to second, its bias, second to output, its bias.
-    centre, spread : float
-        Mean and standard deviation that the column was standardised by.
-    n_levels : int
-        Number of categories, 0 for a continuous feature.
-    """
-
-    context: Float32
-    weights: tuple[Float32, Float32, Float32, Float32, Float32]
-    centre: float
-    spread: float
-    n_levels: int
-
-    def at(self, rows: NDArray[np.int64]) -> Decoder:
-        """The decoder of some rows only."""
-        return replace(self, context=self.context[rows])
-
-    def output(self, latent: Array) -> Float32:
-        """Mean and log-variance, or logits, at given latent values."""
-        latent_weight, middle, middle_bias, last, last_bias = self.weights
-        first = latent.astype(np.float32) @ latent_weight
-        first += self.context
-        second = np.maximum(first, 0, out=first) @ middle
-        second += middle_bias
-        return np.maximum(second, 0, out=second) @ last + last_bias
-
-    def probabilities(self, latent: Array) -> Array:
-        """Category probabilities at given latent values."""
-        logits = self.output(latent)[:, : self.n_levels].astype(np.float64)
-        odds = np.exp(logits - logits.max(axis=1, keepdims=True))
-        return odds / odds.sum(axis=1, keepdims=True)
-
-    def moments(self, latent: Array) -> tuple[Array, Array]:
-        """Mean and standard deviation at given latent values, on the original scale."""
-        mean, log_variance = self.output(latent).T.astype(np.float64)
-        deviation = np.exp(0.5 * np.clip(log_variance, MIN_LOG_VARIANCE, MAX_LOG_VARIANCE))
-        return self.centre + self.spread * mean, self.spread * deviation
-
-    def latent(self, rng: np.random.Generator) -> Array:
-        """Standard normal latent values of all rows."""
-        return rng.standard_normal((self.context.shape[0], self.weights[0].shape[0]))
-
-    def resample(self, rng: np.random.Generator) -> Array:
-        """One new column: the latent values of all rows are drawn first, then the decoder's own noise."""
-        latent, n_rows = self.latent(rng), self.context.shape[0]
-        if self.n_levels:
-            edges = np.cumsum(self.probabilities(latent), axis=1)[:, :-1]
-            return (rng.random((n_rows, 1)) > edges).sum(axis=1).astype(np.float64)
-        mean, scale = self.moments(latent)
-        return mean + scale * rng.standard_normal(n_rows)
-
-
-@dataclass(frozen=True)
-class CVAELaw:
-    """The law of one feature as a trained decoder fed with standard normal latent noise."""
-
-    decoder: Decoder
-    calibration: Calibration
-
-    def draw(self, rng: np.random.Generator, n_draws: int) -> Array:
-        """Resampled columns, drawn without torch."""
-        return np.stack([self.decoder.resample(rng) for _ in range(n_draws)])
 
 
 class CVAESampler(BaseSampler):
@@ -237,37 +155,13 @@ class CVAESampler(BaseSampler):
         )
         # A jump ahead, so that calibration shares no numbers with training and `law` may be called again.
         rng = np.random.Generator(np.random.PCG64(self.seeds_[feature]).jumped())
-        calibrate = _discrete_calibration if levels else _continuous_calibration
-        return CVAELaw(decoder, calibrate(self.name, decoder, column, self.validation_rows_, rng))
+        return CVAELaw(decoder, decoder_calibration(self.name, decoder, column, self.validation_rows_, rng))
 
     def _network_inputs(self) -> Float32:
         """The design of all features, the treatment and a constant that carries the first layers' biases."""
         n = self.table_.n_rows
         arms = self.treatment_ - self.treatment_.mean() if self.condition_on_treatment else np.zeros(n)
         return np.column_stack((self.table_.design, arms, np.ones(n))).astype(np.float32)
-
-
-def _continuous_calibration(
-    name: str, decoder: Decoder, column: Array, rows: NDArray[np.int64], rng: np.random.Generator
-) -> Calibration:
-    # Normal distribution functions averaged over latent draws: far less noise than counts of drawn values.
-    held, values, edges = decoder.at(rows), column[rows], value_bins(column)
-    pit, cumulative = np.zeros(rows.size), np.zeros((rows.size, edges.size))
-    for _ in range(CALIBRATION_DRAWS):
-        mean, scale = held.moments(held.latent(rng))
-        scale = np.maximum(scale, np.finfo(float).tiny)
-        pit += ndtr((values - mean) / scale) / CALIBRATION_DRAWS
-        cumulative += ndtr((edges - mean[:, None]) / scale[:, None]) / CALIBRATION_DRAWS
-    score = binned_log_score(values, edges, cumulative)
-    return continuous_calibration(name, pit, score, marginal_log_score(column, edges)[rows])
-
-
-def _discrete_calibration(
-    name: str, decoder: Decoder, column: Array, rows: NDArray[np.int64], rng: np.random.Generator
-) -> Calibration:
-    held = decoder.at(rows)
-    draws = [held.probabilities(held.latent(rng)) for _ in range(CALIBRATION_DRAWS)]
-    return discrete_calibration(name, column[rows], category_score(column[rows], np.mean(draws, axis=0)))
 
 
 class _Ensemble:

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
-from numpy.typing import NDArray
 
-from modifind.kernels import Array
-from modifind.samplers.base import BaseSampler, Calibration, FeatureLaw
+from modifind.samplers.base import BaseSampler, Calibration, FeatureLaw, PoolLaw
 
 
 class MarginalSampler(BaseSampler):
@@ -38,20 +34,3 @@ class MarginalSampler(BaseSampler):
             start, size = np.zeros(column.size, dtype=np.int64), np.full(column.size, column.size)
         calibration = Calibration(self.name, float("nan"), float("nan"), 0.0)
         return PoolLaw(column[order], start, size, calibration, np.zeros(column.size), np.ones(column.size))
-
-
-@dataclass(frozen=True)
-class PoolLaw:
-    """Draws from a window of a pool of values, the window being each row's own, times `scale` plus `shift`."""
-
-    pool: Array
-    start: NDArray[np.int64]
-    size: NDArray[np.int64]
-    calibration: Calibration
-    shift: Array
-    scale: Array
-
-    def draw(self, rng: np.random.Generator, n_draws: int) -> Array:
-        """Resampled columns."""
-        uniform = rng.random((n_draws, self.start.size))
-        return self.shift + self.scale * self.pool[self.start + (uniform * self.size).astype(np.int64)]
