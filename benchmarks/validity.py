@@ -20,6 +20,7 @@ from joblib import Parallel, delayed
 from numpy.typing import NDArray
 
 from modifind import ModifierSelector
+from modifind.datasets import make_trial
 
 Array = NDArray[np.float64]
 N_FEATURES = 10
@@ -94,6 +95,13 @@ def skewed_and_discrete(rng: np.random.Generator, n: int) -> tuple[pd.DataFrame,
     return frame, a, np.where(a, 2 * x[:, 0], 0.0) + rng.standard_normal(n), 1
 
 
+def embedded_trial(rng: np.random.Generator, n: int) -> tuple[pd.DataFrame, Array, Array, int]:
+    frame = make_trial(n, rng)
+    moved = ["age", "smoker", "diabetes", "cholesterol", "baseline_pressure"]
+    features = frame[[*moved, "sex", "bmi", "kidney_function", "region"]]
+    return features, frame["drug"].to_numpy(), frame["pressure_change"].to_numpy(), len(moved)
+
+
 DESIGNS: dict[str, Design] = {
     "no effect at all": no_effect,
     "constant effect, five strong prognostic features": prognostic_only,
@@ -102,14 +110,15 @@ DESIGNS: dict[str, Design] = {
     "poor overlap": poor_overlap,
     "AR(0.9) features, X1 modifies": strong_correlation,
     "skewed, zero-inflated, nonlinear and discrete features": skewed_and_discrete,
+    "embedded trial, three modifiers, two prognostic": embedded_trial,
 }
 
 
-def one_run(name: str, n: int, seed: int) -> tuple[Array, int]:
+def one_run(name: str, n: int, seed: int, sampler: str) -> tuple[Array, int]:
     warnings.simplefilter("ignore")
     frame, a, y, n_prognostic = DESIGNS[name](np.random.default_rng(seed), n)
-    # A fixed number of resamples without early stop: p <= 0.05 is what matters here.
-    selector = ModifierSelector(n_resamples=199, random_state=seed)
+    # Few resamples: whether p <= 0.05 is all that matters here.
+    selector = ModifierSelector(sampler=sampler, n_resamples=199, random_state=seed)
     return selector.fit(frame, y, treatment=a).result_.table["p_value"].to_numpy(), n_prognostic
 
 
@@ -119,13 +128,16 @@ def main() -> None:
     parser.add_argument("--n", type=int, default=500)
     parser.add_argument("--seed", type=int, default=0, help="first seed; 1000 and above are for final figures")
     parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--sampler", default="auto")
+    parser.add_argument("--designs", nargs="+", default=[""], help="run the designs whose name contains one of these")
     args = parser.parse_args()
-    print(f"n={args.n}, d={N_FEATURES}, {args.runs} data sets, seeds {args.seed}-{args.seed + args.runs - 1}")
-    print("| design | null p-values | share p <= 0.05 | standard error | prognostic features or modifier, each |")
+    last = args.seed + args.runs - 1
+    print(f"n={args.n}, sampler {args.sampler}, {args.runs} data sets, seeds {args.seed}-{last}")
+    print("| design | null p-values | share p <= 0.05 | standard error | other features, each |")
     print("|---|---|---|---|---|", flush=True)
     start = time.perf_counter()
-    for name in DESIGNS:
-        jobs = (delayed(one_run)(name, args.n, seed) for seed in range(args.seed, args.seed + args.runs))
+    for name in (name for name in DESIGNS if any(part in name for part in args.designs)):
+        jobs = (delayed(one_run)(name, args.n, seed, args.sampler) for seed in range(args.seed, args.seed + args.runs))
         runs = Parallel(n_jobs=args.jobs)(jobs)
         n_moved = runs[0][1]
         p = np.array([values for values, _ in runs])

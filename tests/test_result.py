@@ -74,6 +74,13 @@ def test_json_round_trip_is_stable_for_any_label(result, tmp_path):
     assert_same_result(once, SelectionResult.from_json(path))
 
 
+def test_results_are_equal_when_everything_in_them_is(result):
+    again = SelectionResult.from_dict(result.to_dict())
+    assert again == result
+    changed = SelectionResult.from_dict({**result.to_dict(), "warnings": ["another"]})
+    assert changed != result
+
+
 def test_json_is_strict_and_readable_by_others(result, tmp_path):
     path = tmp_path / "result.json"
     result.to_json(path)

@@ -33,7 +33,7 @@ def main() -> None:
         code = app(standalone_mode=False)
     except KeyboardInterrupt:
         code = 130
-    except (ValueError, OSError) as error:
+    except (ValueError, OSError, ImportError) as error:
         code = _complain(str(error))
     except Exception as error:
         if not hasattr(error, "format_message"):  # not typer's own complaint about the arguments

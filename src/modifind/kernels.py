@@ -26,6 +26,7 @@ CELL_NODES = 17
 CELL_WIDTH = CELL_NODES / NODES_PER_BANDWIDTH
 # Sums whose total weight is below this may be dominated by rows outside the cells in reach; see `nearest_weights`.
 NEGLIGIBLE = 1e-10
+MANY_LEVELS = 50
 
 
 def median_bandwidth(
@@ -213,11 +214,14 @@ class GroupSums:
 
     def sums(self, sources: Sources) -> list[Array]:
         """Sums at every row for each ``(slice of rows, weights of those rows)`` source."""
-        out = []
-        for rows, values in sources:
-            indicator = (self.codes[rows] == np.arange(self.n_levels)[:, None]).astype(np.float64)
-            out.append((indicator @ values)[self.codes])
-        return out
+        return [self._totals(self.codes[rows], values)[self.codes] for rows, values in sources]
+
+    def _totals(self, codes: NDArray[np.intp], values: Array) -> Array:
+        if self.n_levels <= MANY_LEVELS:  # a product with the indicator matrix is fastest while that is thin
+            return (codes == np.arange(self.n_levels)[:, None]).astype(np.float64) @ values
+        totals = np.zeros((self.n_levels, values.shape[1]))
+        np.add.at(totals, codes, values)
+        return totals
 
 
 @dataclass(frozen=True)

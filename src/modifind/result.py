@@ -119,6 +119,12 @@ class SelectionResult:
 
         write_text(path, render_report(self))
 
+    def __eq__(self, other: object) -> bool:
+        """Equal in every number, label and setting."""
+        return self.to_dict() == other.to_dict() if isinstance(other, SelectionResult) else NotImplemented
+
+    __hash__ = None  # type: ignore[assignment]
+
     def __repr__(self) -> str:
         chosen = ", ".join(self.selected) or "none"
         return f"SelectionResult({len(self.table)} features, selected: {chosen})"

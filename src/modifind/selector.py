@@ -270,14 +270,8 @@ def _test_feature(plan: _Plan, feature: int, seed: np.random.SeedSequence) -> _F
         bandwidth = 1.0
         if not levels:
             bandwidth = median_bandwidth(column, random_state=np.random.default_rng(bandwidth_seed)) or 1.0
-        profile = plan.propensity.profile(feature)
-        fixed = plan.statistic.resample_weights == "fixed"
-        scores = plan.propensity.scores if fixed else profile(column)
+        scores = plan.propensity.scores
         d2 = prepared.curve(column, scores, bandwidth=bandwidth, n_levels=levels)
-        importance = observed = curve_variance(d2)
-        capped = plan.statistic.capped(scores)
-        if plan.statistic.weight_cap is not None:
-            observed = prepared.importance(column, capped, bandwidth=bandwidth, n_levels=levels)
         shown = effect_curve(column, plan.y, prepared.treatment, scores, d2, bandwidth=bandwidth, n_levels=levels)
         labels = table.categories[feature]
         if labels is not None:
@@ -287,13 +281,16 @@ def _test_feature(plan: _Plan, feature: int, seed: np.random.SeedSequence) -> _F
             return _Finding(0.0, CRTOutcome(0.0, 1.0, 0, 0), nothing, bandwidth, shown)
         law = plan.sampler.law(feature)
         rng = np.random.default_rng(draw_seed)
+        fixed = plan.statistic.resample_weights == "fixed"
+        profile = plan.propensity.profile(feature)
 
-        def resampled(values: Array) -> float:
-            followed = capped if fixed else plan.statistic.capped(profile(values))
+        def statistic(values: Array) -> float:
+            # The data and its resamples are scored by the same function, which is what makes them comparable.
+            followed = plan.statistic.capped(scores if fixed else profile(values))
             return prepared.importance(values, followed, bandwidth=bandwidth, n_levels=levels)
 
-        outcome = plan.test.run(observed, lambda k: law.draw(rng, k), resampled, plan.n_resamples)
-        return _Finding(importance, outcome, law.calibration, bandwidth, shown)
+        outcome = plan.test.run(statistic(column), lambda k: law.draw(rng, k), statistic, plan.n_resamples)
+        return _Finding(curve_variance(d2), outcome, law.calibration, bandwidth, shown)
 
 
 def _agreeing_sampler(sampler: Any, statistic: WCMMD) -> BaseSampler:

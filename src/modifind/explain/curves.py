@@ -52,33 +52,40 @@ def effect_curve(
     """
     points = curve_points(column, n_levels)
     order = np.argsort(y, kind="stable")
-    ordered_y = y[order]
-    centred = ordered_y - y.mean()
+    column, y, treatment, scores, d2 = column[order], y[order], treatment[order], scores[order], d2[order]
     if n_levels:
-        near = (points[:, None] == column[order]).astype(np.float64)
-        d2_at = np.array([d2[np.argmax(column == p)] if (column == p).any() else np.nan for p in points])
+        d2_at = np.full(n_levels, np.nan)
+        d2_at[column.astype(np.intp)] = d2
     else:
-        near = gaussian_gram(points, column[order], bandwidth)
         by_value = np.argsort(column, kind="stable")
         d2_at = np.interp(points, column[by_value], d2[by_value])
-    summaries = []
-    for arm in (0, 1):
-        weight = (1.0 / scores if arm else 1.0 / (1.0 - scores)) * (treatment == arm)
-        local = near * weight[order]
-        total = local.sum(axis=1, keepdims=True)
+    parts = []
+    for block in np.array_split(points, -(-points.size // MAX_POINTS)):
+        near = np.equal(block[:, None], column).astype(float) if n_levels else gaussian_gram(block, column, bandwidth)
+        control = _arm_summary(near, y, (treatment == 0) / (1.0 - scores))
+        treated = _arm_summary(near, y, (treatment == 1) / scores)
         with np.errstate(divide="ignore", invalid="ignore"):
-            local = local / total
-        mean = local @ ordered_y
-        spread = np.sqrt(np.maximum(local @ centred**2 - (local @ centred) ** 2, 0.0))
-        cumulative = np.cumsum(local, axis=1)
-        at = [np.minimum((cumulative < q).sum(axis=1), y.size - 1) for q in QUANTILES]
-        quantiles = np.where(np.isfinite(total), np.stack([ordered_y[k] for k in at], axis=1), np.nan)
-        quantiles[total[:, 0] == 0] = np.nan
-        summaries.append((mean, spread, quantiles))
-    (mean0, spread0, quantiles0), (mean1, spread1, quantiles1) = summaries
+            ratio = np.where(control[:, 1] > 0, treated[:, 1] / control[:, 1], np.nan)
+        difference = treated - control
+        parts.append(np.column_stack((difference[:, 0], ratio, difference[:, 2:])))
+    names = ["mean_effect", "sd_ratio", *(f"q{round(100 * q)}_effect" for q in QUANTILES)]
+    effects = pd.DataFrame(np.concatenate(parts), columns=names)
+    effects.insert(0, "d2", d2_at)
+    effects.insert(0, "value", points)
+    return effects
+
+
+def _arm_summary(near: Array, y: Array, weights: Array) -> Array:
+    """Mean, standard deviation and quantiles of sorted outcomes under local weights, per point; NaN where empty."""
+    local = near * weights
+    total = local.sum(axis=1)
     with np.errstate(divide="ignore", invalid="ignore"):
-        ratio = np.where(spread0 > 0, spread1 / spread0, np.nan)
-    frame = pd.DataFrame({"value": points, "d2": d2_at, "mean_effect": mean1 - mean0, "sd_ratio": ratio})
-    for k, q in enumerate(QUANTILES):
-        frame[f"q{round(100 * q)}_effect"] = quantiles1[:, k] - quantiles0[:, k]
-    return frame
+        local /= total[:, None]
+    centre = y.mean()
+    first, second = local @ (y - centre), local @ (y - centre) ** 2
+    cumulative = np.cumsum(local, axis=1)
+    places = [np.minimum((cumulative < q).sum(axis=1), y.size - 1) for q in QUANTILES]
+    spread = np.sqrt(np.maximum(second - first**2, 0.0))
+    summary = np.column_stack((centre + first, spread, *(y[place] for place in places)))
+    summary[total == 0] = np.nan
+    return summary
