@@ -102,6 +102,16 @@ def embedded_trial(rng: np.random.Generator, n: int) -> tuple[pd.DataFrame, Arra
     return features, frame["drug"].to_numpy(), frame["pressure_change"].to_numpy(), len(moved)
 
 
+def redundant_columns(rng: np.random.Generator, n: int) -> tuple[pd.DataFrame, Array, Array, int]:
+    weight, height = rng.normal(80, 15, n), rng.normal(1.7, 0.1, n)
+    frame = pd.DataFrame({"kilograms": weight, "height": height, "bmi": weight / height**2})
+    frame["level"] = np.exp(rng.standard_normal(n))
+    frame["log_level"] = np.log(frame["level"])
+    length = rng.standard_normal(n)
+    frame["centimetres"], frame["inches"] = length, length / 2.54
+    return frame, rng.random(n) < 0.5, rng.standard_normal(n), 0
+
+
 DESIGNS: dict[str, Design] = {
     "no effect at all": no_effect,
     "constant effect, five strong prognostic features": prognostic_only,
@@ -111,6 +121,7 @@ DESIGNS: dict[str, Design] = {
     "AR(0.9) features, X1 modifies": strong_correlation,
     "skewed, zero-inflated, nonlinear and discrete features": skewed_and_discrete,
     "embedded trial, three modifiers, two prognostic": embedded_trial,
+    "columns that are functions of others, no effect": redundant_columns,
 }
 
 

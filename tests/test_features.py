@@ -261,3 +261,37 @@ def test_outcome_is_read_as_floats():
 def test_unusable_outcomes_are_refused(y, message):
     with pytest.raises(ValueError, match=message):
         read_outcome(y, 3)
+
+
+def test_discrete_columns_are_found_by_name_before_position():
+    frame = pd.DataFrame(np.random.default_rng(0).normal(size=(30, 3)), columns=[0, 2, 1])
+    table = read_features(frame, [1])
+    assert [table.kind(m) for m in range(3)] == ["continuous", "continuous", "discrete"]
+
+
+def test_list_of_lists_keeps_numbers_as_numbers():
+    rows = [[0.1 * i, i, "u" if i % 2 else "v"] for i in range(20)]
+    table = read_features(rows)
+    assert table.names == ("x0", "x1", "x2")
+    assert [table.kind(m) for m in range(3)] == ["continuous", "continuous", "discrete"]
+
+
+def test_infinite_treatment_is_counted():
+    with pytest.raises(ValueError, match="treatment has 0 missing and 10 infinite"):
+        read_treatment(np.tile([0.0, np.inf], 10), 20)
+
+
+def test_dates_and_decimals_as_objects():
+    import datetime
+    import decimal
+
+    days = [datetime.date(2020, 1, 1 + i) for i in range(20)]
+    with pytest.raises(ValueError, match="column 'day'"):
+        read_features(pd.DataFrame({"day": pd.Series(days, dtype=object)}))
+    money = pd.Series([decimal.Decimal(i) for i in range(20)], dtype=object)
+    assert read_features(pd.DataFrame({"money": money})).kind(0) == "continuous"
+
+
+def test_tiny_spread_is_refused():
+    with pytest.raises(ValueError, match=r"column 'x' .*rescale"):
+        read_features(pd.DataFrame({"x": 1e-200 * np.arange(20.0)}))

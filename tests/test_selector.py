@@ -93,7 +93,7 @@ def test_generator_seeds_and_moves_on(data):
 def test_defaults_find_a_strong_modifier(data):
     selector = ModifierSelector(random_state=0, cv=2).fit(data[0], data[1], treatment=data[2])
     assert selector.result_.selected == ["age"]
-    assert "regularised logistic" in selector.result_.settings["propensity_model"]
+    assert "logistic regression" in selector.result_.settings["propensity_model"]
     assert selector.result_.settings["n_resamples_used"] == 999
 
 
@@ -321,3 +321,43 @@ def test_wide_range_column_is_tested_without_a_crash(data):
     column[3] = 1e18
     result = quiet_fit(data[0].assign(age=column), *data[1:], **FAST | {"propensity": 0.5}).result_
     assert np.isfinite(result.table["importance"]).all()
+
+
+def test_columns_that_are_functions_of_others_are_named_and_not_selected():
+    rng = np.random.default_rng(0)
+    weight, height = rng.normal(80, 15, 300), rng.normal(1.7, 0.1, 300)
+    frame = pd.DataFrame({"kg": weight, "height": height, "bmi": weight / height**2})
+    frame["level"] = np.exp(rng.normal(size=300))
+    frame["log_level"] = np.log(frame["level"])
+    frame["left"] = rng.choice(["yes", "no"], 300)
+    frame["right"] = np.where(frame["left"] == "yes", "no", "yes")
+    frame["free"] = rng.normal(size=300)
+    treatment = rng.integers(0, 2, 300)
+    y = np.where(treatment == 1, 3 * frame["free"] + weight / 5, 0.0) + rng.normal(size=300)
+    with pytest.warns(UserWarning, match="kg, height, bmi, level, log_level, left, right: so nearly a function"):
+        result = ModifierSelector(propensity=0.5, random_state=0).fit(frame, y, treatment=treatment).result_
+    assert result.selected == ["free"]
+    assert (result.table["p_value"].drop("free") == 1.0).all()
+
+
+def test_worker_warnings_reach_the_result_for_any_number_of_jobs(data):
+    frame = data[0].assign(name=[f"id{i}" for i in range(240)])
+    found = [quiet_fit(frame, *data[1:], **FAST | {"n_jobs": jobs}).result_.warnings for jobs in (1, 2)]
+    assert found[0] == found[1]
+    assert len(set(found[0])) == len(found[0])
+
+
+def test_settings_take_numpy_numbers(data):
+    settings = FAST | {"n_resamples": np.int64(39), "alpha": np.float64(0.1), "cv": np.int64(3)}
+    settings_back = quiet_fit(*data, **settings).result_.settings
+    assert (settings_back["n_resamples"], settings_back["alpha"], settings_back["cv"]) == (39, 0.1, 3)
+
+
+def test_composite_classifier_is_seeded_too(data):
+    from sklearn.neural_network import MLPClassifier
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import StandardScaler
+
+    network = make_pipeline(StandardScaler(), MLPClassifier((5,), max_iter=20))
+    first, second = (quiet_fit(*data, **FAST | {"propensity": network}).result_ for _ in range(2))
+    assert first == second

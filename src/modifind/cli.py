@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 app = typer.Typer(
     help="Find the features that change how a treatment works.",
     add_completion=False,
-    no_args_is_help=True,
     pretty_exceptions_enable=False,
 )
 
@@ -156,7 +155,7 @@ def select(
     result = _fit_quietly(selector, frame[chosen], frame[outcome], frame[treatment], treated=treated)
     _print_result(result)
     if out is not None:
-        result.to_json(out) if out.suffix == ".json" else result.to_csv(out)
+        result.to_json(out) if out.suffix.lower() == ".json" else result.to_csv(out)
     if report is not None:
         result.report(report)
 
@@ -170,8 +169,7 @@ def _selector(preset: str, statistic: str, sampler: str, scores: Any, alpha: flo
     if preset:
         if preset != "uai2022":
             raise ValueError(f"--preset must be uai2022, not {preset!r}")
-        chosen = {"statistic": statistic != "wcmmd", "sampler": sampler != "auto", "propensity": scores != "auto"}
-        if any(chosen.values()):
+        if statistic != "wcmmd" or sampler != "auto" or not (isinstance(scores, str) and scores == "auto"):
             raise ValueError("--preset fixes the statistic, the sampler and the propensity; leave those options out")
         own = {} if resamples == "auto" else {"n_resamples": int(resamples)}
         return uai2022(alpha=alpha, adjust=adjust, **own)
@@ -202,13 +200,16 @@ def _read_table(path: Path) -> pd.DataFrame:
     if not path.is_file():
         raise ValueError(f"no file {path}")
     try:
-        frame = pd.read_csv(path) if path.suffix == ".csv" else pd.read_parquet(path)
+        frame = pd.read_csv(path) if path.suffix.lower() == ".csv" else pd.read_parquet(path)
     except ImportError:
         raise ValueError('reading Parquet needs pyarrow: pip install "modifind[parquet]"') from None
     except (pd.errors.ParserError, pd.errors.EmptyDataError, UnicodeDecodeError, ValueError, OSError) as error:
         raise ValueError(f"cannot read {path}: {error}") from None
     if frame.empty:
         raise ValueError(f"{path} has no rows")
+    if path.suffix.lower() == ".csv" and str(frame.columns[0]) == "Unnamed: 0":
+        print("modifind: warning: the first column has no name and is left out (a saved index?)", file=sys.stderr)
+        frame = frame.iloc[:, 1:]
     return frame
 
 
@@ -218,7 +219,7 @@ def _write_table(frame: pd.DataFrame, path: Path) -> None:
     from modifind.result import write_bytes
 
     buffer = io.BytesIO()
-    if path.suffix == ".csv":
+    if path.suffix.lower() == ".csv":
         frame.to_csv(buffer, index=False)
     else:
         try:
@@ -253,10 +254,12 @@ def _known_columns(names: list[str], frame: pd.DataFrame, option: str) -> None:
 
 
 def _check_suffix(path: Path, allowed: tuple[str, ...], option: str) -> None:
-    if path.suffix not in allowed:
+    if path.suffix.lower() not in allowed:
         raise ValueError(f"{option} must end in {' or '.join(allowed)}; found {str(path)!r}")
     if option != "the data file" and not path.parent.is_dir():
         raise ValueError(f"{option}: no folder {path.parent}")
+    if path.is_dir():
+        raise ValueError(f"{option}: {path} is a folder")
 
 
 def _folder(path: Path) -> None:
@@ -307,7 +310,8 @@ def _print_result(result: SelectionResult, truth: dict[str, str] | None = None) 
     console.print(shown)
     labels = f"treated = {settings['treated_label']}, control = {settings['control_label']}"
     chosen = ", ".join(map(str, result.selected)) or "none"
-    console.print(f"\n★ selected at {settings['adjust'].upper()}-adjusted p <= {settings['alpha']:g}: {escape(chosen)}")
+    adjusted = "unadjusted" if settings["adjust"] == "none" else f"{settings['adjust'].upper()}-adjusted"
+    console.print(f"\n★ selected at {adjusted} p <= {settings['alpha']:g}: {escape(chosen)}")
     console.print(
         f"{settings['n_rows']} rows, {escape(labels)}; effective rows after weighting: "
         f"{result.overlap['effective_rows_treated']:.0f} treated, "

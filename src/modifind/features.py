@@ -10,6 +10,7 @@ from typing import Any, Literal
 import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
+from scipy.stats import rankdata
 
 from modifind.kernels import Array
 
@@ -17,7 +18,10 @@ Kind = Literal["continuous", "discrete"]
 MAX_DISCRETE_VALUES = 10
 MIN_ARM_ROWS = 5
 LARGEST = 1e150  # squares must not overflow
-_CONTROL_WORDS = {"0", "control", "placebo", "untreated", "no", "none", "off", "false", "n", "c", "baseline"}
+_CONTROL_WORDS = {
+    *("0", "control", "placebo", "sham", "vehicle", "untreated", "usual care", "standard", "standard care"),
+    *("no", "none", "off", "false", "n", "c", "baseline"),
+}
 
 
 @dataclass(frozen=True)
@@ -63,7 +67,8 @@ class FeatureTable:
         return bool((column == column[0]).all())
 
     @cached_property
-    def _scaling(self) -> tuple[Array, Array]:
+    def scaling(self) -> tuple[Array, Array]:
+        """Mean and standard deviation of each column; a constant one has standard deviation 1."""
         spread = self.values.std(axis=0)
         return self.values.mean(axis=0), np.where(spread > 0, spread, 1.0)
 
@@ -80,7 +85,7 @@ class FeatureTable:
         levels = self.n_levels(feature)
         if levels:
             return (values[..., None] == np.arange(1, max(levels, 2))).astype(np.float64)
-        means, spreads = self._scaling
+        means, spreads = self.scaling
         return ((values - means[feature]) / spreads[feature])[..., None]
 
     @cached_property
@@ -95,6 +100,24 @@ class FeatureTable:
         if extra is not None:
             parts.append(np.asarray(extra, dtype=np.float64).reshape(self.n_rows, -1))
         return np.concatenate(parts, axis=1)
+
+
+def monotone_copies(table: FeatureTable, threshold: float = 0.999) -> frozenset[int]:
+    """Continuous features whose ranks are those of another: the same thing in other units, or its logarithm.
+
+    Examples
+    --------
+    >>> import numpy as np, pandas as pd
+    >>> x = np.random.default_rng(0).normal(size=(50, 2))
+    >>> sorted(monotone_copies(read_features(pd.DataFrame({"a": x[:, 0], "b": x[:, 1], "exp_a": np.exp(x[:, 0])}))))
+    [0, 2]
+    """
+    columns = [m for m in range(table.n_features) if not table.n_levels(m) and not table.is_constant(m)]
+    ranks = rankdata(table.values[:, columns], axis=0)
+    ranks -= ranks.mean(axis=0)
+    ranks /= np.sqrt((ranks**2).sum(axis=0))
+    alike = np.abs(ranks.T @ ranks) > threshold
+    return frozenset(columns[k] for k in np.flatnonzero(alike.sum(axis=1) > 1))
 
 
 @dataclass(frozen=True)
@@ -147,6 +170,8 @@ def read_features(X: Any, discrete_features: str | Sequence[Any] | NDArray[Any] 
     categories: list[tuple[Any, ...] | None] = []
     for m, name in enumerate(names):
         column = frame.iloc[:, m]
+        if column.dtype == object and pd.api.types.infer_dtype(column) == "decimal":
+            column = column.astype(np.float64)
         numeric = pd.api.types.is_numeric_dtype(column) and not pd.api.types.is_bool_dtype(column)
         if _is_time(column) or pd.api.types.is_complex_dtype(column):
             raise ValueError(
@@ -155,8 +180,7 @@ def read_features(X: Any, discrete_features: str | Sequence[Any] | NDArray[Any] 
             )
         if numeric and not (_few_values(column) if chosen is None else chosen[m]):
             values[:, m] = column.to_numpy(dtype=np.float64)
-            if np.abs(values[:, m]).max() > LARGEST:
-                raise ValueError(f"column {name!r} has values beyond {LARGEST:g}; rescale it")
+            _check_scale(f"column {name!r}", values[:, m])
             categories.append(None)
         else:
             labels, codes = _codes(column, name)
@@ -167,6 +191,9 @@ def read_features(X: Any, discrete_features: str | Sequence[Any] | NDArray[Any] 
 
 def _as_frame(X: Any) -> pd.DataFrame:
     if isinstance(X, pd.DataFrame):
+        return X.infer_objects()
+    if isinstance(X, list | tuple) and X and isinstance(X[0], list | tuple):
+        X = pd.DataFrame(X).set_axis([f"x{j}" for j in range(len(X[0]))], axis=1)
         return X.infer_objects()
     array = np.asarray(X)
     if array.ndim != 2:
@@ -206,7 +233,8 @@ def _discrete_mask(frame: pd.DataFrame, names: tuple[str, ...], discrete_feature
             raise ValueError(f"discrete_features as a mask needs {mask.size} entries, found {chosen.size}")
         return chosen
     for item in chosen.tolist():
-        position = item if isinstance(item, int) else (names.index(str(item)) if str(item) in names else None)
+        # Names first: a table whose columns are called 0, 2, 1 means the column called 1.
+        position = names.index(str(item)) if str(item) in names else (item if isinstance(item, int) else None)
         if position is None or not -len(names) <= position < len(names):
             raise ValueError(f"discrete_features names {item!r}, which is no column of X")
         mask[position] = True
@@ -219,6 +247,7 @@ def _is_time(column: pd.Series[Any]) -> bool:
         types.is_datetime64_any_dtype(column)
         or types.is_timedelta64_dtype(column)
         or isinstance(column.dtype, pd.PeriodDtype | pd.IntervalDtype)
+        or (column.dtype == object and types.infer_dtype(column) in ("date", "datetime", "time", "timedelta"))
     )
 
 
@@ -266,8 +295,9 @@ def read_treatment(treatment: ArrayLike, n_rows: int, treated: Any = None) -> Tr
     column = pd.Series(np.asarray(treatment).ravel() if not isinstance(treatment, pd.Series) else treatment)
     _check_length("treatment", len(column), n_rows)
     missing = int(column.isna().sum())
-    if missing:
-        raise ValueError(f"treatment has {missing} missing values; drop those rows")
+    infinite = int(np.isinf(column.to_numpy()).sum()) if pd.api.types.is_float_dtype(column.dtype) else 0
+    if missing or infinite:
+        raise ValueError(f"treatment has {missing} missing and {infinite} infinite values; drop those rows")
     labels, codes = _codes(column, "treatment")
     if len(labels) != 2:
         shown = ", ".join(map(repr, labels[:5])) + (", ..." if len(labels) > 5 else "")
@@ -305,7 +335,7 @@ def read_outcome(y: ArrayLike, n_rows: int) -> Array:
         raise ValueError("y is required: the outcome of each row")
     column = y if isinstance(y, pd.Series) else pd.Series(np.asarray(y).ravel())
     _check_length("y", len(column), n_rows)
-    if _is_time(column):
+    if _is_time(column) or pd.api.types.is_complex_dtype(column):
         raise ValueError(f"the outcome y must be numeric; found {column.dtype}")
     try:
         outcome = column.to_numpy(dtype=np.float64, na_value=np.nan)
@@ -314,11 +344,17 @@ def read_outcome(y: ArrayLike, n_rows: int) -> Array:
     missing, infinite = int(np.isnan(outcome).sum()), int(np.isinf(outcome).sum())
     if missing or infinite:
         raise ValueError(f"y has {missing} missing and {infinite} infinite values; drop those rows")
-    if np.abs(outcome).max() > LARGEST:
-        raise ValueError(f"y has values beyond {LARGEST:g}; rescale it")
     if (outcome == outcome[0]).all():
         raise ValueError(f"y is constant ({outcome[0]:g}); there is no effect to look for")
+    _check_scale("y", outcome)
     return outcome
+
+
+def _check_scale(what: str, values: Array) -> None:
+    """Squares of values and of their spread must neither overflow nor vanish."""
+    spread = float(values.max() / 2 - values.min() / 2)
+    if np.abs(values).max() > LARGEST or 0 < spread < 1 / LARGEST:
+        raise ValueError(f"{what} has values beyond {LARGEST:g} or a spread below {1 / LARGEST:g}; rescale it")
 
 
 def _check_length(what: str, found: int, expected: int) -> None:

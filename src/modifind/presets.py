@@ -31,13 +31,16 @@ def uai2022(
     random_state : int or Generator, optional
         Seed.
     **settings
-        Any other argument of `ModifierSelector`.
+        Other arguments of `ModifierSelector`; not statistic, propensity and test, which make the preset.
 
     Examples
     --------
     >>> uai2022().get_params()["adjust"]
     'bh'
     """
+    fixed = sorted({"statistic", "propensity", "test"} & set(settings))
+    if fixed:
+        raise ValueError(f"the preset sets {', '.join(fixed)} itself; use ModifierSelector for another choice")
     network: Any = "mlp" if epochs is None else EarlyStoppedMLP(epochs=epochs, random_state=None)
     return ModifierSelector(
         statistic=WCMMD("rff", "horvitz_thompson", weight_cap=None, n_components=1000),

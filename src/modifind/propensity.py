@@ -83,8 +83,8 @@ class PropensityModel(BaseEstimator):
             table=table,
             models=tuple(models),
             folds=folds,
-            description=self._describe(),
-            auc=float(roc_auc_score(treatment, raw)),
+            description=self._describe(template),
+            auc=self._auc(template, design, treatment, raw, fold_seed),
         )
 
     def _model(self, seed: int, design: Array, treatment: NDArray[np.int64]) -> Any:
@@ -97,8 +97,8 @@ class PropensityModel(BaseEstimator):
                 f"propensity must be 'auto', 'mlp', a number, an array or a classifier, not {self.estimator!r}"
             )
         model = clone(self.estimator)
-        if "random_state" in model.get_params() and model.get_params()["random_state"] is None:
-            model.set_params(random_state=seed)
+        unseeded = (name for name, value in model.get_params().items() if value is None)
+        model.set_params(**{name: seed for name in unseeded if name.split("__")[-1] == "random_state"})
         if not hasattr(model, "predict_proba"):
             raise ValueError(f"propensity classifier {type(model).__name__} has no predict_proba")
         return model
@@ -127,8 +127,18 @@ class PropensityModel(BaseEstimator):
             r2=model.r2_,
         )
 
-    def _describe(self) -> str:
-        names = {"auto": "regularised logistic regression", "mlp": "neural network of two hidden layers of 50 units"}
+    def _auc(self, template: Any, design: Array, treatment: NDArray[np.int64], raw: Array, seed: int) -> float:
+        """Held-out AUC, also where the scores themselves are in-sample."""
+        if not self.cross_fit:
+            splitter = StratifiedKFold(min(5, int(np.bincount(treatment).min())), shuffle=True, random_state=seed)
+            raw = cross_val_predict(template, design, treatment, cv=splitter, method="predict_proba")[:, 1]
+        return float(roc_auc_score(treatment, raw))
+
+    def _describe(self, template: Any) -> str:
+        names = {
+            "auto": f"logistic regression, ridge penalty C = {getattr(template, 'C', 1.0):g}",
+            "mlp": "neural network of two hidden layers of 50 units",
+        }
         name = names.get(self.estimator, self.estimator) if isinstance(self.estimator, str) else repr(self.estimator)
         return f"{name}, {'cross-fitted' if self.cross_fit else 'fitted and evaluated on the same rows'}"
 
@@ -271,7 +281,7 @@ class FittedPropensity:
             if levels:
                 table = index[:, None] + np.concatenate((np.zeros((index.size, 1)), slopes), axis=1)[:, :levels]
                 return ScoreProfile(self.clip, index, table=table)
-            mean, spread = (part[feature] for part in self.table._scaling)
+            mean, spread = (part[feature] for part in self.table.scaling)
             return ScoreProfile(self.clip, index - slopes[:, 0] * mean / spread, slope=slopes[:, 0] / spread)
         grid = np.arange(levels, dtype=np.float64) if levels else _grid(observed)
         design = self.table.design.copy()

@@ -61,6 +61,7 @@ class SelectionResult:
         feature : str
             Name of a feature, selected or not.
         """
+        feature = str(feature)
         if feature not in self.curves:
             raise ValueError(f"no feature {feature!r}; features are {', '.join(map(repr, self.table.index))}")
         return self.curves[feature].copy()

@@ -5,8 +5,9 @@ from __future__ import annotations
 import platform
 import warnings
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from importlib.metadata import PackageNotFoundError, version
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -19,7 +20,7 @@ from threadpoolctl import threadpool_limits
 
 from modifind import __version__
 from modifind.explain.curves import effect_curve
-from modifind.features import FeatureTable, read_features, read_outcome, read_treatment
+from modifind.features import FeatureTable, monotone_copies, read_features, read_outcome, read_treatment
 from modifind.kernels import Array, median_bandwidth
 from modifind.propensity import FittedPropensity, resolve_propensity
 from modifind.result import SelectionResult
@@ -29,7 +30,10 @@ from modifind.statistics.wcmmd import PreparedWCMMD, curve_variance
 from modifind.testing import ConditionalRandomizationTest, CRTOutcome, adjust_p_values
 
 Progress = Callable[[int, int], None]
-NULL_HYPOTHESIS = "the outcome is independent of the feature given the other features and the treatment"
+NULL_HYPOTHESIS = "the outcome is independent of the feature given the other features"
+# Held-out share of a feature's law that the others explain, above which the data cannot tell it from them. What little
+# is left is then as much the sampler's own error as the feature's, and a test of it would be a test of the sampler.
+DETERMINED = {"continuous": 0.65, "discrete": 0.9}
 
 
 class ModifierSelector(SelectorMixin, BaseEstimator):
@@ -161,13 +165,10 @@ class ModifierSelector(SelectorMixin, BaseEstimator):
                 statistic,
                 test,
                 n_resamples,
+                monotone_copies(table),
             )
             findings = self._run(plan, feature_seed.spawn(table.n_features))
-            constant = [table.names[m] for m in range(table.n_features) if table.is_constant(m)]
-            if constant:
-                warnings.warn(
-                    f"constant columns cannot modify anything: {', '.join(constant)}", UserWarning, stacklevel=2
-                )
+            _warn_untestable(table, findings)
         for warning in caught:
             warnings.warn_explicit(warning.message, warning.category, warning.filename, warning.lineno)
 
@@ -181,16 +182,18 @@ class ModifierSelector(SelectorMixin, BaseEstimator):
             "n_rows": table.n_rows,
             "n_treated": int(arms.sum()),
             "n_control": int((1 - arms).sum()),
-            "null_hypothesis": NULL_HYPOTHESIS,
+            "propensity_clip": list(model.clip),
+            "null_hypothesis": NULL_HYPOTHESIS
+            + (" and the treatment" if getattr(sampler, "condition_on_treatment", True) else ""),
         }
-        messages = [str(w.message) for w in caught if issubclass(w.category, UserWarning)]
+        messages = list(dict.fromkeys(str(w.message) for w in caught if issubclass(w.category, UserWarning)))
         self.result_ = _assemble(table, findings, self.alpha, self.adjust, scores, settings, messages)
         self.n_features_in_ = table.n_features
         self.feature_names_in_ = np.array(table.names, dtype=object)
         return self
 
     def _validate(self) -> tuple[WCMMD, ConditionalRandomizationTest]:
-        if not isinstance(self.alpha, int | float) or not 0 < self.alpha < 1:
+        if not isinstance(self.alpha, Real) or not 0 < float(self.alpha) < 1:
             raise ValueError(f"alpha must lie strictly between 0 and 1, not {self.alpha!r}")
         if not isinstance(self.cv, int | np.integer) or self.cv < 2:
             raise ValueError(f"cv must be an integer of at least 2, not {self.cv!r}")
@@ -249,6 +252,7 @@ class _Plan:
     statistic: WCMMD
     test: ConditionalRandomizationTest
     n_resamples: int
+    copies: frozenset[int]
 
 
 @dataclass(frozen=True)
@@ -258,10 +262,38 @@ class _Finding:
     calibration: Calibration
     bandwidth: float
     curve: pd.DataFrame
+    messages: tuple[str, ...] = ()
 
 
 def _test_feature(plan: _Plan, feature: int, seed: np.random.SeedSequence) -> _Finding:
-    """Test one feature with one BLAS thread, so that results do not depend on how many workers there are."""
+    """Test one feature; its warnings travel with the finding, because those of a worker process reach nobody."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", UserWarning)
+        finding = _find(plan, feature, seed)
+    return replace(finding, messages=tuple(str(w.message) for w in caught))
+
+
+def _warn_untestable(table: FeatureTable, findings: list[_Finding]) -> None:
+    """Hand on what workers were warned of, and name the features that no data of this kind could select."""
+    for message in dict.fromkeys(message for finding in findings for message in finding.messages):
+        warnings.warn(message, UserWarning, stacklevel=3)
+    constant = [table.names[m] for m in range(table.n_features) if table.is_constant(m)]
+    if constant:
+        warnings.warn(f"constant columns cannot modify anything: {', '.join(constant)}", UserWarning, stacklevel=3)
+    determined = [
+        table.names[m] for m, f in enumerate(findings) if f.outcome.n_resamples == 0 and table.names[m] not in constant
+    ]
+    if determined:
+        warnings.warn(
+            f"{', '.join(determined)}: so nearly a function of the other features that the data cannot tell them "
+            "apart; p-values set to 1. Leave out one of the columns that say the same.",
+            UserWarning,
+            stacklevel=3,
+        )
+
+
+def _find(plan: _Plan, feature: int, seed: np.random.SeedSequence) -> _Finding:
+    """Work with one BLAS thread, so that results do not depend on how many workers there are."""
     with threadpool_limits(limits=1):
         table, prepared = plan.table, plan.prepared
         column = table.values[:, feature]
@@ -280,13 +312,15 @@ def _test_feature(plan: _Plan, feature: int, seed: np.random.SeedSequence) -> _F
             nothing = Calibration("none", float("nan"), float("nan"), float("nan"))
             return _Finding(0.0, CRTOutcome(0.0, 1.0, 0, 0), nothing, bandwidth, shown)
         law = plan.sampler.law(feature)
+        if feature in plan.copies or law.calibration.explained_share > DETERMINED[table.kind(feature)]:
+            return _Finding(curve_variance(d2), CRTOutcome(np.nan, 1.0, 0, 0), law.calibration, bandwidth, shown)
         rng = np.random.default_rng(draw_seed)
         fixed = plan.statistic.resample_weights == "fixed"
-        profile = plan.propensity.profile(feature)
+        profile = (lambda values: scores) if fixed else plan.propensity.profile(feature)
 
         def statistic(values: Array) -> float:
             # The data and its resamples are scored by the same function, which is what makes them comparable.
-            followed = plan.statistic.capped(scores if fixed else profile(values))
+            followed = plan.statistic.capped(profile(values))
             return prepared.importance(values, followed, bandwidth=bandwidth, n_levels=levels)
 
         outcome = plan.test.run(statistic(column), lambda k: law.draw(rng, k), statistic, plan.n_resamples)
@@ -373,11 +407,13 @@ def _settings(
 
 
 def _readable(value: Any) -> Any:
-    if value is None or isinstance(value, bool | int | float | str):
+    if isinstance(value, np.generic):
+        value = value.item()
+    if value is None or isinstance(value, bool | int | str) or (isinstance(value, float) and np.isfinite(value)):
         return value
-    if isinstance(value, np.ndarray | pd.Series) or (isinstance(value, list | tuple) and len(value) > 20):
+    if isinstance(value, np.ndarray | pd.Series) and len(value) > 20:
         return f"array of {len(value)} values"
-    if isinstance(value, list | tuple):
+    if isinstance(value, list | tuple | np.ndarray | pd.Series):
         return [_readable(v) for v in value]
     return repr(value)
 

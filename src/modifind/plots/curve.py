@@ -11,7 +11,6 @@ from modifind.plots.style import INK, SELECTED, SPREAD, make_figure, tidy
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
     from modifind.result import SelectionResult
 
@@ -33,6 +32,8 @@ class CurveDisplay:
     figure_, axes_ : Figure, list of Axes
         What `plot` drew on.
     """
+
+    figure_: Any
 
     def __init__(self, feature: str, curve: pd.DataFrame, *, discrete: bool) -> None:
         self.feature = feature
@@ -78,5 +79,3 @@ class CurveDisplay:
             tidy(ax)
         self.axes_, self.figure_ = list(axes), left.get_figure()
         return self
-
-    figure_: Figure | Any

@@ -11,7 +11,6 @@ from modifind.plots.style import INK, PLAIN, SELECTED, make_figure, tidy
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
     from modifind.result import SelectionResult
 
@@ -33,6 +32,8 @@ class ImportanceDisplay:
     figure_, ax_ : Figure, Axes
         What `plot` drew on.
     """
+
+    figure_: Any
 
     def __init__(
         self,
@@ -81,5 +82,3 @@ class ImportanceDisplay:
         tidy(ax)
         self.ax_, self.figure_ = ax, ax.get_figure()
         return self
-
-    figure_: Figure | Any

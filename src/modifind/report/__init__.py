@@ -76,7 +76,8 @@ def methods(result: SelectionResult) -> str:
         f"For each feature we tested the null hypothesis that {s['null_hypothesis']}, by a conditional randomisation",
         f"test with up to {s['n_resamples_used']} resamples of the feature ({s['sampler']['class']}) and the variance",
         "of the weighted conditional maximum mean discrepancy as statistic",
-        f"({statistic['estimator']} estimator, {weights} weights; Chikahara, Yamada and Kashima, UAI 2022).",
+        f"({statistic['estimator']} estimator, {weights} weights; Chikahara, Yamada and Kashima, UAI 2022),",
+        f"with weights {statistic['resample_weights']} on resampled data and {_cap(statistic['weight_cap'])}.",
         f"Propensity scores: {s['propensity_model']}.",
         f"P-values were adjusted over features ({s['adjust'].upper()}), and features with an adjusted p-value of",
         f"at most {s['alpha']:g} were selected. Data: {s['n_rows']} rows, {s['n_treated']} treated",
@@ -84,6 +85,10 @@ def methods(result: SelectionResult) -> str:
         f"Software: {versions}.",
     )
     return " ".join(sentences)
+
+
+def _cap(cap: float | None) -> str:
+    return "not capped" if cap is None else f"capped at {cap:g} in the test"
 
 
 def _png(figure: Any) -> str:

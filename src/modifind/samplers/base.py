@@ -7,7 +7,7 @@ asked for at a time never changes them.
 
 from __future__ import annotations
 
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -40,12 +40,15 @@ class Calibration:
     log_score_gain : float
         Held-out log-score of the binned value minus that of the marginal law, in nats per row. At or below zero the
         other features tell nothing about this one.
+    explained_share : float
+        That gain as a share of what perfect prediction would gain. Near one the feature is a function of the others.
     """
 
     sampler: str
     pit_distance: float
     pit_p_value: float
     log_score_gain: float
+    explained_share: float = 0.0
 
 
 class FeatureLaw(Protocol):
@@ -59,7 +62,7 @@ class FeatureLaw(Protocol):
         """`n_draws` resampled columns, shape (n_draws, n); codes for a discrete feature."""
 
 
-class BaseSampler(BaseEstimator):
+class BaseSampler(BaseEstimator, ABC):
     """Base of the samplers. Subclasses implement `law`; those with joint work to do also extend `fit`.
 
     Parameters
@@ -195,7 +198,8 @@ def normal_scores(values: Array, mean: Array, scale: Array | float, edges: Array
 def continuous_calibration(sampler: str, pit: Array, score: Array, marginal: Array) -> Calibration:
     """Calibration from held-out PIT values and log-scores."""
     test = kstest(pit, "uniform")
-    return Calibration(sampler, float(test.statistic), float(test.pvalue), float((score - marginal).mean()))
+    gain, share = _gain(score, marginal)
+    return Calibration(sampler, float(test.statistic), float(test.pvalue), gain, share)
 
 
 def category_score(codes: Array, probabilities: Array) -> Array:
@@ -209,4 +213,11 @@ def discrete_calibration(sampler: str, codes: Array, score: Array) -> Calibratio
     """Calibration from held-out log-scores of categories."""
     place = codes.astype(np.intp)
     marginal = np.log(np.bincount(place)[place] / codes.size)
-    return Calibration(sampler, float("nan"), float("nan"), float((score - marginal).mean()))
+    gain, share = _gain(score, marginal)
+    return Calibration(sampler, float("nan"), float("nan"), gain, share)
+
+
+def _gain(score: Array, marginal: Array) -> tuple[float, float]:
+    """Mean gain over the marginal log-score, and its share of what perfect prediction gains."""
+    gain, ceiling = float((score - marginal).mean()), -float(marginal.mean())
+    return gain, gain / ceiling if ceiling > 0 else 0.0

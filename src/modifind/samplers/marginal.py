@@ -32,5 +32,5 @@ class MarginalSampler(BaseSampler):
         else:
             order = np.arange(column.size)
             start, size = np.zeros(column.size, dtype=np.int64), np.full(column.size, column.size)
-        calibration = Calibration(self.name, float("nan"), float("nan"), 0.0)
+        calibration = Calibration(self.name, float("nan"), float("nan"), 0.0)  # it is the marginal law
         return PoolLaw(column[order], start, size, calibration, np.zeros(column.size), np.ones(column.size))

@@ -58,11 +58,12 @@ class WCMMD(BaseEstimator):
         Whether each arm is divided by the sum of its own weights, or by the number of rows as in the paper.
     resample_weights : {"reevaluated", "fixed"}, default="reevaluated"
         Whether inverse probability weights follow the resampled feature. "fixed" needs a sampler that ignores the
-        treatment.
+        treatment, and even then flags strong confounders too often; it is here for comparison.
     weight_cap : float or None, default=10
-        Largest inverse probability weight in the *test* statistic. The test is valid for any fixed function of the
-        features and the treatment as a score, and a few huge weights drown the signal of all other rows. The reported
-        importance and curves are not capped. None leaves the test uncapped too, as in the paper.
+        Largest inverse probability weight in the *test* statistic. With re-evaluated weights and a sampler that
+        conditions on the treatment, the test is valid for any fixed function of the features as a score, and a few huge
+        weights drown the signal of all other rows. The reported importance and curves are not capped. None leaves the
+        test uncapped too, as in the paper.
     n_components : int, default=1000
         Number of random Fourier features; used by "rff" only.
     accelerate : bool, default=True
@@ -299,7 +300,7 @@ def wcmmd_importance(
     Parameters
     ----------
     x : array of shape (n,)
-        Feature values; any hashable labels when `discrete`.
+        Feature values; any labels that can be sorted when `discrete`.
     y : array of shape (n,)
         Outcome.
     treatment : array of shape (n,)

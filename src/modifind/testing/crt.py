@@ -11,6 +11,7 @@ import math
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
+from numbers import Integral
 
 from sklearn.base import BaseEstimator
 
@@ -76,7 +77,7 @@ class ConditionalRandomizationTest(BaseEstimator):
         needed = math.ceil(smallest_factor(n_features, adjust) / alpha - 1e-9) - 1
         if n_resamples == "auto":
             return max(MIN_AUTO_RESAMPLES, 2 * needed + 1)
-        if not isinstance(n_resamples, int) or isinstance(n_resamples, bool) or n_resamples < 1:
+        if not isinstance(n_resamples, Integral) or isinstance(n_resamples, bool) or n_resamples < 1:
             raise ValueError(f"n_resamples must be 'auto' or a positive integer, not {n_resamples!r}")
         if self.p_value == "valid" and n_resamples < needed:
             warnings.warn(
@@ -85,7 +86,7 @@ class ConditionalRandomizationTest(BaseEstimator):
                 UserWarning,
                 stacklevel=3,
             )
-        return n_resamples
+        return int(n_resamples)
 
     def run(
         self,
@@ -116,7 +117,7 @@ class ConditionalRandomizationTest(BaseEstimator):
                 block = max(1, min(MAX_BLOCK, BLOCK_BYTES // max(columns[0].nbytes, 1)))
             for column in columns:
                 done += 1
-                exceeding += statistic(column) >= observed
+                exceeding += not statistic(column) < observed  # an undefined statistic counts against the feature
                 if stop_after is not None and exceeding >= stop_after and done < n_resamples:
                     return CRTOutcome(observed, stop_after / done, done, int(exceeding))
         p_value = exceeding / done if self.p_value == "count" else (1 + exceeding) / (1 + done)
