@@ -293,7 +293,7 @@ def _print_result(result: SelectionResult, truth: dict[str, str] | None = None) 
         shown.add_column(name, justify="right")
     shown.add_column("")
     if truth is not None:
-        shown.add_column("in truth changes")
+        shown.add_column("in truth moves")
     ordered = result.table.sort_values(["p_value", "importance"], ascending=[True, False])
     for row in ordered.itertuples():
         cells = [

@@ -11,8 +11,8 @@ from scipy.special import expit
 from sklearn.utils import Bunch
 
 TRUTH = {
-    "age": "average effect",
-    "diabetes": "average effect",
+    "age": "average",
+    "diabetes": "average",
     "smoker": "spread",
 }
 TRIAL_SEED = 2022
