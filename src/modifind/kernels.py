@@ -5,9 +5,10 @@ One convention holds everywhere: ``k(u, v) = exp(-(u - v)^2 / h^2)``.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -198,23 +199,40 @@ def _root_kernel(values: Array, bandwidth: float, nodes: Array) -> Array:
     return np.exp(scaled, out=scaled)
 
 
-class RowSums(Protocol):
-    """Sums of weighted rows around every row; what a conditional expectation given one feature needs."""
+class RowSums(ABC):
+    """Sums of weighted rows around every row; what a conditional expectation given one feature needs.
+
+    The work is done in two steps, so that the second can go through the rows in blocks that stay in cache: `collect`
+    adds up all rows of each ``(slice of rows, weights of those rows)`` source, `at` evaluates the sums at some rows.
+    """
+
+    @abstractmethod
+    def collect(self, sources: Sources) -> list[Any]:
+        """What `at` needs to know of each source."""
+
+    @abstractmethod
+    def at(self, collected: list[Any], rows: slice) -> list[Array]:
+        """Sums at a slice of rows, one array per source, which the caller may overwrite."""
 
     def sums(self, sources: Sources) -> list[Array]:
-        """Sums at every row for each ``(slice of rows, weights of those rows)`` source."""
+        """Sums at every row, one array per source."""
+        return self.at(self.collect(sources), slice(None))
 
 
 @dataclass(frozen=True)
-class GroupSums:
+class GroupSums(RowSums):
     """Sums over the rows of the same category."""
 
     codes: NDArray[np.intp]
     n_levels: int
 
-    def sums(self, sources: Sources) -> list[Array]:
-        """Sums at every row for each ``(slice of rows, weights of those rows)`` source."""
-        return [self._totals(self.codes[rows], values)[self.codes] for rows, values in sources]
+    def collect(self, sources: Sources) -> list[Any]:
+        """Totals of each category."""
+        return [self._totals(self.codes[rows], values) for rows, values in sources]
+
+    def at(self, collected: list[Any], rows: slice) -> list[Array]:
+        """Sums at a slice of rows, one array per source."""
+        return [totals[self.codes[rows]] for totals in collected]
 
     def _totals(self, codes: NDArray[np.intp], values: Array) -> Array:
         if self.n_levels <= MANY_LEVELS:  # a product with the indicator matrix is fastest while that is thin
@@ -225,18 +243,22 @@ class GroupSums:
 
 
 @dataclass(frozen=True)
-class DenseSums:
+class DenseSums(RowSums):
     """Kernel sums by the full n x n matrix: quadratic, kept as the published computation."""
 
     gram: Array
 
-    def sums(self, sources: Sources) -> list[Array]:
-        """Sums at every row for each ``(slice of rows, weights of those rows)`` source."""
+    def collect(self, sources: Sources) -> list[Any]:
+        """All sums: the published computation has no blocks."""
         return [self.gram[:, rows] @ values for rows, values in sources]
+
+    def at(self, collected: list[Any], rows: slice) -> list[Array]:
+        """Sums at a slice of rows, one array per source."""
+        return [sums[rows] for sums in collected]
 
 
 @dataclass(frozen=True)
-class KernelSums:
+class KernelSums(RowSums):
     """Sums ``S_i = sum_j k(x_i, x_j) W_j`` over rows, in time linear in the number of rows.
 
     Built once per column `x`; `sums` may then be called with several sources. All terms of the quadrature are positive,
@@ -276,12 +298,18 @@ class KernelSums:
         cells = tuple(zip(starts.tolist(), stops.tolist(), slots.tolist(), strict=True))
         return cls(values, bandwidth, roots, order, cells, wanted.size)
 
-    def sums(self, sources: Sources) -> list[Array]:
-        """Sums at every row for each ``(slice of rows, weights of those rows)`` source."""
+    def collect(self, sources: Sources) -> list[Any]:
+        """Sums at the nodes of a dense grid; where there are cells, the sums at all rows."""
         weight = _quadrature_weight()
         if self.order is None:
-            return [self.roots @ (weight * (self.roots[rows].T @ values)) for rows, values in sources]
+            return [weight * (self.roots[rows].T @ values) for rows, values in sources]
         return [self._cell_sums(rows, values, weight) for rows, values in sources]
+
+    def at(self, collected: list[Any], rows: slice) -> list[Array]:
+        """Sums at a slice of rows, one array per source."""
+        if self.order is None:
+            return [self.roots[rows] @ moments for moments in collected]
+        return [sums[rows] for sums in collected]
 
     def _cell_sums(self, rows: slice, values: Array, weight: float) -> Array:
         assert self.order is not None

@@ -39,6 +39,7 @@ ESTIMATORS = ("spectral", "rff", "exact")
 WEIGHTINGS = ("hajek", "horvitz_thompson")
 RESAMPLE_WEIGHTS = ("reevaluated", "fixed")
 _EXACT_BLOCK = 256
+_ROW_BLOCK = 500  # rows whose sums stay in cache
 
 
 def _check_choice(name: str, value: str, choices: tuple[str, ...]) -> None:
@@ -203,29 +204,33 @@ class PreparedWCMMD:
         for arm, (rows, columns) in enumerate(self._arms):
             weights = 1.0 / (scores[rows] if arm else 1.0 - scores[rows])
             sources.append((rows, columns * weights[:, None]))
-        if self.weighting == "horvitz_thompson":
-            control, treated, total = sums.sums((*sources, (slice(None), np.ones((x.size, 1)))))
-            contrast = treated
-            contrast -= control
-            contrast /= total
-            contrast[:, 0] = 0.0  # the difference of the weights' totals is no part of D2
-        else:
-            control, treated = sums.sums(sources)
-            small = np.flatnonzero(np.minimum(control[:, 0], treated[:, 0]) < NEGLIGIBLE)
-            with np.errstate(divide="ignore", invalid="ignore"):
-                contrast = treated * (1.0 / treated[:, :1])
-                control *= 1.0 / control[:, :1]
-            contrast -= control  # column 0 becomes 1 - 1
-            if small.size and not n_levels:
-                contrast[small] = self._far_contrast(x, small, sources, bandwidth)
+        hajek = self.weighting == "hajek"
+        collected = sums.collect(sources if hajek else [*sources, (slice(None), np.ones((x.size, 1)))])
+        d2, smallest = np.empty(x.size), np.ones(x.size)
+        for start in range(0, x.size, _ROW_BLOCK):
+            rows = slice(start, start + _ROW_BLOCK)
+            control, treated, *total = sums.at(collected, rows)
+            if hajek:
+                smallest[rows] = np.minimum(control[:, 0], treated[:, 0])
+                with np.errstate(divide="ignore", invalid="ignore"):
+                    control /= control[:, :1]
+                    treated /= treated[:, :1]
+                treated -= control  # column 0 becomes 1 - 1
+            else:
+                treated -= control
+                treated /= total[0]
+                treated[:, 0] = 0.0  # the difference of the weights' totals is no part of D2
+            d2[rows] = np.einsum("ij,ij->i", treated, treated)
+        far = np.flatnonzero(smallest < NEGLIGIBLE)
+        if far.size and not n_levels:
+            d2[far] = self._far_curve(x, far, sources, bandwidth)
         curve = np.empty(x.size)
-        curve[self._order] = np.einsum("ij,ij->i", contrast, contrast)
+        curve[self._order] = d2
         return curve
 
     @staticmethod
-    def _far_contrast(
-        x: Array, points: NDArray[np.intp], sources: list[tuple[slice, Array]], bandwidth: float
-    ) -> Array:
+    def _far_curve(x: Array, points: NDArray[np.intp], sources: list[tuple[slice, Array]], bandwidth: float) -> Array:
+        """D2 at rows so far from an arm that its kernel sums underflow: what counts is the arm's nearest rows."""
         means = np.empty((2, points.size, sources[0][1].shape[1]))
         for arm, (rows, columns) in enumerate(sources):
             order = np.argsort(x[rows], kind="stable")
@@ -234,7 +239,7 @@ class PreparedWCMMD:
                 window, kernel = nearest_weights(point, ordered, bandwidth)
                 total = kernel @ columns[window]
                 means[arm, k] = total / total[0]
-        return means[1] - means[0]
+        return ((means[1] - means[0]) ** 2).sum(axis=1)
 
     def _exact_curve(self, x: Array, scores: Array, bandwidth: float, n_levels: int) -> Array:
         """The double sum over rows, by blocks of evaluation points."""
