@@ -3,7 +3,8 @@
     python benchmarks/power.py --runs 20 --seed 1000
 
 prints mean and standard deviation over runs of the true positive rate (TPR) and the false positive rate (FPR), and
-the mean false discovery proportion. ``--methods preset:5 preset:20`` trains the preset's propensity network for a
+the mean false discovery proportion. ``--methods gaussian uncapped`` shows what the cap on
+weights does, ``--methods preset:5 preset:20`` trains the preset's propensity network for a
 fixed number of epochs.
 """
 
@@ -21,6 +22,7 @@ from modifind import ModifierSelector
 from modifind.datasets import make_modifiers
 from modifind.presets import uai2022
 from modifind.samplers import CVAESampler
+from modifind.statistics import WCMMD
 
 KINDS = ("LinMean", "NonlinMean", "LinVar", "NonlinVar")
 PAPER = {"LinMean": (0.79, 0.06), "NonlinMean": (0.94, 0.04), "LinVar": (0.73, 0.07), "NonlinVar": (0.62, 0.04)}
@@ -31,6 +33,8 @@ def build(method: str, seed: int, device: str) -> ModifierSelector:
         return ModifierSelector(random_state=seed)
     if method == "gaussian":
         return ModifierSelector(sampler="gaussian", random_state=seed)
+    if method == "uncapped":
+        return ModifierSelector(WCMMD(weight_cap=None), sampler="gaussian", random_state=seed)
     if method.startswith("preset"):
         epochs = int(method.split(":")[1]) if ":" in method else None
         sampler = CVAESampler(condition_on_treatment=False, device=device)
