@@ -130,8 +130,7 @@ class PropensityModel(BaseEstimator):
     def _auc(self, template: Any, design: Array, treatment: NDArray[np.int64], raw: Array, seed: int) -> float:
         """Held-out AUC, also where the scores themselves are in-sample."""
         if not self.cross_fit:
-            splitter = StratifiedKFold(min(5, int(np.bincount(treatment).min())), shuffle=True, random_state=seed)
-            raw = cross_val_predict(template, design, treatment, cv=splitter, method="predict_proba")[:, 1]
+            raw = _held_out_scores(template, design, treatment, _splitter(treatment, 5, seed))
         return float(roc_auc_score(treatment, raw))
 
     def _describe(self, template: Any) -> str:
@@ -166,21 +165,27 @@ def resolve_propensity(propensity: Any) -> PropensityModel:
 def _folds(treatment: NDArray[np.int64], n_folds: int, seed: int) -> NDArray[np.int64]:
     folds = np.zeros(treatment.size, dtype=np.int64)
     if n_folds > 1:
-        smaller = int(np.bincount(treatment).min())
-        splitter = StratifiedKFold(min(n_folds, smaller), shuffle=True, random_state=seed)
-        for fold, (_, out) in enumerate(splitter.split(treatment[:, None], treatment)):
+        for fold, (_, out) in enumerate(_splitter(treatment, n_folds, seed).split(treatment[:, None], treatment)):
             folds[out] = fold
     return folds
 
 
+def _splitter(treatment: NDArray[np.int64], n_folds: int, seed: int) -> StratifiedKFold:
+    """Folds that hold both arms, fewer where an arm is small."""
+    return StratifiedKFold(min(n_folds, int(np.bincount(treatment).min())), shuffle=True, random_state=seed)
+
+
+def _held_out_scores(model: Any, design: Array, treatment: NDArray[np.int64], splitter: StratifiedKFold) -> Array:
+    return cross_val_predict(model, design, treatment, cv=splitter, method="predict_proba")[:, 1]
+
+
 def _chosen_logistic(design: Array, treatment: NDArray[np.int64], seed: int) -> LogisticRegression:
     """Logistic regression whose penalty has the smallest cross-validated log-loss."""
-    splitter = StratifiedKFold(min(4, int(np.bincount(treatment).min())), shuffle=True, random_state=seed)
+    splitter = _splitter(treatment, 4, seed)
     best: tuple[float, float] | None = None
     for strength in PENALTY_STRENGTHS:
         model = LogisticRegression(C=strength, max_iter=1000)
-        scores = cross_val_predict(model, design, treatment, cv=splitter, method="predict_proba")[:, 1]
-        loss = log_loss(treatment, scores)
+        loss = log_loss(treatment, _held_out_scores(model, design, treatment, splitter))
         if best is None or loss < best[0]:
             best = (loss, strength)
     assert best is not None

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import platform
 import warnings
-from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from importlib.metadata import PackageNotFoundError, version
 from numbers import Real
@@ -22,6 +21,7 @@ from modifind import __version__
 from modifind.explain.curves import effect_curve
 from modifind.features import FeatureTable, monotone_copies, read_features, read_outcome, read_treatment
 from modifind.kernels import Array, median_bandwidth
+from modifind.progress import Progress, ProgressBar
 from modifind.propensity import FittedPropensity, resolve_propensity
 from modifind.result import SelectionResult
 from modifind.samplers import BaseSampler, Calibration, resolve_sampler
@@ -29,7 +29,6 @@ from modifind.statistics import WCMMD
 from modifind.statistics.wcmmd import PreparedWCMMD, curve_variance
 from modifind.testing import ConditionalRandomizationTest, CRTOutcome, adjust_p_values
 
-Progress = Callable[[int, int], None]
 NULL_HYPOTHESIS = "the outcome is independent of the feature given the other features"
 # Held-out share of a feature's law that the others explain, above which the data cannot tell it from them. What little
 # is left is then as much the sampler's own error as the feature's, and a test of it would be a test of the sampler.
@@ -214,7 +213,7 @@ class ModifierSelector(SelectorMixin, BaseEstimator):
         total = plan.table.n_features
         jobs = (delayed(_test_feature)(plan, feature, seeds[feature]) for feature in range(total))
         found = []
-        with _progress(self.progress) as advance:
+        with ProgressBar(self.progress) as advance:
             advance(0, total)
             for finding in Parallel(n_jobs=self.n_jobs, return_as="generator")(jobs):
                 found.append(finding)
@@ -356,38 +355,6 @@ def _entropy(random_state: Any) -> int:
     if isinstance(random_state, np.random.RandomState):
         return int(random_state.randint(2**31))
     raise ValueError(f"random_state must be an integer, a Generator or None, not {type(random_state).__name__}")
-
-
-class _progress:
-    """Context of a progress bar on stderr, a user's callable, or nothing."""
-
-    def __init__(self, progress: bool | Progress) -> None:
-        self._callable = progress if callable(progress) else None
-        self._bar: Any = None
-        if progress is True:
-            from rich.console import Console
-            from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
-            self._bar = Progress(
-                TextColumn("Testing features"),
-                BarColumn(),
-                MofNCompleteColumn(),
-                TextColumn("time left"),
-                TimeRemainingColumn(),
-                console=Console(stderr=True),
-                transient=True,
-            )
-
-    def __enter__(self) -> Progress:
-        if self._bar is not None:
-            self._bar.start()
-            self._task = self._bar.add_task("features", total=None)
-            return lambda done, total: self._bar.update(self._task, completed=done, total=total)
-        return self._callable or (lambda done, total: None)
-
-    def __exit__(self, *_: object) -> None:
-        if self._bar is not None:
-            self._bar.stop()
 
 
 def _settings(
