@@ -31,8 +31,10 @@ PAPER = {"LinMean": (0.79, 0.06), "NonlinMean": (0.94, 0.04), "LinVar": (0.73, 0
 def build(method: str, seed: int, device: str) -> ModifierSelector:
     if method == "default":
         return ModifierSelector(random_state=seed)
+    if method == "wcmmd":
+        return ModifierSelector("wcmmd", random_state=seed)
     if method == "gaussian":
-        return ModifierSelector(sampler="gaussian", random_state=seed)
+        return ModifierSelector("wcmmd", sampler="gaussian", random_state=seed)
     if method == "uncapped":
         return ModifierSelector(WCMMD(weight_cap=None), sampler="gaussian", random_state=seed)
     if method.startswith("preset"):
@@ -60,7 +62,7 @@ def one_run(method: str, kind: str, n: int, seed: int, device: str) -> dict[str,
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--methods", nargs="+", default=["preset", "default"])
+    parser.add_argument("--methods", nargs="+", default=["preset", "wcmmd", "default"])
     parser.add_argument("--kinds", nargs="+", default=KINDS)
     parser.add_argument("--n", type=int, default=1000)
     parser.add_argument("--runs", type=int, default=20)

@@ -28,17 +28,16 @@ PAPER_SECONDS = 10_360  # the paper's run time at n=2000, d=30, B=100
 WHOLE_RUN = """
 import time, warnings
 warnings.simplefilter("ignore")
-from modifind import ConditionalRandomizationTest, ModifierSelector, WCMMD
+from modifind import ConditionalRandomizationTest, ModifierSelector
 from modifind.datasets import make_modifiers
 from modifind.samplers import CVAESampler, GaussianSampler
-data = make_modifiers("LinMean", n_samples=2000, random_state=0)
-selector = ModifierSelector(
-    sampler={sampler}, n_resamples=100, test=ConditionalRandomizationTest(stop_after=None), n_jobs=2, random_state=0
-)
+data = make_modifiers({kind!r}, n_samples={n}, random_state=0)
+selector = ModifierSelector({settings}, n_jobs=2, random_state=0)
 start = time.perf_counter()
 selector.fit(data.X, data.y, treatment=data.treatment)
 print(time.perf_counter() - start)
 """
+EVERY_RESAMPLE = "test=ConditionalRandomizationTest(stop_after=None)"
 
 
 def best_time(call: Callable[[], object], repeats: int) -> float:
@@ -94,33 +93,56 @@ def _resident(session: int) -> int:
     return total
 
 
-def whole_run(name: str, sampler: str) -> None:
-    code = WHOLE_RUN.format(sampler=sampler)
+def whole_run(settings: str, *, n: int = 2000, kind: str = "LinMean") -> tuple[float, float]:
+    """Seconds of one fit in a fresh process, and the peak memory of it and its workers in MB."""
+    code = WHOLE_RUN.format(settings=settings, n=n, kind=kind)
     process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True, start_new_session=True)
     peak = 0
     while process.poll() is None:
         peak = max(peak, _resident(process.pid))
         time.sleep(0.05)
     assert process.stdout is not None
-    seconds = float(process.stdout.read())
-    print(f"| {name} | {seconds:.1f} | {PAPER_SECONDS / seconds:.0f} times | {peak / 2**20:.0f} MB |", flush=True)
+    return float(process.stdout.read()), peak / 2**20
+
+
+def wcmmd_runs(device: str) -> None:
+    print("\nWhole run, wcmmd spectral, n=2000, d=30, B=100, no early stop, 2 processes")
+    print("| sampler | seconds | against the paper's 10,360 s | peak memory, all processes |\n|---|---|---|---|")
+    for name, sampler in (("gaussian", "GaussianSampler()"), ("cvae", f"CVAESampler(device={device!r})")):
+        seconds, peak = whole_run(f"'wcmmd', sampler={sampler}, n_resamples=100, {EVERY_RESAMPLE}")
+        print(f"| {name} | {seconds:.1f} | {PAPER_SECONDS / seconds:.0f} times | {peak:.0f} MB |", flush=True)
+
+
+def effect_runs(sizes: list[int]) -> None:
+    print("\nWhole run, effect_likelihood, d=30, 2 processes, LinVar")
+    print("| n | seconds | ms per row | peak memory, all processes |\n|---|---|---|---|")
+    for n in sizes:
+        seconds, peak = whole_run("'effect_likelihood'", n=n, kind="LinVar")
+        print(f"| {n} | {seconds:.1f} | {1e3 * seconds / n:.2f} | {peak:.0f} MB |", flush=True)
+    print("\nAgainst wcmmd, n=2000, d=30, auto sampler, 2 processes\n| test | seconds |\n|---|---|")
+    for name, settings in (
+        ("effect_likelihood", "'effect_likelihood'"),
+        ("wcmmd, B=1000", f"'wcmmd', n_resamples=1000, {EVERY_RESAMPLE}"),
+        ("wcmmd, B=1000, clearly null features stop early", "'wcmmd', n_resamples=1000"),
+    ):
+        print(f"| {name} | {whole_run(settings)[0]:.1f} |", flush=True)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--part", choices=("statistic", "runs", "all"), default="all")
+    parser.add_argument("--part", choices=("statistic", "runs", "effect", "all"), default="all")
     parser.add_argument("--n", type=int, default=2000)
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--device", default="cpu")
+    parser.add_argument("--sizes", type=int, nargs="+", default=[1000, 10_000, 100_000], help="rows of the effect part")
     args = parser.parse_args()
     if args.part in ("statistic", "all"):
         with threadpool_limits(1):
             statistic(args.n, args.repeats)
     if args.part in ("runs", "all"):
-        print("\nWhole run, wcmmd spectral, n=2000, d=30, B=100, no early stop, 2 processes")
-        print("| sampler | seconds | against the paper's 10,360 s | peak memory, all processes |\n|---|---|---|---|")
-        whole_run("gaussian", "GaussianSampler()")
-        whole_run(f"cvae, trained on {args.device}", f"CVAESampler(device={args.device!r})")
+        wcmmd_runs(args.device)
+    if args.part in ("effect", "all"):
+        effect_runs(args.sizes)
 
 
 if __name__ == "__main__":

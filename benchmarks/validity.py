@@ -1,162 +1,233 @@
-"""Type I error of the default test: how often null features have raw p <= 0.05.
+"""Power and type I error of the tests on tables with a known truth; the tables of docs/validity.md.
 
-    python benchmarks/validity.py --runs 50 --seed 1000
+    python benchmarks/validity.py                                # every table, 50 runs each, development seeds
+    python benchmarks/validity.py --tables power null --seed 1000 --runs 50
 
-Every design has d = 10 features with AR(0.2) correlation (except where it says otherwise) and n = 500 rows. Null
-p-values are those of features that the outcome does not depend on given the rest; prognostic features move both arms
-alike, which is not what the test is for but what a user would call a false finding, so they are counted apart.
+prints Markdown. Tables: `power` (the paper's data), `prognostic` (the same with five prognostic features), `shapes`
+(other kinds of modifiers, beside "wcmmd"), `null`, `sizes` (n = 500 and 2000), `curve` (power against effect size),
+`density` (Student-t against a bounded normal density), `heldout` (the ordinary held-out likelihood test on prognostic
+features) and `repeats` (how far p moves with the folds).
 """
 
 from __future__ import annotations
 
 import argparse
+import math
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
-import pandas as pd
 from joblib import Parallel, delayed
 from numpy.typing import NDArray
 
-from modifind import ModifierSelector
-from modifind.datasets import make_trial
+import designs
+from modifind import EffectLikelihood, ModifierSelector
+from modifind.learners.stacking import log_likelihood
+from modifind.statistics import effect_likelihood
+from modifind.statistics.effect_likelihood import PreparedEffectLikelihood
 
-Array = NDArray[np.float64]
-N_FEATURES = 10
-
-
-def expit(z: Array) -> Array:
-    return 1.0 / (1.0 + np.exp(-z))
-
-
-def features(rng: np.random.Generator, n: int, correlation: float = 0.2) -> Array:
-    covariance = correlation ** np.abs(np.subtract.outer(np.arange(N_FEATURES), np.arange(N_FEATURES)))
-    return rng.standard_normal((n, N_FEATURES)) @ np.linalg.cholesky(covariance).T
+Run = dict[str, Any]
+NULL_P_VALUES = 2000
 
 
-def prognosis(x: Array) -> Array:
-    """Five strong effects on both arms: linear, absolute value, square, sine, step."""
-    parts = (2 * x[:, 0], 2 * np.abs(x[:, 1]), x[:, 2] ** 2, 2 * np.sin(2 * x[:, 3]), 2.0 * (x[:, 4] > 0))
-    return np.sum(parts, axis=0)
+class _PreparedHeldOut(PreparedEffectLikelihood):
+    """The own arm's location moves with the feature: nothing is frozen."""
+
+    def _at(self, fit: Any, rows: Any, location: Any, scale: Any) -> Any:
+        arm, place = self.treatment[rows], np.arange(rows.size)
+        own, spread = location[place, :, arm], scale[place, :, arm]
+        return log_likelihood(self.y[rows, None], own, spread, fit.shape[rows, None], binary=self.binary)
 
 
-Design = Callable[[np.random.Generator, int], tuple[pd.DataFrame, Array, Array, int]]
+class HeldOutLikelihood(EffectLikelihood):
+    """The ordinary held-out likelihood test, for comparison: it asks whether a feature helps to predict at all."""
+
+    def prepare(self, *args: Any, **kwargs: Any) -> PreparedEffectLikelihood:
+        prepared = super().prepare(*args, **kwargs)
+        return _PreparedHeldOut(**{name: getattr(prepared, name) for name in prepared.__dataclass_fields__})
 
 
-def _frame(x: Array) -> pd.DataFrame:
-    return pd.DataFrame(x, columns=[f"X{j + 1}" for j in range(x.shape[1])])
+def bounded_log_likelihood(y: Any, location: Any, scale: Any, shape: Any, *, binary: bool) -> Any:
+    """Normal log-density whose loss stops growing three scales away."""
+    if binary:
+        return log_likelihood(y, location, scale, shape, binary=True)
+    return -0.5 * np.minimum(((y - location) / scale) ** 2, 9.0) - np.log(scale)
 
 
-def no_effect(rng: np.random.Generator, n: int) -> tuple[pd.DataFrame, Array, Array, int]:
-    x = features(rng, n)
-    return _frame(x), rng.random(n) < expit(0.5 * x[:, 0]), rng.standard_normal(n), 0
+def statistic(method: str) -> Any:
+    if method == "heldout":
+        return HeldOutLikelihood()
+    if method.startswith("effect:"):
+        return EffectLikelihood(learner=method.split(":")[1])
+    return {"effect": "effect_likelihood", "bounded": "effect_likelihood"}.get(method, method)
 
 
-def prognostic_only(rng: np.random.Generator, n: int) -> tuple[pd.DataFrame, Array, Array, int]:
-    x = features(rng, n)
-    a = rng.random(n) < expit(0.5 * x[:, 0] - 0.5 * x[:, 5])
-    return _frame(x), a, prognosis(x) + 2 * a + rng.standard_normal(n), 5
-
-
-def heavy_tails(rng: np.random.Generator, n: int) -> tuple[pd.DataFrame, Array, Array, int]:
-    x = features(rng, n)
-    a = rng.random(n) < expit(0.5 * x[:, 0])
-    return _frame(x), a, x[:, 0] + a + rng.standard_t(3, n), 1
-
-
-def log_normal(rng: np.random.Generator, n: int) -> tuple[pd.DataFrame, Array, Array, int]:
-    x = features(rng, n)
-    a = rng.random(n) < expit(0.5 * x[:, 0])
-    return _frame(x), a, np.exp(0.5 * a + rng.standard_normal(n)), 0
-
-
-def poor_overlap(rng: np.random.Generator, n: int) -> tuple[pd.DataFrame, Array, Array, int]:
-    x = features(rng, n)
-    a = rng.random(n) < expit(1.2 * x[:, :6].sum(axis=1))  # AUC of the true score about 0.93
-    return _frame(x), a, a + rng.standard_normal(n), 0
-
-
-def strong_correlation(rng: np.random.Generator, n: int) -> tuple[pd.DataFrame, Array, Array, int]:
-    x = features(rng, n, correlation=0.9)
-    a = rng.random(n) < expit(0.5 * x[:, 0])
-    return _frame(x), a, np.where(a, 2 * x[:, 0], 0.0) + rng.standard_normal(n), 1
-
-
-def skewed_and_discrete(rng: np.random.Generator, n: int) -> tuple[pd.DataFrame, Array, Array, int]:
-    x = features(rng, n)
-    frame = _frame(x)
-    frame["X2"] = np.exp(x[:, 1])
-    frame["X3"] = np.where(x[:, 2] < 0.3, 0.0, x[:, 2])
-    frame["X4"] = np.digitize(x[:, 3], [-0.7, 0.5])
-    frame["X5"] = (x[:, 4] > 0).astype(int)
-    frame["X6"] = 1.5 * x[:, 1] ** 2 + x[:, 5]
-    a = rng.random(n) < expit(0.5 * x[:, 0] + 0.5 * x[:, 1])
-    return frame, a, np.where(a, 2 * x[:, 0], 0.0) + rng.standard_normal(n), 1
-
-
-def embedded_trial(rng: np.random.Generator, n: int) -> tuple[pd.DataFrame, Array, Array, int]:
-    frame = make_trial(n, rng)
-    moved = ["age", "smoker", "diabetes", "cholesterol", "baseline_pressure"]
-    features = frame[[*moved, "sex", "bmi", "kidney_function", "region"]]
-    return features, frame["drug"].to_numpy(), frame["pressure_change"].to_numpy(), len(moved)
-
-
-def redundant_columns(rng: np.random.Generator, n: int) -> tuple[pd.DataFrame, Array, Array, int]:
-    weight, height = rng.normal(80, 15, n), rng.normal(1.7, 0.1, n)
-    frame = pd.DataFrame({"kilograms": weight, "height": height, "bmi": weight / height**2})
-    frame["level"] = np.exp(rng.standard_normal(n))
-    frame["log_level"] = np.log(frame["level"])
-    length = rng.standard_normal(n)
-    frame["centimetres"], frame["inches"] = length, length / 2.54
-    return frame, rng.random(n) < 0.5, rng.standard_normal(n), 0
-
-
-DESIGNS: dict[str, Design] = {
-    "no effect at all": no_effect,
-    "constant effect, five strong prognostic features": prognostic_only,
-    "t(3) noise": heavy_tails,
-    "log-normal outcome": log_normal,
-    "poor overlap": poor_overlap,
-    "AR(0.9) features, X1 modifies": strong_correlation,
-    "skewed, zero-inflated, nonlinear and discrete features": skewed_and_discrete,
-    "embedded trial, three modifiers, two prognostic": embedded_trial,
-    "columns that are functions of others, no effect": redundant_columns,
-}
-
-
-def one_run(name: str, n: int, seed: int, sampler: str) -> tuple[Array, int]:
+def one_run(design: designs.Design, method: str, n: int, seed: int) -> Run:
     warnings.simplefilter("ignore")
-    frame, a, y, n_prognostic = DESIGNS[name](np.random.default_rng(seed), n)
-    # Few resamples: whether p <= 0.05 is all that matters here.
-    selector = ModifierSelector(sampler=sampler, n_resamples=199, random_state=seed)
-    return selector.fit(frame, y, treatment=a).result_.table["p_value"].to_numpy(), n_prognostic
+    effect_likelihood.log_likelihood = bounded_log_likelihood if method == "bounded" else log_likelihood
+    table = design(seed, n)
+    start = time.perf_counter()
+    selector = ModifierSelector(statistic(method), random_state=seed)
+    if method == "wcmmd" and not table.modifiers:
+        selector.set_params(n_resamples=199)  # whether p <= 0.05 is all that matters here
+    found = selector.fit(table.X, table.y, treatment=table.treatment).result_.table
+    seconds = time.perf_counter() - start
+    true, moved = found.index.isin(table.modifiers), found.index.isin(table.prognostic)
+    chosen, p = found["selected"].to_numpy(), found["p_value"].to_numpy()
+    return {
+        "tpr": chosen[true].mean() if true.any() else math.nan,
+        "fpr": chosen[~true & ~moved].mean(),
+        "fdp": chosen[~true].sum() / max(chosen.sum(), 1),
+        "prognostic": chosen[moved].mean() if moved.any() else math.nan,
+        "prognostic_each": (p[moved] <= 0.05).astype(float),
+        "null_p": p[~true & ~moved],
+        "seconds": seconds,
+    }
+
+
+class Study:
+    """Runs designs and prints rows."""
+
+    def __init__(self, args: argparse.Namespace) -> None:
+        self.args = args
+
+    def runs(self, design: designs.Design, method: str = "effect", n: int = 1000, runs: int | None = None) -> list[Run]:
+        seeds = range(self.args.seed, self.args.seed + (runs or self.args.runs))
+        jobs = (delayed(one_run)(design, method, n, seed) for seed in seeds)
+        return Parallel(n_jobs=self.args.jobs)(jobs)
+
+    def rates(self, chosen: dict[str, designs.Design], methods: Sequence[str] = ("effect",)) -> None:
+        header("data", "test", "TPR (sd)", "FPR", "mean FDP", "prognostic selected", "raw null share", "s per run")
+        for name, design in chosen.items():
+            for method in methods:
+                runs = self.runs(design, method)
+                cells = [f"{mean(runs, 'tpr'):.3f} ({sd(runs, 'tpr'):.2f})", f"{mean(runs, 'fpr'):.3f}"]
+                cells += [f"{mean(runs, 'fdp'):.3f}", f"{mean(runs, 'prognostic'):.3f}", f"{null_share(runs):.3f}"]
+                row(name, method, *cells, f"{mean(runs, 'seconds'):.1f}")
+
+    def power(self) -> None:
+        self.rates(designs.POWER)
+
+    def prognostic(self) -> None:
+        self.rates(designs.WITH_PROGNOSTIC)
+
+    def shapes(self) -> None:
+        self.rates(designs.SHAPES, self.args.methods)
+
+    def density(self) -> None:
+        """Student-t against a bounded normal log-density."""
+        chosen = {name: designs.POWER[name] for name in ("LinMean", "LinVar")}
+        chosen |= {name: designs.SHAPES[name] for name in ("tails only",)}
+        chosen |= {name: designs.NULL[name] for name in ("t(3) noise", "log-normal outcome")}
+        self.rates(chosen, ("effect", "bounded"))
+
+    def null(self) -> None:
+        header("design", "null p-values", "share p <= 0.05", "share p <= 0.01", "standard error", "prognostic, each")
+        for name, design in designs.NULL.items():
+            probe = design(0, 1000)
+            per_table = probe.X.shape[1] - len(probe.modifiers) - len(probe.prognostic)
+            n_runs = max(self.args.runs, math.ceil(NULL_P_VALUES / per_table)) if per_table > 10 else self.args.runs
+            runs = self.runs(design, self.args.method, runs=n_runs)
+            p = np.array([run["null_p"] for run in runs])
+            error = (p <= 0.05).mean(axis=1).std(ddof=1) / math.sqrt(len(runs))
+            moved = np.mean([run["prognostic_each"] for run in runs], axis=0)
+            each = ", ".join(f"{share:.2f}" for share in moved) or "-"
+            row(name, p.size, f"{(p <= 0.05).mean():.3f}", f"{(p <= 0.01).mean():.3f}", f"{error:.3f}", each)
+
+    def sizes(self) -> None:
+        header("data", "n", "TPR (sd)", "FPR", "mean FDP", "s per run")
+        for name, design in designs.POWER.items():
+            for n in (500, 2000):
+                runs = self.runs(design, n=n)
+                tpr = f"{mean(runs, 'tpr'):.3f} ({sd(runs, 'tpr'):.2f})"
+                row(
+                    name, n, tpr, f"{mean(runs, 'fpr'):.3f}", f"{mean(runs, 'fdp'):.3f}", f"{mean(runs, 'seconds'):.1f}"
+                )
+
+    def curve(self) -> None:
+        sizes = (0.01, 0.02, 0.03, 0.05, 0.08, 0.12)
+        header("what changes with the score", *(f"size {size:g}" for size in sizes))
+        for spread, what in ((False, "difference of means"), (True, "log spread of the treated")):
+            cells = []
+            for size in sizes:
+                runs = self.runs(designs.effect_of_size(size, spread=spread))
+                cells.append(f"{mean(runs, 'tpr'):.2f} / {mean(runs, 'fpr'):.3f}")
+            row(f"{what}, TPR / FPR", *cells)
+
+    def heldout(self) -> None:
+        header("data", "test", "TPR", "prognostic selected", "raw p <= 0.05, prognostic each")
+        chosen = {**designs.WITH_PROGNOSTIC, "constant effect": designs.constant_effect}
+        for name, design in chosen.items():
+            for method in ("heldout", "effect"):
+                runs = self.runs(design, method, runs=min(self.args.runs, 20))
+                each = np.mean([run["prognostic_each"] for run in runs], axis=0)
+                shares = ", ".join(f"{share:.2f}" for share in each)
+                row(name, method, f"{mean(runs, 'tpr'):.2f}", f"{mean(runs, 'prognostic'):.2f}", shares)
+
+    def repeats(self) -> None:
+        header("data", "repeats", "median sd of z over 8 seeds", "selected sets that differ from the commonest")
+        seeds = range(8)
+        for kind in designs.PAPER:
+            for cv_repeats in (1, 3, 10):
+                jobs = (delayed(one_repeat)(kind, self.args.seed, cv_repeats, seed) for seed in seeds)
+                found = Parallel(n_jobs=self.args.jobs)(jobs)
+                z = np.array([scores for scores, _ in found])
+                sets = [chosen for _, chosen in found]
+                common = max(sets, key=sets.count)
+                row(kind, cv_repeats, f"{np.median(z.std(axis=0)):.2f}", f"{sum(s != common for s in sets)} of 8")
+
+
+def one_repeat(kind: str, data_seed: int, cv_repeats: int, seed: int) -> tuple[NDArray[np.float64], tuple[str, ...]]:
+    warnings.simplefilter("ignore")
+    table = designs.paper(kind)(data_seed, 1000)
+    selector = ModifierSelector(EffectLikelihood(cv_repeats=cv_repeats), random_state=seed)
+    result = selector.fit(table.X, table.y, treatment=table.treatment).result_
+    return result.table["statistic"].to_numpy(), tuple(sorted(result.selected))
+
+
+def mean(runs: list[Run], name: str) -> float:
+    return float(np.mean([run[name] for run in runs]))
+
+
+def sd(runs: list[Run], name: str) -> float:
+    return float(np.std([run[name] for run in runs], ddof=1))
+
+
+def null_share(runs: list[Run]) -> float:
+    return float(np.mean(np.concatenate([run["null_p"] for run in runs]) <= 0.05))
+
+
+def header(*cells: object) -> None:
+    row(*cells)
+    row(*("---" for _ in cells))
+
+
+def row(*cells: object) -> None:
+    print("| " + " | ".join(map(str, cells)) + " |", flush=True)
+
+
+TABLES = ("power", "prognostic", "shapes", "null", "density", "sizes", "curve", "heldout", "repeats")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--tables", nargs="+", choices=TABLES, default=TABLES)
     parser.add_argument("--runs", type=int, default=50)
-    parser.add_argument("--n", type=int, default=500)
     parser.add_argument("--seed", type=int, default=0, help="first seed; 1000 and above are for final figures")
     parser.add_argument("--jobs", type=int, default=2)
-    parser.add_argument("--sampler", default="auto")
-    parser.add_argument("--designs", nargs="+", default=[""], help="run the designs whose name contains one of these")
+    parser.add_argument("--method", default="effect", help="test of the null table: effect, effect:LEARNER or wcmmd")
+    parser.add_argument("--methods", nargs="+", default=["effect", "wcmmd"], help="tests of the shapes table")
     args = parser.parse_args()
-    last = args.seed + args.runs - 1
-    print(f"n={args.n}, sampler {args.sampler}, {args.runs} data sets, seeds {args.seed}-{last}")
-    print("| design | null p-values | share p <= 0.05 | standard error | other features, each |")
-    print("|---|---|---|---|---|", flush=True)
-    start = time.perf_counter()
-    for name in (name for name in DESIGNS if any(part in name for part in args.designs)):
-        jobs = (delayed(one_run)(name, args.n, seed, args.sampler) for seed in range(args.seed, args.seed + args.runs))
-        runs = Parallel(n_jobs=args.jobs)(jobs)
-        n_moved = runs[0][1]
-        p = np.array([values for values, _ in runs])
-        small = p[:, n_moved:] <= 0.05
-        error = small.mean(axis=1).std(ddof=1) / np.sqrt(args.runs)
-        moved = ", ".join(f"{share:.2f}" for share in (p[:, :n_moved] <= 0.05).mean(axis=0)) or "-"
-        print(f"| {name} | {small.size} | {small.mean():.3f} | {error:.3f} | {moved} |", flush=True)
-    print(f"{time.perf_counter() - start:.0f} s")
+    study = Study(args)
+    for name in args.tables:
+        start = time.perf_counter()
+        print(
+            f"\n## {name}: {args.runs} runs, seeds from {args.seed}, d=30, n=1000 if not said otherwise\n", flush=True
+        )
+        getattr(study, name)()
+        print(f"\n{time.perf_counter() - start:.0f} s", flush=True)
 
 
 if __name__ == "__main__":

@@ -1,9 +1,11 @@
 import numpy as np
 import pandas as pd
+import pytest
+from scipy.special import expit
 
-from conftest import ar_normal, seed_of
+from conftest import ar_normal, confounded_table, seed_of
 from modifind.features import read_features
-from modifind.samplers import AutoSampler
+from modifind.samplers import AutoSampler, auto
 
 
 def chosen(frame, feature=0, seed=0, **settings):
@@ -47,3 +49,69 @@ def test_conditioning_reaches_both_candidates():
     sampler = AutoSampler(condition_on_treatment=False).fit(read_features(X), np.arange(60) % 2, seed_of(0))
     assert not sampler.gaussian_.condition_on_treatment
     assert not sampler.boosting_.condition_on_treatment
+
+
+def suspected(frame, treatment, features=None):
+    sampler = AutoSampler().fit(read_features(frame), treatment, seed_of(0))
+    features = range(sampler.table_.n_features) if features is None else features
+    return [sampler.screen_.suspects(m, sampler.gaussian_.law(m)) for m in features]
+
+
+def test_trees_are_rarely_grown_for_jointly_normal_features():
+    rng = np.random.default_rng(5)
+    votes = [suspected(*confounded_table(rng, 1000, 10, rho=0.2)) for _ in range(10)]
+    # Four tests at 1% and one at 5%: at most 9%, sd of the share of 100 votes 0.029; 4 sd.
+    assert np.mean(votes) < 0.09 + 4 * 0.029
+
+
+@pytest.mark.parametrize("kind", ["square", "product", "spread", "skewed", "atom", "treatment", "category", "levels"])
+def test_anything_that_trees_could_use_is_suspected(kind):
+    rng = np.random.default_rng(6)
+    n = 1000
+    z, noise = ar_normal(rng, n, 10, 0.2), rng.normal(size=n)
+    treatment = rng.integers(0, 2, size=n)
+    column = {
+        "square": noise + 1.5 * z[:, 0] ** 2,
+        "product": noise + 0.7 * z[:, 0] * z[:, 1],
+        "spread": noise * np.exp(0.5 * z[:, 0]),
+        "skewed": np.exp(0.5 * z[:, 0] + noise),
+        "atom": np.maximum(z[:, 0] + noise, 0.0),
+        "treatment": noise + np.where(treatment == 1, 0.7, -0.7) * z[:, 0],
+        "category": (rng.random(n) < expit(1.5 * z[:, 0] ** 2 - 1.5)).astype(float),
+        "levels": np.digitize(z[:, 0] * z[:, 1] + 0.5 * noise, [-0.4, 0.4]).astype(float),
+    }[kind]
+    assert suspected(np.column_stack([z, column]), treatment, [10]) == [True]
+
+
+def test_without_suspicion_no_tree_is_grown(monkeypatch):
+    X, treatment = confounded_table(np.random.default_rng(7), 400, 4)
+    sampler = AutoSampler().fit(read_features(X), treatment, seed_of(0))
+    monkeypatch.setattr(sampler.screen_, "suspects", lambda feature, law: False)
+    monkeypatch.setattr(sampler.boosting_, "scored_law", None)
+    assert sampler.law(1).calibration.sampler == "gaussian"
+
+
+@pytest.mark.parametrize(("curved", "name"), [(False, "gaussian"), (True, "boosting")])
+def test_with_many_rows_a_sample_chooses_and_all_rows_fit(monkeypatch, curved, name):
+    monkeypatch.setattr(auto, "MANY_ROWS", 1500)
+    monkeypatch.setattr(auto, "CHOICE_ROWS", 1000)
+    rng = np.random.default_rng(8)
+    n = 2000
+    z, noise = rng.normal(size=(2, n))
+    X = np.column_stack([(z**2 if curved else z) + 0.5 * noise, z, rng.integers(0, 3, size=n)])
+    treatment = np.arange(n) % 2
+    one, two = (AutoSampler().fit(read_features(X), treatment, seed_of(3)) for _ in range(2))
+    assert one.trial_[0].table_.n_rows == 1000
+    law = one.law(0)
+    assert law.calibration.sampler == name
+    whole = one.gaussian_ if name == "gaussian" else one.boosting_
+    draws = [each.draw(np.random.default_rng(9), 3) for each in (law, two.law(0), whole.law(0))]
+    assert draws[0].shape == (3, n)
+    assert np.array_equal(draws[0], draws[1])
+    assert np.array_equal(draws[0], draws[2])
+
+
+def test_single_feature_without_treatment_has_nothing_to_be_suspected_of():
+    X = np.random.default_rng(10).normal(size=(300, 1))
+    sampler = AutoSampler(condition_on_treatment=False).fit(read_features(X), np.arange(300) % 2, seed_of(0))
+    assert not sampler.screen_.suspects(0, sampler.gaussian_.law(0))

@@ -86,12 +86,56 @@ def test_same_seed_gives_the_same_file_for_csv_and_parquet_and_any_number_of_job
 def test_columns_can_be_chosen_excluded_and_declared_discrete(data_folder, tmp_path):
     chosen = ("--features", "X1, X2,X3", "--exclude", "X3", "--treated", "placebo", "--propensity", "0.5")
     settings = ("--alpha", "0.2", "--adjust", "holm", "--resamples", "99", "--out", tmp_path / "r.json")
-    done = modifind("select", data_folder / "good.csv", *GOOD, *chosen, *settings, folder=tmp_path)
+    done = modifind(
+        "select", data_folder / "good.csv", *GOOD, "--statistic", "wcmmd", *chosen, *settings, folder=tmp_path
+    )
     assert done.returncode == 0, done.stderr
     data = json.loads((tmp_path / "r.json").read_text())
     assert data["table"]["index"] == ["X1", "X2"]
     assert (data["settings"]["treated_label"], data["settings"]["adjust"]) == ("placebo", "holm")
     assert (data["settings"]["alpha"], data["settings"]["n_resamples_used"]) == (0.2, 99)
+
+
+def test_options_of_the_likelihood_reach_the_result(data_folder, tmp_path):
+    own = ("--learner", "linear", "--repeats", 2, "--check", 200, "--propensity", "0.5")
+    done = modifind(
+        "select", data_folder / "good.csv", *GOOD, *own, "--out", "r.json", "--report", "r.html", folder=tmp_path
+    )
+    assert done.returncode == 0, done.stderr
+    result = SelectionResult.from_json(tmp_path / "r.json")
+    expected = {"class": "EffectLikelihood", "learner": "linear", "cv_repeats": 2, "check_resamples": 200}
+    assert result.settings["statistic"] == expected
+    assert result.settings["model"]["stack"] == "linear 1.00"
+    assert (result.diagnostics["n_resamples"] == 200).all()
+    assert result.diagnostics["check_p_value"].between(1 / 201, 1).all()
+    assert {"effect_size", "effect_low", "effect_high"} <= set(result.table)
+    report = (tmp_path / "r.html").read_text(encoding="utf-8")
+    assert "effect-likelihood test" in report
+    assert "repeated 2 times" in report
+
+
+def test_outcome_can_be_analysed_on_the_log_scale(data_folder, tmp_path):
+    pd.read_csv(data_folder / "good.csv").assign(score=lambda t: np.exp(t["score"])).to_csv(
+        tmp_path / "exp.csv", index=False
+    )
+    settings = (*GOOD, "--learner", "linear", "--propensity", "0.5", "--out")
+    logged = modifind("select", "exp.csv", "--log-outcome", *settings, "logged.json", folder=tmp_path)
+    plain = modifind("select", data_folder / "good.csv", *settings, "plain.json", folder=tmp_path)
+    assert logged.returncode == plain.returncode == 0, logged.stderr + plain.stderr
+    first, second = (SelectionResult.from_json(tmp_path / name) for name in ("logged.json", "plain.json"))
+    assert (first.settings["outcome_transform"], second.settings["outcome_transform"]) == ("log", None)
+    # Equal but for the rounding of exp and log, which the iterations of the fit magnify.
+    np.testing.assert_allclose(first.table["p_value"], second.table["p_value"], rtol=1e-6)
+
+
+def test_skewed_outcome_is_one_line_of_warning(data_folder, tmp_path):
+    pd.read_csv(data_folder / "good.csv").assign(score=lambda t: np.exp(t["score"])).to_csv(
+        tmp_path / "exp.csv", index=False
+    )
+    done = modifind("select", "exp.csv", *GOOD, "--learner", "linear", "--propensity", "0.5", folder=tmp_path)
+    assert done.returncode == 0, done.stderr
+    warned = [line for line in done.stderr.splitlines() if line.startswith("modifind: warning: ")]
+    assert sum("strongly skewed" in line and "--log-outcome" in line for line in warned) == 1
 
 
 def test_progress_goes_to_stderr_and_the_table_to_stdout(data_folder, tmp_path):
@@ -130,6 +174,16 @@ BAD = {
     "unknown propensity": (("select", "{d}/good.csv", *GOOD, "--propensity", "forest"), "'forest' is none of them"),
     "result suffix": (("select", "{d}/good.csv", *GOOD, "--out", "result.txt"), "--out must end in"),
     "result folder": (("select", "{d}/good.csv", *GOOD, "--out", "no/where.json"), "no folder"),
+    "unknown learner": (("select", "{d}/good.csv", *GOOD, "--learner", "forest"), "learner for a numeric outcome"),
+    "learner of wcmmd": (
+        ("select", "{d}/good.csv", *GOOD, "--statistic", "wcmmd", "--learner", "linear"),
+        "--learner, --repeats and --check belong to --statistic effect_likelihood",
+    ),
+    "repeats of wcmmd": (("select", "{d}/good.csv", *GOOD, "--statistic", "wcmmd", "--repeats", "2"), "belong to"),
+    "check of a preset": (("select", "{d}/good.csv", *GOOD[:4], "--preset", "uai2022", "--check", "9"), "belong to"),
+    "repeats of 0": (("select", "{d}/good.csv", *GOOD, "--repeats", "0"), "--repeats"),
+    "check below 0": (("select", "{d}/good.csv", *GOOD, "--check", "-1"), "--check"),
+    "log of a negative": (("select", "{d}/good.csv", *GOOD, "--log-outcome"), "needs a positive outcome"),
     "resamples": (("select", "{d}/good.csv", *GOOD, "--resamples", "many"), "--resamples must be"),
     "no arguments": (("select",), "Missing"),
     "unknown command": (("choose",), "choose"),

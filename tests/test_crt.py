@@ -183,9 +183,8 @@ def test_oracle_p_values_are_small_for_a_modifier():
     rng = np.random.default_rng(4)
     X, treatment = confounded_table(rng, 300, 4)
     y = 3 * treatment * X[:, 2] + rng.normal(size=300)
-    p_values = raw_p_values(
-        X, y, treatment, sampler=OracleSampler(), propensity=FrozenLogit(), n_resamples=99, random_state=0
-    )
+    settings = {"statistic": "wcmmd", "sampler": OracleSampler(), "propensity": FrozenLogit(), "n_resamples": 99}
+    p_values = raw_p_values(X, y, treatment, **settings, random_state=0)
     assert p_values[2] == 0.01
 
 
@@ -198,7 +197,8 @@ def neighbour_rejections(sampler, n_sets=50):
         X = np.column_stack([first, 0.8 * first + 0.6 * rng.normal(size=200), rng.normal(size=200)])
         treatment = rng.integers(0, 2, size=200)
         y = 2 * treatment * first + rng.normal(size=200)
-        p_values = raw_p_values(X, y, treatment, sampler=sampler, propensity=0.5, n_resamples=59, random_state=seed)
+        settings = {"statistic": "wcmmd", "sampler": sampler, "propensity": 0.5, "n_resamples": 59}
+        p_values = raw_p_values(X, y, treatment, **settings, random_state=seed)
         rejected += p_values[1] <= 0.05
     return rejected / n_sets
 

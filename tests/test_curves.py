@@ -96,7 +96,8 @@ def test_category_labels_are_the_values_of_a_fitted_curve():
     )
     treatment = np.arange(120) % 2
     y = rng.normal(size=120)
-    result = quiet_fit(frame, y, treatment, sampler="gaussian", propensity=0.5, n_resamples=9, random_state=0).result_
+    settings = {"statistic": "wcmmd", "sampler": "gaussian", "propensity": 0.5, "n_resamples": 9, "random_state": 0}
+    result = quiet_fit(frame, y, treatment, **settings).result_
     curve = result.curve("dose")
     assert curve["value"].tolist() == ["low", "mid", "high"]
     for label in ("low", "mid", "high"):

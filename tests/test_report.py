@@ -9,7 +9,7 @@ import pytest
 from conftest import quiet_fit
 from modifind.plots import CurveDisplay, ImportanceDisplay
 from modifind.plots.style import PLAIN, SELECTED
-from modifind.report import answer, concerns
+from modifind.report import answer, concerns, methods
 
 HOSTILE = "<script>alert(1)</script>"
 
@@ -24,6 +24,23 @@ def result():
     return quiet_fit(frame, y, treatment, sampler="gaussian", propensity=0.5, random_state=0).result_
 
 
+@pytest.fixture(scope="module")
+def resampled():
+    rng = np.random.default_rng(2)
+    frame = pd.DataFrame({"age": rng.normal(size=80), "flat": 1.0})
+    with pytest.warns(UserWarning, match="constant"):
+        return quiet_fit(
+            frame,
+            rng.normal(size=80),
+            np.arange(80) % 2,
+            statistic="wcmmd",
+            sampler="gaussian",
+            propensity=0.5,
+            n_resamples=9,
+            random_state=0,
+        ).result_
+
+
 def test_report_is_one_file_without_network_and_escapes_names(result, tmp_path):
     result.report(tmp_path / "report.html")
     html = (tmp_path / "report.html").read_text(encoding="utf-8")
@@ -32,6 +49,50 @@ def test_report_is_one_file_without_network_and_escapes_names(result, tmp_path):
     assert "drug &amp; co" in html
     assert not re.search(r"(src|href)=[\"']?(https?:)?//", html)
     assert html.count("<figure>") == len(result.selected) == 1
+
+
+def test_report_shows_the_gain_with_its_interval_where_the_test_has_one(result, resampled, tmp_path):
+    result.report(tmp_path / "likelihood.html")
+    html = (tmp_path / "likelihood.html").read_text(encoding="utf-8")
+    size, low, high = result.table.loc["age", ["effect_size", "effect_low", "effect_high"]]
+    assert 0 < low < size < high
+    assert f"<td>{size:.3f} ({low:.3f} to {high:.3f})</td>" in html
+    assert html.lower().count("nats per row") == 2  # the column and its explanation
+    resampled.report(tmp_path / "resampled.html")
+    assert "nats" not in (tmp_path / "resampled.html").read_text(encoding="utf-8").lower()
+
+
+def test_feature_that_was_not_tested_has_no_interval_in_the_report(result, tmp_path):
+    table = result.table.copy()
+    table.loc["age", ["effect_size", "effect_low", "effect_high"]] = np.nan
+    replace(result, table=table).report(tmp_path / "report.html")
+    html = (tmp_path / "report.html").read_text(encoding="utf-8")
+    assert html.count("<td>not tested</td>") == 1
+    assert "nan" not in re.sub(r"base64,[^\"]*", "", html).lower()
+
+
+def test_tiny_p_values_are_written_as_powers_of_ten(result, tmp_path):
+    table = result.table.copy()
+    table.loc["age", ["p_value", "p_adjusted"]] = [2.4e-17, 7.2e-17]
+    replace(result, table=table).report(tmp_path / "report.html")
+    html = (tmp_path / "report.html").read_text(encoding="utf-8")
+    assert "<td>2e-17</td><td>7e-17</td>" in html
+
+
+def test_methods_say_which_test_was_made_and_on_which_scale(result, resampled):
+    text = methods(result)
+    assert "effect-likelihood test: the held-out student-t log-likelihood of a 5-fold cross-fitted model" in text
+    assert f"mean weights: {result.settings['model']['stack']})" in text
+    assert "(GaussianSampler), by a saddlepoint approximation. Propensity scores:" in text
+    assert "log scale" not in text
+    assert "repeated" not in text
+    statistic = {**result.settings["statistic"], "cv_repeats": 3}
+    changed = replace(result, settings={**result.settings, "outcome_transform": "log", "statistic": statistic})
+    assert "in both arms, repeated 3 times (learners" in methods(changed)
+    assert "The outcome was analysed on the log scale. Propensity" in methods(changed)
+    text = methods(resampled)
+    assert "by a conditional randomisation test with up to 9 resamples of the feature (GaussianSampler)" in text
+    assert "likelihood" not in text
 
 
 def test_answer_names_the_selected_features_and_the_level(result):

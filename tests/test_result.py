@@ -6,11 +6,11 @@ import pytest
 from pandas.testing import assert_frame_equal
 
 from conftest import quiet_fit
-from modifind import SelectionResult
+from modifind import EffectLikelihood, SelectionResult
+from modifind.result import readable_p
 
 
-@pytest.fixture(scope="module")
-def result():
+def fit_mixed(**settings):
     rng = np.random.default_rng(0)
     n = 90
     frame = pd.DataFrame(
@@ -28,8 +28,18 @@ def result():
     treatment[(frame["visits"] == 3).to_numpy()] = "verum"
     with pytest.warns(UserWarning, match="constant"):
         return quiet_fit(
-            frame, rng.normal(size=n), treatment, sampler="gaussian", propensity=0.5, n_resamples=9, random_state=0
+            frame, rng.normal(size=n), treatment, sampler="gaussian", propensity=0.5, random_state=0, **settings
         ).result_
+
+
+@pytest.fixture(scope="module")
+def result():
+    return fit_mixed(statistic="wcmmd", n_resamples=9)
+
+
+@pytest.fixture(scope="module")
+def likelihood():
+    return fit_mixed(statistic=EffectLikelihood("linear"))
 
 
 def assert_same_result(first, second):
@@ -63,6 +73,32 @@ def test_json_round_trip_loses_nothing(result, tmp_path):
     path = tmp_path / "ergebnis.json"
     plain.to_json(path)
     assert_same_result(plain, SelectionResult.from_json(path))
+
+
+def test_json_round_trip_keeps_the_gain_of_every_feature_and_the_model(likelihood, tmp_path):
+    plain = without(likelihood, "banded")
+    assert plain.table.loc["flat", "effect_size":"effect_high"].isna().all()
+    assert plain.table["effect_size"].notna().sum() == len(plain.table) - 1
+    plain.to_json(tmp_path / "r.json")
+    again = SelectionResult.from_json(tmp_path / "r.json")
+    assert_same_result(plain, again)
+    assert again.settings["model"]["held_out_log_likelihood"]["linear"] < 0
+
+
+def test_gain_lies_inside_its_interval(likelihood):
+    tested = likelihood.table.drop(index="flat")
+    assert (tested["effect_low"] < tested["effect_size"]).all()
+    np.testing.assert_allclose(
+        tested["effect_high"] - tested["effect_size"], tested["effect_size"] - tested["effect_low"], rtol=1e-9
+    )
+
+
+@pytest.mark.parametrize(
+    ("p_value", "text"),
+    [(1.0, "1.0000"), (0.04321, "0.0432"), (0.0001, "0.0001"), (0.00009, "9e-05"), (2.4e-17, "2e-17")],
+)
+def test_p_values_are_written_as_people_write_them(p_value, text):
+    assert readable_p(p_value) == text
 
 
 def test_json_round_trip_is_stable_for_any_label(result, tmp_path):

@@ -10,12 +10,21 @@ from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import StandardScaler
 
 from conftest import confounded_table, quiet_fit
-from modifind import WCMMD, ConditionalRandomizationTest, ModifierSelector, PropensityModel
+from modifind import WCMMD, ConditionalRandomizationTest, EffectLikelihood, ModifierSelector, PropensityModel
+from modifind.learners import AdditiveLearner
 from modifind.propensity import EarlyStoppedMLP
 from modifind.samplers import GaussianSampler, MarginalSampler
 from modifind.testing import adjust_p_values
 
-FAST = {"sampler": "gaussian", "propensity": LogisticRegression(), "n_resamples": 39, "random_state": 0}
+# The resampling test, and the default one with the quickest learner.
+FAST = {
+    "statistic": "wcmmd",
+    "sampler": "gaussian",
+    "propensity": LogisticRegression(),
+    "n_resamples": 39,
+    "random_state": 0,
+}
+LIKELIHOOD = {**FAST, "statistic": EffectLikelihood(learner="linear"), "n_resamples": "auto"}
 
 
 @pytest.fixture(scope="module")
@@ -34,18 +43,39 @@ def fitted(data):
     return quiet_fit(*data, **FAST)
 
 
-def test_table_has_one_row_per_feature_with_the_documented_columns(data, fitted):
-    table = fitted.result_.table
+@pytest.fixture(scope="module")
+def likelihood(data):
+    return quiet_fit(*data, **LIKELIHOOD)
+
+
+@pytest.mark.parametrize("test", ["resampling", "analytic"])
+def test_table_has_one_row_per_feature_with_the_documented_columns(data, fitted, likelihood, test):
+    table = (fitted if test == "resampling" else likelihood).result_.table
     assert table.index.tolist() == list(data[0].columns)
-    assert table.columns.tolist() == ["kind", "importance", "statistic", "p_value", "p_adjusted", "selected"]
+    extra = [] if test == "resampling" else ["effect_size", "effect_low", "effect_high"]
+    assert table.columns.tolist() == ["kind", "importance", "statistic", "p_value", "p_adjusted", "selected", *extra]
     assert table["kind"].tolist() == ["continuous"] * 3 + ["discrete", "continuous"]
     np.testing.assert_allclose(table["p_adjusted"], adjust_p_values(table["p_value"], "bh"))
     np.testing.assert_array_equal(table["selected"], table["p_adjusted"] <= 0.05)
 
 
+def test_importance_and_curves_do_not_depend_on_the_test(fitted, likelihood):
+    np.testing.assert_array_equal(fitted.result_.table["importance"], likelihood.result_.table["importance"])
+    for name in fitted.result_.curves:
+        assert_frame_equal(fitted.result_.curve(name), likelihood.result_.curve(name), check_exact=True)
+
+
+def test_both_tests_find_the_strong_modifier_and_nothing_else(data, likelihood):
+    assert likelihood.result_.selected == ["age"]
+    assert quiet_fit(*data, **{**FAST, "n_resamples": 99}).result_.selected == ["age"]
+
+
+@pytest.mark.parametrize("settings", [FAST, LIKELIHOOD], ids=["resampling", "analytic"])
 @pytest.mark.parametrize("sampler", ["auto", "gaussian", "marginal"])
-def test_result_is_the_same_for_one_job_and_two(data, sampler):
-    settings = {**FAST, "sampler": sampler, "n_resamples": 19}
+def test_result_is_the_same_for_one_job_and_two(data, sampler, settings):
+    settings = {**settings, "sampler": sampler}
+    if settings["n_resamples"] != "auto":
+        settings["n_resamples"] = 19
     one, two = (quiet_fit(*data, **settings, n_jobs=n_jobs).result_ for n_jobs in (1, 2))
     assert_frame_equal(one.table, two.table, check_exact=True)
     assert_frame_equal(one.diagnostics, two.diagnostics, check_exact=True)
@@ -59,11 +89,12 @@ def test_result_is_the_same_for_any_block_size(data, fitted, block_size):
     assert_frame_equal(fitted.result_.table, other.result_.table, check_exact=True)
 
 
-def test_same_seed_same_answer_and_other_seed_other_p_values(data, fitted):
-    again = quiet_fit(*data, **FAST)
-    assert_frame_equal(fitted.result_.table, again.result_.table, check_exact=True)
-    other = quiet_fit(*data, **{**FAST, "random_state": 1})
-    assert (fitted.result_.table["p_value"] != other.result_.table["p_value"]).any()
+@pytest.mark.parametrize("settings", [FAST, LIKELIHOOD], ids=["resampling", "analytic"])
+def test_same_seed_same_answer_and_other_seed_other_p_values(data, settings):
+    first, again = (quiet_fit(*data, **settings).result_ for _ in range(2))
+    assert first == again
+    other = quiet_fit(*data, **{**settings, "random_state": 1}).result_
+    assert (first.table["p_value"] != other.table["p_value"]).any()
 
 
 def test_one_fit_does_not_change_the_next(data):
@@ -94,7 +125,21 @@ def test_defaults_find_a_strong_modifier(data):
     selector = ModifierSelector(random_state=0, cv=2).fit(data[0], data[1], treatment=data[2])
     assert selector.result_.selected == ["age"]
     assert "logistic regression" in selector.result_.settings["propensity_model"]
-    assert selector.result_.settings["n_resamples_used"] == 999
+    assert selector.result_.settings["statistic"]["class"] == "EffectLikelihood"
+    assert selector.result_.settings["n_resamples_used"] == 0
+
+
+def test_resampling_takes_999_resamples_unless_told(data):
+    result = quiet_fit(data[0][["age", "dose"]], *data[1:], **FAST | {"n_resamples": "auto"}).result_
+    assert result.settings["n_resamples_used"] == 999
+    assert result.selected == ["age"]
+
+
+def test_resamples_of_a_test_that_draws_none_are_warned_of(data):
+    with pytest.warns(UserWarning, match="effect_likelihood does not resample, so n_resamples has no effect"):
+        result = quiet_fit(*data, **LIKELIHOOD | {"n_resamples": 39, "propensity": 0.5}).result_
+    assert result.settings["n_resamples_used"] == 0
+    assert any("does not resample" in message for message in result.warnings)
 
 
 def test_array_and_frame_of_the_same_numbers_agree(data):
@@ -120,14 +165,22 @@ def test_clone_and_parameters_round_trip():
     copy.set_params(statistic__n_components=9, sampler__condition_on_treatment=False, alpha=0.2)
     assert (copy.statistic.n_components, copy.sampler.condition_on_treatment, copy.alpha) == (9, False, 0.2)
     assert selector.statistic.n_components == 7
+    other = clone(ModifierSelector(EffectLikelihood("linear"))).set_params(statistic__cv_repeats=4)
+    assert (other.statistic.learner, other.statistic.cv_repeats) == ("linear", 4)
 
 
-def test_fit_leaves_the_parameters_untouched(data):
-    sampler, statistic, propensity = GaussianSampler(), WCMMD(), PropensityModel()
-    selector = quiet_fit(*data, **{**FAST, "sampler": sampler, "statistic": statistic, "propensity": propensity})
+@pytest.mark.parametrize("kind", [WCMMD, EffectLikelihood])
+def test_fit_leaves_the_parameters_untouched(data, kind):
+    learner = AdditiveLearner(0, products=False)
+    sampler, propensity = GaussianSampler(), PropensityModel()
+    statistic = WCMMD() if kind is WCMMD else EffectLikelihood(learner)
+    before = dict(vars(statistic))
+    settings = LIKELIHOOD | {"sampler": sampler, "statistic": statistic, "propensity": propensity}
+    selector = quiet_fit(*data, **settings | {"n_resamples": 39 if kind is WCMMD else "auto"})
     assert selector.sampler is sampler
     assert not hasattr(sampler, "table_")
-    assert vars(statistic) == vars(WCMMD())
+    assert vars(statistic) == before
+    assert not hasattr(learner, "coefficients_")
     assert vars(propensity) == vars(PropensityModel())
 
 
@@ -183,6 +236,17 @@ def test_constant_column_has_no_importance_and_p_value_one(data, chosen, propens
     assert np.isfinite(result.curve("flat")["mean_effect"]).all()
 
 
+@pytest.mark.parametrize("chosen", ["auto", []])
+def test_constant_column_is_not_tested_by_the_likelihood_either(data, chosen):
+    frame = data[0][["age", "dose"]].assign(flat=2.5)
+    with pytest.warns(UserWarning, match="constant columns cannot modify anything: flat"):
+        result = quiet_fit(frame, *data[1:], **LIKELIHOOD | {"propensity": 0.5}, discrete_features=chosen).result_
+    row = result.table.loc["flat"]
+    assert (row["importance"], row["p_value"], row["selected"]) == (0.0, 1.0, False)
+    assert result.table.loc["flat", ["effect_size", "effect_low", "effect_high"]].isna().all()
+    assert result.selected == ["age"]
+
+
 def test_column_of_labels_that_never_repeat_is_not_selected(data):
     frame = data[0][["age"]].assign(name=[f"id{i}" for i in range(240)])
     table = quiet_fit(frame, *data[1:], **FAST | {"propensity": 0.5}).result_.table
@@ -233,6 +297,7 @@ def test_auto_resamples_make_a_single_discovery_possible_after_every_adjustment(
     X, treatment = rng.normal(size=(80, d)), np.arange(80) % 2
     y = rng.normal(size=80)
     selector = ModifierSelector(
+        statistic="wcmmd",
         sampler="marginal",
         propensity=0.5,
         adjust=adjust,
@@ -255,9 +320,36 @@ def test_settings_and_versions_hold_the_numbers_of_the_run(data, fitted):
     assert settings["statistic"]["class"] == "WCMMD"
     assert settings["statistic"]["weighting"] == "hajek"
     assert settings["test"]["stop_after"] == 20
+    assert settings["model"] is None
     assert settings["alpha"] == 0.05
     assert "LogisticRegression" in settings["propensity_model"]
     assert {"modifind", "python", "numpy", "scipy", "scikit-learn", "pandas"} <= set(fitted.result_.versions)
+
+
+def test_settings_of_the_likelihood_name_learner_and_stack(likelihood):
+    settings = likelihood.result_.settings
+    assert settings["statistic"] == {
+        "class": "EffectLikelihood",
+        "learner": "linear",
+        "cv_repeats": 1,
+        "check_resamples": 0,
+    }
+    assert settings["model"]["likelihood"] == "student-t"
+    assert settings["model"]["stack"] == "linear 1.00"
+    assert settings["outcome_transform"] is None
+
+
+def test_check_by_resampling_is_recorded_beside_the_tail(data, likelihood):
+    diagnostics = likelihood.result_.diagnostics
+    assert diagnostics["check_p_value"].isna().all()
+    assert (diagnostics["n_resamples"] == 0).all()
+    checked = quiet_fit(*data, **LIKELIHOOD | {"statistic": EffectLikelihood("linear", check_resamples=400)}).result_
+    assert_frame_equal(checked.table, likelihood.result_.table, check_exact=True)
+    found, tail = checked.diagnostics["check_p_value"], checked.table["p_value"]
+    assert (checked.diagnostics["n_resamples"] == 400).all()
+    np.testing.assert_allclose(found, (1 + checked.diagnostics["n_exceeding"]) / 401)
+    # Four standard errors of 400 draws, one draw that is always counted, and a tenth for the tail's approximation.
+    assert (np.abs(found - tail) < 4 * np.sqrt(tail * (1 - tail) / 400) + 1 / 400 + 0.1 * tail).all()
 
 
 def test_diagnostics_hold_calibration_and_resamples(fitted):
@@ -294,7 +386,16 @@ def test_labels_of_treatment_reach_the_result(data):
         ({"alpha": "0.05"}, "alpha must lie"),
         ({"cv": 1}, "cv must be an integer of at least 2"),
         ({"adjust": "fdr"}, "adjust must be one of"),
-        ({"statistic": "mmd"}, "statistic must be 'wcmmd'"),
+        ({"statistic": "mmd"}, "statistic must be 'effect_likelihood', 'wcmmd', or an .* object, not 'mmd'"),
+        ({"statistic": GaussianSampler()}, "EffectLikelihood or WCMMD object, not GaussianSampler"),
+        ({"statistic": EffectLikelihood("trees")}, "learner for a numeric outcome must be 'auto', .* not 'trees'"),
+        ({"statistic": EffectLikelihood([])}, "learner must not be an empty list"),
+        ({"statistic": EffectLikelihood(3)}, "learner must be a name or have fit and predict; int has not"),
+        ({"statistic": EffectLikelihood(cv_repeats=0)}, "cv_repeats must be an integer of at least 1, not 0"),
+        ({"statistic": EffectLikelihood(cv_repeats=1.0)}, "cv_repeats must be an integer of at least 1, not 1.0"),
+        ({"statistic": EffectLikelihood(check_resamples=-1)}, "check_resamples must be an integer of at least 0"),
+        ({"statistic": EffectLikelihood(check_resamples=True)}, "check_resamples must be an integer"),
+        ({"outcome_transform": "sqrt"}, "outcome_transform must be None or 'log', not 'sqrt'"),
         ({"statistic": WCMMD("fast")}, "estimator must be one of"),
         ({"sampler": "none"}, "sampler must be one of"),
         ({"propensity": 2.0}, "strictly between 0 and 1"),
@@ -316,11 +417,13 @@ def test_fit_without_treatment_or_outcome_says_so(data):
         ModifierSelector().fit(data[0], treatment=data[2])
 
 
-def test_wide_range_column_is_tested_without_a_crash(data):
+@pytest.mark.parametrize("settings", [FAST, LIKELIHOOD], ids=["resampling", "analytic"])
+def test_wide_range_column_is_tested_without_a_crash(data, settings):
     column = data[0]["age"].to_numpy().copy()
     column[3] = 1e18
-    result = quiet_fit(data[0].assign(age=column), *data[1:], **FAST | {"propensity": 0.5}).result_
+    result = quiet_fit(data[0].assign(age=column), *data[1:], **settings | {"propensity": 0.5}).result_
     assert np.isfinite(result.table["importance"]).all()
+    assert result.table["p_value"].between(0, 1).all()
 
 
 def test_columns_that_are_functions_of_others_are_named_and_not_selected():
@@ -334,8 +437,9 @@ def test_columns_that_are_functions_of_others_are_named_and_not_selected():
     frame["free"] = rng.normal(size=300)
     treatment = rng.integers(0, 2, 300)
     y = np.where(treatment == 1, 3 * frame["free"] + weight / 5, 0.0) + rng.normal(size=300)
+    selector = ModifierSelector(EffectLikelihood("linear"), propensity=0.5, random_state=0)
     with pytest.warns(UserWarning, match="kg, height, bmi, level, log_level, left, right: so nearly a function"):
-        result = ModifierSelector(propensity=0.5, random_state=0).fit(frame, y, treatment=treatment).result_
+        result = selector.fit(frame, y, treatment=treatment).result_
     assert result.selected == ["free"]
     assert (result.table["p_value"].drop("free") == 1.0).all()
 

@@ -6,12 +6,14 @@ import numpy as np
 import pytest
 from sklearn.linear_model import LogisticRegression
 
-from conftest import ar_normal, four_sd, logistic_treatment, raw_p_values
-from modifind import ConditionalRandomizationTest
+from conftest import ar_normal, four_sd, logistic_treatment, quiet_fit, raw_p_values
+from modifind import ConditionalRandomizationTest, EffectLikelihood
+from modifind.datasets import make_modifiers
 
 N_SETS, N_ROWS, N_FEATURES = 40, 250, 5
-# The default with one penalty for the propensity instead of a search, which is most of the time on small tables.
+# The resampling test with one penalty for the propensity: a search for it is most of the time on small tables.
 SETTINGS = {
+    "statistic": "wcmmd",
     "sampler": "gaussian",
     "propensity": LogisticRegression(),
     "n_resamples": 99,
@@ -28,6 +30,8 @@ def simulate(scenario, seed):
     y = treatment + noise
     if scenario == "prognostic":
         y = y + 1.5 * X[:, 0] + X[:, 2]
+    if scenario == "prognostic curves":
+        y = y + 2 * np.abs(X[:, 0]) + 2 * np.sin(2 * X[:, 2])
     return X, y, treatment
 
 
@@ -79,3 +83,51 @@ def known_scores_rejections(weight_source):
 def test_strong_confounder_of_a_noise_outcome_is_not_selected(weight_source):
     # 60 data sets; 0.05 with sd 0.028, four of those.
     assert known_scores_rejections(weight_source) < 0.05 + four_sd(0.05, 60)
+
+
+@cache
+def likelihood_study(scenario, learner):
+    """P-values of the effect-likelihood test for every feature, one row per data set."""
+    settings = {"statistic": EffectLikelihood(learner), "sampler": "gaussian", "propensity": LogisticRegression()}
+    return np.array([raw_p_values(*simulate(scenario, s), random_state=s, **settings) for s in range(30)])
+
+
+LIKELIHOOD_CASES = [
+    *((scenario, "linear") for scenario in ("null", "heavy tails", "poor overlap", "prognostic", "prognostic curves")),
+    ("prognostic curves", "splines"),
+]
+
+
+@pytest.mark.parametrize(("scenario", "learner"), LIKELIHOOD_CASES)
+def test_likelihood_rejects_at_most_the_level_whether_features_are_null_or_prognostic(scenario, learner):
+    # A feature that shifts both arms alike, by a line or by a curve, modifies nothing: it counts as null here.
+    p_values = likelihood_study(scenario, learner).ravel()
+    # 150 p-values: sd 0.018, four of those and 0.01 for laws and models that are estimated from 250 rows.
+    assert (p_values <= 0.05).mean() < 0.05 + four_sd(0.05, p_values.size) + 0.01
+    assert (p_values <= 0.01).mean() < 0.01 + four_sd(0.01, p_values.size) + 0.005
+
+
+@pytest.mark.parametrize("scenario", ["prognostic", "prognostic curves"])
+def test_likelihood_seldom_rejects_the_prognostic_features_themselves(scenario):
+    p_values = likelihood_study(scenario, "linear")[:, [0, 2]].ravel()
+    # 60 p-values: sd 0.028.
+    assert (p_values <= 0.05).mean() < 0.05 + four_sd(0.05, p_values.size) + 0.01
+
+
+def test_likelihood_is_not_so_cautious_that_it_says_nothing():
+    # What a model learns from noise makes it predict a little worse, so null p-values are larger than uniform ones; but
+    # not by much: a third of them, instead of a half, are below one half. Four times the sd of 0.04 below that.
+    p_values = likelihood_study("null", "linear").ravel()
+    assert 0.33 - 4 * 0.04 < (p_values <= 0.5).mean() < 0.5 + four_sd(0.5, p_values.size)
+
+
+@pytest.mark.parametrize(
+    ("kind", "learner", "found"),
+    [("LinVar", "linear", {"X1", "X5"}), ("NonlinMean", "splines", {"X1", "X2", "X3", "X4", "X5"})],
+)
+def test_likelihood_finds_modifiers_of_spread_and_mean(kind, learner, found):
+    data = make_modifiers(kind, n_samples=500, n_features=6, random_state=0)
+    settings = {"statistic": EffectLikelihood(learner), "sampler": "gaussian", "random_state": 0}
+    selected = set(quiet_fit(data.X, data.y, data.treatment, **settings).result_.selected)
+    assert found <= selected
+    assert "X6" not in selected

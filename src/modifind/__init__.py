@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from modifind.propensity import PropensityModel
     from modifind.result import SelectionResult
     from modifind.selector import ModifierSelector
-    from modifind.statistics import WCMMD
+    from modifind.statistics import WCMMD, EffectLikelihood
     from modifind.testing import ConditionalRandomizationTest
 
 __version__ = "0.1.0"
@@ -20,6 +20,7 @@ __version__ = "0.1.0"
 __all__ = [
     "WCMMD",
     "ConditionalRandomizationTest",
+    "EffectLikelihood",
     "ModifierSelector",
     "PropensityModel",
     "SelectionResult",
@@ -28,6 +29,7 @@ __all__ = [
 
 _HOME = {
     "ConditionalRandomizationTest": "modifind.testing",
+    "EffectLikelihood": "modifind.statistics",
     "ModifierSelector": "modifind.selector",
     "PropensityModel": "modifind.propensity",
     "SelectionResult": "modifind.result",

@@ -24,6 +24,7 @@ Jobs = Annotated[int, typer.Option("--jobs", help="Processes to use.", min=1)]
 Seed = Annotated[int, typer.Option("--seed", help="Seed of everything random.", min=0)]
 DATA_SUFFIXES = (".csv", ".parquet")
 RESULT_SUFFIXES = (".json", ".csv")
+DEFAULT_STATISTIC = "effect_likelihood"
 
 
 def main() -> None:
@@ -115,12 +116,18 @@ def select(
     propensity: Annotated[
         str, typer.Option("--propensity", help="auto, mlp, a number, or a column with known scores.")
     ] = "auto",
-    statistic: Annotated[str, typer.Option("--statistic", help="wcmmd.")] = "wcmmd",
+    statistic: Annotated[str, typer.Option("--statistic", help="effect_likelihood or wcmmd.")] = DEFAULT_STATISTIC,
+    learner: Annotated[
+        str, typer.Option("--learner", help="Of effect_likelihood: auto, linear, splines, boosting or neural.")
+    ] = "auto",
+    repeats: Annotated[int, typer.Option("--repeats", help="Cross-fits of effect_likelihood to average.", min=1)] = 1,
+    check: Annotated[int, typer.Option("--check", help="Resamples to check effect_likelihood's tail.", min=0)] = 0,
+    log_outcome: Annotated[bool, typer.Option("--log-outcome", help="Analyse the logarithm of the outcome.")] = False,
     sampler: Annotated[str, typer.Option("--sampler", help="auto, gaussian, boosting, cvae or marginal.")] = "auto",
     preset: Annotated[str, typer.Option("--preset", help="uai2022: the paper's configuration.")] = "",
     alpha: Annotated[float, typer.Option("--alpha", help="Level of the adjusted p-values.")] = 0.05,
     adjust: Annotated[str, typer.Option("--adjust", help="bh, by, holm, bonferroni or none.")] = "bh",
-    resamples: Annotated[str, typer.Option("--resamples", help="Resamples per feature, or auto.")] = "auto",
+    resamples: Annotated[str, typer.Option("--resamples", help="Resamples per feature of wcmmd, or auto.")] = "auto",
     seed: Seed = 0,
     jobs: Jobs = 1,
     out: Annotated[Path | None, typer.Option("--out", help="Result as .json (all of it) or .csv (table).")] = None,
@@ -149,9 +156,11 @@ def select(
     categories: Any = _columns(discrete, frame, "--discrete") or "auto"
     if categories != "auto" and not set(categories) <= set(chosen):
         raise ValueError(f"--discrete names {', '.join(sorted(set(categories) - set(chosen)))}, which is not tested")
-    selector = _selector(preset, statistic, sampler, scores, alpha, adjust, resamples)
+    own = {"learner": learner, "cv_repeats": repeats, "check_resamples": check}
+    selector = _selector(preset, statistic, own, sampler, scores, alpha, adjust, resamples)
     selector.set_params(discrete_features=_with_few_values(categories, frame[chosen]))
     selector.set_params(random_state=seed, n_jobs=jobs, progress=True)
+    selector.set_params(outcome_transform="log" if log_outcome else None)
     result = _fit_quietly(selector, frame[chosen], frame[outcome], frame[treatment], treated=treated)
     _print_result(result)
     if out is not None:
@@ -160,21 +169,33 @@ def select(
         result.report(report)
 
 
-def _selector(preset: str, statistic: str, sampler: str, scores: Any, alpha: float, adjust: str, resamples: str) -> Any:
-    from modifind import ModifierSelector
+def _selector(
+    preset: str,
+    statistic: str,
+    own: dict[str, Any],
+    sampler: str,
+    scores: Any,
+    alpha: float,
+    adjust: str,
+    resamples: str,
+) -> Any:
+    from modifind import EffectLikelihood, ModifierSelector
     from modifind.presets import uai2022
 
     if resamples != "auto" and not resamples.isdigit():
         raise ValueError(f"--resamples must be auto or a whole number, not {resamples!r}")
+    plain = own == EffectLikelihood().get_params()
+    if not plain and (preset or statistic != DEFAULT_STATISTIC):
+        raise ValueError("--learner, --repeats and --check belong to --statistic effect_likelihood")
     if preset:
         if preset != "uai2022":
             raise ValueError(f"--preset must be uai2022, not {preset!r}")
-        if statistic != "wcmmd" or sampler != "auto" or not (isinstance(scores, str) and scores == "auto"):
+        if statistic != DEFAULT_STATISTIC or sampler != "auto" or not (isinstance(scores, str) and scores == "auto"):
             raise ValueError("--preset fixes the statistic, the sampler and the propensity; leave those options out")
-        own = {} if resamples == "auto" else {"n_resamples": int(resamples)}
-        return uai2022(alpha=alpha, adjust=adjust, **own)
+        count = {} if resamples == "auto" else {"n_resamples": int(resamples)}
+        return uai2022(alpha=alpha, adjust=adjust, **count)
     return ModifierSelector(
-        statistic=statistic,
+        statistic=statistic if plain else EffectLikelihood(**own),
         sampler=sampler,
         propensity=scores,
         alpha=alpha,
@@ -284,6 +305,8 @@ def _print_result(result: SelectionResult, truth: dict[str, str] | None = None) 
     from rich.markup import escape
     from rich.table import Table
 
+    from modifind.result import readable_p
+
     settings = result.settings
     console = Console()
     shown = Table(box=None, pad_edge=False)
@@ -300,8 +323,8 @@ def _print_result(result: SelectionResult, truth: dict[str, str] | None = None) 
             escape(str(row.Index)),
             str(row.kind),
             f"{row.importance:.3g}",
-            f"{row.p_value:.4f}",
-            f"{row.p_adjusted:.4f}",
+            readable_p(float(row.p_value)),  # type: ignore[arg-type]
+            readable_p(float(row.p_adjusted)),  # type: ignore[arg-type]
             "★" if row.selected else "",
         ]
         if truth is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -10,13 +11,14 @@ from typing import Any, Literal
 import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
-from scipy.stats import rankdata
+from scipy.stats import rankdata, skew
 
 from modifind.kernels import Array
 
 Kind = Literal["continuous", "discrete"]
 MAX_DISCRETE_VALUES = 10
 MIN_ARM_ROWS = 5
+STRONG_SKEW = 2.0
 LARGEST = 1e150  # squares must not overflow
 _CONTROL_WORDS = {
     *("0", "control", "placebo", "sham", "vehicle", "untreated", "usual care", "standard", "standard care"),
@@ -348,6 +350,34 @@ def read_outcome(y: ArrayLike, n_rows: int) -> Array:
         raise ValueError(f"y is constant ({outcome[0]:g}); there is no effect to look for")
     _check_scale("y", outcome)
     return outcome
+
+
+def transform_outcome(y: Array, transform: str | None) -> Array:
+    """The outcome on the scale on which effects are measured; a warning where the scale decides the answer.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> transform_outcome(np.array([1.0, np.e]), "log")
+    array([0., 1.])
+    """
+    if transform == "log":
+        low = int((y <= 0).sum())
+        if low:
+            raise ValueError(f"outcome_transform='log' needs a positive outcome; {low} values of y are not")
+        return np.log(y)
+    if (y > 0).all() and np.unique(y).size > MAX_DISCRETE_VALUES:
+        raw, logged = float(skew(y)), float(skew(np.log(y)))
+        if raw > STRONG_SKEW and abs(logged) < raw / 2:
+            warnings.warn(
+                f"the outcome is positive and strongly skewed (skewness {raw:.1f}, {logged:.1f} on the log scale). "
+                "Where its spread grows with its level, a feature that raises the level changes the spread too and is "
+                "found as a modifier of the additive effect. If effects are thought of as ratios, take the log scale: "
+                "outcome_transform='log', or --log-outcome on the command line",
+                UserWarning,
+                stacklevel=3,
+            )
+    return y
 
 
 def _check_scale(what: str, values: Array) -> None:

@@ -69,7 +69,7 @@ class PropensityModel(BaseEstimator):
             return self._known(table, treatment)
         fold_seed, model_seed = (int(s.generate_state(1)[0]) for s in seed.spawn(2))
         design = table.design
-        folds = _folds(treatment, n_folds if self.cross_fit else 1, fold_seed)
+        folds = arm_folds(treatment, n_folds if self.cross_fit else 1, fold_seed)
         template = self._model(model_seed, design, treatment)
         models = []
         for fold in range(int(folds.max()) + 1):
@@ -162,7 +162,8 @@ def resolve_propensity(propensity: Any) -> PropensityModel:
     return propensity if isinstance(propensity, PropensityModel) else PropensityModel(propensity)
 
 
-def _folds(treatment: NDArray[np.int64], n_folds: int, seed: int) -> NDArray[np.int64]:
+def arm_folds(treatment: NDArray[np.int64], n_folds: int, seed: int) -> NDArray[np.int64]:
+    """Fold of each row; every fold holds both arms."""
     folds = np.zeros(treatment.size, dtype=np.int64)
     if n_folds > 1:
         for fold, (_, out) in enumerate(_splitter(treatment, n_folds, seed).split(treatment[:, None], treatment)):

@@ -24,7 +24,8 @@ class SelectionResult:
     Attributes
     ----------
     table : DataFrame
-        One row per feature: kind, importance, statistic, p_value, p_adjusted, selected.
+        One row per feature: kind, importance, statistic, p_value, p_adjusted, selected. The effect-likelihood test adds
+        effect_size, the mean log-likelihood gain per row in nats, with its 95% interval effect_low to effect_high.
     diagnostics : DataFrame
         One row per feature: the sampler used and its held-out calibration, resamples drawn.
     curves : dict of DataFrame
@@ -129,6 +130,11 @@ class SelectionResult:
     def __repr__(self) -> str:
         chosen = ", ".join(self.selected) or "none"
         return f"SelectionResult({len(self.table)} features, selected: {chosen})"
+
+
+def readable_p(p_value: float) -> str:
+    """A p-value as people write it: four decimals, or a power of ten."""
+    return f"{p_value:.4f}" if p_value >= 0.0001 else f"{p_value:.0e}"
 
 
 def write_text(path: str | os.PathLike[str], text: str) -> None:

@@ -7,7 +7,7 @@ import warnings
 from dataclasses import asdict, dataclass, replace
 from importlib.metadata import PackageNotFoundError, version
 from numbers import Real
-from typing import Any
+from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 import pandas as pd
@@ -19,15 +19,29 @@ from threadpoolctl import threadpool_limits
 
 from modifind import __version__
 from modifind.explain.curves import effect_curve
-from modifind.features import FeatureTable, monotone_copies, read_features, read_outcome, read_treatment
+from modifind.features import (
+    FeatureTable,
+    monotone_copies,
+    read_features,
+    read_outcome,
+    read_treatment,
+    transform_outcome,
+)
 from modifind.kernels import Array, median_bandwidth
 from modifind.progress import Progress, ProgressBar
-from modifind.propensity import FittedPropensity, resolve_propensity
+from modifind.propensity import FittedPropensity, arm_folds, resolve_propensity
 from modifind.result import SelectionResult
-from modifind.samplers import BaseSampler, Calibration, resolve_sampler
-from modifind.statistics import WCMMD
+from modifind.samplers import BaseSampler, Calibration, ConditionalGrid, FeatureLaw, resolve_sampler
+from modifind.statistics import WCMMD, EffectLikelihood
+from modifind.statistics.effect_likelihood import PreparedEffectLikelihood
 from modifind.statistics.wcmmd import PreparedWCMMD, curve_variance
-from modifind.testing import ConditionalRandomizationTest, CRTOutcome, adjust_p_values
+from modifind.testing import (
+    AnalyticOutcome,
+    ConditionalRandomizationTest,
+    CRTOutcome,
+    adjust_p_values,
+    analytic_test,
+)
 
 NULL_HYPOTHESIS = "the outcome is independent of the feature given the other features"
 # Held-out share of a feature's law that the others explain, above which the data cannot tell it from them. What little
@@ -39,13 +53,15 @@ class ModifierSelector(SelectorMixin, BaseEstimator):
     """Select the features that modify the distribution of a treatment's effect.
 
     For each feature the null hypothesis is that the outcome is independent of it given the other features and the
-    treatment. A feature that merely correlates with a modifier is null. P-values come from a conditional
-    randomisation test and are adjusted over features.
+    treatment. A feature that merely correlates with a modifier is null. The default statistic is also blind to
+    features that shift both arms alike. P-values are adjusted over features.
 
     Parameters
     ----------
-    statistic : "wcmmd" or WCMMD, default="wcmmd"
-        What is compared between the data and resampled data.
+    statistic : {"effect_likelihood", "wcmmd"}, EffectLikelihood or WCMMD, default="effect_likelihood"
+        What is compared between the data and what the null hypothesis would give. "effect_likelihood" asks whether a
+        model that has learned all features predicts held-out outcomes better with this one; its p-values need no
+        resampling. "wcmmd" is the paper's statistic, with a conditional randomisation test.
     sampler : {"auto", "gaussian", "boosting", "cvae", "marginal"} or sampler, default="auto"
         How a feature is resampled given the rest. "auto" picks gaussian or boosting per feature by held-out log-score.
     propensity : "auto", "mlp", float, array, classifier or PropensityModel, default="auto"
@@ -55,7 +71,7 @@ class ModifierSelector(SelectorMixin, BaseEstimator):
     adjust : {"bh", "by", "holm", "bonferroni", "none"}, default="bh"
         Adjustment over features.
     n_resamples : int or "auto", default="auto"
-        Most resamples per feature; "auto" takes enough for a single discovery to be possible.
+        Most resamples per feature of "wcmmd"; "auto" takes enough for a single discovery to be possible.
     discrete_features : "auto" or list, default="auto"
         Names, positions or a mask of numeric columns to be taken as categories.
     cv : int, default=5
@@ -67,7 +83,10 @@ class ModifierSelector(SelectorMixin, BaseEstimator):
     random_state : int, Generator or None, default=None
         One seed for everything. None draws one, which the result records.
     test : ConditionalRandomizationTest, optional
-        How resampled statistics become p-values.
+        How resampled statistics of "wcmmd" become p-values.
+    outcome_transform : {None, "log"}, default=None
+        Scale on which effects are measured. On the logarithm of a positive outcome effects are ratios, and a feature
+        that multiplies both arms alike modifies nothing.
 
     Attributes
     ----------
@@ -94,7 +113,7 @@ class ModifierSelector(SelectorMixin, BaseEstimator):
 
     def __init__(
         self,
-        statistic: Any = "wcmmd",
+        statistic: Any = "effect_likelihood",
         sampler: Any = "auto",
         propensity: Any = "auto",
         alpha: float = 0.05,
@@ -106,6 +125,7 @@ class ModifierSelector(SelectorMixin, BaseEstimator):
         progress: bool | Progress = False,
         random_state: Any = None,
         test: ConditionalRandomizationTest | None = None,
+        outcome_transform: str | None = None,
     ) -> None:
         self.statistic = statistic
         self.sampler = sampler
@@ -119,6 +139,7 @@ class ModifierSelector(SelectorMixin, BaseEstimator):
         self.progress = progress
         self.random_state = random_state
         self.test = test
+        self.outcome_transform = outcome_transform
 
     def fit(self, X: Any, y: Any = None, treatment: Any = None, *, treated: Any = None) -> ModifierSelector:
         """Test every feature.
@@ -145,27 +166,21 @@ class ModifierSelector(SelectorMixin, BaseEstimator):
         labels = read_treatment(treatment, table.n_rows, treated)
         arms = labels.arms
         entropy = _entropy(self.random_state)
-        propensity_seed, sampler_seed, statistic_seed, feature_seed = np.random.SeedSequence(entropy).spawn(4)
+        seeds = np.random.SeedSequence(entropy).spawn(5)
+        propensity_seed, sampler_seed, statistic_seed, feature_seed, fold_seed = seeds
 
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always", UserWarning)
-            n_resamples = test.resolve_resamples(self.n_resamples, table.n_features, self.alpha, self.adjust)
+            outcome = transform_outcome(outcome, self.outcome_transform)
             model = resolve_propensity(self.propensity)
             scores = model.fit(table, arms, n_folds=self.cv, seed=propensity_seed)
             scores.warn()
             sampler = _agreeing_sampler(self.sampler, statistic)
             sampler.fit(table, arms, sampler_seed)
-            plan = _Plan(
-                table,
-                outcome,
-                scores,
-                sampler,
-                statistic.prepare(outcome, arms, statistic_seed),
-                statistic,
-                test,
-                n_resamples,
-                monotone_copies(table),
-            )
+            marginal = statistic if isinstance(statistic, WCMMD) else WCMMD()
+            prepared = marginal.prepare(outcome, arms, statistic_seed)
+            tester, n_resamples = self._tester(statistic, test, table, outcome, scores, prepared, fold_seed)
+            plan = _Plan(table, outcome, scores, sampler, prepared, tester, monotone_copies(table))
             findings = self._run(plan, feature_seed.spawn(table.n_features))
             _warn_untestable(table, findings)
         for warning in caught:
@@ -174,6 +189,7 @@ class ModifierSelector(SelectorMixin, BaseEstimator):
         settings = {
             **_settings(self.get_params(deep=False), statistic, sampler, test),
             "n_resamples_used": n_resamples,
+            "model": tester.prepared.description if isinstance(tester, _AnalyticTester) else None,
             "seed": entropy,
             "propensity_model": scores.description,
             "control_label": labels.control,
@@ -191,23 +207,52 @@ class ModifierSelector(SelectorMixin, BaseEstimator):
         self.feature_names_in_ = np.array(table.names, dtype=object)
         return self
 
-    def _validate(self) -> tuple[WCMMD, ConditionalRandomizationTest]:
+    def _validate(self) -> tuple[Statistic, ConditionalRandomizationTest]:
         if not isinstance(self.alpha, Real) or not 0 < float(self.alpha) < 1:
             raise ValueError(f"alpha must lie strictly between 0 and 1, not {self.alpha!r}")
         if not isinstance(self.cv, int | np.integer) or self.cv < 2:
             raise ValueError(f"cv must be an integer of at least 2, not {self.cv!r}")
+        if self.outcome_transform not in (None, "log"):
+            raise ValueError(f"outcome_transform must be None or 'log', not {self.outcome_transform!r}")
         adjust_p_values([1.0], self.adjust)
-        if isinstance(self.statistic, str):
-            if self.statistic != "wcmmd":
-                raise ValueError(f"statistic must be 'wcmmd' or a WCMMD object, not {self.statistic!r}")
-            statistic = WCMMD()
-        elif isinstance(self.statistic, WCMMD):
-            statistic = self.statistic
-        else:
-            raise ValueError(f"statistic must be 'wcmmd' or a WCMMD object, not {type(self.statistic).__name__}")
+        statistic: Any = _STATISTICS[self.statistic]() if self.statistic in tuple(_STATISTICS) else self.statistic
+        if not isinstance(statistic, WCMMD | EffectLikelihood):
+            given = repr(statistic) if isinstance(statistic, str) else type(statistic).__name__
+            raise ValueError(
+                f"statistic must be 'effect_likelihood', 'wcmmd', or an EffectLikelihood or WCMMD object, not {given}"
+            )
+        if isinstance(statistic, EffectLikelihood):
+            statistic.validate()
         test = ConditionalRandomizationTest() if self.test is None else self.test
         test.validate()
         return statistic, test
+
+    def _tester(
+        self,
+        statistic: Statistic,
+        test: ConditionalRandomizationTest,
+        table: FeatureTable,
+        outcome: Array,
+        scores: FittedPropensity,
+        prepared: PreparedWCMMD,
+        seed: np.random.SeedSequence,
+    ) -> tuple[_Tester, int]:
+        """What tests one feature, and how many resamples it may take."""
+        if isinstance(statistic, WCMMD):
+            n_resamples = test.resolve_resamples(self.n_resamples, table.n_features, self.alpha, self.adjust)
+            return _ResamplingTester(prepared, statistic, test, n_resamples, scores, table), n_resamples
+        if self.n_resamples != "auto":
+            test.resolve_resamples(self.n_resamples, 1, self.alpha, self.adjust)  # refuses what is no count
+            warnings.warn(
+                "effect_likelihood does not resample, so n_resamples has no effect; "
+                "EffectLikelihood(check_resamples=...) checks its tail by resampling",
+                UserWarning,
+                stacklevel=3,
+            )
+        states = [int(child.generate_state(1)[0]) for child in seed.spawn(statistic.cv_repeats)]
+        folds = [arm_folds(prepared.treatment, self.cv, state) for state in states]
+        model = statistic.prepare(table, outcome, prepared.treatment, scores.scores, folds, n_jobs=self.n_jobs)
+        return _AnalyticTester(model, statistic.check_resamples), statistic.check_resamples
 
     def _run(self, plan: _Plan, seeds: list[np.random.SeedSequence]) -> list[_Finding]:
         total = plan.table.n_features
@@ -239,6 +284,63 @@ class ModifierSelector(SelectorMixin, BaseEstimator):
         return X[:, support]
 
 
+Statistic: TypeAlias = WCMMD | EffectLikelihood
+Outcome: TypeAlias = CRTOutcome | AnalyticOutcome
+_STATISTICS: dict[str, type[Statistic]] = {"effect_likelihood": EffectLikelihood, "wcmmd": WCMMD}
+
+
+class _Tester(Protocol):
+    """Turns the law of a feature into a p-value."""
+
+    def test(self, feature: int, law: FeatureLaw, bandwidth: float, rng: np.random.Generator) -> Outcome: ...
+
+
+@dataclass(frozen=True)
+class _ResamplingTester:
+    """Conditional randomisation test of the weighted conditional MMD."""
+
+    prepared: PreparedWCMMD
+    statistic: WCMMD
+    crt: ConditionalRandomizationTest
+    n_resamples: int
+    propensity: FittedPropensity
+    table: FeatureTable
+
+    def test(self, feature: int, law: FeatureLaw, bandwidth: float, rng: np.random.Generator) -> Outcome:
+        levels = self.table.n_levels(feature)
+        fixed = self.statistic.resample_weights == "fixed"
+        profile = (lambda values: self.propensity.scores) if fixed else self.propensity.profile(feature)
+
+        def statistic(values: Array) -> float:
+            # The data and its resamples are scored by the same function, which is what makes them comparable.
+            followed = self.statistic.capped(profile(values))
+            return self.prepared.importance(values, followed, bandwidth=bandwidth, n_levels=levels)
+
+        observed = statistic(self.table.values[:, feature])
+        return self.crt.run(observed, lambda k: law.draw(rng, k), statistic, self.n_resamples)
+
+
+@dataclass(frozen=True)
+class _AnalyticTester:
+    """Effect-likelihood test: the null distribution of a sum over rows."""
+
+    prepared: PreparedEffectLikelihood
+    check_resamples: int
+
+    def test(self, feature: int, law: FeatureLaw, bandwidth: float, rng: np.random.Generator) -> Outcome:
+        table = self.prepared.table
+        grid = ConditionalGrid.of(law, table.n_rows, n_levels=table.n_levels(feature))
+        values, weights = self.prepared.on_grid(feature, grid)
+        return analytic_test(
+            self.prepared.observed,
+            values,
+            weights,
+            shared_variance=self.prepared.reuse_variance(feature, grid, values, weights),
+            check_resamples=self.check_resamples,
+            rng=rng,
+        )
+
+
 @dataclass(frozen=True)
 class _Plan:
     """Everything a worker needs to test any feature."""
@@ -248,16 +350,14 @@ class _Plan:
     propensity: FittedPropensity
     sampler: BaseSampler
     prepared: PreparedWCMMD
-    statistic: WCMMD
-    test: ConditionalRandomizationTest
-    n_resamples: int
+    tester: _Tester
     copies: frozenset[int]
 
 
 @dataclass(frozen=True)
 class _Finding:
     importance: float
-    outcome: CRTOutcome
+    outcome: Outcome | None  # None: not testable
     calibration: Calibration
     bandwidth: float
     curve: pd.DataFrame
@@ -280,7 +380,7 @@ def _warn_untestable(table: FeatureTable, findings: list[_Finding]) -> None:
     if constant:
         warnings.warn(f"constant columns cannot modify anything: {', '.join(constant)}", UserWarning, stacklevel=3)
     determined = [
-        table.names[m] for m, f in enumerate(findings) if f.outcome.n_resamples == 0 and table.names[m] not in constant
+        table.names[m] for m, f in enumerate(findings) if f.outcome is None and table.names[m] not in constant
     ]
     if determined:
         warnings.warn(
@@ -309,24 +409,15 @@ def _find(plan: _Plan, feature: int, seed: np.random.SeedSequence) -> _Finding:
             shown["value"] = list(labels)
         if table.is_constant(feature):
             nothing = Calibration("none", float("nan"), float("nan"), float("nan"))
-            return _Finding(0.0, CRTOutcome(0.0, 1.0, 0, 0), nothing, bandwidth, shown)
+            return _Finding(0.0, None, nothing, bandwidth, shown)
         law = plan.sampler.law(feature)
         if feature in plan.copies or law.calibration.explained_share > DETERMINED[table.kind(feature)]:
-            return _Finding(curve_variance(d2), CRTOutcome(np.nan, 1.0, 0, 0), law.calibration, bandwidth, shown)
-        rng = np.random.default_rng(draw_seed)
-        fixed = plan.statistic.resample_weights == "fixed"
-        profile = (lambda values: scores) if fixed else plan.propensity.profile(feature)
-
-        def statistic(values: Array) -> float:
-            # The data and its resamples are scored by the same function, which is what makes them comparable.
-            followed = plan.statistic.capped(profile(values))
-            return prepared.importance(values, followed, bandwidth=bandwidth, n_levels=levels)
-
-        outcome = plan.test.run(statistic(column), lambda k: law.draw(rng, k), statistic, plan.n_resamples)
+            return _Finding(curve_variance(d2), None, law.calibration, bandwidth, shown)
+        outcome = plan.tester.test(feature, law, bandwidth, np.random.default_rng(draw_seed))
         return _Finding(curve_variance(d2), outcome, law.calibration, bandwidth, shown)
 
 
-def _agreeing_sampler(sampler: Any, statistic: WCMMD) -> BaseSampler:
+def _agreeing_sampler(sampler: Any, statistic: Statistic) -> BaseSampler:
     """A fresh sampler whose conditioning goes with the weights.
 
     Weights that do not follow a resampled feature are right only with a sampler that ignores the treatment.
@@ -334,7 +425,8 @@ def _agreeing_sampler(sampler: Any, statistic: WCMMD) -> BaseSampler:
     named = isinstance(sampler, str)
     chosen = resolve_sampler(sampler)
     chosen = clone(chosen) if isinstance(chosen, BaseEstimator) else chosen
-    if statistic.resample_weights == "fixed" and getattr(chosen, "condition_on_treatment", False):
+    fixed = isinstance(statistic, WCMMD) and statistic.resample_weights == "fixed"
+    if fixed and getattr(chosen, "condition_on_treatment", False):
         if not named:
             raise ValueError("resample_weights='fixed' needs a sampler with condition_on_treatment=False")
         chosen.set_params(condition_on_treatment=False)
@@ -358,7 +450,7 @@ def _entropy(random_state: Any) -> int:
 
 
 def _settings(
-    params: dict[str, Any], statistic: WCMMD, sampler: BaseSampler, test: ConditionalRandomizationTest
+    params: dict[str, Any], statistic: Statistic, sampler: BaseSampler, test: ConditionalRandomizationTest
 ) -> dict[str, Any]:
     """The selector's arguments as plain values, with the parts spelled out as they were used."""
     parts = {"statistic": statistic, "sampler": sampler, "test": test}
@@ -395,22 +487,26 @@ def _assemble(
     messages: list[str],
 ) -> SelectionResult:
     index = pd.Index(table.names, name="feature")
-    p_values = np.array([f.outcome.p_value for f in findings])
+    p_values = np.array([1.0 if f.outcome is None else f.outcome.p_value for f in findings])
     adjusted = adjust_p_values(p_values, adjust)
-    features = pd.DataFrame(
-        {
-            "kind": [table.kind(m) for m in range(table.n_features)],
-            "importance": [f.importance for f in findings],
-            "statistic": [f.outcome.statistic for f in findings],
-            "p_value": p_values,
-            "p_adjusted": adjusted,
-            "selected": adjusted <= alpha,
-        },
-        index=index,
-    )
+    columns = {
+        "kind": [table.kind(m) for m in range(table.n_features)],
+        "importance": [f.importance for f in findings],
+        "statistic": _column(findings, "statistic"),
+        "p_value": p_values,
+        "p_adjusted": adjusted,
+        "selected": adjusted <= alpha,
+    }
     diagnostics = pd.DataFrame([asdict(f.calibration) for f in findings], index=index)
-    diagnostics["n_resamples"] = [f.outcome.n_resamples for f in findings]
-    diagnostics["n_exceeding"] = [f.outcome.n_exceeding for f in findings]
+    if settings["model"] is not None:
+        columns["effect_size"] = _column(findings, "gain")
+        columns["effect_low"] = _column(findings, "gain_low")
+        columns["effect_high"] = _column(findings, "gain_high")
+        diagnostics["normal_p_value"] = _column(findings, "normal_p_value")
+        diagnostics["check_p_value"] = _column(findings, "check_p_value")
+    features = pd.DataFrame(columns, index=index)
+    for name in ("n_resamples", "n_exceeding"):
+        diagnostics[name] = [0 if f.outcome is None else getattr(f.outcome, name) for f in findings]
     diagnostics["bandwidth"] = [f.bandwidth for f in findings]
     return SelectionResult(
         table=features,
@@ -421,6 +517,11 @@ def _assemble(
         versions=_versions(),
         warnings=tuple(messages),
     )
+
+
+def _column(findings: list[_Finding], name: str) -> list[float]:
+    """One number of every outcome; NaN where a feature could not be tested."""
+    return [float("nan") if f.outcome is None else getattr(f.outcome, name) for f in findings]
 
 
 def _versions() -> dict[str, str]:

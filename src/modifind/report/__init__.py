@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import base64
 import io
+from collections.abc import Hashable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from jinja2 import Environment, PackageLoader
 
 from modifind.plots import CurveDisplay, ImportanceDisplay
+from modifind.result import readable_p
 
 if TYPE_CHECKING:
     from modifind.result import SelectionResult
@@ -23,7 +25,8 @@ def render_report(result: SelectionResult) -> str:
     table = result.table.sort_values(["p_value", "importance"], ascending=[True, False])
     return environment.get_template("report.html").render(
         answer=answer(result),
-        rows=table.reset_index().to_dict("records"),
+        rows=[_row(row) for row in table.reset_index().to_dict("records")],
+        effect="effect_size" in table,
         picture=_png(ImportanceDisplay.from_result(result).plot().figure_),
         panels=[(name, _png(CurveDisplay.from_result(result, name).plot().figure_)) for name in result.selected],
         notices=[*result.warnings, *concerns(result)],
@@ -71,13 +74,10 @@ def methods(result: SelectionResult) -> str:
     """A paragraph for a paper."""
     s = result.settings
     versions = ", ".join(f"{name} {number}" for name, number in result.versions.items())
-    statistic, weights = s["statistic"], s["statistic"]["weighting"].replace("_", "-")
+    test = _analytic_methods(s) if s.get("model") else _resampling_methods(s)
+    scale = " The outcome was analysed on the log scale." if s.get("outcome_transform") == "log" else ""
     sentences = (
-        f"For each feature we tested the null hypothesis that {s['null_hypothesis']}, by a conditional randomisation",
-        f"test with up to {s['n_resamples_used']} resamples of the feature ({s['sampler']['class']}) and the variance",
-        "of the weighted conditional maximum mean discrepancy as statistic",
-        f"({statistic['estimator']} estimator, {weights} weights; Chikahara, Yamada and Kashima, UAI 2022),",
-        f"with weights {statistic['resample_weights']} on resampled data and {_cap(statistic['weight_cap'])}.",
+        f"For each feature we tested the null hypothesis that {s['null_hypothesis']}, {test}{scale}",
         f"Propensity scores: {s['propensity_model']}.",
         f"P-values were adjusted over features ({s['adjust'].upper()}), and features with an adjusted p-value of",
         f"at most {s['alpha']:g} were selected. Data: {s['n_rows']} rows, {s['n_treated']} treated",
@@ -85,6 +85,35 @@ def methods(result: SelectionResult) -> str:
         f"Software: {versions}.",
     )
     return " ".join(sentences)
+
+
+def _resampling_methods(s: Mapping[str, Any]) -> str:
+    statistic, weights = s["statistic"], s["statistic"]["weighting"].replace("_", "-")
+    return (
+        f"by a conditional randomisation test with up to {s['n_resamples_used']} resamples of the feature "
+        f"({s['sampler']['class']}) and the variance of the weighted conditional maximum mean discrepancy as statistic "
+        f"({statistic['estimator']} estimator, {weights} weights; Chikahara, Yamada and Kashima, UAI 2022), with "
+        f"weights {statistic['resample_weights']} on resampled data and {_cap(statistic['weight_cap'])}."
+    )
+
+
+def _analytic_methods(s: Mapping[str, Any]) -> str:
+    model, repeats = s["model"], s["statistic"]["cv_repeats"]
+    again = "" if repeats == 1 else f", repeated {repeats} times"
+    return (
+        f"by the effect-likelihood test: the held-out {model['likelihood']} log-likelihood of a {s['cv']}-fold "
+        f"cross-fitted model of the outcome in both arms{again} (learners and their mean weights: {model['stack']}), "
+        "with the part common to both arms frozen, was compared with its distribution when the feature is drawn from "
+        f"its law given the rest ({s['sampler']['class']}), by a saddlepoint approximation."
+    )
+
+
+def _row(row: Mapping[Hashable, Any]) -> dict[Hashable, Any]:
+    shown = {**row, "p_text": readable_p(row["p_value"]), "adjusted_text": readable_p(row["p_adjusted"])}
+    if "effect_size" in row:
+        size, low, high = (round(row[name], 3) + 0.0 for name in ("effect_size", "effect_low", "effect_high"))
+        shown["effect_text"] = f"{size:.3f} ({low:.3f} to {high:.3f})" if size == size else "not tested"
+    return shown
 
 
 def _cap(cap: float | None) -> str:

@@ -7,6 +7,7 @@ from modifind.samplers.base import BaseSampler, Calibration, FeatureLaw
 from modifind.samplers.boosting import BoostingSampler
 from modifind.samplers.cvae import CVAESampler
 from modifind.samplers.gaussian import GaussianSampler
+from modifind.samplers.grid import ConditionalGrid
 from modifind.samplers.marginal import MarginalSampler
 
 _BY_NAME: dict[str, type[BaseSampler]] = {
@@ -31,6 +32,7 @@ __all__ = [
     "BoostingSampler",
     "CVAESampler",
     "Calibration",
+    "ConditionalGrid",
     "FeatureLaw",
     "GaussianSampler",
     "MarginalSampler",

@@ -1,14 +1,16 @@
 """What every conditional sampler shares: the interface, the laws it fits and how their calibration is measured.
 
 A *sampler* estimates, for each feature m, the law of X_m given the other features (and the treatment). A *law* draws
-new columns from it. Draws come one resample after the other from one random stream, so that the number of resamples
-asked for at a time never changes them.
+new columns from it, and may also write itself as a few weighted points per row (module `grid`). Draws come one
+resample after the other from one random stream, so that the number of resamples asked for at a time never changes
+them.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Protocol
 
 import numpy as np
@@ -19,6 +21,15 @@ from sklearn.base import BaseEstimator
 
 from modifind.features import FeatureTable
 from modifind.kernels import Array
+from modifind.samplers.grid import (
+    BLOCK_ROWS,
+    NORMAL_POINTS,
+    NORMAL_WEIGHTS,
+    ConditionalGrid,
+    Rows,
+    code_grid,
+    window_grid,
+)
 
 N_BINS = 20
 MIXTURE = 1e-3
@@ -52,7 +63,10 @@ class Calibration:
 
 
 class FeatureLaw(Protocol):
-    """The estimated law of one feature given all else, row by row."""
+    """The estimated law of one feature given all else, row by row.
+
+    A law may also have `grid(rows)`, see `GridLaw`; one that has not is summarised by some of its draws.
+    """
 
     @property
     def calibration(self) -> Calibration:
@@ -88,6 +102,47 @@ class BaseSampler(BaseEstimator, ABC):
     def law(self, feature: int) -> FeatureLaw:
         """Fit the law of one feature."""
 
+    def conditional_grid(self, feature: int, block_rows: int = BLOCK_ROWS) -> ConditionalGrid:
+        """The fitted law of one feature as weighted points per row, without random draws.
+
+        Parameters
+        ----------
+        feature : int
+            Position of the feature.
+        block_rows : int, default=4096
+            Rows per block.
+
+        Returns
+        -------
+        ConditionalGrid
+            Iterable of ``(rows, points, weights)``. A continuous feature has 25 points per row, a discrete one its
+            codes.
+
+        See Also
+        --------
+        ConditionalGrid.of : The same for a law that is already fitted.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from modifind.features import read_features
+        >>> from modifind.samplers import GaussianSampler
+        >>> rng = np.random.default_rng(0)
+        >>> X, treatment = rng.normal(size=(100, 3)), rng.integers(0, 2, size=100)
+        >>> sampler = GaussianSampler().fit(read_features(X), treatment, np.random.SeedSequence(0))
+        >>> grid = sampler.conditional_grid(0, block_rows=60)
+        >>> for rows, points, weights in grid:
+        ...     print(rows.start, rows.stop, points.shape, weights.sum(axis=1).round(6).max())
+        0 60 (60, 25) 1.0
+        60 100 (40, 25) 1.0
+        >>> points, weights = grid.at(np.array([7]))
+        >>> mean = (weights * points).sum(axis=1)
+        >>> bool(np.allclose(mean, sampler.law(0).mean[7]))
+        True
+        """
+        levels = self.table_.n_levels(feature)
+        return ConditionalGrid.of(self.law(feature), self.table_.n_rows, n_levels=levels, block_rows=block_rows)
+
     def _inputs(self, feature: int) -> Array:
         extra = self.treatment_ - self.treatment_.mean() if self.condition_on_treatment else None
         return self.table_.design_without(feature, extra)
@@ -104,6 +159,11 @@ class NormalLaw:
     def draw(self, rng: np.random.Generator, n_draws: int) -> Array:
         """Resampled columns."""
         return self.mean + self.scale * ndtri(open_uniform(rng, n_draws, self.mean.size))
+
+    def grid(self, rows: Rows) -> tuple[Array, Array]:
+        """Equally spaced normal scores."""
+        points = self.mean[rows, None] + self.scale * NORMAL_POINTS
+        return points, np.broadcast_to(NORMAL_WEIGHTS, points.shape)
 
 
 @dataclass(frozen=True)
@@ -126,10 +186,18 @@ class CategoricalLaw:
             codes += uniform > edge
         return codes
 
+    def grid(self, rows: Rows) -> tuple[Array, Array]:
+        """The codes and their probabilities."""
+        probabilities = np.diff(self.cumulative[rows], axis=1, prepend=0.0, append=1.0)
+        return code_grid(np.maximum(probabilities, 0.0))  # rounding may carry a cumulative sum beyond 1
+
 
 @dataclass(frozen=True)
 class PoolLaw:
-    """Draws from a window of a pool of values, the window being each row's own, times `scale` plus `shift`."""
+    """Draws from a window of a pool of values, the window being each row's own, times `scale` plus `shift`.
+
+    A pool of codes says by `n_levels` how many there are.
+    """
 
     pool: Array
     start: NDArray[np.int64]
@@ -137,11 +205,30 @@ class PoolLaw:
     calibration: Calibration
     shift: Array
     scale: Array
+    n_levels: int = 0
 
     def draw(self, rng: np.random.Generator, n_draws: int) -> Array:
         """Resampled columns."""
         uniform = rng.random((n_draws, self.start.size))
         return self.shift + self.scale * self.pool[self.start + (uniform * self.size).astype(np.int64)]
+
+    def grid(self, rows: Rows) -> tuple[Array, Array]:
+        """Atoms and cell means of each row's window, or the codes and their frequencies in it."""
+        points, weights, window = self._window_grids
+        window = window[rows]
+        return self.shift[rows, None] + self.scale[rows, None] * points[window], weights[window]
+
+    @cached_property
+    def _window_grids(self) -> tuple[Array, Array, NDArray[np.intp]]:
+        """Points and weights of the distinct windows, and the window of each row: many rows share one."""
+        key = self.start * (self.pool.size + 1) + self.size
+        _, first, window = np.unique(key, return_index=True, return_inverse=True)
+        pools = [self.pool[self.start[row] : self.start[row] + self.size[row]] for row in first]
+        if self.n_levels:
+            counts = [np.bincount(pool.astype(np.intp), minlength=self.n_levels) / pool.size for pool in pools]
+            return *code_grid(np.stack(counts)), window
+        points, weights = zip(*map(window_grid, pools), strict=True)
+        return np.stack(points), np.stack(weights), window
 
 
 def open_uniform(rng: np.random.Generator, n_draws: int, n_rows: int) -> Array:

@@ -7,7 +7,8 @@ from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import ndtr
+from scipy.special import ndtr, ndtri
+from scipy.stats import qmc
 
 from modifind.kernels import Array
 from modifind.samplers.base import (
@@ -19,6 +20,7 @@ from modifind.samplers.base import (
     marginal_log_score,
     value_bins,
 )
+from modifind.samplers.grid import Rows, cell_grid, code_grid
 
 Float32: TypeAlias = NDArray[np.float32]
 
@@ -26,6 +28,8 @@ Float32: TypeAlias = NDArray[np.float32]
 # narrower law would let a few ties dominate the likelihood. Above, so that no early step can overflow.
 MIN_LOG_VARIANCE, MAX_LOG_VARIANCE = -9.2, 4.0
 CALIBRATION_DRAWS = 64
+LATENT_NODES, NOISE_NODES = 64, 5
+GRID_BLOCK = 1024
 
 
 @dataclass(frozen=True)
@@ -50,7 +54,7 @@ class Decoder:
     spread: float
     n_levels: int
 
-    def at(self, rows: NDArray[np.int64]) -> Decoder:
+    def at(self, rows: Rows) -> Decoder:
         """The decoder of some rows only."""
         return replace(self, context=self.context[rows])
 
@@ -99,6 +103,43 @@ class CVAELaw:
     def draw(self, rng: np.random.Generator, n_draws: int) -> Array:
         """Resampled columns, drawn without torch."""
         return np.stack([self.decoder.resample(rng) for _ in range(n_draws)])
+
+    def grid(self, rows: Rows) -> tuple[Array, Array]:
+        """Cell means of the decoder's output over latent and noise nodes, or the average probabilities of codes."""
+        decoder = self.decoder.at(rows)
+        starts = range(0, max(decoder.context.shape[0], 1), GRID_BLOCK)
+        grids = [_decoder_grid(decoder.at(slice(start, start + GRID_BLOCK))) for start in starts]
+        points, weights = zip(*grids, strict=True)
+        return np.concatenate(points), np.concatenate(weights)
+
+
+def _decoder_grid(decoder: Decoder) -> tuple[Array, Array]:
+    nodes, noise = latent_nodes(decoder.weights[0].shape[0])
+    latents = [np.broadcast_to(node, (decoder.context.shape[0], node.size)) for node in nodes]
+    if decoder.n_levels:
+        return code_grid(np.asarray(sum(map(decoder.probabilities, latents))) / len(latents))
+    moments = map(decoder.moments, latents)
+    points = [mean[:, None] + scale[:, None] * z for (mean, scale), z in zip(moments, noise, strict=True)]
+    return cell_grid(np.concatenate(points, axis=1), np.full(noise.size, 1.0 / noise.size))
+
+
+def latent_nodes(dim: int) -> tuple[Array, Array]:
+    """Equally weighted nodes for expectations over the latent variables and the decoder's own noise.
+
+    The nodes are normal scores of a Sobol sequence, moved by half a cell so that they are symmetric in each variable,
+    and stretched to variance 1. Gauss-Hermite rules are no choice here: a decoder with two modes is nearly a step
+    function. One more variable shifts a stratified sample of the noise, so that a decoder that ignores its latent
+    variables still has as many values as there are nodes.
+
+    Returns
+    -------
+    latent : array of shape (LATENT_NODES, dim)
+    noise : array of shape (LATENT_NODES, NOISE_NODES)
+    """
+    uniform = qmc.Sobol(dim + 1, scramble=False).random(LATENT_NODES) + 0.5 / LATENT_NODES
+    latent = ndtri(uniform[:, :-1])
+    noise = ndtri((np.arange(NOISE_NODES) + uniform[:, -1:]) / NOISE_NODES)
+    return latent / latent.std(axis=0), noise / noise.std()
 
 
 def decoder_calibration(

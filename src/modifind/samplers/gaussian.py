@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from copy import copy
+from dataclasses import dataclass
+
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.linear_model import LogisticRegression, RidgeCV
+from sklearn.linear_model import LogisticRegression
+from threadpoolctl import threadpool_limits
 
+from modifind.features import FeatureTable
 from modifind.kernels import Array
 from modifind.samplers.base import (
     BaseSampler,
@@ -21,7 +26,7 @@ from modifind.samplers.base import (
     value_bins,
 )
 
-PENALTIES = tuple(10.0**k for k in range(-2, 5))
+PENALTIES: Array = np.logspace(-2, 4, 7)
 N_FOLDS = 5
 
 
@@ -39,70 +44,176 @@ class GaussianSampler(BaseSampler):
 
     name = "gaussian"
 
+    def fit(self, table: FeatureTable, treatment: NDArray[np.int64], seed: np.random.SeedSequence) -> GaussianSampler:
+        """Take the data and do the part of the ridge regressions that all features share."""
+        super().fit(table, treatment, seed)
+        self.folds_ = row_folds(table.n_rows, N_FOLDS, np.random.default_rng(seed.spawn(1)[0]))
+        with threadpool_limits(limits=1):  # the sums must not depend on the number of threads
+            self.ridge_ = _SharedRidge.of(self._columns(), self.folds_)
+        return self
+
     def law(self, feature: int) -> FeatureLaw:
         """Fit the law of one feature."""
         return self.scored_law(feature)[0]
 
     def scored_law(self, feature: int) -> tuple[FeatureLaw, Array]:
         """The law of one feature and its held-out log-score row by row."""
-        inputs = self._inputs(feature)
+        if self.table_.n_levels(feature):
+            return self._categorical_law(feature)
+        return self._normal_law(feature)
+
+    def _columns(self) -> Array:
+        """Every feature's model columns, and the treatment."""
+        if not self.condition_on_treatment:
+            return self.table_.design
+        return np.column_stack((self.table_.design, self.treatment_ - self.treatment_.mean()))
+
+    def _normal_law(self, feature: int) -> tuple[FeatureLaw, Array]:
         column = self.table_.values[:, feature]
-        folds = row_folds(column.size, N_FOLDS, np.random.default_rng(self.seeds_[feature]))
-        levels = self.table_.n_levels(feature)
-        if levels:
-            return self._categorical_law(inputs, column, levels, folds)
-        return self._normal_law(inputs, column, folds)
-
-    def _normal_law(self, inputs: Array, column: Array, folds: NDArray[np.int64]) -> tuple[FeatureLaw, Array]:
-        penalty = _best_penalty(inputs, column)
-        mean, scale = _ridge(inputs, column, inputs, penalty)
+        means, spreads = self.table_.scaling
+        mean, scale, held_mean, held_scale = self.ridge_.regress(self.table_.encoding[feature].start, self.folds_)
+        centre, unit = means[feature], spreads[feature]
+        tiny = np.finfo(float).tiny
         edges = value_bins(column)
-        pit, score = np.empty(column.size), np.empty(column.size)
-        for fold in range(N_FOLDS):
-            out = folds == fold
-            held_mean, held_scale = _ridge(inputs[~out], column[~out], inputs[out], penalty)
-            pit[out], score[out] = normal_scores(column[out], held_mean, held_scale, edges)
-        marginal = marginal_log_score(column, edges)
-        return NormalLaw(mean, scale, continuous_calibration(self.name, pit, score, marginal)), score
+        held_scale = np.maximum(unit * held_scale, tiny)
+        pit, score = normal_scores(column, centre + unit * held_mean, held_scale, edges)
+        calibration = continuous_calibration(self.name, pit, score, marginal_log_score(column, edges))
+        return NormalLaw(centre + unit * mean, max(unit * scale, tiny), calibration), score
 
-    def _categorical_law(
-        self, inputs: Array, codes: Array, levels: int, folds: NDArray[np.int64]
-    ) -> tuple[FeatureLaw, Array]:
+    def _categorical_law(self, feature: int) -> tuple[FeatureLaw, Array]:
+        inputs, codes = self._inputs(feature), self.table_.values[:, feature]
+        levels = self.table_.n_levels(feature)
+        probabilities, start = _logistic(inputs, codes, inputs, levels)
         held = np.empty((codes.size, levels))
         for fold in range(N_FOLDS):
-            out = folds == fold
-            held[out] = _logistic(inputs[~out], codes[~out], inputs[out], levels)
+            out = self.folds_ == fold
+            held[out], _ = _logistic(inputs[~out], codes[~out], inputs[out], levels, start)
         score = category_score(codes, held)
-        probabilities = _logistic(inputs, codes, inputs, levels)
         return CategoricalLaw.of(probabilities, discrete_calibration(self.name, codes, score)), score
 
 
-def _best_penalty(inputs: Array, column: Array) -> float:
-    if inputs.shape[1] == 0:
-        return 1.0
-    return float(RidgeCV(alphas=PENALTIES).fit(inputs, column).alpha_)
+@dataclass(frozen=True)
+class _Spectrum:
+    """Eigenvalues and eigenvectors of the scatter matrix of some rows, with their number and mean."""
+
+    n_rows: int
+    centre: Array
+    values: Array
+    vectors: Array
+
+    @classmethod
+    def of(cls, n_rows: int, total: Array, moments: Array) -> _Spectrum:
+        """From the sums and the raw second moments of the rows."""
+        n_rows = max(n_rows, 1)
+        centre = total / n_rows
+        values, vectors = np.linalg.eigh(moments - n_rows * np.outer(centre, centre))
+        return cls(n_rows, centre, np.maximum(values, 0.0), vectors)
+
+    def slopes(self, target: int, penalties: Array) -> tuple[Array, Array, Array]:
+        """Ridge slopes of one column on the others, a column of them per penalty (0 for the target itself).
+
+        With P the inverse of the penalised scatter matrix of *all* columns, the slopes are -P[rest, target] /
+        P[target, target], so that no matrix without the target need be factored. Also returned are
+        P[target, target] and the residual degrees of freedom.
+        """
+        shrunk = 1.0 / (self.values[:, None] + penalties)
+        inverse = self.vectors @ (self.vectors[target][:, None] * shrunk)
+        own = inverse[target].copy()
+        slopes = -inverse / own
+        slopes[target] = 0.0
+        trace = shrunk.sum(axis=0) - (inverse**2).sum(axis=0) / own
+        used = self.values.size - 1 - penalties * trace
+        return slopes, own, np.maximum(self.n_rows - 1 - used, 1.0)
 
 
-def _ridge(inputs: Array, column: Array, at: Array, penalty: float) -> tuple[Array, float]:
-    """Predictions at new rows and the residual standard deviation."""
-    centre = inputs.mean(axis=0)
-    centred = inputs - centre
-    gram = centred.T @ centred
-    penalised = gram + penalty * np.eye(gram.shape[0])
-    coefficients = np.linalg.solve(penalised, centred.T @ (column - column.mean()))
-    residual = column - column.mean() - centred @ coefficients
-    freedom = column.size - 1 - np.trace(np.linalg.solve(penalised, gram))
-    scale = float(np.sqrt(residual @ residual / max(freedom, 1.0)))
-    return column.mean() + (at - centre) @ coefficients, max(scale, np.finfo(float).tiny)
+@dataclass(frozen=True)
+class _SharedRidge:
+    """Ridge regressions of each column on all others, from one factorisation per set of training rows.
+
+    Attributes
+    ----------
+    columns : array of shape (n, p)
+        The columns.
+    spectrum : _Spectrum
+        Of all rows.
+    training : tuple of _Spectrum
+        Of the rows outside each fold.
+    leverage : array of shape (n, penalties)
+        Leverage of each row in a regression on all p columns, without the intercept.
+    """
+
+    columns: Array
+    spectrum: _Spectrum
+    training: tuple[_Spectrum, ...]
+    leverage: Array
+
+    @classmethod
+    def of(cls, columns: Array, folds: NDArray[np.int64]) -> _SharedRidge:
+        """Factor the scatter matrices."""
+        totals, moments, sizes = [], [], []
+        for fold in range(N_FOLDS):
+            rows = columns[folds == fold]
+            totals.append(rows.sum(axis=0))
+            moments.append(rows.T @ rows)
+            sizes.append(rows.shape[0])
+        total, moment = (
+            columns.sum(axis=0),
+            columns.T @ columns,
+        )  # not the folds' sums: the law is the same for any folds
+        spectrum = _Spectrum.of(columns.shape[0], total, moment)
+        training = tuple(
+            _Spectrum.of(columns.shape[0] - size, total - part, moment - square)
+            for size, part, square in zip(sizes, totals, moments, strict=True)
+        )
+        turned = (columns - spectrum.centre) @ spectrum.vectors
+        leverage = turned**2 @ (1.0 / (spectrum.values[:, None] + PENALTIES))
+        return cls(columns, spectrum, training, leverage)
+
+    def regress(self, target: int, folds: NDArray[np.int64]) -> tuple[Array, float, Array, Array]:
+        """Fitted mean and residual standard deviation of one column, then both for each row from the other folds."""
+        best, mean, scale = self._best(target)
+        slopes, shifts, freedoms = [], [], []
+        for part in self.training:
+            slope, _, freedom = part.slopes(target, PENALTIES[best : best + 1])
+            slopes.append(slope[:, 0])
+            shifts.append(part.centre[target] - part.centre @ slope[:, 0])
+            freedoms.append(freedom[0])
+        fitted = self.columns @ np.column_stack(slopes) + np.array(shifts)
+        outside = folds[:, None] != np.arange(N_FOLDS)
+        squares = (outside * (self.columns[:, target, None] - fitted) ** 2).sum(axis=0)
+        held_scale = np.sqrt(squares / np.array(freedoms))
+        return mean, scale, fitted[np.arange(folds.size), folds], held_scale[folds]
+
+    def _best(self, target: int) -> tuple[int, Array, float]:
+        """The penalty of least leave-one-out error, the fitted mean and the residual standard deviation."""
+        slopes, own, freedom = self.spectrum.slopes(target, PENALTIES)
+        fitted = self.columns @ slopes + (self.spectrum.centre[target] - self.spectrum.centre @ slopes)
+        residual = self.columns[:, target, None] - fitted
+        # Leverage on the others alone: what the target adds to the leverage on all columns is known in closed form.
+        leverage = self.leverage - residual**2 * own + 1.0 / residual.shape[0]
+        left_out = residual / np.maximum(1.0 - leverage, np.finfo(float).eps)
+        best = int(np.argmin((left_out**2).mean(axis=0)))
+        rest = residual[:, best]
+        return best, fitted[:, best], float(np.sqrt(rest @ rest / freedom[best]))
 
 
-def _logistic(inputs: Array, codes: Array, at: Array, levels: int) -> Array:
-    """Category probabilities at new rows; categories absent from the training rows get probability zero."""
+def _logistic(
+    inputs: Array, codes: Array, at: Array, levels: int, start: LogisticRegression | None = None
+) -> tuple[Array, LogisticRegression | None]:
+    """Category probabilities at new rows, and the model.
+
+    Categories absent from the training rows get probability zero. The search begins at `start`, a model of much the
+    same rows.
+    """
     present = np.unique(codes).astype(np.intp)
     probabilities = np.zeros((at.shape[0], levels))
     if present.size == 1 or inputs.shape[1] == 0:
         probabilities[:, present] = np.bincount(codes.astype(np.intp), minlength=levels)[present] / codes.size
-        return probabilities
-    model = LogisticRegression(C=1.0, max_iter=500).fit(inputs, codes)
+        return probabilities, None
+    if start is not None and start.classes_.size == present.size:
+        model = copy(start)  # fitting gives a copy new arrays and leaves those of `start` alone
+    else:
+        model = LogisticRegression(C=1.0, max_iter=500, warm_start=True)
+    model.fit(inputs, codes)
     probabilities[:, present] = model.predict_proba(at)
-    return probabilities
+    return probabilities, model

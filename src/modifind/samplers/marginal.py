@@ -33,4 +33,5 @@ class MarginalSampler(BaseSampler):
             order = np.arange(column.size)
             start, size = np.zeros(column.size, dtype=np.int64), np.full(column.size, column.size)
         calibration = Calibration(self.name, float("nan"), float("nan"), 0.0)  # it is the marginal law
-        return PoolLaw(column[order], start, size, calibration, np.zeros(column.size), np.ones(column.size))
+        shift, scale = np.zeros(column.size), np.ones(column.size)
+        return PoolLaw(column[order], start, size, calibration, shift, scale, self.table_.n_levels(feature))

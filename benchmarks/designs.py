@@ -1,0 +1,203 @@
+"""Simulated tables with a known truth: which features modify the effect, which only move both arms."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from modifind.datasets import make_modifiers, make_trial
+
+Array = NDArray[np.float64]
+N_FEATURES = 30
+PAPER = ("LinMean", "NonlinMean", "LinVar", "NonlinVar")
+PROGNOSTIC = [f"X{j}" for j in range(26, 31)]
+
+
+class Table(NamedTuple):
+    """One simulated table."""
+
+    X: pd.DataFrame
+    treatment: NDArray[np.int64]
+    y: Array
+    modifiers: list[str]
+    prognostic: list[str]
+
+
+Design = Callable[[int, int], Table]
+
+
+def expit(z: Array) -> Array:
+    return 1.0 / (1.0 + np.exp(-z))
+
+
+def prognosis(x: Array) -> Array:
+    """Five strong effects on both arms: linear, absolute value, square, sine, step."""
+    parts = (2 * x[:, 0], 2 * np.abs(x[:, 1]), x[:, 2] ** 2, 2 * np.sin(2 * x[:, 3]), 2.0 * (x[:, 4] > 0))
+    return np.sum(parts, axis=0)
+
+
+def _frame(x: Array) -> pd.DataFrame:
+    return pd.DataFrame(x, columns=[f"X{j + 1}" for j in range(x.shape[1])])
+
+
+def _features(seed: int, n: int, correlation: float = 0.2) -> tuple[np.random.Generator, Array, NDArray[np.int64]]:
+    """A ~ Bernoulli(1/2) and X given A normal with mean -0.2 or 0.2, as in the paper."""
+    rng = np.random.default_rng([seed, 17])
+    place = np.arange(N_FEATURES)
+    root = np.linalg.cholesky(correlation ** np.abs(np.subtract.outer(place, place)))
+    a = rng.integers(0, 2, n)
+    return rng, np.where(a == 1, 0.2, -0.2)[:, None] + rng.standard_normal((n, N_FEATURES)) @ root.T, a
+
+
+def paper(kind: str, *, prognostic: bool = False) -> Design:
+    def simulate(seed: int, n: int) -> Table:
+        data = make_modifiers(kind, n_samples=n, n_features=N_FEATURES, random_state=seed)
+        moved = PROGNOSTIC if prognostic else []
+        y = data.y + prognosis(data.X[moved].to_numpy()) if moved else data.y
+        return Table(data.X, data.treatment, y, list(data.modifiers), moved)
+
+    return simulate
+
+
+def effect_of_size(size: float, *, spread: bool) -> Design:
+    """The paper's linear score times `size`, as a difference of means or as a spread of the treated."""
+
+    def simulate(seed: int, n: int) -> Table:
+        rng, x, a = _features(seed, n)
+        score = size * (x[:, :5] @ np.array([4.0, 2.0, 1.0, 2.0, 4.0]))
+        noise = rng.standard_normal(n)
+        y = a * np.exp(score) * noise + (1 - a) * noise if spread else (2 * a - 1) * score + noise
+        return Table(_frame(x), a, y, [f"X{j}" for j in range(1, 6)], [])
+
+    return simulate
+
+
+def square(seed: int, n: int) -> Table:
+    rng, x, a = _features(seed, n)
+    return Table(_frame(x), a, 0.7 * a * (x[:, 0] ** 2 + x[:, 1] ** 2) + rng.standard_normal(n), ["X1", "X2"], [])
+
+
+def absolute(seed: int, n: int) -> Table:
+    rng, x, a = _features(seed, n)
+    return Table(_frame(x), a, a * (np.abs(x[:, 0]) + np.abs(x[:, 1])) + rng.standard_normal(n), ["X1", "X2"], [])
+
+
+def interaction(seed: int, n: int) -> Table:
+    rng, x, a = _features(seed, n)
+    return Table(_frame(x), a, 1.5 * a * x[:, 0] * x[:, 1] + rng.standard_normal(n), ["X1", "X2"], [])
+
+
+def discrete(seed: int, n: int) -> Table:
+    rng, x, a = _features(seed, n)
+    frame = _frame(x)
+    group, half = np.digitize(x[:, 0], [-0.5, 0.5]), (x[:, 1] > 0).astype(int)
+    frame["X1"] = np.array(["low", "middle", "high"])[group]
+    frame["X2"] = half
+    frame["X3"] = np.digitize(x[:, 2], [-1, 0, 1])
+    frame["X4"] = (x[:, 3] > 1).astype(int)
+    effect = np.array([0.0, 0.8, -0.3])[group] + 0.6 * half
+    return Table(frame, a, a * effect + rng.standard_normal(n), ["X1", "X2"], [])
+
+
+def tail_only(seed: int, n: int) -> Table:
+    """Treated rows with positive X1 have t(2.2) noise of variance 1; mean and variance never change."""
+    rng, x, a = _features(seed, n)
+    heavy = rng.standard_t(2.2, n) / np.sqrt(11.0)
+    return Table(_frame(x), a, a + np.where((a == 1) & (x[:, 0] > 0), heavy, rng.standard_normal(n)), ["X1"], [])
+
+
+def no_effect(seed: int, n: int) -> Table:
+    rng, x, a = _features(seed, n)
+    return Table(_frame(x), a, rng.standard_normal(n), [], [])
+
+
+def constant_effect(seed: int, n: int) -> Table:
+    rng, x, a = _features(seed, n)
+    return Table(_frame(x), a, prognosis(x[:, 25:]) + 2 * a + rng.standard_normal(n), [], PROGNOSTIC)
+
+
+def heavy_tails(seed: int, n: int) -> Table:
+    rng, x, a = _features(seed, n)
+    return Table(_frame(x), a, x[:, 29] + a + rng.standard_t(3, n), [], ["X30"])
+
+
+def log_normal(seed: int, n: int) -> Table:
+    rng, x, a = _features(seed, n)
+    return Table(_frame(x), a, np.exp(0.5 * a + rng.standard_normal(n)), [], [])
+
+
+def poor_overlap(seed: int, n: int) -> Table:
+    """Assignment by a logistic score of six features; the AUC of the true score is about 0.9."""
+    rng, _, _ = _features(seed, n)
+    place = np.arange(N_FEATURES)
+    x = rng.standard_normal((n, N_FEATURES)) @ np.linalg.cholesky(0.2 ** np.abs(np.subtract.outer(place, place))).T
+    a = (rng.random(n) < expit(x[:, :6].sum(axis=1))).astype(np.int64)
+    return Table(_frame(x), a, a + rng.standard_normal(n), [], [])
+
+
+def strong_correlation(seed: int, n: int) -> Table:
+    rng, x, a = _features(seed, n, correlation=0.9)
+    return Table(_frame(x), a, 1.5 * a * x[:, 0] + rng.standard_normal(n), ["X1"], [])
+
+
+def mixed_columns(seed: int, n: int) -> Table:
+    """Log-normal, zero-inflated and discrete columns, and one that is a noisy square of another."""
+    rng, x, a = _features(seed, n)
+    frame = _frame(x)
+    frame["X2"] = np.exp(x[:, 1])
+    frame["X6"] = 1.5 * x[:, 1] ** 2 + x[:, 5]
+    for j in (2, *range(14, 20)):
+        frame[f"X{j + 1}"] = np.where(x[:, j] < 0.3, 0.0, np.exp(x[:, j]))
+    for j in (3, 4, *range(6, 14)):
+        frame[f"X{j + 1}"] = np.digitize(x[:, j], [-1.0, 0.0, 0.8]) if j % 2 else (x[:, j] > 0.5).astype(int)
+    return Table(frame, a, 1.5 * a * x[:, 0] + rng.standard_normal(n), ["X1"], [])
+
+
+def small_table(seed: int, n: int) -> Table:
+    return no_effect(seed, 300)
+
+
+def embedded_trial(seed: int, n: int) -> Table:
+    frame = make_trial(n, np.random.default_rng([seed, 17]))
+    features = frame.drop(columns=["drug", "pressure_change"])
+    a = (frame["drug"] == "drug").to_numpy().astype(np.int64)
+    y = frame["pressure_change"].to_numpy()
+    return Table(features, a, y, ["age", "smoker", "diabetes"], ["cholesterol", "baseline_pressure"])
+
+
+def redundant_columns(seed: int, n: int) -> Table:
+    rng = np.random.default_rng([seed, 17])
+    weight, height = rng.normal(80, 15, n), rng.normal(1.7, 0.1, n)
+    frame = pd.DataFrame({"kilograms": weight, "height": height, "bmi": weight / height**2})
+    frame["level"] = np.exp(rng.standard_normal(n))
+    frame["log_level"] = np.log(frame["level"])
+    length = rng.standard_normal(n)
+    frame["centimetres"], frame["inches"] = length, length / 2.54
+    return Table(frame, rng.integers(0, 2, n), rng.standard_normal(n), [], [])
+
+
+POWER: dict[str, Design] = {kind: paper(kind) for kind in PAPER}
+WITH_PROGNOSTIC: dict[str, Design] = {f"{kind} + prognostic": paper(kind, prognostic=True) for kind in PAPER}
+SHAPES: dict[str, Design] = {
+    "square": square,
+    "absolute value": absolute,
+    "interaction only": interaction,
+    "discrete": discrete,
+    "tails only": tail_only,
+}
+NULL: dict[str, Design] = {
+    "no effect at all": no_effect,
+    "constant effect, five prognostic features": constant_effect,
+    "t(3) noise": heavy_tails,
+    "log-normal outcome": log_normal,
+    "poor overlap": poor_overlap,
+    "AR(0.9) features, X1 modifies": strong_correlation,
+    "discrete, zero-inflated and skewed features, X1 modifies": mixed_columns,
+    "n = 300, no effect": small_table,
+    "embedded trial's design": embedded_trial,
+    "columns that are functions of others, no effect": redundant_columns,
+}

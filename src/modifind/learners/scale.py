@@ -1,0 +1,109 @@
+"""Scale of residuals as a function of an additive index: a generalised linear model of their spread."""
+
+from __future__ import annotations
+
+import numpy as np
+from scipy.special import expit
+
+from modifind.kernels import Array
+from modifind.learners.density import student_log_density
+from modifind.learners.evidence import Groups, solve_ridge, updated_penalties
+
+LINKS = ("exp", "softplus")
+START = 100.0
+MAX_MOVE = 3.0
+MAX_INDEX = 7.0
+MAX_HALVINGS = 6
+LEAST_UNIT = 1e-3  # of the outcome's spread: a fit that is exact leaves no scale
+
+
+class ScaleModel:
+    """Student-t scale with ``scale = unit * exp(index)`` or ``unit * (floor + softplus(index))``.
+
+    The first link is for spreads that multiply (a gamma model of the variance with a logarithmic link, made robust),
+    the second for spreads that rise from a floor in proportion to a score. Coefficients are found by Fisher scoring,
+    penalties by evidence.
+
+    Parameters
+    ----------
+    link : {"exp", "softplus"}
+        From index to scale.
+    groups : array of int
+        Penalty group of each term, 0 for those without.
+    """
+
+    def __init__(self, link: str, groups: Groups) -> None:
+        self.link = link
+        self.groups = groups
+        self.penalties = np.where(np.arange(int(groups.max()) + 1) > 0, START, 0.0)
+        self.coefficients: Array = np.zeros(groups.size)
+        self.log_floor = float(np.log(0.5))
+        if link == "softplus":  # floor and softplus share the start alike
+            self.coefficients[0] = np.log(np.expm1(0.5))
+        self.unit = 0.0
+        self.criterion = np.inf
+
+    def at_index(self, index: Array, log_floor: float | None = None) -> Array:
+        """Scale at values of the index."""
+        if self.link == "exp":
+            return self.unit * np.exp(np.clip(index, -MAX_INDEX, MAX_INDEX))
+        return self.unit * (np.exp(self.log_floor if log_floor is None else log_floor) + np.logaddexp(0.0, index))
+
+    def at(self, terms: Array) -> Array:
+        """Scale of rows given their terms."""
+        return self.at_index(terms @ self.coefficients)
+
+    def fit(self, terms: Array, residual: Array, shape: float, n_steps: int) -> ScaleModel:
+        """Some steps of Fisher scoring from where the coefficients stand; `criterion` tells links apart (AIC / 2)."""
+        if not self.unit:
+            middle, far = np.quantile(np.abs(residual), (0.5, 0.95))
+            self.unit = max(float(middle) / 0.6745, 0.05 * float(far), LEAST_UNIT)
+        information = 2 * shape / (shape + 3)
+        size = self.groups.size
+        with_floor = self.link == "softplus"
+        groups = np.append(self.groups, 0) if with_floor else self.groups
+        for step in range(n_steps):
+            index = terms @ self.coefficients
+            scale = self.at_index(index)
+            squared = (residual / scale) ** 2
+            score = (shape + 1) * squared / (shape + squared) - 1.0
+            jacobian = terms
+            if with_floor:
+                slopes = terms * (self.unit * expit(index) / scale)[:, None]
+                floor = self.unit * np.exp(self.log_floor) / scale
+                jacobian = np.concatenate((slopes, floor[:, None]), axis=1)
+            gradient = jacobian.T @ score
+            gradient[:size] -= self.penalties[self.groups] * self.coefficients
+            fisher = information * (jacobian.T @ jacobian)
+            move, inverse = solve_ridge(fisher, gradient, self.penalties, groups)
+            self._advance(terms, residual, shape, move)
+            penalties, freedom = updated_penalties(
+                self.coefficients, inverse[:size, :size], np.diag(fisher)[:size], self.penalties, self.groups
+            )
+            if step < n_steps - 1:
+                self.penalties = penalties
+        self.criterion = freedom + with_floor - self._fit(terms, residual, shape, self.coefficients, self.log_floor)
+        return self
+
+    def _advance(self, terms: Array, residual: Array, shape: float, move: Array) -> None:
+        """Step as far as the penalised likelihood improves."""
+        penalty, change = self.penalties[self.groups], move[: self.groups.size]
+        length = min(1.0, MAX_MOVE / max(float(np.abs(terms @ change).max()), 1e-12))
+
+        def objective(coefficients: Array, log_floor: float) -> float:
+            fit = self._fit(terms, residual, shape, coefficients, log_floor)
+            return fit - 0.5 * float(penalty @ coefficients**2)
+
+        before = objective(self.coefficients, self.log_floor)
+        for _ in range(MAX_HALVINGS):
+            coefficients, log_floor = self.coefficients + length * change, self.log_floor
+            if self.link == "softplus":
+                log_floor += float(np.clip(length * move[-1], -1.0, 1.0))
+            if objective(coefficients, log_floor) >= before:
+                self.coefficients, self.log_floor = coefficients, log_floor
+                return
+            length /= 2
+
+    def _fit(self, terms: Array, residual: Array, shape: float, coefficients: Array, log_floor: float) -> float:
+        scale = self.at_index(terms @ coefficients, log_floor)
+        return float(np.sum(student_log_density(residual / scale, shape) - np.log(scale)))

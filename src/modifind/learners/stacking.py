@@ -1,0 +1,307 @@
+"""Cross-fitted stacks of learners: out-of-fold predictions, weights by held-out log-likelihood."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib.util import find_spec
+from typing import Any
+
+import numpy as np
+from joblib import Parallel, delayed
+from numpy.typing import NDArray
+from scipy.optimize import minimize
+from sklearn.base import BaseEstimator, clone
+from threadpoolctl import threadpool_limits
+
+from modifind.kernels import Array
+from modifind.learners.additive import AdditiveLearner
+from modifind.learners.base import OutcomeLearner, predict_along, predict_arms
+from modifind.learners.binary import AdditiveClassifier
+from modifind.learners.boosting import BoostingLearner
+from modifind.learners.density import best_shape, student_log_density
+from modifind.learners.neural import NeuralLearner
+
+NEGLIGIBLE = 0.1
+WORTHWHILE = 0.01
+LEAST_SCALE = 1e-3  # of the outcome's interquartile range
+COSTLY = ("boosting", "neural")
+EDGE = 1e-3  # probabilities are kept this far from 0 and 1
+NUMERIC = ("linear", "splines", "boosting", "neural")
+BINARY = ("linear", "splines")
+
+
+def resolve_learners(learner: Any, *, binary: bool) -> dict[str, OutcomeLearner]:
+    """Candidates by name from what the user passed: "auto", a name, an object, or a list of those."""
+    if isinstance(learner, str) and learner == "auto":
+        names = BINARY if binary else NUMERIC
+        return {name: _by_name(name, binary) for name in names if name != "neural" or find_spec("torch") is not None}
+    chosen: dict[str, OutcomeLearner] = {}
+    for item in learner if isinstance(learner, list | tuple) else [learner]:
+        model = _by_name(item, binary) if isinstance(item, str) else item
+        if not (hasattr(model, "fit") and hasattr(model, "predict")):
+            raise ValueError(f"learner must be a name or have fit and predict; {type(item).__name__} has not")
+        name = item if isinstance(item, str) else type(item).__name__
+        chosen[name if name not in chosen else f"{name} {len(chosen) + 1}"] = model
+    if not chosen:
+        raise ValueError("learner must not be an empty list")
+    return chosen
+
+
+def _by_name(name: str, binary: bool) -> OutcomeLearner:
+    known = BINARY if binary else NUMERIC
+    if name not in known:
+        kind = "a binary" if binary else "a numeric"
+        raise ValueError(f"learner for {kind} outcome must be 'auto', {', '.join(map(repr, known))}, not {name!r}")
+    if name == "linear":
+        return AdditiveClassifier(0, products=False) if binary else AdditiveLearner(0, products=False)
+    if name == "splines":
+        return AdditiveClassifier() if binary else AdditiveLearner()
+    return BoostingLearner() if name == "boosting" else NeuralLearner()
+
+
+@dataclass(frozen=True)
+class StackedModel:
+    """Weighted mean of several learners' locations and of the logarithms of their scales.
+
+    No scale is below `least_scale`: in an arm whose outcome is constant, rounding would decide otherwise.
+    """
+
+    models: tuple[OutcomeLearner, ...]
+    weights: tuple[float, ...]
+    least_scale: float = 0.0
+
+    def predict(self, X: Array) -> tuple[Array, Array]:
+        """Location and scale of every row in both arms, shape (n, 2) each."""
+        return self._mean([predict_arms(model, X) for model in self.models])
+
+    def index(self, X: Array) -> tuple[Array | None, ...]:
+        """What each learner can reuse from feature to feature."""
+        return tuple(model.index(X) if hasattr(model, "index") else None for model in self.models)
+
+    def along(
+        self, X: Array, columns: slice, points: Array, index: tuple[Array | None, ...] | None = None
+    ) -> tuple[Array, Array]:
+        """The same, shape (n, g, 2) each, when some columns take the values `points`, (n, g, width)."""
+        known = index or (None,) * len(self.models)
+        pairs = zip(self.models, known, strict=True)
+        return self._mean([predict_along(model, X, columns, points, part) for model, part in pairs])
+
+    def _mean(self, parts: list[tuple[Array, Array]]) -> tuple[Array, Array]:
+        if len(parts) == 1:
+            return parts[0][0], np.maximum(parts[0][1], self.least_scale)
+        location = sum(w * part[0] for w, part in zip(self.weights, parts, strict=True))
+        log_scale = sum(w * np.log(part[1]) for w, part in zip(self.weights, parts, strict=True))
+        return np.asarray(location), np.maximum(np.exp(log_scale), self.least_scale)
+
+
+@dataclass(frozen=True)
+class CrossFit:
+    """A model per fold, fitted to the other folds, and its predictions of the rows of its own fold.
+
+    Attributes
+    ----------
+    models : tuple
+        One stack per fold.
+    folds : array of int
+        Fold of each row.
+    location, scale : array of shape (n, 2)
+        Out-of-fold predictions in both arms.
+    weights : dict
+        Mean weight of each candidate over folds.
+    log_scores : dict
+        Mean held-out log-likelihood of each candidate alone, in nats per row.
+    """
+
+    models: tuple[StackedModel, ...]
+    folds: NDArray[np.int64]
+    location: Array
+    scale: Array
+    weights: dict[str, float]
+    log_scores: dict[str, float]
+
+
+def cross_fit(
+    candidates: dict[str, OutcomeLearner],
+    X: Array,
+    a: NDArray[np.int64],
+    y: Array,
+    folds: NDArray[np.int64],
+    *,
+    binary: bool,
+    n_jobs: int | None = None,
+) -> CrossFit:
+    """Fit every candidate to the complement of every fold and stack them.
+
+    The weights of a fold's stack maximise the held-out log-likelihood of the other folds' rows. Trees and networks take
+    a hundred times as long to follow along a feature as additive models. They join the stack where they raise its
+    held-out log-likelihood by more than 0.01 nats per row, and networks are tried only where trees have joined.
+    """
+    fitted = _fit_all({n: c for n, c in candidates.items() if n not in COSTLY}, X, a, y, folds, n_jobs)
+    best = _stack(fitted, a, y, folds, binary) if fitted else None
+    for name in (name for name in COSTLY if name in candidates):
+        splines = fitted.get("splines")
+        own = {name: candidates[name]}
+        more = {**fitted, **_fit_all(own, X, a, y, folds, n_jobs, bases=splines.models if splines else None)}
+        richer = _stack(more, a, y, folds, binary)
+        if best is not None and richer.log_score < best.log_score + WORTHWHILE:
+            break  # and what is costlier still is not tried
+        fitted, best = more, richer
+    assert best is not None
+    weights = best.weights
+    low, high = np.quantile(y, (0.25, 0.75))
+    least = LEAST_SCALE * float((high - low) or y.std())
+    models = []
+    location, scale = np.empty((y.size, 2)), np.empty((y.size, 2))
+    for fold, own in enumerate(weights):
+        kept = [k for k, weight in enumerate(own) if weight > 0]
+        per_fold = [part.models[fold] for part in fitted.values()]
+        chosen = tuple(per_fold[k] for k in kept)
+        models.append(StackedModel(chosen, tuple(float(own[k]) for k in kept), least))
+        rows = folds == fold
+        location[rows], scale[rows] = models[fold].predict(X[rows])
+    return CrossFit(
+        tuple(models),
+        folds,
+        location,
+        scale,
+        dict(zip(fitted, weights.mean(axis=0).tolist(), strict=True)),
+        dict(zip(fitted, best.alone, strict=True)),
+    )
+
+
+@dataclass(frozen=True)
+class _Fitted:
+    models: list[OutcomeLearner]
+    location: Array
+    scale: Array
+
+
+def _fit_all(
+    candidates: dict[str, OutcomeLearner],
+    X: Array,
+    a: NDArray[np.int64],
+    y: Array,
+    folds: NDArray[np.int64],
+    n_jobs: int | None,
+    bases: list[OutcomeLearner] | None = None,
+) -> dict[str, _Fitted]:
+    if not candidates:
+        return {}
+    n_folds = int(folds.max()) + 1
+    starts: Sequence[OutcomeLearner | None] = bases or [None] * n_folds
+    jobs = (delayed(_fit_fold)(candidates, X, a, y, folds == fold, starts[fold]) for fold in range(n_folds))
+    per_fold = Parallel(n_jobs=n_jobs)(jobs)
+    found = {}
+    for k, name in enumerate(candidates):
+        location, scale = np.empty((y.size, 2)), np.empty((y.size, 2))
+        for fold, results in enumerate(per_fold):
+            location[folds == fold], scale[folds == fold] = results[k][1:]
+        found[name] = _Fitted([results[k][0] for results in per_fold], location, scale)
+    return found
+
+
+def _fit_fold(
+    candidates: dict[str, OutcomeLearner],
+    X: Array,
+    a: NDArray[np.int64],
+    y: Array,
+    out: NDArray[np.bool_],
+    base: OutcomeLearner | None,
+) -> list[tuple[OutcomeLearner, Array, Array]]:
+    """Fit the candidates to the rows outside and predict those inside; trees start from splines already fitted."""
+    found: list[tuple[OutcomeLearner, Array, Array]] = []
+    with threadpool_limits(limits=1):
+        for candidate in candidates.values():
+            model: Any = clone(candidate) if isinstance(candidate, BaseEstimator) else copy.deepcopy(candidate)
+            given = {"fitted_base": base} if isinstance(model, BoostingLearner) and model.base is None else {}
+            model.fit(X[~out], a[~out], y[~out], **given)
+            found.append((model, *predict_arms(model, X[out])))
+    return found
+
+
+def own_arm(both: Array, a: NDArray[np.int64]) -> Array:
+    """The column of each row's own arm."""
+    return both[np.arange(a.size), a]
+
+
+def log_likelihood(y: Array, location: Array, scale: Array, shape: Array | float, *, binary: bool) -> Array:
+    """Log-likelihood row by row: Bernoulli, or Student-t."""
+    if binary:
+        probability = np.clip(location, EDGE, 1 - EDGE)
+        return np.where(y > 0.5, np.log(probability), np.log1p(-probability))
+    return student_log_density((y - location) / scale, shape) - np.log(scale)
+
+
+def arm_shapes(y: Array, a: NDArray[np.int64], location: Array, scale: Array, *, binary: bool) -> Array:
+    """Degrees of freedom of each row's arm, from out-of-fold residuals."""
+    shape = np.full(y.size, np.inf)
+    if not binary:
+        standardised = (y - own_arm(location, a)) / own_arm(scale, a)
+        for arm in (0, 1):
+            shape[a == arm] = best_shape(standardised[a == arm])
+    return shape
+
+
+@dataclass(frozen=True)
+class _Stack:
+    """Weights, one row per fold; held-out log-likelihood of the stack and of each candidate alone."""
+
+    weights: Array
+    log_score: float
+    alone: list[float]
+
+
+def _stack(
+    fitted: dict[str, _Fitted], a: NDArray[np.int64], y: Array, folds: NDArray[np.int64], binary: bool
+) -> _Stack:
+    parts = list(fitted.values())
+    location = np.stack([own_arm(part.location, a) for part in parts])
+    log_scale = np.log(np.stack([own_arm(part.scale, a) for part in parts]))
+    shapes = [arm_shapes(y, a, part.location, part.scale, binary=binary) for part in parts]
+    alone = [
+        float(log_likelihood(y, location[k], np.exp(log_scale[k]), shapes[k], binary=binary).mean())
+        for k in range(len(parts))
+    ]
+    n_folds = int(folds.max()) + 1
+    if len(parts) == 1:
+        return _Stack(np.ones((n_folds, 1)), alone[0], alone)
+    shape = shapes[int(np.argmax(alone))]
+    weights = np.empty((n_folds, len(parts)))
+    for fold in range(n_folds):
+        rows = folds != fold
+        weights[fold] = _best_weights(y[rows], location[:, rows], log_scale[:, rows], shape[rows], binary)
+    mixed = weights[folds].T
+    scale = np.exp((mixed * log_scale).sum(axis=0))
+    score = log_likelihood(y, (mixed * location).sum(axis=0), scale, shape, binary=binary).mean()
+    return _Stack(weights, float(score), alone)
+
+
+def _best_weights(y: Array, location: Array, log_scale: Array, shape: Array, binary: bool) -> Array:
+    """Convex weights with the largest log-likelihood; negligible ones are dropped."""
+    n_parts = location.shape[0]
+
+    def loss(free: Array) -> float:
+        weights = _softmax(free)
+        scale = np.exp(weights @ log_scale)
+        return -float(log_likelihood(y, weights @ location, scale, shape, binary=binary).mean())
+
+    # Start from the best of the candidates and the even mix; the search is over log-odds, which keeps weights convex.
+    starts = [np.zeros(n_parts), *(np.where(np.arange(n_parts) == k, 3.0, 0.0) for k in range(n_parts))]
+    start = min(starts, key=loss)
+    found = minimize(loss, start, method="L-BFGS-B", bounds=[(-8.0, 8.0)] * n_parts)
+    weights = _softmax(found.x)
+    weights[weights < NEGLIGIBLE] = 0.0
+    return weights / weights.sum()
+
+
+def _softmax(free: Array) -> Array:
+    odds = np.exp(free - free.max())
+    return odds / odds.sum()
+
+
+def describe(weights: dict[str, float]) -> str:
+    """The stack in words, largest weight first."""
+    ordered: Sequence[tuple[str, float]] = sorted(weights.items(), key=lambda item: -item[1])
+    return ", ".join(f"{name} {weight:.2f}" for name, weight in ordered if weight > 0)

@@ -1,0 +1,118 @@
+"""The terms of an additive model: lines and curves of single columns, and products of two."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from modifind.kernels import Array
+from modifind.learners.evidence import Groups
+from modifind.learners.splines import ColumnBasis
+
+MAX_PRODUCTS = 10
+
+
+@dataclass(frozen=True)
+class AdditiveTerms:
+    """Maps rows to model terms: 1, then the functions of each column, then the products of pairs of columns."""
+
+    bases: tuple[ColumnBasis, ...]
+    pairs: tuple[tuple[int, int], ...] = ()
+
+    @classmethod
+    def of(cls, X: Array, n_knots: int) -> AdditiveTerms:
+        """Terms for the columns of a matrix; fewer than four knots give straight lines."""
+        return cls(tuple(ColumnBasis.of(column, n_knots) for column in X.T))
+
+    @cached_property
+    def slices(self) -> tuple[slice, ...]:
+        """Terms of each column."""
+        ends = 1 + np.cumsum([basis.width for basis in self.bases])
+        return tuple(slice(int(end - b.width), int(end)) for end, b in zip(ends, self.bases, strict=True))
+
+    @cached_property
+    def degree(self) -> NDArray[np.int64]:
+        """0 for the intercept, lines and products; 1, 2, ... for the curves of a column, smoothest first."""
+        parts = [np.zeros(1), *(np.arange(basis.width) for basis in self.bases), np.zeros(len(self.pairs))]
+        return np.concatenate(parts).astype(np.int64)
+
+    @cached_property
+    def groups(self) -> Groups:
+        """Penalty groups: 0 the intercept; one for each line, for each column's curves and for each product."""
+        lines = np.cumsum(self.degree == 0) - 1
+        curves = np.repeat(np.arange(len(self.bases)), [basis.width for basis in self.bases]) + 1 + lines[-1]
+        groups = lines.copy()
+        inner = slice(1, 1 + curves.size)
+        groups[inner] = np.where(self.degree[inner] == 0, lines[inner], curves)
+        return np.unique(groups, return_inverse=True)[1].astype(np.int64)
+
+    def __call__(self, X: Array) -> Array:
+        """Terms of rows, shape (n, n_terms)."""
+        parts = [np.ones((X.shape[0], 1))]
+        parts += [basis(X[:, j]) for j, basis in enumerate(self.bases)]
+        parts += [parts[1 + j][:, :1] * parts[1 + k][:, :1] for j, k in self.pairs]
+        return np.concatenate(parts, axis=1)
+
+    def along(self, X: Array, columns: slice, points: Array, coefficients: Array, index: Array | None = None) -> Array:
+        """``terms @ coefficients``, shape (n, g, n_outputs), when some columns take other values.
+
+        Parameters
+        ----------
+        X : array of shape (n, p)
+            Rows.
+        columns : slice
+            The columns that change.
+        points : array of shape (n, g, width)
+            Their values. Only the terms of these columns are evaluated anew.
+        coefficients : array of shape (n_terms, n_outputs)
+            Coefficients.
+        index : array of shape (n, n_outputs), optional
+            ``self(X) @ coefficients``, where it is known.
+        """
+        index = self(X) @ coefficients if index is None else index
+        total = np.repeat(index[:, None, :], points.shape[1], axis=1)
+        for j in range(columns.start, columns.stop):
+            own = coefficients[self.slices[j]]
+            total += self.bases[j].combine(points[..., j - columns.start], own)
+            total -= self.bases[j].combine(X[:, j], own)[:, None, :]
+        for weight, pair in zip(coefficients[len(coefficients) - len(self.pairs) :], self.pairs, strict=True):
+            if any(columns.start <= j < columns.stop for j in pair):
+                before = after = np.ones((1, 1))
+                for j in pair:
+                    fixed = self.bases[j].line(X[:, j])[:, None]
+                    moves = columns.start <= j < columns.stop
+                    before = before * fixed
+                    after = after * (self.bases[j].line(points[..., j - columns.start]) if moves else fixed)
+                total += (after - before)[..., None] * weight
+        return total
+
+    def with_products(self, X: Array, scores: list[list[Array]], rows: list[NDArray[np.int64]]) -> AdditiveTerms:
+        """The same with the products that scores call for.
+
+        `scores` holds, for each kind of score (location, scale), one array per arm: derivatives of the log-likelihood
+        row by row. Their correlations with all products of two columns cost one matrix product; a product enters when
+        one arm, both together or their difference exceed what the largest of so many would be by chance.
+        """
+        lines = np.stack([basis.line(X[:, j]) for j, basis in enumerate(self.bases)], axis=1)
+        first, second = np.triu_indices(lines.shape[1], 1)
+        if first.size == 0:
+            return self
+        largest = np.zeros(first.size)
+        for per_arm in scores:
+            z = [_product_scores(lines[r], score)[first, second] for r, score in zip(rows, per_arm, strict=True)]
+            for candidate in (z[0], z[1], (z[1] + z[0]) / np.sqrt(2), (z[1] - z[0]) / np.sqrt(2)):
+                largest = np.maximum(largest, np.abs(candidate))
+        limit = np.sqrt(2 * np.log(4 * len(scores) * first.size))
+        order = np.argsort(-largest, kind="stable")[:MAX_PRODUCTS]
+        return AdditiveTerms(self.bases, tuple((int(first[k]), int(second[k])) for k in order if largest[k] > limit))
+
+
+def _product_scores(lines: Array, score: Array) -> Array:
+    """Standardised correlations of a score with all products of two columns."""
+    score = score - score.mean()
+    squares = lines**2
+    variance = squares.T @ (squares * (score**2)[:, None])
+    return lines.T @ (lines * score[:, None]) / np.sqrt(np.maximum(variance, 1e-12))

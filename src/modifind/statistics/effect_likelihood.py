@@ -1,0 +1,285 @@
+r"""The effect-likelihood test: does a model that has learned all other features predict better with this one?
+
+A cross-fitted model gives the location mu_a(x) and the scale sigma_a(x) of the outcome in both arms. For row i and a
+candidate value v of feature m, with x' the row whose m-th feature is v, let
+
+    l_i(v) = log-density of y_i at location  b_i + (a_i - ebar_i) (mu_1(x') - mu_0(x'))  and scale  sigma_{a_i}(x'),
+
+``b_i = (1 - ebar_i) mu_0(x_i) + ebar_i mu_1(x_i)`` a baseline frozen at the observed row, and ``ebar_i`` the share of
+the precision that the treated arm has at x_i. The statistic is ``T_m = sum_i l_i(x_im)``. Under the null hypothesis
+that the outcome is independent of X_m given the other features and the treatment, T_m is, given the models, a sum of
+independent variables ``l_i(V_i)``, V_i drawn from the law of X_m given the rest, so its tail needs no resampling.
+
+The baseline is frozen because a shift of both arms alike changes no effect: a feature that is merely prognostic for the
+location leaves T where it is. The weights ebar make the errors of an estimated mu cancel: with them the expected
+log-likelihood under the null is the same for the observed and for a resampled value, whatever the errors are.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator
+
+from modifind.features import FeatureTable
+from modifind.kernels import Array
+from modifind.learners.stacking import (
+    EDGE,
+    CrossFit,
+    arm_shapes,
+    cross_fit,
+    describe,
+    log_likelihood,
+    own_arm,
+    resolve_learners,
+)
+
+BLOCK_CELLS = 2**17  # rows times grid points evaluated at a time
+MIN_CURVATURE = 0.1
+REUSE_ROWS = 250
+
+
+class EffectLikelihood(BaseEstimator):
+    """Held-out log-likelihood of the treatment effect as the test statistic of a `ModifierSelector`.
+
+    Finds what changes the difference between the arms' locations, and the scale of either arm. A feature that shifts
+    both arms alike is not found. P-values come from the exact null mean and variance of the statistic and a
+    saddlepoint tail; the folds of the cross-fitting are all that is random.
+
+    Parameters
+    ----------
+    learner : "auto", name, learner or list of those, default="auto"
+        Model of the outcome. Names: "linear" (ridge mean, scale with a log link or rising from a floor), "splines" (the
+        same with smooth curves and products), "boosting" (trees on top of splines), "neural" (an ensemble of small
+        networks; needs torch). "auto" stacks them by cross-validated log-likelihood, as does a list. Any object with
+        ``fit(X, a, y)`` and ``predict(X) -> (location, scale)``, both of shape (n, 2) with one column per arm, will do.
+    cv_repeats : int, default=1
+        Number of times the cross-fitting is repeated with other folds; log-likelihoods are averaged.
+    check_resamples : int, default=0
+        Also draw this many resamples from the same grid, as a check of the tail: the diagnostics then have
+        `check_p_value`, ``(1 + #{T_b >= T}) / (1 + B)``.
+
+    Examples
+    --------
+    >>> from modifind import EffectLikelihood, ModifierSelector
+    >>> from modifind.datasets import make_modifiers
+    >>> data = make_modifiers("LinVar", n_samples=500, n_features=6, random_state=0)
+    >>> selector = ModifierSelector(EffectLikelihood(learner="linear"), sampler="gaussian", random_state=0)
+    >>> selector.fit(data.X, data.y, treatment=data.treatment).get_feature_names_out().tolist()
+    ['X1', 'X2', 'X4', 'X5']
+    """
+
+    def __init__(self, learner: Any = "auto", *, cv_repeats: int = 1, check_resamples: int = 0) -> None:
+        self.learner = learner
+        self.cv_repeats = cv_repeats
+        self.check_resamples = check_resamples
+
+    def validate(self) -> None:
+        """Refuse settings that have no meaning."""
+        for name, least in (("cv_repeats", 1), ("check_resamples", 0)):
+            value = getattr(self, name)
+            if not isinstance(value, int | np.integer) or isinstance(value, bool) or value < least:
+                raise ValueError(f"{name} must be an integer of at least {least}, not {value!r}")
+        resolve_learners(self.learner, binary=False)
+
+    def prepare(
+        self,
+        table: FeatureTable,
+        y: Array,
+        treatment: NDArray[np.int64],
+        scores: Array,
+        folds: list[NDArray[np.int64]],
+        *,
+        n_jobs: int | None = None,
+    ) -> PreparedEffectLikelihood:
+        """Cross-fit the model of the outcome, once for every set of folds.
+
+        Parameters
+        ----------
+        table : FeatureTable
+            Features.
+        y : array of shape (n,)
+            Outcome; with two distinct values it is taken as binary.
+        treatment : array of shape (n,)
+            0 or 1.
+        scores : array of shape (n,)
+            Propensity scores.
+        folds : list of int arrays
+            Fold of each row, for every repeat.
+        n_jobs : int, optional
+            Processes to fit folds with.
+        """
+        levels = np.unique(y)
+        binary = levels.size == 2
+        outcome = (y == levels[-1]).astype(np.float64) if binary else y
+        candidates = resolve_learners(self.learner, binary=binary)
+        fits = []
+        for own in folds:
+            fit = cross_fit(candidates, table.design, treatment, outcome, own, binary=binary, n_jobs=n_jobs)
+            fits.append(_Fit.of(fit, table.design, outcome, treatment, scores, binary))
+        return PreparedEffectLikelihood(table, outcome, treatment, binary, tuple(fits))
+
+
+class RowGrid(Protocol):
+    """The law of a feature given all else, as weighted points for any rows."""
+
+    def at(self, rows: NDArray[np.int64]) -> tuple[Array, Array]:
+        """Points and weights, each of shape (rows, g)."""
+
+
+@dataclass(frozen=True)
+class _Fit:
+    """One cross-fit and what follows from it for every row."""
+
+    cross: CrossFit
+    shape: Array
+    share: Array
+    baseline: Array
+    observed: Array
+    index: tuple[tuple[Array | None, ...], ...]
+
+    @classmethod
+    def of(cls, cross: CrossFit, X: Array, y: Array, a: NDArray[np.int64], scores: Array, binary: bool) -> _Fit:
+        shape = arm_shapes(y, a, cross.location, cross.scale, binary=binary)
+        share = _treated_share(cross, y, a, scores, shape, binary)
+        baseline = (1 - share) * cross.location[:, 0] + share * cross.location[:, 1]
+        own = log_likelihood(y, own_arm(cross.location, a), own_arm(cross.scale, a), shape, binary=binary)
+        index = tuple(model.index(X[cross.folds == fold]) for fold, model in enumerate(cross.models))
+        return cls(cross, shape, share, baseline, own, index)
+
+
+def _treated_share(cross: CrossFit, y: Array, a: NDArray[np.int64], scores: Array, shape: Array, binary: bool) -> Array:
+    """Share of the precision at each row's features that the treated arm has: the weight of its errors."""
+    if binary:
+        probability = np.clip(cross.location, EDGE, 1 - EDGE)
+        treated, control = (1.0 / (probability[:, arm] * (1 - probability[:, arm])) for arm in (1, 0))
+    else:
+        # Expected curvature of the log-density, estimated per arm: outliers and skewness lower it.
+        u = ((y - own_arm(cross.location, a)) / own_arm(cross.scale, a)) ** 2
+        curvature = (shape + 1) * (shape - u) / (shape + u) ** 2
+        mean = [max(float(curvature[a == arm].mean()), MIN_CURVATURE) for arm in (0, 1)]
+        treated, control = (mean[arm] / cross.scale[:, arm] ** 2 for arm in (1, 0))
+    treated, control = scores * treated, (1 - scores) * control
+    return treated / (treated + control)
+
+
+@dataclass(frozen=True)
+class PreparedEffectLikelihood:
+    """The statistic for one table, to be tested at any feature."""
+
+    table: FeatureTable
+    y: Array
+    treatment: NDArray[np.int64]
+    binary: bool
+    fits: tuple[_Fit, ...]
+
+    @property
+    def description(self) -> dict[str, Any]:
+        """The stack that was used, for the record."""
+        crosses = [fit.cross for fit in self.fits]
+        names = dict.fromkeys(name for cross in crosses for name in cross.weights)
+        mean = {name: float(np.mean([cross.weights.get(name, 0.0) for cross in crosses])) for name in names}
+        scores = {
+            name: float(np.mean([cross.log_scores[name] for cross in crosses if name in cross.log_scores]))
+            for name in names
+        }
+        return {
+            "likelihood": "bernoulli" if self.binary else "student-t",
+            "stack": describe(mean),
+            "held_out_log_likelihood": scores,
+        }
+
+    def reuse_variance(self, feature: int, grid: RowGrid, values: Array, weights: Array) -> float:
+        """Variance that the folds' sums share because every two folds are used both ways.
+
+        Rows are independent given the models, but a chance pattern that two folds have in common raises the sum of
+        both: one fold's model has learned it from the other. With many ways for a feature to matter by chance this
+        doubles the variance of the total; with a single one it does nothing, since the pattern then only decides the
+        sign. Which of the two, the models of different folds tell. They share (K - 2) / (K - 1) of their rows, so what
+        they learned from noise agrees that far; an effect, or a single way to matter, agrees fully, and patterns that
+        have nothing in common cannot have taught each other. The variance is evaluated on a sample of the rows and
+        averaged over repeats.
+        """
+        mean = np.einsum("ij,ij->i", values, weights)
+        per_row = np.einsum("ij,ij,ij->i", values, values, weights) - mean**2
+        return float(np.mean([self._reuse_variance(fit, feature, grid, per_row) for fit in self.fits]))
+
+    def _reuse_variance(self, fit: _Fit, feature: int, grid: RowGrid, per_row: Array) -> float:
+        n_folds = len(fit.cross.models)
+        rows = np.linspace(0, self.y.size - 1, min(REUSE_ROWS, self.y.size)).astype(np.int64)
+        points, weights = grid.at(rows)
+        encoded = self.table.encode(feature, points)
+        location_score, scale_score = (score[rows, None] for score in self._scores(fit))
+        patterns = []
+        for model in fit.cross.models:
+            location, scale = model.along(self.table.design[rows], self.table.encoding[feature], encoded)
+            arm = self.treatment[rows]
+            difference = (arm - fit.share[rows])[:, None] * (location[..., 1] - location[..., 0])
+            log_scale = np.log(scale[np.arange(rows.size), :, arm])
+            pattern = location_score * difference + scale_score * log_scale
+            pattern -= np.einsum("ij,ij->i", pattern, weights)[:, None]
+            patterns.append((pattern * np.sqrt(weights)).ravel())
+        products = np.array(patterns) @ np.array(patterns).T
+        size = np.sqrt(np.maximum(np.bincount(fit.cross.folds, per_row, minlength=n_folds), 0.0))
+        both = np.outer(size, size)
+        np.fill_diagonal(both, 0.0)
+        norms = np.sqrt(np.outer(np.diag(products), np.diag(products)))
+        if not both.sum() > 0 or not (norms * both).sum() > 0:
+            return 0.0
+        agreement = float((products * both).sum() / (norms * both).sum())
+        by_chance = (n_folds - 2) / (n_folds - 1)
+        share = min((1 - agreement) / (1 - by_chance), agreement / by_chance if by_chance else 1.0)
+        return max(share, 0.0) * float(both.sum()) / (n_folds - 1)
+
+    def _scores(self, fit: _Fit) -> tuple[Array, Array]:
+        """Derivatives of every row's log-likelihood by its location and by the logarithm of its scale."""
+        own = own_arm(fit.cross.location, self.treatment)
+        if self.binary:
+            own = np.clip(own, EDGE, 1 - EDGE)
+            return (self.y - own) / (own * (1 - own)), np.zeros(own.size)
+        scale = own_arm(fit.cross.scale, self.treatment)
+        u = (self.y - own) / scale
+        weight = (fit.shape + 1) / (fit.shape + u**2)
+        return weight * u / scale, weight * u**2 - 1.0
+
+    @property
+    def observed(self) -> Array:
+        """Log-likelihood of every row as it is, averaged over repeats."""
+        return np.mean([fit.observed for fit in self.fits], axis=0)
+
+    def on_grid(self, feature: int, grid: RowGrid) -> tuple[Array, Array]:
+        """Log-likelihood of every row when one feature takes the points of its law, and the points' weights.
+
+        Returns
+        -------
+        values, weights : array of shape (n, g)
+            Averaged over repeats of the cross-fitting.
+        """
+        values, weights = np.empty((0, 0)), np.empty((0, 0))
+        columns = self.table.encoding[feature]
+        for fit in self.fits:
+            for fold, model in enumerate(fit.cross.models):
+                members = np.flatnonzero(fit.cross.folds == fold)
+                step = max(1, BLOCK_CELLS // max(grid.at(members[:1])[0].shape[1], 1))
+                for start in range(0, members.size, step):
+                    rows = members[start : start + step]
+                    points, chances = grid.at(rows)
+                    if not values.size:
+                        values = np.zeros((self.y.size, points.shape[1]))
+                        weights = np.empty(values.shape)
+                    encoded = self.table.encode(feature, points)
+                    known = tuple(None if part is None else part[start : start + step] for part in fit.index[fold])
+                    location, scale = model.along(self.table.design[rows], columns, encoded, known)
+                    values[rows] += self._at(fit, rows, location, scale) / len(self.fits)
+                    weights[rows] = chances
+        return values, weights
+
+    def _at(self, fit: _Fit, rows: NDArray[np.int64], location: Array, scale: Array) -> Array:
+        arm = self.treatment[rows]
+        moved = (arm - fit.share[rows])[:, None] * (location[..., 1] - location[..., 0])
+        own = scale[np.arange(rows.size), :, arm]
+        shape = fit.shape[rows, None]
+        return log_likelihood(self.y[rows, None], fit.baseline[rows, None] + moved, own, shape, binary=self.binary)

@@ -1,0 +1,447 @@
+"""The effect-likelihood statistic: what moves it, what leaves it alone, and how its p-values are found."""
+
+import tracemalloc
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy.special import expit
+from scipy.stats import norm, t
+
+from conftest import ar_normal, logistic_treatment, quiet_fit, raw_p_values, seed_of
+from modifind import EffectLikelihood
+from modifind.features import read_features
+from modifind.learners.stacking import StackedModel
+from modifind.propensity import arm_folds
+from modifind.samplers import ConditionalGrid, GaussianSampler, MarginalSampler
+from modifind.samplers.grid import N_GRID
+from modifind.statistics.effect_likelihood import REUSE_ROWS
+from modifind.testing import analytic_test
+
+
+class Known:
+    """A learner that knows the truth, or thinks so: functions of the design matrix."""
+
+    def __init__(self, control, treated, scale=lambda X: np.ones((len(X), 2))):
+        self.control, self.treated, self.scale = control, treated, scale
+
+    def fit(self, X, a, y):
+        return self
+
+    def predict(self, X):
+        return np.stack((self.control(X), self.treated(X)), axis=1), self.scale(X)
+
+
+class Points:
+    """A law with given points and weights, the same for every row."""
+
+    def __init__(self, points, weights):
+        self.points, self.weights = np.asarray(points, dtype=float), np.asarray(weights, dtype=float)
+
+    def at(self, rows):
+        shape = (len(rows), self.points.size)
+        return np.broadcast_to(self.points, shape), np.broadcast_to(self.weights, shape)
+
+
+class Observed:
+    """A law that has only the observed value of every row."""
+
+    def __init__(self, column):
+        self.column = column
+
+    def at(self, rows):
+        return self.column[rows, None], np.ones((len(rows), 1))
+
+
+def standardised(rng, n, d):
+    """Columns of mean 0 and standard deviation 1 exactly, so that they are their own design matrix."""
+    X = rng.normal(size=(n, d))
+    return (X - X.mean(axis=0)) / X.std(axis=0)
+
+
+def prepare(X, y, treatment, learner="linear", scores=None, n_repeats=1, **settings):
+    table = read_features(X, [])
+    folds = [arm_folds(treatment, 5, seed) for seed in range(n_repeats)]
+    scores = np.full(y.size, 0.5) if scores is None else scores
+    statistic = EffectLikelihood(learner, cv_repeats=n_repeats)
+    return statistic.prepare(table, y, treatment, scores, folds, **settings)
+
+
+def p_of(prepared, feature, grid):
+    values, weights = prepared.on_grid(feature, grid)
+    shared = prepared.reuse_variance(feature, grid, values, weights)
+    return analytic_test(prepared.observed, values, weights, shared_variance=shared)
+
+
+@pytest.fixture(scope="module")
+def data():
+    rng = np.random.default_rng(0)
+    X = ar_normal(rng, 300, 4, 0.3)
+    treatment = rng.integers(0, 2, size=300)
+    y = X[:, 1] + treatment * X[:, 0] + np.exp(0.4 * X[:, 2]) * rng.normal(size=300)
+    return X, y, treatment
+
+
+@pytest.mark.parametrize("learner", ["linear", "splines", "boosting", ["linear", "splines"]])
+def test_statistic_at_the_observed_value_is_the_observed_one(data, learner):
+    X, y, treatment = data
+    prepared = prepare(X, y, treatment, learner, n_repeats=2)
+    for feature in range(4):
+        values, weights = prepared.on_grid(feature, Observed(X[:, feature]))
+        assert (weights == 1).all()
+        # At the observed value the location is mu_a(x_i), but for rounding.
+        np.testing.assert_allclose(values[:, 0], prepared.observed, rtol=1e-9, atol=1e-9)
+
+
+def test_categories_at_their_observed_code_give_the_observed_statistic():
+    rng = np.random.default_rng(1)
+    frame = pd.DataFrame({"x": rng.normal(size=200), "c": rng.choice(list("abcd"), size=200)})
+    treatment = rng.integers(0, 2, size=200)
+    y = treatment * (frame["c"] == "b").to_numpy() + rng.normal(size=200)
+    table = read_features(frame)
+    prepared = EffectLikelihood("splines").prepare(table, y, treatment, np.full(200, 0.5), [arm_folds(treatment, 5, 0)])
+    values, _ = prepared.on_grid(1, Points([0, 1, 2, 3], [0.25] * 4))
+    chosen = values[np.arange(200), table.values[:, 1].astype(int)]
+    np.testing.assert_allclose(chosen, prepared.observed, rtol=1e-9, atol=1e-9)
+    assert values.std(axis=1).max() > 0.01
+
+
+def test_values_on_a_grid_are_the_formula_of_the_docstring():
+    rng = np.random.default_rng(2)
+    n = 120
+    X, treatment, scores = standardised(rng, n, 2), rng.integers(0, 2, size=n), rng.uniform(0.2, 0.8, size=n)
+    y = rng.normal(size=n)
+    model = Known(
+        lambda X: np.sin(X[:, 0]) + X[:, 1],
+        lambda X: X[:, 0] ** 2,
+        lambda X: np.exp(0.3 * X[:, :1]) * np.array([[1.0, 1.5]]),
+    )
+    prepared = prepare(X, y, treatment, model, scores)
+    points = np.array([-1.0, 0.3, 2.0])
+    values, _ = prepared.on_grid(0, Points(points, [0.2, 0.5, 0.3]))
+    mu, sigma = model.predict(X)
+    rows = np.arange(n)
+    shape = prepared.fits[0].shape
+    u = ((y - mu[rows, treatment]) / sigma[rows, treatment]) ** 2
+    bend = (shape + 1) * (shape - u) / (shape + u) ** 2
+    precision = np.array([bend[treatment == arm].mean() for arm in (0, 1)]) / sigma**2
+    share = scores * precision[:, 1] / (scores * precision[:, 1] + (1 - scores) * precision[:, 0])
+    np.testing.assert_allclose(prepared.fits[0].share, share, rtol=1e-10)
+    for k, point in enumerate(points):
+        moved = X.copy()
+        moved[:, 0] = point
+        location, scale = model.predict(moved)
+        centre = (1 - share) * mu[:, 0] + share * mu[:, 1] + (treatment - share) * (location[:, 1] - location[:, 0])
+        expected = t.logpdf(y, shape, loc=centre, scale=scale[rows, treatment])
+        np.testing.assert_allclose(values[:, k], expected, rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_errors_of_the_model_cancel_in_expectation(seed):
+    # Whatever a model gets wrong, under the null the precision-weighted expected squared error is the same for the
+    # observed and for a resampled value, when the weights are the treated arm's share of the precision. Here with a
+    # binary feature that is independent of all else, exact sums over it and over the arms, and random errors.
+    rng = np.random.default_rng(seed)
+    n = 60
+    chance = rng.uniform(0.1, 0.9, size=n)  # of being treated, a function of the other features
+    scale = rng.uniform(0.5, 2.0, size=2)
+    error = rng.normal(size=(2, 2, n))  # arm, value of the feature, row: the outcome's mean is 0
+    weight = np.array([0.3, 0.7])
+    precision = np.stack(((1 - chance) / scale[0] ** 2, chance / scale[1] ** 2))
+    share = precision[1] / precision.sum(axis=0)
+
+    def expected_square(location):
+        """Over arms and over pairs (observed value, resampled value)."""
+        total = 0.0
+        for arm in (0, 1):
+            for seen in (0, 1):
+                for drawn in (0, 1):
+                    total = total + precision[arm] * weight[seen] * weight[drawn] * location(arm, seen, drawn) ** 2
+        return total
+
+    def resampled(arm, seen, drawn):
+        baseline = (1 - share) * error[0, seen] + share * error[1, seen]
+        return baseline + (arm - share) * (error[1, drawn] - error[0, drawn])
+
+    observed = expected_square(lambda arm, seen, drawn: error[arm, seen])
+    np.testing.assert_allclose(expected_square(resampled), observed, rtol=1e-12)
+    # With any other weights it is not so.
+    share = np.full(n, 0.5)
+    assert np.abs(expected_square(resampled) / observed - 1).max() > 0.01
+
+
+def test_wrong_model_gains_nothing_on_average_from_a_null_feature():
+    # The same through the class: a model with a large made-up effect of a feature that does nothing, arms of unequal
+    # size and spread. The null mean of the statistic is then its expectation, and z-scores are standard normal.
+    z = []
+    for seed in range(60):
+        rng = np.random.default_rng(seed)
+        n = 400
+        X = standardised(rng, n, 2)
+        treatment, scores = logistic_treatment(rng, X[:, 1])
+        scale = np.where(treatment == 1, 2.0, 1.0)
+        y = X[:, 1] + scale * rng.normal(size=n)
+        model = Known(
+            lambda X: X[:, 1] + 0.8 * X[:, 0] + 0.5,
+            lambda X: X[:, 1] + np.sin(2 * X[:, 0]),
+            lambda X: np.tile([1.3, 2.2], (len(X), 1)),
+        )
+        prepared = prepare(X, y, treatment, model, scores)
+        values, weights = prepared.on_grid(0, Points(np.sort(X[:, 0]), np.full(n, 1 / n)))
+        z.append(analytic_test(prepared.observed, values, weights).statistic)
+    # 60 standard normal numbers: their mean has sd 0.13. Four of those.
+    assert abs(np.mean(z)) < 4 / np.sqrt(60)
+    # Made-up effects of this size lose hundreds of nats when the baseline is not the balanced one; with it the spread
+    # is the nominal one: the sd of 60 has a relative sd of 0.09.
+    assert np.std(z) == pytest.approx(1.0, abs=0.4)
+
+
+def test_true_model_leaves_the_statistic_where_it_is_for_a_prognostic_feature():
+    rng = np.random.default_rng(3)
+    n = 300
+    X, treatment = standardised(rng, n, 3), rng.integers(0, 2, size=n)
+    y = 3 * np.sin(2 * X[:, 0]) + treatment * X[:, 1] + rng.normal(size=n)
+    model = Known(lambda X: 3 * np.sin(2 * X[:, 0]), lambda X: 3 * np.sin(2 * X[:, 0]) + X[:, 1])
+    prepared = prepare(X, y, treatment, model)
+    sampler = GaussianSampler().fit(prepared.table, treatment, seed_of(0))
+    found = [p_of(prepared, feature, sampler.conditional_grid(feature)) for feature in range(3)]
+    assert (found[0].p_value, found[0].statistic, found[0].gain) == (1.0, 0.0, 0.0)
+    assert found[1].p_value < 1e-6
+    assert found[1].gain > 0.05
+    assert found[2].p_value == 1.0
+
+
+def test_feature_that_moves_the_spread_of_one_arm_is_found():
+    rng = np.random.default_rng(4)
+    n = 300
+    X, treatment = standardised(rng, n, 2), rng.integers(0, 2, size=n)
+    y = X[:, 1] + np.where(treatment == 1, np.exp(0.6 * X[:, 0]), 1.0) * rng.normal(size=n)
+    model = Known(
+        lambda X: X[:, 1], lambda X: X[:, 1], lambda X: np.stack((np.ones(len(X)), np.exp(0.6 * X[:, 0])), axis=1)
+    )
+    prepared = prepare(X, y, treatment, model)
+    grid = GaussianSampler().fit(prepared.table, treatment, seed_of(0)).conditional_grid(0)
+    assert p_of(prepared, 0, grid).p_value < 1e-6
+    values, _ = prepared.on_grid(0, grid)
+    np.testing.assert_allclose(values[treatment == 0].std(axis=1), 0.0, atol=1e-12)
+
+
+def test_repeats_are_averaged_row_by_row(data):
+    X, y, treatment = data
+    table = read_features(X, [])
+    folds = [arm_folds(treatment, 5, seed) for seed in (7, 8)]
+    scores = np.full(300, 0.5)
+    both = EffectLikelihood("linear", cv_repeats=2).prepare(table, y, treatment, scores, folds)
+    single = [EffectLikelihood("linear").prepare(table, y, treatment, scores, [own]) for own in folds]
+    np.testing.assert_allclose(both.observed, np.mean([part.observed for part in single], axis=0))
+    grid = GaussianSampler().fit(table, treatment, seed_of(0)).conditional_grid(0)
+    np.testing.assert_allclose(
+        both.on_grid(0, grid)[0], np.mean([part.on_grid(0, grid)[0] for part in single], axis=0), rtol=1e-10
+    )
+
+
+@pytest.mark.parametrize("order", [1, -1])
+def test_record_counts_learners_that_joined_in_some_repeats_only(data, order):
+    X, y, treatment = data
+    prepared = prepare(X, y, treatment, n_repeats=2)
+    first, second = prepared.fits
+    joined = replace(
+        second.cross, weights={"linear": 0.25, "boosting": 0.75}, log_scores={"linear": -1.5, "boosting": -1.4}
+    )
+    fits = (replace(first, cross=replace(first.cross, log_scores={"linear": -1.7})), replace(second, cross=joined))
+    record = replace(prepared, fits=fits[::order]).description
+    assert record["stack"] == "linear 0.62, boosting 0.38"
+    assert record["held_out_log_likelihood"] == pytest.approx({"linear": -1.6, "boosting": -1.4})
+
+
+def test_p_values_do_not_depend_on_the_seed_of_a_gaussian_sampler(data):
+    X, y, treatment = data
+    prepared = prepare(X, y, treatment)
+    samplers = [GaussianSampler().fit(prepared.table, treatment, seed_of(seed)) for seed in (1, 2)]
+    for feature in range(4):
+        grids = [ConditionalGrid.of(sampler.law(feature), 300) for sampler in samplers]
+        first, second = (p_of(prepared, feature, grid) for grid in grids)
+        # The seed orders the rows of the sampler's own cross-validation: sums differ in their last digits.
+        assert first.p_value == pytest.approx(second.p_value, rel=1e-9)
+        assert first.p_value < 1
+
+
+def test_other_folds_are_all_that_a_seed_changes(data):
+    settings = {"statistic": EffectLikelihood("linear"), "sampler": "gaussian", "propensity": 0.5}
+    first, again, other = (quiet_fit(*data, **settings, random_state=seed).result_ for seed in (0, 0, 1))
+    assert first == again
+    assert (first.table["p_value"] != other.table["p_value"]).all()
+    np.testing.assert_array_equal(first.diagnostics["log_score_gain"] > 0, other.diagnostics["log_score_gain"] > 0)
+
+
+@pytest.mark.parametrize("learner", ["linear", ["linear", "splines"]])
+def test_p_values_do_not_depend_on_the_number_of_jobs(data, learner):
+    statistic = EffectLikelihood(learner, cv_repeats=2, check_resamples=50)
+    settings = {"statistic": statistic, "sampler": "gaussian", "propensity": 0.5, "random_state": 0}
+    one, two = (quiet_fit(*data, **settings, n_jobs=n_jobs).result_ for n_jobs in (1, 2))
+    assert one == two
+
+
+def test_repeats_make_p_values_depend_less_on_the_folds():
+    rng = np.random.default_rng(5)
+    X = ar_normal(rng, 250, 5, 0.3)
+    treatment = rng.integers(0, 2, size=250)
+    y = X[:, 1] + 0.3 * treatment * X[:, 0] + rng.normal(size=250)
+    spread = {}
+    for repeats in (1, 4):
+        settings = {"statistic": EffectLikelihood("linear", cv_repeats=repeats), "sampler": "gaussian"}
+        found = [raw_p_values(X, y, treatment, **settings, propensity=0.5, random_state=seed) for seed in range(8)]
+        spread[repeats] = np.sqrt(np.mean(norm.isf(np.array(found)).var(axis=0, ddof=1)))
+    # Four repeats would halve the deviation if folds were independent. Each is estimated from 8 seeds and 5 features,
+    # 35 degrees of freedom: relative sd 0.12, of the ratio 0.17. 1.0 is three of those above 0.5.
+    assert spread[4] < spread[1]
+
+
+@pytest.fixture(scope="module")
+def binary():
+    """The first feature reverses the effect on the probability, the second is prognostic."""
+    rng = np.random.default_rng(6)
+    X = ar_normal(rng, 600, 4, 0.3)
+    treatment = rng.integers(0, 2, size=600)
+    chance = expit(0.8 * X[:, 1] + 1.2 * treatment * X[:, 0])
+    return X, (rng.random(600) < chance).astype(float), treatment
+
+
+def test_modifier_of_a_probability_is_found(binary):
+    result = quiet_fit(*binary, sampler="gaussian", propensity=0.5, random_state=0).result_
+    assert result.selected == ["x0"]
+    assert result.settings["model"]["likelihood"] == "bernoulli"
+    assert set(result.settings["model"]["held_out_log_likelihood"]) == {"linear", "splines"}
+    # In nats a coin costs log 2; this outcome is better known than that.
+    assert -np.log(2) < max(result.settings["model"]["held_out_log_likelihood"].values()) < 0
+
+
+def test_labels_of_a_binary_outcome_do_not_matter(binary):
+    X, y, treatment = binary
+    settings = {"statistic": EffectLikelihood("linear"), "sampler": "gaussian", "propensity": 0.5, "random_state": 0}
+    plain = quiet_fit(X, y, treatment, **settings).result_
+    other = quiet_fit(X, np.where(y == 1, 7.0, 3.0), treatment, **settings).result_
+    np.testing.assert_array_equal(plain.table["p_value"], other.table["p_value"])
+    np.testing.assert_array_equal(plain.table["effect_size"], other.table["effect_size"])
+
+
+def test_swapped_labels_of_a_binary_outcome_give_the_same_p_values(binary):
+    X, y, treatment = binary
+    settings = {"statistic": EffectLikelihood("linear"), "sampler": "gaussian", "propensity": 0.5, "random_state": 0}
+    plain, turned = (raw_p_values(X, outcome, treatment, **settings) for outcome in (y, 1 - y))
+    # The model is the same with the sign of every coefficient turned; iterations agree to rounding.
+    np.testing.assert_allclose(plain, turned, rtol=1e-5)
+
+
+def test_learner_for_numbers_alone_is_refused_for_a_binary_outcome(binary):
+    with pytest.raises(ValueError, match="learner for a binary outcome must be 'auto', 'linear', 'splines', not"):
+        quiet_fit(*binary, statistic=EffectLikelihood("boosting"), sampler="gaussian", propensity=0.5)
+
+
+@pytest.mark.parametrize("size", [100.0, 1e6])
+@pytest.mark.parametrize("learner", ["linear", "splines"])
+def test_one_wild_outcome_changes_no_selection(data, learner, size):
+    X, y, treatment = data
+    settings = {"statistic": EffectLikelihood(learner), "sampler": "gaussian", "propensity": 0.5, "random_state": 0}
+    plain = quiet_fit(X, y, treatment, **settings).result_
+    assert set(plain.selected) == {"x0", "x2"}
+    for row in (0, 17, 100):
+        wild = y.copy()
+        wild[row] = size
+        found = quiet_fit(X, wild, treatment, **settings).result_
+        assert set(found.selected) == set(plain.selected)
+
+
+@pytest.mark.parametrize("factor", [0.01, 5.0, 1e4])
+def test_origin_and_units_of_the_outcome_do_not_matter(data, factor):
+    X, y, treatment = data
+    settings = {"statistic": EffectLikelihood("linear"), "sampler": "gaussian", "propensity": 0.5, "random_state": 0}
+    plain = raw_p_values(X, y, treatment, **settings)
+    moved = raw_p_values(X, factor * (y + 200.0), treatment, **settings)
+    # The intercept goes unpenalised and the start is relative to the spread; the penalties start at fixed values, so
+    # their iteration ends a little elsewhere.
+    np.testing.assert_allclose(norm.isf(moved), norm.isf(plain), atol=0.5)
+
+
+def test_swapping_the_arms_changes_little(data):
+    X, y, treatment = data
+    settings = {"statistic": EffectLikelihood("linear"), "sampler": "gaussian", "propensity": 0.5, "random_state": 0}
+    plain, turned = (raw_p_values(X, y, arms, **settings) for arms in (treatment, 1 - treatment))
+    assert (plain <= 0.01).tolist() == (turned <= 0.01).tolist() == [True, False, True, False]
+
+
+def test_reuse_variance_is_nothing_for_a_model_that_learns_nothing():
+    rng = np.random.default_rng(8)
+    X, treatment, y = standardised(rng, 200, 2), np.arange(200) % 2, rng.normal(size=200)
+    prepared = prepare(X, y, treatment, Known(lambda X: X[:, 0], lambda X: -X[:, 0]))
+    grid = Points([-1.0, 1.0], [0.5, 0.5])
+    values, weights = prepared.on_grid(0, grid)
+    # Models of all folds agree fully, as they would on a true effect.
+    assert prepared.reuse_variance(0, grid, values, weights) == pytest.approx(0.0, abs=1e-9)
+    assert prepared.reuse_variance(1, grid, *prepared.on_grid(1, grid)) == 0.0
+
+
+@pytest.mark.parametrize(("agreement", "share"), [(0.0, 0.0), (0.3, 0.4), (0.75, 1.0), (0.9, 0.4), (1.0, 0.0)])
+def test_reuse_variance_is_largest_where_models_agree_as_far_as_the_rows_they_share(agreement, share):
+    rng = np.random.default_rng(9)
+    n = REUSE_ROWS
+    X, treatment, y = standardised(rng, n, 1), np.arange(n) % 2, rng.normal(size=n)
+    # Patterns of five models on nine points: orthonormal and of mean zero, and a part common to all.
+    points = np.linspace(-2, 2, 9)
+    basis = np.linalg.qr(np.column_stack((np.ones(9), rng.normal(size=(9, 6)))))[0][:, 1:]
+    patterns = np.sqrt(agreement) * basis[:, :1] + np.sqrt(1 - agreement) * basis[:, 1:]
+    models = [
+        Known(lambda X, k=k: 0.0 * X[:, 0], lambda X, k=k: np.interp(X[:, 0], points, patterns[:, k])) for k in range(5)
+    ]
+    plain = prepare(X, y, treatment, models[0])
+    stacks = tuple(StackedModel((model,), (1.0,)) for model in models)
+    fit = replace(plain.fits[0], cross=replace(plain.fits[0].cross, models=stacks))
+    prepared = replace(plain, fits=(fit,))
+    grid = Points(points, np.full(9, 1 / 9))
+    values, weights = prepared.on_grid(0, grid)
+    mean = (values * weights).sum(axis=1)
+    per_row = (values**2 * weights).sum(axis=1) - mean**2
+    # Models of two of five folds have three quarters of their rows in common. At that agreement the variance is the
+    # products of the folds' deviations over the number of other folds: as much again as that of independent rows.
+    size = np.sqrt(np.bincount(fit.cross.folds, per_row))
+    most = (size.sum() ** 2 - (size**2).sum()) / 4
+    assert most == pytest.approx(per_row.sum(), rel=0.1)
+    assert prepared.reuse_variance(0, grid, values, weights) == pytest.approx(share * most, rel=1e-6, abs=1e-6 * most)
+
+
+def test_law_given_the_rest_spares_what_travels_with_a_modifier():
+    # A model that has mistaken the neighbour (correlation 0.8) for the modifier.
+    mistaken = Known(lambda X: 0.0 * X[:, 1], lambda X: 1.6 * X[:, 1])
+    z = {MarginalSampler: [], GaussianSampler: []}
+    for seed in range(30):
+        rng = np.random.default_rng(seed)
+        X, treatment = ar_normal(rng, 300, 2, 0.8), rng.integers(0, 2, size=300)
+        prepared = prepare(X, 2 * treatment * X[:, 0] + rng.normal(size=300), treatment, mistaken)
+        for sampler, found in z.items():
+            grid = sampler().fit(prepared.table, treatment, seed_of(0)).conditional_grid(1)
+            found.append(p_of(prepared, 1, grid).statistic)
+    assert min(z[MarginalSampler]) > 3
+    # 30 standard normal numbers: their mean has sd 0.18, four of those.
+    assert abs(np.mean(z[GaussianSampler])) < 4 / np.sqrt(30)
+    assert max(z[GaussianSampler]) < 3.5
+
+
+def test_memory_does_not_grow_with_rows_times_features_times_points():
+    rng = np.random.default_rng(11)
+    n, d = 4000, 20
+    X = rng.normal(size=(n, d))
+    treatment = rng.integers(0, 2, size=n)
+    y = X[:, 0] * treatment + rng.normal(size=n)
+    settings = {"statistic": EffectLikelihood("linear"), "sampler": "gaussian", "propensity": 0.5, "random_state": 0}
+    quiet_fit(X[:200], y[:200], treatment[:200], **settings)  # what is imported late is not counted
+    tracemalloc.start()
+    quiet_fit(X, y, treatment, **settings)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    # A feature at a time: five arrays of n times g for its values, points, weights and their products, with locations
+    # and scales of two arms for a block of rows; design matrices of n times 2 d; 5 MB for all else. All features at
+    # once would be 16 MB for each such array.
+    one = 8 * n * N_GRID
+    assert peak < 12 * one + 4 * 8 * n * 2 * d + 5e6
+    assert 12 * one < 8 * n * d * N_GRID

@@ -1,0 +1,107 @@
+"""The scale on which effects are measured: what is warned of, and what the log scale does."""
+
+import warnings
+
+import numpy as np
+import pytest
+
+from conftest import ar_normal, quiet_fit
+from modifind import EffectLikelihood
+from modifind.features import transform_outcome
+
+SETTINGS = {"statistic": EffectLikelihood("linear"), "sampler": "gaussian", "propensity": 0.5, "random_state": 0}
+
+
+@pytest.fixture(scope="module")
+def costs():
+    """A positive outcome whose level the first feature multiplies and whose ratio the second one changes."""
+    rng = np.random.default_rng(0)
+    X, treatment = ar_normal(rng, 400, 3, 0.3), rng.integers(0, 2, size=400)
+    log_y = X[:, 0] + 0.8 * treatment * X[:, 1] + 0.7 * rng.normal(size=400)
+    return X, np.exp(log_y), treatment
+
+
+def test_skewed_positive_outcome_is_warned_of_with_both_remedies(costs):
+    with pytest.warns(UserWarning, match="positive and strongly skewed") as caught:
+        found = transform_outcome(costs[1], None)
+    assert found is costs[1]
+    message = str(caught[0].message)
+    assert "log scale" in message
+    assert "outcome_transform='log'" in message
+    assert "--log-outcome" in message
+    assert len(caught) == 1
+
+
+OUTCOMES = {
+    "symmetric": lambda rng: rng.normal(size=500),
+    "positive and symmetric": lambda rng: rng.normal(50.0, 5.0, size=500),
+    "skewed with negative values": lambda rng: np.exp(rng.normal(size=500)) - 0.5,
+    "skewed with zeros": lambda rng: np.where(rng.random(500) < 0.1, 0.0, np.exp(1.2 * rng.normal(size=500))),
+    "skewed to the left": lambda rng: 100.0 - np.exp(rng.normal(size=500)),
+    "binary": lambda rng: np.where(rng.random(500) < 0.02, 2.0, 1.0),
+    "few counts": lambda rng: np.where(rng.random(500) < 0.02, 9.0, rng.integers(1, 4, size=500)),
+    "skewed on the log scale too": lambda rng: np.exp(np.exp(rng.normal(size=500)) * 0.1 + 0.5) ** 0.5,
+}
+
+
+@pytest.mark.parametrize("name", OUTCOMES)
+def test_other_outcomes_are_not_warned_of(name):
+    y = OUTCOMES[name](np.random.default_rng(1))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert transform_outcome(y, None) is y
+
+
+def test_log_scale_is_not_warned_of(costs):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        np.testing.assert_array_equal(transform_outcome(costs[1], "log"), np.log(costs[1]))
+
+
+def test_logarithm_of_what_is_not_positive_is_refused_with_the_count():
+    y = np.array([1.0, 0.0, 3.0, -2.0, 5.0])
+    with pytest.raises(ValueError, match="outcome_transform='log' needs a positive outcome; 2 values of y are not"):
+        transform_outcome(y, "log")
+
+
+def test_selector_refuses_the_logarithm_of_a_negative_outcome(costs):
+    X, y, treatment = costs
+    with pytest.raises(ValueError, match="needs a positive outcome; 1 values of y are not"):
+        quiet_fit(X, np.where(np.arange(400) == 7, -1.0, y), treatment, **SETTINGS, outcome_transform="log")
+
+
+def test_selector_warns_and_records_the_scale(costs):
+    with pytest.warns(UserWarning, match="strongly skewed"):
+        plain = quiet_fit(*costs, **SETTINGS).result_
+    assert plain.settings["outcome_transform"] is None
+    assert sum("strongly skewed" in message for message in plain.warnings) == 1
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        logged = quiet_fit(*costs, **SETTINGS, outcome_transform="log").result_
+    assert logged.settings["outcome_transform"] == "log"
+    assert logged.warnings == ()
+
+
+@pytest.mark.parametrize("statistic", [EffectLikelihood("linear"), EffectLikelihood("splines"), "wcmmd"])
+def test_log_transform_is_the_fit_to_the_logarithm(costs, statistic):
+    X, y, treatment = costs
+    settings = {**SETTINGS, "statistic": statistic}
+    if statistic == "wcmmd":
+        settings["n_resamples"] = 39
+    inside = quiet_fit(X, y, treatment, **settings, outcome_transform="log").result_
+    outside = quiet_fit(X, np.log(y), treatment, **settings).result_
+    assert inside.table.equals(outside.table)
+    assert inside.diagnostics.equals(outside.diagnostics)
+    for name in inside.curves:
+        assert inside.curve(name).equals(outside.curve(name))
+    differing = {k for k in inside.settings if inside.settings[k] != outside.settings[k]}
+    assert differing == {"outcome_transform"}
+
+
+def test_feature_that_multiplies_both_arms_modifies_no_ratio(costs):
+    logged = quiet_fit(*costs, **SETTINGS, outcome_transform="log").result_
+    assert logged.selected == ["x1"]
+    # On the plain scale the spread grows with the level, which is what the warning is about.
+    with pytest.warns(UserWarning, match="strongly skewed"):
+        plain = quiet_fit(*costs, **SETTINGS).result_
+    assert "x0" in plain.selected
