@@ -99,7 +99,15 @@ def test_false_discovery_rate_is_held_from_table_to_selection():
         treatment = rng.integers(0, 2, size=200)
         y = treatment * (2 * X[:, 0] - 2 * X[:, 1]) + X[:, 2] + rng.normal(size=200)
         selector = quiet_fit(
-            X, y, treatment, sampler="gaussian", propensity=0.5, alpha=0.2, n_resamples=99, random_state=seed
+            X,
+            y,
+            treatment,
+            statistic="wcmmd",
+            sampler="gaussian",
+            propensity=0.5,
+            alpha=0.2,
+            n_resamples=99,
+            random_state=seed,
         )
         support = selector.get_support()
         proportions.append(support[2:].sum() / max(support.sum(), 1))

@@ -69,7 +69,7 @@ class EffectLikelihood(BaseEstimator):
     >>> data = make_modifiers("LinVar", n_samples=500, n_features=6, random_state=0)
     >>> selector = ModifierSelector(EffectLikelihood(learner="linear"), sampler="gaussian", random_state=0)
     >>> selector.fit(data.X, data.y, treatment=data.treatment).get_feature_names_out().tolist()
-    ['X1', 'X2', 'X4', 'X5']
+    ['X1', 'X2', 'X3', 'X4', 'X5']
     """
 
     def __init__(self, learner: Any = "auto", *, cv_repeats: int = 1, check_resamples: int = 0) -> None:
