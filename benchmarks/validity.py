@@ -35,10 +35,8 @@ NULL_P_VALUES = 2000
 class _PreparedHeldOut(PreparedEffectLikelihood):
     """The own arm's location moves with the feature: nothing is frozen."""
 
-    def _at(self, fit: Any, rows: Any, location: Any, scale: Any) -> Any:
-        arm, place = self.treatment[rows], np.arange(rows.size)
-        own, spread = location[place, :, arm], scale[place, :, arm]
-        return log_likelihood(self.y[rows, None], own, spread, fit.shape[rows, None], binary=self.binary)
+    def _moved_location(self, fit: Any, rows: Any, location: Any) -> Any:
+        return location[np.arange(rows.size), :, self.treatment[rows]] - fit.baseline[rows, None]
 
 
 class HeldOutLikelihood(EffectLikelihood):

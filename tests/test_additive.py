@@ -432,12 +432,3 @@ def test_units_of_the_outcome_are_carried_along(factor):
     # Penalties start at fixed values, so their iteration stops a little elsewhere in other units.
     np.testing.assert_allclose(other_location / factor, location, atol=0.1)
     np.testing.assert_allclose(other_scale / factor, scale, rtol=0.1)
-
-
-def test_shared_penalty_is_one_for_all_terms_of_a_part(trial):
-    X, a, y = trial
-    shared = AdditiveLearner(0, products=False, shared_penalty=True).fit(X[:200], a[:200], y[:200])
-    own = AdditiveLearner(0, products=False).fit(X[:200], a[:200], y[:200])
-    assert not np.allclose(shared.coefficients_, own.coefficients_)
-    # The strong line of the second column forbids a strong penalty for all, so null lines are shrunk less.
-    assert np.abs(shared.coefficients_[4, 0]) > np.abs(own.coefficients_[4, 0])

@@ -178,7 +178,10 @@ def test_statistic_is_measured_in_the_wider_deviations():
     _, sd = moments(values, weights)
     shared = analytic_test(values[:, 0] + 0.3, values, weights, shared_variance=sd**2)
     assert shared.statistic == pytest.approx(alone.statistic / np.sqrt(2))
-    assert (shared.gain, shared.gain_low) == (alone.gain, alone.gain_low)
+    assert shared.gain == alone.gain
+    # The interval widens by the same variance: half its width is 1.96 standard errors of the mean.
+    widths = [(outcome.gain_high - outcome.gain_low) / (2 * norm.ppf(0.975)) for outcome in (alone, shared)]
+    assert widths[1] ** 2 - widths[0] ** 2 == pytest.approx(sd**2 / 100**2)
 
 
 @pytest.mark.parametrize("shared", [0.0, 1.0])

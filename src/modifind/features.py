@@ -342,7 +342,7 @@ def read_outcome(y: ArrayLike, n_rows: int) -> Array:
     try:
         outcome = column.to_numpy(dtype=np.float64, na_value=np.nan)
     except (TypeError, ValueError):
-        raise ValueError("the outcome y must be numeric; found text") from None
+        raise ValueError("the outcome y must be numeric; found text. Code two labels as 0 and 1.") from None
     missing, infinite = int(np.isnan(outcome).sum()), int(np.isinf(outcome).sum())
     if missing or infinite:
         raise ValueError(f"y has {missing} missing and {infinite} infinite values; drop those rows")

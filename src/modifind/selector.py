@@ -172,6 +172,8 @@ class ModifierSelector(SelectorMixin, BaseEstimator):
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always", UserWarning)
             outcome = transform_outcome(outcome, self.outcome_transform)
+            if isinstance(statistic, EffectLikelihood):
+                statistic.validate(outcome)
             model = resolve_propensity(self.propensity)
             scores = model.fit(table, arms, n_folds=self.cv, seed=propensity_seed)
             scores.warn()
@@ -221,8 +223,6 @@ class ModifierSelector(SelectorMixin, BaseEstimator):
             raise ValueError(
                 f"statistic must be 'effect_likelihood', 'wcmmd', or an EffectLikelihood or WCMMD object, not {given}"
             )
-        if isinstance(statistic, EffectLikelihood):
-            statistic.validate()
         test = ConditionalRandomizationTest() if self.test is None else self.test
         test.validate()
         return statistic, test
@@ -241,6 +241,8 @@ class ModifierSelector(SelectorMixin, BaseEstimator):
         if isinstance(statistic, WCMMD):
             n_resamples = test.resolve_resamples(self.n_resamples, table.n_features, self.alpha, self.adjust)
             return _ResamplingTester(prepared, statistic, test, n_resamples, scores, table), n_resamples
+        if self.test is not None:
+            warnings.warn("test= belongs to 'wcmmd'; effect_likelihood does not use it", UserWarning, stacklevel=3)
         if self.n_resamples != "auto":
             test.resolve_resamples(self.n_resamples, 1, self.alpha, self.adjust)  # refuses what is no count
             warnings.warn(
@@ -425,6 +427,10 @@ def _agreeing_sampler(sampler: Any, statistic: Statistic) -> BaseSampler:
     named = isinstance(sampler, str)
     chosen = resolve_sampler(sampler)
     chosen = clone(chosen) if isinstance(chosen, BaseEstimator) else chosen
+    if isinstance(statistic, EffectLikelihood) and not getattr(chosen, "condition_on_treatment", True):
+        raise ValueError(
+            "effect_likelihood needs the law of a feature given the treatment: condition_on_treatment=True"
+        )
     fixed = isinstance(statistic, WCMMD) and statistic.resample_weights == "fixed"
     if fixed and getattr(chosen, "condition_on_treatment", False):
         if not named:

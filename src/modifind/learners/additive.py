@@ -33,13 +33,11 @@ class AdditiveLearner(BaseEstimator):
     Parameters
     ----------
     n_knots : int, default=12
-        Knots of the curves of the common part; 0 leaves straight lines.
+        Knots of the curves of the common part, fewer where columns are many and rows few; 0 leaves straight lines.
     contrast_curves, scale_curves : int, default=5, 4
         Number of curves, smoothest first, that the arms' difference and the scale may use.
     products : bool, default=True
         Whether products of two columns may enter.
-    shared_penalty : bool, default=False
-        One ridge penalty for all terms of a part instead of one per term.
     links : tuple of str, default=("exp", "softplus")
         Links of the scale to choose from.
 
@@ -58,14 +56,12 @@ class AdditiveLearner(BaseEstimator):
         contrast_curves: int = 5,
         scale_curves: int = 4,
         products: bool = True,
-        shared_penalty: bool = False,
         links: tuple[str, ...] = LINKS,
     ) -> None:
         self.n_knots = n_knots
         self.contrast_curves = contrast_curves
         self.scale_curves = scale_curves
         self.products = products
-        self.shared_penalty = shared_penalty
         self.links = links
 
     def fit(self, X: Array, a: NDArray[np.int64], y: Array) -> AdditiveLearner:
@@ -122,15 +118,13 @@ class AdditiveLearner(BaseEstimator):
 
     def _use(self, terms: AdditiveTerms, X: Array, rows: list[NDArray[np.int64]], arms: list[_Arm]) -> None:
         self.terms_ = terms
-        groups = np.minimum(terms.groups, 1) if self.shared_penalty else terms.groups
-        self._location = ArmLocations(groups, np.flatnonzero(terms.degree <= self.contrast_curves))
+        self._location = ArmLocations(terms.groups, np.flatnonzero(terms.degree <= self.contrast_curves))
         self._scale_columns = np.flatnonzero(terms.degree <= self.scale_curves)
         for r, arm in zip(rows, arms, strict=True):
             arm.terms = terms(X[r])
 
     def _scale_groups(self) -> Groups:
-        groups = np.minimum(self.terms_.groups, 1) if self.shared_penalty else self.terms_.groups
-        return np.unique(groups[self._scale_columns], return_inverse=True)[1].astype(np.int64)
+        return np.unique(self.terms_.groups[self._scale_columns], return_inverse=True)[1].astype(np.int64)
 
 
 def _spread(values: Array) -> float:

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator
+from sklearn.base import BaseEstimator, clone
 from sklearn.ensemble import HistGradientBoostingRegressor
 
 from modifind.kernels import Array
@@ -39,7 +39,7 @@ class BoostingLearner(BaseEstimator):
         self, X: Array, a: NDArray[np.int64], y: Array, fitted_base: AdditiveLearner | None = None
     ) -> BoostingLearner:
         """Fit the additive model, unless a fitted one is given, and the trees."""
-        base = AdditiveLearner() if self.base is None else self.base
+        base = AdditiveLearner() if self.base is None else clone(self.base)
         self.base_ = base.fit(X, a, y) if fitted_base is None else fitted_base
         self.edges_ = [np.unique(np.quantile(column, np.arange(1, N_BINS) / N_BINS)) for column in X.T]
         inputs = np.column_stack((self._bins(X), a))

@@ -42,7 +42,7 @@ class ColumnBasis:
 
     @classmethod
     def of(cls, column: Array, n_knots: int) -> ColumnBasis:
-        """Basis for a column; below four knots, or ten distinct values, it is the straight line alone.
+        """Basis for a column; with fewer than four knots or eleven distinct values it is the straight line alone.
 
         Knots lie half way between the quantiles of the column and an even spacing. Quantiles alone leave the tails to
         one knot, and what a function does there would be taken for noise that grows in the tails.

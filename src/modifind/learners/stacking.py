@@ -17,13 +17,14 @@ from threadpoolctl import threadpool_limits
 
 from modifind.kernels import Array
 from modifind.learners.additive import AdditiveLearner
-from modifind.learners.base import OutcomeLearner, predict_along, predict_arms
+from modifind.learners.base import OutcomeLearner, check_along, predict_along, predict_arms
 from modifind.learners.binary import AdditiveClassifier
 from modifind.learners.boosting import BoostingLearner
 from modifind.learners.density import best_shape, student_log_density
 from modifind.learners.neural import NeuralLearner
 
 NEGLIGIBLE = 0.1
+CHECKED_ROWS = 20
 WORTHWHILE = 0.01
 LEAST_SCALE = 1e-3  # of the outcome's interquartile range
 COSTLY = ("boosting", "neural")
@@ -217,6 +218,8 @@ def _fit_fold(
             model: Any = clone(candidate) if isinstance(candidate, BaseEstimator) else copy.deepcopy(candidate)
             given = {"fitted_base": base} if isinstance(model, BoostingLearner) and model.base is None else {}
             model.fit(X[~out], a[~out], y[~out], **given)
+            if hasattr(model, "along"):
+                check_along(model, X[out][:CHECKED_ROWS])
             found.append((model, *predict_arms(model, X[out])))
     return found
 

@@ -101,10 +101,10 @@ def _analytic_methods(s: Mapping[str, Any]) -> str:
     model, repeats = s["model"], s["statistic"]["cv_repeats"]
     again = "" if repeats == 1 else f", repeated {repeats} times"
     return (
-        f"by the effect-likelihood test: the held-out {model['likelihood']} log-likelihood of a {s['cv']}-fold "
-        f"cross-fitted model of the outcome in both arms{again} (learners and their mean weights: {model['stack']}), "
-        "with the part common to both arms frozen, was compared with its distribution when the feature is drawn from "
-        f"its law given the rest ({s['sampler']['class']}), by a saddlepoint approximation."
+        f"by the effect-likelihood test: the held-out {model['likelihood']} log-likelihood of a "
+        f"{model['n_folds']}-fold cross-fitted model of the outcome in both arms{again} (learners and their mean "
+        f"weights: {model['stack']}), with the part common to both arms frozen, was compared with its distribution when the "
+        f"feature is drawn from its law given the rest ({s['sampler']['class']}), by a saddlepoint approximation."
     )
 
 

@@ -7,12 +7,13 @@ candidate value v of feature m, with x' the row whose m-th feature is v, let
 
 ``b_i = (1 - ebar_i) mu_0(x_i) + ebar_i mu_1(x_i)`` a baseline frozen at the observed row, and ``ebar_i`` the share of
 the precision that the treated arm has at x_i. The statistic is ``T_m = sum_i l_i(x_im)``. Under the null hypothesis
-that the outcome is independent of X_m given the other features and the treatment, T_m is, given the models, a sum of
-independent variables ``l_i(V_i)``, V_i drawn from the law of X_m given the rest, so its tail needs no resampling.
+that the outcome is independent of X_m given the other features and the treatment, T_m is compared with the sum of
+independent variables ``l_i(V_i)``, V_i drawn from the law of X_m given the rest, whose tail needs no resampling.
 
 The baseline is frozen because a shift of both arms alike changes no effect: a feature that is merely prognostic for the
-location leaves T where it is. The weights ebar make the errors of an estimated mu cancel: with them the expected
-log-likelihood under the null is the same for the observed and for a resampled value, whatever the errors are.
+location leaves T where it is. It does tie l_i to the observed value, and the weights ebar are there to make up for it:
+to second order in the errors of mu, and with the assignment depending little on X_m, the expected log-likelihood under
+the null is then the same for the observed and for a resampled value.
 """
 
 from __future__ import annotations
@@ -54,7 +55,8 @@ class EffectLikelihood(BaseEstimator):
     learner : "auto", name, learner or list of those, default="auto"
         Model of the outcome. Names: "linear" (ridge mean, scale with a log link or rising from a floor), "splines" (the
         same with smooth curves and products), "boosting" (trees on top of splines), "neural" (an ensemble of small
-        networks; needs torch). "auto" stacks them by cross-validated log-likelihood, as does a list. Any object with
+        networks; needs torch). "auto" stacks them by cross-validated log-likelihood, as does a list; trees and networks
+        join a stack only where they raise it by 0.01 nats per row. Any object with
         ``fit(X, a, y)`` and ``predict(X) -> (location, scale)``, both of shape (n, 2) with one column per arm, will do.
     cv_repeats : int, default=1
         Number of times the cross-fitting is repeated with other folds; log-likelihoods are averaged.
@@ -77,13 +79,13 @@ class EffectLikelihood(BaseEstimator):
         self.cv_repeats = cv_repeats
         self.check_resamples = check_resamples
 
-    def validate(self) -> None:
-        """Refuse settings that have no meaning."""
+    def validate(self, y: Array) -> None:
+        """Refuse settings that have no meaning for this outcome."""
         for name, least in (("cv_repeats", 1), ("check_resamples", 0)):
             value = getattr(self, name)
             if not isinstance(value, int | np.integer) or isinstance(value, bool) or value < least:
                 raise ValueError(f"{name} must be an integer of at least {least}, not {value!r}")
-        resolve_learners(self.learner, binary=False)
+        resolve_learners(self.learner, binary=is_binary(y))
 
     def prepare(
         self,
@@ -112,15 +114,19 @@ class EffectLikelihood(BaseEstimator):
         n_jobs : int, optional
             Processes to fit folds with.
         """
-        levels = np.unique(y)
-        binary = levels.size == 2
-        outcome = (y == levels[-1]).astype(np.float64) if binary else y
+        binary = is_binary(y)
+        outcome = (y == y.max()).astype(np.float64) if binary else y
         candidates = resolve_learners(self.learner, binary=binary)
         fits = []
         for own in folds:
             fit = cross_fit(candidates, table.design, treatment, outcome, own, binary=binary, n_jobs=n_jobs)
             fits.append(_Fit.of(fit, table.design, outcome, treatment, scores, binary))
         return PreparedEffectLikelihood(table, outcome, treatment, binary, tuple(fits))
+
+
+def is_binary(y: Array) -> bool:
+    """Whether an outcome has two values."""
+    return bool(((y == y.min()) | (y == y.max())).all())
 
 
 class RowGrid(Protocol):
@@ -188,6 +194,7 @@ class PreparedEffectLikelihood:
         }
         return {
             "likelihood": "bernoulli" if self.binary else "student-t",
+            "n_folds": len(crosses[0].models),
             "stack": describe(mean),
             "held_out_log_likelihood": scores,
         }
@@ -217,9 +224,9 @@ class PreparedEffectLikelihood:
         for model in fit.cross.models:
             location, scale = model.along(self.table.design[rows], self.table.encoding[feature], encoded)
             arm = self.treatment[rows]
-            difference = (arm - fit.share[rows])[:, None] * (location[..., 1] - location[..., 0])
+            moved = self._moved_location(fit, rows, location)
             log_scale = np.log(scale[np.arange(rows.size), :, arm])
-            pattern = location_score * difference + scale_score * log_scale
+            pattern = location_score * moved + scale_score * log_scale
             pattern -= np.einsum("ij,ij->i", pattern, weights)[:, None]
             patterns.append((pattern * np.sqrt(weights)).ravel())
         products = np.array(patterns) @ np.array(patterns).T
@@ -278,8 +285,10 @@ class PreparedEffectLikelihood:
         return values, weights
 
     def _at(self, fit: _Fit, rows: NDArray[np.int64], location: Array, scale: Array) -> Array:
-        arm = self.treatment[rows]
-        moved = (arm - fit.share[rows])[:, None] * (location[..., 1] - location[..., 0])
-        own = scale[np.arange(rows.size), :, arm]
-        shape = fit.shape[rows, None]
-        return log_likelihood(self.y[rows, None], fit.baseline[rows, None] + moved, own, shape, binary=self.binary)
+        own = scale[np.arange(rows.size), :, self.treatment[rows]]
+        place = fit.baseline[rows, None] + self._moved_location(fit, rows, location)
+        return log_likelihood(self.y[rows, None], place, own, fit.shape[rows, None], binary=self.binary)
+
+    def _moved_location(self, fit: _Fit, rows: NDArray[np.int64], location: Array) -> Array:
+        """What the feature may move, beyond the frozen baseline."""
+        return (self.treatment[rows] - fit.share[rows])[:, None] * (location[..., 1] - location[..., 0])

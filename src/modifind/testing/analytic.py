@@ -77,7 +77,8 @@ def analytic_test(
     total = float(observed.sum())
     p_value, normal = sum_tail(values, weights, total, shared_variance)
     gain = float(excess.mean())
-    half = float(norm.ppf(0.975)) * float(excess.std(ddof=1)) / np.sqrt(excess.size)
+    error = np.sqrt(excess.size * float(excess.var(ddof=1)) + shared_variance) / excess.size
+    half = float(norm.ppf(0.975)) * float(error)
     check, exceeding = float("nan"), 0
     if check_resamples:
         rng = np.random.default_rng(rng)
@@ -124,7 +125,8 @@ def sum_tail(values: Array, weights: Array, observed: float, shared_variance: fl
     -------
     p_value, normal_p_value : float
         By the saddlepoint approximation of Lugannani and Rice, and by the normal distribution with the sum's mean and
-        variance. Near the mean, where the former is a ratio of small numbers, both are the latter.
+        variance. Near the mean, where the former is a ratio of small numbers, both are the latter. Both are for sums
+        without large equal steps; where few equal terms decide, they are close to the mid-p-value.
 
     Examples
     --------
