@@ -384,3 +384,33 @@ def test_scale_of_zero_is_kept_above_zero():
             return np.zeros((len(X), 2)), np.zeros((len(X), 2))
 
     assert (predict_arms(Sure(), np.zeros((4, 1)))[1] > 0).all()
+
+
+class SwappedAlong(AdditiveLearner):
+    """Follows a column with the arms exchanged."""
+
+    def along(self, X, columns, points, index=None):
+        location, scale = super().along(X, columns, points)
+        return location[..., ::-1], scale[..., ::-1]
+
+
+class BrokenAlong(AdditiveLearner):
+    def along(self, X, columns, points, index=None):
+        location, scale = super().along(X, columns, points)
+        return np.where(points[..., :1] > 0.5, np.nan, location), scale
+
+
+@pytest.mark.parametrize(("learner", "message"), [(SwappedAlong, "different values"), (BrokenAlong, "not finite")])
+def test_learner_whose_along_is_wrong_is_refused(learner, message):
+    rng = np.random.default_rng(3)
+    X, a = rng.normal(size=(120, 2)), rng.integers(0, 2, size=120)
+    y = a * (3.0 + X[:, 0]) + rng.normal(size=120)
+    with pytest.raises(ValueError, match=f"{learner.__name__}.along.*{message}"):
+        quiet_fit(X, y, a, statistic=EffectLikelihood(learner(0)), sampler="gaussian", propensity=0.5, random_state=0)
+
+
+def test_trees_leave_the_base_they_were_given_unfitted():
+    rng = np.random.default_rng(4)
+    base = AdditiveLearner(0)
+    BoostingLearner(base).fit(rng.normal(size=(60, 2)), np.arange(60) % 2, rng.normal(size=60))
+    assert not hasattr(base, "coefficients_")

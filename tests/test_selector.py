@@ -465,3 +465,17 @@ def test_composite_classifier_is_seeded_too(data):
     network = make_pipeline(StandardScaler(), MLPClassifier((5,), max_iter=20))
     first, second = (quiet_fit(*data, **FAST | {"propensity": network}).result_ for _ in range(2))
     assert first == second
+
+
+def test_settings_of_the_other_statistic_are_refused_or_named():
+    rng = np.random.default_rng(0)
+    X, treatment = rng.normal(size=(60, 2)), np.arange(60) % 2
+    y = rng.normal(size=60)
+    linear = EffectLikelihood("linear")
+    with pytest.warns(UserWarning, match="test= belongs to 'wcmmd'"):
+        ModifierSelector(linear, test=ConditionalRandomizationTest(), random_state=0).fit(X, y, treatment=treatment)
+    sampler = GaussianSampler(condition_on_treatment=False)
+    with pytest.raises(ValueError, match="condition_on_treatment=True"):
+        ModifierSelector(linear, sampler=sampler, random_state=0).fit(X, y, treatment=treatment)
+    with pytest.raises(ValueError, match="learner for a binary outcome"):
+        ModifierSelector(EffectLikelihood("boosting")).fit(X, y > 0, treatment=treatment)

@@ -103,8 +103,9 @@ def _analytic_methods(s: Mapping[str, Any]) -> str:
     return (
         f"by the effect-likelihood test: the held-out {model['likelihood']} log-likelihood of a "
         f"{model['n_folds']}-fold cross-fitted model of the outcome in both arms{again} (learners and their mean "
-        f"weights: {model['stack']}), with the part common to both arms frozen, was compared with its distribution when "
-        f"the feature is drawn from its law given the rest ({s['sampler']['class']}), by a saddlepoint approximation."
+        f"weights: {model['stack']}), with the part common to both arms frozen, was compared with its distribution "
+        f"when the feature is drawn from its law given the rest ({s['sampler']['class']}), by a saddlepoint "
+        "approximation."
     )
 
 
