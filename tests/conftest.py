@@ -14,6 +14,15 @@ from threadpoolctl import threadpool_limits
 from modifind import ModifierSelector
 from modifind.samplers import BaseSampler, Calibration
 
+# A finder, because scipy itself stumbles over sys.modules["torch"] = None.
+BLOCK_TORCH = """
+class Block:
+    def find_spec(self, name, path=None, target=None):
+        if name.split(".")[0] == "torch":
+            raise ImportError(name)
+sys.meta_path.insert(0, Block())
+"""
+
 
 @pytest.fixture(autouse=True, scope="session")
 def one_blas_thread():

@@ -11,19 +11,12 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from conftest import BLOCK_TORCH
 from modifind.features import FeatureTable, read_features
 from modifind.samplers.cvae import CVAESampler
 
 ROOT = Path(__file__).resolve().parents[1] / "src"
 SLOPES, OFFSETS = np.array([0.0, 1.0, -1.0]), np.array([0.0, 0.3, 0.0])
-# A finder, because scipy itself stumbles over sys.modules["torch"] = None.
-BLOCK_TORCH = """
-class Block:
-    def find_spec(self, name, path=None, target=None):
-        if name.split(".")[0] == "torch":
-            raise ImportError(name)
-sys.meta_path.insert(0, Block())
-"""
 
 
 def fitted(X: object, seed: int = 0, **settings: object) -> CVAESampler:

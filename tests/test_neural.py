@@ -13,20 +13,13 @@ import pytest
 import torch
 from sklearn.base import clone
 
+from conftest import BLOCK_TORCH
 from modifind.learners.additive import AdditiveLearner
 from modifind.learners.base import predict_arms
 from modifind.learners.density import student_log_density
 from modifind.learners.neural import NeuralLearner, _arm_constants, _held_out
 
 ROOT = Path(__file__).resolve().parents[1] / "src"
-# A finder, because scipy itself stumbles over sys.modules["torch"] = None.
-BLOCK_TORCH = """
-class Block:
-    def find_spec(self, name, path=None, target=None):
-        if name.split(".")[0] == "torch":
-            raise ImportError(name)
-sys.meta_path.insert(0, Block())
-"""
 
 
 def interaction(n, seed, p=10):

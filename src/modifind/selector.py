@@ -7,7 +7,7 @@ import warnings
 from dataclasses import asdict, dataclass, replace
 from importlib.metadata import PackageNotFoundError, version
 from numbers import Real
-from typing import Any, Protocol, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 import pandas as pd
@@ -31,22 +31,18 @@ from modifind.kernels import Array, median_bandwidth
 from modifind.progress import Progress, ProgressBar
 from modifind.propensity import FittedPropensity, arm_folds, resolve_propensity
 from modifind.result import SelectionResult
-from modifind.samplers import BaseSampler, Calibration, ConditionalGrid, FeatureLaw, resolve_sampler
+from modifind.samplers import BaseSampler, Calibration, resolve_sampler
 from modifind.statistics import WCMMD, EffectLikelihood
-from modifind.statistics.effect_likelihood import PreparedEffectLikelihood
 from modifind.statistics.wcmmd import PreparedWCMMD, curve_variance
-from modifind.testing import (
-    AnalyticOutcome,
-    ConditionalRandomizationTest,
-    CRTOutcome,
-    adjust_p_values,
-    analytic_test,
-)
+from modifind.testers import AnalyticTester, Outcome, ResamplingTester, Tester
+from modifind.testing import ConditionalRandomizationTest, adjust_p_values
 
 NULL_HYPOTHESIS = "the outcome is independent of the feature given the other features"
 # Held-out share of a feature's law that the others explain, above which the data cannot tell it from them. What little
 # is left is then as much the sampler's own error as the feature's, and a test of it would be a test of the sampler.
 DETERMINED = {"continuous": 0.65, "discrete": 0.9}
+Statistic: TypeAlias = WCMMD | EffectLikelihood
+_STATISTICS: dict[str, type[Statistic]] = {"effect_likelihood": EffectLikelihood, "wcmmd": WCMMD}
 
 
 class ModifierSelector(SelectorMixin, BaseEstimator):
@@ -191,7 +187,7 @@ class ModifierSelector(SelectorMixin, BaseEstimator):
         settings = {
             **_settings(self.get_params(deep=False), statistic, sampler, test),
             "n_resamples_used": n_resamples,
-            "model": tester.prepared.description if isinstance(tester, _AnalyticTester) else None,
+            "model": tester.prepared.description if isinstance(tester, AnalyticTester) else None,
             "seed": entropy,
             "propensity_model": scores.description,
             "control_label": labels.control,
@@ -236,11 +232,11 @@ class ModifierSelector(SelectorMixin, BaseEstimator):
         scores: FittedPropensity,
         prepared: PreparedWCMMD,
         seed: np.random.SeedSequence,
-    ) -> tuple[_Tester, int]:
+    ) -> tuple[Tester, int]:
         """What tests one feature, and how many resamples it may take."""
         if isinstance(statistic, WCMMD):
             n_resamples = test.resolve_resamples(self.n_resamples, table.n_features, self.alpha, self.adjust)
-            return _ResamplingTester(prepared, statistic, test, n_resamples, scores, table), n_resamples
+            return ResamplingTester(prepared, statistic, test, n_resamples, scores, table), n_resamples
         if self.test is not None:
             warnings.warn("test= belongs to 'wcmmd'; effect_likelihood does not use it", UserWarning, stacklevel=3)
         if self.n_resamples != "auto":
@@ -254,7 +250,7 @@ class ModifierSelector(SelectorMixin, BaseEstimator):
         states = [int(child.generate_state(1)[0]) for child in seed.spawn(statistic.cv_repeats)]
         folds = [arm_folds(prepared.treatment, self.cv, state) for state in states]
         model = statistic.prepare(table, outcome, prepared.treatment, scores.scores, folds, n_jobs=self.n_jobs)
-        return _AnalyticTester(model, statistic.check_resamples), statistic.check_resamples
+        return AnalyticTester(model, statistic.check_resamples), statistic.check_resamples
 
     def _run(self, plan: _Plan, seeds: list[np.random.SeedSequence]) -> list[_Finding]:
         total = plan.table.n_features
@@ -286,63 +282,6 @@ class ModifierSelector(SelectorMixin, BaseEstimator):
         return X[:, support]
 
 
-Statistic: TypeAlias = WCMMD | EffectLikelihood
-Outcome: TypeAlias = CRTOutcome | AnalyticOutcome
-_STATISTICS: dict[str, type[Statistic]] = {"effect_likelihood": EffectLikelihood, "wcmmd": WCMMD}
-
-
-class _Tester(Protocol):
-    """Turns the law of a feature into a p-value."""
-
-    def test(self, feature: int, law: FeatureLaw, bandwidth: float, rng: np.random.Generator) -> Outcome: ...
-
-
-@dataclass(frozen=True)
-class _ResamplingTester:
-    """Conditional randomisation test of the weighted conditional MMD."""
-
-    prepared: PreparedWCMMD
-    statistic: WCMMD
-    crt: ConditionalRandomizationTest
-    n_resamples: int
-    propensity: FittedPropensity
-    table: FeatureTable
-
-    def test(self, feature: int, law: FeatureLaw, bandwidth: float, rng: np.random.Generator) -> Outcome:
-        levels = self.table.n_levels(feature)
-        fixed = self.statistic.resample_weights == "fixed"
-        profile = (lambda values: self.propensity.scores) if fixed else self.propensity.profile(feature)
-
-        def statistic(values: Array) -> float:
-            # The data and its resamples are scored by the same function, which is what makes them comparable.
-            followed = self.statistic.capped(profile(values))
-            return self.prepared.importance(values, followed, bandwidth=bandwidth, n_levels=levels)
-
-        observed = statistic(self.table.values[:, feature])
-        return self.crt.run(observed, lambda k: law.draw(rng, k), statistic, self.n_resamples)
-
-
-@dataclass(frozen=True)
-class _AnalyticTester:
-    """Effect-likelihood test: the null distribution of a sum over rows."""
-
-    prepared: PreparedEffectLikelihood
-    check_resamples: int
-
-    def test(self, feature: int, law: FeatureLaw, bandwidth: float, rng: np.random.Generator) -> Outcome:
-        table = self.prepared.table
-        grid = ConditionalGrid.of(law, table.n_rows, n_levels=table.n_levels(feature))
-        values, weights = self.prepared.on_grid(feature, grid)
-        return analytic_test(
-            self.prepared.observed,
-            values,
-            weights,
-            shared_variance=self.prepared.reuse_variance(feature, grid, values, weights),
-            check_resamples=self.check_resamples,
-            rng=rng,
-        )
-
-
 @dataclass(frozen=True)
 class _Plan:
     """Everything a worker needs to test any feature."""
@@ -352,7 +291,7 @@ class _Plan:
     propensity: FittedPropensity
     sampler: BaseSampler
     prepared: PreparedWCMMD
-    tester: _Tester
+    tester: Tester
     copies: frozenset[int]
 
 

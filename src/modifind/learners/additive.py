@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 
 from modifind.kernels import Array
-from modifind.learners.density import SHAPES, best_shape
+from modifind.learners.density import SHAPES, best_shape, robust_spread, student_weight
 from modifind.learners.evidence import Groups, solve_ridge, symmetric, updated_penalties
 from modifind.learners.scale import LEAST_UNIT, LINKS, ScaleModel
 from modifind.learners.terms import AdditiveTerms
@@ -67,7 +67,10 @@ class AdditiveLearner(BaseEstimator):
     def fit(self, X: Array, a: NDArray[np.int64], y: Array) -> AdditiveLearner:
         """Alternate between the locations given the scales and the scales given leave-one-out residuals."""
         rows = [np.flatnonzero(a == arm) for arm in (0, 1)]
-        centre, unit = float(np.median(y)), _spread(y) or 1.0  # penalties and floors below are for outcomes of size 1
+        centre, unit = (
+            float(np.median(y)),
+            robust_spread(y) or 1.0,
+        )  # penalties and floors below are for outcomes of size 1
         arms = [_Arm((y[r] - centre) / unit) for r in rows]
         n_knots = min(self.n_knots, 1 + MAX_CURVES_PER_ROW * X.shape[0] // max(X.shape[1], 1))
         self._use(AdditiveTerms.of(X, n_knots), X, rows, arms)
@@ -82,7 +85,8 @@ class AdditiveLearner(BaseEstimator):
                         self._use(enlarged, X, rows, arms)
                 for arm in arms:
                     arm.models = [ScaleModel(link, self._scale_groups()) for link in self.links]
-            self._location.fit(arms, n_steps=6 if turn < 2 else 4)
+            parts = [(arm.terms, arm.y, arm.weight) for arm in arms]
+            self._location.fit_least_squares(parts, n_steps=6 if turn < 2 else 4)
             for k, arm in enumerate(arms):
                 arm.update(self._location, k, self._scale_columns, n_steps=(4, 10, 5)[turn])
         self.scales_ = [arm.models[0] for arm in arms]
@@ -127,12 +131,6 @@ class AdditiveLearner(BaseEstimator):
         return np.unique(self.terms_.groups[self._scale_columns], return_inverse=True)[1].astype(np.int64)
 
 
-def _spread(values: Array) -> float:
-    """Standard deviation as the quartiles tell it, or else as it is."""
-    low, high = np.quantile(values, (0.25, 0.75))
-    return float((high - low) / 1.349) or float(values.std())
-
-
 @dataclass
 class _Arm:
     """Rows of one arm and what is known of them so far."""
@@ -143,7 +141,7 @@ class _Arm:
     shape: float = SHAPES[-1]
 
     def __post_init__(self) -> None:
-        spread = max(_spread(self.y), LEAST_UNIT)
+        spread = max(robust_spread(self.y), LEAST_UNIT)
         self.scale = np.full(self.y.size, spread)
         far = np.abs(self.y - np.median(self.y)) / (FAR * spread)
         self.weight = np.maximum(far, 1.0) ** -2.0 / spread**2  # wild rows must not start the fit
@@ -155,13 +153,11 @@ class _Arm:
 
     @property
     def location_score(self) -> Array:
-        u = self.standardised
-        return (self.shape + 1) * u / (self.shape + u**2)
+        return student_weight(self.standardised, self.shape) * self.standardised
 
     @property
     def scale_score(self) -> Array:
-        u = self.standardised
-        return (self.shape + 1) * u**2 / (self.shape + u**2) - 1.0
+        return student_weight(self.standardised, self.shape) * self.standardised**2 - 1.0
 
     def update(self, location: ArmLocations, number: int, columns: NDArray[np.int64], n_steps: int) -> None:
         """Leave-one-out residuals of a new location, their scale, and the weights that follow."""
@@ -174,7 +170,7 @@ class _Arm:
         self.models = [min(self.models, key=lambda model: model.criterion)]
         self.scale = self.models[0].at(part)
         self.shape = best_shape(self.standardised)
-        self.weight = (self.shape + 1) / (self.shape + self.standardised**2) / self.scale**2
+        self.weight = student_weight(self.standardised, self.shape) / self.scale**2
 
 
 class ArmLocations:
@@ -196,12 +192,8 @@ class ArmLocations:
         self.penalties = np.where(np.bincount(self.groups) > 1, CURVE_START, 1.0)
         self.penalties[0] = 0.0
 
-    def fit(self, arms: list[_Arm], n_steps: int) -> None:
-        """Solve with the present penalties and improve them, `n_steps` times."""
-        self.fit_least_squares([(arm.terms, arm.y, arm.weight) for arm in arms], n_steps)
-
     def fit_least_squares(self, arms: list[tuple[Array, Array, Array]], n_steps: int) -> None:
-        """The same from terms, outcomes and weights of each arm."""
+        """Solve with the present penalties and improve them, `n_steps` times; terms, outcomes and weights per arm."""
         grams = [terms.T @ (terms * weight[:, None]) for terms, _, weight in arms]
         sides = [terms.T @ (weight * y) for terms, y, weight in arms]
         both, apart = grams[1] + grams[0], (grams[1] - grams[0])[:, self.contrast] / 2

@@ -16,6 +16,17 @@ def student_log_density(standardised: Array, shape: Array | float) -> Array:
     return constant - (shape + 1) / 2 * np.log1p(standardised**2 / shape)
 
 
+def student_weight(standardised: Array, shape: Array | float) -> Array:
+    """What Student's t leaves of a row's weight w: the location's score is w u, that of the log-scale w u^2 - 1."""
+    return (shape + 1) / (shape + standardised**2)
+
+
+def robust_spread(values: Array) -> float:
+    """Standard deviation as the quartiles tell it, or else as it is."""
+    low, high = np.quantile(values, (0.25, 0.75))
+    return float((high - low) / 1.349) or float(values.std())
+
+
 def best_shape(standardised: Array) -> float:
     """Degrees of freedom of the best of a few t densities, at most 30: never so many that one row could decide."""
     fits = [float(np.sum(student_log_density(standardised, shape))) for shape in SHAPES]

@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 
 from modifind.kernels import Array
-from modifind.learners.density import student_log_density
+from modifind.learners.density import robust_spread, student_log_density, student_weight
+from modifind.torch_support import import_torch
 
 if TYPE_CHECKING:
     import torch
@@ -109,7 +110,7 @@ class NeuralLearner(BaseEstimator):
 
     def fit(self, X: Array, a: Ints, y: Array) -> NeuralLearner:
         """Train all networks."""
-        torch = _import_torch(self.device)
+        torch = import_torch(self.device, "the neural learner")
         a = np.asarray(a, dtype=np.int64)
         X, y = np.asarray(X, dtype=np.float64), np.asarray(y, dtype=np.float64)
         rng = np.random.default_rng(self.random_state)
@@ -316,8 +317,7 @@ def _held_out(a: Ints, members: int, fraction: float, rng: np.random.Generator) 
 
 
 def _center_and_unit(y: Array) -> tuple[float, float]:
-    low, middle, high = np.quantile(y, (0.25, 0.5, 0.75))
-    return float(middle), float((high - low) / 1.349) or float(y.std()) or 1.0
+    return float(np.median(y)), robust_spread(y) or 1.0
 
 
 def _arm_constants(y: Array, a: Ints) -> Array:
@@ -327,7 +327,7 @@ def _arm_constants(y: Array, a: Ints) -> Array:
         values = y[a == arm] if (a == arm).any() else y
         center, scale = _center_and_unit(values)
         for _ in range(30):
-            weight = (SHAPE + 1) / (SHAPE + ((values - center) / scale) ** 2)
+            weight = student_weight((values - center) / scale, SHAPE)
             center = float(np.average(values, weights=weight))
             scale = max(float(np.sqrt(np.mean(weight * (values - center) ** 2))), MIN_SCALE)
         constants[:, arm] = center, math.log(scale)
@@ -336,13 +336,3 @@ def _arm_constants(y: Array, a: Ints) -> Array:
 
 def _silu(x: Float32) -> Float32:
     return (x / (1.0 + np.exp(-np.maximum(x, -80.0)))).astype(np.float32, copy=False)
-
-
-def _import_torch(device: str) -> Any:
-    try:
-        import torch
-    except ImportError:
-        raise ImportError('the neural learner needs torch: pip install "modifind[cvae]"') from None
-    if device.startswith("cuda") and not torch.cuda.is_available():
-        raise ValueError(f"device={device!r}, but torch finds no CUDA device; use device='cpu'")
-    return torch

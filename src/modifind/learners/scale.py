@@ -6,7 +6,7 @@ import numpy as np
 from scipy.special import expit
 
 from modifind.kernels import Array
-from modifind.learners.density import student_log_density
+from modifind.learners.density import student_log_density, student_weight
 from modifind.learners.evidence import Groups, solve_ridge, updated_penalties
 
 LINKS = ("exp", "softplus")
@@ -65,8 +65,8 @@ class ScaleModel:
         for step in range(n_steps):
             index = terms @ self.coefficients
             scale = self.at_index(index)
-            squared = (residual / scale) ** 2
-            score = (shape + 1) * squared / (shape + squared) - 1.0
+            standardised = residual / scale
+            score = student_weight(standardised, shape) * standardised**2 - 1.0
             jacobian = terms
             if with_floor:
                 slopes = terms * (self.unit * expit(index) / scale)[:, None]

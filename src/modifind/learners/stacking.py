@@ -75,7 +75,7 @@ class StackedModel:
 
     def predict(self, X: Array) -> tuple[Array, Array]:
         """Location and scale of every row in both arms, shape (n, 2) each."""
-        return self._mean([predict_arms(model, X) for model in self.models])
+        return self.combine([predict_arms(model, X) for model in self.models])
 
     def index(self, X: Array) -> tuple[Array | None, ...]:
         """What each learner can reuse from feature to feature."""
@@ -87,9 +87,10 @@ class StackedModel:
         """The same, shape (n, g, 2) each, when some columns take the values `points`, (n, g, width)."""
         known = index or (None,) * len(self.models)
         pairs = zip(self.models, known, strict=True)
-        return self._mean([predict_along(model, X, columns, points, part) for model, part in pairs])
+        return self.combine([predict_along(model, X, columns, points, part) for model, part in pairs])
 
-    def _mean(self, parts: list[tuple[Array, Array]]) -> tuple[Array, Array]:
+    def combine(self, parts: list[tuple[Array, Array]]) -> tuple[Array, Array]:
+        """The stack's location and scale from those of its learners."""
         if len(parts) == 1:
             return parts[0][0], np.maximum(parts[0][1], self.least_scale)
         location = sum(w * part[0] for w, part in zip(self.weights, parts, strict=True))
@@ -136,7 +137,7 @@ def cross_fit(
     """Fit every candidate to the complement of every fold and stack them.
 
     The weights of a fold's stack maximise the held-out log-likelihood of the other folds' rows. Trees and networks take
-    a hundred times as long to follow along a feature as additive models. They join the stack where they raise its
+    many times as long to follow along a feature as additive models. They join the stack where they raise its
     held-out log-likelihood by more than 0.01 nats per row, and networks are tried only where trees have joined.
     """
     fitted = _fit_all({n: c for n, c in candidates.items() if n not in COSTLY}, X, a, y, folds, n_jobs)
@@ -161,7 +162,8 @@ def cross_fit(
         chosen = tuple(per_fold[k] for k in kept)
         models.append(StackedModel(chosen, tuple(float(own[k]) for k in kept), least))
         rows = folds == fold
-        location[rows], scale[rows] = models[fold].predict(X[rows])
+        parts = [part for k, part in enumerate(fitted.values()) if k in kept]
+        location[rows], scale[rows] = models[fold].combine([(p.location[rows], p.scale[rows]) for p in parts])
     return CrossFit(
         tuple(models),
         folds,

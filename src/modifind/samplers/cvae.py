@@ -19,6 +19,7 @@ from modifind.samplers.cvae_law import (
     Float32,
     decoder_calibration,
 )
+from modifind.torch_support import import_torch
 
 if TYPE_CHECKING:
     import torch
@@ -111,7 +112,7 @@ class CVAESampler(BaseSampler):
 
     def fit(self, table: FeatureTable, treatment: NDArray[np.int64], seed: np.random.SeedSequence) -> CVAESampler:
         """Train the networks of all features."""
-        torch = _import_torch(self.device)
+        torch = import_torch(self.device, "the cvae sampler")
         super().fit(table, treatment, seed)
         split_seed, self.order_seed_ = seed.spawn(2)
         order = np.random.default_rng(split_seed).permutation(table.n_rows)
@@ -330,13 +331,3 @@ def _adam_step(state: dict[str, Any], gradient: Any, step: int, learning_rate: f
     spread = (state["second"] / (1.0 - slow**step)).sqrt_().add_(1e-8)
     state["theta"].addcdiv_(state["first"], spread, value=-learning_rate / (1.0 - fast**step))
     state["average"].lerp_(state["theta"], 1.0 - min(AVERAGING, step / (step + 9.0)))
-
-
-def _import_torch(device: str) -> Any:
-    try:
-        import torch
-    except ImportError:
-        raise ImportError('the cvae sampler needs torch: pip install "modifind[cvae]"') from None
-    if device.startswith("cuda") and not torch.cuda.is_available():
-        raise ValueError(f"device={device!r}, but torch finds no CUDA device; use device='cpu'")
-    return torch

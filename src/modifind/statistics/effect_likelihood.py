@@ -27,6 +27,7 @@ from sklearn.base import BaseEstimator
 
 from modifind.features import FeatureTable
 from modifind.kernels import Array
+from modifind.learners.density import student_weight
 from modifind.learners.stacking import (
     EDGE,
     CrossFit,
@@ -249,7 +250,7 @@ class PreparedEffectLikelihood:
             return (self.y - own) / (own * (1 - own)), np.zeros(own.size)
         scale = own_arm(fit.cross.scale, self.treatment)
         u = (self.y - own) / scale
-        weight = (fit.shape + 1) / (fit.shape + u**2)
+        weight = student_weight(u, fit.shape)
         return weight * u / scale, weight * u**2 - 1.0
 
     @property

@@ -67,15 +67,13 @@ def analytic_test(
     rng : Generator, optional
         For the draws.
     """
-    expected = np.einsum("ij,ij->i", values, weights)
-    centred = values - expected[:, None]
-    variance = float(np.einsum("ij,ij,ij->", centred, centred, weights))
+    expected, centred, variance = _moments(values, weights)
     excess = observed - expected
     rounding = 1e-12 * (float(np.abs(observed).sum()) + observed.size)
     if not variance > rounding**2:  # the statistic does not look at the feature
         return AnalyticOutcome(0.0, 1.0, 1.0, 0.0, 0.0, 0.0)
     total = float(observed.sum())
-    p_value, normal = sum_tail(values, weights, total, shared_variance)
+    p_value, normal = _tail(centred, weights, total - float(expected.sum()), variance, shared_variance)
     gain = float(excess.mean())
     error = np.sqrt(excess.size * float(excess.var(ddof=1)) + shared_variance) / excess.size
     half = float(norm.ppf(0.975)) * float(error)
@@ -136,10 +134,20 @@ def sum_tail(values: Array, weights: Array, observed: float, shared_variance: fl
     >>> round(p_value, 5), round(normal, 5)
     (0.00128, 0.00135)
     """
+    mean, centred, variance = _moments(values, weights)
+    return _tail(centred, weights, observed - float(mean.sum()), variance, shared_variance)
+
+
+def _moments(values: Array, weights: Array) -> tuple[Array, Array, float]:
+    """Mean of each row, the values less it, and the variance of the sum."""
     mean = np.einsum("ij,ij->i", values, weights)
     centred = values - mean[:, None]
-    variance = float(np.einsum("ij,ij,ij->", centred, centred, weights))
-    excess = observed - float(mean.sum())
+    return mean, centred, float(np.einsum("ij,ij,ij->", centred, centred, weights))
+
+
+def _tail(
+    centred: Array, weights: Array, excess: float, variance: float, shared_variance: float
+) -> tuple[float, float]:
     if not variance > 0:
         return (1.0, 1.0)
     spread = np.sqrt(variance + shared_variance)
