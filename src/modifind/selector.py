@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import platform
 import warnings
 from dataclasses import asdict, dataclass, replace
-from importlib.metadata import PackageNotFoundError, version
 from numbers import Real
 from typing import Any, TypeAlias
 
@@ -13,12 +11,21 @@ import numpy as np
 import pandas as pd
 from joblib import Parallel, delayed
 from sklearn.base import BaseEstimator, clone
-from sklearn.feature_selection import SelectorMixin
-from sklearn.utils.validation import check_is_fitted
 from threadpoolctl import threadpool_limits
 
-from modifind import __version__
-from modifind.explain.curves import effect_curve
+from modifind.base import (
+    UNRECORDED,
+    BaseModifierSelector,
+    data_settings,
+    distinct_messages,
+    entropy_of,
+    hand_on,
+    installed_versions,
+    readable,
+    warn_constant,
+    with_messages,
+)
+from modifind.explain.marginal import MarginalView, marginal_view
 from modifind.features import (
     FeatureTable,
     monotone_copies,
@@ -27,13 +34,13 @@ from modifind.features import (
     read_treatment,
     transform_outcome,
 )
-from modifind.kernels import Array, median_bandwidth
+from modifind.kernels import Array
 from modifind.progress import Progress, ProgressBar
 from modifind.propensity import FittedPropensity, arm_folds, resolve_propensity
 from modifind.result import SelectionResult
 from modifind.samplers import BaseSampler, Calibration, resolve_sampler
 from modifind.statistics import WCMMD, EffectLikelihood
-from modifind.statistics.wcmmd import PreparedWCMMD, curve_variance
+from modifind.statistics.wcmmd import PreparedWCMMD
 from modifind.testers import AnalyticTester, Outcome, ResamplingTester, Tester
 from modifind.testing import ConditionalRandomizationTest, adjust_p_values
 
@@ -45,7 +52,7 @@ Statistic: TypeAlias = WCMMD | EffectLikelihood
 _STATISTICS: dict[str, type[Statistic]] = {"effect_likelihood": EffectLikelihood, "wcmmd": WCMMD}
 
 
-class ModifierSelector(SelectorMixin, BaseEstimator):
+class ModifierSelector(BaseModifierSelector):
     """Select the features that modify the distribution of a treatment's effect.
 
     For each feature the null hypothesis is that the outcome is independent of it given the other features and the
@@ -161,7 +168,7 @@ class ModifierSelector(SelectorMixin, BaseEstimator):
         outcome = read_outcome(y, table.n_rows)
         labels = read_treatment(treatment, table.n_rows, treated)
         arms = labels.arms
-        entropy = _entropy(self.random_state)
+        entropy = entropy_of(self.random_state)
         seeds = np.random.SeedSequence(entropy).spawn(5)
         propensity_seed, sampler_seed, statistic_seed, feature_seed, fold_seed = seeds
 
@@ -188,21 +195,12 @@ class ModifierSelector(SelectorMixin, BaseEstimator):
             **_settings(self.get_params(deep=False), statistic, sampler, test),
             "n_resamples_used": n_resamples,
             "model": tester.prepared.description if isinstance(tester, AnalyticTester) else None,
-            "seed": entropy,
-            "propensity_model": scores.description,
-            "control_label": labels.control,
-            "treated_label": labels.treated,
-            "n_rows": table.n_rows,
-            "n_treated": int(arms.sum()),
-            "n_control": int((1 - arms).sum()),
-            "propensity_clip": list(model.clip),
+            **data_settings(labels, scores, entropy),
             "null_hypothesis": NULL_HYPOTHESIS
             + (" and the treatment" if getattr(sampler, "condition_on_treatment", True) else ""),
         }
-        messages = list(dict.fromkeys(str(w.message) for w in caught if issubclass(w.category, UserWarning)))
-        self.result_ = _assemble(table, findings, self.alpha, self.adjust, scores, settings, messages)
-        self.n_features_in_ = table.n_features
-        self.feature_names_in_ = np.array(table.names, dtype=object)
+        messages = distinct_messages(caught)
+        self._keep(table, _assemble(table, findings, self.alpha, self.adjust, scores, settings, messages))
         return self
 
     def _validate(self) -> tuple[Statistic, ConditionalRandomizationTest]:
@@ -263,24 +261,6 @@ class ModifierSelector(SelectorMixin, BaseEstimator):
                 advance(len(found), total)
         return found
 
-    def _get_support_mask(self) -> Any:
-        check_is_fitted(self, "result_")
-        return self.result_.table["selected"].to_numpy(dtype=bool)
-
-    def transform(self, X: Any) -> Any:
-        """Keep the selected columns; a DataFrame stays a DataFrame."""
-        support = self.get_support()
-        if not isinstance(X, pd.DataFrame):
-            X = np.asarray(X)
-        if X.ndim != 2 or X.shape[1] != support.size:
-            raise ValueError(f"X must have the {support.size} columns seen in fit; found shape {X.shape}")
-        if isinstance(X, pd.DataFrame):
-            names = [str(name) for name in X.columns]
-            if names != list(self.feature_names_in_):
-                raise ValueError("the columns of X are not those seen in fit, in the same order")
-            return X.loc[:, support]
-        return X[:, support]
-
 
 @dataclass(frozen=True)
 class _Plan:
@@ -297,29 +277,22 @@ class _Plan:
 
 @dataclass(frozen=True)
 class _Finding:
-    importance: float
+    view: MarginalView
     outcome: Outcome | None  # None: not testable
     calibration: Calibration
-    bandwidth: float
-    curve: pd.DataFrame
     messages: tuple[str, ...] = ()
 
 
 def _test_feature(plan: _Plan, feature: int, seed: np.random.SeedSequence) -> _Finding:
-    """Test one feature; its warnings travel with the finding, because those of a worker process reach nobody."""
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always", UserWarning)
-        finding = _find(plan, feature, seed)
-    return replace(finding, messages=tuple(str(w.message) for w in caught))
+    """Test one feature; its warnings travel with the finding."""
+    finding, messages = with_messages(_find, plan, feature, seed)
+    return replace(finding, messages=messages)
 
 
 def _warn_untestable(table: FeatureTable, findings: list[_Finding]) -> None:
     """Hand on what workers were warned of, and name the features that no data of this kind could select."""
-    for message in dict.fromkeys(message for finding in findings for message in finding.messages):
-        warnings.warn(message, UserWarning, stacklevel=3)
-    constant = [table.names[m] for m in range(table.n_features) if table.is_constant(m)]
-    if constant:
-        warnings.warn(f"constant columns cannot modify anything: {', '.join(constant)}", UserWarning, stacklevel=3)
+    hand_on([finding.messages for finding in findings])
+    constant = warn_constant(table)
     determined = [
         table.names[m] for m, f in enumerate(findings) if f.outcome is None and table.names[m] not in constant
     ]
@@ -335,27 +308,16 @@ def _warn_untestable(table: FeatureTable, findings: list[_Finding]) -> None:
 def _find(plan: _Plan, feature: int, seed: np.random.SeedSequence) -> _Finding:
     """Work with one BLAS thread, so that results do not depend on how many workers there are."""
     with threadpool_limits(limits=1):
-        table, prepared = plan.table, plan.prepared
-        column = table.values[:, feature]
-        levels = table.n_levels(feature)
+        table = plan.table
         bandwidth_seed, draw_seed = seed.spawn(2)
-        bandwidth = 1.0
-        if not levels:
-            bandwidth = median_bandwidth(column, random_state=np.random.default_rng(bandwidth_seed)) or 1.0
-        scores = plan.propensity.scores
-        d2 = prepared.curve(column, scores, bandwidth=bandwidth, n_levels=levels)
-        shown = effect_curve(column, plan.y, prepared.treatment, scores, d2, bandwidth=bandwidth, n_levels=levels)
-        labels = table.categories[feature]
-        if labels is not None:
-            shown["value"] = list(labels)
+        view = marginal_view(table, feature, plan.y, plan.propensity.scores, plan.prepared, bandwidth_seed)
         if table.is_constant(feature):
-            nothing = Calibration("none", float("nan"), float("nan"), float("nan"))
-            return _Finding(0.0, None, nothing, bandwidth, shown)
+            return _Finding(view, None, Calibration("none", float("nan"), float("nan"), float("nan")))
         law = plan.sampler.law(feature)
         if feature in plan.copies or law.calibration.explained_share > DETERMINED[table.kind(feature)]:
-            return _Finding(curve_variance(d2), None, law.calibration, bandwidth, shown)
-        outcome = plan.tester.test(feature, law, bandwidth, np.random.default_rng(draw_seed))
-        return _Finding(curve_variance(d2), outcome, law.calibration, bandwidth, shown)
+            return _Finding(view, None, law.calibration)
+        outcome = plan.tester.test(feature, law, view.bandwidth, np.random.default_rng(draw_seed))
+        return _Finding(view, outcome, law.calibration)
 
 
 def _agreeing_sampler(sampler: Any, statistic: Statistic) -> BaseSampler:
@@ -378,22 +340,6 @@ def _agreeing_sampler(sampler: Any, statistic: Statistic) -> BaseSampler:
     return chosen
 
 
-def _entropy(random_state: Any) -> int:
-    if random_state is None:
-        fresh = np.random.SeedSequence().entropy
-        assert isinstance(fresh, int)
-        return fresh
-    if isinstance(random_state, int | np.integer):
-        if random_state < 0:
-            raise ValueError(f"random_state must not be negative; found {random_state}")
-        return int(random_state)
-    if isinstance(random_state, np.random.Generator):
-        return int(random_state.integers(2**63))
-    if isinstance(random_state, np.random.RandomState):
-        return int(random_state.randint(2**31))
-    raise ValueError(f"random_state must be an integer, a Generator or None, not {type(random_state).__name__}")
-
-
 def _settings(
     params: dict[str, Any], statistic: Statistic, sampler: BaseSampler, test: ConditionalRandomizationTest
 ) -> dict[str, Any]:
@@ -404,22 +350,10 @@ def _settings(
         if name in parts:
             part = parts[name]
             own = part.get_params() if hasattr(part, "get_params") else {}
-            shown[name] = {"class": type(part).__name__, **{k: _readable(v) for k, v in own.items()}}
-        elif name not in ("random_state", "progress", "n_jobs"):  # the seed is recorded; the others change nothing
-            shown[name] = _readable(value)
+            shown[name] = {"class": type(part).__name__, **{k: readable(v) for k, v in own.items()}}
+        elif name not in UNRECORDED:
+            shown[name] = readable(value)
     return shown
-
-
-def _readable(value: Any) -> Any:
-    if isinstance(value, np.generic):
-        value = value.item()
-    if value is None or isinstance(value, bool | int | str) or (isinstance(value, float) and np.isfinite(value)):
-        return value
-    if isinstance(value, np.ndarray | pd.Series) and len(value) > 20:
-        return f"array of {len(value)} values"
-    if isinstance(value, list | tuple | np.ndarray | pd.Series):
-        return [_readable(v) for v in value]
-    return repr(value)
 
 
 def _assemble(
@@ -429,14 +363,14 @@ def _assemble(
     adjust: str,
     scores: FittedPropensity,
     settings: dict[str, Any],
-    messages: list[str],
+    messages: tuple[str, ...],
 ) -> SelectionResult:
     index = pd.Index(table.names, name="feature")
     p_values = np.array([1.0 if f.outcome is None else f.outcome.p_value for f in findings])
     adjusted = adjust_p_values(p_values, adjust)
     columns = {
         "kind": [table.kind(m) for m in range(table.n_features)],
-        "importance": [f.importance for f in findings],
+        "importance": [f.view.importance for f in findings],
         "statistic": _column(findings, "statistic"),
         "p_value": p_values,
         "p_adjusted": adjusted,
@@ -452,28 +386,18 @@ def _assemble(
     features = pd.DataFrame(columns, index=index)
     for name in ("n_resamples", "n_exceeding"):
         diagnostics[name] = [0 if f.outcome is None else getattr(f.outcome, name) for f in findings]
-    diagnostics["bandwidth"] = [f.bandwidth for f in findings]
+    diagnostics["bandwidth"] = [f.view.bandwidth for f in findings]
     return SelectionResult(
         table=features,
         diagnostics=diagnostics,
-        curves={name: f.curve for name, f in zip(table.names, findings, strict=True)},
+        curves={name: f.view.curve for name, f in zip(table.names, findings, strict=True)},
         overlap=scores.overlap(),
         settings=settings,
-        versions=_versions(),
-        warnings=tuple(messages),
+        versions=installed_versions(),
+        warnings=messages,
     )
 
 
 def _column(findings: list[_Finding], name: str) -> list[float]:
     """One number of every outcome; NaN where a feature could not be tested."""
     return [float("nan") if f.outcome is None else getattr(f.outcome, name) for f in findings]
-
-
-def _versions() -> dict[str, str]:
-    found = {"modifind": __version__, "python": platform.python_version()}
-    for name in ("numpy", "scipy", "scikit-learn", "pandas", "torch"):
-        try:
-            found[name] = version(name)
-        except PackageNotFoundError:
-            continue
-    return found

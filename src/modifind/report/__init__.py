@@ -7,6 +7,7 @@ import io
 from collections.abc import Hashable, Mapping
 from typing import TYPE_CHECKING, Any
 
+import pandas as pd
 from jinja2 import Environment, PackageLoader
 
 from modifind.plots import CurveDisplay, ImportanceDisplay
@@ -26,7 +27,7 @@ def render_report(result: SelectionResult) -> str:
     return environment.get_template("report.html").render(
         answer=answer(result),
         rows=[_row(row) for row in table.reset_index().to_dict("records")],
-        effect="effect_size" in table,
+        effect=_effect_column(result),
         picture=_png(ImportanceDisplay.from_result(result).plot().figure_),
         panels=[(name, _png(CurveDisplay.from_result(result, name).plot().figure_)) for name in result.selected],
         notices=[*result.warnings, *concerns(result)],
@@ -40,7 +41,8 @@ def render_report(result: SelectionResult) -> str:
 def answer(result: SelectionResult) -> str:
     """The result in two sentences."""
     chosen, settings = result.selected, result.settings
-    control = f"{settings['adjust'].upper()} adjustment at level {settings['alpha']:g}"
+    adjustment = "no" if settings["adjust"] == "none" else settings["adjust"].upper()
+    control = f"{adjustment} adjustment at level {settings['alpha']:g}"
     size = f"{len(result.table)} features were tested on {settings['n_rows']} rows"
     if not chosen:
         return f"No feature was found to modify the effect ({control}). {size}; absence of evidence is no proof."
@@ -61,7 +63,9 @@ def concerns(result: SelectionResult) -> list[str]:
                 f"The {arm} arm is worth only {rows:.0f} rows ({share:.0%} of it) after weighting: "
                 "the arms overlap poorly and power is low."
             )
-    bad = result.diagnostics.index[result.diagnostics["pit_p_value"] < MISFIT_LEVEL]
+    # Only tests that resample features have a sampler to judge.
+    fits = result.diagnostics.get("pit_p_value", pd.Series(1.0, index=result.diagnostics.index))
+    bad = result.diagnostics.index[fits < MISFIT_LEVEL]
     if len(bad):
         found.append(
             f"The sampler does not fit {', '.join(map(str, bad))} well (held-out calibration test, "
@@ -74,12 +78,17 @@ def methods(result: SelectionResult) -> str:
     """A paragraph for a paper."""
     s = result.settings
     versions = ", ".join(f"{name} {number}" for name, number in result.versions.items())
-    test = _analytic_methods(s) if s.get("model") else _resampling_methods(s)
+    if s.get("method") == "si_em":
+        test = _selective_methods(s)
+    else:
+        test = _analytic_methods(s) if s.get("model") else _resampling_methods(s)
+    adjusted = s["adjust"] != "none"
+    adjustment = f"adjusted over features ({s['adjust'].upper()})" if adjusted else "not adjusted over features"
     scale = " The outcome was analysed on the log scale." if s.get("outcome_transform") == "log" else ""
     sentences = (
         f"For each feature we tested the null hypothesis that {s['null_hypothesis']}, {test}{scale}",
         f"Propensity scores: {s['propensity_model']}.",
-        f"P-values were adjusted over features ({s['adjust'].upper()}), and features with an adjusted p-value of",
+        f"P-values were {adjustment}, and features with {'an adjusted' if adjusted else 'a'} p-value of",
         f"at most {s['alpha']:g} were selected. Data: {s['n_rows']} rows, {s['n_treated']} treated",
         f"({s['treated_label']}) and {s['n_control']} control ({s['control_label']}). Seed {s['seed']}.",
         f"Software: {versions}.",
@@ -109,11 +118,44 @@ def _analytic_methods(s: Mapping[str, Any]) -> str:
     )
 
 
+def _selective_methods(s: Mapping[str, Any]) -> str:
+    sides = "two-sided" if s["sided"] == "two" else "one-sided in the direction of the estimate"
+    penalty = "" if s["penalty"] is None else f" of {s['penalty']:.4g}"
+    return (
+        f"by SI-EM (Zhao, Small and Ertefaie, JRSS B 2022): the residuals of the outcome ({s['outcome_learner']}) were "
+        "regressed on the residuals of the treatment times the standardised features by a lasso with penalty"
+        f"{penalty}, {s['penalty_factor']:g} times what noise would reach on average; it selected {s['n_active']} of "
+        f"{s['n_columns']} columns, whose p-values ({sides}) are conditional on the selected columns and their signs "
+        "(Lee, Sun, Sun and Taylor, Annals of Statistics 2016)."
+    )
+
+
+def _effect_column(result: SelectionResult) -> dict[str, str] | None:
+    """Heading and explanation of the effect sizes that the test gives, if it gives any."""
+    if "effect_size" in result.table:
+        return {
+            "title": "nats per row",
+            "note": "Nats per row, with a 95% interval: how much better held-out outcomes are predicted with the "
+            "feature than without it, as far as it moves the effect.",
+        }
+    if "coef" in result.table:
+        level = 100 * (1 - result.settings["alpha"])
+        return {
+            "title": "mean effect per unit",
+            "note": f"Mean effect per unit, with a {level:g}% interval given the selection: how much the mean effect "
+            "changes with one unit of the feature, or at its most significant level.",
+        }
+    return None
+
+
 def _row(row: Mapping[Hashable, Any]) -> dict[Hashable, Any]:
     shown = {**row, "p_text": readable_p(row["p_value"]), "adjusted_text": readable_p(row["p_adjusted"])}
     if "effect_size" in row:
         size, low, high = (round(row[name], 3) + 0.0 for name in ("effect_size", "effect_low", "effect_high"))
         shown["effect_text"] = f"{size:.3f} ({low:.3f} to {high:.3f})" if size == size else "not tested"
+    elif "coef" in row:
+        size, low, high = (row[name] for name in ("coef", "ci_low", "ci_high"))
+        shown["effect_text"] = f"{size:.3g} ({low:.3g} to {high:.3g})" if size == size else "not in the lasso"
     return shown
 
 

@@ -1,0 +1,142 @@
+"""What every selector of modifiers shares: its answer as a scikit-learn selector, its seed and its record."""
+
+from __future__ import annotations
+
+import platform
+import warnings
+from collections.abc import Callable
+from functools import cache
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any, TypeVar
+
+import numpy as np
+import pandas as pd
+from sklearn.base import BaseEstimator
+from sklearn.feature_selection import SelectorMixin
+from sklearn.utils.validation import check_is_fitted
+
+from modifind import __version__
+from modifind.features import FeatureTable, Treatment
+from modifind.propensity import FittedPropensity
+from modifind.result import SelectionResult
+
+Found = TypeVar("Found")
+# The seed is recorded as such; the others change nothing.
+UNRECORDED = ("random_state", "progress", "n_jobs")
+
+
+class BaseModifierSelector(SelectorMixin, BaseEstimator):
+    """A selector whose `fit` leaves its answer in `result_`."""
+
+    result_: SelectionResult
+
+    def _get_support_mask(self) -> Any:
+        check_is_fitted(self, "result_")
+        return self.result_.table["selected"].to_numpy(dtype=bool)
+
+    def transform(self, X: Any) -> Any:
+        """Keep the selected columns; a DataFrame stays a DataFrame."""
+        support = self.get_support()
+        if not isinstance(X, pd.DataFrame):
+            X = np.asarray(X)
+        if X.ndim != 2 or X.shape[1] != support.size:
+            raise ValueError(f"X must have the {support.size} columns seen in fit; found shape {X.shape}")
+        if isinstance(X, pd.DataFrame):
+            names = [str(name) for name in X.columns]
+            if names != list(self.feature_names_in_):
+                raise ValueError("the columns of X are not those seen in fit, in the same order")
+            return X.loc[:, support]
+        return X[:, support]
+
+    def _keep(self, table: FeatureTable, result: SelectionResult) -> None:
+        self.result_ = result
+        self.n_features_in_ = table.n_features
+        self.feature_names_in_ = np.array(table.names, dtype=object)
+
+
+def entropy_of(random_state: Any) -> int:
+    """One number that seeds everything; drawn afresh for None."""
+    if random_state is None:
+        fresh = np.random.SeedSequence().entropy
+        assert isinstance(fresh, int)
+        return fresh
+    if isinstance(random_state, int | np.integer):
+        if random_state < 0:
+            raise ValueError(f"random_state must not be negative; found {random_state}")
+        return int(random_state)
+    if isinstance(random_state, np.random.Generator):
+        return int(random_state.integers(2**63))
+    if isinstance(random_state, np.random.RandomState):
+        return int(random_state.randint(2**31))
+    raise ValueError(f"random_state must be an integer, a Generator or None, not {type(random_state).__name__}")
+
+
+def with_messages(function: Callable[..., Found], *args: Any) -> tuple[Found, tuple[str, ...]]:
+    """Call and collect the warnings, because those of a worker process reach nobody."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", UserWarning)
+        found = function(*args)
+    return found, distinct_messages(caught)
+
+
+def hand_on(messages: list[tuple[str, ...]]) -> None:
+    """Warn of what workers were warned of, once each."""
+    for message in dict.fromkeys(message for some in messages for message in some):
+        warnings.warn(message, UserWarning, stacklevel=4)
+
+
+def warn_constant(table: FeatureTable) -> list[str]:
+    """Name the constant columns in a warning and return them."""
+    constant = [table.names[m] for m in range(table.n_features) if table.is_constant(m)]
+    if constant:
+        warnings.warn(f"constant columns cannot modify anything: {', '.join(constant)}", UserWarning, stacklevel=4)
+    return constant
+
+
+def distinct_messages(caught: list[warnings.WarningMessage]) -> tuple[str, ...]:
+    """Texts of the warnings that are meant for users."""
+    return tuple(dict.fromkeys(str(w.message) for w in caught if issubclass(w.category, UserWarning)))
+
+
+def data_settings(labels: Treatment, propensity: FittedPropensity, entropy: int) -> dict[str, Any]:
+    """What a result records of the data, the propensity scores and the seed."""
+    arms = labels.arms
+    return {
+        "seed": entropy,
+        "propensity_model": propensity.description,
+        "control_label": labels.control,
+        "treated_label": labels.treated,
+        "n_rows": int(arms.size),
+        "n_treated": int(arms.sum()),
+        "n_control": int((1 - arms).sum()),
+        "propensity_clip": list(propensity.clip),
+    }
+
+
+def readable(value: Any) -> Any:
+    """A setting as JSON can hold it and a person can read it."""
+    if isinstance(value, np.generic):
+        value = value.item()
+    if value is None or isinstance(value, bool | int | str) or (isinstance(value, float) and np.isfinite(value)):
+        return value
+    if isinstance(value, np.ndarray | pd.Series) and len(value) > 20:
+        return f"array of {len(value)} values"
+    if isinstance(value, list | tuple | np.ndarray | pd.Series):
+        return [readable(v) for v in value]
+    return repr(value)
+
+
+def installed_versions() -> dict[str, str]:
+    """Versions of modifind and what it stands on."""
+    return dict(_versions())
+
+
+@cache
+def _versions() -> dict[str, str]:
+    found = {"modifind": __version__, "python": platform.python_version()}
+    for name in ("numpy", "scipy", "scikit-learn", "pandas", "torch"):
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:
+            continue
+    return found

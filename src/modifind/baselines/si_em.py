@@ -1,0 +1,382 @@
+r"""SI-EM, selective inference for effect modification (Zhao, Small and Ertefaie, 2022).
+
+With cross-fitted ``mu_y(x) = E[Y | x]`` and ``e(x) = P(A = 1 | x)``, the residuals r = Y - mu_y and W = A - e obey
+``E[r | A, x] = W tau(x)``, tau the mean effect at x. The best linear approximation ``tau(x) ~ a + x'b`` is fitted by
+
+    1/2 | r - W a - (W x)'b |^2 + lambda |b|_1,        lambda = 1.1 sigma E max_j |D_j' z|,  z standard normal,
+
+with a free of penalty, so that r and the design are both projected off W; D is the projected design. P-values are those
+of `lasso_selective_inference`: valid given which columns the lasso took up.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from numbers import Real
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from joblib import Parallel, delayed
+from numpy.typing import NDArray
+from sklearn.metrics import roc_auc_score
+from threadpoolctl import threadpool_limits
+
+from modifind.base import (
+    UNRECORDED,
+    BaseModifierSelector,
+    data_settings,
+    distinct_messages,
+    entropy_of,
+    hand_on,
+    installed_versions,
+    readable,
+    warn_constant,
+    with_messages,
+)
+from modifind.baselines.design import EffectDesign, effect_design, lasso_columns
+from modifind.baselines.lasso import (
+    N_DRAWS,
+    SIDES,
+    check_level,
+    expected_max_correlation,
+    lasso_selective_inference,
+    residual_sd,
+)
+from modifind.baselines.outcome import (
+    FOREST,
+    check_outcome_model,
+    describe_outcome_model,
+    held_out,
+    known_predictions,
+    outcome_learner,
+    propensity_forest,
+)
+from modifind.explain.marginal import MarginalView, marginal_view
+from modifind.features import (
+    FeatureTable,
+    Treatment,
+    read_features,
+    read_outcome,
+    read_treatment,
+    transform_outcome,
+)
+from modifind.kernels import Array
+from modifind.propensity import FittedPropensity, PropensityModel, arm_folds, resolve_propensity
+from modifind.result import SelectionResult
+from modifind.statistics import WCMMD
+
+NULL_HYPOTHESIS = (
+    "its partial linear coefficient is zero in the best linear approximation of the conditional average effect by the "
+    "features that the lasso selected"
+)
+
+
+class SIEM(BaseModifierSelector):
+    """Select features that modify the *mean* effect of a treatment linearly: a lasso with selective inference.
+
+    The features that a lasso takes up are tested for a non-zero partial linear coefficient in the best linear
+    approximation of the conditional average effect, given that the lasso took them up. Blind to features that move only
+    the spread, tails or shape. Valid for normal noise of equal variance, and in large samples, when the outcome and
+    propensity models are good.
+
+    Parameters
+    ----------
+    outcome_model : "forest", regressor or array, default="forest"
+        E[outcome | features], cross-fitted. "forest" splits as R's randomForest does: 200 trees, a third of the
+        columns at each split, leaves of at least 5 rows. An array holds one prediction per row, made elsewhere from
+        other rows.
+    propensity : "forest", "auto", "mlp", float, array, classifier or PropensityModel, default="forest"
+        P(treated | features). "forest" has 200 trees, the square root of the number of columns at each split, leaves of
+        at least 5 rows. The others are as in `ModifierSelector`; a number for randomised trials.
+    alpha : float, default=0.05
+        Level at which p-values select. They are not adjusted over features, as published.
+    sided : {"two", "one"}, default="two"
+        "one" tests in the direction that the lasso found.
+    penalty_factor : float, default=1.1
+        The penalty as a multiple of what noise alone would reach on average.
+    discrete_features : "auto" or list, default="auto"
+        Names, positions or a mask of numeric columns to be taken as categories.
+    cv : int, default=5
+        Folds of cross-fitting.
+    n_jobs : int, optional
+        Processes; folds and features are spread over them. The result is the same for every value.
+    random_state : int, Generator or None, default=None
+        One seed for everything. None draws one, which the result records.
+    outcome_transform : {None, "log"}, default=None
+        Scale on which effects are measured.
+
+    Attributes
+    ----------
+    result_ : SelectionResult
+        In its table, `p_value` is 1 for features that the lasso did not take up; for a discrete feature it is the
+        smallest p-value of its active indicators times their number. `statistic` (coefficient over its standard
+        deviation), `coef`, `ci_low` and `ci_high` belong to the most significant column of the feature and are missing
+        where none is active. `coef` is the change of the mean effect per unit of the feature, or between a level and
+        the others; the interval has level 1 - alpha given the selection. `importance` and the curves are those of
+        `ModifierSelector`.
+    n_features_in_ : int
+        Number of features seen.
+    feature_names_in_ : array of str
+        Their names.
+
+    See Also
+    --------
+    modifind.ModifierSelector : finds modifiers of the whole distribution.
+    modifind.baselines.lasso_selective_inference : the test beneath.
+
+    References
+    ----------
+    Zhao, Small, Ertefaie. Selective inference for effect modification via the lasso. JRSS B, 2022.
+
+    Examples
+    --------
+    >>> from sklearn.linear_model import LinearRegression
+    >>> from modifind.baselines import SIEM
+    >>> from modifind.datasets import make_modifiers
+    >>> data = make_modifiers("LinMean", n_samples=500, n_features=6, random_state=0)
+    >>> selector = SIEM(LinearRegression(), propensity="auto", random_state=0)
+    >>> selector.fit(data.X, data.y, treatment=data.treatment).get_feature_names_out().tolist()
+    ['X1', 'X2', 'X3', 'X4', 'X5']
+    """
+
+    def __init__(
+        self,
+        outcome_model: Any = "forest",
+        propensity: Any = "forest",
+        alpha: float = 0.05,
+        sided: str = "two",
+        penalty_factor: float = 1.1,
+        discrete_features: Any = "auto",
+        cv: int = 5,
+        n_jobs: int | None = None,
+        random_state: Any = None,
+        outcome_transform: str | None = None,
+    ) -> None:
+        self.outcome_model = outcome_model
+        self.propensity = propensity
+        self.alpha = alpha
+        self.sided = sided
+        self.penalty_factor = penalty_factor
+        self.discrete_features = discrete_features
+        self.cv = cv
+        self.n_jobs = n_jobs
+        self.random_state = random_state
+        self.outcome_transform = outcome_transform
+
+    def fit(self, X: Any, y: Any = None, treatment: Any = None, *, treated: Any = None) -> SIEM:
+        """Test every feature.
+
+        Parameters
+        ----------
+        X : DataFrame or array of shape (n, d)
+            Features measured before the treatment.
+        y : array of shape (n,)
+            Numeric outcome.
+        treatment : array of shape (n,)
+            Two values: 0/1, booleans or any two labels.
+        treated : optional
+            The label that means "treated"; by default as in `ModifierSelector`.
+
+        Returns
+        -------
+        self
+        """
+        self._validate()
+        table = read_features(X, self.discrete_features)
+        outcome = read_outcome(y, table.n_rows)
+        labels = read_treatment(treatment, table.n_rows, treated)
+        arms = labels.arms
+        entropy = entropy_of(self.random_state)
+        # The order is that of ModifierSelector, so that the same seed gives the same importance and curves.
+        seeds = np.random.SeedSequence(entropy).spawn(5)
+        propensity_seed, outcome_seed, statistic_seed, feature_seed, penalty_seed = seeds
+
+        with warnings.catch_warnings(record=True) as caught, threadpool_limits(limits=1):
+            warnings.simplefilter("always", UserWarning)
+            outcome = transform_outcome(outcome, self.outcome_transform)
+            warn_constant(table)
+            columns = lasso_columns(table, arms)  # refuses too wide a table before anything slow
+            scores, expected = self._nuisances(table, outcome, arms, propensity_seed, outcome_seed)
+            scores.warn()
+            design = effect_design(table, columns, outcome - expected, arms - scores.scores)
+            fit = self._infer(design, penalty_seed)
+            prepared = WCMMD().prepare(outcome, arms, statistic_seed)
+            jobs = (
+                delayed(_alone)(marginal_view, table, m, outcome, scores.scores, prepared, seed.spawn(2)[0])
+                for m, seed in enumerate(feature_seed.spawn(table.n_features))
+            )
+            views = self._run(jobs)
+        for warning in caught:
+            warnings.warn_explicit(warning.message, warning.category, warning.filename, warning.lineno)
+
+        settings = self._settings(labels, scores, fit, entropy)
+        messages = distinct_messages(caught)
+        self._keep(table, _assemble(table, fit, views, float(self.alpha), scores, settings, messages))
+        return self
+
+    def _validate(self) -> None:
+        check_level("alpha", self.alpha)
+        if self.sided not in SIDES:
+            raise ValueError(f"sided must be one of {', '.join(map(repr, SIDES))}, not {self.sided!r}")
+        factor = self.penalty_factor
+        if not isinstance(factor, Real) or not 0 < float(factor) < np.inf:
+            raise ValueError(f"penalty_factor must be a finite number above 0, not {factor!r}")
+        if not isinstance(self.cv, int | np.integer) or self.cv < 2:
+            raise ValueError(f"cv must be an integer of at least 2, not {self.cv!r}")
+        if self.outcome_transform not in (None, "log"):
+            raise ValueError(f"outcome_transform must be None or 'log', not {self.outcome_transform!r}")
+        if isinstance(self.propensity, str) and self.propensity not in ("forest", "auto", "mlp"):
+            raise ValueError(
+                "propensity must be 'forest', 'auto', 'mlp', a number, an array or a classifier, "
+                f"not {self.propensity!r}"
+            )
+        check_outcome_model(self.outcome_model)
+
+    def _nuisances(
+        self,
+        table: FeatureTable,
+        outcome: Array,
+        arms: NDArray[np.int64],
+        propensity_seed: np.random.SeedSequence,
+        outcome_seed: np.random.SeedSequence,
+    ) -> tuple[FittedPropensity, Array]:
+        """Propensity scores and expected outcomes, each row's from models that have not seen it."""
+        fold_state, outcome_state, forest_state = (int(s.generate_state(1)[0]) for s in outcome_seed.spawn(3))
+        tasks: dict[str, tuple[Any, Any]] = {}
+        if isinstance(self.propensity, str) and self.propensity == "forest":
+            tasks["propensity"] = (propensity_forest(forest_state), arms)
+        learner = outcome_learner(self.outcome_model, outcome_state)
+        if learner is not None:
+            tasks["outcome"] = (learner, outcome)
+        predicted = self._cross_fit(tasks, table.design, arm_folds(arms, self.cv, fold_state))
+        expected = known_predictions(predicted.get("outcome", self.outcome_model), table.n_rows)
+        if "propensity" not in predicted:
+            model = resolve_propensity(self.propensity)
+            return model.fit(table, arms, n_folds=self.cv, seed=propensity_seed), expected
+        scores = FittedPropensity(
+            raw=predicted["propensity"],
+            clip=PropensityModel().clip,
+            treatment=arms,
+            table=table,
+            description=FOREST,
+            auc=float(roc_auc_score(arms, predicted["propensity"])),
+        )
+        return scores, expected
+
+    def _cross_fit(
+        self, tasks: dict[str, tuple[Any, Any]], design: Array, folds: NDArray[np.int64]
+    ) -> dict[str, Array]:
+        """Predictions for every row by models that were fitted to the other folds."""
+        jobs = [(name, fold) for name in tasks for fold in range(int(folds.max()) + 1)]
+        found = self._run(delayed(_alone)(held_out, *tasks[name], design, folds, fold) for name, fold in jobs)
+        predicted = {name: np.empty(folds.size) for name in tasks}
+        for (name, fold), values in zip(jobs, found, strict=True):
+            predicted[name][folds == fold] = values
+        return predicted
+
+    def _run(self, jobs: Iterable[Any]) -> list[Any]:
+        found = Parallel(n_jobs=self.n_jobs)(jobs)
+        hand_on([messages for _, messages in found])
+        return [value for value, _ in found]
+
+    def _infer(self, design: EffectDesign, seed: np.random.SeedSequence) -> _Fit:
+        if not design.features.size:
+            return _Fit(design)
+        sigma = residual_sd(design.matrix, design.response, n_used=1)
+        reached = expected_max_correlation(design.matrix, n_draws=N_DRAWS, random_state=seed)
+        penalty = float(self.penalty_factor) * sigma * reached
+        found = lasso_selective_inference(
+            design.matrix, design.response, penalty, sigma=sigma, sided=self.sided, alpha=self.alpha
+        )
+        return _Fit(design, found.to_dict("index"), sigma, penalty)
+
+    def _settings(self, labels: Treatment, scores: FittedPropensity, fit: _Fit, entropy: int) -> dict[str, Any]:
+        shown = {name: readable(value) for name, value in self.get_params(deep=False).items() if name not in UNRECORDED}
+        return {
+            "method": "si_em",
+            **shown,
+            "adjust": "none",
+            "outcome_learner": describe_outcome_model(self.outcome_model),
+            "n_columns": int(fit.design.features.size),
+            "n_active": len(fit.active),
+            "penalty": fit.penalty,
+            "penalty_draws": N_DRAWS,
+            "sigma": fit.sigma,
+            **data_settings(labels, scores, entropy),
+            "null_hypothesis": NULL_HYPOTHESIS,
+        }
+
+
+@dataclass(frozen=True)
+class _Fit:
+    """The lasso's inference by active column; no noise and penalty where there was no column to choose among."""
+
+    design: EffectDesign
+    active: Mapping[Any, Mapping[Any, Any]] = field(default_factory=dict)
+    sigma: float | None = None
+    penalty: float | None = None
+
+
+def _alone(function: Callable[..., Any], *args: Any) -> tuple[Any, tuple[str, ...]]:
+    """Work with one BLAS thread, so that results do not depend on how many workers there are."""
+    with threadpool_limits(limits=1):
+        return with_messages(function, *args)
+
+
+def _assemble(
+    table: FeatureTable,
+    fit: _Fit,
+    views: list[MarginalView],
+    alpha: float,
+    scores: FittedPropensity,
+    settings: dict[str, Any],
+    messages: tuple[str, ...],
+) -> SelectionResult:
+    index = pd.Index(table.names, name="feature")
+    rows = pd.DataFrame([_feature_row(fit, m) for m in range(table.n_features)], index=index)
+    p_values = rows["p_value"].to_numpy()
+    columns = {
+        "kind": [table.kind(m) for m in range(table.n_features)],
+        "importance": [view.importance for view in views],
+        "statistic": rows["statistic"],
+        "p_value": p_values,
+        "p_adjusted": p_values,
+        "selected": (rows["n_active"] > 0).to_numpy() & (p_values <= alpha),
+        **{name: rows[name] for name in ("coef", "ci_low", "ci_high")},
+    }
+    diagnostics = rows[["n_columns", "n_active", "level", "sd", "lower", "upper"]].copy()
+    diagnostics["bandwidth"] = [view.bandwidth for view in views]
+    return SelectionResult(
+        table=pd.DataFrame(columns, index=index),
+        diagnostics=diagnostics,
+        curves={name: view.curve for name, view in zip(table.names, views, strict=True)},
+        overlap=scores.overlap(),
+        settings=settings,
+        versions=installed_versions(),
+        warnings=messages,
+    )
+
+
+def _feature_row(fit: _Fit, feature: int) -> dict[str, Any]:
+    """The most significant active column of one feature, its p-value paid for by the number of those columns."""
+    own = np.flatnonzero(fit.design.features == feature)
+    nothing = {name: float("nan") for name in ("statistic", "coef", "ci_low", "ci_high", "sd", "lower", "upper")}
+    row = {"n_columns": own.size, "n_active": 0, "level": "", "p_value": 1.0, **nothing}
+    active = {k: fit.active[k] for k in own.tolist() if k in fit.active}
+    if not active:
+        return row
+    best = min(active, key=lambda k: active[k]["p_value"])
+    line, scale = active[best], float(fit.design.scales[best])
+    # Per unit of the feature; the lasso saw it standardised.
+    units = {name: line[name] / scale for name in ("coef", "sd", "lower", "upper", "ci_low", "ci_high")}
+    return {
+        **row,
+        **units,
+        "n_active": len(active),
+        "level": fit.design.levels[best],
+        "p_value": min(1.0, len(active) * line["p_value"]),
+        "statistic": line["coef"] / line["sd"],
+    }
