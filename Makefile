@@ -4,8 +4,10 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 PIP    := $(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt
 JOBS   ?= 2
+# An environment of its own: EconML caps the version of scikit-learn, and CausalML's metadata is not satisfied.
+PEERS  := .venv-peers
 
-.PHONY: demo test lint validity bench clean
+.PHONY: demo test lint validity bench peers clean
 
 $(BIN)/python:
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "modifind needs Python 3.11 or newer")'
@@ -36,5 +38,15 @@ validity: $(VENV)/.test
 bench: $(VENV)/.test
 	$(BIN)/python benchmarks/speed.py
 
+# CausalML without its dependencies: xgboost brings 350 MB of CUDA, and the filters need only what `peers` lists.
+$(PEERS)/.peers: pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(PEERS)
+	$(subst $(BIN),$(PEERS)/bin,$(PIP)) --editable '.[peers]'
+	$(subst $(BIN),$(PEERS)/bin,$(PIP)) --no-deps 'causalml>=0.18'
+	touch $@
+
+peers: $(PEERS)/.peers
+	$(PEERS)/bin/python benchmarks/peers.py --jobs $(JOBS)
+
 clean:
-	rm -rf $(VENV) demo-report build src/*.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(PEERS) demo-report build src/*.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
