@@ -2,9 +2,10 @@ import numpy as np
 import pytest
 
 from modifind.datasets import make_modifiers
-from modifind.presets import uai2022
+from modifind.presets import exact, naive, uai2022
 from modifind.propensity import EarlyStoppedMLP
-from modifind.samplers import CVAESampler, GaussianSampler
+from modifind.samplers import CVAESampler, GaussianSampler, MarginalSampler
+from modifind.statistics import WCMMD
 
 
 def test_preset_has_the_settings_of_the_paper():
@@ -38,3 +39,40 @@ def test_preset_runs_and_gives_counted_p_values():
     np.testing.assert_allclose(counts, np.round(counts))
     assert (result.diagnostics["n_resamples"] == 20).all()
     assert result.settings["sampler"]["condition_on_treatment"] is False
+
+
+def test_numbers_of_neurons_are_passed_on():
+    selector = uai2022(propensity_units=25, sampler_units=16)
+    assert selector.propensity.estimator.hidden_layer_sizes == (25, 25)
+    assert selector.propensity.estimator.epochs is None
+    assert selector.sampler.hidden == 16
+
+
+def test_naive_is_the_preset_with_the_marginal_sampler():
+    selector, preset = naive(n_resamples=7, random_state=3), uai2022(n_resamples=7, random_state=3)
+    assert isinstance(selector.sampler, MarginalSampler)
+    assert selector.sampler.condition_on_treatment is False
+    own = {name: repr(value) for name, value in selector.get_params(deep=False).items() if name != "sampler"}
+    assert own == {name: repr(value) for name, value in preset.get_params(deep=False).items() if name != "sampler"}
+    with pytest.raises(TypeError, match="sampler"):
+        naive(sampler="gaussian")
+
+
+def test_exact_is_the_preset_without_random_features():
+    data = make_modifiers("NonlinMean", n_samples=80, n_features=5, random_state=0)
+    sampler = GaussianSampler(condition_on_treatment=False)
+    selector = exact(n_resamples=3, epochs=2, random_state=0, sampler=sampler)
+    assert (selector.statistic.estimator, selector.statistic.accelerate) == ("exact", False)
+    assert (selector.statistic.weighting, selector.statistic.weight_cap) == ("horvitz_thompson", None)
+    found = selector.fit(data.X, data.y, treatment=data.treatment).result_.table
+    spectral = selector.set_params(statistic=WCMMD("spectral", "horvitz_thompson", weight_cap=None))
+    same = spectral.fit(data.X, data.y, treatment=data.treatment).result_.table
+    np.testing.assert_allclose(found["statistic"], same["statistic"], rtol=1e-6)
+    np.testing.assert_array_equal(found["p_value"], same["p_value"])
+
+
+@pytest.mark.parametrize("preset", [uai2022, naive, exact])
+@pytest.mark.parametrize("name", ["statistic", "propensity", "test"])
+def test_what_makes_the_preset_cannot_be_set(preset, name):
+    with pytest.raises(ValueError, match=f"sets {name} itself"):
+        preset(**{name: None})

@@ -1,9 +1,11 @@
-"""Command line: ``modifind demo | simulate | select``."""
+"""Command line: ``modifind demo | simulate | select | reproduce``."""
 
 from __future__ import annotations
 
 import sys
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -169,6 +171,52 @@ def select(
         result.report(report)
 
 
+@app.command()
+def reproduce(
+    name: Annotated[
+        str,
+        typer.Argument(
+            help="fig-synthetic, fig-runtime, table-nhanes, table-counterexamples, table-propensity-neurons, "
+            "table-cvae-neurons or all."
+        ),
+    ],
+    runs: Annotated[
+        str, typer.Option("--runs", help="Runs per method, such as 50, or 50,preset=8 for some of them; default 50.")
+    ] = "",
+    quick: Annotated[bool, typer.Option("--quick", help="A small version that ends in minutes.")] = False,
+    methods: Annotated[str, typer.Option("--methods", help="Only these methods, comma-separated.")] = "",
+    out: Annotated[Path, typer.Option("--out", help="Folder for results and finished runs.")] = Path("reproduction"),
+    data: Annotated[
+        Path | None, typer.Option("--data", help="Folder with the NHANES tables; default: download them.")
+    ] = None,
+    device: Annotated[str, typer.Option("--device", help="Where autoencoders are trained: cpu or cuda.")] = "cpu",
+    seed: Annotated[int, typer.Option("--seed", help="Seed of the first run.", min=0)] = 1000,
+    jobs: Jobs = 1,
+) -> None:
+    """Rerun a table or figure of the UAI 2022 paper; the same command continues an interrupted one."""
+    from modifind.reproduce import Order
+    from modifind.reproduce import reproduce as rerun
+
+    chosen = [method.strip() for method in methods.split(",") if method.strip()] or None
+    order = Order(_counts(runs), quick, chosen, seed)
+    _folder(out)
+    with _warnings_as_lines():
+        paths = rerun(name, out, order, jobs=jobs, device=device, data_home=data, progress=True)
+    for path in paths:
+        print(path)
+
+
+def _counts(text: str) -> dict[str, int] | None:
+    """``50,preset=8`` as runs by method, those of all others under the empty name."""
+    counts = {}
+    for part in filter(None, (part.strip() for part in text.split(","))):
+        method, _, number = part.rpartition("=")
+        if not number.strip().isdigit():
+            raise ValueError(f"--runs must be a number, or numbers by method such as 50,preset=8; found {text!r}")
+        counts[method.strip()] = int(number)
+    return counts or None
+
+
 def _selector(
     preset: str,
     statistic: str,
@@ -291,13 +339,18 @@ def _folder(path: Path) -> None:
 
 
 def _fit_quietly(selector: Any, X: Any, y: Any, treatment: Any, treated: Any = None) -> SelectionResult:
-    """Fit with warnings as single lines on stderr instead of Python's two."""
+    with _warnings_as_lines():
+        return selector.fit(X, y, treatment=treatment, treated=treated).result_
+
+
+@contextmanager
+def _warnings_as_lines() -> Iterator[None]:
+    """Warnings as single lines on stderr instead of Python's two, each once."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", UserWarning)
-        result = selector.fit(X, y, treatment=treatment, treated=treated).result_
+        yield
     for message in dict.fromkeys(str(w.message) for w in caught):
         print(f"modifind: warning: {message}", file=sys.stderr)
-    return result
 
 
 def _print_result(result: SelectionResult, truth: dict[str, str] | None = None) -> None:

@@ -1,18 +1,26 @@
-"""Named configurations."""
+"""Named configurations: the paper's method and its two variants, `naive` and `exact`."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from modifind.propensity import EarlyStoppedMLP, PropensityModel
-from modifind.samplers import CVAESampler
+from modifind.samplers import CVAESampler, MarginalSampler
 from modifind.selector import ModifierSelector
 from modifind.statistics import WCMMD
 from modifind.testing import ConditionalRandomizationTest
 
+PROPENSITY_UNITS = 50
+
 
 def uai2022(
-    *, n_resamples: int = 100, epochs: int | None = None, random_state: Any = None, **settings: Any
+    *,
+    n_resamples: int = 100,
+    epochs: int | None = None,
+    propensity_units: int = PROPENSITY_UNITS,
+    sampler_units: int = 128,
+    random_state: Any = None,
+    **settings: Any,
 ) -> ModifierSelector:
     """The configuration of Chikahara, Yamada and Kashima (UAI 2022).
 
@@ -28,10 +36,19 @@ def uai2022(
         The paper's B.
     epochs : int, optional
         Train the propensity network for exactly this many epochs.
+    propensity_units : int, default=50
+        Units of each of the two layers of the propensity network.
+    sampler_units : int, default=128
+        Units of each hidden layer of the autoencoder; not with `sampler`.
     random_state : int or Generator, optional
         Seed.
     **settings
         Other arguments of `ModifierSelector`; not statistic, propensity and test, which make the preset.
+
+    See Also
+    --------
+    naive, exact : the paper's two variants of its method.
+    modifind.baselines.SIEM : the baseline that the paper compares with.
 
     Examples
     --------
@@ -41,13 +58,53 @@ def uai2022(
     fixed = sorted({"statistic", "propensity", "test"} & set(settings))
     if fixed:
         raise ValueError(f"the preset sets {', '.join(fixed)} itself; use ModifierSelector for another choice")
-    network: Any = "mlp" if epochs is None else EarlyStoppedMLP(epochs=epochs, random_state=None)
+    plain = epochs is None and propensity_units == PROPENSITY_UNITS
+    network: Any = "mlp" if plain else EarlyStoppedMLP((propensity_units,) * 2, epochs=epochs, random_state=None)
     return ModifierSelector(
         statistic=WCMMD("rff", "horvitz_thompson", weight_cap=None, n_components=1000),
-        sampler=settings.pop("sampler", CVAESampler(condition_on_treatment=False)),
+        sampler=settings.pop("sampler", CVAESampler(condition_on_treatment=False, hidden=sampler_units)),
         propensity=PropensityModel(network, cross_fit=False),
         test=ConditionalRandomizationTest("count", stop_after=None),
         n_resamples=n_resamples,
         random_state=random_state,
         **settings,
     )
+
+
+def naive(**settings: Any) -> ModifierSelector:
+    """The paper's Naive: `uai2022` with each feature drawn from its own values, whatever the other features are.
+
+    That breaks the dependence between features, so its p-values are too small where features are correlated with each
+    other or with the treatment. It is here for comparison.
+
+    Parameters
+    ----------
+    **settings
+        Arguments of `uai2022`, except `sampler`.
+
+    Examples
+    --------
+    >>> naive().sampler
+    MarginalSampler(condition_on_treatment=False)
+    """
+    return uai2022(sampler=MarginalSampler(condition_on_treatment=False), **settings)
+
+
+def exact(**settings: Any) -> ModifierSelector:
+    """The paper's Exact: `uai2022` with the kernel itself instead of random Fourier features.
+
+    The published double sum, cubic in the number of rows. ``WCMMD("spectral", "horvitz_thompson", weight_cap=None)``
+    gives the same numbers to rounding in linear time.
+
+    Parameters
+    ----------
+    **settings
+        Arguments of `uai2022`.
+
+    Examples
+    --------
+    >>> exact().statistic.estimator
+    'exact'
+    """
+    statistic = WCMMD("exact", "horvitz_thompson", weight_cap=None, accelerate=False)
+    return uai2022(**settings).set_params(statistic=statistic)

@@ -11,16 +11,17 @@ Progress: TypeAlias = Callable[[int, int], None]
 class ProgressBar:
     """Context of a progress bar on stderr, a user's callable, or nothing."""
 
-    def __init__(self, progress: bool | Progress) -> None:
+    def __init__(self, progress: bool | Progress, title: str = "Testing features") -> None:
         self._callable = progress if callable(progress) else None
         self._bar: Any = None
+        self._title = title
         if progress is True:
             from rich.console import Console
             from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
             from rich.progress import Progress as RichProgress
 
             self._bar = RichProgress(
-                TextColumn("Testing features"),
+                TextColumn("{task.description}", markup=False),
                 BarColumn(),
                 MofNCompleteColumn(),
                 TextColumn("time left"),
@@ -32,7 +33,7 @@ class ProgressBar:
     def __enter__(self) -> Progress:
         if self._bar is not None:
             self._bar.start()
-            self._task = self._bar.add_task("features", total=None)
+            self._task = self._bar.add_task(self._title, total=None)
             return lambda done, total: self._bar.update(self._task, completed=done, total=total)
         return self._callable or (lambda done, total: None)
 

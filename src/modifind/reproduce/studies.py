@@ -1,0 +1,459 @@
+"""The paper's experiments: which runs each consists of, and its table, figure and text."""
+
+from __future__ import annotations
+
+import io
+import os
+import warnings
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+
+from modifind.presets import PROPENSITY_UNITS
+from modifind.reproduce import figures, paper
+from modifind.reproduce.methods import METHODS
+from modifind.reproduce.runs import Archive, Record, Run
+from modifind.result import write_bytes, write_text
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+KINDS = ("LinMean", "NonlinMean", "LinVar", "NonlinVar")
+SIZES = (500, 750, 1000, 1250, 1500, 1750, 2000)
+DEFAULT_RUNS = 50
+FIRST_SEED = 1000
+ALPHA = 0.05
+
+
+@dataclass(frozen=True)
+class Order:
+    """What is asked for.
+
+    Parameters
+    ----------
+    runs : int or dict, optional
+        Runs of every method, or runs by method with the others' under ``""``. By default what the study has: 50 in
+        most.
+    quick : bool, default=False
+        A small version of the study: few runs, fewer sizes.
+    methods : sequence of str, optional
+        Only these.
+    seed : int, default=1000
+        Seed of the first run; the others follow.
+    """
+
+    runs: int | Mapping[str, int] | None = None
+    quick: bool = False
+    methods: Sequence[str] | None = None
+    seed: int = FIRST_SEED
+
+    def __post_init__(self) -> None:
+        by_method = self.runs if isinstance(self.runs, Mapping) else {}
+        unknown = sorted({*by_method, *(self.methods or ())} - {*METHODS, ""})
+        if unknown:
+            raise ValueError(f"no method {', '.join(unknown)}; methods are {', '.join(METHODS)}")
+        counts = list(by_method.values()) if isinstance(self.runs, Mapping) else [self.runs]
+        if any(count is not None and count < 1 for count in counts):
+            raise ValueError(f"runs must be at least 1, not {self.runs!r}")
+
+
+@dataclass(frozen=True)
+class Study(ABC):
+    """One table or figure of the paper."""
+
+    name: str
+    title: str
+    methods: tuple[str, ...]
+    full: Mapping[str, int] = field(default_factory=dict)  # runs by method where not DEFAULT_RUNS
+    quick: Mapping[str, int] = field(default_factory=dict)
+
+    def n_runs(self, method: str, order: Order) -> int:
+        """How many runs of a method are asked for."""
+        own = self.quick if order.quick else self.full
+        standard = own.get(method, own.get("", DEFAULT_RUNS))
+        if isinstance(order.runs, Mapping):
+            return order.runs.get(method, order.runs.get("", standard))
+        return standard if order.runs is None else order.runs
+
+    def chosen(self, order: Order) -> list[str]:
+        """The methods that are asked for and belong here."""
+        return [method for method in self.methods if order.methods is None or method in order.methods]
+
+    def runs(self, order: Order) -> list[Run]:
+        """All runs, seed by seed, so that what is done early is a small version of the whole."""
+        wanted = self.chosen(order)
+        most = max((self.n_runs(method, order) for method in wanted), default=0)
+        return [
+            run
+            for k in range(most)
+            for method in wanted
+            if k < self.n_runs(method, order)
+            for run in self.cells(method, order.seed + k, order.quick)
+        ]
+
+    @abstractmethod
+    def cells(self, method: str, seed: int, quick: bool) -> list[Run]:
+        """The runs of one method with one seed."""
+
+    @abstractmethod
+    def table(self, records: list[Record]) -> pd.DataFrame:
+        """What goes into the CSV file."""
+
+    @abstractmethod
+    def figure(self, table: pd.DataFrame) -> Figure:
+        """What goes into the PNG file."""
+
+    @abstractmethod
+    def text(self, table: pd.DataFrame) -> str:
+        """The tables of the Markdown file."""
+
+
+@dataclass(frozen=True)
+class RatesStudy(Study):
+    """True and false positive rates on synthetic data, by kind of data and by size or by an option of the method."""
+
+    kinds: tuple[str, ...] = KINDS
+    sizes: tuple[int, ...] = (1000,)
+    quick_sizes: tuple[int, ...] = (500,)
+    option: str = ""
+    values: tuple[int, ...] = ()
+    usual: int = 0  # the value that a method has anyway
+    published: Mapping[tuple[str, int], paper.Rates] = field(default_factory=dict)
+
+    def cells(self, method: str, seed: int, quick: bool) -> list[Run]:
+        """All kinds, sizes and values of the option."""
+        choices: list[tuple[tuple[str, Any], ...]] = [()]
+        if self.option:  # the usual value is the plain method, whose runs other studies share
+            choices = [() if value == self.usual else ((self.option, value),) for value in self.values]
+        return [
+            Run(kind, n, method, seed, options)
+            for kind in self.kinds
+            for n in (self.quick_sizes if quick else self.sizes)
+            for options in choices
+        ]
+
+    def table(self, records: list[Record]) -> pd.DataFrame:
+        """Mean and standard deviation of the rates over runs."""
+        rows = []
+        for record in records:
+            run = record.run
+            place = {"data": run.data, "n": run.n, "method": run.method}
+            if self.option:
+                place[self.option] = dict(run.options).get(self.option, self.usual)
+            rows.append({**place, **record.rates})
+        frame = pd.DataFrame(rows)
+        keys = [key for key in ("data", "n", "method", self.option) if key]
+        groups = frame.groupby(keys, sort=False)
+        summary = groups["tpr"].agg(runs="size").reset_index()
+        for rate in ("tpr", "fpr", "fdp", "null_share"):
+            summary[f"{rate}_mean"] = groups[rate].mean().to_numpy()
+            summary[f"{rate}_sd"] = groups[rate].std(ddof=1).to_numpy()
+        known = [self.published.get((row["data"], row[self.option or "n"])) for row in summary.to_dict("records")]
+        for k, column in enumerate(("paper_tpr", "paper_tpr_sd", "paper_fpr", "paper_fpr_sd")):
+            summary[column] = [np.nan if rates is None else rates[k] for rates in known]
+        order = {name: k for k, name in enumerate((*self.kinds, *self.methods))}
+        return summary.sort_values(keys, key=lambda c: c.map(order) if c.name in ("data", "method") else c).round(6)
+
+    def figure(self, table: pd.DataFrame) -> Figure:
+        """Rates against the size or the option, one panel per kind."""
+        return figures.rates_figure(table, self.option or "n", self.title)
+
+    def text(self, table: pd.DataFrame) -> str:
+        """One row per cell, one column per method."""
+        x = self.option or "n"
+        lines = []
+        methods = list(dict.fromkeys(table["method"]))
+        for (kind, value), cell in table.groupby(["data", x], sort=False):
+            by_method = {row["method"]: row for row in cell.to_dict("records")}
+            first = next(iter(by_method.values()))
+            published = "" if np.isnan(first["paper_tpr"]) else _rates(first, "paper_tpr", "paper_fpr", "", "_sd")
+            shown = [_rates(by_method[m], "tpr", "fpr", "_mean", "_sd") if m in by_method else "" for m in methods]
+            lines.append([str(kind), str(value), *shown, published])
+        counts = [f"{METHODS[m].label} ({_counts(table[table['method'] == m]['runs'])} runs)" for m in methods]
+        head = ["data", x.replace("_", " "), *counts, "paper (50 runs)"]
+        return "TPR (sd) / FPR (sd)\n\n" + markdown_table(head, lines)
+
+
+@dataclass(frozen=True)
+class TimeStudy(Study):
+    """Wall time of whole runs on LinMean."""
+
+    sizes: tuple[int, ...] = SIZES
+    quick_sizes: tuple[int, ...] = (500, 1000, 2000)
+    multiplied: tuple[str, ...] = ("preset-sums", "exact")
+
+    def cells(self, method: str, seed: int, quick: bool) -> list[Run]:
+        """All sizes."""
+        measure = "multiplied" if method in self.multiplied else "time"
+        sizes = self.quick_sizes if quick else self.sizes
+        return [Run("LinMean", n, method, seed, measure=measure) for n in sizes]
+
+    def table(self, records: list[Record]) -> pd.DataFrame:
+        """Mean and standard deviation of seconds over runs."""
+        frame = pd.DataFrame(
+            [
+                {"method": r.run.method, "n": r.run.n, "measured": _MEASURES[r.run.measure], "seconds": r.seconds}
+                for r in records
+            ]
+        )
+        groups = frame.groupby(["method", "n", "measured"], sort=False)["seconds"]
+        summary = groups.agg(runs="size", seconds_mean="mean", seconds_sd="std").reset_index()
+        order = {name: k for k, name in enumerate(self.methods)}
+        summary = summary.sort_values(["method", "n"], key=lambda c: c.map(order) if c.name == "method" else c)
+        known = [paper.SECONDS.get(m, np.nan) if n == SIZES[-1] else np.nan for m, n in summary[["method", "n"]].values]
+        return summary.assign(paper_seconds=known).round(3)
+
+    def figure(self, table: pd.DataFrame) -> Figure:
+        """Seconds against rows, both on a log scale."""
+        return figures.time_figure(table, self.title)
+
+    def text(self, table: pd.DataFrame) -> str:
+        """One row per method, one column per size."""
+        sizes = sorted(set(table["n"]))
+        lines = []
+        for method, rows in table.groupby("method", sort=False):
+            mean = rows.set_index("n")["seconds_mean"]
+            shown = [_seconds(mean.get(n, np.nan)) for n in sizes]
+            published = rows["paper_seconds"].dropna()
+            said = f"{published.iloc[0]:,.0f}" if len(published) else ""
+            mark = " *" if str(method) in self.multiplied else ""
+            lines.append([METHODS[str(method)].label + mark, *shown, _counts(rows["runs"]), said])
+        head = ["method", *(f"n = {n}" for n in sizes), "runs", f"paper, n = {SIZES[-1]}"]
+        note = (
+            "Seconds of one process on one core, all in one session. The paper's seconds are of another machine.\n\n"
+            "\\* multiplied out: fitted with two resamples, one statistic timed, the other 98 resamples of 30 features "
+            "added."
+        )
+        return markdown_table(head, lines) + "\n\n" + note
+
+
+@dataclass(frozen=True)
+class NhanesStudy(Study):
+    """Adjusted p-values of every feature on the NHANES table."""
+
+    scales: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # data -> methods, if not all
+
+    def cells(self, method: str, seed: int, quick: bool) -> list[Run]:
+        """All scales of the outcome that the method is run on."""
+        return [Run(data, 0, method, seed) for data, methods in self.scales.items() if method in methods]
+
+    def table(self, records: list[Record]) -> pd.DataFrame:
+        """Mean and standard deviation of the adjusted p-value, and share of runs that select, by feature."""
+        frame = pd.concat(
+            pd.DataFrame(
+                {
+                    "data": r.run.data,
+                    "method": r.run.method,
+                    "feature": r.features,
+                    "p": r.p_adjusted,
+                    "chosen": r.selected,
+                }
+            )
+            for r in records
+        )
+        groups = frame.groupby(["data", "method", "feature"], sort=False)
+        summary = groups["p"].agg(runs="size", p_mean="mean", p_sd="std").reset_index()
+        summary["share_selected"] = groups["chosen"].mean().to_numpy()
+        summary["selected_by_mean"] = summary["p_mean"] <= ALPHA
+        preset = (summary["method"] == "preset") & (summary["data"] == "CRP")
+        for k, column in enumerate(("paper_p_mean", "paper_p_sd")):
+            known = summary["feature"].map({feature: value[k] for feature, value in paper.NHANES.items()})
+            summary[column] = known.where(preset)
+        order = {name: k for k, name in enumerate((*self.scales, *self.methods))}
+        summary = summary.sort_values(["data", "method"], key=lambda c: c.map(order), kind="stable")
+        return summary.round(6)
+
+    def figure(self, table: pd.DataFrame) -> Figure:
+        """Mean adjusted p-values by feature, one panel per scale."""
+        return figures.nhanes_figure(table, ALPHA, self.title)
+
+    def text(self, table: pd.DataFrame) -> str:
+        """Selected features by method, then every mean p-value."""
+        lines = [
+            ["CRP", "paper, its method", "50", ", ".join(f"{f} {m:g} ({s:g})" for f, (m, s) in paper.NHANES.items())],
+            ["CRP", "paper, SI-EM", "1", ", ".join(paper.NHANES_SIEM)],
+        ]
+        for (data, method), rows in table.groupby(["data", "method"], sort=False):
+            chosen = rows[rows["selected_by_mean"]].sort_values("p_mean")
+            names = [
+                f"{r['feature']} {r['p_mean']:.2g} ({_plain(r['p_sd'], '.2g')})" for r in chosen.to_dict("records")
+            ]
+            lines.append([str(data), METHODS[str(method)].label, _counts(rows["runs"]), ", ".join(names) or "none"])
+        selected = markdown_table(["outcome", "method", "runs", "selected: mean adjusted p (sd)"], lines)
+        parts = [f"Features whose mean adjusted p-value is at most {ALPHA:g}:\n\n{selected}"]
+        for data, rows in table.groupby("data", sort=False):
+            wide = rows.pivot(index="feature", columns="method", values="p_mean")
+            methods = list(dict.fromkeys(rows["method"]))
+            body = [[str(f), *(_plain(wide.loc[f, m], ".3f") for m in methods)] for f in dict.fromkeys(rows["feature"])]
+            labels = [METHODS[m].label for m in methods]
+            parts.append(f"Mean adjusted p-value, {data!s}:\n\n" + markdown_table(["feature", *labels], body))
+        return "\n\n".join(parts)
+
+
+_MEASURES = {"time": "whole run", "multiplied": "multiplied out"}
+STUDIES: dict[str, Study] = {
+    study.name: study
+    for study in (
+        RatesStudy(
+            "fig-synthetic",
+            "True and false positive rates on synthetic data",
+            ("default", "wcmmd", "preset", "si-em", "naive"),
+            quick={"": 3, "wcmmd": 2, "preset": 1, "si-em": 2},
+            sizes=SIZES,
+            published=paper.SYNTHETIC,
+        ),
+        TimeStudy(
+            "fig-runtime",
+            "Total run time on LinMean",
+            ("default", "preset", "preset-sums", "si-em", "exact"),
+            full={"": 3},
+            quick={"": 1},
+        ),
+        NhanesStudy(
+            "table-nhanes",
+            "Modifiers of the effect of a BMI above 25 on C-reactive protein, NHANES 2007-2010",
+            ("preset", "default", "si-em", "wcmmd", "preset-hajek"),
+            full={"default": 10, "si-em": 10, "wcmmd": 5, "preset-hajek": 10},
+            quick={"": 1},
+            scales={
+                "CRP": ("preset", "default", "si-em", "wcmmd", "preset-hajek"),
+                "log CRP": ("preset", "default", "si-em", "wcmmd", "preset-hajek"),
+                "permuted CRP": ("preset", "preset-hajek"),
+            },
+        ),
+        RatesStudy(
+            "table-counterexamples",
+            "Data whose modifiers move only what no data show",
+            ("default", "preset", "si-em"),
+            quick={"": 1},
+            kinds=("LinCovar", "NonlinCovar"),
+            sizes=(2000,),
+            published=paper.COUNTEREXAMPLES,
+        ),
+        RatesStudy(
+            "table-propensity-neurons",
+            "The paper's preset by the number of neurons of its propensity network, n = 1000",
+            ("preset",),
+            quick={"": 1},
+            option="propensity_units",
+            values=(25, 50, 100, 200),
+            usual=PROPENSITY_UNITS,
+            published=paper.PROPENSITY_NEURONS,
+        ),
+        RatesStudy(
+            "table-cvae-neurons",
+            "The paper's preset by the number of neurons of its autoencoder, n = 1000",
+            ("preset",),
+            quick={"": 1},
+            option="sampler_units",
+            values=(16, 64, 128, 256),
+            usual=128,
+            published=paper.CVAE_NEURONS,
+        ),
+    )
+}
+NAMES = (*STUDIES, "all")
+
+
+def reproduce(
+    name: str,
+    out: str | os.PathLike[str],
+    order: Order | None = None,
+    *,
+    jobs: int = 1,
+    device: str = "cpu",
+    data_home: str | os.PathLike[str] | None = None,
+    progress: bool = False,
+) -> list[Path]:
+    """Rerun a table or figure of the paper.
+
+    Runs that lie in ``out/runs`` already are not repeated, so the same call continues what was interrupted.
+
+    Parameters
+    ----------
+    name : str
+        One of `NAMES`; "all" is every study in turn.
+    out : path
+        Folder for NAME.csv, NAME.png, NAME.md and the runs.
+    order : Order, optional
+        How many runs, of which methods, from which seed.
+    jobs : int, default=1
+        Runs at a time. Timed runs are made one by one.
+    device : {"cpu", "cuda"}, default="cpu"
+        Where autoencoders are trained.
+    data_home : path, optional
+        Folder of the NHANES tables; see `modifind.datasets.fetch_nhanes_crp`.
+    progress : bool, default=False
+        Show a bar with the time left.
+
+    Returns
+    -------
+    list of Path
+        The files written.
+    """
+    if name not in NAMES:
+        raise ValueError(f"no study {name!r}; studies are {', '.join(NAMES)}")
+    order = Order() if order is None else order
+    strange = [] if name == "all" else [m for m in order.methods or () if m not in STUDIES[name].methods]
+    if strange:
+        raise ValueError(f"{name} has no method {', '.join(strange)}; it has {', '.join(STUDIES[name].methods)}")
+    folder = Path(out)
+    folder.mkdir(parents=True, exist_ok=True)
+    archive = Archive(folder / "runs", device, data_home)
+    written: list[Path] = []
+    for study in STUDIES.values() if name == "all" else [STUDIES[name]]:
+        try:
+            written += _publish(study, order, archive, jobs, progress)
+        except OSError as error:
+            if name != "all" or not isinstance(study, NhanesStudy):
+                raise
+            # The other studies need no download, so they are not held up by one that does.
+            note = folder / f"{study.name}.md"
+            write_text(note, f"# {study.title}\n\nNot run: {error}\n")
+            warnings.warn(f"{study.name} was not run: {error}", UserWarning, stacklevel=2)
+            written.append(note)
+    return written
+
+
+def _publish(study: Study, order: Order, archive: Archive, jobs: int, progress: bool) -> list[Path]:
+    runs = study.runs(order)
+    if not runs:  # none of the methods asked for belongs here
+        return []
+    records = archive.complete(runs, jobs=jobs, title=study.name, progress=progress)
+    table = study.table(records)
+    picture = io.BytesIO()
+    study.figure(table).savefig(picture, format="png", dpi=150)
+    paths = [archive.folder.parent / f"{study.name}.{suffix}" for suffix in ("csv", "png", "md")]
+    write_text(paths[0], table.to_csv(index=False))
+    write_bytes(paths[1], picture.getvalue())
+    seeds = f"Seeds {order.seed} and up. `modifind reproduce {study.name}{' --quick' if order.quick else ''}`"
+    write_text(paths[2], f"# {study.title}\n\n{seeds}\n\n{study.text(table)}\n\n![{study.title}]({study.name}.png)\n")
+    return paths
+
+
+def markdown_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """A table in Markdown."""
+    lines = [head, ["---"] * len(head), *rows]
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+
+
+def _rates(row: Mapping[Any, Any], first: str, second: str, mean: str, sd: str) -> str:
+    return " / ".join(f"{row[rate + mean]:.2f} ({_plain(row[rate + sd], '.2f')})" for rate in (first, second))
+
+
+def _plain(value: float, form: str) -> str:
+    return "-" if np.isnan(value) else format(value, form)
+
+
+def _seconds(value: float) -> str:
+    return "" if np.isnan(value) else f"{value:,.1f}" if value < 100 else f"{value:,.0f}"
+
+
+def _counts(runs: Any) -> str:
+    low, high = int(runs.min()), int(runs.max())
+    return f"{low}" if low == high else f"{low}-{high}"

@@ -1,0 +1,313 @@
+"""Studies of the paper: their runs, what is made of them, and that nothing is lost when they are killed."""
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import asdict, replace
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from modifind.reproduce import NAMES, Order, reproduce, runs, studies
+from modifind.reproduce.methods import METHODS, make_method
+from modifind.reproduce.runs import Archive, Record, Run
+from modifind.reproduce.studies import STUDIES, RatesStudy
+
+SMALL = RatesStudy(
+    "small", "A small study", ("naive", "si-em"), quick={"": 1}, kinds=("LinMean", "LinVar"), sizes=(70,)
+)
+# The like in a process of its own: four seeds of two tables.
+SMALL_SCRIPT = """
+import sys
+from modifind.reproduce import Order, reproduce, runs, studies
+runs.N_FEATURES = 6
+studies.STUDIES["small"] = studies.RatesStudy("small", "Small", ("naive",), kinds=("LinMean", "LinVar"), sizes=(70,))
+studies.NAMES = (*studies.NAMES, "small")
+reproduce("small", sys.argv[1], Order(4, seed=0))
+"""
+
+
+@pytest.fixture
+def small(monkeypatch):
+    monkeypatch.setattr(runs, "N_FEATURES", 6)
+    monkeypatch.setattr(studies, "STUDIES", {"small": SMALL})
+    monkeypatch.setattr(studies, "NAMES", ("small", "all"))
+
+
+def record_of(run, selected=(), p_value=0.5, seconds=1.0, features=None):
+    names = features or [f"X{j}" for j in range(1, 31)]
+    chosen = [name in selected for name in names]
+    p_values = [0.001 if picked else p_value for picked in chosen]
+    truth = [name in ("X1", "X2", "X3", "X4", "X5") for name in names]
+    return Record(run, names, p_values, p_values, chosen, truth, seconds, "cpu")
+
+
+def test_studies_are_those_of_the_paper():
+    assert NAMES == (
+        "fig-synthetic",
+        "fig-runtime",
+        "table-nhanes",
+        "table-counterexamples",
+        "table-propensity-neurons",
+        "table-cvae-neurons",
+        "all",
+    )
+    full = STUDIES["fig-synthetic"].runs(Order())
+    assert len(full) == 50 * 5 * 4 * 7
+    assert {run.method for run in full} == {"default", "wcmmd", "preset", "si-em", "naive"}
+    assert sorted({run.n for run in full}) == [500, 750, 1000, 1250, 1500, 1750, 2000]
+    assert {run.seed for run in full} == set(range(1000, 1050))
+
+
+def test_no_two_runs_share_a_file():
+    everything = {run for study in STUDIES.values() for run in study.runs(Order())}
+    assert len({run.file_name for run in everything}) == len(everything)
+
+
+def test_the_usual_number_of_neurons_is_the_plain_preset():
+    plain = set(STUDIES["fig-synthetic"].runs(Order(methods=["preset"])))
+    for name in ("table-propensity-neurons", "table-cvae-neurons"):
+        own = STUDIES[name].runs(Order())
+        assert len(own) == 50 * 4 * 4
+        assert len(plain.intersection(own)) == 50 * 4
+
+
+def test_runs_come_seed_by_seed_with_their_own_numbers():
+    order = Order({"": 3, "preset": 1}, methods=["preset", "naive"], seed=7)
+    found = STUDIES["fig-synthetic"].runs(order)
+    assert len(found) == (3 + 1) * 28
+    assert [run.seed for run in found] == sorted(run.seed for run in found)
+    assert {run.seed for run in found if run.method == "preset"} == {7}
+
+
+def test_every_method_can_be_made():
+    for name in METHODS:
+        estimator = make_method(name, 3)
+        assert (estimator.n_jobs, estimator.random_state) == (1, 3)
+        assert hasattr(estimator, "fit")
+
+
+def test_rates_are_those_of_the_selection():
+    record = record_of(Run("LinMean", 1000, "default", 0), ("X1", "X2", "X3", "X4", "X9"), p_value=0.04)
+    assert record.rates == {"tpr": 0.8, "fpr": 1 / 25, "fdp": 0.2, "null_share": 1.0}
+    assert record_of(Run("LinMean", 1000, "default", 0)).rates["fdp"] == 0.0
+
+
+def test_table_of_rates_has_means_and_deviations_beside_the_paper():
+    study = STUDIES["fig-synthetic"]
+    chosen = (("X1", "X2", "X3", "X4", "X5"), ("X1", "X2", "X3", "X30"))
+    records = [record_of(Run("LinMean", 1000, "default", k), names) for k, names in enumerate(chosen)]
+    records.append(record_of(Run("LinVar", 500, "naive", 0)))
+    table = study.table(records)
+    row = table.iloc[0]
+    assert (row["data"], row["n"], row["method"], row["runs"]) == ("LinMean", 1000, "default", 2)
+    assert row["tpr_mean"] == pytest.approx(0.8)
+    assert row["tpr_sd"] == pytest.approx(np.std([1.0, 0.6], ddof=1), abs=1e-6)
+    assert row["fpr_mean"] == pytest.approx(0.02)
+    assert (row["paper_tpr"], row["paper_fpr"]) == (0.79, 0.06)
+    assert np.isnan(table.iloc[1]["paper_tpr"])
+    text = study.text(table)
+    assert "0.80 (0.28) / 0.02 (0.03)" in text
+    assert "0.79 (0.22) / 0.06 (0.07)" in text
+
+
+def test_table_of_neurons_compares_equal_numbers_of_neurons():
+    study = STUDIES["table-cvae-neurons"]
+    records = [
+        record_of(Run("LinVar", 1000, "preset", 0, (("sampler_units", 16),)), ("X1",)),
+        record_of(Run("LinVar", 1000, "preset", 0)),
+    ]
+    table = study.table(records).set_index("sampler_units")
+    assert table.loc[16, "paper_tpr"] == 0.68
+    assert table.loc[128, "paper_tpr"] == 0.73
+    assert table.loc[16, "tpr_mean"] == 0.2
+
+
+def test_table_of_times_says_what_was_multiplied_out():
+    study = STUDIES["fig-runtime"]
+    records = [
+        record_of(run, seconds=10.0 * (1 + k))
+        for k, run in enumerate(study.cells("exact", 0, True) + study.cells("si-em", 0, True))
+    ]
+    table = study.table(records)
+    assert set(table[table["method"] == "exact"]["measured"]) == {"multiplied out"}
+    assert set(table[table["method"] == "si-em"]["measured"]) == {"whole run"}
+    assert "Exact *" in study.text(table)
+
+
+def test_table_of_nhanes_selects_by_the_mean_p_value():
+    study = STUDIES["table-nhanes"]
+    features = ["age", "female", "cigarettes_month", "gout"]
+    records = [
+        record_of(Run("CRP", 0, "preset", k), chosen, features=features)
+        for k, chosen in enumerate((("age", "female"), ("age",)))
+    ]
+    records.append(record_of(Run("log CRP", 0, "default", 0), ("female",), features=features))
+    table = study.table(records)
+    preset = table[table["method"] == "preset"].set_index("feature")
+    assert preset["selected_by_mean"].to_dict() == {
+        "age": True,
+        "female": False,
+        "cigarettes_month": False,
+        "gout": False,
+    }
+    assert preset.loc["female", "p_mean"] == pytest.approx(0.2505)
+    assert preset.loc["female", "share_selected"] == 0.5
+    assert preset.loc["age", "paper_p_mean"] == 0.0075
+    text = study.text(table)
+    assert "age 0.001 (0)" in text
+    assert "Mean adjusted p-value, log CRP" in text
+
+
+def test_figures_show_every_method_and_panel():
+    synthetic = STUDIES["fig-synthetic"]
+    records = [record_of(run, ("X1", "X2")) for run in synthetic.runs(Order(2))]
+    figure = synthetic.figure(synthetic.table(records))
+    assert len(figure.axes) == 8
+    labels = {text.get_text() for text in figure.legends[0].get_texts()}
+    assert labels == {METHODS[m].label for m in synthetic.methods} | {"paper"}
+    time_study = STUDIES["fig-runtime"]
+    figure = time_study.figure(time_study.table([record_of(run) for run in time_study.runs(Order(1))]))
+    assert figure.axes[0].get_yscale() == "log"
+
+
+def test_small_study_leaves_all_files_and_repeats_nothing(small, tmp_path, monkeypatch):
+    order = Order({"": 1}, seed=0)
+    paths = reproduce("small", tmp_path, order)
+    assert [path.name for path in paths] == ["small.csv", "small.png", "small.md"]
+    assert paths[1].read_bytes().startswith(b"\x89PNG")
+    first = [path.read_bytes() for path in paths]
+    table = pd.read_csv(paths[0])
+    assert len(table) == 2 * 2
+    assert (table["runs"] == 1).all()
+    monkeypatch.setattr(runs, "_carry_out", None)  # would fail if a run were done again
+    assert [path.read_bytes() for path in reproduce("small", tmp_path, order)] == first
+
+
+def test_number_of_jobs_changes_nothing(small, tmp_path, monkeypatch):
+    monkeypatch.setattr(runs, "N_FEATURES", 30)  # what other processes have
+    order = Order(1, methods=["naive"], seed=3)
+    one, two = (reproduce("small", tmp_path / str(jobs), order, jobs=jobs) for jobs in (1, 2))
+    assert one[0].read_bytes() == two[0].read_bytes()
+    assert one[2].read_bytes() == two[2].read_bytes()
+
+
+def test_killed_study_continues_and_ends_with_the_same_bytes(tmp_path):
+    def command(folder):
+        return [sys.executable, "-c", SMALL_SCRIPT, str(tmp_path / folder)]
+
+    subprocess.run(command("whole"), check=True, timeout=300)
+    victim = subprocess.Popen(command("killed"))
+    folder = tmp_path / "killed" / "runs"
+    deadline = time.monotonic() + 240
+    while len(list(folder.glob("[!.]*"))) < 2 and time.monotonic() < deadline:
+        time.sleep(0.02)
+    victim.send_signal(signal.SIGKILL)
+    victim.wait()
+    kept = {path.name: path.stat().st_mtime_ns for path in folder.glob("[!.]*.json")}
+    assert 2 <= len(kept) < 8
+    assert not (tmp_path / "killed" / "small.csv").exists()
+    subprocess.run(command("killed"), check=True, timeout=300)
+    assert {name: (folder / name).stat().st_mtime_ns for name in kept} == kept
+    for name in ("small.csv", "small.md"):
+        assert (tmp_path / "killed" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("spoil", "reason"),
+    [
+        (lambda text: text[:50], "cannot be read"),
+        (lambda text: text.replace('"modifind-run-1"', '"modifind-run-0"'), "another version"),
+        (lambda text: json.dumps({**json.loads(text), "modifind": "0.0.0"}), "another version"),
+        (lambda text: json.dumps({k: v for k, v in json.loads(text).items() if k != "p_value"}), "cannot be read"),
+    ],
+)
+def test_run_on_file_that_is_no_good_is_repeated_with_a_warning(tmp_path, spoil, reason, monkeypatch):
+    run = Run("LinMean", 70, "naive", 0)
+    monkeypatch.setattr(runs, "_carry_out", lambda *_: record_of(run, ("X1",)))
+    archive = Archive(tmp_path)
+    archive.carry_out(run)
+    assert archive.find(run) == record_of(run, ("X1",))
+    path = tmp_path / run.file_name
+    path.write_text(spoil(path.read_text()))
+    with pytest.warns(UserWarning, match=reason):
+        assert archive.find(run) is None
+    with pytest.warns(UserWarning, match=reason):
+        assert archive.complete([run], jobs=1, title="", progress=False) == [record_of(run, ("X1",))]
+
+
+def test_run_of_other_options_is_not_mistaken(tmp_path, monkeypatch):
+    run = Run("LinMean", 70, "preset", 0, (("propensity_units", 25),))
+    monkeypatch.setattr(runs, "_carry_out", lambda run, *_: record_of(run))
+    archive = Archive(tmp_path)
+    archive.carry_out(run)
+    assert archive.find(run) is not None
+    assert archive.find(replace(run, options=())) is None
+    assert asdict(archive.find(run))["run"]["options"] == (("propensity_units", 25),)
+
+
+@pytest.mark.filterwarnings("ignore:.*propensity scores were outside")
+def test_multiplied_time_counts_the_resamples_that_were_not_made(monkeypatch):
+    pytest.importorskip("torch")
+    monkeypatch.setattr(runs, "N_FEATURES", 6)
+    monkeypatch.setattr(runs, "_statistic_seconds", lambda *_: 10.0)
+    record = runs._carry_out(Run("LinMean", 60, "exact", 0, measure="multiplied"), "cpu", None)
+    assert 98 * 6 * 10.0 < record.seconds < 98 * 6 * 10.0 + 120
+
+
+def test_one_statistic_is_timed():
+    table = runs.make_modifiers("LinMean", n_samples=60, n_features=5, random_state=0)
+    assert 0 < runs._statistic_seconds(make_method("exact", 0).statistic, table) < 5
+
+
+def test_all_goes_on_without_nhanes(small, tmp_path, monkeypatch):
+    def offline(*_):
+        raise OSError("put these files into the folder")
+
+    nhanes = STUDIES["table-nhanes"]
+    monkeypatch.setattr(studies, "STUDIES", {"table-nhanes": nhanes, "small": SMALL})
+    monkeypatch.setattr(runs, "_nhanes", offline)
+    order = Order(1, methods=["naive", "preset"], seed=0)
+    with pytest.warns(UserWarning, match="table-nhanes was not run: put these files"):
+        paths = reproduce("all", tmp_path, order)
+    assert [path.name for path in paths] == ["table-nhanes.md", "small.csv", "small.png", "small.md"]
+    assert "Not run: put these files" in paths[0].read_text()
+    monkeypatch.setattr(studies, "NAMES", ("table-nhanes",))
+    with pytest.raises(OSError, match="put these files"):
+        reproduce("table-nhanes", tmp_path, Order(1, methods=["preset"]))
+
+
+def test_nhanes_outcomes():
+    bunch = runs.Bunch(X=pd.DataFrame({"age": [1.0, 2.0]}), y=pd.Series([1.0, np.e]), treatment=pd.Series([0, 1]))
+    original = runs._nhanes
+    try:
+        runs._nhanes = lambda _: bunch
+        np.testing.assert_allclose(runs._table(Run("log CRP", 0, "default", 0), None).y, [0.0, 1.0])
+        assert sorted(runs._table(Run("permuted CRP", 0, "default", 0), None).y) == [1.0, np.e]
+        assert list(runs._table(Run("CRP", 0, "default", 0), None).y) == [1.0, np.e]  # the table itself is not changed
+    finally:
+        runs._nhanes = original
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"runs": 0}, "at least 1"),
+        ({"runs": {"preset": 0}}, "at least 1"),
+        ({"runs": {"nobody": 3}}, "no method nobody"),
+        ({"methods": ["nobody"]}, "no method nobody"),
+    ],
+)
+def test_impossible_orders_are_refused(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        Order(**arguments)
+
+
+def test_study_without_the_method_is_refused(tmp_path):
+    with pytest.raises(ValueError, match="table-cvae-neurons has no method naive; it has preset"):
+        reproduce("table-cvae-neurons", tmp_path, Order(methods=["naive"]))
+    with pytest.raises(ValueError, match="no study 'fig-9'"):
+        reproduce("fig-9", tmp_path)
