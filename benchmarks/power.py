@@ -14,34 +14,30 @@ import argparse
 import json
 import time
 import warnings
+from typing import Any
 
 import numpy as np
 from joblib import Parallel, delayed
 
 from modifind import ModifierSelector
 from modifind.datasets import make_modifiers
-from modifind.presets import uai2022
-from modifind.samplers import CVAESampler
+from modifind.reproduce.methods import METHODS, make_method
+from modifind.reproduce.paper import SYNTHETIC
+from modifind.reproduce.runs import selection_rates
 from modifind.statistics import WCMMD
 
 KINDS = ("LinMean", "NonlinMean", "LinVar", "NonlinVar")
-PAPER = {"LinMean": (0.79, 0.06), "NonlinMean": (0.94, 0.04), "LinVar": (0.73, 0.07), "NonlinVar": (0.62, 0.04)}
 
 
-def build(method: str, seed: int, device: str) -> ModifierSelector:
-    if method == "default":
-        return ModifierSelector(random_state=seed)
-    if method == "wcmmd":
-        return ModifierSelector("wcmmd", random_state=seed)
+def build(method: str, seed: int, device: str) -> Any:
     if method == "gaussian":
         return ModifierSelector("wcmmd", sampler="gaussian", random_state=seed)
     if method == "uncapped":
         return ModifierSelector(WCMMD(weight_cap=None), sampler="gaussian", random_state=seed)
-    if method.startswith("preset"):
-        epochs = int(method.split(":")[1]) if ":" in method else None
-        sampler = CVAESampler(condition_on_treatment=False, device=device)
-        return uai2022(epochs=epochs, sampler=sampler, random_state=seed)
-    raise SystemExit(f"no method {method!r}")
+    name, _, epochs = method.partition(":")
+    if name not in METHODS:
+        raise SystemExit(f"no method {method!r}")
+    return make_method(name, seed, device, **({"epochs": int(epochs)} if epochs else {}))
 
 
 def one_run(method: str, kind: str, n: int, seed: int, device: str) -> dict[str, float]:
@@ -49,15 +45,9 @@ def one_run(method: str, kind: str, n: int, seed: int, device: str) -> dict[str,
     data = make_modifiers(kind, n_samples=n, random_state=seed)
     start = time.perf_counter()
     table = build(method, seed, device).fit(data.X, data.y, treatment=data.treatment).result_.table
-    true = table.index.isin(data.modifiers)
-    chosen = table["selected"].to_numpy()
-    return {
-        "tpr": chosen[true].mean(),
-        "fpr": chosen[~true].mean(),
-        "fdp": chosen[~true].sum() / max(chosen.sum(), 1),
-        "null_share": float((table["p_value"][~true] <= 0.05).mean()),
-        "seconds": time.perf_counter() - start,
-    }
+    seconds = time.perf_counter() - start
+    rates = selection_rates(table["selected"], table["p_value"], table.index.isin(data.modifiers))
+    return {**rates, "seconds": seconds}
 
 
 def main() -> None:
@@ -84,7 +74,7 @@ def main() -> None:
             column = {name: np.array([run[name] for run in runs]) for name in runs[0]}
             cells = [f"{column[c].mean():.2f} ({column[c].std(ddof=1):.2f})" for c in ("tpr", "fpr")]
             cells += [f"{column['fdp'].mean():.3f}", f"{column['null_share'].mean():.3f}"]
-            cells += [f"{column['seconds'].mean():.1f}", f"{PAPER[kind][0]} / {PAPER[kind][1]}"]
+            cells += [f"{column['seconds'].mean():.1f}", f"{SYNTHETIC[kind, 1000][0]} / {SYNTHETIC[kind, 1000][2]}"]
             print(f"| {method} | {kind} | {' | '.join(cells)} |", flush=True)
     if args.out:
         with open(args.out, "w", encoding="utf-8") as file:

@@ -1,6 +1,7 @@
 """The command line as a user has it: a subprocess in an empty folder."""
 
 import json
+import os
 import subprocess
 import sys
 
@@ -8,14 +9,16 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from modifind.cli import _counts
 from modifind.datasets import make_modifiers
 from modifind.result import SelectionResult
 
 RUN = [sys.executable, "-c", "from modifind.cli import main; main()"]
 
 
-def modifind(*arguments, folder):
-    return subprocess.run([*RUN, *map(str, arguments)], cwd=folder, capture_output=True, text=True, timeout=300)
+def modifind(*arguments, folder, environment=None):
+    command = [*RUN, *map(str, arguments)]
+    return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=300)
 
 
 @pytest.fixture(scope="module")
@@ -189,6 +192,12 @@ BAD = {
     "unknown command": (("choose",), "choose"),
     "unknown kind": (("simulate", "LinSkew", "--out", "a.csv"), "kind must be one of"),
     "too few features": (("simulate", "LinMean", "--d", "3", "--out", "a.csv"), "--d"),
+    "unknown study": (("reproduce", "fig-9"), "no study 'fig-9'; studies are fig-synthetic"),
+    "runs no number": (("reproduce", "all", "--runs", "many"), "--runs must be a number"),
+    "runs of nobody": (("reproduce", "all", "--runs", "50,nobody=3"), "no method nobody"),
+    "no runs": (("reproduce", "all", "--runs", "0"), "at least 1"),
+    "method of another study": (("reproduce", "table-cvae-neurons", "--methods", "naive"), "has no method naive"),
+    "unknown device": (("reproduce", "all", "--device", "abacus"), "device must be 'cpu' or 'cuda'"),
 }
 
 
@@ -202,6 +211,37 @@ def test_bad_input_is_one_line_exit_two_and_leaves_nothing(case, data_folder, tm
     assert expected in done.stderr
     assert "Traceback" not in done.stdout + done.stderr
     assert not list(tmp_path.iterdir())
+
+
+def test_reproduce_leaves_table_figure_and_text(tmp_path):
+    command = ("reproduce", "table-counterexamples", "--quick", "--methods", "default", "--seed", "0", "--out", "here")
+    done = modifind(*command, folder=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split() == [f"here/table-counterexamples.{suffix}" for suffix in ("csv", "png", "md")]
+    table = pd.read_csv(tmp_path / "here" / "table-counterexamples.csv")
+    assert table[["data", "n", "method", "runs"]].to_dict("records") == [
+        {"data": kind, "n": 500, "method": "default", "runs": 1} for kind in ("LinCovar", "NonlinCovar")
+    ]
+    assert {path.name for path in (tmp_path / "here" / "runs").iterdir()} == {
+        f"{kind}_n500_default_seed0.json" for kind in ("LinCovar", "NonlinCovar")
+    }
+
+
+@pytest.mark.parametrize(("text", "counts"), [("", None), ("50", {"": 50}), ("50, preset=8", {"": 50, "preset": 8})])
+def test_runs_by_method(text, counts):
+    assert _counts(text) == counts
+
+
+def test_reproduce_nhanes_offline_says_what_to_download(tmp_path):
+    (tmp_path / "empty").mkdir()
+    environment = {**os.environ, "https_proxy": "http://127.0.0.1:9"}  # nothing listens there
+    command = ("reproduce", "table-nhanes", "--quick", "--data", "empty", "--out", "here")
+    done = modifind(*command, folder=tmp_path, environment=environment)
+    assert done.returncode == 2
+    assert done.stderr.startswith("modifind: error: NHANES tables are missing")
+    assert "DEMO_E" in done.stderr
+    assert "Put these files into empty/nhanes" in done.stderr
+    assert "Traceback" not in done.stderr
 
 
 def test_help_and_version(tmp_path):

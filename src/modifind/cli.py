@@ -199,7 +199,6 @@ def reproduce(
 
     chosen = [method.strip() for method in methods.split(",") if method.strip()] or None
     order = Order(_counts(runs), quick, chosen, seed)
-    _folder(out)
     with _warnings_as_lines():
         paths = rerun(name, out, order, jobs=jobs, device=device, data_home=data, progress=True)
     for path in paths:
@@ -349,7 +348,7 @@ def _warnings_as_lines() -> Iterator[None]:
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", UserWarning)
         yield
-    for message in dict.fromkeys(str(w.message) for w in caught):
+    for message in dict.fromkeys(" ".join(str(w.message).split()) for w in caught):
         print(f"modifind: warning: {message}", file=sys.stderr)
 
 

@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 from joblib import Parallel, delayed
+from numpy.typing import ArrayLike
 from sklearn.utils import Bunch
 from threadpoolctl import threadpool_limits
 
@@ -87,15 +88,20 @@ class Record:
 
     @property
     def rates(self) -> dict[str, float]:
-        """True and false positive rate, false discovery proportion, and share of null features with p <= 0.05."""
-        chosen, true = np.array(self.selected), np.array(self.truth)
-        null = ~true
-        return {
-            "tpr": float(chosen[true].mean()),
-            "fpr": float(chosen[null].mean()),
-            "fdp": float(chosen[null].sum() / max(chosen.sum(), 1)),
-            "null_share": float((np.array(self.p_value)[null] <= 0.05).mean()),
-        }
+        """See `selection_rates`."""
+        return selection_rates(self.selected, self.p_value, self.truth)
+
+
+def selection_rates(selected: ArrayLike, p_value: ArrayLike, truth: ArrayLike) -> dict[str, float]:
+    """True and false positive rate, false discovery proportion, and share of null features with p <= 0.05."""
+    chosen, true = np.asarray(selected), np.asarray(truth)
+    null = ~true
+    return {
+        "tpr": float(chosen[true].mean()),
+        "fpr": float(chosen[null].mean()),
+        "fdp": float(chosen[null].sum() / max(chosen.sum(), 1)),
+        "null_share": float((np.asarray(p_value)[null] <= 0.05).mean()),
+    }
 
 
 @dataclass(frozen=True)
@@ -146,6 +152,8 @@ class Archive:
         wanted = list(dict.fromkeys(runs))
         self.folder.mkdir(parents=True, exist_ok=True)
         missing = [run for run in wanted if self.find(run) is None]
+        if any(run.data in NHANES for run in missing):
+            _nhanes(self.data_home)  # downloads once, and complains before anything is begun
         # Clocked runs get the machine to themselves, after a small one that loads what they need.
         together = [run for run in missing if run.measure == "selection"]
         alone = [run for run in missing if run.measure != "selection"]
