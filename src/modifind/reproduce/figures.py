@@ -19,7 +19,6 @@ PAPER = "#7A828C"
 STYLES = {
     "default": ("#0072B2", "o"),
     "wcmmd": ("#56B4E9", "s"),
-    "wcmmd-ht": ("#F0E442", "h"),
     "preset": ("#D55E00", "^"),
     "preset-hajek": ("#E69F00", "v"),
     "preset-sums": ("#E69F00", "v"),

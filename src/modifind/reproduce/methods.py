@@ -24,10 +24,6 @@ class Method:
 METHODS = {
     "default": Method("modifind, default", ModifierSelector),
     "wcmmd": Method("modifind, wcmmd", lambda **o: ModifierSelector("wcmmd", **o)),
-    "wcmmd-ht": Method(
-        "modifind, wcmmd with Horvitz-Thompson weights",
-        lambda **o: ModifierSelector(WCMMD(weighting="horvitz_thompson"), **o),
-    ),
     "preset": Method("paper's preset", uai2022),
     "preset-hajek": Method(
         "paper's preset with Hajek weights",

@@ -7,7 +7,6 @@ runs that they have in common.
 from __future__ import annotations
 
 import json
-import os
 import time
 import warnings
 from collections.abc import Iterable
@@ -114,13 +113,13 @@ class Archive:
         Where runs are kept.
     device : {"cpu", "cuda"}
         Where autoencoders are trained.
-    data_home : path, optional
+    data_home : str, optional
         Where the NHANES tables lie.
     """
 
     folder: Path
     device: str = "cpu"
-    data_home: str | os.PathLike[str] | None = None
+    data_home: str | None = None
 
     def find(self, run: Run) -> Record | None:
         """The run's record, or None if it has to be done (again)."""
@@ -174,7 +173,7 @@ class Archive:
         return [record for record in records if record is not None]
 
 
-def _carry_out(run: Run, device: str, data_home: Any) -> Record:
+def _carry_out(run: Run, device: str, data_home: str | None) -> Record:
     table = _table(run, data_home)
     options = dict(run.options)
     if "discrete_features" in table:
@@ -203,7 +202,7 @@ def _carry_out(run: Run, device: str, data_home: Any) -> Record:
     )
 
 
-def _table(run: Run, data_home: Any) -> Bunch:
+def _table(run: Run, data_home: str | None) -> Bunch:
     if run.data in KINDS:
         return make_modifiers(run.data, n_samples=run.n, n_features=N_FEATURES, random_state=run.seed)
     table = Bunch(**_nhanes(data_home))
@@ -215,7 +214,7 @@ def _table(run: Run, data_home: Any) -> Bunch:
 
 
 @cache
-def _nhanes(data_home: Any) -> Bunch:
+def _nhanes(data_home: str | None) -> Bunch:
     return fetch_nhanes_crp(data_home)
 
 

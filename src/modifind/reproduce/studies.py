@@ -408,7 +408,7 @@ def reproduce(
         raise ValueError(f"{name} has no method {', '.join(strange)}; it has {', '.join(STUDIES[name].methods)}")
     folder = Path(out)
     folder.mkdir(parents=True, exist_ok=True)
-    archive = Archive(folder / "runs", device, data_home)
+    archive = Archive(folder / "runs", device, None if data_home is None else os.fspath(data_home))
     written: list[Path] = []
     for study in STUDIES.values() if name == "all" else [STUDIES[name]]:
         try:
