@@ -11,10 +11,11 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from modifind.reproduce import NAMES, Order, reproduce, runs, studies
+from modifind.reproduce import NAMES, Order, catalogue, reproduce, runs
+from modifind.reproduce.catalogue import STUDIES
 from modifind.reproduce.methods import METHODS, make_method
 from modifind.reproduce.runs import Archive, Record, Run
-from modifind.reproduce.studies import STUDIES, RatesStudy
+from modifind.reproduce.studies import RatesStudy
 
 SMALL = RatesStudy(
     "small", "A small study", ("naive", "si-em"), quick={"": 1}, kinds=("LinMean", "LinVar"), sizes=(70,)
@@ -22,10 +23,11 @@ SMALL = RatesStudy(
 # The like in a process of its own: four seeds of two tables.
 SMALL_SCRIPT = """
 import sys
-from modifind.reproduce import Order, reproduce, runs, studies
+from modifind.reproduce import Order, catalogue, reproduce, runs
+from modifind.reproduce.studies import RatesStudy
 runs.N_FEATURES = 6
-studies.STUDIES["small"] = studies.RatesStudy("small", "Small", ("naive",), kinds=("LinMean", "LinVar"), sizes=(70,))
-studies.NAMES = (*studies.NAMES, "small")
+catalogue.STUDIES["small"] = RatesStudy("small", "Small", ("naive",), kinds=("LinMean", "LinVar"), sizes=(70,))
+catalogue.NAMES = (*catalogue.NAMES, "small")
 reproduce("small", sys.argv[1], Order(4, seed=0))
 """
 
@@ -33,8 +35,8 @@ reproduce("small", sys.argv[1], Order(4, seed=0))
 @pytest.fixture
 def small(monkeypatch):
     monkeypatch.setattr(runs, "N_FEATURES", 6)
-    monkeypatch.setattr(studies, "STUDIES", {"small": SMALL})
-    monkeypatch.setattr(studies, "NAMES", ("small", "all"))
+    monkeypatch.setattr(catalogue, "STUDIES", {"small": SMALL})
+    monkeypatch.setattr(catalogue, "NAMES", ("small", "all"))
 
 
 def record_of(run, selected=(), p_value=0.5, seconds=1.0, features=None):
@@ -268,14 +270,14 @@ def test_all_goes_on_without_nhanes(small, tmp_path, monkeypatch):
         raise OSError("put these files into the folder")
 
     nhanes = STUDIES["table-nhanes"]
-    monkeypatch.setattr(studies, "STUDIES", {"table-nhanes": nhanes, "small": SMALL})
+    monkeypatch.setattr(catalogue, "STUDIES", {"table-nhanes": nhanes, "small": SMALL})
     monkeypatch.setattr(runs, "_nhanes", offline)
     order = Order(1, methods=["naive", "preset"], seed=0)
     with pytest.warns(UserWarning, match="table-nhanes was not run: put these files"):
         paths = reproduce("all", tmp_path, order)
     assert [path.name for path in paths] == ["table-nhanes.md", "small.csv", "small.png", "small.md"]
     assert "Not run: put these files" in paths[0].read_text()
-    monkeypatch.setattr(studies, "NAMES", ("table-nhanes",))
+    monkeypatch.setattr(catalogue, "NAMES", ("table-nhanes",))
     with pytest.raises(OSError, match="put these files"):
         reproduce("table-nhanes", tmp_path, Order(1, methods=["preset"]))
 

@@ -11,6 +11,7 @@ from modifind.statistics import WCMMD
 from modifind.testing import ConditionalRandomizationTest
 
 PROPENSITY_UNITS = 50
+SAMPLER_UNITS = 128
 
 
 def uai2022(
@@ -18,7 +19,7 @@ def uai2022(
     n_resamples: int = 100,
     epochs: int | None = None,
     propensity_units: int = PROPENSITY_UNITS,
-    sampler_units: int = 128,
+    sampler_units: int = SAMPLER_UNITS,
     random_state: Any = None,
     **settings: Any,
 ) -> ModifierSelector:

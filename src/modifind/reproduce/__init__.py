@@ -1,5 +1,6 @@
 """Rerun every table and figure of the paper's experiments: ``modifind reproduce NAME``."""
 
-from modifind.reproduce.studies import NAMES, Order, reproduce
+from modifind.reproduce.catalogue import NAMES, reproduce
+from modifind.reproduce.studies import Order
 
 __all__ = ["NAMES", "Order", "reproduce"]
