@@ -194,9 +194,11 @@ BAD = {
     "too few features": (("simulate", "LinMean", "--d", "3", "--out", "a.csv"), "--d"),
     "unknown study": (("reproduce", "fig-9"), "no study 'fig-9'; studies are fig-synthetic"),
     "runs no number": (("reproduce", "all", "--runs", "many"), "--runs must be a number"),
+    "runs twice": (("reproduce", "all", "--runs", "3,4"), "two numbers for all methods"),
     "runs of nobody": (("reproduce", "all", "--runs", "50,nobody=3"), "no method nobody"),
     "no runs": (("reproduce", "all", "--runs", "0"), "at least 1"),
     "method of another study": (("reproduce", "table-cvae-neurons", "--methods", "naive"), "has no method naive"),
+    "impossible folder": (("reproduce", "all", "--out", "/dev/null/here"), "cannot make the folder /dev/null/here"),
     "unknown device": (("reproduce", "all", "--device", "abacus"), "device must be 'cpu' or 'cuda'"),
 }
 

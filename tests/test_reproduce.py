@@ -126,6 +126,17 @@ def test_table_of_neurons_compares_equal_numbers_of_neurons():
     assert table.loc[16, "paper_tpr"] == 0.68
     assert table.loc[128, "paper_tpr"] == 0.73
     assert table.loc[16, "tpr_mean"] == 0.2
+    assert "n = 1000" in study.text(table.reset_index())
+
+
+def test_quick_version_of_another_size_has_no_figures_of_the_paper():
+    for study in STUDIES.values():
+        if isinstance(study, RatesStudy) and study.option:
+            table = study.table([record_of(run) for run in study.runs(Order(quick=True))])
+            assert set(table["n"]) == {500}
+            assert table["paper_tpr"].isna().all()
+            assert "n = 500" in study.text(table)
+            assert "n = 500" in study.figure(table).get_suptitle()
 
 
 def test_table_of_times_says_what_was_multiplied_out():
@@ -162,6 +173,9 @@ def test_table_of_nhanes_selects_by_the_mean_p_value():
     text = study.text(table)
     assert "age 0.001 (0)" in text
     assert "Mean adjusted p-value, log CRP" in text
+    figure = study.figure(table)
+    assert [axes.get_title() for axes in figure.axes] == ["CRP", "log CRP"]
+    assert {text.get_text() for text in figure.legends[0].get_texts()} == {"paper's preset", "modifind, default"}
 
 
 def test_figures_show_every_method_and_panel():
@@ -251,6 +265,30 @@ def test_run_of_other_options_is_not_mistaken(tmp_path, monkeypatch):
     assert asdict(archive.find(run))["run"]["options"] == (("propensity_units", 25),)
 
 
+def test_clocked_runs_stay_on_the_cpu(tmp_path, monkeypatch):
+    devices = []
+    monkeypatch.setattr(runs, "_carry_out", lambda run, device, _: devices.append(device) or record_of(run))
+    selection = Run("LinMean", 70, "preset", 0)
+    for run in (selection, replace(selection, measure="time"), replace(selection, measure="multiplied")):
+        Archive(tmp_path, "cuda").carry_out(run)
+    assert devices == ["cuda", "cpu", "cpu"]
+
+
+def test_run_that_fails_says_which_it_was(tmp_path, monkeypatch):
+    def fail(*_):
+        raise ValueError("columns are collinear")
+
+    monkeypatch.setattr(runs, "_carry_out", fail)
+    with pytest.raises(ValueError, match="LinMean_n70_si-em_seed3.json: columns are collinear"):
+        Archive(tmp_path).carry_out(Run("LinMean", 70, "si-em", 3))
+
+
+def test_runs_that_vanish_are_not_left_out_in_silence(tmp_path, monkeypatch):
+    monkeypatch.setattr(Archive, "carry_out", lambda *_: None)
+    with pytest.raises(OSError, match="1 runs are gone"):
+        Archive(tmp_path).complete([Run("LinMean", 70, "naive", 0)], jobs=1, title="", progress=False)
+
+
 @pytest.mark.filterwarnings("ignore:.*propensity scores were outside")
 def test_multiplied_time_counts_the_resamples_that_were_not_made(monkeypatch):
     pytest.importorskip("torch")
@@ -265,9 +303,10 @@ def test_one_statistic_is_timed():
     assert 0 < runs._statistic_seconds(make_method("exact", 0).statistic, table) < 5
 
 
-def test_all_goes_on_without_nhanes(small, tmp_path, monkeypatch):
+@pytest.mark.parametrize("error", [OSError, ValueError])  # offline, or a file that is not the table
+def test_all_goes_on_without_nhanes(small, tmp_path, monkeypatch, error):
     def offline(*_):
-        raise OSError("put these files into the folder")
+        raise error("put these files into the folder")
 
     nhanes = STUDIES["table-nhanes"]
     monkeypatch.setattr(catalogue, "STUDIES", {"table-nhanes": nhanes, "small": SMALL})
@@ -278,20 +317,29 @@ def test_all_goes_on_without_nhanes(small, tmp_path, monkeypatch):
     assert [path.name for path in paths] == ["table-nhanes.md", "small.csv", "small.png", "small.md"]
     assert "Not run: put these files" in paths[0].read_text()
     monkeypatch.setattr(catalogue, "NAMES", ("table-nhanes",))
-    with pytest.raises(OSError, match="put these files"):
+    with pytest.raises(error, match="put these files"):
         reproduce("table-nhanes", tmp_path, Order(1, methods=["preset"]))
 
 
-def test_nhanes_outcomes():
+def test_nhanes_outcomes(monkeypatch):
     bunch = runs.Bunch(X=pd.DataFrame({"age": [1.0, 2.0]}), y=pd.Series([1.0, np.e]), treatment=pd.Series([0, 1]))
-    original = runs._nhanes
-    try:
-        runs._nhanes = lambda _: bunch
-        np.testing.assert_allclose(runs._table(Run("log CRP", 0, "default", 0), None).y, [0.0, 1.0])
-        assert sorted(runs._table(Run("permuted CRP", 0, "default", 0), None).y) == [1.0, np.e]
-        assert list(runs._table(Run("CRP", 0, "default", 0), None).y) == [1.0, np.e]  # the table itself is not changed
-    finally:
-        runs._nhanes = original
+    monkeypatch.setattr(runs, "_nhanes", lambda _: bunch)
+    np.testing.assert_allclose(runs._table(Run("log CRP", 0, "default", 0), None).y, [0.0, 1.0])
+    assert sorted(runs._table(Run("permuted CRP", 0, "default", 0), None).y) == [1.0, np.e]
+    assert list(runs._table(Run("CRP", 0, "default", 0), None).y) == [1.0, np.e]  # the table itself is not changed
+
+
+def test_discrete_features_of_nhanes_reach_the_method(monkeypatch):
+    rng = np.random.default_rng(0)
+    X = pd.DataFrame({"age": rng.normal(size=200), "race": rng.integers(1, 4, 200)})
+    table = runs.Bunch(X=X, y=rng.normal(size=200), treatment=np.arange(200) % 2, discrete_features=["race"])
+    monkeypatch.setattr(runs, "_nhanes", lambda _: table)
+    made = []
+    monkeypatch.setattr(runs, "make_method", lambda *a, **o: made.append(o) or make_method(*a, **o))
+    record = runs._carry_out(Run("CRP", 0, "si-em", 0), "cpu", None)
+    assert made == [{"discrete_features": ["race"]}]
+    assert record.features == ["age", "race"]
+    assert not any(record.truth)
 
 
 @pytest.mark.parametrize(
@@ -301,6 +349,7 @@ def test_nhanes_outcomes():
         ({"runs": {"preset": 0}}, "at least 1"),
         ({"runs": {"nobody": 3}}, "no method nobody"),
         ({"methods": ["nobody"]}, "no method nobody"),
+        ({"methods": [""]}, "no method"),
     ],
 )
 def test_impossible_orders_are_refused(arguments, message):
@@ -313,3 +362,14 @@ def test_study_without_the_method_is_refused(tmp_path):
         reproduce("table-cvae-neurons", tmp_path, Order(methods=["naive"]))
     with pytest.raises(ValueError, match="no study 'fig-9'"):
         reproduce("fig-9", tmp_path)
+    with pytest.raises(ValueError, match="table-nhanes has no runs of wcmmd with quick"):
+        reproduce("table-nhanes", tmp_path, Order(quick=True, methods=["wcmmd"]))
+    assert not list(tmp_path.iterdir())
+
+
+def test_text_tells_the_command_that_made_it():
+    study = STUDIES["fig-synthetic"]
+    assert catalogue._command(study, Order()) == "modifind reproduce fig-synthetic"
+    order = Order({"": 50, "preset": 8}, True, ["preset", "exact"], 3)
+    told = "modifind reproduce fig-synthetic --quick --runs 50,preset=8 --methods preset --seed 3"
+    assert catalogue._command(study, order) == told

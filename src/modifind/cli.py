@@ -72,9 +72,10 @@ def demo(
     from modifind import ModifierSelector
     from modifind.datasets import load_trial
     from modifind.plots import ImportanceDisplay
+    from modifind.result import make_folder
 
     trial = load_trial()
-    _folder(out)
+    make_folder(out)
     print("1500 simulated patients: drug or placebo, change of blood pressure, nine features.\n")
     selector = ModifierSelector(random_state=0, n_jobs=jobs, progress=True)
     result = _fit_quietly(selector, trial.X, trial.y, trial.treatment)
@@ -181,10 +182,21 @@ def reproduce(
         ),
     ],
     runs: Annotated[
-        str, typer.Option("--runs", help="Runs per method, such as 50, or 50,preset=8 for some of them; default 50.")
+        str,
+        typer.Option(
+            "--runs",
+            help="Runs per method, such as 50, or 50,preset=8 for some of them; default 50, fewer in slow studies.",
+        ),
     ] = "",
     quick: Annotated[bool, typer.Option("--quick", help="A small version that ends in minutes.")] = False,
-    methods: Annotated[str, typer.Option("--methods", help="Only these methods, comma-separated.")] = "",
+    methods: Annotated[
+        str,
+        typer.Option(
+            "--methods",
+            help="Only these methods, comma-separated: default, wcmmd, preset, preset-hajek, preset-sums, naive, "
+            "exact, si-em.",
+        ),
+    ] = "",
     out: Annotated[Path, typer.Option("--out", help="Folder for results and finished runs.")] = Path("reproduction"),
     data: Annotated[
         Path | None, typer.Option("--data", help="Folder with the NHANES tables; default: download them.")
@@ -207,11 +219,13 @@ def reproduce(
 
 def _counts(text: str) -> dict[str, int] | None:
     """``50,preset=8`` as runs by method, those of all others under the empty name."""
-    counts = {}
+    counts: dict[str, int] = {}
     for part in filter(None, (part.strip() for part in text.split(","))):
         method, _, number = part.rpartition("=")
-        if not number.strip().isdigit():
+        if not number.strip().isdecimal():
             raise ValueError(f"--runs must be a number, or numbers by method such as 50,preset=8; found {text!r}")
+        if method.strip() in counts:
+            raise ValueError(f"--runs has two numbers for {method.strip() or 'all methods'}: {text!r}")
         counts[method.strip()] = int(number)
     return counts or None
 
@@ -328,13 +342,6 @@ def _check_suffix(path: Path, allowed: tuple[str, ...], option: str) -> None:
         raise ValueError(f"{option}: no folder {path.parent}")
     if path.is_dir():
         raise ValueError(f"{option}: {path} is a folder")
-
-
-def _folder(path: Path) -> None:
-    try:
-        path.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise ValueError(f"cannot make the folder {path}: {error.strerror}") from None
 
 
 def _fit_quietly(selector: Any, X: Any, y: Any, treatment: Any, treated: Any = None) -> SelectionResult:

@@ -75,8 +75,8 @@ def uai2022(
 def naive(**settings: Any) -> ModifierSelector:
     """The paper's Naive: `uai2022` with each feature drawn from its own values, whatever the other features are.
 
-    That breaks the dependence between features, so its p-values are too small where features are correlated with each
-    other or with the treatment. It is here for comparison.
+    That breaks the dependence between features and of features on the treatment, so that its p-values are not those of
+    the conditional null hypothesis. It is here for comparison.
 
     Parameters
     ----------

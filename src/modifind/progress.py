@@ -27,6 +27,7 @@ class ProgressBar:
                 TextColumn("time left"),
                 TimeRemainingColumn(),
                 console=Console(stderr=True),
+                speed_estimate_period=float("inf"),  # of 30 s, as it comes, nothing is left when a step takes longer
                 transient=True,
             )
 

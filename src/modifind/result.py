@@ -142,6 +142,14 @@ def write_text(path: str | os.PathLike[str], text: str) -> None:
     write_bytes(path, text.encode("utf-8"))
 
 
+def make_folder(path: Path) -> None:
+    """Make a folder and those above it, or say why not."""
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ValueError(f"cannot make the folder {path}: {error.strerror}") from None
+
+
 def write_bytes(path: str | os.PathLike[str], content: bytes) -> None:
     """Write to a temporary file beside `path`, then rename."""
     target = Path(path)

@@ -67,10 +67,8 @@ class AdditiveLearner(BaseEstimator):
     def fit(self, X: Array, a: NDArray[np.int64], y: Array) -> AdditiveLearner:
         """Alternate between the locations given the scales and the scales given leave-one-out residuals."""
         rows = [np.flatnonzero(a == arm) for arm in (0, 1)]
-        centre, unit = (
-            float(np.median(y)),
-            robust_spread(y) or 1.0,
-        )  # penalties and floors below are for outcomes of size 1
+        # Penalties and floors below are for outcomes of size 1.
+        centre, unit = float(np.median(y)), robust_spread(y) or 1.0
         arms = [_Arm((y[r] - centre) / unit) for r in rows]
         n_knots = min(self.n_knots, 1 + MAX_CURVES_PER_ROW * X.shape[0] // max(X.shape[1], 1))
         self._use(AdditiveTerms.of(X, n_knots), X, rows, arms)

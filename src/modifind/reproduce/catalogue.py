@@ -5,13 +5,14 @@ from __future__ import annotations
 import io
 import os
 import warnings
+from collections.abc import Mapping
 from pathlib import Path
 
 from modifind.presets import PROPENSITY_UNITS, SAMPLER_UNITS
 from modifind.reproduce import paper
 from modifind.reproduce.runs import Archive
-from modifind.reproduce.studies import SIZES, NhanesStudy, Order, RatesStudy, Study, TimeStudy
-from modifind.result import write_bytes, write_text
+from modifind.reproduce.studies import FIRST_SEED, SIZES, NhanesStudy, Order, RatesStudy, Study, TimeStudy
+from modifind.result import make_folder, write_bytes, write_text
 
 STUDIES: dict[str, Study] = {
     study.name: study
@@ -36,13 +37,9 @@ STUDIES: dict[str, Study] = {
             "table-nhanes",
             "Modifiers of the effect of a BMI above 25 on C-reactive protein, NHANES 2007-2010",
             ("preset", "default", "si-em", "wcmmd", "preset-hajek"),
-            full={"default": 10, "si-em": 10, "wcmmd": 5, "preset-hajek": 10},
+            full={"wcmmd": 5, "preset-hajek": 10},
             quick={"": 1, "wcmmd": 0, "preset-hajek": 0},
-            scales={
-                "CRP": ("preset", "default", "si-em", "wcmmd", "preset-hajek"),
-                "log CRP": ("preset", "default", "si-em", "wcmmd", "preset-hajek"),
-                "permuted CRP": ("preset", "preset-hajek"),
-            },
+            permuted_too=("preset", "preset-hajek"),
         ),
         RatesStudy(
             "table-counterexamples",
@@ -55,7 +52,7 @@ STUDIES: dict[str, Study] = {
         ),
         RatesStudy(
             "table-propensity-neurons",
-            "The paper's preset by the number of neurons of its propensity network, n = 1000",
+            "The paper's preset by the number of neurons of its propensity network",
             ("preset",),
             quick={"": 1},
             option="propensity_units",
@@ -65,7 +62,7 @@ STUDIES: dict[str, Study] = {
         ),
         RatesStudy(
             "table-cvae-neurons",
-            "The paper's preset by the number of neurons of its autoencoder, n = 1000",
+            "The paper's preset by the number of neurons of its autoencoder",
             ("preset",),
             quick={"": 1},
             option="sampler_units",
@@ -122,21 +119,27 @@ def reproduce(
     strange = [] if name == "all" else [m for m in order.methods or () if m not in STUDIES[name].methods]
     if strange:
         raise ValueError(f"{name} has no method {', '.join(strange)}; it has {', '.join(STUDIES[name].methods)}")
+    studies = list(STUDIES.values()) if name == "all" else [STUDIES[name]]
+    if not any(study.runs(order) for study in studies):
+        quick = " with quick" if order.quick else ""
+        raise ValueError(f"{name} has no runs of {', '.join(order.methods or ())}{quick}; ask for more runs or methods")
     folder = Path(out)
-    folder.mkdir(parents=True, exist_ok=True)
+    make_folder(folder)
     archive = Archive(folder / "runs", device, None if data_home is None else os.fspath(data_home))
     written: list[Path] = []
-    for study in STUDIES.values() if name == "all" else [STUDIES[name]]:
+    for study in studies:
         try:
-            written += _publish(study, order, archive, jobs, progress)
-        except OSError as error:
-            if name != "all" or not isinstance(study, NhanesStudy):
+            archive.prepare(study.runs(order))
+        except (OSError, ValueError) as error:
+            if name != "all":
                 raise
             # The other studies need no download, so they are not held up by one that does.
             note = folder / f"{study.name}.md"
             write_text(note, f"# {study.title}\n\nNot run: {error}\n")
             warnings.warn(f"{study.name} was not run: {error}", UserWarning, stacklevel=2)
             written.append(note)
+            continue
+        written += _publish(study, order, archive, jobs, progress)
     return written
 
 
@@ -149,8 +152,28 @@ def _publish(study: Study, order: Order, archive: Archive, jobs: int, progress: 
     picture = io.BytesIO()
     study.figure(table).savefig(picture, format="png", dpi=150)
     paths = [archive.folder.parent / f"{study.name}.{suffix}" for suffix in ("csv", "png", "md")]
-    write_text(paths[0], table.to_csv(index=False))
+    write_text(paths[0], table.to_csv(index=False, float_format="%.6g"))
     write_bytes(paths[1], picture.getvalue())
-    seeds = f"Seeds {order.seed} and up. `modifind reproduce {study.name}{' --quick' if order.quick else ''}`"
-    write_text(paths[2], f"# {study.title}\n\n{seeds}\n\n{study.text(table)}\n\n![{study.title}]({study.name}.png)\n")
+    command = f"Seeds {order.seed} and up. `{_command(study, order)}`"
+    elsewhere = sum(record.device != "cpu" for record in records)
+    if elsewhere:
+        command += f"\n\nIn {elsewhere} of {len(records)} runs autoencoders were trained on a GPU."
+    picture_line = f"![{study.title}]({study.name}.png)"
+    write_text(paths[2], f"# {study.title}\n\n{command}\n\n{study.text(table)}\n\n{picture_line}\n")
     return paths
+
+
+def _command(study: Study, order: Order) -> str:
+    """The command line that asks for the same."""
+    words = ["modifind reproduce", study.name]
+    if order.quick:
+        words.append("--quick")
+    if isinstance(order.runs, Mapping):
+        words.append("--runs " + ",".join(f"{method}={n}" if method else f"{n}" for method, n in order.runs.items()))
+    elif order.runs is not None:
+        words.append(f"--runs {order.runs}")
+    if order.methods is not None:
+        words.append("--methods " + ",".join(study.chosen(order)))
+    if order.seed != FIRST_SEED:
+        words.append(f"--seed {order.seed}")
+    return " ".join(words)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 Rates = tuple[float, float, float, float]
 
-# Tables 4 and 5 of the appendix: n = 1000, by the number of neurons.
+# Tables 5 and 6, in the appendix: n = 1000, by the number of neurons.
 PROPENSITY_NEURONS: dict[tuple[str, int], Rates] = {
     ("LinMean", 25): (0.80, 0.21, 0.06, 0.06),
     ("LinMean", 50): (0.79, 0.22, 0.06, 0.07),
@@ -48,7 +48,7 @@ CVAE_NEURONS: dict[tuple[str, int], Rates] = {
 SYNTHETIC: dict[tuple[str, int], Rates] = {
     (kind, 1000): rates for (kind, neurons), rates in PROPENSITY_NEURONS.items() if neurons == 50
 }
-# Table 3 of the appendix: n = 2000.
+# Table 4, in the appendix: n = 2000.
 COUNTEREXAMPLES: dict[tuple[str, int], Rates] = {
     ("LinCovar", 2000): (0.02, 0.06, 0.02, 0.02),
     ("NonlinCovar", 2000): (0.04, 0.08, 0.02, 0.02),

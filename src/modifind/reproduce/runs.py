@@ -112,7 +112,7 @@ class Archive:
     folder : Path
         Where runs are kept.
     device : {"cpu", "cuda"}
-        Where autoencoders are trained.
+        Where autoencoders are trained; in timed runs always on the CPU.
     data_home : str, optional
         Where the NHANES tables lie.
     """
@@ -130,9 +130,10 @@ class Archive:
             data = json.loads(path.read_text(encoding="utf-8"))
             data["run"]["options"] = tuple(tuple(pair) for pair in data["run"]["options"])
             known = Run(**data.pop("run"))
-            if (data.pop("format"), data.pop("modifind")) == (FORMAT, __version__) and known == run:
+            if (data.pop("format"), data.pop("modifind")) != (FORMAT, __version__) or known != run:
+                reason = "it is of another version of modifind"
+            else:
                 return Record(run=run, **data)
-            reason = "it is of another version of modifind"
         except (ValueError, KeyError, TypeError):
             reason = "it cannot be read"
         warnings.warn(f"{path} is not used, because {reason}; the run is repeated", UserWarning, stacklevel=2)
@@ -142,22 +143,30 @@ class Archive:
         """Do one run and file it, whole or not at all."""
         with warnings.catch_warnings(), threadpool_limits(limits=1):
             warnings.simplefilter("ignore")
-            record = asdict(_carry_out(run, self.device, self.data_home))
+            try:
+                record = asdict(_carry_out(run, self.device if run.measure == "selection" else "cpu", self.data_home))
+            except ValueError as error:
+                raise ValueError(f"{run.file_name}: {error}") from error
         text = json.dumps({"format": FORMAT, "modifind": __version__, **record}, allow_nan=False)
         write_text(self.folder / run.file_name, text + "\n")
+
+    def prepare(self, runs: Iterable[Run]) -> list[Run]:
+        """The runs that have to be done; the data they need are fetched, once and before anything is begun."""
+        missing = [run for run in dict.fromkeys(runs) if self.find(run) is None]
+        if any(run.data in NHANES for run in missing):
+            _nhanes(self.data_home)
+        return missing
 
     def complete(self, runs: Iterable[Run], *, jobs: int, title: str, progress: bool) -> list[Record]:
         """Records of all runs, in their order; those that are not on file are done now."""
         wanted = list(dict.fromkeys(runs))
         self.folder.mkdir(parents=True, exist_ok=True)
-        missing = [run for run in wanted if self.find(run) is None]
-        if any(run.data in NHANES for run in missing):
-            _nhanes(self.data_home)  # downloads once, and complains before anything is begun
+        missing = self.prepare(wanted)
         # Clocked runs get the machine to themselves, after a small one that loads what they need.
         together = [run for run in missing if run.measure == "selection"]
         alone = [run for run in missing if run.measure != "selection"]
-        for run in {run.method: run for run in alone}.values():
-            _warm_up(run.method, self.device)
+        for method in dict.fromkeys(run.method for run in alone):
+            _warm_up(method)
         with ProgressBar(progress, title) as advance:
             done = len(wanted) - len(missing)
             advance(done, len(wanted))
@@ -169,8 +178,10 @@ class Archive:
                 self.carry_out(run)
                 done += 1
                 advance(done, len(wanted))
-        records = [self.find(run) for run in wanted]
-        return [record for record in records if record is not None]
+        records = [record for run in wanted if (record := self.find(run)) is not None]
+        if len(records) < len(wanted):
+            raise OSError(f"{len(wanted) - len(records)} runs are gone from {self.folder}; start again to repeat them")
+        return records
 
 
 def _carry_out(run: Run, device: str, data_home: str | None) -> Record:
@@ -232,8 +243,8 @@ def _statistic_seconds(statistic: Any, table: Bunch) -> float:
     return float(np.median(times))
 
 
-def _warm_up(method: str, device: str) -> None:
+def _warm_up(method: str) -> None:
     table = make_modifiers("LinMean", n_samples=100, n_features=5, random_state=0)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        make_method(method, 0, device).fit(table.X, table.y, treatment=table.treatment)
+        make_method(method, 0).fit(table.X, table.y, treatment=table.treatment)

@@ -12,7 +12,7 @@ import pandas as pd
 
 from modifind.reproduce import figures, paper
 from modifind.reproduce.methods import METHODS
-from modifind.reproduce.runs import Record, Run
+from modifind.reproduce.runs import NHANES, Record, Run
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -48,12 +48,13 @@ class Order:
 
     def __post_init__(self) -> None:
         by_method = self.runs if isinstance(self.runs, Mapping) else {}
-        unknown = sorted({*by_method, *(self.methods or ())} - {*METHODS, ""})
+        unknown = sorted({*by_method} - {*METHODS, ""} | {*(self.methods or ())} - {*METHODS})
         if unknown:
             raise ValueError(f"no method {', '.join(unknown)}; methods are {', '.join(METHODS)}")
         counts = list(by_method.values()) if isinstance(self.runs, Mapping) else [self.runs]
-        if any(count is not None and count < 1 for count in counts):
-            raise ValueError(f"runs must be at least 1, not {self.runs!r}")
+        for count in counts:
+            if count is not None and count < 1:
+                raise ValueError(f"runs must be at least 1, not {count}")
 
 
 @dataclass(frozen=True)
@@ -147,15 +148,18 @@ class RatesStudy(Study):
         for rate in ("tpr", "fpr", "fdp", "null_share"):
             summary[f"{rate}_mean"] = groups[rate].mean().to_numpy()
             summary[f"{rate}_sd"] = groups[rate].std(ddof=1).to_numpy()
-        known = [self.published.get((row["data"], row[self.option or "n"])) for row in summary.to_dict("records")]
+        known = [
+            self.published.get((row["data"], row[self.option or "n"])) if row["n"] in self.sizes else None
+            for row in summary.to_dict("records")
+        ]  # a quick version has other sizes, of which the paper says nothing
         for k, column in enumerate(("paper_tpr", "paper_tpr_sd", "paper_fpr", "paper_fpr_sd")):
             summary[column] = [np.nan if rates is None else rates[k] for rates in known]
         order = {name: k for k, name in enumerate((*self.kinds, *self.methods))}
-        return summary.sort_values(keys, key=lambda c: c.map(order) if c.name in ("data", "method") else c).round(6)
+        return summary.sort_values(keys, key=lambda c: c.map(order) if c.name in ("data", "method") else c)
 
     def figure(self, table: pd.DataFrame) -> Figure:
         """Rates against the size or the option, one panel per kind."""
-        return figures.rates_figure(table, self.option or "n", self.title)
+        return figures.rates_figure(table, self.option or "n", self.title + self._size(table))
 
     def text(self, table: pd.DataFrame) -> str:
         """One row per cell, one column per method."""
@@ -170,7 +174,11 @@ class RatesStudy(Study):
             lines.append([str(kind), str(value), *shown, published])
         counts = [f"{METHODS[m].label} ({_counts(table[table['method'] == m]['runs'])} runs)" for m in methods]
         head = ["data", x.replace("_", " "), *counts, "paper (50 runs)"]
-        return "TPR (sd) / FPR (sd)\n\n" + markdown_table(head, lines)
+        return f"TPR (sd) / FPR (sd){self._size(table)}\n\n" + markdown_table(head, lines)
+
+    def _size(self, table: pd.DataFrame) -> str:
+        """The size, where no column and no axis shows it."""
+        return f", n = {_counts(table['n'])}" if self.option else ""
 
 
 @dataclass(frozen=True)
@@ -200,7 +208,7 @@ class TimeStudy(Study):
         order = {name: k for k, name in enumerate(self.methods)}
         summary = summary.sort_values(["method", "n"], key=lambda c: c.map(order) if c.name == "method" else c)
         known = [paper.SECONDS.get(m, np.nan) if n == SIZES[-1] else np.nan for m, n in summary[["method", "n"]].values]
-        return summary.assign(paper_seconds=known).round(3)
+        return summary.assign(paper_seconds=known)
 
     def figure(self, table: pd.DataFrame) -> Figure:
         """Seconds against rows, both on a log scale."""
@@ -219,7 +227,7 @@ class TimeStudy(Study):
             lines.append([METHODS[str(method)].label + mark, *shown, _counts(rows["runs"]), said])
         head = ["method", *(f"n = {n}" for n in sizes), "runs", f"paper, n = {SIZES[-1]}"]
         note = (
-            "Seconds of one process on one core, all in one session. The paper's seconds are of another machine.\n\n"
+            "Seconds of one process on one core. The paper's seconds are of another machine.\n\n"
             "\\* multiplied out: fitted with two resamples, one statistic timed, the other 98 resamples of 30 features "
             "added."
         )
@@ -230,12 +238,12 @@ class TimeStudy(Study):
 class NhanesStudy(Study):
     """Adjusted p-values of every feature on the NHANES table."""
 
-    scales: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # methods by outcome
+    permuted_too: tuple[str, ...] = ()  # methods that are also tried where nothing is to be found
 
     def cells(self, method: str, seed: int, quick: bool) -> list[Run]:
-        """All scales of the outcome that the method is run on; in a hurry the real ones only."""
-        scales = [data for data, methods in self.scales.items() if method in methods]
-        return [Run(data, 0, method, seed) for data in scales if not (quick and data == "permuted CRP")]
+        """The outcome, its logarithm and, for some methods and without hurry, its values in another order."""
+        permuted = method in self.permuted_too and not quick
+        return [Run(data, 0, method, seed) for data in NHANES if permuted or data != "permuted CRP"]
 
     def table(self, records: list[Record]) -> pd.DataFrame:
         """Mean and standard deviation of the adjusted p-value, and share of runs that select, by feature."""
@@ -259,9 +267,8 @@ class NhanesStudy(Study):
         for k, column in enumerate(("paper_p_mean", "paper_p_sd")):
             known = summary["feature"].map({feature: value[k] for feature, value in paper.NHANES.items()})
             summary[column] = known.where(preset)
-        order = {name: k for k, name in enumerate((*self.scales, *self.methods))}
-        summary = summary.sort_values(["data", "method"], key=lambda c: c.map(order), kind="stable")
-        return summary.round(6)
+        order = {name: k for k, name in enumerate((*NHANES, *self.methods))}
+        return summary.sort_values(["data", "method"], key=lambda c: c.map(order), kind="stable")
 
     def figure(self, table: pd.DataFrame) -> Figure:
         """Mean adjusted p-values by feature, one panel per scale."""
@@ -271,16 +278,21 @@ class NhanesStudy(Study):
         """Selected features by method, then every mean p-value."""
         lines = [
             ["CRP", "paper, its method", "50", ", ".join(f"{f} {m:g} ({s:g})" for f, (m, s) in paper.NHANES.items())],
-            ["CRP", "paper, SI-EM", "1", ", ".join(paper.NHANES_SIEM)],
+            ["CRP", "paper, SI-EM", "", ", ".join(paper.NHANES_SIEM)],
         ]
         for (data, method), rows in table.groupby(["data", "method"], sort=False):
-            chosen = rows[rows["selected_by_mean"]].sort_values("p_mean")
+            chosen = rows[rows["selected_by_mean"] | (rows["share_selected"] >= 0.5)].sort_values("p_mean")
             names = [
-                f"{r['feature']} {r['p_mean']:.2g} ({_plain(r['p_sd'], '.2g')})" for r in chosen.to_dict("records")
+                f"{r['feature']} {r['p_mean']:.2g} ({_plain(r['p_sd'], '.2g')}) {r['share_selected']:.0%}"
+                for r in chosen.to_dict("records")
             ]
             lines.append([str(data), METHODS[str(method)].label, _counts(rows["runs"]), ", ".join(names) or "none"])
-        selected = markdown_table(["outcome", "method", "runs", "selected: mean adjusted p (sd)"], lines)
-        parts = [f"Features whose mean adjusted p-value is at most {ALPHA:g}:\n\n{selected}"]
+        head = ["outcome", "method", "runs", "mean adjusted p (sd), share of runs that select"]
+        rule = (
+            f"Features whose mean adjusted p-value is at most {ALPHA:g} (the paper's rule), or that half of the runs "
+            "select; SI-EM does not adjust:"
+        )
+        parts = [f"{rule}\n\n{markdown_table(head, lines)}"]
         for data, rows in table.groupby("data", sort=False):
             wide = rows.pivot(index="feature", columns="method", values="p_mean")
             methods = list(dict.fromkeys(rows["method"]))
@@ -311,6 +323,6 @@ def _seconds(value: float) -> str:
     return "" if np.isnan(value) else f"{value:,.1f}" if value < 100 else f"{value:,.0f}"
 
 
-def _counts(runs: Any) -> str:
-    low, high = int(runs.min()), int(runs.max())
+def _counts(numbers: Any) -> str:
+    low, high = int(numbers.min()), int(numbers.max())
     return f"{low}" if low == high else f"{low}-{high}"
