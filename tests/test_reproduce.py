@@ -279,7 +279,7 @@ def test_run_that_fails_says_which_it_was(tmp_path, monkeypatch):
         raise ValueError("columns are collinear")
 
     monkeypatch.setattr(runs, "_carry_out", fail)
-    with pytest.raises(ValueError, match="LinMean_n70_si-em_seed3.json: columns are collinear"):
+    with pytest.raises(ValueError, match=r"LinMean_n70_si-em_seed3\.json: columns are collinear"):
         Archive(tmp_path).carry_out(Run("LinMean", 70, "si-em", 3))
 
 
