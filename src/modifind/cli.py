@@ -193,8 +193,8 @@ def reproduce(
         str,
         typer.Option(
             "--methods",
-            help="Only these methods, comma-separated: default, wcmmd, preset, preset-hajek, preset-sums, naive, "
-            "exact, si-em.",
+            help="Only these methods, comma-separated: default, wcmmd, preset, preset-short, preset-hajek, "
+            "preset-sums, naive, exact, si-em.",
         ),
     ] = "",
     out: Annotated[Path, typer.Option("--out", help="Folder for results and finished runs.")] = Path("reproduction"),

@@ -53,8 +53,8 @@ STUDIES: dict[str, Study] = {
         RatesStudy(
             "table-propensity-neurons",
             "The paper's preset by the number of neurons of its propensity network",
-            ("preset",),
-            quick={"": 1},
+            ("preset", "preset-short"),
+            quick={"preset": 1, "preset-short": 0},
             option="propensity_units",
             values=(25, 50, 100, 200),
             usual=PROPENSITY_UNITS,
@@ -63,8 +63,8 @@ STUDIES: dict[str, Study] = {
         RatesStudy(
             "table-cvae-neurons",
             "The paper's preset by the number of neurons of its autoencoder",
-            ("preset",),
-            quick={"": 1},
+            ("preset", "preset-short"),
+            quick={"preset": 1, "preset-short": 0},
             option="sampler_units",
             values=(16, 64, 128, 256),
             usual=SAMPLER_UNITS,

@@ -25,6 +25,9 @@ METHODS = {
     "default": Method("modifind, default", ModifierSelector),
     "wcmmd": Method("modifind, wcmmd", lambda **o: ModifierSelector("wcmmd", **o)),
     "preset": Method("paper's preset", uai2022),
+    "preset-short": Method(
+        "paper's preset, propensity network stopped after 4 epochs", lambda **o: uai2022(epochs=4, **o)
+    ),
     "preset-hajek": Method(
         "paper's preset with Hajek weights",
         lambda **o: uai2022(**o).set_params(statistic=WCMMD("rff", "hajek", weight_cap=None)),
