@@ -51,11 +51,13 @@ def _draw(axes: Axes, method: str, x: Any, mean: Any, sd: Any) -> None:
     )
 
 
-def _legend(figure: Figure, axes: Any) -> None:
+def _legend(figure: Figure, axes: Any, n_columns: int = 4) -> None:
     found: dict[str, Any] = {}
     for panel in axes.flat:
         found.update(zip(*reversed(panel.get_legend_handles_labels()), strict=True))
-    figure.legend(found.values(), found.keys(), loc="outside lower center", ncols=min(len(found), 4), fontsize=9)
+    figure.legend(
+        found.values(), found.keys(), loc="outside lower center", ncols=min(len(found), n_columns), fontsize=9
+    )
 
 
 def rates_figure(table: pd.DataFrame, x: str, title: str) -> Figure:
@@ -129,7 +131,7 @@ def time_figure(table: pd.DataFrame, title: str) -> Figure:
     panel.set_ylabel("seconds on one core")
     panel.set_title(title)
     tidy(panel)
-    _legend(figure, axes)
+    _legend(figure, axes, 2)
     return figure
 
 
