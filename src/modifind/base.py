@@ -7,6 +7,7 @@ import warnings
 from collections.abc import Callable
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
+from numbers import Real
 from typing import Any, TypeVar
 
 import numpy as np
@@ -52,6 +53,21 @@ class BaseModifierSelector(SelectorMixin, BaseEstimator):
         self.result_ = result
         self.n_features_in_ = table.n_features
         self.feature_names_in_ = np.array(table.names, dtype=object)
+
+
+def check_level(name: str, value: Any) -> None:
+    """A level lies strictly between 0 and 1."""
+    if not isinstance(value, Real) or not 0 < float(value) < 1:
+        raise ValueError(f"{name} must lie strictly between 0 and 1, not {value!r}")
+
+
+def check_shared_settings(alpha: Any, cv: Any, outcome_transform: Any) -> None:
+    """Refuse values that no selector can work with."""
+    check_level("alpha", alpha)
+    if not isinstance(cv, int | np.integer) or cv < 2:
+        raise ValueError(f"cv must be an integer of at least 2, not {cv!r}")
+    if outcome_transform not in (None, "log"):
+        raise ValueError(f"outcome_transform must be None or 'log', not {outcome_transform!r}")
 
 
 def entropy_of(random_state: Any) -> int:

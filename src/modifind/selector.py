@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import asdict, dataclass, replace
-from numbers import Real
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -16,6 +15,7 @@ from threadpoolctl import threadpool_limits
 from modifind.base import (
     UNRECORDED,
     BaseModifierSelector,
+    check_shared_settings,
     data_settings,
     distinct_messages,
     entropy_of,
@@ -204,12 +204,7 @@ class ModifierSelector(BaseModifierSelector):
         return self
 
     def _validate(self) -> tuple[Statistic, ConditionalRandomizationTest]:
-        if not isinstance(self.alpha, Real) or not 0 < float(self.alpha) < 1:
-            raise ValueError(f"alpha must lie strictly between 0 and 1, not {self.alpha!r}")
-        if not isinstance(self.cv, int | np.integer) or self.cv < 2:
-            raise ValueError(f"cv must be an integer of at least 2, not {self.cv!r}")
-        if self.outcome_transform not in (None, "log"):
-            raise ValueError(f"outcome_transform must be None or 'log', not {self.outcome_transform!r}")
+        check_shared_settings(self.alpha, self.cv, self.outcome_transform)
         adjust_p_values([1.0], self.adjust)
         statistic: Any = _STATISTICS[self.statistic]() if self.statistic in tuple(_STATISTICS) else self.statistic
         if not isinstance(statistic, WCMMD | EffectLikelihood):

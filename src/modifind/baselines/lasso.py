@@ -18,6 +18,7 @@ import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 from scipy.linalg import LinAlgError, cho_factor, cho_solve, solve_triangular
 
+from modifind.base import check_level
 from modifind.baselines.truncated_normal import mean_interval, tail_log_odds, tail_p_value
 from modifind.kernels import Array
 
@@ -211,12 +212,6 @@ def expected_max_correlation(X: Array, *, n_draws: int = N_DRAWS, random_state: 
     root = np.asarray(np.linalg.qr(X, mode="r"))
     draws = np.random.default_rng(random_state).standard_normal((n_draws, root.shape[0]))
     return float(np.abs(draws @ root).max(axis=1).mean())
-
-
-def check_level(name: str, value: Any) -> None:
-    """A level lies strictly between 0 and 1."""
-    if not isinstance(value, Real) or not 0 < float(value) < 1:
-        raise ValueError(f"{name} must lie strictly between 0 and 1, not {value!r}")
 
 
 def _check_positive(name: str, value: Any) -> None:

@@ -27,6 +27,7 @@ from threadpoolctl import threadpool_limits
 from modifind.base import (
     UNRECORDED,
     BaseModifierSelector,
+    check_shared_settings,
     data_settings,
     distinct_messages,
     entropy_of,
@@ -40,7 +41,6 @@ from modifind.baselines.design import EffectDesign, effect_design, lasso_columns
 from modifind.baselines.lasso import (
     N_DRAWS,
     SIDES,
-    check_level,
     expected_max_correlation,
     lasso_selective_inference,
     residual_sd,
@@ -218,16 +218,12 @@ class SIEM(BaseModifierSelector):
         return self
 
     def _validate(self) -> None:
-        check_level("alpha", self.alpha)
+        check_shared_settings(self.alpha, self.cv, self.outcome_transform)
         if self.sided not in SIDES:
             raise ValueError(f"sided must be one of {', '.join(map(repr, SIDES))}, not {self.sided!r}")
         factor = self.penalty_factor
         if not isinstance(factor, Real) or not 0 < float(factor) < np.inf:
             raise ValueError(f"penalty_factor must be a finite number above 0, not {factor!r}")
-        if not isinstance(self.cv, int | np.integer) or self.cv < 2:
-            raise ValueError(f"cv must be an integer of at least 2, not {self.cv!r}")
-        if self.outcome_transform not in (None, "log"):
-            raise ValueError(f"outcome_transform must be None or 'log', not {self.outcome_transform!r}")
         if isinstance(self.propensity, str) and self.propensity not in ("forest", "auto", "mlp"):
             raise ValueError(
                 "propensity must be 'forest', 'auto', 'mlp', a number, an array or a classifier, "

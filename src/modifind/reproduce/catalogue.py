@@ -10,7 +10,7 @@ from pathlib import Path
 
 from modifind.presets import PROPENSITY_UNITS, SAMPLER_UNITS
 from modifind.reproduce import paper
-from modifind.reproduce.runs import Archive
+from modifind.reproduce.runs import Archive, Record
 from modifind.reproduce.studies import FIRST_SEED, SIZES, NhanesStudy, Order, RatesStudy, Study, TimeStudy
 from modifind.result import make_folder, write_bytes, write_text
 
@@ -128,8 +128,11 @@ def reproduce(
     archive = Archive(folder / "runs", device, None if data_home is None else os.fspath(data_home))
     written: list[Path] = []
     for study in studies:
+        runs = study.runs(order)
+        if not runs:  # none of the methods asked for belongs here
+            continue
         try:
-            archive.prepare(study.runs(order))
+            missing = archive.prepare(runs)
         except (OSError, ValueError) as error:
             if name != "all":
                 raise
@@ -139,19 +142,17 @@ def reproduce(
             warnings.warn(f"{study.name} was not run: {error}", UserWarning, stacklevel=2)
             written.append(note)
             continue
-        written += _publish(study, order, archive, jobs, progress)
+        records = archive.complete(runs, jobs=jobs, title=study.name, progress=progress, missing=missing)
+        written += _publish(study, order, records, folder)
     return written
 
 
-def _publish(study: Study, order: Order, archive: Archive, jobs: int, progress: bool) -> list[Path]:
-    runs = study.runs(order)
-    if not runs:  # none of the methods asked for belongs here
-        return []
-    records = archive.complete(runs, jobs=jobs, title=study.name, progress=progress)
+def _publish(study: Study, order: Order, records: list[Record], folder: Path) -> list[Path]:
+    """Table, figure and text of the runs."""
     table = study.table(records)
     picture = io.BytesIO()
     study.figure(table).savefig(picture, format="png", dpi=150)
-    paths = [archive.folder.parent / f"{study.name}.{suffix}" for suffix in ("csv", "png", "md")]
+    paths = [folder / f"{study.name}.{suffix}" for suffix in ("csv", "png", "md")]
     write_text(paths[0], table.to_csv(index=False, float_format="%.6g"))
     write_bytes(paths[1], picture.getvalue())
     command = f"Seeds {order.seed} and up. `{_command(study, order)}`"

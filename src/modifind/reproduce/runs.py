@@ -157,11 +157,13 @@ class Archive:
             _nhanes(self.data_home)
         return missing
 
-    def complete(self, runs: Iterable[Run], *, jobs: int, title: str, progress: bool) -> list[Record]:
-        """Records of all runs, in their order; those that are not on file are done now."""
+    def complete(
+        self, runs: Iterable[Run], *, jobs: int, title: str, progress: bool, missing: list[Run] | None = None
+    ) -> list[Record]:
+        """Records of all runs, in their order; those that are not on file, or what `prepare` found, are done now."""
         wanted = list(dict.fromkeys(runs))
         self.folder.mkdir(parents=True, exist_ok=True)
-        missing = self.prepare(wanted)
+        missing = self.prepare(wanted) if missing is None else missing
         # Clocked runs get the machine to themselves, after a small one that loads what they need.
         together = [run for run in missing if run.measure == "selection"]
         alone = [run for run in missing if run.measure != "selection"]
