@@ -17,7 +17,6 @@ from sklearn.feature_selection import SelectorMixin
 from sklearn.utils.validation import check_is_fitted
 
 from modifind import __version__
-from modifind.features import FeatureTable, Treatment
 from modifind.propensity import FittedPropensity
 from modifind.result import SelectionResult
 
@@ -49,10 +48,10 @@ class BaseModifierSelector(SelectorMixin, BaseEstimator):
             return X.loc[:, support]
         return X[:, support]
 
-    def _keep(self, table: FeatureTable, result: SelectionResult) -> None:
+    def _keep(self, names: tuple[str, ...], result: SelectionResult) -> None:
         self.result_ = result
-        self.n_features_in_ = table.n_features
-        self.feature_names_in_ = np.array(table.names, dtype=object)
+        self.n_features_in_ = len(names)
+        self.feature_names_in_ = np.array(names, dtype=object)
 
 
 def check_level(name: str, value: Any) -> None:
@@ -101,12 +100,11 @@ def hand_on(messages: list[tuple[str, ...]]) -> None:
         warnings.warn(message, UserWarning, stacklevel=4)
 
 
-def warn_constant(table: FeatureTable) -> list[str]:
-    """Name the constant columns in a warning and return them."""
-    constant = [table.names[m] for m in range(table.n_features) if table.is_constant(m)]
-    if constant:
-        warnings.warn(f"constant columns cannot modify anything: {', '.join(constant)}", UserWarning, stacklevel=4)
-    return constant
+def warn_constant(names: tuple[str, ...], constant: tuple[bool, ...]) -> None:
+    """Name the constant columns in a warning."""
+    if any(constant):
+        named = ", ".join(name for name, same in zip(names, constant, strict=True) if same)
+        warnings.warn(f"constant columns cannot modify anything: {named}", UserWarning, stacklevel=4)
 
 
 def distinct_messages(caught: list[warnings.WarningMessage]) -> tuple[str, ...]:
@@ -114,17 +112,18 @@ def distinct_messages(caught: list[warnings.WarningMessage]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(str(w.message) for w in caught if issubclass(w.category, UserWarning)))
 
 
-def data_settings(labels: Treatment, propensity: FittedPropensity, entropy: int) -> dict[str, Any]:
+def data_settings(
+    control: Any, treated: Any, n_rows: int, n_treated: int, propensity: FittedPropensity, entropy: int
+) -> dict[str, Any]:
     """What a result records of the data, the propensity scores and the seed."""
-    arms = labels.arms
     return {
         "seed": entropy,
         "propensity_model": propensity.description,
-        "control_label": labels.control,
-        "treated_label": labels.treated,
-        "n_rows": int(arms.size),
-        "n_treated": int(arms.sum()),
-        "n_control": int((1 - arms).sum()),
+        "control_label": control,
+        "treated_label": treated,
+        "n_rows": n_rows,
+        "n_treated": n_treated,
+        "n_control": n_rows - n_treated,
         "propensity_clip": list(propensity.clip),
     }
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -38,11 +39,15 @@ class FeatureTable:
         Continuous values as they are; discrete features as codes ``0..k-1``.
     categories : tuple
         For each feature its category labels in code order, or None when continuous.
+    reference : tuple of two arrays, optional
+        Mean and standard deviation of each column to standardise by; by default its own. Models that were fitted to
+        other rows of the same table need those rows' figures.
     """
 
     names: tuple[str, ...]
     values: Array
     categories: tuple[tuple[Any, ...] | None, ...]
+    reference: tuple[Array, Array] | None = None
 
     @property
     def n_rows(self) -> int:
@@ -68,9 +73,16 @@ class FeatureTable:
         column = self.values[:, feature]
         return bool((column == column[0]).all())
 
+    @property
+    def constant(self) -> tuple[bool, ...]:
+        """Whether all rows agree, for every feature."""
+        return tuple(self.is_constant(m) for m in range(self.n_features))
+
     @cached_property
     def scaling(self) -> tuple[Array, Array]:
         """Mean and standard deviation of each column; a constant one has standard deviation 1."""
+        if self.reference is not None:
+            return self.reference
         spread = self.values.std(axis=0)
         return self.values.mean(axis=0), np.where(spread > 0, spread, 1.0)
 
@@ -159,30 +171,20 @@ def read_features(X: Any, discrete_features: str | Sequence[Any] | NDArray[Any] 
     >>> table.kind(0), table.kind(1), table.categories[1]
     ('continuous', 'discrete', ('f', 'm'))
     """
-    frame = _as_frame(X)
+    frame = as_frame(X)
     if frame.shape[0] == 0 or frame.shape[1] == 0:
         raise ValueError(f"X must have rows and columns; found shape {frame.shape}")
     names = tuple(str(name) for name in frame.columns)
-    repeated = sorted({name for name in names if names.count(name) > 1})
-    if repeated:
-        raise ValueError(f"column names must be unique; repeated: {', '.join(repeated)}. Rename the columns.")
-    _refuse_missing(frame, names)
-    chosen = _discrete_mask(frame, names, discrete_features)
+    check_names(names)
+    refuse_missing({name: _n_missing(frame.iloc[:, m]) for m, name in enumerate(names)})
+    chosen = discrete_mask(names, discrete_features)
     values = np.empty(frame.shape)
     categories: list[tuple[Any, ...] | None] = []
     for m, name in enumerate(names):
-        column = frame.iloc[:, m]
-        if column.dtype == object and pd.api.types.infer_dtype(column) == "decimal":
-            column = column.astype(np.float64)
-        numeric = pd.api.types.is_numeric_dtype(column) and not pd.api.types.is_bool_dtype(column)
-        if _is_time(column) or pd.api.types.is_complex_dtype(column):
-            raise ValueError(
-                f"column {name!r} has type {column.dtype}, which is no feature; convert it to a number "
-                "(days since a date, for instance) or exclude it"
-            )
+        column, numeric = feature_column(frame.iloc[:, m], name)
         if numeric and not (_few_values(column) if chosen is None else chosen[m]):
             values[:, m] = column.to_numpy(dtype=np.float64)
-            _check_scale(f"column {name!r}", values[:, m])
+            check_scale(f"column {name!r}", values[:, m])
             categories.append(None)
         else:
             labels, codes = _codes(column, name)
@@ -191,7 +193,25 @@ def read_features(X: Any, discrete_features: str | Sequence[Any] | NDArray[Any] 
     return FeatureTable(names, values, tuple(categories))
 
 
-def _as_frame(X: Any) -> pd.DataFrame:
+def feature_column(column: pd.Series[Any], name: str) -> tuple[pd.Series[Any], bool]:
+    """A column that can be a feature, and whether it holds numbers; decimals become floats."""
+    if column.dtype == object and pd.api.types.infer_dtype(column) == "decimal":
+        column = column.astype(np.float64)
+    if is_time(column) or pd.api.types.is_complex_dtype(column):
+        raise ValueError(
+            f"column {name!r} has type {column.dtype}, which is no feature; convert it to a number "
+            "(days since a date, for instance) or exclude it"
+        )
+    return column, pd.api.types.is_numeric_dtype(column) and not pd.api.types.is_bool_dtype(column)
+
+
+def is_distributed(X: Any) -> bool:
+    """Whether a table is a Dask collection, without importing Dask."""
+    return hasattr(X, "dask") and hasattr(X, "npartitions")
+
+
+def as_frame(X: Any) -> pd.DataFrame:
+    """A DataFrame of what the user passed; columns of an array are called x0, x1, ..."""
     if isinstance(X, pd.DataFrame):
         return X.infer_objects()
     if isinstance(X, list | tuple) and X and isinstance(X[0], list | tuple):
@@ -204,14 +224,25 @@ def _as_frame(X: Any) -> pd.DataFrame:
     return frame.infer_objects() if array.dtype == object else frame
 
 
-def _refuse_missing(frame: pd.DataFrame, names: tuple[str, ...]) -> None:
+def check_names(names: tuple[str, ...]) -> None:
+    """Refuse names that occur twice."""
+    repeated = sorted({name for name, count in Counter(names).items() if count > 1})
+    if repeated:
+        raise ValueError(f"column names must be unique; repeated: {', '.join(repeated)}. Rename the columns.")
+
+
+def _n_missing(column: pd.Series[Any]) -> tuple[int, int]:
+    """Number of missing and of infinite values."""
+    missing, infinite = int(column.isna().sum()), 0
+    if pd.api.types.is_float_dtype(column):
+        infinite = int(np.isinf(column.to_numpy(dtype=np.float64, na_value=np.nan)).sum())
+    return missing, infinite
+
+
+def refuse_missing(counts: dict[str, tuple[int, int]]) -> None:
+    """Name every column that has missing or infinite values, with their numbers."""
     bad = []
-    for m, name in enumerate(names):
-        column = frame.iloc[:, m]
-        missing = int(column.isna().sum())
-        infinite = 0
-        if pd.api.types.is_float_dtype(column):
-            infinite = int(np.isinf(column.to_numpy(dtype=np.float64, na_value=np.nan)).sum())
+    for name, (missing, infinite) in counts.items():
         if missing:
             bad.append(f"{name!r} ({missing} missing)")
         if infinite:
@@ -221,7 +252,8 @@ def _refuse_missing(frame: pd.DataFrame, names: tuple[str, ...]) -> None:
         raise ValueError(f"missing or infinite values in {where}; fill them, drop the rows or exclude the columns")
 
 
-def _discrete_mask(frame: pd.DataFrame, names: tuple[str, ...], discrete_features: Any) -> NDArray[np.bool_] | None:
+def discrete_mask(names: tuple[str, ...], discrete_features: Any) -> NDArray[np.bool_] | None:
+    """Which numeric columns the user takes as discrete; None leaves it to the number of their values."""
     if isinstance(discrete_features, str):
         if discrete_features == "auto":
             return None
@@ -243,7 +275,8 @@ def _discrete_mask(frame: pd.DataFrame, names: tuple[str, ...], discrete_feature
     return mask
 
 
-def _is_time(column: pd.Series[Any]) -> bool:
+def is_time(column: pd.Series[Any]) -> bool:
+    """Whether a column holds dates, times or spans of them."""
     types = pd.api.types
     return bool(
         types.is_datetime64_any_dtype(column)
@@ -272,10 +305,10 @@ def _codes(column: pd.Series[Any], name: str) -> tuple[tuple[Any, ...], NDArray[
         raise ValueError(
             f"column {name!r} mixes types that cannot be compared; convert it to text or to numbers"
         ) from None
-    return tuple(_plain(label) for label in labels), np.asarray(codes, dtype=np.int64)
+    return tuple(plain_label(label) for label in labels), np.asarray(codes, dtype=np.int64)
 
 
-def _plain(label: Any) -> Any:
+def plain_label(label: Any) -> Any:
     """The label as a plain number or as text, which is what a report or a JSON file can show."""
     label = label.item() if isinstance(label, np.generic) else label
     return label if isinstance(label, bool | int | float | str) else str(label)
@@ -301,24 +334,33 @@ def read_treatment(treatment: ArrayLike, n_rows: int, treated: Any = None) -> Tr
     if missing or infinite:
         raise ValueError(f"treatment has {missing} missing and {infinite} infinite values; drop those rows")
     labels, codes = _codes(column, "treatment")
+    first_is_treated = first_treated(labels, treated)
+    arms = 1 - codes if first_is_treated else codes
+    check_arms(int(min(arms.sum(), n_rows - arms.sum())))
+    control, treated_label = (labels[1], labels[0]) if first_is_treated else labels
+    return Treatment(arms, control, treated_label)
+
+
+def first_treated(labels: Sequence[Any], treated: Any) -> bool:
+    """Whether the first of two labels, in their natural order, is the treated one."""
     if len(labels) != 2:
         shown = ", ".join(map(repr, labels[:5])) + (", ..." if len(labels) > 5 else "")
         raise ValueError(f"treatment must have exactly two values; found {len(labels)}: {shown}")
-    first_is_treated = False
     if treated is not None:
         matches = [_same_label(label, treated) for label in labels]
         if not any(matches):
             raise ValueError(f"treated={treated!r} is not a value of treatment: {labels[0]!r}, {labels[1]!r}")
-        first_is_treated = matches[0]
-    elif isinstance(labels[0], str):
+        return matches[0]
+    if isinstance(labels[0], str):
         controls = [str(label).strip().lower() in _CONTROL_WORDS for label in labels]
-        first_is_treated = controls == [False, True]
-    arms = 1 - codes if first_is_treated else codes
-    smaller = int(min(arms.sum(), n_rows - arms.sum()))
+        return controls == [False, True]
+    return False
+
+
+def check_arms(smaller: int) -> None:
+    """Refuse an arm of a few rows."""
     if smaller < MIN_ARM_ROWS:
         raise ValueError(f"each arm of treatment needs at least {MIN_ARM_ROWS} rows; the smaller has {smaller}")
-    control, treated_label = (labels[1], labels[0]) if first_is_treated else labels
-    return Treatment(arms, control, treated_label)
 
 
 def _same_label(label: Any, wanted: Any) -> bool:
@@ -337,7 +379,7 @@ def read_outcome(y: ArrayLike, n_rows: int) -> Array:
         raise ValueError("y is required: the outcome of each row")
     column = y if isinstance(y, pd.Series) else pd.Series(np.asarray(y).ravel())
     _check_length("y", len(column), n_rows)
-    if _is_time(column) or pd.api.types.is_complex_dtype(column):
+    if is_time(column) or pd.api.types.is_complex_dtype(column):
         raise ValueError(f"the outcome y must be numeric; found {column.dtype}")
     try:
         outcome = column.to_numpy(dtype=np.float64, na_value=np.nan)
@@ -348,7 +390,7 @@ def read_outcome(y: ArrayLike, n_rows: int) -> Array:
         raise ValueError(f"y has {missing} missing and {infinite} infinite values; drop those rows")
     if (outcome == outcome[0]).all():
         raise ValueError(f"y is constant ({outcome[0]:g}); there is no effect to look for")
-    _check_scale("y", outcome)
+    check_scale("y", outcome)
     return outcome
 
 
@@ -380,7 +422,7 @@ def transform_outcome(y: Array, transform: str | None) -> Array:
     return y
 
 
-def _check_scale(what: str, values: Array) -> None:
+def check_scale(what: str, values: Array) -> None:
     """Squares of values and of their spread must neither overflow nor vanish."""
     spread = float(values.max() / 2 - values.min() / 2)
     if np.abs(values).max() > LARGEST or 0 < spread < 1 / LARGEST:

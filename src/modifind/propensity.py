@@ -7,7 +7,7 @@ grid of values of that one feature for any other classifier.
 from __future__ import annotations
 
 import warnings
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -59,8 +59,12 @@ class PropensityModel(BaseEstimator):
         *,
         n_folds: int = 5,
         seed: np.random.SeedSequence | None = None,
+        folds: NDArray[np.int64] | None = None,
     ) -> FittedPropensity:
-        """Score every row; the result can re-score rows with one feature changed."""
+        """Score every row; the result can re-score rows with one feature changed.
+
+        Folds are drawn unless `folds` gives the fold of each row.
+        """
         low, high = self.clip
         if not 0 < low < high < 1:
             raise ValueError(f"clip must be two numbers with 0 < low < high < 1, not {self.clip!r}")
@@ -69,7 +73,8 @@ class PropensityModel(BaseEstimator):
             return self._known(table, treatment)
         fold_seed, model_seed = (int(s.generate_state(1)[0]) for s in seed.spawn(2))
         design = table.design
-        folds = arm_folds(treatment, n_folds if self.cross_fit else 1, fold_seed)
+        if folds is None or not self.cross_fit:
+            folds = arm_folds(treatment, n_folds if self.cross_fit else 1, fold_seed)
         template = self._model(model_seed, design, treatment)
         models = []
         for fold in range(int(folds.max()) + 1):
@@ -234,6 +239,30 @@ class FittedPropensity:
     def __post_init__(self) -> None:
         object.__setattr__(self, "scores", np.clip(self.raw, *self.clip))
 
+    def at(
+        self,
+        table: FeatureTable,
+        treatment: NDArray[np.int64],
+        folds: NDArray[np.int64],
+        known: Array | None = None,
+    ) -> FittedPropensity:
+        """The same models for other rows.
+
+        Parameters
+        ----------
+        table, treatment
+            The other rows.
+        folds : array of int
+            Which model scores a row.
+        known : array, optional
+            Scores of the rows, where they are known.
+        """
+        if known is None and not self.models:
+            known = np.broadcast_to(self.raw[:1], treatment.shape).copy()
+        folds = folds % max(len(self.models), 1)
+        raw = _predict(self.models, folds, table.design) if known is None else known
+        return replace(self, raw=raw, treatment=treatment, table=table, folds=folds)
+
     @property
     def n_clipped(self) -> int:
         """Number of rows whose score was moved."""
@@ -262,14 +291,11 @@ class FittedPropensity:
 
     def warn(self) -> None:
         """Warn with the number of clipped rows, and of known scores that the features do not explain."""
-        if self.n_clipped:
-            low, high = self.clip
-            warnings.warn(
-                f"{self.n_clipped} of {self.raw.size} propensity scores were outside [{low:g}, {high:g}] "
-                "and were clipped: the arms hardly overlap there",
-                UserWarning,
-                stacklevel=3,
-            )
+        warn_clipped(self.n_clipped, self.raw.size, self.clip)
+        self.warn_unexplained()
+
+    def warn_unexplained(self) -> None:
+        """Warn of known scores that the features do not explain."""
         if self.r2 < LOW_R2:
             warnings.warn(
                 f"the known propensity scores are not a function of the features (R2 = {self.r2:.2f}); "
@@ -302,6 +328,18 @@ class FittedPropensity:
             table[:, k] = _predict(self.models, self.folds, design)
         return ScoreProfile(
             self.clip, np.empty(0), table=logit(np.clip(table, 1e-6, 1 - 1e-6)), grid=None if levels else grid
+        )
+
+
+def warn_clipped(n_clipped: int, n_rows: int, clip: tuple[float, float]) -> None:
+    """Warn with the number of rows whose score was moved."""
+    if n_clipped:
+        low, high = clip
+        warnings.warn(
+            f"{n_clipped} of {n_rows} propensity scores were outside [{low:g}, {high:g}] "
+            "and were clipped: the arms hardly overlap there",
+            UserWarning,
+            stacklevel=4,
         )
 
 

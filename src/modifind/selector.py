@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -19,35 +19,33 @@ from modifind.base import (
     data_settings,
     distinct_messages,
     entropy_of,
-    hand_on,
-    installed_versions,
     readable,
-    warn_constant,
     with_messages,
 )
-from modifind.explain.marginal import MarginalView, marginal_view
+from modifind.explain.marginal import marginal_view
 from modifind.features import (
     FeatureTable,
+    as_frame,
+    is_distributed,
     monotone_copies,
     read_features,
     read_outcome,
     read_treatment,
     transform_outcome,
 )
+from modifind.findings import DETERMINED, NO_SAMPLER, Finding, assemble, warn_untestable
 from modifind.kernels import Array
 from modifind.progress import Progress, ProgressBar
 from modifind.propensity import FittedPropensity, arm_folds, resolve_propensity
-from modifind.result import SelectionResult
-from modifind.samplers import BaseSampler, Calibration, resolve_sampler
+from modifind.samplers import BaseSampler, resolve_sampler
 from modifind.statistics import WCMMD, EffectLikelihood
 from modifind.statistics.wcmmd import PreparedWCMMD
-from modifind.testers import AnalyticTester, Outcome, ResamplingTester, Tester
+from modifind.streaming import FrameSource, LocalPieces, Piece, Pieces, Source, Streamed, StreamedFit
+from modifind.testers import AnalyticTester, ResamplingTester, Tester
 from modifind.testing import ConditionalRandomizationTest, adjust_p_values
 
 NULL_HYPOTHESIS = "the outcome is independent of the feature given the other features"
-# Held-out share of a feature's law that the others explain, above which the data cannot tell it from them. What little
-# is left is then as much the sampler's own error as the feature's, and a test of it would be a test of the sampler.
-DETERMINED = {"continuous": 0.65, "discrete": 0.9}
+MIN_TRAIN_ROWS = 200
 Statistic: TypeAlias = WCMMD | EffectLikelihood
 _STATISTICS: dict[str, type[Statistic]] = {"effect_likelihood": EffectLikelihood, "wcmmd": WCMMD}
 
@@ -90,6 +88,10 @@ class ModifierSelector(BaseModifierSelector):
     outcome_transform : {None, "log"}, default=None
         Scale on which effects are measured. On the logarithm of a positive outcome effects are ratios, and a feature
         that multiplies both arms alike modifies nothing.
+    max_train_rows : int, default=200_000
+        Most rows that propensity, outcome model and samplers of "effect_likelihood" are fitted to. Of a longer table
+        they see a random sample, and every row is scored, in one pass, by models that have not seen it. "wcmmd" takes
+        all rows of a table in memory whatever their number.
 
     Attributes
     ----------
@@ -129,6 +131,7 @@ class ModifierSelector(BaseModifierSelector):
         random_state: Any = None,
         test: ConditionalRandomizationTest | None = None,
         outcome_transform: str | None = None,
+        max_train_rows: int = 200_000,
     ) -> None:
         self.statistic = statistic
         self.sampler = sampler
@@ -143,6 +146,7 @@ class ModifierSelector(BaseModifierSelector):
         self.random_state = random_state
         self.test = test
         self.outcome_transform = outcome_transform
+        self.max_train_rows = max_train_rows
 
     def fit(self, X: Any, y: Any = None, treatment: Any = None, *, treated: Any = None) -> ModifierSelector:
         """Test every feature.
@@ -164,6 +168,97 @@ class ModifierSelector(BaseModifierSelector):
         self
         """
         statistic, test = self._validate()
+        if is_distributed(X):
+            from modifind.distributed import DaskPieces
+
+            pieces = DaskPieces.of(X, y, treatment, self.propensity, self.n_jobs)
+            with pieces:
+                return self._fit_pieces(pieces, statistic, treated)
+        frame = as_frame(X)
+        if len(frame) > self.max_train_rows and isinstance(statistic, EffectLikelihood):
+            source = FrameSource.of(frame, y, treatment, self.propensity)
+            return self._fit_pieces(LocalPieces(source, self.n_jobs), statistic, treated)
+        return self._fit_whole(frame, y, treatment, treated, statistic, test)
+
+    def fit_source(self, source: Source, *, treated: Any = None) -> ModifierSelector:
+        """Test every feature of a table that comes in pieces, such as a file larger than memory.
+
+        Parameters
+        ----------
+        source : Source
+            Where the rows come from; `modifind.streaming.open_files` makes one of CSV or Parquet files.
+        treated : optional
+            The label that means "treated".
+
+        Returns
+        -------
+        self
+        """
+        statistic, _ = self._validate()
+        return self._fit_pieces(LocalPieces(source, self.n_jobs), statistic, treated)
+
+    def _fit_pieces(self, pieces: Pieces, statistic: Statistic, treated: Any) -> ModifierSelector:
+        """Test every feature by sums over pieces of the table."""
+        if not isinstance(statistic, EffectLikelihood):
+            raise ValueError(
+                "a table in pieces is tested by statistic='effect_likelihood', whose p-values are sums over rows; "
+                "'wcmmd' needs the table in memory"
+            )
+        entropy = entropy_of(self.random_state)
+        model = resolve_propensity(self.propensity)
+        sampler = _agreeing_sampler(self.sampler, statistic)
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always", UserWarning)
+            self._warn_unused(statistic)
+            run = StreamedFit(
+                statistic=statistic,
+                sampler=sampler,
+                propensity=model,
+                discrete_features=self.discrete_features,
+                outcome_transform=self.outcome_transform,
+                treated=treated,
+                n_folds=self.cv,
+                max_train_rows=self.max_train_rows,
+                n_jobs=self.n_jobs,
+                progress=self.progress,
+                seed=np.random.SeedSequence(entropy),
+            )
+            found = run.fit(pieces)
+            if isinstance(found, Streamed):
+                warn_untestable(found.names, found.constant, found.findings)
+        if isinstance(found, Piece):  # few enough rows for all to be taken at once
+            if found.scores is not None:
+                model = clone(model).set_params(estimator=found.scores.to_numpy())
+            whole = clone(self).set_params(random_state=entropy, propensity=model)
+            whole.fit(found.X, found.y, found.treatment, treated=treated)
+            self._keep(tuple(whole.feature_names_in_), whole.result_)
+            return self
+        _warn_again(caught)
+        settings = {
+            **_settings(self.get_params(deep=False), statistic, sampler, ConditionalRandomizationTest()),
+            "n_resamples_used": 0,
+            "model": found.model,
+            **data_settings(*found.labels, found.n_rows, found.n_treated, found.propensity, entropy),
+            "n_train_rows": found.n_train_rows,
+            "null_hypothesis": NULL_HYPOTHESIS + " and the treatment",
+        }
+        messages = distinct_messages(caught)
+        result = assemble(
+            found.names, found.kinds, found.findings, self.alpha, self.adjust, found.overlap, settings, messages
+        )
+        self._keep(found.names, result)
+        return self
+
+    def _fit_whole(
+        self,
+        X: pd.DataFrame,
+        y: Any,
+        treatment: Any,
+        treated: Any,
+        statistic: Statistic,
+        test: ConditionalRandomizationTest,
+    ) -> ModifierSelector:
+        """Test every feature with all rows at once."""
         table = read_features(X, self.discrete_features)
         outcome = read_outcome(y, table.n_rows)
         labels = read_treatment(treatment, table.n_rows, treated)
@@ -187,24 +282,29 @@ class ModifierSelector(BaseModifierSelector):
             tester, n_resamples = self._tester(statistic, test, table, outcome, scores, prepared, fold_seed)
             plan = _Plan(table, outcome, scores, sampler, prepared, tester, monotone_copies(table))
             findings = self._run(plan, feature_seed.spawn(table.n_features))
-            _warn_untestable(table, findings)
-        for warning in caught:
-            warnings.warn_explicit(warning.message, warning.category, warning.filename, warning.lineno)
+            warn_untestable(table.names, table.constant, findings)
+        _warn_again(caught)
 
         settings = {
             **_settings(self.get_params(deep=False), statistic, sampler, test),
             "n_resamples_used": n_resamples,
             "model": tester.prepared.description if isinstance(tester, AnalyticTester) else None,
-            **data_settings(labels, scores, entropy),
+            **data_settings(labels.control, labels.treated, arms.size, int(arms.sum()), scores, entropy),
             "null_hypothesis": NULL_HYPOTHESIS
             + (" and the treatment" if getattr(sampler, "condition_on_treatment", True) else ""),
         }
         messages = distinct_messages(caught)
-        self._keep(table, _assemble(table, findings, self.alpha, self.adjust, scores, settings, messages))
+        kinds = [table.kind(m) for m in range(table.n_features)]
+        found = assemble(table.names, kinds, findings, self.alpha, self.adjust, scores.overlap(), settings, messages)
+        self._keep(table.names, found)
         return self
 
     def _validate(self) -> tuple[Statistic, ConditionalRandomizationTest]:
         check_shared_settings(self.alpha, self.cv, self.outcome_transform)
+        if not isinstance(self.max_train_rows, int | np.integer) or self.max_train_rows < MIN_TRAIN_ROWS:
+            raise ValueError(
+                f"max_train_rows must be an integer of at least {MIN_TRAIN_ROWS}, not {self.max_train_rows!r}"
+            )
         adjust_p_values([1.0], self.adjust)
         statistic: Any = _STATISTICS[self.statistic]() if self.statistic in tuple(_STATISTICS) else self.statistic
         if not isinstance(statistic, WCMMD | EffectLikelihood):
@@ -230,22 +330,26 @@ class ModifierSelector(BaseModifierSelector):
         if isinstance(statistic, WCMMD):
             n_resamples = test.resolve_resamples(self.n_resamples, table.n_features, self.alpha, self.adjust)
             return ResamplingTester(prepared, statistic, test, n_resamples, scores, table), n_resamples
-        if self.test is not None:
-            warnings.warn("test= belongs to 'wcmmd'; effect_likelihood does not use it", UserWarning, stacklevel=3)
-        if self.n_resamples != "auto":
-            test.resolve_resamples(self.n_resamples, 1, self.alpha, self.adjust)  # refuses what is no count
-            warnings.warn(
-                "effect_likelihood does not resample, so n_resamples has no effect; "
-                "EffectLikelihood(check_resamples=...) checks its tail by resampling",
-                UserWarning,
-                stacklevel=3,
-            )
+        self._warn_unused(statistic)
         states = [int(child.generate_state(1)[0]) for child in seed.spawn(statistic.cv_repeats)]
         folds = [arm_folds(prepared.treatment, self.cv, state) for state in states]
         model = statistic.prepare(table, outcome, prepared.treatment, scores.scores, folds, n_jobs=self.n_jobs)
         return AnalyticTester(model, statistic.check_resamples), statistic.check_resamples
 
-    def _run(self, plan: _Plan, seeds: list[np.random.SeedSequence]) -> list[_Finding]:
+    def _warn_unused(self, statistic: EffectLikelihood) -> None:
+        if self.test is not None:
+            warnings.warn("test= belongs to 'wcmmd'; effect_likelihood does not use it", UserWarning, stacklevel=4)
+        if self.n_resamples != "auto":
+            # refuses what is no count
+            ConditionalRandomizationTest().resolve_resamples(self.n_resamples, 1, self.alpha, self.adjust)
+            warnings.warn(
+                "effect_likelihood does not resample, so n_resamples has no effect; "
+                "EffectLikelihood(check_resamples=...) checks its tail by resampling",
+                UserWarning,
+                stacklevel=4,
+            )
+
+    def _run(self, plan: _Plan, seeds: list[np.random.SeedSequence]) -> list[Finding]:
         total = plan.table.n_features
         jobs = (delayed(_test_feature)(plan, feature, seeds[feature]) for feature in range(total))
         found = []
@@ -270,49 +374,30 @@ class _Plan:
     copies: frozenset[int]
 
 
-@dataclass(frozen=True)
-class _Finding:
-    view: MarginalView
-    outcome: Outcome | None  # None: not testable
-    calibration: Calibration
-    messages: tuple[str, ...] = ()
-
-
-def _test_feature(plan: _Plan, feature: int, seed: np.random.SeedSequence) -> _Finding:
+def _test_feature(plan: _Plan, feature: int, seed: np.random.SeedSequence) -> Finding:
     """Test one feature; its warnings travel with the finding."""
     finding, messages = with_messages(_find, plan, feature, seed)
     return replace(finding, messages=messages)
 
 
-def _warn_untestable(table: FeatureTable, findings: list[_Finding]) -> None:
-    """Hand on what workers were warned of, and name the features that no data of this kind could select."""
-    hand_on([finding.messages for finding in findings])
-    constant = warn_constant(table)
-    determined = [
-        table.names[m] for m, f in enumerate(findings) if f.outcome is None and table.names[m] not in constant
-    ]
-    if determined:
-        warnings.warn(
-            f"{', '.join(determined)}: so nearly a function of the other features that the data cannot tell them "
-            "apart; p-values set to 1. Leave out one of the columns that say the same.",
-            UserWarning,
-            stacklevel=3,
-        )
-
-
-def _find(plan: _Plan, feature: int, seed: np.random.SeedSequence) -> _Finding:
+def _find(plan: _Plan, feature: int, seed: np.random.SeedSequence) -> Finding:
     """Work with one BLAS thread, so that results do not depend on how many workers there are."""
     with threadpool_limits(limits=1):
         table = plan.table
         bandwidth_seed, draw_seed = seed.spawn(2)
         view = marginal_view(table, feature, plan.y, plan.propensity.scores, plan.prepared, bandwidth_seed)
         if table.is_constant(feature):
-            return _Finding(view, None, Calibration("none", float("nan"), float("nan"), float("nan")))
+            return Finding(view, None, NO_SAMPLER)
         law = plan.sampler.law(feature)
         if feature in plan.copies or law.calibration.explained_share > DETERMINED[table.kind(feature)]:
-            return _Finding(view, None, law.calibration)
+            return Finding(view, None, law.calibration)
         outcome = plan.tester.test(feature, law, view.bandwidth, np.random.default_rng(draw_seed))
-        return _Finding(view, outcome, law.calibration)
+        return Finding(view, outcome, law.calibration)
+
+
+def _warn_again(caught: list[warnings.WarningMessage]) -> None:
+    for warning in caught:
+        warnings.warn_explicit(warning.message, warning.category, warning.filename, warning.lineno)
 
 
 def _agreeing_sampler(sampler: Any, statistic: Statistic) -> BaseSampler:
@@ -349,50 +434,3 @@ def _settings(
         elif name not in UNRECORDED:
             shown[name] = readable(value)
     return shown
-
-
-def _assemble(
-    table: FeatureTable,
-    findings: list[_Finding],
-    alpha: float,
-    adjust: str,
-    scores: FittedPropensity,
-    settings: dict[str, Any],
-    messages: tuple[str, ...],
-) -> SelectionResult:
-    index = pd.Index(table.names, name="feature")
-    p_values = np.array([1.0 if f.outcome is None else f.outcome.p_value for f in findings])
-    adjusted = adjust_p_values(p_values, adjust)
-    columns = {
-        "kind": [table.kind(m) for m in range(table.n_features)],
-        "importance": [f.view.importance for f in findings],
-        "statistic": _column(findings, "statistic"),
-        "p_value": p_values,
-        "p_adjusted": adjusted,
-        "selected": adjusted <= alpha,
-    }
-    diagnostics = pd.DataFrame([asdict(f.calibration) for f in findings], index=index)
-    if settings["model"] is not None:
-        columns["effect_size"] = _column(findings, "gain")
-        columns["effect_low"] = _column(findings, "gain_low")
-        columns["effect_high"] = _column(findings, "gain_high")
-        diagnostics["normal_p_value"] = _column(findings, "normal_p_value")
-        diagnostics["check_p_value"] = _column(findings, "check_p_value")
-    features = pd.DataFrame(columns, index=index)
-    for name in ("n_resamples", "n_exceeding"):
-        diagnostics[name] = [0 if f.outcome is None else getattr(f.outcome, name) for f in findings]
-    diagnostics["bandwidth"] = [f.view.bandwidth for f in findings]
-    return SelectionResult(
-        table=features,
-        diagnostics=diagnostics,
-        curves={name: f.view.curve for name, f in zip(table.names, findings, strict=True)},
-        overlap=scores.overlap(),
-        settings=settings,
-        versions=installed_versions(),
-        warnings=messages,
-    )
-
-
-def _column(findings: list[_Finding], name: str) -> list[float]:
-    """One number of every outcome; NaN where a feature could not be tested."""
-    return [float("nan") if f.outcome is None else getattr(f.outcome, name) for f in findings]

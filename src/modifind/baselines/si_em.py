@@ -197,7 +197,7 @@ class SIEM(BaseModifierSelector):
         with warnings.catch_warnings(record=True) as caught, threadpool_limits(limits=1):
             warnings.simplefilter("always", UserWarning)
             outcome = transform_outcome(outcome, self.outcome_transform)
-            warn_constant(table)
+            warn_constant(table.names, table.constant)
             columns = lasso_columns(table, arms)  # refuses too wide a table before anything slow
             scores, expected = self._nuisances(table, outcome, arms, propensity_seed, outcome_seed)
             scores.warn()
@@ -214,7 +214,7 @@ class SIEM(BaseModifierSelector):
 
         settings = self._settings(labels, scores, fit, entropy)
         messages = distinct_messages(caught)
-        self._keep(table, _assemble(table, fit, views, float(self.alpha), scores, settings, messages))
+        self._keep(table.names, _assemble(table, fit, views, float(self.alpha), scores, settings, messages))
         return self
 
     def _validate(self) -> None:
@@ -301,7 +301,7 @@ class SIEM(BaseModifierSelector):
             "penalty": fit.penalty,
             "penalty_draws": N_DRAWS,
             "sigma": fit.sigma,
-            **data_settings(labels, scores, entropy),
+            **data_settings(labels.control, labels.treated, labels.arms.size, int(labels.arms.sum()), scores, entropy),
             "null_hypothesis": NULL_HYPOTHESIS,
         }
 

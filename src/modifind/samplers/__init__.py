@@ -9,6 +9,7 @@ from modifind.samplers.cvae import CVAESampler
 from modifind.samplers.gaussian import GaussianSampler
 from modifind.samplers.grid import ConditionalGrid
 from modifind.samplers.marginal import MarginalSampler
+from modifind.samplers.rules import LawRule
 
 _BY_NAME: dict[str, type[BaseSampler]] = {
     sampler.name: sampler for sampler in (AutoSampler, GaussianSampler, BoostingSampler, CVAESampler, MarginalSampler)
@@ -35,6 +36,7 @@ __all__ = [
     "ConditionalGrid",
     "FeatureLaw",
     "GaussianSampler",
+    "LawRule",
     "MarginalSampler",
     "resolve_sampler",
 ]

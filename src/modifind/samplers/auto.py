@@ -15,6 +15,7 @@ from modifind.kernels import Array
 from modifind.samplers.base import BaseSampler, CategoricalLaw, FeatureLaw, NormalLaw, column_atoms
 from modifind.samplers.boosting import BoostingSampler
 from modifind.samplers.gaussian import GaussianSampler
+from modifind.samplers.rules import LawRule
 
 MISFIT_LEVEL = 0.01
 SHAPE_LEVEL = 0.05
@@ -66,6 +67,16 @@ class AutoSampler(BaseSampler):
 
     def law(self, feature: int) -> FeatureLaw:
         """Fit the law of one feature that fits it better."""
+        sampler, chosen = self._choice(feature)
+        return chosen if sampler in self.trial_ else sampler.law(feature)
+
+    def rule(self, feature: int) -> LawRule:
+        """The same for rows that were not in the table; the calibration is that of the choice."""
+        sampler, chosen = self._choice(feature)
+        return sampler.rule(feature, chosen.calibration)
+
+    def _choice(self, feature: int) -> tuple[GaussianSampler | BoostingSampler, FeatureLaw]:
+        """The better sampler, and its law on the rows that the choice was made on."""
         linear, linear_score = self.trial_[0].scored_law(feature)
         chosen = linear
         if self.screen_.suspects(feature, linear):
@@ -75,9 +86,7 @@ class AutoSampler(BaseSampler):
             failed = linear.calibration.pit_p_value < MISFIT_LEVEL <= boosted.calibration.pit_p_value
             if gain.mean() > error or failed:
                 chosen = boosted
-        if self.trial_[0] is self.gaussian_:
-            return chosen
-        return self.gaussian_.law(feature) if chosen is linear else self.boosting_.law(feature)
+        return self.gaussian_ if chosen is linear else self.boosting_, chosen
 
 
 class _Screen:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,6 +30,9 @@ from modifind.samplers.grid import (
     code_grid,
     window_grid,
 )
+
+if TYPE_CHECKING:
+    from modifind.samplers.rules import LawRule
 
 N_BINS = 20
 MIXTURE = 1e-3
@@ -101,6 +104,23 @@ class BaseSampler(BaseEstimator, ABC):
     @abstractmethod
     def law(self, feature: int) -> FeatureLaw:
         """Fit the law of one feature."""
+
+    def rule(self, feature: int) -> LawRule:
+        """What has been learned of one feature, to be applied to rows that were not in the table.
+
+        Parameters
+        ----------
+        feature : int
+            Position of the feature.
+
+        Returns
+        -------
+        LawRule
+        """
+        raise ValueError(
+            f"{type(self).__name__} has no rule for rows it was not fitted on, which tables of more than "
+            "max_train_rows rows need; take another sampler or raise max_train_rows"
+        )
 
     def conditional_grid(self, feature: int, block_rows: int = BLOCK_ROWS) -> ConditionalGrid:
         """The fitted law of one feature as weighted points per row, without random draws.
@@ -214,12 +234,12 @@ class PoolLaw:
 
     def grid(self, rows: Rows) -> tuple[Array, Array]:
         """Atoms and cell means of each row's window, or the codes and their frequencies in it."""
-        points, weights, window = self._window_grids
+        points, weights, window = self.window_grids
         window = window[rows]
         return self.shift[rows, None] + self.scale[rows, None] * points[window], weights[window]
 
     @cached_property
-    def _window_grids(self) -> tuple[Array, Array, NDArray[np.intp]]:
+    def window_grids(self) -> tuple[Array, Array, NDArray[np.intp]]:
         """Points and weights of the distinct windows, and the window of each row: many rows share one."""
         key = self.start * (self.pool.size + 1) + self.size
         _, first, window = np.unique(key, return_index=True, return_inverse=True)

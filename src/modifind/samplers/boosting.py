@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,6 +26,7 @@ from modifind.samplers.base import (
     row_folds,
     value_bins,
 )
+from modifind.samplers.rules import CategoryRule, Conditioning, LawRule, ResidualRule
 
 N_WINDOWS = 50
 MANY_ROWS = 50_000
@@ -63,6 +65,14 @@ class BoostingSampler(BaseSampler):
 
     def scored_law(self, feature: int) -> tuple[FeatureLaw, Array]:
         """The law of one feature and its held-out log-score row by row."""
+        return self._fit(feature)[:2]
+
+    def rule(self, feature: int, calibration: Calibration | None = None) -> LawRule:
+        """The fitted law for other rows; a row is scored by the trees of one fold."""
+        rule = self._fit(feature)[2]
+        return rule if calibration is None else replace(rule, calibration=calibration)
+
+    def _fit(self, feature: int) -> tuple[FeatureLaw, Array, ResidualRule | CategoryRule]:
         inputs = self._inputs(feature)
         column = self.table_.values[:, feature]
         rng = np.random.default_rng(self.seeds_[feature])
@@ -71,9 +81,10 @@ class BoostingSampler(BaseSampler):
         levels = self.table_.n_levels(feature)
         if inputs.shape[1] == 0:
             inputs = np.zeros((column.size, 1))
+        conditioning = Conditioning.of(self, feature)
         if levels:
-            return self._categorical_law(inputs, column, levels, folds)
-        return self._residual_law(inputs, column, folds)
+            return self._categorical_law(conditioning, inputs, column, levels, folds)
+        return self._residual_law(conditioning, inputs, column, folds)
 
     def _settings(self) -> dict[str, object]:
         return {
@@ -85,18 +96,23 @@ class BoostingSampler(BaseSampler):
             "random_state": 0,  # no subsampling and no binning sample below 10,000 rows: nothing is random
         }
 
-    def _residual_law(self, inputs: Array, column: Array, folds: NDArray[np.int64]) -> tuple[FeatureLaw, Array]:
+    def _residual_law(
+        self, conditioning: Conditioning, inputs: Array, column: Array, folds: NDArray[np.int64]
+    ) -> tuple[FeatureLaw, Array, ResidualRule]:
         mean = np.empty(column.size)
+        models = []
         for fold in np.unique(folds):
             out = folds == fold
             linear = Ridge(alpha=1.0).fit(inputs[~out], column[~out])
             rest = column[~out] - linear.predict(inputs[~out])
             trees = HistGradientBoostingRegressor(**self._settings()).fit(inputs[~out], rest)
             mean[out] = linear.predict(inputs[out]) + trees.predict(inputs[out])
+            models.append((linear, trees))
         order = np.argsort(mean, kind="stable")
         rank = np.empty(column.size, dtype=np.int64)
         rank[order] = np.arange(column.size)
-        if column_atoms(column).size:
+        piled = column_atoms(column).size > 0
+        if piled:
             shift, scale = np.zeros(column.size), np.ones(column.size)
             width = int(np.clip(column.size // 10, 50, 500))
         else:
@@ -111,22 +127,31 @@ class BoostingSampler(BaseSampler):
         law = PoolLaw(pool, start, np.full(column.size, width), Calibration(self.name, 0.0, 0.0, 0.0), shift, scale)
         pit, score, edges = _window_scores(column, law)
         calibration = continuous_calibration(self.name, pit, score, marginal_log_score(column, edges))
-        return replace(law, calibration=calibration), score
+        law = replace(law, calibration=calibration)
+        return law, score, ResidualRule.of(conditioning, tuple(models), mean, law, shifted=not piled)
 
     def _categorical_law(
-        self, inputs: Array, codes: Array, levels: int, folds: NDArray[np.int64]
-    ) -> tuple[FeatureLaw, Array]:
+        self, conditioning: Conditioning, inputs: Array, codes: Array, levels: int, folds: NDArray[np.int64]
+    ) -> tuple[FeatureLaw, Array, CategoryRule]:
         held = np.zeros((codes.size, levels))
+        models: list[Any] = []
+        known = []
         for fold in np.unique(folds):
             out = folds == fold
             present = np.unique(codes[~out]).astype(np.intp)
+            known.append(present)
             if present.size == 1:
                 held[np.ix_(out, present)] = 1.0
+                models.append(None)
                 continue
             model = HistGradientBoostingClassifier(**self._settings()).fit(inputs[~out], codes[~out])
             held[np.ix_(out, present)] = model.predict_proba(inputs[out])
+            models.append(model)
         score = category_score(codes, held)
-        return CategoricalLaw.of(held, discrete_calibration(self.name, codes, score)), score
+        calibration = discrete_calibration(self.name, codes, score)
+        frequencies = np.bincount(codes.astype(np.intp), minlength=levels) / codes.size
+        rule = CategoryRule(conditioning, tuple(models), tuple(known), frequencies, calibration)
+        return CategoricalLaw.of(held, calibration), score, rule
 
 
 def _local_scale(residual: Array, order: NDArray[np.intp], rank: NDArray[np.int64]) -> Array:

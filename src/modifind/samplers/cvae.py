@@ -15,9 +15,11 @@ from modifind.samplers.cvae_law import (
     MAX_LOG_VARIANCE,
     MIN_LOG_VARIANCE,
     CVAELaw,
+    CVAERule,
     Decoder,
     Float32,
     decoder_calibration,
+    network_inputs,
 )
 from modifind.torch_support import import_torch
 
@@ -137,12 +139,25 @@ class CVAESampler(BaseSampler):
 
     def law(self, feature: int) -> CVAELaw:
         """The trained law of one feature, with its calibration on the held-out rows."""
+        column = self.table_.values[:, feature]
+        decoder = self._decoder(feature, self.inputs_)
+        # A jump ahead, so that calibration shares no numbers with training and `law` may be called again.
+        rng = np.random.Generator(np.random.PCG64(self.seeds_[feature]).jumped())
+        return CVAELaw(decoder, decoder_calibration(self.name, decoder, column, self.validation_rows_, rng))
+
+    def rule(self, feature: int) -> CVAERule:
+        """The trained network of one feature, for any rows."""
+        mean = float(self.treatment_.mean()) if self.condition_on_treatment else None
+        context = self.decoders_[feature]["decode_context"]
+        empty = self._decoder(feature, np.empty((0, context.shape[0]), dtype=np.float32))
+        return CVAERule(empty, context, mean, self.law(feature).calibration)
+
+    def _decoder(self, feature: int, inputs: Float32) -> Decoder:
         weights = self.decoders_[feature]
         column = self.table_.values[:, feature]
-        levels = self.table_.n_levels(feature)
-        n_outputs = levels or 2
-        decoder = Decoder(
-            self.inputs_ @ weights["decode_context"],
+        n_outputs = self.table_.n_levels(feature) or 2
+        return Decoder(
+            inputs @ weights["decode_context"],
             (
                 weights["decode_latent"],
                 weights["decode_2"],
@@ -152,17 +167,12 @@ class CVAESampler(BaseSampler):
             ),
             float(column.mean()),
             float(column.std()),
-            levels,
+            self.table_.n_levels(feature),
         )
-        # A jump ahead, so that calibration shares no numbers with training and `law` may be called again.
-        rng = np.random.Generator(np.random.PCG64(self.seeds_[feature]).jumped())
-        return CVAELaw(decoder, decoder_calibration(self.name, decoder, column, self.validation_rows_, rng))
 
     def _network_inputs(self) -> Float32:
-        """The design of all features, the treatment and a constant that carries the first layers' biases."""
-        n = self.table_.n_rows
-        arms = self.treatment_ - self.treatment_.mean() if self.condition_on_treatment else np.zeros(n)
-        return np.column_stack((self.table_.design, arms, np.ones(n))).astype(np.float32)
+        mean = float(self.treatment_.mean()) if self.condition_on_treatment else None
+        return network_inputs(self.table_, self.treatment_, mean)
 
 
 class _Ensemble:

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from scipy.special import ndtr, ndtri
 from scipy.stats import qmc
 
+from modifind.features import FeatureTable
 from modifind.kernels import Array
 from modifind.samplers.base import (
     Calibration,
@@ -111,6 +112,37 @@ class CVAELaw:
         grids = [_decoder_grid(decoder.at(slice(start, start + GRID_BLOCK))) for start in starts]
         points, weights = zip(*grids, strict=True)
         return np.concatenate(points), np.concatenate(weights)
+
+
+@dataclass(frozen=True)
+class CVAERule:
+    """A trained decoder for any rows.
+
+    Attributes
+    ----------
+    decoder : Decoder
+        Without rows.
+    context_weights : array of shape (inputs, hidden)
+        From the other features to the first hidden layer.
+    mean_treatment : float or None
+        What the treatment is centred at; None where it is not conditioned on.
+    """
+
+    decoder: Decoder
+    context_weights: Float32
+    mean_treatment: float | None
+    calibration: Calibration
+
+    def law(self, table: FeatureTable, treatment: NDArray[np.int64], parts: NDArray[np.int64]) -> CVAELaw:
+        """The law of some rows."""
+        inputs = network_inputs(table, treatment, self.mean_treatment)
+        return CVAELaw(replace(self.decoder, context=inputs @ self.context_weights), self.calibration)
+
+
+def network_inputs(table: FeatureTable, treatment: NDArray[np.int64], mean_treatment: float | None) -> Float32:
+    """The design of all features, the treatment and a constant that carries the first layers' biases."""
+    arms = np.zeros(table.n_rows) if mean_treatment is None else treatment - mean_treatment
+    return np.column_stack((table.design, arms, np.ones(table.n_rows))).astype(np.float32)
 
 
 def _decoder_grid(decoder: Decoder) -> tuple[Array, Array]:

@@ -14,6 +14,7 @@ from modifind.features import FeatureTable
 from modifind.kernels import Array
 from modifind.samplers.base import (
     BaseSampler,
+    Calibration,
     CategoricalLaw,
     FeatureLaw,
     NormalLaw,
@@ -25,6 +26,7 @@ from modifind.samplers.base import (
     row_folds,
     value_bins,
 )
+from modifind.samplers.rules import CategoryRule, Conditioning, LawRule, NormalRule
 
 PENALTIES: Array = np.logspace(-2, 4, 7)
 N_FOLDS = 5
@@ -61,6 +63,28 @@ class GaussianSampler(BaseSampler):
         if self.table_.n_levels(feature):
             return self._categorical_law(feature)
         return self._normal_law(feature)
+
+    def rule(self, feature: int, calibration: Calibration | None = None) -> LawRule:
+        """The fitted law for other rows; its calibration is measured unless given."""
+        calibration = self.law(feature).calibration if calibration is None else calibration
+        inputs = Conditioning.of(self, feature)
+        if self.table_.n_levels(feature):
+            codes = self.table_.values[:, feature]
+            _, model = _logistic(self._inputs(feature), codes, np.empty((0, 0)), self.table_.n_levels(feature))
+            frequencies = np.bincount(codes.astype(np.intp), minlength=self.table_.n_levels(feature)) / codes.size
+            present = np.flatnonzero(frequencies)
+            return CategoryRule(inputs, (model,), (present,), frequencies, calibration)
+        target = self.table_.encoding[feature].start
+        means, spreads = self.table_.scaling
+        slopes, shift, scale = self.ridge_.line(target)
+        slopes = np.delete(slopes, target) * spreads[feature]
+        return NormalRule(
+            inputs,
+            slopes if slopes.size else np.zeros(1),
+            float(means[feature] + spreads[feature] * shift),
+            max(float(spreads[feature] * scale), np.finfo(float).tiny),
+            calibration,
+        )
 
     def _columns(self) -> Array:
         """Every feature's model columns, and the treatment."""
@@ -184,6 +208,12 @@ class _SharedRidge:
         held_scale = np.sqrt(squares / np.array(freedoms))
         return mean, scale, fitted[np.arange(folds.size), folds], held_scale[folds]
 
+    def line(self, target: int) -> tuple[Array, float, float]:
+        """Slopes, intercept and residual standard deviation of one column on the others, on all rows."""
+        best, _, scale = self._best(target)
+        slopes = self.spectrum.slopes(target, PENALTIES[best : best + 1])[0][:, 0]
+        return slopes, float(self.spectrum.centre[target] - self.spectrum.centre @ slopes), scale
+
     def _best(self, target: int) -> tuple[int, Array, float]:
         """The penalty of least leave-one-out error, the fitted mean and the residual standard deviation."""
         slopes, own, freedom = self.spectrum.slopes(target, PENALTIES)
@@ -215,5 +245,6 @@ def _logistic(
     else:
         model = LogisticRegression(C=1.0, max_iter=500, warm_start=True)
     model.fit(inputs, codes)
-    probabilities[:, present] = model.predict_proba(at)
+    if at.size:
+        probabilities[:, present] = model.predict_proba(at)
     return probabilities, model

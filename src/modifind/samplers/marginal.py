@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from modifind.samplers.base import BaseSampler, Calibration, FeatureLaw, PoolLaw
+from modifind.samplers.rules import ArmRule, LawRule
 
 
 class MarginalSampler(BaseSampler):
@@ -21,8 +22,18 @@ class MarginalSampler(BaseSampler):
 
     name = "marginal"
 
+    def rule(self, feature: int) -> LawRule:
+        """The column's own values as weighted points, for any rows."""
+        law = self._pool(feature)
+        points, weights, window = law.window_grids
+        first = window[[int(np.argmax(self.treatment_ == arm)) for arm in (0, 1)]]
+        return ArmRule(points[first], weights[first], self.condition_on_treatment, law.calibration)
+
     def law(self, feature: int) -> FeatureLaw:
         """Take the column's own values as the law."""
+        return self._pool(feature)
+
+    def _pool(self, feature: int) -> PoolLaw:
         column = self.table_.values[:, feature]
         if self.condition_on_treatment:
             order = np.argsort(self.treatment_, kind="stable")

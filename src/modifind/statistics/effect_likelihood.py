@@ -121,7 +121,8 @@ class EffectLikelihood(BaseEstimator):
         fits = []
         for own in folds:
             fit = cross_fit(candidates, table.design, treatment, outcome, own, binary=binary, n_jobs=n_jobs)
-            fits.append(_Fit.of(fit, table.design, outcome, treatment, scores, binary))
+            traits = ArmTraits.of(fit, outcome, treatment, binary)
+            fits.append(_Fit.of(fit, traits, table.design, outcome, treatment, scores, binary))
         return PreparedEffectLikelihood(table, outcome, treatment, binary, tuple(fits))
 
 
@@ -138,10 +139,39 @@ class RowGrid(Protocol):
 
 
 @dataclass(frozen=True)
+class ArmTraits:
+    """What out-of-fold residuals tell of each arm as a whole.
+
+    Attributes
+    ----------
+    shapes : tuple of two floats
+        Degrees of freedom; infinite for a binary outcome.
+    curvatures : tuple of two floats
+        Expected curvature of the log-density, in units of the scale: outliers and skewness lower it.
+    """
+
+    shapes: tuple[float, float]
+    curvatures: tuple[float, float]
+
+    @classmethod
+    def of(cls, cross: CrossFit, y: Array, a: NDArray[np.int64], binary: bool) -> ArmTraits:
+        """From the rows that the models were cross-fitted on."""
+        shape = arm_shapes(y, a, cross.location, cross.scale, binary=binary)
+        first, second = (float(shape[np.argmax(a == arm)]) for arm in (0, 1))
+        if binary:
+            return cls((first, second), (1.0, 1.0))
+        u = ((y - own_arm(cross.location, a)) / own_arm(cross.scale, a)) ** 2
+        curvature = (shape + 1) * (shape - u) / (shape + u) ** 2
+        low, high = (max(float(curvature[a == arm].mean()), MIN_CURVATURE) for arm in (0, 1))
+        return cls((first, second), (low, high))
+
+
+@dataclass(frozen=True)
 class _Fit:
     """One cross-fit and what follows from it for every row."""
 
     cross: CrossFit
+    traits: ArmTraits
     shape: Array
     share: Array
     baseline: Array
@@ -149,26 +179,31 @@ class _Fit:
     index: tuple[tuple[Array | None, ...], ...]
 
     @classmethod
-    def of(cls, cross: CrossFit, X: Array, y: Array, a: NDArray[np.int64], scores: Array, binary: bool) -> _Fit:
-        shape = arm_shapes(y, a, cross.location, cross.scale, binary=binary)
-        share = _treated_share(cross, y, a, scores, shape, binary)
+    def of(
+        cls,
+        cross: CrossFit,
+        traits: ArmTraits,
+        X: Array,
+        y: Array,
+        a: NDArray[np.int64],
+        scores: Array,
+        binary: bool,
+    ) -> _Fit:
+        shape = np.array(traits.shapes)[a]
+        share = _treated_share(cross, traits, scores, binary)
         baseline = (1 - share) * cross.location[:, 0] + share * cross.location[:, 1]
         own = log_likelihood(y, own_arm(cross.location, a), own_arm(cross.scale, a), shape, binary=binary)
         index = tuple(model.index(X[cross.folds == fold]) for fold, model in enumerate(cross.models))
-        return cls(cross, shape, share, baseline, own, index)
+        return cls(cross, traits, shape, share, baseline, own, index)
 
 
-def _treated_share(cross: CrossFit, y: Array, a: NDArray[np.int64], scores: Array, shape: Array, binary: bool) -> Array:
+def _treated_share(cross: CrossFit, traits: ArmTraits, scores: Array, binary: bool) -> Array:
     """Share of the precision at each row's features that the treated arm has: the weight of its errors."""
     if binary:
         probability = np.clip(cross.location, EDGE, 1 - EDGE)
         treated, control = (1.0 / (probability[:, arm] * (1 - probability[:, arm])) for arm in (1, 0))
     else:
-        # Expected curvature of the log-density, estimated per arm: outliers and skewness lower it.
-        u = ((y - own_arm(cross.location, a)) / own_arm(cross.scale, a)) ** 2
-        curvature = (shape + 1) * (shape - u) / (shape + u) ** 2
-        mean = [max(float(curvature[a == arm].mean()), MIN_CURVATURE) for arm in (0, 1)]
-        treated, control = (mean[arm] / cross.scale[:, arm] ** 2 for arm in (1, 0))
+        treated, control = (traits.curvatures[arm] / cross.scale[:, arm] ** 2 for arm in (1, 0))
     treated, control = scores * treated, (1 - scores) * control
     return treated / (treated + control)
 
@@ -182,6 +217,24 @@ class PreparedEffectLikelihood:
     treatment: NDArray[np.int64]
     binary: bool
     fits: tuple[_Fit, ...]
+
+    def at(
+        self,
+        table: FeatureTable,
+        y: Array,
+        treatment: NDArray[np.int64],
+        scores: Array,
+        folds: list[NDArray[np.int64]],
+    ) -> PreparedEffectLikelihood:
+        """The same models for other rows, none of which they have seen; arguments as in `EffectLikelihood.prepare`.
+
+        The outcome of a binary model is 0 or 1 here.
+        """
+        fits = []
+        for fit, own in zip(self.fits, folds, strict=True):
+            cross = fit.cross.at(table.design, own)
+            fits.append(_Fit.of(cross, fit.traits, table.design, y, treatment, scores, self.binary))
+        return PreparedEffectLikelihood(table, y, treatment, self.binary, tuple(fits))
 
     @property
     def description(self) -> dict[str, Any]:
@@ -213,10 +266,17 @@ class PreparedEffectLikelihood:
         """
         mean = np.einsum("ij,ij->i", values, weights)
         per_row = np.einsum("ij,ij,ij->i", values, values, weights) - mean**2
-        return float(np.mean([self._reuse_variance(fit, feature, grid, per_row) for fit in self.fits]))
+        per_fold: list[Array] = [
+            np.bincount(f.cross.folds, per_row, minlength=len(f.cross.models)).astype(np.float64) for f in self.fits
+        ]
+        return self.reuse(feature, grid).variance(per_fold)
 
-    def _reuse_variance(self, fit: _Fit, feature: int, grid: RowGrid, per_row: Array) -> float:
-        n_folds = len(fit.cross.models)
+    def reuse(self, feature: int, grid: RowGrid) -> Reuse:
+        """How far the models of different folds agree about a feature; see `reuse_variance`."""
+        return Reuse(tuple(self._products(fit, feature, grid) for fit in self.fits))
+
+    def _products(self, fit: _Fit, feature: int, grid: RowGrid) -> Array:
+        """Inner products of what the folds' models make of the feature."""
         rows = np.linspace(0, self.y.size - 1, min(REUSE_ROWS, self.y.size)).astype(np.int64)
         points, weights = grid.at(rows)
         encoded = self.table.encode(feature, points)
@@ -230,17 +290,7 @@ class PreparedEffectLikelihood:
             pattern = location_score * moved + scale_score * log_scale
             pattern -= np.einsum("ij,ij->i", pattern, weights)[:, None]
             patterns.append((pattern * np.sqrt(weights)).ravel())
-        products = np.array(patterns) @ np.array(patterns).T
-        size = np.sqrt(np.maximum(np.bincount(fit.cross.folds, per_row, minlength=n_folds), 0.0))
-        both = np.outer(size, size)
-        np.fill_diagonal(both, 0.0)
-        norms = np.sqrt(np.outer(np.diag(products), np.diag(products)))
-        if not both.sum() > 0 or not (norms * both).sum() > 0:
-            return 0.0
-        agreement = float((products * both).sum() / (norms * both).sum())
-        by_chance = (n_folds - 2) / (n_folds - 1)
-        share = min((1 - agreement) / (1 - by_chance), agreement / by_chance if by_chance else 1.0)
-        return max(share, 0.0) * float(both.sum()) / (n_folds - 1)
+        return np.array(patterns) @ np.array(patterns).T
 
     def _scores(self, fit: _Fit) -> tuple[Array, Array]:
         """Derivatives of every row's log-likelihood by its location and by the logarithm of its scale."""
@@ -293,3 +343,34 @@ class PreparedEffectLikelihood:
     def _moved_location(self, fit: _Fit, rows: NDArray[np.int64], location: Array) -> Array:
         """What the feature may move, beyond the frozen baseline."""
         return (self.treatment[rows] - fit.share[rows])[:, None] * (location[..., 1] - location[..., 0])
+
+
+@dataclass(frozen=True)
+class Reuse:
+    """What the folds' models have in common about one feature.
+
+    Attributes
+    ----------
+    products : tuple of arrays of shape (folds, folds)
+        Inner products of the models' patterns, for every repeat.
+    """
+
+    products: tuple[Array, ...]
+
+    def variance(self, per_fold: list[Array]) -> float:
+        """Shared variance of the sum, given the variances of each fold's rows, averaged over repeats."""
+        return float(np.mean([_shared(p, own) for p, own in zip(self.products, per_fold, strict=True)]))
+
+
+def _shared(products: Array, per_fold: Array) -> float:
+    n_folds = per_fold.size
+    size = np.sqrt(np.maximum(per_fold, 0.0))
+    both = np.outer(size, size)
+    np.fill_diagonal(both, 0.0)
+    norms = np.sqrt(np.outer(np.diag(products), np.diag(products)))
+    if not both.sum() > 0 or not (norms * both).sum() > 0:
+        return 0.0
+    agreement = float((products * both).sum() / (norms * both).sum())
+    by_chance = (n_folds - 2) / (n_folds - 1)
+    share = min((1 - agreement) / (1 - by_chance), agreement / by_chance if by_chance else 1.0)
+    return max(share, 0.0) * float(both.sum()) / (n_folds - 1)

@@ -3,5 +3,14 @@
 from modifind.testing.analytic import AnalyticOutcome, analytic_test
 from modifind.testing.crt import ConditionalRandomizationTest, CRTOutcome
 from modifind.testing.multiple import adjust_p_values
+from modifind.testing.sums import RowSums, sums_test
 
-__all__ = ["AnalyticOutcome", "CRTOutcome", "ConditionalRandomizationTest", "adjust_p_values", "analytic_test"]
+__all__ = [
+    "AnalyticOutcome",
+    "CRTOutcome",
+    "ConditionalRandomizationTest",
+    "RowSums",
+    "adjust_p_values",
+    "analytic_test",
+    "sums_test",
+]

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
+from typing import TypeAlias
 
 import numpy as np
 from scipy.special import log_ndtr, ndtr
@@ -12,6 +15,8 @@ from modifind.kernels import Array
 
 MAX_STEPS = 60
 SMALLEST = 1e-300
+# From a tilt to the cumulant generating function of a centred sum and its first two derivatives.
+Cumulants: TypeAlias = Callable[[float], tuple[float, float, float]]
 
 
 @dataclass(frozen=True)
@@ -43,6 +48,14 @@ class AnalyticOutcome:
     n_exceeding: int = 0
 
 
+UNSEEN = AnalyticOutcome(0.0, 1.0, 1.0, 0.0, 0.0, 0.0)  # the statistic does not look at the feature
+
+
+def is_rounding(variance: float, size: float, n_rows: int) -> bool:
+    """Whether a variance is no more than rounding makes of rows whose absolute values sum to `size`."""
+    return not variance > (1e-12 * (size + n_rows)) ** 2
+
+
 def analytic_test(
     observed: Array,
     values: Array,
@@ -69,11 +82,11 @@ def analytic_test(
     """
     expected, centred, variance = _moments(values, weights)
     excess = observed - expected
-    rounding = 1e-12 * (float(np.abs(observed).sum()) + observed.size)
-    if not variance > rounding**2:  # the statistic does not look at the feature
-        return AnalyticOutcome(0.0, 1.0, 1.0, 0.0, 0.0, 0.0)
+    if is_rounding(variance, float(np.abs(observed).sum()), observed.size):
+        return UNSEEN
     total = float(observed.sum())
-    p_value, normal = _tail(centred, weights, total - float(expected.sum()), variance, shared_variance)
+    cumulants = partial(_cumulants, centred, weights)
+    p_value, normal = tail(cumulants, total - float(expected.sum()), variance, shared_variance)
     gain = float(excess.mean())
     error = np.sqrt(excess.size * float(excess.var(ddof=1)) + shared_variance) / excess.size
     half = float(norm.ppf(0.975)) * float(error)
@@ -135,7 +148,7 @@ def sum_tail(values: Array, weights: Array, observed: float, shared_variance: fl
     (0.00128, 0.00135)
     """
     mean, centred, variance = _moments(values, weights)
-    return _tail(centred, weights, observed - float(mean.sum()), variance, shared_variance)
+    return tail(partial(_cumulants, centred, weights), observed - float(mean.sum()), variance, shared_variance)
 
 
 def _moments(values: Array, weights: Array) -> tuple[Array, Array, float]:
@@ -145,16 +158,15 @@ def _moments(values: Array, weights: Array) -> tuple[Array, Array, float]:
     return mean, centred, float(np.einsum("ij,ij,ij->", centred, centred, weights))
 
 
-def _tail(
-    centred: Array, weights: Array, excess: float, variance: float, shared_variance: float
-) -> tuple[float, float]:
+def tail(cumulants: Cumulants, excess: float, variance: float, shared_variance: float) -> tuple[float, float]:
+    """Saddlepoint and normal tail of a centred sum of independent rows, plus a normal variable of its own variance."""
     if not variance > 0:
         return (1.0, 1.0)
     spread = np.sqrt(variance + shared_variance)
     normal = max(float(norm.sf(excess / spread)), SMALLEST)
     if abs(excess) < 0.5 * spread:
         return normal, normal
-    point = _saddlepoint(centred, weights, excess, spread, shared_variance)
+    point = _saddlepoint(cumulants, excess, spread, shared_variance)
     if point is None:
         return normal, normal
     tilt, cumulant, curvature = point
@@ -169,13 +181,13 @@ def _tail(
 
 
 def _saddlepoint(
-    centred: Array, weights: Array, excess: float, spread: float, shared_variance: float
+    cumulants: Cumulants, excess: float, spread: float, shared_variance: float
 ) -> tuple[float, float, float] | None:
     """Tilt at which the tilted mean is `excess`, with the cumulant generating function and its second derivative."""
     low, high = (0.0, np.inf) if excess > 0 else (-np.inf, 0.0)
     tilt = excess / spread**2
     for _ in range(MAX_STEPS):
-        cumulant, slope, curvature = _cumulants(centred, weights, tilt)
+        cumulant, slope, curvature = cumulants(tilt)
         cumulant += 0.5 * shared_variance * tilt**2
         slope += shared_variance * tilt
         curvature += shared_variance

@@ -1,0 +1,194 @@
+"""Laws for rows that a sampler was not fitted on.
+
+A *rule* is what a sampler has learned of one feature. Given other rows of the same table it returns their law, written
+as weighted points per row. Rules are small: they are sent to every worker.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from modifind.features import FeatureTable
+from modifind.kernels import Array
+from modifind.samplers.base import BaseSampler, Calibration, CategoricalLaw, NormalLaw, PoolLaw
+from modifind.samplers.grid import GridLaw, Rows
+
+N_STEPS = 4096
+
+
+class LawRule(Protocol):
+    """What is known of the law of one feature given all else, for any rows."""
+
+    @property
+    def calibration(self) -> Calibration:
+        """How well the rule predicts rows it was not fitted on."""
+
+    def law(self, table: FeatureTable, treatment: NDArray[np.int64], parts: NDArray[np.int64]) -> GridLaw:
+        """The law of some rows; `parts` are numbers that say which of several models scores a row."""
+
+
+@dataclass(frozen=True)
+class Conditioning:
+    """The columns that a feature is predicted from.
+
+    Attributes
+    ----------
+    feature : int
+        The feature, whose own columns are left out.
+    mean_treatment : float or None
+        What the treatment is centred at; None where it is not conditioned on.
+    """
+
+    feature: int
+    mean_treatment: float | None
+
+    @classmethod
+    def of(cls, sampler: BaseSampler, feature: int) -> Conditioning:
+        """As a fitted sampler conditions."""
+        return cls(feature, float(sampler.treatment_.mean()) if sampler.condition_on_treatment else None)
+
+    def __call__(self, table: FeatureTable, treatment: NDArray[np.int64]) -> Array:
+        """Model columns of some rows."""
+        extra: Array | None = None if self.mean_treatment is None else np.subtract(treatment, self.mean_treatment)
+        inputs = table.design_without(self.feature, extra)
+        return inputs if inputs.shape[1] else np.zeros((table.n_rows, 1))
+
+
+@dataclass(frozen=True)
+class NormalRule:
+    """Linear mean and one standard deviation."""
+
+    inputs: Conditioning
+    slopes: Array
+    shift: float
+    scale: float
+    calibration: Calibration
+
+    def law(self, table: FeatureTable, treatment: NDArray[np.int64], parts: NDArray[np.int64]) -> NormalLaw:
+        """The law of some rows."""
+        mean = self.shift + self.inputs(table, treatment) @ self.slopes
+        return NormalLaw(mean, self.scale, self.calibration)
+
+
+@dataclass(frozen=True)
+class CategoryRule:
+    """Category probabilities by one classifier, or by one of several.
+
+    Attributes
+    ----------
+    models : tuple
+        Classifiers; None stands for a constant law.
+    present : tuple of arrays
+        The codes that each knows.
+    constant : array of shape (levels,)
+        Frequencies of the codes.
+    """
+
+    inputs: Conditioning
+    models: tuple[Any, ...]
+    present: tuple[NDArray[np.intp], ...]
+    constant: Array
+    calibration: Calibration
+
+    def law(self, table: FeatureTable, treatment: NDArray[np.int64], parts: NDArray[np.int64]) -> CategoricalLaw:
+        """The law of some rows."""
+        inputs = self.inputs(table, treatment)
+        probabilities = np.zeros((table.n_rows, self.constant.size))
+        for part, model in enumerate(self.models):
+            rows = np.flatnonzero(parts % len(self.models) == part)
+            if model is None:
+                probabilities[rows] = self.constant
+            elif rows.size:
+                probabilities[np.ix_(rows, self.present[part])] = model.predict_proba(inputs[rows])
+        return CategoricalLaw.of(probabilities, self.calibration)
+
+
+@dataclass(frozen=True)
+class WindowLaw:
+    """Every row has one of a few sets of weighted points, times `scale` plus `shift`."""
+
+    points: Array
+    weights: Array
+    window: NDArray[np.intp]
+    shift: Array
+    scale: Array
+
+    def grid(self, rows: Rows) -> tuple[Array, Array]:
+        """Points and weights of some rows."""
+        window = self.window[rows]
+        return self.shift[rows, None] + self.scale[rows, None] * self.points[window], self.weights[window]
+
+
+@dataclass(frozen=True)
+class ResidualRule:
+    """A predicted mean, and residuals from rows with a similar one.
+
+    Attributes
+    ----------
+    models : tuple of pairs
+        Linear part and trees, one pair for each fold.
+    edges : array
+        Predicted means at which the window, or the local scale, may change.
+    window, scale : arrays of shape (edges + 1,)
+        Window and local scale between them.
+    points, weights : arrays of shape (windows, g)
+        The residuals of each window, or the values themselves where `shifted` is false.
+    """
+
+    inputs: Conditioning
+    models: tuple[tuple[Any, Any], ...]
+    edges: Array
+    window: NDArray[np.intp]
+    scale: Array
+    points: Array
+    weights: Array
+    shifted: bool
+    calibration: Calibration
+
+    @classmethod
+    def of(
+        cls,
+        inputs: Conditioning,
+        models: tuple[tuple[Any, Any], ...],
+        mean: Array,
+        law: PoolLaw,
+        shifted: bool,
+    ) -> ResidualRule:
+        """From a fitted law: its windows, and its local scale at some thousands of predicted means."""
+        points, weights, window = law.window_grids
+        order = np.argsort(mean, kind="stable")
+        at = np.unique(np.linspace(0, mean.size - 1, min(N_STEPS, mean.size)).astype(np.int64))
+        chosen = order[at]
+        edges = (mean[chosen][1:] + mean[chosen][:-1]) / 2
+        return cls(inputs, models, edges, window[chosen], law.scale[chosen], points, weights, shifted, law.calibration)
+
+    def law(self, table: FeatureTable, treatment: NDArray[np.int64], parts: NDArray[np.int64]) -> WindowLaw:
+        """The law of some rows."""
+        inputs = self.inputs(table, treatment)
+        mean = np.empty(table.n_rows)
+        for part, (linear, trees) in enumerate(self.models):
+            rows = np.flatnonzero(parts % len(self.models) == part)
+            if rows.size:
+                mean[rows] = linear.predict(inputs[rows]) + trees.predict(inputs[rows])
+        place = np.searchsorted(self.edges, mean)
+        shift = mean if self.shifted else np.zeros(mean.size)
+        return WindowLaw(self.points, self.weights, self.window[place], shift, self.scale[place])
+
+
+@dataclass(frozen=True)
+class ArmRule:
+    """The same law for all rows of an arm, or for all rows."""
+
+    points: Array
+    weights: Array
+    by_arm: bool
+    calibration: Calibration
+
+    def law(self, table: FeatureTable, treatment: NDArray[np.int64], parts: NDArray[np.int64]) -> WindowLaw:
+        """The law of some rows."""
+        window = (treatment if self.by_arm else np.zeros(table.n_rows, dtype=np.int64)).astype(np.intp)
+        return WindowLaw(self.points, self.weights, window, np.zeros(window.size), np.ones(window.size))

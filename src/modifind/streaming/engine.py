@@ -1,0 +1,306 @@
+"""The steps of a streamed fit: look at the pieces, fit nuisance models to a sample, add up sums, test."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
+
+import numpy as np
+import pandas as pd
+from joblib import Parallel, delayed
+from numpy.typing import NDArray
+from sklearn.base import clone
+from threadpoolctl import threadpool_limits
+
+from modifind.base import with_messages
+from modifind.features import Kind, monotone_copies, transform_outcome
+from modifind.findings import DETERMINED, NO_SAMPLER, Finding
+from modifind.progress import Progress, ProgressBar
+from modifind.propensity import FittedPropensity, PropensityModel, warn_clipped
+from modifind.samplers import BaseSampler, Calibration, ConditionalGrid, LawRule
+from modifind.statistics import EffectLikelihood
+from modifind.statistics.effect_likelihood import PreparedEffectLikelihood, Reuse, is_binary
+from modifind.streaming.plan import Plan, Sums
+from modifind.streaming.rows import RowPlan, generous_limit
+from modifind.streaming.schema import Block, Piece, Schema, Summary
+from modifind.streaming.sources import Source
+from modifind.streaming.views import FeatureView, OutcomeBins
+from modifind.testing import sums_test
+
+MIN_FOLD_ARM = 5
+
+
+@dataclass(frozen=True)
+class Look:
+    """What one pass over the pieces finds: a summary of the columns, and the sample."""
+
+    summary: Summary
+    parts: tuple[tuple[NDArray[np.int64], Piece], ...]
+
+    @classmethod
+    def of(cls, piece: Piece, rows: RowPlan, discrete_features: Any) -> Look:
+        """Look at one piece and keep the rows of it that are in the sample."""
+        chosen = rows.sampled(piece.numbers)
+        return cls(Summary.of(piece, discrete_features), ((piece.numbers[chosen], piece.take(chosen)),))
+
+    def __add__(self, other: Look) -> Look:
+        """What is found in both sets of rows."""
+        return Look(self.summary + other.summary, self.parts + other.parts)
+
+    @property
+    def n_sampled(self) -> int:
+        """Number of rows kept."""
+        return sum(numbers.size for numbers, _ in self.parts)
+
+    def pruned(self, rows: RowPlan, n_sample: int) -> tuple[Look, RowPlan]:
+        """Only the rows of the `n_sample` smallest words, and the plan with that limit."""
+        if self.n_sampled <= n_sample:
+            return self, rows
+        words = np.concatenate([rows.words(numbers) for numbers, _ in self.parts])
+        rows = rows.limited(int(np.partition(words, n_sample - 1)[n_sample - 1]))
+        kept = []
+        for numbers, piece in self.parts:
+            chosen = rows.sampled(numbers)
+            kept.append((numbers[chosen], piece.take(chosen)))
+        return Look(self.summary, tuple(kept)), rows
+
+    def sample(self) -> tuple[NDArray[np.int64], Piece]:
+        """The rows kept, in their order, with their numbers."""
+        parts = [part for part in self.parts if part[0].size]
+        first = parts[0][1]
+        scores = None if first.scores is None else pd.concat([p.scores for _, p in parts if p.scores is not None])
+        piece = Piece(
+            0,
+            pd.concat([p.X for _, p in parts], ignore_index=True),
+            pd.concat([p.y for _, p in parts], ignore_index=True),
+            pd.concat([p.treatment for _, p in parts], ignore_index=True),
+            scores,
+        )
+        return np.concatenate([numbers for numbers, _ in parts]), piece
+
+
+class Pieces(Protocol):
+    """A table in pieces and those who work on them."""
+
+    def look(self, rows: RowPlan, discrete_features: Any, n_sample: int) -> tuple[Look, RowPlan]:
+        """Look at every piece; the sample has at most `n_sample` rows, all of them if they are so few."""
+
+    def sums(self, plan: Plan, n_rows: int, advance: Progress) -> Sums:
+        """Sums over all rows, in the order of the pieces."""
+
+
+@dataclass(frozen=True)
+class LocalPieces:
+    """Pieces of a source, worked on by the processes of this machine or any other backend of joblib."""
+
+    source: Source
+    n_jobs: int | None = None
+
+    def look(self, rows: RowPlan, discrete_features: Any, n_sample: int) -> tuple[Look, RowPlan]:
+        """Look at every piece; the sample is pruned on the way where the number of rows is not known."""
+        if self.source.n_rows is not None:
+            rows = rows.limited(generous_limit(self.source.n_rows, n_sample))
+        found: Look | None = None
+        for piece in self.source.pieces():
+            own = Look.of(piece, rows, discrete_features)
+            found = own if found is None else found + own
+            if found.n_sampled > 2 * n_sample:
+                found, rows = found.pruned(rows, n_sample)
+        if found is None or not found.summary.n_rows:
+            raise ValueError("the table has no rows")
+        return found.pruned(rows, n_sample)
+
+    def sums(self, plan: Plan, n_rows: int, advance: Progress) -> Sums:
+        """Sums over all rows; pieces are read here and handed to the workers as they come free."""
+        jobs = (delayed(plan.sums)(piece) for piece in self._counted(n_rows))
+        total, done = None, 0
+        advance(0, n_rows)
+        for own in Parallel(n_jobs=self.n_jobs, return_as="generator")(jobs):
+            total = own if total is None else total + own
+            done += int(own.overlap.n_rows.sum())
+            advance(done, n_rows)
+        assert total is not None
+        return total
+
+    def _counted(self, n_rows: int) -> Iterator[Piece]:
+        found = 0
+        for piece in self.source.pieces():
+            found += len(piece.X)
+            yield piece
+        if found != n_rows:
+            raise ValueError(f"the table had {n_rows} rows at first and {found} when read again; it must not change")
+
+
+@dataclass(frozen=True)
+class Streamed:
+    """What a streamed fit found."""
+
+    names: tuple[str, ...]
+    kinds: list[Kind]
+    constant: tuple[bool, ...]
+    findings: list[Finding]
+    overlap: dict[str, float]
+    labels: tuple[Any, Any]
+    n_rows: int
+    n_treated: int
+    n_train_rows: int
+    propensity: FittedPropensity
+    model: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class _Law:
+    """What is known of a feature before the rows are added up."""
+
+    rule: LawRule | None
+    reuse: Reuse | None
+    calibration: Calibration
+    messages: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class StreamedFit:
+    """Settings of a streamed fit; they are those of `ModifierSelector`."""
+
+    statistic: EffectLikelihood
+    sampler: BaseSampler
+    propensity: PropensityModel
+    discrete_features: Any
+    outcome_transform: str | None
+    treated: Any
+    n_folds: int
+    max_train_rows: int
+    n_jobs: int | None
+    progress: bool | Progress
+    seed: np.random.SeedSequence
+
+    def fit(self, pieces: Pieces) -> Streamed | Piece:
+        """Test every feature; a table of few rows is returned instead, to be taken at once."""
+        seeds = self.seed.spawn(6)
+        rows = RowPlan.of(seeds[0], self.n_folds, self.statistic.cv_repeats)
+        look, rows = pieces.look(rows, self.discrete_features, self.max_train_rows)
+        numbers, sample = look.sample()
+        if look.summary.n_rows <= self.max_train_rows:
+            return sample
+        schema = look.summary.schema(self.treated, self.outcome_transform)
+        block = schema.read(sample)
+        schema = replace(schema, reference=block.table.scaling)
+        block = replace(block, table=replace(block.table, reference=schema.reference))
+        plan, laws, propensity, outcome = self._plan(schema, rows, numbers, block, seeds)
+        with ProgressBar(self.progress, "Scoring rows") as advance:
+            sums = pieces.sums(plan, schema.n_rows, advance)
+        warn_clipped(sums.overlap.n_clipped, schema.n_rows, propensity.clip)
+        findings = []
+        for m, (law, own) in enumerate(zip(laws, sums.features, strict=True)):
+            view = plan.views[m].view(own.view, plan.bins, schema.categories[m])
+            if schema.constant[m]:
+                view = replace(view, importance=0.0)
+            outcome_found = None
+            if law.reuse is not None and own.test is not None:
+                outcome_found = sums_test(own.test, law.reuse.variance(list(own.per_fold)))
+            findings.append(Finding(view, outcome_found, law.calibration, law.messages))
+        return Streamed(
+            names=schema.names,
+            kinds=[block.table.kind(m) for m in range(block.table.n_features)],
+            constant=schema.constant,
+            findings=findings,
+            overlap=sums.overlap.overlap(propensity.auc),
+            labels=(schema.arm_labels[0], schema.arm_labels[1]),
+            n_rows=schema.n_rows,
+            n_treated=schema.n_treated,
+            n_train_rows=numbers.size,
+            propensity=propensity,
+            model=outcome.description,
+        )
+
+    def _plan(
+        self,
+        schema: Schema,
+        rows: RowPlan,
+        numbers: NDArray[np.int64],
+        block: Block,
+        seeds: list[np.random.SeedSequence],
+    ) -> tuple[Plan, list[_Law], FittedPropensity, PreparedEffectLikelihood]:
+        """Fit the nuisance models to the sample."""
+        _, propensity_seed, sampler_seed, view_seed, bins_seed, _ = seeds
+        table, y, arms = block.table, block.y, block.treatment
+        folds = rows.folds(numbers)
+        _check_sample(schema, y, arms, folds)
+        if self.outcome_transform is None:
+            transform_outcome(y, None)  # warns of a skewed outcome
+        self.statistic.validate(y)
+        if self.statistic.check_resamples:
+            warnings.warn("check_resamples has no effect on tables that are streamed", UserWarning, stacklevel=4)
+        model = self.propensity
+        if block.scores is not None:
+            model = clone(model).set_params(estimator=block.scores)
+        propensity = model.fit(table, arms, n_folds=self.n_folds, seed=propensity_seed, folds=folds[0])
+        propensity.warn_unexplained()
+        outcome = self.statistic.prepare(table, y, arms, propensity.scores, folds, n_jobs=self.n_jobs)
+        self.sampler.fit(table, arms, sampler_seed)
+        copies = monotone_copies(table)
+        laws: list[_Law] = [_Law(None, None, NO_SAMPLER)] * table.n_features
+        tested = [m for m in range(table.n_features) if not schema.constant[m] and not table.is_constant(m)]
+        jobs = (delayed(_law_of)(self.sampler, outcome, m, m in copies, folds[0]) for m in tested)
+        with ProgressBar(self.progress, "Fitting laws of features") as advance:
+            advance(0, len(tested))
+            for done, law in enumerate(Parallel(n_jobs=self.n_jobs, return_as="generator")(jobs)):
+                laws[tested[done]] = law
+                advance(done + 1, len(tested))
+        views = [FeatureView.of(table, m, seed) for m, seed in enumerate(view_seed.spawn(table.n_features))]
+        first = replace(table, values=table.values[:1])
+        plan = Plan(
+            schema=schema,
+            rows=rows,
+            propensity=propensity.at(first, arms[:1], folds[0][:1], propensity.raw[:1]),
+            outcome=outcome.at(first, outcome.y[:1], arms[:1], propensity.scores[:1], [own[:1] for own in folds]),
+            rules=tuple(law.rule if law.reuse is not None else None for law in laws),
+            views=tuple(views),
+            bins=OutcomeBins.of(y, bins_seed),
+        )
+        return plan, laws, propensity, outcome
+
+
+def _law_of(
+    sampler: BaseSampler,
+    outcome: PreparedEffectLikelihood,
+    feature: int,
+    is_copy: bool,
+    parts: NDArray[np.int64],
+) -> _Law:
+    law, messages = with_messages(_fit_law, sampler, outcome, feature, is_copy, parts)
+    return replace(law, messages=messages)
+
+
+def _fit_law(
+    sampler: BaseSampler,
+    outcome: PreparedEffectLikelihood,
+    feature: int,
+    is_copy: bool,
+    parts: NDArray[np.int64],
+) -> _Law:
+    with threadpool_limits(limits=1):
+        rule = sampler.rule(feature)
+        table = outcome.table
+        if is_copy or rule.calibration.explained_share > DETERMINED[table.kind(feature)]:
+            return _Law(None, None, rule.calibration)
+        grid = ConditionalGrid(rule.law(table, outcome.treatment, parts), table.n_rows)
+        return _Law(rule, outcome.reuse(feature, grid), rule.calibration)
+
+
+def _check_sample(schema: Schema, y: np.ndarray, arms: NDArray[np.int64], folds: list[NDArray[np.int64]]) -> None:
+    """Refuse a sample that models cannot be fitted to."""
+    for own in folds:
+        counts = np.bincount(2 * own + arms, minlength=2 * (int(own.max()) + 1))
+        if counts.min() < MIN_FOLD_ARM:
+            raise ValueError(
+                f"the sample that models are fitted to has {int(arms.sum())} treated rows and "
+                f"{int((1 - arms).sum())} others, too few in some fold; raise max_train_rows"
+            )
+    if is_binary(y) != schema.binary:
+        raise ValueError(
+            "y has other than two values in so few rows that the sample holds none of them; look for codes that "
+            "stand for missing values, or raise max_train_rows"
+        )

@@ -1,0 +1,173 @@
+"""What every worker needs to know, and what it makes of a piece of the table."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields, replace
+from functools import reduce
+
+import numpy as np
+from numpy.typing import NDArray
+from threadpoolctl import threadpool_limits
+
+from modifind.kernels import Array
+from modifind.propensity import EXTREME, FittedPropensity
+from modifind.samplers import ConditionalGrid, LawRule
+from modifind.statistics.effect_likelihood import PreparedEffectLikelihood
+from modifind.streaming.rows import RowPlan
+from modifind.streaming.schema import Block, Piece, Schema
+from modifind.streaming.views import BinnedRows, FeatureView, OutcomeBins, ViewSums
+from modifind.testing import RowSums
+
+BLOCK_ROWS = 8192
+
+
+@dataclass(frozen=True)
+class OverlapSums:
+    """How comparable the arms are, as sums over rows; two-entry arrays are control, treated."""
+
+    n_rows: Array
+    weights: Array
+    squares: Array
+    n_extreme: int
+    n_clipped: int
+
+    @classmethod
+    def of(cls, propensity: FittedPropensity) -> OverlapSums:
+        """Sums over some rows."""
+        arms, scores, raw = propensity.treatment, propensity.scores, propensity.raw
+        weights = 1.0 / np.where(arms == 1, scores, 1.0 - scores)
+        sums = [np.bincount(arms, weights**power, minlength=2).astype(np.float64) for power in range(3)]
+        extreme = int(((raw < EXTREME) | (raw > 1 - EXTREME)).sum())
+        return cls(sums[0], sums[1], sums[2], extreme, propensity.n_clipped)
+
+    def __add__(self, other: OverlapSums) -> OverlapSums:
+        """The sums of both sets of rows."""
+        return OverlapSums(*(getattr(self, field.name) + getattr(other, field.name) for field in fields(self)))
+
+    def overlap(self, auc: float) -> dict[str, float]:
+        """The summary that `FittedPropensity.overlap` gives."""
+        effective = self.weights**2 / self.squares
+        out = {}
+        for arm, name in ((1, "treated"), (0, "control")):
+            out[f"effective_rows_{name}"] = float(effective[arm])
+            out[f"effective_share_{name}"] = float(effective[arm] / self.n_rows[arm])
+        total = float(self.n_rows.sum())
+        return {**out, "extreme_share": self.n_extreme / total, "n_clipped": float(self.n_clipped), "auc": auc}
+
+
+@dataclass(frozen=True)
+class FeatureSums:
+    """Sums over rows for one feature.
+
+    Attributes
+    ----------
+    test : RowSums or None
+        For its p-value; None where it is not tested.
+    per_fold : array of shape (repeats, folds)
+        Null variance of the sample's rows by fold.
+    view : ViewSums
+        For its importance and curve.
+    """
+
+    test: RowSums | None
+    per_fold: Array
+    view: ViewSums
+
+    def __add__(self, other: FeatureSums) -> FeatureSums:
+        """The sums of both sets of rows."""
+        test = None if self.test is None or other.test is None else self.test + other.test
+        return FeatureSums(test, self.per_fold + other.per_fold, self.view + other.view)
+
+
+@dataclass(frozen=True)
+class Sums:
+    """Everything that is added up over rows."""
+
+    overlap: OverlapSums
+    features: tuple[FeatureSums, ...]
+
+    def __add__(self, other: Sums) -> Sums:
+        """The sums of both sets of rows."""
+        pairs = zip(self.features, other.features, strict=True)
+        return Sums(self.overlap + other.overlap, tuple(mine + theirs for mine, theirs in pairs))
+
+    @staticmethod
+    def total(parts: list[Sums]) -> Sums:
+        """The sum of several, in their order."""
+        return reduce(Sums.__add__, parts)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Fitted nuisance models and where features are looked at.
+
+    Attributes
+    ----------
+    schema : Schema
+        How pieces are read.
+    rows : RowPlan
+        Sample and folds.
+    propensity : FittedPropensity
+        Models of the treatment, without rows.
+    outcome : PreparedEffectLikelihood
+        Models of the outcome, without rows.
+    rules : tuple
+        Law of each feature, None where it is not tested.
+    views : tuple of FeatureView
+        Where each feature's curve is evaluated.
+    bins : OutcomeBins
+        Bins of the outcome.
+    """
+
+    schema: Schema
+    rows: RowPlan
+    propensity: FittedPropensity
+    outcome: PreparedEffectLikelihood
+    rules: tuple[LawRule | None, ...]
+    views: tuple[FeatureView, ...]
+    bins: OutcomeBins
+
+    def sums(self, piece: Piece) -> Sums:
+        """Sums over the rows of a piece, by one thread, in blocks that bound memory."""
+        with threadpool_limits(limits=1):
+            total: Sums | None = None
+            for start in range(0, len(piece.X), BLOCK_ROWS):
+                part = piece.take(slice(start, start + BLOCK_ROWS))
+                own = self._block_sums(self.schema.read(replace(part, start=piece.start + start)))
+                total = own if total is None else total + own
+            assert total is not None
+            return total
+
+    def _block_sums(self, block: Block) -> Sums:
+        numbers = np.arange(block.start, block.start + block.y.size)
+        folds, sampled = self.rows.folds(numbers), self.rows.sampled(numbers)
+        propensity = self.propensity.at(block.table, block.treatment, folds[0], block.scores)
+        y = (block.y > self.bins.middle).astype(np.float64) if self.schema.binary else block.y
+        outcome = self.outcome.at(block.table, y, block.treatment, propensity.scores, folds)
+        arms = BinnedRows.of(self.bins, block.y, block.treatment, propensity.scores)
+        features = tuple(
+            self._feature_sums(feature, block, outcome, folds, sampled, arms)
+            for feature in range(block.table.n_features)
+        )
+        return Sums(OverlapSums.of(propensity), features)
+
+    def _feature_sums(
+        self,
+        feature: int,
+        block: Block,
+        outcome: PreparedEffectLikelihood,
+        folds: list[NDArray[np.int64]],
+        sampled: NDArray[np.bool_],
+        arms: tuple[BinnedRows, BinnedRows],
+    ) -> FeatureSums:
+        view = self.views[feature].sums(block.table.values[:, feature], arms, self.bins.centre.size)
+        per_fold = np.zeros((len(folds), self.rows.n_folds))
+        rule = self.rules[feature]
+        if rule is None:
+            return FeatureSums(None, per_fold, view)
+        law = rule.law(block.table, block.treatment, folds[0])
+        values, weights = outcome.on_grid(feature, ConditionalGrid(law, block.y.size))
+        test, variances = RowSums.of(outcome.observed, values, weights)
+        for repeat, own in enumerate(folds):
+            per_fold[repeat] = np.bincount(own, variances * sampled, minlength=self.rows.n_folds)
+        return FeatureSums(test, per_fold, view)

@@ -1,0 +1,336 @@
+"""What one pass over the pieces of a table tells of its columns, and how a piece is then read."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property, reduce
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from modifind.features import (
+    MAX_DISCRETE_VALUES,
+    FeatureTable,
+    check_arms,
+    check_names,
+    check_scale,
+    discrete_mask,
+    feature_column,
+    first_treated,
+    is_time,
+    plain_label,
+    refuse_missing,
+)
+from modifind.kernels import Array
+
+MAX_LEVELS = 1000
+PROBE_ROWS = 200
+
+
+@dataclass(frozen=True)
+class Piece:
+    """Some rows of a table as they come: features, outcome, treatment and, where known, propensity scores.
+
+    Attributes
+    ----------
+    start : int
+        Number of the first row in the whole table.
+    """
+
+    start: int
+    X: pd.DataFrame
+    y: pd.Series[Any]
+    treatment: pd.Series[Any]
+    scores: pd.Series[Any] | None = None
+
+    def take(self, rows: NDArray[np.bool_] | slice) -> Piece:
+        """Some of the rows; `start` stays that of the piece."""
+        scores = None if self.scores is None else self.scores.iloc[rows]
+        return Piece(self.start, self.X.iloc[rows], self.y.iloc[rows], self.treatment.iloc[rows], scores)
+
+    @property
+    def numbers(self) -> NDArray[np.int64]:
+        """Numbers of the rows in the whole table."""
+        return np.arange(self.start, self.start + len(self.X))
+
+
+@dataclass(frozen=True)
+class Block:
+    """Rows that have been read: numbers and codes.
+
+    Attributes
+    ----------
+    start : int
+        Number of the first row in the whole table.
+    """
+
+    start: int
+    table: FeatureTable
+    y: Array
+    treatment: NDArray[np.int64]
+    scores: Array | None = None
+
+
+@dataclass(frozen=True)
+class ColumnSummary:
+    """One column of some rows.
+
+    Attributes
+    ----------
+    kind : {"number", "bool", "text", "category"}
+        What it holds.
+    n_missing, n_infinite : int
+        Values that are none.
+    low, high : float
+        Range of numbers.
+    levels : tuple or None
+        Distinct values and their counts; None where they are too many to be categories.
+    order : tuple or None
+        Declared order of the levels.
+    """
+
+    kind: str
+    n_missing: int
+    n_infinite: int
+    low: float
+    high: float
+    levels: dict[Any, int] | None
+    order: tuple[Any, ...] | None = None
+
+    @classmethod
+    def of(cls, column: pd.Series[Any], name: str, max_levels: int) -> ColumnSummary:
+        """Look at a column; numbers with more than `max_levels` values are continuous."""
+        column, numeric = feature_column(column, name)
+        missing = int(column.isna().sum())
+        if numeric:
+            values = column.to_numpy(dtype=np.float64, na_value=np.nan)
+            finite = values[np.isfinite(values)]
+            low, high = (float(finite.min()), float(finite.max())) if finite.size else (np.inf, -np.inf)
+            infinite = values.size - missing - finite.size
+            counts = _counts(pd.Series(finite), max_levels)
+            return cls("number", missing, infinite, low, high, counts)
+        order = None
+        if isinstance(column.dtype, pd.CategoricalDtype):
+            kind, order = "category", tuple(column.cat.categories)
+            column = column.astype(object)
+        else:
+            kind = "bool" if pd.api.types.is_bool_dtype(column) else "text"
+        try:
+            counts = _counts(column[column.notna()], MAX_LEVELS)
+        except TypeError:
+            raise ValueError(f"column {name!r} holds values that cannot be compared; convert it to text") from None
+        if kind == "text" and counts is not None and not all(isinstance(label, str) for label in counts):
+            kind = "object"
+        return cls(kind, missing, 0, np.inf, -np.inf, counts, order)
+
+    def merged(self, other: ColumnSummary, name: str, max_levels: int) -> ColumnSummary:
+        """The summary of both sets of rows."""
+        if self.kind != other.kind:
+            raise ValueError(
+                f"column {name!r} holds {self.kind} values in some rows and {other.kind} values in others; "
+                "convert it to text or to numbers"
+            )
+        levels: dict[Any, int] | None = None
+        if self.levels is not None and other.levels is not None:
+            levels = {**self.levels}
+            for label, count in other.levels.items():
+                levels[label] = levels.get(label, 0) + count
+            if len(levels) > (max_levels if self.kind == "number" else MAX_LEVELS):
+                levels = None
+        return ColumnSummary(
+            self.kind,
+            self.n_missing + other.n_missing,
+            self.n_infinite + other.n_infinite,
+            min(self.low, other.low),
+            max(self.high, other.high),
+            levels,
+            self.order if self.order == other.order else None,
+        )
+
+    def labels(self, name: str) -> tuple[Any, ...]:
+        """The levels in their natural or declared order."""
+        if self.levels is None:
+            raise ValueError(
+                f"column {name!r} has more than {MAX_LEVELS} distinct values, as an identifier has; exclude it, or "
+                "put its values into fewer categories"
+            )
+        if self.order is not None:
+            return tuple(label for label in self.order if label in self.levels)
+        try:
+            found = sorted(self.levels)
+        except TypeError:
+            raise ValueError(
+                f"column {name!r} mixes types that cannot be compared; convert it to text or to numbers"
+            ) from None
+        whole = self.kind == "number" and all(float(label).is_integer() for label in found)
+        return tuple(int(label) if whole else label for label in found)
+
+
+def _counts(column: pd.Series[Any], max_levels: int) -> dict[Any, int] | None:
+    """How often each value occurs, None when they are more than `max_levels`."""
+    if column.iloc[:PROBE_ROWS].nunique() > max_levels:
+        return None
+    counts = column.value_counts(sort=False)
+    return None if len(counts) > max_levels else {label: int(count) for label, count in counts.items()}
+
+
+@dataclass(frozen=True)
+class Summary:
+    """What the pieces seen so far hold; summaries add up.
+
+    Attributes
+    ----------
+    n_rows : int
+        Number of rows.
+    limits : tuple of int
+        Most distinct values that leave a numeric column discrete.
+    """
+
+    n_rows: int
+    names: tuple[str, ...]
+    limits: tuple[int, ...]
+    columns: tuple[ColumnSummary, ...]
+    y: ColumnSummary
+    treatment: ColumnSummary
+
+    @classmethod
+    def of(cls, piece: Piece, discrete_features: Any) -> Summary:
+        """Look at one piece."""
+        names = tuple(str(name) for name in piece.X.columns)
+        check_names(names)
+        chosen = discrete_mask(names, discrete_features)
+        auto = np.full(len(names), MAX_DISCRETE_VALUES)
+        limits = tuple((auto if chosen is None else np.where(chosen, MAX_LEVELS, 0)).tolist())
+        frame = piece.X.infer_objects()
+        columns = tuple(ColumnSummary.of(frame.iloc[:, m], n, limits[m]) for m, n in enumerate(names))
+        if is_time(piece.y) or not pd.api.types.is_numeric_dtype(piece.y):
+            raise ValueError("the outcome y must be numeric; found text or dates. Code two labels as 0 and 1.")
+        y = ColumnSummary.of(piece.y.astype(np.float64), "y", 2)
+        treatment = ColumnSummary.of(piece.treatment.infer_objects(), "treatment", 2)
+        return cls(len(piece.X), names, limits, columns, y, treatment)
+
+    def __add__(self, other: Summary) -> Summary:
+        """The summary of both sets of rows."""
+        if self.names != other.names:
+            raise ValueError("the pieces of the table differ in their columns or their order")
+        columns = tuple(
+            mine.merged(theirs, name, limit)
+            for mine, theirs, name, limit in zip(self.columns, other.columns, self.names, self.limits, strict=True)
+        )
+        return Summary(
+            self.n_rows + other.n_rows,
+            self.names,
+            self.limits,
+            columns,
+            self.y.merged(other.y, "y", 2),
+            self.treatment.merged(other.treatment, "treatment", 2),
+        )
+
+    @staticmethod
+    def total(parts: list[Summary]) -> Summary:
+        """The sum of several."""
+        return reduce(Summary.__add__, parts)
+
+    def schema(self, treated: Any, transform: str | None) -> Schema:
+        """Check everything that can be wrong with a table, and fix how its pieces are read."""
+        refuse_missing({n: (c.n_missing, c.n_infinite) for n, c in zip(self.names, self.columns, strict=True)})
+        for name, own in (("y", self.y), ("treatment", self.treatment)):
+            if own.n_missing or own.n_infinite:
+                raise ValueError(
+                    f"{name} has {own.n_missing} missing and {own.n_infinite} infinite values; drop those rows"
+                )
+        if self.y.low == self.y.high:
+            raise ValueError(f"y is constant ({self.y.low:g}); there is no effect to look for")
+        if transform == "log" and self.y.low <= 0:
+            raise ValueError("outcome_transform='log' needs a positive outcome; some values of y are not")
+        check_scale("y", np.array([self.y.low, self.y.high]))
+        labels: list[tuple[Any, ...] | None] = []
+        for name, own in zip(self.names, self.columns, strict=True):
+            if own.kind == "number" and own.levels is None:
+                check_scale(f"column {name!r}", np.array([own.low, own.high]))
+                labels.append(None)
+            else:
+                labels.append(own.labels(name))
+        if self.treatment.levels is None:
+            raise ValueError("treatment must have exactly two values; found more")
+        arms = self.treatment.labels("treatment")
+        shown = tuple(plain_label(label) for label in arms)
+        if first_treated(shown, treated):
+            arms, shown = arms[::-1], shown[::-1]
+        check_arms(min(self.treatment.levels.values()))
+        return Schema(
+            n_rows=self.n_rows,
+            names=self.names,
+            labels=tuple(labels),
+            arms=arms,
+            arm_labels=shown,
+            n_treated=self.treatment.levels[arms[1]],
+            transform=transform,
+            binary=self.y.levels is not None,
+            constant=tuple(c.low == c.high or (c.levels is not None and len(c.levels) == 1) for c in self.columns),
+        )
+
+
+@dataclass(frozen=True)
+class Schema:
+    """How the pieces of one table are read.
+
+    Attributes
+    ----------
+    n_rows, n_treated : int
+        Rows of the whole table, and those treated.
+    names : tuple of str
+        Features.
+    labels : tuple
+        For each feature its category labels in code order, or None when continuous.
+    arms, arm_labels : tuple
+        Label of the control and of the treated as it comes, and as it is shown.
+    transform : {None, "log"}
+        Scale of the outcome.
+    binary : bool
+        Whether the outcome has two values.
+    constant : tuple of bool
+        Features of one value.
+    reference : tuple of two arrays, optional
+        What columns are standardised by.
+    """
+
+    n_rows: int
+    names: tuple[str, ...]
+    labels: tuple[tuple[Any, ...] | None, ...]
+    arms: tuple[Any, ...]
+    arm_labels: tuple[Any, ...]
+    n_treated: int
+    transform: str | None
+    binary: bool
+    constant: tuple[bool, ...]
+    reference: tuple[Array, Array] | None = None
+
+    @cached_property
+    def categories(self) -> tuple[tuple[Any, ...] | None, ...]:
+        """The labels as they are shown."""
+        return tuple(own if own is None else tuple(plain_label(label) for label in own) for own in self.labels)
+
+    def read(self, piece: Piece) -> Block:
+        """Numbers and codes of a piece."""
+        values = np.empty(piece.X.shape)
+        for m, own in enumerate(self.labels):
+            column = piece.X.iloc[:, m]
+            values[:, m] = column.to_numpy(dtype=np.float64) if own is None else _codes(column, own)
+        y = piece.y.to_numpy(dtype=np.float64)
+        return Block(
+            piece.start,
+            FeatureTable(self.names, values, self.categories, self.reference),
+            np.log(y) if self.transform == "log" else y,
+            _codes(piece.treatment, self.arms),
+            None if piece.scores is None else piece.scores.to_numpy(dtype=np.float64),
+        )
+
+
+def _codes(column: pd.Series[Any], labels: tuple[Any, ...]) -> NDArray[np.int64]:
+    if isinstance(column.dtype, pd.CategoricalDtype):
+        own = pd.Index(labels).get_indexer(pd.Index(column.cat.categories))
+        return own[column.cat.codes.to_numpy()].astype(np.int64)
+    return pd.Index(labels).get_indexer(pd.Index(column)).astype(np.int64)

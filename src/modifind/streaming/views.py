@@ -1,0 +1,231 @@
+"""Importance and effect curve of a feature from sums over rows.
+
+Around each of some points of a feature, and in each arm, the weighted outcomes are added up in bins of the outcome.
+Such a histogram says all that a curve shows: mean and spread, from sums of their own, quantiles, and the squared
+distance D2 between the arms. The points follow the feature's quantiles in the sample, so that D2 between them is
+nearly a straight line, and its variance over all rows follows from how the rows lie between points.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from modifind.explain.curves import QUANTILES, curve_points
+from modifind.explain.marginal import MarginalView
+from modifind.features import FeatureTable
+from modifind.kernels import Array, gaussian_gram, median_bandwidth
+
+N_BINS = 256
+TAIL_LEVELS = (0.0, 0.001, 0.005, 0.01, 0.99, 0.995, 0.999, 1.0)
+
+
+@dataclass(frozen=True)
+class OutcomeBins:
+    """Bins of the outcome.
+
+    Attributes
+    ----------
+    edges : array
+        Inner edges; an edge belongs to the bin below it.
+    low, high, centre : arrays of one entry per bin
+        Range and mean of the sample's outcomes in it.
+    middle : float
+        What sums of outcomes are centred at.
+    bandwidth : float
+        Of the kernel on outcomes.
+    """
+
+    edges: Array
+    low: Array
+    high: Array
+    centre: Array
+    middle: float
+    bandwidth: float
+
+    @classmethod
+    def of(cls, y: Array, seed: np.random.SeedSequence) -> OutcomeBins:
+        """Bins of about equal numbers of rows; a value that repeats often has one of its own."""
+        edges = np.unique(np.quantile(y, np.arange(1, N_BINS) / N_BINS, method="inverted_cdf"))
+        place = np.searchsorted(edges, y, side="left")
+        kept = np.unique(place)
+        edges = edges[kept[:-1]]
+        place = np.searchsorted(edges, y, side="left")
+        order = np.argsort(y, kind="stable")
+        starts = np.searchsorted(place[order], np.arange(edges.size + 1))
+        ordered = y[order]
+        counts = np.diff(np.append(starts, y.size))
+        bandwidth = median_bandwidth(y, random_state=np.random.default_rng(seed)) or 1.0
+        centre = np.add.reduceat(ordered, starts) / counts
+        return cls(edges, ordered[starts], ordered[starts + counts - 1], centre, float(y.mean()), bandwidth)
+
+    def quantiles(self, histogram: Array) -> Array:
+        """Quantiles of outcomes whose shares of the bins are the rows of `histogram`."""
+        cumulative = np.cumsum(histogram, axis=1)
+        found = np.empty((histogram.shape[0], len(QUANTILES)))
+        rows = np.arange(histogram.shape[0])
+        for k, level in enumerate(QUANTILES):
+            place = np.minimum((cumulative < level).sum(axis=1), histogram.shape[1] - 1)
+            own = histogram[rows, place]
+            with np.errstate(divide="ignore", invalid="ignore"):
+                share = np.clip(np.where(own > 0, 1.0 - (cumulative[rows, place] - level) / own, 1.0), 0.0, 1.0)
+            found[:, k] = self.low[place] + share * (self.high[place] - self.low[place])
+        return found
+
+
+@dataclass(frozen=True)
+class BinnedRows:
+    """Rows of one arm, ordered by the bin of their outcome."""
+
+    rows: NDArray[np.intp]
+    weights: Array
+    powers: Array
+    bins: NDArray[np.intp]
+    starts: NDArray[np.intp]
+
+    @classmethod
+    def of(
+        cls, bins: OutcomeBins, y: Array, treatment: NDArray[np.int64], scores: Array
+    ) -> tuple[BinnedRows, BinnedRows]:
+        """Both arms of some rows."""
+        place = np.searchsorted(bins.edges, y, side="left")
+        arms = []
+        for arm in (0, 1):
+            rows = np.flatnonzero(treatment == arm)
+            rows = rows[np.argsort(place[rows], kind="stable")]
+            occupied, starts = np.unique(place[rows], return_index=True)
+            weights = 1.0 / (scores[rows] if arm else 1.0 - scores[rows])
+            own = y[rows] - bins.middle
+            powers = np.stack((own, own**2), axis=1)
+            arms.append(cls(rows, weights, powers, occupied, starts))
+        return arms[0], arms[1]
+
+
+@dataclass(frozen=True)
+class ViewSums:
+    """Sums over rows for one feature.
+
+    Attributes
+    ----------
+    histogram : array of shape (2, points, bins)
+        Weights of each arm around each point, by bin of the outcome.
+    powers : array of shape (2, points, 2)
+        The same for the centred outcomes and their squares.
+    cells : array of shape (3, points)
+        Rows between a point and the next: their number, the sum of their places in between, and of the squares. For
+        a discrete feature, rows of each category.
+    """
+
+    histogram: Array
+    powers: Array
+    cells: Array
+
+    def __add__(self, other: ViewSums) -> ViewSums:
+        """The sums of both sets of rows."""
+        return ViewSums(*(getattr(self, field.name) + getattr(other, field.name) for field in fields(self)))
+
+
+@dataclass(frozen=True)
+class FeatureView:
+    """Where one feature is looked at.
+
+    Attributes
+    ----------
+    points : array
+        Values of a continuous feature in ascending order, or the codes.
+    shown : array of bool
+        The points that the curve shows.
+    bandwidth : float
+        Of the kernel on a continuous feature.
+    n_levels : int
+        Number of categories, 0 when continuous.
+    """
+
+    points: Array
+    shown: NDArray[np.bool_]
+    bandwidth: float
+    n_levels: int
+
+    @classmethod
+    def of(cls, table: FeatureTable, feature: int, seed: np.random.SeedSequence) -> FeatureView:
+        """From the rows of the sample."""
+        column, levels = table.values[:, feature], table.n_levels(feature)
+        curve = curve_points(column, levels)
+        if levels:
+            return cls(curve, np.ones(levels, dtype=bool), 1.0, levels)
+        bandwidth = median_bandwidth(column, random_state=np.random.default_rng(seed)) or 1.0
+        points = np.unique(np.concatenate((curve, np.quantile(column, TAIL_LEVELS))))
+        return cls(points, np.isin(points, curve), bandwidth, 0)
+
+    def sums(self, column: Array, arms: tuple[BinnedRows, BinnedRows], n_bins: int) -> ViewSums:
+        """Sums over some rows."""
+        size = self.points.size
+        histogram, powers = np.zeros((2, size, n_bins)), np.zeros((2, size, 2))
+        for arm, own in enumerate(arms):
+            if not own.rows.size:
+                continue
+            values = column[own.rows]
+            if self.n_levels:
+                near = np.equal(self.points[:, None], values).astype(np.float64)
+            else:
+                near = gaussian_gram(self.points, values, self.bandwidth)
+            near *= own.weights
+            histogram[arm][:, own.bins] = np.add.reduceat(near, own.starts, axis=1)
+            powers[arm] = near @ own.powers
+        return ViewSums(histogram, powers, self._cells(column))
+
+    def _cells(self, column: Array) -> Array:
+        size = self.points.size
+        cells = np.zeros((3, size))
+        if self.n_levels or size == 1:
+            cells[0] = np.bincount(
+                column.astype(np.intp) if self.n_levels else np.zeros(column.size, np.intp), None, size
+            )
+            return cells
+        left = np.clip(np.searchsorted(self.points, column) - 1, 0, size - 2)
+        share = np.clip((column - self.points[left]) / np.diff(self.points)[left], 0.0, 1.0)
+        for power in range(3):
+            cells[power] = np.bincount(left, share**power, minlength=size)
+        return cells
+
+    def view(self, sums: ViewSums, bins: OutcomeBins, labels: tuple[Any, ...] | None) -> MarginalView:
+        """Importance and curve of the feature from the sums over all rows."""
+        total = sums.histogram.sum(axis=2)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            shares = sums.histogram / total[..., None]
+            first, second = (sums.powers / total[..., None]).transpose(2, 0, 1)
+        difference = shares[1] - shares[0]
+        d2 = np.einsum("ij,jk,ik->i", difference, gaussian_gram(bins.centre, bins.centre, bins.bandwidth), difference)
+        spread = np.sqrt(np.maximum(second - first**2, 0.0))
+        with np.errstate(divide="ignore", invalid="ignore"):
+            ratio = np.where(spread[0] > 0, spread[1] / spread[0], np.nan)
+        quantiles = bins.quantiles(shares[1]) - bins.quantiles(shares[0])
+        quantiles[np.isnan(difference).any(axis=1)] = np.nan
+        columns = np.column_stack((self.points, d2, first[1] - first[0], ratio, quantiles))
+        names = ["value", "d2", "mean_effect", "sd_ratio", *(f"q{round(100 * q)}_effect" for q in QUANTILES)]
+        curve = pd.DataFrame(columns[self.shown], columns=names)
+        if labels is not None:
+            curve["value"] = list(labels)
+        return MarginalView(self._variance(d2, sums.cells), self.bandwidth, curve)
+
+    def _variance(self, d2: Array, cells: Array) -> float:
+        """Variance over rows of D2, a straight line between points; where it is undefined rows count as average."""
+        n_rows, known = float(cells[0].sum()), ~np.isnan(d2)
+        if known.sum() < 2:
+            return 0.0
+        if self.n_levels:
+            counts = np.where(known, cells[0], 0.0)
+            values = np.where(known, d2, 0.0)
+            mean = counts @ values / counts.sum()
+            return float(counts @ (values - mean) ** 2 / (n_rows - 1))
+        d2 = np.interp(self.points, self.points[known], d2[known])
+        d2 = d2 - d2.mean()  # variances are small differences
+        left, right = d2[:-1], d2[1:]
+        count, place, square = cells[:, :-1]
+        mean = float((left * (count - place) + right * place).sum()) / n_rows
+        moment = left**2 * (count - 2 * place + square) + 2 * left * right * (place - square) + right**2 * square
+        return max(float(moment.sum()) - n_rows * mean**2, 0.0) / (n_rows - 1)
