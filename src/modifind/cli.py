@@ -12,8 +12,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 if TYPE_CHECKING:
-    import pandas as pd
-
     from modifind.result import SelectionResult
 
 app = typer.Typer(
@@ -32,7 +30,7 @@ DEFAULT_STATISTIC = "effect_likelihood"
 def main() -> None:
     """Run the command line; wrong input is one line on stderr and exit code 2."""
     try:
-        code = app(standalone_mode=False)
+        code = app(_with_local_cluster(sys.argv[1:]), standalone_mode=False)
     except KeyboardInterrupt:
         code = 130
     except (ValueError, OSError, ImportError) as error:
@@ -42,6 +40,16 @@ def main() -> None:
             raise
         code = _complain(error.format_message())
     sys.exit(code if isinstance(code, int) else 0)
+
+
+def _with_local_cluster(arguments: list[str]) -> list[str]:
+    """``--dask`` without an address means a local cluster, which an option with a value cannot say by itself."""
+    filled = []
+    for argument, following in zip(arguments, [*arguments[1:], "-"], strict=True):
+        filled.append(argument)
+        if argument == "--dask" and following.startswith("-"):
+            filled.append("local")
+    return filled
 
 
 def _complain(message: str) -> int:
@@ -97,19 +105,22 @@ def simulate(
 ) -> None:
     """Write one of the paper's synthetic data sets, with columns treatment and outcome."""
     from modifind.datasets import make_modifiers
+    from modifind.tables import write_file
 
     _check_suffix(out, DATA_SUFFIXES, "--out")
     data = make_modifiers(kind, n_samples=n, n_features=d, random_state=seed)
     frame = data.X.copy()
     frame.insert(0, "outcome", data.y)
     frame.insert(0, "treatment", data.treatment)
-    _write_table(frame, out)
+    write_file(frame, out)
     print(f"{out}: {n} rows, {d} features; the modifiers are {', '.join(data.modifiers)}")
 
 
 @app.command()
 def select(
-    data: Annotated[Path, typer.Argument(help="CSV or Parquet file.")],
+    data: Annotated[
+        str, typer.Argument(help="CSV or Parquet file; with --stream or --dask also a pattern of several.")
+    ],
     treatment: Annotated[str, typer.Option("--treatment", help="Column with two values.")],
     outcome: Annotated[str, typer.Option("--outcome", help="Numeric column.")],
     features: Annotated[str, typer.Option("--features", help="Columns to test, comma-separated; default all.")] = "",
@@ -133,38 +144,44 @@ def select(
     resamples: Annotated[str, typer.Option("--resamples", help="Resamples per feature of wcmmd, or auto.")] = "auto",
     seed: Seed = 0,
     jobs: Jobs = 1,
+    stream: Annotated[
+        bool, typer.Option("--stream", help="Read the table in batches: files larger than memory.")
+    ] = False,
+    dask: Annotated[
+        str,
+        typer.Option("--dask", help="Work on the Dask cluster at this address; without one, start a local cluster."),
+    ] = "",
+    train_rows: Annotated[
+        int, typer.Option("--train-rows", help="Most rows that models are fitted to; all rows are scored.", min=200)
+    ] = 200_000,
     out: Annotated[Path | None, typer.Option("--out", help="Result as .json (all of it) or .csv (table).")] = None,
     report: Annotated[Path | None, typer.Option("--report", help="HTML report to write.")] = None,
 ) -> None:
     """Find the features of a table that modify the effect of a treatment on an outcome."""
+    from modifind.features import AlsoDiscrete
+    from modifind.tables import Roles, open_table
+
     if out is not None:
         _check_suffix(out, RESULT_SUFFIXES, "--out")
     if report is not None:
         _check_suffix(report, (".html",), "--report")
-    frame = _read_table(data)
-    scores = _propensity(propensity, frame)
-    named = {"--treatment": treatment, "--outcome": outcome}
-    for option, column in named.items():
-        _known_columns([column], frame, option)
-    if treatment == outcome:
-        raise ValueError(f"--treatment and --outcome are both {treatment!r}")
-    chosen = _columns(features, frame, "--features") or [str(c) for c in frame.columns]
-    taken = {treatment, outcome} if isinstance(scores, str | float) else {treatment, outcome, propensity}
-    if features and taken & set(chosen):
-        raise ValueError(f"--features names {', '.join(sorted(taken & set(chosen)))}, which is no feature here")
-    left_out = taken | set(_columns(exclude, frame, "--exclude"))
-    chosen = [column for column in chosen if column not in left_out]
-    if not chosen:
-        raise ValueError("no feature is left to test")
-    categories: Any = _columns(discrete, frame, "--discrete") or "auto"
-    if categories != "auto" and not set(categories) <= set(chosen):
-        raise ValueError(f"--discrete names {', '.join(sorted(set(categories) - set(chosen)))}, which is not tested")
-    own = {"learner": learner, "cv_repeats": repeats, "check_resamples": check}
-    selector = _selector(preset, statistic, own, sampler, scores, alpha, adjust, resamples)
-    selector.set_params(discrete_features=_with_few_values(categories, frame[chosen]))
-    selector.set_params(random_state=seed, n_jobs=jobs, progress=True)
-    selector.set_params(outcome_transform="log" if log_outcome else None)
-    result = _fit_quietly(selector, frame[chosen], frame[outcome], frame[treatment], treated=treated)
+    if stream and dask:
+        raise ValueError("--stream and --dask exclude each other")
+    with open_table(data, stream=stream, dask=dask, jobs=jobs) as table:
+        chosen, scores = _roles(table.columns, treatment, outcome, features, exclude, propensity)
+        categories = _columns(discrete, table.columns, "--discrete")
+        if not set(categories) <= set(chosen):
+            raise ValueError(
+                f"--discrete names {', '.join(sorted(set(categories) - set(chosen)))}, which is not tested"
+            )
+        own = {"learner": learner, "cv_repeats": repeats, "check_resamples": check}
+        selector = _selector(preset, statistic, own, sampler, scores, alpha, adjust, resamples)
+        selector.set_params(discrete_features=AlsoDiscrete(tuple(categories)) if categories else "auto")
+        selector.set_params(random_state=seed, n_jobs=jobs, progress=True, max_train_rows=train_rows)
+        selector.set_params(outcome_transform="log" if log_outcome else None)
+        roles = Roles(chosen, outcome, treatment, scores if scores in table.columns else None)
+        with _warnings_as_lines():
+            result = table.fit(selector, roles, treated)
     _print_result(result)
     if out is not None:
         result.to_json(out) if out.suffix.lower() == ".json" else result.to_csv(out)
@@ -265,80 +282,54 @@ def _selector(
     )
 
 
-def _with_few_values(categories: Any, frame: pd.DataFrame) -> Any:
-    """On the command line --discrete adds to what is taken as discrete anyway."""
-    if categories == "auto":
-        return categories
-    from modifind.features import MAX_DISCRETE_VALUES
-
-    few = [str(c) for c in frame.columns if frame[c].nunique() <= MAX_DISCRETE_VALUES]
-    return sorted({*categories, *few})
-
-
-def _read_table(path: Path) -> pd.DataFrame:
-    import pandas as pd
-
-    _check_suffix(path, DATA_SUFFIXES, "the data file")
-    if not path.is_file():
-        raise ValueError(f"no file {path}")
-    try:
-        frame = pd.read_csv(path) if path.suffix.lower() == ".csv" else pd.read_parquet(path)
-    except ImportError:
-        raise ValueError('reading Parquet needs pyarrow: pip install "modifind[parquet]"') from None
-    except (pd.errors.ParserError, pd.errors.EmptyDataError, UnicodeDecodeError, ValueError, OSError) as error:
-        raise ValueError(f"cannot read {path}: {error}") from None
-    if frame.empty:
-        raise ValueError(f"{path} has no rows")
-    if path.suffix.lower() == ".csv" and str(frame.columns[0]) == "Unnamed: 0":
-        print("modifind: warning: the first column has no name and is left out (a saved index?)", file=sys.stderr)
-        frame = frame.iloc[:, 1:]
-    return frame
+def _roles(
+    columns: list[str], treatment: str, outcome: str, features: str, exclude: str, propensity: str
+) -> tuple[list[str], Any]:
+    """The columns to test, and the propensity: a setting, a number, or the name of a column with known scores."""
+    scores = _propensity(propensity, columns)
+    for option, name in (("--treatment", treatment), ("--outcome", outcome)):
+        _known_columns([name], columns, option)
+    if treatment == outcome:
+        raise ValueError(f"--treatment and --outcome are both {treatment!r}")
+    taken = {treatment, outcome, scores}
+    chosen = _columns(features, columns, "--features") or columns
+    if features and taken & set(chosen):
+        raise ValueError(f"--features names {', '.join(sorted(taken & set(chosen)))}, which is no feature here")
+    left_out = taken | set(_columns(exclude, columns, "--exclude"))
+    chosen = [column for column in chosen if column not in left_out]
+    if not chosen:
+        raise ValueError("no feature is left to test")
+    return chosen, scores
 
 
-def _write_table(frame: pd.DataFrame, path: Path) -> None:
-    import io
-
-    from modifind.result import write_bytes
-
-    buffer = io.BytesIO()
-    if path.suffix.lower() == ".csv":
-        frame.to_csv(buffer, index=False)
-    else:
-        try:
-            frame.to_parquet(buffer, index=False)
-        except ImportError:
-            raise ValueError('writing Parquet needs pyarrow: pip install "modifind[parquet]"') from None
-    write_bytes(path, buffer.getvalue())
-
-
-def _propensity(value: str, frame: pd.DataFrame) -> Any:
+def _propensity(value: str, columns: list[str]) -> Any:
     if value in ("auto", "mlp"):
         return value
     try:
         return float(value)
     except ValueError:
-        if value in frame.columns:
-            return frame[value].to_numpy()
+        if value in columns:
+            return value
     raise ValueError(f"--propensity must be auto, mlp, a number or a column; {value!r} is none of them")
 
 
-def _columns(text: str, frame: pd.DataFrame, option: str) -> list[str]:
+def _columns(text: str, columns: list[str], option: str) -> list[str]:
     names = [name.strip() for name in text.split(",") if name.strip()]
-    _known_columns(names, frame, option)
+    _known_columns(names, columns, option)
     return names
 
 
-def _known_columns(names: list[str], frame: pd.DataFrame, option: str) -> None:
-    unknown = [name for name in names if name not in frame.columns]
+def _known_columns(names: list[str], columns: list[str], option: str) -> None:
+    unknown = [name for name in names if name not in columns]
     if unknown:
-        shown = ", ".join(map(str, frame.columns[:12])) + (", ..." if len(frame.columns) > 12 else "")
+        shown = ", ".join(columns[:12]) + (", ..." if len(columns) > 12 else "")
         raise ValueError(f"{option} names {', '.join(map(repr, unknown))}, which the table has not; columns: {shown}")
 
 
 def _check_suffix(path: Path, allowed: tuple[str, ...], option: str) -> None:
     if path.suffix.lower() not in allowed:
         raise ValueError(f"{option} must end in {' or '.join(allowed)}; found {str(path)!r}")
-    if option != "the data file" and not path.parent.is_dir():
+    if not path.parent.is_dir():
         raise ValueError(f"{option}: no folder {path.parent}")
     if path.is_dir():
         raise ValueError(f"{option}: {path} is a folder")

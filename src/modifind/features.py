@@ -135,6 +135,13 @@ def monotone_copies(table: FeatureTable, threshold: float = 0.999) -> frozenset[
 
 
 @dataclass(frozen=True)
+class AlsoDiscrete:
+    """Numeric columns to be taken as discrete besides those that have few values."""
+
+    names: tuple[str, ...]
+
+
+@dataclass(frozen=True)
 class Treatment:
     """A two-valued treatment as 0 and 1, with the user's labels."""
 
@@ -143,14 +150,16 @@ class Treatment:
     treated: Any
 
 
-def read_features(X: Any, discrete_features: str | Sequence[Any] | NDArray[Any] = "auto") -> FeatureTable:
+def read_features(
+    X: Any, discrete_features: str | Sequence[Any] | NDArray[Any] | AlsoDiscrete = "auto"
+) -> FeatureTable:
     """Turn a DataFrame or array into a `FeatureTable`.
 
     Parameters
     ----------
     X : DataFrame or array of shape (n, d)
         Features. Array columns are called x0, x1, ...
-    discrete_features : "auto", or names, positions or a mask
+    discrete_features : "auto", names, positions, a mask, or AlsoDiscrete
         "auto" takes boolean, categorical and text columns and numbers with at most 10 distinct values as discrete. A
         list names the numeric columns to be taken as discrete; the other numeric columns are then continuous. Text
         and categories are discrete in any case.
@@ -177,12 +186,12 @@ def read_features(X: Any, discrete_features: str | Sequence[Any] | NDArray[Any] 
     names = tuple(str(name) for name in frame.columns)
     check_names(names)
     refuse_missing({name: _n_missing(frame.iloc[:, m]) for m, name in enumerate(names)})
-    chosen = discrete_mask(names, discrete_features)
+    chosen, by_count = discrete_mask(names, discrete_features)
     values = np.empty(frame.shape)
     categories: list[tuple[Any, ...] | None] = []
     for m, name in enumerate(names):
         column, numeric = feature_column(frame.iloc[:, m], name)
-        if numeric and not (_few_values(column) if chosen is None else chosen[m]):
+        if numeric and not (chosen[m] or (by_count and _few_values(column))):
             values[:, m] = column.to_numpy(dtype=np.float64)
             check_scale(f"column {name!r}", values[:, m])
             categories.append(None)
@@ -252,27 +261,29 @@ def refuse_missing(counts: dict[str, tuple[int, int]]) -> None:
         raise ValueError(f"missing or infinite values in {where}; fill them, drop the rows or exclude the columns")
 
 
-def discrete_mask(names: tuple[str, ...], discrete_features: Any) -> NDArray[np.bool_] | None:
-    """Which numeric columns the user takes as discrete; None leaves it to the number of their values."""
+def discrete_mask(names: tuple[str, ...], discrete_features: Any) -> tuple[NDArray[np.bool_], bool]:
+    """Which numeric columns the user takes as discrete, and whether few values make another one so."""
+    if isinstance(discrete_features, AlsoDiscrete):
+        return discrete_mask(names, list(discrete_features.names))[0], True
     if isinstance(discrete_features, str):
         if discrete_features == "auto":
-            return None
+            return np.zeros(len(names), dtype=bool), True
         raise ValueError(f"discrete_features must be 'auto' or a list of columns, not {discrete_features!r}")
     chosen = np.asarray(discrete_features)
     mask = np.zeros(len(names), dtype=bool)
     if chosen.size == 0:
-        return mask
+        return mask, False
     if chosen.dtype == bool:
         if chosen.shape != mask.shape:
             raise ValueError(f"discrete_features as a mask needs {mask.size} entries, found {chosen.size}")
-        return chosen
+        return chosen, False
     for item in chosen.tolist():
         # Names first: a table whose columns are called 0, 2, 1 means the column called 1.
         position = names.index(str(item)) if str(item) in names else (item if isinstance(item, int) else None)
         if position is None or not -len(names) <= position < len(names):
             raise ValueError(f"discrete_features names {item!r}, which is no column of X")
         mask[position] = True
-    return mask
+    return mask, False
 
 
 def is_time(column: pd.Series[Any]) -> bool:

@@ -200,9 +200,8 @@ class Summary:
         """Look at one piece."""
         names = tuple(str(name) for name in piece.X.columns)
         check_names(names)
-        chosen = discrete_mask(names, discrete_features)
-        auto = np.full(len(names), MAX_DISCRETE_VALUES)
-        limits = tuple((auto if chosen is None else np.where(chosen, MAX_LEVELS, 0)).tolist())
+        chosen, by_count = discrete_mask(names, discrete_features)
+        limits = tuple(np.where(chosen, MAX_LEVELS, MAX_DISCRETE_VALUES if by_count else 0).tolist())
         frame = piece.X.infer_objects()
         columns = tuple(ColumnSummary.of(frame.iloc[:, m], n, limits[m]) for m, n in enumerate(names))
         if is_time(piece.y) or not pd.api.types.is_numeric_dtype(piece.y):

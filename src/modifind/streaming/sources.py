@@ -106,13 +106,15 @@ class FileSource:
 
 
 def _batches(path: Path, columns: list[str], n_rows: int) -> Iterator[pd.DataFrame]:
-    if path.suffix.lower() == ".csv":
-        with pd.read_csv(path, usecols=columns, chunksize=n_rows) as reader:
-            for frame in reader:
-                yield frame.reset_index(drop=True)
-        return
-    for batch in _parquet_file(path).iter_batches(n_rows, columns=columns):
-        yield batch.to_pandas()
+    try:
+        if path.suffix.lower() == ".csv":
+            with pd.read_csv(path, usecols=columns, chunksize=n_rows) as reader:
+                yield from reader
+        else:
+            for batch in _parquet_file(path).iter_batches(n_rows, columns=columns):
+                yield batch.to_pandas()
+    except (ValueError, OSError) as error:
+        raise ValueError(f"cannot read {path}: {error}") from None
 
 
 def _parquet_file(path: Path) -> Any:

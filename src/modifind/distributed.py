@@ -1,0 +1,229 @@
+"""The same sums over the partitions of a Dask DataFrame.
+
+Rows stay where they are: apart from the sample that models are fitted to, only sums travel, and those are added up in
+a tree. Workers that are lost take nothing with them; what they had not handed on is computed again.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import reduce
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+from joblib import effective_n_jobs
+
+from modifind.features import is_distributed
+from modifind.progress import Progress
+from modifind.streaming.engine import Look
+from modifind.streaming.plan import Plan, Sums
+from modifind.streaming.rows import RowPlan, generous_limit
+from modifind.streaming.schema import Piece
+from modifind.streaming.sources import has_row_scores
+
+if TYPE_CHECKING:
+    from distributed import Client
+
+FAN_IN = 8  # sums that are added up at a time
+
+
+def import_dask() -> Any:
+    """The distributed module, or what to do without it."""
+    try:
+        import distributed
+    except ImportError:
+        raise ImportError('tables on a cluster need dask: pip install "modifind[dask]"') from None
+    return distributed
+
+
+def connect(address: str | None = None, n_workers: int | None = None) -> Client:
+    """A client of the cluster at an address, or of one that is started on this machine.
+
+    Parameters
+    ----------
+    address : str, optional
+        Address of a scheduler, such as ``tcp://10.0.0.1:8786``.
+    n_workers : int, optional
+        Processes of a cluster that is started here; all cores by default.
+
+    Returns
+    -------
+    distributed.Client
+        Closing it stops a cluster that was started here.
+    """
+    distributed = import_dask()
+    if address:
+        try:
+            return distributed.Client(address, timeout="30s")
+        except OSError as error:
+            raise ValueError(f"no Dask scheduler answers at {address!r}: {error}") from None
+    workers = effective_n_jobs(-1 if n_workers is None else n_workers)
+    return distributed.Client(n_workers=workers, threads_per_worker=1, processes=True, dashboard_address=None)
+
+
+@dataclass
+class DaskPieces:
+    """The partitions of a table as pieces, worked on by a cluster.
+
+    A context that closes the cluster again where none was there before. Use `of`.
+
+    Attributes
+    ----------
+    columns : dict
+        Features, outcome, treatment and known scores as lists of delayed partitions.
+    """
+
+    columns: dict[str, list[Any]]
+    n_workers: int | None = None
+    client: Any = None
+    lengths: list[int] = field(default_factory=list)
+    _started: bool = False
+    _workers: frozenset[str] = frozenset()
+
+    @classmethod
+    def of(cls, X: Any, y: Any, treatment: Any, propensity: Any = None, n_workers: int | None = None) -> DaskPieces:
+        """From Dask collections that are partitioned alike; `y` and `treatment` may name columns of `X`."""
+        import_dask()
+        named = [name for name in (y, treatment) if isinstance(name, str)]
+        unknown = [name for name in named if name not in X.columns]
+        if unknown:
+            raise ValueError(f"X has no column {', '.join(map(repr, unknown))}")
+        y, treatment = (X[column] if isinstance(column, str) else column for column in (y, treatment))
+        parts = {"X": X.drop(columns=named) if named else X, "y": y, "treatment": treatment}
+        if has_row_scores(propensity):
+            parts["propensity"] = getattr(propensity, "estimator", propensity)
+        for name, part in parts.items():
+            if not is_distributed(part):
+                raise ValueError(f"X is a Dask table, so {name} must be a Dask series of the same partitions")
+            if part.npartitions != X.npartitions:
+                raise ValueError(f"{name} has {part.npartitions} partitions but X has {X.npartitions}")
+        return cls({name: list(part.to_delayed()) for name, part in parts.items()}, n_workers)
+
+    def __enter__(self) -> DaskPieces:
+        """Find the cluster that is in use, or start one here."""
+        try:
+            self.client = import_dask().get_client()
+        except ValueError:
+            self.client, self._started = connect(None, self.n_workers), True
+        self._workers = self._present()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Stop what was started, and tell of workers that were lost."""
+        lost = len(self._workers - self._present())
+        if self._started:
+            self.client.close()
+        if lost:
+            warnings.warn(
+                f"{lost} of {len(self._workers)} workers were lost during the run; what they had not handed on was "
+                "computed again, and the result is the same",
+                UserWarning,
+                stacklevel=4,
+            )
+
+    def look(self, rows: RowPlan, discrete_features: Any, n_sample: int) -> tuple[Look, RowPlan]:
+        """Count the rows of every partition, then look at each; only its rows of the sample come back."""
+        self.lengths[:] = self._gather(self.client.compute(self._each(_length)))
+        n_rows = sum(self.lengths)
+        if not n_rows:
+            raise ValueError("the table has no rows")
+        rows = rows.limited(generous_limit(n_rows, n_sample))
+        looks = self._each(_look, rows, discrete_features)
+        found = self._tree([own for own, length in zip(looks, self.lengths, strict=True) if length])
+        return found.pruned(rows, n_sample)
+
+    def sums(self, plan: Plan, n_rows: int, advance: Progress) -> Sums:
+        """Sums over all rows, added up in a tree whose shape depends on the partitions alone."""
+        parts = self._each(_sums, plan)
+        kept = [(own, length) for own, length in zip(parts, self.lengths, strict=True) if length]
+        return self._tree([own for own, _ in kept], [length for _, length in kept], advance)
+
+    def _each(self, function: Callable[..., Any], *shared: Any) -> list[Any]:
+        """A delayed call for every partition."""
+        from dask import delayed
+
+        call = delayed(function, pure=False)
+        common = [delayed(item, pure=False, traverse=False) for item in shared]
+        names, partitions = list(self.columns), list(zip(*self.columns.values(), strict=True))
+        lengths = self.lengths or [0] * len(partitions)  # not counted yet
+        starts = np.cumsum([0, *lengths[:-1]])
+        return [
+            call(int(start), dict(zip(names, parts, strict=True)), *common)
+            for start, parts in zip(starts, partitions, strict=True)
+        ]
+
+    def _tree(self, parts: list[Any], sizes: Sequence[int] = (), advance: Progress | None = None) -> Any:
+        """Add up delayed parts, some at a time; groups are followed as they are done."""
+        from dask import delayed
+
+        add = delayed(_add, pure=False)
+        groups = [parts[k : k + FAN_IN] for k in range(0, len(parts), FAN_IN)]
+        futures = self.client.compute([add(group) for group in groups])
+        if advance is not None:
+            weight = {f.key: sum(sizes[k * FAN_IN : (k + 1) * FAN_IN]) for k, f in enumerate(futures)}
+            done, total = 0, sum(sizes)
+            advance(0, total)
+            for future in import_dask().as_completed(futures):
+                done += weight[future.key]
+                advance(min(done, total), total)
+        while len(futures) > 1:
+            futures = [
+                self.client.submit(_add, futures[k : k + FAN_IN], pure=False) for k in range(0, len(futures), FAN_IN)
+            ]
+        return self._gather(futures)[0]
+
+    def _gather(self, tasks: list[Any]) -> list[Any]:
+        killed = import_dask().KilledWorker
+        try:
+            return self.client.gather(tasks)
+        except killed as error:
+            raise RuntimeError(
+                f"workers died again and again over the same rows, most likely for want of memory; take smaller "
+                f"partitions ({error})"
+            ) from None
+
+    def _present(self) -> frozenset[str]:
+        return frozenset(self.client.scheduler_info(n_workers=-1)["workers"])
+
+
+def _piece(start: int, parts: dict[str, Any]) -> Piece:
+    """The rows of one partition."""
+    columns = {name: part.reset_index(drop=True) for name, part in parts.items() if name != "X"}
+    X = parts["X"].reset_index(drop=True)
+    for name, column in columns.items():
+        if len(column) != len(X):
+            raise ValueError(f"a partition of {name} has {len(column)} rows, that of X {len(X)}")
+    return Piece(start, X, columns["y"], columns["treatment"], columns.get("propensity"))
+
+
+def _length(start: int, parts: dict[str, Any]) -> int:
+    return len(_piece(start, parts).X)
+
+
+def _look(start: int, parts: dict[str, Any], rows: RowPlan, discrete_features: Any) -> Look:
+    return Look.of(_piece(start, parts), rows, discrete_features)
+
+
+def _sums(start: int, parts: dict[str, Any], plan: Plan) -> Sums:
+    return plan.sums(_piece(start, parts))
+
+
+def _add(parts: list[Any]) -> Any:
+    return reduce(lambda first, second: first + second, parts)
+
+
+def read_table(pattern: str) -> Any:
+    """A Dask DataFrame of the CSV or Parquet files that a pattern names, on disk or in a store that fsspec knows."""
+    import_dask()
+    import dask.dataframe
+
+    kind = pattern.rstrip("/").rsplit(".", 1)[-1].lower()
+    if kind not in ("csv", "parquet"):
+        raise ValueError(f"the data files must end in .csv or .parquet; found {pattern!r}")
+    try:
+        return (dask.dataframe.read_csv if kind == "csv" else dask.dataframe.read_parquet)(pattern)
+    except (OSError, ImportError, pd.errors.ParserError) as error:
+        raise ValueError(f"cannot read {pattern}: {error}") from None

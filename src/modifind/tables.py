@@ -1,0 +1,146 @@
+"""Tables of the command line: a file read at once, files read in batches, or files on a cluster."""
+
+from __future__ import annotations
+
+import io
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+import pandas as pd
+
+from modifind.result import SelectionResult, write_bytes
+from modifind.selector import ModifierSelector
+from modifind.streaming.sources import SUFFIXES, column_names, find_files, open_files
+
+SAVED_INDEX = "Unnamed: 0"
+
+
+@dataclass(frozen=True)
+class Roles:
+    """What the columns of a table are; `scores` are known propensity scores."""
+
+    features: list[str]
+    outcome: str
+    treatment: str
+    scores: str | None = None
+
+
+class Table(Protocol):
+    """A table that a selector can be fitted to."""
+
+    @property
+    def columns(self) -> list[str]:
+        """Names of the columns."""
+
+    def fit(self, selector: ModifierSelector, roles: Roles, treated: str | None) -> SelectionResult:
+        """What a selector finds."""
+
+
+@dataclass(frozen=True)
+class FrameTable:
+    """A table in memory, or on a cluster: both are sliced by names."""
+
+    frame: Any
+
+    @property
+    def columns(self) -> list[str]:
+        """Names of the columns."""
+        return [str(name) for name in self.frame.columns]
+
+    def fit(self, selector: ModifierSelector, roles: Roles, treated: str | None) -> SelectionResult:
+        """What a selector finds."""
+        frame = self.frame
+        if roles.scores is not None:
+            scores = frame[roles.scores]
+            selector.set_params(propensity=scores.to_numpy() if isinstance(frame, pd.DataFrame) else scores)
+        X, y, treatment = frame[roles.features], frame[roles.outcome], frame[roles.treatment]
+        return selector.fit(X, y, treatment=treatment, treated=treated).result_
+
+
+@dataclass(frozen=True)
+class FileTable:
+    """Files that are read in batches."""
+
+    pattern: str
+    columns: list[str]
+
+    def fit(self, selector: ModifierSelector, roles: Roles, treated: str | None) -> SelectionResult:
+        """What a selector finds."""
+        if roles.scores is not None:
+            selector.set_params(propensity="auto")  # the source brings the scores
+        source = open_files(self.pattern, roles.features, roles.outcome, roles.treatment, roles.scores)
+        return selector.fit_source(source, treated=treated).result_
+
+
+@contextmanager
+def open_table(data: str, *, stream: bool = False, dask: str = "", jobs: int = 1) -> Iterator[Table]:
+    """Open a table.
+
+    Parameters
+    ----------
+    data : str
+        A CSV or Parquet file; with `stream` or `dask` also a pattern of several.
+    stream : bool, default=False
+        Read the files in batches.
+    dask : str, default=""
+        Address of a Dask scheduler, or "local" for a cluster of `jobs` processes that is started and stopped again.
+    jobs : int, default=1
+        Processes of a local cluster.
+    """
+    if dask:
+        from modifind.distributed import connect, read_table
+
+        with connect(None if dask == "local" else dask, jobs):
+            yield FrameTable(read_table(data))
+    elif stream:
+        first = find_files(data)[0]
+        names = column_names(first)
+        if first.suffix.lower() == ".csv" and names[:1] == [SAVED_INDEX]:
+            names = names[1:]
+            _warn_saved_index()
+        yield FileTable(data, names)
+    else:
+        yield FrameTable(read_file(Path(data)))
+
+
+def read_file(path: Path) -> pd.DataFrame:
+    """A CSV or Parquet file as a DataFrame."""
+    if path.suffix.lower() not in SUFFIXES:
+        raise ValueError(f"the data file must end in {' or '.join(SUFFIXES)}; found {str(path)!r}")
+    if path.is_dir():
+        raise ValueError(f"the data file: {path} is a folder")
+    if not path.is_file():
+        raise ValueError(f"no file {path}")
+    try:
+        frame = pd.read_csv(path) if path.suffix.lower() == ".csv" else pd.read_parquet(path)
+    except ImportError:
+        raise ValueError('reading Parquet needs pyarrow: pip install "modifind[parquet]"') from None
+    except (pd.errors.ParserError, pd.errors.EmptyDataError, UnicodeDecodeError, ValueError, OSError) as error:
+        raise ValueError(f"cannot read {path}: {error}") from None
+    if frame.empty:
+        raise ValueError(f"{path} has no rows")
+    if path.suffix.lower() == ".csv" and str(frame.columns[0]) == SAVED_INDEX:
+        _warn_saved_index()
+        frame = frame.iloc[:, 1:]
+    return frame
+
+
+def write_file(frame: pd.DataFrame, path: Path) -> None:
+    """Write a DataFrame as CSV or Parquet, whole or not at all."""
+    buffer = io.BytesIO()
+    if path.suffix.lower() == ".csv":
+        frame.to_csv(buffer, index=False)
+    else:
+        try:
+            frame.to_parquet(buffer, index=False)
+        except ImportError:
+            raise ValueError('writing Parquet needs pyarrow: pip install "modifind[parquet]"') from None
+    write_bytes(path, buffer.getvalue())
+
+
+def _warn_saved_index() -> None:
+    print("modifind: warning: the first column has no name and is left out (a saved index?)", file=sys.stderr)
