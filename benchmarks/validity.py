@@ -6,7 +6,8 @@
 prints Markdown. Tables: `power` (the paper's data), `prognostic` (the same with five prognostic features), `shapes`
 (other kinds of modifiers, beside "wcmmd"), `null`, `sizes` (n = 500 and 2000), `curve` (power against effect size),
 `density` (Student-t against a bounded normal density), `heldout` (the ordinary held-out likelihood test on prognostic
-features) and `repeats` (how far p moves with the folds).
+features), `repeats` (how far p moves with the folds) and `streamed` (null designs with --n rows, of which models see
+--train-rows).
 """
 
 from __future__ import annotations
@@ -62,12 +63,12 @@ def statistic(method: str) -> Any:
     return {"effect": "effect_likelihood", "bounded": "effect_likelihood"}.get(method, method)
 
 
-def one_run(design: designs.Design, method: str, n: int, seed: int) -> Run:
+def one_run(design: designs.Design, method: str, n: int, seed: int, train_rows: int = 200_000) -> Run:
     warnings.simplefilter("ignore")
     effect_likelihood.log_likelihood = bounded_log_likelihood if method == "bounded" else log_likelihood
     table = design(seed, n)
     start = time.perf_counter()
-    selector = ModifierSelector(statistic(method), random_state=seed)
+    selector = ModifierSelector(statistic(method), random_state=seed, max_train_rows=train_rows)
     if method == "wcmmd" and not table.modifiers:
         selector.set_params(n_resamples=199)  # whether p <= 0.05 is all that matters here
     found = selector.fit(table.X, table.y, treatment=table.treatment).result_.table
@@ -126,12 +127,24 @@ class Study:
             probe = design(0, 1000)
             per_table = probe.X.shape[1] - len(probe.modifiers) - len(probe.prognostic)
             n_runs = max(self.args.runs, math.ceil(NULL_P_VALUES / per_table)) if per_table > 10 else self.args.runs
-            runs = self.runs(design, self.args.method, runs=n_runs)
-            p = np.array([run["null_p"] for run in runs])
-            error = (p <= 0.05).mean(axis=1).std(ddof=1) / math.sqrt(len(runs))
-            moved = np.mean([run["prognostic_each"] for run in runs], axis=0)
-            each = ", ".join(f"{share:.2f}" for share in moved) or "-"
-            row(name, p.size, f"{(p <= 0.05).mean():.3f}", f"{(p <= 0.01).mean():.3f}", f"{error:.3f}", each)
+            self._null_row(name, self.runs(design, self.args.method, runs=n_runs))
+
+    def streamed(self) -> None:
+        """Null designs with many more rows than models are fitted to."""
+        n, train_rows = self.args.n, self.args.train_rows
+        print(f"n = {n}, models fitted to {train_rows} rows\n")
+        header("design", "null p-values", "share p <= 0.05", "share p <= 0.01", "standard error", "prognostic, each")
+        for name in STREAMED:
+            seeds = range(self.args.seed, self.args.seed + self.args.runs)
+            jobs = (delayed(one_run)(designs.NULL[name], "effect", n, seed, train_rows) for seed in seeds)
+            self._null_row(name, Parallel(n_jobs=self.args.jobs)(jobs))
+
+    def _null_row(self, name: str, runs: list[Run]) -> None:
+        p = np.array([run["null_p"] for run in runs])
+        error = (p <= 0.05).mean(axis=1).std(ddof=1) / math.sqrt(len(runs))
+        moved = np.mean([run["prognostic_each"] for run in runs], axis=0)
+        each = ", ".join(f"{share:.2f}" for share in moved) or "-"
+        row(name, p.size, f"{(p <= 0.05).mean():.3f}", f"{(p <= 0.01).mean():.3f}", f"{error:.3f}", each)
 
     def sizes(self) -> None:
         header("data", "n", "TPR (sd)", "FPR", "mean FDP", "s per run")
@@ -205,7 +218,8 @@ def row(*cells: object) -> None:
     print("| " + " | ".join(map(str, cells)) + " |", flush=True)
 
 
-TABLES = ("power", "prognostic", "shapes", "null", "density", "sizes", "curve", "heldout", "repeats")
+TABLES = ("power", "prognostic", "shapes", "null", "density", "sizes", "curve", "heldout", "repeats", "streamed")
+STREAMED = [name for name in designs.NULL if not name.startswith(("n = 300", "columns that", "log-normal"))]
 
 
 def main() -> None:
@@ -216,6 +230,8 @@ def main() -> None:
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--method", default="effect", help="test of the null table: effect, effect:LEARNER or wcmmd")
     parser.add_argument("--methods", nargs="+", default=["effect", "wcmmd"], help="tests of the shapes table")
+    parser.add_argument("--n", type=int, default=20_000, help="rows of the streamed table")
+    parser.add_argument("--train-rows", type=int, default=2_000, help="rows that models see in the streamed table")
     args = parser.parse_args()
     study = Study(args)
     for name in args.tables:
