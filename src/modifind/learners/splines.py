@@ -83,11 +83,23 @@ class ColumnBasis:
         return np.concatenate((own[..., None], _interpolate(own, self.nodes, self.table)), axis=-1)
 
     def combine(self, values: Array, coefficients: Array) -> Array:
-        """``self(values) @ coefficients``, without forming the functions at every value."""
+        """``self(values) @ coefficients``, without forming the functions at every value.
+
+        Between nodes the sum is a straight line; the ends, where the nonlinear functions are constant, are two more.
+        """
         own = self.line(values)
-        total = own[..., None] * coefficients[0]
-        if self.width > 1:
-            total += _interpolate(own, self.nodes, self.table @ coefficients[1:])
+        if self.width == 1:
+            return own[..., None] * coefficients[0]
+        heights = self.table @ coefficients[1:]
+        slopes = np.zeros((self.nodes.size + 1, heights.shape[1]))
+        slopes[1:-1] = np.diff(heights, axis=0) / np.diff(self.nodes)[:, None]
+        left = np.concatenate(([0], np.arange(self.nodes.size)))
+        offsets = heights[left] - slopes * self.nodes[left, None]
+        slopes += coefficients[0]
+        place = np.searchsorted(self.nodes, own)
+        total = slopes[place]
+        total *= own[..., None]
+        total += offsets[place]
         return total
 
 
