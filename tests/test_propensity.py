@@ -12,7 +12,7 @@ from sklearn.svm import LinearSVC
 from sklearn.tree import DecisionTreeClassifier
 
 from conftest import logistic_treatment, seed_of
-from modifind import PropensityModel
+from modifind import PropensityModel, propensity
 from modifind.features import read_features
 from modifind.propensity import EarlyStoppedMLP, FittedPropensity, ScoreProfile, resolve_propensity
 
@@ -66,6 +66,46 @@ def test_auto_scores_are_close_to_a_logistic_truth():
     assert np.sqrt(np.mean((fitted.scores - propensity) ** 2)) < 0.04
     assert fitted.auc == pytest.approx(roc_auc_score(treatment, fitted.raw))
     assert "cross-fitted" in fitted.description
+
+
+@pytest.mark.parametrize(("n", "expected"), [(399, 399), (400, 400), (2000, 400)])
+def test_penalty_is_chosen_on_a_sample_of_many_rows(monkeypatch, n, expected):
+    table, treatment = noise_data(n)
+    seen = []
+
+    def held_out_scores(model, design, treatment, splitter):
+        seen.append((design, treatment))
+        return scores(model, design, treatment, splitter)
+
+    scores = propensity._held_out_scores
+    monkeypatch.setattr(propensity, "_held_out_scores", held_out_scores)
+    monkeypatch.setattr(propensity, "CHOICE_ROWS", 400)
+    monkeypatch.setattr(propensity, "LEAST_ARM", 50)
+    fitted = PropensityModel().fit(table, treatment, seed=seed_of(0))
+    assert {part.size for _, part in seen} == {expected}
+    assert np.unique(seen[0][0][:, 0]).size == expected
+    # The models themselves see all rows of the other folds.
+    for fold, model in enumerate(fitted.models):
+        own = LogisticRegression(C=model.C, max_iter=1000)
+        rows = fitted.folds != fold
+        np.testing.assert_allclose(model.coef_, own.fit(table.design[rows], treatment[rows]).coef_, rtol=1e-6)
+
+
+def test_sample_for_the_penalty_keeps_a_small_arm(monkeypatch):
+    rng = np.random.default_rng(2)
+    table, treatment = read_features(rng.normal(size=(3000, 2))), (np.arange(3000) % 300 == 0).astype(np.int64)
+    monkeypatch.setattr(propensity, "CHOICE_ROWS", 100)
+    fitted = PropensityModel(clip=(1e-6, 1 - 1e-6)).fit(table, treatment, seed=seed_of(1))
+    # 0.3 treated rows of 100 in proportion; the ten that there are have all been taken.
+    assert fitted.raw.mean() == pytest.approx(10 / 3000, rel=0.1)
+
+
+def test_penalty_chosen_on_a_sample_is_as_good_as_any():
+    rng = np.random.default_rng(3)
+    X = rng.normal(size=(30_000, 5))
+    treatment, truth = logistic_treatment(rng, X @ np.array([0.5, -0.5, 0.2, 0.0, 0.0]))
+    model = propensity._chosen_logistic(X, treatment, 0)
+    assert np.abs(model.fit(X, treatment).predict_proba(X)[:, 1] - truth).max() < 0.05
 
 
 @pytest.mark.parametrize("estimator", ["auto", LogisticRegression(C=0.5)])

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 
 from modifind.kernels import Array
+from modifind.learners.blocks import quadratic_forms, scaled_gram
 from modifind.learners.density import SHAPES, best_shape, robust_spread, student_weight
 from modifind.learners.evidence import Groups, solve_ridge, symmetric, updated_penalties
 from modifind.learners.scale import LEAST_UNIT, LINKS, ScaleModel
@@ -83,8 +84,9 @@ class AdditiveLearner(BaseEstimator):
                         self._use(enlarged, X, rows, arms)
                 for arm in arms:
                     arm.models = [ScaleModel(link, self._scale_groups()) for link in self.links]
-            parts = [(arm.terms, arm.y, arm.weight) for arm in arms]
-            self._location.fit_least_squares(parts, n_steps=6 if turn < 2 else 4)
+            self._location.fit_least_squares(
+                [(arm.terms, arm.y, arm.weight) for arm in arms], n_steps=6 if turn < 2 else 4
+            )
             for k, arm in enumerate(arms):
                 arm.update(self._location, k, self._scale_columns, n_steps=(4, 10, 5)[turn])
         self.scales_ = [arm.models[0] for arm in arms]
@@ -108,7 +110,7 @@ class AdditiveLearner(BaseEstimator):
 
     def index(self, X: Array) -> Array:
         """What `along` can reuse from feature to feature: locations and scale indices of the rows as they are."""
-        return self.terms_(X) @ self.coefficients_
+        return self.terms_.combine(X, self.coefficients_)
 
     def along(self, X: Array, columns: slice, points: Array, index: Array | None = None) -> tuple[Array, Array]:
         """Location and scale, shape (n, g, 2) each, when some columns take the values `points`, (n, g, width)."""
@@ -122,6 +124,8 @@ class AdditiveLearner(BaseEstimator):
         self.terms_ = terms
         self._location = ArmLocations(terms.groups, np.flatnonzero(terms.degree <= self.contrast_curves))
         self._scale_columns = np.flatnonzero(terms.degree <= self.scale_curves)
+        for arm in arms:
+            arm.terms = np.empty((0, 0))  # terms fill most of the memory: never twice
         for r, arm in zip(rows, arms, strict=True):
             arm.terms = terms(X[r])
 
@@ -162,7 +166,7 @@ class _Arm:
         leverage = self.weight * location.leverage(self.terms, number)
         fitted = self.terms @ location.coefficients[number]
         self.residual = (self.y - fitted) / (1.0 - np.clip(leverage, 0.0, MAX_LEVERAGE))
-        part = self.terms[:, columns]
+        part = np.take(self.terms, columns, axis=1)
         for model in self.models:
             model.fit(part, self.residual, self.shape, n_steps)
         self.models = [min(self.models, key=lambda model: model.criterion)]
@@ -192,7 +196,7 @@ class ArmLocations:
 
     def fit_least_squares(self, arms: list[tuple[Array, Array, Array]], n_steps: int) -> None:
         """Solve with the present penalties and improve them, `n_steps` times; terms, outcomes and weights per arm."""
-        grams = [terms.T @ (terms * weight[:, None]) for terms, _, weight in arms]
+        grams = [scaled_gram(terms, np.sqrt(weight)) for terms, _, weight in arms]
         sides = [terms.T @ (weight * y) for terms, y, weight in arms]
         both, apart = grams[1] + grams[0], (grams[1] - grams[0])[:, self.contrast] / 2
         gram = np.block([[both, apart], [apart.T, both[np.ix_(self.contrast, self.contrast)] / 4]])
@@ -213,4 +217,4 @@ class ArmLocations:
         form[:, self.contrast] += sign * self.inverse[:n, n:]
         form[self.contrast] += sign * self.inverse[n:, :n]
         form[np.ix_(self.contrast, self.contrast)] += sign**2 * self.inverse[n:, n:]
-        return np.einsum("ij,ij->i", terms @ form, terms)
+        return quadratic_forms(terms, form)

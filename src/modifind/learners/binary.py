@@ -49,13 +49,14 @@ class AdditiveClassifier(BaseEstimator):
             if turn == 0 or (turn == 1 and self.terms_.pairs):
                 contrast = np.flatnonzero(self.terms_.degree <= self.contrast_curves)
                 locations = ArmLocations(self.terms_.groups, contrast)
-                terms = [self.terms_(X[r]) for r in rows]
-            working = []
-            for k, r in enumerate(rows):
-                mean = expit(index[k])
-                weight = mean * (1 - mean)
-                working.append((terms[k], index[k] + (y[r] - mean) / weight, weight))
-            locations.fit_least_squares(working, n_steps=4)
+                terms: list[Array] = []  # they fill most of the memory: never twice
+                terms += (self.terms_(X[r]) for r in rows)
+            means = [expit(i) for i in index]
+            weights = [mean * (1 - mean) for mean in means]
+            working = [
+                i + (y[r] - mean) / weight for i, r, mean, weight in zip(index, rows, means, weights, strict=True)
+            ]
+            locations.fit_least_squares(list(zip(terms, working, weights, strict=True)), n_steps=4)
             index = [np.clip(terms[k] @ locations.coefficients[k], -MAX_INDEX, MAX_INDEX) for k in (0, 1)]
         self.coefficients_ = np.stack(locations.coefficients, axis=1)
         return self
@@ -66,7 +67,7 @@ class AdditiveClassifier(BaseEstimator):
 
     def index(self, X: Array) -> Array:
         """Log-odds of the rows as they are, which `along` can reuse from feature to feature."""
-        return self.terms_(X) @ self.coefficients_
+        return self.terms_.combine(X, self.coefficients_)
 
     def along(self, X: Array, columns: slice, points: Array, index: Array | None = None) -> tuple[Array, Array]:
         """The same, shape (n, g, 2) each, when some columns take the values `points`, (n, g, width)."""

@@ -11,9 +11,11 @@ from sklearn.ensemble import HistGradientBoostingRegressor
 
 from modifind.kernels import Array
 from modifind.learners.additive import AdditiveLearner
+from modifind.learners.blocks import random_rows
 
 N_FOLDS = 2
 N_BINS = 64
+MAX_ROWS = 100_000
 
 
 class BoostingLearner(BaseEstimator):
@@ -21,7 +23,8 @@ class BoostingLearner(BaseEstimator):
 
     Trees see the treatment among their inputs, so they learn what the arms share from both. Steps and interactions
     that smooth functions of single columns cannot follow are left to them; the rest they need not relearn. The trees
-    for the variance are fitted to residuals from trees that have not seen the row.
+    for the variance are fitted to residuals from trees that have not seen the row. A few trees of eight leaves need no
+    more than 100,000 rows: larger data are sampled for them.
 
     Parameters
     ----------
@@ -41,17 +44,19 @@ class BoostingLearner(BaseEstimator):
         """Fit the additive model, unless a fitted one is given, and the trees."""
         base = AdditiveLearner() if self.base is None else clone(self.base)
         self.base_ = base.fit(X, a, y) if fitted_base is None else fitted_base
+        rows = random_rows(y.size, MAX_ROWS)
+        X, a, target, weight = X[rows], a[rows], self.base_.residual_[rows], self.base_.weight_[rows]
         self.edges_ = [np.unique(np.quantile(column, np.arange(1, N_BINS) / N_BINS)) for column in X.T]
         inputs = np.column_stack((self._bins(X), a))
-        target, weight = self.base_.residual_, self.base_.weight_ / self.base_.weight_.mean()
-        folds = np.arange(y.size) % N_FOLDS  # rows come in no order that matters
-        left = np.empty(y.size)
+        weight = weight / weight.mean()
+        folds = np.arange(a.size) % N_FOLDS  # rows come in no order that matters
+        left = np.empty(a.size)
         for fold in range(N_FOLDS):
             out = folds == fold
             trees = self._mean_trees().fit(inputs[~out], target[~out], sample_weight=weight[~out])
             left[out] = target[out] - trees.predict(inputs[out])
         self.mean_ = self._mean_trees().fit(inputs, target, sample_weight=weight)
-        scale = self.base_.predict(X)[1][np.arange(y.size), a]
+        scale = self.base_.predict(X)[1][np.arange(a.size), a]
         square = np.clip((left / scale) ** 2, 1e-3, 25.0)  # a few wild rows must not decide the trees
         self.variance_ = HistGradientBoostingRegressor(
             loss="gamma", max_iter=max(self.max_iter // 2, 1), **_settings()

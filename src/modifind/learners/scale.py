@@ -6,6 +6,7 @@ import numpy as np
 from scipy.special import expit
 
 from modifind.kernels import Array
+from modifind.learners.blocks import scaled_gram
 from modifind.learners.density import student_log_density, student_weight
 from modifind.learners.evidence import Groups, solve_ridge, updated_penalties
 
@@ -64,48 +65,57 @@ class ScaleModel:
         size = self.groups.size
         with_floor = self.link == "softplus"
         groups = np.append(self.groups, 0) if with_floor else self.groups
+        plain = None if with_floor else terms.T @ terms  # of the exponential link, the same at every step
+        index = terms @ self.coefficients
         for step in range(n_steps):
-            index = terms @ self.coefficients
             scale = self.at_index(index)
             standardised = residual / scale
             score = student_weight(standardised, shape) * standardised**2 - 1.0
-            jacobian = terms
-            if with_floor:
-                slopes = terms * (self.unit * expit(index) / scale)[:, None]
-                floor = self.unit * np.exp(self.log_floor) / scale
-                jacobian = np.concatenate((slopes, floor[:, None]), axis=1)
-            gradient = jacobian.T @ score
+            if plain is None:
+                gradient, gram = self._floor_derivatives(terms, index, scale, score)
+            else:
+                gradient, gram = terms.T @ score, plain
             gradient[:size] -= self.penalties[self.groups] * self.coefficients
-            fisher = information * (jacobian.T @ jacobian)
+            fisher = information * gram
             move, inverse = solve_ridge(fisher, gradient, self.penalties, groups)
-            self._advance(terms, residual, shape, move)
+            index = self._advance(terms, index, residual, shape, move)
             penalties, freedom = updated_penalties(
                 self.coefficients, inverse[:size, :size], np.diag(fisher)[:size], self.penalties, self.groups
             )
             if step < n_steps - 1:
                 self.penalties = penalties
-        self.criterion = freedom + with_floor - self._fit(terms, residual, shape, self.coefficients, self.log_floor)
+        self.criterion = freedom + with_floor - self._fit(index, residual, shape, self.log_floor)
         return self
 
-    def _advance(self, terms: Array, residual: Array, shape: float, move: Array) -> None:
-        """Step as far as the penalised likelihood improves."""
+    def _floor_derivatives(self, terms: Array, index: Array, scale: Array, score: Array) -> tuple[Array, Array]:
+        """Gradient of the log-likelihood and the Gram matrix of the log-scale's slopes, the floor's coming last."""
+        slope = self.unit * expit(index) / scale
+        floor = self.unit * np.exp(self.log_floor) / scale
+        mixed = terms.T @ (slope * floor)
+        gram = np.block([[scaled_gram(terms, slope), mixed[:, None]], [mixed, floor @ floor]])
+        return np.append(terms.T @ (slope * score), floor @ score), gram
+
+    def _advance(self, terms: Array, index: Array, residual: Array, shape: float, move: Array) -> Array:
+        """Step as far as the penalised likelihood improves; returns the index there."""
         penalty, change = self.penalties[self.groups], move[: self.groups.size]
-        length = min(1.0, MAX_MOVE / max(float(np.abs(terms @ change).max()), 1e-12))
+        shift = terms @ change
+        length = min(1.0, MAX_MOVE / max(float(np.abs(shift).max()), 1e-12))
 
-        def objective(coefficients: Array, log_floor: float) -> float:
-            fit = self._fit(terms, residual, shape, coefficients, log_floor)
-            return fit - 0.5 * float(penalty @ coefficients**2)
+        def objective(index: Array, coefficients: Array, log_floor: float) -> float:
+            return self._fit(index, residual, shape, log_floor) - 0.5 * float(penalty @ coefficients**2)
 
-        before = objective(self.coefficients, self.log_floor)
+        before = objective(index, self.coefficients, self.log_floor)
         for _ in range(MAX_HALVINGS):
             coefficients, log_floor = self.coefficients + length * change, self.log_floor
             if self.link == "softplus":
                 log_floor += float(np.clip(length * move[-1], -1.0, 1.0))
-            if objective(coefficients, log_floor) >= before:
+            moved = index + length * shift
+            if objective(moved, coefficients, log_floor) >= before:
                 self.coefficients, self.log_floor = coefficients, log_floor
-                return
+                return moved
             length /= 2
+        return index
 
-    def _fit(self, terms: Array, residual: Array, shape: float, coefficients: Array, log_floor: float) -> float:
-        scale = self.at_index(terms @ coefficients, log_floor)
+    def _fit(self, index: Array, residual: Array, shape: float, log_floor: float) -> float:
+        scale = self.at_index(index, log_floor)
         return float(np.sum(student_log_density(residual / scale, shape) - np.log(scale)))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -49,26 +50,29 @@ class ColumnBasis:
         """
         centre, spread = float(column.mean()), float(column.std()) or 1.0
         line = cls(centre, spread, np.zeros(1), np.zeros((1, 0)))
-        if n_knots < 4 or np.unique(column).size < MIN_DISTINCT:
+        if n_knots < 4:
             return line
-        own = (column - centre) / spread
+        own = np.sort((column - centre) / spread)
+        if np.count_nonzero(np.diff(own)) + 1 < MIN_DISTINCT:
+            return line
         steps = np.linspace(0.0, 1.0, n_knots)
-        low, high = np.quantile(own, (TAIL, 1 - TAIL))
-        knots = (np.quantile(own, steps) + low + (high - low) * steps) / 2
-        knots[0], knots[-1] = own.min(), own.max()
+        low, high = _quantiles(own, np.array([TAIL, 1 - TAIL]))
+        knots = (_quantiles(own, steps) + low + (high - low) * steps) / 2
+        knots[0], knots[-1] = own[0], own[-1]
         knots = np.unique(knots)
         if knots.size < 4 or np.diff(knots).min() < 1e-6:
             return line
-        nodes = np.unique(np.concatenate((np.quantile(own, np.linspace(0.0, 1.0, N_NODES)), knots)))
+        nodes = np.unique(np.concatenate((_quantiles(own, np.linspace(0.0, 1.0, N_NODES)), knots)))
         roughness, directions = np.linalg.eigh(_roughness(knots))
         cardinal = CubicSpline(knots, np.eye(knots.size), bc_type="natural")
         table = cardinal(nodes) @ (directions[:, 2:] / np.sqrt(roughness[2:]))
         # What a straight line can do is left to the linear function.
-        ones = np.ones(own.size)
-        at_rows = _interpolate(own, nodes, table)
-        fit = np.linalg.lstsq(np.stack((ones, own), axis=1), at_rows, rcond=None)[0]
-        table = table - fit[0] - nodes[:, None] * fit[1]
-        size = float(np.sqrt(np.mean(np.sum(_interpolate(own, nodes, table) ** 2, axis=1))))
+        inner = _inner_product(own, nodes)
+        ones, at_nodes = np.ones((nodes.size, 1)), nodes[:, None]
+        at_nodes = at_nodes - inner(ones, at_nodes)
+        table = table - inner(ones, table)
+        table = table - at_nodes * (inner(at_nodes, table) / inner(at_nodes, at_nodes))
+        size = float(np.sqrt(inner(table, table).sum()))
         return cls(centre, spread, nodes, table / size) if size > 0 else line
 
     def line(self, values: Array) -> Array:
@@ -77,10 +81,15 @@ class ColumnBasis:
 
     def __call__(self, values: Array) -> Array:
         """The functions at values of any shape; their axis comes last."""
-        own = self.line(values)
-        if self.width == 1:
-            return own[..., None]
-        return np.concatenate((own[..., None], _interpolate(own, self.nodes, self.table)), axis=-1)
+        functions = np.empty((*values.shape, self.width))
+        self.write(values, functions)
+        return functions
+
+    def write(self, values: Array, functions: Array) -> None:
+        """The same, written to an array that is there."""
+        own = functions[..., 0] = self.line(values)
+        if self.width > 1:
+            _interpolate(own, self.nodes, self.table, functions[..., 1:])
 
     def combine(self, values: Array, coefficients: Array) -> Array:
         """``self(values) @ coefficients``, without forming the functions at every value.
@@ -115,9 +124,37 @@ def _roughness(knots: Array) -> Array:
     return second @ np.linalg.solve(band, second.T)
 
 
-def _interpolate(values: Array, nodes: Array, table: Array) -> Array:
-    right = np.clip(np.searchsorted(nodes, values), 1, nodes.size - 1)
-    left = right - 1
-    share = np.clip((values - nodes[left]) / (nodes[right] - nodes[left]), 0.0, 1.0)[..., None]
-    below = table[left]
-    return below + share * (table[right] - below)
+def _quantiles(ordered: Array, shares: Array) -> Array:
+    """Quantiles of values in ascending order."""
+    place = shares * (ordered.size - 1)
+    below = np.minimum(place.astype(np.int64), ordered.size - 2)
+    return ordered[below] + (place - below) * (ordered[below + 1] - ordered[below])
+
+
+def _inner_product(ordered: Array, nodes: Array) -> Callable[[Array, Array], Array]:
+    """Mean over rows of the products of two sets of functions tabulated at nodes, column by column.
+
+    Between two nodes functions are straight, so that three sums over the rows that lie there are all it takes.
+    """
+    count = np.diff(np.concatenate(([0], np.searchsorted(ordered, nodes[1:-1]), [ordered.size])))
+    left = np.repeat(np.arange(nodes.size - 1), count)
+    share = (ordered - nodes[left]) / np.diff(nodes)[left]
+    first = np.bincount(left, share, minlength=nodes.size - 1)
+    second = np.bincount(left, share**2, minlength=nodes.size - 1)
+
+    def inner(one: Array, other: Array) -> Array:
+        one_step, other_step = np.diff(one, axis=0), np.diff(other, axis=0)
+        one, other = one[:-1], other[:-1]
+        total = count @ (one * other) + first @ (one * other_step + one_step * other) + second @ (one_step * other_step)
+        return total / ordered.size
+
+    return inner
+
+
+def _interpolate(values: Array, nodes: Array, table: Array, out: Array | None = None) -> Array:
+    left = np.searchsorted(nodes[1:-1], values)
+    below = nodes[left]
+    share = np.clip((values - below) / (nodes[left + 1] - below), 0.0, 1.0)
+    rise = np.take(np.diff(table, axis=0), left, axis=0)
+    rise *= share[..., None]
+    return np.add(np.take(table, left, axis=0), rise, out=out)

@@ -19,6 +19,7 @@ from modifind.kernels import Array
 from modifind.learners.additive import AdditiveLearner
 from modifind.learners.base import OutcomeLearner, check_along, predict_along, predict_arms
 from modifind.learners.binary import AdditiveClassifier
+from modifind.learners.blocks import random_rows
 from modifind.learners.boosting import BoostingLearner
 from modifind.learners.density import best_shape, student_log_density
 from modifind.learners.neural import NeuralLearner
@@ -26,6 +27,7 @@ from modifind.learners.neural import NeuralLearner
 NEGLIGIBLE = 0.1
 CHECKED_ROWS = 20
 WORTHWHILE = 0.01
+WEIGHED_ROWS = 50_000  # at most so many decide a few weights
 LEAST_SCALE = 1e-3  # of the outcome's interquartile range
 COSTLY = ("boosting", "neural")
 EDGE = 1e-3  # probabilities are kept this far from 0 and 1
@@ -203,14 +205,16 @@ def _fit_all(
         return {}
     n_folds = int(folds.max()) + 1
     starts: Sequence[OutcomeLearner | None] = bases or [None] * n_folds
-    jobs = (delayed(_fit_fold)(candidates, X, a, y, folds == fold, starts[fold]) for fold in range(n_folds))
-    per_fold = Parallel(n_jobs=n_jobs)(jobs)
+    # Every candidate of every fold is a job, the richer candidates first: plain ones fill the gaps at the end.
+    tasks = [(name, fold) for name in reversed(candidates) for fold in range(n_folds)]
+    jobs = (delayed(_fit_fold)({name: candidates[name]}, X, a, y, folds == fold, starts[fold]) for name, fold in tasks)
+    results = {task: found[0] for task, found in zip(tasks, Parallel(n_jobs=n_jobs)(jobs), strict=True)}
     found = {}
-    for k, name in enumerate(candidates):
+    for name in candidates:
         location, scale = np.empty((y.size, 2)), np.empty((y.size, 2))
-        for fold, results in enumerate(per_fold):
-            location[folds == fold], scale[folds == fold] = results[k][1:]
-        found[name] = _Fitted([results[k][0] for results in per_fold], location, scale)
+        for fold in range(n_folds):
+            location[folds == fold], scale[folds == fold] = results[name, fold][1:]
+        found[name] = _Fitted([results[name, fold][0] for fold in range(n_folds)], location, scale)
     return found
 
 
@@ -284,7 +288,8 @@ def _stack(
     shape = shapes[int(np.argmax(alone))]
     weights = np.empty((n_folds, len(parts)))
     for fold in range(n_folds):
-        rows = folds != fold
+        rows = np.flatnonzero(folds != fold)
+        rows = rows[random_rows(rows.size, WEIGHED_ROWS)]
         weights[fold] = _best_weights(y[rows], location[:, rows], log_scale[:, rows], shape[rows], binary)
     mixed = weights[folds].T
     scale = np.exp((mixed * log_scale).sum(axis=0))

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from modifind.kernels import Array
+from modifind.learners.blocks import row_blocks, scaled_gram
 from modifind.learners.evidence import Groups
 from modifind.learners.splines import ColumnBasis
 
@@ -51,10 +52,29 @@ class AdditiveTerms:
 
     def __call__(self, X: Array) -> Array:
         """Terms of rows, shape (n, n_terms)."""
-        parts = [np.ones((X.shape[0], 1))]
-        parts += [basis(X[:, j]) for j, basis in enumerate(self.bases)]
-        parts += [parts[1 + j][:, :1] * parts[1 + k][:, :1] for j, k in self.pairs]
-        return np.concatenate(parts, axis=1)
+        terms = np.empty((X.shape[0], self.degree.size))
+        for rows in row_blocks(X.shape[0]):
+            block = terms[rows]
+            block[:, 0] = 1.0
+            for basis, own, column in zip(self.bases, self.slices, X[rows].T.copy(), strict=True):
+                basis.write(column, block[:, own])
+            for place, (j, k) in enumerate(self.pairs, start=self.degree.size - len(self.pairs)):
+                block[:, place] = block[:, self.slices[j].start] * block[:, self.slices[k].start]
+        return terms
+
+    def combine(self, X: Array, coefficients: Array) -> Array:
+        """``self(X) @ coefficients``, shape (n, n_outputs), without forming the terms."""
+        total = np.empty((X.shape[0], coefficients.shape[1]))
+        products = coefficients[len(coefficients) - len(self.pairs) :]
+        for rows in row_blocks(X.shape[0]):
+            columns = X[rows].T.copy()
+            part = np.repeat(coefficients[:1], columns.shape[1], axis=0)
+            for basis, own, column in zip(self.bases, self.slices, columns, strict=True):
+                part += basis.combine(column, coefficients[own])
+            for weight, (j, k) in zip(products, self.pairs, strict=True):
+                part += (self.bases[j].line(columns[j]) * self.bases[k].line(columns[k]))[:, None] * weight
+            total[rows] = part
+        return total
 
     def along(self, X: Array, columns: slice, points: Array, coefficients: Array, index: Array | None = None) -> Array:
         """``terms @ coefficients``, shape (n, g, n_outputs), when some columns take other values.
@@ -72,7 +92,7 @@ class AdditiveTerms:
         index : array of shape (n, n_outputs), optional
             ``self(X) @ coefficients``, where it is known.
         """
-        index = self(X) @ coefficients if index is None else index
+        index = self.combine(X, coefficients) if index is None else index
         total = np.repeat(index[:, None, :], points.shape[1], axis=1)
         for j in range(columns.start, columns.stop):
             own = coefficients[self.slices[j]]
@@ -96,13 +116,14 @@ class AdditiveTerms:
         row by row. Their correlations with all products of two columns cost one matrix product; a product enters when
         one arm, both together or their difference exceed what the largest of so many would be by chance.
         """
-        lines = np.stack([basis.line(X[:, j]) for j, basis in enumerate(self.bases)], axis=1)
-        first, second = np.triu_indices(lines.shape[1], 1)
+        first, second = np.triu_indices(len(self.bases), 1)
         if first.size == 0:
             return self
+        centre, spread = (np.array(part) for part in zip(*((b.centre, b.spread) for b in self.bases), strict=True))
+        lines = [(X[r] - centre) / spread for r in rows]
         largest = np.zeros(first.size)
         for per_arm in scores:
-            z = [_product_scores(lines[r], score)[first, second] for r, score in zip(rows, per_arm, strict=True)]
+            z = [_product_scores(own, score)[first, second] for own, score in zip(lines, per_arm, strict=True)]
             for candidate in (z[0], z[1], (z[1] + z[0]) / np.sqrt(2), (z[1] - z[0]) / np.sqrt(2)):
                 largest = np.maximum(largest, np.abs(candidate))
         limit = np.sqrt(2 * np.log(4 * len(scores) * first.size))
@@ -113,6 +134,9 @@ class AdditiveTerms:
 def _product_scores(lines: Array, score: Array) -> Array:
     """Standardised correlations of a score with all products of two columns."""
     score = score - score.mean()
-    squares = lines**2
-    variance = squares.T @ (squares * (score**2)[:, None])
-    return lines.T @ (lines * score[:, None]) / np.sqrt(np.maximum(variance, 1e-12))
+    sums, variance = np.zeros((2, lines.shape[1], lines.shape[1]))
+    for rows in row_blocks(lines.shape[0]):
+        block = lines[rows]
+        sums += block.T @ (block * score[rows, None])
+        variance += scaled_gram(block**2, score[rows])
+    return sums / np.sqrt(np.maximum(variance, 1e-12))
