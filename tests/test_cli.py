@@ -199,6 +199,7 @@ BAD = {
     "no runs": (("reproduce", "all", "--runs", "0"), "at least 1"),
     "method of another study": (("reproduce", "table-cvae-neurons", "--methods", "naive"), "has no method naive"),
     "impossible folder": (("reproduce", "all", "--out", "/dev/null/here"), "cannot make the folder /dev/null/here"),
+    "no such device": (("select", "{d}/good.csv", *GOOD, "--device", "abacus"), "device must be 'cpu', 'cuda' or"),
     "unknown device": (("reproduce", "all", "--device", "abacus"), "device must be 'cpu' or 'cuda'"),
 }
 

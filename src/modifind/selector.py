@@ -43,6 +43,7 @@ from modifind.statistics import WCMMD, EffectLikelihood
 from modifind.statistics.wcmmd import PreparedWCMMD
 from modifind.testers import AnalyticTester, Outcome, ResamplingTester, Tester
 from modifind.testing import ConditionalRandomizationTest, adjust_p_values
+from modifind.torch_support import import_torch
 
 NULL_HYPOTHESIS = "the outcome is independent of the feature given the other features"
 # Held-out share of a feature's law that the others explain, above which the data cannot tell it from them. What little
@@ -90,6 +91,10 @@ class ModifierSelector(BaseModifierSelector):
     outcome_transform : {None, "log"}, default=None
         Scale on which effects are measured. On the logarithm of a positive outcome effects are ratios, and a feature
         that multiplies both arms alike modifies nothing.
+    device : {"cpu", "cuda", "cuda:0", ...}, optional
+        Where the parts given by name compute what they can by torch: the networks of "cvae" and of the learners of
+        "effect_likelihood", the resamples of "wcmmd". None leaves every part its own setting, "cpu" by default. Each
+        process of `n_jobs` opens the device for itself, so with a GPU one process is the sensible choice for "wcmmd".
 
     Attributes
     ----------
@@ -129,6 +134,7 @@ class ModifierSelector(BaseModifierSelector):
         random_state: Any = None,
         test: ConditionalRandomizationTest | None = None,
         outcome_transform: str | None = None,
+        device: str | None = None,
     ) -> None:
         self.statistic = statistic
         self.sampler = sampler
@@ -143,6 +149,7 @@ class ModifierSelector(BaseModifierSelector):
         self.random_state = random_state
         self.test = test
         self.outcome_transform = outcome_transform
+        self.device = device
 
     def fit(self, X: Any, y: Any = None, treatment: Any = None, *, treated: Any = None) -> ModifierSelector:
         """Test every feature.
@@ -180,7 +187,7 @@ class ModifierSelector(BaseModifierSelector):
             model = resolve_propensity(self.propensity)
             scores = model.fit(table, arms, n_folds=self.cv, seed=propensity_seed)
             scores.warn()
-            sampler = _agreeing_sampler(self.sampler, statistic)
+            sampler = _agreeing_sampler(self.sampler, statistic, self.device)
             sampler.fit(table, arms, sampler_seed)
             marginal = statistic if isinstance(statistic, WCMMD) else WCMMD()
             prepared = marginal.prepare(outcome, arms, statistic_seed)
@@ -206,7 +213,11 @@ class ModifierSelector(BaseModifierSelector):
     def _validate(self) -> tuple[Statistic, ConditionalRandomizationTest]:
         check_shared_settings(self.alpha, self.cv, self.outcome_transform)
         adjust_p_values([1.0], self.adjust)
-        statistic: Any = _STATISTICS[self.statistic]() if self.statistic in tuple(_STATISTICS) else self.statistic
+        if self.device not in (None, "cpu"):
+            import_torch(self.device, f"device={self.device!r}")
+        statistic: Any = self.statistic
+        if self.statistic in tuple(_STATISTICS):
+            statistic = _on_device(_STATISTICS[self.statistic](), self.device)
         if not isinstance(statistic, WCMMD | EffectLikelihood):
             given = repr(statistic) if isinstance(statistic, str) else type(statistic).__name__
             raise ValueError(
@@ -315,7 +326,12 @@ def _find(plan: _Plan, feature: int, seed: np.random.SeedSequence) -> _Finding:
         return _Finding(view, outcome, law.calibration)
 
 
-def _agreeing_sampler(sampler: Any, statistic: Statistic) -> BaseSampler:
+def _on_device(part: Any, device: str | None) -> Any:
+    """A part made from its name, told the device where it has such a setting."""
+    return part if device is None or "device" not in part.get_params() else part.set_params(device=device)
+
+
+def _agreeing_sampler(sampler: Any, statistic: Statistic, device: str | None) -> BaseSampler:
     """A fresh sampler whose conditioning goes with the weights.
 
     Weights that do not follow a resampled feature are right only with a sampler that ignores the treatment.
@@ -323,6 +339,7 @@ def _agreeing_sampler(sampler: Any, statistic: Statistic) -> BaseSampler:
     named = isinstance(sampler, str)
     chosen = resolve_sampler(sampler)
     chosen = clone(chosen) if isinstance(chosen, BaseEstimator) else chosen
+    chosen = _on_device(chosen, device) if named else chosen
     if isinstance(statistic, EffectLikelihood) and not getattr(chosen, "condition_on_treatment", True):
         raise ValueError(
             "effect_likelihood needs the law of a feature given the treatment: condition_on_treatment=True"
