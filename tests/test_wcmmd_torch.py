@@ -1,5 +1,6 @@
 """The statistic by torch against numpy; the CPU stands in for a GPU, which takes the same way through the code."""
 
+import pickle
 from dataclasses import dataclass
 
 import numpy as np
@@ -9,7 +10,7 @@ from sklearn.base import clone
 from sklearn.linear_model import LogisticRegression
 
 from conftest import quiet_fit, seed_of
-from modifind import WCMMD
+from modifind import WCMMD, ModifierSelector
 from modifind.propensity import EarlyStoppedMLP
 from modifind.samplers import BaseSampler, Calibration
 from modifind.statistics import wcmmd_torch
@@ -71,6 +72,14 @@ def test_blocks_of_rows_and_of_resamples_change_nothing(kind, weighting, cells, 
     n = 60 if cells == 1 else 300
     expected, found, left = both_ways(*problem(n, weighting=weighting), kind, "torch:cpu", k=3)
     assert not left.any()
+    np.testing.assert_allclose(found, expected, rtol=1e-8)
+
+
+@pytest.mark.parametrize("kind", ["continuous", "rare levels"])
+@pytest.mark.parametrize("piece", [30, 64])
+def test_long_sums_may_be_cut_into_pieces(kind, piece, monkeypatch):
+    monkeypatch.setattr(wcmmd_torch, "PIECE", piece)
+    expected, found, _ = both_ways(*problem(), kind, "torch:cpu")
     np.testing.assert_allclose(found, expected, rtol=1e-8)
 
 
@@ -151,10 +160,19 @@ def test_repeats_of_the_data_tie_with_it(table):
     assert (quiet_fit(*table, **settings, random_state=0).result_.table["p_value"] == 1.0).all()
 
 
-def test_workers_open_the_device_for_themselves(table):
-    settings = {"statistic": "wcmmd", "sampler": "gaussian", "n_resamples": 19, "random_state": 0}
-    one, two = (quiet_fit(*table, **settings, device="torch:cpu", n_jobs=jobs).result_.table for jobs in (1, 2))
-    pd.testing.assert_frame_equal(one, two, rtol=1e-8)
+class Travelling(ModifierSelector):
+    """Has its plan pickled and unpickled, as for a worker process."""
+
+    def _run(self, plan, seeds):
+        return super()._run(pickle.loads(pickle.dumps(plan)), seeds)
+
+
+def test_workers_can_open_the_device_for_themselves(table):
+    frame, y, treatment = table
+    settings = {"statistic": "wcmmd", "sampler": "gaussian", "n_resamples": 59, "random_state": 0}
+    here = ModifierSelector(**settings).fit(frame, y, treatment=treatment)
+    there = Travelling(**settings, device="torch:cpu").fit(frame, y, treatment=treatment)
+    pd.testing.assert_frame_equal(here.result_.table, there.result_.table, rtol=1e-8)
 
 
 @pytest.mark.parametrize("device", ["abacus", "cuda:", "cpu:0", "torch:cuda", 1, None])

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     import torch
 
 BLOCK_CELLS = 2**26  # numbers held at a time in the largest arrays: half a gigabyte
+PIECE = 2048
 MAX_NODES = math.ceil((MAX_DENSE_RANGE + 2 * REACH) * NODES_PER_BANDWIDTH) + 2
 
 
@@ -108,9 +109,25 @@ class DeviceWCMMD:
             for rows in self._blocks(start, stop, len(weights)):
                 share = basis(rows)
                 total = total + share.sum(dim=2, keepdim=True)
-                arm = arm + (share * weights[:, None, rows]) @ self.columns[rows]
+                arm = arm + self._product(share * weights[:, None, rows], self.columns[rows])
             sums.append(arm)
         return sums[0], sums[1], total
+
+    def _product(self, left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
+        """``left @ right``, shapes (k, g, rows) and (rows, columns).
+
+        The result is small and the sums are long. They are cut into pieces that a GPU adds up side by side; in one
+        piece most of it would be idle.
+        """
+        k, g, n_rows = left.shape
+        n_pieces = n_rows // PIECE
+        whole = n_pieces * PIECE
+        product = left[..., whole:] @ right[whole:]
+        if n_pieces:
+            pieces = left[..., :whole].unflatten(2, (n_pieces, PIECE)).flatten(0, 1).transpose(0, 1)
+            found = self.torch.bmm(pieces, right[:whole].unflatten(0, (n_pieces, PIECE)))
+            product = product + found.sum(dim=0).unflatten(0, (k, g))
+        return product
 
     def _difference(
         self, control: torch.Tensor, treated: torch.Tensor, total: torch.Tensor
