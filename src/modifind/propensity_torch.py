@@ -62,7 +62,7 @@ class FixedScores:
 
     def __init__(self, scores: Array, device: str) -> None:
         torch, place = open_device(device, USER)
-        self.scores = torch.from_numpy(scores).to(place)
+        self.scores = torch.tensor(scores, device=place)  # a copy: what a worker process is given may be read-only
 
     def __call__(self, x: torch.Tensor) -> torch.Tensor:
         """The same scores for each of k columns, shape (k, n)."""
