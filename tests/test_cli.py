@@ -100,14 +100,15 @@ def test_columns_can_be_chosen_excluded_and_declared_discrete(data_folder, tmp_p
 
 
 def test_options_of_the_likelihood_reach_the_result(data_folder, tmp_path):
-    own = ("--learner", "linear", "--repeats", 2, "--check", 200, "--propensity", "0.5")
+    own = ("--learner", "linear", "--repeats", 2, "--check", 200, "--propensity", "0.5", "--device", "cpu")
     done = modifind(
         "select", data_folder / "good.csv", *GOOD, *own, "--out", "r.json", "--report", "r.html", folder=tmp_path
     )
     assert done.returncode == 0, done.stderr
     result = SelectionResult.from_json(tmp_path / "r.json")
-    expected = {"class": "EffectLikelihood", "learner": "linear", "cv_repeats": 2, "check_resamples": 200}
-    assert result.settings["statistic"] == expected
+    expected = {"learner": "linear", "cv_repeats": 2, "check_resamples": 200, "device": "cpu"}
+    assert result.settings["statistic"] == {"class": "EffectLikelihood", **expected}
+    assert result.settings["device"] == "cpu"
     assert result.settings["model"]["stack"] == "linear 1.00"
     assert (result.diagnostics["n_resamples"] == 200).all()
     assert result.diagnostics["check_p_value"].between(1 / 201, 1).all()
@@ -199,6 +200,7 @@ BAD = {
     "no runs": (("reproduce", "all", "--runs", "0"), "at least 1"),
     "method of another study": (("reproduce", "table-cvae-neurons", "--methods", "naive"), "has no method naive"),
     "impossible folder": (("reproduce", "all", "--out", "/dev/null/here"), "cannot make the folder /dev/null/here"),
+    "no such device": (("select", "{d}/good.csv", *GOOD, "--device", "abacus"), "device must be 'cpu', 'cuda' or"),
     "unknown device": (("reproduce", "all", "--device", "abacus"), "device must be 'cpu' or 'cuda'"),
 }
 

@@ -210,3 +210,11 @@ def test_marginal_sampler_rejects_the_null_neighbour_of_a_modifier():
 def test_conditional_sampler_spares_the_null_neighbour_of_a_modifier():
     # 50 data sets: 0.05 with sd 0.031, tolerance four of those.
     assert neighbour_rejections(GaussianSampler()) < 0.05 + four_sd(0.05, 50)
+
+
+@pytest.mark.parametrize("stop_after", [None, 3])
+def test_blocks_of_statistics_give_the_same_as_single_ones(stop_after):
+    test = ConditionalRandomizationTest(stop_after=stop_after, block_size=4)
+    for observed in (2.0, 4.5, 100.0):
+        blocks = test.run(observed, Stream(VALUES).draw, lambda columns: columns[:, 0], 10, batched=True)
+        assert blocks == run(test, VALUES, observed)[0]

@@ -171,3 +171,26 @@ def test_missing_cuda_is_explained(mixed: FeatureTable, monkeypatch: pytest.Monk
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     with pytest.raises(ValueError, match="no CUDA device"):
         fitted(mixed, device="cuda")
+
+
+def test_draws_grids_and_calibration_by_torch_are_those_of_numpy(mixed: FeatureTable, quick: CVAESampler) -> None:
+    pytest.importorskip("torch")
+    other = pickle.loads(pickle.dumps(quick)).set_params(device="torch:cpu")
+    for feature in range(3):
+        ours, theirs = quick.law(feature), other.law(feature)
+        draws = [law.draw(np.random.default_rng(0), 3) for law in (ours, theirs)]
+        # Single precision: a code changes where a uniform number lies within rounding of an edge.
+        assert np.mean(np.abs(draws[0] - draws[1]) > 1e-4) < 1e-3
+        rows = slice(0, 1500)
+        for left, right in zip(ours.grid(rows), theirs.grid(rows), strict=True):
+            np.testing.assert_allclose(left, right, atol=1e-4)
+        assert theirs.calibration.log_score_gain == pytest.approx(ours.calibration.log_score_gain, abs=1e-5)
+
+
+def test_training_on_a_gpu_gives_the_laws_of_the_cpu(mixed: FeatureTable) -> None:
+    torch = pytest.importorskip("torch")
+    if not torch.cuda.is_available():
+        pytest.skip("torch finds no CUDA device")
+    laws = [fitted(mixed, device=device, max_epochs=3, hidden=16).law(0) for device in ("cpu", "cuda")]
+    draws = [law.draw(np.random.default_rng(0), 5) for law in laws]
+    np.testing.assert_allclose(draws[0], draws[1], atol=1e-3)

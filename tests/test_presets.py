@@ -76,3 +76,23 @@ def test_exact_is_the_preset_without_random_features():
 def test_what_makes_the_preset_cannot_be_set(preset, name):
     with pytest.raises(ValueError, match=f"sets {name} itself"):
         preset(**{name: None})
+
+
+def test_device_goes_to_all_parts_of_the_preset():
+    selector = uai2022(device="cuda")
+    assert (selector.device, selector.statistic.device, selector.sampler.device) == ("cuda",) * 3
+    assert (uai2022().device, uai2022().statistic.device, uai2022().sampler.device) == (None, "cpu", "cpu")
+    assert naive(device="cuda").statistic.device == "cuda"
+    assert exact(device="cuda").statistic.device == "cpu"
+    assert exact(device="cuda").sampler.device == "cuda"
+
+
+def test_preset_through_torch_gives_the_p_values_of_numpy():
+    pytest.importorskip("torch")
+    data = make_modifiers("NonlinMean", n_samples=120, n_features=5, random_state=0)
+    p_values = []
+    for device in ("cpu", "torch:cpu"):
+        selector = uai2022(n_resamples=20, epochs=3, sampler_units=16, random_state=0, device=device)
+        selector.sampler.set_params(max_epochs=2)
+        p_values.append(selector.fit(data.X, data.y, treatment=data.treatment).result_.table["p_value"])
+    np.testing.assert_allclose(*p_values)

@@ -12,8 +12,10 @@ from sklearn.preprocessing import StandardScaler
 from conftest import confounded_table, quiet_fit
 from modifind import WCMMD, ConditionalRandomizationTest, EffectLikelihood, ModifierSelector, PropensityModel
 from modifind.learners import AdditiveLearner
+from modifind.learners.stacking import resolve_learners
 from modifind.propensity import EarlyStoppedMLP
-from modifind.samplers import GaussianSampler, MarginalSampler
+from modifind.samplers import CVAESampler, GaussianSampler, MarginalSampler
+from modifind.selector import _agreeing_sampler
 from modifind.testing import adjust_p_values
 
 # The resampling test, and the default one with the quickest learner.
@@ -333,6 +335,7 @@ def test_settings_of_the_likelihood_name_learner_and_stack(likelihood):
         "learner": "linear",
         "cv_repeats": 1,
         "check_resamples": 0,
+        "device": "cpu",
     }
     assert settings["model"]["likelihood"] == "student-t"
     assert settings["model"]["stack"] == "linear 1.00"
@@ -479,3 +482,29 @@ def test_settings_of_the_other_statistic_are_refused_or_named():
         ModifierSelector(linear, sampler=sampler, random_state=0).fit(X, y, treatment=treatment)
     with pytest.raises(ValueError, match="learner for a binary outcome"):
         ModifierSelector(EffectLikelihood("boosting")).fit(X, y > 0, treatment=treatment)
+
+
+def test_device_reaches_the_parts_given_by_name_and_only_those(data):
+    pytest.importorskip("torch")
+    settings = {**FAST, "n_resamples": 9, "device": "torch:cpu"}
+    recorded = quiet_fit(*data, **settings).result_.settings
+    assert recorded["device"] == recorded["statistic"]["device"] == "torch:cpu"
+    recorded = quiet_fit(*data, **{**settings, "statistic": WCMMD()}).result_.settings
+    assert (recorded["device"], recorded["statistic"]["device"]) == ("torch:cpu", "cpu")
+    likelihood = ModifierSelector(device="torch:cpu")._validate()[0]
+    learners = resolve_learners(likelihood.learner, binary=False, device=likelihood.device)
+    assert learners["neural"].device == "torch:cpu"
+    assert _agreeing_sampler("cvae", likelihood, "torch:cpu").device == "torch:cpu"
+    assert _agreeing_sampler(CVAESampler(), likelihood, "torch:cpu").device == "cpu"
+    assert _agreeing_sampler("cvae", likelihood, None).device == "cpu"
+
+
+def test_unknown_or_missing_devices_are_refused(data, monkeypatch):
+    with pytest.raises(ValueError, match="device must be 'cpu', 'cuda' or"):
+        quiet_fit(*data, **FAST, device="abacus")
+    with pytest.raises(ValueError, match="device must be 'cpu', 'cuda' or"):
+        quiet_fit(*data, **{**LIKELIHOOD, "statistic": EffectLikelihood(device="abacus")})
+    torch = pytest.importorskip("torch")
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    with pytest.raises(ValueError, match="no CUDA device"):
+        quiet_fit(*data, **FAST, device="cuda")

@@ -142,6 +142,9 @@ def select(
     alpha: Annotated[float, typer.Option("--alpha", help="Level of the adjusted p-values.")] = 0.05,
     adjust: Annotated[str, typer.Option("--adjust", help="bh, by, holm, bonferroni or none.")] = "bh",
     resamples: Annotated[str, typer.Option("--resamples", help="Resamples per feature of wcmmd, or auto.")] = "auto",
+    device: Annotated[
+        str | None, typer.Option("--device", help="Where networks and resamples are computed: cpu, cuda, cuda:1, ...")
+    ] = None,
     seed: Seed = 0,
     jobs: Jobs = 1,
     stream: Annotated[
@@ -175,7 +178,7 @@ def select(
                 f"--discrete names {', '.join(sorted(set(categories) - set(chosen)))}, which is not tested"
             )
         own = {"learner": learner, "cv_repeats": repeats, "check_resamples": check}
-        selector = _selector(preset, statistic, own, sampler, scores, alpha, adjust, resamples)
+        selector = _selector(preset, statistic, own, sampler, scores, alpha, adjust, resamples, device)
         selector.set_params(discrete_features=AlsoDiscrete(tuple(categories)) if categories else "auto")
         selector.set_params(random_state=seed, n_jobs=jobs, progress=True, max_train_rows=train_rows)
         selector.set_params(outcome_transform="log" if log_outcome else None)
@@ -218,7 +221,9 @@ def reproduce(
     data: Annotated[
         Path | None, typer.Option("--data", help="Folder with the NHANES tables; default: download them.")
     ] = None,
-    device: Annotated[str, typer.Option("--device", help="Where autoencoders are trained: cpu or cuda.")] = "cpu",
+    device: Annotated[
+        str, typer.Option("--device", help="Where autoencoders are trained and drawn from: cpu or cuda.")
+    ] = "cpu",
     seed: Annotated[int, typer.Option("--seed", help="Seed of the first run.", min=0)] = 1000,
     jobs: Jobs = 1,
 ) -> None:
@@ -256,13 +261,15 @@ def _selector(
     alpha: float,
     adjust: str,
     resamples: str,
+    device: str | None,
 ) -> Any:
     from modifind import EffectLikelihood, ModifierSelector
     from modifind.presets import uai2022
 
     if resamples != "auto" and not resamples.isdigit():
         raise ValueError(f"--resamples must be auto or a whole number, not {resamples!r}")
-    plain = own == EffectLikelihood().get_params()
+    likelihood = EffectLikelihood(**own, device=device or "cpu")
+    plain = own.items() <= EffectLikelihood().get_params().items()
     if not plain and (preset or statistic != DEFAULT_STATISTIC):
         raise ValueError("--learner, --repeats and --check belong to --statistic effect_likelihood")
     if preset:
@@ -271,14 +278,15 @@ def _selector(
         if statistic != DEFAULT_STATISTIC or sampler != "auto" or not (isinstance(scores, str) and scores == "auto"):
             raise ValueError("--preset fixes the statistic, the sampler and the propensity; leave those options out")
         count = {} if resamples == "auto" else {"n_resamples": int(resamples)}
-        return uai2022(alpha=alpha, adjust=adjust, **count)
+        return uai2022(alpha=alpha, adjust=adjust, device=device, **count)
     return ModifierSelector(
-        statistic=statistic if plain else EffectLikelihood(**own),
+        statistic=statistic if plain else likelihood,
         sampler=sampler,
         propensity=scores,
         alpha=alpha,
         adjust=adjust,
         n_resamples="auto" if resamples == "auto" else int(resamples),
+        device=device,
     )
 
 

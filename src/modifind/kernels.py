@@ -162,7 +162,7 @@ def spectral_map(
     """
     values = np.asarray(values, dtype=np.float64)
     if values.max() - values.min() <= MAX_DENSE_RANGE * bandwidth:
-        features = np.sqrt(_quadrature_weight()) * _root_kernel(values, bandwidth, _dense_nodes(values, bandwidth))
+        features = np.sqrt(quadrature_weight()) * _root_kernel(values, bandwidth, _dense_nodes(values, bandwidth))
         return reduce_map(features, tolerance=tolerance) if reduce else features
     return _pivoted_cholesky(values, bandwidth, tolerance, max_components)
 
@@ -181,7 +181,8 @@ def _pivoted_cholesky(values: Array, bandwidth: float, tolerance: float, max_com
     return np.ascontiguousarray(columns.T)
 
 
-def _quadrature_weight() -> float:
+def quadrature_weight() -> float:
+    """What the trapezoidal rule multiplies its terms by."""
     # c * spacing with c = sqrt(4 / pi) / h; the bandwidth cancels.
     return float(np.sqrt(4.0 / np.pi) / NODES_PER_BANDWIDTH)
 
@@ -300,7 +301,7 @@ class KernelSums(RowSums):
 
     def collect(self, sources: Sources) -> list[Any]:
         """Sums at the nodes of a dense grid; where there are cells, the sums at all rows."""
-        weight = _quadrature_weight()
+        weight = quadrature_weight()
         if self.order is None:
             return [weight * (self.roots[rows].T @ values) for rows, values in sources]
         return [self._cell_sums(rows, values, weight) for rows, values in sources]

@@ -21,6 +21,7 @@ def uai2022(
     propensity_units: int = PROPENSITY_UNITS,
     sampler_units: int = SAMPLER_UNITS,
     random_state: Any = None,
+    device: str | None = None,
     **settings: Any,
 ) -> ModifierSelector:
     """The configuration of Chikahara, Yamada and Kashima (UAI 2022).
@@ -43,6 +44,9 @@ def uai2022(
         Units of each hidden layer of the autoencoder; not with `sampler`.
     random_state : int or Generator, optional
         Seed.
+    device : {"cpu", "cuda", "cuda:0", ...}, optional
+        Where the autoencoders are trained and drawn from, and resamples scored and evaluated; "cpu" by default. A
+        `sampler` given as an object keeps its own.
     **settings
         Other arguments of `ModifierSelector`; not statistic, propensity and test, which make the preset.
 
@@ -61,13 +65,16 @@ def uai2022(
         raise ValueError(f"the preset sets {', '.join(fixed)} itself; use ModifierSelector for another choice")
     plain = epochs is None and propensity_units == PROPENSITY_UNITS
     network: Any = "mlp" if plain else EarlyStoppedMLP((propensity_units,) * 2, epochs=epochs, random_state=None)
+    place = device or "cpu"
+    autoencoder = CVAESampler(condition_on_treatment=False, hidden=sampler_units, device=place)
     return ModifierSelector(
-        statistic=WCMMD("rff", "horvitz_thompson", weight_cap=None, n_components=1000),
-        sampler=settings.pop("sampler", CVAESampler(condition_on_treatment=False, hidden=sampler_units)),
+        statistic=WCMMD("rff", "horvitz_thompson", weight_cap=None, n_components=1000, device=place),
+        sampler=settings.pop("sampler", autoencoder),
         propensity=PropensityModel(network, cross_fit=False),
         test=ConditionalRandomizationTest("count", stop_after=None),
         n_resamples=n_resamples,
         random_state=random_state,
+        device=device,
         **settings,
     )
 
@@ -100,7 +107,7 @@ def exact(**settings: Any) -> ModifierSelector:
     Parameters
     ----------
     **settings
-        Arguments of `uai2022`.
+        Arguments of `uai2022`. The sums stay on the CPU whatever `device` is.
 
     Examples
     --------

@@ -313,11 +313,10 @@ class FittedPropensity:
                 stacklevel=3,
             )
 
-    def profile(self, feature: int) -> ScoreProfile:
-        """Scores as a function of one feature, the others staying as they are."""
+    def profile(self, feature: int, device: str = "cpu") -> ScoreProfile:
+        """Scores as a function of one feature, the others staying as they are; networks are evaluated on `device`."""
         if not self.models:
             return ScoreProfile(self.clip, logit(self.scores))
-        assert self.folds is not None
         columns = self.table.encoding[feature]
         observed = self.table.values[:, feature]
         levels = self.table.n_levels(feature)
@@ -330,14 +329,22 @@ class FittedPropensity:
             mean, spread = (part[feature] for part in self.table.scaling)
             return ScoreProfile(self.clip, index - slopes[:, 0] * mean / spread, slope=slopes[:, 0] / spread)
         grid = np.arange(levels, dtype=np.float64) if levels else _grid(observed)
+        table = np.clip(self._table(columns, self.table.encode(feature, grid), device), 1e-6, 1 - 1e-6)
+        return ScoreProfile(self.clip, np.empty(0), table=logit(table), grid=None if levels else grid)
+
+    def _table(self, columns: slice, encoded: Array, device: str) -> Array:
+        """Scores of all rows, shape (n, g), when a feature's columns take each of g encoded values."""
+        assert self.folds is not None
+        if device != "cpu" and all(isinstance(model, EarlyStoppedMLP) for model in self.models):
+            from modifind.propensity_torch import network_scores
+
+            return network_scores(self.models, self.folds, self.table.design, columns, encoded, device)
         design = self.table.design.copy()
-        table = np.empty((observed.size, grid.size))
-        for k, value in enumerate(grid):
-            design[:, columns] = self.table.encode(feature, np.array([value]))
+        table = np.empty((design.shape[0], len(encoded)))
+        for k, value in enumerate(encoded):
+            design[:, columns] = value
             table[:, k] = _predict(self.models, self.folds, design)
-        return ScoreProfile(
-            self.clip, np.empty(0), table=logit(np.clip(table, 1e-6, 1 - 1e-6)), grid=None if levels else grid
-        )
+        return table
 
 
 def warn_clipped(n_clipped: int, n_rows: int, clip: tuple[float, float]) -> None:

@@ -43,6 +43,7 @@ from modifind.statistics.wcmmd import PreparedWCMMD
 from modifind.streaming import FrameSource, LocalPieces, Piece, Pieces, Source, Streamed, StreamedFit
 from modifind.testers import AnalyticTester, ResamplingTester, Tester
 from modifind.testing import ConditionalRandomizationTest, adjust_p_values
+from modifind.torch_support import import_torch
 
 NULL_HYPOTHESIS = "the outcome is independent of the feature given the other features"
 MIN_TRAIN_ROWS = 200
@@ -92,6 +93,10 @@ class ModifierSelector(BaseModifierSelector):
         Most rows that propensity, outcome model and samplers of "effect_likelihood" are fitted to. Of a longer table
         they see a random sample, and every row is scored, in one pass, by models that have not seen it. "wcmmd" takes
         all rows of a table in memory whatever their number.
+    device : {"cpu", "cuda", "cuda:0", ...}, optional
+        Where the parts given by name compute what they can by torch: the networks of "cvae" and of the learners of
+        "effect_likelihood", the resamples of "wcmmd". None leaves every part its own setting, "cpu" by default. Each
+        process of `n_jobs` opens the device for itself, so with a GPU one process is the sensible choice for "wcmmd".
 
     Attributes
     ----------
@@ -132,6 +137,7 @@ class ModifierSelector(BaseModifierSelector):
         test: ConditionalRandomizationTest | None = None,
         outcome_transform: str | None = None,
         max_train_rows: int = 200_000,
+        device: str | None = None,
     ) -> None:
         self.statistic = statistic
         self.sampler = sampler
@@ -147,6 +153,7 @@ class ModifierSelector(BaseModifierSelector):
         self.test = test
         self.outcome_transform = outcome_transform
         self.max_train_rows = max_train_rows
+        self.device = device
 
     def fit(self, X: Any, y: Any = None, treatment: Any = None, *, treated: Any = None) -> ModifierSelector:
         """Test every feature.
@@ -206,7 +213,7 @@ class ModifierSelector(BaseModifierSelector):
             )
         entropy = entropy_of(self.random_state)
         model = resolve_propensity(self.propensity)
-        sampler = _agreeing_sampler(self.sampler, statistic)
+        sampler = _agreeing_sampler(self.sampler, statistic, self.device)
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always", UserWarning)
             self._warn_unused(statistic)
@@ -275,7 +282,7 @@ class ModifierSelector(BaseModifierSelector):
             model = resolve_propensity(self.propensity)
             scores = model.fit(table, arms, n_folds=self.cv, seed=propensity_seed)
             scores.warn()
-            sampler = _agreeing_sampler(self.sampler, statistic)
+            sampler = _agreeing_sampler(self.sampler, statistic, self.device)
             sampler.fit(table, arms, sampler_seed)
             marginal = statistic if isinstance(statistic, WCMMD) else WCMMD()
             prepared = marginal.prepare(outcome, arms, statistic_seed)
@@ -306,7 +313,11 @@ class ModifierSelector(BaseModifierSelector):
                 f"max_train_rows must be an integer of at least {MIN_TRAIN_ROWS}, not {self.max_train_rows!r}"
             )
         adjust_p_values([1.0], self.adjust)
-        statistic: Any = _STATISTICS[self.statistic]() if self.statistic in tuple(_STATISTICS) else self.statistic
+        if self.device not in (None, "cpu"):
+            import_torch(self.device, f"device={self.device!r}")
+        statistic: Any = self.statistic
+        if self.statistic in tuple(_STATISTICS):
+            statistic = _on_device(_STATISTICS[self.statistic](), self.device)
         if not isinstance(statistic, WCMMD | EffectLikelihood):
             given = repr(statistic) if isinstance(statistic, str) else type(statistic).__name__
             raise ValueError(
@@ -400,7 +411,12 @@ def _warn_again(caught: list[warnings.WarningMessage]) -> None:
         warnings.warn_explicit(warning.message, warning.category, warning.filename, warning.lineno)
 
 
-def _agreeing_sampler(sampler: Any, statistic: Statistic) -> BaseSampler:
+def _on_device(part: Any, device: str | None) -> Any:
+    """A part made from its name, told the device where it has such a setting."""
+    return part if device is None or "device" not in part.get_params() else part.set_params(device=device)
+
+
+def _agreeing_sampler(sampler: Any, statistic: Statistic, device: str | None) -> BaseSampler:
     """A fresh sampler whose conditioning goes with the weights.
 
     Weights that do not follow a resampled feature are right only with a sampler that ignores the treatment.
@@ -408,6 +424,7 @@ def _agreeing_sampler(sampler: Any, statistic: Statistic) -> BaseSampler:
     named = isinstance(sampler, str)
     chosen = resolve_sampler(sampler)
     chosen = clone(chosen) if isinstance(chosen, BaseEstimator) else chosen
+    chosen = _on_device(chosen, device) if named else chosen
     if isinstance(statistic, EffectLikelihood) and not getattr(chosen, "condition_on_treatment", True):
         raise ValueError(
             "effect_likelihood needs the law of a feature given the treatment: condition_on_treatment=True"

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 
 from modifind.features import FeatureTable
 from modifind.kernels import Array
-from modifind.propensity import FittedPropensity
+from modifind.propensity import FittedPropensity, ScoreProfile
 from modifind.samplers import ConditionalGrid, FeatureLaw
 from modifind.statistics import WCMMD
 from modifind.statistics.effect_likelihood import PreparedEffectLikelihood
@@ -17,6 +18,7 @@ from modifind.statistics.wcmmd import PreparedWCMMD
 from modifind.testing import AnalyticOutcome, ConditionalRandomizationTest, CRTOutcome, analytic_test
 
 Outcome: TypeAlias = CRTOutcome | AnalyticOutcome
+TIE = 1e-10  # relative difference of two statistics that only rounding keeps apart
 
 
 class Tester(Protocol):
@@ -41,15 +43,44 @@ class ResamplingTester:
         """Compare the feature with resampled copies of it."""
         levels = self.table.n_levels(feature)
         fixed = self.statistic.resample_weights == "fixed"
-        profile = (lambda values: self.propensity.scores) if fixed else self.propensity.profile(feature)
+        profile = None if fixed else self.propensity.profile(feature, self.statistic.device)
 
         def statistic(values: Array) -> float:
             # The data and its resamples are scored by the same function, which is what makes them comparable.
-            followed = self.statistic.capped(profile(values))
+            followed = self.statistic.capped(self.propensity.scores if profile is None else profile(values))
             return self.prepared.importance(values, followed, bandwidth=bandwidth, n_levels=levels)
 
         observed = statistic(self.table.values[:, feature])
-        return self.crt.run(observed, lambda k: law.draw(rng, k), statistic, self.n_resamples)
+        evaluate: Callable[[Array], Any] = statistic
+        on_device = self.statistic.device != "cpu"
+        if on_device:
+            evaluate = self._on_device(profile, statistic, observed, bandwidth, levels)
+        return self.crt.run(observed, lambda k: law.draw(rng, k), evaluate, self.n_resamples, batched=on_device)
+
+    def _on_device(
+        self,
+        profile: ScoreProfile | None,
+        statistic: Callable[[Array], float],
+        observed: float,
+        bandwidth: float,
+        n_levels: int,
+    ) -> Callable[[Array], Array]:
+        """Statistics of blocks of columns by torch; `statistic` does those that need numpy."""
+        from modifind.propensity_torch import DeviceProfile, FixedScores
+        from modifind.statistics.wcmmd_torch import DeviceWCMMD
+
+        device, known = self.statistic.device, self.propensity.scores
+        wcmmd = DeviceWCMMD(self.prepared, device, bandwidth=bandwidth, n_levels=n_levels)
+        scores = FixedScores(known, device) if profile is None else DeviceProfile(profile, device)
+
+        def statistics(columns: Array) -> Array:
+            values, left = wcmmd.importances(columns, lambda x: self.statistic.capped(scores(x)))
+            for k in np.flatnonzero(left):
+                values[k] = statistic(columns[k])
+            # A resample that repeats the data ties with it, whatever the device makes of the last digits.
+            return np.where(np.abs(values - observed) <= TIE * observed, observed, values)
+
+        return statistics
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from sklearn.base import BaseEstimator
 
 from modifind.kernels import Array
 from modifind.learners.density import robust_spread, student_log_density, student_weight
-from modifind.torch_support import import_torch
+from modifind.torch_support import open_device
 
 if TYPE_CHECKING:
     import torch
@@ -68,7 +68,7 @@ class NeuralLearner(BaseEstimator):
         Seed of the choice of rows, the starting weights and the order of the rows.
     n_threads : int, default=1
         Threads torch trains with on the CPU. The steps are many and small: more threads seldom help.
-    device : {"cpu", "cuda"}, default="cpu"
+    device : {"cpu", "cuda", "cuda:0", ...}, default="cpu"
         Where the networks are trained.
 
     Attributes
@@ -110,7 +110,7 @@ class NeuralLearner(BaseEstimator):
 
     def fit(self, X: Array, a: Ints, y: Array) -> NeuralLearner:
         """Train all networks."""
-        torch = import_torch(self.device, "the neural learner")
+        torch, device = open_device(self.device, "the neural learner")
         a = np.asarray(a, dtype=np.int64)
         X, y = np.asarray(X, dtype=np.float64), np.asarray(y, dtype=np.float64)
         rng = np.random.default_rng(self.random_state)
@@ -131,7 +131,7 @@ class NeuralLearner(BaseEstimator):
         threads = torch.get_num_threads()
         torch.set_num_threads(self.n_threads)
         try:
-            ensemble = _Ensemble(torch, self, self._inputs(X), a, standardised, rng)
+            ensemble = _Ensemble(torch, device, self, self._inputs(X), a, standardised, rng)
             self.weights_ = ensemble.train()
         finally:
             torch.set_num_threads(threads)
@@ -192,11 +192,18 @@ class _Ensemble:
     """The networks in training: all weights of one lie in a row of `theta`, and nothing couples the rows."""
 
     def __init__(
-        self, torch: Any, learner: NeuralLearner, inputs: Float32, a: Ints, y: Array, rng: np.random.Generator
+        self,
+        torch: Any,
+        device: Any,
+        learner: NeuralLearner,
+        inputs: Float32,
+        a: Ints,
+        y: Array,
+        rng: np.random.Generator,
     ) -> None:
         n_inputs = inputs.shape[1]
         hidden, members = learner.hidden, learner.members
-        self.torch, self.learner, self.rng = torch, learner, rng
+        self.torch, self.device, self.learner, self.rng = torch, device, learner, rng
         self.shapes = {
             "enter": (n_inputs, hidden + N_OUTPUTS),
             "second": (hidden, hidden),
@@ -217,7 +224,7 @@ class _Ensemble:
         self.constant = -log_scale[a][self.held].mean(axis=1)
 
     def _tensor(self, array: NDArray[Any]) -> torch.Tensor:
-        return self.torch.from_numpy(np.ascontiguousarray(array)).to(self.learner.device)
+        return self.torch.from_numpy(np.ascontiguousarray(array)).to(self.device)
 
     def _flat(self, layers: dict[str, Float32]) -> Float32:
         return np.concatenate([layers[name].ravel() for name in self.shapes]).astype(np.float32)

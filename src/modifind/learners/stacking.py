@@ -35,14 +35,18 @@ NUMERIC = ("linear", "splines", "boosting", "neural")
 BINARY = ("linear", "splines")
 
 
-def resolve_learners(learner: Any, *, binary: bool) -> dict[str, OutcomeLearner]:
-    """Candidates by name from what the user passed: "auto", a name, an object, or a list of those."""
+def resolve_learners(learner: Any, *, binary: bool, device: str = "cpu") -> dict[str, OutcomeLearner]:
+    """Candidates by name from what the user passed: "auto", a name, an object, or a list of those.
+
+    Networks made from their name are trained on `device`.
+    """
     if isinstance(learner, str) and learner == "auto":
         names = BINARY if binary else NUMERIC
-        return {name: _by_name(name, binary) for name in names if name != "neural" or find_spec("torch") is not None}
+        found = [name for name in names if name != "neural" or find_spec("torch") is not None]
+        return {name: _by_name(name, binary, device) for name in found}
     chosen: dict[str, OutcomeLearner] = {}
     for item in learner if isinstance(learner, list | tuple) else [learner]:
-        model = _by_name(item, binary) if isinstance(item, str) else item
+        model = _by_name(item, binary, device) if isinstance(item, str) else item
         if not (hasattr(model, "fit") and hasattr(model, "predict")):
             raise ValueError(f"learner must be a name or have fit and predict; {type(item).__name__} has not")
         name = item if isinstance(item, str) else type(item).__name__
@@ -52,7 +56,7 @@ def resolve_learners(learner: Any, *, binary: bool) -> dict[str, OutcomeLearner]
     return chosen
 
 
-def _by_name(name: str, binary: bool) -> OutcomeLearner:
+def _by_name(name: str, binary: bool, device: str) -> OutcomeLearner:
     known = BINARY if binary else NUMERIC
     if name not in known:
         kind = "a binary" if binary else "a numeric"
@@ -61,7 +65,7 @@ def _by_name(name: str, binary: bool) -> OutcomeLearner:
         return AdditiveClassifier(0, products=False) if binary else AdditiveLearner(0, products=False)
     if name == "splines":
         return AdditiveClassifier() if binary else AdditiveLearner()
-    return BoostingLearner() if name == "boosting" else NeuralLearner()
+    return BoostingLearner() if name == "boosting" else NeuralLearner(device=device)
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ from modifind.samplers.cvae_law import (
     decoder_calibration,
     network_inputs,
 )
-from modifind.torch_support import import_torch
+from modifind.torch_support import open_device
 
 if TYPE_CHECKING:
     import torch
@@ -40,7 +40,7 @@ class CVAESampler(BaseSampler):
     average of its weights at the epoch with the best held-out evidence bound, and stops when that has not improved
     for `patience` epochs.
 
-    Needs torch (``pip install "modifind[cvae]"``) to fit, not to draw.
+    Needs torch (``pip install "modifind[cvae]"``) to fit, and with device="cpu" not to draw.
 
     Parameters
     ----------
@@ -63,8 +63,9 @@ class CVAESampler(BaseSampler):
         falls out of use before a law with two modes is found.
     validation_fraction : float, default=0.2
         Share of rows held out for early stopping and calibration.
-    device : {"cpu", "cuda"}, default="cpu"
-        Where the networks are trained.
+    device : {"cpu", "cuda", "cuda:0", ...}, default="cpu"
+        Where the networks are trained and evaluated. Random numbers are numpy's, so that a GPU differs by rounding in
+        single precision only.
     n_threads : int, default=1
         Threads torch trains with on the CPU. The steps are many and small: on a machine that is busy otherwise, a
         second thread can make training slower by far.
@@ -114,7 +115,7 @@ class CVAESampler(BaseSampler):
 
     def fit(self, table: FeatureTable, treatment: NDArray[np.int64], seed: np.random.SeedSequence) -> CVAESampler:
         """Train the networks of all features."""
-        torch = import_torch(self.device, "the cvae sampler")
+        torch, device = open_device(self.device, "the cvae sampler")
         super().fit(table, treatment, seed)
         split_seed, self.order_seed_ = seed.spawn(2)
         order = np.random.default_rng(split_seed).permutation(table.n_rows)
@@ -129,7 +130,7 @@ class CVAESampler(BaseSampler):
         try:
             for start in range(0, table.n_features, self.chunk_features):
                 features = np.arange(start, min(start + self.chunk_features, table.n_features))
-                ensemble = _Ensemble(torch, self, features)
+                ensemble = _Ensemble(torch, device, self, features)
                 self.decoders_ += ensemble.train(order[n_held:])
                 self.best_epoch_[features] = ensemble.best_epoch
                 self.held_out_elbo_[features] = ensemble.best_elbo
@@ -168,6 +169,7 @@ class CVAESampler(BaseSampler):
             float(column.mean()),
             float(column.std()),
             self.table_.n_levels(feature),
+            self.device,
         )
 
     def _network_inputs(self) -> Float32:
@@ -182,11 +184,11 @@ class _Ensemble:
     finished networks is one operation. Nothing couples the rows: the summed loss has separate gradients.
     """
 
-    def __init__(self, torch: Any, sampler: CVAESampler, features: NDArray[np.int64]) -> None:
+    def __init__(self, torch: Any, device: Any, sampler: CVAESampler, features: NDArray[np.int64]) -> None:
         table, hidden, latent = sampler.table_, sampler.hidden, sampler.latent_dim
         n_inputs = sampler.inputs_.shape[1]
         n_outputs = max(2, *(table.n_levels(m) for m in range(table.n_features)))
-        self.torch, self.sampler = torch, sampler
+        self.torch, self.device, self.sampler = torch, device, sampler
         self.shapes = {
             "encode_1": (n_inputs, hidden),
             "encode_2": (hidden, hidden),
@@ -222,7 +224,7 @@ class _Ensemble:
         self.best_epoch = np.zeros(features.size, dtype=np.int64)
 
     def _tensor(self, array: NDArray[Any]) -> torch.Tensor:
-        return self.torch.from_numpy(np.ascontiguousarray(array)).to(self.sampler.device)
+        return self.torch.from_numpy(np.ascontiguousarray(array)).to(self.device)
 
     def _initial(self, rng: np.random.Generator) -> Float32:
         """Random weights of one network; the last layer is zero, so that training starts from the marginal law."""

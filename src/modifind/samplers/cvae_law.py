@@ -1,8 +1,10 @@
-"""What a trained conditional autoencoder leaves behind: a decoder that draws in numpy, without torch."""
+"""What a trained conditional autoencoder leaves behind: a decoder that draws in numpy, and by torch on a GPU."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import TypeAlias
 
 import numpy as np
@@ -22,6 +24,7 @@ from modifind.samplers.base import (
     value_bins,
 )
 from modifind.samplers.grid import Rows, cell_grid, code_grid
+from modifind.torch_support import open_device
 
 Float32: TypeAlias = NDArray[np.float32]
 
@@ -35,7 +38,7 @@ GRID_BLOCK = 1024
 
 @dataclass(frozen=True)
 class Decoder:
-    """The generative half of one network, in numpy: value of the feature from latent noise, row by row.
+    """The generative half of one network: value of the feature from latent noise, row by row.
 
     Attributes
     ----------
@@ -47,6 +50,8 @@ class Decoder:
         Mean and standard deviation that the column was standardised by.
     n_levels : int
         Number of categories, 0 for a continuous feature.
+    device : str
+        Where the network is evaluated: numpy for "cpu", torch for any other. Noise is drawn by numpy in any case.
     """
 
     context: Float32
@@ -54,6 +59,7 @@ class Decoder:
     centre: float
     spread: float
     n_levels: int
+    device: str = "cpu"
 
     def at(self, rows: Rows) -> Decoder:
         """The decoder of some rows only."""
@@ -61,12 +67,30 @@ class Decoder:
 
     def output(self, latent: Array) -> Float32:
         """Mean and log-variance, or logits, at given latent values."""
+        if self.device != "cpu":
+            return self._on_device(latent)
         latent_weight, middle, middle_bias, last, last_bias = self.weights
         first = latent.astype(np.float32) @ latent_weight
         first += self.context
         second = np.maximum(first, 0, out=first) @ middle
         second += middle_bias
         return np.maximum(second, 0, out=second) @ last + last_bias
+
+    @cached_property
+    def _on_device(self) -> Callable[[Array], Float32]:
+        """The same network with its context and weights on the device."""
+        torch, device = open_device(self.device, "a decoder on a device")
+        context, *weights = (
+            torch.from_numpy(np.ascontiguousarray(w)).to(device) for w in (self.context, *self.weights)
+        )
+        latent_weight, middle, middle_bias, last, last_bias = weights
+
+        def output(latent: Array) -> Float32:
+            hidden = torch.addmm(context, torch.from_numpy(latent.astype(np.float32)).to(device), latent_weight).relu_()
+            hidden = torch.addmm(middle_bias, hidden, middle).relu_()
+            return torch.addmm(last_bias, hidden, last).cpu().numpy()
+
+        return output
 
     def probabilities(self, latent: Array) -> Array:
         """Category probabilities at given latent values."""
@@ -102,7 +126,7 @@ class CVAELaw:
     calibration: Calibration
 
     def draw(self, rng: np.random.Generator, n_draws: int) -> Array:
-        """Resampled columns, drawn without torch."""
+        """Resampled columns."""
         return np.stack([self.decoder.resample(rng) for _ in range(n_draws)])
 
     def grid(self, rows: Rows) -> tuple[Array, Array]:

@@ -38,6 +38,7 @@ from modifind.learners.stacking import (
     own_arm,
     resolve_learners,
 )
+from modifind.torch_support import check_device, import_torch
 
 BLOCK_CELLS = 2**17  # rows times grid points evaluated at a time
 MIN_CURVATURE = 0.1
@@ -64,6 +65,8 @@ class EffectLikelihood(BaseEstimator):
     check_resamples : int, default=0
         Also draw this many resamples from the same grid, as a check of the tail: the diagnostics then have
         `check_p_value`, ``(1 + #{T_b >= T}) / (1 + B)``.
+    device : {"cpu", "cuda", "cuda:0", ...}, default="cpu"
+        Where the networks of learners given by name are trained; everything else is numpy on the CPU.
 
     Examples
     --------
@@ -75,10 +78,13 @@ class EffectLikelihood(BaseEstimator):
     ['X1', 'X2', 'X3', 'X4', 'X5']
     """
 
-    def __init__(self, learner: Any = "auto", *, cv_repeats: int = 1, check_resamples: int = 0) -> None:
+    def __init__(
+        self, learner: Any = "auto", *, cv_repeats: int = 1, check_resamples: int = 0, device: str = "cpu"
+    ) -> None:
         self.learner = learner
         self.cv_repeats = cv_repeats
         self.check_resamples = check_resamples
+        self.device = device
 
     def validate(self, y: Array) -> None:
         """Refuse settings that have no meaning for this outcome."""
@@ -86,7 +92,10 @@ class EffectLikelihood(BaseEstimator):
             value = getattr(self, name)
             if not isinstance(value, int | np.integer) or isinstance(value, bool) or value < least:
                 raise ValueError(f"{name} must be an integer of at least {least}, not {value!r}")
-        resolve_learners(self.learner, binary=is_binary(y))
+        check_device(self.device)
+        if self.device != "cpu":
+            import_torch(self.device, "EffectLikelihood(device=...)")
+        resolve_learners(self.learner, binary=is_binary(y), device=self.device)
 
     def prepare(
         self,
@@ -117,7 +126,7 @@ class EffectLikelihood(BaseEstimator):
         """
         binary = is_binary(y)
         outcome = (y == y.max()).astype(np.float64) if binary else y
-        candidates = resolve_learners(self.learner, binary=binary)
+        candidates = resolve_learners(self.learner, binary=binary, device=self.device)
         fits = []
         for own in folds:
             fit = cross_fit(candidates, table.design, treatment, outcome, own, binary=binary, n_jobs=n_jobs)

@@ -12,6 +12,7 @@ import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from numbers import Integral
+from typing import Any
 
 from sklearn.base import BaseEstimator
 
@@ -92,8 +93,10 @@ class ConditionalRandomizationTest(BaseEstimator):
         self,
         observed: float,
         draw: Callable[[int], Array],
-        statistic: Callable[[Array], float],
+        statistic: Callable[[Array], Any],
         n_resamples: int,
+        *,
+        batched: bool = False,
     ) -> CRTOutcome:
         """Resample until the answer is known.
 
@@ -104,9 +107,11 @@ class ConditionalRandomizationTest(BaseEstimator):
         draw : callable
             ``draw(k)`` gives the next k resampled columns, shape (k, n).
         statistic : callable
-            Statistic of one resampled column.
+            Statistic of one resampled column, or when `batched` those of all columns of a block, shape (k,).
         n_resamples : int
             Most resamples to draw.
+        batched : bool, default=False
+            Whether `statistic` takes blocks. What it finds beyond an early stop is not looked at.
         """
         stop_after = self.stop_after if self.p_value == "valid" else None
         exceeding = done = 0
@@ -115,9 +120,9 @@ class ConditionalRandomizationTest(BaseEstimator):
             columns = draw(min(block or 1, n_resamples - done))
             if block is None:  # the first column tells how many fit
                 block = max(1, min(MAX_BLOCK, BLOCK_BYTES // max(columns[0].nbytes, 1)))
-            for column in columns:
+            for value in statistic(columns) if batched else map(statistic, columns):
                 done += 1
-                exceeding += not statistic(column) < observed  # an undefined statistic counts against the feature
+                exceeding += not value < observed  # an undefined statistic counts against the feature
                 if stop_after is not None and exceeding >= stop_after and done < n_resamples:
                     return CRTOutcome(observed, stop_after / done, done, int(exceeding))
         p_value = exceeding / done if self.p_value == "count" else (1 + exceeding) / (1 + done)

@@ -1,0 +1,185 @@
+"""The weighted conditional MMD of whole batches of resampled columns, by torch on any device.
+
+The sums are those of `kernels.GroupSums` and of the dense grid of `kernels.KernelSums`, in double precision and with
+the same nodes, so that results agree with `PreparedWCMMD.importance` to rounding. Columns whose range needs cells that
+follow the data, and those with a row so far from an arm that its kernel sums underflow, are left to numpy.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from modifind.kernels import MAX_DENSE_RANGE, NEGLIGIBLE, NODES_PER_BANDWIDTH, REACH, Array, quadrature_weight
+from modifind.statistics.wcmmd import PreparedWCMMD
+from modifind.torch_support import open_device
+
+if TYPE_CHECKING:
+    import torch
+
+BLOCK_CELLS = 2**26  # numbers held at a time in the largest arrays: half a gigabyte
+PIECE = 2048
+MAX_NODES = math.ceil((MAX_DENSE_RANGE + 2 * REACH) * NODES_PER_BANDWIDTH) + 2
+
+
+class DeviceWCMMD:
+    """The statistic of one feature on a torch device.
+
+    Parameters
+    ----------
+    prepared : PreparedWCMMD
+        The statistic of this outcome and treatment; its sums must be accelerated ones.
+    device : str
+        A device as in `WCMMD`, or "torch:cpu".
+    bandwidth : float
+        Bandwidth of the feature; not used for discrete features.
+    n_levels : int, default=0
+        Number of categories, 0 for a continuous feature.
+    """
+
+    def __init__(self, prepared: PreparedWCMMD, device: str, *, bandwidth: float, n_levels: int = 0) -> None:
+        assert prepared.outcome_map is not None
+        self.torch, self.device = open_device(device, "WCMMD(device=...)")
+        self.hajek = prepared.weighting == "hajek"
+        self.bandwidth, self.n_levels = bandwidth, n_levels
+        # As in numpy the control arm comes first, so that each arm is a slice.
+        order = np.argsort(prepared.treatment, kind="stable")
+        self.n_rows, self.n_control = order.size, int((prepared.treatment == 0).sum())
+        self.order = self._tensor(order)
+        ones = np.ones((order.size, 1))
+        self.columns = self._tensor(np.concatenate((ones, prepared.outcome_map[order]), axis=1))
+
+    def importances(
+        self, columns: Array, scores: Callable[[torch.Tensor], torch.Tensor]
+    ) -> tuple[Array, NDArray[np.bool_]]:
+        """Variance of D2 over rows for every column.
+
+        Parameters
+        ----------
+        columns : array of shape (k, n)
+            Feature values, or codes.
+        scores : callable
+            Propensity scores, shape (k, n), of a tensor of columns on the device.
+
+        Returns
+        -------
+        importances : array of shape (k,)
+        left : boolean array of shape (k,)
+            Columns that numpy is to evaluate.
+        """
+        found, left = np.empty(len(columns)), np.empty(len(columns), dtype=bool)
+        step = max(1, BLOCK_CELLS // (self._width() * self.n_rows))
+        for start in range(0, len(columns), step):
+            part = slice(start, start + step)
+            x = self._tensor(columns[part])
+            followed = scores(x)[:, self.order]
+            followed[:, : self.n_control] = 1.0 - followed[:, : self.n_control]
+            evaluate = self._over_levels if self.n_levels else self._over_rows
+            variance, undone = evaluate(x[:, self.order], followed.reciprocal_())
+            found[part], left[part] = variance.cpu().numpy(), undone.cpu().numpy()
+        return found, left
+
+    def _tensor(self, array: NDArray[Any]) -> torch.Tensor:
+        return self.torch.from_numpy(np.ascontiguousarray(array)).to(self.device)
+
+    def _width(self) -> int:
+        """Numbers per row and resample."""
+        return self.n_levels or MAX_NODES + 2 * self.columns.shape[1]
+
+    def _blocks(self, start: int, stop: int, n_columns: int) -> Iterator[slice]:
+        step = max(1, BLOCK_CELLS // (self._width() * n_columns))
+        for at in range(start, stop, step):
+            yield slice(at, min(at + step, stop))
+
+    def _collect(
+        self, basis: Callable[[slice], torch.Tensor], weights: torch.Tensor
+    ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        """Weighted sums of both arms, shape (k, g, columns), and the unweighted total of all rows, (k, g, 1).
+
+        `basis` has what the rows add to g places, shape (k, g, rows).
+        """
+        sums: list[Any] = []
+        total: Any = 0.0
+        for start, stop in ((0, self.n_control), (self.n_control, self.n_rows)):
+            arm: Any = 0.0
+            for rows in self._blocks(start, stop, len(weights)):
+                share = basis(rows)
+                total = total + share.sum(dim=2, keepdim=True)
+                arm = arm + self._product(share * weights[:, None, rows], self.columns[rows])
+            sums.append(arm)
+        return sums[0], sums[1], total
+
+    def _product(self, left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
+        """``left @ right``, shapes (k, g, rows) and (rows, columns).
+
+        The result is small and the sums are long. They are cut into pieces that a GPU adds up side by side; in one
+        piece most of it would be idle.
+        """
+        k, g, n_rows = left.shape
+        n_pieces = n_rows // PIECE
+        whole = n_pieces * PIECE
+        product = left[..., whole:] @ right[whole:]
+        if n_pieces:
+            pieces = left[..., :whole].unflatten(2, (n_pieces, PIECE)).flatten(0, 1).transpose(0, 1)
+            found = self.torch.bmm(pieces, right[:whole].unflatten(0, (n_pieces, PIECE)))
+            product = product + found.sum(dim=0).unflatten(0, (k, g))
+        return product
+
+    def _difference(
+        self, control: torch.Tensor, treated: torch.Tensor, total: torch.Tensor
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """D2 from the sums in the last dimension, and the smaller of the arms' weights."""
+        if self.hajek:
+            means = treated[..., 1:] / treated[..., :1] - control[..., 1:] / control[..., :1]
+        else:
+            means = (treated[..., 1:] - control[..., 1:]) / total
+        return means.square().sum(dim=-1), self.torch.minimum(control[..., 0], treated[..., 0])
+
+    def _over_levels(self, codes: torch.Tensor, weights: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        torch = self.torch
+        levels = torch.arange(self.n_levels, dtype=codes.dtype, device=self.device)[:, None]
+        control, treated, total = self._collect(
+            lambda rows: (codes[:, None, rows] == levels).to(weights.dtype), weights
+        )
+        d2, smallest = self._difference(control, treated, total)
+        counts = total[..., 0]
+        # As in numpy, rows of a category that has one arm only count as average; empty categories have no rows.
+        known = (smallest > 0) if self.hajek else (counts > 0)
+        d2, counts = d2.masked_fill(~known, 0.0), counts * known
+        n_known = counts.sum(dim=1, keepdim=True)
+        deviation = d2 - (counts * d2).sum(dim=1, keepdim=True) / n_known.clamp_min(1.0)
+        variance = (counts * deviation.square()).sum(dim=1) / (self.n_rows - 1)
+        return variance.masked_fill(n_known[:, 0] < 2, 0.0), torch.zeros_like(known[:, 0])
+
+    def _over_rows(self, x: torch.Tensor, weights: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        torch, h = self.torch, self.bandwidth
+        low, high = x.amin(dim=1, keepdim=True), x.amax(dim=1, keepdim=True)
+        left = (high - low > MAX_DENSE_RANGE * h)[:, 0]
+        if left.any():
+            x = torch.where(left[:, None], low, x)  # left to numpy: any column of ordinary range will do
+            high = torch.where(left[:, None], low, high)
+        spacing = h / NODES_PER_BANDWIDTH
+        low, high = low - REACH * h, high + REACH * h
+        n_nodes = torch.ceil((high - low) / spacing) + 1
+        index = torch.arange(int(n_nodes.max()), dtype=x.dtype, device=self.device)
+        # A column with a shorter grid than others of its batch has nodes at infinity, where its rows add nothing.
+        nodes = (low + spacing * index).masked_fill(index >= n_nodes, math.inf)[:, :, None]
+
+        def roots(rows: slice) -> Any:
+            scaled = (x[:, None, rows] - nodes) * (math.sqrt(2.0) / h)
+            return scaled.square_().neg_().exp_()
+
+        control, treated, total = self._collect(roots, weights)
+        moments = quadrature_weight() * torch.cat((control, treated, total), dim=2)
+        width = control.shape[2]
+        d2, smallest = torch.empty_like(x), torch.empty_like(x)
+        for rows in self._blocks(0, self.n_rows, len(x)):
+            sums = roots(rows).transpose(1, 2) @ moments
+            d2[:, rows], smallest[:, rows] = self._difference(*sums.split((width, width, 1), dim=2))
+        if self.hajek:
+            left = left | (smallest < NEGLIGIBLE).any(dim=1)
+        return d2.var(dim=1), left
