@@ -86,7 +86,8 @@ def demo(
     make_folder(out)
     print("1500 simulated patients: drug or placebo, change of blood pressure, nine features.\n")
     selector = ModifierSelector(random_state=0, n_jobs=jobs, progress=True)
-    result = _fit_quietly(selector, trial.X, trial.y, trial.treatment)
+    with _warnings_as_lines():
+        result = selector.fit(trial.X, trial.y, treatment=trial.treatment).result_
     _print_result(result, truth=trial.truth)
     result.to_json(out / "result.json")
     result.to_csv(out / "result.csv")
@@ -341,11 +342,6 @@ def _check_suffix(path: Path, allowed: tuple[str, ...], option: str) -> None:
         raise ValueError(f"{option}: no folder {path.parent}")
     if path.is_dir():
         raise ValueError(f"{option}: {path} is a folder")
-
-
-def _fit_quietly(selector: Any, X: Any, y: Any, treatment: Any, treated: Any = None) -> SelectionResult:
-    with _warnings_as_lines():
-        return selector.fit(X, y, treatment=treatment, treated=treated).result_
 
 
 @contextmanager

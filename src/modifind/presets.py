@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from modifind.propensity import EarlyStoppedMLP, PropensityModel
+from modifind.propensity import PropensityModel
+from modifind.propensity_models import EarlyStoppedMLP
 from modifind.samplers import CVAESampler, MarginalSampler
 from modifind.selector import ModifierSelector
 from modifind.statistics import WCMMD
