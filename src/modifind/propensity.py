@@ -22,6 +22,7 @@ from sklearn.neural_network import MLPClassifier
 
 from modifind.features import FeatureTable
 from modifind.kernels import Array
+from modifind.screening import ScreenedLogistic, has_many_columns
 
 N_GRID = 25
 PENALTY_STRENGTHS = (0.001, 0.003, 0.01, 0.03, 0.1, 1.0, 10.0)
@@ -133,7 +134,8 @@ class PropensityModel(BaseEstimator):
 
     def _describe(self, template: Any) -> str:
         names = {
-            "auto": f"logistic regression, ridge penalty C = {getattr(template, 'C', 1.0):g}",
+            "auto": f"logistic regression, ridge penalty C = {getattr(template, 'C', 1.0):g}"
+            + (" on the columns most associated with the treatment" * isinstance(template, ScreenedLogistic)),
             "mlp": "neural network of two hidden layers of 50 units",
         }
         name = names.get(self.estimator, self.estimator) if isinstance(self.estimator, str) else repr(self.estimator)
@@ -186,16 +188,17 @@ def _held_out_scores(model: Any, design: Array, treatment: NDArray[np.int64], sp
 
 
 def _chosen_logistic(design: Array, treatment: NDArray[np.int64], seed: int) -> LogisticRegression:
-    """Logistic regression whose penalty has the smallest cross-validated log-loss."""
+    """Logistic regression whose penalty has the smallest cross-validated log-loss; of many columns it keeps a few."""
+    kind = ScreenedLogistic if has_many_columns(*design.shape) else LogisticRegression
     splitter = _splitter(treatment, 4, seed)
     best: tuple[float, float] | None = None
     for strength in PENALTY_STRENGTHS:
-        model = LogisticRegression(C=strength, max_iter=1000)
+        model = kind(C=strength, max_iter=1000)
         loss = log_loss(treatment, _held_out_scores(model, design, treatment, splitter))
         if best is None or loss < best[0]:
             best = (loss, strength)
     assert best is not None
-    return LogisticRegression(C=best[1], max_iter=1000)
+    return kind(C=best[1], max_iter=1000)
 
 
 def _predict(models: list[Any] | tuple[Any, ...], folds: NDArray[np.int64], design: Array) -> Array:

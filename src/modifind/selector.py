@@ -48,6 +48,7 @@ NULL_HYPOTHESIS = "the outcome is independent of the feature given the other fea
 # Held-out share of a feature's law that the others explain, above which the data cannot tell it from them. What little
 # is left is then as much the sampler's own error as the feature's, and a test of it would be a test of the sampler.
 DETERMINED = {"continuous": 0.65, "discrete": 0.9}
+NO_LAW = Calibration("none", float("nan"), float("nan"), float("nan"))
 Statistic: TypeAlias = WCMMD | EffectLikelihood
 _STATISTICS: dict[str, type[Statistic]] = {"effect_likelihood": EffectLikelihood, "wcmmd": WCMMD}
 
@@ -307,7 +308,10 @@ def _find(plan: _Plan, feature: int, seed: np.random.SeedSequence) -> _Finding:
         bandwidth_seed, draw_seed = seed.spawn(2)
         view = marginal_view(table, feature, plan.y, plan.propensity.scores, plan.prepared, bandwidth_seed)
         if table.is_constant(feature):
-            return _Finding(view, None, Calibration("none", float("nan"), float("nan"), float("nan")))
+            return _Finding(view, None, NO_LAW)
+        known = None if feature in plan.copies else plan.tester.without_law(feature)
+        if known is not None:
+            return _Finding(view, known, NO_LAW)
         law = plan.sampler.law(feature)
         if feature in plan.copies or law.calibration.explained_share > DETERMINED[table.kind(feature)]:
             return _Finding(view, None, law.calibration)

@@ -25,9 +25,12 @@ from modifind.samplers.base import (
     row_folds,
     value_bins,
 )
+from modifind.screening import by_association, has_many_columns
 
 N_WINDOWS = 50
 MANY_ROWS = 50_000
+MANY_COLUMNS = 100
+N_NEIGHBOURS = 60
 
 
 class BoostingSampler(BaseSampler):
@@ -39,6 +42,9 @@ class BoostingSampler(BaseSampler):
     trees that follow the noise do not shrink the residuals. Columns with an atom (a value that rows pile up on, such
     as zero cigarettes) draw the *values* of similar rows instead, which keeps the atom. Discrete features use
     out-of-fold class probabilities.
+
+    Above 100 columns the trees see the 60 that go most with the feature in the rows they are grown on, and the
+    treatment. So does the ridge regression where columns are many for the rows; else it sees all.
 
     Parameters
     ----------
@@ -85,14 +91,25 @@ class BoostingSampler(BaseSampler):
             "random_state": 0,  # no subsampling and no binning sample below 10,000 rows: nothing is random
         }
 
+    def _neighbours(self, inputs: Array, targets: Array) -> NDArray[np.intp] | slice:
+        """The inputs that trees see: of many those that go most with the feature, and the treatment, which is last."""
+        if inputs.shape[1] <= MANY_COLUMNS:
+            return np.s_[:]
+        given = [inputs.shape[1] - 1] if self.condition_on_treatment else []
+        return np.union1d(by_association(inputs, targets)[:N_NEIGHBOURS], given).astype(np.intp)
+
     def _residual_law(self, inputs: Array, column: Array, folds: NDArray[np.int64]) -> tuple[FeatureLaw, Array]:
         mean = np.empty(column.size)
         for fold in np.unique(folds):
             out = folds == fold
-            linear = Ridge(alpha=1.0).fit(inputs[~out], column[~out])
-            rest = column[~out] - linear.predict(inputs[~out])
-            trees = HistGradientBoostingRegressor(**self._settings()).fit(inputs[~out], rest)
-            mean[out] = linear.predict(inputs[out]) + trees.predict(inputs[out])
+            train, test = inputs[~out], inputs[out]
+            near = self._neighbours(train, column[~out, None])
+            if has_many_columns(*train.shape):
+                train, test, near = train[:, near], test[:, near], np.s_[:]
+            linear = Ridge(alpha=1.0).fit(train, column[~out])
+            rest = column[~out] - linear.predict(train)
+            trees = HistGradientBoostingRegressor(**self._settings()).fit(train[:, near], rest)
+            mean[out] = linear.predict(test) + trees.predict(test[:, near])
         order = np.argsort(mean, kind="stable")
         rank = np.empty(column.size, dtype=np.int64)
         rank[order] = np.arange(column.size)
@@ -123,8 +140,9 @@ class BoostingSampler(BaseSampler):
             if present.size == 1:
                 held[np.ix_(out, present)] = 1.0
                 continue
-            model = HistGradientBoostingClassifier(**self._settings()).fit(inputs[~out], codes[~out])
-            held[np.ix_(out, present)] = model.predict_proba(inputs[out])
+            near = self._neighbours(inputs[~out], (codes[~out, None] == present).astype(np.float64))
+            model = HistGradientBoostingClassifier(**self._settings()).fit(inputs[~out][:, near], codes[~out])
+            held[np.ix_(out, present)] = model.predict_proba(inputs[out][:, near])
         score = category_score(codes, held)
         return CategoricalLaw.of(held, discrete_calibration(self.name, codes, score)), score
 

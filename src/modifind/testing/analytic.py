@@ -43,6 +43,10 @@ class AnalyticOutcome:
     n_exceeding: int = 0
 
 
+# Of a feature that the statistic does not look at.
+UNSEEN = AnalyticOutcome(0.0, 1.0, 1.0, 0.0, 0.0, 0.0)
+
+
 def analytic_test(
     observed: Array,
     values: Array,
@@ -70,8 +74,8 @@ def analytic_test(
     expected, centred, variance = _moments(values, weights)
     excess = observed - expected
     rounding = 1e-12 * (float(np.abs(observed).sum()) + observed.size)
-    if not variance > rounding**2:  # the statistic does not look at the feature
-        return AnalyticOutcome(0.0, 1.0, 1.0, 0.0, 0.0, 0.0)
+    if not variance > rounding**2:
+        return UNSEEN
     total = float(observed.sum())
     p_value, normal = _tail(centred, weights, total - float(expected.sum()), variance, shared_variance)
     gain = float(excess.mean())
