@@ -24,8 +24,8 @@ def has_many_columns(n_rows: int, n_columns: int) -> bool:
     return n_columns > max(FEW_COLUMNS, n_rows / ROWS_PER_COLUMN)
 
 
-def by_association(columns: Array, targets: Array) -> NDArray[np.intp]:
-    """Positions of columns, those first that go most with any of some variables.
+class Association:
+    """How far columns go with other variables, with what all variables share computed once.
 
     The measure is the largest correlation between the column or its square and a variable or its square: a column
     that moves only the spread of a variable, or bends it, counts too.
@@ -34,26 +34,29 @@ def by_association(columns: Array, targets: Array) -> NDArray[np.intp]:
     ----------
     columns : array of shape (n, p)
         Columns to choose from.
-    targets : array of shape (n, q)
-        Variables.
 
     Examples
     --------
     >>> import numpy as np
     >>> x = np.random.default_rng(0).normal(size=(200, 4))
-    >>> by_association(x, x[:, 2:3] ** 2 + 0.1 * x[:, :1])[:1]
+    >>> Association(x).order(x[:, 2:3] ** 2 + 0.1 * x[:, :1])[:1]
     array([2])
     """
-    centred = targets - targets.mean(axis=0)
-    sides = np.column_stack((centred, centred**2 - (centred**2).mean(axis=0)))
-    sides /= np.maximum(np.sqrt((sides**2).sum(axis=0)), np.finfo(float).tiny)
-    deviations = columns - columns.mean(axis=0)
-    strength = np.zeros(columns.shape[1])
-    for part in (deviations, deviations**2):
-        spread = part.std(axis=0)
-        norm = np.where(spread > 1e-9, spread, np.inf) * np.sqrt(columns.shape[0])
-        strength = np.maximum(strength, np.abs(part.T @ sides).max(axis=1) / norm)
-    return np.argsort(-strength, kind="stable")
+
+    def __init__(self, columns: Array) -> None:
+        lines = columns - columns.mean(axis=0)
+        self.parts = []
+        for part in (lines, lines**2):
+            squares = np.einsum("ij,ij->j", part, part) - part.sum(axis=0) ** 2 / part.shape[0]
+            self.parts.append((part, np.where(squares > 1e-12, np.sqrt(np.maximum(squares, 1e-12)), np.inf)))
+
+    def order(self, targets: Array) -> NDArray[np.intp]:
+        """Positions of the columns, those first that go most with any of the variables, shape (n, q)."""
+        centred = targets - targets.mean(axis=0)
+        sides = np.column_stack((centred, centred**2 - (centred**2).mean(axis=0)))
+        sides /= np.maximum(np.sqrt((sides**2).sum(axis=0)), np.finfo(float).tiny)
+        strength = [np.abs(part.T @ sides).max(axis=1) / norm for part, norm in self.parts]
+        return np.argsort(-np.maximum(*strength), kind="stable")
 
 
 class ScreenedLogistic(LogisticRegression):
@@ -65,15 +68,11 @@ class ScreenedLogistic(LogisticRegression):
     def fit(self, X: Array, y: ArrayLike, sample_weight: Any = None) -> ScreenedLogistic:
         """Choose the columns and fit their slopes."""
         labels = np.asarray(y)
-        kept = np.sort(by_association(X, (labels == labels.max())[:, None].astype(np.float64))[: n_kept(labels.size)])
+        treated = (labels == labels.max())[:, None].astype(np.float64)
+        kept = np.sort(Association(X).order(treated)[: max(labels.size // ROWS_PER_KEPT_COLUMN, LEAST_KEPT)])
         super().fit(X[:, kept], labels, sample_weight)
         slopes: Array = np.zeros((1, X.shape[1]))
         slopes[:, kept] = self.coef_
         self.coef_: Array = slopes
         self.n_features_in_: int = X.shape[1]
         return self
-
-
-def n_kept(n_rows: int) -> int:
-    """How many columns a logistic regression keeps of many."""
-    return max(n_rows // ROWS_PER_KEPT_COLUMN, LEAST_KEPT)

@@ -48,6 +48,7 @@ NULL_HYPOTHESIS = "the outcome is independent of the feature given the other fea
 # Held-out share of a feature's law that the others explain, above which the data cannot tell it from them. What little
 # is left is then as much the sampler's own error as the feature's, and a test of it would be a test of the sampler.
 DETERMINED = {"continuous": 0.65, "discrete": 0.9}
+MOST_TASKS = 100
 NO_LAW = Calibration("none", float("nan"), float("nan"), float("nan"))
 Statistic: TypeAlias = WCMMD | EffectLikelihood
 _STATISTICS: dict[str, type[Statistic]] = {"effect_likelihood": EffectLikelihood, "wcmmd": WCMMD}
@@ -248,12 +249,15 @@ class ModifierSelector(BaseModifierSelector):
 
     def _run(self, plan: _Plan, seeds: list[np.random.SeedSequence]) -> list[_Finding]:
         total = plan.table.n_features
-        jobs = (delayed(_test_feature)(plan, feature, seeds[feature]) for feature in range(total))
-        found = []
+        # Every task carries the plan, so many features come in as many tasks as keep all workers busy to the end.
+        step = max(1, total // MOST_TASKS)
+        tasks = (range(start, min(start + step, total)) for start in range(0, total, step))
+        jobs = (delayed(_test_features)(plan, task, seeds[task.start : task.stop]) for task in tasks)
+        found: list[_Finding] = []
         with ProgressBar(self.progress) as advance:
             advance(0, total)
-            for finding in Parallel(n_jobs=self.n_jobs, return_as="generator")(jobs):
-                found.append(finding)
+            for findings in Parallel(n_jobs=self.n_jobs, return_as="generator")(jobs):
+                found += findings
                 advance(len(found), total)
         return found
 
@@ -277,6 +281,10 @@ class _Finding:
     outcome: Outcome | None  # None: not testable
     calibration: Calibration
     messages: tuple[str, ...] = ()
+
+
+def _test_features(plan: _Plan, features: range, seeds: list[np.random.SeedSequence]) -> list[_Finding]:
+    return [_test_feature(plan, feature, seed) for feature, seed in zip(features, seeds, strict=True)]
 
 
 def _test_feature(plan: _Plan, feature: int, seed: np.random.SeedSequence) -> _Finding:

@@ -18,8 +18,8 @@ from modifind.screening import has_many_columns
 Columns = NDArray[np.int64]
 
 MOST_COLUMNS = 250  # more than this an additive model does not take, however many rows there are
-ROWS_PER_COLUMN = 10
-MOST_KEPT = 160
+ROWS_PER_COLUMN = 16
+LEAST_KEPT, MOST_KEPT = 30, 150
 ROUNDS = (0.2, 0.5, 1.0)  # share of the columns that have been taken after each look
 SHAPE = 6.0
 N_KNOTS = 5
@@ -96,7 +96,7 @@ def screened_columns(X: Array, a: NDArray[np.int64], y: Array, *, binary: bool) 
     n_rows, n_columns = X.shape
     if not (has_many_columns(n_rows, n_columns) or n_columns > MOST_COLUMNS):
         return None
-    n_kept = min(max(n_rows // ROWS_PER_COLUMN, 1), MOST_KEPT)
+    n_kept = int(np.clip(n_rows // ROWS_PER_COLUMN, LEAST_KEPT, MOST_KEPT))
     rows = [np.flatnonzero(a == arm) for arm in (0, 1)]
     bases = _Shapes.of(X)
     kept = np.empty(0, dtype=np.int64)

@@ -15,7 +15,7 @@ from modifind.kernels import Array
 from modifind.samplers.base import BaseSampler, CategoricalLaw, FeatureLaw, NormalLaw, column_atoms
 from modifind.samplers.boosting import BoostingSampler
 from modifind.samplers.gaussian import GaussianSampler
-from modifind.screening import by_association
+from modifind.screening import Association
 
 MISFIT_LEVEL = 0.01
 SHAPE_LEVEL = 0.05
@@ -38,7 +38,7 @@ class AutoSampler(BaseSampler):
     are not normal, or where tests of those residuals against bins and products of the other features find a curve,
     an interaction or a spread that varies. These tests see far weaker departures than those that make trees worth
     their noise. Above 20,000 rows the choice is made on 10,000 of them, drawn at random; the chosen law is fitted on
-    all. Above 100 columns, products are formed of the 60 columns most associated with the feature only.
+    all. Above 100 columns, products are formed only of the 60 columns most associated with the residuals.
 
     Parameters
     ----------
@@ -98,6 +98,7 @@ class _Screen:
     def __init__(self, sampler: GaussianSampler) -> None:
         self.table = sampler.table_
         self.columns = sampler.ridge_.columns - sampler.ridge_.columns.mean(axis=0)
+        self.association = Association(self.columns) if self.columns.shape[1] > MANY_COLUMNS else None
         n_rows = self.columns.shape[0]
         codes = np.column_stack([_bin_codes(column) for column in self.columns.T])
         self.n_bins = codes.max(axis=0) + 1
@@ -149,10 +150,10 @@ class _Screen:
         kept = np.ones(self.columns.shape[1], dtype=bool)
         kept[self.table.encoding[feature]] = False
         columns = self.columns
-        if kept.size > MANY_COLUMNS:  # all products would cost the square of their number for every feature
-            others = np.flatnonzero(kept)
-            columns = columns[:, others[by_association(columns[:, others], residual[:, None])[:N_NEIGHBOURS]]]
-            kept = np.ones(columns.shape[1], dtype=bool)
+        if self.association is not None:  # all products would cost the square of their number for every feature
+            order = self.association.order(residual[:, None])
+            near = order[kept[order]][:N_NEIGHBOURS]
+            columns, kept = columns[:, near], kept[near]
         squares = columns**2
         sums = columns.T @ (residual[:, None] * columns)
         size = squares.T @ (variance[:, None] * squares)

@@ -25,7 +25,7 @@ from modifind.samplers.base import (
     row_folds,
     value_bins,
 )
-from modifind.screening import by_association, has_many_columns
+from modifind.screening import Association, has_many_columns
 
 N_WINDOWS = 50
 MANY_ROWS = 50_000
@@ -96,7 +96,7 @@ class BoostingSampler(BaseSampler):
         if inputs.shape[1] <= MANY_COLUMNS:
             return np.s_[:]
         given = [inputs.shape[1] - 1] if self.condition_on_treatment else []
-        return np.union1d(by_association(inputs, targets)[:N_NEIGHBOURS], given).astype(np.intp)
+        return np.union1d(Association(inputs).order(targets)[:N_NEIGHBOURS], given).astype(np.intp)
 
     def _residual_law(self, inputs: Array, column: Array, folds: NDArray[np.int64]) -> tuple[FeatureLaw, Array]:
         mean = np.empty(column.size)

@@ -26,7 +26,7 @@ from modifind.samplers.base import (
     value_bins,
 )
 from modifind.samplers.wide import CrossFittedRidge
-from modifind.screening import by_association, has_many_columns
+from modifind.screening import Association, has_many_columns
 
 PENALTIES: Array = np.logspace(-2, 4, 7)
 N_FOLDS = 5
@@ -119,7 +119,7 @@ class GaussianSampler(BaseSampler):
         held = np.empty((len(N_NEIGHBOURS), codes.size, levels))
         for fold in range(N_FOLDS):
             out = self.folds_ == fold
-            order = by_association(inputs[~out], (codes[~out, None] == np.arange(levels)).astype(np.float64))
+            order = Association(inputs[~out]).order((codes[~out, None] == np.arange(levels)).astype(np.float64))
             for k, count in enumerate(N_NEIGHBOURS):
                 chosen = np.union1d(order[:count], given).astype(np.intp)
                 held[k, out], _ = _logistic(

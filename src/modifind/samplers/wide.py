@@ -18,16 +18,20 @@ from modifind.kernels import Array
 PENALTIES: Array = np.logspace(0, 6, 7)
 N_NEIGHBOURS = (5, 20, 60)
 NEIGHBOUR_PENALTIES = (1.0, 30.0, 1000.0)
+N_CANDIDATES = PENALTIES.size + len(N_NEIGHBOURS) * len(NEIGHBOUR_PENALTIES)
 
 
 @dataclass(frozen=True)
 class _Part:
-    """The rows outside one fold: means of the columns by arm, and the spectrum of the scatter about them.
+    """One fold: its rows, and from the rows outside it means by arm and the spectrum of the scatter about them.
 
     Attributes
     ----------
-    centres : array of shape (2, p)
-        Means in both arms. Taking them off leaves the effect of the treatment unpenalised.
+    rows : array of int
+        The rows of the fold.
+    expected, deviations : array of shape (rows, p)
+        Means of the columns in each row's arm, and what its values add to them. Taking off the means of both arms
+        leaves the effect of the treatment unpenalised.
     values : array of shape (r,)
         Eigenvalues that are not zero; r is at most the number of rows.
     vectors : array of shape (p, r)
@@ -36,14 +40,17 @@ class _Part:
         Diagonal of the scatter matrix.
     """
 
-    centres: Array
+    rows: NDArray[np.intp]
+    expected: Array
+    deviations: Array
     values: Array
     vectors: Array
     squares: Array
 
     @classmethod
-    def of(cls, columns: Array, arms: NDArray[np.int64]) -> _Part:
+    def of(cls, table: Array, all_arms: NDArray[np.int64], out: NDArray[np.bool_]) -> _Part:
         """Factor the smaller of the two Gram matrices."""
+        columns, arms = table[~out], all_arms[~out]
         centres = np.zeros((2, columns.shape[1]))
         for arm in np.unique(arms):
             centres[arm] = columns[arms == arm].mean(axis=0)
@@ -56,7 +63,9 @@ class _Part:
         large = values > 1e-10 * values[-1]
         values = values[large]
         vectors = vectors[:, large] if n_columns <= n_rows else centred.T @ (left[:, large] / np.sqrt(values))
-        return cls(centres, values, vectors, (centred**2).sum(axis=0))
+        expected = centres[all_arms[out]]
+        squares = np.einsum("ij,ij->j", centred, centred)
+        return cls(np.flatnonzero(out), expected, table[out] - expected, values, vectors, squares)
 
     def slopes(self, target: int) -> Array:
         """Slopes of one column on the others, a column of them for every candidate (0 for the target itself).
@@ -70,7 +79,7 @@ class _Part:
         products = self.vectors @ (own[:, None] * np.column_stack((shrunk, self.values)))
         inverse, scatter = products[:, :-1], products[:, -1]
         inverse[target] += 1.0 / PENALTIES
-        found = np.zeros((scatter.size, PENALTIES.size + len(N_NEIGHBOURS) * len(NEIGHBOUR_PENALTIES)))
+        found = np.zeros((scatter.size, N_CANDIDATES))
         found[:, : PENALTIES.size] = -inverse / inverse[target]
         strength = scatter**2 / np.where(self.squares > 1e-9 * self.squares.max(), self.squares, np.inf)
         strength[target] = -1.0
@@ -96,35 +105,33 @@ class CrossFittedRidge:
     ----------
     columns : array of shape (n, p)
         The columns.
-    arms : array of shape (n,)
-        Arm of each row, means of which are free; all 0 where the treatment is not conditioned on.
-    folds : array of shape (n,)
-        Fold of each row.
     parts : tuple
-        What is known of the rows outside each fold.
+        What is known of each fold.
     """
 
     columns: Array
-    arms: NDArray[np.int64]
-    folds: NDArray[np.int64]
     parts: tuple[_Part, ...]
 
     @classmethod
     def of(cls, columns: Array, arms: NDArray[np.int64], folds: NDArray[np.int64]) -> CrossFittedRidge:
-        """One factorisation per fold serves all columns; its cost is that of the smaller Gram matrix."""
-        parts = (_Part.of(columns[folds != fold], arms[folds != fold]) for fold in range(int(folds.max()) + 1))
-        return cls(columns, arms, folds, tuple(parts))
+        """One factorisation per fold serves all columns; its cost is that of the smaller Gram matrix.
+
+        Parameters
+        ----------
+        columns : array of shape (n, p)
+            The columns.
+        arms : array of shape (n,)
+            Arm of each row; all 0 where the treatment is not conditioned on.
+        folds : array of shape (n,)
+            Fold of each row.
+        """
+        return cls(columns, tuple(_Part.of(columns, arms, folds == fold) for fold in range(int(folds.max()) + 1)))
 
     def regress(self, target: int) -> tuple[Array, float]:
         """Out-of-fold mean of one column, by the candidate of least error, and the root mean square of its errors."""
-        means: Array | None = None
-        for fold, part in enumerate(self.parts):
-            rows = np.flatnonzero(self.folds == fold)
-            slopes, centres = part.slopes(target), part.centres[self.arms[rows]]
-            if means is None:
-                means = np.empty((self.folds.size, slopes.shape[1]))
-            means[rows] = centres[:, target, None] + (self.columns[rows] - centres) @ slopes
-        assert means is not None
+        means = np.empty((self.columns.shape[0], N_CANDIDATES))
+        for part in self.parts:
+            means[part.rows] = part.expected[:, target, None] + part.deviations @ part.slopes(target)
         errors = ((self.columns[:, target, None] - means) ** 2).mean(axis=0)
         best = int(np.argmin(errors))
         return means[:, best], float(np.sqrt(errors[best]))
