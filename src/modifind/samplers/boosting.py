@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
-from sklearn.linear_model import Ridge
+from sklearn.linear_model import Ridge, RidgeCV
 
 from modifind.kernels import Array
 from modifind.samplers.base import (
@@ -31,6 +31,7 @@ N_WINDOWS = 50
 MANY_ROWS = 50_000
 MANY_COLUMNS = 100
 N_NEIGHBOURS = 60
+PENALTIES: Array = np.logspace(0, 5, 6)
 
 
 class BoostingSampler(BaseSampler):
@@ -104,9 +105,11 @@ class BoostingSampler(BaseSampler):
             out = folds == fold
             train, test = inputs[~out], inputs[out]
             near = self._neighbours(train, column[~out, None])
+            linear = Ridge(alpha=1.0)
             if has_many_columns(*train.shape):
                 train, test, near = train[:, near], test[:, near], np.s_[:]
-            linear = Ridge(alpha=1.0).fit(train, column[~out])
+                linear = RidgeCV(PENALTIES)  # chosen columns fit their rows too well: shrink them
+            linear.fit(train, column[~out])
             rest = column[~out] - linear.predict(train)
             trees = HistGradientBoostingRegressor(**self._settings()).fit(train[:, near], rest)
             mean[out] = linear.predict(test) + trees.predict(test[:, near])
