@@ -5,9 +5,9 @@
 The paper's data have 30 features; here unrelated ones are put beside them until there are `--d`. LinMean, NonlinMean,
 LinVar and NonlinVar: the first five modify the effect and all 30 go with the treatment. `null`: neither treatment nor
 outcome depends on any feature. `prognostic`: neighbours correlate by 0.5, every fifth feature is a category, five of
-them modify the mean or the spread, and five others move both arms alike. `shares` are those of raw p-values among the
-features that are null and that some fold's model looks at; `expected at 0.001` counts raw p-values among all null
-features, with what a uniform law would give.
+them modify the mean or the spread, and five others move both arms alike; these have a column of their own and count
+nowhere else. The null share of p <= 0.05 is that among the features that some fold's model looks at. Raw p-values of at
+most 0.001 are counted among all null features, over all runs, beside the number that a uniform law would give.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ import warnings
 
 import numpy as np
 import pandas as pd
+from joblib.externals.loky import get_reusable_executor
 
 from designs import PAPER, Table, expit, prognosis
 from modifind import ModifierSelector
@@ -87,7 +88,8 @@ def one_run(kind: str, n: int, d: int, seed: int, jobs: int) -> dict[str, float]
 
 
 def _peak_gib() -> float:
-    """Largest memory of this process plus that of its largest worker."""
+    """Largest memory of this process plus that of its largest worker, which counts only once it has ended."""
+    get_reusable_executor().shutdown(wait=True)
     own, workers = (resource.getrusage(who).ru_maxrss for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
     return (own + workers) / 2**20
 

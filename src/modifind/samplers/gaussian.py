@@ -58,7 +58,7 @@ class GaussianSampler(BaseSampler):
         self.folds_ = row_folds(table.n_rows, N_FOLDS, np.random.default_rng(seed.spawn(1)[0]))
         with threadpool_limits(limits=1):  # the sums must not depend on the number of threads
             columns = self._columns()
-            if has_many_columns(*columns.shape):
+            if has_many_columns(*table.design.shape):
                 arms = treatment if self.condition_on_treatment else np.zeros_like(treatment)
                 self.ridge_: _SharedRidge | CrossFittedRidge = CrossFittedRidge.of(columns, arms, self.folds_)
             else:
