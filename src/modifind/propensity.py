@@ -21,6 +21,7 @@ from sklearn.model_selection import StratifiedKFold, cross_val_predict
 from modifind.features import FeatureTable
 from modifind.kernels import Array
 from modifind.propensity_models import EarlyStoppedMLP, KnownScores
+from modifind.screening import ScreenedLogistic, has_many_columns
 
 N_GRID = 25
 PENALTY_STRENGTHS = (0.001, 0.003, 0.01, 0.03, 0.1, 1.0, 10.0)
@@ -139,7 +140,8 @@ class PropensityModel(BaseEstimator):
 
     def _describe(self, template: Any) -> str:
         names = {
-            "auto": f"logistic regression, ridge penalty C = {getattr(template, 'C', 1.0):g}",
+            "auto": f"logistic regression, ridge penalty C = {getattr(template, 'C', 1.0):g}"
+            + (" on the columns most associated with the treatment" * isinstance(template, ScreenedLogistic)),
             "mlp": "neural network of two hidden layers of 50 units",
         }
         name = names.get(self.estimator, self.estimator) if isinstance(self.estimator, str) else repr(self.estimator)
@@ -192,11 +194,12 @@ def _held_out_scores(model: Any, design: Array, treatment: NDArray[np.int64], sp
 
 
 def _chosen_logistic(design: Array, treatment: NDArray[np.int64], seed: int) -> LogisticRegression:
-    """Logistic regression whose penalty has the smallest cross-validated log-loss.
+    """Logistic regression whose penalty has the smallest cross-validated log-loss; of many columns it keeps a few.
 
     The penalty is a normal prior with variance C of every coefficient. The best C tells how large the coefficients are,
     whatever the number of rows: it is chosen on at most 20,000 of them and used on all as it is.
     """
+    kind = ScreenedLogistic if has_many_columns(*design.shape) else LogisticRegression
     if treatment.size > CHOICE_ROWS:
         drawn = np.random.default_rng(seed).permutation(treatment.size)
         arms = [drawn[treatment[drawn] == arm] for arm in (0, 1)]  # a small arm is taken as a whole
@@ -205,10 +208,10 @@ def _chosen_logistic(design: Array, treatment: NDArray[np.int64], seed: int) -> 
     splitter = _splitter(treatment, 4, seed)
 
     def loss(strength: float) -> float:
-        model = LogisticRegression(C=strength, max_iter=1000)
+        model = kind(C=strength, max_iter=1000)
         return float(log_loss(treatment, _held_out_scores(model, design, treatment, splitter)))
 
-    return LogisticRegression(C=min(PENALTY_STRENGTHS, key=loss), max_iter=1000)
+    return kind(C=min(PENALTY_STRENGTHS, key=loss), max_iter=1000)
 
 
 def _predict(models: list[Any] | tuple[Any, ...], folds: NDArray[np.int64], design: Array) -> Array:

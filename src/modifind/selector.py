@@ -47,6 +47,7 @@ from modifind.torch_support import import_torch
 
 NULL_HYPOTHESIS = "the outcome is independent of the feature given the other features"
 MIN_TRAIN_ROWS = 200
+MOST_TASKS = 100
 Statistic: TypeAlias = WCMMD | EffectLikelihood
 _STATISTICS: dict[str, type[Statistic]] = {"effect_likelihood": EffectLikelihood, "wcmmd": WCMMD}
 
@@ -362,12 +363,15 @@ class ModifierSelector(BaseModifierSelector):
 
     def _run(self, plan: _Plan, seeds: list[np.random.SeedSequence]) -> list[Finding]:
         total = plan.table.n_features
-        jobs = (delayed(_test_feature)(plan, feature, seeds[feature]) for feature in range(total))
-        found = []
+        # Every task carries the plan, so many features come in as many tasks as keep all workers busy to the end.
+        step = max(1, total // MOST_TASKS)
+        tasks = (range(start, min(start + step, total)) for start in range(0, total, step))
+        jobs = (delayed(_test_features)(plan, task, seeds[task.start : task.stop]) for task in tasks)
+        found: list[Finding] = []
         with ProgressBar(self.progress) as advance:
             advance(0, total)
-            for finding in Parallel(n_jobs=self.n_jobs, return_as="generator")(jobs):
-                found.append(finding)
+            for findings in Parallel(n_jobs=self.n_jobs, return_as="generator")(jobs):
+                found += findings
                 advance(len(found), total)
         return found
 
@@ -385,6 +389,10 @@ class _Plan:
     copies: frozenset[int]
 
 
+def _test_features(plan: _Plan, features: range, seeds: list[np.random.SeedSequence]) -> list[Finding]:
+    return [_test_feature(plan, feature, seed) for feature, seed in zip(features, seeds, strict=True)]
+
+
 def _test_feature(plan: _Plan, feature: int, seed: np.random.SeedSequence) -> Finding:
     """Test one feature; its warnings travel with the finding."""
     finding, messages = with_messages(_find, plan, feature, seed)
@@ -399,6 +407,9 @@ def _find(plan: _Plan, feature: int, seed: np.random.SeedSequence) -> Finding:
         view = marginal_view(table, feature, plan.y, plan.propensity.scores, plan.prepared, bandwidth_seed)
         if table.is_constant(feature):
             return Finding(view, None, NO_SAMPLER)
+        known = None if feature in plan.copies else plan.tester.without_law(feature)
+        if known is not None:
+            return Finding(view, known, NO_SAMPLER)
         law = plan.sampler.law(feature)
         if feature in plan.copies or law.calibration.explained_share > DETERMINED[table.kind(feature)]:
             return Finding(view, None, law.calibration)

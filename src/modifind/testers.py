@@ -15,7 +15,7 @@ from modifind.samplers import ConditionalGrid, FeatureLaw
 from modifind.statistics import WCMMD
 from modifind.statistics.effect_likelihood import PreparedEffectLikelihood
 from modifind.statistics.wcmmd import PreparedWCMMD
-from modifind.testing import AnalyticOutcome, ConditionalRandomizationTest, CRTOutcome, analytic_test
+from modifind.testing import UNSEEN, AnalyticOutcome, ConditionalRandomizationTest, CRTOutcome, analytic_test
 
 Outcome: TypeAlias = CRTOutcome | AnalyticOutcome
 TIE = 1e-10  # relative difference of two statistics that only rounding keeps apart
@@ -23,6 +23,9 @@ TIE = 1e-10  # relative difference of two statistics that only rounding keeps ap
 
 class Tester(Protocol):
     """Turns the law of a feature into a p-value."""
+
+    def without_law(self, feature: int) -> Outcome | None:
+        """The outcome where it is the same for every law of the feature, None where it is not."""
 
     def test(self, feature: int, law: FeatureLaw, bandwidth: float, rng: np.random.Generator) -> Outcome:
         """Test one feature."""
@@ -38,6 +41,10 @@ class ResamplingTester:
     n_resamples: int
     propensity: FittedPropensity
     table: FeatureTable
+
+    def without_law(self, feature: int) -> Outcome | None:
+        """Every feature is resampled."""
+        return None
 
     def test(self, feature: int, law: FeatureLaw, bandwidth: float, rng: np.random.Generator) -> Outcome:
         """Compare the feature with resampled copies of it."""
@@ -89,6 +96,10 @@ class AnalyticTester:
 
     prepared: PreparedEffectLikelihood
     check_resamples: int
+
+    def without_law(self, feature: int) -> Outcome | None:
+        """A feature that no fold's model looks at has the same likelihood at every value."""
+        return None if self.prepared.looks_at(feature) else UNSEEN
 
     def test(self, feature: int, law: FeatureLaw, bandwidth: float, rng: np.random.Generator) -> Outcome:
         """Compare the sum over rows with its distribution under the law."""

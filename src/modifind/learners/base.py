@@ -18,7 +18,8 @@ class OutcomeLearner(Protocol):
     For a binary outcome the location is a probability; the scale is checked but not used. A learner may also have
     ``along(X, columns, points)``, which gives the same two arrays, of shape (n, g, 2), when the columns take other
     values; one that has not is called with the rows repeated. With ``index(X)`` beside it, what that gives for the rows
-    as they are is computed once and handed to ``along(..., index)`` for every feature.
+    as they are is computed once and handed to ``along(..., index)`` for every feature. One that leaves some columns out
+    may say so by ``looks_at(columns)``.
     """
 
     def fit(self, X: Array, a: NDArray[np.int64], y: Array) -> Any:
@@ -45,6 +46,11 @@ def predict_along(
     rows[:, columns] = points.reshape(n * g, -1)
     location, scale = predict_arms(model, rows)
     return location.reshape(n, g, 2), scale.reshape(n, g, 2)
+
+
+def looks_at(model: OutcomeLearner, columns: slice) -> bool:
+    """Whether what a learner predicts can depend on any of some columns."""
+    return bool(model.looks_at(columns)) if hasattr(model, "looks_at") else True
 
 
 def check_along(model: OutcomeLearner, X: Array) -> None:

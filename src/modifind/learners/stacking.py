@@ -17,12 +17,13 @@ from threadpoolctl import threadpool_limits
 
 from modifind.kernels import Array
 from modifind.learners.additive import AdditiveLearner
-from modifind.learners.base import OutcomeLearner, check_along, predict_along, predict_arms
+from modifind.learners.base import OutcomeLearner, check_along, looks_at, predict_along, predict_arms
 from modifind.learners.binary import AdditiveClassifier
 from modifind.learners.blocks import random_rows
 from modifind.learners.boosting import BoostingLearner
 from modifind.learners.density import best_shape, student_log_density
 from modifind.learners.neural import NeuralLearner
+from modifind.learners.screening import ScreenedLearner, screened_columns
 
 NEGLIGIBLE = 0.1
 CHECKED_ROWS = 20
@@ -33,6 +34,7 @@ COSTLY = ("boosting", "neural")
 EDGE = 1e-3  # probabilities are kept this far from 0 and 1
 NUMERIC = ("linear", "splines", "boosting", "neural")
 BINARY = ("linear", "splines")
+OWN = (AdditiveLearner, AdditiveClassifier, BoostingLearner, NeuralLearner)
 
 
 def resolve_learners(learner: Any, *, binary: bool, device: str = "cpu") -> dict[str, OutcomeLearner]:
@@ -86,6 +88,10 @@ class StackedModel:
     def index(self, X: Array) -> tuple[Array | None, ...]:
         """What each learner can reuse from feature to feature."""
         return tuple(model.index(X) if hasattr(model, "index") else None for model in self.models)
+
+    def looks_at(self, columns: slice) -> bool:
+        """Whether any learner looks at any of some columns."""
+        return any(looks_at(model, columns) for model in self.models)
 
     def along(
         self, X: Array, columns: slice, points: Array, index: tuple[Array | None, ...] | None = None
@@ -154,13 +160,17 @@ def cross_fit(
     The weights of a fold's stack maximise the held-out log-likelihood of the other folds' rows. Trees and networks take
     many times as long to follow along a feature as additive models. They join the stack where they raise its
     held-out log-likelihood by more than 0.01 nats per row, and networks are tried only where trees have joined.
+
+    Where columns are many, the learners of this package are given those that `screened_columns` chooses, anew for every
+    fold and without its rows. Other learners get all columns.
     """
-    fitted = _fit_all({n: c for n, c in candidates.items() if n not in COSTLY}, X, a, y, folds, n_jobs)
+    cheap = {n: c for n, c in candidates.items() if n not in COSTLY}
+    fitted = _fit_all(cheap, X, a, y, folds, binary, n_jobs)
     best = _stack(fitted, a, y, folds, binary) if fitted else None
     for name in (name for name in COSTLY if name in candidates):
         splines = fitted.get("splines")
         own = {name: candidates[name]}
-        more = {**fitted, **_fit_all(own, X, a, y, folds, n_jobs, bases=splines.models if splines else None)}
+        more = {**fitted, **_fit_all(own, X, a, y, folds, binary, n_jobs, splines.models if splines else None)}
         richer = _stack(more, a, y, folds, binary)
         if best is not None and richer.log_score < best.log_score + WORTHWHILE:
             break  # and what is costlier still is not tried
@@ -202,6 +212,7 @@ def _fit_all(
     a: NDArray[np.int64],
     y: Array,
     folds: NDArray[np.int64],
+    binary: bool,
     n_jobs: int | None,
     bases: list[OutcomeLearner] | None = None,
 ) -> dict[str, _Fitted]:
@@ -211,7 +222,10 @@ def _fit_all(
     starts: Sequence[OutcomeLearner | None] = bases or [None] * n_folds
     # Every candidate of every fold is a job, the richer candidates first: plain ones fill the gaps at the end.
     tasks = [(name, fold) for name in reversed(candidates) for fold in range(n_folds)]
-    jobs = (delayed(_fit_fold)({name: candidates[name]}, X, a, y, folds == fold, starts[fold]) for name, fold in tasks)
+    jobs = (
+        delayed(_fit_fold)({name: candidates[name]}, X, a, y, folds == fold, starts[fold], binary)
+        for name, fold in tasks
+    )
     results = {task: found[0] for task, found in zip(tasks, Parallel(n_jobs=n_jobs)(jobs), strict=True)}
     found = {}
     for name in candidates:
@@ -229,13 +243,21 @@ def _fit_fold(
     y: Array,
     out: NDArray[np.bool_],
     base: OutcomeLearner | None,
+    binary: bool,
 ) -> list[tuple[OutcomeLearner, Array, Array]]:
     """Fit the candidates to the rows outside and predict those inside; trees start from splines already fitted."""
     found: list[tuple[OutcomeLearner, Array, Array]] = []
     with threadpool_limits(limits=1):
+        kept = None
+        if isinstance(base, ScreenedLearner):
+            kept, base = base.kept, base.model
+        elif any(isinstance(candidate, OWN) for candidate in candidates.values()):
+            kept = screened_columns(X[~out], a[~out], y[~out], binary=binary)
         for candidate in candidates.values():
             model: Any = clone(candidate) if isinstance(candidate, BaseEstimator) else copy.deepcopy(candidate)
             given = {"fitted_base": base} if isinstance(model, BoostingLearner) and model.base is None else {}
+            if kept is not None and isinstance(model, OWN):
+                model = ScreenedLearner(model, kept)
             model.fit(X[~out], a[~out], y[~out], **given)
             if hasattr(model, "along"):
                 check_along(model, X[out][:CHECKED_ROWS])

@@ -16,6 +16,7 @@ from modifind.samplers.base import BaseSampler, CategoricalLaw, FeatureLaw, Norm
 from modifind.samplers.boosting import BoostingSampler
 from modifind.samplers.gaussian import GaussianSampler
 from modifind.samplers.rules import LawRule
+from modifind.screening import Association
 
 MISFIT_LEVEL = 0.01
 SHAPE_LEVEL = 0.05
@@ -23,6 +24,8 @@ SCREEN_LEVEL = 0.01
 SCREEN_BINS = 10
 CHOICE_ROWS = 10_000
 MANY_ROWS = 20_000
+MANY_COLUMNS = 100
+N_NEIGHBOURS = 60
 
 
 class AutoSampler(BaseSampler):
@@ -36,7 +39,7 @@ class AutoSampler(BaseSampler):
     are not normal, or where tests of those residuals against bins and products of the other features find a curve,
     an interaction or a spread that varies. These tests see far weaker departures than those that make trees worth
     their noise. Above 20,000 rows the choice is made on 10,000 of them, drawn at random; the chosen law is fitted on
-    all.
+    all. Above 100 columns, products are formed only of the 60 columns most associated with the residuals.
 
     Parameters
     ----------
@@ -104,7 +107,7 @@ class _Screen:
     def __init__(self, sampler: GaussianSampler) -> None:
         self.table = sampler.table_
         self.columns = sampler.ridge_.columns - sampler.ridge_.columns.mean(axis=0)
-        self.squares = self.columns**2
+        self.association = Association(self.columns) if self.columns.shape[1] > MANY_COLUMNS else None
         n_rows = self.columns.shape[0]
         codes = np.column_stack([_bin_codes(column) for column in self.columns.T])
         self.n_bins = codes.max(axis=0) + 1
@@ -155,8 +158,14 @@ class _Screen:
         """Whether the residuals go with the product of any two other columns."""
         kept = np.ones(self.columns.shape[1], dtype=bool)
         kept[self.table.encoding[feature]] = False
-        sums = self.columns.T @ (residual[:, None] * self.columns)
-        size = self.squares.T @ (variance[:, None] * self.squares)
+        columns = self.columns
+        if self.association is not None:  # all products would cost the square of their number for every feature
+            order = self.association.order(residual[:, None])
+            near = order[kept[order]][:N_NEIGHBOURS]
+            columns, kept = columns[:, near], kept[near]
+        squares = columns**2
+        sums = columns.T @ (residual[:, None] * columns)
+        size = squares.T @ (variance[:, None] * squares)
         largest = _squared_ratio(sums, size)[np.ix_(kept, kept)].max(initial=0.0)
         n_pairs = max(kept.sum() * (kept.sum() + 1) / 2, 1.0)
         return bool(2.0 * ndtr(-np.sqrt(largest)) * n_pairs < SCREEN_LEVEL)

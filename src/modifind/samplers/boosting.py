@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
-from sklearn.linear_model import Ridge
+from sklearn.linear_model import Ridge, RidgeCV
 
 from modifind.kernels import Array
 from modifind.samplers.base import (
@@ -26,10 +26,14 @@ from modifind.samplers.base import (
     row_folds,
     value_bins,
 )
-from modifind.samplers.rules import CategoryRule, Conditioning, LawRule, ResidualRule
+from modifind.samplers.rules import CategoryRule, Conditioning, LawRule, ResidualRule, Selected
+from modifind.screening import Association, has_many_columns
 
 N_WINDOWS = 50
 MANY_ROWS = 50_000
+MANY_COLUMNS = 100
+N_NEIGHBOURS = 60
+PENALTIES: Array = np.logspace(0, 5, 6)
 
 
 class BoostingSampler(BaseSampler):
@@ -41,6 +45,9 @@ class BoostingSampler(BaseSampler):
     trees that follow the noise do not shrink the residuals. Columns with an atom (a value that rows pile up on, such
     as zero cigarettes) draw the *values* of similar rows instead, which keeps the atom. Discrete features use
     out-of-fold class probabilities.
+
+    Above 100 columns the trees see the 60 that go most with the feature in the rows they are grown on, and the
+    treatment. So does the ridge regression where columns are many for the rows; else it sees all.
 
     Parameters
     ----------
@@ -96,6 +103,13 @@ class BoostingSampler(BaseSampler):
             "random_state": 0,  # no subsampling and no binning sample below 10,000 rows: nothing is random
         }
 
+    def _neighbours(self, inputs: Array, targets: Array) -> NDArray[np.intp] | slice:
+        """The inputs that trees see: of many those that go most with the feature, and the treatment, which is last."""
+        if inputs.shape[1] <= MANY_COLUMNS:
+            return np.s_[:]
+        given = [inputs.shape[1] - 1] if self.condition_on_treatment else []
+        return np.union1d(Association(inputs).order(targets)[:N_NEIGHBOURS], given).astype(np.intp)
+
     def _residual_law(
         self, conditioning: Conditioning, inputs: Array, column: Array, folds: NDArray[np.int64]
     ) -> tuple[FeatureLaw, Array, ResidualRule]:
@@ -103,11 +117,18 @@ class BoostingSampler(BaseSampler):
         models = []
         for fold in np.unique(folds):
             out = folds == fold
-            linear = Ridge(alpha=1.0).fit(inputs[~out], column[~out])
-            rest = column[~out] - linear.predict(inputs[~out])
-            trees = HistGradientBoostingRegressor(**self._settings()).fit(inputs[~out], rest)
-            mean[out] = linear.predict(inputs[out]) + trees.predict(inputs[out])
-            models.append((linear, trees))
+            train, test = inputs[~out], inputs[out]
+            near = seen = self._neighbours(train, column[~out, None])
+            linear: Any = Ridge(alpha=1.0)
+            few = has_many_columns(*train.shape)
+            if few:
+                train, test, near = train[:, near], test[:, near], np.s_[:]
+                linear = RidgeCV(PENALTIES)  # chosen columns fit their rows too well: shrink them
+            linear.fit(train, column[~out])
+            rest = column[~out] - linear.predict(train)
+            trees = HistGradientBoostingRegressor(**self._settings()).fit(train[:, near], rest)
+            mean[out] = linear.predict(test) + trees.predict(test[:, near])
+            models.append((Selected.of(linear, seen if few else np.s_[:]), Selected.of(trees, seen)))
         order = np.argsort(mean, kind="stable")
         rank = np.empty(column.size, dtype=np.int64)
         rank[order] = np.arange(column.size)
@@ -144,9 +165,10 @@ class BoostingSampler(BaseSampler):
                 held[np.ix_(out, present)] = 1.0
                 models.append(None)
                 continue
-            model = HistGradientBoostingClassifier(**self._settings()).fit(inputs[~out], codes[~out])
-            held[np.ix_(out, present)] = model.predict_proba(inputs[out])
-            models.append(model)
+            near = self._neighbours(inputs[~out], (codes[~out, None] == present).astype(np.float64))
+            model = HistGradientBoostingClassifier(**self._settings()).fit(inputs[~out][:, near], codes[~out])
+            held[np.ix_(out, present)] = model.predict_proba(inputs[out][:, near])
+            models.append(Selected.of(model, near))
         score = category_score(codes, held)
         calibration = discrete_calibration(self.name, codes, score)
         frequencies = np.bincount(codes.astype(np.intp), minlength=levels) / codes.size

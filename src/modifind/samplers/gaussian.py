@@ -26,10 +26,14 @@ from modifind.samplers.base import (
     row_folds,
     value_bins,
 )
-from modifind.samplers.rules import CategoryRule, Conditioning, LawRule, NormalRule
+from modifind.samplers.rules import CategoryRule, Conditioning, LawRule, NormalRule, Selected
+from modifind.samplers.wide import CrossFittedRidge
+from modifind.screening import Association, has_many_columns
 
 PENALTIES: Array = np.logspace(-2, 4, 7)
 N_FOLDS = 5
+RULE_NEIGHBOURS = 20  # columns of a category's rule where columns are many
+N_NEIGHBOURS = (0, 5, 20, 60)
 
 
 class GaussianSampler(BaseSampler):
@@ -37,6 +41,11 @@ class GaussianSampler(BaseSampler):
 
     The penalty is chosen by leave-one-out error and the residual variance is divided by the residual degrees of
     freedom. Discrete features use a multinomial logistic regression.
+
+    Where columns are many (above 60 and above an eighth of the rows), means and probabilities are out of fold. Means
+    come from a ridge regression on all columns or on the few most correlated ones, whichever predicts better, and
+    probabilities from the columns most associated with the feature in the training rows. The treatment is then not
+    penalised in the former, and always among the columns in the latter.
 
     Parameters
     ----------
@@ -51,7 +60,12 @@ class GaussianSampler(BaseSampler):
         super().fit(table, treatment, seed)
         self.folds_ = row_folds(table.n_rows, N_FOLDS, np.random.default_rng(seed.spawn(1)[0]))
         with threadpool_limits(limits=1):  # the sums must not depend on the number of threads
-            self.ridge_ = _SharedRidge.of(self._columns(), self.folds_)
+            columns = self._columns()
+            if has_many_columns(*table.design.shape):
+                arms = treatment if self.condition_on_treatment else np.zeros_like(treatment)
+                self.ridge_: _SharedRidge | CrossFittedRidge = CrossFittedRidge.of(columns, arms, self.folds_)
+            else:
+                self.ridge_ = _SharedRidge.of(columns, self.folds_)
         return self
 
     def law(self, feature: int) -> FeatureLaw:
@@ -60,8 +74,9 @@ class GaussianSampler(BaseSampler):
 
     def scored_law(self, feature: int) -> tuple[FeatureLaw, Array]:
         """The law of one feature and its held-out log-score row by row."""
+        many = isinstance(self.ridge_, CrossFittedRidge)
         if self.table_.n_levels(feature):
-            return self._categorical_law(feature)
+            return self._screened_categorical_law(feature) if many else self._categorical_law(feature)
         return self._normal_law(feature)
 
     def rule(self, feature: int, calibration: Calibration | None = None) -> LawRule:
@@ -69,14 +84,24 @@ class GaussianSampler(BaseSampler):
         calibration = self.law(feature).calibration if calibration is None else calibration
         inputs = Conditioning.of(self, feature)
         if self.table_.n_levels(feature):
-            codes = self.table_.values[:, feature]
-            _, model = _logistic(self._inputs(feature), codes, np.empty((0, 0)), self.table_.n_levels(feature))
+            codes, columns = self.table_.values[:, feature], self._inputs(feature)
+            seen: NDArray[np.intp] | slice = np.s_[:]
+            if isinstance(self.ridge_, CrossFittedRidge):
+                order = Association(columns).order((codes[:, None] == np.unique(codes)).astype(np.float64))
+                given = [columns.shape[1] - 1] if self.condition_on_treatment else []
+                seen = np.union1d(order[:RULE_NEIGHBOURS], given).astype(np.intp)
+            _, model = _logistic(columns[:, seen], codes, np.empty((0, 0)), self.table_.n_levels(feature))
+            model = None if model is None else Selected.of(model, seen)
             frequencies = np.bincount(codes.astype(np.intp), minlength=self.table_.n_levels(feature)) / codes.size
             present = np.flatnonzero(frequencies)
             return CategoryRule(inputs, (model,), (present,), frequencies, calibration)
         target = self.table_.encoding[feature].start
         means, spreads = self.table_.scaling
-        slopes, shift, scale = self.ridge_.line(target)
+        if isinstance(self.ridge_, CrossFittedRidge):
+            last = self.ridge_.columns.shape[1] - 1 if self.condition_on_treatment else None
+            slopes, shift, scale = self.ridge_.line(target, last)
+        else:
+            slopes, shift, scale = self.ridge_.line(target)
         slopes = np.delete(slopes, target) * spreads[feature]
         return NormalRule(
             inputs,
@@ -95,7 +120,13 @@ class GaussianSampler(BaseSampler):
     def _normal_law(self, feature: int) -> tuple[FeatureLaw, Array]:
         column = self.table_.values[:, feature]
         means, spreads = self.table_.scaling
-        mean, scale, held_mean, held_scale = self.ridge_.regress(self.table_.encoding[feature].start, self.folds_)
+        place = self.table_.encoding[feature].start
+        held_scale: Array | float
+        if isinstance(self.ridge_, CrossFittedRidge):
+            mean, scale = self.ridge_.regress(place)
+            held_mean, held_scale = mean, scale
+        else:
+            mean, scale, held_mean, held_scale = self.ridge_.regress(place, self.folds_)
         centre, unit = means[feature], spreads[feature]
         tiny = np.finfo(float).tiny
         edges = value_bins(column)
@@ -114,6 +145,24 @@ class GaussianSampler(BaseSampler):
             held[out], _ = _logistic(inputs[~out], codes[~out], inputs[out], levels, start)
         score = category_score(codes, held)
         return CategoricalLaw.of(probabilities, discrete_calibration(self.name, codes, score)), score
+
+    def _screened_categorical_law(self, feature: int) -> tuple[FeatureLaw, Array]:
+        """Out-of-fold probabilities from as few of the columns as predict best, and from the treatment."""
+        inputs, codes = self._inputs(feature), self.table_.values[:, feature]
+        levels = self.table_.n_levels(feature)
+        given = [inputs.shape[1] - 1] if self.condition_on_treatment else []
+        held = np.empty((len(N_NEIGHBOURS), codes.size, levels))
+        for fold in range(N_FOLDS):
+            out = self.folds_ == fold
+            order = Association(inputs[~out]).order((codes[~out, None] == np.arange(levels)).astype(np.float64))
+            for k, count in enumerate(N_NEIGHBOURS):
+                chosen = np.union1d(order[:count], given).astype(np.intp)
+                held[k, out], _ = _logistic(
+                    inputs[np.ix_(~out, chosen)], codes[~out], inputs[np.ix_(out, chosen)], levels
+                )
+        scores = np.stack([category_score(codes, probabilities) for probabilities in held])
+        best = int(np.argmax(scores.mean(axis=1)))
+        return CategoricalLaw.of(held[best], discrete_calibration(self.name, codes, scores[best])), scores[best]
 
 
 @dataclass(frozen=True)

@@ -59,6 +59,27 @@ class Conditioning:
 
 
 @dataclass(frozen=True)
+class Selected:
+    """A model of some of the columns, to be called with all of them."""
+
+    model: Any
+    columns: NDArray[np.intp]
+
+    @classmethod
+    def of(cls, model: Any, columns: NDArray[np.intp] | slice) -> Any:
+        """The model itself where it takes all columns."""
+        return model if isinstance(columns, slice) else cls(model, columns)
+
+    def predict(self, X: Array) -> Array:
+        """Predictions of rows."""
+        return self.model.predict(X[:, self.columns])
+
+    def predict_proba(self, X: Array) -> Array:
+        """Class probabilities of rows."""
+        return self.model.predict_proba(X[:, self.columns])
+
+
+@dataclass(frozen=True)
 class NormalRule:
     """Linear mean and one standard deviation."""
 

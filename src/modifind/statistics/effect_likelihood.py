@@ -262,6 +262,11 @@ class PreparedEffectLikelihood:
             "held_out_log_likelihood": scores,
         }
 
+    def looks_at(self, feature: int) -> bool:
+        """Whether the model of any fold looks at a feature; the statistic does not depend on one that none does."""
+        columns = self.table.encoding[feature]
+        return any(model.looks_at(columns) for fit in self.fits for model in fit.cross.models)
+
     def reuse_variance(self, feature: int, grid: RowGrid, values: Array, weights: Array) -> float:
         """Variance that the folds' sums share because every two folds are used both ways.
 
