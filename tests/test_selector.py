@@ -11,11 +11,11 @@ from sklearn.preprocessing import StandardScaler
 
 from conftest import confounded_table, quiet_fit
 from modifind import WCMMD, ConditionalRandomizationTest, EffectLikelihood, ModifierSelector, PropensityModel
+from modifind.composition import agreeing_sampler
 from modifind.learners import AdditiveLearner
 from modifind.learners.stacking import resolve_learners
 from modifind.propensity import EarlyStoppedMLP
 from modifind.samplers import CVAESampler, GaussianSampler, MarginalSampler
-from modifind.selector import _agreeing_sampler
 from modifind.testing import adjust_p_values
 
 # The resampling test, and the default one with the quickest learner.
@@ -494,9 +494,9 @@ def test_device_reaches_the_parts_given_by_name_and_only_those(data):
     likelihood = ModifierSelector(device="torch:cpu")._validate()[0]
     learners = resolve_learners(likelihood.learner, binary=False, device=likelihood.device)
     assert learners["neural"].device == "torch:cpu"
-    assert _agreeing_sampler("cvae", likelihood, "torch:cpu").device == "torch:cpu"
-    assert _agreeing_sampler(CVAESampler(), likelihood, "torch:cpu").device == "cpu"
-    assert _agreeing_sampler("cvae", likelihood, None).device == "cpu"
+    assert agreeing_sampler("cvae", likelihood, "torch:cpu").device == "torch:cpu"
+    assert agreeing_sampler(CVAESampler(), likelihood, "torch:cpu").device == "cpu"
+    assert agreeing_sampler("cvae", likelihood, None).device == "cpu"
 
 
 def test_unknown_or_missing_devices_are_refused(data, monkeypatch):

@@ -4,24 +4,23 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass, replace
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 import pandas as pd
 from joblib import Parallel, delayed
-from sklearn.base import BaseEstimator, clone
+from sklearn.base import clone
 from threadpoolctl import threadpool_limits
 
 from modifind.base import (
-    UNRECORDED,
     BaseModifierSelector,
     check_shared_settings,
     data_settings,
     distinct_messages,
     entropy_of,
-    readable,
     with_messages,
 )
+from modifind.composition import Statistic, agreeing_sampler, recorded_settings, resolve_statistic
 from modifind.explain.marginal import marginal_view
 from modifind.features import (
     FeatureTable,
@@ -37,7 +36,7 @@ from modifind.findings import DETERMINED, NO_SAMPLER, Finding, assemble, warn_un
 from modifind.kernels import Array
 from modifind.progress import Progress, ProgressBar
 from modifind.propensity import FittedPropensity, arm_folds, resolve_propensity
-from modifind.samplers import BaseSampler, resolve_sampler
+from modifind.samplers import BaseSampler
 from modifind.statistics import WCMMD, EffectLikelihood
 from modifind.statistics.wcmmd import PreparedWCMMD
 from modifind.streaming import FrameSource, LocalPieces, Piece, Pieces, Source, Streamed, StreamedFit
@@ -48,8 +47,6 @@ from modifind.torch_support import import_torch
 NULL_HYPOTHESIS = "the outcome is independent of the feature given the other features"
 MIN_TRAIN_ROWS = 200
 MOST_TASKS = 100
-Statistic: TypeAlias = WCMMD | EffectLikelihood
-_STATISTICS: dict[str, type[Statistic]] = {"effect_likelihood": EffectLikelihood, "wcmmd": WCMMD}
 
 
 class ModifierSelector(BaseModifierSelector):
@@ -214,7 +211,7 @@ class ModifierSelector(BaseModifierSelector):
             )
         entropy = entropy_of(self.random_state)
         model = resolve_propensity(self.propensity)
-        sampler = _agreeing_sampler(self.sampler, statistic, self.device)
+        sampler = agreeing_sampler(self.sampler, statistic, self.device)
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always", UserWarning)
             self._warn_unused(statistic)
@@ -243,7 +240,7 @@ class ModifierSelector(BaseModifierSelector):
             return self
         _warn_again(caught)
         settings = {
-            **_settings(self.get_params(deep=False), statistic, sampler, ConditionalRandomizationTest()),
+            **recorded_settings(self.get_params(deep=False), statistic, sampler, ConditionalRandomizationTest()),
             "n_resamples_used": 0,
             "model": found.model,
             **data_settings(*found.labels, found.n_rows, found.n_treated, found.propensity, entropy),
@@ -283,7 +280,7 @@ class ModifierSelector(BaseModifierSelector):
             model = resolve_propensity(self.propensity)
             scores = model.fit(table, arms, n_folds=self.cv, seed=propensity_seed)
             scores.warn()
-            sampler = _agreeing_sampler(self.sampler, statistic, self.device)
+            sampler = agreeing_sampler(self.sampler, statistic, self.device)
             sampler.fit(table, arms, sampler_seed)
             marginal = statistic if isinstance(statistic, WCMMD) else WCMMD()
             prepared = marginal.prepare(outcome, arms, statistic_seed)
@@ -294,7 +291,7 @@ class ModifierSelector(BaseModifierSelector):
         _warn_again(caught)
 
         settings = {
-            **_settings(self.get_params(deep=False), statistic, sampler, test),
+            **recorded_settings(self.get_params(deep=False), statistic, sampler, test),
             "n_resamples_used": n_resamples,
             "model": tester.prepared.description if isinstance(tester, AnalyticTester) else None,
             **data_settings(labels.control, labels.treated, arms.size, int(arms.sum()), scores, entropy),
@@ -316,14 +313,7 @@ class ModifierSelector(BaseModifierSelector):
         adjust_p_values([1.0], self.adjust)
         if self.device not in (None, "cpu"):
             import_torch(self.device, f"device={self.device!r}")
-        statistic: Any = self.statistic
-        if self.statistic in tuple(_STATISTICS):
-            statistic = _on_device(_STATISTICS[self.statistic](), self.device)
-        if not isinstance(statistic, WCMMD | EffectLikelihood):
-            given = repr(statistic) if isinstance(statistic, str) else type(statistic).__name__
-            raise ValueError(
-                f"statistic must be 'effect_likelihood', 'wcmmd', or an EffectLikelihood or WCMMD object, not {given}"
-            )
+        statistic = resolve_statistic(self.statistic, self.device)
         test = ConditionalRandomizationTest() if self.test is None else self.test
         test.validate()
         return statistic, test
@@ -420,45 +410,3 @@ def _find(plan: _Plan, feature: int, seed: np.random.SeedSequence) -> Finding:
 def _warn_again(caught: list[warnings.WarningMessage]) -> None:
     for warning in caught:
         warnings.warn_explicit(warning.message, warning.category, warning.filename, warning.lineno)
-
-
-def _on_device(part: Any, device: str | None) -> Any:
-    """A part made from its name, told the device where it has such a setting."""
-    return part if device is None or "device" not in part.get_params() else part.set_params(device=device)
-
-
-def _agreeing_sampler(sampler: Any, statistic: Statistic, device: str | None) -> BaseSampler:
-    """A fresh sampler whose conditioning goes with the weights.
-
-    Weights that do not follow a resampled feature are right only with a sampler that ignores the treatment.
-    """
-    named = isinstance(sampler, str)
-    chosen = resolve_sampler(sampler)
-    chosen = clone(chosen) if isinstance(chosen, BaseEstimator) else chosen
-    chosen = _on_device(chosen, device) if named else chosen
-    if isinstance(statistic, EffectLikelihood) and not getattr(chosen, "condition_on_treatment", True):
-        raise ValueError(
-            "effect_likelihood needs the law of a feature given the treatment: condition_on_treatment=True"
-        )
-    fixed = isinstance(statistic, WCMMD) and statistic.resample_weights == "fixed"
-    if fixed and getattr(chosen, "condition_on_treatment", False):
-        if not named:
-            raise ValueError("resample_weights='fixed' needs a sampler with condition_on_treatment=False")
-        chosen.set_params(condition_on_treatment=False)
-    return chosen
-
-
-def _settings(
-    params: dict[str, Any], statistic: Statistic, sampler: BaseSampler, test: ConditionalRandomizationTest
-) -> dict[str, Any]:
-    """The selector's arguments as plain values, with the parts spelled out as they were used."""
-    parts = {"statistic": statistic, "sampler": sampler, "test": test}
-    shown: dict[str, Any] = {}
-    for name, value in params.items():
-        if name in parts:
-            part = parts[name]
-            own = part.get_params() if hasattr(part, "get_params") else {}
-            shown[name] = {"class": type(part).__name__, **{k: readable(v) for k, v in own.items()}}
-        elif name not in UNRECORDED:
-            shown[name] = readable(value)
-    return shown

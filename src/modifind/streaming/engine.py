@@ -27,7 +27,7 @@ from modifind.streaming.rows import RowPlan, generous_limit
 from modifind.streaming.schema import Block, Piece, Schema, Summary
 from modifind.streaming.sources import Source
 from modifind.streaming.views import FeatureView, OutcomeBins
-from modifind.testing import sums_test
+from modifind.testing import UNSEEN, sums_test
 
 MIN_FOLD_ARM = 5
 
@@ -152,11 +152,12 @@ class Streamed:
 
 @dataclass(frozen=True)
 class _Law:
-    """What is known of a feature before the rows are added up."""
+    """What is known of a feature before the rows are added up; `unseen` is one that no model looks at."""
 
     rule: LawRule | None
     reuse: Reuse | None
     calibration: Calibration
+    unseen: bool = False
     messages: tuple[str, ...] = ()
 
 
@@ -197,7 +198,7 @@ class StreamedFit:
             view = plan.views[m].view(own.view, plan.bins, schema.categories[m])
             if schema.constant[m]:
                 view = replace(view, importance=0.0)
-            outcome_found = None
+            outcome_found = UNSEEN if law.unseen else None
             if law.reuse is not None and own.test is not None:
                 outcome_found = sums_test(own.test, law.reuse.variance(list(own.per_fold)))
             findings.append(Finding(view, outcome_found, law.calibration, law.messages))
@@ -282,6 +283,8 @@ def _fit_law(
     parts: NDArray[np.int64],
 ) -> _Law:
     with threadpool_limits(limits=1):
+        if not is_copy and not outcome.looks_at(feature):
+            return _Law(None, None, NO_SAMPLER, unseen=True)
         rule = sampler.rule(feature)
         table = outcome.table
         if is_copy or rule.calibration.explained_share > DETERMINED[table.kind(feature)]:
