@@ -76,6 +76,11 @@ class ScreenedLearner:
         return slice(int(start), int(stop))
 
 
+def is_screened(n_rows: int, n_columns: int) -> bool:
+    """Whether so many columns are screened."""
+    return has_many_columns(n_rows, n_columns) or n_columns > MOST_COLUMNS
+
+
 def screened_columns(X: Array, a: NDArray[np.int64], y: Array, *, binary: bool) -> Columns | None:
     """The columns that a learner of these rows should be given; None where they are few enough for all.
 
@@ -94,7 +99,7 @@ def screened_columns(X: Array, a: NDArray[np.int64], y: Array, *, binary: bool) 
         Whether the outcome is 0 or 1; its scale is then no matter of its own.
     """
     n_rows, n_columns = X.shape
-    if not (has_many_columns(n_rows, n_columns) or n_columns > MOST_COLUMNS):
+    if not is_screened(n_rows, n_columns):
         return None
     n_kept = int(np.clip(n_rows // ROWS_PER_COLUMN, LEAST_KEPT, MOST_KEPT))
     rows = [np.flatnonzero(a == arm) for arm in (0, 1)]

@@ -23,7 +23,7 @@ from modifind.learners.blocks import random_rows
 from modifind.learners.boosting import BoostingLearner
 from modifind.learners.density import best_shape, student_log_density
 from modifind.learners.neural import NeuralLearner
-from modifind.learners.screening import ScreenedLearner, screened_columns
+from modifind.learners.screening import ScreenedLearner, is_screened, screened_columns
 
 NEGLIGIBLE = 0.1
 CHECKED_ROWS = 20
@@ -184,7 +184,7 @@ def cross_fit(
     for fold, own in enumerate(weights):
         kept = [k for k, weight in enumerate(own) if weight > 0]
         per_fold = [part.models[fold] for part in fitted.values()]
-        chosen = tuple(per_fold[k] for k in kept)
+        chosen = tuple(_without_rows(per_fold[k]) for k in kept)
         models.append(StackedModel(chosen, tuple(float(own[k]) for k in kept), least))
         rows = folds == fold
         parts = [part for k, part in enumerate(fitted.values()) if k in kept]
@@ -220,13 +220,18 @@ def _fit_all(
         return {}
     n_folds = int(folds.max()) + 1
     starts: Sequence[OutcomeLearner | None] = bases or [None] * n_folds
-    # Every candidate of every fold is a job, the richer candidates first: plain ones fill the gaps at the end.
-    tasks = [(name, fold) for name in reversed(candidates) for fold in range(n_folds)]
+    # Every candidate of every fold is a job, the richer candidates first: plain ones fill the gaps at the end. Where
+    # columns are screened, the candidates of a fold share the choice.
+    names = list(reversed(candidates))
+    groups = [names] if is_screened(*X.shape) else [[name] for name in names]
+    tasks = [(group, fold) for group in groups for fold in range(n_folds)]
     jobs = (
-        delayed(_fit_fold)({name: candidates[name]}, X, a, y, folds == fold, starts[fold], binary)
-        for name, fold in tasks
+        delayed(_fit_fold)({name: candidates[name] for name in group}, X, a, y, folds == fold, starts[fold], binary)
+        for group, fold in tasks
     )
-    results = {task: found[0] for task, found in zip(tasks, Parallel(n_jobs=n_jobs)(jobs), strict=True)}
+    results = {}
+    for (group, fold), fits in zip(tasks, Parallel(n_jobs=n_jobs)(jobs), strict=True):
+        results.update({(name, fold): fit for name, fit in zip(group, fits, strict=True)})
     found = {}
     for name in candidates:
         location, scale = np.empty((y.size, 2)), np.empty((y.size, 2))
@@ -263,6 +268,20 @@ def _fit_fold(
                 check_along(model, X[out][:CHECKED_ROWS])
             found.append((model, *predict_arms(model, X[out])))
     return found
+
+
+def _without_rows(model: Any) -> Any:
+    """The learner without what it has kept of its training rows for others to start from."""
+    if isinstance(model, ScreenedLearner):
+        return ScreenedLearner(_without_rows(model.model), model.kept)
+    if not isinstance(model, AdditiveLearner | BoostingLearner):
+        return model
+    model = copy.copy(model)
+    if isinstance(model, BoostingLearner):
+        model.base_ = _without_rows(model.base_)
+    else:
+        del model.residual_, model.weight_
+    return model
 
 
 def own_arm(both: Array, a: NDArray[np.int64]) -> Array:
