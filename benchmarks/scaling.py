@@ -29,6 +29,7 @@ from typing import Any
 
 import numpy as np
 
+from many_features import simulate
 from modifind import ModifierSelector
 from modifind.datasets import make_modifiers
 from modifind.statistics import WCMMD, wcmmd_importance
@@ -95,10 +96,11 @@ class Results:
     def measure(self, name: str, work: Callable[..., dict[str, Any]], *args: Any) -> dict[str, Any]:
         """The measurement of that name, made in a new process unless it is known."""
         if name not in self.found:
-            context = multiprocessing.get_context("spawn")
-            with context.Pool(1) as pool:
-                os.environ["OMP_NUM_THREADS"] = "1"
-                self.found[name] = pool.apply(_alone, (work, args))
+            os.environ["OMP_NUM_THREADS"] = "1"
+            pool = multiprocessing.get_context("spawn").Pool(1)
+            self.found[name] = pool.apply(_alone, (work, args))
+            pool.close()
+            pool.join()
             self.path.parent.mkdir(parents=True, exist_ok=True)
             self.path.write_text(json.dumps(self.found, indent=1) + "\n")
         print(name, {k: v for k, v in self.found[name].items() if k != "p_values"}, flush=True)
@@ -127,9 +129,13 @@ def _fit(fit: Callable[[], ModifierSelector], modifiers: list[str]) -> dict[str,
 
 
 def fit_rows(n: int, d: int, jobs: int, seed: int) -> dict[str, Any]:
-    data = make_modifiers(KIND, n_samples=n, n_features=d, random_state=seed)
-    X, y, treatment, modifiers = data.X, data.y, data.treatment, data.modifiers
-    del data  # potential outcomes and scores are no part of a user's table
+    if d > 30:  # unrelated columns beside the paper's, of which every one would go with the treatment
+        table = simulate(KIND, n, d, seed)
+        X, y, treatment, modifiers = table.X, table.y, table.treatment, table.modifiers
+    else:
+        data = make_modifiers(KIND, n_samples=n, n_features=d, random_state=seed)
+        X, y, treatment, modifiers = data.X, data.y, data.treatment, data.modifiers
+        del data  # potential outcomes and scores are no part of a user's table
     selector = ModifierSelector(random_state=seed, n_jobs=jobs)
     return _fit(lambda: selector.fit(X, y, treatment=treatment), modifiers)
 
