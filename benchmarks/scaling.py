@@ -28,6 +28,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from joblib.externals.loky import get_reusable_executor
 
 from many_features import simulate
 from modifind import ModifierSelector
@@ -110,7 +111,10 @@ class Results:
 def _alone(work: Callable[..., dict[str, Any]], args: tuple[Any, ...]) -> dict[str, Any]:
     warnings.simplefilter("ignore")
     multiprocessing.process.current_process()._config["daemon"] = False  # it may have workers of its own
-    return work(*args)
+    try:
+        return work(*args)
+    finally:
+        get_reusable_executor().shutdown(wait=True)
 
 
 def _fit(fit: Callable[[], ModifierSelector], modifiers: list[str]) -> dict[str, Any]:

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from modifind.cli import _counts
+from modifind.cli import _counts, _with_local_cluster, main
 from modifind.datasets import make_modifiers
 from modifind.result import SelectionResult
 
@@ -260,3 +260,118 @@ def test_import_is_light_and_leaves_torch_alone(tmp_path):
     code = "import sys; from modifind import ModifierSelector; import modifind.presets; print('torch' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True)
     assert done.stdout.strip() == "False", done.stderr
+
+
+@pytest.fixture(scope="module")
+def long_folder(tmp_path_factory):
+    """A table of more rows than models are to be fitted to, whole and in parts."""
+    folder = tmp_path_factory.mktemp("long")
+    data = make_modifiers("LinMean", n_samples=700, n_features=5, random_state=1)
+    table = data.X.round(4)
+    table.insert(0, "arm", np.where(data.treatment == 1, "drug", "placebo"))
+    table.insert(1, "score", data.y.round(4))
+    table["pi"] = data.propensity.round(4)
+    table.to_csv(folder / "all.csv", index=False)
+    table.to_csv(folder / "indexed.csv")
+    table.to_parquet(folder / "all.parquet")
+    table[:300].to_csv(folder / "part-1.csv", index=False)
+    table[300:].to_csv(folder / "part-2.csv", index=False)
+    return folder
+
+
+STREAM = (*GOOD, "--learner", "linear", "--train-rows", "300", "--exclude", "pi", "--propensity", "0.5")
+
+
+def here(monkeypatch, capsys, *arguments):
+    """The same command without a process of its own."""
+    monkeypatch.setattr(sys, "argv", ["modifind", *map(str, arguments)])
+    with pytest.raises(SystemExit) as done:
+        main()
+    return done.value.code, capsys.readouterr()
+
+
+def test_stream_gives_the_same_file_as_the_table_in_memory(long_folder, tmp_path, monkeypatch, capsys):
+    found = {}
+    for name, stream in (("all.csv", ()), ("all.csv", ("--stream",)), ("all.parquet", ("--stream",))):
+        arguments = (long_folder / name, *STREAM, *stream, "--out", tmp_path / "r.json")
+        code, said = here(monkeypatch, capsys, "select", *arguments)
+        assert code == 0, said.err
+        assert "700 rows" in said.out
+        found[name, *stream] = (tmp_path / "r.json").read_bytes()
+    assert len(set(found.values())) == 1
+    settings = json.loads(found["all.csv", "--stream"])["settings"]
+    assert (settings["n_train_rows"], settings["max_train_rows"], settings["n_rows"]) == (300, 300, 700)
+
+
+def test_stream_reads_a_pattern(long_folder, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    arguments = (long_folder / "part-*.csv", *STREAM, "--stream", "--out", "r.json", "--report", "r.html")
+    code, said = here(monkeypatch, capsys, "select", *arguments)
+    assert code == 0, said.err
+    result = SelectionResult.from_json(tmp_path / "r.json")
+    assert result.settings["n_rows"] == 700
+    assert {"X1", "X5"} <= set(result.selected)
+    assert "adjusted p" in said.out
+    assert (tmp_path / "r.html").stat().st_size > 10_000
+
+
+def test_stream_leaves_out_a_saved_index(long_folder, tmp_path, monkeypatch, capsys):
+    arguments = (long_folder / "indexed.csv", *STREAM, "--stream", "--out", tmp_path / "r.json")
+    code, said = here(monkeypatch, capsys, "select", *arguments)
+    assert code == 0, said.err
+    assert "modifind: warning: the first column has no name and is left out" in said.err
+    result = SelectionResult.from_json(tmp_path / "r.json")
+    assert result.table.index.tolist() == ["X1", "X2", "X3", "X4", "X5"]
+
+
+def test_stream_reads_scores_from_their_column(long_folder, tmp_path, monkeypatch, capsys):
+    given = (*GOOD, "--learner", "linear", "--train-rows", "300", "--propensity", "pi")
+    tables = []
+    for stream in ((), ("--stream",)):
+        arguments = (long_folder / "all.csv", *given, *stream, "--out", tmp_path / "r.json")
+        code, said = here(monkeypatch, capsys, "select", *arguments)
+        assert code == 0, said.err
+        result = SelectionResult.from_json(tmp_path / "r.json")
+        assert "known per row" in result.settings["propensity_model"]
+        tables.append(result.table)
+    pd.testing.assert_frame_equal(*tables, check_exact=True)
+
+
+BAD_STREAM = {
+    "both": (("{d}/all.csv", *STREAM, "--stream", "--dask"), "--stream and --dask exclude each other"),
+    "both with an address": (
+        ("{d}/all.csv", *STREAM, "--dask", "tcp://10.0.0.1:8786", "--stream"),
+        "--stream and --dask exclude each other",
+    ),
+    "no file": (("{d}/nothing-*.csv", *STREAM, "--stream"), "no file"),
+    "unknown column": (("{d}/all.csv", *STREAM, "--stream", "--features", "X9"), "--features names 'X9'"),
+    "too few train rows": (("{d}/all.csv", *GOOD, "--stream", "--train-rows", "10"), "--train-rows"),
+    "wcmmd": (("{d}/all.csv", *GOOD, "--stream", "--statistic", "wcmmd"), "'wcmmd' needs the table in memory"),
+    "text outcome": (("{d}/all.csv", "--treatment", "score", "--outcome", "arm", "--stream"), "must be numeric"),
+}
+
+
+@pytest.mark.parametrize("case", BAD_STREAM)
+def test_bad_input_of_a_stream_is_one_line_and_exit_two(case, long_folder, tmp_path, monkeypatch, capsys):
+    arguments, expected = BAD_STREAM[case]
+    monkeypatch.chdir(tmp_path)
+    code, said = here(monkeypatch, capsys, "select", *(str(a).format(d=long_folder) for a in arguments))
+    assert code == 2
+    assert said.err.startswith("modifind: error: ")
+    assert said.err.count("\n") == 1, said.err
+    assert expected in said.err
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("given", "filled"),
+    [
+        (["a.csv", "--dask"], ["a.csv", "--dask", "local"]),
+        (["--dask", "--jobs", "2"], ["--dask", "local", "--jobs", "2"]),
+        (["--dask", "tcp://h:1", "--jobs", "2"], ["--dask", "tcp://h:1", "--jobs", "2"]),
+        (["--jobs", "2"], ["--jobs", "2"]),
+        ([], []),
+    ],
+)
+def test_dask_without_an_address_is_a_local_cluster(given, filled):
+    assert _with_local_cluster(given) == filled

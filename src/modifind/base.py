@@ -17,6 +17,7 @@ from sklearn.feature_selection import SelectorMixin
 from sklearn.utils.validation import check_is_fitted
 
 from modifind import __version__
+from modifind.features import is_distributed
 from modifind.propensity import FittedPropensity
 from modifind.result import SelectionResult
 
@@ -134,6 +135,8 @@ def readable(value: Any) -> Any:
         value = value.item()
     if value is None or isinstance(value, bool | int | str) or (isinstance(value, float) and np.isfinite(value)):
         return value
+    if is_distributed(value):
+        return f"Dask {type(value).__name__}"
     if isinstance(value, np.ndarray | pd.Series) and len(value) > 20:
         return f"array of {len(value)} values"
     if isinstance(value, list | tuple | np.ndarray | pd.Series):

@@ -45,9 +45,9 @@ def main() -> None:
 def _with_local_cluster(arguments: list[str]) -> list[str]:
     """``--dask`` without an address means a local cluster, which an option with a value cannot say by itself."""
     filled = []
-    for argument, following in zip(arguments, [*arguments[1:], "-"], strict=True):
+    for place, argument in enumerate(arguments, start=1):
         filled.append(argument)
-        if argument == "--dask" and following.startswith("-"):
+        if argument == "--dask" and (place == len(arguments) or arguments[place].startswith("-")):
             filled.append("local")
     return filled
 

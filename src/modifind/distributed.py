@@ -61,7 +61,7 @@ def connect(address: str | None = None, n_workers: int | None = None) -> Client:
         except OSError as error:
             raise ValueError(f"no Dask scheduler answers at {address!r}: {error}") from None
     workers = effective_n_jobs(-1 if n_workers is None else n_workers)
-    return distributed.Client(n_workers=workers, threads_per_worker=1, processes=True, dashboard_address=None)
+    return distributed.Client(n_workers=workers, threads_per_worker=1, processes=True, dashboard_address=":0")
 
 
 @dataclass
@@ -112,10 +112,12 @@ class DaskPieces:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Stop what was started, and tell of workers that were lost."""
-        lost = len(self._workers - self._present())
+        """Stop what was started."""
         if self._started:
             self.client.close()
+
+    def _warn_lost(self) -> None:
+        lost = len(self._workers - self._present())
         if lost:
             warnings.warn(
                 f"{lost} of {len(self._workers)} workers were lost during the run; what they had not handed on was "
@@ -139,7 +141,9 @@ class DaskPieces:
         """Sums over all rows, added up in a tree whose shape depends on the partitions alone."""
         parts = self._each(_sums, plan)
         kept = [(own, length) for own, length in zip(parts, self.lengths, strict=True) if length]
-        return self._tree([own for own, _ in kept], [length for _, length in kept], advance)
+        total = self._tree([own for own, _ in kept], [length for _, length in kept], advance)
+        self._warn_lost()
+        return total
 
     def _each(self, function: Callable[..., Any], *shared: Any) -> list[Any]:
         """A delayed call for every partition."""

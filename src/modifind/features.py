@@ -277,7 +277,7 @@ def discrete_mask(names: tuple[str, ...], discrete_features: Any) -> tuple[NDArr
         if chosen.shape != mask.shape:
             raise ValueError(f"discrete_features as a mask needs {mask.size} entries, found {chosen.size}")
         return chosen, False
-    for item in chosen.tolist():
+    for item in chosen.tolist() if isinstance(discrete_features, np.ndarray) else discrete_features:
         # Names first: a table whose columns are called 0, 2, 1 means the column called 1.
         position = names.index(str(item)) if str(item) in names else (item if isinstance(item, int) else None)
         if position is None or not -len(names) <= position < len(names):
@@ -390,12 +390,7 @@ def read_outcome(y: ArrayLike, n_rows: int) -> Array:
         raise ValueError("y is required: the outcome of each row")
     column = y if isinstance(y, pd.Series) else pd.Series(np.asarray(y).ravel())
     _check_length("y", len(column), n_rows)
-    if is_time(column) or pd.api.types.is_complex_dtype(column):
-        raise ValueError(f"the outcome y must be numeric; found {column.dtype}")
-    try:
-        outcome = column.to_numpy(dtype=np.float64, na_value=np.nan)
-    except (TypeError, ValueError):
-        raise ValueError("the outcome y must be numeric; found text. Code two labels as 0 and 1.") from None
+    outcome = outcome_values(column)
     missing, infinite = int(np.isnan(outcome).sum()), int(np.isinf(outcome).sum())
     if missing or infinite:
         raise ValueError(f"y has {missing} missing and {infinite} infinite values; drop those rows")
@@ -403,6 +398,16 @@ def read_outcome(y: ArrayLike, n_rows: int) -> Array:
         raise ValueError(f"y is constant ({outcome[0]:g}); there is no effect to look for")
     check_scale("y", outcome)
     return outcome
+
+
+def outcome_values(column: pd.Series[Any]) -> Array:
+    """An outcome as numbers, missing ones as NaN."""
+    if is_time(column) or pd.api.types.is_complex_dtype(column):
+        raise ValueError(f"the outcome y must be numeric; found {column.dtype}")
+    try:
+        return column.to_numpy(dtype=np.float64, na_value=np.nan)
+    except (TypeError, ValueError):
+        raise ValueError("the outcome y must be numeric; found text. Code two labels as 0 and 1.") from None
 
 
 def transform_outcome(y: Array, transform: str | None) -> Array:

@@ -67,9 +67,8 @@ class PropensityModel(BaseEstimator):
 
         Folds are drawn unless `folds` gives the fold of each row.
         """
+        self.check()
         low, high = self.clip
-        if not 0 < low < high < 1:
-            raise ValueError(f"clip must be two numbers with 0 < low < high < 1, not {self.clip!r}")
         seed = np.random.SeedSequence() if seed is None else seed
         if not isinstance(self.estimator, str) and not hasattr(self.estimator, "fit"):
             return self._known(table, treatment)
@@ -94,15 +93,20 @@ class PropensityModel(BaseEstimator):
             auc=self._auc(template, design, treatment, raw, fold_seed),
         )
 
-    def _model(self, seed: int, design: Array, treatment: NDArray[np.int64]) -> Any:
-        if isinstance(self.estimator, str):
-            if self.estimator == "auto":
-                return _chosen_logistic(design, treatment, seed)
-            if self.estimator == "mlp":
-                return EarlyStoppedMLP(random_state=seed)
+    def check(self) -> None:
+        """Refuse settings that have no meaning."""
+        low, high = self.clip
+        if not 0 < low < high < 1:
+            raise ValueError(f"clip must be two numbers with 0 < low < high < 1, not {self.clip!r}")
+        if isinstance(self.estimator, str) and self.estimator not in ("auto", "mlp"):
             raise ValueError(
                 f"propensity must be 'auto', 'mlp', a number, an array or a classifier, not {self.estimator!r}"
             )
+
+    def _model(self, seed: int, design: Array, treatment: NDArray[np.int64]) -> Any:
+        if isinstance(self.estimator, str):
+            is_network = self.estimator == "mlp"
+            return EarlyStoppedMLP(random_state=seed) if is_network else _chosen_logistic(design, treatment, seed)
         model = seeded_clone(self.estimator, seed)
         if not hasattr(model, "predict_proba"):
             raise ValueError(f"propensity classifier {type(model).__name__} has no predict_proba")

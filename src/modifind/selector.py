@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from joblib import Parallel, delayed
-from sklearn.base import clone
 from threadpoolctl import threadpool_limits
 
 from modifind.base import (
@@ -35,7 +34,7 @@ from modifind.features import (
 from modifind.findings import DETERMINED, NO_SAMPLER, Finding, assemble, warn_untestable
 from modifind.kernels import Array
 from modifind.progress import Progress, ProgressBar
-from modifind.propensity import FittedPropensity, arm_folds, resolve_propensity
+from modifind.propensity import FittedPropensity, PropensityModel, arm_folds, resolve_propensity
 from modifind.samplers import BaseSampler
 from modifind.statistics import WCMMD, EffectLikelihood
 from modifind.statistics.wcmmd import PreparedWCMMD
@@ -232,9 +231,10 @@ class ModifierSelector(BaseModifierSelector):
             if isinstance(found, Streamed):
                 warn_untestable(found.names, found.constant, found.findings)
         if isinstance(found, Piece):  # few enough rows for all to be taken at once
+            own = self.get_params(deep=False) | {"random_state": entropy}
             if found.scores is not None:
-                model = clone(model).set_params(estimator=found.scores.to_numpy())
-            whole = clone(self).set_params(random_state=entropy, propensity=model)
+                own["propensity"] = PropensityModel(found.scores.to_numpy(), cross_fit=model.cross_fit, clip=model.clip)
+            whole = type(self)(**own)
             whole.fit(found.X, found.y, found.treatment, treated=treated)
             self._keep(tuple(whole.feature_names_in_), whole.result_)
             return self

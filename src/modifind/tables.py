@@ -95,7 +95,11 @@ def open_table(data: str, *, stream: bool = False, dask: str = "", jobs: int = 1
         from modifind.distributed import connect, read_table
 
         with connect(None if dask == "local" else dask, jobs):
-            yield FrameTable(read_table(data))
+            frame = read_table(data)
+            if data.lower().endswith(".csv") and str(frame.columns[0]) == SAVED_INDEX:
+                frame = frame.drop(columns=[SAVED_INDEX])
+                _warn_saved_index()
+            yield FrameTable(frame)
     elif stream:
         first = find_files(data)[0]
         names = column_names(first)

@@ -68,6 +68,11 @@ class AutoSampler(BaseSampler):
         self.screen_ = _Screen(self.trial_[0])
         return self
 
+    def assign_folds(self, folds: NDArray[np.int64]) -> None:
+        """Hand the folds to the candidates."""
+        self.gaussian_.assign_folds(folds)
+        self.boosting_.assign_folds(folds)
+
     def law(self, feature: int) -> FeatureLaw:
         """Fit the law of one feature that fits it better."""
         sampler, chosen = self._choice(feature)

@@ -105,6 +105,10 @@ class BaseSampler(BaseEstimator, ABC):
     def law(self, feature: int) -> FeatureLaw:
         """Fit the law of one feature."""
 
+    def assign_folds(self, folds: NDArray[np.int64]) -> None:
+        """Take these folds wherever laws are cross-fitted, so that a rule scores no row by what has seen it."""
+        self.assigned_folds_ = folds
+
     def rule(self, feature: int) -> LawRule:
         """What has been learned of one feature, to be applied to rows that were not in the table.
 

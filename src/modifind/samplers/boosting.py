@@ -85,6 +85,8 @@ class BoostingSampler(BaseSampler):
         rng = np.random.default_rng(self.seeds_[feature])
         n_folds = self.n_folds or (4 if column.size <= MANY_ROWS else 2)
         folds = row_folds(column.size, n_folds, rng)
+        if hasattr(self, "assigned_folds_"):
+            folds = self.assigned_folds_ % n_folds
         levels = self.table_.n_levels(feature)
         if inputs.shape[1] == 0:
             inputs = np.zeros((column.size, 1))

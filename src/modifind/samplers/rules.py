@@ -20,6 +20,12 @@ from modifind.samplers.grid import GridLaw, Rows
 N_STEPS = 4096
 
 
+def check_rule(sampler: Any) -> None:
+    """Refuse a sampler that has no rule for rows it was not fitted on."""
+    if getattr(type(sampler), "rule", BaseSampler.rule) is BaseSampler.rule:
+        BaseSampler.rule(sampler, 0)
+
+
 class LawRule(Protocol):
     """What is known of the law of one feature given all else, for any rows."""
 

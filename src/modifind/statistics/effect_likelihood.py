@@ -86,12 +86,16 @@ class EffectLikelihood(BaseEstimator):
         self.check_resamples = check_resamples
         self.device = device
 
-    def validate(self, y: Array) -> None:
-        """Refuse settings that have no meaning for this outcome."""
+    def check(self) -> None:
+        """Refuse counts that are none."""
         for name, least in (("cv_repeats", 1), ("check_resamples", 0)):
             value = getattr(self, name)
             if not isinstance(value, int | np.integer) or isinstance(value, bool) or value < least:
                 raise ValueError(f"{name} must be an integer of at least {least}, not {value!r}")
+
+    def validate(self, y: Array) -> None:
+        """Refuse settings that have no meaning for this outcome."""
+        self.check()
         check_device(self.device)
         if self.device != "cpu":
             import_torch(self.device, "EffectLikelihood(device=...)")

@@ -11,7 +11,6 @@ import numpy as np
 import pandas as pd
 from joblib import Parallel, delayed
 from numpy.typing import NDArray
-from sklearn.base import clone
 from threadpoolctl import threadpool_limits
 
 from modifind.base import with_messages
@@ -20,6 +19,7 @@ from modifind.findings import DETERMINED, NO_SAMPLER, Finding
 from modifind.progress import Progress, ProgressBar
 from modifind.propensity import FittedPropensity, PropensityModel, warn_clipped
 from modifind.samplers import BaseSampler, Calibration, ConditionalGrid, LawRule
+from modifind.samplers.rules import check_rule
 from modifind.statistics import EffectLikelihood
 from modifind.statistics.effect_likelihood import PreparedEffectLikelihood, Reuse, is_binary
 from modifind.streaming.plan import Plan, Sums
@@ -103,7 +103,7 @@ class LocalPieces:
         if self.source.n_rows is not None:
             rows = rows.limited(generous_limit(self.source.n_rows, n_sample))
         found: Look | None = None
-        for piece in self.source.pieces():
+        for piece in self._filled():
             own = Look.of(piece, rows, discrete_features)
             found = own if found is None else found + own
             if found.n_sampled > 2 * n_sample:
@@ -124,9 +124,13 @@ class LocalPieces:
         assert total is not None
         return total
 
+    def _filled(self) -> Iterator[Piece]:
+        """The pieces that hold rows."""
+        return (piece for piece in self.source.pieces() if len(piece.X))
+
     def _counted(self, n_rows: int) -> Iterator[Piece]:
         found = 0
-        for piece in self.source.pieces():
+        for piece in self._filled():
             found += len(piece.X)
             yield piece
         if found != n_rows:
@@ -179,7 +183,10 @@ class StreamedFit:
 
     def fit(self, pieces: Pieces) -> Streamed | Piece:
         """Test every feature; a table of few rows is returned instead, to be taken at once."""
-        seeds = self.seed.spawn(6)
+        self.statistic.check()
+        self.propensity.check()
+        check_rule(self.sampler)
+        seeds = self.seed.spawn(5)
         rows = RowPlan.of(seeds[0], self.n_folds, self.statistic.cv_repeats)
         look, rows = pieces.look(rows, self.discrete_features, self.max_train_rows)
         numbers, sample = look.sample()
@@ -225,7 +232,7 @@ class StreamedFit:
         seeds: list[np.random.SeedSequence],
     ) -> tuple[Plan, list[_Law], FittedPropensity, PreparedEffectLikelihood]:
         """Fit the nuisance models to the sample."""
-        _, propensity_seed, sampler_seed, view_seed, bins_seed, _ = seeds
+        _, propensity_seed, sampler_seed, view_seed, bins_seed = seeds
         table, y, arms = block.table, block.y, block.treatment
         folds = rows.folds(numbers)
         _check_sample(schema, y, arms, folds)
@@ -236,14 +243,25 @@ class StreamedFit:
             warnings.warn("check_resamples has no effect on tables that are streamed", UserWarning, stacklevel=4)
         model = self.propensity
         if block.scores is not None:
-            model = clone(model).set_params(estimator=block.scores)
+            model = PropensityModel(block.scores, cross_fit=model.cross_fit, clip=model.clip)
         propensity = model.fit(table, arms, n_folds=self.n_folds, seed=propensity_seed, folds=folds[0])
         propensity.warn_unexplained()
         outcome = self.statistic.prepare(table, y, arms, propensity.scores, folds, n_jobs=self.n_jobs)
         self.sampler.fit(table, arms, sampler_seed)
+        self.sampler.assign_folds(folds[0])
         copies = monotone_copies(table)
         laws: list[_Law] = [_Law(None, None, NO_SAMPLER)] * table.n_features
-        tested = [m for m in range(table.n_features) if not schema.constant[m] and not table.is_constant(m)]
+        still = [m for m in range(table.n_features) if table.is_constant(m) and not schema.constant[m]]
+        for m in still:
+            laws[m] = _Law(None, None, NO_SAMPLER, unseen=True)
+        if still:
+            warnings.warn(
+                f"{', '.join(table.names[m] for m in still)}: the same in all rows that models are fitted to, so "
+                "p-values are 1; raise max_train_rows",
+                UserWarning,
+                stacklevel=4,
+            )
+        tested = [m for m in range(table.n_features) if not table.is_constant(m)]
         jobs = (delayed(_law_of)(self.sampler, outcome, m, m in copies, folds[0]) for m in tested)
         with ProgressBar(self.progress, "Fitting laws of features") as advance:
             advance(0, len(tested))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, reduce
 from typing import Any
 
@@ -19,7 +19,7 @@ from modifind.features import (
     discrete_mask,
     feature_column,
     first_treated,
-    is_time,
+    outcome_values,
     plain_label,
     refuse_missing,
 )
@@ -79,16 +79,18 @@ class ColumnSummary:
 
     Attributes
     ----------
-    kind : {"number", "bool", "text", "category"}
-        What it holds.
+    kind : {"number", "bool", "text", "object", "category", "nothing"}
+        What it holds; nothing but missing values are no kind yet.
     n_missing, n_infinite : int
         Values that are none.
     low, high : float
         Range of numbers.
-    levels : tuple or None
+    levels : dict or None
         Distinct values and their counts; None where they are too many to be categories.
     order : tuple or None
         Declared order of the levels.
+    whole : bool
+        Whether numbers come as integers.
     """
 
     kind: str
@@ -98,19 +100,22 @@ class ColumnSummary:
     high: float
     levels: dict[Any, int] | None
     order: tuple[Any, ...] | None = None
+    whole: bool = False
 
     @classmethod
     def of(cls, column: pd.Series[Any], name: str, max_levels: int) -> ColumnSummary:
         """Look at a column; numbers with more than `max_levels` values are continuous."""
         column, numeric = feature_column(column, name)
         missing = int(column.isna().sum())
+        if missing == len(column):
+            return cls("nothing", missing, 0, np.inf, -np.inf, {})
         if numeric:
             values = column.to_numpy(dtype=np.float64, na_value=np.nan)
             finite = values[np.isfinite(values)]
             low, high = (float(finite.min()), float(finite.max())) if finite.size else (np.inf, -np.inf)
             infinite = values.size - missing - finite.size
             counts = _counts(pd.Series(finite), max_levels)
-            return cls("number", missing, infinite, low, high, counts)
+            return cls("number", missing, infinite, low, high, counts, None, pd.api.types.is_integer_dtype(column))
         order = None
         if isinstance(column.dtype, pd.CategoricalDtype):
             kind, order = "category", tuple(column.cat.categories)
@@ -127,6 +132,10 @@ class ColumnSummary:
 
     def merged(self, other: ColumnSummary, name: str, max_levels: int) -> ColumnSummary:
         """The summary of both sets of rows."""
+        if other.kind == "nothing":
+            return replace(self, n_missing=self.n_missing + other.n_missing)
+        if self.kind == "nothing":
+            return other.merged(self, name, max_levels)
         if self.kind != other.kind:
             raise ValueError(
                 f"column {name!r} holds {self.kind} values in some rows and {other.kind} values in others; "
@@ -147,6 +156,7 @@ class ColumnSummary:
             max(self.high, other.high),
             levels,
             self.order if self.order == other.order else None,
+            self.whole and other.whole,
         )
 
     def labels(self, name: str) -> tuple[Any, ...]:
@@ -164,8 +174,7 @@ class ColumnSummary:
             raise ValueError(
                 f"column {name!r} mixes types that cannot be compared; convert it to text or to numbers"
             ) from None
-        whole = self.kind == "number" and all(float(label).is_integer() for label in found)
-        return tuple(int(label) if whole else label for label in found)
+        return tuple(int(label) if self.whole else label for label in found)
 
 
 def _counts(column: pd.Series[Any], max_levels: int) -> dict[Any, int] | None:
@@ -194,6 +203,7 @@ class Summary:
     columns: tuple[ColumnSummary, ...]
     y: ColumnSummary
     treatment: ColumnSummary
+    scores: ColumnSummary | None = None
 
     @classmethod
     def of(cls, piece: Piece, discrete_features: Any) -> Summary:
@@ -204,11 +214,10 @@ class Summary:
         limits = tuple(np.where(chosen, MAX_LEVELS, MAX_DISCRETE_VALUES if by_count else 0).tolist())
         frame = piece.X.infer_objects()
         columns = tuple(ColumnSummary.of(frame.iloc[:, m], n, limits[m]) for m, n in enumerate(names))
-        if is_time(piece.y) or not pd.api.types.is_numeric_dtype(piece.y):
-            raise ValueError("the outcome y must be numeric; found text or dates. Code two labels as 0 and 1.")
-        y = ColumnSummary.of(piece.y.astype(np.float64), "y", 2)
+        y = ColumnSummary.of(pd.Series(outcome_values(piece.y)), "y", 2)
         treatment = ColumnSummary.of(piece.treatment.infer_objects(), "treatment", 2)
-        return cls(len(piece.X), names, limits, columns, y, treatment)
+        scores = None if piece.scores is None else ColumnSummary.of(piece.scores, "propensity", 0)
+        return cls(len(piece.X), names, limits, columns, y, treatment, scores)
 
     def __add__(self, other: Summary) -> Summary:
         """The summary of both sets of rows."""
@@ -225,6 +234,7 @@ class Summary:
             columns,
             self.y.merged(other.y, "y", 2),
             self.treatment.merged(other.treatment, "treatment", 2),
+            None if self.scores is None or other.scores is None else self.scores.merged(other.scores, "propensity", 0),
         )
 
     @staticmethod
@@ -240,14 +250,20 @@ class Summary:
                 raise ValueError(
                     f"{name} has {own.n_missing} missing and {own.n_infinite} infinite values; drop those rows"
                 )
+        known = self.scores
+        if known is not None and (known.n_missing or known.n_infinite or not 0 < known.low <= known.high < 1):
+            raise ValueError(
+                f"propensity must lie strictly between 0 and 1; found {known.n_missing} missing values and a range "
+                f"from {known.low:g} to {known.high:g}"
+            )
         if self.y.low == self.y.high:
             raise ValueError(f"y is constant ({self.y.low:g}); there is no effect to look for")
         if transform == "log" and self.y.low <= 0:
             raise ValueError("outcome_transform='log' needs a positive outcome; some values of y are not")
         check_scale("y", np.array([self.y.low, self.y.high]))
         labels: list[tuple[Any, ...] | None] = []
-        for name, own in zip(self.names, self.columns, strict=True):
-            if own.kind == "number" and own.levels is None:
+        for name, own, limit in zip(self.names, self.columns, self.limits, strict=True):
+            if own.kind == "number" and own.levels is None and limit < MAX_LEVELS:
                 check_scale(f"column {name!r}", np.array([own.low, own.high]))
                 labels.append(None)
             else:
@@ -316,9 +332,9 @@ class Schema:
         """Numbers and codes of a piece."""
         values = np.empty(piece.X.shape)
         for m, own in enumerate(self.labels):
-            column = piece.X.iloc[:, m]
+            column, _ = feature_column(piece.X.iloc[:, m], self.names[m])
             values[:, m] = column.to_numpy(dtype=np.float64) if own is None else _codes(column, own)
-        y = piece.y.to_numpy(dtype=np.float64)
+        y = outcome_values(piece.y)
         return Block(
             piece.start,
             FeatureTable(self.names, values, self.categories, self.reference),

@@ -108,8 +108,10 @@ class FileSource:
 def _batches(path: Path, columns: list[str], n_rows: int) -> Iterator[pd.DataFrame]:
     try:
         if path.suffix.lower() == ".csv":
-            with pd.read_csv(path, usecols=columns, chunksize=n_rows) as reader:
-                yield from reader
+            # All columns, because pandas overlooks rows of too many fields where it is told which to read.
+            with pd.read_csv(path, chunksize=n_rows) as reader:
+                for frame in reader:
+                    yield frame[columns]
         else:
             for batch in _parquet_file(path).iter_batches(n_rows, columns=columns):
                 yield batch.to_pandas()

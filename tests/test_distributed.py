@@ -1,0 +1,336 @@
+"""Dask tables: the sums of partitions are those of one process, whatever happens to the workers."""
+
+import os
+import signal
+import sys
+import time
+import warnings
+from itertools import pairwise
+
+import joblib
+import numpy as np
+import pandas as pd
+import pytest
+from pandas.testing import assert_frame_equal
+
+from conftest import confounded_table
+from modifind import EffectLikelihood, ModifierSelector, PropensityModel
+from modifind.cli import main
+from modifind.distributed import FAN_IN, connect, read_table
+from modifind.result import SelectionResult
+from test_streaming import close
+
+distributed = pytest.importorskip("distributed")
+dd = pytest.importorskip("dask.dataframe")
+delayed = pytest.importorskip("dask").delayed
+psutil = pytest.importorskip("psutil")
+
+FAST = {
+    "statistic": EffectLikelihood("linear"),
+    "sampler": "gaussian",
+    "propensity": 0.5,
+    "random_state": 0,
+    "max_train_rows": 400,
+}
+FEATURES = ["age", "dose", "site", "stage"]
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    with distributed.LocalCluster(n_workers=2, threads_per_worker=1, processes=True, dashboard_address=":0") as found:
+        yield found
+
+
+@pytest.fixture
+def client(cluster):
+    with distributed.Client(cluster) as found:
+        found.wait_for_workers(2, timeout=30)
+        yield found
+
+
+@pytest.fixture(scope="module")
+def table():
+    rng = np.random.default_rng(11)
+    n = 1000
+    X, treatment = confounded_table(rng, n, 2)
+    frame = pd.DataFrame({"age": X[:, 0], "dose": X[:, 1]})
+    frame["site"] = np.array(["north", "south", "west"])[rng.integers(0, 3, size=n)]
+    frame["stage"] = pd.Categorical(np.array(["mild", "bad"])[rng.integers(0, 2, size=n)], ["mild", "bad", "worst"])
+    frame["y"] = 0.4 * treatment * X[:, 0] + 0.3 * treatment * (frame["site"] == "west") + rng.normal(size=n)
+    frame["arm"] = np.where(treatment == 1, "drug", "placebo")
+    frame["pi"] = 1 / (1 + np.exp(-0.4 * X[:, 0]))
+    return frame
+
+
+@pytest.fixture(scope="module")
+def expected(table):
+    return fit(table[FEATURES], table["y"], table["arm"])
+
+
+def fit(X, y, treatment, **settings):
+    return ModifierSelector(**FAST | settings).fit(X, y, treatment=treatment).result_
+
+
+def partitions(frame, cuts, meta=None):
+    parts = [frame[start:stop] for start, stop in zip([0, *cuts], [*cuts, len(frame)], strict=True)]
+    return dd.from_delayed(
+        [delayed(part) for part in parts], meta=(frame if meta is None else meta)[:0], verify_meta=False
+    )
+
+
+def fit_parts(table, cuts, meta=None, **settings):
+    frame = partitions(table, cuts, meta)
+    return fit(frame[FEATURES], frame["y"], frame["arm"], **settings)
+
+
+@pytest.mark.parametrize("cuts", [(), (3, 3, 700), (0, 100, 1000), tuple(range(100, 1000, 100))], ids=len)
+def test_partitions_of_any_size_give_the_result_of_one_process(client, table, expected, cuts):
+    calls = []
+    found = fit_parts(table, cuts, progress=lambda done, total: calls.append((done, total)))
+    assert 0 < expected.table["p_value"].min() < 1e-4 < expected.table["p_value"].max()
+    close(found, expected)
+    assert found.selected == expected.selected
+    assert found.settings["n_train_rows"] == 400
+    assert found.warnings == expected.warnings
+    rows = [done for done, total in calls if total == 1000]
+    assert (rows[0], rows[-1]) == (0, 1000)
+    assert rows == sorted(rows)
+    assert len(rows) == 1 + -(-len([1 for a, b in pairwise((0, *cuts, 1000)) if b > a]) // FAN_IN)
+
+
+def test_outcome_and_treatment_may_be_names_of_columns(client, table, expected):
+    frame = dd.from_pandas(table.drop(columns="pi"), npartitions=4)
+    close(fit(frame, "y", "arm"), expected)
+    with pytest.raises(ValueError, match="X has no column 'nobody'"):
+        fit(frame, "nobody", "arm")
+
+
+def test_known_scores_come_as_a_dask_series(client, table):
+    frame = partitions(table, (300, 310))
+    alone = fit(table[FEATURES], table["y"], table["arm"], propensity=table["pi"].to_numpy())
+    for propensity in (frame["pi"], PropensityModel(frame["pi"])):
+        found = fit(frame[FEATURES], frame["y"], frame["arm"], propensity=propensity)
+        assert_frame_equal(found.table, alone.table, rtol=1e-10)
+        assert found.overlap == pytest.approx(alone.overlap)
+        assert "known per row" in found.settings["propensity_model"]
+
+
+def test_settings_do_not_show_the_graph_of_the_scores(client, table):
+    frame = partitions(table, (300, 310))
+    found = fit(frame[FEATURES], frame["y"], frame["arm"], propensity=frame["pi"])
+    assert "Dask" not in str(found.settings["propensity"])
+    assert "\n" not in str(found.settings["propensity"])
+
+
+@pytest.mark.parametrize("propensity", [0.5, "known"])
+def test_few_rows_are_fitted_as_in_memory(client, table, propensity):
+    few = table[:350]
+    frame = partitions(few, (100, 100, 200))
+    own, parts = (few["pi"].to_numpy(), frame["pi"]) if propensity == "known" else (propensity, propensity)
+    found = fit(frame[FEATURES], frame["y"], frame["arm"], propensity=parts)
+    alone = fit(few[FEATURES], few["y"], few["arm"], propensity=own)
+    assert_frame_equal(found.table, alone.table, check_exact=True)
+    assert found.overlap == alone.overlap
+    assert "n_train_rows" not in found.settings
+
+
+def bad_tables(table):
+    holes = table.copy()
+    holes.loc[[10, 600, 990], "dose"] = np.nan
+    mixed = table.assign(dose=table["dose"].astype(object))
+    mixed.loc[800:, "dose"] = "unknown"
+    return {
+        "missing": (holes, r"'dose' \(3 missing\)"),
+        "text later": (mixed, "column 'dose' holds number values in some rows and text values in others"),
+        "dates": (table.assign(dose=pd.Timestamp("2020-01-01")), "column 'dose' has type datetime64"),
+        "three arms": (table.assign(arm=np.arange(1000) % 3), "exactly two values"),
+        "text outcome": (table.assign(y="high"), "outcome y must be numeric"),
+        "no rows": (table[:0], "the table has no rows"),
+    }
+
+
+@pytest.mark.parametrize("case", ["missing", "text later", "dates", "three arms", "text outcome", "no rows"])
+def test_what_is_wrong_with_a_table_arrives_as_the_same_error(client, table, case):
+    frame, message = bad_tables(table)[case]
+    with pytest.raises(ValueError, match=message):
+        # Dask expects the types of the first rows.
+        fit_parts(frame, (500, 800) if len(frame) else (0,), meta=table if case == "text later" else None)
+
+
+def test_columns_must_be_partitioned_alike(client, table):
+    frame = partitions(table, (500,))
+    with pytest.raises(ValueError, match="y must be a Dask series of the same partitions"):
+        fit(frame[FEATURES], table["y"].to_numpy(), frame["arm"])
+    with pytest.raises(ValueError, match="treatment must be a Dask series"):
+        fit(frame[FEATURES], frame["y"], None)
+    with pytest.raises(ValueError, match="propensity must be a Dask series"):
+        fit(frame[FEATURES], frame["y"], frame["arm"], propensity=table["pi"].to_numpy())
+    with pytest.raises(ValueError, match="y has 3 partitions but X has 2"):
+        fit(frame[FEATURES], partitions(table, (500, 600))["y"], frame["arm"])
+    with pytest.raises(ValueError, match=r"a partition of treatment has [46]00 rows, that of X 500"):
+        fit(frame[FEATURES], frame["y"], partitions(table, (400,))["arm"])
+    with pytest.raises(ValueError, match="'wcmmd' needs the table in memory"):
+        fit(frame[FEATURES], frame["y"], frame["arm"], statistic="wcmmd")
+
+
+def test_joblib_spreads_a_table_in_memory_over_the_cluster(client, table, expected):
+    with joblib.parallel_config(backend="dask"):
+        found = fit(table[FEATURES], table["y"], table["arm"])
+    assert found == expected
+
+
+def test_worker_that_is_killed_costs_nothing_but_time(client, table, expected):
+    pids = client.run(os.getpid)
+    killed = []
+
+    def kill(done, total):
+        if total == 1000 and 0 < done < total and not killed:
+            killed.append(next(iter(pids.values())))
+            os.kill(killed[0], signal.SIGKILL)
+
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", UserWarning)
+        found = fit_parts(table, tuple(range(40, 1000, 40)), progress=kill)
+    assert killed
+    close(found, expected)
+    lost = [str(own.message) for own in caught if "lost during the run" in str(own.message)]
+    assert lost == [message for message in lost if message.startswith("1 of 2 workers were lost")]
+    assert len(lost) == 1
+
+
+def test_cluster_is_started_where_there_is_none_and_stopped_again(table, expected):
+    with pytest.raises(ValueError, match="No global client"):
+        distributed.get_client()
+    before = {child.pid for child in psutil.Process().children(recursive=True)}
+    seen = set()
+
+    def look(done, total):
+        seen.update(child.pid for child in psutil.Process().children(recursive=True))
+
+    close(fit_parts(table, (600,), n_jobs=1, progress=look), expected)
+    assert seen - before
+    with pytest.raises(ValueError, match="No global client"):
+        distributed.get_client()
+    limit = time.monotonic() + 10
+    while time.monotonic() < limit and any(psutil.pid_exists(pid) for pid in seen - before):
+        time.sleep(0.1)
+    left = {child.pid for child in psutil.Process().children(recursive=True)}
+    assert not left & (seen - before)
+
+
+def test_failed_fit_closes_the_client_it_opened(cluster, table, monkeypatch):
+    opened = []
+
+    def connect_here(address, n_workers):
+        opened.append((distributed.Client(cluster), address, n_workers))
+        return opened[0][0]
+
+    monkeypatch.setattr("modifind.distributed.connect", connect_here)
+    with pytest.raises(ValueError, match="exactly two values"):
+        fit_parts(table.assign(arm=1), (600,), n_jobs=3)
+    ((client, address, n_workers),) = opened
+    assert (client.status, address, n_workers) == ("closed", None, 3)
+
+
+# The command line.
+
+
+def run(monkeypatch, capsys, *arguments):
+    monkeypatch.setattr(sys, "argv", ["modifind", *map(str, arguments)])
+    with pytest.raises(SystemExit) as done:
+        main()
+    return done.value.code, capsys.readouterr()
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory, table):
+    path = tmp_path_factory.mktemp("parts")
+    rounded = table.assign(stage=table["stage"].astype(str)).round(6)
+    rounded[:600].to_csv(path / "part-0.csv", index=False)
+    rounded[600:].to_csv(path / "part-1.csv", index=False)
+    rounded.to_csv(path / "all.csv", index=False)
+    rounded.to_csv(path / "indexed.csv")
+    rounded.to_parquet(path / "all.parquet", row_group_size=400)
+    return path
+
+
+SELECT = ("--treatment", "arm", "--outcome", "y", "--exclude", "pi", "--sampler", "gaussian", "--learner", "linear")
+ROWS = ("--propensity", "0.5", "--train-rows", "400")
+
+
+@pytest.fixture(scope="module")
+def in_memory(folder):
+    frame = pd.read_csv(folder / "all.csv")
+    return fit(frame[FEATURES], frame["y"], frame["arm"])
+
+
+@pytest.mark.parametrize("name", ["part-*.csv", "all.parquet"])
+def test_select_on_a_cluster(cluster, folder, in_memory, tmp_path, monkeypatch, capsys, name):
+    out = tmp_path / "r.json"
+    arguments = (folder / name, *SELECT, *ROWS, "--dask", cluster.scheduler_address, "--out", out)
+    code, said = run(monkeypatch, capsys, "select", *arguments)
+    assert code == 0, said.err
+    assert "adjusted p" in said.out
+    close(SelectionResult.from_json(out), in_memory)
+
+
+def test_select_starts_a_cluster_without_an_address(folder, in_memory, tmp_path, monkeypatch, capsys):
+    out = tmp_path / "r.json"
+    code, said = run(monkeypatch, capsys, "select", folder / "all.csv", *SELECT, *ROWS, "--out", out, "--dask")
+    assert code == 0, said.err
+    close(SelectionResult.from_json(out), in_memory)
+
+
+def test_select_on_a_cluster_leaves_out_a_saved_index(cluster, folder, in_memory, tmp_path, monkeypatch, capsys):
+    out = tmp_path / "r.json"
+    arguments = (folder / "indexed.csv", *SELECT, *ROWS, "--dask", cluster.scheduler_address, "--out", out)
+    code, said = run(monkeypatch, capsys, "select", *arguments)
+    assert code == 0, said.err
+    assert SelectionResult.from_json(out).table.index.tolist() == FEATURES
+    assert "left out" in said.err
+
+
+def test_select_on_a_cluster_reads_scores_from_their_column(cluster, folder, tmp_path, monkeypatch, capsys):
+    frame = pd.read_csv(folder / "all.csv")
+    alone = fit(frame[FEATURES], frame["y"], frame["arm"], propensity=frame["pi"].to_numpy())
+    out = tmp_path / "r.json"
+    given = (
+        "--treatment",
+        "arm",
+        "--outcome",
+        "y",
+        "--sampler",
+        "gaussian",
+        "--learner",
+        "linear",
+        "--propensity",
+        "pi",
+    )
+    arguments = (folder / "part-*.csv", *given, "--train-rows", "400", "--dask", cluster.scheduler_address)
+    code, said = run(monkeypatch, capsys, "select", *arguments, "--out", out)
+    assert code == 0, said.err
+    assert_frame_equal(SelectionResult.from_json(out).table, alone.table, rtol=1e-10)
+
+
+@pytest.mark.parametrize(
+    ("name", "message"), [("notes.txt", "must end in .csv or .parquet"), ("nothing-*.csv", "nothing-")]
+)
+def test_tables_that_are_not_there_are_named(cluster, folder, monkeypatch, capsys, name, message):
+    with pytest.raises(ValueError, match=message):
+        read_table(str(folder / name))
+    arguments = (folder / name, *SELECT, "--dask", cluster.scheduler_address)
+    code, said = run(monkeypatch, capsys, "select", *arguments)
+    assert code == 2
+    assert message in said.err
+    assert said.err.startswith("modifind: error: ")
+
+
+def test_scheduler_that_does_not_answer_is_named(monkeypatch):
+    slow = distributed.Client
+
+    def impatient(address, timeout):
+        return slow(address, timeout="0.3s")
+
+    monkeypatch.setattr(distributed, "Client", impatient)
+    with pytest.raises(ValueError, match=r"no Dask scheduler answers at 'tcp://127.0.0.1:9'"):
+        connect("tcp://127.0.0.1:9")
