@@ -166,7 +166,7 @@ def parquet_file(folder: Path, n: int, d: int, seed: int) -> Path:
     return path
 
 
-def fit_stream(path: Path, d: int, jobs: int, seed: int) -> dict[str, Any]:
+def fit_stream(path: Path, d: int, jobs: int, seed: int, train_rows: int = 200_000) -> dict[str, Any]:
     names = [f"X{j}" for j in range(1, d + 1)]
     passes: list[float] = []
 
@@ -174,7 +174,7 @@ def fit_stream(path: Path, d: int, jobs: int, seed: int) -> dict[str, Any]:
         if total > 10_000:  # rows, not features
             passes.append(time.perf_counter())
 
-    selector = ModifierSelector(random_state=seed, n_jobs=jobs, progress=note)
+    selector = ModifierSelector(random_state=seed, n_jobs=jobs, progress=note, max_train_rows=train_rows)
     source = open_files(str(path), names, "outcome", "treatment")
     found = _fit(lambda: selector.fit_source(source), names[:5])
     return {**found, "pass_seconds": round(passes[-1] - passes[0], 2)} if passes else found
@@ -337,6 +337,7 @@ def main() -> None:
     parser.add_argument("--n", type=int, nargs="+", help="rows, instead of the study's own")
     parser.add_argument("--d", type=int, nargs="+", help="features, instead of the study's own")
     parser.add_argument("--workers", type=int, nargs="+", default=[2, 1])
+    parser.add_argument("--train-rows", type=int, default=200_000, help="rows that models see in the stream study")
     parser.add_argument("--seed", type=int, default=1000)
     parser.add_argument("--out", type=Path, default=Path("scaling-results"), help="folder of measurements and data")
     parser.add_argument("--plot", type=Path, help="where `show` draws the plot")
@@ -352,7 +353,8 @@ def main() -> None:
             for n in args.n or STREAMED:
                 path = parquet_file(args.out, n, d, args.seed)
                 for jobs in args.workers:
-                    results.measure(f"stream-{jobs} {n}", fit_stream, path, d, jobs, args.seed)
+                    prefix = "stream" if args.train_rows == 200_000 else f"stream/{args.train_rows}"
+                    results.measure(f"{prefix}-{jobs} {n}", fit_stream, path, d, jobs, args.seed, args.train_rows)
         elif study == "features":
             for size in args.d or FEATURES:
                 results.measure(f"features-2 {size}", fit_rows, (args.n or [2_000])[0], size, 2, args.seed)

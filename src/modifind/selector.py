@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from joblib import Parallel, delayed
+from joblib import delayed
 from threadpoolctl import threadpool_limits
 
 from modifind.base import (
@@ -33,6 +33,7 @@ from modifind.features import (
 )
 from modifind.findings import DETERMINED, NO_SAMPLER, Finding, assemble, warn_untestable
 from modifind.kernels import Array
+from modifind.parallel import results_of
 from modifind.progress import Progress, ProgressBar
 from modifind.propensity import FittedPropensity, PropensityModel, arm_folds, resolve_propensity
 from modifind.samplers import BaseSampler
@@ -360,7 +361,7 @@ class ModifierSelector(BaseModifierSelector):
         found: list[Finding] = []
         with ProgressBar(self.progress) as advance:
             advance(0, total)
-            for findings in Parallel(n_jobs=self.n_jobs, return_as="generator")(jobs):
+            for findings in results_of(jobs, self.n_jobs):
                 found += findings
                 advance(len(found), total)
         return found

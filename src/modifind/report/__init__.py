@@ -84,9 +84,15 @@ def methods(result: SelectionResult) -> str:
         test = _analytic_methods(s) if s.get("model") else _resampling_methods(s)
     adjusted = s["adjust"] != "none"
     adjustment = f"adjusted over features ({s['adjust'].upper()})" if adjusted else "not adjusted over features"
+    sample = ""
+    if s.get("n_train_rows"):
+        sample = (
+            f" Models were fitted to a random sample of {s['n_train_rows']} rows, and every row was scored by models "
+            "that had not seen it."
+        )
     scale = " The outcome was analysed on the log scale." if s.get("outcome_transform") == "log" else ""
     sentences = (
-        f"For each feature we tested the null hypothesis that {s['null_hypothesis']}, {test}{scale}",
+        f"For each feature we tested the null hypothesis that {s['null_hypothesis']}, {test}{scale}{sample}",
         f"Propensity scores: {s['propensity_model']}.",
         f"P-values were {adjustment}, and features with {'an adjusted' if adjusted else 'a'} p-value of",
         f"at most {s['alpha']:g} were selected. Data: {s['n_rows']} rows, {s['n_treated']} treated",

@@ -9,13 +9,14 @@ from typing import Any, Protocol
 
 import numpy as np
 import pandas as pd
-from joblib import Parallel, delayed
+from joblib import delayed
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
 from modifind.base import with_messages
 from modifind.features import Kind, monotone_copies, transform_outcome
 from modifind.findings import DETERMINED, NO_SAMPLER, Finding
+from modifind.parallel import results_of
 from modifind.progress import Progress, ProgressBar
 from modifind.propensity import FittedPropensity, PropensityModel, warn_clipped
 from modifind.samplers import BaseSampler, Calibration, ConditionalGrid, LawRule
@@ -117,7 +118,7 @@ class LocalPieces:
         jobs = (delayed(plan.sums)(piece) for piece in self._counted(n_rows))
         total, done = None, 0
         advance(0, n_rows)
-        for own in Parallel(n_jobs=self.n_jobs, return_as="generator")(jobs):
+        for own in results_of(jobs, self.n_jobs):
             total = own if total is None else total + own
             done += int(own.overlap.n_rows.sum())
             advance(done, n_rows)
@@ -265,7 +266,7 @@ class StreamedFit:
         jobs = (delayed(_law_of)(self.sampler, outcome, m, m in copies, folds[0]) for m in tested)
         with ProgressBar(self.progress, "Fitting laws of features") as advance:
             advance(0, len(tested))
-            for done, law in enumerate(Parallel(n_jobs=self.n_jobs, return_as="generator")(jobs)):
+            for done, law in enumerate(results_of(jobs, self.n_jobs)):
                 laws[tested[done]] = law
                 advance(done + 1, len(tested))
         views = [FeatureView.of(table, m, seed) for m, seed in enumerate(view_seed.spawn(table.n_features))]
