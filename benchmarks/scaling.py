@@ -8,7 +8,8 @@ python benchmarks/scaling.py paper              the published sums at n <= 4,000
 python benchmarks/scaling.py spectral           one statistic at n = 10^4: spectral, rff and exact
 python benchmarks/scaling.py show               tables, slopes, the plot and the estimate for 10^9 rows
 
-Every fit runs in a process of its own. Memory is that of the process and all its children (proportional set size).
+Every fit runs in a process of its own. Memory is that of the process and all its children (proportional set size) and
+of files in shared memory, part of which counts twice.
 Finished measurements are kept in --out and are not repeated; `show` reads them.
 """
 
@@ -61,7 +62,7 @@ class PeakMemory:
 
     def _watch(self) -> None:
         while not self._over.wait(0.25):
-            self.peak = max(self.peak, sum(map(_memory, _family(os.getpid()))))
+            self.peak = max(self.peak, _shared() + sum(map(_memory, _family(os.getpid()))))
 
 
 def _family(root: int) -> list[int]:
@@ -77,6 +78,18 @@ def _family(root: int) -> list[int]:
     for process in found:
         found += children.get(process, [])
     return found
+
+
+def _shared() -> float:
+    """Files in shared memory: arrays that joblib hands to workers, whether or not anyone maps them."""
+    total = 0
+    for folder, _, files in os.walk("/dev/shm"):
+        for name in files:
+            try:
+                total += os.stat(os.path.join(folder, name)).st_blocks * 512
+            except OSError:  # gone already
+                continue
+    return total / 2**20
 
 
 def _memory(process: int) -> float:
@@ -159,7 +172,7 @@ def parquet_file(folder: Path, n: int, d: int, seed: int) -> Path:
         frame = data.X.assign(treatment=data.treatment, outcome=data.y)
         table = pyarrow.Table.from_pandas(frame, preserve_index=False)
         writer = parquet.ParquetWriter(temporary, table.schema) if writer is None else writer
-        writer.write_table(table, row_group_size=CHUNK // 4)
+        writer.write_table(table, row_group_size=CHUNK // 25)
     assert writer is not None
     writer.close()
     temporary.rename(path)
@@ -198,6 +211,7 @@ def fit_dask(path: Path, d: int, workers: int, seed: int, kill: bool) -> dict[st
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always", UserWarning)
             found = _fit(lambda: selector.fit(frame[names], frame["outcome"], treatment=frame["treatment"]), names[:5])
+        assert not victims
     return {**found, "lost": sum("lost" in str(w.message) for w in caught), "partitions": frame.npartitions}
 
 

@@ -118,7 +118,7 @@ class LocalPieces:
         jobs = (delayed(plan.sums)(piece) for piece in self._counted(n_rows))
         total, done = None, 0
         advance(0, n_rows)
-        for own in results_of(jobs, self.n_jobs):
+        for own in results_of(jobs, self.n_jobs, shared=False):
             total = own if total is None else total + own
             done += int(own.overlap.n_rows.sum())
             advance(done, n_rows)
