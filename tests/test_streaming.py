@@ -2,7 +2,9 @@
 
 import dataclasses
 import decimal
+import functools
 import json
+import operator
 import pickle
 import warnings
 from types import SimpleNamespace
@@ -181,7 +183,7 @@ def summary_of(whole, cuts, discrete="auto"):
     parts = []
     for start, stop in zip([0, *cuts], [*cuts, len(whole.X)], strict=True):
         parts.append(Summary.of(dataclasses.replace(whole.take(slice(start, stop)), start=start), discrete))
-    return Summary.total(parts)
+    return functools.reduce(operator.add, parts)
 
 
 def schema_of(X, cuts=(), discrete="auto", **rest):
@@ -373,7 +375,7 @@ def test_what_is_wrong_with_a_table_is_said_of_all_its_pieces(case):
 def test_pieces_with_other_columns_are_refused():
     first, second = piece_of(X40), piece_of(X40[["bad", "good"]])
     with pytest.raises(ValueError, match="differ in their columns or their order"):
-        Summary.total([Summary.of(first, "auto"), Summary.of(second, "auto")])
+        Summary.of(first, "auto") + Summary.of(second, "auto")
 
 
 def test_many_values_of_a_column_declared_discrete_are_refused_and_not_taken_as_numbers():

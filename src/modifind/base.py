@@ -17,7 +17,7 @@ from sklearn.feature_selection import SelectorMixin
 from sklearn.utils.validation import check_is_fitted
 
 from modifind import __version__
-from modifind.features import is_distributed
+from modifind.features import AlsoDiscrete, is_distributed
 from modifind.propensity import FittedPropensity
 from modifind.result import SelectionResult
 
@@ -38,15 +38,15 @@ class BaseModifierSelector(SelectorMixin, BaseEstimator):
     def transform(self, X: Any) -> Any:
         """Keep the selected columns; a DataFrame stays a DataFrame."""
         support = self.get_support()
-        if not isinstance(X, pd.DataFrame):
+        if not isinstance(X, pd.DataFrame) and not is_distributed(X):
             X = np.asarray(X)
         if X.ndim != 2 or X.shape[1] != support.size:
             raise ValueError(f"X must have the {support.size} columns seen in fit; found shape {X.shape}")
-        if isinstance(X, pd.DataFrame):
+        if hasattr(X, "columns"):
             names = [str(name) for name in X.columns]
             if names != list(self.feature_names_in_):
                 raise ValueError("the columns of X are not those seen in fit, in the same order")
-            return X.loc[:, support]
+            return X[list(X.columns[support])]
         return X[:, support]
 
     def _keep(self, names: tuple[str, ...], result: SelectionResult) -> None:
@@ -135,6 +135,8 @@ def readable(value: Any) -> Any:
         value = value.item()
     if value is None or isinstance(value, bool | int | str) or (isinstance(value, float) and np.isfinite(value)):
         return value
+    if isinstance(value, AlsoDiscrete):
+        return ["auto", *value.names]
     if is_distributed(value):
         return f"Dask {type(value).__name__}"
     if isinstance(value, np.ndarray | pd.Series) and len(value) > 20:

@@ -172,18 +172,19 @@ def select(
     if stream and dask:
         raise ValueError("--stream and --dask exclude each other")
     with open_table(data, stream=stream, dask=dask, jobs=jobs) as table:
-        chosen, scores = _roles(table.columns, treatment, outcome, features, exclude, propensity)
+        scores, known = _propensity(propensity, table.columns)
+        roles = Roles(_tested(table.columns, treatment, outcome, known, features, exclude), outcome, treatment, known)
         categories = _columns(discrete, table.columns, "--discrete")
-        if not set(categories) <= set(chosen):
-            raise ValueError(
-                f"--discrete names {', '.join(sorted(set(categories) - set(chosen)))}, which is not tested"
-            )
+        if not set(categories) <= set(roles.features):
+            strangers = ", ".join(sorted(set(categories) - set(roles.features)))
+            raise ValueError(f"--discrete names {strangers}, which is not tested")
+        if preset and known is not None:
+            raise ValueError("--preset fixes the propensity; leave --propensity out")
         own = {"learner": learner, "cv_repeats": repeats, "check_resamples": check}
         selector = _selector(preset, statistic, own, sampler, scores, alpha, adjust, resamples, device)
         selector.set_params(discrete_features=AlsoDiscrete(tuple(categories)) if categories else "auto")
         selector.set_params(random_state=seed, n_jobs=jobs, progress=True, max_train_rows=train_rows)
         selector.set_params(outcome_transform="log" if log_outcome else None)
-        roles = Roles(chosen, outcome, treatment, scores if scores in table.columns else None)
         with _warnings_as_lines():
             result = table.fit(selector, roles, treated)
     _print_result(result)
@@ -291,16 +292,15 @@ def _selector(
     )
 
 
-def _roles(
-    columns: list[str], treatment: str, outcome: str, features: str, exclude: str, propensity: str
-) -> tuple[list[str], Any]:
-    """The columns to test, and the propensity: a setting, a number, or the name of a column with known scores."""
-    scores = _propensity(propensity, columns)
+def _tested(
+    columns: list[str], treatment: str, outcome: str, known: str | None, features: str, exclude: str
+) -> list[str]:
+    """The columns to test."""
     for option, name in (("--treatment", treatment), ("--outcome", outcome)):
         _known_columns([name], columns, option)
     if treatment == outcome:
         raise ValueError(f"--treatment and --outcome are both {treatment!r}")
-    taken = {treatment, outcome, scores}
+    taken = {treatment, outcome} | ({known} if known is not None else set())
     chosen = _columns(features, columns, "--features") or columns
     if features and taken & set(chosen):
         raise ValueError(f"--features names {', '.join(sorted(taken & set(chosen)))}, which is no feature here")
@@ -308,17 +308,18 @@ def _roles(
     chosen = [column for column in chosen if column not in left_out]
     if not chosen:
         raise ValueError("no feature is left to test")
-    return chosen, scores
+    return chosen
 
 
-def _propensity(value: str, columns: list[str]) -> Any:
+def _propensity(value: str, columns: list[str]) -> tuple[Any, str | None]:
+    """The propensity as a setting or a number, and the column of known scores if one is named."""
     if value in ("auto", "mlp"):
-        return value
+        return value, None
     try:
-        return float(value)
+        return float(value), None
     except ValueError:
         if value in columns:
-            return value
+            return "auto", value
     raise ValueError(f"--propensity must be auto, mlp, a number or a column; {value!r} is none of them")
 
 

@@ -96,10 +96,14 @@ class DaskPieces:
         if has_row_scores(propensity):
             parts["propensity"] = getattr(propensity, "estimator", propensity)
         for name, part in parts.items():
-            if not is_distributed(part):
-                raise ValueError(f"X is a Dask table, so {name} must be a Dask series of the same partitions")
+            wanted = hasattr(part, "columns") if name == "X" else getattr(part, "ndim", 0) == 1
+            if not is_distributed(part) or not wanted or not hasattr(part, "divisions"):
+                kind = "DataFrame" if name == "X" else "series of the same partitions"
+                raise ValueError(f"X is a Dask table, so {name} must be a Dask {kind}, not {type(part).__name__}")
             if part.npartitions != X.npartitions:
                 raise ValueError(f"{name} has {part.npartitions} partitions but X has {X.npartitions}")
+            if X.known_divisions and part.known_divisions and part.divisions != X.divisions:
+                raise ValueError(f"{name} and X are divided differently; take them from the same Dask DataFrame")
         return cls({name: list(part.to_delayed()) for name, part in parts.items()}, n_workers)
 
     def __enter__(self) -> DaskPieces:
@@ -143,6 +147,9 @@ class DaskPieces:
         kept = [(own, length) for own, length in zip(parts, self.lengths, strict=True) if length]
         total = self._tree([own for own, _ in kept], [length for _, length in kept], advance)
         self._warn_lost()
+        found = int(total.overlap.n_rows.sum())
+        if found != n_rows:
+            raise ValueError(f"the table had {n_rows} rows at first and {found} when read again; it must not change")
         return total
 
     def _each(self, function: Callable[..., Any], *shared: Any) -> list[Any]:

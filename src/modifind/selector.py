@@ -40,6 +40,7 @@ from modifind.samplers import BaseSampler
 from modifind.statistics import WCMMD, EffectLikelihood
 from modifind.statistics.wcmmd import PreparedWCMMD
 from modifind.streaming import FrameSource, LocalPieces, Piece, Pieces, Source, Streamed, StreamedFit
+from modifind.streaming.sources import has_row_scores
 from modifind.testers import AnalyticTester, ResamplingTester, Tester
 from modifind.testing import ConditionalRandomizationTest, adjust_p_values
 from modifind.torch_support import import_torch
@@ -89,8 +90,8 @@ class ModifierSelector(BaseModifierSelector):
         that multiplies both arms alike modifies nothing.
     max_train_rows : int, default=200_000
         Most rows that propensity, outcome model and samplers of "effect_likelihood" are fitted to. Of a longer table
-        they see a random sample, and every row is scored, in one pass, by models that have not seen it. "wcmmd" takes
-        all rows of a table in memory whatever their number.
+        they see a random sample, and every row is scored, in one pass, by models of the outcome and the treatment that
+        have not seen it. "wcmmd" takes all rows of a table in memory whatever their number.
     device : {"cpu", "cuda", "cuda:0", ...}, optional
         Where the parts given by name compute what they can by torch: the networks of "cvae" and of the learners of
         "effect_likelihood", the resamples of "wcmmd". None leaves every part its own setting, "cpu" by default. Each
@@ -158,12 +159,13 @@ class ModifierSelector(BaseModifierSelector):
 
         Parameters
         ----------
-        X : DataFrame or array of shape (n, d)
-            Features measured before the treatment.
+        X : DataFrame, array of shape (n, d) or Dask DataFrame
+            Features measured before the treatment. A Dask DataFrame is worked on by the cluster in use; without one, a
+            cluster of `n_jobs` processes (all cores for None) is started here and stopped again.
         y : array of shape (n,)
-            Numeric outcome.
+            Numeric outcome. With a Dask DataFrame a Dask Series of the same partitions, or the name of a column of X.
         treatment : array of shape (n,)
-            Two values: 0/1, booleans or any two labels.
+            Two values: 0/1, booleans or any two labels; with a Dask DataFrame as `y`.
         treated : optional
             The label that means "treated"; by default the larger one, or the one that is not called control, placebo,
             ...
@@ -200,6 +202,8 @@ class ModifierSelector(BaseModifierSelector):
         self
         """
         statistic, _ = self._validate()
+        if has_row_scores(self.propensity):
+            raise ValueError("propensity is one score per row; the scores of a source must come with it")
         return self._fit_pieces(LocalPieces(source, self.n_jobs), statistic, treated)
 
     def _fit_pieces(self, pieces: Pieces, statistic: Statistic, treated: Any) -> ModifierSelector:
@@ -234,7 +238,9 @@ class ModifierSelector(BaseModifierSelector):
         if isinstance(found, Piece):  # few enough rows for all to be taken at once
             own = self.get_params(deep=False) | {"random_state": entropy}
             if found.scores is not None:
-                own["propensity"] = PropensityModel(found.scores.to_numpy(), cross_fit=model.cross_fit, clip=model.clip)
+                known = found.scores.to_numpy()
+                wrapped = isinstance(self.propensity, PropensityModel)
+                own["propensity"] = PropensityModel(known, clip=model.clip) if wrapped else known
             whole = type(self)(**own)
             whole.fit(found.X, found.y, found.treatment, treated=treated)
             self._keep(tuple(whole.feature_names_in_), whole.result_)

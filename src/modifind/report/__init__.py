@@ -88,7 +88,7 @@ def methods(result: SelectionResult) -> str:
     if s.get("n_train_rows"):
         sample = (
             f" Models were fitted to a random sample of {s['n_train_rows']} rows, and every row was scored by models "
-            "that had not seen it."
+            "of the outcome and the treatment that had not seen it."
         )
     scale = " The outcome was analysed on the log scale." if s.get("outcome_transform") == "log" else ""
     sentences = (

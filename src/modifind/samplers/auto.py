@@ -54,8 +54,12 @@ class AutoSampler(BaseSampler):
         super().fit(table, treatment, seed)
         first, second, third = seed.spawn(3)
         condition = self.condition_on_treatment
-        self.gaussian_ = GaussianSampler(condition_on_treatment=condition).fit(table, treatment, first)
-        self.boosting_ = BoostingSampler(condition_on_treatment=condition).fit(table, treatment, second)
+        self.gaussian_ = GaussianSampler(condition_on_treatment=condition)
+        self.boosting_ = BoostingSampler(condition_on_treatment=condition)
+        for sampler, own in ((self.gaussian_, first), (self.boosting_, second)):
+            if hasattr(self, "assigned_folds_"):
+                sampler.assign_folds(self.assigned_folds_)
+            sampler.fit(table, treatment, own)
         self.trial_ = (self.gaussian_, self.boosting_)
         if table.n_rows > MANY_ROWS:
             rows_seed, first, second = third.spawn(3)
@@ -67,11 +71,6 @@ class AutoSampler(BaseSampler):
             )
         self.screen_ = _Screen(self.trial_[0])
         return self
-
-    def assign_folds(self, folds: NDArray[np.int64]) -> None:
-        """Hand the folds to the candidates."""
-        self.gaussian_.assign_folds(folds)
-        self.boosting_.assign_folds(folds)
 
     def law(self, feature: int) -> FeatureLaw:
         """Fit the law of one feature that fits it better."""

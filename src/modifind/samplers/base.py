@@ -106,8 +106,14 @@ class BaseSampler(BaseEstimator, ABC):
         """Fit the law of one feature."""
 
     def assign_folds(self, folds: NDArray[np.int64]) -> None:
-        """Take these folds wherever laws are cross-fitted, so that a rule scores no row by what has seen it."""
+        """Cross-fit laws by these folds at the next `fit`, so that a rule scores no row by what has seen it."""
         self.assigned_folds_ = folds
+
+    def _folds(self, n_folds: int, rng: np.random.Generator) -> NDArray[np.int64]:
+        """Fold of each row: drawn, or as assigned for these rows."""
+        drawn = row_folds(self.table_.n_rows, n_folds, rng)
+        assigned = getattr(self, "assigned_folds_", drawn)
+        return assigned % n_folds if assigned.size == drawn.size else drawn
 
     def rule(self, feature: int) -> LawRule:
         """What has been learned of one feature, to be applied to rows that were not in the table.

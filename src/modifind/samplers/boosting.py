@@ -23,7 +23,6 @@ from modifind.samplers.base import (
     continuous_calibration,
     discrete_calibration,
     marginal_log_score,
-    row_folds,
     value_bins,
 )
 from modifind.samplers.rules import CategoryRule, Conditioning, LawRule, ResidualRule, Selected
@@ -84,9 +83,7 @@ class BoostingSampler(BaseSampler):
         column = self.table_.values[:, feature]
         rng = np.random.default_rng(self.seeds_[feature])
         n_folds = self.n_folds or (4 if column.size <= MANY_ROWS else 2)
-        folds = row_folds(column.size, n_folds, rng)
-        if hasattr(self, "assigned_folds_"):
-            folds = self.assigned_folds_ % n_folds
+        folds = self._folds(n_folds, rng)
         levels = self.table_.n_levels(feature)
         if inputs.shape[1] == 0:
             inputs = np.zeros((column.size, 1))

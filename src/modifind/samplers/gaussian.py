@@ -23,7 +23,6 @@ from modifind.samplers.base import (
     discrete_calibration,
     marginal_log_score,
     normal_scores,
-    row_folds,
     value_bins,
 )
 from modifind.samplers.rules import CategoryRule, Conditioning, LawRule, NormalRule, Selected
@@ -58,7 +57,7 @@ class GaussianSampler(BaseSampler):
     def fit(self, table: FeatureTable, treatment: NDArray[np.int64], seed: np.random.SeedSequence) -> GaussianSampler:
         """Take the data and do the part of the ridge regressions that all features share."""
         super().fit(table, treatment, seed)
-        self.folds_ = row_folds(table.n_rows, N_FOLDS, np.random.default_rng(seed.spawn(1)[0]))
+        self.folds_ = self._folds(N_FOLDS, np.random.default_rng(seed.spawn(1)[0]))
         with threadpool_limits(limits=1):  # the sums must not depend on the number of threads
             columns = self._columns()
             if has_many_columns(*table.design.shape):
@@ -84,32 +83,41 @@ class GaussianSampler(BaseSampler):
         calibration = self.law(feature).calibration if calibration is None else calibration
         inputs = Conditioning.of(self, feature)
         if self.table_.n_levels(feature):
-            codes, columns = self.table_.values[:, feature], self._inputs(feature)
-            seen: NDArray[np.intp] | slice = np.s_[:]
-            if isinstance(self.ridge_, CrossFittedRidge):
-                order = Association(columns).order((codes[:, None] == np.unique(codes)).astype(np.float64))
-                given = [columns.shape[1] - 1] if self.condition_on_treatment else []
-                seen = np.union1d(order[:RULE_NEIGHBOURS], given).astype(np.intp)
-            _, model = _logistic(columns[:, seen], codes, np.empty((0, 0)), self.table_.n_levels(feature))
-            model = None if model is None else Selected.of(model, seen)
-            frequencies = np.bincount(codes.astype(np.intp), minlength=self.table_.n_levels(feature)) / codes.size
-            present = np.flatnonzero(frequencies)
-            return CategoryRule(inputs, (model,), (present,), frequencies, calibration)
+            return self._category_rule(feature, inputs, calibration)
         target = self.table_.encoding[feature].start
         means, spreads = self.table_.scaling
         if isinstance(self.ridge_, CrossFittedRidge):
             last = self.ridge_.columns.shape[1] - 1 if self.condition_on_treatment else None
-            slopes, shift, scale = self.ridge_.line(target, last)
+            slopes, shifts, scale = self.ridge_.lines(target, last)
         else:
-            slopes, shift, scale = self.ridge_.line(target)
-        slopes = np.delete(slopes, target) * spreads[feature]
+            slopes, shifts, scale = self.ridge_.lines(target)
+        slopes = np.delete(slopes, target, axis=1) * spreads[feature]
         return NormalRule(
             inputs,
-            slopes if slopes.size else np.zeros(1),
-            float(means[feature] + spreads[feature] * shift),
+            slopes if slopes.size else np.zeros((1, 1)),
+            means[feature] + spreads[feature] * shifts,
             max(float(spreads[feature] * scale), np.finfo(float).tiny),
             calibration,
         )
+
+    def _category_rule(self, feature: int, inputs: Conditioning, calibration: Calibration) -> CategoryRule:
+        """One classifier of all rows; where columns are many one of each fold's outside, on a few of them."""
+        columns, codes = self._inputs(feature), self.table_.values[:, feature]
+        levels = self.table_.n_levels(feature)
+        many = isinstance(self.ridge_, CrossFittedRidge)
+        given = [columns.shape[1] - 1] if self.condition_on_treatment else []
+        models, present = [], []
+        for fold in range(int(self.folds_.max()) + 1) if many else (-1,):
+            rows = self.folds_ != fold
+            seen: NDArray[np.intp] | slice = np.s_[:]
+            if many:
+                order = Association(columns[rows]).order((codes[rows, None] == np.arange(levels)).astype(np.float64))
+                seen = np.union1d(order[:RULE_NEIGHBOURS], given).astype(np.intp)
+            _, model = _logistic(columns[rows][:, seen], codes[rows], np.empty((0, 0)), levels)
+            models.append(None if model is None else Selected.of(model, seen))
+            present.append(np.unique(codes[rows]).astype(np.intp))
+        frequencies = np.bincount(codes.astype(np.intp), minlength=levels) / codes.size
+        return CategoryRule(inputs, tuple(models), tuple(present), frequencies, calibration)
 
     def _columns(self) -> Array:
         """Every feature's model columns, and the treatment."""
@@ -257,11 +265,11 @@ class _SharedRidge:
         held_scale = np.sqrt(squares / np.array(freedoms))
         return mean, scale, fitted[np.arange(folds.size), folds], held_scale[folds]
 
-    def line(self, target: int) -> tuple[Array, float, float]:
-        """Slopes, intercept and residual standard deviation of one column on the others, on all rows."""
+    def lines(self, target: int) -> tuple[Array, Array, float]:
+        """Slopes, intercept and residual standard deviation of one column on the others: one line, of all rows."""
         best, _, scale = self._best(target)
-        slopes = self.spectrum.slopes(target, PENALTIES[best : best + 1])[0][:, 0]
-        return slopes, float(self.spectrum.centre[target] - self.spectrum.centre @ slopes), scale
+        slopes = self.spectrum.slopes(target, PENALTIES[best : best + 1])[0].T
+        return slopes, self.spectrum.centre[target] - slopes @ self.spectrum.centre, scale
 
     def _best(self, target: int) -> tuple[int, Array, float]:
         """The penalty of least leave-one-out error, the fitted mean and the residual standard deviation."""

@@ -87,17 +87,26 @@ class Selected:
 
 @dataclass(frozen=True)
 class NormalRule:
-    """Linear mean and one standard deviation."""
+    """Linear mean, by one line or by one of several, and one standard deviation.
+
+    Attributes
+    ----------
+    slopes : array of shape (lines, inputs)
+        Slopes of each line.
+    shifts : array of shape (lines,)
+        Their intercepts.
+    """
 
     inputs: Conditioning
     slopes: Array
-    shift: float
+    shifts: Array
     scale: float
     calibration: Calibration
 
     def law(self, table: FeatureTable, treatment: NDArray[np.int64], parts: NDArray[np.int64]) -> NormalLaw:
         """The law of some rows."""
-        mean = self.shift + self.inputs(table, treatment) @ self.slopes
+        means = self.shifts + self.inputs(table, treatment) @ self.slopes.T
+        mean = means[np.arange(table.n_rows), parts % self.shifts.size]
         return NormalLaw(mean, self.scale, self.calibration)
 
 

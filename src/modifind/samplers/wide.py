@@ -143,23 +143,22 @@ class CrossFittedRidge:
             means[part.rows] = part.expected[:, target, None] + part.deviations @ slopes
         return means
 
-    def line(self, target: int, treatment: int | None) -> tuple[Array, float, float]:
-        """Slopes, intercept and spread of one column on the others for rows of no fold: the mean of all folds' lines.
+    def lines(self, target: int, treatment: int | None) -> tuple[Array, Array, float]:
+        """Slopes and intercepts of each fold's line of one column on the others, and the spread about them.
 
         The column at `treatment`, centred at its mean, carries what the arms differ by.
         """
-        lines = [part.slopes(target) for part in self.parts]
-        best, scale = self._best(target, self._means(target, lines))
-        own = np.mean([slopes[:, best] for slopes in lines], axis=0)
-        levels = np.mean(
-            [p.centres[:, target] - p.centres @ slopes[:, best] for p, slopes in zip(self.parts, lines, strict=True)],
-            axis=0,
-        )
+        found = [part.slopes(target) for part in self.parts]
+        best, scale = self._best(target, self._means(target, found))
+        slopes = np.stack([own[:, best] for own in found])
+        if treatment is not None:
+            slopes[:, treatment] = 0.0
+        levels = np.stack([p.centres[:, target] - p.centres @ own for p, own in zip(self.parts, slopes, strict=True)])
         if treatment is None:
-            return own, float(levels[0]), scale
+            return slopes, levels[:, 0], scale
         low, high = np.unique(self.columns[:, treatment])
-        own[treatment] = (levels[1] - levels[0]) / (high - low)
-        return own, float(levels[0] - own[treatment] * low), scale
+        slopes[:, treatment] = (levels[:, 1] - levels[:, 0]) / (high - low)
+        return slopes, levels[:, 0] - slopes[:, treatment] * low, scale
 
     def _best(self, target: int, means: Array) -> tuple[int, float]:
         """The candidate of least error out of fold, and the root mean square of its errors."""

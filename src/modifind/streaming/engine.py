@@ -16,6 +16,7 @@ from threadpoolctl import threadpool_limits
 from modifind.base import with_messages
 from modifind.features import Kind, monotone_copies, transform_outcome
 from modifind.findings import DETERMINED, NO_SAMPLER, Finding
+from modifind.kernels import Array
 from modifind.parallel import results_of
 from modifind.progress import Progress, ProgressBar
 from modifind.propensity import FittedPropensity, PropensityModel, warn_clipped
@@ -105,12 +106,17 @@ class LocalPieces:
             rows = rows.limited(generous_limit(self.source.n_rows, n_sample))
         found: Look | None = None
         for piece in self._filled():
+            seen = 0 if found is None else found.summary.n_rows
+            if piece.start != seen:
+                raise ValueError(f"a piece of the source starts at row {piece.start}, after {seen} rows")
             own = Look.of(piece, rows, discrete_features)
             found = own if found is None else found + own
             if found.n_sampled > 2 * n_sample:
                 found, rows = found.pruned(rows, n_sample)
         if found is None or not found.summary.n_rows:
             raise ValueError("the table has no rows")
+        if self.source.n_rows not in (None, found.summary.n_rows):
+            raise ValueError(f"the source has {found.summary.n_rows} rows but says {self.source.n_rows}")
         return found.pruned(rows, n_sample)
 
     def sums(self, plan: Plan, n_rows: int, advance: Progress) -> Sums:
@@ -186,13 +192,13 @@ class StreamedFit:
         """Test every feature; a table of few rows is returned instead, to be taken at once."""
         self.statistic.check()
         self.propensity.check()
-        check_rule(self.sampler)
         seeds = self.seed.spawn(5)
         rows = RowPlan.of(seeds[0], self.n_folds, self.statistic.cv_repeats)
         look, rows = pieces.look(rows, self.discrete_features, self.max_train_rows)
         numbers, sample = look.sample()
         if look.summary.n_rows <= self.max_train_rows:
             return sample
+        check_rule(self.sampler)
         schema = look.summary.schema(self.treated, self.outcome_transform)
         block = schema.read(sample)
         schema = replace(schema, reference=block.table.scaling)
@@ -236,7 +242,7 @@ class StreamedFit:
         _, propensity_seed, sampler_seed, view_seed, bins_seed = seeds
         table, y, arms = block.table, block.y, block.treatment
         folds = rows.folds(numbers)
-        _check_sample(schema, y, arms, folds)
+        _check_sample(schema, y, arms, folds, self.n_folds)
         if self.outcome_transform is None:
             transform_outcome(y, None)  # warns of a skewed outcome
         self.statistic.validate(y)
@@ -248,8 +254,9 @@ class StreamedFit:
         propensity = model.fit(table, arms, n_folds=self.n_folds, seed=propensity_seed, folds=folds[0])
         propensity.warn_unexplained()
         outcome = self.statistic.prepare(table, y, arms, propensity.scores, folds, n_jobs=self.n_jobs)
+        if hasattr(self.sampler, "assign_folds"):
+            self.sampler.assign_folds(folds[0])
         self.sampler.fit(table, arms, sampler_seed)
-        self.sampler.assign_folds(folds[0])
         copies = monotone_copies(table)
         laws: list[_Law] = [_Law(None, None, NO_SAMPLER)] * table.n_features
         still = [m for m in range(table.n_features) if table.is_constant(m) and not schema.constant[m]]
@@ -278,7 +285,7 @@ class StreamedFit:
             outcome=outcome.at(first, outcome.y[:1], arms[:1], propensity.scores[:1], [own[:1] for own in folds]),
             rules=tuple(law.rule if law.reuse is not None else None for law in laws),
             views=tuple(views),
-            bins=OutcomeBins.of(y, bins_seed),
+            bins=OutcomeBins.of(y, bins_seed, table.n_features),
         )
         return plan, laws, propensity, outcome
 
@@ -312,15 +319,19 @@ def _fit_law(
         return _Law(rule, outcome.reuse(feature, grid), rule.calibration)
 
 
-def _check_sample(schema: Schema, y: np.ndarray, arms: NDArray[np.int64], folds: list[NDArray[np.int64]]) -> None:
+def _check_sample(
+    schema: Schema, y: Array, arms: NDArray[np.int64], folds: list[NDArray[np.int64]], n_folds: int
+) -> None:
     """Refuse a sample that models cannot be fitted to."""
     for own in folds:
-        counts = np.bincount(2 * own + arms, minlength=2 * (int(own.max()) + 1))
+        counts = np.bincount(2 * own + arms, minlength=2 * n_folds)
         if counts.min() < MIN_FOLD_ARM:
             raise ValueError(
                 f"the sample that models are fitted to has {int(arms.sum())} treated rows and "
                 f"{int((1 - arms).sum())} others, too few in some fold; raise max_train_rows"
             )
+    if (y == y[0]).all():
+        raise ValueError("y is the same in all rows of the sample that models are fitted to; raise max_train_rows")
     if is_binary(y) != schema.binary:
         raise ValueError(
             "y has other than two values in so few rows that the sample holds none of them; look for codes that "

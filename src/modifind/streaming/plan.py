@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields, replace
-from functools import reduce
 
 import numpy as np
 from numpy.typing import NDArray
@@ -90,11 +89,6 @@ class Sums:
         """The sums of both sets of rows."""
         pairs = zip(self.features, other.features, strict=True)
         return Sums(self.overlap + other.overlap, tuple(mine + theirs for mine, theirs in pairs))
-
-    @staticmethod
-    def total(parts: list[Sums]) -> Sums:
-        """The sum of several, in their order."""
-        return reduce(Sums.__add__, parts)
 
 
 @dataclass(frozen=True)

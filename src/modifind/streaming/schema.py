@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import cached_property, reduce
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -114,8 +114,9 @@ class ColumnSummary:
             finite = values[np.isfinite(values)]
             low, high = (float(finite.min()), float(finite.max())) if finite.size else (np.inf, -np.inf)
             infinite = values.size - missing - finite.size
-            counts = _counts(pd.Series(finite), max_levels)
-            return cls("number", missing, infinite, low, high, counts, None, pd.api.types.is_integer_dtype(column))
+            whole = pd.api.types.is_integer_dtype(column)
+            counts = _counts(column[column.notna()] if whole else pd.Series(finite), max_levels)
+            return cls("number", missing, infinite, low, high, counts, None, whole)
         order = None
         if isinstance(column.dtype, pd.CategoricalDtype):
             kind, order = "category", tuple(column.cat.categories)
@@ -127,7 +128,7 @@ class ColumnSummary:
         except TypeError:
             raise ValueError(f"column {name!r} holds values that cannot be compared; convert it to text") from None
         if kind == "text" and counts is not None and not all(isinstance(label, str) for label in counts):
-            kind = "object"
+            kind = "bool" if all(isinstance(label, bool) for label in counts) else "object"
         return cls(kind, missing, 0, np.inf, -np.inf, counts, order)
 
     def merged(self, other: ColumnSummary, name: str, max_levels: int) -> ColumnSummary:
@@ -155,7 +156,7 @@ class ColumnSummary:
             min(self.low, other.low),
             max(self.high, other.high),
             levels,
-            self.order if self.order == other.order else None,
+            _common_order(self.order, other.order),
             self.whole and other.whole,
         )
 
@@ -237,11 +238,6 @@ class Summary:
             None if self.scores is None or other.scores is None else self.scores.merged(other.scores, "propensity", 0),
         )
 
-    @staticmethod
-    def total(parts: list[Summary]) -> Summary:
-        """The sum of several."""
-        return reduce(Summary.__add__, parts)
-
     def schema(self, treated: Any, transform: str | None) -> Schema:
         """Check everything that can be wrong with a table, and fix how its pieces are read."""
         refuse_missing({n: (c.n_missing, c.n_infinite) for n, c in zip(self.names, self.columns, strict=True)})
@@ -251,6 +247,8 @@ class Summary:
                     f"{name} has {own.n_missing} missing and {own.n_infinite} infinite values; drop those rows"
                 )
         known = self.scores
+        if known is not None and known.kind != "number":
+            raise ValueError(f"propensity must lie strictly between 0 and 1; it holds {known.kind}")
         if known is not None and (known.n_missing or known.n_infinite or not 0 < known.low <= known.high < 1):
             raise ValueError(
                 f"propensity must lie strictly between 0 and 1; found {known.n_missing} missing values and a range "
@@ -333,19 +331,33 @@ class Schema:
         values = np.empty(piece.X.shape)
         for m, own in enumerate(self.labels):
             column, _ = feature_column(piece.X.iloc[:, m], self.names[m])
-            values[:, m] = column.to_numpy(dtype=np.float64) if own is None else _codes(column, own)
+            values[:, m] = column.to_numpy(dtype=np.float64) if own is None else _codes(column, own, self.names[m])
         y = outcome_values(piece.y)
         return Block(
             piece.start,
             FeatureTable(self.names, values, self.categories, self.reference),
             np.log(y) if self.transform == "log" else y,
-            _codes(piece.treatment, self.arms),
+            _codes(piece.treatment, self.arms, "treatment"),
             None if piece.scores is None else piece.scores.to_numpy(dtype=np.float64),
         )
 
 
-def _codes(column: pd.Series[Any], labels: tuple[Any, ...]) -> NDArray[np.int64]:
+def _codes(column: pd.Series[Any], labels: tuple[Any, ...], name: str) -> NDArray[np.int64]:
+    """The code of each row; the first pass has seen every label, unless the table changed since."""
+    index = pd.Index(labels)
     if isinstance(column.dtype, pd.CategoricalDtype):
-        own = pd.Index(labels).get_indexer(pd.Index(column.cat.categories))
-        return own[column.cat.codes.to_numpy()].astype(np.int64)
-    return pd.Index(labels).get_indexer(pd.Index(column)).astype(np.int64)
+        codes = index.get_indexer(pd.Index(column.cat.categories))[column.cat.codes.to_numpy()]
+    else:
+        codes = index.get_indexer(pd.Index(column))
+    if (codes < 0).any():
+        raise ValueError(f"column {name!r} has values that it did not have when first read; the table must not change")
+    return codes.astype(np.int64)
+
+
+def _common_order(first: tuple[Any, ...] | None, second: tuple[Any, ...] | None) -> tuple[Any, ...] | None:
+    """The longer of two declared orders if the other has the same order, else none."""
+    if first is None or second is None:
+        return None
+    longer, shorter = (first, second) if len(first) >= len(second) else (second, first)
+    places = [longer.index(label) for label in shorter if label in longer]
+    return longer if len(places) == len(shorter) and places == sorted(places) else None

@@ -20,7 +20,8 @@ from modifind.explain.marginal import MarginalView
 from modifind.features import FeatureTable
 from modifind.kernels import Array, gaussian_gram, median_bandwidth
 
-N_BINS = 256
+MOST_BINS, LEAST_BINS = 256, 32
+ALL_BINS = 25_600  # of all features: sums are sent, so many features have fewer bins each
 TAIL_LEVELS = (0.0, 0.001, 0.005, 0.01, 0.99, 0.995, 0.999, 1.0)
 
 
@@ -48,9 +49,10 @@ class OutcomeBins:
     bandwidth: float
 
     @classmethod
-    def of(cls, y: Array, seed: np.random.SeedSequence) -> OutcomeBins:
+    def of(cls, y: Array, seed: np.random.SeedSequence, n_features: int = 1) -> OutcomeBins:
         """Bins of about equal numbers of rows; a value that repeats often has one of its own."""
-        edges = np.unique(np.quantile(y, np.arange(1, N_BINS) / N_BINS, method="inverted_cdf"))
+        n_bins = int(np.clip(ALL_BINS // n_features, LEAST_BINS, MOST_BINS))
+        edges = np.unique(np.quantile(y, np.arange(1, n_bins) / n_bins, method="inverted_cdf"))
         place = np.searchsorted(edges, y, side="left")
         kept = np.unique(place)
         edges = edges[kept[:-1]]
