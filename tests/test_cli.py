@@ -375,3 +375,16 @@ def test_bad_input_of_a_stream_is_one_line_and_exit_two(case, long_folder, tmp_p
 )
 def test_dask_without_an_address_is_a_local_cluster(given, filled):
     assert _with_local_cluster(given) == filled
+
+
+def test_a_column_called_auto_is_a_feature(tmp_path, monkeypatch, capsys):
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"auto": rng.integers(0, 2, 200), "age": rng.normal(size=200)})
+    frame = frame.assign(arm=rng.integers(0, 2, 200), y=rng.normal(size=200))
+    frame.to_csv(tmp_path / "cars.csv", index=False)
+    path, out = str(tmp_path / "cars.csv"), str(tmp_path / "result.csv")
+    code, _ = here(
+        monkeypatch, capsys, "select", path, "--treatment", "arm", "--outcome", "y", "--learner", "linear", "--out", out
+    )
+    assert code == 0
+    assert pd.read_csv(out)["feature"].tolist() == ["auto", "age"]
