@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass
+from types import SimpleNamespace
 
 import numpy as np
+import pandas as pd
 import pytest
 from scipy.special import expit
 from sklearn.linear_model import LogisticRegression
 from threadpoolctl import threadpool_limits
 
 from modifind import ModifierSelector
+from modifind.datasets import make_modifiers
 from modifind.samplers import BaseSampler, Calibration
+from streams import SMALL, fit
 
 # A finder, because scipy itself stumbles over sys.modules["torch"] = None.
 BLOCK_TORCH = """
@@ -111,3 +115,42 @@ def logistic_treatment(rng, index):
     """Treatment with log-odds `index`, and its propensity."""
     propensity = expit(np.asarray(index))
     return (rng.random(propensity.size) < propensity).astype(np.int64), propensity
+
+
+# Tables of streamed fits.
+
+
+@pytest.fixture(scope="session")
+def data():
+    return make_modifiers("NonlinMean", n_samples=4000, n_features=6, random_state=0)
+
+
+@pytest.fixture(scope="session")
+def streamed(data):
+    return fit(data.X, data.y, data.treatment)
+
+
+@pytest.fixture(scope="session")
+def few():
+    """A small table of many kinds of columns: few rows, quick fits."""
+    rng = np.random.default_rng(1)
+    n = 900
+    X, treatment = confounded_table(rng, n, 2)
+    frame = pd.DataFrame({"age": X[:, 0], "dose": X[:, 1]})
+    frame["site"] = np.array(["north", "south", "west"])[rng.integers(0, 3, size=n)]
+    frame["stage"] = pd.Categorical(np.array(["mild", "bad"])[rng.integers(0, 2, size=n)], ["mild", "bad", "worst"])
+    frame["smoker"] = rng.random(n) < 0.4
+    frame["visits"] = rng.integers(0, 5, size=n)
+    y = 2 * treatment * (X[:, 0] + (frame["site"] == "west")) + X[:, 1] + rng.normal(size=n)
+    return SimpleNamespace(X=frame, y=y.to_numpy(), treatment=treatment)
+
+
+@pytest.fixture(scope="session")
+def base(few):
+    return fit(few.X, few.y, few.treatment, **SMALL)
+
+
+@pytest.fixture(scope="session")
+def two(few):
+    """Two columns of the same table: quicker still."""
+    return SimpleNamespace(X=few.X[["age", "dose"]], y=few.y, treatment=few.treatment)

@@ -18,7 +18,7 @@ from modifind import EffectLikelihood, ModifierSelector, PropensityModel
 from modifind.cli import main
 from modifind.distributed import FAN_IN, connect, read_table
 from modifind.result import SelectionResult
-from test_streaming import close
+from streams import close
 
 distributed = pytest.importorskip("distributed")
 dd = pytest.importorskip("dask.dataframe")

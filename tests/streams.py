@@ -1,0 +1,52 @@
+"""Small tables and settings that tests of streamed fits share."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+from pandas.testing import assert_frame_equal
+
+from modifind import EffectLikelihood, ModifierSelector
+from modifind.streaming import FrameSource
+from modifind.streaming.rows import RowPlan
+
+FAST = {
+    "statistic": EffectLikelihood("linear"),
+    "sampler": "gaussian",
+    "propensity": 0.5,
+    "random_state": 0,
+    "max_train_rows": 1500,
+}
+
+
+def fit(X, y, treatment, *, treated=None, **settings):
+    return ModifierSelector(**FAST | settings).fit(X, y, treatment=treatment, treated=treated).result_
+
+
+def fit_source(source, *, treated=None, **settings):
+    return ModifierSelector(**FAST | settings).fit_source(source, treated=treated).result_
+
+
+def cut(X, y, treatment, piece_rows, scores=None):
+    return dataclasses.replace(FrameSource.of(X, y, treatment, scores), piece_rows=piece_rows)
+
+
+SMALL = {"max_train_rows": 400}
+
+
+def close(one, two, tolerance=1e-10):
+    """Equal but for the order in which numbers were added up."""
+    assert_frame_equal(one.table, two.table, rtol=tolerance, atol=tolerance)
+    assert_frame_equal(one.diagnostics, two.diagnostics, rtol=tolerance, atol=tolerance)
+    for name in one.curves:
+        assert_frame_equal(one.curve(name), two.curve(name), rtol=1e-7, atol=1e-8)
+    assert one.overlap == pytest.approx(two.overlap, rel=1e-10)
+    assert one.settings == two.settings
+
+
+def logistic_scores(few):
+    return 1 / (1 + np.exp(-0.4 * few.X["age"].to_numpy()))
+
+
+def row_plan(seed=0, n_folds=5, n_repeats=2):
+    return RowPlan.of(np.random.SeedSequence(seed), n_folds, n_repeats)

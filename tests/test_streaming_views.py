@@ -1,0 +1,150 @@
+"""Importance and curves from sums over rows."""
+
+import dataclasses
+
+import numpy as np
+import pandas as pd
+import pytest
+from pandas.testing import assert_frame_equal
+
+from conftest import confounded_table, seed_of
+from modifind.explain.marginal import marginal_view
+from modifind.features import read_features
+from modifind.propensity import FittedPropensity
+from modifind.statistics import WCMMD
+from modifind.streaming.plan import OverlapSums
+from modifind.streaming.views import BinnedRows, FeatureView, OutcomeBins
+
+
+def view_inputs(kind, n=3000, seed=3):
+    rng = np.random.default_rng(seed)
+    X, treatment = confounded_table(rng, n, 2)
+    scores = 1 / (1 + np.exp(-0.4 * X[:, 0]))
+    noise = rng.standard_t(2.2, size=n) if kind == "heavy" else rng.normal(size=n)
+    frame = pd.DataFrame({"x": X[:, 0], "rest": X[:, 1]})
+    if kind == "discrete":
+        frame["x"] = np.array(list("abcd"))[np.digitize(X[:, 0], [-1, 0.2, 1.1])]
+    if kind == "skewed":
+        frame["x"] = np.exp(0.3 * X[:, 0])
+    y = 1.5 * treatment * np.tanh(X[:, 0]) + (1 + 0.6 * treatment * (X[:, 0] > 0)) * noise
+    if kind == "rounded":
+        y = np.maximum(np.round(y), 0.0)
+    return read_features(frame), y, treatment, scores
+
+
+def sums_view(table, y, treatment, scores, cuts=(), looked_at=None):
+    """Importance and curve from the sums of pieces; the sample is all rows, or `looked_at`."""
+    sample, outcome = looked_at or (table, y)
+    bins, view = OutcomeBins.of(outcome, seed_of(0)), FeatureView.of(sample, 0, seed_of(1))
+    total = None
+    for start, stop in zip([0, *cuts], [*cuts, y.size], strict=True):
+        rows = slice(start, stop)
+        arms = BinnedRows.of(bins, y[rows], treatment[rows], scores[rows])
+        own = view.sums(table.values[rows, 0], arms, bins.centre.size)
+        total = own if total is None else total + own
+    return view.view(total, bins, table.categories[0]), total
+
+
+def rows_view(table, y, treatment, scores):
+    return marginal_view(table, 0, y, scores, WCMMD().prepare(y, treatment, seed_of(0)), seed_of(1))
+
+
+@pytest.mark.parametrize("kind", ["smooth", "skewed", "discrete", "rounded", "heavy"])
+def test_view_from_sums_is_that_of_the_rows(kind):
+    inputs = view_inputs(kind)
+    found, expected = sums_view(*inputs)[0], rows_view(*inputs)
+    assert found.importance == pytest.approx(expected.importance, rel=0.05)
+    assert found.bandwidth == pytest.approx(expected.bandwidth, rel=1e-9)
+    assert found.curve.columns.tolist() == expected.curve.columns.tolist()
+    if kind == "discrete":
+        assert found.curve["value"].tolist() == list("abcd")
+    else:
+        np.testing.assert_allclose(found.curve["value"], expected.curve["value"])
+    np.testing.assert_allclose(found.curve["d2"], expected.curve["d2"], atol=0.02 * expected.curve["d2"].max())
+    # Sums of their own: exact whatever the bins.
+    np.testing.assert_allclose(found.curve["mean_effect"], expected.curve["mean_effect"], rtol=1e-6, atol=1e-9)
+    np.testing.assert_allclose(found.curve["sd_ratio"], expected.curve["sd_ratio"], rtol=1e-6)
+    spread = np.quantile(inputs[1], 0.75) - np.quantile(inputs[1], 0.25)
+    for name in ("q10_effect", "q25_effect", "q50_effect", "q75_effect", "q90_effect"):
+        # Two quantiles, each within a bin of 1/256 of the rows; bins in the tails are wider.
+        gap = np.abs(found.curve[name] - expected.curve[name])
+        assert gap.max() < 0.1 * spread, name
+
+
+@pytest.mark.parametrize("kind", ["smooth", "discrete"])
+def test_view_is_additive_over_cuts_of_the_rows(kind):
+    inputs = view_inputs(kind)
+    whole, parts = sums_view(*inputs)[1], sums_view(*inputs, cuts=(1, 700, 2999))[1]
+    for name in ("histogram", "powers", "cells"):
+        np.testing.assert_allclose(getattr(parts, name), getattr(whole, name), rtol=1e-9, atol=1e-9)
+    assert whole.cells[0].sum() == 3000
+
+
+def test_pieces_of_one_arm_only_are_fine():
+    table, y, treatment, scores = view_inputs("smooth")
+    order = np.argsort(treatment, kind="stable")
+    by_arm = (dataclasses.replace(table, values=table.values[order]), y[order], treatment[order], scores[order])
+    first = sums_view(table, y, treatment, scores)[0]
+    second = sums_view(*by_arm, cuts=(int((treatment == 0).sum()),), looked_at=(table, y))[0]
+    assert first.importance == pytest.approx(second.importance, rel=1e-9)
+    assert_frame_equal(first.curve, second.curve, rtol=1e-9)
+
+
+def test_category_without_treated_rows_has_no_effect_and_the_others_keep_theirs():
+    table, y, treatment, scores = view_inputs("discrete")
+    treatment = np.where(table.values[:, 0] == 2, 0, treatment)
+    found = sums_view(table, y, treatment, scores)[0]
+    expected = rows_view(table, y, treatment, scores)
+    assert found.curve.iloc[2].drop("value").isna().all()
+    assert found.curve.drop(index=2).notna().all().all()
+    assert expected.curve.loc[2, "mean_effect":].isna().all()
+    np.testing.assert_allclose(found.curve["mean_effect"], expected.curve["mean_effect"], rtol=1e-6)
+    assert found.importance == pytest.approx(expected.importance, rel=0.05)
+
+
+def test_outcome_beyond_the_range_of_the_sample_falls_into_the_outer_bins():
+    table, y, treatment, scores = view_inputs("smooth")
+    sample = (dataclasses.replace(table, values=table.values[:400]), y[:400])
+    near, near_sums = sums_view(table, y, treatment, scores, looked_at=sample)
+    far, far_sums = sums_view(table, 50 * y, treatment, scores, looked_at=sample)
+    np.testing.assert_allclose(far_sums.histogram.sum(axis=2), near_sums.histogram.sum(axis=2))  # no row is lost
+    np.testing.assert_allclose(far.curve["mean_effect"], 50 * near.curve["mean_effect"], rtol=1e-6)
+    np.testing.assert_allclose(far.curve["sd_ratio"], near.curve["sd_ratio"], rtol=1e-6)
+    low, high = y[:400].min(), y[:400].max()
+    assert far.curve["q50_effect"].abs().max() <= high - low
+
+
+def test_view_of_a_sample_is_that_of_all_rows():
+    table, y, treatment, scores = view_inputs("smooth", n=6000)
+    sample = (dataclasses.replace(table, values=table.values[:2000]), y[:2000])
+    found, expected = (
+        sums_view(table, y, treatment, scores, looked_at=sample)[0],
+        rows_view(table, y, treatment, scores),
+    )
+    # Bandwidths of 2000 rows are within a few per cent of those of all, and importance moves with them.
+    assert found.importance == pytest.approx(expected.importance, rel=0.15)
+    at = np.interp(expected.curve["value"], found.curve["value"], found.curve["mean_effect"])
+    np.testing.assert_allclose(at[1:-1], expected.curve["mean_effect"][1:-1], atol=0.1)
+
+
+def test_binary_outcome_has_two_bins():
+    bins = OutcomeBins.of(np.array([0.0, 1.0, 1.0, 0.0, 0.0]), seed_of(0))
+    np.testing.assert_array_equal(bins.low, [0.0, 1.0])
+    np.testing.assert_array_equal(bins.centre, [0.0, 1.0])
+    assert bins.edges.tolist() == [0.0]
+
+
+def test_overlap_sums_are_the_overlap_of_all_rows():
+    rng = np.random.default_rng(4)
+    table = read_features(rng.normal(size=(500, 1)))
+    raw, arms = rng.beta(1, 1, size=500), rng.integers(0, 2, size=500)
+
+    def rows(chosen):
+        return FittedPropensity(
+            raw[chosen], (0.02, 0.98), arms[chosen], dataclasses.replace(table, values=table.values[chosen]), "", 0.7
+        )
+
+    total = OverlapSums.of(rows(slice(0, 120))) + OverlapSums.of(rows(slice(120, 500)))
+    expected = rows(slice(None)).overlap()
+    assert total.overlap(0.7) == pytest.approx(expected, rel=1e-9)
+    assert expected["n_clipped"] > 0
