@@ -277,7 +277,7 @@ def show(found: dict[str, dict[str, Any]], plot: Path | None) -> None:
                 curves.setdefault(f"{kind}-pass", []).append((int(size), own["pass_seconds"]))
         elif name.startswith("paper"):
             curves.setdefault("paper", []).append((int(name.split()[1]), own["seconds"]))
-    print("\n| slope of log time on log n | from | to | slope |\n|---|---|---|---|")
+    print("\n| slope of log time on log size | from | to | slope |\n|---|---|---|---|")
     for kind, points in curves.items():
         kept = sorted(p for p in points if p[0] >= 100_000 or kind in ("paper",) or kind.startswith("features"))
         if len(kept) > 1:
@@ -301,16 +301,19 @@ def show(found: dict[str, dict[str, Any]], plot: Path | None) -> None:
 
 def _estimate(found: dict[str, dict[str, Any]]) -> None:
     """Time and bytes of a billion rows, from the cost per row that was measured."""
-    largest = max((int(name.split()[1]) for name in found if name.startswith("stream-1")), default=0)
-    if not largest or "traffic" not in found:
+    single = {int(name.split()[1]): own for name, own in found.items() if name.startswith("stream-1 ")}
+    single = {size: own for size, own in single.items() if "pass_seconds" in own}
+    if not single or "traffic" not in found:
         return
-    own, sent = found[f"stream-1 {largest}"], found["traffic"]
+    largest = max(single)
+    own, sent = single[largest], found["traffic"]
     per_row = own["pass_seconds"] / largest
     training = own["seconds"] - own["pass_seconds"]
     partitions = TARGET_ROWS // 1_000_000
     print(
         f"10^9 rows on {TARGET_WORKERS} workers: {per_row * 1e6:.0f} microseconds of one core per row, so "
-        f"{per_row * TARGET_ROWS / TARGET_WORKERS / 60:.0f} min for the pass and {training / 60:.0f} min before it; "
+        f"{per_row * TARGET_ROWS / TARGET_WORKERS / 60:.0f} min for the pass, after {training / 60:.0f} min of fitting "
+        "on one core and a look at all rows; "
         f"moved: plan {sent['plan'] / 1e6:.1f} MB x {TARGET_WORKERS} workers, sums {sent['sums'] / 1e6:.1f} MB x "
         f"{partitions} partitions of 10^6 rows = {sent['sums'] * partitions / 1e9:.1f} GB"
     )
@@ -356,8 +359,9 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=Path("scaling-results"), help="folder of measurements and data")
     parser.add_argument("--plot", type=Path, help="where `show` draws the plot")
     args = parser.parse_args()
-    results = Results(args.out / "scaling.json")
-    d = (args.d or [30])[0]
+    d = 30 if args.d is None or "features" in args.study else args.d[0]
+    usual = d == 30 and args.seed == 1000
+    results = Results(args.out / ("scaling.json" if usual else f"scaling-{d}-{args.seed}.json"))
     for study in args.study:
         if study == "rows":
             for n in args.n or ROWS:
@@ -371,7 +375,8 @@ def main() -> None:
                     results.measure(f"{prefix}-{jobs} {n}", fit_stream, path, d, jobs, args.seed, args.train_rows)
         elif study == "features":
             for size in args.d or FEATURES:
-                results.measure(f"features-2 {size}", fit_rows, (args.n or [2_000])[0], size, 2, args.seed)
+                n = (args.n or [2_000])[0]
+                results.measure(f"features/{n}-2 {size}", fit_rows, n, size, 2, args.seed)
         elif study == "dask":
             n = (args.n or [1_000_000])[0]
             path = parquet_file(args.out, n, d, args.seed)

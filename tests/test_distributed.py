@@ -334,3 +334,12 @@ def test_scheduler_that_does_not_answer_is_named(monkeypatch):
     monkeypatch.setattr(distributed, "Client", impatient)
     with pytest.raises(ValueError, match=r"no Dask scheduler answers at 'tcp://127.0.0.1:9'"):
         connect("tcp://127.0.0.1:9")
+
+
+def test_columns_of_a_file_come_in_the_same_partitions(tmp_path):
+    # Dask reads single columns of many small parts together, and wide ones part by part.
+    frame = pd.DataFrame(np.random.default_rng(0).normal(size=(400, 40)), columns=[f"x{j}" for j in range(40)])
+    frame.assign(y=0.0, arm=[0, 1] * 200).to_parquet(tmp_path / "wide.parquet", row_group_size=10)
+    table = dd.read_parquet(tmp_path / "wide.parquet", split_row_groups=1)
+    pieces = DaskPieces.of(table[list(frame.columns)], table["y"], table["arm"])
+    assert {len(parts) for parts in pieces.columns.values()} == {40}

@@ -104,7 +104,10 @@ class DaskPieces:
                 raise ValueError(f"{name} has {part.npartitions} partitions but X has {X.npartitions}")
             if X.known_divisions and part.known_divisions and part.divisions != X.divisions:
                 raise ValueError(f"{name} and X are divided differently; take them from the same Dask DataFrame")
-        return cls({name: list(part.to_delayed()) for name, part in parts.items()}, n_workers)
+        # Optimised one by one, columns of the same files may be read in partitions of different sizes. As they are,
+        # they share the task that reads them.
+        delayed = {name: list(part.to_delayed(optimize_graph=False)) for name, part in parts.items()}
+        return cls(delayed, n_workers)
 
     def __enter__(self) -> DaskPieces:
         """Find the cluster that is in use, or start one here."""
