@@ -16,7 +16,7 @@ from pandas.testing import assert_frame_equal
 from conftest import confounded_table
 from modifind import EffectLikelihood, ModifierSelector, PropensityModel
 from modifind.cli import main
-from modifind.distributed import FAN_IN, connect, read_table
+from modifind.distributed import FAN_IN, DaskPieces, connect, read_table
 from modifind.result import SelectionResult
 from streams import close
 
