@@ -138,7 +138,7 @@ def readable(value: Any) -> Any:
     if isinstance(value, AlsoDiscrete):
         return ["auto", *value.names]
     if is_distributed(value):
-        return f"Dask {type(value).__name__}"
+        return "one known value per row"
     if isinstance(value, np.ndarray | pd.Series) and len(value) > 20:
         return f"array of {len(value)} values"
     if isinstance(value, list | tuple | np.ndarray | pd.Series):

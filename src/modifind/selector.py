@@ -202,7 +202,7 @@ class ModifierSelector(BaseModifierSelector):
         self
         """
         statistic, _ = self._validate()
-        if has_row_scores(self.propensity):
+        if has_row_scores(self.propensity) and getattr(source, "scores", None) is None:
             raise ValueError("propensity is one score per row; the scores of a source must come with it")
         return self._fit_pieces(LocalPieces(source, self.n_jobs), statistic, treated)
 
