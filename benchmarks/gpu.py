@@ -30,6 +30,7 @@ from threadpoolctl import threadpool_limits
 
 from modifind import ConditionalRandomizationTest, ModifierSelector, PropensityModel
 from modifind.datasets import make_modifiers
+from modifind.feature_tests import _test_feature
 from modifind.features import read_features
 from modifind.kernels import median_bandwidth
 from modifind.learners import NeuralLearner
@@ -37,7 +38,6 @@ from modifind.presets import uai2022
 from modifind.propensity import EarlyStoppedMLP, FittedPropensity
 from modifind.propensity_torch import DeviceProfile
 from modifind.samplers import CVAESampler
-from modifind.selector import _test_feature
 from modifind.statistics import WCMMD
 from modifind.statistics.wcmmd_torch import DeviceWCMMD
 from modifind.torch_support import open_device
@@ -142,8 +142,9 @@ class PartSelector(ModifierSelector):
 
     tested: int | None = None
 
-    def _run(self, plan: Any, seeds: list[np.random.SeedSequence]) -> Any:
+    def _run(self, plan: Any, seed: np.random.SeedSequence) -> Any:
         total = plan.table.n_features
+        seeds = seed.spawn(total)
         n_tested = min(self.tested or total, total)
         jobs = (delayed(_test_feature)(plan, feature, seeds[feature]) for feature in range(n_tested))
         self.test_seconds_, found = timed(lambda: list(Parallel(n_jobs=self.n_jobs)(jobs)))

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import warnings
-from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import pandas as pd
-from joblib import delayed
-from threadpoolctl import threadpool_limits
 
 from modifind.base import (
     BaseModifierSelector,
@@ -17,26 +14,21 @@ from modifind.base import (
     data_settings,
     distinct_messages,
     entropy_of,
-    with_messages,
 )
 from modifind.composition import Statistic, agreeing_sampler, recorded_settings, resolve_statistic
-from modifind.explain.marginal import marginal_view
+from modifind.feature_tests import Analysis, run_tests
 from modifind.features import (
     FeatureTable,
     as_frame,
     is_distributed,
     monotone_copies,
-    read_features,
-    read_outcome,
-    read_treatment,
     transform_outcome,
 )
-from modifind.findings import DETERMINED, NO_SAMPLER, Finding, assemble, warn_untestable
+from modifind.findings import Finding, assemble, warn_untestable
 from modifind.kernels import Array
-from modifind.parallel import results_of
-from modifind.progress import Progress, ProgressBar
+from modifind.progress import Progress
 from modifind.propensity import FittedPropensity, PropensityModel, arm_folds, resolve_propensity
-from modifind.samplers import BaseSampler
+from modifind.reading import read_data
 from modifind.statistics import WCMMD, EffectLikelihood
 from modifind.statistics.wcmmd import PreparedWCMMD
 from modifind.streaming import FrameSource, LocalPieces, Piece, Pieces, Source, Streamed, StreamedFit
@@ -47,7 +39,6 @@ from modifind.torch_support import import_torch
 
 NULL_HYPOTHESIS = "the outcome is independent of the feature given the other features"
 MIN_TRAIN_ROWS = 200
-MOST_TASKS = 100
 
 
 class ModifierSelector(BaseModifierSelector):
@@ -271,17 +262,15 @@ class ModifierSelector(BaseModifierSelector):
         test: ConditionalRandomizationTest,
     ) -> ModifierSelector:
         """Test every feature with all rows at once."""
-        table = read_features(X, self.discrete_features)
-        outcome = read_outcome(y, table.n_rows)
-        labels = read_treatment(treatment, table.n_rows, treated)
-        arms = labels.arms
+        data = read_data(X, y, treatment, treated=treated, discrete_features=self.discrete_features)
+        table, labels, arms = data.table, data.treatment, data.arms
         entropy = entropy_of(self.random_state)
         seeds = np.random.SeedSequence(entropy).spawn(5)
         propensity_seed, sampler_seed, statistic_seed, feature_seed, fold_seed = seeds
 
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always", UserWarning)
-            outcome = transform_outcome(outcome, self.outcome_transform)
+            outcome = transform_outcome(data.y, self.outcome_transform)
             if isinstance(statistic, EffectLikelihood):
                 statistic.validate(outcome)
             model = resolve_propensity(self.propensity)
@@ -292,8 +281,8 @@ class ModifierSelector(BaseModifierSelector):
             marginal = statistic if isinstance(statistic, WCMMD) else WCMMD()
             prepared = marginal.prepare(outcome, arms, statistic_seed)
             tester, n_resamples = self._tester(statistic, test, table, outcome, scores, prepared, fold_seed)
-            plan = _Plan(table, outcome, scores, sampler, prepared, tester, monotone_copies(table))
-            findings = self._run(plan, feature_seed.spawn(table.n_features))
+            plan = Analysis(table, outcome, scores, sampler, prepared, tester, monotone_copies(table))
+            findings = self._run(plan, feature_seed)
             warn_untestable(table.names, table.constant, findings)
         _warn_again(caught)
 
@@ -345,6 +334,9 @@ class ModifierSelector(BaseModifierSelector):
         model = statistic.prepare(table, outcome, prepared.treatment, scores.scores, folds, n_jobs=self.n_jobs)
         return AnalyticTester(model, statistic.check_resamples), statistic.check_resamples
 
+    def _run(self, plan: Analysis, seed: np.random.SeedSequence) -> list[Finding]:
+        return run_tests(plan, seed, self.n_jobs, self.progress)
+
     def _warn_unused(self, statistic: EffectLikelihood) -> None:
         if self.test is not None:
             warnings.warn("test= belongs to 'wcmmd'; effect_likelihood does not use it", UserWarning, stacklevel=4)
@@ -357,61 +349,6 @@ class ModifierSelector(BaseModifierSelector):
                 UserWarning,
                 stacklevel=4,
             )
-
-    def _run(self, plan: _Plan, seeds: list[np.random.SeedSequence]) -> list[Finding]:
-        total = plan.table.n_features
-        # Every task carries the plan, so many features come in as many tasks as keep all workers busy to the end.
-        step = max(1, total // MOST_TASKS)
-        tasks = (range(start, min(start + step, total)) for start in range(0, total, step))
-        jobs = (delayed(_test_features)(plan, task, seeds[task.start : task.stop]) for task in tasks)
-        found: list[Finding] = []
-        with ProgressBar(self.progress) as advance:
-            advance(0, total)
-            for findings in results_of(jobs, self.n_jobs):
-                found += findings
-                advance(len(found), total)
-        return found
-
-
-@dataclass(frozen=True)
-class _Plan:
-    """Everything a worker needs to test any feature."""
-
-    table: FeatureTable
-    y: Array
-    propensity: FittedPropensity
-    sampler: BaseSampler
-    prepared: PreparedWCMMD
-    tester: Tester
-    copies: frozenset[int]
-
-
-def _test_features(plan: _Plan, features: range, seeds: list[np.random.SeedSequence]) -> list[Finding]:
-    return [_test_feature(plan, feature, seed) for feature, seed in zip(features, seeds, strict=True)]
-
-
-def _test_feature(plan: _Plan, feature: int, seed: np.random.SeedSequence) -> Finding:
-    """Test one feature; its warnings travel with the finding."""
-    finding, messages = with_messages(_find, plan, feature, seed)
-    return replace(finding, messages=messages)
-
-
-def _find(plan: _Plan, feature: int, seed: np.random.SeedSequence) -> Finding:
-    """Work with one BLAS thread, so that results do not depend on how many workers there are."""
-    with threadpool_limits(limits=1):
-        table = plan.table
-        bandwidth_seed, draw_seed = seed.spawn(2)
-        view = marginal_view(table, feature, plan.y, plan.propensity.scores, plan.prepared, bandwidth_seed)
-        if table.is_constant(feature):
-            return Finding(view, None, NO_SAMPLER)
-        known = None if feature in plan.copies else plan.tester.without_law(feature)
-        if known is not None:
-            return Finding(view, known, NO_SAMPLER)
-        law = plan.sampler.law(feature)
-        if feature in plan.copies or law.calibration.explained_share > DETERMINED[table.kind(feature)]:
-            return Finding(view, None, law.calibration)
-        outcome = plan.tester.test(feature, law, view.bandwidth, np.random.default_rng(draw_seed))
-        return Finding(view, outcome, law.calibration)
 
 
 def _warn_again(caught: list[warnings.WarningMessage]) -> None:
