@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import operator
+from collections.abc import Iterator
 from dataclasses import dataclass, fields, replace
+from functools import reduce
 
 import numpy as np
 from numpy.typing import NDArray
@@ -124,13 +127,12 @@ class Plan:
     def sums(self, piece: Piece) -> Sums:
         """Sums over the rows of a piece, by one thread, in blocks that bound memory."""
         with threadpool_limits(limits=1):
-            total: Sums | None = None
-            for start in range(0, len(piece.X), BLOCK_ROWS):
-                part = piece.take(slice(start, start + BLOCK_ROWS))
-                own = self._block_sums(self.schema.read(replace(part, start=piece.start + start)))
-                total = own if total is None else total + own
-            assert total is not None
-            return total
+            return reduce(operator.add, map(self._block_sums, self._blocks(piece)))
+
+    def _blocks(self, piece: Piece) -> Iterator[Block]:
+        for start in range(0, len(piece.X), BLOCK_ROWS):
+            part = piece.take(slice(start, start + BLOCK_ROWS))
+            yield self.schema.read(replace(part, start=piece.start + start))
 
     def _block_sums(self, block: Block) -> Sums:
         numbers = np.arange(block.start, block.start + block.y.size)
