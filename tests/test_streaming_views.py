@@ -10,9 +10,9 @@ from pandas.testing import assert_frame_equal
 from conftest import confounded_table, seed_of
 from modifind.explain.marginal import marginal_view
 from modifind.features import read_features
+from modifind.overlap import OverlapSums
 from modifind.propensity import FittedPropensity
 from modifind.statistics import WCMMD
-from modifind.streaming.plan import OverlapSums
 from modifind.streaming.views import BinnedRows, FeatureView, OutcomeBins
 
 

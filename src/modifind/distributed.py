@@ -6,6 +6,7 @@ a tree. Workers that are lost take nothing with them; what they had not handed o
 
 from __future__ import annotations
 
+import operator
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -18,7 +19,7 @@ from joblib import effective_n_jobs
 
 from modifind.features import is_distributed
 from modifind.progress import Progress
-from modifind.streaming.engine import Look
+from modifind.streaming.engine import Look, check_unchanged
 from modifind.streaming.plan import Plan, Sums
 from modifind.streaming.rows import RowPlan, generous_limit
 from modifind.streaming.schema import Piece
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 
 FAN_IN = 8  # sums that are added up at a time
 # Dask has its workers give memory back at once, which makes every array of a few hundred kilobytes a call to the system
-# and sums twice as slow. Here freed memory is kept, up to 256 MB; one thread of BLAS and OpenMP each.
+# and sums much slower. Here freed memory is kept, up to 256 MB; one thread of BLAS and OpenMP each.
 WORKER_ENVIRONMENT = {
     "MALLOC_TRIM_THRESHOLD_": 2**28,
     "MALLOC_MMAP_THRESHOLD_": 2**26,
@@ -72,7 +73,7 @@ def connect(address: str | None = None, n_workers: int | None = None) -> Client:
     from dask import config
 
     workers = effective_n_jobs(-1 if n_workers is None else n_workers)
-    with config.set({"distributed.nanny.pre-spawn-environ": {**WORKER_ENVIRONMENT}}):
+    with config.set({"distributed.nanny.pre-spawn-environ": WORKER_ENVIRONMENT}):
         return distributed.Client(n_workers=workers, threads_per_worker=1, processes=True, dashboard_address=":0")
 
 
@@ -162,9 +163,7 @@ class DaskPieces:
         kept = [(own, length) for own, length in zip(parts, self.lengths, strict=True) if length]
         total = self._tree([own for own, _ in kept], [length for _, length in kept], advance)
         self._warn_lost()
-        found = int(total.overlap.n_rows.sum())
-        if found != n_rows:
-            raise ValueError(f"the table had {n_rows} rows at first and {found} when read again; it must not change")
+        check_unchanged(n_rows, int(total.overlap.n_rows.sum()))
         return total
 
     def _each(self, function: Callable[..., Any], *shared: Any) -> list[Any]:
@@ -238,7 +237,7 @@ def _sums(start: int, parts: dict[str, Any], plan: Plan) -> Sums:
 
 
 def _add(parts: list[Any]) -> Any:
-    return reduce(lambda first, second: first + second, parts)
+    return reduce(operator.add, parts)
 
 
 def read_table(pattern: str) -> Any:

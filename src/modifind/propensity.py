@@ -20,6 +20,7 @@ from sklearn.model_selection import StratifiedKFold, cross_val_predict
 
 from modifind.features import FeatureTable
 from modifind.kernels import Array
+from modifind.overlap import OverlapSums
 from modifind.propensity_models import EarlyStoppedMLP, KnownScores
 from modifind.screening import ScreenedLogistic, has_many_columns
 
@@ -27,7 +28,6 @@ N_GRID = 25
 PENALTY_STRENGTHS = (0.001, 0.003, 0.01, 0.03, 0.1, 1.0, 10.0)
 CHOICE_ROWS = 20_000
 LEAST_ARM = 500  # rows of an arm, where it has so many
-EXTREME = 0.05
 LOW_R2 = 0.95
 
 
@@ -292,17 +292,7 @@ class FittedPropensity:
             Effective sample size of each arm's weights, its share of the arm, the share of scores outside
             [0.05, 0.95], the number of clipped rows, and the AUC of the scores (0.5 in a randomised trial).
         """
-        out: dict[str, float] = {}
-        for arm, name in ((1, "treated"), (0, "control")):
-            rows = self.treatment == arm
-            weights = 1.0 / (self.scores[rows] if arm else 1.0 - self.scores[rows])
-            effective = float(weights.sum() ** 2 / (weights**2).sum())
-            out[f"effective_rows_{name}"] = effective
-            out[f"effective_share_{name}"] = effective / int(rows.sum())
-        out["extreme_share"] = float(((self.raw < EXTREME) | (self.raw > 1 - EXTREME)).mean())
-        out["n_clipped"] = float(self.n_clipped)
-        out["auc"] = self.auc
-        return out
+        return OverlapSums.of(self).overlap(self.auc)
 
     def warn(self) -> None:
         """Warn with the number of clipped rows, and of known scores that the features do not explain."""

@@ -12,7 +12,15 @@ from scipy.stats import jarque_bera
 
 from modifind.features import FeatureTable
 from modifind.kernels import Array
-from modifind.samplers.base import BaseSampler, CategoricalLaw, FeatureLaw, NormalLaw, column_atoms
+from modifind.samplers.base import (
+    MANY_COLUMNS,
+    N_NEIGHBOURS,
+    BaseSampler,
+    CategoricalLaw,
+    FeatureLaw,
+    NormalLaw,
+    column_atoms,
+)
 from modifind.samplers.boosting import BoostingSampler
 from modifind.samplers.gaussian import GaussianSampler
 from modifind.samplers.rules import LawRule
@@ -24,8 +32,6 @@ SCREEN_LEVEL = 0.01
 SCREEN_BINS = 10
 CHOICE_ROWS = 10_000
 MANY_ROWS = 20_000
-MANY_COLUMNS = 100
-N_NEIGHBOURS = 60
 
 
 class AutoSampler(BaseSampler):

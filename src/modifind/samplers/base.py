@@ -35,6 +35,8 @@ if TYPE_CHECKING:
     from modifind.samplers.rules import LawRule
 
 N_BINS = 20
+MANY_COLUMNS = 100
+N_NEIGHBOURS = 60  # columns that are looked at where there are more than that
 MIXTURE = 1e-3
 
 
@@ -176,6 +178,11 @@ class BaseSampler(BaseEstimator, ABC):
     def _inputs(self, feature: int) -> Array:
         extra = self.treatment_ - self.treatment_.mean() if self.condition_on_treatment else None
         return self.table_.design_without(feature, extra)
+
+    def _with_treatment(self, chosen: NDArray[np.intp], inputs: Array) -> NDArray[np.intp]:
+        """Positions of chosen inputs in ascending order, with the treatment, which is last, where it is among them."""
+        given = [inputs.shape[1] - 1] if self.condition_on_treatment else []
+        return np.union1d(chosen, given).astype(np.intp)
 
 
 @dataclass(frozen=True)

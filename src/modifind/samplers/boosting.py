@@ -12,6 +12,8 @@ from sklearn.linear_model import Ridge, RidgeCV
 
 from modifind.kernels import Array
 from modifind.samplers.base import (
+    MANY_COLUMNS,
+    N_NEIGHBOURS,
     BaseSampler,
     Calibration,
     CategoricalLaw,
@@ -30,8 +32,6 @@ from modifind.screening import Association, has_many_columns
 
 N_WINDOWS = 50
 MANY_ROWS = 50_000
-MANY_COLUMNS = 100
-N_NEIGHBOURS = 60
 PENALTIES: Array = np.logspace(0, 5, 6)
 
 
@@ -106,8 +106,7 @@ class BoostingSampler(BaseSampler):
         """The inputs that trees see: of many those that go most with the feature, and the treatment, which is last."""
         if inputs.shape[1] <= MANY_COLUMNS:
             return np.s_[:]
-        given = [inputs.shape[1] - 1] if self.condition_on_treatment else []
-        return np.union1d(Association(inputs).order(targets)[:N_NEIGHBOURS], given).astype(np.intp)
+        return self._with_treatment(Association(inputs).order(targets)[:N_NEIGHBOURS], inputs)
 
     def _residual_law(
         self, conditioning: Conditioning, inputs: Array, column: Array, folds: NDArray[np.int64]

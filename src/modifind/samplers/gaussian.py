@@ -105,14 +105,13 @@ class GaussianSampler(BaseSampler):
         columns, codes = self._inputs(feature), self.table_.values[:, feature]
         levels = self.table_.n_levels(feature)
         many = isinstance(self.ridge_, CrossFittedRidge)
-        given = [columns.shape[1] - 1] if self.condition_on_treatment else []
         models, present = [], []
         for fold in range(int(self.folds_.max()) + 1) if many else (-1,):
             rows = self.folds_ != fold
             seen: NDArray[np.intp] | slice = np.s_[:]
             if many:
                 order = Association(columns[rows]).order((codes[rows, None] == np.arange(levels)).astype(np.float64))
-                seen = np.union1d(order[:RULE_NEIGHBOURS], given).astype(np.intp)
+                seen = self._with_treatment(order[:RULE_NEIGHBOURS], columns)
             _, model = _logistic(columns[rows][:, seen], codes[rows], np.empty((0, 0)), levels)
             models.append(None if model is None else Selected.of(model, seen))
             present.append(np.unique(codes[rows]).astype(np.intp))
@@ -158,13 +157,12 @@ class GaussianSampler(BaseSampler):
         """Out-of-fold probabilities from as few of the columns as predict best, and from the treatment."""
         inputs, codes = self._inputs(feature), self.table_.values[:, feature]
         levels = self.table_.n_levels(feature)
-        given = [inputs.shape[1] - 1] if self.condition_on_treatment else []
         held = np.empty((len(N_NEIGHBOURS), codes.size, levels))
         for fold in range(N_FOLDS):
             out = self.folds_ == fold
             order = Association(inputs[~out]).order((codes[~out, None] == np.arange(levels)).astype(np.float64))
             for k, count in enumerate(N_NEIGHBOURS):
-                chosen = np.union1d(order[:count], given).astype(np.intp)
+                chosen = self._with_treatment(order[:count], inputs)
                 held[k, out], _ = _logistic(
                     inputs[np.ix_(~out, chosen)], codes[~out], inputs[np.ix_(out, chosen)], levels
                 )

@@ -140,8 +140,13 @@ class LocalPieces:
         for piece in self._filled():
             found += len(piece.X)
             yield piece
-        if found != n_rows:
-            raise ValueError(f"the table had {n_rows} rows at first and {found} when read again; it must not change")
+        check_unchanged(n_rows, found)
+
+
+def check_unchanged(n_rows: int, found: int) -> None:
+    """Refuse a table that has another number of rows than when it was first read."""
+    if found != n_rows:
+        raise ValueError(f"the table had {n_rows} rows at first and {found} when read again; it must not change")
 
 
 @dataclass(frozen=True)
@@ -270,11 +275,11 @@ class StreamedFit:
                 stacklevel=4,
             )
         tested = [m for m in range(table.n_features) if not table.is_constant(m)]
-        jobs = (delayed(_law_of)(self.sampler, outcome, m, m in copies, folds[0]) for m in tested)
+        jobs = (delayed(with_messages)(_fit_law, self.sampler, outcome, m, m in copies, folds[0]) for m in tested)
         with ProgressBar(self.progress, "Fitting laws of features") as advance:
             advance(0, len(tested))
-            for done, law in enumerate(results_of(jobs, self.n_jobs)):
-                laws[tested[done]] = law
+            for done, (law, messages) in enumerate(results_of(jobs, self.n_jobs)):
+                laws[tested[done]] = replace(law, messages=messages)
                 advance(done + 1, len(tested))
         views = [FeatureView.of(table, m, seed) for m, seed in enumerate(view_seed.spawn(table.n_features))]
         first = replace(table, values=table.values[:1])
@@ -288,17 +293,6 @@ class StreamedFit:
             bins=OutcomeBins.of(y, bins_seed, table.n_features),
         )
         return plan, laws, propensity, outcome
-
-
-def _law_of(
-    sampler: BaseSampler,
-    outcome: PreparedEffectLikelihood,
-    feature: int,
-    is_copy: bool,
-    parts: NDArray[np.int64],
-) -> _Law:
-    law, messages = with_messages(_fit_law, sampler, outcome, feature, is_copy, parts)
-    return replace(law, messages=messages)
 
 
 def _fit_law(

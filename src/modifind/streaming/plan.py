@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, replace
+import operator
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import reduce
 
 import numpy as np
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
 from modifind.kernels import Array
-from modifind.propensity import EXTREME, FittedPropensity
+from modifind.overlap import OverlapSums
+from modifind.propensity import FittedPropensity
 from modifind.samplers import ConditionalGrid, LawRule
 from modifind.statistics.effect_likelihood import PreparedEffectLikelihood
 from modifind.streaming.rows import RowPlan
@@ -18,40 +22,6 @@ from modifind.streaming.views import BinnedRows, FeatureView, OutcomeBins, ViewS
 from modifind.testing import RowSums
 
 BLOCK_ROWS = 8192
-
-
-@dataclass(frozen=True)
-class OverlapSums:
-    """How comparable the arms are, as sums over rows; two-entry arrays are control, treated."""
-
-    n_rows: Array
-    weights: Array
-    squares: Array
-    n_extreme: int
-    n_clipped: int
-
-    @classmethod
-    def of(cls, propensity: FittedPropensity) -> OverlapSums:
-        """Sums over some rows."""
-        arms, scores, raw = propensity.treatment, propensity.scores, propensity.raw
-        weights = 1.0 / np.where(arms == 1, scores, 1.0 - scores)
-        sums = [np.bincount(arms, weights**power, minlength=2).astype(np.float64) for power in range(3)]
-        extreme = int(((raw < EXTREME) | (raw > 1 - EXTREME)).sum())
-        return cls(sums[0], sums[1], sums[2], extreme, propensity.n_clipped)
-
-    def __add__(self, other: OverlapSums) -> OverlapSums:
-        """The sums of both sets of rows."""
-        return OverlapSums(*(getattr(self, field.name) + getattr(other, field.name) for field in fields(self)))
-
-    def overlap(self, auc: float) -> dict[str, float]:
-        """The summary that `FittedPropensity.overlap` gives."""
-        effective = self.weights**2 / self.squares
-        out = {}
-        for arm, name in ((1, "treated"), (0, "control")):
-            out[f"effective_rows_{name}"] = float(effective[arm])
-            out[f"effective_share_{name}"] = float(effective[arm] / self.n_rows[arm])
-        total = float(self.n_rows.sum())
-        return {**out, "extreme_share": self.n_extreme / total, "n_clipped": float(self.n_clipped), "auc": auc}
 
 
 @dataclass(frozen=True)
@@ -124,13 +94,12 @@ class Plan:
     def sums(self, piece: Piece) -> Sums:
         """Sums over the rows of a piece, by one thread, in blocks that bound memory."""
         with threadpool_limits(limits=1):
-            total: Sums | None = None
-            for start in range(0, len(piece.X), BLOCK_ROWS):
-                part = piece.take(slice(start, start + BLOCK_ROWS))
-                own = self._block_sums(self.schema.read(replace(part, start=piece.start + start)))
-                total = own if total is None else total + own
-            assert total is not None
-            return total
+            return reduce(operator.add, map(self._block_sums, self._blocks(piece)))
+
+    def _blocks(self, piece: Piece) -> Iterator[Block]:
+        for start in range(0, len(piece.X), BLOCK_ROWS):
+            part = piece.take(slice(start, start + BLOCK_ROWS))
+            yield self.schema.read(replace(part, start=piece.start + start))
 
     def _block_sums(self, block: Block) -> Sums:
         numbers = np.arange(block.start, block.start + block.y.size)

@@ -1,0 +1,53 @@
+"""How comparable the arms are, from sums over rows that pieces of a table add up."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from modifind.kernels import Array
+
+if TYPE_CHECKING:
+    from modifind.propensity import FittedPropensity
+
+EXTREME = 0.05
+
+
+@dataclass(frozen=True)
+class OverlapSums:
+    """How comparable the arms are, as sums over rows; two-entry arrays are control, treated."""
+
+    n_rows: Array
+    weights: Array
+    squares: Array
+    n_extreme: int
+    n_clipped: int
+
+    @classmethod
+    def of(cls, propensity: FittedPropensity) -> OverlapSums:
+        """Sums over some rows."""
+        arms, scores, raw = propensity.treatment, propensity.scores, propensity.raw
+        weights = [1.0 / own for own in (1.0 - scores[arms == 0], scores[arms == 1])]
+        return cls(
+            np.array([own.size for own in weights], dtype=np.float64),
+            np.array([own.sum() for own in weights]),
+            np.array([(own**2).sum() for own in weights]),
+            int(((raw < EXTREME) | (raw > 1 - EXTREME)).sum()),
+            propensity.n_clipped,
+        )
+
+    def __add__(self, other: OverlapSums) -> OverlapSums:
+        """The sums of both sets of rows."""
+        return OverlapSums(*(getattr(self, field.name) + getattr(other, field.name) for field in fields(self)))
+
+    def overlap(self, auc: float) -> dict[str, float]:
+        """The summary that `FittedPropensity.overlap` describes; `auc` is that of the scores."""
+        out = {}
+        for arm, name in ((1, "treated"), (0, "control")):
+            effective = float(self.weights[arm] ** 2 / self.squares[arm])
+            out[f"effective_rows_{name}"] = effective
+            out[f"effective_share_{name}"] = effective / float(self.n_rows[arm])
+        total = float(self.n_rows.sum())
+        return {**out, "extreme_share": self.n_extreme / total, "n_clipped": float(self.n_clipped), "auc": auc}
