@@ -181,8 +181,8 @@ def test_constant_column_encodes_as_zeros():
 
 def test_larger_number_and_true_are_treated():
     for labels in ([0, 1], [1, 2], [False, True], [0.0, 1.0], ["0", "1"]):
-        treatment = read_treatment(labels * 10, 20)
-        assert treatment.arms.tolist() == [0, 1] * 10
+        treatment = read_treatment(labels * 20, 40)
+        assert treatment.arms.tolist() == [0, 1] * 20
         assert treatment.control == labels[0]
         assert treatment.treated == labels[1]
 
@@ -190,13 +190,13 @@ def test_larger_number_and_true_are_treated():
 @pytest.mark.parametrize("control", ["placebo", "Control", "no", " untreated "])
 def test_control_words_are_control_whatever_the_alphabet_says(control):
     for drug in ("aspirin", "zinc"):
-        treatment = read_treatment([drug, control] * 10, 20)
-        assert treatment.arms.tolist() == [1, 0] * 10
+        treatment = read_treatment([drug, control] * 20, 40)
+        assert treatment.arms.tolist() == [1, 0] * 20
         assert (treatment.control, treatment.treated) == (control, drug)
 
 
 def test_later_text_label_is_treated_when_no_word_tells():
-    assert read_treatment(["old", "new"] * 10, 20).treated == "old"
+    assert read_treatment(["old", "new"] * 20, 40).treated == "old"
 
 
 @pytest.mark.parametrize(
@@ -211,15 +211,15 @@ def test_later_text_label_is_treated_when_no_word_tells():
     ],
 )
 def test_treated_overrides(labels, treated):
-    result = read_treatment(labels * 10, 20, treated=treated)
-    assert result.arms.tolist() == [0, 1] * 10
+    result = read_treatment(labels * 20, 40, treated=treated)
+    assert result.arms.tolist() == [0, 1] * 20
     assert (result.control, result.treated) == (labels[0], labels[1])
 
 
 def test_categorical_and_indexed_series_treatments_are_read_by_position():
-    column = pd.Series(pd.Categorical(["low", "high"] * 10, categories=["low", "high"]), index=range(50, 70))
-    treatment = read_treatment(column, 20)
-    assert treatment.arms.tolist() == [0, 1] * 10
+    column = pd.Series(pd.Categorical(["low", "high"] * 20, categories=["low", "high"]), index=range(50, 90))
+    treatment = read_treatment(column, 40)
+    assert treatment.arms.tolist() == [0, 1] * 20
     assert treatment.treated == "high"
 
 
@@ -227,17 +227,17 @@ def test_categorical_and_indexed_series_treatments_are_read_by_position():
     ("treatment", "settings", "message"),
     [
         (None, {}, "treatment is required"),
-        ([0, 1, 2, 1] * 5, {}, "exactly two values; found 3: 0, 1, 2"),
-        ([1] * 20, {}, "exactly two values; found 1"),
-        ([0, 1] * 9, {}, "treatment has 18 rows but X has 20"),
-        ([0.0, np.nan] * 10, {}, "10 missing"),
-        ([0] * 17 + [1] * 3, {}, "the smaller has 3"),
-        ([0, 1] * 10, {"treated": "drug"}, "treated='drug' is not a value"),
+        ([0, 1, 2, 1] * 10, {}, "exactly two values; found 3: 0, 1, 2"),
+        ([1] * 40, {}, "exactly two values; found 1"),
+        ([0, 1] * 18, {}, "treatment has 36 rows but X has 40"),
+        ([0.0, np.nan] * 20, {}, "20 missing"),
+        ([0] * 21 + [1] * 19, {}, "at least 20 rows; the smaller has 19"),
+        ([0, 1] * 20, {"treated": "drug"}, "treated='drug' is not a value"),
     ],
 )
 def test_unusable_treatments_are_refused(treatment, settings, message):
     with pytest.raises(ValueError, match=message):
-        read_treatment(treatment, 20, **settings)
+        read_treatment(treatment, 40, **settings)
 
 
 def test_outcome_is_read_as_floats():
@@ -277,8 +277,8 @@ def test_list_of_lists_keeps_numbers_as_numbers():
 
 
 def test_infinite_treatment_is_counted():
-    with pytest.raises(ValueError, match="treatment has 0 missing and 10 infinite"):
-        read_treatment(np.tile([0.0, np.inf], 10), 20)
+    with pytest.raises(ValueError, match="treatment has 0 missing and 20 infinite"):
+        read_treatment(np.tile([0.0, np.inf], 20), 40)
 
 
 def test_dates_and_decimals_as_objects():

@@ -7,7 +7,7 @@ import pytest
 
 from conftest import ar_normal, quiet_fit
 from modifind import EffectLikelihood
-from modifind.features import transform_outcome
+from modifind.outcome_scale import transform_outcome
 
 SETTINGS = {"statistic": EffectLikelihood("linear"), "sampler": "gaussian", "propensity": 0.5, "random_state": 0}
 
@@ -36,7 +36,10 @@ OUTCOMES = {
     "symmetric": lambda rng: rng.normal(size=500),
     "positive and symmetric": lambda rng: rng.normal(50.0, 5.0, size=500),
     "skewed with negative values": lambda rng: np.exp(rng.normal(size=500)) - 0.5,
-    "skewed with zeros": lambda rng: np.where(rng.random(500) < 0.1, 0.0, np.exp(1.2 * rng.normal(size=500))),
+    "a few zeros": lambda rng: np.where(rng.random(500) < 0.1, 0.0, rng.normal(50.0, 5.0, size=500)),
+    "ratings from 0": lambda rng: rng.integers(0, 5, size=500).astype(float),
+    "scores from 0 to 100": lambda rng: np.clip(np.rint(rng.normal(60.0, 20.0, size=500)), 0, 100),
+    "binary from 0": lambda rng: (rng.random(500) < 0.1).astype(float),
     "skewed to the left": lambda rng: 100.0 - np.exp(rng.normal(size=500)),
     "binary": lambda rng: np.where(rng.random(500) < 0.02, 2.0, 1.0),
     "few counts": lambda rng: np.where(rng.random(500) < 0.02, 9.0, rng.integers(1, 4, size=500)),
@@ -50,6 +53,22 @@ def test_other_outcomes_are_not_warned_of(name):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert transform_outcome(y, None) is y
+
+
+NON_NEGATIVE = {
+    "has zeros in 4": lambda rng: np.where(rng.random(500) < 0.4, 0.0, np.exp(rng.normal(size=500))),
+    "looks like a count": lambda rng: rng.poisson(3.0, size=500).astype(float),
+    "strongly skewed": lambda rng: np.where(rng.random(500) < 0.1, 0.0, np.exp(1.2 * rng.normal(size=500))),
+}
+
+
+@pytest.mark.parametrize("what", NON_NEGATIVE)
+def test_outcomes_with_zeros_are_warned_of_with_what_to_do_instead_of_the_log_scale(what):
+    y = NON_NEGATIVE[what](np.random.default_rng(1))
+    with pytest.warns(UserWarning, match=what) as caught:
+        assert transform_outcome(y, None) is y
+    assert len(caught) == 1
+    assert "Zeros have no logarithm: analyse the square root" in str(caught[0].message)
 
 
 def test_log_scale_is_not_warned_of(costs):

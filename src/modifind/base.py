@@ -17,7 +17,8 @@ from sklearn.feature_selection import SelectorMixin
 from sklearn.utils.validation import check_is_fitted
 
 from modifind import __version__
-from modifind.features import AlsoDiscrete, is_distributed
+from modifind.features import AlsoDiscrete
+from modifind.inputs import as_frame, is_distributed, is_from
 from modifind.propensity import FittedPropensity
 from modifind.result import SelectionResult
 
@@ -38,15 +39,17 @@ class BaseModifierSelector(SelectorMixin, BaseEstimator):
     def transform(self, X: Any) -> Any:
         """Keep the selected columns; a DataFrame stays a DataFrame."""
         support = self.get_support()
-        if not isinstance(X, pd.DataFrame) and not is_distributed(X):
+        if isinstance(X, np.ndarray | list | tuple):
             X = np.asarray(X)
-        if X.ndim != 2 or X.shape[1] != support.size:
+        elif not isinstance(X, pd.DataFrame) and not is_distributed(X) and not is_from(X, "polars"):
+            X = as_frame(X)
+        if len(X.shape) != 2 or X.shape[1] != support.size:
             raise ValueError(f"X must have the {support.size} columns seen in fit; found shape {X.shape}")
         if hasattr(X, "columns"):
             names = [str(name) for name in X.columns]
             if names != list(self.feature_names_in_):
                 raise ValueError("the columns of X are not those seen in fit, in the same order")
-            return X[list(X.columns[support])]
+            return X[[name for name, kept in zip(X.columns, support, strict=True) if kept]]
         return X[:, support]
 
     def _keep(self, names: tuple[str, ...], result: SelectionResult) -> None:

@@ -17,7 +17,7 @@ import numpy as np
 import pandas as pd
 from joblib import effective_n_jobs
 
-from modifind.features import is_distributed
+from modifind.inputs import is_distributed
 from modifind.progress import Progress
 from modifind.streaming.engine import Look, check_unchanged
 from modifind.streaming.plan import Plan, Sums

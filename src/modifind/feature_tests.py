@@ -30,7 +30,7 @@ class Analysis:
     Attributes
     ----------
     copies : frozenset of int
-        Features that say the same as another one.
+        Features that others determine exactly.
     """
 
     table: FeatureTable

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -12,14 +10,23 @@ from typing import Any, Literal
 import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
-from scipy.stats import rankdata, skew
 
+from modifind.column_types import (
+    MAX_DISCRETE_VALUES,
+    feature_column,
+    is_time,
+    loses_digits,
+    plain_column,
+    plain_label,
+    refuse_identifiers,
+    text_outcome,
+)
+from modifind.inputs import as_column, as_frame, check_names
 from modifind.kernels import Array
 
 Kind = Literal["continuous", "discrete"]
-MAX_DISCRETE_VALUES = 10
-MIN_ARM_ROWS = 5
-STRONG_SKEW = 2.0
+MIN_ROWS = 50
+MIN_ARM_ROWS = 20
 LARGEST = 1e150  # squares must not overflow
 _CONTROL_WORDS = {
     *("0", "control", "placebo", "sham", "vehicle", "untreated", "usual care", "standard", "standard care"),
@@ -116,24 +123,6 @@ class FeatureTable:
         return np.concatenate(parts, axis=1)
 
 
-def monotone_copies(table: FeatureTable, threshold: float = 0.999) -> frozenset[int]:
-    """Continuous features whose ranks are those of another: the same thing in other units, or its logarithm.
-
-    Examples
-    --------
-    >>> import numpy as np, pandas as pd
-    >>> x = np.random.default_rng(0).normal(size=(50, 2))
-    >>> sorted(monotone_copies(read_features(pd.DataFrame({"a": x[:, 0], "b": x[:, 1], "exp_a": np.exp(x[:, 0])}))))
-    [0, 2]
-    """
-    columns = [m for m in range(table.n_features) if not table.n_levels(m) and not table.is_constant(m)]
-    ranks = rankdata(table.values[:, columns], axis=0)
-    ranks -= ranks.mean(axis=0)
-    ranks /= np.sqrt((ranks**2).sum(axis=0))
-    alike = np.abs(ranks.T @ ranks) > threshold
-    return frozenset(columns[k] for k in np.flatnonzero(alike.sum(axis=1) > 1))
-
-
 @dataclass(frozen=True)
 class AlsoDiscrete:
     """Numeric columns to be taken as discrete besides those that have few values."""
@@ -157,7 +146,7 @@ def read_features(
 
     Parameters
     ----------
-    X : DataFrame or array of shape (n, d)
+    X : DataFrame, array of shape (n, d) or what `as_frame` takes
         Features. Array columns are called x0, x1, ...
     discrete_features : "auto", names, positions, a mask, or AlsoDiscrete
         "auto" takes boolean, categorical and text columns and numbers with at most 10 distinct values as discrete. A
@@ -185,13 +174,16 @@ def read_features(
         raise ValueError(f"X must have rows and columns; found shape {frame.shape}")
     names = tuple(str(name) for name in frame.columns)
     check_names(names)
-    refuse_missing({name: _n_missing(frame.iloc[:, m]) for m, name in enumerate(names)})
+    columns = [feature_column(frame.iloc[:, m], name) for m, name in enumerate(names)]
+    refuse_missing({name: _n_missing(column) for name, (column, _) in zip(names, columns, strict=True)})
     chosen, by_count = discrete_mask(names, discrete_features)
     values = np.empty(frame.shape)
     categories: list[tuple[Any, ...] | None] = []
     for m, name in enumerate(names):
-        column, numeric = feature_column(frame.iloc[:, m], name)
+        column, numeric = columns[m]
         if numeric and not (chosen[m] or (by_count and _few_values(column))):
+            if loses_digits(frame.iloc[:, m]):
+                refuse_identifiers(name)
             values[:, m] = column.to_numpy(dtype=np.float64)
             check_scale(f"column {name!r}", values[:, m])
             categories.append(None)
@@ -200,44 +192,6 @@ def read_features(
             values[:, m] = codes
             categories.append(labels)
     return FeatureTable(names, values, tuple(categories))
-
-
-def feature_column(column: pd.Series[Any], name: str) -> tuple[pd.Series[Any], bool]:
-    """A column that can be a feature, and whether it holds numbers; decimals become floats."""
-    if column.dtype == object and pd.api.types.infer_dtype(column) == "decimal":
-        column = column.astype(np.float64)
-    if is_time(column) or pd.api.types.is_complex_dtype(column):
-        raise ValueError(
-            f"column {name!r} has type {column.dtype}, which is no feature; convert it to a number "
-            "(days since a date, for instance) or exclude it"
-        )
-    return column, pd.api.types.is_numeric_dtype(column) and not pd.api.types.is_bool_dtype(column)
-
-
-def is_distributed(X: Any) -> bool:
-    """Whether a table is a Dask collection, without importing Dask."""
-    return hasattr(X, "dask") and hasattr(X, "npartitions")
-
-
-def as_frame(X: Any) -> pd.DataFrame:
-    """A DataFrame of what the user passed; columns of an array are called x0, x1, ..."""
-    if isinstance(X, pd.DataFrame):
-        return X.infer_objects()
-    if isinstance(X, list | tuple) and X and isinstance(X[0], list | tuple):
-        X = pd.DataFrame(X).set_axis([f"x{j}" for j in range(len(X[0]))], axis=1)
-        return X.infer_objects()
-    array = np.asarray(X)
-    if array.ndim != 2:
-        raise ValueError(f"X must be a table of two dimensions; found {array.ndim}")
-    frame = pd.DataFrame(array, columns=[f"x{j}" for j in range(array.shape[1])])
-    return frame.infer_objects() if array.dtype == object else frame
-
-
-def check_names(names: tuple[str, ...]) -> None:
-    """Refuse names that occur twice."""
-    repeated = sorted({name for name, count in Counter(names).items() if count > 1})
-    if repeated:
-        raise ValueError(f"column names must be unique; repeated: {', '.join(repeated)}. Rename the columns.")
 
 
 def _n_missing(column: pd.Series[Any]) -> tuple[int, int]:
@@ -286,17 +240,6 @@ def discrete_mask(names: tuple[str, ...], discrete_features: Any) -> tuple[NDArr
     return mask, False
 
 
-def is_time(column: pd.Series[Any]) -> bool:
-    """Whether a column holds dates, times or spans of them."""
-    types = pd.api.types
-    return bool(
-        types.is_datetime64_any_dtype(column)
-        or types.is_timedelta64_dtype(column)
-        or isinstance(column.dtype, pd.PeriodDtype | pd.IntervalDtype)
-        or (column.dtype == object and types.infer_dtype(column) in ("date", "datetime", "time", "timedelta"))
-    )
-
-
 def _few_values(column: pd.Series[Any]) -> bool:
     return column.nunique() <= MAX_DISCRETE_VALUES
 
@@ -319,12 +262,6 @@ def _codes(column: pd.Series[Any], name: str) -> tuple[tuple[Any, ...], NDArray[
     return tuple(plain_label(label) for label in labels), np.asarray(codes, dtype=np.int64)
 
 
-def plain_label(label: Any) -> Any:
-    """The label as a plain number or as text, which is what a report or a JSON file can show."""
-    label = label.item() if isinstance(label, np.generic) else label
-    return label if isinstance(label, bool | int | float | str) else str(label)
-
-
 def read_treatment(treatment: ArrayLike, n_rows: int, treated: Any = None) -> Treatment:
     """Two labels as 0 and 1.
 
@@ -333,12 +270,12 @@ def read_treatment(treatment: ArrayLike, n_rows: int, treated: Any = None) -> Tr
 
     Examples
     --------
-    >>> read_treatment(["drug", "placebo"] * 10, 20).treated
+    >>> read_treatment(["drug", "placebo"] * 25, 50).treated
     'drug'
     """
     if treatment is None:
         raise ValueError("treatment is required: pass treatment=, one value of two per row")
-    column = pd.Series(np.asarray(treatment).ravel() if not isinstance(treatment, pd.Series) else treatment)
+    column = plain_column(as_column(treatment, "treatment"))
     _check_length("treatment", len(column), n_rows)
     missing = int(column.isna().sum())
     infinite = int(np.isinf(column.to_numpy()).sum()) if pd.api.types.is_float_dtype(column.dtype) else 0
@@ -368,6 +305,12 @@ def first_treated(labels: Sequence[Any], treated: Any) -> bool:
     return False
 
 
+def check_rows(n_rows: int) -> None:
+    """Refuse a table of a few rows."""
+    if n_rows < MIN_ROWS:
+        raise ValueError(f"a table needs at least {MIN_ROWS} rows; found {n_rows}")
+
+
 def check_arms(smaller: int) -> None:
     """Refuse an arm of a few rows."""
     if smaller < MIN_ARM_ROWS:
@@ -388,7 +331,7 @@ def read_outcome(y: ArrayLike, n_rows: int) -> Array:
     """A finite numeric outcome that is not constant."""
     if y is None:
         raise ValueError("y is required: the outcome of each row")
-    column = y if isinstance(y, pd.Series) else pd.Series(np.asarray(y).ravel())
+    column = as_column(y, "y")
     _check_length("y", len(column), n_rows)
     outcome = outcome_values(column)
     missing, infinite = int(np.isnan(outcome).sum()), int(np.isinf(outcome).sum())
@@ -402,40 +345,15 @@ def read_outcome(y: ArrayLike, n_rows: int) -> Array:
 
 def outcome_values(column: pd.Series[Any]) -> Array:
     """An outcome as numbers, missing ones as NaN."""
+    column = plain_column(column)
     if is_time(column) or pd.api.types.is_complex_dtype(column):
         raise ValueError(f"the outcome y must be numeric; found {column.dtype}")
+    if pd.api.types.is_string_dtype(column) and not column.isna().all():
+        raise ValueError(text_outcome(column))
     try:
         return column.to_numpy(dtype=np.float64, na_value=np.nan)
     except (TypeError, ValueError):
-        raise ValueError("the outcome y must be numeric; found text. Code two labels as 0 and 1.") from None
-
-
-def transform_outcome(y: Array, transform: str | None) -> Array:
-    """The outcome on the scale on which effects are measured; a warning where the scale decides the answer.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> transform_outcome(np.array([1.0, np.e]), "log")
-    array([0., 1.])
-    """
-    if transform == "log":
-        low = int((y <= 0).sum())
-        if low:
-            raise ValueError(f"outcome_transform='log' needs a positive outcome; {low} values of y are not")
-        return np.log(y)
-    if (y > 0).all() and np.unique(y).size > MAX_DISCRETE_VALUES:
-        raw, logged = float(skew(y)), float(skew(np.log(y)))
-        if raw > STRONG_SKEW and abs(logged) < raw / 2:
-            warnings.warn(
-                f"the outcome is positive and strongly skewed (skewness {raw:.1f}, {logged:.1f} on the log scale). "
-                "Where its spread grows with its level, a feature that raises the level changes the spread too and is "
-                "found as a modifier of the additive effect. If effects are thought of as ratios, take the log scale: "
-                "outcome_transform='log', or --log-outcome on the command line",
-                UserWarning,
-                stacklevel=3,
-            )
-    return y
+        raise ValueError(text_outcome(column)) from None
 
 
 def check_scale(what: str, values: Array) -> None:

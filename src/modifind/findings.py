@@ -33,13 +33,16 @@ class Finding:
     messages: tuple[str, ...] = ()
 
 
-def warn_untestable(names: tuple[str, ...], constant: tuple[bool, ...], findings: list[Finding]) -> None:
-    """Hand on what workers were warned of, and name the features that no data of this kind could select."""
+def warn_untestable(
+    names: tuple[str, ...], constant: tuple[bool, ...], findings: list[Finding], named: frozenset[int] = frozenset()
+) -> None:
+    """Hand on what workers were warned of, and name the features that no data of this kind could select.
+
+    Features in `named` have had a warning of their own.
+    """
     hand_on([finding.messages for finding in findings])
-    warn_constant(names, constant)
-    determined = [
-        name for name, same, f in zip(names, constant, findings, strict=True) if f.outcome is None and not same
-    ]
+    warn_constant(names, tuple(same and m not in named for m, same in enumerate(constant)))
+    determined = [names[m] for m, f in enumerate(findings) if f.outcome is None and not constant[m] and m not in named]
     if determined:
         warnings.warn(
             f"{', '.join(determined)}: so nearly a function of the other features that the data cannot tell them "

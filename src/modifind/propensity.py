@@ -279,6 +279,11 @@ class FittedPropensity:
         return replace(self, raw=raw, treatment=treatment, table=table, folds=folds)
 
     @property
+    def is_known(self) -> bool:
+        """Whether the scores came with the data."""
+        return self.description.startswith("known")
+
+    @property
     def n_clipped(self) -> int:
         """Number of rows whose score was moved."""
         return int((self.scores != self.raw).sum())

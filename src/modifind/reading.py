@@ -7,23 +7,35 @@ from typing import Any
 
 from numpy.typing import NDArray
 
+from modifind.codes import warn_codes
 from modifind.features import (
     FeatureTable,
     Treatment,
+    check_rows,
     read_features,
     read_outcome,
     read_treatment,
 )
+from modifind.inputs import check_same_order
 from modifind.kernels import Array
+from modifind.leaks import refuse_leaks
+from modifind.rare_levels import pool_rare_levels
 
 
 @dataclass(frozen=True)
 class Data:
-    """Features, outcome and treatment of the same rows, checked and encoded."""
+    """Features, outcome and treatment of the same rows, checked and encoded.
+
+    Attributes
+    ----------
+    left_out : frozenset of int
+        Features of which pooling rare levels has left one level; the user has been told.
+    """
 
     table: FeatureTable
     y: Array
     treatment: Treatment
+    left_out: frozenset[int] = frozenset()
 
     @property
     def arms(self) -> NDArray[Any]:
@@ -32,7 +44,7 @@ class Data:
 
 
 def read_data(X: Any, y: Any, treatment: Any, *, treated: Any = None, discrete_features: Any = "auto") -> Data:
-    """Check and encode a table.
+    """Check and encode a table; rare levels are pooled, and what looks odd is warned of.
 
     Parameters
     ----------
@@ -52,10 +64,17 @@ def read_data(X: Any, y: Any, treatment: Any, *, treated: Any = None, discrete_f
 
     Examples
     --------
-    >>> data = read_data([[k % 7, k % 13] for k in range(60)], range(60), ["drug", "placebo"] * 30)
+    >>> rows = [[k % 3, k % 13] for k in range(60)]
+    >>> data = read_data(rows, [k * k % 59 for k in range(60)], ["drug", "placebo"] * 30)
     >>> data.table.names, data.treatment.treated
     (('x0', 'x1'), 'drug')
     """
+    check_same_order(X, y=y, treatment=treatment)
     table = read_features(X, discrete_features)
+    check_rows(table.n_rows)
     outcome = read_outcome(y, table.n_rows)
-    return Data(table, outcome, read_treatment(treatment, table.n_rows, treated))
+    labels = read_treatment(treatment, table.n_rows, treated)
+    refuse_leaks(table, outcome, labels.arms)
+    warn_codes(table, outcome)
+    table, left_out = pool_rare_levels(table, labels.arms)
+    return Data(table, outcome, labels, left_out)

@@ -16,16 +16,14 @@ from modifind.base import (
     entropy_of,
 )
 from modifind.composition import Statistic, agreeing_sampler, recorded_settings, resolve_statistic
+from modifind.determined import find_determined
 from modifind.feature_tests import Analysis, run_tests
-from modifind.features import (
-    FeatureTable,
-    as_frame,
-    is_distributed,
-    monotone_copies,
-    transform_outcome,
-)
+from modifind.features import FeatureTable
 from modifind.findings import Finding, assemble, warn_untestable
+from modifind.inputs import as_frame, is_distributed
 from modifind.kernels import Array
+from modifind.leaks import refuse_separation
+from modifind.outcome_scale import transform_outcome
 from modifind.progress import Progress
 from modifind.propensity import FittedPropensity, PropensityModel, arm_folds, resolve_propensity
 from modifind.reading import read_data
@@ -150,7 +148,7 @@ class ModifierSelector(BaseModifierSelector):
 
         Parameters
         ----------
-        X : DataFrame, array of shape (n, d) or Dask DataFrame
+        X : DataFrame of pandas or polars, pyarrow Table, dict of columns, array of shape (n, d) or Dask DataFrame
             Features measured before the treatment. A Dask DataFrame is worked on by the cluster in use; without one, a
             cluster of `n_jobs` processes (all cores for None) is started here and stopped again.
         y : array of shape (n,)
@@ -225,7 +223,7 @@ class ModifierSelector(BaseModifierSelector):
             )
             found = run.fit(pieces)
             if isinstance(found, Streamed):
-                warn_untestable(found.names, found.constant, found.findings)
+                warn_untestable(found.names, found.constant, found.findings, found.named)
         if isinstance(found, Piece):  # few enough rows for all to be taken at once
             own = self.get_params(deep=False) | {"random_state": entropy}
             if found.scores is not None:
@@ -262,28 +260,31 @@ class ModifierSelector(BaseModifierSelector):
         test: ConditionalRandomizationTest,
     ) -> ModifierSelector:
         """Test every feature with all rows at once."""
-        data = read_data(X, y, treatment, treated=treated, discrete_features=self.discrete_features)
-        table, labels, arms = data.table, data.treatment, data.arms
         entropy = entropy_of(self.random_state)
         seeds = np.random.SeedSequence(entropy).spawn(5)
         propensity_seed, sampler_seed, statistic_seed, feature_seed, fold_seed = seeds
 
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always", UserWarning)
+            data = read_data(X, y, treatment, treated=treated, discrete_features=self.discrete_features)
+            table, labels, arms = data.table, data.treatment, data.arms
             outcome = transform_outcome(data.y, self.outcome_transform)
             if isinstance(statistic, EffectLikelihood):
                 statistic.validate(outcome)
             model = resolve_propensity(self.propensity)
             scores = model.fit(table, arms, n_folds=self.cv, seed=propensity_seed)
+            refuse_separation(scores)
             scores.warn()
             sampler = agreeing_sampler(self.sampler, statistic, self.device)
             sampler.fit(table, arms, sampler_seed)
             marginal = statistic if isinstance(statistic, WCMMD) else WCMMD()
             prepared = marginal.prepare(outcome, arms, statistic_seed)
             tester, n_resamples = self._tester(statistic, test, table, outcome, scores, prepared, fold_seed)
-            plan = Analysis(table, outcome, scores, sampler, prepared, tester, monotone_copies(table))
+            determined = find_determined(table)
+            determined.warn()
+            plan = Analysis(table, outcome, scores, sampler, prepared, tester, determined.features)
             findings = self._run(plan, feature_seed)
-            warn_untestable(table.names, table.constant, findings)
+            warn_untestable(table.names, table.constant, findings, data.left_out | determined.features)
         _warn_again(caught)
 
         settings = {

@@ -9,8 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from modifind.baselines.lasso import COLLINEAR
-from modifind.features import MIN_ARM_ROWS, FeatureTable
+from modifind.features import FeatureTable
 from modifind.kernels import Array
+from modifind.rare_levels import MIN_LEVEL_ROWS
 
 MIN_FREE_ROWS = 10  # rows beyond the number of columns, without which the noise is anybody's guess
 
@@ -57,14 +58,14 @@ def lasso_columns(table: FeatureTable, arms: NDArray[np.int64]) -> list[tuple[in
             continue
         block = table.design[:, table.encoding[feature]]
         counts = np.stack([side[arms == arm].sum(axis=0) for arm in (0, 1) for side in (block, 1 - block)])
-        for place, enough in enumerate(counts.min(axis=0) >= MIN_ARM_ROWS):
+        for place, enough in enumerate(counts.min(axis=0) >= MIN_LEVEL_ROWS):
             if enough:
                 found.append((feature, place))
             else:
                 rare.append(_name(table, feature, place))
     if rare:
         warnings.warn(
-            f"{', '.join(rare)}: fewer than {MIN_ARM_ROWS} rows of an arm are at that level, or off it; it goes with "
+            f"{', '.join(rare)}: fewer than {MIN_LEVEL_ROWS} rows of an arm are at that level, or off it; it goes with "
             "the first level of the feature",
             UserWarning,
             stacklevel=3,

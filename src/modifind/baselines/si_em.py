@@ -58,13 +58,12 @@ from modifind.explain.marginal import MarginalView, marginal_view
 from modifind.features import (
     FeatureTable,
     Treatment,
-    read_features,
-    read_outcome,
-    read_treatment,
-    transform_outcome,
 )
 from modifind.kernels import Array
+from modifind.leaks import refuse_separation
+from modifind.outcome_scale import transform_outcome
 from modifind.propensity import FittedPropensity, PropensityModel, arm_folds, resolve_propensity
+from modifind.reading import read_data
 from modifind.result import SelectionResult
 from modifind.statistics import WCMMD
 
@@ -185,10 +184,6 @@ class SIEM(BaseModifierSelector):
         self
         """
         self._validate()
-        table = read_features(X, self.discrete_features)
-        outcome = read_outcome(y, table.n_rows)
-        labels = read_treatment(treatment, table.n_rows, treated)
-        arms = labels.arms
         entropy = entropy_of(self.random_state)
         # The order is that of ModifierSelector, so that the same seed gives the same importance and curves.
         seeds = np.random.SeedSequence(entropy).spawn(5)
@@ -196,10 +191,13 @@ class SIEM(BaseModifierSelector):
 
         with warnings.catch_warnings(record=True) as caught, threadpool_limits(limits=1):
             warnings.simplefilter("always", UserWarning)
-            outcome = transform_outcome(outcome, self.outcome_transform)
-            warn_constant(table.names, table.constant)
+            data = read_data(X, y, treatment, treated=treated, discrete_features=self.discrete_features)
+            table, labels, arms = data.table, data.treatment, data.arms
+            outcome = transform_outcome(data.y, self.outcome_transform)
+            warn_constant(table.names, tuple(same and m not in data.left_out for m, same in enumerate(table.constant)))
             columns = lasso_columns(table, arms)  # refuses too wide a table before anything slow
             scores, expected = self._nuisances(table, outcome, arms, propensity_seed, outcome_seed)
+            refuse_separation(scores)
             scores.warn()
             design = effect_design(table, columns, outcome - expected, arms - scores.scores)
             fit = self._infer(design, penalty_seed)

@@ -14,9 +14,13 @@ from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
 from modifind.base import with_messages
-from modifind.features import Kind, monotone_copies, transform_outcome
+from modifind.codes import warn_codes
+from modifind.determined import find_determined
+from modifind.features import Kind
 from modifind.findings import DETERMINED, NO_SAMPLER, Finding
 from modifind.kernels import Array
+from modifind.leaks import refuse_leaks, refuse_separation
+from modifind.outcome_scale import transform_outcome
 from modifind.parallel import results_of
 from modifind.progress import Progress, ProgressBar
 from modifind.propensity import FittedPropensity, PropensityModel, warn_clipped
@@ -151,12 +155,13 @@ def check_unchanged(n_rows: int, found: int) -> None:
 
 @dataclass(frozen=True)
 class Streamed:
-    """What a streamed fit found."""
+    """What a streamed fit found; features in `named` cannot be tested, as a warning has said."""
 
     names: tuple[str, ...]
     kinds: list[Kind]
     constant: tuple[bool, ...]
     findings: list[Finding]
+    named: frozenset[int]
     overlap: dict[str, float]
     labels: tuple[Any, Any]
     n_rows: int
@@ -205,10 +210,16 @@ class StreamedFit:
             return sample
         check_rule(self.sampler)
         schema = look.summary.schema(self.treated, self.outcome_transform)
-        block = schema.read(sample)
+        plain = schema.read(sample)
+        refuse_leaks(plain.table, plain.y, plain.treatment)
+        warn_codes(plain.table, plain.y)
+        schema = schema.pooled()
+        block = schema.read(sample) if schema.poolings else plain
         schema = replace(schema, reference=block.table.scaling)
         block = replace(block, table=replace(block.table, reference=schema.reference))
-        plan, laws, propensity, outcome = self._plan(schema, rows, numbers, block, seeds)
+        determined = find_determined(block.table)
+        determined.warn()
+        plan, laws, propensity, outcome = self._plan(schema, rows, numbers, block, seeds, determined.features)
         with ProgressBar(self.progress, "Scoring rows") as advance:
             sums = pieces.sums(plan, schema.n_rows, advance)
         warn_clipped(sums.overlap.n_clipped, schema.n_rows, propensity.clip)
@@ -226,6 +237,7 @@ class StreamedFit:
             kinds=[block.table.kind(m) for m in range(block.table.n_features)],
             constant=schema.constant,
             findings=findings,
+            named=schema.left_out | determined.features,
             overlap=sums.overlap.overlap(propensity.auc),
             labels=(schema.arm_labels[0], schema.arm_labels[1]),
             n_rows=schema.n_rows,
@@ -242,6 +254,7 @@ class StreamedFit:
         numbers: NDArray[np.int64],
         block: Block,
         seeds: list[np.random.SeedSequence],
+        copies: frozenset[int],
     ) -> tuple[Plan, list[_Law], FittedPropensity, PreparedEffectLikelihood]:
         """Fit the nuisance models to the sample."""
         _, propensity_seed, sampler_seed, view_seed, bins_seed = seeds
@@ -257,12 +270,12 @@ class StreamedFit:
         if block.scores is not None:
             model = PropensityModel(block.scores, cross_fit=model.cross_fit, clip=model.clip)
         propensity = model.fit(table, arms, n_folds=self.n_folds, seed=propensity_seed, folds=folds[0])
+        refuse_separation(propensity)
         propensity.warn_unexplained()
         outcome = self.statistic.prepare(table, y, arms, propensity.scores, folds, n_jobs=self.n_jobs)
         if hasattr(self.sampler, "assign_folds"):
             self.sampler.assign_folds(folds[0])
         self.sampler.fit(table, arms, sampler_seed)
-        copies = monotone_copies(table)
         laws: list[_Law] = [_Law(None, None, NO_SAMPLER)] * table.n_features
         still = [m for m in range(table.n_features) if table.is_constant(m) and not schema.constant[m]]
         for m in still:

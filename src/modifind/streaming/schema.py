@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -10,20 +10,27 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from modifind.features import (
+from modifind.column_types import (
     MAX_DISCRETE_VALUES,
+    feature_column,
+    loses_digits,
+    plain_column,
+    plain_label,
+    refuse_identifiers,
+)
+from modifind.features import (
     FeatureTable,
     check_arms,
-    check_names,
+    check_rows,
     check_scale,
     discrete_mask,
-    feature_column,
     first_treated,
     outcome_values,
-    plain_label,
     refuse_missing,
 )
+from modifind.inputs import check_names
 from modifind.kernels import Array
+from modifind.rare_levels import Pooling, pool, warn_pooled
 
 MAX_LEVELS = 1000
 PROBE_ROWS = 200
@@ -91,6 +98,10 @@ class ColumnSummary:
         Declared order of the levels.
     whole : bool
         Whether numbers come as integers.
+    lossy : bool
+        Whether there are integers that floats cannot hold.
+    by_arm : dict or None
+        How often each level goes with each value of the treatment; None where levels are not counted.
     """
 
     kind: str
@@ -101,10 +112,13 @@ class ColumnSummary:
     levels: dict[Any, int] | None
     order: tuple[Any, ...] | None = None
     whole: bool = False
+    lossy: bool = False
+    by_arm: dict[tuple[Any, Any], int] | None = None
 
     @classmethod
     def of(cls, column: pd.Series[Any], name: str, max_levels: int) -> ColumnSummary:
         """Look at a column; numbers with more than `max_levels` values are continuous."""
+        lossy = loses_digits(column)
         column, numeric = feature_column(column, name)
         missing = int(column.isna().sum())
         if missing == len(column):
@@ -116,7 +130,7 @@ class ColumnSummary:
             infinite = values.size - missing - finite.size
             whole = pd.api.types.is_integer_dtype(column)
             counts = _counts(column[column.notna()] if whole else pd.Series(finite), max_levels)
-            return cls("number", missing, infinite, low, high, counts, None, whole)
+            return cls("number", missing, infinite, low, high, counts, None, whole, lossy)
         order = None
         if isinstance(column.dtype, pd.CategoricalDtype):
             kind, order = "category", tuple(column.cat.categories)
@@ -131,6 +145,15 @@ class ColumnSummary:
             kind = "bool" if all(isinstance(label, bool) for label in counts) else "object"
         return cls(kind, missing, 0, np.inf, -np.inf, counts, order)
 
+    def with_arms(self, column: pd.Series[Any], treatment: pd.Series[Any]) -> ColumnSummary:
+        """The same with levels counted for each value of the treatment, where levels are counted at all."""
+        if not self.levels:
+            return self
+        pairs = pd.MultiIndex.from_arrays([plain_column(column).astype(object), treatment.astype(object)])
+        counts = pairs.dropna().value_counts(sort=False)
+        by_arm: dict[Any, int] = {pair: int(count) for pair, count in counts.items()}
+        return replace(self, by_arm=by_arm)
+
     def merged(self, other: ColumnSummary, name: str, max_levels: int) -> ColumnSummary:
         """The summary of both sets of rows."""
         if other.kind == "nothing":
@@ -144,9 +167,7 @@ class ColumnSummary:
             )
         levels: dict[Any, int] | None = None
         if self.levels is not None and other.levels is not None:
-            levels = {**self.levels}
-            for label, count in other.levels.items():
-                levels[label] = levels.get(label, 0) + count
+            levels = _added(self.levels, other.levels)
             if len(levels) > (max_levels if self.kind == "number" else MAX_LEVELS):
                 levels = None
         return ColumnSummary(
@@ -158,6 +179,8 @@ class ColumnSummary:
             levels,
             _common_order(self.order, other.order),
             self.whole and other.whole,
+            self.lossy or other.lossy,
+            None if levels is None else _added(self.by_arm, other.by_arm),
         )
 
     def labels(self, name: str) -> tuple[Any, ...]:
@@ -184,6 +207,14 @@ def _counts(column: pd.Series[Any], max_levels: int) -> dict[Any, int] | None:
         return None
     counts = column.value_counts(sort=False)
     return None if len(counts) > max_levels else {label: int(count) for label, count in counts.items()}
+
+
+def _added(first: dict[Any, int] | None, second: dict[Any, int] | None) -> dict[Any, int]:
+    """Counts of both."""
+    total = {**(first or {})}
+    for key, count in (second or {}).items():
+        total[key] = total.get(key, 0) + count
+    return total
 
 
 @dataclass(frozen=True)
@@ -216,7 +247,10 @@ class Summary:
         frame = piece.X.infer_objects()
         columns = tuple(ColumnSummary.of(frame.iloc[:, m], n, limits[m]) for m, n in enumerate(names))
         y = ColumnSummary.of(pd.Series(outcome_values(piece.y)), "y", 2)
-        treatment = ColumnSummary.of(piece.treatment.infer_objects(), "treatment", 2)
+        arms = piece.treatment.infer_objects()
+        treatment = ColumnSummary.of(arms, "treatment", 2)
+        if treatment.levels is not None and len(treatment.levels) <= 2:
+            columns = tuple(own.with_arms(frame.iloc[:, m], arms) for m, own in enumerate(columns))
         scores = None if piece.scores is None else ColumnSummary.of(piece.scores, "propensity", 0)
         return cls(len(piece.X), names, limits, columns, y, treatment, scores)
 
@@ -262,6 +296,8 @@ class Summary:
         labels: list[tuple[Any, ...] | None] = []
         for name, own, limit in zip(self.names, self.columns, self.limits, strict=True):
             if own.kind == "number" and own.levels is None and limit < MAX_LEVELS:
+                if own.lossy:
+                    refuse_identifiers(name)
                 check_scale(f"column {name!r}", np.array([own.low, own.high]))
                 labels.append(None)
             else:
@@ -272,7 +308,14 @@ class Summary:
         shown = tuple(plain_label(label) for label in arms)
         if first_treated(shown, treated):
             arms, shown = arms[::-1], shown[::-1]
+        check_rows(self.n_rows)
         check_arms(min(self.treatment.levels.values()))
+        counts = [
+            None
+            if levels is None
+            else np.array([[(own.by_arm or {}).get((level, arm), 0) for arm in arms] for level in levels])
+            for levels, own in zip(labels, self.columns, strict=True)
+        ]
         return Schema(
             n_rows=self.n_rows,
             names=self.names,
@@ -283,6 +326,7 @@ class Summary:
             transform=transform,
             binary=self.y.levels is not None,
             constant=tuple(c.low == c.high or (c.levels is not None and len(c.levels) == 1) for c in self.columns),
+            counts=tuple(counts),
         )
 
 
@@ -306,6 +350,10 @@ class Schema:
         Whether the outcome has two values.
     constant : tuple of bool
         Features of one value.
+    counts : tuple
+        For each feature the rows of each level in each arm, shape (k, 2), or None when continuous.
+    poolings : dict
+        Features whose rare levels are pooled.
     reference : tuple of two arrays, optional
         What columns are standardised by.
     """
@@ -319,19 +367,46 @@ class Schema:
     transform: str | None
     binary: bool
     constant: tuple[bool, ...]
+    counts: tuple[NDArray[np.int64] | None, ...]
+    poolings: dict[int, Pooling] = field(default_factory=dict)
     reference: tuple[Array, Array] | None = None
 
     @cached_property
     def categories(self) -> tuple[tuple[Any, ...] | None, ...]:
         """The labels as they are shown."""
-        return tuple(own if own is None else tuple(plain_label(label) for label in own) for own in self.labels)
+        return tuple(self._shown(m) for m in range(len(self.names)))
+
+    def _shown(self, feature: int) -> tuple[Any, ...] | None:
+        if feature in self.poolings:
+            return self.poolings[feature].labels
+        own = self.labels[feature]
+        return None if own is None else tuple(plain_label(label) for label in own)
+
+    @property
+    def left_out(self) -> frozenset[int]:
+        """Features of which pooling has left one level."""
+        return frozenset(m for m, pooling in self.poolings.items() if pooling.left_out)
+
+    def pooled(self) -> Schema:
+        """The same with rare levels pooled; a warning names them."""
+        found: dict[int, Pooling] = {}
+        for m, counts in enumerate(self.counts):
+            own = self._shown(m)
+            pooling = None if own is None or counts is None else pool(own, counts)
+            if pooling is not None:
+                found[m] = pooling
+        warn_pooled({self.names[m]: pooling for m, pooling in found.items()})
+        constant = tuple(same or (m in found and found[m].left_out) for m, same in enumerate(self.constant))
+        return replace(self, poolings=found, constant=constant)
 
     def read(self, piece: Piece) -> Block:
         """Numbers and codes of a piece."""
         values = np.empty(piece.X.shape)
         for m, own in enumerate(self.labels):
-            column, _ = feature_column(piece.X.iloc[:, m], self.names[m])
+            column, _ = feature_column(piece.X.iloc[:, m], self.names[m], check=False)
             values[:, m] = column.to_numpy(dtype=np.float64) if own is None else _codes(column, own, self.names[m])
+            if m in self.poolings:
+                values[:, m] = self.poolings[m].codes[values[:, m].astype(np.int64)]
         y = outcome_values(piece.y)
         return Block(
             piece.start,

@@ -11,6 +11,7 @@ from typing import Any, Protocol
 import numpy as np
 import pandas as pd
 
+from modifind.inputs import as_column, check_same_order
 from modifind.streaming.schema import Piece
 
 PIECE_ROWS = 65_536
@@ -43,9 +44,10 @@ class FrameSource:
         """From what the user passed; a propensity of one score per row comes along."""
         if y is None or treatment is None:
             raise ValueError("y and treatment are required: the outcome and one value of two for each row")
-        columns = {"y": as_series(y), "treatment": as_series(treatment)}
+        check_same_order(X, y=y, treatment=treatment)
+        columns = {"y": as_column(y, "y"), "treatment": as_column(treatment, "treatment")}
         if has_row_scores(propensity):
-            columns["propensity"] = as_series(getattr(propensity, "estimator", propensity))
+            columns["propensity"] = as_column(getattr(propensity, "estimator", propensity), "propensity")
         for name, column in columns.items():
             if len(column) != len(X):
                 raise ValueError(f"{name} has {len(column)} rows but X has {len(X)}")
@@ -185,8 +187,3 @@ def has_row_scores(propensity: Any) -> bool:
     """Whether a propensity, or the `PropensityModel` around it, is one known score per row."""
     estimator = getattr(propensity, "estimator", propensity)
     return not isinstance(estimator, str) and not hasattr(estimator, "fit") and np.ndim(estimator) > 0
-
-
-def as_series(values: Any) -> pd.Series[Any]:
-    """A column of what the user passed."""
-    return values.reset_index(drop=True) if isinstance(values, pd.Series) else pd.Series(np.asarray(values).ravel())

@@ -1,0 +1,212 @@
+"""What a column holds: numbers, categories, or something that is no feature."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+MAX_DISCRETE_VALUES = 10
+PROBED = 2000  # distinct texts that are looked at, of more
+SHOWN = 3
+_NUMBERS = ("integer", "floating", "mixed-integer-float", "decimal")
+_TIMES = ("date", "datetime", "datetime64", "time", "timedelta", "timedelta64", "period", "interval")
+_NESTED = (list, tuple, dict, set, frozenset, np.ndarray, pd.Series, pd.DataFrame)
+_MONTH = r"(?:jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]*\.?"
+_CLOCK = r"\d{1,2}:\d{2}(?::\d{2}(?:[.,]\d+)?)?(?: ?[ap]m)?"
+_DATE = (
+    r"(?i)\s*(?:"
+    r"\d{4}[-/.](?:0?[1-9]|1[0-2])(?:[-/.](?:0?[1-9]|[12]\d|3[01]))?"  # 2020-01-31, 2020-01
+    r"|(?:0?[1-9]|[12]\d|3[01])[-/.](?:0?[1-9]|[12]\d|3[01])[-/.]\d{4}"  # 31.01.2020, 01/31/2020
+    r"|(?:0?[1-9]|[12]\d|3[01])/(?:0?[1-9]|[12]\d|3[01])/\d{2}"  # 1/31/20
+    rf"|\d{{1,2}}[- .]?{_MONTH}[- ,]*(?:\d{{4}}|\d{{2}})|{_MONTH} \d{{1,2}},? \d{{4}}|{_MONTH}[ -]\d{{4}}"
+    rf")(?:[T ]{_CLOCK}\s*(?:Z|UTC|[+-]\d{{2}}:?\d{{2}})?)?\s*|\s*{_CLOCK}\s*"
+)
+
+
+def feature_column(column: pd.Series[Any], name: str, check: bool = True) -> tuple[pd.Series[Any], bool]:
+    """A column that can be a feature, and whether it holds numbers.
+
+    Parameters
+    ----------
+    column : Series
+        Values as they come; objects that are all numbers become numbers.
+    name : str
+        Its name, for the error.
+    check : bool, default=True
+        Also look whether text holds dates or numbers. False saves time where it has been looked at before.
+
+    Raises
+    ------
+    ValueError
+        Names the column: dates and times, complex numbers, nested values, mixed types, numbers written as text.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> feature_column(pd.Series([1, 2.5, None], dtype=object), "dose")[1]
+    True
+    """
+    column = plain_column(column)
+    types = pd.api.types
+    if is_time(column) or types.is_complex_dtype(column) or _inferred(column) == "complex":
+        raise ValueError(
+            f"column {name!r} has type {_type_name(column)}, which is no feature; convert it to a number "
+            "(days since a date, for instance) or exclude it"
+        )
+    if isinstance(column.dtype, pd.CategoricalDtype) or types.is_bool_dtype(column):
+        return column, False
+    if types.is_numeric_dtype(column):
+        return column, True
+    if _inferred(column) not in ("string", "empty"):
+        _refuse_mixture(column, name)
+    if check:
+        _check_text(column.dropna(), name)
+    return column, False
+
+
+def plain_column(column: pd.Series[Any]) -> pd.Series[Any]:
+    """The same values with the plainest type that holds them: objects that are numbers or truth values become such."""
+    types = pd.api.types
+    if isinstance(column.dtype, pd.ArrowDtype) and not (
+        types.is_numeric_dtype(column) or types.is_bool_dtype(column) or types.is_string_dtype(column)
+    ):
+        column = pd.Series(column.astype(object), index=column.index).infer_objects()
+    kind = _inferred(column) if column.dtype == object else ""
+    if kind in _NUMBERS:  # with gaps, decimal, or beyond 64 bits
+        return column.astype("Int64") if kind == "integer" and _fits(column) else column.astype(np.float64)
+    if kind == "boolean":
+        return column.astype("boolean" if column.isna().any() else bool)
+    if kind == "bytes":
+        return column.str.decode("utf-8", errors="replace")
+    return column
+
+
+def is_time(column: pd.Series[Any]) -> bool:
+    """Whether a column holds dates, times or spans of them."""
+    types = pd.api.types
+    return bool(
+        types.is_datetime64_any_dtype(column)
+        or types.is_timedelta64_dtype(column)
+        or isinstance(column.dtype, pd.PeriodDtype | pd.IntervalDtype)
+        or (column.dtype == object and _inferred(column) in _TIMES)
+    )
+
+
+def loses_digits(column: pd.Series[Any]) -> bool:
+    """Whether a column has integers that floats cannot hold, as identifiers are."""
+    if not (pd.api.types.is_integer_dtype(column) or (column.dtype == object and _inferred(column) == "integer")):
+        return False
+    values = column.dropna().to_numpy()
+    if not values.size or max(abs(int(values.min())), abs(int(values.max()))) <= 2**53:
+        return False
+    return any(int(float(value)) != int(value) for value in values)
+
+
+def refuse_identifiers(name: str) -> None:
+    """Refuse integers that floats cannot tell apart."""
+    raise ValueError(
+        f"column {name!r} has integers beyond 2^53 that floats cannot tell apart, as identifiers have; exclude it, or "
+        "subtract what all values share"
+    )
+
+
+def plain_label(label: Any) -> Any:
+    """The label as a plain number or as text, which is what a report or a JSON file can show."""
+    label = label.item() if isinstance(label, np.generic) else label
+    return label if isinstance(label, bool | int | float | str) else str(label)
+
+
+def text_outcome(column: pd.Series[Any]) -> str:
+    """What is wrong with an outcome that holds text."""
+    numbers = int(pd.to_numeric(column.astype(object), errors="coerce").notna().sum())
+    found = int(column.notna().sum())
+    if numbers == found:
+        return "the outcome y must be numeric; found numbers written as text. Convert it to numbers."
+    if 2 * numbers > found:
+        others = column[pd.to_numeric(column.astype(object), errors="coerce").isna() & column.notna()]
+        return (
+            f"the outcome y must be numeric; {numbers} of {found} values are numbers, the others are "
+            f"{_some(others.unique())}. Drop those rows or write them as numbers."
+        )
+    return "the outcome y must be numeric; found text. Code two labels as 0 and 1."
+
+
+def _inferred(column: pd.Series[Any]) -> str:
+    return "string" if column.dtype != object else pd.api.types.infer_dtype(column, skipna=True)
+
+
+def _type_name(column: pd.Series[Any]) -> str:
+    return str(column.dtype) if column.dtype != object else _inferred(column)
+
+
+def _fits(column: pd.Series[Any]) -> bool:
+    values = column.dropna()
+    return bool(min(values) >= -(2**63) and max(values) < 2**63)
+
+
+def _refuse_mixture(column: pd.Series[Any], name: str) -> None:
+    """Refuse an object column that is no text."""
+    values = column.dropna()
+    kinds = Counter(type(value).__name__ for value in values)
+    found = ", ".join(f"{count} {kind}" for kind, count in kinds.most_common(SHOWN))
+    if any(isinstance(value, _NESTED) for value in values):
+        raise ValueError(
+            f"column {name!r} holds nested values (found {found}); give their parts columns of their own, or exclude it"
+        )
+    if not any(isinstance(value, bool | np.bool_) for value in values):
+        _refuse_near_numbers(values.astype(str), name, least=1)
+    raise ValueError(
+        f"column {name!r} mixes types that cannot be compared; convert it to text or to numbers (found {found})"
+    )
+
+
+def _check_text(values: pd.Series[Any], name: str) -> None:
+    """Refuse text that holds dates, or numbers with a few words among them."""
+    distinct = pd.Series(values.unique(), dtype=object)
+    if len(distinct) > PROBED:
+        distinct = distinct.iloc[np.linspace(0, len(distinct) - 1, PROBED).astype(int)]
+    if not len(distinct):
+        return
+    dated = distinct.str.fullmatch(_DATE).fillna(False).astype(bool)
+    if 2 * int(dated.sum()) > len(distinct):
+        raise ValueError(
+            f"column {name!r} holds dates or times as text, such as {distinct[dated].iloc[0]!r}; convert them to a "
+            "number (days since a date, for instance) or exclude the column"
+        )
+    if 2 * int(_as_numbers(distinct, loose=True).notna().sum()) > len(distinct):
+        _refuse_near_numbers(values, name, least=MAX_DISCRETE_VALUES + 1)
+
+
+def _refuse_near_numbers(values: pd.Series[Any], name: str, least: int) -> None:
+    """Refuse text of which most rows are numbers, where at least so many numbers are distinct."""
+    strict, loose = _as_numbers(values, loose=False), _as_numbers(values, loose=True)
+    if loose.nunique() < least or 2 * int(loose.notna().sum()) <= len(values):
+        return
+    count = int(strict.notna().sum())
+    if count == len(values):
+        raise ValueError(
+            f"the {count} values of {name!r} are numbers written as text; convert the column to numbers, or declare it "
+            "as categories if they are codes"
+        )
+    others = values[strict.isna()].value_counts().index
+    raise ValueError(
+        f"{count} of {len(values)} values of {name!r} are numbers, the others are {_some(others)}; write them as "
+        "missing values or as numbers"
+    )
+
+
+def _as_numbers(text: pd.Series[Any], loose: bool) -> pd.Series[Any]:
+    """Texts as numbers, NaN where they are none; the loose reading also takes 1,5 and < 3 and 20 %."""
+    if loose:
+        text = text.astype(str).str.replace(r"[,%$€£<>≤≥~\s]", "", regex=True)
+    return pd.to_numeric(text.astype(object), errors="coerce")
+
+
+def _some(values: Any) -> str:
+    """The first few values, and how many more there are."""
+    shown = ", ".join(repr(plain_label(value)) for value in list(values)[:SHOWN])
+    more = len(values) - SHOWN
+    return f"{shown} and {more} more" if more > 0 else shown

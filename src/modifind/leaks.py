@@ -1,0 +1,115 @@
+"""Features that give the treatment or the outcome away: what is learned with them is no effect."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.stats import rankdata
+from sklearn.metrics import roc_auc_score
+
+from modifind.features import FeatureTable
+from modifind.kernels import Array
+from modifind.propensity import FittedPropensity
+
+MOST_CHANGES = 4
+ROWS_PER_VALUE = 5  # with fewer rows per distinct value a relabelling says nothing
+SEPARATED = 1.0 - 1e-9
+
+
+def refuse_leaks(table: FeatureTable, y: Array, arms: NDArray[np.int64]) -> None:
+    """Refuse features that determine the treatment or are the outcome under another name.
+
+    Parameters
+    ----------
+    table : FeatureTable
+        Features, before rare levels are pooled.
+    y : array of shape (n,)
+        Outcome.
+    arms : array of shape (n,)
+        0 or 1 for every row.
+
+    Raises
+    ------
+    ValueError
+        Names every such feature.
+
+    Examples
+    --------
+    >>> from modifind.features import read_features
+    >>> arms = np.arange(60) % 2
+    >>> refuse_leaks(read_features({"dose": [0.0, 5.5] * 30, "age": range(60)}), np.sin(np.arange(60)), arms)
+    Traceback (most recent call last):
+    ...
+    ValueError: dose: determines the treatment, ...
+    """
+    outcome = _ranks(y)
+    treatment, copies = [], []
+    for m, name in enumerate(table.names):
+        ranks = _ranks(table.values[:, m])
+        if ranks.max() == 0:
+            continue
+        if _determines(ranks, arms):
+            treatment.append(name)
+        elif _is_copy(ranks, outcome):
+            copies.append(name)
+    if treatment:
+        raise ValueError(
+            f"{', '.join(treatment)}: determines the treatment, so that no value of it occurs in both arms and the "
+            "arms cannot be compared (no positivity); exclude it, unless it is what should be the treatment"
+        )
+    if copies:
+        raise ValueError(
+            f"{', '.join(copies)}: the outcome itself in other units or under other labels; exclude what is measured "
+            "after the treatment"
+        )
+
+
+def refuse_separation(scores: FittedPropensity) -> None:
+    """Refuse features that together tell held-out rows of the two arms apart without an error."""
+    if scores.is_known or scores.auc < SEPARATED:
+        return
+    table, arms = scores.table, scores.treatment
+    single = [_auc(table, m, arms) for m in range(table.n_features)]
+    best = int(np.argmax(single))
+    raise ValueError(
+        f"the features determine the treatment (held-out AUC 1), so the arms cannot be compared (no positivity); "
+        f"{table.names[best]} tells most (AUC {single[best]:.3f} alone); exclude what follows from the treatment"
+    )
+
+
+def _ranks(values: Array) -> NDArray[np.int64]:
+    """Number of each row's value among the distinct ones, from 0."""
+    return np.unique(values, return_inverse=True)[1].reshape(-1)
+
+
+def _determines(ranks: NDArray[np.int64], arms: NDArray[np.int64]) -> bool:
+    """Whether no value occurs in both arms, be it that values are few or that the arms are a few intervals."""
+    n_values = int(ranks.max()) + 1
+    rows = np.bincount(ranks)
+    treated = np.bincount(ranks, weights=arms, minlength=n_values)
+    if ((treated > 0) & (treated < rows)).any():
+        return False
+    changes = int((np.diff(treated > 0) != 0).sum())
+    return changes <= MOST_CHANGES or n_values * ROWS_PER_VALUE <= ranks.size
+
+
+def _is_copy(ranks: NDArray[np.int64], outcome: NDArray[np.int64]) -> bool:
+    """Whether a feature is a strictly monotone function of the outcome, or a relabelling of one with few values."""
+    n_values = int(outcome.max()) + 1
+    if int(ranks.max()) + 1 != n_values:
+        return False
+    if (ranks == outcome).all() or (ranks == n_values - 1 - outcome).all():
+        return True
+    few = n_values * ROWS_PER_VALUE <= ranks.size
+    return few and np.unique(ranks * n_values + outcome).size == n_values
+
+
+def _auc(table: FeatureTable, feature: int, arms: NDArray[np.int64]) -> float:
+    """How well one feature tells the arms apart; levels are ordered by their share of treated rows."""
+    column = table.values[:, feature]
+    if table.n_levels(feature):
+        codes = column.astype(np.int64)
+        rows = np.bincount(codes)
+        column = (np.bincount(codes, weights=arms) / np.maximum(rows, 1))[codes]
+    auc = float(roc_auc_score(arms, rankdata(column)))
+    return max(auc, 1.0 - auc)
