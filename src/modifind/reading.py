@@ -15,6 +15,7 @@ from modifind.features import (
     read_treatment,
 )
 from modifind.kernels import Array
+from modifind.strata import Strata, read_strata, with_strata
 
 
 @dataclass(frozen=True)
@@ -24,14 +25,22 @@ class Data:
     table: FeatureTable
     y: Array
     treatment: Treatment
+    strata: Strata | None = None
 
     @property
     def arms(self) -> NDArray[Any]:
         """0 or 1 for every row."""
         return self.treatment.arms
 
+    @property
+    def conditioned(self) -> FeatureTable:
+        """What models and samplers see: the features and, where there are strata, the stratum as the last column."""
+        return self.table if self.strata is None else with_strata(self.table, self.strata)
 
-def read_data(X: Any, y: Any, treatment: Any, *, treated: Any = None, discrete_features: Any = "auto") -> Data:
+
+def read_data(
+    X: Any, y: Any, treatment: Any, *, treated: Any = None, discrete_features: Any = "auto", strata: Any = None
+) -> Data:
     """Check and encode a table.
 
     Parameters
@@ -44,6 +53,8 @@ def read_data(X: Any, y: Any, treatment: Any, *, treated: Any = None, discrete_f
         The label that means "treated".
     discrete_features : "auto", names, positions, a mask, or AlsoDiscrete
         See `read_features`.
+    strata : array of shape (n,), optional
+        Strata that the treatment was randomised in.
 
     Raises
     ------
@@ -58,4 +69,5 @@ def read_data(X: Any, y: Any, treatment: Any, *, treated: Any = None, discrete_f
     """
     table = read_features(X, discrete_features)
     outcome = read_outcome(y, table.n_rows)
-    return Data(table, outcome, read_treatment(treatment, table.n_rows, treated))
+    labels = read_treatment(treatment, table.n_rows, treated)
+    return Data(table, outcome, labels, None if strata is None else read_strata(strata, table, labels.arms))
