@@ -116,7 +116,8 @@ def test_weighted_scores_are_those_of_the_population(estimator):
     for own in (weights, None):
         fitted = PropensityModel(estimator).fit(table, treatment[kept], seed=seed_of(0), n_folds=2, weights=own)
         errors.append(np.abs(fitted.raw - truth[kept]).mean())
-    assert errors[0] < 0.04 < 0.1 < errors[1]
+    assert errors[0] < 0.04
+    assert errors[1] > 0.07
 
 
 def test_penalty_of_many_columns_is_chosen_with_weights():
@@ -218,41 +219,41 @@ def test_counts_as_weights_give_the_law_of_repeated_rows():
         plain = sampler().fit(table, treatment, seed_of(0))
         for feature in range(4):
             law, other, third = (grid_of(s, feature) for s in (weighted, whole, plain))
-            near = np.abs(law - other[first]).max()
+            near = np.abs(law - other[first]).mean()
             assert near < 0.02 * table.values[:, feature].std()  # penalties and their choice differ a little
-            assert near < 0.25 * np.abs(law - third).max()
+            assert near < 0.25 * np.abs(law - third).mean()
 
 
 @pytest.mark.parametrize("name", SAMPLER_NAMES)
 def test_weights_undo_a_biased_choice_of_rows(name):
     table, treatment, weights, second = biased_sample(10, 1500)
-    marginal = name == "marginal"
-    for feature, truth in ((0, 0.8 * second), (2, expit(second))):
+    for feature, law in ((0, 0.8 * second), (2, expit(second))):
+        truth = (0.0, None, 0.5)[feature] if name == "marginal" else law
         off = []
         for own in (weights, None):
             sampler = SAMPLERS[name]().fit(table, treatment, seed_of(0), own)
             mean = grid_of(sampler, feature)
             rule = sampler.rule(feature).law(table, treatment, np.arange(second.size) % 4)
             points, shares = rule.grid(slice(None))
-            off.append([abs((mean - (truth.mean() * 0 + [0, 0, 0.5][feature] if marginal else truth)).mean())])
+            off.append(abs((mean - truth).mean()))
             np.testing.assert_allclose((points * shares).sum(axis=1).mean(), mean.mean(), atol=0.03)
         # 1500 rows of about half their number in effect: four standard errors are 0.1.
-        assert off[0][0] < 0.1
-        assert off[1][0] > 0.15
+        assert off[0] < min(0.1, 0.6 * off[1])
+        assert off[1] > 0.1
         assert np.isfinite(sampler.law(feature).calibration.log_score_gain)
 
 
 @pytest.mark.parametrize("sampler", [GaussianSampler, BoostingSampler])
 def test_weights_undo_a_biased_choice_where_columns_are_many(sampler):
-    table, treatment, weights, second = biased_sample(11, 600, d=110)
-    for feature, truth in ((0, 0.8 * second), (110, expit(second))):
+    table, treatment, weights, second = biased_sample(11, 400, d=105)
+    for feature, truth in ((0, 0.8 * second), (105, expit(second))):
         fits = [sampler().fit(table, treatment, seed_of(0), own) for own in (weights, None)]
         weighted, plain = (abs((grid_of(own, feature) - truth).mean()) for own in fits)
         assert weighted < 0.6 * plain
         mean = (
             fits[0]
             .rule(feature)
-            .law(table, treatment, getattr(fits[0], "folds_", np.arange(600) % 4))
+            .law(table, treatment, getattr(fits[0], "folds_", np.arange(400) % 4))
             .grid(slice(None))
         )
         assert abs((mean[0] * mean[1]).sum(axis=1).mean() - grid_of(fits[0], feature).mean()) < 0.05
@@ -351,13 +352,12 @@ def test_counts_as_weights_give_the_curve_of_repeated_rows(estimator, weighting,
     assert not np.allclose(wcmmd_importance(x, y, treatment, scores, **settings)[1], curve, rtol=1e-3)
 
 
-@pytest.mark.parametrize("estimator", ["exact", "spectral", "rff"])
-@pytest.mark.parametrize("accelerate", [True, False])
+@pytest.mark.parametrize(("estimator", "accelerate"), [("exact", True), ("spectral", True), ("rff", False)])
 def test_prepared_estimators_agree_under_weights(estimator, accelerate):
     x, y, treatment, scores, counts = outcome_data(16, 200, False)
     weights = counts / counts.mean()
     exact = WCMMD("exact", accelerate=False).prepare(y, treatment, seed_of(0), weights)
-    other = WCMMD(estimator, accelerate=accelerate, n_components=3000).prepare(y, treatment, seed_of(0), weights)
+    other = WCMMD(estimator, accelerate=accelerate, n_components=2000).prepare(y, treatment, seed_of(0), weights)
     assert other.y_bandwidth == exact.y_bandwidth
     found = [own.importance(x, scores, bandwidth=0.8) for own in (exact, other)]
     assert found[1] == pytest.approx(found[0], rel=0.2 if estimator == "rff" else 1e-6)
@@ -398,7 +398,7 @@ def test_torch_agrees_under_weights(weighting, levels):
 def test_the_bandwidth_is_that_of_the_population():
     rng = np.random.default_rng(19)
     y = rng.normal(size=6000)
-    keep = expit(2 * y)
+    keep = np.where(np.abs(y) > 1, 0.9, 0.2)
     kept = rng.random(6000) < keep
     treatment = rng.integers(0, 2, size=kept.sum())
     weights = 1 / keep[kept]

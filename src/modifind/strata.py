@@ -65,10 +65,9 @@ def read_strata(strata: Any, table: FeatureTable, arms: NDArray[np.int64]) -> St
     missing = int(column.isna().sum())
     if missing:
         raise ValueError(f"strata has {missing} missing values; drop those rows or give them a stratum of their own")
-    try:
-        codes, found = pd.factorize(column, sort=True)
-    except TypeError:
-        raise ValueError("strata mixes types that cannot be compared; convert it to text or to numbers") from None
+    if column.dtype == object and pd.api.types.infer_dtype(column).startswith("mixed"):
+        column = column.astype(str)
+    codes, found = pd.factorize(column, sort=True)
     labels = tuple(plain_label(label) for label in found)
     if len(labels) < 2:
         raise ValueError(f"strata has one value only ({labels[0]!r}); leave it out")
