@@ -42,6 +42,10 @@ class Data:
         """0 or 1 for every row."""
         return self.treatment.arms
 
+    @property
+    def conditioned(self) -> FeatureTable:
+        """What models and samplers see: the features and, where there are strata, the stratum as the last column."""
+        return self.table if self.strata is None else with_strata(self.table, self.strata)
 
 def read_data(X: Any, y: Any, treatment: Any, *, treated: Any = None, discrete_features: Any = "auto") -> Data:
     """Check and encode a table; rare levels are pooled, and what looks odd is warned of.
@@ -56,6 +60,8 @@ def read_data(X: Any, y: Any, treatment: Any, *, treated: Any = None, discrete_f
         The label that means "treated".
     discrete_features : "auto", names, positions, a mask, or AlsoDiscrete
         See `read_features`.
+    strata : array of shape (n,), optional
+        Strata that the treatment was randomised in.
 
     Raises
     ------

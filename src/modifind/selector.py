@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from modifind.base import (
     BaseModifierSelector,
@@ -26,9 +27,10 @@ from modifind.leaks import refuse_separation
 from modifind.outcome_scale import transform_outcome
 from modifind.progress import Progress
 from modifind.propensity import FittedPropensity, PropensityModel, arm_folds, resolve_propensity
-from modifind.reading import read_data
+from modifind.reading import Data, read_data
 from modifind.statistics import WCMMD, EffectLikelihood
 from modifind.statistics.wcmmd import PreparedWCMMD
+from modifind.strata import refuse_strata, stratum_folds, stratum_scores
 from modifind.streaming import FrameSource, LocalPieces, Piece, Pieces, Source, Streamed, StreamedFit
 from modifind.streaming.sources import has_row_scores
 from modifind.testers import AnalyticTester, ResamplingTester, Tester
@@ -143,7 +145,9 @@ class ModifierSelector(BaseModifierSelector):
         self.max_train_rows = max_train_rows
         self.device = device
 
-    def fit(self, X: Any, y: Any = None, treatment: Any = None, *, treated: Any = None) -> ModifierSelector:
+    def fit(
+        self, X: Any, y: Any = None, treatment: Any = None, *, treated: Any = None, strata: Any = None
+    ) -> ModifierSelector:
         """Test every feature.
 
         Parameters
@@ -158,6 +162,10 @@ class ModifierSelector(BaseModifierSelector):
         treated : optional
             The label that means "treated"; by default the larger one, or the one that is not called control, placebo,
             ...
+        strata : array of shape (n,), optional
+            One label per row of a trial that was randomised within strata, such as sites. Models and samplers condition
+            on the stratum, which is not tested, and with ``propensity="auto"`` the score of a row is its stratum's
+            share of treated rows.
 
         Returns
         -------
@@ -165,6 +173,7 @@ class ModifierSelector(BaseModifierSelector):
         """
         statistic, test = self._validate()
         if is_distributed(X):
+            refuse_strata(strata, "a Dask DataFrame")
             from modifind.distributed import DaskPieces
 
             pieces = DaskPieces.of(X, y, treatment, self.propensity, self.n_jobs)
@@ -172,9 +181,10 @@ class ModifierSelector(BaseModifierSelector):
                 return self._fit_pieces(pieces, statistic, treated)
         frame = as_frame(X)
         if len(frame) > self.max_train_rows and isinstance(statistic, EffectLikelihood):
+            refuse_strata(strata, "more than max_train_rows rows")
             source = FrameSource.of(frame, y, treatment, self.propensity)
             return self._fit_pieces(LocalPieces(source, self.n_jobs), statistic, treated)
-        return self._fit_whole(frame, y, treatment, treated, statistic, test)
+        return self._fit_whole(frame, y, treatment, treated, statistic, test, strata)
 
     def fit_source(self, source: Source, *, treated: Any = None) -> ModifierSelector:
         """Test every feature of a table that comes in pieces, such as a file larger than memory.
@@ -258,6 +268,7 @@ class ModifierSelector(BaseModifierSelector):
         treated: Any,
         statistic: Statistic,
         test: ConditionalRandomizationTest,
+        strata: Any,
     ) -> ModifierSelector:
         """Test every feature with all rows at once."""
         entropy = entropy_of(self.random_state)
@@ -293,12 +304,15 @@ class ModifierSelector(BaseModifierSelector):
             "model": tester.prepared.description if isinstance(tester, AnalyticTester) else None,
             **data_settings(labels.control, labels.treated, arms.size, int(arms.sum()), scores, entropy),
             "null_hypothesis": NULL_HYPOTHESIS
+            + (" and the stratum" if data.strata is not None else "")
             + (" and the treatment" if getattr(sampler, "condition_on_treatment", True) else ""),
         }
+        if data.strata is not None:
+            settings["n_strata"] = len(data.strata.labels)
         messages = distinct_messages(caught)
-        kinds = [table.kind(m) for m in range(table.n_features)]
-        found = assemble(table.names, kinds, findings, self.alpha, self.adjust, scores.overlap(), settings, messages)
-        self._keep(table.names, found)
+        kinds = [tested.kind(m) for m in range(tested.n_features)]
+        found = assemble(tested.names, kinds, findings, self.alpha, self.adjust, scores.overlap(), settings, messages)
+        self._keep(tested.names, found)
         return self
 
     def _validate(self) -> tuple[Statistic, ConditionalRandomizationTest]:
@@ -315,10 +329,30 @@ class ModifierSelector(BaseModifierSelector):
         test.validate()
         return statistic, test
 
+    def _scores(
+        self, model: PropensityModel, data: Data, table: FeatureTable, seed: np.random.SeedSequence
+    ) -> FittedPropensity:
+        """Propensity scores of the rows."""
+        if data.strata is None:
+            return model.fit(table, data.arms, n_folds=self.cv, seed=seed)
+        if isinstance(model.estimator, str) and model.estimator == "auto":
+            return stratum_scores(model, data.strata, table, data.arms)
+        own_seed, fold_seed = seed.spawn(2)
+        folds = self._folds(data, fold_seed)
+        return model.fit(table, data.arms, n_folds=self.cv, seed=own_seed, folds=folds)
+
+    def _folds(self, data: Data, seed: np.random.SeedSequence) -> NDArray[np.int64]:
+        """Fold of each row."""
+        state = int(seed.generate_state(1)[0])
+        if data.strata is None:
+            return arm_folds(data.arms, self.cv, state)
+        return stratum_folds(data.arms, data.strata.codes, self.cv, state)
+
     def _tester(
         self,
         statistic: Statistic,
         test: ConditionalRandomizationTest,
+        data: Data,
         table: FeatureTable,
         outcome: Array,
         scores: FittedPropensity,
@@ -327,11 +361,11 @@ class ModifierSelector(BaseModifierSelector):
     ) -> tuple[Tester, int]:
         """What tests one feature, and how many resamples it may take."""
         if isinstance(statistic, WCMMD):
-            n_resamples = test.resolve_resamples(self.n_resamples, table.n_features, self.alpha, self.adjust)
+            n_tested = data.table.n_features
+            n_resamples = test.resolve_resamples(self.n_resamples, n_tested, self.alpha, self.adjust)
             return ResamplingTester(prepared, statistic, test, n_resamples, scores, table), n_resamples
         self._warn_unused(statistic)
-        states = [int(child.generate_state(1)[0]) for child in seed.spawn(statistic.cv_repeats)]
-        folds = [arm_folds(prepared.treatment, self.cv, state) for state in states]
+        folds = [self._folds(data, child) for child in seed.spawn(statistic.cv_repeats)]
         model = statistic.prepare(table, outcome, prepared.treatment, scores.scores, folds, n_jobs=self.n_jobs)
         return AnalyticTester(model, statistic.check_resamples), statistic.check_resamples
 

@@ -14,6 +14,7 @@ import pandas as pd
 
 from modifind.result import SelectionResult, write_bytes
 from modifind.selector import ModifierSelector
+from modifind.strata import refuse_strata
 from modifind.streaming.sources import SUFFIXES, column_names, find_files, open_files
 
 SAVED_INDEX = "Unnamed: 0"
@@ -21,12 +22,13 @@ SAVED_INDEX = "Unnamed: 0"
 
 @dataclass(frozen=True)
 class Roles:
-    """What the columns of a table are; `scores` are known propensity scores."""
+    """What the columns of a table are; `scores` are known propensity scores, `strata` those of a stratified trial."""
 
     features: list[str]
     outcome: str
     treatment: str
     scores: str | None = None
+    strata: str | None = None
 
 
 class Table(Protocol):
@@ -58,7 +60,8 @@ class FrameTable:
             scores = frame[roles.scores]
             selector.set_params(propensity=scores.to_numpy() if isinstance(frame, pd.DataFrame) else scores)
         X, y, treatment = frame[roles.features], frame[roles.outcome], frame[roles.treatment]
-        return selector.fit(X, y, treatment=treatment, treated=treated).result_
+        strata = None if roles.strata is None else frame[roles.strata]
+        return selector.fit(X, y, treatment=treatment, treated=treated, strata=strata).result_
 
 
 @dataclass(frozen=True)
@@ -72,6 +75,7 @@ class FileTable:
         """What a selector finds."""
         if roles.scores is not None:
             selector.set_params(propensity="auto")  # the source brings the scores
+        refuse_strata(roles.strata, "a table that is read in batches")
         source = open_files(self.pattern, roles.features, roles.outcome, roles.treatment, roles.scores)
         return selector.fit_source(source, treated=treated).result_
 
