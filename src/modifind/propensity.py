@@ -16,13 +16,14 @@ from scipy.special import expit, logit
 from sklearn.base import BaseEstimator, clone
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import log_loss, roc_auc_score
-from sklearn.model_selection import StratifiedKFold, cross_val_predict
+from sklearn.model_selection import PredefinedSplit, StratifiedKFold, cross_val_predict
 
 from modifind.features import FeatureTable
 from modifind.kernels import Array
 from modifind.overlap import OverlapSums
 from modifind.propensity_models import EarlyStoppedMLP, KnownScores
 from modifind.screening import ScreenedLogistic, has_many_columns
+from modifind.weighting import group_folds
 
 N_GRID = 25
 PENALTY_STRENGTHS = (0.001, 0.003, 0.01, 0.03, 0.1, 1.0, 10.0)
@@ -62,10 +63,12 @@ class PropensityModel(BaseEstimator):
         n_folds: int = 5,
         seed: np.random.SeedSequence | None = None,
         folds: NDArray[np.int64] | None = None,
+        groups: NDArray[np.int64] | None = None,
     ) -> FittedPropensity:
         """Score every row; the result can re-score rows with one feature changed.
 
-        Folds are drawn unless `folds` gives the fold of each row.
+        Folds are drawn unless `folds` gives the fold of each row. Rows of one of the `groups` stay in one fold, also
+        where the penalty is chosen.
         """
         self.check()
         low, high = self.clip
@@ -75,8 +78,8 @@ class PropensityModel(BaseEstimator):
         fold_seed, model_seed = (int(s.generate_state(1)[0]) for s in seed.spawn(2))
         design = table.design
         if folds is None or not self.cross_fit:
-            folds = arm_folds(treatment, n_folds if self.cross_fit else 1, fold_seed)
-        template = self._model(model_seed, design, treatment)
+            folds = arm_folds(treatment, n_folds if self.cross_fit else 1, fold_seed, groups)
+        template = self._model(model_seed, design, treatment, groups)
         models = []
         for fold in range(int(folds.max()) + 1):
             train = folds != fold if self.cross_fit else np.ones(treatment.size, dtype=bool)
@@ -103,10 +106,12 @@ class PropensityModel(BaseEstimator):
                 f"propensity must be 'auto', 'mlp', a number, an array or a classifier, not {self.estimator!r}"
             )
 
-    def _model(self, seed: int, design: Array, treatment: NDArray[np.int64]) -> Any:
+    def _model(self, seed: int, design: Array, treatment: NDArray[np.int64], groups: NDArray[np.int64] | None) -> Any:
         if isinstance(self.estimator, str):
             is_network = self.estimator == "mlp"
-            return EarlyStoppedMLP(random_state=seed) if is_network else _chosen_logistic(design, treatment, seed)
+            return (
+                EarlyStoppedMLP(random_state=seed) if is_network else _chosen_logistic(design, treatment, seed, groups)
+            )
         model = seeded_clone(self.estimator, seed)
         if not hasattr(model, "predict_proba"):
             raise ValueError(f"propensity classifier {type(model).__name__} has no predict_proba")
@@ -179,8 +184,12 @@ def seeded_clone(model: Any, seed: int) -> Any:
     return model.set_params(**{name: seed for name in unseeded if name.split("__")[-1] == "random_state"})
 
 
-def arm_folds(treatment: NDArray[np.int64], n_folds: int, seed: int) -> NDArray[np.int64]:
-    """Fold of each row; every fold holds both arms."""
+def arm_folds(
+    treatment: NDArray[np.int64], n_folds: int, seed: int, groups: NDArray[np.int64] | None = None
+) -> NDArray[np.int64]:
+    """Fold of each row; every fold holds both arms, and rows of a group share one."""
+    if groups is not None and n_folds > 1:
+        return group_folds(treatment, groups, n_folds, seed)
     folds = np.zeros(treatment.size, dtype=np.int64)
     if n_folds > 1:
         for fold, (_, out) in enumerate(_splitter(treatment, n_folds, seed).split(treatment[:, None], treatment)):
@@ -193,11 +202,15 @@ def _splitter(treatment: NDArray[np.int64], n_folds: int, seed: int) -> Stratifi
     return StratifiedKFold(min(n_folds, int(np.bincount(treatment).min())), shuffle=True, random_state=seed)
 
 
-def _held_out_scores(model: Any, design: Array, treatment: NDArray[np.int64], splitter: StratifiedKFold) -> Array:
+def _held_out_scores(
+    model: Any, design: Array, treatment: NDArray[np.int64], splitter: StratifiedKFold | PredefinedSplit
+) -> Array:
     return cross_val_predict(model, design, treatment, cv=splitter, method="predict_proba")[:, 1]
 
 
-def _chosen_logistic(design: Array, treatment: NDArray[np.int64], seed: int) -> LogisticRegression:
+def _chosen_logistic(
+    design: Array, treatment: NDArray[np.int64], seed: int, groups: NDArray[np.int64] | None = None
+) -> LogisticRegression:
     """Logistic regression whose penalty has the smallest cross-validated log-loss; of many columns it keeps a few.
 
     The penalty is a normal prior with variance C of every coefficient. The best C tells how large the coefficients are,
@@ -209,7 +222,10 @@ def _chosen_logistic(design: Array, treatment: NDArray[np.int64], seed: int) -> 
         arms = [drawn[treatment[drawn] == arm] for arm in (0, 1)]  # a small arm is taken as a whole
         rows = np.concatenate([r[: max(CHOICE_ROWS * r.size // treatment.size, LEAST_ARM)] for r in arms])
         design, treatment = design[rows], treatment[rows]
-    splitter = _splitter(treatment, 4, seed)
+        groups = None if groups is None else groups[rows]
+    splitter: StratifiedKFold | PredefinedSplit = _splitter(treatment, 4, seed)
+    if groups is not None:
+        splitter = PredefinedSplit(group_folds(treatment, groups, 4, seed))
 
     def loss(strength: float) -> float:
         model = kind(C=strength, max_iter=1000)

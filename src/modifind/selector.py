@@ -18,7 +18,6 @@ from modifind.base import (
 from modifind.composition import Statistic, agreeing_sampler, recorded_settings, resolve_statistic
 from modifind.feature_tests import Analysis, run_tests
 from modifind.features import (
-    FeatureTable,
     as_frame,
     is_distributed,
     monotone_copies,
@@ -28,7 +27,7 @@ from modifind.findings import Finding, assemble, warn_untestable
 from modifind.kernels import Array
 from modifind.progress import Progress
 from modifind.propensity import FittedPropensity, PropensityModel, arm_folds, resolve_propensity
-from modifind.reading import read_data
+from modifind.reading import Data, read_data
 from modifind.statistics import WCMMD, EffectLikelihood
 from modifind.statistics.wcmmd import PreparedWCMMD
 from modifind.streaming import FrameSource, LocalPieces, Piece, Pieces, Source, Streamed, StreamedFit
@@ -36,6 +35,7 @@ from modifind.streaming.sources import has_row_scores
 from modifind.testers import AnalyticTester, ResamplingTester, Tester
 from modifind.testing import ConditionalRandomizationTest, adjust_p_values
 from modifind.torch_support import import_torch
+from modifind.weighting import assign_group_folds, check_sampler_weights, warn_resampled_weights
 
 NULL_HYPOTHESIS = "the outcome is independent of the feature given the other features"
 MIN_TRAIN_ROWS = 200
@@ -145,7 +145,16 @@ class ModifierSelector(BaseModifierSelector):
         self.max_train_rows = max_train_rows
         self.device = device
 
-    def fit(self, X: Any, y: Any = None, treatment: Any = None, *, treated: Any = None) -> ModifierSelector:
+    def fit(
+        self,
+        X: Any,
+        y: Any = None,
+        treatment: Any = None,
+        *,
+        treated: Any = None,
+        sample_weight: Any = None,
+        groups: Any = None,
+    ) -> ModifierSelector:
         """Test every feature.
 
         Parameters
@@ -160,13 +169,25 @@ class ModifierSelector(BaseModifierSelector):
         treated : optional
             The label that means "treated"; by default the larger one, or the one that is not called control, placebo,
             ...
+        sample_weight : array of shape (n,), optional
+            How much each row counts, such as one over its probability of being in the sample. Only ratios matter; rows
+            of weight 0 are left out. Needs the table in memory.
+        groups : array of shape (n,), optional
+            Labels of rows that are not independent of each other: patients of a clinic, visits of a patient. Rows of a
+            group stay in one fold, and variances are those between groups. Needs the table in memory, and
+            "effect_likelihood".
 
         Returns
         -------
         self
         """
         statistic, test = self._validate()
+        if groups is not None and isinstance(statistic, WCMMD):
+            raise ValueError(
+                "groups needs statistic='effect_likelihood'; resampled features of 'wcmmd' take rows as independent"
+            )
         if is_distributed(X):
+            _refuse_in_pieces(sample_weight, groups, "a Dask DataFrame", "pass a sample of the rows as a DataFrame")
             from modifind.distributed import DaskPieces
 
             pieces = DaskPieces.of(X, y, treatment, self.propensity, self.n_jobs)
@@ -174,9 +195,11 @@ class ModifierSelector(BaseModifierSelector):
                 return self._fit_pieces(pieces, statistic, treated)
         frame = as_frame(X)
         if len(frame) > self.max_train_rows and isinstance(statistic, EffectLikelihood):
+            what = f"a table of more than max_train_rows={self.max_train_rows} rows"
+            _refuse_in_pieces(sample_weight, groups, what, "raise max_train_rows")
             source = FrameSource.of(frame, y, treatment, self.propensity)
             return self._fit_pieces(LocalPieces(source, self.n_jobs), statistic, treated)
-        return self._fit_whole(frame, y, treatment, treated, statistic, test)
+        return self._fit_whole(frame, y, treatment, treated, sample_weight, groups, statistic, test)
 
     def fit_source(self, source: Source, *, treated: Any = None) -> ModifierSelector:
         """Test every feature of a table that comes in pieces, such as a file larger than memory.
@@ -258,30 +281,47 @@ class ModifierSelector(BaseModifierSelector):
         y: Any,
         treatment: Any,
         treated: Any,
+        sample_weight: Any,
+        groups: Any,
         statistic: Statistic,
         test: ConditionalRandomizationTest,
     ) -> ModifierSelector:
         """Test every feature with all rows at once."""
-        data = read_data(X, y, treatment, treated=treated, discrete_features=self.discrete_features)
-        table, labels, arms = data.table, data.treatment, data.arms
         entropy = entropy_of(self.random_state)
-        seeds = np.random.SeedSequence(entropy).spawn(5)
-        propensity_seed, sampler_seed, statistic_seed, feature_seed, fold_seed = seeds
+        seeds = np.random.SeedSequence(entropy).spawn(6)
+        propensity_seed, sampler_seed, statistic_seed, feature_seed, fold_seed, group_seed = seeds
 
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always", UserWarning)
+            data = read_data(
+                X,
+                y,
+                treatment,
+                treated=treated,
+                discrete_features=self.discrete_features,
+                sample_weight=sample_weight,
+                groups=groups,
+            )
+            table, labels, arms = data.table, data.treatment, data.arms
             outcome = transform_outcome(data.y, self.outcome_transform)
+            weighted: dict[str, Any] = {} if data.weights is None else {"weights": data.weights}
             if isinstance(statistic, EffectLikelihood):
-                statistic.validate(outcome)
-            model = resolve_propensity(self.propensity)
-            scores = model.fit(table, arms, n_folds=self.cv, seed=propensity_seed)
+                statistic.validate(outcome, weighted=bool(weighted))
+            elif weighted:
+                warn_resampled_weights()
+            model = _of_rows(resolve_propensity(self.propensity), len(X), data.kept)
+            scores = model.fit(table, arms, n_folds=self.cv, seed=propensity_seed, groups=data.groups, **weighted)
             scores.warn()
             sampler = agreeing_sampler(self.sampler, statistic, self.device)
-            sampler.fit(table, arms, sampler_seed)
+            if data.groups is not None:
+                assign_group_folds(sampler, arms, data.groups, self.cv, group_seed)
+            if weighted:
+                check_sampler_weights(sampler)
+            sampler.fit(table, arms, sampler_seed, **weighted)
             marginal = statistic if isinstance(statistic, WCMMD) else WCMMD()
-            prepared = marginal.prepare(outcome, arms, statistic_seed)
-            tester, n_resamples = self._tester(statistic, test, table, outcome, scores, prepared, fold_seed)
-            plan = Analysis(table, outcome, scores, sampler, prepared, tester, monotone_copies(table))
+            prepared = marginal.prepare(outcome, arms, statistic_seed, **weighted)
+            tester, n_resamples = self._tester(statistic, test, data, outcome, scores, prepared, fold_seed)
+            plan = Analysis(table, outcome, scores, sampler, prepared, tester, monotone_copies(table), data.weights)
             findings = self._run(plan, feature_seed)
             warn_untestable(table.names, table.constant, findings)
         _warn_again(caught)
@@ -291,6 +331,7 @@ class ModifierSelector(BaseModifierSelector):
             "n_resamples_used": n_resamples,
             "model": tester.prepared.description if isinstance(tester, AnalyticTester) else None,
             **data_settings(labels.control, labels.treated, arms.size, int(arms.sum()), scores, entropy),
+            **data.settings,
             "null_hypothesis": NULL_HYPOTHESIS
             + (" and the treatment" if getattr(sampler, "condition_on_treatment", True) else ""),
         }
@@ -318,20 +359,30 @@ class ModifierSelector(BaseModifierSelector):
         self,
         statistic: Statistic,
         test: ConditionalRandomizationTest,
-        table: FeatureTable,
+        data: Data,
         outcome: Array,
         scores: FittedPropensity,
         prepared: PreparedWCMMD,
         seed: np.random.SeedSequence,
     ) -> tuple[Tester, int]:
         """What tests one feature, and how many resamples it may take."""
+        table = data.table
         if isinstance(statistic, WCMMD):
             n_resamples = test.resolve_resamples(self.n_resamples, table.n_features, self.alpha, self.adjust)
             return ResamplingTester(prepared, statistic, test, n_resamples, scores, table), n_resamples
         self._warn_unused(statistic)
         states = [int(child.generate_state(1)[0]) for child in seed.spawn(statistic.cv_repeats)]
-        folds = [arm_folds(prepared.treatment, self.cv, state) for state in states]
-        model = statistic.prepare(table, outcome, prepared.treatment, scores.scores, folds, n_jobs=self.n_jobs)
+        folds = [arm_folds(data.arms, self.cv, state, data.groups) for state in states]
+        model = statistic.prepare(
+            table,
+            outcome,
+            data.arms,
+            scores.scores,
+            folds,
+            n_jobs=self.n_jobs,
+            weights=data.weights,
+            groups=data.groups,
+        )
         return AnalyticTester(model, statistic.check_resamples), statistic.check_resamples
 
     def _run(self, plan: Analysis, seed: np.random.SeedSequence) -> list[Finding]:
@@ -354,3 +405,19 @@ class ModifierSelector(BaseModifierSelector):
 def _warn_again(caught: list[warnings.WarningMessage]) -> None:
     for warning in caught:
         warnings.warn_explicit(warning.message, warning.category, warning.filename, warning.lineno)
+
+
+def _refuse_in_pieces(sample_weight: Any, groups: Any, what: str, remedy: str) -> None:
+    for name, given in (("sample_weight", sample_weight), ("groups", groups)):
+        if given is not None:
+            raise ValueError(f"{name} needs all rows in memory at once, and {what} is worked on in pieces; {remedy}")
+
+
+def _of_rows(model: PropensityModel, n_rows: int, kept: Any) -> PropensityModel:
+    """The model with the known scores of some rows alone."""
+    if kept is None or not has_row_scores(model):
+        return model
+    known = np.asarray(model.estimator)
+    if known.shape != (n_rows,):
+        raise ValueError(f"propensity array must have one score per row ({n_rows}); found shape {known.shape}")
+    return PropensityModel(known[kept], cross_fit=model.cross_fit, clip=model.clip)
