@@ -21,7 +21,8 @@ from sklearn.model_selection import PredefinedSplit, StratifiedKFold, cross_val_
 from modifind.features import FeatureTable
 from modifind.kernels import Array
 from modifind.overlap import OverlapSums
-from modifind.propensity_models import EarlyStoppedMLP, KnownScores
+from modifind.propensity_models import EarlyStoppedMLP, KnownScores, takes_weights
+from modifind.row_weights import effective_weights, fit_weights, some
 from modifind.screening import ScreenedLogistic, has_many_columns
 from modifind.weighting import group_folds
 
@@ -63,27 +64,30 @@ class PropensityModel(BaseEstimator):
         n_folds: int = 5,
         seed: np.random.SeedSequence | None = None,
         folds: NDArray[np.int64] | None = None,
+        weights: Array | None = None,
         groups: NDArray[np.int64] | None = None,
     ) -> FittedPropensity:
         """Score every row; the result can re-score rows with one feature changed.
 
-        Folds are drawn unless `folds` gives the fold of each row. Rows of one of the `groups` stay in one fold, also
+        Folds are drawn unless `folds` gives the fold of each row. With `weights`, one number per row of mean 1, scores
+        are those of the population that the weighted rows stand for. Rows of one of the `groups` stay in one fold, also
         where the penalty is chosen.
         """
         self.check()
         low, high = self.clip
         seed = np.random.SeedSequence() if seed is None else seed
         if not isinstance(self.estimator, str) and not hasattr(self.estimator, "fit"):
-            return self._known(table, treatment)
+            return self._known(table, treatment, weights)
         fold_seed, model_seed = (int(s.generate_state(1)[0]) for s in seed.spawn(2))
         design = table.design
         if folds is None or not self.cross_fit:
             folds = arm_folds(treatment, n_folds if self.cross_fit else 1, fold_seed, groups)
-        template = self._model(model_seed, design, treatment, groups)
+        own = effective_weights(weights)
+        template = self._model(model_seed, design, treatment, own, groups)
         models = []
         for fold in range(int(folds.max()) + 1):
             train = folds != fold if self.cross_fit else np.ones(treatment.size, dtype=bool)
-            models.append(clone(template).fit(design[train], treatment[train]))
+            models.append(clone(template).fit(design[train], treatment[train], **fit_weights(some(own, train))))
         raw = _predict(models, folds, design)
         return FittedPropensity(
             raw=raw,
@@ -93,7 +97,8 @@ class PropensityModel(BaseEstimator):
             models=tuple(models),
             folds=folds,
             description=self._describe(template),
-            auc=self._auc(template, design, treatment, raw, fold_seed),
+            auc=self._auc(template, design, treatment, raw, fold_seed, own),
+            weights=weights,
         )
 
     def check(self) -> None:
@@ -106,18 +111,29 @@ class PropensityModel(BaseEstimator):
                 f"propensity must be 'auto', 'mlp', a number, an array or a classifier, not {self.estimator!r}"
             )
 
-    def _model(self, seed: int, design: Array, treatment: NDArray[np.int64], groups: NDArray[np.int64] | None) -> Any:
+    def _model(
+        self,
+        seed: int,
+        design: Array,
+        treatment: NDArray[np.int64],
+        weights: Array | None,
+        groups: NDArray[np.int64] | None,
+    ) -> Any:
         if isinstance(self.estimator, str):
-            is_network = self.estimator == "mlp"
-            return (
-                EarlyStoppedMLP(random_state=seed) if is_network else _chosen_logistic(design, treatment, seed, groups)
-            )
+            if self.estimator == "mlp":
+                return EarlyStoppedMLP(random_state=seed)
+            return _chosen_logistic(design, treatment, seed, weights, groups)
         model = seeded_clone(self.estimator, seed)
         if not hasattr(model, "predict_proba"):
             raise ValueError(f"propensity classifier {type(model).__name__} has no predict_proba")
+        if weights is not None and not takes_weights(model.fit):
+            raise ValueError(
+                f"propensity classifier {type(model).__name__} takes no sample_weight in fit, which weighted rows "
+                "need; take another classifier or propensity='auto'"
+            )
         return model
 
-    def _known(self, table: FeatureTable, treatment: NDArray[np.int64]) -> FittedPropensity:
+    def _known(self, table: FeatureTable, treatment: NDArray[np.int64], weights: Array | None) -> FittedPropensity:
         scores = _read_scores(self.estimator, table.n_rows)
         if (scores == scores[0]).all():
             return FittedPropensity(
@@ -127,8 +143,9 @@ class PropensityModel(BaseEstimator):
                 table=table,
                 description=f"known, {scores[0]:g} for every row",
                 auc=0.5,
+                weights=weights,
             )
-        model = KnownScores().fit(table.design, scores)
+        model = KnownScores().fit(table.design, scores, weights)
         return FittedPropensity(
             raw=scores,
             clip=self.clip,
@@ -137,15 +154,24 @@ class PropensityModel(BaseEstimator):
             models=(model,),
             folds=np.zeros(table.n_rows, dtype=np.int64),
             description=f"known per row; as a function of the features R2 = {model.r2_:.3f} on the logit scale",
-            auc=float(roc_auc_score(treatment, scores)),
+            auc=float(roc_auc_score(treatment, scores, sample_weight=weights)),
             r2=model.r2_,
+            weights=weights,
         )
 
-    def _auc(self, template: Any, design: Array, treatment: NDArray[np.int64], raw: Array, seed: int) -> float:
+    def _auc(
+        self,
+        template: Any,
+        design: Array,
+        treatment: NDArray[np.int64],
+        raw: Array,
+        seed: int,
+        weights: Array | None,
+    ) -> float:
         """Held-out AUC, also where the scores themselves are in-sample; two halves are enough for a diagnostic."""
         if not self.cross_fit:
-            raw = _held_out_scores(template, design, treatment, _splitter(treatment, 2, seed))
-        return float(roc_auc_score(treatment, raw))
+            raw = _held_out_scores(template, design, treatment, _splitter(treatment, 2, seed), weights)
+        return float(roc_auc_score(treatment, raw, sample_weight=weights))
 
     def _describe(self, template: Any) -> str:
         names = {
@@ -203,13 +229,22 @@ def _splitter(treatment: NDArray[np.int64], n_folds: int, seed: int) -> Stratifi
 
 
 def _held_out_scores(
-    model: Any, design: Array, treatment: NDArray[np.int64], splitter: StratifiedKFold | PredefinedSplit
+    model: Any,
+    design: Array,
+    treatment: NDArray[np.int64],
+    splitter: StratifiedKFold | PredefinedSplit,
+    weights: Array | None,
 ) -> Array:
-    return cross_val_predict(model, design, treatment, cv=splitter, method="predict_proba")[:, 1]
+    own = fit_weights(weights)
+    return cross_val_predict(model, design, treatment, cv=splitter, method="predict_proba", params=own)[:, 1]
 
 
 def _chosen_logistic(
-    design: Array, treatment: NDArray[np.int64], seed: int, groups: NDArray[np.int64] | None = None
+    design: Array,
+    treatment: NDArray[np.int64],
+    seed: int,
+    weights: Array | None,
+    groups: NDArray[np.int64] | None = None,
 ) -> LogisticRegression:
     """Logistic regression whose penalty has the smallest cross-validated log-loss; of many columns it keeps a few.
 
@@ -221,15 +256,16 @@ def _chosen_logistic(
         drawn = np.random.default_rng(seed).permutation(treatment.size)
         arms = [drawn[treatment[drawn] == arm] for arm in (0, 1)]  # a small arm is taken as a whole
         rows = np.concatenate([r[: max(CHOICE_ROWS * r.size // treatment.size, LEAST_ARM)] for r in arms])
-        design, treatment = design[rows], treatment[rows]
-        groups = None if groups is None else groups[rows]
+        design, treatment, weights = design[rows], treatment[rows], some(weights, rows)
+        groups = some(groups, rows)
     splitter: StratifiedKFold | PredefinedSplit = _splitter(treatment, 4, seed)
     if groups is not None:
         splitter = PredefinedSplit(group_folds(treatment, groups, 4, seed))
 
     def loss(strength: float) -> float:
         model = kind(C=strength, max_iter=1000)
-        return float(log_loss(treatment, _held_out_scores(model, design, treatment, splitter)))
+        predicted = _held_out_scores(model, design, treatment, splitter, weights)
+        return float(log_loss(treatment, predicted, sample_weight=weights))
 
     return kind(C=min(PENALTY_STRENGTHS, key=loss), max_iter=1000)
 
@@ -254,6 +290,8 @@ class FittedPropensity:
     r2 : float
         How well known scores are a function of the features, 1 for fitted ones. Resampled features are scored by
         that function.
+    weights : array of shape (n,), optional
+        Weights of the rows.
     """
 
     raw: Array
@@ -265,6 +303,7 @@ class FittedPropensity:
     models: tuple[Any, ...] = ()
     folds: NDArray[np.int64] | None = None
     r2: float = 1.0
+    weights: Array | None = None
     scores: Array = field(init=False)
 
     def __post_init__(self) -> None:
@@ -292,7 +331,7 @@ class FittedPropensity:
             known = np.broadcast_to(self.raw[:1], treatment.shape).copy()
         folds = folds % max(len(self.models), 1)
         raw = _predict(self.models, folds, table.design) if known is None else known
-        return replace(self, raw=raw, treatment=treatment, table=table, folds=folds)
+        return replace(self, raw=raw, treatment=treatment, table=table, folds=folds, weights=None)
 
     @property
     def n_clipped(self) -> int:
@@ -305,8 +344,9 @@ class FittedPropensity:
         Returns
         -------
         dict
-            Effective sample size of each arm's weights, its share of the arm, the share of scores outside
-            [0.05, 0.95], the number of clipped rows, and the AUC of the scores (0.5 in a randomised trial).
+            Effective sample size of each arm's weights, its share of the arm, the largest weight's share of the arm's
+            total, the share of scores outside [0.05, 0.95], the number of clipped rows, and the AUC of the scores (0.5
+            in a randomised trial). Weights are inverse probabilities, times the weights of the rows if there are any.
         """
         return OverlapSums.of(self).overlap(self.auc)
 

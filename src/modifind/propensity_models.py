@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from inspect import signature
 from typing import Any
 
 import numpy as np
@@ -15,6 +17,7 @@ from sklearn.model_selection import cross_val_predict
 from sklearn.neural_network import MLPClassifier
 
 from modifind.kernels import Array
+from modifind.row_weights import fit_weights, mean_of, some
 
 
 class KnownScores(BaseEstimator):
@@ -24,18 +27,21 @@ class KnownScores(BaseEstimator):
     scores better.
     """
 
-    def fit(self, X: Array, scores: Array) -> KnownScores:
+    def fit(self, X: Array, scores: Array, sample_weight: Array | None = None) -> KnownScores:
         """Learn the assignment rule from its own scores."""
         target = logit(scores)
-        self.linear_ = LinearRegression().fit(X, target)
+        own = fit_weights(sample_weight)
+        self.linear_ = LinearRegression().fit(X, target, **own)
         rest = target - self.linear_.predict(X)
         self.trees_ = None
-        unexplained = rest.var() / target.var()
+        whole = _variance(target, sample_weight)
+        unexplained = _variance(rest, sample_weight) / whole
         if unexplained > 1e-8:
             trees = HistGradientBoostingRegressor(min_samples_leaf=5, random_state=0)
-            held_out = float(np.var(rest - cross_val_predict(trees, X, rest, cv=5)) / target.var())
+            predicted = cross_val_predict(trees, X, rest, cv=5, params=own)
+            held_out = float(_variance(rest - predicted, sample_weight) / whole)
             if held_out < unexplained:
-                self.trees_, unexplained = trees.fit(X, rest), held_out
+                self.trees_, unexplained = trees.fit(X, rest, **own), held_out
         self.r2_ = 1.0 - unexplained
         return self
 
@@ -81,18 +87,24 @@ class EarlyStoppedMLP(ClassifierMixin, BaseEstimator):
         self.patience = patience
         self.random_state = random_state
 
-    def fit(self, X: Array, y: NDArray[np.int64]) -> EarlyStoppedMLP:
+    def fit(self, X: Array, y: NDArray[np.int64], sample_weight: Array | None = None) -> EarlyStoppedMLP:
         """Train on four fifths of the rows, watch the rest, keep the best weights."""
+        if sample_weight is not None and not takes_weights(MLPClassifier.partial_fit):
+            raise ValueError(
+                "the network of propensity='mlp' takes sample weights with scikit-learn 1.7 or newer only; "
+                "install that, or take propensity='auto'"
+            )
         self.classes_ = np.unique(y)
         rng = np.random.default_rng(self.random_state)
         network = MLPClassifier(self.hidden_layer_sizes, random_state=int(rng.integers(2**31)))
         held = rng.permutation(len(y)) < (0 if self.epochs else max(len(y) // 5, 1))
         best, stale, loss = np.inf, 0, 0.0
         for epoch in range(self.epochs or self.max_epochs):
-            network.partial_fit(X[~held], y[~held], classes=self.classes_)
+            network.partial_fit(X[~held], y[~held], classes=self.classes_, **fit_weights(some(sample_weight, ~held)))
             if self.epochs:
                 continue
-            loss = log_loss(y[held], network.predict_proba(X[held]), labels=self.classes_)
+            predicted = network.predict_proba(X[held])
+            loss = log_loss(y[held], predicted, labels=self.classes_, sample_weight=some(sample_weight, held))
             if loss < best:
                 best, stale, self.n_epochs_ = loss, 0, epoch + 1
                 weights = [w.copy() for w in network.coefs_], [b.copy() for b in network.intercepts_]
@@ -114,3 +126,13 @@ class EarlyStoppedMLP(ClassifierMixin, BaseEstimator):
     def predict(self, X: Array) -> NDArray[Any]:
         """More probable class."""
         return self.classes_[np.argmax(self.predict_proba(X), axis=1)]
+
+
+def takes_weights(fit: Callable[..., Any]) -> bool:
+    """Whether a model's fit has an argument `sample_weight`."""
+    return "sample_weight" in signature(fit).parameters
+
+
+def _variance(values: Array, weights: Array | None) -> Any:
+    """Variance over rows."""
+    return values.var() if weights is None else mean_of((values - mean_of(values, weights)) ** 2, weights)

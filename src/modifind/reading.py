@@ -18,8 +18,9 @@ from modifind.features import (
     read_treatment,
 )
 from modifind.kernels import Array
+from modifind.row_weights import effective_size
 from modifind.streaming.sources import as_series
-from modifind.weighting import check_groups, effective_rows, read_groups, read_weights
+from modifind.weighting import check_groups, read_groups, read_weights
 
 
 @dataclass(frozen=True)
@@ -53,7 +54,7 @@ class Data:
         """What a result records of weights and groups; nothing where there are none."""
         found: dict[str, Any] = {}
         if self.weights is not None:
-            found["sample_weight"] = {"effective_rows": effective_rows(self.weights)}
+            found["sample_weight"] = {"effective_rows": effective_size(self.weights)}
         if self.groups is not None:
             found["groups"] = {"n_groups": int(np.unique(self.groups).size)}
         return found

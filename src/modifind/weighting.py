@@ -84,24 +84,6 @@ def check_groups(groups: NDArray[np.int64]) -> None:
         )
 
 
-def effective_rows(weights: Array) -> float:
-    """Kish's effective sample size, ``(sum w)^2 / sum w^2``.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> effective_rows(np.array([1.0, 1.0, 2.0]))
-    2.6666666666666665
-    """
-    scaled = weights / weights.max()
-    return float(scaled.sum() ** 2 / (scaled @ scaled))
-
-
-def effective_weights(weights: Array) -> Array:
-    """Weights that sum to the effective sample size: as many rows as a penalised fit may believe it has seen."""
-    return weights * (effective_rows(weights) / weights.sum())
-
-
 def check_takes_weights(part: Any, what: str) -> None:
     """Refuse a user's object whose `fit` knows no weights."""
     if not has_fit_parameter(part, "sample_weight"):

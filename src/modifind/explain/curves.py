@@ -7,16 +7,17 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from modifind.kernels import Array, gaussian_gram
+from modifind.row_weights import quantiles_of
 
 QUANTILES = (0.10, 0.25, 0.50, 0.75, 0.90)
 MAX_POINTS = 25
 
 
-def curve_points(column: Array, n_levels: int) -> Array:
+def curve_points(column: Array, n_levels: int, weights: Array | None = None) -> Array:
     """Where a curve is evaluated: all categories, or up to 25 quantiles of a continuous column."""
     if n_levels:
         return np.arange(n_levels, dtype=np.float64)
-    return np.unique(np.quantile(column, np.linspace(0.02, 0.98, MAX_POINTS)))
+    return np.unique(quantiles_of(column, np.linspace(0.02, 0.98, MAX_POINTS), weights))
 
 
 def effect_curve(
@@ -28,6 +29,7 @@ def effect_curve(
     *,
     bandwidth: float,
     n_levels: int,
+    weights: Array | None = None,
 ) -> pd.DataFrame:
     """Weighted outcome summaries of both arms around each point of a feature.
 
@@ -43,6 +45,8 @@ def effect_curve(
         Kernel bandwidth of a continuous feature.
     n_levels : int
         Number of categories, 0 when continuous.
+    weights : array of shape (n,), optional
+        Weights of the rows.
 
     Returns
     -------
@@ -50,7 +54,7 @@ def effect_curve(
         `value`, `d2`, `mean_effect` (treated minus control), `sd_ratio` (treated over control) and the effects at the
         10, 25, 50, 75 and 90% quantiles. Missing where an arm has no rows.
     """
-    points = curve_points(column, n_levels)
+    points = curve_points(column, n_levels, weights)
     order = np.argsort(y, kind="stable")
     column, y, treatment, scores, d2 = column[order], y[order], treatment[order], scores[order], d2[order]
     if n_levels:
@@ -59,11 +63,12 @@ def effect_curve(
     else:
         by_value = np.argsort(column, kind="stable")
         d2_at = np.interp(points, column[by_value], d2[by_value])
+    own = 1.0 if weights is None else weights[order]
     parts = []
     for block in np.array_split(points, -(-points.size // MAX_POINTS)):
         near = np.equal(block[:, None], column).astype(float) if n_levels else gaussian_gram(block, column, bandwidth)
-        control = _arm_summary(near, y, (treatment == 0) / (1.0 - scores))
-        treated = _arm_summary(near, y, (treatment == 1) / scores)
+        control = _arm_summary(near, y, own * (treatment == 0) / (1.0 - scores))
+        treated = _arm_summary(near, y, own * (treatment == 1) / scores)
         with np.errstate(divide="ignore", invalid="ignore"):
             ratio = np.where(control[:, 1] > 0, treated[:, 1] / control[:, 1], np.nan)
         difference = treated - control

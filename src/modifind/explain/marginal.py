@@ -9,8 +9,8 @@ import pandas as pd
 
 from modifind.explain.curves import effect_curve
 from modifind.features import FeatureTable
-from modifind.kernels import Array, median_bandwidth
-from modifind.statistics.wcmmd import PreparedWCMMD, curve_variance
+from modifind.kernels import Array
+from modifind.statistics.wcmmd import PreparedWCMMD, curve_variance, weighted_bandwidth
 
 
 @dataclass(frozen=True)
@@ -29,6 +29,7 @@ def marginal_view(
     scores: Array,
     prepared: PreparedWCMMD,
     seed: np.random.SeedSequence,
+    weights: Array | None = None,
 ) -> MarginalView:
     """Importance and effect curve of one feature.
 
@@ -41,9 +42,11 @@ def marginal_view(
     y, scores : arrays of shape (n,)
         Outcome and propensity scores.
     prepared : PreparedWCMMD
-        The statistic, prepared for the outcome and treatment.
+        The statistic, prepared for the outcome, the treatment and the weights.
     seed : SeedSequence
         For the subsample that the bandwidth is taken from.
+    weights : array of shape (n,), optional
+        Weights of the rows, of mean 1.
 
     Returns
     -------
@@ -54,11 +57,13 @@ def marginal_view(
     levels = table.n_levels(feature)
     bandwidth = 1.0
     if not levels:
-        bandwidth = median_bandwidth(column, random_state=np.random.default_rng(seed)) or 1.0
+        bandwidth = weighted_bandwidth(column, weights, np.random.default_rng(seed)) or 1.0
     d2 = prepared.curve(column, scores, bandwidth=bandwidth, n_levels=levels)
-    shown = effect_curve(column, y, prepared.treatment, scores, d2, bandwidth=bandwidth, n_levels=levels)
+    shown = effect_curve(
+        column, y, prepared.treatment, scores, d2, bandwidth=bandwidth, n_levels=levels, weights=weights
+    )
     labels = table.categories[feature]
     if labels is not None:
         shown["value"] = list(labels)
-    importance = 0.0 if table.is_constant(feature) else curve_variance(d2)
+    importance = 0.0 if table.is_constant(feature) else curve_variance(d2, weights)
     return MarginalView(importance, bandwidth, shown)

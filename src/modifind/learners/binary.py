@@ -9,9 +9,8 @@ from sklearn.base import BaseEstimator
 
 from modifind.kernels import Array
 from modifind.learners.additive import ArmLocations
-from modifind.learners.density import mean
 from modifind.learners.terms import AdditiveTerms
-from modifind.weighting import effective_weights
+from modifind.row_weights import effective_weights, mean_of
 
 MAX_INDEX = 8.0
 ROUNDS = 4
@@ -49,7 +48,7 @@ class AdditiveClassifier(BaseEstimator):
             scaled = effective_weights(np.asarray(sample_weight, dtype=np.float64))
             counts = [scaled[r] for r in rows]
         self.terms_ = AdditiveTerms.of(X, self.n_knots)
-        index = [np.full(r.size, _logit(mean(y[r], count))) for r, count in zip(rows, counts, strict=True)]
+        index = [np.full(r.size, _logit(mean_of(y[r], count))) for r, count in zip(rows, counts, strict=True)]
         for turn in range(ROUNDS):
             if turn == 1 and self.products:
                 scores = [_counted(y[r] - expit(i), c) for r, i, c in zip(rows, index, counts, strict=True)]

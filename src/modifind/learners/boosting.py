@@ -12,8 +12,7 @@ from sklearn.ensemble import HistGradientBoostingRegressor
 from modifind.kernels import Array
 from modifind.learners.additive import AdditiveLearner
 from modifind.learners.blocks import random_rows
-from modifind.learners.density import mean
-from modifind.weighting import effective_weights
+from modifind.row_weights import effective_weights, mean_of
 
 N_FOLDS = 2
 N_BINS = 64
@@ -72,7 +71,7 @@ class BoostingLearner(BaseEstimator):
         self.mean_ = self._mean_trees().fit(inputs, target, sample_weight=weight)
         scale = self.base_.predict(X)[1][np.arange(a.size), a]
         square = np.clip((left / scale) ** 2, 1e-3, 25.0)  # a few wild rows must not decide the trees
-        inflation = mean(square, counts)
+        inflation = float(mean_of(square, counts))
         self.variance_ = HistGradientBoostingRegressor(
             loss="gamma", max_iter=max(self.max_iter // 2, 1), **_settings()
         ).fit(inputs, square / inflation, sample_weight=counts)

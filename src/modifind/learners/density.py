@@ -36,8 +36,3 @@ def best_shape(standardised: Array, weights: Array | None = None) -> float:
 def total(values: Array, weights: Array | None) -> float:
     """Sum over rows, weighted where there are weights."""
     return float(np.sum(values)) if weights is None else float(weights @ values)
-
-
-def mean(values: Array, weights: Array | None) -> float:
-    """Mean over rows, weighted where there are weights."""
-    return float(values.mean()) if weights is None else float(weights @ values / weights.sum())

@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 
 from modifind.kernels import Array
-from modifind.learners.density import mean, robust_spread, student_log_density, student_weight
+from modifind.learners.density import robust_spread, student_log_density, student_weight
+from modifind.row_weights import mean_of
 from modifind.torch_support import open_device
 
 if TYPE_CHECKING:
@@ -353,7 +354,7 @@ def _arm_constants(y: Array, a: Ints, counts: Array | None = None) -> Array:
         for _ in range(30):
             weight = student_weight((values - center) / scale, SHAPE)
             center = float(np.average(values, weights=weight if counted is None else weight * counted))
-            scale = max(math.sqrt(mean(weight * (values - center) ** 2, counted)), MIN_SCALE)
+            scale = max(math.sqrt(mean_of(weight * (values - center) ** 2, counted)), MIN_SCALE)
         constants[:, arm] = center, math.log(scale)
     return constants
 

@@ -12,7 +12,8 @@ from modifind.kernels import Array
 from modifind.learners.additive import AdditiveLearner
 from modifind.learners.base import predict_along, predict_arms
 from modifind.learners.binary import AdditiveClassifier
-from modifind.learners.density import mean, robust_spread, student_weight
+from modifind.learners.density import robust_spread, student_weight
+from modifind.row_weights import mean_of
 from modifind.screening import has_many_columns
 
 Columns = NDArray[np.int64]
@@ -112,7 +113,7 @@ def screened_columns(
     for share in ROUNDS:
         scores = (_binary_scores if binary else _scores)(X[:, kept], a, y, sample_weight)
         if sample_weight is not None:
-            scores = [sample_weight * (score - mean(score, sample_weight)) for score in scores]
+            scores = [sample_weight * (score - mean_of(score, sample_weight)) for score in scores]
         strength = bases.strength(scores, rows)
         strength[:, kept] = np.inf
         place = np.argsort(np.argsort(-strength, axis=1, kind="stable"), axis=1)
@@ -137,7 +138,7 @@ def _scores(X: Array, a: NDArray[np.int64], y: Array, sample_weight: Array | Non
 def _binary_scores(X: Array, a: NDArray[np.int64], y: Array, sample_weight: Array | None) -> list[Array]:
     """The same for a binary outcome, which has no scale of its own."""
     if not X.shape[1]:
-        return [y - mean(y, sample_weight)]
+        return [y - mean_of(y, sample_weight)]
     index = AdditiveClassifier(0, products=False).fit(X, a, y, sample_weight).index(X)
     return [y - expit(index[np.arange(y.size), a])]
 

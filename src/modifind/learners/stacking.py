@@ -21,9 +21,10 @@ from modifind.learners.base import OutcomeLearner, check_along, looks_at, predic
 from modifind.learners.binary import AdditiveClassifier
 from modifind.learners.blocks import random_rows
 from modifind.learners.boosting import BoostingLearner
-from modifind.learners.density import best_shape, mean, student_log_density
+from modifind.learners.density import best_shape, student_log_density
 from modifind.learners.neural import NeuralLearner
 from modifind.learners.screening import ScreenedLearner, is_screened, screened_columns
+from modifind.row_weights import mean_of
 
 NEGLIGIBLE = 0.1
 CHECKED_ROWS = 20
@@ -345,7 +346,7 @@ def _stack(
     log_scale = np.log(np.stack([own_arm(part.scale, a) for part in parts]))
     shapes = [arm_shapes(y, a, part.location, part.scale, binary=binary, sample_weight=sample_weight) for part in parts]
     alone = [
-        mean(log_likelihood(y, location[k], np.exp(log_scale[k]), shapes[k], binary=binary), sample_weight)
+        float(mean_of(log_likelihood(y, location[k], np.exp(log_scale[k]), shapes[k], binary=binary), sample_weight))
         for k in range(len(parts))
     ]
     n_folds = int(folds.max()) + 1
@@ -366,8 +367,8 @@ def _stack(
         )
     mixed = weights[folds].T
     scale = np.exp((mixed * log_scale).sum(axis=0))
-    score = mean(log_likelihood(y, (mixed * location).sum(axis=0), scale, shape, binary=binary), sample_weight)
-    return _Stack(weights, score, alone)
+    score = mean_of(log_likelihood(y, (mixed * location).sum(axis=0), scale, shape, binary=binary), sample_weight)
+    return _Stack(weights, float(score), alone)
 
 
 def _best_weights(
@@ -379,7 +380,7 @@ def _best_weights(
     def loss(free: Array) -> float:
         weights = _softmax(free)
         scale = np.exp(weights @ log_scale)
-        return -mean(log_likelihood(y, weights @ location, scale, shape, binary=binary), sample_weight)
+        return -float(mean_of(log_likelihood(y, weights @ location, scale, shape, binary=binary), sample_weight))
 
     # Start from the best of the candidates and the even mix; the search is over log-odds, which keeps weights convex.
     starts = [np.zeros(n_parts), *(np.where(np.arange(n_parts) == k, 3.0, 0.0) for k in range(n_parts))]

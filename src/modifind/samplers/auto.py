@@ -12,6 +12,7 @@ from scipy.stats import jarque_bera
 
 from modifind.features import FeatureTable
 from modifind.kernels import Array
+from modifind.row_weights import effective_size, mean_of
 from modifind.samplers.base import (
     MANY_COLUMNS,
     N_NEIGHBOURS,
@@ -55,9 +56,15 @@ class AutoSampler(BaseSampler):
 
     name = "auto"
 
-    def fit(self, table: FeatureTable, treatment: NDArray[np.int64], seed: np.random.SeedSequence) -> AutoSampler:
+    def fit(
+        self,
+        table: FeatureTable,
+        treatment: NDArray[np.int64],
+        seed: np.random.SeedSequence,
+        weights: Array | None = None,
+    ) -> AutoSampler:
         """Hand the data to both candidates."""
-        super().fit(table, treatment, seed)
+        super().fit(table, treatment, seed, weights)
         first, second, third = seed.spawn(3)
         condition = self.condition_on_treatment
         self.gaussian_ = GaussianSampler(condition_on_treatment=condition)
@@ -65,16 +72,16 @@ class AutoSampler(BaseSampler):
         for sampler, own in ((self.gaussian_, first), (self.boosting_, second)):
             if hasattr(self, "assigned_folds_"):
                 sampler.assign_folds(self.assigned_folds_)
-            sampler.fit(table, treatment, own)
+            sampler.fit(table, treatment, own, weights)
         self.trial_ = (self.gaussian_, self.boosting_)
         if table.n_rows > MANY_ROWS:
             rows_seed, first, second = third.spawn(3)
             rows = np.sort(np.random.default_rng(rows_seed).choice(table.n_rows, CHOICE_ROWS, replace=False))
             table, treatment = replace(table, values=table.values[rows]), treatment[rows]
-            self.trial_ = (
-                GaussianSampler(condition_on_treatment=condition).fit(table, treatment, first),
-                BoostingSampler(condition_on_treatment=condition).fit(table, treatment, second),
-            )
+            weights = None if weights is None else weights[rows] / weights[rows].mean()
+            gaussian = GaussianSampler(condition_on_treatment=condition).fit(table, treatment, first, weights)
+            boosting = BoostingSampler(condition_on_treatment=condition).fit(table, treatment, second, weights)
+            self.trial_ = (gaussian, boosting)
         self.screen_ = _Screen(self.trial_[0])
         return self
 
@@ -94,10 +101,9 @@ class AutoSampler(BaseSampler):
         chosen = linear
         if self.screen_.suspects(feature, linear):
             boosted, boosted_score = self.trial_[1].scored_law(feature)
-            gain = boosted_score - linear_score
-            error = gain.std() / np.sqrt(gain.size)
+            gain, error = _mean_and_error(boosted_score - linear_score, self.trial_[0].weights_)
             failed = linear.calibration.pit_p_value < MISFIT_LEVEL <= boosted.calibration.pit_p_value
-            if gain.mean() > error or failed:
+            if gain > error or failed:
                 chosen = boosted
         return self.gaussian_ if chosen is linear else self.boosting_, chosen
 
@@ -116,8 +122,10 @@ class _Screen:
 
     def __init__(self, sampler: GaussianSampler) -> None:
         self.table = sampler.table_
-        self.columns = sampler.ridge_.columns - sampler.ridge_.columns.mean(axis=0)
-        self.association = Association(self.columns) if self.columns.shape[1] > MANY_COLUMNS else None
+        self.weights = sampler.weights_
+        self.columns = sampler.ridge_.columns - mean_of(sampler.ridge_.columns, self.weights)
+        many = self.columns.shape[1] > MANY_COLUMNS
+        self.association = Association(self.columns, self.weights) if many else None
         n_rows = self.columns.shape[0]
         codes = np.column_stack([_bin_codes(column) for column in self.columns.T])
         self.n_bins = codes.max(axis=0) + 1
@@ -133,13 +141,14 @@ class _Screen:
             if law.calibration.pit_p_value < SHAPE_LEVEL or column_atoms(column).size:
                 return True
             residual = (column - law.mean) / law.scale
-            if jarque_bera(residual).pvalue < SCREEN_LEVEL:
+            if _normality(residual, self.weights) < SCREEN_LEVEL:
                 return True
-            spread = np.abs(residual) - np.abs(residual).mean()
+            spread = np.abs(residual) - mean_of(np.abs(residual), self.weights)
             constant = np.ones(column.size)
+            variance = spread.var() if self.weights is None else mean_of(spread**2, self.weights)
             return (
                 self._curve(feature, law.mean, residual, constant)
-                or self._curve(feature, law.mean, spread, np.full(column.size, spread.var()))
+                or self._curve(feature, law.mean, spread, np.full(column.size, variance))
                 or self._product(feature, residual, constant)
             )
         assert isinstance(law, CategoricalLaw)
@@ -155,6 +164,7 @@ class _Screen:
     def _curve(self, feature: int, predicted: Array, residual: Array, variance: Array) -> bool:
         """Whether sums over the bins of any other column, or of the predicted value, are too large."""
         own = self.table.encoding[feature]
+        residual, variance = self._weighted(residual, variance)
         terms = _squared_ratio(self.bins @ residual, self.bins @ variance)
         statistics = np.add.reduceat(terms, np.cumsum(self.n_bins) - self.n_bins)
         codes = _bin_codes(predicted)
@@ -173,12 +183,35 @@ class _Screen:
             order = self.association.order(residual[:, None])
             near = order[kept[order]][:N_NEIGHBOURS]
             columns, kept = columns[:, near], kept[near]
+        residual, variance = self._weighted(residual, variance)
         squares = columns**2
         sums = columns.T @ (residual[:, None] * columns)
         size = squares.T @ (variance[:, None] * squares)
         largest = _squared_ratio(sums, size)[np.ix_(kept, kept)].max(initial=0.0)
         n_pairs = max(kept.sum() * (kept.sum() + 1) / 2, 1.0)
         return bool(2.0 * ndtr(-np.sqrt(largest)) * n_pairs < SCREEN_LEVEL)
+
+    def _weighted(self, residual: Array, variance: Array) -> tuple[Array, Array]:
+        """Terms of a sum over rows, and their variances."""
+        return (residual, variance) if self.weights is None else (self.weights * residual, self.weights**2 * variance)
+
+
+def _mean_and_error(gain: Array, weights: Array | None) -> tuple[float, float]:
+    """Mean over rows and its standard error."""
+    mean = mean_of(gain, weights)
+    if weights is None:
+        return mean, gain.std() / np.sqrt(gain.size)
+    return mean, float(np.sqrt(weights**2 @ (gain - mean) ** 2) / weights.sum())
+
+
+def _normality(residual: Array, weights: Array | None) -> float:
+    """P-value of the test of Jarque and Bera, with weights for as many rows as these are worth."""
+    if weights is None:
+        return float(jarque_bera(residual).pvalue)
+    centred = residual - mean_of(residual, weights)
+    variance, third, fourth = (mean_of(centred**power, weights) for power in (2, 3, 4))
+    statistic = effective_size(weights) / 6 * (third**2 / variance**3 + (fourth / variance**2 - 3) ** 2 / 4)
+    return float(chdtrc(2, statistic))
 
 
 def _bin_codes(column: Array) -> NDArray[np.intp]:

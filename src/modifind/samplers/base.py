@@ -16,11 +16,12 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtr, ndtri
-from scipy.stats import kstest
+from scipy.stats import kstest, kstwo
 from sklearn.base import BaseEstimator
 
 from modifind.features import FeatureTable
 from modifind.kernels import Array
+from modifind.row_weights import effective_size, mean_of, shares_of, some
 from modifind.samplers.grid import (
     BLOCK_ROWS,
     NORMAL_POINTS,
@@ -96,9 +97,19 @@ class BaseSampler(BaseEstimator, ABC):
     def __init__(self, *, condition_on_treatment: bool = True) -> None:
         self.condition_on_treatment = condition_on_treatment
 
-    def fit(self, table: FeatureTable, treatment: NDArray[np.int64], seed: np.random.SeedSequence) -> BaseSampler:
-        """Take the data; the work per feature is done by `law`."""
+    def fit(
+        self,
+        table: FeatureTable,
+        treatment: NDArray[np.int64],
+        seed: np.random.SeedSequence,
+        weights: Array | None = None,
+    ) -> BaseSampler:
+        """Take the data; the work per feature is done by `law`.
+
+        With `weights`, one number per row of mean 1, laws are those of the population that the weighted rows stand for.
+        """
         self.table_ = table
+        self.weights_ = weights
         self.treatment_ = treatment
         self.seeds_ = seed.spawn(table.n_features)
         return self
@@ -233,7 +244,8 @@ class CategoricalLaw:
 class PoolLaw:
     """Draws from a window of a pool of values, the window being each row's own, times `scale` plus `shift`.
 
-    A pool of codes says by `n_levels` how many there are.
+    A pool of codes says by `n_levels` how many there are. Values are drawn in proportion to `weights`, where there are
+    any.
     """
 
     pool: Array
@@ -243,10 +255,16 @@ class PoolLaw:
     shift: Array
     scale: Array
     n_levels: int = 0
+    weights: Array | None = None
 
     def draw(self, rng: np.random.Generator, n_draws: int) -> Array:
         """Resampled columns."""
         uniform = rng.random((n_draws, self.start.size))
+        if self.weights is not None:
+            steps = np.concatenate(([0.0], np.cumsum(self.weights)))
+            low, last = steps[self.start], self.start + self.size - 1
+            place = np.searchsorted(steps, low + uniform * (steps[last + 1] - low), side="right") - 1
+            return self.shift + self.scale * self.pool[np.clip(place, self.start, last)]
         return self.shift + self.scale * self.pool[self.start + (uniform * self.size).astype(np.int64)]
 
     def grid(self, rows: Rows) -> tuple[Array, Array]:
@@ -260,11 +278,12 @@ class PoolLaw:
         """Points and weights of the distinct windows, and the window of each row: many rows share one."""
         key = self.start * (self.pool.size + 1) + self.size
         _, first, window = np.unique(key, return_index=True, return_inverse=True)
-        pools = [self.pool[self.start[row] : self.start[row] + self.size[row]] for row in first]
+        parts = [slice(self.start[row], self.start[row] + self.size[row]) for row in first]
+        pools = [(self.pool[part], some(self.weights, part)) for part in parts]
         if self.n_levels:
-            counts = [np.bincount(pool.astype(np.intp), minlength=self.n_levels) / pool.size for pool in pools]
+            counts = [shares_of(pool, self.n_levels, own) for pool, own in pools]
             return *code_grid(np.stack(counts)), window
-        points, weights = zip(*map(window_grid, pools), strict=True)
+        points, weights = zip(*(window_grid(*pool) for pool in pools), strict=True)
         return np.stack(points), np.stack(weights), window
 
 
@@ -304,11 +323,10 @@ def binned_log_score(values: Array, edges: Array, cumulative: Array) -> Array:
     return np.log((1 - MIXTURE) * np.maximum(probability, 0.0) + MIXTURE / (edges.size + 1))
 
 
-def marginal_log_score(values: Array, edges: Array) -> Array:
+def marginal_log_score(values: Array, edges: Array, weights: Array | None = None) -> Array:
     """Log-score of the column's own bin frequencies."""
     place = np.searchsorted(edges, values, side="left")
-    counts = np.bincount(place, minlength=edges.size + 1)
-    return np.log(counts[place] / values.size)
+    return np.log(shares_of(place, edges.size + 1, weights)[place])
 
 
 def normal_scores(values: Array, mean: Array, scale: Array | float, edges: Array) -> tuple[Array, Array]:
@@ -319,11 +337,26 @@ def normal_scores(values: Array, mean: Array, scale: Array | float, edges: Array
     return pit, binned_log_score(values, edges, cumulative)
 
 
-def continuous_calibration(sampler: str, pit: Array, score: Array, marginal: Array) -> Calibration:
+def continuous_calibration(
+    sampler: str, pit: Array, score: Array, marginal: Array, weights: Array | None = None
+) -> Calibration:
     """Calibration from held-out PIT values and log-scores."""
-    test = kstest(pit, "uniform")
-    gain, share = _gain(score, marginal)
-    return Calibration(sampler, float(test.statistic), float(test.pvalue), gain, share)
+    if weights is None:
+        test = kstest(pit, "uniform")
+        distance, p_value = float(test.statistic), float(test.pvalue)
+    else:
+        distance, p_value = weighted_ks(pit, weights)
+    gain, share = _gain(score, marginal, weights)
+    return Calibration(sampler, distance, p_value, gain, share)
+
+
+def weighted_ks(pit: Array, weights: Array) -> tuple[float, float]:
+    """Distance of the weighted distribution function from the uniform one, and its p-value for the effective size."""
+    order = np.argsort(pit, kind="stable")
+    steps = np.cumsum(weights[order]) / weights.sum()
+    above, below = steps - pit[order], pit[order] - np.concatenate(([0.0], steps[:-1]))
+    distance = float(max(above.max(), below.max()))
+    return distance, float(kstwo.sf(distance, max(round(effective_size(weights)), 1)))
 
 
 def category_score(codes: Array, probabilities: Array) -> Array:
@@ -333,15 +366,15 @@ def category_score(codes: Array, probabilities: Array) -> Array:
     return np.log((1 - MIXTURE) * chosen + MIXTURE / k)
 
 
-def discrete_calibration(sampler: str, codes: Array, score: Array) -> Calibration:
+def discrete_calibration(sampler: str, codes: Array, score: Array, weights: Array | None = None) -> Calibration:
     """Calibration from held-out log-scores of categories."""
     place = codes.astype(np.intp)
-    marginal = np.log(np.bincount(place)[place] / codes.size)
-    gain, share = _gain(score, marginal)
+    marginal = np.log(shares_of(place, 0, weights)[place])
+    gain, share = _gain(score, marginal, weights)
     return Calibration(sampler, float("nan"), float("nan"), gain, share)
 
 
-def _gain(score: Array, marginal: Array) -> tuple[float, float]:
+def _gain(score: Array, marginal: Array, weights: Array | None) -> tuple[float, float]:
     """Mean gain over the marginal log-score, and its share of what perfect prediction gains."""
-    gain, ceiling = float((score - marginal).mean()), -float(marginal.mean())
+    gain, ceiling = float(mean_of(score - marginal, weights)), -float(mean_of(marginal, weights))
     return gain, gain / ceiling if ceiling > 0 else 0.0

@@ -11,6 +11,7 @@ from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostin
 from sklearn.linear_model import Ridge, RidgeCV
 
 from modifind.kernels import Array
+from modifind.row_weights import effective_weights, fit_weights, shares_of, some
 from modifind.samplers.base import (
     MANY_COLUMNS,
     N_NEIGHBOURS,
@@ -102,29 +103,31 @@ class BoostingSampler(BaseSampler):
             "random_state": 0,  # no subsampling and no binning sample below 10,000 rows: nothing is random
         }
 
-    def _neighbours(self, inputs: Array, targets: Array) -> NDArray[np.intp] | slice:
+    def _neighbours(self, inputs: Array, targets: Array, weights: Array | None) -> NDArray[np.intp] | slice:
         """The inputs that trees see: of many those that go most with the feature, and the treatment, which is last."""
         if inputs.shape[1] <= MANY_COLUMNS:
             return np.s_[:]
-        return self._with_treatment(Association(inputs).order(targets)[:N_NEIGHBOURS], inputs)
+        return self._with_treatment(Association(inputs, weights).order(targets)[:N_NEIGHBOURS], inputs)
 
     def _residual_law(
         self, conditioning: Conditioning, inputs: Array, column: Array, folds: NDArray[np.int64]
     ) -> tuple[FeatureLaw, Array, ResidualRule]:
         mean = np.empty(column.size)
         models = []
+        weights = effective_weights(self.weights_)
         for fold in np.unique(folds):
             out = folds == fold
             train, test = inputs[~out], inputs[out]
-            near = seen = self._neighbours(train, column[~out, None])
+            part = some(weights, ~out)
+            near = seen = self._neighbours(train, column[~out, None], part)
             linear: Any = Ridge(alpha=1.0)
             few = has_many_columns(*train.shape)
             if few:
                 train, test, near = train[:, near], test[:, near], np.s_[:]
                 linear = RidgeCV(PENALTIES)  # chosen columns fit their rows too well: shrink them
-            linear.fit(train, column[~out])
+            linear.fit(train, column[~out], **fit_weights(part))
             rest = column[~out] - linear.predict(train)
-            trees = HistGradientBoostingRegressor(**self._settings()).fit(train[:, near], rest)
+            trees = HistGradientBoostingRegressor(**self._settings()).fit(train[:, near], rest, part)
             mean[out] = linear.predict(test) + trees.predict(test[:, near])
             models.append((Selected.of(linear, seen if few else np.s_[:]), Selected.of(trees, seen)))
         order = np.argsort(mean, kind="stable")
@@ -135,7 +138,7 @@ class BoostingSampler(BaseSampler):
             shift, scale = np.zeros(column.size), np.ones(column.size)
             width = int(np.clip(column.size // 10, 50, 500))
         else:
-            shift, scale = mean, _local_scale(column - mean, order, rank)
+            shift, scale = mean, _local_scale(column - mean, order, rank, weights)
             width = column.size // 2
         width = min(max(width, 2), column.size)
         # Neighbouring rows share a window, so that scoring the law sorts a few windows and not one per row.
@@ -143,9 +146,13 @@ class BoostingSampler(BaseSampler):
         centre = rank // step * step + step // 2
         start = np.clip(centre - width // 2, 0, column.size - width)
         pool = ((column - shift) / scale)[order]
-        law = PoolLaw(pool, start, np.full(column.size, width), Calibration(self.name, 0.0, 0.0, 0.0), shift, scale)
-        pit, score, edges = _window_scores(column, law)
-        calibration = continuous_calibration(self.name, pit, score, marginal_log_score(column, edges))
+        unknown = Calibration(self.name, 0.0, 0.0, 0.0)
+        law = PoolLaw(
+            pool, start, np.full(column.size, width), unknown, shift, scale, weights=some(self.weights_, order)
+        )
+        pit, score, edges = _window_scores(column, law, self.weights_)
+        marginal = marginal_log_score(column, edges, self.weights_)
+        calibration = continuous_calibration(self.name, pit, score, marginal, self.weights_)
         law = replace(law, calibration=calibration)
         return law, score, ResidualRule.of(conditioning, tuple(models), mean, law, shifted=not piled)
 
@@ -155,6 +162,7 @@ class BoostingSampler(BaseSampler):
         held = np.zeros((codes.size, levels))
         models: list[Any] = []
         known = []
+        weights = effective_weights(self.weights_)
         for fold in np.unique(folds):
             out = folds == fold
             present = np.unique(codes[~out]).astype(np.intp)
@@ -163,27 +171,43 @@ class BoostingSampler(BaseSampler):
                 held[np.ix_(out, present)] = 1.0
                 models.append(None)
                 continue
-            near = self._neighbours(inputs[~out], (codes[~out, None] == present).astype(np.float64))
-            model = HistGradientBoostingClassifier(**self._settings()).fit(inputs[~out][:, near], codes[~out])
+            part = some(weights, ~out)
+            near = self._neighbours(inputs[~out], (codes[~out, None] == present).astype(np.float64), part)
+            model = HistGradientBoostingClassifier(**self._settings()).fit(inputs[~out][:, near], codes[~out], part)
             held[np.ix_(out, present)] = model.predict_proba(inputs[out][:, near])
             models.append(Selected.of(model, near))
         score = category_score(codes, held)
-        calibration = discrete_calibration(self.name, codes, score)
-        frequencies = np.bincount(codes.astype(np.intp), minlength=levels) / codes.size
+        calibration = discrete_calibration(self.name, codes, score, self.weights_)
+        frequencies = shares_of(codes, levels, self.weights_)
         rule = CategoryRule(conditioning, tuple(models), tuple(known), frequencies, calibration)
         return CategoricalLaw.of(held, calibration), score, rule
 
 
-def _local_scale(residual: Array, order: NDArray[np.intp], rank: NDArray[np.int64]) -> Array:
+def _local_scale(
+    residual: Array, order: NDArray[np.intp], rank: NDArray[np.int64], weights: Array | None = None
+) -> Array:
     """Root mean square of the residuals of a tenth of the rows around each row's predicted mean."""
     width = min(residual.size, int(np.clip(residual.size // 10, 50, 2000)))
-    total = np.concatenate(([0.0], np.cumsum(residual[order] ** 2)))
+    squares = residual[order] ** 2
+    size: Array | int = width
     start = np.clip(rank - width // 2, 0, residual.size - width)
-    return np.sqrt(np.maximum((total[start + width] - total[start]) / width, np.finfo(float).tiny))
+    if weights is not None:
+        squares = squares * weights[order]
+        size = _window_totals(weights[order], start, width)
+    return np.sqrt(np.maximum(_window_totals(squares, start, width) / size, np.finfo(float).tiny))
 
 
-def _window_scores(column: Array, law: PoolLaw) -> tuple[Array, Array, Array]:
+def _window_totals(terms: Array, start: NDArray[np.int64], width: int) -> Array:
+    """Sums of `width` terms from each start on."""
+    total = _steps(terms)
+    return total[start + width] - total[start]
+
+
+def _window_scores(column: Array, law: PoolLaw, weights: Array | None = None) -> tuple[Array, Array, Array]:
     """PIT and binned log-score of each row under its window of the pool, the row itself left out."""
+    if law.weights is not None:
+        assert weights is not None
+        return _weighted_window_scores(column, law, law.weights, weights)
     edges = value_bins(column)
     prior = np.searchsorted(np.sort(column), edges, side="right") / column.size
     pit, score = np.empty(column.size), np.empty(column.size)
@@ -200,3 +224,33 @@ def _window_scores(column: Array, law: PoolLaw) -> tuple[Array, Array, Array]:
         within = np.searchsorted(window, at_edges, side="right") - (own <= at_edges)
         score[rows] = binned_log_score(column[rows], edges, (within + prior) / (n_others + 1.0))
     return pit, score, edges
+
+
+def _weighted_window_scores(
+    column: Array, law: PoolLaw, pool_weights: Array, weights: Array
+) -> tuple[Array, Array, Array]:
+    """The same where rows have weights: counts of rows become sums of weights, the pseudo-row has the mean weight."""
+    edges = value_bins(column)
+    order = np.argsort(column, kind="stable")
+    prior = _steps(weights[order])[np.searchsorted(column[order], edges, side="right")] / weights.sum()
+    pit, score = np.empty(column.size), np.empty(column.size)
+    for start in np.unique(law.start):
+        rows = np.flatnonzero(law.start == start)
+        part = slice(start, start + law.size[rows[0]])
+        order = np.argsort(law.pool[part], kind="stable")
+        window, steps = law.pool[part][order], _steps(pool_weights[part][order])
+        own = ((column[rows] - law.shift[rows]) / law.scale[rows])[:, None]
+        at_edges = (edges - law.shift[rows, None]) / law.scale[rows, None]
+        mine, typical = weights[rows, None], steps[-1] / window.size
+        total = np.maximum(steps[-1] - mine, 0.0) + typical
+        below = steps[np.searchsorted(window, own, side="left")]
+        ties = steps[np.searchsorted(window, own, side="right")] - below - mine
+        pit[rows] = np.clip((below + 0.5 * ties + 0.5 * typical) / total, 0.0, 1.0)[:, 0]
+        within = steps[np.searchsorted(window, at_edges, side="right")] - mine * (own <= at_edges)
+        score[rows] = binned_log_score(column[rows], edges, (within + typical * prior) / total)
+    return pit, score, edges
+
+
+def _steps(weights: Array) -> Array:
+    """Cumulative sums that begin at zero."""
+    return np.concatenate(([0.0], np.cumsum(weights)))

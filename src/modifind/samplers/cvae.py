@@ -113,10 +113,16 @@ class CVAESampler(BaseSampler):
         self.n_threads = n_threads
         self.chunk_features = chunk_features
 
-    def fit(self, table: FeatureTable, treatment: NDArray[np.int64], seed: np.random.SeedSequence) -> CVAESampler:
+    def fit(
+        self,
+        table: FeatureTable,
+        treatment: NDArray[np.int64],
+        seed: np.random.SeedSequence,
+        weights: Array | None = None,
+    ) -> CVAESampler:
         """Train the networks of all features."""
         torch, device = open_device(self.device, "the cvae sampler")
-        super().fit(table, treatment, seed)
+        super().fit(table, treatment, seed, weights)
         split_seed, self.order_seed_ = seed.spawn(2)
         order = np.random.default_rng(split_seed).permutation(table.n_rows)
         n_held = int(np.clip(round(self.validation_fraction * table.n_rows), 1, table.n_rows - 1))
@@ -144,7 +150,8 @@ class CVAESampler(BaseSampler):
         decoder = self._decoder(feature, self.inputs_)
         # A jump ahead, so that calibration shares no numbers with training and `law` may be called again.
         rng = np.random.Generator(np.random.PCG64(self.seeds_[feature]).jumped())
-        return CVAELaw(decoder, decoder_calibration(self.name, decoder, column, self.validation_rows_, rng))
+        calibration = decoder_calibration(self.name, decoder, column, self.validation_rows_, rng, self.weights_)
+        return CVAELaw(decoder, calibration)
 
     def rule(self, feature: int) -> CVAERule:
         """The trained network of one feature, for any rows."""
@@ -205,6 +212,8 @@ class _Ensemble:
         self.generators = [np.random.default_rng(sampler.seeds_[m]) for m in features]
         self.theta = self._tensor(np.stack([self._initial(rng) for rng in self.generators]))
         self.inputs = self._tensor(sampler.inputs_)
+        own = sampler.weights_
+        self.weights = None if own is None else self._tensor(own.astype(np.float32))
         levels = np.array([table.n_levels(m) for m in features])
         self.mask = np.ones((features.size, n_inputs, 1), dtype=np.float32)
         for mask, m in zip(self.mask, features, strict=True):
@@ -289,7 +298,7 @@ class _Ensemble:
             for rows, batch_noise in zip(shuffled, noise, strict=True):
                 step += 1
                 theta = state["theta"].detach().requires_grad_()
-                loss = -self.elbo(theta, rows, batch_noise, beta).mean(dim=1).sum()
+                loss = -self._weighted(self.elbo(theta, rows, batch_noise, beta), rows).mean(dim=1).sum()
                 (gradient,) = torch.autograd.grad(loss, theta)
                 _adam_step(state, gradient, step, sampler.learning_rate)
             elbo = self._held_out_elbo(state["average"], held, held_noise)
@@ -317,8 +326,13 @@ class _Ensemble:
         """Mean bound over the held-out rows, in blocks that bound memory."""
         with self.torch.no_grad():
             blocks = zip(rows.split(VALIDATION_BLOCK), noise.split(VALIDATION_BLOCK, dim=1), strict=True)
-            total = sum(self.elbo(theta, *block, beta=1.0).sum(dim=1) for block in blocks)
-        return total.cpu().numpy().astype(np.float64) / len(rows)
+            total = sum(self._weighted(self.elbo(theta, *block, beta=1.0), block[0]).sum(dim=1) for block in blocks)
+        size = len(rows) if self.weights is None else float(self.weights[rows].sum())
+        return total.cpu().numpy().astype(np.float64) / size
+
+    def _weighted(self, bound: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
+        """Terms of a sum over rows."""
+        return bound if self.weights is None else bound * self.weights[rows]
 
     def _decoders(self, theta: torch.Tensor) -> list[dict[str, Float32]]:
         ends = np.cumsum([math.prod(shape) for shape in self.shapes.values()])

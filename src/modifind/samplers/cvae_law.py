@@ -14,6 +14,7 @@ from scipy.stats import qmc
 
 from modifind.features import FeatureTable
 from modifind.kernels import Array
+from modifind.row_weights import some
 from modifind.samplers.base import (
     Calibration,
     binned_log_score,
@@ -199,15 +200,25 @@ def latent_nodes(dim: int) -> tuple[Array, Array]:
 
 
 def decoder_calibration(
-    name: str, decoder: Decoder, column: Array, rows: NDArray[np.int64], rng: np.random.Generator
+    name: str,
+    decoder: Decoder,
+    column: Array,
+    rows: NDArray[np.int64],
+    rng: np.random.Generator,
+    weights: Array | None = None,
 ) -> Calibration:
-    """Calibration of a decoder on held-out rows."""
+    """Calibration of a decoder on held-out rows; `weights` are those of all rows."""
     calibrate = _discrete_calibration if decoder.n_levels else _continuous_calibration
-    return calibrate(name, decoder, column, rows, rng)
+    return calibrate(name, decoder, column, rows, rng, weights)
 
 
 def _continuous_calibration(
-    name: str, decoder: Decoder, column: Array, rows: NDArray[np.int64], rng: np.random.Generator
+    name: str,
+    decoder: Decoder,
+    column: Array,
+    rows: NDArray[np.int64],
+    rng: np.random.Generator,
+    weights: Array | None,
 ) -> Calibration:
     # Normal distribution functions averaged over latent draws: far less noise than counts of drawn values.
     held, values, edges = decoder.at(rows), column[rows], value_bins(column)
@@ -218,12 +229,19 @@ def _continuous_calibration(
         pit += ndtr((values - mean) / scale) / CALIBRATION_DRAWS
         cumulative += ndtr((edges - mean[:, None]) / scale[:, None]) / CALIBRATION_DRAWS
     score = binned_log_score(values, edges, cumulative)
-    return continuous_calibration(name, pit, score, marginal_log_score(column, edges)[rows])
+    marginal = marginal_log_score(column, edges, weights)[rows]
+    return continuous_calibration(name, pit, score, marginal, some(weights, rows))
 
 
 def _discrete_calibration(
-    name: str, decoder: Decoder, column: Array, rows: NDArray[np.int64], rng: np.random.Generator
+    name: str,
+    decoder: Decoder,
+    column: Array,
+    rows: NDArray[np.int64],
+    rng: np.random.Generator,
+    weights: Array | None,
 ) -> Calibration:
     held = decoder.at(rows)
     draws = [held.probabilities(held.latent(rng)) for _ in range(CALIBRATION_DRAWS)]
-    return discrete_calibration(name, column[rows], category_score(column[rows], np.mean(draws, axis=0)))
+    score = category_score(column[rows], np.mean(draws, axis=0))
+    return discrete_calibration(name, column[rows], score, some(weights, rows))

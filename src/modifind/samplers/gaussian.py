@@ -12,6 +12,7 @@ from threadpoolctl import threadpool_limits
 
 from modifind.features import FeatureTable
 from modifind.kernels import Array
+from modifind.row_weights import effective_size, effective_weights, mean_of, shares_of, some
 from modifind.samplers.base import (
     BaseSampler,
     Calibration,
@@ -54,17 +55,25 @@ class GaussianSampler(BaseSampler):
 
     name = "gaussian"
 
-    def fit(self, table: FeatureTable, treatment: NDArray[np.int64], seed: np.random.SeedSequence) -> GaussianSampler:
+    def fit(
+        self,
+        table: FeatureTable,
+        treatment: NDArray[np.int64],
+        seed: np.random.SeedSequence,
+        weights: Array | None = None,
+    ) -> GaussianSampler:
         """Take the data and do the part of the ridge regressions that all features share."""
-        super().fit(table, treatment, seed)
+        super().fit(table, treatment, seed, weights)
         self.folds_ = self._folds(N_FOLDS, np.random.default_rng(seed.spawn(1)[0]))
+        self.scaled_weights_ = effective_weights(weights)
+        n_rows = table.n_rows if weights is None else int(effective_size(weights))
         with threadpool_limits(limits=1):  # the sums must not depend on the number of threads
-            columns = self._columns()
-            if has_many_columns(*table.design.shape):
+            columns, own = self._columns(), self.scaled_weights_
+            if has_many_columns(n_rows, table.design.shape[1]):
                 arms = treatment if self.condition_on_treatment else np.zeros_like(treatment)
-                self.ridge_: _SharedRidge | CrossFittedRidge = CrossFittedRidge.of(columns, arms, self.folds_)
+                self.ridge_: _SharedRidge | CrossFittedRidge = CrossFittedRidge.of(columns, arms, self.folds_, own)
             else:
-                self.ridge_ = _SharedRidge.of(columns, self.folds_)
+                self.ridge_ = _SharedRidge.of(columns, self.folds_, own)
         return self
 
     def law(self, feature: int) -> FeatureLaw:
@@ -109,13 +118,15 @@ class GaussianSampler(BaseSampler):
         for fold in range(int(self.folds_.max()) + 1) if many else (-1,):
             rows = self.folds_ != fold
             seen: NDArray[np.intp] | slice = np.s_[:]
+            own = some(self.scaled_weights_, rows)
             if many:
-                order = Association(columns[rows]).order((codes[rows, None] == np.arange(levels)).astype(np.float64))
+                labels = (codes[rows, None] == np.arange(levels)).astype(np.float64)
+                order = Association(columns[rows], own).order(labels)
                 seen = self._with_treatment(order[:RULE_NEIGHBOURS], columns)
-            _, model = _logistic(columns[rows][:, seen], codes[rows], np.empty((0, 0)), levels)
+            _, model = _logistic(columns[rows][:, seen], codes[rows], np.empty((0, 0)), levels, weights=own)
             models.append(None if model is None else Selected.of(model, seen))
             present.append(np.unique(codes[rows]).astype(np.intp))
-        frequencies = np.bincount(codes.astype(np.intp), minlength=levels) / codes.size
+        frequencies = shares_of(codes, levels, self.weights_)
         return CategoryRule(inputs, tuple(models), tuple(present), frequencies, calibration)
 
     def _columns(self) -> Array:
@@ -139,19 +150,21 @@ class GaussianSampler(BaseSampler):
         edges = value_bins(column)
         held_scale = np.maximum(unit * held_scale, tiny)
         pit, score = normal_scores(column, centre + unit * held_mean, held_scale, edges)
-        calibration = continuous_calibration(self.name, pit, score, marginal_log_score(column, edges))
+        marginal = marginal_log_score(column, edges, self.weights_)
+        calibration = continuous_calibration(self.name, pit, score, marginal, self.weights_)
         return NormalLaw(centre + unit * mean, max(unit * scale, tiny), calibration), score
 
     def _categorical_law(self, feature: int) -> tuple[FeatureLaw, Array]:
         inputs, codes = self._inputs(feature), self.table_.values[:, feature]
         levels = self.table_.n_levels(feature)
-        probabilities, start = _logistic(inputs, codes, inputs, levels)
+        own = self.scaled_weights_
+        probabilities, start = _logistic(inputs, codes, inputs, levels, weights=own)
         held = np.empty((codes.size, levels))
         for fold in range(N_FOLDS):
             out = self.folds_ == fold
-            held[out], _ = _logistic(inputs[~out], codes[~out], inputs[out], levels, start)
+            held[out], _ = _logistic(inputs[~out], codes[~out], inputs[out], levels, start, some(own, ~out))
         score = category_score(codes, held)
-        return CategoricalLaw.of(probabilities, discrete_calibration(self.name, codes, score)), score
+        return CategoricalLaw.of(probabilities, discrete_calibration(self.name, codes, score, self.weights_)), score
 
     def _screened_categorical_law(self, feature: int) -> tuple[FeatureLaw, Array]:
         """Out-of-fold probabilities from as few of the columns as predict best, and from the treatment."""
@@ -160,29 +173,31 @@ class GaussianSampler(BaseSampler):
         held = np.empty((len(N_NEIGHBOURS), codes.size, levels))
         for fold in range(N_FOLDS):
             out = self.folds_ == fold
-            order = Association(inputs[~out]).order((codes[~out, None] == np.arange(levels)).astype(np.float64))
+            own = some(self.scaled_weights_, ~out)
+            order = Association(inputs[~out], own).order((codes[~out, None] == np.arange(levels)).astype(np.float64))
             for k, count in enumerate(N_NEIGHBOURS):
                 chosen = self._with_treatment(order[:count], inputs)
                 held[k, out], _ = _logistic(
-                    inputs[np.ix_(~out, chosen)], codes[~out], inputs[np.ix_(out, chosen)], levels
+                    inputs[np.ix_(~out, chosen)], codes[~out], inputs[np.ix_(out, chosen)], levels, weights=own
                 )
         scores = np.stack([category_score(codes, probabilities) for probabilities in held])
-        best = int(np.argmax(scores.mean(axis=1)))
-        return CategoricalLaw.of(held[best], discrete_calibration(self.name, codes, scores[best])), scores[best]
+        best = int(np.argmax(scores.mean(axis=1) if self.weights_ is None else scores @ self.weights_))
+        calibration = discrete_calibration(self.name, codes, scores[best], self.weights_)
+        return CategoricalLaw.of(held[best], calibration), scores[best]
 
 
 @dataclass(frozen=True)
 class _Spectrum:
     """Eigenvalues and eigenvectors of the scatter matrix of some rows, with their number and mean."""
 
-    n_rows: int
+    n_rows: float
     centre: Array
     values: Array
     vectors: Array
 
     @classmethod
-    def of(cls, n_rows: int, total: Array, moments: Array) -> _Spectrum:
-        """From the sums and the raw second moments of the rows."""
+    def of(cls, n_rows: float, total: Array, moments: Array) -> _Spectrum:
+        """From the number, or total weight, the sums and the raw second moments of the rows."""
         n_rows = max(n_rows, 1)
         centre = total / n_rows
         values, vectors = np.linalg.eigh(moments - n_rows * np.outer(centre, centre))
@@ -218,35 +233,27 @@ class _SharedRidge:
     training : tuple of _Spectrum
         Of the rows outside each fold.
     leverage : array of shape (n, penalties)
-        Leverage of each row in a regression on all p columns, without the intercept.
+        Leverage of each row in a regression on all p columns, without the intercept and before its weight.
+    weights : array of shape (n,), optional
+        Weights of the rows, adding up to the effective number of rows.
     """
 
     columns: Array
     spectrum: _Spectrum
     training: tuple[_Spectrum, ...]
     leverage: Array
+    weights: Array | None = None
 
     @classmethod
-    def of(cls, columns: Array, folds: NDArray[np.int64]) -> _SharedRidge:
+    def of(cls, columns: Array, folds: NDArray[np.int64], weights: Array | None = None) -> _SharedRidge:
         """Factor the scatter matrices."""
-        totals, moments, sizes = [], [], []
-        for fold in range(N_FOLDS):
-            rows = columns[folds == fold]
-            totals.append(rows.sum(axis=0))
-            moments.append(rows.T @ rows)
-            sizes.append(rows.shape[0])
-        total, moment = (
-            columns.sum(axis=0),
-            columns.T @ columns,
-        )  # not the folds' sums: the law is the same for any folds
-        spectrum = _Spectrum.of(columns.shape[0], total, moment)
-        training = tuple(
-            _Spectrum.of(columns.shape[0] - size, total - part, moment - square)
-            for size, part, square in zip(sizes, totals, moments, strict=True)
-        )
+        parts = [_sums(columns[folds == fold], some(weights, folds == fold)) for fold in range(N_FOLDS)]
+        size, total, moment = _sums(columns, weights)  # not the folds' sums: the law is the same for any folds
+        spectrum = _Spectrum.of(size, total, moment)
+        training = tuple(_Spectrum.of(size - own, total - part, moment - square) for own, part, square in parts)
         turned = (columns - spectrum.centre) @ spectrum.vectors
         leverage = turned**2 @ (1.0 / (spectrum.values[:, None] + PENALTIES))
-        return cls(columns, spectrum, training, leverage)
+        return cls(columns, spectrum, training, leverage, weights)
 
     def regress(self, target: int, folds: NDArray[np.int64]) -> tuple[Array, float, Array, Array]:
         """Fitted mean and residual standard deviation of one column, then both for each row from the other folds."""
@@ -259,6 +266,8 @@ class _SharedRidge:
             freedoms.append(freedom[0])
         fitted = self.columns @ np.column_stack(slopes) + np.array(shifts)
         outside = folds[:, None] != np.arange(N_FOLDS)
+        if self.weights is not None:
+            outside = outside * self.weights[:, None]
         squares = (outside * (self.columns[:, target, None] - fitted) ** 2).sum(axis=0)
         held_scale = np.sqrt(squares / np.array(freedoms))
         return mean, scale, fitted[np.arange(folds.size), folds], held_scale[folds]
@@ -275,15 +284,30 @@ class _SharedRidge:
         fitted = self.columns @ slopes + (self.spectrum.centre[target] - self.spectrum.centre @ slopes)
         residual = self.columns[:, target, None] - fitted
         # Leverage on the others alone: what the target adds to the leverage on all columns is known in closed form.
-        leverage = self.leverage - residual**2 * own + 1.0 / residual.shape[0]
+        leverage = self.leverage - residual**2 * own + 1.0 / self.spectrum.n_rows
+        if self.weights is not None:
+            leverage *= self.weights[:, None]
         left_out = residual / np.maximum(1.0 - leverage, np.finfo(float).eps)
-        best = int(np.argmin((left_out**2).mean(axis=0)))
+        best = int(np.argmin(mean_of(left_out**2, self.weights)))
         rest = residual[:, best]
-        return best, fitted[:, best], float(np.sqrt(rest @ rest / freedom[best]))
+        square = rest @ rest if self.weights is None else self.weights @ rest**2
+        return best, fitted[:, best], float(np.sqrt(square / freedom[best]))
+
+
+def _sums(columns: Array, weights: Array | None) -> tuple[float, Array, Array]:
+    """Number or total weight of some rows, their sums and their raw second moments."""
+    if weights is None:
+        return columns.shape[0], columns.sum(axis=0), columns.T @ columns
+    return float(weights.sum()), weights @ columns, columns.T @ (weights[:, None] * columns)
 
 
 def _logistic(
-    inputs: Array, codes: Array, at: Array, levels: int, start: LogisticRegression | None = None
+    inputs: Array,
+    codes: Array,
+    at: Array,
+    levels: int,
+    start: LogisticRegression | None = None,
+    weights: Array | None = None,
 ) -> tuple[Array, LogisticRegression | None]:
     """Category probabilities at new rows, and the model.
 
@@ -293,13 +317,13 @@ def _logistic(
     present = np.unique(codes).astype(np.intp)
     probabilities = np.zeros((at.shape[0], levels))
     if present.size == 1 or inputs.shape[1] == 0:
-        probabilities[:, present] = np.bincount(codes.astype(np.intp), minlength=levels)[present] / codes.size
+        probabilities[:, present] = shares_of(codes, levels, weights)[present]
         return probabilities, None
     if start is not None and start.classes_.size == present.size:
         model = copy(start)  # fitting gives a copy new arrays and leaves those of `start` alone
     else:
         model = LogisticRegression(C=1.0, max_iter=500, warm_start=True)
-    model.fit(inputs, codes)
+    model.fit(inputs, codes, weights)
     if at.size:
         probabilities[:, present] = model.predict_proba(at)
     return probabilities, model

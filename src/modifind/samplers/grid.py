@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from modifind.kernels import Array
+from modifind.row_weights import shares_of
 
 if TYPE_CHECKING:
     from modifind.samplers.base import FeatureLaw
@@ -187,14 +188,14 @@ def cell_grid(points: Array, weights: Array, n_cells: int = N_GRID) -> tuple[Arr
     return np.take_along_axis(point, order, axis=1), np.take_along_axis(weight, order, axis=1)
 
 
-def window_grid(values: Array) -> tuple[Array, Array]:
-    """Points and weights, N_GRID each, of the uniform law over some values.
+def window_grid(values: Array, own: Array | None = None) -> tuple[Array, Array]:
+    """Points and weights, N_GRID each, of the uniform law over some values, or of one with weights of their `own`.
 
     A value that holds at least 5% of them, such as zero cigarettes, is a point of its own with its exact share: the
     mean of a cell that mixed it with others would be a value that never occurs.
     """
-    distinct, counts = np.unique(values, return_counts=True)
-    share = counts / values.size
+    distinct, codes = np.unique(values, return_inverse=True)
+    share = shares_of(codes, distinct.size, own)
     atom = (share >= ATOM_SHARE) & (distinct.size > N_GRID)  # few values are points of their own anyway
     rest = share[~atom].sum()
     others, weights = cell_grid(distinct[None, ~atom], share[~atom] / rest, N_GRID - int(atom.sum()))

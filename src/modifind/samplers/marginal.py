@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from modifind.row_weights import some
 from modifind.samplers.base import BaseSampler, Calibration, FeatureLaw, PoolLaw
 from modifind.samplers.rules import ArmRule, LawRule
 
@@ -45,4 +46,5 @@ class MarginalSampler(BaseSampler):
             start, size = np.zeros(column.size, dtype=np.int64), np.full(column.size, column.size)
         calibration = Calibration(self.name, float("nan"), float("nan"), 0.0)  # it is the marginal law
         shift, scale = np.zeros(column.size), np.ones(column.size)
-        return PoolLaw(column[order], start, size, calibration, shift, scale, self.table_.n_levels(feature))
+        levels, weights = self.table_.n_levels(feature), some(self.weights_, order)
+        return PoolLaw(column[order], start, size, calibration, shift, scale, levels, weights)

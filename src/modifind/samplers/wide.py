@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from modifind.kernels import Array
+from modifind.row_weights import mean_of, some
 
 PENALTIES: Array = np.logspace(0, 6, 7)
 N_NEIGHBOURS = (5, 20, 60)
@@ -51,13 +52,18 @@ class _Part:
     squares: Array
 
     @classmethod
-    def of(cls, table: Array, all_arms: NDArray[np.int64], out: NDArray[np.bool_]) -> _Part:
+    def of(
+        cls, table: Array, all_arms: NDArray[np.int64], out: NDArray[np.bool_], weights: Array | None = None
+    ) -> _Part:
         """Factor the smaller of the two Gram matrices."""
         columns, arms = table[~out], all_arms[~out]
+        own = some(weights, ~out)
         centres = np.zeros((2, columns.shape[1]))
         for arm in np.unique(arms):
-            centres[arm] = columns[arms == arm].mean(axis=0)
+            centres[arm] = mean_of(columns[arms == arm], some(own, arms == arm))
         centred = columns - centres[arms]
+        if own is not None:
+            centred *= np.sqrt(own)[:, None]
         n_rows, n_columns = centred.shape
         if n_columns <= n_rows:
             values, vectors = np.linalg.eigh(centred.T @ centred)
@@ -110,13 +116,18 @@ class CrossFittedRidge:
         The columns.
     parts : tuple
         What is known of each fold.
+    weights : array of shape (n,), optional
+        Weights of the rows.
     """
 
     columns: Array
     parts: tuple[_Part, ...]
+    weights: Array | None = None
 
     @classmethod
-    def of(cls, columns: Array, arms: NDArray[np.int64], folds: NDArray[np.int64]) -> CrossFittedRidge:
+    def of(
+        cls, columns: Array, arms: NDArray[np.int64], folds: NDArray[np.int64], weights: Array | None = None
+    ) -> CrossFittedRidge:
         """One factorisation per fold serves all columns; its cost is that of the smaller Gram matrix.
 
         Parameters
@@ -127,8 +138,11 @@ class CrossFittedRidge:
             Arm of each row; all 0 where the treatment is not conditioned on.
         folds : array of shape (n,)
             Fold of each row.
+        weights : array of shape (n,), optional
+            Weights of the rows, adding up to the effective number of rows.
         """
-        return cls(columns, tuple(_Part.of(columns, arms, folds == fold) for fold in range(int(folds.max()) + 1)))
+        parts = (_Part.of(columns, arms, folds == fold, weights) for fold in range(int(folds.max()) + 1))
+        return cls(columns, tuple(parts), weights)
 
     def regress(self, target: int) -> tuple[Array, float]:
         """Out-of-fold mean of one column, by the candidate of least error, and the root mean square of its errors."""
@@ -162,6 +176,6 @@ class CrossFittedRidge:
 
     def _best(self, target: int, means: Array) -> tuple[int, float]:
         """The candidate of least error out of fold, and the root mean square of its errors."""
-        errors = ((self.columns[:, target, None] - means) ** 2).mean(axis=0)
+        errors = mean_of((self.columns[:, target, None] - means) ** 2, self.weights)
         best = int(np.argmin(errors))
         return best, float(np.sqrt(errors[best]))

@@ -29,7 +29,7 @@ from sklearn.base import BaseEstimator
 
 from modifind.features import FeatureTable
 from modifind.kernels import Array
-from modifind.learners.density import mean, student_weight
+from modifind.learners.density import student_weight
 from modifind.learners.stacking import (
     EDGE,
     CrossFit,
@@ -40,6 +40,7 @@ from modifind.learners.stacking import (
     own_arm,
     resolve_learners,
 )
+from modifind.row_weights import mean_of
 from modifind.torch_support import check_device, import_torch
 from modifind.weighting import check_takes_weights
 
@@ -198,7 +199,7 @@ class ArmTraits:
         u = ((y - own_arm(cross.location, a)) / own_arm(cross.scale, a)) ** 2
         curvature = (shape + 1) * (shape - u) / (shape + u) ** 2
         per_arm = [None if weights is None else weights[a == arm] for arm in (0, 1)]
-        low, high = (max(mean(curvature[a == arm], per_arm[arm]), MIN_CURVATURE) for arm in (0, 1))
+        low, high = (max(float(mean_of(curvature[a == arm], per_arm[arm])), MIN_CURVATURE) for arm in (0, 1))
         return cls((first, second), (low, high))
 
 

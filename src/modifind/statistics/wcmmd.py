@@ -34,6 +34,7 @@ from modifind.kernels import (
     relative_exponent,
     spectral_map,
 )
+from modifind.row_weights import mean_of, representative_values, some
 from modifind.torch_support import check_device, import_torch
 
 Scores = TypeVar("Scores", bound=Any)
@@ -41,6 +42,7 @@ ESTIMATORS = ("spectral", "rff", "exact")
 WEIGHTINGS = ("hajek", "horvitz_thompson")
 RESAMPLE_WEIGHTS = ("reevaluated", "fixed")
 _EXACT_BLOCK = 256
+BANDWIDTH_ROWS = 1000
 _ROW_BLOCK = 500  # rows whose sums stay in cache
 
 
@@ -105,8 +107,17 @@ class WCMMD(BaseEstimator):
         self.accelerate = accelerate
         self.device = device
 
-    def prepare(self, y: Array, treatment: NDArray[np.int64], seed: np.random.SeedSequence) -> PreparedWCMMD:
-        """Fix everything that does not depend on a feature: the outcome's bandwidth and feature map."""
+    def prepare(
+        self,
+        y: Array,
+        treatment: NDArray[np.int64],
+        seed: np.random.SeedSequence,
+        weights: Array | None = None,
+    ) -> PreparedWCMMD:
+        """Fix everything that does not depend on a feature: the outcome's bandwidth and feature map.
+
+        With `weights`, one number per row of mean 1, all sums over rows are weighted.
+        """
         _check_choice("estimator", self.estimator, ESTIMATORS)
         _check_choice("weighting", self.weighting, WEIGHTINGS)
         _check_choice("resample_weights", self.resample_weights, RESAMPLE_WEIGHTS)
@@ -120,7 +131,7 @@ class WCMMD(BaseEstimator):
                 )
             import_torch(self.device, "WCMMD(device=...)")
         rng = np.random.default_rng(seed)
-        bandwidth = median_bandwidth(y, random_state=rng)
+        bandwidth = weighted_bandwidth(y, weights, rng)
         return _prepare(
             y,
             treatment,
@@ -130,6 +141,7 @@ class WCMMD(BaseEstimator):
             n_components=self.n_components,
             accelerate=self.accelerate,
             rng=rng,
+            weights=weights,
         )
 
     def capped(self, scores: Scores) -> Scores:
@@ -147,6 +159,7 @@ def _prepare(
     n_components: int,
     accelerate: bool,
     rng: np.random.Generator,
+    weights: Array | None,
 ) -> PreparedWCMMD:
     outcome_map: Array | None = None
     if bandwidth == 0.0:  # a constant outcome differs from nothing
@@ -159,12 +172,22 @@ def _prepare(
         outcome_map = spectral_map(y, bandwidth, reduce=accelerate)
     gram = None if outcome_map is not None else gaussian_gram(y, y, bandwidth)
     direct = estimator != "spectral" and not accelerate
-    return PreparedWCMMD(treatment, weighting, bandwidth, outcome_map, gram, direct)
+    return PreparedWCMMD(treatment, weighting, bandwidth, outcome_map, gram, direct, weights)
+
+
+def weighted_bandwidth(values: Array, weights: Array | None, rng: np.random.Generator) -> float:
+    """Median distance between rows, or between the units of the population that weighted rows stand for."""
+    if weights is None:
+        return median_bandwidth(values, random_state=rng)
+    return median_bandwidth(representative_values(values, weights, BANDWIDTH_ROWS), max_rows=BANDWIDTH_ROWS)
 
 
 @dataclass(frozen=True)
 class PreparedWCMMD:
-    """The statistic for one outcome and treatment, to be evaluated at any column of feature values."""
+    """The statistic for one outcome and treatment, to be evaluated at any column of feature values.
+
+    `row_weights` have mean 1; None means that all rows count alike.
+    """
 
     treatment: NDArray[np.int64]
     weighting: str
@@ -172,6 +195,7 @@ class PreparedWCMMD:
     outcome_map: Array | None
     outcome_gram: Array | None
     direct: bool
+    row_weights: Array | None = None
     # Rows are handled with the control arm first, so that each arm is a slice and nothing is gathered.
     _order: NDArray[np.intp] = field(init=False, repr=False)
     _arms: tuple[tuple[slice, Array], ...] = field(init=False, repr=False)
@@ -216,11 +240,12 @@ class PreparedWCMMD:
         else:
             sums = KernelSums.of(x, bandwidth)
         sources = []
+        own = np.ones(x.size) if self.row_weights is None else self.row_weights[self._order]
         for arm, (rows, columns) in enumerate(self._arms):
-            weights = 1.0 / (scores[rows] if arm else 1.0 - scores[rows])
+            weights = own[rows] / (scores[rows] if arm else 1.0 - scores[rows])
             sources.append((rows, columns * weights[:, None]))
         hajek = self.weighting == "hajek"
-        collected = sums.collect(sources if hajek else [*sources, (slice(None), np.ones((x.size, 1)))])
+        collected = sums.collect(sources if hajek else [*sources, (slice(None), own[:, None])])
         d2, smallest = np.empty(x.size), np.ones(x.size)
         for start in range(0, x.size, _ROW_BLOCK):
             rows = slice(start, start + _ROW_BLOCK)
@@ -263,14 +288,16 @@ class PreparedWCMMD:
             points, place = np.unique(x, return_inverse=True)
         else:
             points, place = x, np.arange(x.size)
-        weights = np.where(self.treatment == 1, 1.0 / scores, 1.0 / (1.0 - scores))
+        own = np.ones(x.size) if self.row_weights is None else self.row_weights
+        weights = np.where(self.treatment == 1, own / scores, own / (1.0 - scores))
         sign = np.where(self.treatment == 1, 1.0, -1.0)
         d2 = np.empty(points.size)
         for start in range(0, points.size, _EXACT_BLOCK):
             block = points[start : start + _EXACT_BLOCK, None]
             if self.weighting == "horvitz_thompson":
                 kernel = np.equal(block, x).astype(np.float64) if n_levels else gaussian_gram(block[:, 0], x, bandwidth)
-                omega = kernel * (sign * weights) / kernel.sum(axis=1, keepdims=True)
+                total = kernel.sum(axis=1) if self.row_weights is None else kernel @ own
+                omega = kernel * (sign * weights) / total[:, None]
             else:
                 omega = np.empty((block.size, x.size))
                 for arm in (0, 1):
@@ -289,16 +316,17 @@ class PreparedWCMMD:
 
     def importance(self, x: Array, scores: Array, *, bandwidth: float, n_levels: int = 0) -> float:
         """Variance of D2 over rows."""
-        return curve_variance(self.curve(x, scores, bandwidth=bandwidth, n_levels=n_levels))
+        return curve_variance(self.curve(x, scores, bandwidth=bandwidth, n_levels=n_levels), self.row_weights)
 
 
-def curve_variance(curve: Array) -> float:
-    """Sample variance of D2 over rows; rows where D2 is undefined count as average."""
-    known = curve[~np.isnan(curve)]
+def curve_variance(curve: Array, weights: Array | None = None) -> float:
+    """Sample variance of D2 over rows, whose weights have mean 1; rows where D2 is undefined count as average."""
+    defined = ~np.isnan(curve)
+    known, own = curve[defined], some(weights, defined)
     if known.size < 2:
         return 0.0
-    deviation = known - known.mean()
-    return float(deviation @ deviation / (curve.size - 1))
+    deviation = known - mean_of(known, own)
+    return float((deviation if own is None else own * deviation) @ deviation / (curve.size - 1))
 
 
 def wcmmd_importance(
@@ -314,6 +342,7 @@ def wcmmd_importance(
     y_bandwidth: float | None = None,
     n_components: int = 1000,
     random_state: Any = None,
+    sample_weight: ArrayLike | None = None,
 ) -> tuple[float, Array]:
     """Importance of one feature: the variance over rows of the weighted conditional MMD.
 
@@ -340,6 +369,8 @@ def wcmmd_importance(
         Number of random Fourier features.
     random_state : int or Generator, optional
         Seeds the Fourier features, and the rows that the median heuristic looks at above 1000 rows.
+    sample_weight : array of shape (n,), optional
+        How many units of a population each row stands for, up to a common factor.
 
     Returns
     -------
@@ -378,6 +409,12 @@ def wcmmd_importance(
     for name, bandwidth in (("x_bandwidth", x_bandwidth), ("y_bandwidth", y_bandwidth)):
         if bandwidth is not None and not 0 < bandwidth < np.inf:
             raise ValueError(f"{name} must be positive, not {bandwidth!r}")
+    weights = None
+    if sample_weight is not None:
+        weights = np.asarray(sample_weight, dtype=np.float64)
+        if weights.shape != (n,) or not (np.isfinite(weights) & (weights > 0)).all():
+            raise ValueError(f"sample_weight must be {n} finite numbers above 0; drop rows of weight 0")
+        weights = weights / weights.mean()
     rng = np.random.default_rng(random_state)
     levels = 0
     if discrete:
@@ -387,10 +424,10 @@ def wcmmd_importance(
         column = np.asarray(x, dtype=np.float64)
         if not np.isfinite(column).all():
             raise ValueError("x must be finite")
-        x_bandwidth = median_bandwidth(column, random_state=rng) if x_bandwidth is None else x_bandwidth
+        x_bandwidth = weighted_bandwidth(column, weights, rng) if x_bandwidth is None else x_bandwidth
         if x_bandwidth == 0.0:  # a constant column is one category
             column, levels = np.zeros(n), 1
-    y_bandwidth = median_bandwidth(outcome, random_state=rng) if y_bandwidth is None else y_bandwidth
+    y_bandwidth = weighted_bandwidth(outcome, weights, rng) if y_bandwidth is None else y_bandwidth
     prepared = _prepare(
         outcome,
         arms,
@@ -400,6 +437,7 @@ def wcmmd_importance(
         n_components=n_components,
         accelerate=False,
         rng=rng,
+        weights=weights,
     )
     curve = prepared.curve(column, scores, bandwidth=x_bandwidth or 1.0, n_levels=levels)
-    return curve_variance(curve), curve
+    return curve_variance(curve, weights), curve

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 BLOCK_CELLS = 2**26  # numbers held at a time in the largest arrays: half a gigabyte
 PIECE = 2048
+TINY = np.finfo(float).tiny
 MAX_NODES = math.ceil((MAX_DENSE_RANGE + 2 * REACH) * NODES_PER_BANDWIDTH) + 2
 
 
@@ -52,6 +53,8 @@ class DeviceWCMMD:
         self.order = self._tensor(order)
         ones = np.ones((order.size, 1))
         self.columns = self._tensor(np.concatenate((ones, prepared.outcome_map[order]), axis=1))
+        own = prepared.row_weights
+        self.row_weights = None if own is None else self._tensor(own[order])
 
     def importances(
         self, columns: Array, scores: Callable[[torch.Tensor], torch.Tensor]
@@ -79,7 +82,9 @@ class DeviceWCMMD:
             followed = scores(x)[:, self.order]
             followed[:, : self.n_control] = 1.0 - followed[:, : self.n_control]
             evaluate = self._over_levels if self.n_levels else self._over_rows
-            variance, undone = evaluate(x[:, self.order], followed.reciprocal_())
+            weights = followed.reciprocal_()
+            weights = weights if self.row_weights is None else weights * self.row_weights
+            variance, undone = evaluate(x[:, self.order], weights)
             found[part], left[part] = variance.cpu().numpy(), undone.cpu().numpy()
         return found, left
 
@@ -98,9 +103,10 @@ class DeviceWCMMD:
     def _collect(
         self, basis: Callable[[slice], torch.Tensor], weights: torch.Tensor
     ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-        """Weighted sums of both arms, shape (k, g, columns), and the unweighted total of all rows, (k, g, 1).
+        """Sums of both arms, shape (k, g, columns), and the total of all rows, (k, g, 1).
 
-        `basis` has what the rows add to g places, shape (k, g, rows).
+        `basis` has what the rows add to g places, shape (k, g, rows). Inverse probabilities are in the arms' sums only,
+        weights of the rows themselves in all three.
         """
         sums: list[Any] = []
         total: Any = 0.0
@@ -108,7 +114,8 @@ class DeviceWCMMD:
             arm: Any = 0.0
             for rows in self._blocks(start, stop, len(weights)):
                 share = basis(rows)
-                total = total + share.sum(dim=2, keepdim=True)
+                own = share if self.row_weights is None else share * self.row_weights[rows]
+                total = total + own.sum(dim=2, keepdim=True)
                 arm = arm + self._product(share * weights[:, None, rows], self.columns[rows])
             sums.append(arm)
         return sums[0], sums[1], total
@@ -151,9 +158,9 @@ class DeviceWCMMD:
         known = (smallest > 0) if self.hajek else (counts > 0)
         d2, counts = d2.masked_fill(~known, 0.0), counts * known
         n_known = counts.sum(dim=1, keepdim=True)
-        deviation = d2 - (counts * d2).sum(dim=1, keepdim=True) / n_known.clamp_min(1.0)
+        deviation = d2 - (counts * d2).sum(dim=1, keepdim=True) / n_known.clamp_min(TINY)
         variance = (counts * deviation.square()).sum(dim=1) / (self.n_rows - 1)
-        return variance.masked_fill(n_known[:, 0] < 2, 0.0), torch.zeros_like(known[:, 0])
+        return variance, torch.zeros_like(known[:, 0])
 
     def _over_rows(self, x: torch.Tensor, weights: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         torch, h = self.torch, self.bandwidth
@@ -182,4 +189,7 @@ class DeviceWCMMD:
             d2[:, rows], smallest[:, rows] = self._difference(*sums.split((width, width, 1), dim=2))
         if self.hajek:
             left = left | (smallest < NEGLIGIBLE).any(dim=1)
-        return d2.var(dim=1), left
+        if self.row_weights is None:
+            return d2.var(dim=1), left
+        deviation = d2 - (d2 @ self.row_weights / self.n_rows)[:, None]
+        return deviation.square() @ self.row_weights / (self.n_rows - 1), left
