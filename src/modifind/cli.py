@@ -131,6 +131,10 @@ def select(
     propensity: Annotated[
         str, typer.Option("--propensity", help="auto, mlp, a number, or a column with known scores.")
     ] = "auto",
+    weight: Annotated[str | None, typer.Option("--weight", help="Column with sample weights.")] = None,
+    groups: Annotated[
+        str | None, typer.Option("--groups", help="Column with labels of rows that belong together, such as a clinic.")
+    ] = None,
     statistic: Annotated[str, typer.Option("--statistic", help="effect_likelihood or wcmmd.")] = DEFAULT_STATISTIC,
     learner: Annotated[
         str, typer.Option("--learner", help="Of effect_likelihood: auto, linear, splines, boosting or neural.")
@@ -173,7 +177,9 @@ def select(
         raise ValueError("--stream and --dask exclude each other")
     with open_table(data, stream=stream, dask=dask, jobs=jobs) as table:
         scores, known = _propensity(propensity, table.columns)
-        roles = Roles(_tested(table.columns, treatment, outcome, known, features, exclude), outcome, treatment, known)
+        others = {"--propensity": known, "--weight": weight, "--groups": groups}
+        tested = _tested(table.columns, treatment, outcome, others, features, exclude)
+        roles = Roles(tested, outcome, treatment, known, weight, groups)
         categories = _columns(discrete, table.columns, "--discrete")
         if not set(categories) <= set(roles.features):
             strangers = ", ".join(sorted(set(categories) - set(roles.features)))
@@ -293,14 +299,19 @@ def _selector(
 
 
 def _tested(
-    columns: list[str], treatment: str, outcome: str, known: str | None, features: str, exclude: str
+    columns: list[str], treatment: str, outcome: str, others: dict[str, str | None], features: str, exclude: str
 ) -> list[str]:
-    """The columns to test."""
-    for option, name in (("--treatment", treatment), ("--outcome", outcome)):
+    """The columns to test; `others` are columns that are no features either, by their options."""
+    given = {option: name for option, name in others.items() if name is not None}
+    roles = {"--treatment": treatment, "--outcome": outcome, **given}
+    for option, name in roles.items():
         _known_columns([name], columns, option)
-    if treatment == outcome:
-        raise ValueError(f"--treatment and --outcome are both {treatment!r}")
-    taken = {treatment, outcome} | ({known} if known is not None else set())
+    owners: dict[str, str] = {}
+    for option, name in roles.items():
+        if name in owners:
+            raise ValueError(f"{owners[name]} and {option} are both {name!r}")
+        owners[name] = option
+    taken = set(owners)
     chosen = _columns(features, columns, "--features") or columns
     if features and taken & set(chosen):
         raise ValueError(f"--features names {', '.join(sorted(taken & set(chosen)))}, which is no feature here")

@@ -21,12 +21,14 @@ SAVED_INDEX = "Unnamed: 0"
 
 @dataclass(frozen=True)
 class Roles:
-    """What the columns of a table are; `scores` are known propensity scores."""
+    """What the columns of a table are; `scores` are known propensity scores, `weight` and `groups` those of `fit`."""
 
     features: list[str]
     outcome: str
     treatment: str
     scores: str | None = None
+    weight: str | None = None
+    groups: str | None = None
 
 
 class Table(Protocol):
@@ -58,7 +60,10 @@ class FrameTable:
             scores = frame[roles.scores]
             selector.set_params(propensity=scores.to_numpy() if isinstance(frame, pd.DataFrame) else scores)
         X, y, treatment = frame[roles.features], frame[roles.outcome], frame[roles.treatment]
-        return selector.fit(X, y, treatment=treatment, treated=treated).result_
+        sample_weight, groups = (None if name is None else frame[name] for name in (roles.weight, roles.groups))
+        return selector.fit(
+            X, y, treatment=treatment, treated=treated, sample_weight=sample_weight, groups=groups
+        ).result_
 
 
 @dataclass(frozen=True)
@@ -70,6 +75,9 @@ class FileTable:
 
     def fit(self, selector: ModifierSelector, roles: Roles, treated: str | None) -> SelectionResult:
         """What a selector finds."""
+        for option, name in (("--weight", roles.weight), ("--groups", roles.groups)):
+            if name is not None:
+                raise ValueError(f"{option} needs all rows in memory at once; leave --stream out")
         if roles.scores is not None:
             selector.set_params(propensity="auto")  # the source brings the scores
         source = open_files(self.pattern, roles.features, roles.outcome, roles.treatment, roles.scores)

@@ -142,7 +142,8 @@ def assign_group_folds(
             f"groups: the sampler {type(sampler).__name__} has no assign_folds(folds), so that its laws are judged "
             "on rows of groups that they have seen; choose one of 'auto', 'gaussian' and 'boosting'"
         )
-    sampler.assign_folds(group_folds(treatment, groups, n_folds, int(seed.generate_state(1)[0])))
+    folds = group_folds(treatment, groups, n_folds, int(seed.generate_state(1)[0]))
+    sampler.assign_folds(folds, whole_groups=True)
 
 
 def check_sampler_weights(sampler: Any) -> None:
