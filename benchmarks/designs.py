@@ -13,6 +13,8 @@ from modifind.datasets import make_modifiers, make_trial
 
 Array = NDArray[np.float64]
 N_FEATURES = 30
+FEW_FEATURES = 8
+N_GROUPS = 60
 PAPER = ("LinMean", "NonlinMean", "LinVar", "NonlinVar")
 PROGNOSTIC = [f"X{j}" for j in range(26, 31)]
 
@@ -25,6 +27,8 @@ class Table(NamedTuple):
     y: Array
     modifiers: list[str]
     prognostic: list[str]
+    weights: Array | None = None
+    groups: NDArray[np.int64] | None = None
 
 
 Design = Callable[[int, int], Table]
@@ -180,6 +184,55 @@ def redundant_columns(seed: int, n: int) -> Table:
     return Table(frame, rng.integers(0, 2, n), rng.standard_normal(n), [], [])
 
 
+def survey(by: str) -> Design:
+    """A sample from a population in which X1 modifies and X2 is prognostic; the weights' coefficient of variation is 1.
+
+    Rows are sampled by X5, by X2 and X7, or by X5 and the outcome, which makes the two dependent in the sample.
+    """
+
+    def simulate(seed: int, n: int) -> Table:
+        rng = np.random.default_rng([seed, 23])
+        size = 30 * n
+        place = np.arange(FEW_FEATURES)
+        root = np.linalg.cholesky(0.4 ** np.abs(np.subtract.outer(place, place)))
+        x = rng.standard_normal((size, FEW_FEATURES)) @ root.T
+        a = (rng.random(size) < expit(0.5 * x[:, 2])).astype(np.int64)
+        noise = rng.standard_normal(size)
+        y = a + a * x[:, 0] + x[:, 1] + noise
+        score = {"X5": x[:, 4], "others": (x[:, 1] + x[:, 6]) / np.sqrt(2), "outcome": (x[:, 4] + noise) / np.sqrt(2)}[
+            by
+        ]
+        score = np.sqrt(np.log(2)) * score
+        rows = np.argsort(-(score + rng.gumbel(size=size)))[:n]  # n draws in proportion to exp(score)
+        frame = _frame(x[rows])
+        frame["X8"] = np.digitize(x[rows, 7], [-0.7, 0.4])
+        return Table(frame, a[rows], y[rows], ["X1"], ["X2"], weights=np.exp(-score[rows]))
+
+    return simulate
+
+
+def clustered(by_group: bool) -> Design:
+    """Sixty groups with random intercepts; features share half their variance within a group, C1 and C2 all of it.
+
+    X1 modifies and X2 is prognostic. The treatment is given by row, more often where X2 is large, or to whole groups.
+    """
+
+    def simulate(seed: int, n: int) -> Table:
+        rng = np.random.default_rng([seed, 29])
+        groups = rng.permutation(np.arange(n) % N_GROUPS)
+        shared, own = rng.standard_normal((N_GROUPS, FEW_FEATURES)), rng.standard_normal((n, FEW_FEATURES))
+        frame = _frame((shared[groups] + own) / np.sqrt(2))
+        frame["C1"] = rng.standard_normal(N_GROUPS)[groups]
+        frame["C2"] = (rng.random(N_GROUPS) < 0.4).astype(int)[groups]
+        a = (rng.random(n) < expit(0.5 * frame["X2"].to_numpy())).astype(np.int64)
+        if by_group:
+            a = rng.permutation(np.arange(N_GROUPS) % 2)[groups]
+        y = a + a * frame["X1"] + frame["X2"] + rng.standard_normal(N_GROUPS)[groups] + rng.standard_normal(n)
+        return Table(frame, a, y.to_numpy(), ["X1"], ["X2"], groups=groups)
+
+    return simulate
+
+
 POWER: dict[str, Design] = {kind: paper(kind) for kind in PAPER}
 WITH_PROGNOSTIC: dict[str, Design] = {f"{kind} + prognostic": paper(kind, prognostic=True) for kind in PAPER}
 SHAPES: dict[str, Design] = {
@@ -200,4 +253,12 @@ NULL: dict[str, Design] = {
     "n = 300, no effect": small_table,
     "embedded trial's design": embedded_trial,
     "columns that are functions of others, no effect": redundant_columns,
+}
+# What real tables have and simulated ones have not; a few features each, so that many runs are quick.
+MESS: dict[str, Design] = {
+    "survey weights, sampled by X5": survey("X5"),
+    "survey weights, sampled by X2 and X7": survey("others"),
+    "survey weights, sampled by X5 and the outcome": survey("outcome"),
+    "clusters, treatment by row": clustered(False),
+    "clusters, treatment by cluster": clustered(True),
 }

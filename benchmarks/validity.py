@@ -6,8 +6,8 @@
 prints Markdown. Tables: `power` (the paper's data), `prognostic` (the same with five prognostic features), `shapes`
 (other kinds of modifiers, beside "wcmmd"), `null`, `sizes` (n = 500 and 2000), `curve` (power against effect size),
 `density` (Student-t against a bounded normal density), `heldout` (the ordinary held-out likelihood test on prognostic
-features), `repeats` (how far p moves with the folds) and `streamed` (null designs with --n rows, of which models see
---train-rows).
+features), `repeats` (how far p moves with the folds), `streamed` (null designs with --n rows, of which models see
+--train-rows) and `mess` (survey weights, clusters and the like, with and without what tells the test of them).
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ from modifind.statistics.effect_likelihood import PreparedEffectLikelihood
 
 Run = dict[str, Any]
 NULL_P_VALUES = 2000
+MESS_ROWS = 720
 
 
 class _PreparedHeldOut(PreparedEffectLikelihood):
@@ -58,6 +59,7 @@ def bounded_log_likelihood(y: Any, location: Any, scale: Any, shape: Any, *, bin
 def statistic(method: str) -> Any:
     if method == "heldout":
         return HeldOutLikelihood()
+    method = method.removesuffix(" untold")
     if method.startswith("effect:"):
         return EffectLikelihood(learner=method.split(":")[1])
     return {"effect": "effect_likelihood", "bounded": "effect_likelihood"}.get(method, method)
@@ -71,7 +73,8 @@ def one_run(design: designs.Design, method: str, n: int, seed: int, train_rows: 
     selector = ModifierSelector(statistic(method), random_state=seed, max_train_rows=train_rows)
     if method == "wcmmd" and not table.modifiers:
         selector.set_params(n_resamples=199)  # whether p <= 0.05 is all that matters here
-    found = selector.fit(table.X, table.y, treatment=table.treatment).result_.table
+    told = {} if method.endswith("untold") else {"sample_weight": table.weights, "groups": table.groups}
+    found = selector.fit(table.X, table.y, treatment=table.treatment, **told).result_.table
     seconds = time.perf_counter() - start
     true, moved = found.index.isin(table.modifiers), found.index.isin(table.prognostic)
     chosen, p = found["selected"].to_numpy(), found["p_value"].to_numpy()
@@ -82,6 +85,7 @@ def one_run(design: designs.Design, method: str, n: int, seed: int, train_rows: 
         "prognostic": chosen[moved].mean() if moved.any() else math.nan,
         "prognostic_each": (p[moved] <= 0.05).astype(float),
         "null_p": p[~true & ~moved],
+        "null_names": found.index[~true & ~moved].tolist(),
         "seconds": seconds,
     }
 
@@ -138,6 +142,20 @@ class Study:
             seeds = range(self.args.seed, self.args.seed + self.args.runs)
             jobs = (delayed(one_run)(designs.NULL[name], "effect", n, seed, train_rows) for seed in seeds)
             self._null_row(name, Parallel(n_jobs=self.args.jobs)(jobs))
+
+    def mess(self) -> None:
+        """Raw null shares on tables with weights or groups, and what they would be if the test were not told."""
+        header(
+            "design", "null p-values", "share p <= 0.05", "largest of one feature", "share p <= 0.01", "X1", "untold"
+        )
+        for name, design in designs.MESS.items():
+            told = self.runs(design, self.args.method, n=MESS_ROWS)
+            untold = self.runs(design, f"{self.args.method} untold", n=MESS_ROWS)
+            p = np.array([run["null_p"] for run in told])
+            each = (p <= 0.05).mean(axis=0)
+            worst = f"{each.max():.3f} ({told[0]['null_names'][int(each.argmax())]})"
+            shares = [f"{(p <= level).mean():.3f}" for level in (0.05, 0.01)]
+            row(name, p.size, shares[0], worst, shares[1], f"{mean(told, 'tpr'):.2f}", f"{null_share(untold):.3f}")
 
     def _null_row(self, name: str, runs: list[Run]) -> None:
         p = np.array([run["null_p"] for run in runs])
@@ -218,7 +236,19 @@ def row(*cells: object) -> None:
     print("| " + " | ".join(map(str, cells)) + " |", flush=True)
 
 
-TABLES = ("power", "prognostic", "shapes", "null", "density", "sizes", "curve", "heldout", "repeats", "streamed")
+TABLES = (
+    "power",
+    "prognostic",
+    "shapes",
+    "null",
+    "density",
+    "sizes",
+    "curve",
+    "heldout",
+    "repeats",
+    "streamed",
+    "mess",
+)
 STREAMED = [name for name in designs.NULL if not name.startswith(("n = 300", "columns that", "log-normal"))]
 
 

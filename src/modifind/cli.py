@@ -134,6 +134,10 @@ def select(
     strata: Annotated[
         str | None, typer.Option("--strata", help="Column with the strata that a trial was randomised in.")
     ] = None,
+    weight: Annotated[str | None, typer.Option("--weight", help="Column with sample weights.")] = None,
+    groups: Annotated[
+        str | None, typer.Option("--groups", help="Column with labels of rows that belong together, such as a clinic.")
+    ] = None,
     statistic: Annotated[str, typer.Option("--statistic", help="effect_likelihood or wcmmd.")] = DEFAULT_STATISTIC,
     learner: Annotated[
         str, typer.Option("--learner", help="Of effect_likelihood: auto, linear, splines, boosting or neural.")
@@ -176,10 +180,9 @@ def select(
         raise ValueError("--stream and --dask exclude each other")
     with open_table(data, stream=stream, dask=dask, jobs=jobs) as table:
         scores, known = _propensity(propensity, table.columns)
-        tested = _tested(
-            table.columns, treatment, outcome, {"--propensity": known, "--strata": strata}, features, exclude
-        )
-        roles = Roles(tested, outcome, treatment, known, strata)
+        others = {"--propensity": known, "--strata": strata, "--weight": weight, "--groups": groups}
+        tested = _tested(table.columns, treatment, outcome, others, features, exclude)
+        roles = Roles(tested, outcome, treatment, known, strata, weight, groups)
         categories = _columns(discrete, table.columns, "--discrete")
         if not set(categories) <= set(roles.features):
             strangers = ", ".join(sorted(set(categories) - set(roles.features)))

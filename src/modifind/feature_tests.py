@@ -77,7 +77,9 @@ def _find(plan: Analysis, feature: int, seed: np.random.SeedSequence) -> Finding
     with threadpool_limits(limits=1):
         table = plan.table
         bandwidth_seed, draw_seed = seed.spawn(2)
-        view = marginal_view(table, feature, plan.y, plan.propensity.scores, plan.prepared, bandwidth_seed)
+        weighted = {} if plan.weights is None else {"weights": plan.weights}
+        scores = plan.propensity.scores
+        view = marginal_view(table, feature, plan.y, scores, plan.prepared, bandwidth_seed, **weighted)
         if table.is_constant(feature):
             return Finding(view, None, NO_SAMPLER)
         known = None if feature in plan.copies else plan.tester.without_law(feature)

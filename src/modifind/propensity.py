@@ -16,7 +16,7 @@ from scipy.special import expit, logit
 from sklearn.base import BaseEstimator, clone
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import log_loss, roc_auc_score
-from sklearn.model_selection import StratifiedKFold, cross_val_predict
+from sklearn.model_selection import PredefinedSplit, StratifiedKFold, cross_val_predict
 
 from modifind.features import FeatureTable
 from modifind.kernels import Array
@@ -24,6 +24,7 @@ from modifind.overlap import OverlapSums
 from modifind.propensity_models import EarlyStoppedMLP, KnownScores, takes_weights
 from modifind.row_weights import effective_weights, fit_weights, some
 from modifind.screening import ScreenedLogistic, has_many_columns
+from modifind.weighting import group_folds
 
 N_GRID = 25
 PENALTY_STRENGTHS = (0.001, 0.003, 0.01, 0.03, 0.1, 1.0, 10.0)
@@ -64,11 +65,13 @@ class PropensityModel(BaseEstimator):
         seed: np.random.SeedSequence | None = None,
         folds: NDArray[np.int64] | None = None,
         weights: Array | None = None,
+        groups: NDArray[np.int64] | None = None,
     ) -> FittedPropensity:
         """Score every row; the result can re-score rows with one feature changed.
 
         Folds are drawn unless `folds` gives the fold of each row. With `weights`, one number per row of mean 1, scores
-        are those of the population that the weighted rows stand for.
+        are those of the population that the weighted rows stand for. Rows of one of the `groups` stay in one fold, also
+        where the penalty is chosen.
         """
         self.check()
         low, high = self.clip
@@ -78,9 +81,9 @@ class PropensityModel(BaseEstimator):
         fold_seed, model_seed = (int(s.generate_state(1)[0]) for s in seed.spawn(2))
         design = table.design
         if folds is None or not self.cross_fit:
-            folds = arm_folds(treatment, n_folds if self.cross_fit else 1, fold_seed)
+            folds = arm_folds(treatment, n_folds if self.cross_fit else 1, fold_seed, groups)
         own = effective_weights(weights)
-        template = self._model(model_seed, design, treatment, own)
+        template = self._model(model_seed, design, treatment, own, groups)
         models = []
         for fold in range(int(folds.max()) + 1):
             train = folds != fold if self.cross_fit else np.ones(treatment.size, dtype=bool)
@@ -108,11 +111,18 @@ class PropensityModel(BaseEstimator):
                 f"propensity must be 'auto', 'mlp', a number, an array or a classifier, not {self.estimator!r}"
             )
 
-    def _model(self, seed: int, design: Array, treatment: NDArray[np.int64], weights: Array | None) -> Any:
+    def _model(
+        self,
+        seed: int,
+        design: Array,
+        treatment: NDArray[np.int64],
+        weights: Array | None,
+        groups: NDArray[np.int64] | None,
+    ) -> Any:
         if isinstance(self.estimator, str):
             if self.estimator == "mlp":
                 return EarlyStoppedMLP(random_state=seed)
-            return _chosen_logistic(design, treatment, seed, weights)
+            return _chosen_logistic(design, treatment, seed, weights, groups)
         model = seeded_clone(self.estimator, seed)
         if not hasattr(model, "predict_proba"):
             raise ValueError(f"propensity classifier {type(model).__name__} has no predict_proba")
@@ -200,8 +210,12 @@ def seeded_clone(model: Any, seed: int) -> Any:
     return model.set_params(**{name: seed for name in unseeded if name.split("__")[-1] == "random_state"})
 
 
-def arm_folds(treatment: NDArray[np.int64], n_folds: int, seed: int) -> NDArray[np.int64]:
-    """Fold of each row; every fold holds both arms."""
+def arm_folds(
+    treatment: NDArray[np.int64], n_folds: int, seed: int, groups: NDArray[np.int64] | None = None
+) -> NDArray[np.int64]:
+    """Fold of each row; every fold holds both arms, and rows of a group share one."""
+    if groups is not None and n_folds > 1:
+        return group_folds(treatment, groups, n_folds, seed)
     folds = np.zeros(treatment.size, dtype=np.int64)
     if n_folds > 1:
         for fold, (_, out) in enumerate(_splitter(treatment, n_folds, seed).split(treatment[:, None], treatment)):
@@ -215,14 +229,22 @@ def _splitter(treatment: NDArray[np.int64], n_folds: int, seed: int) -> Stratifi
 
 
 def _held_out_scores(
-    model: Any, design: Array, treatment: NDArray[np.int64], splitter: StratifiedKFold, weights: Array | None
+    model: Any,
+    design: Array,
+    treatment: NDArray[np.int64],
+    splitter: StratifiedKFold | PredefinedSplit,
+    weights: Array | None,
 ) -> Array:
     own = fit_weights(weights)
     return cross_val_predict(model, design, treatment, cv=splitter, method="predict_proba", params=own)[:, 1]
 
 
 def _chosen_logistic(
-    design: Array, treatment: NDArray[np.int64], seed: int, weights: Array | None
+    design: Array,
+    treatment: NDArray[np.int64],
+    seed: int,
+    weights: Array | None,
+    groups: NDArray[np.int64] | None = None,
 ) -> LogisticRegression:
     """Logistic regression whose penalty has the smallest cross-validated log-loss; of many columns it keeps a few.
 
@@ -235,7 +257,10 @@ def _chosen_logistic(
         arms = [drawn[treatment[drawn] == arm] for arm in (0, 1)]  # a small arm is taken as a whole
         rows = np.concatenate([r[: max(CHOICE_ROWS * r.size // treatment.size, LEAST_ARM)] for r in arms])
         design, treatment, weights = design[rows], treatment[rows], some(weights, rows)
-    splitter = _splitter(treatment, 4, seed)
+        groups = some(groups, rows)
+    splitter: StratifiedKFold | PredefinedSplit = _splitter(treatment, 4, seed)
+    if groups is not None:
+        splitter = PredefinedSplit(group_folds(treatment, groups, 4, seed))
 
     def loss(strength: float) -> float:
         model = kind(C=strength, max_iter=1000)

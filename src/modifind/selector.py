@@ -36,6 +36,7 @@ from modifind.streaming.sources import has_row_scores
 from modifind.testers import AnalyticTester, ResamplingTester, Tester
 from modifind.testing import ConditionalRandomizationTest, adjust_p_values
 from modifind.torch_support import import_torch
+from modifind.weighting import assign_group_folds, check_sampler_weights, warn_resampled_weights
 
 NULL_HYPOTHESIS = "the outcome is independent of the feature given the other features"
 MIN_TRAIN_ROWS = 200
@@ -172,6 +173,10 @@ class ModifierSelector(BaseModifierSelector):
         self
         """
         statistic, test = self._validate()
+        if groups is not None and isinstance(statistic, WCMMD):
+            raise ValueError(
+                "groups needs statistic='effect_likelihood'; resampled features of 'wcmmd' take rows as independent"
+            )
         if is_distributed(X):
             refuse_strata(strata, "a Dask DataFrame")
             from modifind.distributed import DaskPieces
@@ -266,20 +271,23 @@ class ModifierSelector(BaseModifierSelector):
         y: Any,
         treatment: Any,
         treated: Any,
+        sample_weight: Any,
+        groups: Any,
         statistic: Statistic,
         test: ConditionalRandomizationTest,
         strata: Any,
     ) -> ModifierSelector:
         """Test every feature with all rows at once."""
         entropy = entropy_of(self.random_state)
-        seeds = np.random.SeedSequence(entropy).spawn(5)
-        propensity_seed, sampler_seed, statistic_seed, feature_seed, fold_seed = seeds
+        seeds = np.random.SeedSequence(entropy).spawn(6)
+        propensity_seed, sampler_seed, statistic_seed, feature_seed, fold_seed, group_seed = seeds
 
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always", UserWarning)
             data = read_data(X, y, treatment, treated=treated, discrete_features=self.discrete_features)
             table, labels, arms = data.table, data.treatment, data.arms
             outcome = transform_outcome(data.y, self.outcome_transform)
+            weighted: dict[str, Any] = {} if data.weights is None else {"weights": data.weights}
             if isinstance(statistic, EffectLikelihood):
                 statistic.validate(outcome)
             model = resolve_propensity(self.propensity)
@@ -287,7 +295,11 @@ class ModifierSelector(BaseModifierSelector):
             refuse_separation(scores)
             scores.warn()
             sampler = agreeing_sampler(self.sampler, statistic, self.device)
-            sampler.fit(table, arms, sampler_seed)
+            if data.groups is not None:
+                assign_group_folds(sampler, arms, data.groups, self.cv, group_seed)
+            if weighted:
+                check_sampler_weights(sampler)
+            sampler.fit(table, arms, sampler_seed, **weighted)
             marginal = statistic if isinstance(statistic, WCMMD) else WCMMD()
             prepared = marginal.prepare(outcome, arms, statistic_seed)
             tester, n_resamples = self._tester(statistic, test, table, outcome, scores, prepared, fold_seed)
@@ -303,6 +315,7 @@ class ModifierSelector(BaseModifierSelector):
             "n_resamples_used": n_resamples,
             "model": tester.prepared.description if isinstance(tester, AnalyticTester) else None,
             **data_settings(labels.control, labels.treated, arms.size, int(arms.sum()), scores, entropy),
+            **data.settings,
             "null_hypothesis": NULL_HYPOTHESIS
             + (" and the stratum" if data.strata is not None else "")
             + (" and the treatment" if getattr(sampler, "condition_on_treatment", True) else ""),
@@ -360,6 +373,7 @@ class ModifierSelector(BaseModifierSelector):
         seed: np.random.SeedSequence,
     ) -> tuple[Tester, int]:
         """What tests one feature, and how many resamples it may take."""
+        table = data.table
         if isinstance(statistic, WCMMD):
             n_tested = data.table.n_features
             n_resamples = test.resolve_resamples(self.n_resamples, n_tested, self.alpha, self.adjust)
@@ -389,3 +403,19 @@ class ModifierSelector(BaseModifierSelector):
 def _warn_again(caught: list[warnings.WarningMessage]) -> None:
     for warning in caught:
         warnings.warn_explicit(warning.message, warning.category, warning.filename, warning.lineno)
+
+
+def _refuse_in_pieces(sample_weight: Any, groups: Any, what: str, remedy: str) -> None:
+    for name, given in (("sample_weight", sample_weight), ("groups", groups)):
+        if given is not None:
+            raise ValueError(f"{name} needs all rows in memory at once, and {what} is worked on in pieces; {remedy}")
+
+
+def _of_rows(model: PropensityModel, n_rows: int, kept: Any) -> PropensityModel:
+    """The model with the known scores of some rows alone."""
+    if kept is None or not has_row_scores(model):
+        return model
+    known = np.asarray(model.estimator)
+    if known.shape != (n_rows,):
+        raise ValueError(f"propensity array must have one score per row ({n_rows}); found shape {known.shape}")
+    return PropensityModel(known[kept], cross_fit=model.cross_fit, clip=model.clip)

@@ -22,13 +22,15 @@ SAVED_INDEX = "Unnamed: 0"
 
 @dataclass(frozen=True)
 class Roles:
-    """What the columns of a table are; `scores` are known propensity scores, `strata` those of a stratified trial."""
+    """What the columns of a table are; `scores` are known propensity scores, the last three arguments of `fit`."""
 
     features: list[str]
     outcome: str
     treatment: str
     scores: str | None = None
     strata: str | None = None
+    weight: str | None = None
+    groups: str | None = None
 
 
 class Table(Protocol):
@@ -60,8 +62,9 @@ class FrameTable:
             scores = frame[roles.scores]
             selector.set_params(propensity=scores.to_numpy() if isinstance(frame, pd.DataFrame) else scores)
         X, y, treatment = frame[roles.features], frame[roles.outcome], frame[roles.treatment]
-        strata = None if roles.strata is None else frame[roles.strata]
-        return selector.fit(X, y, treatment=treatment, treated=treated, strata=strata).result_
+        others = {"sample_weight": roles.weight, "groups": roles.groups, "strata": roles.strata}
+        per_row = {argument: frame[name] for argument, name in others.items() if name is not None}
+        return selector.fit(X, y, treatment=treatment, treated=treated, **per_row).result_
 
 
 @dataclass(frozen=True)
@@ -73,6 +76,9 @@ class FileTable:
 
     def fit(self, selector: ModifierSelector, roles: Roles, treated: str | None) -> SelectionResult:
         """What a selector finds."""
+        for option, name in (("--weight", roles.weight), ("--groups", roles.groups)):
+            if name is not None:
+                raise ValueError(f"{option} needs all rows in memory at once; leave --stream out")
         if roles.scores is not None:
             selector.set_params(propensity="auto")  # the source brings the scores
         refuse_strata(roles.strata, "a table that is read in batches")

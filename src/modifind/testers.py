@@ -111,6 +111,8 @@ class AnalyticTester:
             values,
             weights,
             shared_variance=self.prepared.reuse_variance(feature, grid, values, weights),
+            robust=self.prepared.weights is not None,
+            groups=self.prepared.groups,
             check_resamples=self.check_resamples,
             rng=rng,
         )

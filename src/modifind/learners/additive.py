@@ -14,6 +14,7 @@ from modifind.learners.density import SHAPES, best_shape, robust_spread, student
 from modifind.learners.evidence import Groups, solve_ridge, symmetric, updated_penalties
 from modifind.learners.scale import LEAST_UNIT, LINKS, ScaleModel
 from modifind.learners.terms import AdditiveTerms
+from modifind.row_weights import effective_weights
 
 MAX_LEVERAGE = 0.9
 CURVE_START = 30.0
@@ -65,12 +66,16 @@ class AdditiveLearner(BaseEstimator):
         self.products = products
         self.links = links
 
-    def fit(self, X: Array, a: NDArray[np.int64], y: Array) -> AdditiveLearner:
-        """Alternate between the locations given the scales and the scales given leave-one-out residuals."""
+    def fit(self, X: Array, a: NDArray[np.int64], y: Array, sample_weight: Array | None = None) -> AdditiveLearner:
+        """Alternate between the locations given the scales and the scales given leave-one-out residuals.
+
+        Weights are scaled to sum to the effective sample size, so that penalties are no surer than they should be.
+        """
         rows = [np.flatnonzero(a == arm) for arm in (0, 1)]
+        counts = None if sample_weight is None else effective_weights(np.asarray(sample_weight, dtype=np.float64))
         # Penalties and floors below are for outcomes of size 1.
         centre, unit = float(np.median(y)), robust_spread(y) or 1.0
-        arms = [_Arm((y[r] - centre) / unit) for r in rows]
+        arms = [_Arm((y[r] - centre) / unit, None if counts is None else counts[r]) for r in rows]
         n_knots = min(self.n_knots, 1 + MAX_CURVES_PER_ROW * X.shape[0] // max(X.shape[1], 1))
         self._use(AdditiveTerms.of(X, n_knots), X, rows, arms)
         for arm in arms:
@@ -78,14 +83,17 @@ class AdditiveLearner(BaseEstimator):
         for turn in range(ROUNDS):
             if turn == 1:
                 if self.products:
-                    scores = [[arm.location_score for arm in arms], [arm.scale_score for arm in arms]]
+                    scores = [
+                        [arm.counted(arm.location_score) for arm in arms],
+                        [arm.counted(arm.scale_score) for arm in arms],
+                    ]
                     enlarged = self.terms_.with_products(X, scores, rows)
                     if enlarged.pairs:
                         self._use(enlarged, X, rows, arms)
                 for arm in arms:
                     arm.models = [ScaleModel(link, self._scale_groups()) for link in self.links]
             self._location.fit_least_squares(
-                [(arm.terms, arm.y, arm.weight) for arm in arms], n_steps=6 if turn < 2 else 4
+                [(arm.terms, arm.y, arm.counted(arm.weight)) for arm in arms], n_steps=6 if turn < 2 else 4
             )
             for k, arm in enumerate(arms):
                 arm.update(self._location, k, self._scale_columns, n_steps=(4, 10, 5)[turn])
@@ -138,6 +146,7 @@ class _Arm:
     """Rows of one arm and what is known of them so far."""
 
     y: Array
+    counts: Array | None = None
     terms: Array = field(default_factory=lambda: np.empty((0, 0)))
     models: list[ScaleModel] = field(default_factory=list)
     shape: float = SHAPES[-1]
@@ -148,6 +157,10 @@ class _Arm:
         far = np.abs(self.y - np.median(self.y)) / (FAR * spread)
         self.weight = np.maximum(far, 1.0) ** -2.0 / spread**2  # wild rows must not start the fit
         self.residual = self.y
+
+    def counted(self, values: Array) -> Array:
+        """Values times the weights of their rows."""
+        return values if self.counts is None else self.counts * values
 
     @property
     def standardised(self) -> Array:
@@ -163,15 +176,15 @@ class _Arm:
 
     def update(self, location: ArmLocations, number: int, columns: NDArray[np.int64], n_steps: int) -> None:
         """Leave-one-out residuals of a new location, their scale, and the weights that follow."""
-        leverage = self.weight * location.leverage(self.terms, number)
+        leverage = self.counted(self.weight) * location.leverage(self.terms, number)
         fitted = self.terms @ location.coefficients[number]
         self.residual = (self.y - fitted) / (1.0 - np.clip(leverage, 0.0, MAX_LEVERAGE))
         part = np.take(self.terms, columns, axis=1)
         for model in self.models:
-            model.fit(part, self.residual, self.shape, n_steps)
+            model.fit(part, self.residual, self.shape, n_steps, self.counts)
         self.models = [min(self.models, key=lambda model: model.criterion)]
         self.scale = self.models[0].at(part)
-        self.shape = best_shape(self.standardised)
+        self.shape = best_shape(self.standardised, self.counts)
         self.weight = student_weight(self.standardised, self.shape) / self.scale**2
 
 

@@ -19,7 +19,7 @@ class OutcomeLearner(Protocol):
     ``along(X, columns, points)``, which gives the same two arrays, of shape (n, g, 2), when the columns take other
     values; one that has not is called with the rows repeated. With ``index(X)`` beside it, what that gives for the rows
     as they are is computed once and handed to ``along(..., index)`` for every feature. One that leaves some columns out
-    may say so by ``looks_at(columns)``.
+    may say so by ``looks_at(columns)``. Tables with sample weights need ``fit(X, a, y, sample_weight=None)``.
     """
 
     def fit(self, X: Array, a: NDArray[np.int64], y: Array) -> Any:

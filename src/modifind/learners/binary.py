@@ -10,6 +10,7 @@ from sklearn.base import BaseEstimator
 from modifind.kernels import Array
 from modifind.learners.additive import ArmLocations
 from modifind.learners.terms import AdditiveTerms
+from modifind.row_weights import effective_weights, mean_of
 
 MAX_INDEX = 8.0
 ROUNDS = 4
@@ -36,26 +37,31 @@ class AdditiveClassifier(BaseEstimator):
         self.contrast_curves = contrast_curves
         self.products = products
 
-    def fit(self, X: Array, a: NDArray[np.int64], y: Array) -> AdditiveClassifier:
-        """Iterated weighted least squares; penalties by evidence on the way."""
+    def fit(self, X: Array, a: NDArray[np.int64], y: Array, sample_weight: Array | None = None) -> AdditiveClassifier:
+        """Iterated weighted least squares; penalties by evidence on the way.
+
+        Weights are scaled to sum to the effective sample size.
+        """
         rows = [np.flatnonzero(a == arm) for arm in (0, 1)]
+        counts: list[Array | None] = [None, None]
+        if sample_weight is not None:
+            scaled = effective_weights(np.asarray(sample_weight, dtype=np.float64))
+            counts = [scaled[r] for r in rows]
         self.terms_ = AdditiveTerms.of(X, self.n_knots)
-        index = [np.full(r.size, _logit(y[r].mean())) for r in rows]
+        index = [np.full(r.size, _logit(mean_of(y[r], count))) for r, count in zip(rows, counts, strict=True)]
         for turn in range(ROUNDS):
             if turn == 1 and self.products:
-                self.terms_ = self.terms_.with_products(
-                    X, [[y[r] - expit(i) for r, i in zip(rows, index, strict=True)]], rows
-                )
+                scores = [_counted(y[r] - expit(i), c) for r, i, c in zip(rows, index, counts, strict=True)]
+                self.terms_ = self.terms_.with_products(X, [scores], rows)
             if turn == 0 or (turn == 1 and self.terms_.pairs):
                 contrast = np.flatnonzero(self.terms_.degree <= self.contrast_curves)
                 locations = ArmLocations(self.terms_.groups, contrast)
                 terms: list[Array] = []  # they fill most of the memory: never twice
                 terms += (self.terms_(X[r]) for r in rows)
             means = [expit(i) for i in index]
-            weights = [mean * (1 - mean) for mean in means]
-            working = [
-                i + (y[r] - mean) / weight for i, r, mean, weight in zip(index, rows, means, weights, strict=True)
-            ]
+            weights = [own * (1 - own) for own in means]
+            working = [i + (y[r] - own) / weight for i, r, own, weight in zip(index, rows, means, weights, strict=True)]
+            weights = [_counted(weight, count) for weight, count in zip(weights, counts, strict=True)]
             locations.fit_least_squares(list(zip(terms, working, weights, strict=True)), n_steps=4)
             index = [np.clip(terms[k] @ locations.coefficients[k], -MAX_INDEX, MAX_INDEX) for k in (0, 1)]
         self.coefficients_ = np.stack(locations.coefficients, axis=1)
@@ -72,6 +78,10 @@ class AdditiveClassifier(BaseEstimator):
     def along(self, X: Array, columns: slice, points: Array, index: Array | None = None) -> tuple[Array, Array]:
         """The same, shape (n, g, 2) each, when some columns take the values `points`, (n, g, width)."""
         return _outputs(self.terms_.along(X, columns, points, self.coefficients_, index))
+
+
+def _counted(values: Array, counts: Array | None) -> Array:
+    return values if counts is None else counts * values
 
 
 def _outputs(index: Array) -> tuple[Array, Array]:

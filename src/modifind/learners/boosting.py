@@ -12,6 +12,7 @@ from sklearn.ensemble import HistGradientBoostingRegressor
 from modifind.kernels import Array
 from modifind.learners.additive import AdditiveLearner
 from modifind.learners.blocks import random_rows
+from modifind.row_weights import effective_weights, mean_of
 
 N_FOLDS = 2
 N_BINS = 64
@@ -39,16 +40,28 @@ class BoostingLearner(BaseEstimator):
         self.max_iter = max_iter
 
     def fit(
-        self, X: Array, a: NDArray[np.int64], y: Array, fitted_base: AdditiveLearner | None = None
+        self,
+        X: Array,
+        a: NDArray[np.int64],
+        y: Array,
+        sample_weight: Array | None = None,
+        fitted_base: AdditiveLearner | None = None,
     ) -> BoostingLearner:
         """Fit the additive model, unless a fitted one is given, and the trees."""
         base = AdditiveLearner() if self.base is None else clone(self.base)
-        self.base_ = base.fit(X, a, y) if fitted_base is None else fitted_base
+        given = {} if sample_weight is None else {"sample_weight": sample_weight}
+        self.base_ = base.fit(X, a, y, **given) if fitted_base is None else fitted_base
         rows = random_rows(y.size, MAX_ROWS)
         X, a, target, weight = X[rows], a[rows], self.base_.residual_[rows], self.base_.weight_[rows]
         self.edges_ = [np.unique(np.quantile(column, np.arange(1, N_BINS) / N_BINS)) for column in X.T]
         inputs = np.column_stack((self._bins(X), a))
+        counts = None
+        if sample_weight is not None:
+            counts = effective_weights(np.asarray(sample_weight, dtype=np.float64)[rows])
+            weight = weight * counts
         weight = weight / weight.mean()
+        if counts is not None:
+            weight *= counts.mean()  # their sum is the effective number of rows
         folds = np.arange(a.size) % N_FOLDS  # rows come in no order that matters
         left = np.empty(a.size)
         for fold in range(N_FOLDS):
@@ -58,10 +71,11 @@ class BoostingLearner(BaseEstimator):
         self.mean_ = self._mean_trees().fit(inputs, target, sample_weight=weight)
         scale = self.base_.predict(X)[1][np.arange(a.size), a]
         square = np.clip((left / scale) ** 2, 1e-3, 25.0)  # a few wild rows must not decide the trees
+        inflation = float(mean_of(square, counts))
         self.variance_ = HistGradientBoostingRegressor(
             loss="gamma", max_iter=max(self.max_iter // 2, 1), **_settings()
-        ).fit(inputs, square / square.mean())
-        self.log_inflation_ = 0.5 * float(np.log(square.mean()))
+        ).fit(inputs, square / inflation, sample_weight=counts)
+        self.log_inflation_ = 0.5 * float(np.log(inflation))
         return self
 
     def predict(self, X: Array) -> tuple[Array, Array]:

@@ -27,7 +27,12 @@ def robust_spread(values: Array) -> float:
     return float((high - low) / 1.349) or float(values.std())
 
 
-def best_shape(standardised: Array) -> float:
+def best_shape(standardised: Array, weights: Array | None = None) -> float:
     """Degrees of freedom of the best of a few t densities, at most 30: never so many that one row could decide."""
-    fits = [float(np.sum(student_log_density(standardised, shape))) for shape in SHAPES]
+    fits = [total(student_log_density(standardised, shape), weights) for shape in SHAPES]
     return SHAPES[int(np.argmax(fits))]
+
+
+def total(values: Array, weights: Array | None) -> float:
+    """Sum over rows, weighted where there are weights."""
+    return float(np.sum(values)) if weights is None else float(weights @ values)

@@ -11,6 +11,7 @@ from sklearn.base import BaseEstimator
 
 from modifind.kernels import Array
 from modifind.learners.density import robust_spread, student_log_density, student_weight
+from modifind.row_weights import mean_of
 from modifind.torch_support import open_device
 
 if TYPE_CHECKING:
@@ -108,8 +109,8 @@ class NeuralLearner(BaseEstimator):
         self.n_threads = n_threads
         self.device = device
 
-    def fit(self, X: Array, a: Ints, y: Array) -> NeuralLearner:
-        """Train all networks."""
+    def fit(self, X: Array, a: Ints, y: Array, sample_weight: Array | None = None) -> NeuralLearner:
+        """Train all networks; the likelihood of a row counts as often as its weight says."""
         torch, device = open_device(self.device, "the neural learner")
         a = np.asarray(a, dtype=np.int64)
         X, y = np.asarray(X, dtype=np.float64), np.asarray(y, dtype=np.float64)
@@ -117,12 +118,14 @@ class NeuralLearner(BaseEstimator):
         if y.size > self.max_rows:
             rows = np.sort(rng.choice(y.size, self.max_rows, replace=False))
             X, a, y = X[rows], a[rows], y[rows]
+            sample_weight = None if sample_weight is None else np.asarray(sample_weight)[rows]
+        counts = None if sample_weight is None else np.asarray(sample_weight, dtype=np.float64) / np.mean(sample_weight)
         self.n_features_in_ = X.shape[1]
         self.column_center_ = X.mean(axis=0)
         self.column_unit_ = np.maximum(X.std(axis=0), 1.0)  # indicators stay as small as they are
         self.center_, self.unit_ = _center_and_unit(y)
         standardised = np.clip((y - self.center_) / self.unit_, -MAX_VALUE, MAX_VALUE)
-        self.constants_ = _arm_constants(standardised, a)
+        self.constants_ = _arm_constants(standardised, a, counts)
         # An arm with little noise would have the whole say in the trunk. Its location moves in smaller units; without
         # any noise it keeps its constants and the networks skip it.
         log_scale = self.constants_[1]
@@ -131,7 +134,7 @@ class NeuralLearner(BaseEstimator):
         threads = torch.get_num_threads()
         torch.set_num_threads(self.n_threads)
         try:
-            ensemble = _Ensemble(torch, device, self, self._inputs(X), a, standardised, rng)
+            ensemble = _Ensemble(torch, device, self, self._inputs(X), a, standardised, rng, counts)
             self.weights_ = ensemble.train()
         finally:
             torch.set_num_threads(threads)
@@ -200,6 +203,7 @@ class _Ensemble:
         a: Ints,
         y: Array,
         rng: np.random.Generator,
+        counts: Array | None = None,
     ) -> None:
         n_inputs = inputs.shape[1]
         hidden, members = learner.hidden, learner.members
@@ -220,8 +224,13 @@ class _Ensemble:
         unit = np.exp(-log_scale[a])
         reach = learner.reach_[a] * unit
         rows = np.column_stack((reach, (a - 0.5) * reach, a == 0, a == 1, (y - center[a]) * unit))
-        self.rows = self._tensor((rows * learner.varies_[a][:, None]).astype(np.float32))
-        self.constant = -log_scale[a][self.held].mean(axis=1)
+        rows *= learner.varies_[a][:, None]
+        self.weighted = counts is not None
+        if counts is not None:  # last, where the likelihood does not look
+            rows = np.column_stack((rows, counts))
+        self.rows = self._tensor(rows.astype(np.float32))
+        held_counts = None if counts is None else counts[self.held]
+        self.constant = -np.average(log_scale[a][self.held], axis=1, weights=held_counts)
 
     def _tensor(self, array: NDArray[Any]) -> torch.Tensor:
         return self.torch.from_numpy(np.ascontiguousarray(array)).to(self.device)
@@ -276,7 +285,7 @@ class _Ensemble:
             for batch in zip(*(part.tensor_split(n_batches, dim=1) for part in shuffled), strict=True):
                 step += 1
                 theta = state["theta"].detach().requires_grad_()
-                loss = -self.log_likelihood(theta, *batch).mean(dim=1).sum()
+                loss = -self._mean(self.log_likelihood(theta, *batch), batch[1]).sum()
                 (gradient,) = torch.autograd.grad(loss, theta)
                 self._step(state, gradient, step)
             score = self._held_out_score(state["average"], held)
@@ -294,7 +303,15 @@ class _Ensemble:
 
     def _held_out_score(self, theta: torch.Tensor, held: tuple[torch.Tensor, torch.Tensor]) -> Array:
         with self.torch.no_grad():
-            return self.log_likelihood(theta, *held).double().mean(dim=1).cpu().numpy()
+            return self._mean(self.log_likelihood(theta, *held).double(), held[1], whole=True).cpu().numpy()
+
+    def _mean(self, values: torch.Tensor, rows: torch.Tensor, whole: bool = False) -> torch.Tensor:
+        """Mean over the rows of each network; of a batch that is weighted, the part of the mean of all rows."""
+        if not self.weighted:
+            return values.mean(dim=1)
+        counts = rows[..., -1].to(values.dtype)
+        counts = counts / counts.mean(dim=1, keepdim=True) if whole else counts
+        return (values * counts).mean(dim=1)
 
     def _step(self, state: dict[str, Any], gradient: torch.Tensor, step: int) -> None:
         """Adam with clipped gradients, soft thresholding of the weights and a running average, in place."""
@@ -327,16 +344,17 @@ def _center_and_unit(y: Array) -> tuple[float, float]:
     return float(np.median(y)), robust_spread(y) or 1.0
 
 
-def _arm_constants(y: Array, a: Ints) -> Array:
+def _arm_constants(y: Array, a: Ints, counts: Array | None = None) -> Array:
     """Location and log-scale of each arm without features, shape (2, 2), by maximum likelihood."""
     constants = np.zeros((2, 2))
     for arm in (0, 1):
-        values = y[a == arm] if (a == arm).any() else y
+        own = a == arm if (a == arm).any() else np.ones(a.size, dtype=bool)
+        values, counted = y[own], None if counts is None else counts[own]
         center, scale = _center_and_unit(values)
         for _ in range(30):
             weight = student_weight((values - center) / scale, SHAPE)
-            center = float(np.average(values, weights=weight))
-            scale = max(float(np.sqrt(np.mean(weight * (values - center) ** 2))), MIN_SCALE)
+            center = float(np.average(values, weights=weight if counted is None else weight * counted))
+            scale = max(math.sqrt(mean_of(weight * (values - center) ** 2, counted)), MIN_SCALE)
         constants[:, arm] = center, math.log(scale)
     return constants
 

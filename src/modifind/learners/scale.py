@@ -7,7 +7,7 @@ from scipy.special import expit
 
 from modifind.kernels import Array
 from modifind.learners.blocks import scaled_gram
-from modifind.learners.density import student_log_density, student_weight
+from modifind.learners.density import student_log_density, student_weight, total
 from modifind.learners.evidence import Groups, solve_ridge, updated_penalties
 
 LINKS = ("exp", "softplus")
@@ -56,7 +56,9 @@ class ScaleModel:
         """Scale of rows given their terms."""
         return self.at_index(terms @ self.coefficients)
 
-    def fit(self, terms: Array, residual: Array, shape: float, n_steps: int) -> ScaleModel:
+    def fit(
+        self, terms: Array, residual: Array, shape: float, n_steps: int, sample_weight: Array | None = None
+    ) -> ScaleModel:
         """Some steps of Fisher scoring from where the coefficients stand; `criterion` tells links apart (AIC / 2)."""
         if not self.unit:
             middle, far = np.quantile(np.abs(residual), (0.5, 0.95))
@@ -65,44 +67,58 @@ class ScaleModel:
         size = self.groups.size
         with_floor = self.link == "softplus"
         groups = np.append(self.groups, 0) if with_floor else self.groups
-        plain = None if with_floor else terms.T @ terms  # of the exponential link, the same at every step
+        root = None if sample_weight is None else np.sqrt(sample_weight)
+        plain = None  # of the exponential link, the same at every step
+        if not with_floor:
+            plain = terms.T @ terms if root is None else scaled_gram(terms, root)
         index = terms @ self.coefficients
         for step in range(n_steps):
             scale = self.at_index(index)
             standardised = residual / scale
             score = student_weight(standardised, shape) * standardised**2 - 1.0
+            score = score if sample_weight is None else sample_weight * score
             if plain is None:
-                gradient, gram = self._floor_derivatives(terms, index, scale, score)
+                gradient, gram = self._floor_derivatives(terms, index, scale, score, root)
             else:
                 gradient, gram = terms.T @ score, plain
             gradient[:size] -= self.penalties[self.groups] * self.coefficients
             fisher = information * gram
             move, inverse = solve_ridge(fisher, gradient, self.penalties, groups)
-            index = self._advance(terms, index, residual, shape, move)
+            index = self._advance(terms, index, residual, shape, move, sample_weight)
             penalties, freedom = updated_penalties(
                 self.coefficients, inverse[:size, :size], np.diag(fisher)[:size], self.penalties, self.groups
             )
             if step < n_steps - 1:
                 self.penalties = penalties
-        self.criterion = freedom + with_floor - self._fit(index, residual, shape, self.log_floor)
+        self.criterion = freedom + with_floor - self._fit(index, residual, shape, self.log_floor, sample_weight)
         return self
 
-    def _floor_derivatives(self, terms: Array, index: Array, scale: Array, score: Array) -> tuple[Array, Array]:
-        """Gradient of the log-likelihood and the Gram matrix of the log-scale's slopes, the floor's coming last."""
+    def _floor_derivatives(
+        self, terms: Array, index: Array, scale: Array, score: Array, root: Array | None
+    ) -> tuple[Array, Array]:
+        """Gradient of the log-likelihood and the Gram matrix of the log-scale's slopes, the floor's coming last.
+
+        Weights are in the scores already; the matrix takes their square roots.
+        """
         slope = self.unit * expit(index) / scale
         floor = self.unit * np.exp(self.log_floor) / scale
+        gradient = np.append(terms.T @ (slope * score), floor @ score)
+        if root is not None:
+            slope, floor = root * slope, root * floor
         mixed = terms.T @ (slope * floor)
         gram = np.block([[scaled_gram(terms, slope), mixed[:, None]], [mixed, floor @ floor]])
-        return np.append(terms.T @ (slope * score), floor @ score), gram
+        return gradient, gram
 
-    def _advance(self, terms: Array, index: Array, residual: Array, shape: float, move: Array) -> Array:
+    def _advance(
+        self, terms: Array, index: Array, residual: Array, shape: float, move: Array, sample_weight: Array | None
+    ) -> Array:
         """Step as far as the penalised likelihood improves; returns the index there."""
         penalty, change = self.penalties[self.groups], move[: self.groups.size]
         shift = terms @ change
         length = min(1.0, MAX_MOVE / max(float(np.abs(shift).max()), 1e-12))
 
         def objective(index: Array, coefficients: Array, log_floor: float) -> float:
-            return self._fit(index, residual, shape, log_floor) - 0.5 * float(penalty @ coefficients**2)
+            return self._fit(index, residual, shape, log_floor, sample_weight) - 0.5 * float(penalty @ coefficients**2)
 
         before = objective(index, self.coefficients, self.log_floor)
         for _ in range(MAX_HALVINGS):
@@ -116,6 +132,6 @@ class ScaleModel:
             length /= 2
         return index
 
-    def _fit(self, index: Array, residual: Array, shape: float, log_floor: float) -> float:
+    def _fit(self, index: Array, residual: Array, shape: float, log_floor: float, sample_weight: Array | None) -> float:
         scale = self.at_index(index, log_floor)
-        return float(np.sum(student_log_density(residual / scale, shape) - np.log(scale)))
+        return total(student_log_density(residual / scale, shape) - np.log(scale), sample_weight)

@@ -13,6 +13,7 @@ from modifind.learners.additive import AdditiveLearner
 from modifind.learners.base import predict_along, predict_arms
 from modifind.learners.binary import AdditiveClassifier
 from modifind.learners.density import robust_spread, student_weight
+from modifind.row_weights import mean_of
 from modifind.screening import has_many_columns
 
 Columns = NDArray[np.int64]
@@ -81,7 +82,9 @@ def is_screened(n_rows: int, n_columns: int) -> bool:
     return has_many_columns(n_rows, n_columns) or n_columns > MOST_COLUMNS
 
 
-def screened_columns(X: Array, a: NDArray[np.int64], y: Array, *, binary: bool) -> Columns | None:
+def screened_columns(
+    X: Array, a: NDArray[np.int64], y: Array, *, binary: bool, sample_weight: Array | None = None
+) -> Columns | None:
     """The columns that a learner of these rows should be given; None where they are few enough for all.
 
     Columns are ranked by score tests of lines and parabolas: for the location common to both arms, for its difference
@@ -97,6 +100,8 @@ def screened_columns(X: Array, a: NDArray[np.int64], y: Array, *, binary: bool) 
         Arms and outcome.
     binary : bool
         Whether the outcome is 0 or 1; its scale is then no matter of its own.
+    sample_weight : array of shape (n,), optional
+        Weights of the rows, which multiply their scores.
     """
     n_rows, n_columns = X.shape
     if not is_screened(n_rows, n_columns):
@@ -106,7 +111,9 @@ def screened_columns(X: Array, a: NDArray[np.int64], y: Array, *, binary: bool) 
     bases = _Shapes.of(X)
     kept = np.empty(0, dtype=np.int64)
     for share in ROUNDS:
-        scores = _binary_scores(X[:, kept], a, y) if binary else _scores(X[:, kept], a, y)
+        scores = (_binary_scores if binary else _scores)(X[:, kept], a, y, sample_weight)
+        if sample_weight is not None:
+            scores = [sample_weight * (score - mean_of(score, sample_weight)) for score in scores]
         strength = bases.strength(scores, rows)
         strength[:, kept] = np.inf
         place = np.argsort(np.argsort(-strength, axis=1, kind="stable"), axis=1)
@@ -115,10 +122,10 @@ def screened_columns(X: Array, a: NDArray[np.int64], y: Array, *, binary: bool) 
     return kept
 
 
-def _scores(X: Array, a: NDArray[np.int64], y: Array) -> list[Array]:
+def _scores(X: Array, a: NDArray[np.int64], y: Array, sample_weight: Array | None) -> list[Array]:
     """Derivatives of every row's log-likelihood by its location and its log-scale, given a model of some columns."""
     if X.shape[1]:
-        model = AdditiveLearner(N_KNOTS, products=False).fit(X, a, y)
+        model = AdditiveLearner(N_KNOTS, products=False).fit(X, a, y, sample_weight)
         return [model.weight_ * model.residual_, model.weight_ * model.residual_**2]
     standardised = np.empty(y.size)
     for arm in (0, 1):
@@ -128,11 +135,11 @@ def _scores(X: Array, a: NDArray[np.int64], y: Array) -> list[Array]:
     return [weight * standardised, weight * standardised**2]
 
 
-def _binary_scores(X: Array, a: NDArray[np.int64], y: Array) -> list[Array]:
+def _binary_scores(X: Array, a: NDArray[np.int64], y: Array, sample_weight: Array | None) -> list[Array]:
     """The same for a binary outcome, which has no scale of its own."""
     if not X.shape[1]:
-        return [y - y.mean()]
-    index = AdditiveClassifier(0, products=False).fit(X, a, y).index(X)
+        return [y - mean_of(y, sample_weight)]
+    index = AdditiveClassifier(0, products=False).fit(X, a, y, sample_weight).index(X)
     return [y - expit(index[np.arange(y.size), a])]
 
 

@@ -24,6 +24,7 @@ from modifind.learners.boosting import BoostingLearner
 from modifind.learners.density import best_shape, student_log_density
 from modifind.learners.neural import NeuralLearner
 from modifind.learners.screening import ScreenedLearner, is_screened, screened_columns
+from modifind.row_weights import mean_of
 
 NEGLIGIBLE = 0.1
 CHECKED_ROWS = 20
@@ -154,6 +155,7 @@ def cross_fit(
     *,
     binary: bool,
     n_jobs: int | None = None,
+    sample_weight: Array | None = None,
 ) -> CrossFit:
     """Fit every candidate to the complement of every fold and stack them.
 
@@ -162,16 +164,17 @@ def cross_fit(
     held-out log-likelihood by more than 0.01 nats per row, and networks are tried only where trees have joined.
 
     Where columns are many, the learners of this package are given those that `screened_columns` chooses, anew for every
-    fold and without its rows. Other learners get all columns.
+    fold and without its rows. Other learners get all columns. Weights of the rows enter fits and log-likelihoods.
     """
     cheap = {n: c for n, c in candidates.items() if n not in COSTLY}
-    fitted = _fit_all(cheap, X, a, y, folds, binary, n_jobs)
-    best = _stack(fitted, a, y, folds, binary) if fitted else None
+    fitted = _fit_all(cheap, X, a, y, folds, binary, n_jobs, sample_weight=sample_weight)
+    best = _stack(fitted, a, y, folds, binary, sample_weight) if fitted else None
     for name in (name for name in COSTLY if name in candidates):
         splines = fitted.get("splines")
         own = {name: candidates[name]}
-        more = {**fitted, **_fit_all(own, X, a, y, folds, binary, n_jobs, splines.models if splines else None)}
-        richer = _stack(more, a, y, folds, binary)
+        bases = splines.models if splines else None
+        more = {**fitted, **_fit_all(own, X, a, y, folds, binary, n_jobs, bases, sample_weight)}
+        richer = _stack(more, a, y, folds, binary, sample_weight)
         if best is not None and richer.log_score < best.log_score + WORTHWHILE:
             break  # and what is costlier still is not tried
         fitted, best = more, richer
@@ -215,6 +218,7 @@ def _fit_all(
     binary: bool,
     n_jobs: int | None,
     bases: list[OutcomeLearner] | None = None,
+    sample_weight: Array | None = None,
 ) -> dict[str, _Fitted]:
     if not candidates:
         return {}
@@ -226,7 +230,9 @@ def _fit_all(
     groups = [names] if is_screened(*X.shape) else [[name] for name in names]
     tasks = [(group, fold) for group in groups for fold in range(n_folds)]
     jobs = (
-        delayed(_fit_fold)({name: candidates[name] for name in group}, X, a, y, folds == fold, starts[fold], binary)
+        delayed(_fit_fold)(
+            {name: candidates[name] for name in group}, X, a, y, folds == fold, starts[fold], binary, sample_weight
+        )
         for group, fold in tasks
     )
     results = {}
@@ -249,21 +255,23 @@ def _fit_fold(
     out: NDArray[np.bool_],
     base: OutcomeLearner | None,
     binary: bool,
+    sample_weight: Array | None = None,
 ) -> list[tuple[OutcomeLearner, Array, Array]]:
     """Fit the candidates to the rows outside and predict those inside; trees start from splines already fitted."""
     found: list[tuple[OutcomeLearner, Array, Array]] = []
+    weighted = {} if sample_weight is None else {"sample_weight": sample_weight[~out]}
     with threadpool_limits(limits=1):
         kept = None
         if isinstance(base, ScreenedLearner):
             kept, base = base.kept, base.model
         elif any(isinstance(candidate, OWN) for candidate in candidates.values()):
-            kept = screened_columns(X[~out], a[~out], y[~out], binary=binary)
+            kept = screened_columns(X[~out], a[~out], y[~out], binary=binary, **weighted)
         for candidate in candidates.values():
             model: Any = clone(candidate) if isinstance(candidate, BaseEstimator) else copy.deepcopy(candidate)
             given = {"fitted_base": base} if isinstance(model, BoostingLearner) and model.base is None else {}
             if kept is not None and isinstance(model, OWN):
                 model = ScreenedLearner(model, kept)
-            model.fit(X[~out], a[~out], y[~out], **given)
+            model.fit(X[~out], a[~out], y[~out], **given, **weighted)
             if hasattr(model, "along"):
                 check_along(model, X[out][:CHECKED_ROWS])
             found.append((model, *predict_arms(model, X[out])))
@@ -297,13 +305,22 @@ def log_likelihood(y: Array, location: Array, scale: Array, shape: Array | float
     return student_log_density((y - location) / scale, shape) - np.log(scale)
 
 
-def arm_shapes(y: Array, a: NDArray[np.int64], location: Array, scale: Array, *, binary: bool) -> Array:
+def arm_shapes(
+    y: Array,
+    a: NDArray[np.int64],
+    location: Array,
+    scale: Array,
+    *,
+    binary: bool,
+    sample_weight: Array | None = None,
+) -> Array:
     """Degrees of freedom of each row's arm, from out-of-fold residuals."""
     shape = np.full(y.size, np.inf)
     if not binary:
         standardised = (y - own_arm(location, a)) / own_arm(scale, a)
         for arm in (0, 1):
-            shape[a == arm] = best_shape(standardised[a == arm])
+            own = None if sample_weight is None else sample_weight[a == arm]
+            shape[a == arm] = best_shape(standardised[a == arm], own)
     return shape
 
 
@@ -317,14 +334,19 @@ class _Stack:
 
 
 def _stack(
-    fitted: dict[str, _Fitted], a: NDArray[np.int64], y: Array, folds: NDArray[np.int64], binary: bool
+    fitted: dict[str, _Fitted],
+    a: NDArray[np.int64],
+    y: Array,
+    folds: NDArray[np.int64],
+    binary: bool,
+    sample_weight: Array | None,
 ) -> _Stack:
     parts = list(fitted.values())
     location = np.stack([own_arm(part.location, a) for part in parts])
     log_scale = np.log(np.stack([own_arm(part.scale, a) for part in parts]))
-    shapes = [arm_shapes(y, a, part.location, part.scale, binary=binary) for part in parts]
+    shapes = [arm_shapes(y, a, part.location, part.scale, binary=binary, sample_weight=sample_weight) for part in parts]
     alone = [
-        float(log_likelihood(y, location[k], np.exp(log_scale[k]), shapes[k], binary=binary).mean())
+        float(mean_of(log_likelihood(y, location[k], np.exp(log_scale[k]), shapes[k], binary=binary), sample_weight))
         for k in range(len(parts))
     ]
     n_folds = int(folds.max()) + 1
@@ -335,21 +357,30 @@ def _stack(
     for fold in range(n_folds):
         rows = np.flatnonzero(folds != fold)
         rows = rows[random_rows(rows.size, WEIGHED_ROWS)]
-        weights[fold] = _best_weights(y[rows], location[:, rows], log_scale[:, rows], shape[rows], binary)
+        weights[fold] = _best_weights(
+            y[rows],
+            location[:, rows],
+            log_scale[:, rows],
+            shape[rows],
+            binary,
+            None if sample_weight is None else sample_weight[rows],
+        )
     mixed = weights[folds].T
     scale = np.exp((mixed * log_scale).sum(axis=0))
-    score = log_likelihood(y, (mixed * location).sum(axis=0), scale, shape, binary=binary).mean()
+    score = mean_of(log_likelihood(y, (mixed * location).sum(axis=0), scale, shape, binary=binary), sample_weight)
     return _Stack(weights, float(score), alone)
 
 
-def _best_weights(y: Array, location: Array, log_scale: Array, shape: Array, binary: bool) -> Array:
+def _best_weights(
+    y: Array, location: Array, log_scale: Array, shape: Array, binary: bool, sample_weight: Array | None
+) -> Array:
     """Convex weights with the largest log-likelihood; negligible ones are dropped."""
     n_parts = location.shape[0]
 
     def loss(free: Array) -> float:
         weights = _softmax(free)
         scale = np.exp(weights @ log_scale)
-        return -float(log_likelihood(y, weights @ location, scale, shape, binary=binary).mean())
+        return -float(mean_of(log_likelihood(y, weights @ location, scale, shape, binary=binary), sample_weight))
 
     # Start from the best of the candidates and the even mix; the search is over log-odds, which keeps weights convex.
     starts = [np.zeros(n_parts), *(np.where(np.arange(n_parts) == k, 3.0, 0.0) for k in range(n_parts))]

@@ -79,9 +79,15 @@ class AutoSampler(BaseSampler):
             rows = np.sort(np.random.default_rng(rows_seed).choice(table.n_rows, CHOICE_ROWS, replace=False))
             table, treatment = replace(table, values=table.values[rows]), treatment[rows]
             weights = None if weights is None else weights[rows] / weights[rows].mean()
-            gaussian = GaussianSampler(condition_on_treatment=condition).fit(table, treatment, first, weights)
-            boosting = BoostingSampler(condition_on_treatment=condition).fit(table, treatment, second, weights)
-            self.trial_ = (gaussian, boosting)
+            gaussian = GaussianSampler(condition_on_treatment=condition)
+            boosting = BoostingSampler(condition_on_treatment=condition)
+            if getattr(self, "whole_groups_", False):
+                for sampler in (gaussian, boosting):
+                    sampler.assign_folds(self.assigned_folds_[rows], whole_groups=True)
+            self.trial_ = (
+                gaussian.fit(table, treatment, first, weights),
+                boosting.fit(table, treatment, second, weights),
+            )
         self.screen_ = _Screen(self.trial_[0])
         return self
 

@@ -14,6 +14,8 @@ The baseline is frozen because a shift of both arms alike changes no effect: a f
 location leaves T where it is. It does tie l_i to the observed value, and the weights ebar are there to make up for it:
 to second order in the errors of mu, and with the assignment depending little on X_m, the expected log-likelihood under
 the null is then the same for the observed and for a resampled value.
+
+With sample weights the terms are ``w_i l_i``, models and laws are weighted too, and rows of a group stay in one fold.
 """
 
 from __future__ import annotations
@@ -38,7 +40,9 @@ from modifind.learners.stacking import (
     own_arm,
     resolve_learners,
 )
+from modifind.row_weights import mean_of
 from modifind.torch_support import check_device, import_torch
+from modifind.weighting import check_takes_weights
 
 BLOCK_CELLS = 2**17  # rows times grid points evaluated at a time
 MIN_CURVATURE = 0.1
@@ -93,13 +97,15 @@ class EffectLikelihood(BaseEstimator):
             if not isinstance(value, int | np.integer) or isinstance(value, bool) or value < least:
                 raise ValueError(f"{name} must be an integer of at least {least}, not {value!r}")
 
-    def validate(self, y: Array) -> None:
-        """Refuse settings that have no meaning for this outcome."""
+    def validate(self, y: Array, *, weighted: bool = False) -> None:
+        """Refuse settings that have no meaning for this outcome, and learners that take no weights where there are."""
         self.check()
         check_device(self.device)
         if self.device != "cpu":
             import_torch(self.device, "EffectLikelihood(device=...)")
-        resolve_learners(self.learner, binary=is_binary(y), device=self.device)
+        for learner in resolve_learners(self.learner, binary=is_binary(y), device=self.device).values():
+            if weighted:
+                check_takes_weights(learner, "learner")
 
     def prepare(
         self,
@@ -110,6 +116,8 @@ class EffectLikelihood(BaseEstimator):
         folds: list[NDArray[np.int64]],
         *,
         n_jobs: int | None = None,
+        weights: Array | None = None,
+        groups: NDArray[np.int64] | None = None,
     ) -> PreparedEffectLikelihood:
         """Cross-fit the model of the outcome, once for every set of folds.
 
@@ -127,16 +135,29 @@ class EffectLikelihood(BaseEstimator):
             Fold of each row, for every repeat.
         n_jobs : int, optional
             Processes to fit folds with.
+        weights : array of shape (n,), optional
+            How much each row counts, of mean 1.
+        groups : int array of shape (n,), optional
+            Which rows belong together; the folds must keep them so.
         """
         binary = is_binary(y)
         outcome = (y == y.max()).astype(np.float64) if binary else y
         candidates = resolve_learners(self.learner, binary=binary, device=self.device)
         fits = []
         for own in folds:
-            fit = cross_fit(candidates, table.design, treatment, outcome, own, binary=binary, n_jobs=n_jobs)
-            traits = ArmTraits.of(fit, outcome, treatment, binary)
+            fit = cross_fit(
+                candidates,
+                table.design,
+                treatment,
+                outcome,
+                own,
+                binary=binary,
+                n_jobs=n_jobs,
+                sample_weight=weights,
+            )
+            traits = ArmTraits.of(fit, outcome, treatment, binary, weights)
             fits.append(_Fit.of(fit, traits, table.design, outcome, treatment, scores, binary))
-        return PreparedEffectLikelihood(table, outcome, treatment, binary, tuple(fits))
+        return PreparedEffectLikelihood(table, outcome, treatment, binary, tuple(fits), weights, groups)
 
 
 def is_binary(y: Array) -> bool:
@@ -167,15 +188,18 @@ class ArmTraits:
     curvatures: tuple[float, float]
 
     @classmethod
-    def of(cls, cross: CrossFit, y: Array, a: NDArray[np.int64], binary: bool) -> ArmTraits:
+    def of(
+        cls, cross: CrossFit, y: Array, a: NDArray[np.int64], binary: bool, weights: Array | None = None
+    ) -> ArmTraits:
         """From the rows that the models were cross-fitted on."""
-        shape = arm_shapes(y, a, cross.location, cross.scale, binary=binary)
+        shape = arm_shapes(y, a, cross.location, cross.scale, binary=binary, sample_weight=weights)
         first, second = (float(shape[np.argmax(a == arm)]) for arm in (0, 1))
         if binary:
             return cls((first, second), (1.0, 1.0))
         u = ((y - own_arm(cross.location, a)) / own_arm(cross.scale, a)) ** 2
         curvature = (shape + 1) * (shape - u) / (shape + u) ** 2
-        low, high = (max(float(curvature[a == arm].mean()), MIN_CURVATURE) for arm in (0, 1))
+        per_arm = [None if weights is None else weights[a == arm] for arm in (0, 1)]
+        low, high = (max(float(mean_of(curvature[a == arm], per_arm[arm])), MIN_CURVATURE) for arm in (0, 1))
         return cls((first, second), (low, high))
 
 
@@ -223,13 +247,21 @@ def _treated_share(cross: CrossFit, traits: ArmTraits, scores: Array, binary: bo
 
 @dataclass(frozen=True)
 class PreparedEffectLikelihood:
-    """The statistic for one table, to be tested at any feature."""
+    """The statistic for one table, to be tested at any feature.
+
+    Attributes
+    ----------
+    weights, groups : arrays of shape (n,), optional
+        How much each row counts, and which rows belong together.
+    """
 
     table: FeatureTable
     y: Array
     treatment: NDArray[np.int64]
     binary: bool
     fits: tuple[_Fit, ...]
+    weights: Array | None = None
+    groups: NDArray[np.int64] | None = None
 
     def at(
         self,
@@ -254,7 +286,7 @@ class PreparedEffectLikelihood:
         """The stack that was used, for the record."""
         crosses = [fit.cross for fit in self.fits]
         names = dict.fromkeys(name for cross in crosses for name in cross.weights)
-        mean = {name: float(np.mean([cross.weights.get(name, 0.0) for cross in crosses])) for name in names}
+        shares = {name: float(np.mean([cross.weights.get(name, 0.0) for cross in crosses])) for name in names}
         scores = {
             name: float(np.mean([cross.log_scores[name] for cross in crosses if name in cross.log_scores]))
             for name in names
@@ -262,7 +294,7 @@ class PreparedEffectLikelihood:
         return {
             "likelihood": "bernoulli" if self.binary else "student-t",
             "n_folds": len(crosses[0].models),
-            "stack": describe(mean),
+            "stack": describe(shares),
             "held_out_log_likelihood": scores,
         }
 
@@ -282,8 +314,8 @@ class PreparedEffectLikelihood:
         have nothing in common cannot have taught each other. The variance is evaluated on a sample of the rows and
         averaged over repeats.
         """
-        mean = np.einsum("ij,ij->i", values, weights)
-        per_row = np.einsum("ij,ij,ij->i", values, values, weights) - mean**2
+        expected = np.einsum("ij,ij->i", values, weights)
+        per_row = np.einsum("ij,ij,ij->i", values, values, weights) - expected**2
         per_fold: list[Array] = [
             np.bincount(f.cross.folds, per_row, minlength=len(f.cross.models)).astype(np.float64) for f in self.fits
         ]
@@ -307,6 +339,8 @@ class PreparedEffectLikelihood:
             log_scale = np.log(scale[np.arange(rows.size), :, arm])
             pattern = location_score * moved + scale_score * log_scale
             pattern -= np.einsum("ij,ij->i", pattern, weights)[:, None]
+            if self.weights is not None:
+                pattern *= self.weights[rows, None]
             patterns.append((pattern * np.sqrt(weights)).ravel())
         return np.array(patterns) @ np.array(patterns).T
 
@@ -323,8 +357,9 @@ class PreparedEffectLikelihood:
 
     @property
     def observed(self) -> Array:
-        """Log-likelihood of every row as it is, averaged over repeats."""
-        return np.mean([fit.observed for fit in self.fits], axis=0)
+        """What every row adds to the statistic: its log-likelihood, averaged over repeats, times its weight."""
+        found = np.mean([fit.observed for fit in self.fits], axis=0)
+        return found if self.weights is None else self.weights * found
 
     def on_grid(self, feature: int, grid: RowGrid) -> tuple[Array, Array]:
         """Log-likelihood of every row when one feature takes the points of its law, and the points' weights.
@@ -332,7 +367,7 @@ class PreparedEffectLikelihood:
         Returns
         -------
         values, weights : array of shape (n, g)
-            Averaged over repeats of the cross-fitting.
+            Averaged over repeats of the cross-fitting; values are times the weight of the row.
         """
         values, weights = np.empty((0, 0)), np.empty((0, 0))
         columns = self.table.encoding[feature]
@@ -351,6 +386,8 @@ class PreparedEffectLikelihood:
                     location, scale = model.along(self.table.design[rows], columns, encoded, known)
                     values[rows] += self._at(fit, rows, location, scale) / len(self.fits)
                     weights[rows] = chances
+        if self.weights is not None:
+            values *= self.weights[:, None]
         return values, weights
 
     def _at(self, fit: _Fit, rows: NDArray[np.int64], location: Array, scale: Array) -> Array:

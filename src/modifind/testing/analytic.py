@@ -8,8 +8,10 @@ from functools import partial
 from typing import TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.special import log_ndtr, ndtr
 from scipy.stats import norm
+from scipy.stats import t as student
 
 from modifind.kernels import Array
 
@@ -62,6 +64,8 @@ def analytic_test(
     weights: Array,
     *,
     shared_variance: float = 0.0,
+    robust: bool = False,
+    groups: NDArray[np.int64] | None = None,
     check_resamples: int = 0,
     rng: np.random.Generator | None = None,
 ) -> AnalyticOutcome:
@@ -75,6 +79,13 @@ def analytic_test(
         What it would add under the null hypothesis, with which probability.
     shared_variance : float, default=0.0
         Variance of the sum beyond that of independent rows, as of a normal variable added to it.
+    robust : bool, default=False
+        Whether rows may vary more than the null hypothesis says given the other columns, as those of a sample with
+        unequal weights do: where their own variance is larger, the difference is added like `shared_variance`, which
+        grows in proportion.
+    groups : int array of shape (n,), optional
+        Rows that are not independent of each other. The variance is that of the groups' sums, and the p-value is at
+        least that of Student's t with one degree of freedom less than there are groups.
     check_resamples : int, default=0
         Also draw the sum this often; the p-value of the draws must agree with the tail.
     rng : Generator, optional
@@ -85,11 +96,25 @@ def analytic_test(
     if is_rounding(variance, float(np.abs(observed).sum()), observed.size):
         return UNSEEN
     total = float(observed.sum())
+    spread = excess.size * float(excess.var(ddof=1))
+    freedom = np.inf
+    if groups is not None:
+        sums = np.bincount(groups, excess)[np.unique(groups)]
+        spread, freedom = sums.size * float(sums.var(ddof=1)), sums.size - 1.0
+    own_spread = spread + shared_variance
+    if robust or groups is not None:
+        shared_variance *= max(spread / variance, 1.0)
+        own_spread = spread + shared_variance
+        shared_variance += max(spread - variance, 0.0)
     cumulants = partial(_cumulants, centred, weights)
     p_value, normal = tail(cumulants, total - float(expected.sum()), variance, shared_variance)
+    limit = float(norm.ppf(0.975))
+    if groups is not None and own_spread > 0:
+        p_value = max(p_value, float(student.sf(float(excess.sum()) / np.sqrt(own_spread), freedom)))
+        limit = float(student.ppf(0.975, freedom))
     gain = float(excess.mean())
-    error = np.sqrt(excess.size * float(excess.var(ddof=1)) + shared_variance) / excess.size
-    half = float(norm.ppf(0.975)) * float(error)
+    error = np.sqrt(own_spread) / excess.size
+    half = limit * float(error)
     check, exceeding = float("nan"), 0
     if check_resamples:
         rng = np.random.default_rng(rng)

@@ -1,0 +1,165 @@
+"""Rows that count differently, and rows that belong together: sample weights, groups and folds of whole groups."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+from sklearn.utils.validation import has_fit_parameter
+
+from modifind.kernels import Array
+
+LEAST_GROUPS = 10
+FEW_GROUPS = 40
+LARGEST_WEIGHT = 1e100  # squares must not overflow
+
+
+def read_weights(sample_weight: Any, n_rows: int) -> Array:
+    """One weight per row as numbers: finite, none negative, not all zero.
+
+    Examples
+    --------
+    >>> read_weights([1, 2, 0], 3)
+    array([1., 2., 0.])
+    """
+    column = sample_weight if isinstance(sample_weight, pd.Series) else pd.Series(np.asarray(sample_weight).ravel())
+    if len(column) != n_rows:
+        raise ValueError(f"sample_weight has {len(column)} rows but X has {n_rows}")
+    numeric = pd.api.types.is_numeric_dtype(column) and not pd.api.types.is_complex_dtype(column)
+    if not numeric and column.dtype != object:
+        raise ValueError(f"sample_weight must be numeric; found {column.dtype}")
+    try:
+        weights = column.to_numpy(dtype=np.float64, na_value=np.nan)
+    except (TypeError, ValueError):
+        raise ValueError("sample_weight must be numeric; found text") from None
+    missing, infinite = int(np.isnan(weights).sum()), int(np.isinf(weights).sum())
+    if missing or infinite:
+        raise ValueError(
+            f"sample_weight has {missing} missing and {infinite} infinite values; drop those rows or give them weight 0"
+        )
+    negative = int((weights < 0).sum())
+    if negative:
+        raise ValueError(f"sample_weight has {negative} negative values; a row that should not count has weight 0")
+    if not (weights > 0).any():
+        raise ValueError("sample_weight is zero in every row; at least some rows must count")
+    if weights.max() > LARGEST_WEIGHT:
+        raise ValueError(f"sample_weight has values beyond {LARGEST_WEIGHT:g}; rescale it, only ratios matter")
+    return weights
+
+
+def read_groups(groups: Any, n_rows: int) -> NDArray[np.int64]:
+    """One label per row as numbers 0, 1, ...; labels may be anything but missing.
+
+    Examples
+    --------
+    >>> read_groups(["b", "a", "b"], 3)
+    array([0, 1, 0])
+    """
+    column = groups if isinstance(groups, pd.Series) else pd.Series(np.asarray(groups).ravel())
+    if len(column) != n_rows:
+        raise ValueError(f"groups has {len(column)} rows but X has {n_rows}")
+    missing = int(column.isna().sum())
+    if missing:
+        raise ValueError(f"groups has {missing} missing labels; drop those rows or give each a group of its own")
+    return np.asarray(pd.factorize(column)[0], dtype=np.int64)
+
+
+def check_groups(groups: NDArray[np.int64]) -> None:
+    """Refuse too few groups, and warn of few: their number is the sample size of a cluster-robust variance."""
+    count = int(np.unique(groups).size)
+    if count < LEAST_GROUPS:
+        raise ValueError(
+            f"groups has {count} different labels; variances between groups need at least {LEAST_GROUPS}. With so few, "
+            "make the group a feature and leave groups out"
+        )
+    if count < FEW_GROUPS:
+        warnings.warn(
+            f"groups has only {count} different labels: p-values lean on a variance between few groups, and little "
+            f"will be found; {FEW_GROUPS} or more are better",
+            UserWarning,
+            stacklevel=3,
+        )
+
+
+def check_takes_weights(part: Any, what: str) -> None:
+    """Refuse a user's object whose `fit` knows no weights."""
+    if not has_fit_parameter(part, "sample_weight"):
+        raise ValueError(
+            f"{what} {type(part).__name__} takes no sample_weight in fit; choose one that does, or leave sample_weight "
+            "out"
+        )
+
+
+def group_folds(treatment: NDArray[np.int64], groups: NDArray[np.int64], n_folds: int, seed: int) -> NDArray[np.int64]:
+    """Fold of each row; a group's rows share one, every fold holds both arms, and folds are about equal in size.
+
+    Groups are taken in random order, the largest first, and each goes where the arms are then most even. There are
+    fewer folds where few groups have rows of one of the arms.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> groups = np.repeat(np.arange(20), 5)
+    >>> folds = group_folds(groups % 2, groups, 4, 0)  # whole groups are treated
+    >>> np.bincount(folds[groups % 2 == 1])
+    array([10, 10, 15, 15])
+    """
+    counts = np.zeros((int(groups.max()) + 1, 2))
+    np.add.at(counts, (groups, treatment), 1.0)
+    present = np.flatnonzero(counts.sum(axis=1))
+    shares = counts / counts.sum(axis=0)
+    order = np.random.default_rng(seed).permutation(present)
+    order = order[np.argsort(-shares[order].max(axis=1), kind="stable")]
+    most = int((counts > 0).sum(axis=0).min())
+    for n in range(min(n_folds, most), 1, -1):
+        fold_of = np.zeros(counts.shape[0], dtype=np.int64)
+        held: Array = np.zeros((n, 2))
+        for group in order:
+            # The rise of the sum of squares that the group would cause in each fold; of equal folds the emptiest.
+            fold = int(np.argmin(held @ (shares[group] + 1e-6)))
+            fold_of[group] = fold
+            held[fold] += shares[group]
+        if (held > 0).all():
+            return fold_of[groups]
+    raise ValueError(
+        "groups: the rows of an arm lie in too few groups to be cross-fitted; each arm needs rows in two or more"
+    )
+
+
+def assign_group_folds(
+    sampler: Any,
+    treatment: NDArray[np.int64],
+    groups: NDArray[np.int64],
+    n_folds: int,
+    seed: np.random.SeedSequence,
+) -> None:
+    """Have a sampler cross-fit its laws by folds of whole groups."""
+    if not hasattr(sampler, "assign_folds"):
+        raise ValueError(
+            f"groups: the sampler {type(sampler).__name__} has no assign_folds(folds), so that its laws are judged "
+            "on rows of groups that they have seen; choose one of 'auto', 'gaussian' and 'boosting'"
+        )
+    folds = group_folds(treatment, groups, n_folds, int(seed.generate_state(1)[0]))
+    sampler.assign_folds(folds, whole_groups=True)
+
+
+def check_sampler_weights(sampler: Any) -> None:
+    """Refuse a user's sampler whose `fit` knows no weights."""
+    if not has_fit_parameter(sampler, "weights"):
+        raise ValueError(
+            f"sampler {type(sampler).__name__} takes no weights in fit, which sample_weight needs; choose one that "
+            "does, or leave sample_weight out"
+        )
+
+
+def warn_resampled_weights() -> None:
+    """Say when resampled features go with weights."""
+    warnings.warn(
+        "'wcmmd' with sample_weight: p-values hold where the weights do not depend on the tested feature given the "
+        "others; effect_likelihood does not need that",
+        UserWarning,
+        stacklevel=4,
+    )
