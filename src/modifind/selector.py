@@ -16,6 +16,7 @@ from modifind.base import (
     entropy_of,
 )
 from modifind.composition import Statistic, agreeing_sampler, recorded_settings, resolve_statistic
+from modifind.feature_groups import arrange, column_kinds, has_groups, read_groups
 from modifind.feature_tests import Analysis, run_tests
 from modifind.features import (
     FeatureTable,
@@ -29,6 +30,7 @@ from modifind.kernels import Array
 from modifind.progress import Progress
 from modifind.propensity import FittedPropensity, PropensityModel, arm_folds, resolve_propensity
 from modifind.reading import read_data
+from modifind.samplers.rules import check_rule
 from modifind.statistics import WCMMD, EffectLikelihood
 from modifind.statistics.wcmmd import PreparedWCMMD
 from modifind.streaming import FrameSource, LocalPieces, Piece, Pieces, Source, Streamed, StreamedFit
@@ -38,6 +40,7 @@ from modifind.testing import ConditionalRandomizationTest, adjust_p_values
 from modifind.torch_support import import_torch
 
 NULL_HYPOTHESIS = "the outcome is independent of the feature given the other features"
+GROUPS_COUNT_AS_ONE = " (the columns of a group counting as one feature)"
 MIN_TRAIN_ROWS = 200
 
 
@@ -87,6 +90,11 @@ class ModifierSelector(BaseModifierSelector):
         Where the parts given by name compute what they can by torch: the networks of "cvae" and of the learners of
         "effect_likelihood", the resamples of "wcmmd". None leaves every part its own setting, "cpu" by default. Each
         process of `n_jobs` opens the device for itself, so with a GPU one process is the sensible choice for "wcmmd".
+    feature_groups : dict, optional
+        Columns that are tested as one feature, by the name of their group: ``{"blood pressure": ["sbp", "dbp"]}``. The
+        null hypothesis of a group is that the outcome is independent of all its columns together given the others
+        and the treatment, so columns that say nearly the same do not hide each other. The result has one row for a
+        group, in the place of its first column. For "effect_likelihood" and tables of at most `max_train_rows` rows.
 
     Attributes
     ----------
@@ -128,6 +136,7 @@ class ModifierSelector(BaseModifierSelector):
         outcome_transform: str | None = None,
         max_train_rows: int = 200_000,
         device: str | None = None,
+        feature_groups: dict[str, list[str]] | None = None,
     ) -> None:
         self.statistic = statistic
         self.sampler = sampler
@@ -144,6 +153,7 @@ class ModifierSelector(BaseModifierSelector):
         self.outcome_transform = outcome_transform
         self.max_train_rows = max_train_rows
         self.device = device
+        self.feature_groups = feature_groups
 
     def fit(self, X: Any, y: Any = None, treatment: Any = None, *, treated: Any = None) -> ModifierSelector:
         """Test every feature.
@@ -199,6 +209,11 @@ class ModifierSelector(BaseModifierSelector):
 
     def _fit_pieces(self, pieces: Pieces, statistic: Statistic, treated: Any) -> ModifierSelector:
         """Test every feature by sums over pieces of the table."""
+        if has_groups(self.feature_groups):
+            raise ValueError(
+                "feature_groups need the table in memory, of at most max_train_rows rows; pass a DataFrame, raise "
+                "max_train_rows, or leave the groups out"
+            )
         if not isinstance(statistic, EffectLikelihood):
             raise ValueError(
                 "a table in pieces is tested by statistic='effect_likelihood', whose p-values are sums over rows; "
@@ -263,7 +278,9 @@ class ModifierSelector(BaseModifierSelector):
     ) -> ModifierSelector:
         """Test every feature with all rows at once."""
         data = read_data(X, y, treatment, treated=treated, discrete_features=self.discrete_features)
-        table, labels, arms = data.table, data.treatment, data.arms
+        groups = read_groups(self.feature_groups, data.table.names)
+        table, units = arrange(data.table, groups)
+        labels, arms = data.treatment, data.arms
         entropy = entropy_of(self.random_state)
         seeds = np.random.SeedSequence(entropy).spawn(5)
         propensity_seed, sampler_seed, statistic_seed, feature_seed, fold_seed = seeds
@@ -277,13 +294,17 @@ class ModifierSelector(BaseModifierSelector):
             scores = model.fit(table, arms, n_folds=self.cv, seed=propensity_seed)
             scores.warn()
             sampler = agreeing_sampler(self.sampler, statistic, self.device)
+            if groups:
+                check_rule(sampler, "feature_groups need; take another sampler or leave the groups out")
             sampler.fit(table, arms, sampler_seed)
             marginal = statistic if isinstance(statistic, WCMMD) else WCMMD()
             prepared = marginal.prepare(outcome, arms, statistic_seed)
             tester, n_resamples = self._tester(statistic, test, table, outcome, scores, prepared, fold_seed)
-            plan = Analysis(table, outcome, scores, sampler, prepared, tester, monotone_copies(table))
+            plan = Analysis(table, outcome, scores, sampler, prepared, tester, monotone_copies(table), units)
             findings = self._run(plan, feature_seed)
-            warn_untestable(table.names, table.constant, findings)
+            names = tuple(unit.name for unit in units)
+            constant = tuple(unit.is_constant(table) for unit in units)
+            warn_untestable(names, constant, findings, (table.names, table.constant))
         _warn_again(caught)
 
         settings = {
@@ -292,12 +313,16 @@ class ModifierSelector(BaseModifierSelector):
             "model": tester.prepared.description if isinstance(tester, AnalyticTester) else None,
             **data_settings(labels.control, labels.treated, arms.size, int(arms.sum()), scores, entropy),
             "null_hypothesis": NULL_HYPOTHESIS
-            + (" and the treatment" if getattr(sampler, "condition_on_treatment", True) else ""),
+            + (" and the treatment" if getattr(sampler, "condition_on_treatment", True) else "")
+            + (GROUPS_COUNT_AS_ONE if groups else ""),
         }
+        if groups:
+            settings["feature_groups"] = {name: list(columns) for name, columns in groups.items()}
+            settings["group_column_kinds"] = column_kinds(table, units)
         messages = distinct_messages(caught)
-        kinds = [table.kind(m) for m in range(table.n_features)]
-        found = assemble(table.names, kinds, findings, self.alpha, self.adjust, scores.overlap(), settings, messages)
-        self._keep(table.names, found)
+        kinds = [unit.kind(table) for unit in units]
+        found = assemble(names, kinds, findings, self.alpha, self.adjust, scores.overlap(), settings, messages)
+        self._keep(data.table.names, found)
         return self
 
     def _validate(self) -> tuple[Statistic, ConditionalRandomizationTest]:
@@ -310,6 +335,8 @@ class ModifierSelector(BaseModifierSelector):
         if self.device not in (None, "cpu"):
             import_torch(self.device, f"device={self.device!r}")
         statistic = resolve_statistic(self.statistic, self.device)
+        if has_groups(self.feature_groups) and not isinstance(statistic, EffectLikelihood):
+            raise ValueError("feature_groups need statistic='effect_likelihood'; 'wcmmd' looks at one column at a time")
         test = ConditionalRandomizationTest() if self.test is None else self.test
         test.validate()
         return statistic, test
