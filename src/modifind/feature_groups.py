@@ -143,7 +143,7 @@ def part_of(table: FeatureTable, places: list[int]) -> FeatureTable:
     return replace(
         table,
         names=names,
-        values=table.values[:, places],
+        values=np.take(table.values, places, axis=1),
         categories=categories,
         reference=(means[places], spreads[places]),
     )

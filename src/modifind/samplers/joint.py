@@ -63,7 +63,7 @@ class Step:
 
     def table(self, values: Array) -> FeatureTable:
         """What the rule knows of some rows of the whole table."""
-        return FeatureTable(self.names, values[:, self.columns], self.categories, self.scaling)
+        return FeatureTable(self.names, np.take(values, self.columns, axis=1), self.categories, self.scaling)
 
 
 @dataclass(frozen=True)
