@@ -67,15 +67,6 @@ class Step:
 
 
 @dataclass(frozen=True)
-class Follower:
-    """A feature that others determine: it takes the value of the row nearest in these."""
-
-    feature: int
-    leaders: list[int]
-    places: NearestRow
-
-
-@dataclass(frozen=True)
 class JointLaw:
     """Points of the joint law of some features, the same for a row whichever rows are asked for.
 
@@ -92,8 +83,10 @@ class JointLaw:
         The features.
     steps : tuple of Step
         Those that are drawn, in this order; none where the features outside the group determine all of them.
-    followers : tuple of Follower
-        Those that follow the others.
+    leaders, followers : list of int
+        Features that no others of the group determine, and those that these determine.
+    nearest : NearestRow
+        The row nearest in the leaders.
     shifts : array of shape (n, sets, steps)
         Shifts of each row's points.
     calibration : Calibration
@@ -105,7 +98,9 @@ class JointLaw:
     parts: NDArray[np.int64]
     members: tuple[int, ...]
     steps: tuple[Step, ...]
-    followers: tuple[Follower, ...]
+    leaders: list[int]
+    followers: list[int]
+    nearest: NearestRow
     shifts: Array
     calibration: Calibration
 
@@ -136,9 +131,9 @@ class JointLaw:
         for step, level in zip(self.steps, uniform.T, strict=True):
             known = step.table(values)
             values[:, step.feature] = _quantiles(step.rule.law(known, treatment, parts), level)
-        for follower in self.followers:
-            nearest = follower.places(values[:, follower.leaders])
-            values[:, follower.feature] = self.table.values[nearest, follower.feature]
+        if self.followers:
+            nearest = self.nearest(values[:, self.leaders])
+            values[:, self.followers] = self.table.values[nearest][:, self.followers]
         return values[:, self.members]
 
 
@@ -223,7 +218,9 @@ def joint_law(
         parts,
         members,
         tuple(steps),
-        tuple(Follower(m, leaders, NearestRow.of(table, leaders)) for m in followers),
+        leaders,
+        followers,
+        NearestRow.of(table, leaders),
         shifts,
         _worst(calibrations),
     )
@@ -248,27 +245,51 @@ def set_variance(values: Array) -> float:
 
 @dataclass(frozen=True)
 class NearestRow:
-    """Finds the row that is nearest in some columns: ranks of continuous ones, and the same categories first of all."""
+    """Finds the row that is nearest in some columns: ranks of continuous ones, and the same categories first of all.
+
+    Attributes
+    ----------
+    columns : tuple
+        Distinct values and their ranks for every continuous column, None for a discrete one.
+    tree : cKDTree
+        The distinct places of rows: a tree of many equal ones would be slow.
+    place : array of shape (n,)
+        Place of each row.
+    first : array
+        The first row of each place.
+    """
 
     columns: tuple[tuple[Array, Array] | None, ...]
     tree: Any
+    place: NDArray[np.intp]
+    first: NDArray[np.intp]
 
     @classmethod
     def of(cls, table: FeatureTable, features: Sequence[int]) -> NearestRow:
         """From the rows of a table."""
         columns = tuple(None if table.n_levels(m) else _ranks(table.values[:, m]) for m in features)
         places = _places(columns, table.values[:, list(features)])
-        return cls(columns, cKDTree(places, balanced_tree=False, compact_nodes=False))
+        distinct, first, place = np.unique(places, axis=0, return_index=True, return_inverse=True)
+        return cls(columns, cKDTree(distinct), place.ravel(), first)
 
-    def __call__(self, values: Array) -> NDArray[np.int64]:
+    def __call__(self, values: Array) -> NDArray[np.intp]:
         """Nearest rows."""
-        return np.asarray(self.tree.query(_places(self.columns, values))[1], dtype=np.int64)
+        return self.first[self.tree.query(_places(self.columns, values))[1]]
 
-    def other_rows(self) -> NDArray[np.int64]:
-        """For every row of the table the nearest one besides itself."""
-        own = np.arange(self.tree.n)
-        found = np.asarray(self.tree.query(self.tree.data, k=2)[1], dtype=np.int64)
-        return np.where(found[:, 0] == own, found[:, 1], found[:, 0])
+    def other_rows(self) -> NDArray[np.intp]:
+        """For every row of the table the nearest one besides itself: the next in the same place, or in the nearest."""
+        order = np.argsort(self.place, kind="stable")
+        counts = np.bincount(self.place)
+        starts = np.cumsum(counts) - counts
+        own = self.place[order]
+        following = starts[own] + (np.arange(order.size) - starts[own] + 1) % counts[own]
+        found = np.empty(order.size, dtype=np.intp)
+        found[order] = order[following]
+        alone = counts[self.place] == 1
+        if alone.any() and counts.size > 1:
+            near = self.tree.query(self.tree.data[self.place[alone]], k=2)[1][:, 1]
+            found[alone] = self.first[near]
+        return found
 
 
 def _ranks(column: Array) -> tuple[Array, Array]:
