@@ -233,6 +233,40 @@ def clustered(by_group: bool) -> Design:
     return simulate
 
 
+def grouped_columns(seed: int, n: int) -> Table:
+    """Two modifiers that say nearly the same, and null columns, many of them correlated with these, for `GROUPS`."""
+    rng = np.random.default_rng([seed, 17])
+    z = rng.standard_normal((n, 20))
+    a = (rng.random(n) < expit(0.4 * z[:, 0] - 0.4 * z[:, 2])).astype(np.int64)
+    near = 0.98 * z[:, 0] + np.sqrt(1 - 0.98**2) * z[:, 1]
+    frame = pd.DataFrame({"m1": z[:, 0], "p1": 0.7 * z[:, 0] + z[:, 3], "m2": near, "p2": 0.5 * z[:, 0] - z[:, 4]})
+    frame["t1"] = 0.5 * z[:, 0] + z[:, 5]
+    frame["t2"] = (0.5 * z[:, 0] + 0.8 * z[:, 5] + z[:, 6] > 0).astype(int)
+    frame["t3"] = np.array(["low", "middle", "high"])[np.digitize(z[:, 2] + z[:, 7], [-0.6, 0.7])]
+    frame["f1"], frame["f2"] = np.exp(0.6 * (z[:, 2] + z[:, 8])), z[:, 8] + 0.5 * z[:, 9]
+    frame["f3"] = np.where(z[:, 9] + 0.6 * z[:, 0] < 0.2, 0.0, np.exp(0.5 * z[:, 10]))
+    frame["f4"] = np.digitize(z[:, 10] + 0.5 * z[:, 0], [-0.7, 0.0, 0.8])
+    level = np.digitize(0.7 * z[:, 0] + z[:, 11], [-0.5, 0.5])
+    for k in range(3):
+        frame[f"d{k + 1}"] = (level == k).astype(int)
+    frame["s1"] = 0.6 * z[:, 0] + z[:, 12]
+    frame["s2"] = frame["s1"] ** 2
+    frame["c1"] = 0.5 * z[:, 0] + z[:, 13]
+    frame["c2"] = 0.98 * frame["c1"] + 0.2 * z[:, 14]
+    frame["other"], frame["lone"] = z[:, 2], 0.5 * z[:, 2] + z[:, 15]
+    y = a * (0.5 * (z[:, 0] + near) + 0.5 * z[:, 2]) + z[:, 16]
+    return Table(frame, a, y, ["both", "other"], [])
+
+
+GROUPS = {
+    "both": ["m1", "m2"],
+    "two": ["p1", "p2"],
+    "three": ["t1", "t2", "t3"],
+    "four": ["f1", "f2", "f3", "f4"],
+    "dummies": ["d1", "d2", "d3"],
+    "square": ["s1", "s2"],
+    "pair": ["c1", "c2"],
+}
 POWER: dict[str, Design] = {kind: paper(kind) for kind in PAPER}
 WITH_PROGNOSTIC: dict[str, Design] = {f"{kind} + prognostic": paper(kind, prognostic=True) for kind in PAPER}
 SHAPES: dict[str, Design] = {

@@ -6,8 +6,9 @@
 prints Markdown. Tables: `power` (the paper's data), `prognostic` (the same with five prognostic features), `shapes`
 (other kinds of modifiers, beside "wcmmd"), `null`, `sizes` (n = 500 and 2000), `curve` (power against effect size),
 `density` (Student-t against a bounded normal density), `heldout` (the ordinary held-out likelihood test on prognostic
-features), `repeats` (how far p moves with the folds), `streamed` (null designs with --n rows, of which models see
---train-rows) and `mess` (survey weights, clusters and the like, with and without what tells the test of them).
+features), `repeats` (how far p moves with the folds), `groups` (columns tested as one, n = 800), `streamed` (null designs
+with --n rows, of which models see --train-rows) and `mess` (survey weights, clusters and the like, with and without
+what tells the test of them).
 """
 
 from __future__ import annotations
@@ -164,6 +165,22 @@ class Study:
         each = ", ".join(f"{share:.2f}" for share in moved) or "-"
         row(name, p.size, f"{(p <= 0.05).mean():.3f}", f"{(p <= 0.01).mean():.3f}", f"{error:.3f}", each)
 
+    def groups(self) -> None:
+        """Groups of columns tested as one, each beside what its columns find alone."""
+        seeds = range(self.args.seed, self.args.seed + self.args.runs)
+        jobs = (delayed(one_grouped)(self.args.method, 800, seed) for seed in seeds)
+        found = Parallel(n_jobs=self.args.jobs)(jobs)
+        header("group", "columns", "share p <= 0.05", "share p <= 0.01", "columns alone, share p <= 0.05")
+        null = []
+        for name, columns in designs.GROUPS.items():
+            p = np.array([grouped[name] for grouped, _ in found])
+            alone = np.array([single[columns] for _, single in found])
+            row(name, ", ".join(columns), f"{(p <= 0.05).mean():.3f}", f"{(p <= 0.01).mean():.3f}", share(alone))
+            if name != "both":
+                null.append(p)
+        p = np.concatenate(null)
+        row(f"all null groups ({p.size} p-values)", "", f"{(p <= 0.05).mean():.3f}", f"{(p <= 0.01).mean():.3f}", "")
+
     def sizes(self) -> None:
         header("data", "n", "TPR (sd)", "FPR", "mean FDP", "s per run")
         for name, design in designs.POWER.items():
@@ -215,6 +232,21 @@ def one_repeat(kind: str, data_seed: int, cv_repeats: int, seed: int) -> tuple[N
     return result.table["statistic"].to_numpy(), tuple(sorted(result.selected))
 
 
+def one_grouped(method: str, n: int, seed: int) -> tuple[Any, Any]:
+    """P-values with and without groups."""
+    warnings.simplefilter("ignore")
+    table = designs.grouped_columns(seed, n)
+    found = []
+    for groups in (designs.GROUPS, None):
+        selector = ModifierSelector(statistic(method), random_state=seed, feature_groups=groups)
+        found.append(selector.fit(table.X, table.y, treatment=table.treatment).result_.table["p_value"])
+    return found[0], found[1]
+
+
+def share(p: NDArray[np.float64]) -> str:
+    return ", ".join(f"{own:.2f}" for own in (p <= 0.05).mean(axis=0))
+
+
 def mean(runs: list[Run], name: str) -> float:
     return float(np.mean([run[name] for run in runs]))
 
@@ -237,17 +269,8 @@ def row(*cells: object) -> None:
 
 
 TABLES = (
-    "power",
-    "prognostic",
-    "shapes",
-    "null",
-    "density",
-    "sizes",
-    "curve",
-    "heldout",
-    "repeats",
-    "streamed",
-    "mess",
+    *("power", "prognostic", "shapes", "null", "density", "sizes", "curve", "heldout", "repeats"),
+    *("groups", "streamed", "mess"),
 )
 STREAMED = [name for name in designs.NULL if not name.startswith(("n = 300", "columns that", "log-normal"))]
 
@@ -258,7 +281,7 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=50)
     parser.add_argument("--seed", type=int, default=0, help="first seed; 1000 and above are for final figures")
     parser.add_argument("--jobs", type=int, default=2)
-    parser.add_argument("--method", default="effect", help="test of the null table: effect, effect:LEARNER or wcmmd")
+    parser.add_argument("--method", default="effect", help="test of null and groups: effect, effect:LEARNER or wcmmd")
     parser.add_argument("--methods", nargs="+", default=["effect", "wcmmd"], help="tests of the shapes table")
     parser.add_argument("--n", type=int, default=20_000, help="rows of the streamed table")
     parser.add_argument("--train-rows", type=int, default=2_000, help="rows that models see in the streamed table")

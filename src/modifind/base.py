@@ -34,7 +34,8 @@ class BaseModifierSelector(SelectorMixin, BaseEstimator):
 
     def _get_support_mask(self) -> Any:
         check_is_fitted(self, "result_")
-        return self.result_.table["selected"].to_numpy(dtype=bool)
+        chosen = set(self.result_.selected_columns)
+        return np.array([name in chosen for name in self.feature_names_in_], dtype=bool)
 
     def transform(self, X: Any) -> Any:
         """Keep the selected columns; a DataFrame stays a DataFrame."""

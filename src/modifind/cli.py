@@ -127,6 +127,10 @@ def select(
     features: Annotated[str, typer.Option("--features", help="Columns to test, comma-separated; default all.")] = "",
     exclude: Annotated[str, typer.Option("--exclude", help="Columns to leave out, comma-separated.")] = "",
     discrete: Annotated[str, typer.Option("--discrete", help="Numeric columns that are categories.")] = "",
+    group: Annotated[
+        list[str] | None,
+        typer.Option("--group", help="Columns tested as one, such as 'blood pressure=sbp,dbp'; may be repeated."),
+    ] = None,
     treated: Annotated[str | None, typer.Option("--treated", help="Label that means treated.")] = None,
     propensity: Annotated[
         str, typer.Option("--propensity", help="auto, mlp, a number, or a column with known scores.")
@@ -194,6 +198,7 @@ def select(
         selector.set_params(discrete_features=AlsoDiscrete(tuple(categories)) if categories else "auto")
         selector.set_params(random_state=seed, n_jobs=jobs, progress=True, max_train_rows=train_rows)
         selector.set_params(outcome_transform="log" if log_outcome else None)
+        selector.set_params(feature_groups=_groups(group or [], roles.features) or None)
         with _warnings_as_lines():
             result = table.fit(selector, roles, treated)
     _print_result(result)
@@ -341,6 +346,23 @@ def _columns(text: str, columns: list[str], option: str) -> list[str]:
     names = [name.strip() for name in text.split(",") if name.strip()]
     _known_columns(names, columns, option)
     return names
+
+
+def _groups(options: list[str], tested: list[str]) -> dict[str, list[str]]:
+    """``blood pressure=sbp,dbp``, once for every group, as columns by group."""
+    groups: dict[str, list[str]] = {}
+    for text in options:
+        name, equals, listed = (part.strip() for part in text.partition("="))
+        columns = [column.strip() for column in listed.split(",") if column.strip()]
+        if not (name and equals and columns):
+            raise ValueError(f"--group must be a name and columns, such as 'blood pressure=sbp,dbp'; found {text!r}")
+        if name in groups:
+            raise ValueError(f"--group has two groups called {name!r}")
+        strangers = [column for column in columns if column not in tested]
+        if strangers:
+            raise ValueError(f"--group {name!r} names {', '.join(map(repr, strangers))}, which is not tested")
+        groups[name] = columns
+    return groups
 
 
 def _known_columns(names: list[str], columns: list[str], option: str) -> None:

@@ -9,7 +9,8 @@ from joblib import delayed
 from threadpoolctl import threadpool_limits
 
 from modifind.base import with_messages
-from modifind.explain.marginal import marginal_view
+from modifind.explain.marginal import MarginalView, marginal_view
+from modifind.feature_groups import Unit
 from modifind.features import FeatureTable
 from modifind.findings import DETERMINED, NO_SAMPLER, Finding
 from modifind.kernels import Array
@@ -17,8 +18,9 @@ from modifind.parallel import results_of
 from modifind.progress import Progress, ProgressBar
 from modifind.propensity import FittedPropensity
 from modifind.samplers import BaseSampler
+from modifind.samplers.joint import joint_law
 from modifind.statistics.wcmmd import PreparedWCMMD
-from modifind.testers import Tester
+from modifind.testers import AnalyticTester, Tester
 
 MOST_TASKS = 100
 
@@ -67,9 +69,14 @@ def _test_features(plan: Analysis, features: range, seeds: list[np.random.SeedSe
 
 
 def _test_feature(plan: Analysis, feature: int, seed: np.random.SeedSequence) -> Finding:
-    """Test one feature; its warnings travel with the finding."""
-    finding, messages = with_messages(_find, plan, feature, seed)
-    return replace(finding, messages=messages)
+    """Test one feature or group; its warnings travel with the finding."""
+    unit = plan.units[feature]
+    if len(unit.members) > 1:
+        finding, messages = with_messages(_find_together, plan, unit, seed)
+        return replace(finding, messages=messages)
+    finding, messages = with_messages(_find, plan, unit.members[0], seed)
+    views = {plan.table.names[unit.members[0]]: finding.view} if unit.group else None
+    return replace(finding, messages=messages, views=views)
 
 
 def _find(plan: Analysis, feature: int, seed: np.random.SeedSequence) -> Finding:
@@ -90,3 +97,26 @@ def _find(plan: Analysis, feature: int, seed: np.random.SeedSequence) -> Finding
             return Finding(view, None, law.calibration)
         outcome = plan.tester.test(feature, law, view.bandwidth, np.random.default_rng(draw_seed))
         return Finding(view, outcome, law.calibration)
+
+
+def _find_together(plan: Analysis, unit: Unit, seed: np.random.SeedSequence) -> Finding:
+    """The same for the columns of a group at once; importance and bandwidth are those of the most important column."""
+    with threadpool_limits(limits=1):
+        table, tester = plan.table, plan.tester
+        assert isinstance(tester, AnalyticTester)
+        bandwidth_seed, law_seed, draw_seed = seed.spawn(3)
+        views: dict[str, MarginalView] = {}
+        for member, own in zip(unit.members, bandwidth_seed.spawn(len(unit.members)), strict=True):
+            scores = plan.propensity.scores
+            views[table.names[member]] = marginal_view(table, member, plan.y, scores, plan.prepared, own)
+        view = max(views.values(), key=lambda own: own.importance)
+        if unit.is_constant(table):
+            return Finding(view, None, NO_SAMPLER, views=views)
+        known = tester.without_law(unit.members)
+        if known is not None:
+            return Finding(view, known, NO_SAMPLER, views=views)
+        law = joint_law(plan.sampler, table, plan.prepared.treatment, unit.members, DETERMINED, law_seed)
+        if law.determined:
+            return Finding(view, None, law.calibration, views=views)
+        outcome = tester.test_together(unit.members, law, np.random.default_rng(draw_seed))
+        return Finding(view, outcome, law.calibration, views=views)

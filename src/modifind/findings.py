@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
@@ -25,23 +26,32 @@ NO_SAMPLER = Calibration("none", float("nan"), float("nan"), float("nan"))
 
 @dataclass(frozen=True)
 class Finding:
-    """What is known of one feature; an outcome of None means that it could not be tested."""
+    """What is known of one feature; an outcome of None means that it could not be tested.
+
+    A group of columns has the view of its most important column, and in `views` those of all by the column's name.
+    """
 
     view: MarginalView
     outcome: Outcome | None
     calibration: Calibration
     messages: tuple[str, ...] = ()
+    views: Mapping[str, MarginalView] | None = None
 
 
 def warn_untestable(
-    names: tuple[str, ...], constant: tuple[bool, ...], findings: list[Finding], named: frozenset[int] = frozenset()
+    names: tuple[str, ...],
+    constant: tuple[bool, ...],
+    findings: list[Finding],
+    named: frozenset[int] = frozenset(),
+    columns: tuple[tuple[str, ...], tuple[bool, ...]] | None = None,
 ) -> None:
     """Hand on what workers were warned of, and name the features that no data of this kind could select.
 
-    Features in `named` have had a warning of their own.
+    Features in `named` have had a warning of their own. Where groups of columns are tested, `columns` has the names of
+    all columns and whether they are constant.
     """
     hand_on([finding.messages for finding in findings])
-    warn_constant(names, tuple(same and m not in named for m, same in enumerate(constant)))
+    warn_constant(*(columns or (names, tuple(same and m not in named for m, same in enumerate(constant)))))
     determined = [names[m] for m, f in enumerate(findings) if f.outcome is None and not constant[m] and m not in named]
     if determined:
         warnings.warn(
@@ -54,7 +64,7 @@ def warn_untestable(
 
 def assemble(
     names: tuple[str, ...],
-    kinds: list[Kind],
+    kinds: list[Kind] | list[Kind | Literal["group"]],
     findings: list[Finding],
     alpha: float,
     adjust: str,
@@ -88,7 +98,11 @@ def assemble(
     return SelectionResult(
         table=features,
         diagnostics=diagnostics,
-        curves={name: f.view.curve for name, f in zip(names, findings, strict=True)},
+        curves={
+            column: view.curve
+            for name, f in zip(names, findings, strict=True)
+            for column, view in (f.views or {name: f.view}).items()
+        },
         overlap=overlap,
         settings=settings,
         versions=installed_versions(),

@@ -29,7 +29,7 @@ class SelectionResult:
     diagnostics : DataFrame
         One row per feature: the sampler used and its held-out calibration, resamples drawn.
     curves : dict of DataFrame
-        Effect curves by feature; see `curve`.
+        Effect curves by column; see `curve`.
     overlap : dict
         How comparable the arms are.
     settings : dict
@@ -60,12 +60,34 @@ class SelectionResult:
         Parameters
         ----------
         feature : str
-            Name of a feature, selected or not.
+            Name of a feature, selected or not: a column, or a group of columns, whose curves then stand one above the
+            other with their names in a leading "column".
         """
         feature = str(feature)
+        columns = self.groups.get(feature, [])
+        if columns and columns != [feature]:
+            curves = [self.curves[column] for column in columns]
+            stacked = pd.concat(curves, ignore_index=True)
+            stacked.insert(0, "column", np.repeat(columns, [len(curve) for curve in curves]))
+            return stacked
         if feature not in self.curves:
             raise ValueError(f"no feature {feature!r}; features are {', '.join(map(repr, self.table.index))}")
         return self.curves[feature].copy()
+
+    def kind(self, column: str) -> str:
+        """Kind of one column, also of one that was tested in a group: continuous or discrete."""
+        in_groups = self.settings.get("group_column_kinds", {})
+        return str(in_groups[column] if column in in_groups else self.table.loc[column, "kind"])
+
+    @property
+    def groups(self) -> dict[str, list[str]]:
+        """Columns of every group that was tested as one feature, by the group's name."""
+        return dict(self.settings.get("feature_groups") or {})
+
+    @property
+    def selected_columns(self) -> list[str]:
+        """Columns of the selected features, most significant first; those of a group in the order of the table."""
+        return [column for name in self.selected for column in self.groups.get(name, [name])]
 
     def to_dict(self) -> dict[str, Any]:
         """Plain dictionary of lists, strings and numbers."""

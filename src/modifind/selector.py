@@ -39,6 +39,7 @@ from modifind.torch_support import import_torch
 from modifind.weighting import assign_group_folds, check_sampler_weights, warn_resampled_weights
 
 NULL_HYPOTHESIS = "the outcome is independent of the feature given the other features"
+GROUPS_COUNT_AS_ONE = " (the columns of a group counting as one feature)"
 MIN_TRAIN_ROWS = 200
 
 
@@ -88,6 +89,11 @@ class ModifierSelector(BaseModifierSelector):
         Where the parts given by name compute what they can by torch: the networks of "cvae" and of the learners of
         "effect_likelihood", the resamples of "wcmmd". None leaves every part its own setting, "cpu" by default. Each
         process of `n_jobs` opens the device for itself, so with a GPU one process is the sensible choice for "wcmmd".
+    feature_groups : dict, optional
+        Columns that are tested as one feature, by the name of their group: ``{"blood pressure": ["sbp", "dbp"]}``. The
+        null hypothesis of a group is that the outcome is independent of all its columns together given the others
+        and the treatment, so columns that say nearly the same do not hide each other. The result has one row for a
+        group, in the place of its first column. For "effect_likelihood" and tables of at most `max_train_rows` rows.
 
     Attributes
     ----------
@@ -129,6 +135,7 @@ class ModifierSelector(BaseModifierSelector):
         outcome_transform: str | None = None,
         max_train_rows: int = 200_000,
         device: str | None = None,
+        feature_groups: dict[str, list[str]] | None = None,
     ) -> None:
         self.statistic = statistic
         self.sampler = sampler
@@ -145,6 +152,7 @@ class ModifierSelector(BaseModifierSelector):
         self.outcome_transform = outcome_transform
         self.max_train_rows = max_train_rows
         self.device = device
+        self.feature_groups = feature_groups
 
     def fit(
         self, X: Any, y: Any = None, treatment: Any = None, *, treated: Any = None, strata: Any = None
@@ -212,6 +220,11 @@ class ModifierSelector(BaseModifierSelector):
 
     def _fit_pieces(self, pieces: Pieces, statistic: Statistic, treated: Any) -> ModifierSelector:
         """Test every feature by sums over pieces of the table."""
+        if has_groups(self.feature_groups):
+            raise ValueError(
+                "feature_groups need the table in memory, of at most max_train_rows rows; pass a DataFrame, raise "
+                "max_train_rows, or leave the groups out"
+            )
         if not isinstance(statistic, EffectLikelihood):
             raise ValueError(
                 "a table in pieces is tested by statistic='effect_likelihood', whose p-values are sums over rows; "
@@ -338,6 +351,8 @@ class ModifierSelector(BaseModifierSelector):
         if self.device not in (None, "cpu"):
             import_torch(self.device, f"device={self.device!r}")
         statistic = resolve_statistic(self.statistic, self.device)
+        if has_groups(self.feature_groups) and not isinstance(statistic, EffectLikelihood):
+            raise ValueError("feature_groups need statistic='effect_likelihood'; 'wcmmd' looks at one column at a time")
         test = ConditionalRandomizationTest() if self.test is None else self.test
         test.validate()
         return statistic, test

@@ -8,12 +8,14 @@ from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 
+from modifind.feature_groups import Feature
 from modifind.features import FeatureTable
 from modifind.kernels import Array
 from modifind.propensity import FittedPropensity, ScoreProfile
 from modifind.samplers import ConditionalGrid, FeatureLaw
+from modifind.samplers.joint import JointLaw, set_variance
 from modifind.statistics import WCMMD
-from modifind.statistics.effect_likelihood import PreparedEffectLikelihood
+from modifind.statistics.effect_likelihood import PreparedEffectLikelihood, RowGrid
 from modifind.statistics.wcmmd import PreparedWCMMD
 from modifind.testing import UNSEEN, AnalyticOutcome, ConditionalRandomizationTest, CRTOutcome, analytic_test
 
@@ -24,7 +26,7 @@ TIE = 1e-10  # relative difference of two statistics that only rounding keeps ap
 class Tester(Protocol):
     """Turns the law of a feature into a p-value."""
 
-    def without_law(self, feature: int) -> Outcome | None:
+    def without_law(self, feature: Feature) -> Outcome | None:
         """The outcome where it is the same for every law of the feature, None where it is not."""
 
     def test(self, feature: int, law: FeatureLaw, bandwidth: float, rng: np.random.Generator) -> Outcome:
@@ -42,7 +44,7 @@ class ResamplingTester:
     propensity: FittedPropensity
     table: FeatureTable
 
-    def without_law(self, feature: int) -> Outcome | None:
+    def without_law(self, feature: Feature) -> Outcome | None:
         """Every feature is resampled."""
         return None
 
@@ -97,7 +99,7 @@ class AnalyticTester:
     prepared: PreparedEffectLikelihood
     check_resamples: int
 
-    def without_law(self, feature: int) -> Outcome | None:
+    def without_law(self, feature: Feature) -> Outcome | None:
         """A feature that no fold's model looks at has the same likelihood at every value."""
         return None if self.prepared.looks_at(feature) else UNSEEN
 
@@ -106,11 +108,27 @@ class AnalyticTester:
         table = self.prepared.table
         grid = ConditionalGrid.of(law, table.n_rows, n_levels=table.n_levels(feature))
         values, weights = self.prepared.on_grid(feature, grid)
+        return self._compare(feature, grid, values, weights, 0.0, rng)
+
+    def test_together(self, members: tuple[int, ...], law: JointLaw, rng: np.random.Generator) -> Outcome:
+        """The same for several features at once, whose law is known by drawn points."""
+        values, weights = self.prepared.on_grid(members, law)
+        return self._compare(members, law, values, weights, set_variance(values), rng)
+
+    def _compare(
+        self,
+        feature: Feature,
+        grid: RowGrid,
+        values: Array,
+        weights: Array,
+        point_variance: float,
+        rng: np.random.Generator,
+    ) -> Outcome:
         return analytic_test(
             self.prepared.observed,
             values,
             weights,
-            shared_variance=self.prepared.reuse_variance(feature, grid, values, weights),
+            shared_variance=self.prepared.reuse_variance(feature, grid, values, weights) + point_variance,
             robust=self.prepared.weights is not None,
             groups=self.prepared.groups,
             check_resamples=self.check_resamples,

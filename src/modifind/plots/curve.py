@@ -42,8 +42,11 @@ class CurveDisplay:
 
     @classmethod
     def from_result(cls, result: SelectionResult, feature: str) -> CurveDisplay:
-        """The curve of one feature of a result."""
-        return cls(feature, result.curve(feature), discrete=str(result.table.loc[feature, "kind"]) == "discrete")
+        """The curve of one feature of a result; of a group, one of its columns."""
+        columns = result.groups.get(feature, [feature])
+        if len(columns) > 1:
+            raise ValueError(f"{feature!r} is a group; draw the curves of its columns: {', '.join(columns)}")
+        return cls(feature, result.curve(columns[0]), discrete=result.kind(columns[0]) == "discrete")
 
     @classmethod
     def from_estimator(cls, estimator: Any, feature: str) -> CurveDisplay:

@@ -29,7 +29,9 @@ def render_report(result: SelectionResult) -> str:
         rows=[_row(row) for row in table.reset_index().to_dict("records")],
         effect=_effect_column(result),
         picture=_png(ImportanceDisplay.from_result(result).plot().figure_),
-        panels=[(name, _png(CurveDisplay.from_result(result, name).plot().figure_)) for name in result.selected],
+        panels=[
+            (title, _png(CurveDisplay.from_result(result, name).plot().figure_)) for title, name in _panels(result)
+        ],
         notices=[*result.warnings, *concerns(result)],
         overlap=result.overlap,
         settings=result.settings,
@@ -152,6 +154,15 @@ def _effect_column(result: SelectionResult) -> dict[str, str] | None:
             "changes with one unit of the feature, or at its most significant level.",
         }
     return None
+
+
+def _panels(result: SelectionResult) -> list[tuple[str, str]]:
+    """Titles and columns of the pictures: a selected group has one for each of its columns."""
+    shown = []
+    for name in result.selected:
+        columns = result.groups.get(name, [name])
+        shown += [(column if column == name else f"{name}: {column}", column) for column in columns]
+    return shown
 
 
 def _row(row: Mapping[Hashable, Any]) -> dict[Hashable, Any]:

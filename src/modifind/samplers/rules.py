@@ -20,9 +20,11 @@ from modifind.samplers.grid import GridLaw, Rows
 N_STEPS = 4096
 
 
-def check_rule(sampler: Any) -> None:
-    """Refuse a sampler that has no rule for rows it was not fitted on."""
+def check_rule(sampler: Any, needed: str = "") -> None:
+    """Refuse a sampler that has no rule for rows it was not fitted on; `needed` says by what, and the remedy."""
     if getattr(type(sampler), "rule", BaseSampler.rule) is BaseSampler.rule:
+        if needed:
+            raise ValueError(f"{type(sampler).__name__} has no rule for rows it was not fitted on, which {needed}")
         BaseSampler.rule(sampler, 0)
 
 

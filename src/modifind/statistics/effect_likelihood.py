@@ -27,6 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 
+from modifind.feature_groups import Feature, columns_of, encode
 from modifind.features import FeatureTable
 from modifind.kernels import Array
 from modifind.learners.density import student_weight
@@ -166,10 +167,10 @@ def is_binary(y: Array) -> bool:
 
 
 class RowGrid(Protocol):
-    """The law of a feature given all else, as weighted points for any rows."""
+    """The law of a feature, or of several together, given all else, as weighted points for any rows."""
 
     def at(self, rows: NDArray[np.int64]) -> tuple[Array, Array]:
-        """Points and weights, each of shape (rows, g)."""
+        """Points and weights, each of shape (rows, g); points of several features have one more axis for these."""
 
 
 @dataclass(frozen=True)
@@ -298,12 +299,12 @@ class PreparedEffectLikelihood:
             "held_out_log_likelihood": scores,
         }
 
-    def looks_at(self, feature: int) -> bool:
+    def looks_at(self, feature: Feature) -> bool:
         """Whether the model of any fold looks at a feature; the statistic does not depend on one that none does."""
-        columns = self.table.encoding[feature]
+        columns = columns_of(self.table, feature)
         return any(model.looks_at(columns) for fit in self.fits for model in fit.cross.models)
 
-    def reuse_variance(self, feature: int, grid: RowGrid, values: Array, weights: Array) -> float:
+    def reuse_variance(self, feature: Feature, grid: RowGrid, values: Array, weights: Array) -> float:
         """Variance that the folds' sums share because every two folds are used both ways.
 
         Rows are independent given the models, but a chance pattern that two folds have in common raises the sum of
@@ -321,19 +322,19 @@ class PreparedEffectLikelihood:
         ]
         return self.reuse(feature, grid).variance(per_fold)
 
-    def reuse(self, feature: int, grid: RowGrid) -> Reuse:
+    def reuse(self, feature: Feature, grid: RowGrid) -> Reuse:
         """How far the models of different folds agree about a feature; see `reuse_variance`."""
         return Reuse(tuple(self._products(fit, feature, grid) for fit in self.fits))
 
-    def _products(self, fit: _Fit, feature: int, grid: RowGrid) -> Array:
+    def _products(self, fit: _Fit, feature: Feature, grid: RowGrid) -> Array:
         """Inner products of what the folds' models make of the feature."""
         rows = np.linspace(0, self.y.size - 1, min(REUSE_ROWS, self.y.size)).astype(np.int64)
         points, weights = grid.at(rows)
-        encoded = self.table.encode(feature, points)
+        encoded = encode(self.table, feature, points)
         location_score, scale_score = (score[rows, None] for score in self._scores(fit))
         patterns = []
         for model in fit.cross.models:
-            location, scale = model.along(self.table.design[rows], self.table.encoding[feature], encoded)
+            location, scale = model.along(self.table.design[rows], columns_of(self.table, feature), encoded)
             arm = self.treatment[rows]
             moved = self._moved_location(fit, rows, location)
             log_scale = np.log(scale[np.arange(rows.size), :, arm])
@@ -361,8 +362,8 @@ class PreparedEffectLikelihood:
         found = np.mean([fit.observed for fit in self.fits], axis=0)
         return found if self.weights is None else self.weights * found
 
-    def on_grid(self, feature: int, grid: RowGrid) -> tuple[Array, Array]:
-        """Log-likelihood of every row when one feature takes the points of its law, and the points' weights.
+    def on_grid(self, feature: Feature, grid: RowGrid) -> tuple[Array, Array]:
+        """Log-likelihood of every row when a feature takes the points of its law, and the points' weights.
 
         Returns
         -------
@@ -370,7 +371,7 @@ class PreparedEffectLikelihood:
             Averaged over repeats of the cross-fitting; values are times the weight of the row.
         """
         values, weights = np.empty((0, 0)), np.empty((0, 0))
-        columns = self.table.encoding[feature]
+        columns = columns_of(self.table, feature)
         for fit in self.fits:
             for fold, model in enumerate(fit.cross.models):
                 members = np.flatnonzero(fit.cross.folds == fold)
@@ -381,7 +382,7 @@ class PreparedEffectLikelihood:
                     if not values.size:
                         values = np.zeros((self.y.size, points.shape[1]))
                         weights = np.empty(values.shape)
-                    encoded = self.table.encode(feature, points)
+                    encoded = encode(self.table, feature, points)
                     known = tuple(None if part is None else part[start : start + step] for part in fit.index[fold])
                     location, scale = model.along(self.table.design[rows], columns, encoded, known)
                     values[rows] += self._at(fit, rows, location, scale) / len(self.fits)
