@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtr, ndtri
-from scipy.stats import kstest
 from sklearn.base import BaseEstimator
 
 from modifind.features import FeatureTable
@@ -30,6 +29,7 @@ from modifind.samplers.grid import (
     code_grid,
     window_grid,
 )
+from modifind.samplers.pit import tie_cells, uniformity
 
 if TYPE_CHECKING:
     from modifind.samplers.rules import LawRule
@@ -50,7 +50,7 @@ class Calibration:
         The sampler that made the law.
     pit_distance : float
         Kolmogorov-Smirnov distance of the held-out probability integral transform from uniform (continuous features;
-        NaN for discrete ones).
+        NaN for discrete ones). A value that several rows share is spread over the probability that it stands for.
     pit_p_value : float
         P-value of that distance.
     log_score_gain : float
@@ -312,18 +312,18 @@ def marginal_log_score(values: Array, edges: Array) -> Array:
 
 
 def normal_scores(values: Array, mean: Array, scale: Array | float, edges: Array) -> tuple[Array, Array]:
-    """PIT values and binned log-scores of normal predictions."""
+    """PIT, shape (n, 2) as in `uniformity`, and binned log-scores of normal predictions."""
     scale = np.broadcast_to(np.asarray(scale, dtype=np.float64), values.shape)
-    pit = ndtr((values - mean) / scale)
+    pit = ndtr((tie_cells(values) - mean[:, None]) / scale[:, None])
     cumulative = ndtr((edges - mean[:, None]) / scale[:, None])
     return pit, binned_log_score(values, edges, cumulative)
 
 
 def continuous_calibration(sampler: str, pit: Array, score: Array, marginal: Array) -> Calibration:
-    """Calibration from held-out PIT values and log-scores."""
-    test = kstest(pit, "uniform")
+    """Calibration from held-out PIT values, shape (n, 2) as in `uniformity`, and log-scores."""
+    distance, p_value = uniformity(pit)
     gain, share = _gain(score, marginal)
-    return Calibration(sampler, float(test.statistic), float(test.pvalue), gain, share)
+    return Calibration(sampler, distance, p_value, gain, share)
 
 
 def category_score(codes: Array, probabilities: Array) -> Array:
