@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from modifind.base import hand_on, installed_versions, warn_constant
+from modifind.base import installed_versions
+from modifind.checks import cautions, concerns, run_checks
 from modifind.explain.marginal import MarginalView
 from modifind.features import Kind
 from modifind.result import SelectionResult
@@ -32,21 +32,12 @@ class Finding:
     calibration: Calibration
     messages: tuple[str, ...] = ()
 
-
-def warn_untestable(names: tuple[str, ...], constant: tuple[bool, ...], findings: list[Finding]) -> None:
-    """Hand on what workers were warned of, and name the features that no data of this kind could select."""
-    hand_on([finding.messages for finding in findings])
-    warn_constant(names, constant)
-    determined = [
-        name for name, same, f in zip(names, constant, findings, strict=True) if f.outcome is None and not same
-    ]
-    if determined:
-        warnings.warn(
-            f"{', '.join(determined)}: so nearly a function of the other features that the data cannot tell them "
-            "apart; p-values set to 1. Leave out one of the columns that say the same.",
-            UserWarning,
-            stacklevel=3,
-        )
+    @property
+    def untestable(self) -> str | None:
+        """Why the feature could not be tested, if it could not."""
+        if self.outcome is not None:
+            return None
+        return "constant" if self.calibration.sampler == NO_SAMPLER.sampler else "determined"
 
 
 def assemble(
@@ -78,10 +69,13 @@ def assemble(
         columns["effect_high"] = _column(findings, "gain_high")
         diagnostics["normal_p_value"] = _column(findings, "normal_p_value")
         diagnostics["check_p_value"] = _column(findings, "check_p_value")
-    features = pd.DataFrame(columns, index=index)
     for name in ("n_resamples", "n_exceeding"):
         diagnostics[name] = [0 if f.outcome is None else getattr(f.outcome, name) for f in findings]
     diagnostics["bandwidth"] = [f.view.bandwidth for f in findings]
+    features = pd.DataFrame(columns, index=index)
+    untestable = {name: f.untestable for name, f in zip(names, findings, strict=True) if f.untestable is not None}
+    checks = run_checks(features, diagnostics, overlap, settings, untestable)
+    features["caution"] = cautions(checks, names)
     return SelectionResult(
         table=features,
         diagnostics=diagnostics,
@@ -89,7 +83,8 @@ def assemble(
         overlap=overlap,
         settings=settings,
         versions=installed_versions(),
-        warnings=messages,
+        warnings=(*messages, *concerns(checks)),
+        checks=checks,
     )
 
 

@@ -17,11 +17,12 @@ EXTREME = 0.05
 
 @dataclass(frozen=True)
 class OverlapSums:
-    """How comparable the arms are, as sums over rows; two-entry arrays are control, treated."""
+    """How comparable the arms are, as sums over rows and the largest weight; two-entry arrays are control, treated."""
 
     n_rows: Array
     weights: Array
     squares: Array
+    largest: Array
     n_extreme: int
     n_clipped: int
 
@@ -34,13 +35,15 @@ class OverlapSums:
             np.array([own.size for own in weights], dtype=np.float64),
             np.array([own.sum() for own in weights]),
             np.array([(own**2).sum() for own in weights]),
+            np.array([own.max(initial=0.0) for own in weights]),
             int(((raw < EXTREME) | (raw > 1 - EXTREME)).sum()),
             propensity.n_clipped,
         )
 
     def __add__(self, other: OverlapSums) -> OverlapSums:
         """The sums of both sets of rows."""
-        return OverlapSums(*(getattr(self, field.name) + getattr(other, field.name) for field in fields(self)))
+        added = {field.name: getattr(self, field.name) + getattr(other, field.name) for field in fields(self)}
+        return OverlapSums(**{**added, "largest": np.maximum(self.largest, other.largest)})
 
     def overlap(self, auc: float) -> dict[str, float]:
         """The summary that `FittedPropensity.overlap` describes; `auc` is that of the scores."""
@@ -49,5 +52,6 @@ class OverlapSums:
             effective = float(self.weights[arm] ** 2 / self.squares[arm])
             out[f"effective_rows_{name}"] = effective
             out[f"effective_share_{name}"] = effective / float(self.n_rows[arm])
+            out[f"max_weight_share_{name}"] = float(self.largest[arm] / self.weights[arm])
         total = float(self.n_rows.sum())
         return {**out, "extreme_share": self.n_extreme / total, "n_clipped": float(self.n_clipped), "auc": auc}

@@ -14,7 +14,9 @@ from modifind.base import (
     data_settings,
     distinct_messages,
     entropy_of,
+    hand_on,
 )
+from modifind.checks import warn_of
 from modifind.composition import Statistic, agreeing_sampler, recorded_settings, resolve_statistic
 from modifind.feature_tests import Analysis, run_tests
 from modifind.features import (
@@ -24,7 +26,7 @@ from modifind.features import (
     monotone_copies,
     transform_outcome,
 )
-from modifind.findings import Finding, assemble, warn_untestable
+from modifind.findings import Finding, assemble
 from modifind.kernels import Array
 from modifind.progress import Progress
 from modifind.propensity import FittedPropensity, PropensityModel, arm_folds, resolve_propensity
@@ -225,7 +227,7 @@ class ModifierSelector(BaseModifierSelector):
             )
             found = run.fit(pieces)
             if isinstance(found, Streamed):
-                warn_untestable(found.names, found.constant, found.findings)
+                hand_on([finding.messages for finding in found.findings])
         if isinstance(found, Piece):  # few enough rows for all to be taken at once
             own = self.get_params(deep=False) | {"random_state": entropy}
             if found.scores is not None:
@@ -249,6 +251,7 @@ class ModifierSelector(BaseModifierSelector):
         result = assemble(
             found.names, found.kinds, found.findings, self.alpha, self.adjust, found.overlap, settings, messages
         )
+        warn_of(result.checks)
         self._keep(found.names, result)
         return self
 
@@ -275,7 +278,7 @@ class ModifierSelector(BaseModifierSelector):
                 statistic.validate(outcome)
             model = resolve_propensity(self.propensity)
             scores = model.fit(table, arms, n_folds=self.cv, seed=propensity_seed)
-            scores.warn()
+            scores.warn_unexplained()
             sampler = agreeing_sampler(self.sampler, statistic, self.device)
             sampler.fit(table, arms, sampler_seed)
             marginal = statistic if isinstance(statistic, WCMMD) else WCMMD()
@@ -283,12 +286,13 @@ class ModifierSelector(BaseModifierSelector):
             tester, n_resamples = self._tester(statistic, test, table, outcome, scores, prepared, fold_seed)
             plan = Analysis(table, outcome, scores, sampler, prepared, tester, monotone_copies(table))
             findings = self._run(plan, feature_seed)
-            warn_untestable(table.names, table.constant, findings)
+            hand_on([finding.messages for finding in findings])
         _warn_again(caught)
 
         settings = {
             **recorded_settings(self.get_params(deep=False), statistic, sampler, test),
             "n_resamples_used": n_resamples,
+            "n_resamples_needed": self._needed_resamples(statistic, test, table.n_features),
             "model": tester.prepared.description if isinstance(tester, AnalyticTester) else None,
             **data_settings(labels.control, labels.treated, arms.size, int(arms.sum()), scores, entropy),
             "null_hypothesis": NULL_HYPOTHESIS
@@ -297,6 +301,7 @@ class ModifierSelector(BaseModifierSelector):
         messages = distinct_messages(caught)
         kinds = [table.kind(m) for m in range(table.n_features)]
         found = assemble(table.names, kinds, findings, self.alpha, self.adjust, scores.overlap(), settings, messages)
+        warn_of(found.checks)
         self._keep(table.names, found)
         return self
 
@@ -333,6 +338,11 @@ class ModifierSelector(BaseModifierSelector):
         folds = [arm_folds(prepared.treatment, self.cv, state) for state in states]
         model = statistic.prepare(table, outcome, prepared.treatment, scores.scores, folds, n_jobs=self.n_jobs)
         return AnalyticTester(model, statistic.check_resamples), statistic.check_resamples
+
+    def _needed_resamples(self, statistic: Statistic, test: ConditionalRandomizationTest, n_features: int) -> int:
+        if not isinstance(statistic, WCMMD):
+            return 0
+        return test.needed_resamples(n_features, self.alpha, self.adjust)
 
     def _run(self, plan: Analysis, seed: np.random.SeedSequence) -> list[Finding]:
         return run_tests(plan, seed, self.n_jobs, self.progress)

@@ -28,6 +28,7 @@ from sklearn.base import BaseEstimator
 from modifind.features import FeatureTable
 from modifind.kernels import Array
 from modifind.learners.density import student_weight
+from modifind.learners.marginal import marginal_log_likelihood
 from modifind.learners.stacking import (
     EDGE,
     CrossFit,
@@ -264,7 +265,20 @@ class PreparedEffectLikelihood:
             "n_folds": len(crosses[0].models),
             "stack": describe(mean),
             "held_out_log_likelihood": scores,
+            "gain_over_marginal": self.gain_over_marginal,
         }
+
+    @property
+    def gain_over_marginal(self) -> float:
+        """Held-out log-likelihood, in nats per row, beyond that of each arm's own distribution without features."""
+        least = min(model.least_scale for fit in self.fits for model in fit.cross.models)
+        plain = [
+            marginal_log_likelihood(
+                self.y, self.treatment, fit.cross.folds, binary=self.binary, least_scale=0.0 if self.binary else least
+            )
+            for fit in self.fits
+        ]
+        return float(self.observed.mean() - np.mean(plain))
 
     def looks_at(self, feature: int) -> bool:
         """Whether the model of any fold looks at a feature; the statistic does not depend on one that none does."""
