@@ -43,6 +43,7 @@ from threadpoolctl import threadpool_limits
 
 import designs
 from modifind import ModifierSelector
+from modifind.result import write_text
 from modifind.testing import adjust_p_values
 
 Array = NDArray[np.float64]
@@ -272,8 +273,8 @@ def main() -> None:
         cells = [cell([run for run in runs if run["design"] == design]) for design in chosen]
         row(method.label, *cells, f"{mean(runs, 'seconds'):.1f}")
     if args.out:
-        with open(args.out, "w", encoding="utf-8") as file:
-            json.dump({"n": N_ROWS, "alpha": ALPHA, "versions": versions, "runs": everything}, file, indent=1)
+        found = {"n": N_ROWS, "alpha": ALPHA, "versions": versions, "runs": everything}
+        write_text(args.out, json.dumps(found, indent=1))
 
 
 if __name__ == "__main__":

@@ -24,6 +24,7 @@ from modifind.datasets import make_modifiers
 from modifind.reproduce.methods import METHODS, make_method
 from modifind.reproduce.paper import SYNTHETIC
 from modifind.reproduce.runs import selection_rates
+from modifind.result import write_text
 from modifind.statistics import WCMMD
 
 KINDS = ("LinMean", "NonlinMean", "LinVar", "NonlinVar")
@@ -77,8 +78,7 @@ def main() -> None:
             cells += [f"{column['seconds'].mean():.1f}", f"{SYNTHETIC[kind, 1000][0]} / {SYNTHETIC[kind, 1000][2]}"]
             print(f"| {method} | {kind} | {' | '.join(cells)} |", flush=True)
     if args.out:
-        with open(args.out, "w", encoding="utf-8") as file:
-            json.dump(everything, file)
+        write_text(args.out, json.dumps(everything))
 
 
 if __name__ == "__main__":

@@ -34,6 +34,7 @@ from joblib.externals.loky import get_reusable_executor
 from many_features import simulate
 from modifind import ModifierSelector
 from modifind.datasets import make_modifiers
+from modifind.result import write_text
 from modifind.statistics import WCMMD, wcmmd_importance
 from modifind.streaming import open_files
 
@@ -116,7 +117,7 @@ class Results:
             pool.close()
             pool.join()
             self.path.parent.mkdir(parents=True, exist_ok=True)
-            self.path.write_text(json.dumps(self.found, indent=1) + "\n")
+            write_text(self.path, json.dumps(self.found, indent=1) + "\n")
         print(name, {k: v for k, v in self.found[name].items() if k != "p_values"}, flush=True)
         return self.found[name]
 

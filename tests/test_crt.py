@@ -118,11 +118,14 @@ def test_auto_resamples_make_a_single_bh_discovery_possible():
         assert adjust_p_values(p_values, "bh")[0] <= 0.05
 
 
-def test_too_few_resamples_warn_with_the_number_needed():
+def test_number_needed_is_the_smallest_that_makes_a_discovery_possible():
     test = ConditionalRandomizationTest()
-    with pytest.warns(UserWarning, match="use at least 599 or 'auto'"):
-        assert test.resolve_resamples(598, 30, 0.05) == 598
-    assert test.resolve_resamples(599, 30, 0.05) == 599
+    needed = test.needed_resamples(30, 0.05)
+    assert needed == 599
+    assert adjust_p_values([1 / (1 + needed)] + [1.0] * 29, "bh")[0] <= 0.05
+    assert adjust_p_values([1 / needed] + [1.0] * 29, "bh")[0] > 0.05
+    assert test.resolve_resamples(598, 30, 0.05) == 598
+    assert ConditionalRandomizationTest("count").needed_resamples(30, 0.05) == 0
 
 
 def prognostic_only(seed, n=200, d=4):

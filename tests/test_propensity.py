@@ -171,22 +171,23 @@ def test_grid_profile_of_a_constant_number_gives_the_scores_themselves():
     np.testing.assert_allclose(fitted.profile(0)(np.ones(100)), fitted.scores, atol=1e-6)
 
 
-def test_clipping_warns_with_the_number_of_rows():
+def test_clipping_counts_the_rows():
     table, treatment = noise_data(100)
     scores = np.full(100, 0.5)
     scores[:3], scores[3:7] = 0.001, 0.995
     fitted = PropensityModel(scores).fit(table, treatment)
     assert fitted.n_clipped == 7
     assert (fitted.scores.min(), fitted.scores.max()) == (0.01, 0.99)
-    with pytest.warns(UserWarning, match=r"7 of 100 propensity scores were outside \[0.01, 0.99\]"):
-        fitted.warn()
+    assert fitted.overlap()["n_clipped"] == 7.0
 
 
-def test_no_clipping_no_warning():
+def test_one_score_for_all_rows_is_no_cause_for_a_warning():
     table, treatment = noise_data(100)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        PropensityModel(0.3).fit(table, treatment).warn()
+        fitted = PropensityModel(0.3).fit(table, treatment)
+        fitted.warn_unexplained()
+    assert fitted.n_clipped == 0
 
 
 def test_profiles_clip_as_the_scores_do():
@@ -240,7 +241,7 @@ def test_array_of_scores_is_known_per_row_and_follows_a_feature_by_its_own_rule(
 def test_known_scores_that_the_features_do_not_explain_warn():
     table, treatment = noise_data(100)
     with pytest.warns(UserWarning, match="not a function of the features"):
-        PropensityModel(np.tile([0.3, 0.7], 50)).fit(table, treatment).warn()
+        PropensityModel(np.tile([0.3, 0.7], 50)).fit(table, treatment).warn_unexplained()
 
 
 @pytest.mark.parametrize(

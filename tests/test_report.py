@@ -7,9 +7,10 @@ import pandas as pd
 import pytest
 
 from conftest import quiet_fit
+from modifind.checks import concerns
 from modifind.plots import CurveDisplay, ImportanceDisplay
 from modifind.plots.style import PLAIN, SELECTED
-from modifind.report import answer, concerns, methods
+from modifind.report import answer, methods
 
 HOSTILE = "<script>alert(1)</script>"
 
@@ -101,12 +102,16 @@ def test_answer_names_the_selected_features_and_the_level(result):
     assert answer(nothing).startswith("No feature was found")
 
 
-def test_concerns_name_poor_overlap_and_misfitting_samplers(result):
-    assert concerns(result) == []
-    poor = replace(result, overlap={**result.overlap, "effective_share_control": 0.1, "effective_rows_control": 15.0})
-    assert "control arm is worth only 15 rows (10% of it)" in concerns(poor)[0]
-    misfit = replace(result, diagnostics=result.diagnostics.assign(pit_p_value=[1e-5, 0.5, np.nan]))
-    assert "does not fit age" in concerns(misfit)[0]
+def test_concerns_of_the_checks_are_in_the_report_once(result, tmp_path):
+    checks = result.checks.copy()
+    place = checks.index[(checks["name"] == "law_fit") & (checks["feature"] == "age")][0]
+    checks.loc[place, ["value", "passed"]] = [0.3, False]
+    (concern,) = concerns(checks)
+    assert "1 feature (age): the estimated law of the feature given the rest does not fit" in concern
+    replace(result, checks=checks, warnings=(concern,)).report(tmp_path / "report.html")
+    html = (tmp_path / "report.html").read_text(encoding="utf-8")
+    assert html.count("1 feature (age)") == 1
+    assert "! law of the feature" in html
 
 
 def test_importance_display_draws_what_the_table_says(result):

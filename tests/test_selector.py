@@ -55,7 +55,16 @@ def test_table_has_one_row_per_feature_with_the_documented_columns(data, fitted,
     table = (fitted if test == "resampling" else likelihood).result_.table
     assert table.index.tolist() == list(data[0].columns)
     extra = [] if test == "resampling" else ["effect_size", "effect_low", "effect_high"]
-    assert table.columns.tolist() == ["kind", "importance", "statistic", "p_value", "p_adjusted", "selected", *extra]
+    assert table.columns.tolist() == [
+        "kind",
+        "importance",
+        "statistic",
+        "p_value",
+        "p_adjusted",
+        "selected",
+        *extra,
+        "caution",
+    ]
     assert table["kind"].tolist() == ["continuous"] * 3 + ["discrete", "continuous"]
     np.testing.assert_allclose(table["p_adjusted"], adjust_p_values(table["p_value"], "bh"))
     np.testing.assert_array_equal(table["selected"], table["p_adjusted"] <= 0.05)

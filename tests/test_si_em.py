@@ -19,10 +19,21 @@ from modifind.baselines.outcome import outcome_learner, propensity_forest
 from modifind.datasets import make_modifiers
 from modifind.features import read_features, read_treatment
 from modifind.plots import CurveDisplay, ImportanceDisplay
-from modifind.report import answer, concerns, methods
+from modifind.report import answer, methods
 
 LINEAR = {"outcome_model": LinearRegression(), "propensity": LogisticRegression(), "random_state": 0}
-COLUMNS = ["kind", "importance", "statistic", "p_value", "p_adjusted", "selected", "coef", "ci_low", "ci_high"]
+COLUMNS = [
+    "kind",
+    "importance",
+    "statistic",
+    "p_value",
+    "p_adjusted",
+    "selected",
+    "coef",
+    "ci_low",
+    "ci_high",
+    "caution",
+]
 
 
 def quiet_fit(X, y, treatment, **settings):
@@ -298,7 +309,7 @@ def test_report_says_what_was_tested_and_how(fitted):
     assert f"it selected {active} of 6 columns, whose p-values (two-sided)" in text
     assert "P-values were not adjusted over features, and features with a p-value of at most 0.05" in text
     assert "no adjustment at level 0.05" in answer(fitted.result_)
-    assert concerns(fitted.result_) == []
+    assert fitted.result_.ok
 
 
 def test_defaults_are_forests(data, monkeypatch):

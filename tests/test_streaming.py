@@ -211,7 +211,9 @@ def test_known_scores_are_cut_with_the_rows(two, wrap):
         assert found.overlap[name] == pytest.approx(whole.overlap[name], rel=1e-9), name
     if wrap:
         assert found.overlap["n_clipped"] == ((scores < 0.35) | (scores > 0.9)).sum()
-        assert any(f"{found.overlap['n_clipped']:.0f} of 900 propensity scores" in text for text in found.warnings)
+        assert any(
+            f"{found.overlap['n_clipped']:.0f} of 900 propensity scores" in text for text in found.checks["text"]
+        )
 
 
 def test_scores_as_a_list_or_series_with_an_odd_index_follow_the_rows(two):

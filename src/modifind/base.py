@@ -105,13 +105,6 @@ def hand_on(messages: list[tuple[str, ...]]) -> None:
         warnings.warn(message, UserWarning, stacklevel=4)
 
 
-def warn_constant(names: tuple[str, ...], constant: tuple[bool, ...]) -> None:
-    """Name the constant columns in a warning."""
-    if any(constant):
-        named = ", ".join(name for name, same in zip(names, constant, strict=True) if same)
-        warnings.warn(f"constant columns cannot modify anything: {named}", UserWarning, stacklevel=4)
-
-
 def distinct_messages(caught: list[warnings.WarningMessage]) -> tuple[str, ...]:
     """Texts of the warnings that are meant for users."""
     return tuple(dict.fromkeys(str(w.message) for w in caught if issubclass(w.category, UserWarning)))

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import io
 import sys
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from modifind.terminal import print_checks, print_result, printable, strict_line
+
 if TYPE_CHECKING:
-    from modifind.result import SelectionResult
+    pass
 
 app = typer.Typer(
     help="Find the features that change how a treatment works.",
@@ -53,7 +57,7 @@ def _with_local_cluster(arguments: list[str]) -> list[str]:
 
 
 def _complain(message: str) -> int:
-    print(f"modifind: error: {' '.join(message.split())}", file=sys.stderr)
+    print(f"modifind: error: {printable(' '.join(message.split()))}", file=sys.stderr)
     return 2
 
 
@@ -78,21 +82,26 @@ def demo(
 ) -> None:
     """Analyse an embedded table of 1500 simulated patients and leave a report."""
     from modifind import ModifierSelector
+    from modifind.checks import concerns
     from modifind.datasets import load_trial
     from modifind.plots import ImportanceDisplay
-    from modifind.result import make_folder
+    from modifind.result import make_folder, write_bytes
 
     trial = load_trial()
     make_folder(out)
     print("1500 simulated patients: drug or placebo, change of blood pressure, nine features.\n")
     selector = ModifierSelector(random_state=0, n_jobs=jobs, progress=True)
-    with _warnings_as_lines():
+    with _warnings_as_lines() as lines:
         result = selector.fit(trial.X, trial.y, treatment=trial.treatment).result_
-    _print_result(result, truth=trial.truth)
+        lines.told = concerns(result.checks)
+    print_result(result, truth=trial.truth)
+    print_checks(result)
     result.to_json(out / "result.json")
     result.to_csv(out / "result.csv")
     result.report(out / "report.html")
-    ImportanceDisplay.from_result(result).plot().figure_.savefig(out / "importance.png", dpi=150)
+    picture = io.BytesIO()
+    ImportanceDisplay.from_result(result).plot().figure_.savefig(picture, format="png", dpi=150)
+    write_bytes(out / "importance.png", picture.getvalue())
     print(f"\nReport: {out / 'report.html'}")
 
 
@@ -171,8 +180,12 @@ def select(
     ] = 200_000,
     out: Annotated[Path | None, typer.Option("--out", help="Result as .json (all of it) or .csv (table).")] = None,
     report: Annotated[Path | None, typer.Option("--report", help="HTML report to write.")] = None,
+    strict: Annotated[
+        bool, typer.Option("--strict", help="End with exit code 3 if there is a warning or a check failed.")
+    ] = False,
 ) -> None:
     """Find the features of a table that modify the effect of a treatment on an outcome."""
+    from modifind.checks import concerns
     from modifind.features import AlsoDiscrete
     from modifind.tables import Roles, open_table
 
@@ -182,7 +195,7 @@ def select(
         _check_suffix(report, (".html",), "--report")
     if stream and dask:
         raise ValueError("--stream and --dask exclude each other")
-    with open_table(data, stream=stream, dask=dask, jobs=jobs) as table:
+    with _warnings_as_lines() as lines, open_table(data, stream=stream, dask=dask, jobs=jobs) as table:
         scores, known = _propensity(propensity, table.columns)
         others = {"--propensity": known, "--strata": strata, "--weight": weight, "--groups": groups}
         tested = _tested(table.columns, treatment, outcome, others, features, exclude)
@@ -199,13 +212,17 @@ def select(
         selector.set_params(random_state=seed, n_jobs=jobs, progress=True, max_train_rows=train_rows)
         selector.set_params(outcome_transform="log" if log_outcome else None)
         selector.set_params(feature_groups=_groups(group or [], roles.features) or None)
-        with _warnings_as_lines():
-            result = table.fit(selector, roles, treated)
-    _print_result(result)
+        result = table.fit(selector, roles, treated)
+        lines.told = concerns(result.checks)
+    print_result(result)
+    print_checks(result)
     if out is not None:
         result.to_json(out) if out.suffix.lower() == ".json" else result.to_csv(out)
     if report is not None:
         result.report(report)
+    if strict and not (result.ok and not lines.shown):
+        print(strict_line(result, lines.shown), file=sys.stderr)
+        raise typer.Exit(3)
 
 
 @app.command()
@@ -381,53 +398,22 @@ def _check_suffix(path: Path, allowed: tuple[str, ...], option: str) -> None:
         raise ValueError(f"{option}: {path} is a folder")
 
 
+@dataclass
+class Lines:
+    """Warnings that were shown, and those that need not be because the checks tell them."""
+
+    shown: list[str] = field(default_factory=list)
+    told: list[str] = field(default_factory=list)
+
+
 @contextmanager
-def _warnings_as_lines() -> Iterator[None]:
+def _warnings_as_lines() -> Iterator[Lines]:
     """Warnings as single lines on stderr instead of Python's two, each once."""
+    lines = Lines()
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", UserWarning)
-        yield
-    for message in dict.fromkeys(" ".join(str(w.message).split()) for w in caught):
-        print(f"modifind: warning: {message}", file=sys.stderr)
-
-
-def _print_result(result: SelectionResult, truth: dict[str, str] | None = None) -> None:
-    from rich.console import Console
-    from rich.markup import escape
-    from rich.table import Table
-
-    from modifind.result import readable_p
-
-    settings = result.settings
-    console = Console()
-    shown = Table(box=None, pad_edge=False)
-    shown.add_column("feature", overflow="fold")
-    shown.add_column("kind")
-    for name in ("importance", "p", "adjusted p"):
-        shown.add_column(name, justify="right")
-    shown.add_column("")
-    if truth is not None:
-        shown.add_column("in truth moves")
-    ordered = result.table.sort_values(["p_value", "importance"], ascending=[True, False])
-    for row in ordered.itertuples():
-        cells = [
-            escape(str(row.Index)),
-            str(row.kind),
-            f"{row.importance:.3g}",
-            readable_p(float(row.p_value)),  # type: ignore[arg-type]
-            readable_p(float(row.p_adjusted)),  # type: ignore[arg-type]
-            "★" if row.selected else "",
-        ]
-        if truth is not None:
-            cells.append(truth.get(str(row.Index), "nothing"))
-        shown.add_row(*cells, style="bold" if row.selected else None)
-    console.print(shown)
-    labels = f"treated = {settings['treated_label']}, control = {settings['control_label']}"
-    chosen = ", ".join(map(str, result.selected)) or "none"
-    adjusted = "unadjusted" if settings["adjust"] == "none" else f"{settings['adjust'].upper()}-adjusted"
-    console.print(f"\n★ selected at {adjusted} p <= {settings['alpha']:g}: {escape(chosen)}")
-    console.print(
-        f"{settings['n_rows']} rows, {escape(labels)}; effective rows after weighting: "
-        f"{result.overlap['effective_rows_treated']:.0f} treated, "
-        f"{result.overlap['effective_rows_control']:.0f} control"
-    )
+        yield lines
+    messages = [str(w.message) for w in caught if str(w.message) not in lines.told]
+    lines.shown += dict.fromkeys(printable(" ".join(message.split())) for message in messages)
+    for line in lines.shown:
+        print(f"modifind: warning: {line}", file=sys.stderr)

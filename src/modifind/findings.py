@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
@@ -10,7 +9,8 @@ from typing import Any, Literal
 import numpy as np
 import pandas as pd
 
-from modifind.base import hand_on, installed_versions, warn_constant
+from modifind.base import installed_versions
+from modifind.checks import cautions, concerns, run_checks
 from modifind.explain.marginal import MarginalView
 from modifind.features import Kind
 from modifind.result import SelectionResult
@@ -37,29 +37,12 @@ class Finding:
     messages: tuple[str, ...] = ()
     views: Mapping[str, MarginalView] | None = None
 
-
-def warn_untestable(
-    names: tuple[str, ...],
-    constant: tuple[bool, ...],
-    findings: list[Finding],
-    named: frozenset[int] = frozenset(),
-    columns: tuple[tuple[str, ...], tuple[bool, ...]] | None = None,
-) -> None:
-    """Hand on what workers were warned of, and name the features that no data of this kind could select.
-
-    Features in `named` have had a warning of their own. Where groups of columns are tested, `columns` has the names of
-    all columns and whether they are constant.
-    """
-    hand_on([finding.messages for finding in findings])
-    warn_constant(*(columns or (names, tuple(same and m not in named for m, same in enumerate(constant)))))
-    determined = [names[m] for m, f in enumerate(findings) if f.outcome is None and not constant[m] and m not in named]
-    if determined:
-        warnings.warn(
-            f"{', '.join(determined)}: so nearly a function of the other features that the data cannot tell them "
-            "apart; p-values set to 1. Leave out one of the columns that say the same.",
-            UserWarning,
-            stacklevel=3,
-        )
+    @property
+    def untestable(self) -> str | None:
+        """Why the feature could not be tested, if it could not."""
+        if self.outcome is not None:
+            return None
+        return "constant" if self.calibration.sampler == NO_SAMPLER.sampler else "determined"
 
 
 def assemble(
@@ -91,10 +74,13 @@ def assemble(
         columns["effect_high"] = _column(findings, "gain_high")
         diagnostics["normal_p_value"] = _column(findings, "normal_p_value")
         diagnostics["check_p_value"] = _column(findings, "check_p_value")
-    features = pd.DataFrame(columns, index=index)
     for name in ("n_resamples", "n_exceeding"):
         diagnostics[name] = [0 if f.outcome is None else getattr(f.outcome, name) for f in findings]
     diagnostics["bandwidth"] = [f.view.bandwidth for f in findings]
+    features = pd.DataFrame(columns, index=index)
+    untestable = {name: f.untestable for name, f in zip(names, findings, strict=True) if f.untestable is not None}
+    checks = run_checks(features, diagnostics, overlap, settings, untestable)
+    features["caution"] = cautions(checks, names)
     return SelectionResult(
         table=features,
         diagnostics=diagnostics,
@@ -106,7 +92,8 @@ def assemble(
         overlap=overlap,
         settings=settings,
         versions=installed_versions(),
-        warnings=messages,
+        warnings=(*messages, *concerns(checks)),
+        checks=checks,
     )
 
 

@@ -46,7 +46,7 @@ class PropensityModel(BaseEstimator):
     cross_fit : bool, default=True
         Score each row by a model that has not seen it. False scores the training rows themselves, as the paper does.
     clip : tuple of two floats, default=(0.01, 0.99)
-        Scores are moved into this interval, with a warning that counts the rows.
+        Scores are moved into this interval; the result's checks count the rows.
     """
 
     def __init__(
@@ -355,11 +355,6 @@ class FittedPropensity:
         """
         return OverlapSums.of(self).overlap(self.auc)
 
-    def warn(self) -> None:
-        """Warn with the number of clipped rows, and of known scores that the features do not explain."""
-        warn_clipped(self.n_clipped, self.raw.size, self.clip)
-        self.warn_unexplained()
-
     def warn_unexplained(self) -> None:
         """Warn of known scores that the features do not explain."""
         if self.r2 < LOW_R2:
@@ -402,18 +397,6 @@ class FittedPropensity:
             design[:, columns] = value
             table[:, k] = _predict(self.models, self.folds, design)
         return table
-
-
-def warn_clipped(n_clipped: int, n_rows: int, clip: tuple[float, float]) -> None:
-    """Warn with the number of rows whose score was moved."""
-    if n_clipped:
-        low, high = clip
-        warnings.warn(
-            f"{n_clipped} of {n_rows} propensity scores were outside [{low:g}, {high:g}] "
-            "and were clipped: the arms hardly overlap there",
-            UserWarning,
-            stacklevel=4,
-        )
 
 
 def _grid(column: Array) -> Array:

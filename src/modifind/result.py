@@ -7,14 +7,16 @@ import math
 import os
 import tempfile
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-FORMAT = "modifind-result-1"
+from modifind.checks import as_frame
+from modifind.schema import FORMAT, parse_json, validate
+from modifind.spreadsheet import safe_csv
 
 
 @dataclass(frozen=True, eq=False)
@@ -26,6 +28,7 @@ class SelectionResult:
     table : DataFrame
         One row per feature: kind, importance, statistic, p_value, p_adjusted, selected. The effect-likelihood test adds
         effect_size, the mean log-likelihood gain per row in nats, with its 95% interval effect_low to effect_high.
+        The last column, caution, says in a few words which checks of the feature failed; mostly it is empty.
     diagnostics : DataFrame
         One row per feature: the sampler used and its held-out calibration, resamples drawn.
     curves : dict of DataFrame
@@ -38,6 +41,9 @@ class SelectionResult:
         Versions of modifind and what it stands on.
     warnings : tuple of str
         What the user was warned of during the fit.
+    checks : DataFrame
+        One row per check: name, feature (None for the table as a whole), value, threshold, passed and a text that says
+        what was found, why it matters and what to do. Empty in results of earlier versions.
     """
 
     table: pd.DataFrame
@@ -47,6 +53,12 @@ class SelectionResult:
     settings: Mapping[str, Any]
     versions: Mapping[str, str]
     warnings: tuple[str, ...] = ()
+    checks: pd.DataFrame = field(default_factory=lambda: as_frame([]))
+
+    @property
+    def ok(self) -> bool:
+        """Whether every check passed and there was nothing to warn of."""
+        return bool(self.checks["passed"].all()) and not self.warnings
 
     @property
     def selected(self) -> list[str]:
@@ -100,16 +112,14 @@ class SelectionResult:
             "settings": _plain(dict(self.settings)),
             "versions": dict(self.versions),
             "warnings": list(self.warnings),
+            "checks": _frame_to_dict(self.checks),
         }
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> SelectionResult:
-        """Inverse of `to_dict`."""
-        if not isinstance(data, Mapping) or data.get("format") != FORMAT:
-            raise ValueError(f"this is no modifind result: expected format {FORMAT!r}")
-        missing = [key for key in ("table", "diagnostics", "curves", "overlap", "settings") if key not in data]
-        if missing:
-            raise ValueError(f"this modifind result is incomplete: no {', '.join(missing)}")
+        """Inverse of `to_dict`; a ValueError names the place in `data` that is not as it should be."""
+        validate(data)
+        checks = {"checks": _frame_from_dict(data["checks"])} if "checks" in data else {}
         return cls(
             table=_frame_from_dict(data["table"]),
             diagnostics=_frame_from_dict(data["diagnostics"]),
@@ -118,6 +128,7 @@ class SelectionResult:
             settings=dict(data["settings"]),
             versions=dict(data.get("versions", {})),
             warnings=tuple(data.get("warnings", ())),
+            **checks,
         )
 
     def to_json(self, path: str | os.PathLike[str]) -> None:
@@ -127,15 +138,18 @@ class SelectionResult:
     @classmethod
     def from_json(cls, path: str | os.PathLike[str]) -> SelectionResult:
         """Read what `to_json` wrote; nothing is lost on the way."""
+        content = Path(path).read_bytes()
         try:
-            data = json.loads(Path(path).read_text(encoding="utf-8"))
-        except json.JSONDecodeError as error:
-            raise ValueError(f"{path} is not valid JSON: {error}") from None
-        return cls.from_dict(data)
+            return cls.from_dict(parse_json(content))
+        except ValueError as error:
+            raise ValueError(f"{path}: {error}") from None
 
     def to_csv(self, path: str | os.PathLike[str]) -> None:
-        """Write the table of features as CSV, whole or not at all."""
-        write_text(path, self.table.to_csv())
+        """Write the table of features as CSV, whole or not at all.
+
+        Text that a spreadsheet would take for a formula gets a leading apostrophe.
+        """
+        write_text(path, safe_csv(self.table))
 
     def report(self, path: str | os.PathLike[str]) -> None:
         """Write a self-contained HTML report."""
@@ -181,6 +195,8 @@ def write_bytes(path: str | os.PathLike[str], content: bytes) -> None:
     try:
         with os.fdopen(handle, "wb") as file:
             file.write(content)
+            file.flush()
+            os.fsync(file.fileno())  # else a crash could leave the new name on an empty file
         umask = os.umask(0)
         os.umask(umask)
         os.chmod(temporary, 0o666 & ~umask)
@@ -222,7 +238,7 @@ def _column_type(column: pd.Series[Any]) -> str:
         return "int"
     if pd.api.types.is_float_dtype(column):
         return "float"
-    return "text" if pd.api.types.infer_dtype(column) == "string" else "object"
+    return "text" if pd.api.types.infer_dtype(column, skipna=False) == "string" else "object"
 
 
 def _frame_from_dict(data: Mapping[str, Any]) -> pd.DataFrame:

@@ -15,7 +15,9 @@ from modifind.base import (
     data_settings,
     distinct_messages,
     entropy_of,
+    hand_on,
 )
+from modifind.checks import warn_of
 from modifind.composition import Statistic, agreeing_sampler, recorded_settings, resolve_statistic
 from modifind.determined import find_determined
 from modifind.feature_tests import Analysis, run_tests
@@ -275,6 +277,7 @@ class ModifierSelector(BaseModifierSelector):
         result = assemble(
             found.names, found.kinds, found.findings, self.alpha, self.adjust, found.overlap, settings, messages
         )
+        warn_of(result.checks)
         self._keep(found.names, result)
         return self
 
@@ -326,6 +329,7 @@ class ModifierSelector(BaseModifierSelector):
         settings = {
             **recorded_settings(self.get_params(deep=False), statistic, sampler, test),
             "n_resamples_used": n_resamples,
+            "n_resamples_needed": self._needed_resamples(statistic, test, table.n_features),
             "model": tester.prepared.description if isinstance(tester, AnalyticTester) else None,
             **data_settings(labels.control, labels.treated, arms.size, int(arms.sum()), scores, entropy),
             **data.settings,
@@ -397,6 +401,11 @@ class ModifierSelector(BaseModifierSelector):
         folds = [self._folds(data, child) for child in seed.spawn(statistic.cv_repeats)]
         model = statistic.prepare(table, outcome, prepared.treatment, scores.scores, folds, n_jobs=self.n_jobs)
         return AnalyticTester(model, statistic.check_resamples), statistic.check_resamples
+
+    def _needed_resamples(self, statistic: Statistic, test: ConditionalRandomizationTest, n_features: int) -> int:
+        if not isinstance(statistic, WCMMD):
+            return 0
+        return test.needed_resamples(n_features, self.alpha, self.adjust)
 
     def _run(self, plan: Analysis, seed: np.random.SeedSequence) -> list[Finding]:
         return run_tests(plan, seed, self.n_jobs, self.progress)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-import sys
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -157,4 +157,4 @@ def write_file(frame: pd.DataFrame, path: Path) -> None:
 
 
 def _warn_saved_index() -> None:
-    print("modifind: warning: the first column has no name and is left out (a saved index?)", file=sys.stderr)
+    warnings.warn("the first column has no name and is left out (a saved index?)", UserWarning, stacklevel=3)

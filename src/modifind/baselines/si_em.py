@@ -34,7 +34,6 @@ from modifind.base import (
     hand_on,
     installed_versions,
     readable,
-    warn_constant,
     with_messages,
 )
 from modifind.baselines.design import EffectDesign, effect_design, lasso_columns
@@ -54,6 +53,7 @@ from modifind.baselines.outcome import (
     outcome_learner,
     propensity_forest,
 )
+from modifind.checks import cautions, concerns, run_checks, warn_of
 from modifind.explain.marginal import MarginalView, marginal_view
 from modifind.features import (
     FeatureTable,
@@ -194,11 +194,10 @@ class SIEM(BaseModifierSelector):
             data = read_data(X, y, treatment, treated=treated, discrete_features=self.discrete_features)
             table, labels, arms = data.table, data.treatment, data.arms
             outcome = transform_outcome(data.y, self.outcome_transform)
-            warn_constant(table.names, tuple(same and m not in data.left_out for m, same in enumerate(table.constant)))
             columns = lasso_columns(table, arms)  # refuses too wide a table before anything slow
             scores, expected = self._nuisances(table, outcome, arms, propensity_seed, outcome_seed)
             refuse_separation(scores)
-            scores.warn()
+            scores.warn_unexplained()
             design = effect_design(table, columns, outcome - expected, arms - scores.scores)
             fit = self._infer(design, penalty_seed)
             prepared = WCMMD().prepare(outcome, arms, statistic_seed)
@@ -212,7 +211,9 @@ class SIEM(BaseModifierSelector):
 
         settings = self._settings(labels, scores, fit, entropy)
         messages = distinct_messages(caught)
-        self._keep(table.names, _assemble(table, fit, views, float(self.alpha), scores, settings, messages))
+        found = _assemble(table, fit, views, float(self.alpha), scores, settings, messages)
+        warn_of(found.checks)
+        self._keep(table.names, found)
         return self
 
     def _validate(self) -> None:
@@ -343,14 +344,19 @@ def _assemble(
     }
     diagnostics = rows[["n_columns", "n_active", "level", "sd", "lower", "upper"]].copy()
     diagnostics["bandwidth"] = [view.bandwidth for view in views]
+    features, overlap = pd.DataFrame(columns, index=index), scores.overlap()
+    constant = {name: "constant" for name, same in zip(table.names, table.constant, strict=True) if same}
+    checks = run_checks(features, diagnostics, overlap, settings, constant)
+    features["caution"] = cautions(checks, table.names)
     return SelectionResult(
-        table=pd.DataFrame(columns, index=index),
+        table=features,
         diagnostics=diagnostics,
         curves={name: view.curve for name, view in zip(table.names, views, strict=True)},
-        overlap=scores.overlap(),
+        overlap=overlap,
         settings=settings,
         versions=installed_versions(),
-        warnings=messages,
+        warnings=(*messages, *concerns(checks)),
+        checks=checks,
     )
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from modifind.plots.style import INK, SELECTED, SPREAD, make_figure, tidy
+from modifind.plots.style import INK, PLAIN_TEXT, SELECTED, SPREAD, make_figure, tidy
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -73,11 +73,10 @@ class CurveDisplay:
         right.plot(x, curve["sd_ratio"], color=SPREAD, **line)
         right.axhline(1.0, color=INK, linewidth=0.7)
         right.set_title("standard deviation, treated / control")
-        name = str(self.feature).replace("$", r"\$")
         for ax in axes:
-            ax.set_xlabel(name, fontsize=9)
+            ax.set_xlabel(str(self.feature), fontsize=9, **PLAIN_TEXT)
             if discrete:
-                ax.set_xticks(x, [str(v).replace("$", r"\$") for v in curve["value"]])
+                ax.set_xticks(x, [str(v) for v in curve["value"]], **PLAIN_TEXT)
                 ax.set_xlim(-0.6, len(curve) - 0.4)
             tidy(ax)
         self.axes_, self.figure_ = list(axes), left.get_figure()

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from modifind.plots.style import INK, PLAIN, SELECTED, make_figure, tidy
+from modifind.plots.style import INK, PLAIN, PLAIN_TEXT, SELECTED, make_figure, tidy
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -74,8 +74,7 @@ class ImportanceDisplay:
         for place, value, p, chosen in zip(places, self.importance, self.p_adjusted, self.selected, strict=True):
             text = f"{'★ ' if chosen else ''}p = {p:.3f}" if p >= 0.001 else f"{'★ ' if chosen else ''}p < 0.001"
             ax.text(value + 0.015 * reach, place, text, va="center", fontsize=8, color=INK)
-        # Names are the user's text: a dollar sign is no formula.
-        ax.set_yticks(places, [name.replace("$", r"\$") for name in self.names])
+        ax.set_yticks(places, self.names, **PLAIN_TEXT)
         ax.set_xlim(0, 1.22 * reach)
         ax.set_xlabel("importance: variance of the distance between the arms' outcome distributions")
         ax.xaxis.label.set_fontsize(9)

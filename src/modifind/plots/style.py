@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -12,6 +12,8 @@ SELECTED = "#0072B2"
 PLAIN = "#B4B9C0"
 SPREAD = "#D55E00"
 INK = "#333A42"
+# Names are the user's text: a dollar sign is no formula, and nothing in them is a command.
+PLAIN_TEXT: dict[str, Any] = {"parse_math": False, "usetex": False}
 
 
 def make_figure(n_columns: int = 1, *, width: float, height: float) -> tuple[Figure, list[Axes]]:

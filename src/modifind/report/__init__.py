@@ -10,14 +10,12 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 from jinja2 import Environment, PackageLoader
 
+from modifind.checks import TITLES, concerns, summary
 from modifind.plots import CurveDisplay, ImportanceDisplay
 from modifind.result import readable_p
 
 if TYPE_CHECKING:
     from modifind.result import SelectionResult
-
-POOR_EFFECTIVE_SHARE = 0.3
-MISFIT_LEVEL = 0.001
 
 
 def render_report(result: SelectionResult) -> str:
@@ -28,11 +26,14 @@ def render_report(result: SelectionResult) -> str:
         answer=answer(result),
         rows=[_row(row) for row in table.reset_index().to_dict("records")],
         effect=_effect_column(result),
+        caution="caution" in table and bool((table["caution"] != "").any()),
         picture=_png(ImportanceDisplay.from_result(result).plot().figure_),
         panels=[
             (title, _png(CurveDisplay.from_result(result, name).plot().figure_)) for title, name in _panels(result)
         ],
-        notices=[*result.warnings, *concerns(result)],
+        notices=list(dict.fromkeys([*result.warnings, *concerns(result.checks)])),
+        checks=checks_by_kind(result),
+        summary=summary(result.checks),
         overlap=result.overlap,
         settings=result.settings,
         versions=result.versions,
@@ -54,26 +55,21 @@ def answer(result: SelectionResult) -> str:
     return f"{names} {verb} the effect of {arms} ({control}). {size}."
 
 
-def concerns(result: SelectionResult) -> list[str]:
-    """Diagnostics that a reader should know of, in plain words."""
-    found = []
-    for arm in ("treated", "control"):
-        share = result.overlap[f"effective_share_{arm}"]
-        if share < POOR_EFFECTIVE_SHARE:
-            rows = result.overlap[f"effective_rows_{arm}"]
-            found.append(
-                f"The {arm} arm is worth only {rows:.0f} rows ({share:.0%} of it) after weighting: "
-                "the arms overlap poorly and power is low."
-            )
-    # Only tests that resample features have a sampler to judge.
-    fits = result.diagnostics.get("pit_p_value", pd.Series(1.0, index=result.diagnostics.index))
-    bad = result.diagnostics.index[fits < MISFIT_LEVEL]
-    if len(bad):
-        found.append(
-            f"The sampler does not fit {', '.join(map(str, bad))} well (held-out calibration test, "
-            f"p < {MISFIT_LEVEL:g}); their p-values may be off. Another sampler may do better."
-        )
-    return found
+def checks_by_kind(result: SelectionResult) -> list[dict[str, Any]]:
+    """For every kind of check whether it passed, and what was found: all failures, or else the one nearest to one."""
+    kinds = []
+    for name, rows in result.checks.groupby("name", sort=False):
+        failed = rows[~rows["passed"]]
+        texts = list(failed["text"]) if len(failed) else [_passed_text(rows)]
+        kinds.append({"title": TITLES.get(str(name), str(name)), "passed": not len(failed), "texts": texts})
+    return sorted(kinds, key=lambda kind: bool(kind["passed"]))
+
+
+def _passed_text(rows: pd.DataFrame) -> str:
+    if rows["feature"].isna().all():
+        return " ".join(rows["text"])
+    worst = rows["text"].iloc[int((rows["value"] - rows["threshold"]).abs().to_numpy().argmin())]
+    return f"Fine for all {len(rows)} features. Nearest to the limit: {worst}" if len(rows) > 1 else str(worst)
 
 
 def methods(result: SelectionResult) -> str:

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtr, ndtri
-from scipy.stats import kstest, kstwo
 from sklearn.base import BaseEstimator
 
 from modifind.features import FeatureTable
@@ -31,6 +30,7 @@ from modifind.samplers.grid import (
     code_grid,
     window_grid,
 )
+from modifind.samplers.pit import tie_cells, uniformity
 
 if TYPE_CHECKING:
     from modifind.samplers.rules import LawRule
@@ -51,7 +51,7 @@ class Calibration:
         The sampler that made the law.
     pit_distance : float
         Kolmogorov-Smirnov distance of the held-out probability integral transform from uniform (continuous features;
-        NaN for discrete ones).
+        NaN for discrete ones). A value that several rows share is spread over the probability that it stands for.
     pit_p_value : float
         P-value of that distance.
     log_score_gain : float
@@ -334,9 +334,9 @@ def marginal_log_score(values: Array, edges: Array, weights: Array | None = None
 
 
 def normal_scores(values: Array, mean: Array, scale: Array | float, edges: Array) -> tuple[Array, Array]:
-    """PIT values and binned log-scores of normal predictions."""
+    """PIT, shape (n, 2) as in `uniformity`, and binned log-scores of normal predictions."""
     scale = np.broadcast_to(np.asarray(scale, dtype=np.float64), values.shape)
-    pit = ndtr((values - mean) / scale)
+    pit = ndtr((tie_cells(values) - mean[:, None]) / scale[:, None])
     cumulative = ndtr((edges - mean[:, None]) / scale[:, None])
     return pit, binned_log_score(values, edges, cumulative)
 
@@ -344,23 +344,10 @@ def normal_scores(values: Array, mean: Array, scale: Array | float, edges: Array
 def continuous_calibration(
     sampler: str, pit: Array, score: Array, marginal: Array, weights: Array | None = None
 ) -> Calibration:
-    """Calibration from held-out PIT values and log-scores."""
-    if weights is None:
-        test = kstest(pit, "uniform")
-        distance, p_value = float(test.statistic), float(test.pvalue)
-    else:
-        distance, p_value = weighted_ks(pit, weights)
+    """Calibration from held-out PIT values, shape (n, 2) as in `uniformity`, and log-scores."""
+    distance, p_value = uniformity(pit, weights)
     gain, share = _gain(score, marginal, weights)
     return Calibration(sampler, distance, p_value, gain, share)
-
-
-def weighted_ks(pit: Array, weights: Array) -> tuple[float, float]:
-    """Distance of the weighted distribution function from the uniform one, and its p-value for the effective size."""
-    order = np.argsort(pit, kind="stable")
-    steps = np.cumsum(weights[order]) / weights.sum()
-    above, below = steps - pit[order], pit[order] - np.concatenate(([0.0], steps[:-1]))
-    distance = float(max(above.max(), below.max()))
-    return distance, float(kstwo.sf(distance, max(round(effective_size(weights)), 1)))
 
 
 def category_score(codes: Array, probabilities: Array) -> Array:

@@ -210,7 +210,7 @@ def _window_scores(column: Array, law: PoolLaw, weights: Array | None = None) ->
         return _weighted_window_scores(column, law, law.weights, weights)
     edges = value_bins(column)
     prior = np.searchsorted(np.sort(column), edges, side="right") / column.size
-    pit, score = np.empty(column.size), np.empty(column.size)
+    pit, score = np.empty((column.size, 2)), np.empty(column.size)
     for start in np.unique(law.start):
         rows = np.flatnonzero(law.start == start)
         window = np.sort(law.pool[start : start + law.size[rows[0]]])
@@ -219,7 +219,8 @@ def _window_scores(column: Array, law: PoolLaw, weights: Array | None = None) ->
         n_others = window.size - 1
         below = np.searchsorted(window, own, side="left")
         ties = np.searchsorted(window, own, side="right") - below - 1
-        pit[rows] = ((below + 0.5 * ties + 0.5) / (n_others + 1.0))[:, 0]
+        # The rows of the window that share the value share its probability; a value of its own has one place.
+        pit[rows] = (below + np.where(ties > 0, [0.0, 1.0], 0.5) * (ties + 1)) / (n_others + 1.0)
         # One pseudo-row spread over the bins: a window says little about a bin it has no row in.
         within = np.searchsorted(window, at_edges, side="right") - (own <= at_edges)
         score[rows] = binned_log_score(column[rows], edges, (within + prior) / (n_others + 1.0))

@@ -25,6 +25,7 @@ from modifind.samplers.base import (
     value_bins,
 )
 from modifind.samplers.grid import Rows, cell_grid, code_grid
+from modifind.samplers.pit import tie_cells
 from modifind.torch_support import open_device
 
 Float32: TypeAlias = NDArray[np.float32]
@@ -222,11 +223,12 @@ def _continuous_calibration(
 ) -> Calibration:
     # Normal distribution functions averaged over latent draws: far less noise than counts of drawn values.
     held, values, edges = decoder.at(rows), column[rows], value_bins(column)
-    pit, cumulative = np.zeros(rows.size), np.zeros((rows.size, edges.size))
+    pit, cumulative = np.zeros((rows.size, 2)), np.zeros((rows.size, edges.size))
+    cells = tie_cells(column)[rows]
     for _ in range(CALIBRATION_DRAWS):
         mean, scale = held.moments(held.latent(rng))
         scale = np.maximum(scale, np.finfo(float).tiny)
-        pit += ndtr((values - mean) / scale) / CALIBRATION_DRAWS
+        pit += ndtr((cells - mean[:, None]) / scale[:, None]) / CALIBRATION_DRAWS
         cumulative += ndtr((edges - mean[:, None]) / scale[:, None]) / CALIBRATION_DRAWS
     score = binned_log_score(values, edges, cumulative)
     marginal = marginal_log_score(column, edges, weights)[rows]

@@ -31,6 +31,7 @@ from modifind.feature_groups import Feature, columns_of, encode
 from modifind.features import FeatureTable
 from modifind.kernels import Array
 from modifind.learners.density import student_weight
+from modifind.learners.marginal import marginal_log_likelihood
 from modifind.learners.stacking import (
     EDGE,
     CrossFit,
@@ -297,7 +298,26 @@ class PreparedEffectLikelihood:
             "n_folds": len(crosses[0].models),
             "stack": describe(shares),
             "held_out_log_likelihood": scores,
+            "gain_over_marginal": self.gain_over_marginal,
         }
+
+    @property
+    def gain_over_marginal(self) -> float:
+        """Held-out log-likelihood, in nats per row, beyond that of each arm's own distribution without features."""
+        least = min(model.least_scale for fit in self.fits for model in fit.cross.models)
+        plain = [
+            marginal_log_likelihood(
+                self.y,
+                self.treatment,
+                fit.cross.folds,
+                binary=self.binary,
+                least_scale=0.0 if self.binary else least,
+                weights=self.weights,
+            )
+            for fit in self.fits
+        ]
+        own = np.mean([fit.observed for fit in self.fits], axis=0)
+        return float(mean_of(own - np.mean(plain, axis=0), self.weights))
 
     def looks_at(self, feature: Feature) -> bool:
         """Whether the model of any fold looks at a feature; the statistic does not depend on one that none does."""

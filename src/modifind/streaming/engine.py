@@ -23,7 +23,7 @@ from modifind.leaks import refuse_leaks, refuse_separation
 from modifind.outcome_scale import transform_outcome
 from modifind.parallel import results_of
 from modifind.progress import Progress, ProgressBar
-from modifind.propensity import FittedPropensity, PropensityModel, warn_clipped
+from modifind.propensity import FittedPropensity, PropensityModel
 from modifind.samplers import BaseSampler, Calibration, ConditionalGrid, LawRule
 from modifind.samplers.rules import check_rule
 from modifind.statistics import EffectLikelihood
@@ -222,7 +222,6 @@ class StreamedFit:
         plan, laws, propensity, outcome = self._plan(schema, rows, numbers, block, seeds, determined.features)
         with ProgressBar(self.progress, "Scoring rows") as advance:
             sums = pieces.sums(plan, schema.n_rows, advance)
-        warn_clipped(sums.overlap.n_clipped, schema.n_rows, propensity.clip)
         findings = []
         for m, (law, own) in enumerate(zip(laws, sums.features, strict=True)):
             view = plan.views[m].view(own.view, plan.bins, schema.categories[m])

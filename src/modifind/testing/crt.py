@@ -8,7 +8,6 @@ provided the sampler knows the conditional law.
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from numbers import Integral
@@ -70,24 +69,20 @@ class ConditionalRandomizationTest(BaseEstimator):
                 raise ValueError(f"{name} must be a positive integer or None, not {value!r}")
 
     def resolve_resamples(self, n_resamples: int | str, n_features: int, alpha: float, adjust: str = "bh") -> int:
-        """Number of resamples, with a warning when no feature could be selected.
-
-        After a Benjamini-Hochberg adjustment a single discovery needs ``p <= alpha / d``, and the smallest possible p
-        is ``1 / (1 + B)``. "auto" takes twice the number that just makes it possible, and at least 999.
-        """
-        needed = math.ceil(smallest_factor(n_features, adjust) / alpha - 1e-9) - 1
+        """Number of resamples; "auto" takes twice the number needed for a discovery, and at least 999."""
         if n_resamples == "auto":
-            return max(MIN_AUTO_RESAMPLES, 2 * needed + 1)
+            return max(MIN_AUTO_RESAMPLES, 2 * _needed(n_features, alpha, adjust) + 1)
         if not isinstance(n_resamples, Integral) or isinstance(n_resamples, bool) or n_resamples < 1:
             raise ValueError(f"n_resamples must be 'auto' or a positive integer, not {n_resamples!r}")
-        if self.p_value == "valid" and n_resamples < needed:
-            warnings.warn(
-                f"n_resamples={n_resamples} cannot give a single discovery among {n_features} features "
-                f"at alpha={alpha:g}; use at least {needed} or 'auto'",
-                UserWarning,
-                stacklevel=3,
-            )
         return int(n_resamples)
+
+    def needed_resamples(self, n_features: int, alpha: float, adjust: str = "bh") -> int:
+        """Resamples that make a single discovery possible; 0 where p-values can be zero.
+
+        After a Benjamini-Hochberg adjustment a single discovery needs ``p <= alpha / d``, and the smallest possible p
+        is ``1 / (1 + B)``.
+        """
+        return _needed(n_features, alpha, adjust) if self.p_value == "valid" else 0
 
     def run(
         self,
@@ -127,3 +122,7 @@ class ConditionalRandomizationTest(BaseEstimator):
                     return CRTOutcome(observed, stop_after / done, done, int(exceeding))
         p_value = exceeding / done if self.p_value == "count" else (1 + exceeding) / (1 + done)
         return CRTOutcome(observed, float(p_value), done, int(exceeding))
+
+
+def _needed(n_features: int, alpha: float, adjust: str) -> int:
+    return math.ceil(smallest_factor(n_features, adjust) / alpha - 1e-9) - 1

@@ -1,0 +1,89 @@
+"""What the command line prints: names are shown as they are, and nothing in them is a command to the terminal."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from modifind.result import SelectionResult
+
+
+def printable(text: str) -> str:
+    r"""Text with line ends, escape sequences and the like written out.
+
+    Examples
+    --------
+    >>> print(printable("dose\x1b[31m\n"))
+    dose\x1b[31m\n
+    """
+    return "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in text)
+
+
+def print_checks(result: SelectionResult) -> None:
+    """How many kinds of check need attention, and a line for each of those."""
+    from modifind.checks import concerns, summary
+
+    if not len(result.checks):
+        return
+    print(f"checks: {summary(result.checks)}")
+    for concern in concerns(result.checks):
+        print(f"  - {printable(' '.join(concern.split()))}")
+
+
+def strict_line(result: SelectionResult, warnings: list[str]) -> str:
+    """Why a strict run ends with an error."""
+    failed = result.checks.loc[~result.checks["passed"], "name"].nunique()
+    reasons = []
+    if failed:
+        reasons.append(f"{failed} kind{'s' if failed > 1 else ''} of check failed")
+    if warnings:
+        reasons.append("there was a warning" if len(warnings) == 1 else f"there were {len(warnings)} warnings")
+    return f"modifind: --strict: {' and '.join(reasons)}; results were written all the same (exit code 3)"
+
+
+def print_result(result: SelectionResult, truth: dict[str, str] | None = None) -> None:
+    """The table of features, what was selected and how many rows that rests on."""
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    from modifind.result import readable_p
+
+    settings = result.settings
+    console = Console()
+    shown = Table(box=None, pad_edge=False)
+    shown.add_column("feature", overflow="fold")
+    shown.add_column("kind")
+    for name in ("importance", "p", "adjusted p"):
+        shown.add_column(name, justify="right")
+    shown.add_column("")
+    if truth is not None:
+        shown.add_column("in truth moves")
+    careful = "caution" in result.table and bool((result.table["caution"] != "").any())
+    if careful:
+        shown.add_column("caution", overflow="fold")
+    ordered = result.table.sort_values(["p_value", "importance"], ascending=[True, False])
+    for row in ordered.itertuples():
+        cells: list[str | Text] = [
+            Text(printable(str(row.Index))),
+            str(row.kind),
+            f"{row.importance:.3g}",
+            readable_p(float(row.p_value)),  # type: ignore[arg-type]
+            readable_p(float(row.p_adjusted)),  # type: ignore[arg-type]
+            "★" if row.selected else "",
+        ]
+        if truth is not None:
+            cells.append(truth.get(str(row.Index), "nothing"))
+        if careful:
+            cells.append(Text(str(row.caution)))
+        shown.add_row(*cells, style="bold" if row.selected else None)
+    console.print(shown)
+    labels = f"treated = {settings['treated_label']}, control = {settings['control_label']}"
+    chosen = ", ".join(map(str, result.selected)) or "none"
+    adjusted = "unadjusted" if settings["adjust"] == "none" else f"{settings['adjust'].upper()}-adjusted"
+    console.print(Text(f"\n★ selected at {adjusted} p <= {settings['alpha']:g}: {printable(chosen)}"))
+    effective = (
+        f"{result.overlap['effective_rows_treated']:.0f} treated, "
+        f"{result.overlap['effective_rows_control']:.0f} control"
+    )
+    console.print(Text(f"{settings['n_rows']} rows, {printable(labels)}; effective rows after weighting: {effective}"))

@@ -1,0 +1,329 @@
+"""Checks at the end of a fit: thresholds, texts, cautions, the command line and the report."""
+
+import subprocess
+import sys
+import warnings
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy.special import ndtr
+from scipy.stats import kstest
+
+from conftest import quiet_fit, seed_of
+from modifind import EffectLikelihood, ModifierSelector, SelectionResult
+from modifind.baselines import SIEM
+from modifind.checks import CAUTIONS, TITLES, Check, as_frame, cautions, concerns, run_checks, summary
+from modifind.datasets import make_modifiers
+from modifind.features import read_features
+from modifind.learners.marginal import marginal_log_likelihood
+from modifind.overlap import OverlapSums
+from modifind.propensity import PropensityModel
+from modifind.report import checks_by_kind
+from modifind.samplers import BoostingSampler, GaussianSampler
+from modifind.samplers.pit import tie_cells, uniformity
+
+LINEAR = EffectLikelihood("linear")
+OVERLAP = {
+    **{f"effective_rows_{arm}": 480.0 for arm in ("treated", "control")},
+    **{f"effective_share_{arm}": 0.96 for arm in ("treated", "control")},
+    **{f"max_weight_share_{arm}": 0.004 for arm in ("treated", "control")},
+    "extreme_share": 0.0,
+    "n_clipped": 0.0,
+    "auc": 0.6,
+}
+SETTINGS = {
+    "n_rows": 1000,
+    "n_treated": 500,
+    "n_control": 500,
+    "propensity_clip": [0.01, 0.99],
+    "alpha": 0.05,
+    "adjust": "none",
+    "n_resamples_used": 0,
+    "n_resamples_needed": 0,
+    "model": {"gain_over_marginal": 0.2},
+}
+DIAGNOSTICS = {
+    "sampler": "gaussian",
+    "pit_distance": 0.02,
+    "pit_p_value": 0.4,
+    "log_score_gain": 0.1,
+    "normal_p_value": 0.01,
+    "check_p_value": np.nan,
+    "n_resamples": 0,
+    "n_exceeding": 0,
+}
+
+
+def checked(*, p_value=0.01, overlap=(), settings=(), diagnostics=(), untestable=()):
+    """Checks of a table with one feature that is fine but for what is given."""
+    table = pd.DataFrame({"p_value": [p_value], "selected": [p_value <= 0.05]}, index=["age"])
+    found = pd.DataFrame([DIAGNOSTICS | dict(diagnostics)], index=["age"])
+    return run_checks(table, found, OVERLAP | dict(overlap), SETTINGS | dict(settings), dict(untestable))
+
+
+def failures(**what):
+    checks = checked(**what)
+    return sorted(set(checks.loc[~checks["passed"], "name"]))
+
+
+def test_good_fit_passes_everything_and_says_what_was_found():
+    checks = checked()
+    assert checks["passed"].all()
+    assert (checks["text"].str.len() > 20).all()
+    assert set(checks["name"]) <= set(TITLES)
+    assert checks.loc[checks["name"] == "law_fit", "feature"].tolist() == ["age"]
+    assert checks.loc[checks["name"] == "arm_size", "feature"].tolist() == [None, None]
+    assert concerns(checks) == []
+    assert summary(checks) == f"0 of {checks['name'].nunique()} need attention"
+
+
+@pytest.mark.parametrize(
+    ("what", "name", "words"),
+    [
+        ({"overlap": {"effective_share_control": 0.05, "effective_rows_control": 25.0}}, "effective_rows", "25 rows"),
+        ({"overlap": {"max_weight_share_treated": 0.4}}, "largest_weight", "40.0% of the weight of the treated arm"),
+        ({"overlap": {"n_clipped": 120.0}}, "clipped_scores", r"120 of 1000 propensity scores were outside \[0.01"),
+        ({"overlap": {"extreme_share": 0.5}}, "extreme_scores", "50.0% of the propensity scores"),
+        ({"settings": {"n_treated": 20}}, "arm_size", "treated arm has 20 rows"),
+        ({"settings": {"model": {"gain_over_marginal": -0.3}}}, "outcome_model", "0.300 nats per row worse"),
+        (
+            {"settings": {"model": None, "n_resamples_used": 39, "n_resamples_needed": 599}},
+            "resamples",
+            "n_resamples=39 cannot give a single discovery among 1 features at alpha=0.05; use at least 599",
+        ),
+        ({"untestable": {"age": "constant"}}, "constant", "constant columns cannot modify anything: age"),
+        ({"untestable": {"age": "determined"}}, "determined", "age: so nearly a function of the other features"),
+        ({"diagnostics": {"pit_distance": 0.08, "pit_p_value": 1e-6}}, "law_fit", r"1 feature \(age\): the estimated"),
+        ({"diagnostics": {"log_score_gain": -2.0}}, "law_gain", "worse than the feature's own distribution"),
+        ({"diagnostics": {"normal_p_value": 0.2}}, "tail", "decide differently"),
+        (
+            {"diagnostics": {"check_p_value": 101 / 1001, "n_resamples": 1000, "n_exceeding": 100}},
+            "resampled_p",
+            "differ by more than chance",
+        ),
+    ],
+)
+def test_each_departure_fails_its_own_check_and_says_so(what, name, words):
+    assert failures(**what) == [name]
+    checks = checked(**what)
+    (message,) = concerns(checks)
+    assert pd.Series([message]).str.contains(words).all(), message
+    failed = checks[~checks["passed"]]
+    assert (failed["text"].str.len() > 40).all()
+    assert cautions(checks, ["age"]) == [CAUTIONS[name] if failed["feature"].notna().all() else ""]
+
+
+@pytest.mark.parametrize(
+    "what",
+    [
+        {"diagnostics": {"pit_distance": 0.01, "pit_p_value": 1e-30}},  # 100,000 rows: significant and harmless
+        {"diagnostics": {"pit_distance": 0.1, "pit_p_value": 0.2}},  # few rows: chance
+        {"diagnostics": {"pit_distance": np.nan, "pit_p_value": np.nan, "log_score_gain": np.nan}},  # no sampler
+        {"settings": {"model": {"gain_over_marginal": -0.02}}},  # nothing to be found
+        {"diagnostics": {"normal_p_value": 1e-12}, "p_value": 1e-9},  # both tails decide alike
+        {"diagnostics": {"normal_p_value": 0.051}, "p_value": 0.049},  # a decision on the edge, tails agree
+        {"diagnostics": {"check_p_value": 12 / 1001, "n_resamples": 1000, "n_exceeding": 11}},
+        {"diagnostics": {"check_p_value": 1 / 201, "n_resamples": 200, "n_exceeding": 0}, "p_value": 1e-20},
+        {"overlap": {"n_clipped": 30.0}},
+        {"p_value": np.nan},
+    ],
+)
+def test_what_does_not_matter_passes(what):
+    assert failures(**what) == []
+
+
+def test_small_arms_may_have_larger_weights_but_not_any():
+    small = {"settings": {"n_treated": 150, "n_control": 150}}
+    assert failures(overlap={"max_weight_share_treated": 0.2}) == ["largest_weight"]
+    assert failures(overlap={"max_weight_share_treated": 0.2}, **small) == []
+    assert failures(overlap={"max_weight_share_treated": 0.6}, **small) == ["largest_weight"]
+
+
+def test_many_features_of_a_kind_are_one_message_with_a_count():
+    found = as_frame([Check("law_fit", f"x{k}", 0.2, 0.05, False, "") for k in range(15)])
+    (message,) = concerns(found)
+    assert message.startswith("15 features (x0, x1,")
+    assert "x11 and 3 more)" in message
+    assert cautions(found, ["other", *found["feature"]]) == ["", *["law of the feature fits badly"] * 15]
+
+
+# The PIT of columns with ties.
+
+
+def test_cells_of_values_that_rows_share():
+    np.testing.assert_array_equal(tie_cells(np.array([0.0, 0.0, 2.0])), [[-1, 1], [-1, 1], [2, 2]])
+    np.testing.assert_array_equal(tie_cells(np.array([3.0, 1.0])), [[3, 3], [1, 1]])
+    np.testing.assert_array_equal(tie_cells(np.full(4, 7.0)), np.full((4, 2), 7.0))
+
+
+def test_distance_is_that_of_the_mean_distribution_function():
+    rng = np.random.default_rng(0)
+    pit = np.sort(rng.random((60, 2)), axis=1)
+    pit[:25, 1] = pit[:25, 0]
+    points = np.concatenate((np.linspace(0, 1, 100_001), pit[:25, 0], pit[:25, 0] - 1e-12))
+    wide = np.clip((points - pit[25:, :1]) / (pit[25:, 1:] - pit[25:, :1]), 0, 1).sum(axis=0)
+    mean = (wide + (points >= pit[:25, :1]).sum(axis=0)) / 60
+    assert uniformity(pit)[0] == pytest.approx(np.abs(mean - points).max(), abs=1e-5)
+
+
+def test_without_ties_the_distance_is_the_usual_one():
+    pit = np.random.default_rng(1).random(80)
+    usual = kstest(pit, "uniform")
+    assert uniformity(np.column_stack((pit, pit))) == (usual.statistic, usual.pvalue)
+
+
+@pytest.mark.parametrize("spread", [12.0, 3.0, 1.0])
+def test_whole_years_of_a_right_law_raise_no_alarm_and_of_a_wrong_one_do(spread):
+    x = np.round(np.random.default_rng(2).normal(0, spread, 5000))
+    assert uniformity(ndtr(tie_cells(x) / np.hypot(spread, 0.29)))[0] < 0.03
+    assert uniformity(ndtr((tie_cells(x) - 0.4 * spread) / spread))[0] > 0.1
+
+
+def test_zero_inflated_column_fits_the_law_that_knows_its_zeros_only():
+    rng = np.random.default_rng(3)
+    n = 800
+    other = rng.normal(size=n)
+    packs = np.where(other + rng.normal(size=n) < 0.3, 0.0, np.exp(rng.normal(size=n)))
+    table = read_features(pd.DataFrame({"packs": packs, "other": other}))
+    treatment = rng.integers(0, 2, n)
+    right = BoostingSampler().fit(table, treatment, seed_of(0)).law(0).calibration
+    wrong = GaussianSampler().fit(table, treatment, seed_of(0)).law(0).calibration
+    assert right.pit_distance < 0.04 < 0.15 < wrong.pit_distance
+    assert wrong.pit_p_value < 1e-6 < right.pit_p_value
+
+
+# The other parts.
+
+
+def test_largest_weight_is_the_same_in_pieces():
+    data = make_modifiers("LinMean", n_samples=300, n_features=5, random_state=0)
+    fitted = PropensityModel().fit(read_features(data.X), data.treatment, seed=seed_of(0))
+    weights = 1 / fitted.scores[data.treatment == 1]
+    assert fitted.overlap()["max_weight_share_treated"] == pytest.approx(weights.max() / weights.sum())
+    halves = [
+        replace(fitted, raw=fitted.raw[rows], treatment=fitted.treatment[rows])
+        for rows in (slice(0, 130), slice(130, None))
+    ]
+    joined = (OverlapSums.of(halves[0]) + OverlapSums.of(halves[1])).overlap(fitted.auc)
+    assert joined == pytest.approx(fitted.overlap())
+
+
+def test_marginal_likelihood_is_held_out_and_by_arm():
+    rng = np.random.default_rng(4)
+    a, folds = np.tile([0, 1], 1000), np.repeat(np.arange(4), 500)
+    y = np.where(a == 1, 5.0 + 2.0 * rng.normal(size=2000), rng.normal(size=2000))
+    found = marginal_log_likelihood(y, a, folds, binary=False)
+    entropy = 0.5 * np.log(2 * np.pi * np.e)
+    assert found[a == 0].mean() == pytest.approx(-entropy, abs=0.08)
+    assert found[a == 1].mean() == pytest.approx(-entropy - np.log(2), abs=0.08)
+    moved = y.copy()
+    moved[folds == 0] += 100.0
+    assert marginal_log_likelihood(moved, a, folds, binary=False)[folds == 0].mean() < -20
+    rare = (rng.random(2000) < 0.1).astype(float)
+    expected = 0.1 * np.log(0.1) + 0.9 * np.log(0.9)
+    assert marginal_log_likelihood(rare, a, folds, binary=True).mean() == pytest.approx(expected, abs=0.03)
+    assert np.isfinite(marginal_log_likelihood(np.where(a == 1, y, 3.0), a, folds, binary=False)).all()
+
+
+@pytest.fixture(scope="module")
+def skewed():
+    """A gaussian law of a skewed column, a constant one and its twin beside good ones."""
+    rng = np.random.default_rng(5)
+    n = 600
+    frame = pd.DataFrame({"age": rng.normal(size=n), "crp": np.exp(1.5 * rng.normal(size=n)), "flat": 1.0})
+    frame["years"] = frame["age"] * 2
+    a = rng.integers(0, 2, n)
+    return frame, a * frame["crp"].rank() / n + rng.normal(size=n), a
+
+
+def test_fit_warns_once_per_kind_and_the_result_carries_it(skewed, tmp_path):
+    frame, y, a = skewed
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        result = ModifierSelector(LINEAR, sampler="gaussian", random_state=0).fit(frame, y, treatment=a).result_
+    messages = [str(w.message) for w in caught if w.category is UserWarning]
+    assert messages == concerns(result.checks) == list(result.warnings)
+    assert sum("crp" in message for message in messages) <= 2
+    assert result.table["caution"].tolist() == [
+        "determined by other features",
+        result.table.loc["crp", "caution"],
+        "constant",
+        "determined by other features",
+    ]
+    assert "law of the feature fits badly" in result.table.loc["crp", "caution"]
+    assert not result.ok
+    result.to_json(tmp_path / "r.json")
+    again = SelectionResult.from_json(tmp_path / "r.json")
+    assert again == result
+    pd.testing.assert_frame_equal(again.checks, result.checks, check_index_type=False)
+    kinds = checks_by_kind(result)
+    assert [kind["passed"] for kind in kinds] == sorted(kind["passed"] for kind in kinds)
+    result.report(tmp_path / "r.html")
+    html = (tmp_path / "r.html").read_text(encoding="utf-8")
+    assert "<h2>Checks</h2>" in html
+    assert "! law of the feature" in html
+    assert "✓ size of the arms" in html
+    assert html.count("constant columns cannot modify anything: flat") == 1
+
+
+def test_results_without_checks_still_load_and_report(skewed, tmp_path):
+    frame, y, a = skewed
+    result = quiet_fit(frame[["age"]], y, a, statistic=LINEAR, sampler="gaussian", random_state=0).result_
+    assert result.ok
+    old = result.to_dict()
+    del old["checks"]
+    del old["table"]["columns"]["caution"], old["table"]["types"]["caution"]
+    loaded = SelectionResult.from_dict(old)
+    assert loaded.ok
+    assert len(loaded.checks) == 0
+    loaded.report(tmp_path / "old.html")
+    assert "<h2>Checks</h2>" not in (tmp_path / "old.html").read_text(encoding="utf-8")
+
+
+def test_baseline_has_the_checks_that_concern_it(skewed):
+    frame, y, a = skewed
+    with pytest.warns(UserWarning, match="constant columns cannot modify anything: flat"):
+        result = SIEM(np.zeros(len(y)), propensity=0.5, random_state=0).fit(frame.iloc[:, :3], y, treatment=a).result_
+    assert set(result.checks["name"]) == {
+        *("effective_rows", "largest_weight", "clipped_scores", "extreme_scores", "arm_size", "constant")
+    }
+    assert result.table["caution"].tolist() == ["", "", "constant"]
+
+
+def test_resampled_p_values_of_a_fit_agree_with_its_tail(skewed):
+    frame, y, a = skewed
+    statistic = EffectLikelihood("linear", check_resamples=400)
+    checks = quiet_fit(frame[["age", "crp"]], y, a, statistic=statistic, sampler="gaussian", random_state=0).result_
+    compared = checks.checks[checks.checks["name"] == "resampled_p"]
+    assert compared["feature"].tolist() == ["age", "crp"]
+    assert compared["passed"].all()
+
+
+def modifind(*arguments, folder):
+    command = [sys.executable, "-c", "from modifind.cli import main; main()", *map(str, arguments)]
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=300)
+
+
+def test_strict_runs_end_with_code_3_and_write_the_result(skewed, tmp_path):
+    frame, y, a = skewed
+    good = frame[["age"]].assign(arm=a, y=y)
+    good.to_csv(tmp_path / "good.csv", index=False)
+    good.assign(flat=1.0).to_csv(tmp_path / "flat.csv", index=False)
+    good.to_csv(tmp_path / "index.csv")
+    own = ("--treatment", "arm", "--outcome", "y", "--learner", "linear", "--propensity", "0.5", "--strict")
+    done = modifind("select", "good.csv", *own, folder=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[-1].startswith("checks: 0 of ")
+    done = modifind("select", "flat.csv", *own, "--out", "flat.json", folder=tmp_path)
+    assert done.returncode == 3
+    assert done.stdout.splitlines()[-2].startswith("checks: 1 of ")
+    assert done.stdout.splitlines()[-1] == "  - constant columns cannot modify anything: flat"
+    assert "constant" not in done.stderr
+    assert done.stderr.splitlines()[-1].startswith("modifind: --strict: 1 kind of check failed;")
+    assert not SelectionResult.from_json(tmp_path / "flat.json").ok
+    done = modifind("select", "index.csv", *own, folder=tmp_path)
+    assert done.returncode == 3
+    assert "modifind: warning: the first column has no name" in done.stderr
+    assert "there was a warning" in done.stderr.splitlines()[-1]

@@ -1,0 +1,223 @@
+"""Result files that are not as they should be: refused with the place named, whatever is wrong with them."""
+
+import copy
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from modifind.checks import Check, as_frame
+from modifind.result import SelectionResult
+from modifind.schema import parse_json, validate
+
+
+def small_result():
+    index = pd.Index(["age", "sex"], name="feature")
+    table = pd.DataFrame(
+        {
+            "kind": ["continuous", "discrete"],
+            "importance": [0.5, 0.0],
+            "statistic": [3.1, np.nan],
+            "p_value": [0.001, 1.0],
+            "p_adjusted": [0.002, 1.0],
+            "selected": [True, False],
+            "caution": ["", "constant"],
+        },
+        index=index,
+    )
+    diagnostics = pd.DataFrame(
+        {"sampler": ["gaussian", "none"], "pit_p_value": [0.3, np.nan], "n_resamples": [0, 0]}, index=index
+    )
+    curve = pd.DataFrame({"value": [1.0, 2.0], "d2": [0.1, np.nan], "mean_effect": [1.0, 2.0], "sd_ratio": [1.0, 1.1]})
+    labels = curve.assign(value=["f", "m"])
+    checks = [Check("arm_size", None, 20.0, 50.0, False, "few"), Check("constant", "sex", 1.0, 0.0, False, "flat")]
+    return SelectionResult(
+        table=table,
+        diagnostics=diagnostics,
+        curves={"age": curve, "sex": labels},
+        overlap={"auc": 0.5, "n_clipped": 0.0},
+        settings={"alpha": 0.05, "statistic": {"class": "WCMMD", "cap": None}, "labels": ["a", "b"]},
+        versions={"modifind": "0.1.0"},
+        warnings=("few",),
+        checks=as_frame(checks),
+    )
+
+
+VALID = small_result().to_dict()
+
+
+def test_valid_file_loads_as_it_was(tmp_path):
+    small_result().to_json(tmp_path / "r.json")
+    again = SelectionResult.from_json(tmp_path / "r.json")
+    assert again == small_result()
+    pd.testing.assert_frame_equal(again.checks, small_result().checks, check_index_type=False)
+    assert again.checks["feature"].tolist() == [None, "sex"]
+
+
+def changed(path, value):
+    data = copy.deepcopy(VALID)
+    place = data
+    for key in path[:-1]:
+        place = place[key]
+    if value is KeyError:
+        del place[path[-1]]
+    else:
+        place[path[-1]] = value
+    return data
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "message"),
+    [
+        (("format",), "modifind-result-2", "format: 'modifind-result-2' is not known here"),
+        (("format",), "other", "this is no modifind result"),
+        (("format",), 1, "this is no modifind result"),
+        (("curves",), KeyError, "incomplete: no curves"),
+        (("table",), [], "table: expected an object, found a list"),
+        (("table", "types"), KeyError, "table: no types"),
+        (("table", "index", 1), 7, "table.index[1]: expected text, found the number 7"),
+        (("table", "index", 1), "age", "table.index: a feature appears twice"),
+        (("table", "columns", "p_value", 1), "low", "table.columns.p_value[1]: expected a number, found text ('low')"),
+        (("table", "columns", "p_value", 0), 1.5, "table.columns.p_value[0]: expected a number from 0 to 1"),
+        (("table", "columns", "p_adjusted", 0), "-Infinity", "table.columns.p_adjusted[0]: expected a number from 0"),
+        (("table", "columns", "importance", 0), True, "importance[0]: expected a number, found true"),
+        (("table", "columns", "importance", 0), 10**400, "importance[0]: expected a number that a double can hold"),
+        (("table", "columns", "selected", 0), 1, "table.columns.selected[0]: expected true or false"),
+        (("table", "columns", "kind", 0), "odd", "table.columns.kind[0]: expected one of 'continuous'"),
+        (("table", "columns", "p_value"), [0.5], "table.columns.p_value: 1 values for 2 labels of table.index"),
+        (("table", "columns", "p_value"), KeyError, "table.types: expected the names of table.columns"),
+        (("table", "types", "p_value"), "text", "table.types.p_value: expected 'float', found text ('text')"),
+        (("table", "types", "caution"), "date", "table.types.caution: expected one of 'bool', 'int'"),
+        (("diagnostics", "index"), ["sex", "age"], "diagnostics.index: expected the features of table.index"),
+        (("diagnostics", "columns", "n_resamples", 0), 2**63, "n_resamples[0]: expected a whole number"),
+        (("diagnostics", "columns", "n_resamples", 0), 0.5, "n_resamples[0]: expected a whole number"),
+        (("curves", "sex"), KeyError, "curves: no curve of 'sex'"),
+        (("curves", "height"), VALID["curves"]["age"], "curves.height: table.index has no such feature"),
+        (("curves", "age", "columns", "d2", 0), None, "curves.age.columns.d2[0]: expected a number, found null"),
+        (("curves", "age", "columns", "d2"), {}, "curves.age.columns.d2: expected a list, found an object"),
+        (("curves", "age", "index", 0), [], "curves.age.index[0]: expected text, a number, true, false or null"),
+        (("overlap", "auc"), None, "overlap.auc: expected a number, found null"),
+        (("settings",), [], "settings: expected an object"),
+        (("versions", "modifind"), 1, "versions.modifind: expected text"),
+        (("warnings",), "few", "warnings: expected a list"),
+        (("warnings", 0), {}, "warnings[0]: expected text, found an object"),
+        (("checks", "columns", "passed", 0), "no", "checks.columns.passed[0]: expected true or false"),
+        (("checks", "columns", "feature", 0), "height", "checks.columns.feature[0]: expected a feature of table.index"),
+        (("checks", "columns", "feature", 0), [], "checks.columns.feature[0]: expected"),
+    ],
+)
+def test_message_names_the_path_what_was_expected_and_what_was_found(path, value, message):
+    with pytest.raises(ValueError) as caught:
+        validate(changed(path, value))
+    assert message in str(caught.value)
+
+
+def test_group_of_columns_has_the_curves_of_its_columns():
+    data = changed(("table", "columns", "kind", 0), "group")
+    data["curves"]["systolic"] = data["curves"].pop("age")
+    validate(data)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"{", "not valid JSON"),
+        (b'{"a": NaN}', "NaN is no JSON number"),
+        (b"\xff\xfe", "not UTF-8 text"),
+        (b"[" * 100_000, "nested too deeply"),
+        (b"1" * 5000, "not valid JSON"),
+        (b"", "not valid JSON"),
+    ],
+)
+def test_what_is_no_json_is_refused_in_one_line(content, message, tmp_path):
+    with pytest.raises(ValueError, match=message):
+        parse_json(content)
+    path = tmp_path / "broken.json"
+    path.write_bytes(content)
+    with pytest.raises(ValueError, match=r"broken.json: not valid JSON"):
+        SelectionResult.from_json(path)
+
+
+def places(value, path=()):
+    """Every place in nested lists and dictionaries."""
+    found = [path] if path else []
+    items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for key, item in items:
+        found += places(item, (*path, key))
+    return found
+
+
+PLACES = places(VALID)
+SCALARS = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.integers(),
+    st.integers(min_value=2**62, max_value=2**70),
+    st.floats(allow_nan=False, allow_infinity=False),
+    st.text(max_size=8),
+    st.sampled_from(["NaN", "Infinity", "-Infinity", "age", "float", "text", "bool", "int", "object", "group"]),
+)
+ANY_JSON = st.recursive(
+    SCALARS, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=4), inner, max_size=3)
+)
+MUTATIONS = st.lists(
+    st.tuples(st.sampled_from(PLACES), st.sampled_from(["set", "delete", "append", "copy"]), ANY_JSON),
+    min_size=1,
+    max_size=4,
+)
+
+
+def mutate(data, path, action, value):
+    """Change one place; nothing where an earlier change has taken it away."""
+    try:
+        place = data
+        for key in path[:-1]:
+            place = place[key]
+        if action == "delete":
+            del place[path[-1]]
+        elif action == "append":
+            place[path[-1]].append(value)
+        elif action == "copy":
+            place[path[-1]] = copy.deepcopy(data[path[0]])
+        else:
+            place[path[-1]] = value
+    except (KeyError, IndexError, TypeError, AttributeError):
+        return
+
+
+@settings(max_examples=150, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
+@given(MUTATIONS)
+def test_mutated_files_load_or_are_refused_with_a_value_error(mutations):
+    data = copy.deepcopy(VALID)
+    for mutation in mutations:
+        mutate(data, *mutation)
+    content = json.dumps(data).encode()
+    try:
+        loaded = SelectionResult.from_dict(parse_json(content))
+    except ValueError:
+        return
+    # What loads can be used and written again.
+    assert SelectionResult.from_dict(loaded.to_dict()) == loaded
+    assert repr(loaded)
+    assert isinstance(loaded.ok, bool)
+
+
+@settings(max_examples=100, deadline=None, derandomize=True)
+@given(st.data())
+def test_files_with_changed_bytes_load_or_are_refused_with_a_value_error(data):
+    content = bytearray(json.dumps(VALID).encode())
+    for _ in range(data.draw(st.integers(1, 5))):
+        place = data.draw(st.integers(0, len(content) - 1))
+        if data.draw(st.booleans()):
+            content[place] = data.draw(st.integers(0, 255))
+        else:
+            del content[place:]
+            break
+    try:
+        loaded = SelectionResult.from_dict(parse_json(bytes(content)))
+    except ValueError:
+        return
+    assert len(loaded.table) == 2
