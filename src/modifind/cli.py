@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 import warnings
 from collections.abc import Iterator
@@ -25,20 +26,28 @@ Seed = Annotated[int, typer.Option("--seed", help="Seed of everything random.", 
 DATA_SUFFIXES = (".csv", ".parquet")
 RESULT_SUFFIXES = (".json", ".csv")
 DEFAULT_STATISTIC = "effect_likelihood"
+INTERRUPTED = 130
 
 
 def main() -> None:
     """Run the command line; wrong input is one line on stderr and exit code 2."""
     try:
         code = app(_with_local_cluster(sys.argv[1:]), standalone_mode=False)
-    except KeyboardInterrupt:
-        code = 130
+    except (KeyboardInterrupt, typer.Abort):  # typer makes the one of the other
+        code = INTERRUPTED
     except (ValueError, OSError, ImportError) as error:
         code = _complain(str(error))
     except Exception as error:
-        if not hasattr(error, "format_message"):  # not typer's own complaint about the arguments
+        from modifind.parallel import WorkerError
+
+        if hasattr(error, "format_message"):  # typer's own complaint about the arguments
+            code = _complain(error.format_message())
+        elif isinstance(error, WorkerError):
+            code = _complain(str(error))
+        else:
             raise
-        code = _complain(error.format_message())
+    if code == INTERRUPTED:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # nothing is left to interrupt
     sys.exit(code if isinstance(code, int) else 0)
 
 
@@ -158,6 +167,10 @@ def select(
     train_rows: Annotated[
         int, typer.Option("--train-rows", help="Most rows that models are fitted to; all rows are scored.", min=200)
     ] = 200_000,
+    checkpoint: Annotated[
+        Path | None,
+        typer.Option("--checkpoint", help="Folder to save every feature in; the same command then continues."),
+    ] = None,
     out: Annotated[Path | None, typer.Option("--out", help="Result as .json (all of it) or .csv (table).")] = None,
     report: Annotated[Path | None, typer.Option("--report", help="HTML report to write.")] = None,
 ) -> None:
@@ -185,13 +198,22 @@ def select(
         selector.set_params(discrete_features=AlsoDiscrete(tuple(categories)) if categories else "auto")
         selector.set_params(random_state=seed, n_jobs=jobs, progress=True, max_train_rows=train_rows)
         selector.set_params(outcome_transform="log" if log_outcome else None)
+        selector.set_params(checkpoint=checkpoint)
+        interrupted = False
         with _warnings_as_lines():
-            result = table.fit(selector, roles, treated)
+            try:
+                result = table.fit(selector, roles, treated)
+            except KeyboardInterrupt:
+                if not hasattr(selector, "result_"):
+                    raise
+                result, interrupted = selector.result_, True
     _print_result(result)
     if out is not None:
         result.to_json(out) if out.suffix.lower() == ".json" else result.to_csv(out)
     if report is not None:
         result.report(report)
+    if interrupted:
+        raise typer.Exit(INTERRUPTED)
 
 
 @app.command()
@@ -350,9 +372,11 @@ def _warnings_as_lines() -> Iterator[None]:
     """Warnings as single lines on stderr instead of Python's two, each once."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", UserWarning)
-        yield
-    for message in dict.fromkeys(" ".join(str(w.message).split()) for w in caught):
-        print(f"modifind: warning: {message}", file=sys.stderr)
+        try:
+            yield
+        finally:  # what was warned of may explain an error
+            for message in dict.fromkeys(" ".join(str(w.message).split()) for w in caught):
+                print(f"modifind: warning: {message}", file=sys.stderr)
 
 
 def _print_result(result: SelectionResult, truth: dict[str, str] | None = None) -> None:
@@ -360,7 +384,7 @@ def _print_result(result: SelectionResult, truth: dict[str, str] | None = None) 
     from rich.markup import escape
     from rich.table import Table
 
-    from modifind.result import readable_p
+    from modifind.result import readable_number, readable_p
 
     settings = result.settings
     console = Console()
@@ -377,7 +401,7 @@ def _print_result(result: SelectionResult, truth: dict[str, str] | None = None) 
         cells = [
             escape(str(row.Index)),
             str(row.kind),
-            f"{row.importance:.3g}",
+            readable_number(float(row.importance)),  # type: ignore[arg-type]
             readable_p(float(row.p_value)),  # type: ignore[arg-type]
             readable_p(float(row.p_adjusted)),  # type: ignore[arg-type]
             "★" if row.selected else "",

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from dataclasses import dataclass, replace
 
 import numpy as np
-from joblib import delayed
 from threadpoolctl import threadpool_limits
 
 from modifind.base import with_messages
+from modifind.checkpoint import Checkpoint
 from modifind.explain.marginal import marginal_view
 from modifind.features import FeatureTable
-from modifind.findings import DETERMINED, NO_SAMPLER, Finding
+from modifind.findings import DETERMINED, DIED, NO_SAMPLER, UNTESTED, Finding, failed
 from modifind.kernels import Array
-from modifind.parallel import results_of
+from modifind.parallel import WorkerError, survivors
 from modifind.progress import Progress, ProgressBar
 from modifind.propensity import FittedPropensity
 from modifind.samplers import BaseSampler
@@ -42,32 +43,102 @@ class Analysis:
     copies: frozenset[int]
 
 
+class Interrupted(KeyboardInterrupt):
+    """Ctrl-C during the tests.
+
+    Attributes
+    ----------
+    findings : list of Finding
+        In the order of the features; those that were not reached are `UNTESTED`.
+    """
+
+    def __init__(self, findings: list[Finding]) -> None:
+        super().__init__()
+        self.findings = findings
+
+
 def run_tests(
-    plan: Analysis, seed: np.random.SeedSequence, n_jobs: int | None, progress: bool | Progress
+    plan: Analysis,
+    seed: np.random.SeedSequence,
+    n_jobs: int | None,
+    progress: bool | Progress,
+    checkpoint: Checkpoint | None = None,
+    known: dict[int, Finding] | None = None,
 ) -> list[Finding]:
-    """Test every feature; the findings are in the order of the features."""
+    """Test every feature.
+
+    Parameters
+    ----------
+    plan : Analysis
+        What is needed to test any feature.
+    seed : SeedSequence
+        Every feature has a child of its own.
+    n_jobs : int, optional
+        Processes.
+    progress : bool or callable
+        See `ProgressBar`.
+    checkpoint : Checkpoint, optional
+        Where each feature is saved as soon as it is tested.
+    known : dict, optional
+        Findings that are there already, by position.
+
+    Returns
+    -------
+    list of Finding
+        In the order of the features.
+
+    Raises
+    ------
+    Interrupted
+        Ctrl-C; it carries what was found before.
+    WorkerError
+        Not a single feature could be tested.
+    """
     total = plan.table.n_features
-    seeds = seed.spawn(total)
-    # Every task carries the plan, so many features come in as many tasks as keep all workers busy to the end.
-    step = max(1, total // MOST_TASKS)
-    tasks = (range(start, min(start + step, total)) for start in range(0, total, step))
-    jobs = (delayed(_test_features)(plan, task, seeds[task.start : task.stop]) for task in tasks)
-    found: list[Finding] = []
-    with ProgressBar(progress) as advance:
-        advance(0, total)
-        for findings in results_of(jobs, n_jobs):
-            found += findings
+    found = dict(known or {})
+    seeds = {m: own for m, own in enumerate(seed.spawn(total)) if m not in found}
+    results = survivors(
+        _test_features, (plan, checkpoint), seeds, n_jobs, most_tasks=MOST_TASKS, doing="testing features"
+    )
+    try:
+        with ProgressBar(progress) as advance, closing(results):
             advance(len(found), total)
+            for feature, finding in results:
+                found[feature] = DIED if finding is None else finding
+                if checkpoint is not None and not found[feature].failure:
+                    checkpoint.save_missing(feature, found[feature])
+                advance(len(found), total)
+    except KeyboardInterrupt:
+        raise Interrupted([found.get(m, UNTESTED) for m in range(total)]) from None
+    if all(finding.failure for finding in found.values()):
+        raise WorkerError(f"no feature could be tested: {found[0].failure}")
+    return [found[m] for m in range(total)]
+
+
+def _test_features(
+    plan: Analysis, checkpoint: Checkpoint | None, pairs: list[tuple[int, np.random.SeedSequence]]
+) -> list[Finding]:
+    found = []
+    for feature, seed in pairs:
+        finding = _test_feature(plan, feature, seed)
+        if checkpoint is not None and not finding.failure:
+            checkpoint.save_here(feature, finding)
+        found.append(finding)
     return found
 
 
-def _test_features(plan: Analysis, features: range, seeds: list[np.random.SeedSequence]) -> list[Finding]:
-    return [_test_feature(plan, feature, seed) for feature, seed in zip(features, seeds, strict=True)]
-
-
 def _test_feature(plan: Analysis, feature: int, seed: np.random.SeedSequence) -> Finding:
-    """Test one feature; its warnings travel with the finding."""
-    finding, messages = with_messages(_find, plan, feature, seed)
+    """Test one feature; its warnings travel with the finding, and so does what went wrong."""
+    try:
+        finding, messages = with_messages(_find, plan, feature, seed)
+    except (Warning, np.linalg.LinAlgError, ValueError) as error:
+        if isinstance(error, np.linalg.LinAlgError):  # also a ValueError, but none that the user could mend
+            return failed(error)
+        if isinstance(error, Warning) or repr(plan.table.names[feature]) in str(error):
+            raise
+        raise ValueError(f"feature {plan.table.names[feature]!r}: {error}") from error
+    except Exception as error:
+        return failed(error)
     return replace(finding, messages=messages)
 
 

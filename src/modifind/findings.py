@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import warnings
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from modifind.base import hand_on, installed_versions, warn_constant
+from modifind.explain.curves import CURVE_COLUMNS
 from modifind.explain.marginal import MarginalView
 from modifind.features import Kind
 from modifind.result import SelectionResult
@@ -25,20 +26,50 @@ NO_SAMPLER = Calibration("none", float("nan"), float("nan"), float("nan"))
 
 @dataclass(frozen=True)
 class Finding:
-    """What is known of one feature; an outcome of None means that it could not be tested."""
+    """What is known of one feature; an outcome of None means that it could not be tested.
+
+    Attributes
+    ----------
+    failure : str
+        Why the test came to no end, empty where it did.
+    reached : bool
+        False for a feature whose turn did not come before the run was interrupted.
+    """
 
     view: MarginalView
     outcome: Outcome | None
     calibration: Calibration
     messages: tuple[str, ...] = ()
+    failure: str = ""
+    reached: bool = True
+
+
+_NOT_SEEN = MarginalView(float("nan"), float("nan"), pd.DataFrame({name: np.empty(0) for name in CURVE_COLUMNS}))
+UNTESTED = Finding(_NOT_SEEN, None, NO_SAMPLER, reached=False)
+DIED = Finding(_NOT_SEEN, None, NO_SAMPLER, failure="its worker process died twice (out of memory?)")
+
+
+def failed(error: Exception) -> Finding:
+    """What is known of a feature whose test ended in an error.
+
+    Examples
+    --------
+    >>> failed(MemoryError("no 8 GB")).failure
+    'its test failed (MemoryError: no 8 GB)'
+    """
+    text = " ".join(str(error).split())
+    return replace(DIED, failure=f"its test failed ({type(error).__name__}{': ' if text else ''}{text})")
 
 
 def warn_untestable(names: tuple[str, ...], constant: tuple[bool, ...], findings: list[Finding]) -> None:
     """Hand on what workers were warned of, and name the features that no data of this kind could select."""
     hand_on([finding.messages for finding in findings])
     warn_constant(names, constant)
+    _warn_failed(names, findings)
     determined = [
-        name for name, same, f in zip(names, constant, findings, strict=True) if f.outcome is None and not same
+        name
+        for name, same, f in zip(names, constant, findings, strict=True)
+        if f.outcome is None and f.reached and not f.failure and not same
     ]
     if determined:
         warnings.warn(
@@ -47,6 +78,17 @@ def warn_untestable(names: tuple[str, ...], constant: tuple[bool, ...], findings
             UserWarning,
             stacklevel=3,
         )
+
+
+def _warn_failed(names: tuple[str, ...], findings: list[Finding]) -> None:
+    """Name the features whose test came to no end, and how many were not reached."""
+    for failure in dict.fromkeys(f.failure for f in findings if f.failure):
+        named = [repr(name) for name, f in zip(names, findings, strict=True) if f.failure == failure]
+        many = f"{len(named)} features" if len(named) > 1 else "feature"
+        warnings.warn(f"{many} {', '.join(named)}: {failure}; not tested, p = 1", UserWarning, stacklevel=4)
+    n_tested = sum(f.reached for f in findings)
+    if n_tested < len(findings):
+        warnings.warn(f"interrupted: {n_tested} of {len(findings)} features tested", UserWarning, stacklevel=4)
 
 
 def assemble(
@@ -62,7 +104,12 @@ def assemble(
     """The result of a fit, from what was found of every feature."""
     index = pd.Index(names, name="feature")
     p_values = np.array([1.0 if f.outcome is None else f.outcome.p_value for f in findings])
-    adjusted = adjust_p_values(p_values, adjust)
+    reached = np.array([f.reached for f in findings])
+    # Features that were not reached count as p = 1: what is selected among the others would be selected in any case.
+    adjusted = np.where(reached, adjust_p_values(p_values, adjust), np.nan)
+    p_values = np.where(reached, p_values, np.nan)
+    if not reached.all():
+        settings = {**settings, "n_tested": int(reached.sum()), "interrupted": True}
     columns = {
         "kind": kinds,
         "importance": [f.view.importance for f in findings],

@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import warnings
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from modifind.base import (
-    BaseModifierSelector,
-    check_shared_settings,
-    data_settings,
-    distinct_messages,
-    entropy_of,
-)
+from modifind.base import BaseModifierSelector, check_shared_settings, data_settings, distinct_messages
 from modifind.composition import Statistic, agreeing_sampler, recorded_settings, resolve_statistic
-from modifind.feature_tests import Analysis, run_tests
+from modifind.feature_tests import Analysis, Interrupted, run_tests
 from modifind.features import (
     FeatureTable,
     as_frame,
@@ -24,11 +20,12 @@ from modifind.features import (
     monotone_copies,
     transform_outcome,
 )
-from modifind.findings import Finding, assemble, warn_untestable
+from modifind.findings import assemble, warn_untestable
 from modifind.kernels import Array
 from modifind.progress import Progress
 from modifind.propensity import FittedPropensity, PropensityModel, arm_folds, resolve_propensity
 from modifind.reading import read_data
+from modifind.resuming import continued_pass, continued_tests, seed_of
 from modifind.statistics import WCMMD, EffectLikelihood
 from modifind.statistics.wcmmd import PreparedWCMMD
 from modifind.streaming import FrameSource, LocalPieces, Piece, Pieces, Source, Streamed, StreamedFit
@@ -87,6 +84,13 @@ class ModifierSelector(BaseModifierSelector):
         Where the parts given by name compute what they can by torch: the networks of "cvae" and of the learners of
         "effect_likelihood", the resamples of "wcmmd". None leaves every part its own setting, "cpu" by default. Each
         process of `n_jobs` opens the device for itself, so with a GPU one process is the sensible choice for "wcmmd".
+    checkpoint : path, optional
+        Folder where every feature is saved as soon as it is tested. After a crash, a kill or Ctrl-C the same call with
+        the same folder continues, and ends with the same result as a run that was never stopped. Models are fitted
+        again; of a table in pieces the sums over rows are saved, every ten seconds. The folder of a run with other
+        data, another seed, other versions of modifind, numpy, scipy, scikit-learn or torch, or with settings that
+        change what is found of a feature is refused. `alpha` and `adjust` may change, and `n_jobs` and `progress`.
+        With ``random_state=None`` the seed is that of the run in the folder. Not for Dask tables.
 
     Attributes
     ----------
@@ -128,6 +132,7 @@ class ModifierSelector(BaseModifierSelector):
         outcome_transform: str | None = None,
         max_train_rows: int = 200_000,
         device: str | None = None,
+        checkpoint: str | os.PathLike[str] | None = None,
     ) -> None:
         self.statistic = statistic
         self.sampler = sampler
@@ -144,6 +149,7 @@ class ModifierSelector(BaseModifierSelector):
         self.outcome_transform = outcome_transform
         self.max_train_rows = max_train_rows
         self.device = device
+        self.checkpoint = checkpoint
 
     def fit(self, X: Any, y: Any = None, treatment: Any = None, *, treated: Any = None) -> ModifierSelector:
         """Test every feature.
@@ -164,9 +170,20 @@ class ModifierSelector(BaseModifierSelector):
         Returns
         -------
         self
+
+        Raises
+        ------
+        KeyboardInterrupt
+            Ctrl-C. If features have been tested by then, `result_` holds them: those that were not reached have a
+            p-value of NaN and count as 1 in the adjustment.
         """
         statistic, test = self._validate()
         if is_distributed(X):
+            if self.checkpoint is not None:
+                raise ValueError(
+                    "checkpoint is for tables in memory and files read in batches; on a Dask cluster leave it out: "
+                    "what a worker loses is computed again there"
+                )
             from modifind.distributed import DaskPieces
 
             pieces = DaskPieces.of(X, y, treatment, self.propensity, self.n_jobs)
@@ -204,9 +221,13 @@ class ModifierSelector(BaseModifierSelector):
                 "a table in pieces is tested by statistic='effect_likelihood', whose p-values are sums over rows; "
                 "'wcmmd' needs the table in memory"
             )
-        entropy = entropy_of(self.random_state)
+        entropy = seed_of(self.random_state, self.checkpoint)
         model = resolve_propensity(self.propensity)
         sampler = agreeing_sampler(self.sampler, statistic, self.device)
+        saved = None
+        if self.checkpoint is not None and isinstance(pieces, LocalPieces):
+            saved = continued_pass(self.get_params(deep=False), statistic, treated, entropy)
+            pieces = replace(pieces, checkpoint=saved)
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always", UserWarning)
             self._warn_unused(statistic)
@@ -237,6 +258,8 @@ class ModifierSelector(BaseModifierSelector):
             self._keep(tuple(whole.feature_names_in_), whole.result_)
             return self
         _warn_again(caught)
+        for note in saved.notes if saved is not None else ():
+            warnings.warn(note, UserWarning, stacklevel=3)
         settings = {
             **recorded_settings(self.get_params(deep=False), statistic, sampler, ConditionalRandomizationTest()),
             "n_resamples_used": 0,
@@ -264,7 +287,9 @@ class ModifierSelector(BaseModifierSelector):
         """Test every feature with all rows at once."""
         data = read_data(X, y, treatment, treated=treated, discrete_features=self.discrete_features)
         table, labels, arms = data.table, data.treatment, data.arms
-        entropy = entropy_of(self.random_state)
+        entropy = seed_of(self.random_state, self.checkpoint)
+        params = self.get_params(deep=False)
+        checkpoint, known = continued_tests(params, data, statistic, test, entropy)
         seeds = np.random.SeedSequence(entropy).spawn(5)
         propensity_seed, sampler_seed, statistic_seed, feature_seed, fold_seed = seeds
 
@@ -282,7 +307,13 @@ class ModifierSelector(BaseModifierSelector):
             prepared = marginal.prepare(outcome, arms, statistic_seed)
             tester, n_resamples = self._tester(statistic, test, table, outcome, scores, prepared, fold_seed)
             plan = Analysis(table, outcome, scores, sampler, prepared, tester, monotone_copies(table))
-            findings = self._run(plan, feature_seed)
+            try:
+                findings = run_tests(plan, feature_seed, self.n_jobs, self.progress, checkpoint, known)
+                interrupted = False
+            except Interrupted as stop:
+                findings, interrupted = stop.findings, True
+                if not any(finding.reached for finding in findings):
+                    raise KeyboardInterrupt from None
             warn_untestable(table.names, table.constant, findings)
         _warn_again(caught)
 
@@ -298,6 +329,8 @@ class ModifierSelector(BaseModifierSelector):
         kinds = [table.kind(m) for m in range(table.n_features)]
         found = assemble(table.names, kinds, findings, self.alpha, self.adjust, scores.overlap(), settings, messages)
         self._keep(table.names, found)
+        if interrupted:
+            raise KeyboardInterrupt
         return self
 
     def _validate(self) -> tuple[Statistic, ConditionalRandomizationTest]:
@@ -333,9 +366,6 @@ class ModifierSelector(BaseModifierSelector):
         folds = [arm_folds(prepared.treatment, self.cv, state) for state in states]
         model = statistic.prepare(table, outcome, prepared.treatment, scores.scores, folds, n_jobs=self.n_jobs)
         return AnalyticTester(model, statistic.check_resamples), statistic.check_resamples
-
-    def _run(self, plan: Analysis, seed: np.random.SeedSequence) -> list[Finding]:
-        return run_tests(plan, seed, self.n_jobs, self.progress)
 
     def _warn_unused(self, statistic: EffectLikelihood) -> None:
         if self.test is not None:
