@@ -165,7 +165,8 @@ def survivors(
             suspects = [pair for task in unfinished[: effective_n_jobs(n_jobs)] for pair in task]
         else:
             return
-        with closing(_one_at_a_time(call, shared, suspects)) as alone:
+        alone: Generator[tuple[int, Any], None, None] = _one_at_a_time(call, shared, suspects)
+        with closing(alone):
             for number, result in alone:
                 del left[number]
                 yield number, result
