@@ -22,7 +22,7 @@ from pathlib import Path
 
 import numpy as np
 
-STATISTICS = {"effect_likelihood": [], "wcmmd": ["--statistic", "wcmmd", "--resamples", "2000"]}
+STATISTICS = {"effect_likelihood": ["--learner", "splines"], "wcmmd": ["--statistic", "wcmmd", "--resamples", "1000"]}
 
 
 @dataclass
@@ -110,7 +110,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--kills", type=int, default=100, help="of each statistic's runs")
     parser.add_argument("--statistics", nargs="+", default=list(STATISTICS), choices=list(STATISTICS))
-    parser.add_argument("--rows", type=int, default=400)
+    parser.add_argument("--rows", type=int, default=200)
     parser.add_argument("--features", type=int, default=40)
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--seed", type=int, default=0)

@@ -109,6 +109,8 @@ def run_tests(
                     checkpoint.save_missing(feature, found[feature])
                 advance(len(found), total)
     except KeyboardInterrupt:
+        if checkpoint is not None:  # workers may have saved more than they handed on
+            found = {**checkpoint.load(), **found}
         raise Interrupted([found.get(m, UNTESTED) for m in range(total)]) from None
     if all(finding.failure for finding in found.values()):
         raise WorkerError(f"no feature could be tested: {found[0].failure}")
