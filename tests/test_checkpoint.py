@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from sklearn.utils import Bunch
 
 import modifind.checkpoint
 from modifind import EffectLikelihood, ModifierSelector
@@ -114,8 +115,7 @@ def test_other_data_are_refused_and_named(table, tmp_path):
             fit(table, {**CRT, **own}, X=X, checkpoint=tmp_path)
         assert message in str(error.value), message
     for name, word in (("y", "the outcome differs"), ("treatment", "the treatment differs")):
-        other = table.copy()
-        other[name] = np.roll(other[name], 1)
+        other = Bunch(**{**table, name: np.roll(table[name], 1)})
         with pytest.raises(ValueError, match=word):
             fit(other, CRT, checkpoint=tmp_path)
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
@@ -213,7 +213,7 @@ def full_disk(monkeypatch, after):
 def test_a_full_disk_stops_the_run_and_it_continues_later(table, tmp_path, monkeypatch):
     with monkeypatch.context() as patch:
         full_disk(patch, 4)
-        with pytest.raises(OSError, match="cannot save to the checkpoint .*No space left on device"):
+        with pytest.raises(OSError, match=r"cannot save to the checkpoint .*No space left on device"):
             fit(table, CRT, checkpoint=tmp_path)
     assert sorted(path.name[:8] for path in tmp_path.iterdir()) == ["feature-"] * 3 + ["run.json"]
     assert fit(table, CRT, checkpoint=tmp_path) == fit(table, CRT)
@@ -222,7 +222,16 @@ def test_a_full_disk_stops_the_run_and_it_continues_later(table, tmp_path, monke
 def test_a_full_disk_is_one_line_on_the_command_line(table, tmp_path, monkeypatch, capsys):
     table.X.assign(arm=table.treatment, y=table.y).to_csv(tmp_path / "data.csv", index=False)
     line = ["modifind", "select", str(tmp_path / "data.csv"), "--treatment", "arm", "--outcome", "y"]
-    line += ["--checkpoint", str(tmp_path / "saved"), "--statistic", "wcmmd", "--resamples", "20", "--propensity", "0.5"]
+    line += [
+        "--checkpoint",
+        str(tmp_path / "saved"),
+        "--statistic",
+        "wcmmd",
+        "--resamples",
+        "20",
+        "--propensity",
+        "0.5",
+    ]
     monkeypatch.setattr(sys, "argv", [*line, "--sampler", "gaussian", "--out", str(tmp_path / "result.json")])
     full_disk(monkeypatch, 3)
     with pytest.raises(SystemExit) as end:
@@ -238,18 +247,12 @@ def test_a_pass_over_pieces_continues(few, tmp_path, monkeypatch):
     monkeypatch.setattr(modifind.checkpoint, "SAVE_SECONDS", 0.0)
     source = cut(few.X, few.y, few.treatment, 100)
     alone = fit_source(source, **SMALL)
-    stops = iter([350, 700])
-
-    def progress(done, total):
-        if total == 900 and done >= next(stops, 1000):
-            raise Stop
-
-    for _ in range(2):
+    for count in (350, 700):
         with pytest.raises(Stop):
-            fit_source(source, **SMALL, checkpoint=tmp_path, progress=progress)
+            fit_source(source, **SMALL, checkpoint=tmp_path, progress=stop_after(count))
     calls = []
     result = fit_source(source, **SMALL, checkpoint=tmp_path, progress=lambda *call: calls.append(call))
-    assert [call for call in calls if call[1] == 900][0] == (700, 900)
+    assert next(call for call in calls if call[1] == 900) == (700, 900)
     assert result == alone
     with pytest.raises(ValueError, match="column 'age' differs"):
         fit_source(cut(few.X.assign(age=few.X["age"] + 1), few.y, few.treatment, 100), **SMALL, checkpoint=tmp_path)

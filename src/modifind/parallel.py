@@ -88,7 +88,8 @@ def results_of(
         try:
             with interrupts_held():
                 results = workers(jobs)
-            yield from results
+            for result in results:  # noqa: UP028 (yield from would hand `close` on, past `_stop`)
+                yield result
         finally:
             if results is not None:
                 _stop(results)
