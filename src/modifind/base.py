@@ -24,7 +24,7 @@ from modifind.result import SelectionResult
 
 Found = TypeVar("Found")
 # The seed is recorded as such; the others change nothing.
-UNRECORDED = ("random_state", "progress", "n_jobs")
+UNRECORDED = ("random_state", "progress", "n_jobs", "checkpoint")
 
 
 class BaseModifierSelector(SelectorMixin, BaseEstimator):

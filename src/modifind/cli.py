@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import signal
 import sys
 import warnings
 from collections.abc import Iterator
@@ -29,20 +30,28 @@ Seed = Annotated[int, typer.Option("--seed", help="Seed of everything random.", 
 DATA_SUFFIXES = (".csv", ".parquet")
 RESULT_SUFFIXES = (".json", ".csv")
 DEFAULT_STATISTIC = "effect_likelihood"
+INTERRUPTED = 130
 
 
 def main() -> None:
     """Run the command line; wrong input is one line on stderr and exit code 2."""
     try:
         code = app(_with_local_cluster(sys.argv[1:]), standalone_mode=False)
-    except KeyboardInterrupt:
-        code = 130
+    except (KeyboardInterrupt, typer.Abort):  # typer makes the one of the other
+        code = INTERRUPTED
     except (ValueError, OSError, ImportError) as error:
         code = _complain(str(error))
     except Exception as error:
-        if not hasattr(error, "format_message"):  # not typer's own complaint about the arguments
+        from modifind.parallel import WorkerError
+
+        if hasattr(error, "format_message"):  # typer's own complaint about the arguments
+            code = _complain(error.format_message())
+        elif isinstance(error, WorkerError):
+            code = _complain(str(error))
+        else:
             raise
-        code = _complain(error.format_message())
+    if code == INTERRUPTED:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # nothing is left to interrupt
     sys.exit(code if isinstance(code, int) else 0)
 
 
@@ -178,6 +187,10 @@ def select(
     train_rows: Annotated[
         int, typer.Option("--train-rows", help="Most rows that models are fitted to; all rows are scored.", min=200)
     ] = 200_000,
+    checkpoint: Annotated[
+        Path | None,
+        typer.Option("--checkpoint", help="Folder to save every feature in; the same command then continues."),
+    ] = None,
     out: Annotated[Path | None, typer.Option("--out", help="Result as .json (all of it) or .csv (table).")] = None,
     report: Annotated[Path | None, typer.Option("--report", help="HTML report to write.")] = None,
     strict: Annotated[
@@ -212,7 +225,14 @@ def select(
         selector.set_params(random_state=seed, n_jobs=jobs, progress=True, max_train_rows=train_rows)
         selector.set_params(outcome_transform="log" if log_outcome else None)
         selector.set_params(feature_groups=_groups(group or [], roles.features) or None)
-        result = table.fit(selector, roles, treated)
+        selector.set_params(checkpoint=checkpoint)
+        interrupted = False
+        try:
+            result = table.fit(selector, roles, treated)
+        except KeyboardInterrupt:
+            if not hasattr(selector, "result_"):
+                raise
+            result, interrupted = selector.result_, True
         lines.told = concerns(result.checks)
     print_result(result)
     print_checks(result)
@@ -220,6 +240,8 @@ def select(
         result.to_json(out) if out.suffix.lower() == ".json" else result.to_csv(out)
     if report is not None:
         result.report(report)
+    if interrupted:
+        raise typer.Exit(INTERRUPTED)
     if strict and not (result.ok and not lines.shown):
         print(strict_line(result, lines.shown), file=sys.stderr)
         raise typer.Exit(3)
@@ -412,8 +434,10 @@ def _warnings_as_lines() -> Iterator[Lines]:
     lines = Lines()
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", UserWarning)
-        yield lines
-    messages = [str(w.message) for w in caught if str(w.message) not in lines.told]
-    lines.shown += dict.fromkeys(printable(" ".join(message.split())) for message in messages)
-    for line in lines.shown:
-        print(f"modifind: warning: {line}", file=sys.stderr)
+        try:
+            yield lines
+        finally:  # what was warned of may explain an error
+            messages = [str(w.message) for w in caught if str(w.message) not in lines.told]
+            lines.shown += dict.fromkeys(printable(" ".join(message.split())) for message in messages)
+            for line in lines.shown:
+                print(f"modifind: warning: {line}", file=sys.stderr)

@@ -18,6 +18,7 @@ import pandas as pd
 from joblib import effective_n_jobs
 
 from modifind.inputs import is_distributed
+from modifind.parallel import WorkerError
 from modifind.progress import Progress
 from modifind.streaming.engine import Look, check_unchanged
 from modifind.streaming.plan import Plan, Sums
@@ -205,7 +206,7 @@ class DaskPieces:
         try:
             return self.client.gather(tasks)
         except killed as error:
-            raise RuntimeError(
+            raise WorkerError(
                 f"workers died again and again over the same rows, most likely for want of memory; take smaller "
                 f"partitions ({error})"
             ) from None

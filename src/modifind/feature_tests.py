@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from dataclasses import dataclass, replace
 
 import numpy as np
-from joblib import delayed
 from threadpoolctl import threadpool_limits
 
 from modifind.base import with_messages
 from modifind.explain.marginal import MarginalView, marginal_view
 from modifind.feature_groups import Unit
 from modifind.features import FeatureTable
-from modifind.findings import DETERMINED, NO_SAMPLER, Finding
+from modifind.findings import DETERMINED, DIED, NO_SAMPLER, UNTESTED, Finding, failed
 from modifind.kernels import Array
-from modifind.parallel import results_of
+from modifind.parallel import WorkerError, survivors
 from modifind.progress import Progress, ProgressBar
 from modifind.propensity import FittedPropensity
 from modifind.samplers import BaseSampler
@@ -45,8 +45,27 @@ class Analysis:
     n_tested: int | None = None
 
 
+class Interrupted(KeyboardInterrupt):
+    """Ctrl-C during the tests.
+
+    Attributes
+    ----------
+    findings : list of Finding
+        In the order of the features; those that were not reached are `UNTESTED`.
+    """
+
+    def __init__(self, findings: list[Finding]) -> None:
+        super().__init__()
+        self.findings = findings
+
+
 def run_tests(
-    plan: Analysis, seed: np.random.SeedSequence, n_jobs: int | None, progress: bool | Progress
+    plan: Analysis,
+    seed: np.random.SeedSequence,
+    n_jobs: int | None,
+    progress: bool | Progress,
+    checkpoint: Checkpoint | None = None,
+    known: dict[int, Finding] | None = None,
 ) -> list[Finding]:
     """Test every feature that is to be tested; the findings are in the order of the features."""
     total = plan.table.n_features if plan.n_tested is None else plan.n_tested
@@ -61,11 +80,30 @@ def run_tests(
         for findings in results_of(jobs, n_jobs):
             found += findings
             advance(len(found), total)
+            for feature, finding in results:
+                found[feature] = DIED if finding is None else finding
+                if checkpoint is not None and not found[feature].failure:
+                    checkpoint.save_missing(feature, found[feature])
+                advance(len(found), total)
+    except KeyboardInterrupt:
+        if checkpoint is not None:  # workers may have saved more than they handed on
+            found = {**checkpoint.load(), **found}
+        raise Interrupted([found.get(m, UNTESTED) for m in range(total)]) from None
+    if all(finding.failure for finding in found.values()):
+        raise WorkerError(f"no feature could be tested: {found[0].failure}")
+    return [found[m] for m in range(total)]
+
+
+def _test_features(
+    plan: Analysis, checkpoint: Checkpoint | None, pairs: list[tuple[int, np.random.SeedSequence]]
+) -> list[Finding]:
+    found = []
+    for feature, seed in pairs:
+        finding = _test_feature(plan, feature, seed)
+        if checkpoint is not None and not finding.failure:
+            checkpoint.save_here(feature, finding)
+        found.append(finding)
     return found
-
-
-def _test_features(plan: Analysis, features: range, seeds: list[np.random.SeedSequence]) -> list[Finding]:
-    return [_test_feature(plan, feature, seed) for feature, seed in zip(features, seeds, strict=True)]
 
 
 def _test_feature(plan: Analysis, feature: int, seed: np.random.SeedSequence) -> Finding:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
 
-from modifind.base import installed_versions
+from modifind.base import hand_on, installed_versions
 from modifind.checks import cautions, concerns, run_checks
+from modifind.explain.curves import CURVE_COLUMNS
 from modifind.explain.marginal import MarginalView
 from modifind.features import Kind
 from modifind.result import SelectionResult
@@ -29,6 +31,13 @@ class Finding:
     """What is known of one feature; an outcome of None means that it could not be tested.
 
     A group of columns has the view of its most important column, and in `views` those of all by the column's name.
+
+    Attributes
+    ----------
+    failure : str
+        Why the test came to no end, empty where it did.
+    reached : bool
+        False for a feature whose turn did not come before the run was interrupted.
     """
 
     view: MarginalView
@@ -36,13 +45,53 @@ class Finding:
     calibration: Calibration
     messages: tuple[str, ...] = ()
     views: Mapping[str, MarginalView] | None = None
+    failure: str = ""
+    reached: bool = True
 
     @property
     def untestable(self) -> str | None:
-        """Why the feature could not be tested, if it could not."""
+        """Why the feature was not tested, if it was not: the name of a check."""
         if self.outcome is not None:
             return None
+        if not self.reached:
+            return "unreached"
+        if self.failure:
+            return "failed"
         return "constant" if self.calibration.sampler == NO_SAMPLER.sampler else "determined"
+
+
+_NOT_SEEN = MarginalView(float("nan"), float("nan"), pd.DataFrame({name: np.empty(0) for name in CURVE_COLUMNS}))
+UNTESTED = Finding(_NOT_SEEN, None, NO_SAMPLER, reached=False)
+DIED = Finding(_NOT_SEEN, None, NO_SAMPLER, failure="its worker process died twice (out of memory?)")
+
+
+def failed(error: Exception) -> Finding:
+    """What is known of a feature whose test ended in an error.
+
+    Examples
+    --------
+    >>> failed(MemoryError("no 8 GB")).failure
+    'its test failed (MemoryError: no 8 GB)'
+    """
+    text = " ".join(str(error).split())
+    return replace(DIED, failure=f"its test failed ({type(error).__name__}{': ' if text else ''}{text})")
+
+
+def tell(names: tuple[str, ...], findings: list[Finding]) -> None:
+    """Hand on what workers were warned of, and name the features whose test came to no end."""
+    hand_on([finding.messages for finding in findings])
+    _warn_failed(names, findings)
+
+
+def _warn_failed(names: tuple[str, ...], findings: list[Finding]) -> None:
+    """Name the features whose test came to no end, and how many were not reached."""
+    for failure in dict.fromkeys(f.failure for f in findings if f.failure):
+        named = [repr(name) for name, f in zip(names, findings, strict=True) if f.failure == failure]
+        many = f"{len(named)} features" if len(named) > 1 else "feature"
+        warnings.warn(f"{many} {', '.join(named)}: {failure}; not tested, p = 1", UserWarning, stacklevel=4)
+    n_tested = sum(f.reached for f in findings)
+    if n_tested < len(findings):
+        warnings.warn(f"interrupted: {n_tested} of {len(findings)} features tested", UserWarning, stacklevel=4)
 
 
 def assemble(
@@ -58,7 +107,12 @@ def assemble(
     """The result of a fit, from what was found of every feature."""
     index = pd.Index(names, name="feature")
     p_values = np.array([1.0 if f.outcome is None else f.outcome.p_value for f in findings])
-    adjusted = adjust_p_values(p_values, adjust)
+    reached = np.array([f.reached for f in findings])
+    # Features that were not reached count as p = 1: what is selected among the others would be selected in any case.
+    adjusted = np.where(reached, adjust_p_values(p_values, adjust), np.nan)
+    p_values = np.where(reached, p_values, np.nan)
+    if not reached.all():
+        settings = {**settings, "n_tested": int(reached.sum()), "interrupted": True}
     columns = {
         "kind": kinds,
         "importance": [f.view.importance for f in findings],

@@ -170,12 +170,22 @@ class SelectionResult:
 
 def readable_p(p_value: float) -> str:
     """A p-value as people write it: four decimals, or a power of ten."""
+    if math.isnan(p_value):
+        return "not tested"
     return f"{p_value:.4f}" if p_value >= 0.0001 else f"{p_value:.0e}"
 
 
-def write_text(path: str | os.PathLike[str], text: str) -> None:
-    """Write to a temporary file beside `path`, then rename: readers see the old file or the whole new one."""
-    write_bytes(path, text.encode("utf-8"))
+def readable_number(value: float) -> str:
+    """A number in three digits; nothing where it is not known."""
+    return "" if math.isnan(value) else f"{value:.3g}"
+
+
+def write_text(path: str | os.PathLike[str], text: str, *, keep: bool = False) -> None:
+    """Write to a temporary file beside `path`, then rename: readers see the old file or the whole new one.
+
+    With `keep` a file that is there already stays as it is.
+    """
+    write_bytes(path, text.encode("utf-8"), keep=keep)
 
 
 def make_folder(path: Path) -> None:
@@ -186,8 +196,8 @@ def make_folder(path: Path) -> None:
         raise ValueError(f"cannot make the folder {path}: {error.strerror}") from None
 
 
-def write_bytes(path: str | os.PathLike[str], content: bytes) -> None:
-    """Write to a temporary file beside `path`, then rename."""
+def write_bytes(path: str | os.PathLike[str], content: bytes, *, keep: bool = False) -> None:
+    """Write to a temporary file beside `path`, then rename; see `write_text`."""
     target = Path(path)
     if not target.parent.is_dir():
         raise ValueError(f"cannot write {target}: no folder {target.parent}")
@@ -200,10 +210,24 @@ def write_bytes(path: str | os.PathLike[str], content: bytes) -> None:
         umask = os.umask(0)
         os.umask(umask)
         os.chmod(temporary, 0o666 & ~umask)
-        os.replace(temporary, target)
+        if keep:
+            _link(temporary, target)
+        else:
+            os.replace(temporary, target)
     except BaseException:
         Path(temporary).unlink(missing_ok=True)
         raise
+
+
+def _link(temporary: str, target: Path) -> None:
+    """Give a file its name unless another has it; of two who try at once one does."""
+    try:
+        os.link(temporary, target)
+    except FileExistsError:
+        pass
+    except OSError:  # a file system without links
+        os.replace(temporary, target)
+    Path(temporary).unlink(missing_ok=True)
 
 
 def _plain(value: Any) -> Any:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import warnings
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -181,6 +183,12 @@ class ModifierSelector(BaseModifierSelector):
         Returns
         -------
         self
+
+        Raises
+        ------
+        KeyboardInterrupt
+            Ctrl-C. If features have been tested by then, `result_` holds them: those that were not reached have a
+            p-value of NaN and count as 1 in the adjustment.
         """
         statistic, test = self._validate()
         if groups is not None and isinstance(statistic, WCMMD):
@@ -232,9 +240,13 @@ class ModifierSelector(BaseModifierSelector):
                 "a table in pieces is tested by statistic='effect_likelihood', whose p-values are sums over rows; "
                 "'wcmmd' needs the table in memory"
             )
-        entropy = entropy_of(self.random_state)
+        entropy = seed_of(self.random_state, self.checkpoint)
         model = resolve_propensity(self.propensity)
         sampler = agreeing_sampler(self.sampler, statistic, self.device)
+        saved = None
+        if self.checkpoint is not None and isinstance(pieces, LocalPieces):
+            saved = continued_pass(self.get_params(deep=False), statistic, treated, entropy)
+            pieces = replace(pieces, checkpoint=saved)
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always", UserWarning)
             self._warn_unused(statistic)
@@ -265,6 +277,8 @@ class ModifierSelector(BaseModifierSelector):
             self._keep(tuple(whole.feature_names_in_), whole.result_)
             return self
         _warn_again(caught)
+        for note in saved.notes if saved is not None else ():
+            warnings.warn(note, UserWarning, stacklevel=3)
         settings = {
             **recorded_settings(self.get_params(deep=False), statistic, sampler, ConditionalRandomizationTest()),
             "n_resamples_used": 0,

@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from joblib import Parallel, delayed
+from joblib import delayed
 from numpy.typing import NDArray
 from sklearn.metrics import roc_auc_score
 from threadpoolctl import threadpool_limits
@@ -62,6 +62,7 @@ from modifind.features import (
 from modifind.kernels import Array
 from modifind.leaks import refuse_separation
 from modifind.outcome_scale import transform_outcome
+from modifind.parallel import results_of
 from modifind.propensity import FittedPropensity, PropensityModel, arm_folds, resolve_propensity
 from modifind.reading import read_data
 from modifind.result import SelectionResult
@@ -273,7 +274,7 @@ class SIEM(BaseModifierSelector):
         return predicted
 
     def _run(self, jobs: Iterable[Any]) -> list[Any]:
-        found = Parallel(n_jobs=self.n_jobs)(jobs)
+        found = list(results_of(jobs, self.n_jobs, doing="fitting models of the outcome"))
         hand_on([messages for _, messages in found])
         return [value for value, _ in found]
 

@@ -11,6 +11,8 @@ from modifind.row_weights import quantiles_of
 
 QUANTILES = (0.10, 0.25, 0.50, 0.75, 0.90)
 MAX_POINTS = 25
+EFFECTS = ("mean_effect", "sd_ratio", *(f"q{round(100 * q)}_effect" for q in QUANTILES))
+CURVE_COLUMNS = ("value", "d2", *EFFECTS)
 
 
 def curve_points(column: Array, n_levels: int, weights: Array | None = None) -> Array:
@@ -73,8 +75,7 @@ def effect_curve(
             ratio = np.where(control[:, 1] > 0, treated[:, 1] / control[:, 1], np.nan)
         difference = treated - control
         parts.append(np.column_stack((difference[:, 0], ratio, difference[:, 2:])))
-    names = ["mean_effect", "sd_ratio", *(f"q{round(100 * q)}_effect" for q in QUANTILES)]
-    effects = pd.DataFrame(np.concatenate(parts), columns=names)
+    effects = pd.DataFrame(np.concatenate(parts), columns=list(EFFECTS))
     effects.insert(0, "d2", d2_at)
     effects.insert(0, "value", points)
     return effects

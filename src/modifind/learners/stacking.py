@@ -9,7 +9,7 @@ from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
-from joblib import Parallel, delayed
+from joblib import delayed
 from numpy.typing import NDArray
 from scipy.optimize import minimize
 from sklearn.base import BaseEstimator, clone
@@ -24,6 +24,7 @@ from modifind.learners.boosting import BoostingLearner
 from modifind.learners.density import best_shape, student_log_density
 from modifind.learners.neural import NeuralLearner
 from modifind.learners.screening import ScreenedLearner, is_screened, screened_columns
+from modifind.parallel import results_of
 from modifind.row_weights import mean_of
 
 NEGLIGIBLE = 0.1
@@ -236,7 +237,8 @@ def _fit_all(
         for group, fold in tasks
     )
     results = {}
-    for (group, fold), fits in zip(tasks, Parallel(n_jobs=n_jobs)(jobs), strict=True):
+    found_by = results_of(jobs, n_jobs, doing="fitting models of the outcome")
+    for (group, fold), fits in zip(tasks, found_by, strict=True):
         results.update({(name, fold): fit for name, fit in zip(group, fits, strict=True)})
     found = {}
     for name in candidates:

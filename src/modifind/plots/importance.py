@@ -49,8 +49,9 @@ class ImportanceDisplay:
 
     @classmethod
     def from_result(cls, result: SelectionResult, *, max_features: int = 30) -> ImportanceDisplay:
-        """All selected features and the most important others, `max_features` in all."""
-        table = result.table.sort_values(["selected", "importance"], ascending=False).head(max_features)
+        """All selected features and the most important others, `max_features` in all; none that were not tested."""
+        known = result.table[result.table["importance"].notna()]
+        table = known.sort_values(["selected", "importance"], ascending=False).head(max_features)
         table = table.sort_values("importance", ascending=False)
         return cls(
             [str(name) for name in table.index],
@@ -70,7 +71,7 @@ class ImportanceDisplay:
             _, (ax,) = make_figure(width=6.4, height=1.3 + 0.3 * len(self.names))
         places = np.arange(len(self.names))[::-1]
         ax.barh(places, self.importance, color=np.where(self.selected, SELECTED, PLAIN).tolist(), height=0.7)
-        reach = float(self.importance.max()) or 1.0
+        reach = float(self.importance.max(initial=0.0)) or 1.0
         for place, value, p, chosen in zip(places, self.importance, self.p_adjusted, self.selected, strict=True):
             text = f"{'★ ' if chosen else ''}p = {p:.3f}" if p >= 0.001 else f"{'★ ' if chosen else ''}p < 0.001"
             ax.text(value + 0.015 * reach, place, text, va="center", fontsize=8, color=INK)

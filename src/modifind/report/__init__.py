@@ -12,7 +12,7 @@ from jinja2 import Environment, PackageLoader
 
 from modifind.checks import TITLES, concerns, summary
 from modifind.plots import CurveDisplay, ImportanceDisplay
-from modifind.result import readable_p
+from modifind.result import readable_number, readable_p
 
 if TYPE_CHECKING:
     from modifind.result import SelectionResult
@@ -46,7 +46,10 @@ def answer(result: SelectionResult) -> str:
     chosen, settings = result.selected, result.settings
     adjustment = "no" if settings["adjust"] == "none" else settings["adjust"].upper()
     control = f"{adjustment} adjustment at level {settings['alpha']:g}"
-    size = f"{len(result.table)} features were tested on {settings['n_rows']} rows"
+    tested = f"{len(result.table)}"
+    if settings.get("interrupted"):
+        tested = f"Only {settings['n_tested']} of {tested}"
+    size = f"{tested} features were tested on {settings['n_rows']} rows"
     if not chosen:
         return f"No feature was found to modify the effect ({control}). {size}; absence of evidence is no proof."
     names = ", ".join(map(str, chosen))
@@ -163,6 +166,7 @@ def _panels(result: SelectionResult) -> list[tuple[str, str]]:
 
 def _row(row: Mapping[Hashable, Any]) -> dict[Hashable, Any]:
     shown = {**row, "p_text": readable_p(row["p_value"]), "adjusted_text": readable_p(row["p_adjusted"])}
+    shown["importance_text"] = readable_number(row["importance"])
     if "effect_size" in row:
         size, low, high = (round(row[name], 3) + 0.0 for name in ("effect_size", "effect_low", "effect_high"))
         shown["effect_text"] = f"{size:.3f} ({low:.3f} to {high:.3f})" if size == size else "not tested"

@@ -5,7 +5,8 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from itertools import islice
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 import pandas as pd
@@ -34,6 +35,9 @@ from modifind.streaming.schema import Block, Piece, Schema, Summary
 from modifind.streaming.sources import Source
 from modifind.streaming.views import FeatureView, OutcomeBins
 from modifind.testing import UNSEEN, sums_test
+
+if TYPE_CHECKING:
+    from modifind.checkpoint import PassCheckpoint
 
 MIN_FOLD_ARM = 5
 
@@ -99,10 +103,14 @@ class Pieces(Protocol):
 
 @dataclass(frozen=True)
 class LocalPieces:
-    """Pieces of a source, worked on by the processes of this machine or any other backend of joblib."""
+    """Pieces of a source, worked on by the processes of this machine or any other backend of joblib.
+
+    With a checkpoint the sums over rows are saved now and then, and a pass that was stopped goes on from there.
+    """
 
     source: Source
     n_jobs: int | None = None
+    checkpoint: PassCheckpoint | None = None
 
     def look(self, rows: RowPlan, discrete_features: Any, n_sample: int) -> tuple[Look, RowPlan]:
         """Look at every piece; the sample is pruned on the way where the number of rows is not known."""
@@ -114,6 +122,8 @@ class LocalPieces:
             if piece.start != seen:
                 raise ValueError(f"a piece of the source starts at row {piece.start}, after {seen} rows")
             own = Look.of(piece, rows, discrete_features)
+            if self.checkpoint is not None:
+                self.checkpoint.see(piece)
             found = own if found is None else found + own
             if found.n_sampled > 2 * n_sample:
                 found, rows = found.pruned(rows, n_sample)
@@ -121,18 +131,30 @@ class LocalPieces:
             raise ValueError("the table has no rows")
         if self.source.n_rows not in (None, found.summary.n_rows):
             raise ValueError(f"the source has {found.summary.n_rows} rows but says {self.source.n_rows}")
+        if self.checkpoint is not None and found.summary.n_rows > n_sample:
+            self.checkpoint.open()
         return found.pruned(rows, n_sample)
 
     def sums(self, plan: Plan, n_rows: int, advance: Progress) -> Sums:
         """Sums over all rows; pieces are read here and handed to the workers as they come free."""
-        jobs = (delayed(plan.sums)(piece) for piece in self._counted(n_rows))
-        total, done = None, 0
-        advance(0, n_rows)
-        for own in results_of(jobs, self.n_jobs, shared=False):
-            total = own if total is None else total + own
-            done += int(own.overlap.n_rows.sum())
-            advance(done, n_rows)
+        saved = None if self.checkpoint is None else self.checkpoint.load()
+        total, n_pieces = (None, 0) if saved is None else (saved.sums, saved.n_pieces)
+        # Sums are added in the order of the pieces, so those on file are the first and none is added twice.
+        jobs = (delayed(plan.sums)(piece) for piece in islice(self._counted(n_rows), n_pieces, None))
+        try:
+            advance(_n_rows(total), n_rows)
+            for own in results_of(jobs, self.n_jobs, shared=False, doing="adding up rows"):
+                total, n_pieces = own if total is None else total + own, n_pieces + 1
+                if self.checkpoint is not None:
+                    self.checkpoint.save(n_pieces, total)
+                advance(_n_rows(total), n_rows)
+        except KeyboardInterrupt:
+            if self.checkpoint is not None and total is not None:
+                self.checkpoint.save(n_pieces, total, now=True)
+            raise
         assert total is not None
+        if self.checkpoint is not None:
+            self.checkpoint.save(n_pieces, total, now=True)
         return total
 
     def _filled(self) -> Iterator[Piece]:
@@ -145,6 +167,10 @@ class LocalPieces:
             found += len(piece.X)
             yield piece
         check_unchanged(n_rows, found)
+
+
+def _n_rows(sums: Sums | None) -> int:
+    return 0 if sums is None else int(sums.overlap.n_rows.sum())
 
 
 def check_unchanged(n_rows: int, found: int) -> None:
@@ -290,7 +316,7 @@ class StreamedFit:
         jobs = (delayed(with_messages)(_fit_law, self.sampler, outcome, m, m in copies, folds[0]) for m in tested)
         with ProgressBar(self.progress, "Fitting laws of features") as advance:
             advance(0, len(tested))
-            for done, (law, messages) in enumerate(results_of(jobs, self.n_jobs)):
+            for done, (law, messages) in enumerate(results_of(jobs, self.n_jobs, doing="fitting laws of features")):
                 laws[tested[done]] = replace(law, messages=messages)
                 advance(done + 1, len(tested))
         views = [FeatureView.of(table, m, seed) for m, seed in enumerate(view_seed.spawn(table.n_features))]

@@ -1,0 +1,89 @@
+"""From a selector's settings and data to the checkpoint that its run continues."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from modifind.base import entropy_of, readable
+from modifind.checkpoint import Checkpoint, PassCheckpoint, open_folder, run_record, saved_seed
+from modifind.composition import Statistic, agreeing_sampler, recorded_settings
+from modifind.findings import Finding
+from modifind.fingerprint import row_digests, table_digests
+from modifind.propensity import resolve_propensity
+from modifind.reading import Data
+from modifind.statistics import WCMMD
+from modifind.streaming.sources import has_row_scores
+from modifind.testing import ConditionalRandomizationTest
+
+
+def seed_of(random_state: Any, checkpoint: str | os.PathLike[str] | None) -> int:
+    """The seed; where none is given, that of the run to be continued."""
+    known = saved_seed(checkpoint) if random_state is None else None
+    return entropy_of(random_state) if known is None else known
+
+
+def continued_tests(
+    params: dict[str, Any], data: Data, statistic: Statistic, test: ConditionalRandomizationTest, seed: int
+) -> tuple[Checkpoint | None, dict[int, Finding]]:
+    """Where features are saved, and those that are.
+
+    Parameters
+    ----------
+    params : dict
+        Arguments of the selector.
+    data : Data
+        The table.
+    statistic, test : objects
+        As they are used.
+    seed : int
+        The seed.
+
+    Raises
+    ------
+    ValueError
+        The folder holds a run with other data or settings.
+    """
+    if params["checkpoint"] is None:
+        return None, {}
+    settings = _settings(params, statistic, test)
+    if isinstance(statistic, WCMMD):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of too few resamples, which the test says itself
+            settings["n_resamples_used"] = test.resolve_resamples(
+                params["n_resamples"], data.table.n_features, params["alpha"], params["adjust"]
+            )
+    rows = row_digests(y=data.y, treatment=data.arms, propensity=_row_scores(params["propensity"]))
+    run = run_record("whole", settings, seed, table_digests(data.table), rows)
+    checkpoint = Checkpoint(*open_folder(params["checkpoint"], run), data.table.names)
+    return checkpoint, checkpoint.load()
+
+
+def continued_pass(params: dict[str, Any], statistic: Statistic, treated: Any, seed: int) -> PassCheckpoint:
+    """Where the sums over a table in pieces are saved; the data are compared when they are first read."""
+    settings = _settings(params, statistic, ConditionalRandomizationTest())
+    return PassCheckpoint(params["checkpoint"], {**settings, "treated": readable(treated)}, seed)
+
+
+def _settings(params: dict[str, Any], statistic: Statistic, test: ConditionalRandomizationTest) -> dict[str, Any]:
+    """The settings that a continued run must share."""
+    used = dict(params)
+    if not isinstance(statistic, WCMMD):
+        used.pop("test")
+    model = resolve_propensity(params["propensity"])
+    known = _row_scores(params["propensity"]) is not None
+    used["propensity"] = "one known score per row" if known else model.estimator
+    if isinstance(used["discrete_features"], np.ndarray | pd.Series):
+        used["discrete_features"] = list(used["discrete_features"])  # arrays are recorded in short
+    sampler = agreeing_sampler(params["sampler"], statistic, params["device"])
+    settings = recorded_settings(used, statistic, sampler, test)
+    return {**settings, "propensity_clip": list(model.clip), "propensity_cross_fit": model.cross_fit}
+
+
+def _row_scores(propensity: Any) -> Any:
+    """Known propensity scores, one per row, if that is what they are."""
+    return getattr(propensity, "estimator", propensity) if has_row_scores(propensity) else None
