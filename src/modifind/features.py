@@ -12,9 +12,10 @@ from typing import Any, Literal
 import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
-from scipy.stats import rankdata, skew
+from scipy.stats import skew
 
 from modifind.kernels import Array
+from modifind.missing import NEEDED, count_missing, missing_label, refuse_few, refuse_missing, with_plain_gaps
 
 Kind = Literal["continuous", "discrete"]
 MAX_DISCRETE_VALUES = 10
@@ -36,18 +37,22 @@ class FeatureTable:
     names : tuple of str
         Column names.
     values : array of shape (n, d)
-        Continuous values as they are; discrete features as codes ``0..k-1``.
+        Continuous values as they are, NaN where missing; discrete features as codes ``0..k-1``.
     categories : tuple
         For each feature its category labels in code order, or None when continuous.
     reference : tuple of two arrays, optional
         Mean and standard deviation of each column to standardise by; by default its own. Models that were fitted to
         other rows of the same table need those rows' figures.
+    incomplete : frozenset of int
+        Continuous features that may have missing values. Their model columns are two: the value, at its mean where it
+        is missing, and an indicator of missing ones.
     """
 
     names: tuple[str, ...]
     values: Array
     categories: tuple[tuple[Any, ...] | None, ...]
     reference: tuple[Array, Array] | None = None
+    incomplete: frozenset[int] = frozenset()
 
     @property
     def n_rows(self) -> int:
@@ -71,7 +76,11 @@ class FeatureTable:
     def is_constant(self, feature: int) -> bool:
         """Whether all rows agree."""
         column = self.values[:, feature]
-        return bool((column == column[0]).all())
+        return bool((column == column[0]).all() or (feature in self.incomplete and np.isnan(column).all()))
+
+    def observed(self, feature: int) -> NDArray[np.bool_]:
+        """The rows in which a feature is not missing; a missing level of a discrete feature is a level like others."""
+        return ~np.isnan(self.values[:, feature])
 
     @property
     def constant(self) -> tuple[bool, ...]:
@@ -80,27 +89,42 @@ class FeatureTable:
 
     @cached_property
     def scaling(self) -> tuple[Array, Array]:
-        """Mean and standard deviation of each column; a constant one has standard deviation 1."""
+        """Mean and standard deviation of each column's observed rows; a constant one has standard deviation 1."""
         if self.reference is not None:
             return self.reference
-        spread = self.values.std(axis=0)
-        return self.values.mean(axis=0), np.where(spread > 0, spread, 1.0)
+        mean, spread = self.values.mean(axis=0), self.values.std(axis=0)
+        for m in self.incomplete:
+            own = self.values[self.observed(m), m]
+            mean[m], spread[m] = (own.mean(), own.std()) if own.size else (0.0, 0.0)
+        return mean, np.where(spread > 0, spread, 1.0)
 
     @cached_property
     def encoding(self) -> tuple[slice, ...]:
         """Columns of `design` that belong to each feature."""
-        widths = [max(self.n_levels(m) - 1, 1) for m in range(self.n_features)]
+        widths = [2 if m in self.incomplete else max(self.n_levels(m) - 1, 1) for m in range(self.n_features)]
         ends = np.cumsum(widths)
         return tuple(slice(int(end - width), int(end)) for end, width in zip(ends, widths, strict=True))
 
+    @property
+    def gaps(self) -> tuple[int, ...]:
+        """Columns of `design` with the values of incomplete features; the one after each indicates missing ones."""
+        return tuple(self.encoding[m].start for m in sorted(self.incomplete))
+
     def encode(self, feature: int, values: Array) -> Array:
-        """Model columns of one feature at given values: standardised, or indicators of the codes 1, 2, ..."""
+        """Model columns of one feature at given values: standardised, or indicators of the codes 1, 2, ...
+
+        An incomplete feature has two: the standardised value, 0 where missing, and the indicator of missing ones.
+        """
         values = np.asarray(values, dtype=np.float64)
         levels = self.n_levels(feature)
         if levels:
             return (values[..., None] == np.arange(1, max(levels, 2))).astype(np.float64)
         means, spreads = self.scaling
-        return ((values - means[feature]) / spreads[feature])[..., None]
+        standardised = (values - means[feature]) / spreads[feature]
+        if feature not in self.incomplete:
+            return standardised[..., None]
+        missing = np.isnan(values)
+        return np.stack((np.where(missing, 0.0, standardised), missing), axis=-1)
 
     @cached_property
     def design(self) -> Array:
@@ -114,24 +138,6 @@ class FeatureTable:
         if extra is not None:
             parts.append(np.asarray(extra, dtype=np.float64).reshape(self.n_rows, -1))
         return np.concatenate(parts, axis=1)
-
-
-def monotone_copies(table: FeatureTable, threshold: float = 0.999) -> frozenset[int]:
-    """Continuous features whose ranks are those of another: the same thing in other units, or its logarithm.
-
-    Examples
-    --------
-    >>> import numpy as np, pandas as pd
-    >>> x = np.random.default_rng(0).normal(size=(50, 2))
-    >>> sorted(monotone_copies(read_features(pd.DataFrame({"a": x[:, 0], "b": x[:, 1], "exp_a": np.exp(x[:, 0])}))))
-    [0, 2]
-    """
-    columns = [m for m in range(table.n_features) if not table.n_levels(m) and not table.is_constant(m)]
-    ranks = rankdata(table.values[:, columns], axis=0)
-    ranks -= ranks.mean(axis=0)
-    ranks /= np.sqrt((ranks**2).sum(axis=0))
-    alike = np.abs(ranks.T @ ranks) > threshold
-    return frozenset(columns[k] for k in np.flatnonzero(alike.sum(axis=1) > 1))
 
 
 @dataclass(frozen=True)
@@ -151,7 +157,9 @@ class Treatment:
 
 
 def read_features(
-    X: Any, discrete_features: str | Sequence[Any] | NDArray[Any] | AlsoDiscrete = "auto"
+    X: Any,
+    discrete_features: str | Sequence[Any] | NDArray[Any] | AlsoDiscrete = "auto",
+    missing: str = "error",
 ) -> FeatureTable:
     """Turn a DataFrame or array into a `FeatureTable`.
 
@@ -163,6 +171,9 @@ def read_features(
         "auto" takes boolean, categorical and text columns and numbers with at most 10 distinct values as discrete. A
         list names the numeric columns to be taken as discrete; the other numeric columns are then continuous. Text
         and categories are discrete in any case.
+    missing : {"error", "category"}, default="error"
+        "category" gives missing values of a discrete feature a level of their own, and leaves those of a continuous
+        one NaN.
 
     Returns
     -------
@@ -185,27 +196,33 @@ def read_features(
         raise ValueError(f"X must have rows and columns; found shape {frame.shape}")
     names = tuple(str(name) for name in frame.columns)
     check_names(names)
-    refuse_missing({name: _n_missing(frame.iloc[:, m]) for m, name in enumerate(names)})
+    counts = {name: count_missing(frame.iloc[:, m]) for m, name in enumerate(names)}
+    refuse_missing(counts, allowed=missing == "category")
     chosen, by_count = discrete_mask(names, discrete_features)
     values = np.empty(frame.shape)
     categories: list[tuple[Any, ...] | None] = []
+    incomplete: list[int] = []
     for m, name in enumerate(names):
         column, numeric = feature_column(frame.iloc[:, m], name)
-        if numeric and not (chosen[m] or (by_count and _few_values(column))):
-            values[:, m] = column.to_numpy(dtype=np.float64)
-            check_scale(f"column {name!r}", values[:, m])
+        gaps = counts[name][0]
+        if numeric and not (chosen[m] or (by_count and _few_values(column)) or (gaps and column.nunique() < 2)):
+            values[:, m] = column.to_numpy(dtype=np.float64, na_value=np.nan)
+            check_scale(f"column {name!r}", values[~np.isnan(values[:, m]), m])
             categories.append(None)
+            incomplete += [m] if gaps else []
         else:
             labels, codes = _codes(column, name)
-            values[:, m] = codes
-            categories.append(labels)
-    return FeatureTable(names, values, tuple(categories))
+            values[:, m] = np.where(codes < 0, len(labels), codes)
+            categories.append((*labels, missing_label(labels)) if gaps else labels)
+    refuse_few({names[m]: len(frame) - counts[names[m]][0] for m in incomplete})
+    return FeatureTable(names, values, tuple(categories), incomplete=frozenset(incomplete))
 
 
 def feature_column(column: pd.Series[Any], name: str) -> tuple[pd.Series[Any], bool]:
     """A column that can be a feature, and whether it holds numbers; decimals become floats."""
     if column.dtype == object and pd.api.types.infer_dtype(column) == "decimal":
         column = column.astype(np.float64)
+    column = with_plain_gaps(column)
     if is_time(column) or pd.api.types.is_complex_dtype(column):
         raise ValueError(
             f"column {name!r} has type {column.dtype}, which is no feature; convert it to a number "
@@ -238,27 +255,6 @@ def check_names(names: tuple[str, ...]) -> None:
     repeated = sorted({name for name, count in Counter(names).items() if count > 1})
     if repeated:
         raise ValueError(f"column names must be unique; repeated: {', '.join(repeated)}. Rename the columns.")
-
-
-def _n_missing(column: pd.Series[Any]) -> tuple[int, int]:
-    """Number of missing and of infinite values."""
-    missing, infinite = int(column.isna().sum()), 0
-    if pd.api.types.is_float_dtype(column):
-        infinite = int(np.isinf(column.to_numpy(dtype=np.float64, na_value=np.nan)).sum())
-    return missing, infinite
-
-
-def refuse_missing(counts: dict[str, tuple[int, int]]) -> None:
-    """Name every column that has missing or infinite values, with their numbers."""
-    bad = []
-    for name, (missing, infinite) in counts.items():
-        if missing:
-            bad.append(f"{name!r} ({missing} missing)")
-        if infinite:
-            bad.append(f"{name!r} ({infinite} infinite)")
-    if bad:
-        where = ", ".join(bad)
-        raise ValueError(f"missing or infinite values in {where}; fill them, drop the rows or exclude the columns")
 
 
 def discrete_mask(names: tuple[str, ...], discrete_features: Any) -> tuple[NDArray[np.bool_], bool]:
@@ -339,11 +335,11 @@ def read_treatment(treatment: ArrayLike, n_rows: int, treated: Any = None) -> Tr
     if treatment is None:
         raise ValueError("treatment is required: pass treatment=, one value of two per row")
     column = pd.Series(np.asarray(treatment).ravel() if not isinstance(treatment, pd.Series) else treatment)
-    _check_length("treatment", len(column), n_rows)
+    check_length("treatment", len(column), n_rows)
     missing = int(column.isna().sum())
     infinite = int(np.isinf(column.to_numpy()).sum()) if pd.api.types.is_float_dtype(column.dtype) else 0
     if missing or infinite:
-        raise ValueError(f"treatment has {missing} missing and {infinite} infinite values; drop those rows")
+        raise ValueError(f"treatment has {missing} missing and {infinite} infinite values; {NEEDED}")
     labels, codes = _codes(column, "treatment")
     first_is_treated = first_treated(labels, treated)
     arms = 1 - codes if first_is_treated else codes
@@ -389,11 +385,11 @@ def read_outcome(y: ArrayLike, n_rows: int) -> Array:
     if y is None:
         raise ValueError("y is required: the outcome of each row")
     column = y if isinstance(y, pd.Series) else pd.Series(np.asarray(y).ravel())
-    _check_length("y", len(column), n_rows)
+    check_length("y", len(column), n_rows)
     outcome = outcome_values(column)
     missing, infinite = int(np.isnan(outcome).sum()), int(np.isinf(outcome).sum())
     if missing or infinite:
-        raise ValueError(f"y has {missing} missing and {infinite} infinite values; drop those rows")
+        raise ValueError(f"y has {missing} missing and {infinite} infinite values; {NEEDED}")
     if (outcome == outcome[0]).all():
         raise ValueError(f"y is constant ({outcome[0]:g}); there is no effect to look for")
     check_scale("y", outcome)
@@ -445,6 +441,7 @@ def check_scale(what: str, values: Array) -> None:
         raise ValueError(f"{what} has values beyond {LARGEST:g} or a spread below {1 / LARGEST:g}; rescale it")
 
 
-def _check_length(what: str, found: int, expected: int) -> None:
+def check_length(what: str, found: int, expected: int) -> None:
+    """Refuse a column of another length than the table."""
     if found != expected:
         raise ValueError(f"{what} has {found} rows but X has {expected}")

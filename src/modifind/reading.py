@@ -5,33 +5,64 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 
 from modifind.features import (
     FeatureTable,
     Treatment,
+    as_frame,
+    check_length,
     read_features,
     read_outcome,
     read_treatment,
 )
 from modifind.kernels import Array
+from modifind.missing import Dropped, complete_rows
 
 
 @dataclass(frozen=True)
 class Data:
-    """Features, outcome and treatment of the same rows, checked and encoded."""
+    """Features, outcome and treatment of the same rows, checked and encoded.
+
+    Attributes
+    ----------
+    kept : array of bool or None
+        Which of the rows that the user passed these are; None for all of them.
+    dropped : Dropped
+        A count of the others.
+    """
 
     table: FeatureTable
     y: Array
     treatment: Treatment
+    kept: NDArray[np.bool_] | None = None
+    dropped: Dropped = Dropped()
 
     @property
     def arms(self) -> NDArray[Any]:
         """0 or 1 for every row."""
         return self.treatment.arms
 
+    def cut(self, values: Any, what: str) -> Any:
+        """One value per row that the user passed, as an array of the rows that are left."""
+        if self.kept is None:
+            return values
+        values = np.asarray(values)
+        check_length(what, len(values), self.kept.size)
+        return values[self.kept]
 
-def read_data(X: Any, y: Any, treatment: Any, *, treated: Any = None, discrete_features: Any = "auto") -> Data:
+
+def read_data(
+    X: Any,
+    y: Any,
+    treatment: Any,
+    *,
+    treated: Any = None,
+    discrete_features: Any = "auto",
+    missing: str = "error",
+) -> Data:
     """Check and encode a table.
 
     Parameters
@@ -44,6 +75,8 @@ def read_data(X: Any, y: Any, treatment: Any, *, treated: Any = None, discrete_f
         The label that means "treated".
     discrete_features : "auto", names, positions, a mask, or AlsoDiscrete
         See `read_features`.
+    missing : {"error", "category", "drop"}, default="error"
+        What becomes of missing values; "drop" leaves out the rows that have any.
 
     Raises
     ------
@@ -56,6 +89,20 @@ def read_data(X: Any, y: Any, treatment: Any, *, treated: Any = None, discrete_f
     >>> data.table.names, data.treatment.treated
     (('x0', 'x1'), 'drug')
     """
-    table = read_features(X, discrete_features)
+    kept, dropped = None, Dropped()
+    if missing == "drop" and y is not None and treatment is not None:
+        frame = as_frame(X)
+        columns = {"y": _series(y), "treatment": _series(treatment)}
+        for name, column in columns.items():
+            check_length(name, len(column), len(frame))
+        kept, dropped = complete_rows(frame, columns["y"], columns["treatment"])
+        if len(frame) and not kept.any():
+            raise ValueError("every row has a missing value; exclude columns or take missing='category'")
+        X, y, treatment = frame.loc[kept], columns["y"][kept], columns["treatment"][kept]
+    table = read_features(X, discrete_features, missing if missing == "category" else "error")
     outcome = read_outcome(y, table.n_rows)
-    return Data(table, outcome, read_treatment(treatment, table.n_rows, treated))
+    return Data(table, outcome, read_treatment(treatment, table.n_rows, treated), kept, dropped)
+
+
+def _series(values: Any) -> pd.Series[Any]:
+    return values if isinstance(values, pd.Series) else pd.Series(np.asarray(values).ravel())

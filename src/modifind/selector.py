@@ -16,19 +16,21 @@ from modifind.base import (
     entropy_of,
 )
 from modifind.composition import Statistic, agreeing_sampler, recorded_settings, resolve_statistic
+from modifind.copies import monotone_copies
 from modifind.feature_tests import Analysis, run_tests
 from modifind.features import (
     FeatureTable,
     as_frame,
     is_distributed,
-    monotone_copies,
     transform_outcome,
 )
 from modifind.findings import Finding, assemble, warn_untestable
 from modifind.kernels import Array
+from modifind.missing import check_missing
 from modifind.progress import Progress
 from modifind.propensity import FittedPropensity, PropensityModel, arm_folds, resolve_propensity
 from modifind.reading import read_data
+from modifind.samplers import for_gaps
 from modifind.statistics import WCMMD, EffectLikelihood
 from modifind.statistics.wcmmd import PreparedWCMMD
 from modifind.streaming import FrameSource, LocalPieces, Piece, Pieces, Source, Streamed, StreamedFit
@@ -87,6 +89,11 @@ class ModifierSelector(BaseModifierSelector):
         Where the parts given by name compute what they can by torch: the networks of "cvae" and of the learners of
         "effect_likelihood", the resamples of "wcmmd". None leaves every part its own setting, "cpu" by default. Each
         process of `n_jobs` opens the device for itself, so with a GPU one process is the sensible choice for "wcmmd".
+    missing : {"error", "category", "drop"}, default="error"
+        What becomes of missing values of features. "error" refuses them by name. "category" takes missing as a level of
+        a discrete feature, and as a state of a continuous one beside its values: the test then asks for both, whether
+        the value matters and whether it matters that there is none. "drop" leaves out every row with a missing feature,
+        outcome or treatment, with a warning that counts them.
 
     Attributes
     ----------
@@ -128,6 +135,7 @@ class ModifierSelector(BaseModifierSelector):
         outcome_transform: str | None = None,
         max_train_rows: int = 200_000,
         device: str | None = None,
+        missing: str = "error",
     ) -> None:
         self.statistic = statistic
         self.sampler = sampler
@@ -144,6 +152,7 @@ class ModifierSelector(BaseModifierSelector):
         self.outcome_transform = outcome_transform
         self.max_train_rows = max_train_rows
         self.device = device
+        self.missing = missing
 
     def fit(self, X: Any, y: Any = None, treatment: Any = None, *, treated: Any = None) -> ModifierSelector:
         """Test every feature.
@@ -262,7 +271,9 @@ class ModifierSelector(BaseModifierSelector):
         test: ConditionalRandomizationTest,
     ) -> ModifierSelector:
         """Test every feature with all rows at once."""
-        data = read_data(X, y, treatment, treated=treated, discrete_features=self.discrete_features)
+        data = read_data(
+            X, y, treatment, treated=treated, discrete_features=self.discrete_features, missing=self.missing
+        )
         table, labels, arms = data.table, data.treatment, data.arms
         entropy = entropy_of(self.random_state)
         seeds = np.random.SeedSequence(entropy).spawn(5)
@@ -270,13 +281,18 @@ class ModifierSelector(BaseModifierSelector):
 
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always", UserWarning)
+            data.dropped.warn()
             outcome = transform_outcome(data.y, self.outcome_transform)
             if isinstance(statistic, EffectLikelihood):
                 statistic.validate(outcome)
             model = resolve_propensity(self.propensity)
+            if has_row_scores(model):
+                known = data.cut(model.estimator, "propensity")
+                model = PropensityModel(known, cross_fit=model.cross_fit, clip=model.clip)
             scores = model.fit(table, arms, n_folds=self.cv, seed=propensity_seed)
             scores.warn()
-            sampler = agreeing_sampler(self.sampler, statistic, self.device)
+            chosen = agreeing_sampler(self.sampler, statistic, self.device)
+            sampler = for_gaps(chosen, table)
             sampler.fit(table, arms, sampler_seed)
             marginal = statistic if isinstance(statistic, WCMMD) else WCMMD()
             prepared = marginal.prepare(outcome, arms, statistic_seed)
@@ -287,10 +303,11 @@ class ModifierSelector(BaseModifierSelector):
         _warn_again(caught)
 
         settings = {
-            **recorded_settings(self.get_params(deep=False), statistic, sampler, test),
+            **recorded_settings(self.get_params(deep=False), statistic, chosen, test),
             "n_resamples_used": n_resamples,
             "model": tester.prepared.description if isinstance(tester, AnalyticTester) else None,
             **data_settings(labels.control, labels.treated, arms.size, int(arms.sum()), scores, entropy),
+            **(data.dropped.settings() if self.missing == "drop" else {}),
             "null_hypothesis": NULL_HYPOTHESIS
             + (" and the treatment" if getattr(sampler, "condition_on_treatment", True) else ""),
         }
@@ -307,6 +324,7 @@ class ModifierSelector(BaseModifierSelector):
                 f"max_train_rows must be an integer of at least {MIN_TRAIN_ROWS}, not {self.max_train_rows!r}"
             )
         adjust_p_values([1.0], self.adjust)
+        check_missing(self.missing)
         if self.device not in (None, "cpu"):
             import_torch(self.device, f"device={self.device!r}")
         statistic = resolve_statistic(self.statistic, self.device)

@@ -54,7 +54,8 @@ def marginal_view(
     levels = table.n_levels(feature)
     bandwidth = 1.0
     if not levels:
-        bandwidth = median_bandwidth(column, random_state=np.random.default_rng(seed)) or 1.0
+        observed = column[table.observed(feature)]
+        bandwidth = median_bandwidth(observed, random_state=np.random.default_rng(seed)) or 1.0
     d2 = prepared.curve(column, scores, bandwidth=bandwidth, n_levels=levels)
     shown = effect_curve(column, y, prepared.treatment, scores, d2, bandwidth=bandwidth, n_levels=levels)
     labels = table.categories[feature]

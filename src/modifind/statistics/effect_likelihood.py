@@ -133,7 +133,9 @@ class EffectLikelihood(BaseEstimator):
         candidates = resolve_learners(self.learner, binary=binary, device=self.device)
         fits = []
         for own in folds:
-            fit = cross_fit(candidates, table.design, treatment, outcome, own, binary=binary, n_jobs=n_jobs)
+            fit = cross_fit(
+                candidates, table.design, treatment, outcome, own, binary=binary, n_jobs=n_jobs, gaps=table.gaps
+            )
             traits = ArmTraits.of(fit, outcome, treatment, binary)
             fits.append(_Fit.of(fit, traits, table.design, outcome, treatment, scores, binary))
         return PreparedEffectLikelihood(table, outcome, treatment, binary, tuple(fits))

@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
 from modifind.base import with_messages
-from modifind.features import Kind, monotone_copies, transform_outcome
+from modifind.copies import monotone_copies
+from modifind.features import Kind, transform_outcome
 from modifind.findings import DETERMINED, NO_SAMPLER, Finding
 from modifind.kernels import Array
 from modifind.parallel import results_of
