@@ -183,8 +183,8 @@ def redundant_columns(seed: int, n: int) -> Table:
 def with_gaps(*, informative: bool) -> Design:
     """Eight features, four of them with about 20% missing values given the others.
 
-    X1 modifies by its value and X2 by being missing; X1 is independent of the rest, since otherwise the rest would speak
-    for it where it is missing. X8 is prognostic, and so is that X3 is missing where `informative`.
+    X1 modifies by its value and X2 by being missing. X1 is independent of the rest, since otherwise the rest would
+    speak for it where it is missing. X8 is prognostic, and so is that X3 is missing where `informative`.
     """
 
     def simulate(seed: int, n: int) -> Table:

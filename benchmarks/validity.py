@@ -6,8 +6,8 @@
 prints Markdown. Tables: `power` (the paper's data), `prognostic` (the same with five prognostic features), `shapes`
 (other kinds of modifiers, beside "wcmmd"), `null`, `sizes` (n = 500 and 2000), `curve` (power against effect size),
 `density` (Student-t against a bounded normal density), `heldout` (the ordinary held-out likelihood test on prognostic
-features), `repeats` (how far p moves with the folds), `missing` (missing values as a category) and `streamed` (null designs with --n rows, of which models see
---train-rows).
+features), `repeats` (how far p moves with the folds), `missing` (missing values as a category) and `streamed` (null
+designs with --n rows, of which models see --train-rows).
 """
 
 from __future__ import annotations

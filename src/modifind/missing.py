@@ -133,6 +133,11 @@ class Dropped:
             stacklevel=4,
         )
 
+    def refuse_all(self) -> None:
+        """Refuse a table of which nothing is left."""
+        if self.n_rows and self.n_rows == self.n_dropped:
+            raise ValueError("every row has a missing value; exclude columns or take missing='category'")
+
     def settings(self) -> dict[str, Any]:
         """What a result records."""
         return {"n_rows_dropped": self.n_dropped, "missing_values": dict(self.columns)}

@@ -73,8 +73,8 @@ class PropensityModel(BaseEstimator):
         if not isinstance(self.estimator, str) and not hasattr(self.estimator, "fit"):
             return self._known(table, treatment)
         fold_seed, model_seed = (int(s.generate_state(1)[0]) for s in seed.spawn(2))
-        # Missing values are at the mean of all observed rows here. Any other constant, such as a fold's mean, would move
-        # the slope of the indicator beside it and no score, up to the penalty; treatment and outcome have no part in it.
+        # Missing values are at the mean of all observed rows. Another constant, such as a fold's mean, would move the
+        # slope of the indicator beside it and no score, up to the penalty. Treatment and outcome have no part in it.
         design = table.design
         if folds is None or not self.cross_fit:
             folds = arm_folds(treatment, n_folds if self.cross_fit else 1, fold_seed)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -38,7 +38,7 @@ class Data:
     y: Array
     treatment: Treatment
     kept: NDArray[np.bool_] | None = None
-    dropped: Dropped = Dropped()
+    dropped: Dropped = field(default_factory=Dropped)
 
     @property
     def arms(self) -> NDArray[Any]:
@@ -96,8 +96,7 @@ def read_data(
         for name, column in columns.items():
             check_length(name, len(column), len(frame))
         kept, dropped = complete_rows(frame, columns["y"], columns["treatment"])
-        if len(frame) and not kept.any():
-            raise ValueError("every row has a missing value; exclude columns or take missing='category'")
+        dropped.refuse_all()
         X, y, treatment = frame.loc[kept], columns["y"][kept], columns["treatment"][kept]
     table = read_features(X, discrete_features, missing if missing == "category" else "error")
     outcome = read_outcome(y, table.n_rows)

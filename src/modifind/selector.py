@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from modifind.base import (
     data_settings,
     distinct_messages,
     entropy_of,
+    with_messages,
 )
 from modifind.composition import Statistic, agreeing_sampler, recorded_settings, resolve_statistic
 from modifind.copies import monotone_copies
@@ -34,7 +36,7 @@ from modifind.samplers import for_gaps
 from modifind.statistics import WCMMD, EffectLikelihood
 from modifind.statistics.wcmmd import PreparedWCMMD
 from modifind.streaming import FrameSource, LocalPieces, Piece, Pieces, Source, Streamed, StreamedFit
-from modifind.streaming.sources import has_row_scores
+from modifind.streaming.sources import CompleteRows, has_row_scores
 from modifind.testers import AnalyticTester, ResamplingTester, Tester
 from modifind.testing import ConditionalRandomizationTest, adjust_p_values
 from modifind.torch_support import import_torch
@@ -178,13 +180,13 @@ class ModifierSelector(BaseModifierSelector):
         if is_distributed(X):
             from modifind.distributed import DaskPieces
 
-            pieces = DaskPieces.of(X, y, treatment, self.propensity, self.n_jobs)
+            pieces = DaskPieces.of(X, y, treatment, self.propensity, self.n_jobs, complete=self.missing == "drop")
             with pieces:
                 return self._fit_pieces(pieces, statistic, treated)
         frame = as_frame(X)
         if len(frame) > self.max_train_rows and isinstance(statistic, EffectLikelihood):
             source = FrameSource.of(frame, y, treatment, self.propensity)
-            return self._fit_pieces(LocalPieces(source, self.n_jobs), statistic, treated)
+            return self._fit_pieces(self._local(source), statistic, treated)
         return self._fit_whole(frame, y, treatment, treated, statistic, test)
 
     def fit_source(self, source: Source, *, treated: Any = None) -> ModifierSelector:
@@ -204,7 +206,10 @@ class ModifierSelector(BaseModifierSelector):
         statistic, _ = self._validate()
         if has_row_scores(self.propensity) and getattr(source, "scores", None) is None:
             raise ValueError("propensity is one score per row; the scores of a source must come with it")
-        return self._fit_pieces(LocalPieces(source, self.n_jobs), statistic, treated)
+        return self._fit_pieces(self._local(source), statistic, treated)
+
+    def _local(self, source: Source) -> LocalPieces:
+        return LocalPieces(CompleteRows(source) if self.missing == "drop" else source, self.n_jobs)
 
     def _fit_pieces(self, pieces: Pieces, statistic: Statistic, treated: Any) -> ModifierSelector:
         """Test every feature by sums over pieces of the table."""
@@ -231,8 +236,10 @@ class ModifierSelector(BaseModifierSelector):
                 n_jobs=self.n_jobs,
                 progress=self.progress,
                 seed=np.random.SeedSequence(entropy),
+                missing=self.missing,
             )
             found = run.fit(pieces)
+            pieces.dropped.warn()
             if isinstance(found, Streamed):
                 warn_untestable(found.names, found.constant, found.findings)
         if isinstance(found, Piece):  # few enough rows for all to be taken at once
@@ -243,7 +250,11 @@ class ModifierSelector(BaseModifierSelector):
                 own["propensity"] = PropensityModel(known, clip=model.clip) if wrapped else known
             whole = type(self)(**own)
             whole.fit(found.X, found.y, found.treatment, treated=treated)
-            self._keep(tuple(whole.feature_names_in_), whole.result_)
+            left_out = with_messages(pieces.dropped.warn)[1]
+            pieces.dropped.warn()
+            record = {**whole.result_.settings, **(pieces.dropped.settings() if self.missing == "drop" else {})}
+            result = replace(whole.result_, settings=record, warnings=(*left_out, *whole.result_.warnings))
+            self._keep(tuple(whole.feature_names_in_), result)
             return self
         _warn_again(caught)
         settings = {
@@ -252,6 +263,7 @@ class ModifierSelector(BaseModifierSelector):
             "model": found.model,
             **data_settings(*found.labels, found.n_rows, found.n_treated, found.propensity, entropy),
             "n_train_rows": found.n_train_rows,
+            **(pieces.dropped.settings() if self.missing == "drop" else {}),
             "null_hypothesis": NULL_HYPOTHESIS + " and the treatment",
         }
         messages = distinct_messages(caught)

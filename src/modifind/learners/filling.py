@@ -39,7 +39,7 @@ class Filling:
     def __call__(self, X: Array, first: int = 0) -> Array:
         """Rows, of any shape, whose last axis has all columns, or neighbouring ones from `first` on, filled in."""
         places = [(j - first, mean) for j, mean in zip(self.columns, self.means, strict=True)]
-        places = [(j, mean) for j, mean in places if 0 <= j and j + 1 < X.shape[-1]]
+        places = [(j, mean) for j, mean in places if j >= 0 and j + 1 < X.shape[-1]]
         if not places:
             return X
         X = X.copy()

@@ -102,8 +102,9 @@ class IncompleteSampler(BaseSampler):
     """A sampler for tables in which continuous features have missing values.
 
     Complete features are left to the sampler, which sees of the others the value, at its mean where missing, and an
-    indicator. Where columns are many, the gaussian sampler and "auto" leave incomplete features to the boosting sampler,
-    whose work is per feature; theirs is shared by all features of a table, and each incomplete one has rows of its own.
+    indicator. (Another constant than the mean would move the indicator's slope and nothing else, up to the penalty.)
+    Where columns are many, the gaussian sampler and "auto" leave incomplete features to the boosting sampler, whose work
+    is per feature. Theirs is shared by all features of a table, but each incomplete one has rows of its own.
 
     Parameters
     ----------

@@ -21,9 +21,9 @@ from modifind.features import (
     first_treated,
     outcome_values,
     plain_label,
-    refuse_missing,
 )
 from modifind.kernels import Array
+from modifind.missing import NEEDED, missing_label, refuse_few, refuse_missing
 
 MAX_LEVELS = 1000
 PROBE_ROWS = 200
@@ -160,6 +160,13 @@ class ColumnSummary:
             self.whole and other.whole,
         )
 
+    @property
+    def n_distinct(self) -> int:
+        """Number of distinct values, 2 standing for any larger number too."""
+        if self.low == self.high:
+            return 1
+        return 2 if self.levels is None else min(len(self.levels), 2)
+
     def labels(self, name: str) -> tuple[Any, ...]:
         """The levels in their natural or declared order."""
         if self.levels is None:
@@ -238,14 +245,13 @@ class Summary:
             None if self.scores is None or other.scores is None else self.scores.merged(other.scores, "propensity", 0),
         )
 
-    def schema(self, treated: Any, transform: str | None) -> Schema:
+    def schema(self, treated: Any, transform: str | None, missing: str = "error") -> Schema:
         """Check everything that can be wrong with a table, and fix how its pieces are read."""
-        refuse_missing({n: (c.n_missing, c.n_infinite) for n, c in zip(self.names, self.columns, strict=True)})
+        counts = {n: (c.n_missing, c.n_infinite) for n, c in zip(self.names, self.columns, strict=True)}
+        refuse_missing(counts, allowed=missing == "category")
         for name, own in (("y", self.y), ("treatment", self.treatment)):
             if own.n_missing or own.n_infinite:
-                raise ValueError(
-                    f"{name} has {own.n_missing} missing and {own.n_infinite} infinite values; drop those rows"
-                )
+                raise ValueError(f"{name} has {own.n_missing} missing and {own.n_infinite} infinite values; {NEEDED}")
         known = self.scores
         if known is not None and known.kind != "number":
             raise ValueError(f"propensity must lie strictly between 0 and 1; it holds {known.kind}")
@@ -260,12 +266,18 @@ class Summary:
             raise ValueError("outcome_transform='log' needs a positive outcome; some values of y are not")
         check_scale("y", np.array([self.y.low, self.y.high]))
         labels: list[tuple[Any, ...] | None] = []
+        observed: dict[str, int] = {}
         for name, own, limit in zip(self.names, self.columns, self.limits, strict=True):
-            if own.kind == "number" and own.levels is None and limit < MAX_LEVELS:
+            if own.kind == "number" and own.levels is None and own.n_missing and own.low == own.high:
+                labels.append((own.low,))
+            elif own.kind == "number" and own.levels is None and limit < MAX_LEVELS:
                 check_scale(f"column {name!r}", np.array([own.low, own.high]))
                 labels.append(None)
+                if own.n_missing:
+                    observed[name] = self.n_rows - own.n_missing
             else:
                 labels.append(own.labels(name))
+        refuse_few(observed)
         if self.treatment.levels is None:
             raise ValueError("treatment must have exactly two values; found more")
         arms = self.treatment.labels("treatment")
@@ -282,7 +294,8 @@ class Summary:
             n_treated=self.treatment.levels[arms[1]],
             transform=transform,
             binary=self.y.levels is not None,
-            constant=tuple(c.low == c.high or (c.levels is not None and len(c.levels) == 1) for c in self.columns),
+            constant=tuple(c.n_distinct + (c.n_missing > 0) == 1 for c in self.columns),
+            gaps=tuple(c.n_missing > 0 for c in self.columns),
         )
 
 
@@ -306,6 +319,8 @@ class Schema:
         Whether the outcome has two values.
     constant : tuple of bool
         Features of one value.
+    gaps : tuple of bool
+        Features with missing values.
     reference : tuple of two arrays, optional
         What columns are standardised by.
     """
@@ -319,31 +334,53 @@ class Schema:
     transform: str | None
     binary: bool
     constant: tuple[bool, ...]
+    gaps: tuple[bool, ...]
     reference: tuple[Array, Array] | None = None
 
     @cached_property
     def categories(self) -> tuple[tuple[Any, ...] | None, ...]:
-        """The labels as they are shown."""
-        return tuple(own if own is None else tuple(plain_label(label) for label in own) for own in self.labels)
+        """The labels as they are shown, that of missing values last."""
+        found: list[tuple[Any, ...] | None] = []
+        for own, gaps in zip(self.labels, self.gaps, strict=True):
+            shown = None if own is None else tuple(plain_label(label) for label in own)
+            found.append((*shown, missing_label(shown)) if shown is not None and gaps else shown)
+        return tuple(found)
+
+    @cached_property
+    def incomplete(self) -> frozenset[int]:
+        """Continuous features with missing values."""
+        return frozenset(m for m, gaps in enumerate(self.gaps) if gaps and self.labels[m] is None)
 
     def read(self, piece: Piece) -> Block:
         """Numbers and codes of a piece."""
         values = np.empty(piece.X.shape)
         for m, own in enumerate(self.labels):
             column, _ = feature_column(piece.X.iloc[:, m], self.names[m])
-            values[:, m] = column.to_numpy(dtype=np.float64) if own is None else _codes(column, own, self.names[m])
+            if own is None:
+                values[:, m] = column.to_numpy(dtype=np.float64, na_value=np.nan)
+            else:
+                values[:, m] = _codes(column, own, self.names[m], gaps=self.gaps[m])
         y = outcome_values(piece.y)
         return Block(
             piece.start,
-            FeatureTable(self.names, values, self.categories, self.reference),
+            FeatureTable(self.names, values, self.categories, self.reference, self.incomplete),
             np.log(y) if self.transform == "log" else y,
             _codes(piece.treatment, self.arms, "treatment"),
             None if piece.scores is None else piece.scores.to_numpy(dtype=np.float64),
         )
 
 
-def _codes(column: pd.Series[Any], labels: tuple[Any, ...], name: str) -> NDArray[np.int64]:
-    """The code of each row; the first pass has seen every label, unless the table changed since."""
+def _codes(column: pd.Series[Any], labels: tuple[Any, ...], name: str, *, gaps: bool = False) -> NDArray[np.int64]:
+    """The code of each row; the first pass has seen every label, unless the table changed since.
+
+    With `gaps` missing values have the code after the last label.
+    """
+    if gaps:
+        missing = column.isna().to_numpy()
+        codes = np.full(missing.size, len(labels), dtype=np.int64)
+        if not missing.all():
+            codes[~missing] = _codes(column[~missing], labels, name)
+        return codes
     index = pd.Index(labels)
     if isinstance(column.dtype, pd.CategoricalDtype):
         codes = index.get_indexer(pd.Index(column.cat.categories))[column.cat.codes.to_numpy()]
