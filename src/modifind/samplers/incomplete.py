@@ -103,8 +103,8 @@ class IncompleteSampler(BaseSampler):
 
     Complete features are left to the sampler, which sees of the others the value, at its mean where missing, and an
     indicator. (Another constant than the mean would move the indicator's slope and nothing else, up to the penalty.)
-    Where columns are many, the gaussian sampler and "auto" leave incomplete features to the boosting sampler, whose work
-    is per feature. Theirs is shared by all features of a table, but each incomplete one has rows of its own.
+    Where columns are many, the gaussian sampler and "auto" leave incomplete features to the boosting sampler, whose
+    work is per feature. Theirs is shared by all features of a table, but each incomplete one has rows of its own.
 
     Parameters
     ----------
