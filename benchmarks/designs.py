@@ -267,6 +267,28 @@ GROUPS = {
     "square": ["s1", "s2"],
     "pair": ["c1", "c2"],
 }
+def with_gaps(*, informative: bool) -> Design:
+    """Eight features, four of them with about 20% missing values given the others.
+
+    X1 modifies by its value and X2 by being missing. X1 is independent of the rest, since otherwise the rest would
+    speak for it where it is missing. X8 is prognostic, and so is that X3 is missing where `informative`.
+    """
+
+    def simulate(seed: int, n: int) -> Table:
+        rng = np.random.default_rng([seed, 23])
+        place = np.arange(8)
+        root = np.linalg.cholesky(0.3 ** np.abs(np.subtract.outer(place, place)))
+        x = rng.standard_normal((n, 8)) @ root.T
+        x[:, 0] = rng.standard_normal(n)
+        a = rng.integers(0, 2, n)
+        gaps = rng.random((n, 4)) < expit(x[:, 4:] - 1.6)
+        y = a * (x[:, 0] + 1.2 * gaps[:, 1]) + x[:, 7] + 2.0 * informative * gaps[:, 2] + rng.standard_normal(n)
+        x[:, :4] = np.where(gaps, np.nan, x[:, :4])
+        return Table(_frame(x), a, y, ["X1", "X2"], ["X3", "X8"] if informative else ["X8"])
+
+    return simulate
+
+
 POWER: dict[str, Design] = {kind: paper(kind) for kind in PAPER}
 WITH_PROGNOSTIC: dict[str, Design] = {f"{kind} + prognostic": paper(kind, prognostic=True) for kind in PAPER}
 SHAPES: dict[str, Design] = {
@@ -295,4 +317,6 @@ MESS: dict[str, Design] = {
     "survey weights, sampled by X5 and the outcome": survey("outcome"),
     "clusters, treatment by row": clustered(False),
     "clusters, treatment by cluster": clustered(True),
+    "missing at random": with_gaps(informative=False),
+    "missing, informative": with_gaps(informative=True),
 }

@@ -98,6 +98,22 @@ def test_partitions_of_any_size_give_the_result_of_one_process(client, table, ex
     assert len(rows) == 1 + -(-len([1 for a, b in pairwise((0, *cuts, 1000)) if b > a]) // FAN_IN)
 
 
+@pytest.mark.parametrize("missing", ["category", "drop"])
+def test_missing_values_are_taken_alike(client, table, missing):
+    holes = table.copy()
+    holes.loc[holes.index % 6 == 1, "dose"] = np.nan
+    holes.loc[200:320, "site"] = None  # a whole partition among them
+    holes.loc[5, "y"] = np.nan if missing == "drop" else 0.0
+    names = {"y": holes["y"], "treatment": holes["arm"]}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)
+        local = fit(holes[FEATURES], **names, missing=missing)
+        frame = partitions(holes, [210, 310, 700])
+        found = fit(frame[FEATURES], frame["y"], frame["arm"], missing=missing)
+    close(local, found)
+    assert found.settings["n_rows"] == (1000 if missing == "category" else holes.notna().all(axis=1).sum())
+
+
 def test_outcome_and_treatment_may_be_names_of_columns(client, table, expected):
     frame = dd.from_pandas(table.drop(columns="pi"), npartitions=4)
     close(fit(frame, "y", "arm"), expected)

@@ -175,6 +175,13 @@ def select(
     device: Annotated[
         str | None, typer.Option("--device", help="Where networks and resamples are computed: cpu, cuda, cuda:1, ...")
     ] = None,
+    missing: Annotated[
+        str,
+        typer.Option(
+            "--missing",
+            help="Missing values: error, category (a level of its own) or drop (leave out the rows).",
+        ),
+    ] = "error",
     seed: Seed = 0,
     jobs: Jobs = 1,
     stream: Annotated[
@@ -223,9 +230,8 @@ def select(
         selector = _selector(preset, statistic, own, sampler, scores, alpha, adjust, resamples, device)
         selector.set_params(discrete_features=AlsoDiscrete(tuple(categories)) if categories else "auto")
         selector.set_params(random_state=seed, n_jobs=jobs, progress=True, max_train_rows=train_rows)
-        selector.set_params(outcome_transform="log" if log_outcome else None)
-        selector.set_params(feature_groups=_groups(group or [], roles.features) or None)
-        selector.set_params(checkpoint=checkpoint)
+        selector.set_params(outcome_transform="log" if log_outcome else None, missing=missing)
+        selector.set_params(feature_groups=_groups(group or [], roles.features) or None, checkpoint=checkpoint)
         interrupted = False
         try:
             result = table.fit(selector, roles, treated)

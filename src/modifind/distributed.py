@@ -18,13 +18,14 @@ import pandas as pd
 from joblib import effective_n_jobs
 
 from modifind.inputs import is_distributed
+from modifind.missing import Dropped
 from modifind.parallel import WorkerError
 from modifind.progress import Progress
 from modifind.streaming.engine import Look, check_unchanged
 from modifind.streaming.plan import Plan, Sums
 from modifind.streaming.rows import RowPlan, generous_limit
 from modifind.streaming.schema import Piece
-from modifind.streaming.sources import has_row_scores
+from modifind.streaming.sources import complete_piece, has_row_scores
 
 if TYPE_CHECKING:
     from distributed import Client
@@ -88,17 +89,32 @@ class DaskPieces:
     ----------
     columns : dict
         Features, outcome, treatment and known scores as lists of delayed partitions.
+    complete : bool
+        Whether rows with missing values are left out.
+    dropped : Dropped
+        A count of those rows, once they have been looked at.
     """
 
     columns: dict[str, list[Any]]
     n_workers: int | None = None
     client: Any = None
     lengths: list[int] = field(default_factory=list)
+    complete: bool = False
+    dropped: Dropped = field(default_factory=Dropped)
     _started: bool = False
     _workers: frozenset[str] = frozenset()
 
     @classmethod
-    def of(cls, X: Any, y: Any, treatment: Any, propensity: Any = None, n_workers: int | None = None) -> DaskPieces:
+    def of(
+        cls,
+        X: Any,
+        y: Any,
+        treatment: Any,
+        propensity: Any = None,
+        n_workers: int | None = None,
+        *,
+        complete: bool = False,
+    ) -> DaskPieces:
         """From Dask collections that are partitioned alike; `y` and `treatment` may name columns of `X`."""
         import_dask()
         named = [name for name in (y, treatment) if isinstance(name, str)]
@@ -121,7 +137,7 @@ class DaskPieces:
         # Optimised one by one, columns of the same files may be read in partitions of different sizes. As they are,
         # they share the task that reads them.
         delayed = {name: list(part.to_delayed(optimize_graph=False)) for name, part in parts.items()}
-        return cls(delayed, n_workers)
+        return cls(delayed, n_workers, complete=complete)
 
     def __enter__(self) -> DaskPieces:
         """Find the cluster that is in use, or start one here."""
@@ -149,7 +165,10 @@ class DaskPieces:
 
     def look(self, rows: RowPlan, discrete_features: Any, n_sample: int) -> tuple[Look, RowPlan]:
         """Count the rows of every partition, then look at each; only its rows of the sample come back."""
-        self.lengths[:] = self._gather(self.client.compute(self._each(_length)))
+        counts = self._gather(self.client.compute(self._each(_count)))
+        self.lengths[:] = [n_kept for n_kept, _ in counts]
+        self.dropped = reduce(operator.add, (dropped for _, dropped in counts), Dropped())
+        self.dropped.refuse_all()
         n_rows = sum(self.lengths)
         if not n_rows:
             raise ValueError("the table has no rows")
@@ -172,7 +191,7 @@ class DaskPieces:
         from dask import delayed
 
         call = delayed(function, pure=False)
-        common = [delayed(item, pure=False, traverse=False) for item in shared]
+        common = [delayed(item, pure=False, traverse=False) for item in (self.complete, *shared)]
         names, partitions = list(self.columns), list(zip(*self.columns.values(), strict=True))
         lengths = self.lengths or [0] * len(partitions)  # not counted yet
         starts = np.cumsum([0, *lengths[:-1]])
@@ -215,26 +234,28 @@ class DaskPieces:
         return frozenset(self.client.scheduler_info(n_workers=-1)["workers"])
 
 
-def _piece(start: int, parts: dict[str, Any]) -> Piece:
-    """The rows of one partition."""
+def _piece(start: int, parts: dict[str, Any], complete: bool) -> tuple[Piece, Dropped]:
+    """The rows of one partition, and a count of those left out for missing values."""
     columns = {name: part.reset_index(drop=True) for name, part in parts.items() if name != "X"}
     X = parts["X"].reset_index(drop=True)
     for name, column in columns.items():
         if len(column) != len(X):
             raise ValueError(f"a partition of {name} has {len(column)} rows, that of X {len(X)}")
-    return Piece(start, X, columns["y"], columns["treatment"], columns.get("propensity"))
+    piece = Piece(start, X, columns["y"], columns["treatment"], columns.get("propensity"))
+    return complete_piece(piece, start) if complete else (piece, Dropped())
 
 
-def _length(start: int, parts: dict[str, Any]) -> int:
-    return len(_piece(start, parts).X)
+def _count(start: int, parts: dict[str, Any], complete: bool) -> tuple[int, Dropped]:
+    piece, dropped = _piece(start, parts, complete)
+    return len(piece.X), dropped
 
 
-def _look(start: int, parts: dict[str, Any], rows: RowPlan, discrete_features: Any) -> Look:
-    return Look.of(_piece(start, parts), rows, discrete_features)
+def _look(start: int, parts: dict[str, Any], complete: bool, rows: RowPlan, discrete_features: Any) -> Look:
+    return Look.of(_piece(start, parts, complete)[0], rows, discrete_features)
 
 
-def _sums(start: int, parts: dict[str, Any], plan: Plan) -> Sums:
-    return plan.sums(_piece(start, parts))
+def _sums(start: int, parts: dict[str, Any], complete: bool, plan: Plan) -> Sums:
+    return plan.sums(_piece(start, parts, complete)[0])
 
 
 def _add(parts: list[Any]) -> Any:

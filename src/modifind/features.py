@@ -23,6 +23,7 @@ from modifind.column_types import (
 )
 from modifind.inputs import as_column, as_frame, check_names
 from modifind.kernels import Array
+from modifind.missing import NEEDED, count_missing, missing_label, refuse_few, refuse_missing, with_plain_gaps
 
 Kind = Literal["continuous", "discrete"]
 MIN_ROWS = 50
@@ -43,18 +44,22 @@ class FeatureTable:
     names : tuple of str
         Column names.
     values : array of shape (n, d)
-        Continuous values as they are; discrete features as codes ``0..k-1``.
+        Continuous values as they are, NaN where missing; discrete features as codes ``0..k-1``.
     categories : tuple
         For each feature its category labels in code order, or None when continuous.
     reference : tuple of two arrays, optional
         Mean and standard deviation of each column to standardise by; by default its own. Models that were fitted to
         other rows of the same table need those rows' figures.
+    incomplete : frozenset of int
+        Continuous features that may have missing values. Their model columns are two: the value, at its mean where it
+        is missing, and an indicator of missing ones.
     """
 
     names: tuple[str, ...]
     values: Array
     categories: tuple[tuple[Any, ...] | None, ...]
     reference: tuple[Array, Array] | None = None
+    incomplete: frozenset[int] = frozenset()
 
     @property
     def n_rows(self) -> int:
@@ -78,7 +83,11 @@ class FeatureTable:
     def is_constant(self, feature: int) -> bool:
         """Whether all rows agree."""
         column = self.values[:, feature]
-        return bool((column == column[0]).all())
+        return bool((column == column[0]).all() or (feature in self.incomplete and np.isnan(column).all()))
+
+    def observed(self, feature: int) -> NDArray[np.bool_]:
+        """The rows in which a feature is not missing; a missing level of a discrete feature is a level like others."""
+        return ~np.isnan(self.values[:, feature])
 
     @property
     def constant(self) -> tuple[bool, ...]:
@@ -87,27 +96,42 @@ class FeatureTable:
 
     @cached_property
     def scaling(self) -> tuple[Array, Array]:
-        """Mean and standard deviation of each column; a constant one has standard deviation 1."""
+        """Mean and standard deviation of each column's observed rows; a constant one has standard deviation 1."""
         if self.reference is not None:
             return self.reference
-        spread = self.values.std(axis=0)
-        return self.values.mean(axis=0), np.where(spread > 0, spread, 1.0)
+        mean, spread = self.values.mean(axis=0), self.values.std(axis=0)
+        for m in self.incomplete:
+            own = self.values[self.observed(m), m]
+            mean[m], spread[m] = (own.mean(), own.std()) if own.size else (0.0, 0.0)
+        return mean, np.where(spread > 0, spread, 1.0)
 
     @cached_property
     def encoding(self) -> tuple[slice, ...]:
         """Columns of `design` that belong to each feature."""
-        widths = [max(self.n_levels(m) - 1, 1) for m in range(self.n_features)]
+        widths = [2 if m in self.incomplete else max(self.n_levels(m) - 1, 1) for m in range(self.n_features)]
         ends = np.cumsum(widths)
         return tuple(slice(int(end - width), int(end)) for end, width in zip(ends, widths, strict=True))
 
+    @property
+    def gaps(self) -> tuple[int, ...]:
+        """Columns of `design` with the values of incomplete features; the one after each indicates missing ones."""
+        return tuple(self.encoding[m].start for m in sorted(self.incomplete))
+
     def encode(self, feature: int, values: Array) -> Array:
-        """Model columns of one feature at given values: standardised, or indicators of the codes 1, 2, ..."""
+        """Model columns of one feature at given values: standardised, or indicators of the codes 1, 2, ...
+
+        An incomplete feature has two: the standardised value, 0 where missing, and the indicator of missing ones.
+        """
         values = np.asarray(values, dtype=np.float64)
         levels = self.n_levels(feature)
         if levels:
             return (values[..., None] == np.arange(1, max(levels, 2))).astype(np.float64)
         means, spreads = self.scaling
-        return ((values - means[feature]) / spreads[feature])[..., None]
+        standardised = (values - means[feature]) / spreads[feature]
+        if feature not in self.incomplete:
+            return standardised[..., None]
+        missing = np.isnan(values)
+        return np.stack((np.where(missing, 0.0, standardised), missing), axis=-1)
 
     @cached_property
     def design(self) -> Array:
@@ -140,7 +164,9 @@ class Treatment:
 
 
 def read_features(
-    X: Any, discrete_features: str | Sequence[Any] | NDArray[Any] | AlsoDiscrete = "auto"
+    X: Any,
+    discrete_features: str | Sequence[Any] | NDArray[Any] | AlsoDiscrete = "auto",
+    missing: str = "error",
 ) -> FeatureTable:
     """Turn a DataFrame or array into a `FeatureTable`.
 
@@ -152,6 +178,9 @@ def read_features(
         "auto" takes boolean, categorical and text columns and numbers with at most 10 distinct values as discrete. A
         list names the numeric columns to be taken as discrete; the other numeric columns are then continuous. Text
         and categories are discrete in any case.
+    missing : {"error", "category"}, default="error"
+        "category" gives missing values of a discrete feature a level of their own, and leaves those of a continuous
+        one NaN.
 
     Returns
     -------
@@ -175,44 +204,30 @@ def read_features(
     names = tuple(str(name) for name in frame.columns)
     check_names(names)
     columns = [feature_column(frame.iloc[:, m], name) for m, name in enumerate(names)]
-    refuse_missing({name: _n_missing(column) for name, (column, _) in zip(names, columns, strict=True)})
+    counts = {name: count_missing(column) for name, (column, _) in zip(names, columns, strict=True)}
+    refuse_missing(counts, allowed=missing == "category")
     chosen, by_count = discrete_mask(names, discrete_features)
     values = np.empty(frame.shape)
     categories: list[tuple[Any, ...] | None] = []
+    incomplete: list[int] = []
     for m, name in enumerate(names):
         column, numeric = columns[m]
-        if numeric and not (chosen[m] or (by_count and _few_values(column))):
+        gaps = counts[name][0]
+        if numeric and not (chosen[m] or (by_count and _few_values(column)) or (gaps and column.nunique() < 2)):
             if loses_digits(frame.iloc[:, m]):
                 refuse_identifiers(name)
-            values[:, m] = column.to_numpy(dtype=np.float64)
-            check_scale(f"column {name!r}", values[:, m])
+            values[:, m] = column.to_numpy(dtype=np.float64, na_value=np.nan)
+            check_scale(f"column {name!r}", values[~np.isnan(values[:, m]), m])
             categories.append(None)
+            incomplete += [m] if gaps else []
         else:
             labels, codes = _codes(column, name)
-            values[:, m] = codes
-            categories.append(labels)
-    return FeatureTable(names, values, tuple(categories))
+            values[:, m] = np.where(codes < 0, len(labels), codes)
+            categories.append((*labels, missing_label(labels)) if gaps else labels)
+    refuse_few({names[m]: len(frame) - counts[names[m]][0] for m in incomplete})
+    return FeatureTable(names, values, tuple(categories), incomplete=frozenset(incomplete))
 
 
-def _n_missing(column: pd.Series[Any]) -> tuple[int, int]:
-    """Number of missing and of infinite values."""
-    missing, infinite = int(column.isna().sum()), 0
-    if pd.api.types.is_float_dtype(column):
-        infinite = int(np.isinf(column.to_numpy(dtype=np.float64, na_value=np.nan)).sum())
-    return missing, infinite
-
-
-def refuse_missing(counts: dict[str, tuple[int, int]]) -> None:
-    """Name every column that has missing or infinite values, with their numbers."""
-    bad = []
-    for name, (missing, infinite) in counts.items():
-        if missing:
-            bad.append(f"{name!r} ({missing} missing)")
-        if infinite:
-            bad.append(f"{name!r} ({infinite} infinite)")
-    if bad:
-        where = ", ".join(bad)
-        raise ValueError(f"missing or infinite values in {where}; fill them, drop the rows or exclude the columns")
 
 
 def discrete_mask(names: tuple[str, ...], discrete_features: Any) -> tuple[NDArray[np.bool_], bool]:
@@ -276,11 +291,11 @@ def read_treatment(treatment: ArrayLike, n_rows: int, treated: Any = None) -> Tr
     if treatment is None:
         raise ValueError("treatment is required: pass treatment=, one value of two per row")
     column = plain_column(as_column(treatment, "treatment"))
-    _check_length("treatment", len(column), n_rows)
+    check_length("treatment", len(column), n_rows)
     missing = int(column.isna().sum())
     infinite = int(np.isinf(column.to_numpy()).sum()) if pd.api.types.is_float_dtype(column.dtype) else 0
     if missing or infinite:
-        raise ValueError(f"treatment has {missing} missing and {infinite} infinite values; drop those rows")
+        raise ValueError(f"treatment has {missing} missing and {infinite} infinite values; {NEEDED}")
     labels, codes = _codes(column, "treatment")
     first_is_treated = first_treated(labels, treated)
     arms = 1 - codes if first_is_treated else codes
@@ -332,11 +347,11 @@ def read_outcome(y: ArrayLike, n_rows: int) -> Array:
     if y is None:
         raise ValueError("y is required: the outcome of each row")
     column = as_column(y, "y")
-    _check_length("y", len(column), n_rows)
+    check_length("y", len(column), n_rows)
     outcome = outcome_values(column)
     missing, infinite = int(np.isnan(outcome).sum()), int(np.isinf(outcome).sum())
     if missing or infinite:
-        raise ValueError(f"y has {missing} missing and {infinite} infinite values; drop those rows")
+        raise ValueError(f"y has {missing} missing and {infinite} infinite values; {NEEDED}")
     if (outcome == outcome[0]).all():
         raise ValueError(f"y is constant ({outcome[0]:g}); there is no effect to look for")
     check_scale("y", outcome)
@@ -363,6 +378,7 @@ def check_scale(what: str, values: Array) -> None:
         raise ValueError(f"{what} has values beyond {LARGEST:g} or a spread below {1 / LARGEST:g}; rescale it")
 
 
-def _check_length(what: str, found: int, expected: int) -> None:
+def check_length(what: str, found: int, expected: int) -> None:
+    """Refuse a column of another length than the table."""
     if found != expected:
         raise ValueError(f"{what} has {found} rows but X has {expected}")

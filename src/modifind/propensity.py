@@ -79,6 +79,8 @@ class PropensityModel(BaseEstimator):
         if not isinstance(self.estimator, str) and not hasattr(self.estimator, "fit"):
             return self._known(table, treatment, weights)
         fold_seed, model_seed = (int(s.generate_state(1)[0]) for s in seed.spawn(2))
+        # Missing values are at the mean of all observed rows. Another constant, such as a fold's mean, would move the
+        # slope of the indicator beside it and no score, up to the penalty. Treatment and outcome have no part in it.
         design = table.design
         if folds is None or not self.cross_fit:
             folds = arm_folds(treatment, n_folds if self.cross_fit else 1, fold_seed, groups)
@@ -370,18 +372,25 @@ class FittedPropensity:
         if not self.models:
             return ScoreProfile(self.clip, logit(self.scores))
         columns = self.table.encoding[feature]
-        observed = self.table.values[:, feature]
+        values = self.table.values[:, feature]
         levels = self.table.n_levels(feature)
+        gaps = feature in self.table.incomplete
         if all(isinstance(model, LogisticRegression) for model in self.models):
             slopes = np.stack([model.coef_[0, columns] for model in self.models])[self.folds]
-            index = logit(self.raw) - np.einsum("ij,ij->i", slopes, self.table.encode(feature, observed))
+            index = logit(self.raw) - np.einsum("ij,ij->i", slopes, self.table.encode(feature, values))
             if levels:
                 table = index[:, None] + np.concatenate((np.zeros((index.size, 1)), slopes), axis=1)[:, :levels]
                 return ScoreProfile(self.clip, index, table=table)
             mean, spread = (part[feature] for part in self.table.scaling)
-            return ScoreProfile(self.clip, index - slopes[:, 0] * mean / spread, slope=slopes[:, 0] / spread)
-        grid = np.arange(levels, dtype=np.float64) if levels else _grid(observed)
-        table = np.clip(self._table(columns, self.table.encode(feature, grid), device), 1e-6, 1 - 1e-6)
+            missing = index + slopes[:, 1] if gaps else None
+            return ScoreProfile(self.clip, index - slopes[:, 0] * mean / spread, slopes[:, 0] / spread, missing=missing)
+        grid = np.arange(levels, dtype=np.float64) if levels else _grid(values[self.table.observed(feature)])
+        points = np.append(grid, np.nan) if gaps else grid
+        table = np.clip(self._table(columns, self.table.encode(feature, points), device), 1e-6, 1 - 1e-6)
+        if gaps:
+            return ScoreProfile(
+                self.clip, np.empty(0), table=logit(table[:, :-1]), grid=grid, missing=logit(table[:, -1])
+            )
         return ScoreProfile(self.clip, np.empty(0), table=logit(table), grid=None if levels else grid)
 
     def _table(self, columns: slice, encoded: Array, device: str) -> Array:
@@ -408,13 +417,17 @@ def _grid(column: Array) -> Array:
 
 @dataclass(frozen=True)
 class ScoreProfile:
-    """Logit scores of all rows along one feature: ``offset + slope * x``, or a table over categories or grid values."""
+    """Logit scores of all rows along one feature: ``offset + slope * x``, or a table over categories or grid values.
+
+    Where the feature may be missing, `missing` has the logit scores of the rows without it.
+    """
 
     clip: tuple[float, float]
     offset: Array
     slope: Array | None = None
     table: Array | None = None
     grid: Array | None = None
+    missing: Array | None = None
 
     def __call__(self, x: Array) -> Array:
         """Clipped scores of all rows when the feature takes the values `x`, shape (n,)."""
@@ -433,4 +446,6 @@ class ScoreProfile:
             index = self.offset + self.slope * x
         else:
             index = self.offset
+        if self.missing is not None:
+            index = np.where(np.isnan(x), self.missing, index)
         return np.clip(expit(index), *self.clip)

@@ -34,10 +34,14 @@ class DeviceProfile:
         self.clip = profile.clip
         self.offset = self._tensor(profile.offset)
         self.slope, self.table, self.grid = map(self._tensor, (profile.slope, profile.table, profile.grid))
+        self.missing = self._tensor(profile.missing)
 
     def __call__(self, x: torch.Tensor) -> torch.Tensor:
         """Clipped scores of all rows for each of k columns, shape (k, n)."""
-        return self._index(x).sigmoid().clamp(*self.clip)
+        index = self._index(x)
+        if self.missing is not None:
+            index = self.torch.where(x.isnan(), self.missing, index)
+        return index.sigmoid().clamp(*self.clip)
 
     def _tensor(self, part: Array | None) -> Any:
         return None if part is None else self.torch.from_numpy(np.ascontiguousarray(part)).to(self.device)

@@ -36,7 +36,7 @@ from modifind.statistics import WCMMD, EffectLikelihood
 from modifind.statistics.wcmmd import PreparedWCMMD
 from modifind.strata import refuse_strata, stratum_folds, stratum_scores
 from modifind.streaming import FrameSource, LocalPieces, Piece, Pieces, Source, Streamed, StreamedFit
-from modifind.streaming.sources import has_row_scores
+from modifind.streaming.sources import CompleteRows, has_row_scores
 from modifind.testers import AnalyticTester, ResamplingTester, Tester
 from modifind.testing import ConditionalRandomizationTest, adjust_p_values
 from modifind.torch_support import import_torch
@@ -199,7 +199,7 @@ class ModifierSelector(BaseModifierSelector):
             refuse_strata(strata, "a Dask DataFrame")
             from modifind.distributed import DaskPieces
 
-            pieces = DaskPieces.of(X, y, treatment, self.propensity, self.n_jobs)
+            pieces = DaskPieces.of(X, y, treatment, self.propensity, self.n_jobs, complete=self.missing == "drop")
             with pieces:
                 return self._fit_pieces(pieces, statistic, treated)
         frame = as_frame(X)
@@ -226,7 +226,10 @@ class ModifierSelector(BaseModifierSelector):
         statistic, _ = self._validate()
         if has_row_scores(self.propensity) and getattr(source, "scores", None) is None:
             raise ValueError("propensity is one score per row; the scores of a source must come with it")
-        return self._fit_pieces(LocalPieces(source, self.n_jobs), statistic, treated)
+        return self._fit_pieces(self._local(source), statistic, treated)
+
+    def _local(self, source: Source) -> LocalPieces:
+        return LocalPieces(CompleteRows(source) if self.missing == "drop" else source, self.n_jobs)
 
     def _fit_pieces(self, pieces: Pieces, statistic: Statistic, treated: Any) -> ModifierSelector:
         """Test every feature by sums over pieces of the table."""
@@ -262,8 +265,10 @@ class ModifierSelector(BaseModifierSelector):
                 n_jobs=self.n_jobs,
                 progress=self.progress,
                 seed=np.random.SeedSequence(entropy),
+                missing=self.missing,
             )
             found = run.fit(pieces)
+            pieces.dropped.warn()
             if isinstance(found, Streamed):
                 warn_untestable(found.names, found.constant, found.findings, found.named)
         if isinstance(found, Piece):  # few enough rows for all to be taken at once
@@ -274,7 +279,11 @@ class ModifierSelector(BaseModifierSelector):
                 own["propensity"] = PropensityModel(known, clip=model.clip) if wrapped else known
             whole = type(self)(**own)
             whole.fit(found.X, found.y, found.treatment, treated=treated)
-            self._keep(tuple(whole.feature_names_in_), whole.result_)
+            left_out = with_messages(pieces.dropped.warn)[1]
+            pieces.dropped.warn()
+            record = {**whole.result_.settings, **(pieces.dropped.settings() if self.missing == "drop" else {})}
+            result = replace(whole.result_, settings=record, warnings=(*left_out, *whole.result_.warnings))
+            self._keep(tuple(whole.feature_names_in_), result)
             return self
         _warn_again(caught)
         for note in saved.notes if saved is not None else ():
@@ -285,6 +294,7 @@ class ModifierSelector(BaseModifierSelector):
             "model": found.model,
             **data_settings(*found.labels, found.n_rows, found.n_treated, found.propensity, entropy),
             "n_train_rows": found.n_train_rows,
+            **(pieces.dropped.settings() if self.missing == "drop" else {}),
             "null_hypothesis": NULL_HYPOTHESIS + " and the treatment",
         }
         messages = distinct_messages(caught)
@@ -321,6 +331,9 @@ class ModifierSelector(BaseModifierSelector):
             if isinstance(statistic, EffectLikelihood):
                 statistic.validate(outcome)
             model = resolve_propensity(self.propensity)
+            if has_row_scores(model):
+                known = data.cut(model.estimator, "propensity")
+                model = PropensityModel(known, cross_fit=model.cross_fit, clip=model.clip)
             scores = model.fit(table, arms, n_folds=self.cv, seed=propensity_seed)
             refuse_separation(scores)
             scores.warn()
@@ -341,7 +354,7 @@ class ModifierSelector(BaseModifierSelector):
         _warn_again(caught)
 
         settings = {
-            **recorded_settings(self.get_params(deep=False), statistic, sampler, test),
+            **recorded_settings(self.get_params(deep=False), statistic, chosen, test),
             "n_resamples_used": n_resamples,
             "n_resamples_needed": self._needed_resamples(statistic, test, table.n_features),
             "model": tester.prepared.description if isinstance(tester, AnalyticTester) else None,
@@ -366,6 +379,7 @@ class ModifierSelector(BaseModifierSelector):
                 f"max_train_rows must be an integer of at least {MIN_TRAIN_ROWS}, not {self.max_train_rows!r}"
             )
         adjust_p_values([1.0], self.adjust)
+        check_missing(self.missing)
         if self.device not in (None, "cpu"):
             import_torch(self.device, f"device={self.device!r}")
         statistic = resolve_statistic(self.statistic, self.device)

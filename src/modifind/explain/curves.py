@@ -38,7 +38,7 @@ def effect_curve(
     Parameters
     ----------
     column : array of shape (n,)
-        Feature values or codes.
+        Feature values, NaN where missing, or codes.
     y, treatment, scores : arrays of shape (n,)
         Outcome, 0/1 treatment and propensity scores.
     d2 : array of shape (n,)
@@ -54,8 +54,18 @@ def effect_curve(
     -------
     DataFrame
         `value`, `d2`, `mean_effect` (treated minus control), `sd_ratio` (treated over control) and the effects at the
-        10, 25, 50, 75 and 90% quantiles. Missing where an arm has no rows.
+        10, 25, 50, 75 and 90% quantiles. Missing where an arm has no rows. Where values of a continuous feature are
+        missing, the last row, with a `value` of NaN, is that of the rows without one.
     """
+    gaps = np.isnan(column)
+    if gaps.any():
+        parts = []
+        for rows, values, levels in ((~gaps, column[~gaps], 0), (gaps, np.zeros(gaps.sum()), 1)):
+            known = (y[rows], treatment[rows], scores[rows], d2[rows])
+            weighted = None if weights is None else weights[rows]
+            parts.append(effect_curve(values, *known, bandwidth=bandwidth, n_levels=levels, weights=weighted))
+        parts[1]["value"] = np.nan
+        return pd.concat(parts, ignore_index=True)
     points = curve_points(column, n_levels, weights)
     order = np.argsort(y, kind="stable")
     column, y, treatment, scores, d2 = column[order], y[order], treatment[order], scores[order], d2[order]
@@ -66,7 +76,7 @@ def effect_curve(
         by_value = np.argsort(column, kind="stable")
         d2_at = np.interp(points, column[by_value], d2[by_value])
     own = 1.0 if weights is None else weights[order]
-    parts = []
+    blocks = []
     for block in np.array_split(points, -(-points.size // MAX_POINTS)):
         near = np.equal(block[:, None], column).astype(float) if n_levels else gaussian_gram(block, column, bandwidth)
         control = _arm_summary(near, y, own * (treatment == 0) / (1.0 - scores))
@@ -74,8 +84,8 @@ def effect_curve(
         with np.errstate(divide="ignore", invalid="ignore"):
             ratio = np.where(control[:, 1] > 0, treated[:, 1] / control[:, 1], np.nan)
         difference = treated - control
-        parts.append(np.column_stack((difference[:, 0], ratio, difference[:, 2:])))
-    effects = pd.DataFrame(np.concatenate(parts), columns=list(EFFECTS))
+        blocks.append(np.column_stack((difference[:, 0], ratio, difference[:, 2:])))
+    effects = pd.DataFrame(np.concatenate(blocks), columns=list(EFFECTS))
     effects.insert(0, "d2", d2_at)
     effects.insert(0, "value", points)
     return effects

@@ -57,7 +57,9 @@ def marginal_view(
     levels = table.n_levels(feature)
     bandwidth = 1.0
     if not levels:
-        bandwidth = weighted_bandwidth(column, weights, np.random.default_rng(seed)) or 1.0
+        seen = table.observed(feature)
+        own = None if weights is None else weights[seen]
+        bandwidth = weighted_bandwidth(column[seen], own, np.random.default_rng(seed)) or 1.0
     d2 = prepared.curve(column, scores, bandwidth=bandwidth, n_levels=levels)
     shown = effect_curve(
         column, y, prepared.treatment, scores, d2, bandwidth=bandwidth, n_levels=levels, weights=weights

@@ -22,6 +22,7 @@ from modifind.learners.binary import AdditiveClassifier
 from modifind.learners.blocks import random_rows
 from modifind.learners.boosting import BoostingLearner
 from modifind.learners.density import best_shape, student_log_density
+from modifind.learners.filling import FilledLearner, Filling
 from modifind.learners.neural import NeuralLearner
 from modifind.learners.screening import ScreenedLearner, is_screened, screened_columns
 from modifind.parallel import results_of
@@ -157,6 +158,7 @@ def cross_fit(
     binary: bool,
     n_jobs: int | None = None,
     sample_weight: Array | None = None,
+    gaps: tuple[int, ...] = (),
 ) -> CrossFit:
     """Fit every candidate to the complement of every fold and stack them.
 
@@ -166,15 +168,18 @@ def cross_fit(
 
     Where columns are many, the learners of this package are given those that `screened_columns` chooses, anew for every
     fold and without its rows. Other learners get all columns. Weights of the rows enter fits and log-likelihoods.
+
+    `gaps` are columns with missing values, each followed by their indicator. Missing values are filled in by the mean
+    of the rows outside the fold.
     """
     cheap = {n: c for n, c in candidates.items() if n not in COSTLY}
-    fitted = _fit_all(cheap, X, a, y, folds, binary, n_jobs, sample_weight=sample_weight)
+    fitted = _fit_all(cheap, X, a, y, folds, binary, n_jobs, gaps, sample_weight=sample_weight)
     best = _stack(fitted, a, y, folds, binary, sample_weight) if fitted else None
     for name in (name for name in COSTLY if name in candidates):
         splines = fitted.get("splines")
         own = {name: candidates[name]}
         bases = splines.models if splines else None
-        more = {**fitted, **_fit_all(own, X, a, y, folds, binary, n_jobs, bases, sample_weight)}
+        more = {**fitted, **_fit_all(own, X, a, y, folds, binary, n_jobs, gaps, bases, sample_weight)}
         richer = _stack(more, a, y, folds, binary, sample_weight)
         if best is not None and richer.log_score < best.log_score + WORTHWHILE:
             break  # and what is costlier still is not tried
@@ -218,6 +223,7 @@ def _fit_all(
     folds: NDArray[np.int64],
     binary: bool,
     n_jobs: int | None,
+    gaps: tuple[int, ...],
     bases: list[OutcomeLearner] | None = None,
     sample_weight: Array | None = None,
 ) -> dict[str, _Fitted]:
@@ -232,7 +238,15 @@ def _fit_all(
     tasks = [(group, fold) for group in groups for fold in range(n_folds)]
     jobs = (
         delayed(_fit_fold)(
-            {name: candidates[name] for name in group}, X, a, y, folds == fold, starts[fold], binary, sample_weight
+            {name: candidates[name] for name in group},
+            X,
+            a,
+            y,
+            folds == fold,
+            starts[fold],
+            binary,
+            gaps,
+            sample_weight,
         )
         for group, fold in tasks
     )
@@ -257,6 +271,7 @@ def _fit_fold(
     out: NDArray[np.bool_],
     base: OutcomeLearner | None,
     binary: bool,
+    gaps: tuple[int, ...],
     sample_weight: Array | None = None,
 ) -> list[tuple[OutcomeLearner, Array, Array]]:
     """Fit the candidates to the rows outside and predict those inside; trees start from splines already fitted."""
@@ -264,6 +279,10 @@ def _fit_fold(
     weighted = {} if sample_weight is None else {"sample_weight": sample_weight[~out]}
     with threadpool_limits(limits=1):
         kept = None
+        filling = Filling.of(X[~out], gaps)
+        X = filling(X)
+        if isinstance(base, FilledLearner):
+            base = base.model
         if isinstance(base, ScreenedLearner):
             kept, base = base.kept, base.model
         elif any(isinstance(candidate, OWN) for candidate in candidates.values()):
@@ -276,7 +295,8 @@ def _fit_fold(
             model.fit(X[~out], a[~out], y[~out], **given, **weighted)
             if hasattr(model, "along"):
                 check_along(model, X[out][:CHECKED_ROWS])
-            found.append((model, *predict_arms(model, X[out])))
+            predicted = predict_arms(model, X[out])
+            found.append((FilledLearner(model, filling) if gaps else model, *predicted))
     return found
 
 
@@ -284,6 +304,8 @@ def _without_rows(model: Any) -> Any:
     """The learner without what it has kept of its training rows for others to start from."""
     if isinstance(model, ScreenedLearner):
         return ScreenedLearner(_without_rows(model.model), model.kept)
+    if isinstance(model, FilledLearner):
+        return FilledLearner(_without_rows(model.model), model.filling)
     if not isinstance(model, AdditiveLearner | BoostingLearner):
         return model
     model = copy.copy(model)

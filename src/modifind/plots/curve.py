@@ -14,6 +14,9 @@ if TYPE_CHECKING:
 
     from modifind.result import SelectionResult
 
+BANDS = (("q10_effect", "q90_effect", 0.15), ("q25_effect", "q75_effect", 0.28))
+MISSING_GAP = 0.12  # of the range of values
+
 
 class CurveDisplay:
     """Mean effect with quantile effects, and the ratio of standard deviations, along one feature.
@@ -58,11 +61,13 @@ class CurveDisplay:
         if axes is None:
             _, axes = make_figure(2, width=8.2, height=3.0)
         left, right = axes
-        curve = self.curve
         discrete = self.discrete
+        # Rows without a value of a continuous feature come last, and are drawn as a point beside its values.
+        gaps = np.zeros(len(self.curve), dtype=bool) if discrete else self.curve["value"].isna().to_numpy()
+        curve = self.curve[~gaps]
         x = np.arange(len(curve), dtype=float) if discrete else curve["value"].to_numpy(dtype=float)
         line = {"marker": "o", "linestyle": "none"} if discrete else {"linewidth": 2.0}
-        for low, high, shade in (("q10_effect", "q90_effect", 0.15), ("q25_effect", "q75_effect", 0.28)):
+        for low, high, shade in BANDS:
             if discrete:
                 left.vlines(x, curve[low], curve[high], color=SELECTED, alpha=2 * shade, linewidth=8)
             else:
@@ -73,6 +78,8 @@ class CurveDisplay:
         right.plot(x, curve["sd_ratio"], color=SPREAD, **line)
         right.axhline(1.0, color=INK, linewidth=0.7)
         right.set_title("standard deviation, treated / control")
+        if gaps.any():
+            self._plot_missing(axes, self.curve[gaps], float(x.max() + MISSING_GAP * (np.ptp(x) or 1.0)))
         for ax in axes:
             ax.set_xlabel(str(self.feature), fontsize=9, **PLAIN_TEXT)
             if discrete:
@@ -81,3 +88,17 @@ class CurveDisplay:
             tidy(ax)
         self.axes_, self.figure_ = list(axes), left.get_figure()
         return self
+
+    @staticmethod
+    def _plot_missing(axes: list[Axes], row: pd.DataFrame, place: float) -> None:
+        """The rows without a value, at a tick of their own."""
+        left, right = axes
+        for low, high, shade in BANDS:
+            left.vlines([place], row[low], row[high], color=SELECTED, alpha=2 * shade, linewidth=8)
+        left.plot([place], row["mean_effect"], marker="o", linestyle="none", color=SELECTED)
+        right.plot([place], row["sd_ratio"], marker="o", linestyle="none", color=SPREAD)
+        for ax in axes:
+            limits = ax.get_xlim()
+            ticks = [tick for tick in ax.get_xticks() if limits[0] <= tick < place - 0.5 * (limits[1] - place)]
+            ax.set_xticks([*ticks, place], [*(f"{tick:g}" for tick in ticks), "missing"])
+            ax.set_xlim(limits)

@@ -91,9 +91,10 @@ def methods(result: SelectionResult) -> str:
             f" Models were fitted to a random sample of {s['n_train_rows']} rows, and every row was scored by models "
             "of the outcome and the treatment that had not seen it."
         )
+    gaps = _missing_methods(s)
     scale = " The outcome was analysed on the log scale." if s.get("outcome_transform") == "log" else ""
     sentences = (
-        f"For each feature we tested the null hypothesis that {s['null_hypothesis']}, {test}{scale}{sample}",
+        f"For each feature we tested the null hypothesis that {s['null_hypothesis']}, {test}{scale}{gaps}{sample}",
         f"Propensity scores: {s['propensity_model']}.",
         f"P-values were {adjustment}, and features with {'an adjusted' if adjusted else 'a'} p-value of",
         f"at most {s['alpha']:g} were selected. Data: {s['n_rows']} rows, {s['n_treated']} treated",
@@ -101,6 +102,14 @@ def methods(result: SelectionResult) -> str:
         f"Software: {versions}.",
     )
     return " ".join(sentences)
+
+
+def _missing_methods(s: Mapping[str, Any]) -> str:
+    if s.get("n_rows_dropped"):
+        return f" {s['n_rows_dropped']} rows with missing values were left out."
+    if s.get("missing") == "category":
+        return " Missing values were taken as a category of their own, whose law was modelled like that of the values."
+    return ""
 
 
 def _resampling_methods(s: Mapping[str, Any]) -> str:

@@ -8,6 +8,7 @@ from modifind.samplers.boosting import BoostingSampler
 from modifind.samplers.cvae import CVAESampler
 from modifind.samplers.gaussian import GaussianSampler
 from modifind.samplers.grid import ConditionalGrid
+from modifind.samplers.incomplete import IncompleteSampler, for_gaps
 from modifind.samplers.marginal import MarginalSampler
 from modifind.samplers.rules import LawRule
 
@@ -36,7 +37,9 @@ __all__ = [
     "ConditionalGrid",
     "FeatureLaw",
     "GaussianSampler",
+    "IncompleteSampler",
     "LawRule",
     "MarginalSampler",
+    "for_gaps",
     "resolve_sampler",
 ]

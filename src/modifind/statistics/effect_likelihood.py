@@ -156,6 +156,7 @@ class EffectLikelihood(BaseEstimator):
                 binary=binary,
                 n_jobs=n_jobs,
                 sample_weight=weights,
+                gaps=table.gaps,
             )
             traits = ArmTraits.of(fit, outcome, treatment, binary, weights)
             fits.append(_Fit.of(fit, traits, table.design, outcome, treatment, scores, binary))

@@ -216,7 +216,7 @@ class PreparedWCMMD:
         Parameters
         ----------
         x : array of shape (n,)
-            Feature values, or codes ``0..n_levels-1`` when `n_levels` is positive.
+            Feature values, NaN where missing, or codes ``0..n_levels-1`` when `n_levels` is positive.
         scores : array of shape (n,)
             Propensity scores of the rows.
         bandwidth : float
@@ -229,6 +229,8 @@ class PreparedWCMMD:
         array of shape (n,)
             NaN at rows whose category holds only one arm (Hajek weighting): there is nothing to compare.
         """
+        if not n_levels and np.isnan(x).any():
+            return self._curve_with_gaps(x, scores, bandwidth)
         if self.outcome_map is None:
             return self._exact_curve(x, scores, bandwidth, n_levels)
         x, scores = x[self._order], scores[self._order]
@@ -266,6 +268,21 @@ class PreparedWCMMD:
             d2[far] = self._far_curve(x, far, sources, bandwidth)
         curve = np.empty(x.size)
         curve[self._order] = d2
+        return curve
+
+    def _curve_with_gaps(self, x: Array, scores: Array, bandwidth: float) -> Array:
+        """Rows whose value is missing are a category of their own: like each other, and unlike all others."""
+        missing = np.isnan(x)
+        curve = np.full(x.size, np.nan)
+        for rows in (~missing, missing):
+            arms = self.treatment[rows]
+            if not rows.any() or (self.weighting == "hajek" and arms.min() == arms.max()):
+                continue
+            own_map = None if self.outcome_map is None else self.outcome_map[rows]
+            own_gram = None if self.outcome_gram is None else self.outcome_gram[np.ix_(rows, rows)]
+            own = PreparedWCMMD(arms, self.weighting, self.y_bandwidth, own_map, own_gram, self.direct)
+            values, levels = (np.zeros(arms.size), 1) if missing[rows][0] else (x[rows], 0)
+            curve[rows] = own.curve(values, scores[rows], bandwidth=bandwidth, n_levels=levels)
         return curve
 
     @staticmethod

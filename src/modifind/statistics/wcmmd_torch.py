@@ -164,7 +164,15 @@ class DeviceWCMMD:
 
     def _over_rows(self, x: torch.Tensor, weights: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         torch, h = self.torch, self.bandwidth
-        low, high = x.amin(dim=1, keepdim=True), x.amax(dim=1, keepdim=True)
+        missing = x.isnan()
+        gaps = bool(missing.any())
+        if gaps:
+            low = x.masked_fill(missing, math.inf).amin(dim=1, keepdim=True)
+            high = x.masked_fill(missing, -math.inf).amax(dim=1, keepdim=True)
+            low, high = low.masked_fill(low.isinf(), 0.0), high.masked_fill(high.isinf(), 0.0)  # all missing
+            x = x.masked_fill(missing, -math.inf)  # infinitely far from every node
+        else:
+            low, high = x.amin(dim=1, keepdim=True), x.amax(dim=1, keepdim=True)
         left = (high - low > MAX_DENSE_RANGE * h)[:, 0]
         if left.any():
             x = torch.where(left[:, None], low, x)  # left to numpy: any column of ordinary range will do
@@ -178,10 +186,14 @@ class DeviceWCMMD:
 
         def roots(rows: slice) -> Any:
             scaled = (x[:, None, rows] - nodes) * (math.sqrt(2.0) / h)
-            return scaled.square_().neg_().exp_()
+            near = scaled.square_().neg_().exp_()
+            # Missing values are a place of their own, after the nodes.
+            return torch.cat((near, missing[:, None, rows].to(x.dtype)), dim=1) if gaps else near
 
         control, treated, total = self._collect(roots, weights)
         moments = quadrature_weight() * torch.cat((control, treated, total), dim=2)
+        if gaps:
+            moments[:, -1] /= quadrature_weight()
         width = control.shape[2]
         d2, smallest = torch.empty_like(x), torch.empty_like(x)
         for rows in self._blocks(0, self.n_rows, len(x)):

@@ -17,22 +17,23 @@ from threadpoolctl import threadpool_limits
 from modifind.base import with_messages
 from modifind.codes import warn_codes
 from modifind.determined import find_determined
-from modifind.features import Kind
+from modifind.features import FeatureTable, Kind
 from modifind.findings import DETERMINED, NO_SAMPLER, Finding
 from modifind.kernels import Array
 from modifind.leaks import refuse_leaks, refuse_separation
+from modifind.missing import LEAST_OBSERVED, Dropped
 from modifind.outcome_scale import transform_outcome
 from modifind.parallel import results_of
 from modifind.progress import Progress, ProgressBar
 from modifind.propensity import FittedPropensity, PropensityModel
-from modifind.samplers import BaseSampler, Calibration, ConditionalGrid, LawRule
+from modifind.samplers import BaseSampler, Calibration, ConditionalGrid, LawRule, for_gaps
 from modifind.samplers.rules import check_rule
 from modifind.statistics import EffectLikelihood
 from modifind.statistics.effect_likelihood import PreparedEffectLikelihood, Reuse, is_binary
 from modifind.streaming.plan import Plan, Sums
 from modifind.streaming.rows import RowPlan, generous_limit
 from modifind.streaming.schema import Block, Piece, Schema, Summary
-from modifind.streaming.sources import Source
+from modifind.streaming.sources import CompleteRows, Source
 from modifind.streaming.views import FeatureView, OutcomeBins
 from modifind.testing import UNSEEN, sums_test
 
@@ -94,6 +95,10 @@ class Look:
 class Pieces(Protocol):
     """A table in pieces and those who work on them."""
 
+    @property
+    def dropped(self) -> Dropped:
+        """Rows left out for missing values, as far as they have been read."""
+
     def look(self, rows: RowPlan, discrete_features: Any, n_sample: int) -> tuple[Look, RowPlan]:
         """Look at every piece; the sample has at most `n_sample` rows, all of them if they are so few."""
 
@@ -111,6 +116,11 @@ class LocalPieces:
     source: Source
     n_jobs: int | None = None
     checkpoint: PassCheckpoint | None = None
+
+    @property
+    def dropped(self) -> Dropped:
+        """Rows left out for missing values, as far as they have been read."""
+        return self.source.dropped if isinstance(self.source, CompleteRows) else Dropped()
 
     def look(self, rows: RowPlan, discrete_features: Any, n_sample: int) -> tuple[Look, RowPlan]:
         """Look at every piece; the sample is pruned on the way where the number of rows is not known."""
@@ -223,6 +233,7 @@ class StreamedFit:
     n_jobs: int | None
     progress: bool | Progress
     seed: np.random.SeedSequence
+    missing: str = "error"
 
     def fit(self, pieces: Pieces) -> Streamed | Piece:
         """Test every feature; a table of few rows is returned instead, to be taken at once."""
@@ -235,7 +246,7 @@ class StreamedFit:
         if look.summary.n_rows <= self.max_train_rows:
             return sample
         check_rule(self.sampler)
-        schema = look.summary.schema(self.treated, self.outcome_transform)
+        schema = look.summary.schema(self.treated, self.outcome_transform, self.missing)
         plain = schema.read(sample)
         refuse_leaks(plain.table, plain.y, plain.treatment)
         warn_codes(plain.table, plain.y)
@@ -298,22 +309,25 @@ class StreamedFit:
         refuse_separation(propensity)
         propensity.warn_unexplained()
         outcome = self.statistic.prepare(table, y, arms, propensity.scores, folds, n_jobs=self.n_jobs)
-        if hasattr(self.sampler, "assign_folds"):
-            self.sampler.assign_folds(folds[0])
-        self.sampler.fit(table, arms, sampler_seed)
+        sampler = for_gaps(self.sampler, table)
+        if hasattr(sampler, "assign_folds"):
+            sampler.assign_folds(folds[0])
+        sampler.fit(table, arms, sampler_seed)
         laws: list[_Law] = [_Law(None, None, NO_SAMPLER)] * table.n_features
-        still = [m for m in range(table.n_features) if table.is_constant(m) and not schema.constant[m]]
+        unknown = [_says_nothing(table, m) for m in range(table.n_features)]
+        still = [m for m, nothing in enumerate(unknown) if nothing and not schema.constant[m]]
         for m in still:
             laws[m] = _Law(None, None, NO_SAMPLER, unseen=True)
         if still:
             warnings.warn(
-                f"{', '.join(table.names[m] for m in still)}: the same in all rows that models are fitted to, so "
+                f"{', '.join(table.names[m] for m in still)}: the same, or missing, in all rows that models are fitted "
+                "to, so "
                 "p-values are 1; raise max_train_rows",
                 UserWarning,
                 stacklevel=4,
             )
-        tested = [m for m in range(table.n_features) if not table.is_constant(m)]
-        jobs = (delayed(with_messages)(_fit_law, self.sampler, outcome, m, m in copies, folds[0]) for m in tested)
+        tested = [m for m, nothing in enumerate(unknown) if not nothing]
+        jobs = (delayed(with_messages)(_fit_law, sampler, outcome, m, m in copies, folds[0]) for m in tested)
         with ProgressBar(self.progress, "Fitting laws of features") as advance:
             advance(0, len(tested))
             for done, (law, messages) in enumerate(results_of(jobs, self.n_jobs, doing="fitting laws of features")):
@@ -349,6 +363,14 @@ def _fit_law(
             return _Law(None, None, rule.calibration)
         grid = ConditionalGrid(rule.law(table, outcome.treatment, parts), table.n_rows)
         return _Law(rule, outcome.reuse(feature, grid), rule.calibration)
+
+
+def _says_nothing(table: FeatureTable, feature: int) -> bool:
+    """Whether the rows that models are fitted to cannot tell what a feature does."""
+    if feature not in table.incomplete:
+        return table.is_constant(feature)
+    values = table.values[table.observed(feature), feature]
+    return values.size < LEAST_OBSERVED or bool((values == values[0]).all())
 
 
 def _check_sample(

@@ -26,10 +26,10 @@ from modifind.features import (
     discrete_mask,
     first_treated,
     outcome_values,
-    refuse_missing,
 )
 from modifind.inputs import check_names
 from modifind.kernels import Array
+from modifind.missing import NEEDED, missing_label, refuse_few, refuse_missing
 from modifind.rare_levels import Pooling, pool, warn_pooled
 
 MAX_LEVELS = 1000
@@ -183,6 +183,13 @@ class ColumnSummary:
             None if levels is None else _added(self.by_arm, other.by_arm),
         )
 
+    @property
+    def n_distinct(self) -> int:
+        """Number of distinct values, 2 standing for any larger number too."""
+        if self.low == self.high:
+            return 1
+        return 2 if self.levels is None else min(len(self.levels), 2)
+
     def labels(self, name: str) -> tuple[Any, ...]:
         """The levels in their natural or declared order."""
         if self.levels is None:
@@ -272,14 +279,13 @@ class Summary:
             None if self.scores is None or other.scores is None else self.scores.merged(other.scores, "propensity", 0),
         )
 
-    def schema(self, treated: Any, transform: str | None) -> Schema:
+    def schema(self, treated: Any, transform: str | None, missing: str = "error") -> Schema:
         """Check everything that can be wrong with a table, and fix how its pieces are read."""
-        refuse_missing({n: (c.n_missing, c.n_infinite) for n, c in zip(self.names, self.columns, strict=True)})
+        counts = {n: (c.n_missing, c.n_infinite) for n, c in zip(self.names, self.columns, strict=True)}
+        refuse_missing(counts, allowed=missing == "category")
         for name, own in (("y", self.y), ("treatment", self.treatment)):
             if own.n_missing or own.n_infinite:
-                raise ValueError(
-                    f"{name} has {own.n_missing} missing and {own.n_infinite} infinite values; drop those rows"
-                )
+                raise ValueError(f"{name} has {own.n_missing} missing and {own.n_infinite} infinite values; {NEEDED}")
         known = self.scores
         if known is not None and known.kind != "number":
             raise ValueError(f"propensity must lie strictly between 0 and 1; it holds {known.kind}")
@@ -294,14 +300,20 @@ class Summary:
             raise ValueError("outcome_transform='log' needs a positive outcome; some values of y are not")
         check_scale("y", np.array([self.y.low, self.y.high]))
         labels: list[tuple[Any, ...] | None] = []
+        observed: dict[str, int] = {}
         for name, own, limit in zip(self.names, self.columns, self.limits, strict=True):
-            if own.kind == "number" and own.levels is None and limit < MAX_LEVELS:
+            if own.kind == "number" and own.levels is None and own.n_missing and own.low == own.high:
+                labels.append((own.low,))
+            elif own.kind == "number" and own.levels is None and limit < MAX_LEVELS:
                 if own.lossy:
                     refuse_identifiers(name)
                 check_scale(f"column {name!r}", np.array([own.low, own.high]))
                 labels.append(None)
+                if own.n_missing:
+                    observed[name] = self.n_rows - own.n_missing
             else:
                 labels.append(own.labels(name))
+        refuse_few(observed)
         if self.treatment.levels is None:
             raise ValueError("treatment must have exactly two values; found more")
         arms = self.treatment.labels("treatment")
@@ -325,8 +337,9 @@ class Summary:
             n_treated=self.treatment.levels[arms[1]],
             transform=transform,
             binary=self.y.levels is not None,
-            constant=tuple(c.low == c.high or (c.levels is not None and len(c.levels) == 1) for c in self.columns),
+            constant=tuple(c.n_distinct + (c.n_missing > 0) == 1 for c in self.columns),
             counts=tuple(counts),
+            gaps=tuple(c.n_missing > 0 for c in self.columns),
         )
 
 
@@ -352,8 +365,10 @@ class Schema:
         Features of one value.
     counts : tuple
         For each feature the rows of each level in each arm, shape (k, 2), or None when continuous.
+    gaps : tuple of bool
+        Features with missing values.
     poolings : dict
-        Features whose rare levels are pooled.
+        Features whose rare levels are pooled; that of missing values is not.
     reference : tuple of two arrays, optional
         What columns are standardised by.
     """
@@ -368,24 +383,32 @@ class Schema:
     binary: bool
     constant: tuple[bool, ...]
     counts: tuple[NDArray[np.int64] | None, ...]
+    gaps: tuple[bool, ...]
     poolings: dict[int, Pooling] = field(default_factory=dict)
     reference: tuple[Array, Array] | None = None
 
     @cached_property
     def categories(self) -> tuple[tuple[Any, ...] | None, ...]:
-        """The labels as they are shown."""
-        return tuple(self._shown(m) for m in range(len(self.names)))
+        """The labels as they are shown, that of missing values last."""
+        found: list[tuple[Any, ...] | None] = []
+        for m, gaps in enumerate(self.gaps):
+            shown = self.poolings[m].labels if m in self.poolings else self._shown(m)
+            found.append((*shown, missing_label(shown)) if shown is not None and gaps else shown)
+        return tuple(found)
 
     def _shown(self, feature: int) -> tuple[Any, ...] | None:
-        if feature in self.poolings:
-            return self.poolings[feature].labels
         own = self.labels[feature]
         return None if own is None else tuple(plain_label(label) for label in own)
+
+    @cached_property
+    def incomplete(self) -> frozenset[int]:
+        """Continuous features with missing values."""
+        return frozenset(m for m, gaps in enumerate(self.gaps) if gaps and self.labels[m] is None)
 
     @property
     def left_out(self) -> frozenset[int]:
         """Features of which pooling has left one level."""
-        return frozenset(m for m, pooling in self.poolings.items() if pooling.left_out)
+        return frozenset(m for m, pooling in self.poolings.items() if pooling.left_out and not self.gaps[m])
 
     def pooled(self) -> Schema:
         """The same with rare levels pooled; a warning names them."""
@@ -396,29 +419,43 @@ class Schema:
             if pooling is not None:
                 found[m] = pooling
         warn_pooled({self.names[m]: pooling for m, pooling in found.items()})
-        constant = tuple(same or (m in found and found[m].left_out) for m, same in enumerate(self.constant))
-        return replace(self, poolings=found, constant=constant)
+        pooled = replace(self, poolings=found)
+        return replace(pooled, constant=tuple(same or m in pooled.left_out for m, same in enumerate(self.constant)))
 
     def read(self, piece: Piece) -> Block:
         """Numbers and codes of a piece."""
         values = np.empty(piece.X.shape)
         for m, own in enumerate(self.labels):
             column, _ = feature_column(piece.X.iloc[:, m], self.names[m], check=False)
-            values[:, m] = column.to_numpy(dtype=np.float64) if own is None else _codes(column, own, self.names[m])
+            if own is None:
+                values[:, m] = column.to_numpy(dtype=np.float64, na_value=np.nan)
+                continue
+            codes = _codes(column, own, self.names[m], gaps=self.gaps[m])
             if m in self.poolings:
-                values[:, m] = self.poolings[m].codes[values[:, m].astype(np.int64)]
+                pooling = self.poolings[m]
+                codes = np.append(pooling.codes, len(pooling.labels))[codes]
+            values[:, m] = codes
         y = outcome_values(piece.y)
         return Block(
             piece.start,
-            FeatureTable(self.names, values, self.categories, self.reference),
+            FeatureTable(self.names, values, self.categories, self.reference, self.incomplete),
             np.log(y) if self.transform == "log" else y,
             _codes(piece.treatment, self.arms, "treatment"),
             None if piece.scores is None else piece.scores.to_numpy(dtype=np.float64),
         )
 
 
-def _codes(column: pd.Series[Any], labels: tuple[Any, ...], name: str) -> NDArray[np.int64]:
-    """The code of each row; the first pass has seen every label, unless the table changed since."""
+def _codes(column: pd.Series[Any], labels: tuple[Any, ...], name: str, *, gaps: bool = False) -> NDArray[np.int64]:
+    """The code of each row; the first pass has seen every label, unless the table changed since.
+
+    With `gaps` missing values have the code after the last label.
+    """
+    if gaps:
+        missing = column.isna().to_numpy()
+        codes = np.full(missing.size, len(labels), dtype=np.int64)
+        if not missing.all():
+            codes[~missing] = _codes(column[~missing], labels, name)
+        return codes
     index = pd.Index(labels)
     if isinstance(column.dtype, pd.CategoricalDtype):
         codes = index.get_indexer(pd.Index(column.cat.categories))[column.cat.codes.to_numpy()]

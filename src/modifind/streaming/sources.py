@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import glob
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -12,6 +12,7 @@ import numpy as np
 import pandas as pd
 
 from modifind.inputs import as_column, check_same_order
+from modifind.missing import Dropped, complete_rows
 from modifind.streaming.schema import Piece
 
 PIECE_ROWS = 65_536
@@ -64,6 +65,45 @@ class FrameSource:
         for start in range(0, self.n_rows, self.piece_rows):
             part = whole.take(slice(start, start + self.piece_rows))
             yield Piece(start, part.X, part.y, part.treatment, part.scores)
+
+
+class CompleteRows:
+    """A source without the rows that have a missing feature, outcome or treatment.
+
+    Rows are numbered as if the others had never been there.
+
+    Parameters
+    ----------
+    source : Source
+        All rows.
+
+    Attributes
+    ----------
+    dropped : Dropped
+        A count of the rows left out, after the pieces have been read.
+    """
+
+    n_rows = None
+
+    def __init__(self, source: Source) -> None:
+        self.source = source
+        self.dropped = Dropped()
+
+    def pieces(self) -> Iterator[Piece]:
+        """The complete rows of every piece."""
+        self.dropped, start = Dropped(), 0
+        for piece in self.source.pieces():
+            own, dropped = complete_piece(piece, start)
+            self.dropped = self.dropped + dropped
+            start += len(own.X)
+            yield own
+        self.dropped.refuse_all()
+
+
+def complete_piece(piece: Piece, start: int) -> tuple[Piece, Dropped]:
+    """The complete rows of a piece, numbered from `start` on, and a count of the others."""
+    kept, dropped = complete_rows(piece.X, piece.y, piece.treatment)
+    return replace(piece.take(kept), start=start), dropped
 
 
 @dataclass(frozen=True)

@@ -138,7 +138,7 @@ class FeatureView:
     Attributes
     ----------
     points : array
-        Values of a continuous feature in ascending order, or the codes.
+        Values of a continuous feature in ascending order, and NaN where some are missing; or the codes.
     shown : array of bool
         The points that the curve shows.
     bandwidth : float
@@ -156,12 +156,21 @@ class FeatureView:
     def of(cls, table: FeatureTable, feature: int, seed: np.random.SeedSequence) -> FeatureView:
         """From the rows of the sample."""
         column, levels = table.values[:, feature], table.n_levels(feature)
+        column = column[table.observed(feature)] if table.observed(feature).any() else np.zeros(1)
         curve = curve_points(column, levels)
         if levels:
             return cls(curve, np.ones(levels, dtype=bool), 1.0, levels)
         bandwidth = median_bandwidth(column, random_state=np.random.default_rng(seed)) or 1.0
         points = np.unique(np.concatenate((curve, np.quantile(column, TAIL_LEVELS))))
-        return cls(points, np.isin(points, curve), bandwidth, 0)
+        shown = np.isin(points, curve)
+        if feature in table.incomplete:
+            points, shown = np.append(points, np.nan), np.append(shown, True)
+        return cls(points, shown, bandwidth, 0)
+
+    @property
+    def has_gaps(self) -> bool:
+        """Whether values may be missing; the last point is then theirs."""
+        return bool(np.isnan(self.points[-1]))
 
     def sums(self, column: Array, arms: tuple[BinnedRows, BinnedRows], n_bins: int) -> ViewSums:
         """Sums over some rows."""
@@ -171,16 +180,33 @@ class FeatureView:
             if not own.rows.size:
                 continue
             values = column[own.rows]
-            if self.n_levels:
-                near = np.equal(self.points[:, None], values).astype(np.float64)
-            else:
-                near = gaussian_gram(self.points, values, self.bandwidth)
+            near = self._near(values)
             near *= own.weights
             histogram[arm][:, own.bins] = np.add.reduceat(near, own.starts, axis=1)
             powers[arm] = near @ own.powers
         return ViewSums(histogram, powers, self._cells(column))
 
+    def _near(self, values: Array) -> Array:
+        """Kernel between points and rows; missing values are near each other and far from all others."""
+        if self.n_levels:
+            return np.equal(self.points[:, None], values).astype(np.float64)
+        if not self.has_gaps:
+            return gaussian_gram(self.points, values, self.bandwidth)
+        missing = np.isnan(values)
+        near = np.zeros((self.points.size, values.size))
+        near[:-1, ~missing] = gaussian_gram(self.points[:-1], values[~missing], self.bandwidth)
+        near[-1] = missing
+        return near
+
+    def _values(self) -> FeatureView:
+        """The same without the point of missing values."""
+        return FeatureView(self.points[:-1], self.shown[:-1], self.bandwidth, self.n_levels)
+
     def _cells(self, column: Array) -> Array:
+        if self.has_gaps:
+            missing = np.isnan(column)
+            own = np.array([[missing.sum()], [0.0], [0.0]])
+            return np.concatenate((self._values()._cells(column[~missing]), own), axis=1)
         size = self.points.size
         cells = np.zeros((3, size))
         if self.n_levels or size == 1:
@@ -216,6 +242,8 @@ class FeatureView:
 
     def _variance(self, d2: Array, cells: Array) -> float:
         """Variance over rows of D2, a straight line between points; where it is undefined rows count as average."""
+        if self.has_gaps:
+            return self._gapped_variance(d2, cells)
         n_rows, known = float(cells[0].sum()), ~np.isnan(d2)
         if known.sum() < 2:
             return 0.0
@@ -231,3 +259,16 @@ class FeatureView:
         mean = float((left * (count - place) + right * place).sum()) / n_rows
         moment = left**2 * (count - 2 * place + square) + 2 * left * right * (place - square) + right**2 * square
         return max(float(moment.sum()) - n_rows * mean**2, 0.0) / (n_rows - 1)
+
+    def _gapped_variance(self, d2: Array, cells: Array) -> float:
+        """The same where the last point is that of missing values: within the others, and between both."""
+        values, at, own = self._values(), d2[:-1], cells[:, :-1]
+        n_values, n_missing = float(own[0].sum()), float(cells[0, -1])
+        squares = values._variance(at, own) * (n_values - 1)
+        known = ~np.isnan(at)
+        if known.any() and not np.isnan(d2[-1]):
+            at = np.interp(values.points, values.points[known], at[known])
+            right = np.append(at[1:], at[-1])
+            mean = float((at * (own[0] - own[1]) + right * own[1]).sum()) / n_values
+            squares += n_values * n_missing / (n_values + n_missing) * (float(d2[-1]) - mean) ** 2
+        return squares / (n_values + n_missing - 1)

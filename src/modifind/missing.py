@@ -1,0 +1,165 @@
+"""Missing values: how they are counted, refused, left out with their rows or given a level of their own."""
+
+from __future__ import annotations
+
+import warnings
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+CHOICES = ("error", "category", "drop")
+LABELS = ("missing", "missing (no value)")
+LEAST_OBSERVED = 20  # values of a continuous column from which its law can be learned
+LARGE_SHARE = 0.2
+REMEDY = (
+    "fill them, exclude the columns, or take missing='category' (a level of its own) or missing='drop' (complete rows "
+    "only) of ModifierSelector, --missing on the command line"
+)
+NEEDED = "drop those rows, or take missing='drop'"
+
+
+def check_missing(missing: Any) -> None:
+    """Refuse a setting that has no meaning."""
+    if missing not in CHOICES:
+        raise ValueError(f"missing must be one of {', '.join(map(repr, CHOICES))}, not {missing!r}")
+
+
+def count_missing(column: pd.Series[Any]) -> tuple[int, int]:
+    """Number of missing and of infinite values."""
+    missing, infinite = int(column.isna().sum()), 0
+    if pd.api.types.is_float_dtype(column):
+        infinite = int(np.isinf(column.to_numpy(dtype=np.float64, na_value=np.nan)).sum())
+    return missing, infinite
+
+
+def refuse_missing(counts: Mapping[str, tuple[int, int]], *, allowed: bool = False) -> None:
+    """Name every column that has missing or infinite values, with their numbers.
+
+    Parameters
+    ----------
+    counts : mapping
+        Number of missing and of infinite values by name.
+    allowed : bool, default=False
+        Whether missing values are allowed; infinite ones never are.
+    """
+    bad = []
+    for name, (missing, infinite) in counts.items():
+        if missing and not allowed:
+            bad.append(f"{name!r} ({missing} missing)")
+        if infinite:
+            bad.append(f"{name!r} ({infinite} infinite)")
+    if bad:
+        where = ", ".join(bad)
+        remedy = "replace them, drop the rows or exclude the columns" if allowed else REMEDY
+        raise ValueError(f"{'' if allowed else 'missing or '}infinite values in {where}; {remedy}")
+
+
+def missing_label(labels: Sequence[Any]) -> str:
+    """Label of the level of missing values among others.
+
+    Examples
+    --------
+    >>> missing_label(["no", "yes"]), missing_label(["missing", "seen"])
+    ('missing', 'missing (no value)')
+    """
+    present = set(map(str, labels))
+    label = next((label for label in LABELS if label not in present), None)
+    if label is None:
+        raise ValueError(f"the levels {LABELS[0]!r} and {LABELS[1]!r} are both taken; rename one of them")
+    return label
+
+
+def refuse_few(observed: Mapping[str, int]) -> None:
+    """Name continuous columns with so few values that their law cannot be learned."""
+    few = {name: count for name, count in observed.items() if count < LEAST_OBSERVED}
+    if few:
+        where = ", ".join(f"{name!r} ({count} values)" for name, count in few.items())
+        raise ValueError(
+            f"too few values to learn from in {where}; with missing='category' a continuous column needs at least "
+            f"{LEAST_OBSERVED}. Exclude it, or name it in discrete_features"
+        )
+
+
+def with_plain_gaps(column: pd.Series[Any]) -> pd.Series[Any]:
+    """A column of objects with NaN for every kind of missing value; as floats where the others are numbers."""
+    if column.dtype != object or not column.isna().any():
+        return column
+    column = column.where(column.notna(), np.nan)
+    numbers = pd.api.types.infer_dtype(column) in ("integer", "floating", "mixed-integer-float")
+    return column.astype(np.float64) if numbers else column
+
+
+@dataclass(frozen=True)
+class Dropped:
+    """Rows that were left out because a value is missing; counts of sets of rows add up.
+
+    Attributes
+    ----------
+    n_rows, n_dropped : int
+        Rows looked at, and those left out.
+    columns : Counter
+        Missing values of each column that has any.
+    """
+
+    n_rows: int = 0
+    n_dropped: int = 0
+    columns: Counter[str] = field(default_factory=Counter)
+
+    def __add__(self, other: Dropped) -> Dropped:
+        """The counts of both sets of rows."""
+        columns = Counter(self.columns)
+        columns.update(other.columns)
+        return Dropped(self.n_rows + other.n_rows, self.n_dropped + other.n_dropped, columns)
+
+    def warn(self) -> None:
+        """Warn with the number of rows, and of missing values by column."""
+        if not self.n_dropped:
+            return
+        named = ", ".join(f"{name} ({count})" for name, count in self.columns.items())
+        share = self.n_dropped / self.n_rows
+        strong = (
+            f". That is {share:.0%} of the table: what is left may be another population, and power is lost; "
+            "missing='category' keeps all rows"
+        )
+        warnings.warn(
+            f"{self.n_dropped} of {self.n_rows} rows have missing values and are left out: {named}"
+            + strong * (share > LARGE_SHARE),
+            UserWarning,
+            stacklevel=4,
+        )
+
+    def refuse_all(self) -> None:
+        """Refuse a table of which nothing is left."""
+        if self.n_rows and self.n_rows == self.n_dropped:
+            raise ValueError("every row has a missing value; exclude columns or take missing='category'")
+
+    def settings(self) -> dict[str, Any]:
+        """What a result records."""
+        return {"n_rows_dropped": self.n_dropped, "missing_values": dict(self.columns)}
+
+
+def complete_rows(X: pd.DataFrame, y: pd.Series[Any], treatment: pd.Series[Any]) -> tuple[NDArray[np.bool_], Dropped]:
+    """Which rows have every feature, the outcome and the treatment, and a count of the others.
+
+    Examples
+    --------
+    >>> import numpy as np, pandas as pd
+    >>> y, a = pd.Series([1.0, 2.0, np.nan]), pd.Series([0, 1, 1])
+    >>> kept, dropped = complete_rows(pd.DataFrame({"dose": [None, 2.0, 3.0]}), y, a)
+    >>> kept, dropped.n_dropped, dict(dropped.columns)
+    (array([False,  True, False]), 2, {'dose': 1, 'y': 1})
+    """
+    parts = {**{str(name): X.iloc[:, m] for m, name in enumerate(X.columns)}, "y": y, "treatment": treatment}
+    kept = np.ones(len(X), dtype=bool)
+    counts: Counter[str] = Counter()
+    for name, column in parts.items():
+        gaps = column.isna().to_numpy()
+        if gaps.any():
+            kept &= ~gaps
+            counts[name] += int(gaps.sum())
+    return kept, Dropped(len(X), int((~kept).sum()), counts)
