@@ -267,6 +267,8 @@ GROUPS = {
     "square": ["s1", "s2"],
     "pair": ["c1", "c2"],
 }
+
+
 def with_gaps(*, informative: bool) -> Design:
     """Eight features, four of them with about 20% missing values given the others.
 

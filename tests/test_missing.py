@@ -3,6 +3,7 @@
 import numpy as np
 import pandas as pd
 import pytest
+from modifind.copies import monotone_copies
 from pandas.testing import assert_frame_equal
 from sklearn.linear_model import LogisticRegression
 from typer.testing import CliRunner
@@ -10,7 +11,6 @@ from typer.testing import CliRunner
 from conftest import four_sd, quiet_fit, seed_of
 from modifind import WCMMD, EffectLikelihood, ModifierSelector, SelectionResult
 from modifind.cli import app
-from modifind.copies import monotone_copies
 from modifind.explain import effect_curve
 from modifind.features import read_features
 from modifind.learners.additive import AdditiveLearner

@@ -43,6 +43,8 @@ TITLES = {
     "resamples": "number of resamples",
     "constant": "constant features",
     "determined": "features that others determine",
+    "failed": "tests that failed",
+    "unreached": "features that were not reached",
     "law_fit": "law of the feature",
     "law_gain": "law of the feature against none",
     "tail": "tail of the null distribution",
@@ -51,6 +53,8 @@ TITLES = {
 CAUTIONS = {
     "constant": "constant",
     "determined": "determined by other features",
+    "failed": "its test failed",
+    "unreached": "not tested",
     "law_fit": "law of the feature fits badly",
     "law_gain": "law of the feature predicts worse than none",
     "tail": "the tail approximation decides",
@@ -107,7 +111,7 @@ def run_checks(
     table, diagnostics, overlap, settings
         What the result is made of.
     untestable : mapping
-        For features that could not be tested the reason: "constant" or "determined".
+        For features that were not tested the reason: "constant", "determined", "failed" or "unreached".
 
     Returns
     -------
@@ -132,8 +136,10 @@ def cautions(checks: pd.DataFrame, features: Sequence[str]) -> list[str]:
     return ["; ".join(dict.fromkeys(found[str(feature)])) for feature in features]
 
 
-def concerns(checks: pd.DataFrame) -> list[str]:
+def concerns(checks: pd.DataFrame, named: frozenset[str] = frozenset()) -> list[str]:
     """One sentence or two for every kind of check that failed, naming the features.
+
+    Features in `named` are left out where they cannot be tested: they have had a warning of their own.
 
     Examples
     --------
@@ -141,7 +147,8 @@ def concerns(checks: pd.DataFrame) -> list[str]:
     >>> concerns(as_frame(found))
     ['constant columns cannot modify anything: site, batch']
     """
-    failed = checks[~checks["passed"]]
+    told = checks["name"].isin(["constant", "determined"]) & checks["feature"].isin(list(named))
+    failed = checks[~checks["passed"] & ~told]
     return [_concern(str(name), rows) for name, rows in failed.groupby("name", sort=False)]
 
 
@@ -151,9 +158,9 @@ def summary(checks: pd.DataFrame) -> str:
     return f"{failed} of {checks['name'].nunique()} need attention"
 
 
-def warn_of(checks: pd.DataFrame) -> None:
-    """One warning for every kind of check that failed."""
-    for message in concerns(checks):
+def warn_of(checks: pd.DataFrame, named: frozenset[str] = frozenset()) -> None:
+    """One warning for every kind of check that failed; see `concerns`."""
+    for message in concerns(checks, named):
         warnings.warn(message, UserWarning, stacklevel=4)
 
 
@@ -170,6 +177,10 @@ def _concern(name: str, rows: pd.DataFrame) -> str:
             f"{listed}: so nearly a function of the other features that the data cannot tell them apart; "
             "p-values set to 1. Leave out one of the columns that say the same."
         )
+    if name == "failed":
+        return f"{listed}: not tested, because the test failed; p-values set to 1"
+    if name == "unreached":
+        return f"{count} not tested: the run was interrupted. {listed}"
     return f"{count} ({listed}): {_PER_FEATURE[name]}"
 
 
@@ -281,6 +292,8 @@ def _testable(feature: str, reason: str | None) -> list[Check]:
             f"{feature} is so nearly a function of the other features that the data cannot tell them apart; its "
             "p-value is set to 1. Leave out one of the columns that say the same."
         ),
+        "failed": f"The test of {feature} failed, as a warning says; its p-value is set to 1.",
+        "unreached": f"{feature} was not tested: the run was interrupted. With a checkpoint the same call continues.",
     }
     return [] if reason is None else [Check(reason, feature, 1.0, 0.0, False, texts[reason])]
 

@@ -146,6 +146,7 @@ def part_of(table: FeatureTable, places: list[int]) -> FeatureTable:
         values=np.take(table.values, places, axis=1),
         categories=categories,
         reference=(means[places], spreads[places]),
+        incomplete=frozenset(k for k, m in enumerate(places) if m in table.incomplete),
     )
 
 

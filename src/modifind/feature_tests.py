@@ -9,6 +9,7 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from modifind.base import with_messages
+from modifind.checkpoint import Checkpoint
 from modifind.explain.marginal import MarginalView, marginal_view
 from modifind.feature_groups import Unit
 from modifind.features import FeatureTable
@@ -33,6 +34,10 @@ class Analysis:
     ----------
     copies : frozenset of int
         Features that others determine exactly.
+    units : tuple of Unit
+        What is tested: features, and groups of them. Models and samplers only condition on the other columns.
+    weights : array of shape (n,), optional
+        How much each row counts.
     """
 
     table: FeatureTable
@@ -42,7 +47,8 @@ class Analysis:
     prepared: PreparedWCMMD
     tester: Tester
     copies: frozenset[int]
-    n_tested: int | None = None
+    units: tuple[Unit, ...]
+    weights: Array | None = None
 
 
 class Interrupted(KeyboardInterrupt):
@@ -67,18 +73,43 @@ def run_tests(
     checkpoint: Checkpoint | None = None,
     known: dict[int, Finding] | None = None,
 ) -> list[Finding]:
-    """Test every feature that is to be tested; the findings are in the order of the features."""
-    total = plan.table.n_features if plan.n_tested is None else plan.n_tested
-    seeds = seed.spawn(total)
-    # Every task carries the plan, so many features come in as many tasks as keep all workers busy to the end.
-    step = max(1, total // MOST_TASKS)
-    tasks = (range(start, min(start + step, total)) for start in range(0, total, step))
-    jobs = (delayed(_test_features)(plan, task, seeds[task.start : task.stop]) for task in tasks)
-    found: list[Finding] = []
-    with ProgressBar(progress) as advance:
-        advance(0, total)
-        for findings in results_of(jobs, n_jobs):
-            found += findings
+    """Test every feature and group.
+
+    Parameters
+    ----------
+    plan : Analysis
+        What is needed to test any feature.
+    seed : SeedSequence
+        Every feature has a child of its own.
+    n_jobs : int, optional
+        Processes.
+    progress : bool or callable
+        See `ProgressBar`.
+    checkpoint : Checkpoint, optional
+        Where each feature is saved as soon as it is tested.
+    known : dict, optional
+        Findings that are there already, by position.
+
+    Returns
+    -------
+    list of Finding
+        In the order of the plan's units.
+
+    Raises
+    ------
+    Interrupted
+        Ctrl-C; it carries what was found before.
+    WorkerError
+        Not a single feature could be tested.
+    """
+    total = len(plan.units)
+    found = dict(known or {})
+    seeds = {m: own for m, own in enumerate(seed.spawn(total)) if m not in found}
+    results = survivors(
+        _test_features, (plan, checkpoint), seeds, n_jobs, most_tasks=MOST_TASKS, doing="testing features"
+    )
+    try:
+        with ProgressBar(progress) as advance, closing(results):
             advance(len(found), total)
             for feature, finding in results:
                 found[feature] = DIED if finding is None else finding
@@ -106,15 +137,25 @@ def _test_features(
     return found
 
 
-def _test_feature(plan: Analysis, feature: int, seed: np.random.SeedSequence) -> Finding:
-    """Test one feature or group; its warnings travel with the finding."""
-    unit = plan.units[feature]
-    if len(unit.members) > 1:
-        finding, messages = with_messages(_find_together, plan, unit, seed)
-        return replace(finding, messages=messages)
-    finding, messages = with_messages(_find, plan, unit.members[0], seed)
-    views = {plan.table.names[unit.members[0]]: finding.view} if unit.group else None
-    return replace(finding, messages=messages, views=views)
+def _test_feature(plan: Analysis, place: int, seed: np.random.SeedSequence) -> Finding:
+    """Test one feature or group; its warnings travel with the finding, and so does what went wrong."""
+    unit = plan.units[place]
+    try:
+        if len(unit.members) > 1:
+            finding, messages = with_messages(_find_together, plan, unit, seed)
+        else:
+            finding, messages = with_messages(_find, plan, unit.members[0], seed)
+    except (Warning, np.linalg.LinAlgError, ValueError) as error:
+        if isinstance(error, np.linalg.LinAlgError):  # also a ValueError, but none that the user could mend
+            return failed(error)
+        if isinstance(error, Warning) or repr(unit.name) in str(error):
+            raise
+        raise ValueError(f"feature {unit.name!r}: {error}") from error
+    except Exception as error:
+        return failed(error)
+    if unit.group and finding.views is None:
+        finding = replace(finding, views={plan.table.names[unit.members[0]]: finding.view})
+    return replace(finding, messages=messages)
 
 
 def _find(plan: Analysis, feature: int, seed: np.random.SeedSequence) -> Finding:
@@ -122,9 +163,7 @@ def _find(plan: Analysis, feature: int, seed: np.random.SeedSequence) -> Finding
     with threadpool_limits(limits=1):
         table = plan.table
         bandwidth_seed, draw_seed = seed.spawn(2)
-        weighted = {} if plan.weights is None else {"weights": plan.weights}
-        scores = plan.propensity.scores
-        view = marginal_view(table, feature, plan.y, scores, plan.prepared, bandwidth_seed, **weighted)
+        view = _view(plan, feature, bandwidth_seed)
         if table.is_constant(feature):
             return Finding(view, None, NO_SAMPLER)
         known = None if feature in plan.copies else plan.tester.without_law(feature)
@@ -137,6 +176,11 @@ def _find(plan: Analysis, feature: int, seed: np.random.SeedSequence) -> Finding
         return Finding(view, outcome, law.calibration)
 
 
+def _view(plan: Analysis, feature: int, seed: np.random.SeedSequence) -> MarginalView:
+    scores = plan.propensity.scores
+    return marginal_view(plan.table, feature, plan.y, scores, plan.prepared, seed, weights=plan.weights)
+
+
 def _find_together(plan: Analysis, unit: Unit, seed: np.random.SeedSequence) -> Finding:
     """The same for the columns of a group at once; importance and bandwidth are those of the most important column."""
     with threadpool_limits(limits=1):
@@ -145,15 +189,16 @@ def _find_together(plan: Analysis, unit: Unit, seed: np.random.SeedSequence) -> 
         bandwidth_seed, law_seed, draw_seed = seed.spawn(3)
         views: dict[str, MarginalView] = {}
         for member, own in zip(unit.members, bandwidth_seed.spawn(len(unit.members)), strict=True):
-            scores = plan.propensity.scores
-            views[table.names[member]] = marginal_view(table, member, plan.y, scores, plan.prepared, own)
+            views[table.names[member]] = _view(plan, member, own)
         view = max(views.values(), key=lambda own: own.importance)
         if unit.is_constant(table):
             return Finding(view, None, NO_SAMPLER, views=views)
         known = tester.without_law(unit.members)
         if known is not None:
             return Finding(view, known, NO_SAMPLER, views=views)
-        law = joint_law(plan.sampler, table, plan.prepared.treatment, unit.members, DETERMINED, law_seed)
+        law = joint_law(
+            plan.sampler, table, plan.prepared.treatment, unit.members, DETERMINED, law_seed, weights=plan.weights
+        )
         if law.determined:
             return Finding(view, None, law.calibration, views=views)
         outcome = tester.test_together(unit.members, law, np.random.default_rng(draw_seed))

@@ -23,7 +23,7 @@ from modifind.column_types import (
 )
 from modifind.inputs import as_column, as_frame, check_names
 from modifind.kernels import Array
-from modifind.missing import NEEDED, count_missing, missing_label, refuse_few, refuse_missing, with_plain_gaps
+from modifind.missing import NEEDED, count_missing, missing_label, refuse_few, refuse_missing
 
 Kind = Literal["continuous", "discrete"]
 MIN_ROWS = 50
@@ -228,8 +228,6 @@ def read_features(
     return FeatureTable(names, values, tuple(categories), incomplete=frozenset(incomplete))
 
 
-
-
 def discrete_mask(names: tuple[str, ...], discrete_features: Any) -> tuple[NDArray[np.bool_], bool]:
     """Which numeric columns the user takes as discrete, and whether few values make another one so."""
     if isinstance(discrete_features, AlsoDiscrete):
@@ -277,7 +275,7 @@ def _codes(column: pd.Series[Any], name: str) -> tuple[tuple[Any, ...], NDArray[
     return tuple(plain_label(label) for label in labels), np.asarray(codes, dtype=np.int64)
 
 
-def read_treatment(treatment: ArrayLike, n_rows: int, treated: Any = None) -> Treatment:
+def read_treatment(treatment: ArrayLike | None, n_rows: int, treated: Any = None) -> Treatment:
     """Two labels as 0 and 1.
 
     Numbers and booleans: the larger is treated. Text: a label such as "control" or "placebo" is the control,
@@ -342,7 +340,7 @@ def _same_label(label: Any, wanted: Any) -> bool:
         return False
 
 
-def read_outcome(y: ArrayLike, n_rows: int) -> Array:
+def read_outcome(y: ArrayLike | None, n_rows: int) -> Array:
     """A finite numeric outcome that is not constant."""
     if y is None:
         raise ValueError("y is required: the outcome of each row")

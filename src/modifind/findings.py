@@ -103,8 +103,12 @@ def assemble(
     overlap: dict[str, float],
     settings: dict[str, Any],
     messages: tuple[str, ...],
+    named: frozenset[str] = frozenset(),
 ) -> SelectionResult:
-    """The result of a fit, from what was found of every feature."""
+    """The result of a fit, from what was found of every feature.
+
+    Features in `named` cannot be tested, as one of the messages says.
+    """
     index = pd.Index(names, name="feature")
     p_values = np.array([1.0 if f.outcome is None else f.outcome.p_value for f in findings])
     reached = np.array([f.reached for f in findings])
@@ -146,7 +150,7 @@ def assemble(
         overlap=overlap,
         settings=settings,
         versions=installed_versions(),
-        warnings=(*messages, *concerns(checks)),
+        warnings=(*messages, *concerns(checks, named)),
         checks=checks,
     )
 

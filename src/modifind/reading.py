@@ -3,25 +3,31 @@
 from __future__ import annotations
 
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 
 from modifind.codes import warn_codes
 from modifind.features import (
     FeatureTable,
     Treatment,
+    check_length,
     check_rows,
     read_features,
     read_outcome,
     read_treatment,
 )
-from modifind.inputs import check_same_order
+from modifind.inputs import as_column, as_frame, check_same_order
 from modifind.kernels import Array
 from modifind.leaks import refuse_leaks
+from modifind.missing import Dropped, complete_rows
 from modifind.rare_levels import pool_rare_levels
+from modifind.row_weights import effective_size
+from modifind.strata import Strata, read_strata, with_strata
+from modifind.weighting import check_groups, read_groups, read_weights
 
 
 @dataclass(frozen=True)
@@ -30,6 +36,16 @@ class Data:
 
     Attributes
     ----------
+    weights : array of shape (n,), optional
+        How much each row counts, of mean 1.
+    groups : int array of shape (n,), optional
+        Which rows belong together.
+    strata : Strata, optional
+        Where the treatment was randomised.
+    kept : array of bool, optional
+        Which of the rows that the user passed these are; None for all of them.
+    dropped : Dropped
+        A count of rows that were left out for missing values.
     left_out : frozenset of int
         Features of which pooling rare levels has left one level; the user has been told.
     """
@@ -37,6 +53,11 @@ class Data:
     table: FeatureTable
     y: Array
     treatment: Treatment
+    weights: Array | None = None
+    groups: NDArray[np.int64] | None = None
+    strata: Strata | None = None
+    kept: NDArray[np.bool_] | None = None
+    dropped: Dropped = field(default_factory=Dropped)
     left_out: frozenset[int] = frozenset()
 
     @property
@@ -44,12 +65,43 @@ class Data:
         """0 or 1 for every row."""
         return self.treatment.arms
 
-    @property
-    def conditioned(self) -> FeatureTable:
+    def conditioned_on(self, table: FeatureTable) -> FeatureTable:
         """What models and samplers see: the features and, where there are strata, the stratum as the last column."""
-        return self.table if self.strata is None else with_strata(self.table, self.strata)
+        return table if self.strata is None else with_strata(table, self.strata)
 
-def read_data(X: Any, y: Any, treatment: Any, *, treated: Any = None, discrete_features: Any = "auto") -> Data:
+    @property
+    def settings(self) -> dict[str, Any]:
+        """What a result records of weights, groups and strata; nothing where there are none."""
+        found: dict[str, Any] = {}
+        if self.weights is not None:
+            found["sample_weight"] = {"effective_rows": effective_size(self.weights)}
+        if self.groups is not None:
+            found["groups"] = {"n_groups": int(np.unique(self.groups).size)}
+        if self.strata is not None:
+            found["n_strata"] = len(self.strata.labels)
+        return found
+
+    def cut(self, values: Any, what: str) -> Any:
+        """One value per row that the user passed, as an array of the rows that are left."""
+        if self.kept is None:
+            return values
+        values = np.asarray(values)
+        check_length(what, len(values), self.kept.size)
+        return values[self.kept]
+
+
+def read_data(
+    X: Any,
+    y: Any,
+    treatment: Any,
+    *,
+    treated: Any = None,
+    discrete_features: Any = "auto",
+    missing: str = "error",
+    sample_weight: Any = None,
+    groups: Any = None,
+    strata: Any = None,
+) -> Data:
     """Check and encode a table; rare levels are pooled, and what looks odd is warned of.
 
     Parameters
@@ -62,8 +114,10 @@ def read_data(X: Any, y: Any, treatment: Any, *, treated: Any = None, discrete_f
         The label that means "treated".
     discrete_features : "auto", names, positions, a mask, or AlsoDiscrete
         See `read_features`.
-    strata : array of shape (n,), optional
-        Strata that the treatment was randomised in.
+    missing : {"error", "category", "drop"}, default="error"
+        What becomes of missing values; "drop" leaves out the rows that have any, with a warning.
+    sample_weight, groups, strata : array of shape (n,), optional
+        Weights, group labels and strata of the rows. Rows of weight 0 are left out, with a warning.
 
     Raises
     ------
@@ -72,17 +126,55 @@ def read_data(X: Any, y: Any, treatment: Any, *, treated: Any = None, discrete_f
 
     Examples
     --------
-    >>> rows = [[k % 3, k % 13] for k in range(60)]
-    >>> data = read_data(rows, [k * k % 59 for k in range(60)], ["drug", "placebo"] * 30)
+    >>> data = read_data([[k % 7, k % 13] for k in range(60)], range(60), ["drug", "placebo"] * 30)
     >>> data.table.names, data.treatment.treated
     (('x0', 'x1'), 'drug')
     """
-    check_same_order(X, y=y, treatment=treatment)
-    table = read_features(X, discrete_features)
+    given = {"y": y, "treatment": treatment, "sample_weight": sample_weight, "groups": groups, "strata": strata}
+    given = {name: values for name, values in given.items() if values is not None}
+    check_same_order(X, **given)
+    frame = as_frame(X)
+    columns = {name: as_column(values, name) for name, values in given.items()}
+    for name, column in columns.items():
+        check_length(name, len(column), len(frame))
+    weights = read_weights(columns["sample_weight"], len(frame)) if "sample_weight" in columns else None
+    kept, dropped = _kept_rows(frame, columns, weights, missing)
+    if kept is not None:
+        frame = frame.loc[kept]
+        columns = {name: column[kept].reset_index(drop=True) for name, column in columns.items()}
+        weights = None if weights is None else weights[kept]
+    table = read_features(frame, discrete_features, "category" if missing == "category" else "error")
     check_rows(table.n_rows)
-    outcome = read_outcome(y, table.n_rows)
-    labels = read_treatment(treatment, table.n_rows, treated)
+    outcome = read_outcome(columns.get("y"), table.n_rows)
+    labels = read_treatment(columns.get("treatment"), table.n_rows, treated)
+    codes = read_groups(columns["groups"], table.n_rows) if "groups" in columns else None
+    if codes is not None:
+        check_groups(codes)
     refuse_leaks(table, outcome, labels.arms)
     warn_codes(table, outcome)
     table, left_out = pool_rare_levels(table, labels.arms)
-    return Data(table, outcome, labels, left_out)
+    found = read_strata(columns["strata"], table, labels.arms) if "strata" in columns else None
+    if weights is not None:
+        weights = weights / weights.max()
+        weights = weights / weights.mean()
+    return Data(table, outcome, labels, weights, codes, found, kept, dropped, left_out)
+
+
+def _kept_rows(
+    frame: pd.DataFrame, columns: dict[str, pd.Series[Any]], weights: Array | None, missing: str
+) -> tuple[NDArray[np.bool_] | None, Dropped]:
+    """Which rows count and, with missing="drop", have no missing value; None for all of them."""
+    kept, dropped = np.ones(len(frame), dtype=bool), Dropped()
+    if weights is not None and (weights == 0).any():
+        kept &= weights > 0
+        warnings.warn(
+            f"{int((~kept).sum())} of {len(frame)} rows have sample_weight 0 and are left out",
+            UserWarning,
+            stacklevel=4,
+        )
+    if missing == "drop" and {"y", "treatment"} <= set(columns):
+        complete, dropped = complete_rows(frame, columns["y"], columns["treatment"])
+        dropped.refuse_all()
+        dropped.warn()
+        kept &= complete
+    return (None if kept.all() else kept), dropped

@@ -12,6 +12,7 @@ import pandas as pd
 from modifind.base import entropy_of, readable
 from modifind.checkpoint import Checkpoint, PassCheckpoint, open_folder, run_record, saved_seed
 from modifind.composition import Statistic, agreeing_sampler, recorded_settings
+from modifind.feature_groups import arrange
 from modifind.findings import Finding
 from modifind.fingerprint import row_digests, table_digests
 from modifind.propensity import resolve_propensity
@@ -28,7 +29,12 @@ def seed_of(random_state: Any, checkpoint: str | os.PathLike[str] | None) -> int
 
 
 def continued_tests(
-    params: dict[str, Any], data: Data, statistic: Statistic, test: ConditionalRandomizationTest, seed: int
+    params: dict[str, Any],
+    data: Data,
+    groups: dict[str, tuple[str, ...]],
+    statistic: Statistic,
+    test: ConditionalRandomizationTest,
+    seed: int,
 ) -> tuple[Checkpoint | None, dict[int, Finding]]:
     """Where features are saved, and those that are.
 
@@ -38,6 +44,8 @@ def continued_tests(
         Arguments of the selector.
     data : Data
         The table.
+    groups : dict
+        Columns that are tested together, by the name of their group.
     statistic, test : objects
         As they are used.
     seed : int
@@ -51,15 +59,24 @@ def continued_tests(
     if params["checkpoint"] is None:
         return None, {}
     settings = _settings(params, statistic, test)
+    settings["feature_groups"] = {name: list(columns) for name, columns in groups.items()}
+    names = tuple(unit.name for unit in arrange(data.table, groups)[1])
     if isinstance(statistic, WCMMD):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of too few resamples, which the test says itself
             settings["n_resamples_used"] = test.resolve_resamples(
-                params["n_resamples"], data.table.n_features, params["alpha"], params["adjust"]
+                params["n_resamples"], len(names), params["alpha"], params["adjust"]
             )
-    rows = row_digests(y=data.y, treatment=data.arms, propensity=_row_scores(params["propensity"]))
+    rows = row_digests(
+        y=data.y,
+        treatment=data.arms,
+        propensity=_row_scores(params["propensity"]),
+        sample_weight=data.weights,
+        groups=data.groups,
+        strata=None if data.strata is None else data.strata.codes,
+    )
     run = run_record("whole", settings, seed, table_digests(data.table), rows)
-    checkpoint = Checkpoint(*open_folder(params["checkpoint"], run), data.table.names)
+    checkpoint = Checkpoint(*open_folder(params["checkpoint"], run), names)
     return checkpoint, checkpoint.load()
 
 

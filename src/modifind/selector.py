@@ -2,48 +2,38 @@
 
 from __future__ import annotations
 
-import os
 import warnings
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
 from modifind.base import (
     BaseModifierSelector,
     check_shared_settings,
     data_settings,
     distinct_messages,
-    entropy_of,
-    hand_on,
+    with_messages,
 )
 from modifind.checks import warn_of
 from modifind.composition import Statistic, agreeing_sampler, recorded_settings, resolve_statistic
-from modifind.determined import find_determined
-from modifind.feature_tests import Analysis, run_tests
-from modifind.features import FeatureTable
-from modifind.findings import Finding, assemble, warn_untestable
+from modifind.feature_groups import has_groups, read_groups
+from modifind.findings import Finding, assemble, tell
 from modifind.inputs import as_frame, is_distributed
-from modifind.kernels import Array
-from modifind.leaks import refuse_separation
-from modifind.outcome_scale import transform_outcome
+from modifind.missing import Dropped, check_missing
 from modifind.progress import Progress
-from modifind.propensity import FittedPropensity, PropensityModel, arm_folds, resolve_propensity
-from modifind.reading import Data, read_data
+from modifind.propensity import PropensityModel, resolve_propensity
+from modifind.reading import read_data
+from modifind.resuming import continued_pass, continued_tests, seed_of
 from modifind.statistics import WCMMD, EffectLikelihood
-from modifind.statistics.wcmmd import PreparedWCMMD
-from modifind.strata import refuse_strata, stratum_folds, stratum_scores
 from modifind.streaming import FrameSource, LocalPieces, Piece, Pieces, Source, Streamed, StreamedFit
 from modifind.streaming.sources import CompleteRows, has_row_scores
-from modifind.testers import AnalyticTester, ResamplingTester, Tester
 from modifind.testing import ConditionalRandomizationTest, adjust_p_values
 from modifind.torch_support import import_torch
-from modifind.weighting import assign_group_folds, check_sampler_weights, warn_resampled_weights
+from modifind.whole import WholeFit, warn_unused
 
-NULL_HYPOTHESIS = "the outcome is independent of the feature given the other features"
-GROUPS_COUNT_AS_ONE = " (the columns of a group counting as one feature)"
+NULL_HYPOTHESIS = "the outcome is independent of the feature given the other features and the treatment"
 MIN_TRAIN_ROWS = 200
 
 
@@ -159,7 +149,15 @@ class ModifierSelector(BaseModifierSelector):
         self.feature_groups = feature_groups
 
     def fit(
-        self, X: Any, y: Any = None, treatment: Any = None, *, treated: Any = None, strata: Any = None
+        self,
+        X: Any,
+        y: Any = None,
+        treatment: Any = None,
+        *,
+        treated: Any = None,
+        sample_weight: Any = None,
+        groups: Any = None,
+        strata: Any = None,
     ) -> ModifierSelector:
         """Test every feature.
 
@@ -175,10 +173,17 @@ class ModifierSelector(BaseModifierSelector):
         treated : optional
             The label that means "treated"; by default the larger one, or the one that is not called control, placebo,
             ...
+        sample_weight : array of shape (n,), optional
+            How much each row counts, such as one over its probability of being in the sample. Only ratios matter; rows
+            of weight 0 are left out. Needs the table in memory.
+        groups : array of shape (n,), optional
+            Labels of rows that are not independent of each other: patients of a clinic, visits of a patient. Rows of a
+            group stay in one fold, and variances are those between groups. Needs the table in memory, and
+            "effect_likelihood".
         strata : array of shape (n,), optional
             One label per row of a trial that was randomised within strata, such as sites. Models and samplers condition
             on the stratum, which is not tested, and with ``propensity="auto"`` the score of a row is its stratum's
-            share of treated rows.
+            share of treated rows. Needs the table in memory.
 
         Returns
         -------
@@ -195,19 +200,17 @@ class ModifierSelector(BaseModifierSelector):
             raise ValueError(
                 "groups needs statistic='effect_likelihood'; resampled features of 'wcmmd' take rows as independent"
             )
+        per_row = {"sample_weight": sample_weight, "groups": groups, "strata": strata}
         if is_distributed(X):
-            refuse_strata(strata, "a Dask DataFrame")
-            from modifind.distributed import DaskPieces
-
-            pieces = DaskPieces.of(X, y, treatment, self.propensity, self.n_jobs, complete=self.missing == "drop")
-            with pieces:
-                return self._fit_pieces(pieces, statistic, treated)
+            _refuse_in_pieces(per_row, "a Dask DataFrame", "pass a sample of the rows as a DataFrame")
+            return self._fit_distributed(X, y, treatment, treated, statistic)
         frame = as_frame(X)
         if len(frame) > self.max_train_rows and isinstance(statistic, EffectLikelihood):
-            refuse_strata(strata, "more than max_train_rows rows")
+            what = f"a table of more than max_train_rows={self.max_train_rows} rows"
+            _refuse_in_pieces(per_row, what, "raise max_train_rows")
             source = FrameSource.of(frame, y, treatment, self.propensity)
-            return self._fit_pieces(LocalPieces(source, self.n_jobs), statistic, treated)
-        return self._fit_whole(frame, y, treatment, treated, statistic, test, strata)
+            return self._fit_pieces(self._local(source), statistic, treated)
+        return self._fit_whole(frame, y, treatment, treated, per_row, statistic, test)
 
     def fit_source(self, source: Source, *, treated: Any = None) -> ModifierSelector:
         """Test every feature of a table that comes in pieces, such as a file larger than memory.
@@ -231,6 +234,18 @@ class ModifierSelector(BaseModifierSelector):
     def _local(self, source: Source) -> LocalPieces:
         return LocalPieces(CompleteRows(source) if self.missing == "drop" else source, self.n_jobs)
 
+    def _fit_distributed(self, X: Any, y: Any, treatment: Any, treated: Any, statistic: Statistic) -> ModifierSelector:
+        """Test every feature of a Dask table."""
+        if self.checkpoint is not None:
+            raise ValueError(
+                "checkpoint is for tables in memory and files read in batches; on a Dask cluster leave it out: what a "
+                "worker loses is computed again there"
+            )
+        from modifind.distributed import DaskPieces
+
+        with DaskPieces.of(X, y, treatment, self.propensity, self.n_jobs, complete=self.missing == "drop") as pieces:
+            return self._fit_pieces(pieces, statistic, treated)
+
     def _fit_pieces(self, pieces: Pieces, statistic: Statistic, treated: Any) -> ModifierSelector:
         """Test every feature by sums over pieces of the table."""
         if has_groups(self.feature_groups):
@@ -252,7 +267,7 @@ class ModifierSelector(BaseModifierSelector):
             pieces = replace(pieces, checkpoint=saved)
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always", UserWarning)
-            self._warn_unused(statistic)
+            warn_unused(self.test, self.n_resamples, self.alpha, self.adjust)
             run = StreamedFit(
                 statistic=statistic,
                 sampler=sampler,
@@ -270,21 +285,9 @@ class ModifierSelector(BaseModifierSelector):
             found = run.fit(pieces)
             pieces.dropped.warn()
             if isinstance(found, Streamed):
-                warn_untestable(found.names, found.constant, found.findings, found.named)
-        if isinstance(found, Piece):  # few enough rows for all to be taken at once
-            own = self.get_params(deep=False) | {"random_state": entropy}
-            if found.scores is not None:
-                known = found.scores.to_numpy()
-                wrapped = isinstance(self.propensity, PropensityModel)
-                own["propensity"] = PropensityModel(known, clip=model.clip) if wrapped else known
-            whole = type(self)(**own)
-            whole.fit(found.X, found.y, found.treatment, treated=treated)
-            left_out = with_messages(pieces.dropped.warn)[1]
-            pieces.dropped.warn()
-            record = {**whole.result_.settings, **(pieces.dropped.settings() if self.missing == "drop" else {})}
-            result = replace(whole.result_, settings=record, warnings=(*left_out, *whole.result_.warnings))
-            self._keep(tuple(whole.feature_names_in_), result)
-            return self
+                tell(found.names, found.findings)
+        if isinstance(found, Piece):
+            return self._fit_piece(found, pieces.dropped, treated, entropy)
         _warn_again(caught)
         for note in saved.notes if saved is not None else ():
             warnings.warn(note, UserWarning, stacklevel=3)
@@ -294,15 +297,28 @@ class ModifierSelector(BaseModifierSelector):
             "model": found.model,
             **data_settings(*found.labels, found.n_rows, found.n_treated, found.propensity, entropy),
             "n_train_rows": found.n_train_rows,
-            **(pieces.dropped.settings() if self.missing == "drop" else {}),
-            "null_hypothesis": NULL_HYPOTHESIS + " and the treatment",
+            **self._dropped_settings(pieces.dropped),
+            "null_hypothesis": NULL_HYPOTHESIS,
         }
-        messages = distinct_messages(caught)
-        result = assemble(
-            found.names, found.kinds, found.findings, self.alpha, self.adjust, found.overlap, settings, messages
+        named = frozenset(found.names[m] for m in found.named)
+        return self._conclude(
+            found.names, found.names, found.kinds, found.findings, found.overlap, settings, caught, named
         )
-        warn_of(result.checks)
-        self._keep(found.names, result)
+
+    def _fit_piece(self, piece: Piece, dropped: Dropped, treated: Any, entropy: int) -> ModifierSelector:
+        """Test a table in pieces that has few enough rows for all to be taken at once."""
+        own = self.get_params(deep=False) | {"random_state": entropy}
+        if piece.scores is not None:
+            known = piece.scores.to_numpy()
+            wrapped = isinstance(self.propensity, PropensityModel)
+            own["propensity"] = PropensityModel(known, clip=self.propensity.clip) if wrapped else known
+        whole = type(self)(**own)
+        whole.fit(piece.X, piece.y, piece.treatment, treated=treated)
+        _, left_out = with_messages(dropped.warn)
+        dropped.warn()
+        record = {**whole.result_.settings, **self._dropped_settings(dropped)}
+        result = replace(whole.result_, settings=record, warnings=(*left_out, *whole.result_.warnings))
+        self._keep(tuple(whole.feature_names_in_), result)
         return self
 
     def _fit_whole(
@@ -311,66 +327,83 @@ class ModifierSelector(BaseModifierSelector):
         y: Any,
         treatment: Any,
         treated: Any,
-        sample_weight: Any,
-        groups: Any,
+        per_row: dict[str, Any],
         statistic: Statistic,
         test: ConditionalRandomizationTest,
-        strata: Any,
     ) -> ModifierSelector:
         """Test every feature with all rows at once."""
-        entropy = entropy_of(self.random_state)
-        seeds = np.random.SeedSequence(entropy).spawn(6)
-        propensity_seed, sampler_seed, statistic_seed, feature_seed, fold_seed, group_seed = seeds
-
+        entropy = seed_of(self.random_state, self.checkpoint)
+        params = self.get_params(deep=False)
+        sampler = agreeing_sampler(self.sampler, statistic, self.device)
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always", UserWarning)
-            data = read_data(X, y, treatment, treated=treated, discrete_features=self.discrete_features)
-            table, labels, arms = data.table, data.treatment, data.arms
-            outcome = transform_outcome(data.y, self.outcome_transform)
-            weighted: dict[str, Any] = {} if data.weights is None else {"weights": data.weights}
+            data = read_data(
+                X,
+                y,
+                treatment,
+                treated=treated,
+                discrete_features=self.discrete_features,
+                missing=self.missing,
+                **per_row,
+            )
             if isinstance(statistic, EffectLikelihood):
-                statistic.validate(outcome)
-            model = resolve_propensity(self.propensity)
-            if has_row_scores(model):
-                known = data.cut(model.estimator, "propensity")
-                model = PropensityModel(known, cross_fit=model.cross_fit, clip=model.clip)
-            scores = model.fit(table, arms, n_folds=self.cv, seed=propensity_seed)
-            refuse_separation(scores)
-            scores.warn()
-            sampler = agreeing_sampler(self.sampler, statistic, self.device)
-            if data.groups is not None:
-                assign_group_folds(sampler, arms, data.groups, self.cv, group_seed)
-            if weighted:
-                check_sampler_weights(sampler)
-            sampler.fit(table, arms, sampler_seed, **weighted)
-            marginal = statistic if isinstance(statistic, WCMMD) else WCMMD()
-            prepared = marginal.prepare(outcome, arms, statistic_seed)
-            tester, n_resamples = self._tester(statistic, test, table, outcome, scores, prepared, fold_seed)
-            determined = find_determined(table)
-            determined.warn()
-            plan = Analysis(table, outcome, scores, sampler, prepared, tester, determined.features)
-            findings = self._run(plan, feature_seed)
-            warn_untestable(table.names, table.constant, findings, data.left_out | determined.features)
+                warn_unused(self.test, self.n_resamples, self.alpha, self.adjust)
+            run = WholeFit(
+                statistic=statistic,
+                sampler=sampler,
+                propensity=resolve_propensity(self.propensity),
+                test=test,
+                n_resamples=self.n_resamples,
+                alpha=self.alpha,
+                adjust=self.adjust,
+                outcome_transform=self.outcome_transform,
+                feature_groups=read_groups(self.feature_groups, data.table.names),
+                n_folds=self.cv,
+                n_jobs=self.n_jobs,
+                progress=self.progress,
+                seed=entropy,
+            )
+            found = run.fit(data, *continued_tests(params, data, run.feature_groups, statistic, test, entropy))
         _warn_again(caught)
-
         settings = {
-            **recorded_settings(self.get_params(deep=False), statistic, chosen, test),
-            "n_resamples_used": n_resamples,
-            "n_resamples_needed": self._needed_resamples(statistic, test, table.n_features),
-            "model": tester.prepared.description if isinstance(tester, AnalyticTester) else None,
-            **data_settings(labels.control, labels.treated, arms.size, int(arms.sum()), scores, entropy),
-            **data.settings,
-            "null_hypothesis": NULL_HYPOTHESIS
-            + (" and the stratum" if data.strata is not None else "")
-            + (" and the treatment" if getattr(sampler, "condition_on_treatment", True) else ""),
+            **recorded_settings(params, statistic, sampler, test),
+            **found.settings,
+            **self._dropped_settings(data.dropped),
         }
-        if data.strata is not None:
-            settings["n_strata"] = len(data.strata.labels)
-        messages = distinct_messages(caught)
-        kinds = [tested.kind(m) for m in range(tested.n_features)]
-        found = assemble(tested.names, kinds, findings, self.alpha, self.adjust, scores.overlap(), settings, messages)
-        self._keep(tested.names, found)
+        self._conclude(
+            data.table.names,
+            found.names,
+            found.kinds,
+            found.findings,
+            found.overlap,
+            settings,
+            caught,
+            found.named,
+        )
+        if found.interrupted:
+            raise KeyboardInterrupt
         return self
+
+    def _conclude(
+        self,
+        columns: tuple[str, ...],
+        names: tuple[str, ...],
+        kinds: Any,
+        findings: list[Finding],
+        overlap: dict[str, float],
+        settings: dict[str, Any],
+        caught: list[warnings.WarningMessage],
+        named: frozenset[str],
+    ) -> ModifierSelector:
+        """Keep the result, and warn of what its checks found; features in `named` have had a warning of their own."""
+        messages = distinct_messages(caught)
+        result = assemble(names, kinds, findings, self.alpha, self.adjust, overlap, settings, messages, named)
+        warn_of(result.checks, named)
+        self._keep(columns, result)
+        return self
+
+    def _dropped_settings(self, dropped: Dropped) -> dict[str, Any]:
+        return dropped.settings() if self.missing == "drop" else {}
 
     def _validate(self) -> tuple[Statistic, ConditionalRandomizationTest]:
         check_shared_settings(self.alpha, self.cv, self.outcome_transform)
@@ -389,85 +422,13 @@ class ModifierSelector(BaseModifierSelector):
         test.validate()
         return statistic, test
 
-    def _scores(
-        self, model: PropensityModel, data: Data, table: FeatureTable, seed: np.random.SeedSequence
-    ) -> FittedPropensity:
-        """Propensity scores of the rows."""
-        if data.strata is None:
-            return model.fit(table, data.arms, n_folds=self.cv, seed=seed)
-        if isinstance(model.estimator, str) and model.estimator == "auto":
-            return stratum_scores(model, data.strata, table, data.arms)
-        own_seed, fold_seed = seed.spawn(2)
-        folds = self._folds(data, fold_seed)
-        return model.fit(table, data.arms, n_folds=self.cv, seed=own_seed, folds=folds)
-
-    def _folds(self, data: Data, seed: np.random.SeedSequence) -> NDArray[np.int64]:
-        """Fold of each row."""
-        state = int(seed.generate_state(1)[0])
-        if data.strata is None:
-            return arm_folds(data.arms, self.cv, state)
-        return stratum_folds(data.arms, data.strata.codes, self.cv, state)
-
-    def _tester(
-        self,
-        statistic: Statistic,
-        test: ConditionalRandomizationTest,
-        data: Data,
-        table: FeatureTable,
-        outcome: Array,
-        scores: FittedPropensity,
-        prepared: PreparedWCMMD,
-        seed: np.random.SeedSequence,
-    ) -> tuple[Tester, int]:
-        """What tests one feature, and how many resamples it may take."""
-        table = data.table
-        if isinstance(statistic, WCMMD):
-            n_tested = data.table.n_features
-            n_resamples = test.resolve_resamples(self.n_resamples, n_tested, self.alpha, self.adjust)
-            return ResamplingTester(prepared, statistic, test, n_resamples, scores, table), n_resamples
-        self._warn_unused(statistic)
-        folds = [self._folds(data, child) for child in seed.spawn(statistic.cv_repeats)]
-        model = statistic.prepare(table, outcome, prepared.treatment, scores.scores, folds, n_jobs=self.n_jobs)
-        return AnalyticTester(model, statistic.check_resamples), statistic.check_resamples
-
-    def _needed_resamples(self, statistic: Statistic, test: ConditionalRandomizationTest, n_features: int) -> int:
-        if not isinstance(statistic, WCMMD):
-            return 0
-        return test.needed_resamples(n_features, self.alpha, self.adjust)
-
-    def _run(self, plan: Analysis, seed: np.random.SeedSequence) -> list[Finding]:
-        return run_tests(plan, seed, self.n_jobs, self.progress)
-
-    def _warn_unused(self, statistic: EffectLikelihood) -> None:
-        if self.test is not None:
-            warnings.warn("test= belongs to 'wcmmd'; effect_likelihood does not use it", UserWarning, stacklevel=4)
-        if self.n_resamples != "auto":
-            # refuses what is no count
-            ConditionalRandomizationTest().resolve_resamples(self.n_resamples, 1, self.alpha, self.adjust)
-            warnings.warn(
-                "effect_likelihood does not resample, so n_resamples has no effect; "
-                "EffectLikelihood(check_resamples=...) checks its tail by resampling",
-                UserWarning,
-                stacklevel=4,
-            )
-
 
 def _warn_again(caught: list[warnings.WarningMessage]) -> None:
     for warning in caught:
         warnings.warn_explicit(warning.message, warning.category, warning.filename, warning.lineno)
 
 
-def _refuse_in_pieces(sample_weight: Any, groups: Any, what: str, remedy: str) -> None:
-    for name, given in (("sample_weight", sample_weight), ("groups", groups)):
+def _refuse_in_pieces(per_row: dict[str, Any], what: str, remedy: str) -> None:
+    for name, given in per_row.items():
         if given is not None:
             raise ValueError(f"{name} needs all rows in memory at once, and {what} is worked on in pieces; {remedy}")
-
-
-def _of_rows(model: PropensityModel, n_rows: int, kept: Any) -> PropensityModel:
-    """The model with the known scores of some rows alone."""
-    if kept is None or not has_row_scores(model):
-        return model
-    known = np.asarray(model.estimator)
-    if known.shape != (n_rows,):
-        raise ValueError(f"propensity array must have one score per row ({n_rows}); found shape {known.shape}")
-    return PropensityModel(known[kept], cross_fit=model.cross_fit, clip=model.clip)

@@ -15,8 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, clone
 
-from modifind.features import MIN_ARM_ROWS, FeatureTable
+from modifind.features import FeatureTable
 from modifind.kernels import Array
+from modifind.row_weights import mean_of
 from modifind.samplers.auto import AutoSampler
 from modifind.samplers.base import BaseSampler, Calibration, row_folds
 from modifind.samplers.boosting import BoostingSampler
@@ -28,6 +29,7 @@ from modifind.screening import has_many_columns
 
 N_PARTS = 20  # a multiple of the folds of all samplers
 KNOWN_SHARE = 0.9  # of perfect prediction, above which other columns tell which values are missing
+LEAST_ARM = 5  # values of an arm from which it has a say
 PRESENCE = ("observed", "missing")
 
 
@@ -118,16 +120,29 @@ class IncompleteSampler(BaseSampler):
         super().__init__(condition_on_treatment=getattr(sampler, "condition_on_treatment", True))
         self.sampler = sampler
 
-    def fit(self, table: FeatureTable, treatment: NDArray[np.int64], seed: np.random.SeedSequence) -> IncompleteSampler:
+    def fit(
+        self,
+        table: FeatureTable,
+        treatment: NDArray[np.int64],
+        seed: np.random.SeedSequence,
+        weights: Array | None = None,
+    ) -> IncompleteSampler:
         """Take the data and fit the sampler for the complete features."""
-        super().fit(table, treatment, seed)
+        super().fit(table, treatment, seed, weights)
         inner_seed, fold_seed = seed.spawn(2)
         self.parts_ = self._folds(N_PARTS, np.random.default_rng(fold_seed))
         if hasattr(self, "assigned_folds_") and hasattr(self.sampler, "assign_folds"):
-            self.sampler.assign_folds(self.assigned_folds_)
+            self.sampler.assign_folds(self.assigned_folds_, whole_groups=self.whole_groups_)
         if len(table.incomplete) < table.n_features:
-            self.sampler.fit(table, treatment, inner_seed)
+            self.sampler.fit(table, treatment, inner_seed, **self._weighted(np.ones(table.n_rows, dtype=bool)))
         return self
+
+    def _weighted(self, rows: NDArray[np.bool_]) -> dict[str, Array]:
+        """The weights of some rows as an argument of the sampler, scaled to mean 1; nothing where there are none."""
+        if self.weights_ is None:
+            return {}
+        own = self.weights_[rows]
+        return {"weights": own / own.mean()}
 
     def _folds(self, n_folds: int, rng: np.random.Generator) -> NDArray[np.int64]:
         assigned = getattr(self, "assigned_folds_", None)
@@ -168,16 +183,16 @@ class IncompleteSampler(BaseSampler):
         if has_many_columns(*table.design.shape) and isinstance(sampler, AutoSampler | GaussianSampler):
             sampler = BoostingSampler(condition_on_treatment=self.condition_on_treatment)
         sampler = clone(sampler) if isinstance(sampler, BaseEstimator) else copy.deepcopy(sampler)
-        if np.bincount(treatment, minlength=2).min() < MIN_ARM_ROWS and isinstance(sampler, BaseSampler):
+        if np.bincount(treatment, minlength=2).min() < LEAST_ARM and isinstance(sampler, BaseSampler):
             sampler.set_params(condition_on_treatment=False)  # an arm of so few values says nothing of its own
         if hasattr(sampler, "assign_folds"):
-            sampler.assign_folds(self.parts_[rows])
-        return sampler.fit(table, treatment, seed).rule(feature)
+            sampler.assign_folds(self.parts_[rows], whole_groups=getattr(self, "whole_groups_", False))
+        return sampler.fit(table, treatment, seed, **self._weighted(rows)).rule(feature)
 
     def _calibration(self, feature: int, presence: LawRule | None, value: LawRule) -> Calibration:
         """Held-out log-score of presence and value together; the rest is that of the value."""
         observed = self.table_.observed(feature)
-        gain = observed.mean() * value.calibration.log_score_gain
+        gain = mean_of(observed.astype(np.float64), self.weights_) * value.calibration.log_score_gain
         if presence is not None:
             gain += presence.calibration.log_score_gain
         return replace(value.calibration, log_score_gain=float(gain))

@@ -23,8 +23,9 @@ from scipy.special import ndtri
 from scipy.stats import qmc, rankdata
 from sklearn.base import clone
 
+from modifind.determined import find_determined
 from modifind.feature_groups import part_of
-from modifind.features import FeatureTable, monotone_copies
+from modifind.features import FeatureTable
 from modifind.kernels import Array
 from modifind.samplers.base import BaseSampler, Calibration, NormalLaw, row_folds
 from modifind.samplers.rules import LawRule
@@ -50,6 +51,8 @@ class Step:
         The columns of the table that the rule knows, the feature's own last.
     names, categories, scaling : tuple
         Those columns' own.
+    incomplete : frozenset of int
+        Which of them may have missing values.
     rule : LawRule
         Its law given the others.
     """
@@ -59,11 +62,13 @@ class Step:
     names: tuple[str, ...]
     categories: tuple[tuple[Any, ...] | None, ...]
     scaling: tuple[Array, Array]
+    incomplete: frozenset[int]
     rule: LawRule
 
     def table(self, values: Array) -> FeatureTable:
         """What the rule knows of some rows of the whole table."""
-        return FeatureTable(self.names, np.take(values, self.columns, axis=1), self.categories, self.scaling)
+        known = np.take(values, self.columns, axis=1)
+        return FeatureTable(self.names, known, self.categories, self.scaling, self.incomplete)
 
 
 @dataclass(frozen=True)
@@ -144,6 +149,7 @@ def joint_law(
     members: tuple[int, ...],
     limits: dict[str, float],
     seed: np.random.SeedSequence,
+    weights: Array | None = None,
 ) -> JointLaw:
     """Fit the law of several features given all others and the treatment.
 
@@ -177,7 +183,9 @@ def joint_law(
     ((300, 64, 2), 0.7)
     """
     fold_seed, point_seed, sampler_seed = seed.spawn(3)
-    parts = row_folds(table.n_rows, N_PARTS, np.random.default_rng(fold_seed))
+    drawn_folds = row_folds(table.n_rows, N_PARTS, np.random.default_rng(fold_seed))
+    parts = getattr(sampler, "assigned_folds_", drawn_folds)
+    weighted = {} if weights is None else {"weights": weights}
     rest = [m for m in range(table.n_features) if m not in members]
     moving = [m for m in members if not table.is_constant(m)]
     leaders, followers = _leaders(table, moving)
@@ -186,15 +194,16 @@ def joint_law(
         columns = [*given, feature]
         own = clone(sampler, safe=False)
         if hasattr(own, "assign_folds"):
-            own.assign_folds(parts)
+            own.assign_folds(parts, whole_groups=getattr(sampler, "whole_groups_", False))
         known = part_of(table, columns)
-        own.fit(known, treatment, sampler_seed.spawn(1)[0])
-        return Step(feature, columns, known.names, known.categories, known.scaling, own.rule(len(given)))
+        own.fit(known, treatment, sampler_seed.spawn(1)[0], **weighted)
+        rule = own.rule(len(given))
+        return Step(feature, columns, known.names, known.categories, known.scaling, known.incomplete, rule)
 
     def is_determined(step: Step) -> bool:
         share = step.rule.calibration.explained_share
         limit = limits[table.kind(step.feature)]
-        return share > limit or len(step.columns) - 1 in monotone_copies(step.table(table.values))
+        return share > limit or len(step.columns) - 1 in find_determined(step.table(table.values)).features
 
     held: list[int] = []
     steps: list[Step] = []

@@ -322,10 +322,10 @@ class Summary:
             arms, shown = arms[::-1], shown[::-1]
         check_rows(self.n_rows)
         check_arms(min(self.treatment.levels.values()))
-        counts = [
+        per_level = [
             None
-            if levels is None
-            else np.array([[(own.by_arm or {}).get((level, arm), 0) for arm in arms] for level in levels])
+            if levels is None or own.by_arm is None
+            else np.array([[own.by_arm.get((level, arm), 0) for arm in arms] for level in levels])
             for levels, own in zip(labels, self.columns, strict=True)
         ]
         return Schema(
@@ -338,7 +338,7 @@ class Summary:
             transform=transform,
             binary=self.y.levels is not None,
             constant=tuple(c.n_distinct + (c.n_missing > 0) == 1 for c in self.columns),
-            counts=tuple(counts),
+            counts=tuple(per_level),
             gaps=tuple(c.n_missing > 0 for c in self.columns),
         )
 

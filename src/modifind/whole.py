@@ -1,0 +1,242 @@
+"""Tests of a table in memory, all rows at once."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from modifind.base import data_settings
+from modifind.checkpoint import Checkpoint
+from modifind.composition import Statistic
+from modifind.determined import find_determined
+from modifind.feature_groups import Unit, arrange, column_kinds
+from modifind.feature_tests import Analysis, Interrupted, run_tests
+from modifind.features import FeatureTable, Kind
+from modifind.findings import Finding, tell
+from modifind.kernels import Array
+from modifind.leaks import refuse_separation
+from modifind.outcome_scale import transform_outcome
+from modifind.progress import Progress
+from modifind.propensity import FittedPropensity, PropensityModel, arm_folds
+from modifind.reading import Data
+from modifind.samplers import BaseSampler, for_gaps
+from modifind.samplers.rules import check_rule
+from modifind.statistics import WCMMD, EffectLikelihood
+from modifind.statistics.wcmmd import PreparedWCMMD
+from modifind.strata import stratum_folds, stratum_scores
+from modifind.streaming.sources import has_row_scores
+from modifind.testers import AnalyticTester, ResamplingTester, Tester
+from modifind.testing import ConditionalRandomizationTest
+from modifind.weighting import assign_group_folds, check_sampler_weights, warn_resampled_weights
+
+GIVEN_GROUPS = " (the columns of a group counting as one feature)"
+
+
+@dataclass(frozen=True)
+class Whole:
+    """What the tests of a table found.
+
+    Attributes
+    ----------
+    names, kinds : tuple of str, list
+        Features and groups, and what they are.
+    findings : list of Finding
+        What was found of each.
+    named : frozenset of str
+        Features that cannot be tested, as a warning has said.
+    settings : dict
+        What a result records beyond the selector's arguments.
+    interrupted : bool
+        Whether Ctrl-C came before all were tested.
+    """
+
+    names: tuple[str, ...]
+    kinds: list[Kind | Literal["group"]]
+    findings: list[Finding]
+    named: frozenset[str]
+    overlap: dict[str, float]
+    settings: dict[str, Any]
+    interrupted: bool
+
+
+@dataclass(frozen=True)
+class WholeFit:
+    """Settings of the tests of a table; they are those of `ModifierSelector`.
+
+    `feature_groups` are checked columns by group, and `sampler` one that agrees with the statistic.
+    """
+
+    statistic: Statistic
+    sampler: BaseSampler
+    propensity: PropensityModel
+    test: ConditionalRandomizationTest
+    n_resamples: int | str
+    alpha: float
+    adjust: str
+    outcome_transform: str | None
+    feature_groups: dict[str, tuple[str, ...]]
+    n_folds: int
+    n_jobs: int | None
+    progress: bool | Progress
+    seed: int
+
+    def fit(self, data: Data, checkpoint: Checkpoint | None, known: dict[int, Finding]) -> Whole:
+        """Fit models, scores and laws, and test every feature.
+
+        Parameters
+        ----------
+        data : Data
+            The table.
+        checkpoint : Checkpoint, optional
+            Where features are saved as soon as they are tested.
+        known : dict
+            Findings that are there already, by position.
+
+        Raises
+        ------
+        KeyboardInterrupt
+            Ctrl-C before any feature was tested.
+        """
+        seeds = np.random.SeedSequence(self.seed).spawn(6)
+        propensity_seed, sampler_seed, statistic_seed, feature_seed, fold_seed, group_seed = seeds
+        arranged, units = arrange(data.table, self.feature_groups)
+        table, arms = data.conditioned_on(arranged), data.arms
+        weighted: dict[str, Any] = {} if data.weights is None else {"weights": data.weights}
+        outcome = transform_outcome(data.y, self.outcome_transform)
+        if isinstance(self.statistic, EffectLikelihood):
+            self.statistic.validate(outcome, weighted=bool(weighted))
+        elif weighted:
+            warn_resampled_weights()
+        scores = self._scores(data, table, propensity_seed, weighted)
+        refuse_separation(scores)
+        scores.warn_unexplained()
+        sampler = for_gaps(self.sampler, table)
+        if self.feature_groups:
+            self._check_groups(sampler, table, units)
+        if data.groups is not None:
+            assign_group_folds(sampler, arms, data.groups, self.n_folds, group_seed)
+        if weighted:
+            check_sampler_weights(self.sampler)
+        sampler.fit(table, arms, sampler_seed, **weighted)
+        marginal = self.statistic if isinstance(self.statistic, WCMMD) else WCMMD()
+        prepared = marginal.prepare(outcome, arms, statistic_seed, **weighted)
+        tester, n_resamples = self._tester(data, table, outcome, scores, prepared, fold_seed, len(units))
+        determined = find_determined(table)
+        determined.warn()
+        plan = Analysis(table, outcome, scores, sampler, prepared, tester, determined.features, units, data.weights)
+        interrupted = False
+        try:
+            findings = run_tests(plan, feature_seed, self.n_jobs, self.progress, checkpoint, known)
+        except Interrupted as stop:
+            findings, interrupted = stop.findings, True
+            if not any(finding.reached for finding in findings):
+                raise KeyboardInterrupt from None
+        names = tuple(unit.name for unit in units)
+        tell(names, findings)
+        named = {table.names[m] for m in determined.features} | {data.table.names[m] for m in data.left_out}
+        settings = {
+            "n_resamples_used": n_resamples,
+            "n_resamples_needed": self._needed_resamples(len(units)),
+            "model": tester.prepared.description if isinstance(tester, AnalyticTester) else None,
+            **data_settings(
+                data.treatment.control, data.treatment.treated, arms.size, int(arms.sum()), scores, self.seed
+            ),
+            **data.settings,
+            "null_hypothesis": self._null_hypothesis(data),
+        }
+        if self.feature_groups:
+            settings["feature_groups"] = {name: list(columns) for name, columns in self.feature_groups.items()}
+            settings["group_column_kinds"] = column_kinds(table, units)
+        kinds = [unit.kind(table) for unit in units]
+        return Whole(names, kinds, findings, frozenset(named), scores.overlap(), settings, interrupted)
+
+    def _null_hypothesis(self, data: Data) -> str:
+        given = "the outcome is independent of the feature given the other features"
+        given += " and the stratum" if data.strata is not None else ""
+        given += " and the treatment" if getattr(self.sampler, "condition_on_treatment", True) else ""
+        return given + (GIVEN_GROUPS if self.feature_groups else "")
+
+    def _check_groups(self, sampler: BaseSampler, table: FeatureTable, units: tuple[Unit, ...]) -> None:
+        check_rule(self.sampler, "feature_groups need; take another sampler or leave the groups out")
+        gaps = [
+            table.names[m] for unit in units if len(unit.members) > 1 for m in unit.members if m in table.incomplete
+        ]
+        if gaps:
+            raise ValueError(
+                f"feature_groups: continuous columns of a group must have no missing values; {', '.join(gaps)} have. "
+                "Fill them, take missing='drop', or leave them out of the group"
+            )
+
+    def _scores(
+        self, data: Data, table: FeatureTable, seed: np.random.SeedSequence, weighted: dict[str, Any]
+    ) -> FittedPropensity:
+        """Propensity scores of the rows."""
+        model, arms = self.propensity, data.arms
+        if has_row_scores(model):
+            known = data.cut(model.estimator, "propensity")
+            model = PropensityModel(known, cross_fit=model.cross_fit, clip=model.clip)
+        if data.strata is None:
+            return model.fit(table, arms, n_folds=self.n_folds, seed=seed, groups=data.groups, **weighted)
+        if isinstance(model.estimator, str) and model.estimator == "auto":
+            return stratum_scores(model, data.strata, table, arms, data.weights)
+        own_seed, fold_seed = seed.spawn(2)
+        folds = self._folds(data, fold_seed)
+        return model.fit(table, arms, n_folds=self.n_folds, seed=own_seed, folds=folds, groups=data.groups, **weighted)
+
+    def _folds(self, data: Data, seed: np.random.SeedSequence) -> NDArray[np.int64]:
+        """Fold of each row: groups stay together, or else strata are spread evenly."""
+        state = int(seed.generate_state(1)[0])
+        if data.strata is None or data.groups is not None:
+            return arm_folds(data.arms, self.n_folds, state, data.groups)
+        return stratum_folds(data.arms, data.strata.codes, self.n_folds, state)
+
+    def _tester(
+        self,
+        data: Data,
+        table: FeatureTable,
+        outcome: Array,
+        scores: FittedPropensity,
+        prepared: PreparedWCMMD,
+        seed: np.random.SeedSequence,
+        n_tested: int,
+    ) -> tuple[Tester, int]:
+        """What tests one feature, and how many resamples it may take."""
+        statistic = self.statistic
+        if isinstance(statistic, WCMMD):
+            n_resamples = self.test.resolve_resamples(self.n_resamples, n_tested, self.alpha, self.adjust)
+            return ResamplingTester(prepared, statistic, self.test, n_resamples, scores, table), n_resamples
+        folds = [self._folds(data, child) for child in seed.spawn(statistic.cv_repeats)]
+        model = statistic.prepare(
+            table,
+            outcome,
+            data.arms,
+            scores.scores,
+            folds,
+            n_jobs=self.n_jobs,
+            weights=data.weights,
+            groups=data.groups,
+        )
+        return AnalyticTester(model, statistic.check_resamples), statistic.check_resamples
+
+    def _needed_resamples(self, n_tested: int) -> int:
+        if not isinstance(self.statistic, WCMMD):
+            return 0
+        return self.test.needed_resamples(n_tested, self.alpha, self.adjust)
+
+
+def warn_unused(test: ConditionalRandomizationTest | None, n_resamples: int | str, alpha: float, adjust: str) -> None:
+    """Name settings that the effect-likelihood test has no use for."""
+    if test is not None:
+        warnings.warn("test= belongs to 'wcmmd'; effect_likelihood does not use it", UserWarning, stacklevel=4)
+    if n_resamples != "auto":
+        ConditionalRandomizationTest().resolve_resamples(n_resamples, 1, alpha, adjust)  # refuses what is no count
+        warnings.warn(
+            "effect_likelihood does not resample, so n_resamples has no effect; "
+            "EffectLikelihood(check_resamples=...) checks its tail by resampling",
+            UserWarning,
+            stacklevel=4,
+        )
