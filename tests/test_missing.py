@@ -3,7 +3,7 @@
 import numpy as np
 import pandas as pd
 import pytest
-from modifind.copies import monotone_copies
+from modifind.determined import find_determined
 from pandas.testing import assert_frame_equal
 from sklearn.linear_model import LogisticRegression
 from typer.testing import CliRunner
@@ -164,7 +164,7 @@ def test_model_columns_are_the_value_and_an_indicator(table):
 
 def test_copies_that_miss_the_same_values_are_found(table):
     X = table[0].assign(again=np.exp(table[0]["X1"]))
-    assert monotone_copies(read_features(X, missing="category")) == {0, 5}
+    assert find_determined(read_features(X, missing="category")).features == {0, 5}
 
 
 def test_learners_fill_in_the_mean_of_the_rows_they_are_fitted_to():

@@ -83,11 +83,23 @@ class ModifierSelector(BaseModifierSelector):
         Where the parts given by name compute what they can by torch: the networks of "cvae" and of the learners of
         "effect_likelihood", the resamples of "wcmmd". None leaves every part its own setting, "cpu" by default. Each
         process of `n_jobs` opens the device for itself, so with a GPU one process is the sensible choice for "wcmmd".
+    missing : {"error", "category", "drop"}, default="error"
+        What becomes of missing values of features. "error" refuses them by name. "category" takes missing as a level of
+        a discrete feature, and as a state of a continuous one beside its values: the test then asks for both, whether
+        the value matters and whether it matters that there is none. "drop" leaves out every row with a missing feature,
+        outcome or treatment, with a warning that counts them.
     feature_groups : dict, optional
         Columns that are tested as one feature, by the name of their group: ``{"blood pressure": ["sbp", "dbp"]}``. The
         null hypothesis of a group is that the outcome is independent of all its columns together given the others
         and the treatment, so columns that say nearly the same do not hide each other. The result has one row for a
         group, in the place of its first column. For "effect_likelihood" and tables of at most `max_train_rows` rows.
+    checkpoint : path, optional
+        Folder where every feature is saved as soon as it is tested. After a crash, a kill or Ctrl-C the same call with
+        the same folder continues, and ends with the same result as a run that was never stopped. Models are fitted
+        again; of a table in pieces the sums over rows are saved, every ten seconds. The folder of a run with other
+        data, another seed, other versions of modifind, numpy, scipy, scikit-learn or torch, or with settings that
+        change what is found of a feature is refused. `alpha` and `adjust` may change, and `n_jobs` and `progress`.
+        With ``random_state=None`` the seed is that of the run in the folder. Not for Dask tables.
 
     Attributes
     ----------
@@ -129,7 +141,9 @@ class ModifierSelector(BaseModifierSelector):
         outcome_transform: str | None = None,
         max_train_rows: int = 200_000,
         device: str | None = None,
+        missing: str = "error",
         feature_groups: dict[str, list[str]] | None = None,
+        checkpoint: str | os.PathLike[str] | None = None,
     ) -> None:
         self.statistic = statistic
         self.sampler = sampler
@@ -146,7 +160,9 @@ class ModifierSelector(BaseModifierSelector):
         self.outcome_transform = outcome_transform
         self.max_train_rows = max_train_rows
         self.device = device
+        self.missing = missing
         self.feature_groups = feature_groups
+        self.checkpoint = checkpoint
 
     def fit(
         self,
