@@ -397,9 +397,9 @@ def test_command_line_reads_blanks_and_na_as_missing(table, tmp_path, how):
 def test_null_features_with_gaps_keep_their_level():
     """X3 is missing at random, and where it is both arms are moved; X4 tells who is missing, X5 is prognostic."""
     p_values = []
-    for seed in range(24):
+    for seed in range(16):
         X, y, a = with_gaps(seed, n=300, prognostic=2.0)
         found = ModifierSelector(**FAST | CATEGORY).fit(X, y, treatment=a).result_.table
         p_values.append(found.loc[["X3", "X4", "X5"], "p_value"])
     share = (np.array(p_values) <= 0.05).mean()
-    assert share < 0.05 + four_sd(0.05, 72)  # sd 0.026
+    assert share < 0.05 + four_sd(0.05, 48)  # sd 0.031
