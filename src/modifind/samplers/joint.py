@@ -179,7 +179,7 @@ def joint_law(
     >>> limits = {"continuous": 0.65, "discrete": 0.9}
     >>> law = joint_law(GaussianSampler(), table, arms, (0, 1), limits, np.random.SeedSequence(0))
     >>> points, weights = law.at(np.arange(300))
-    >>> points.shape, round(np.corrcoef(points[..., 0].ravel(), points[..., 1].ravel())[0, 1], 1)
+    >>> points.shape, float(np.corrcoef(points[..., 0].ravel(), points[..., 1].ravel())[0, 1].round(1))
     ((300, 64, 2), 0.7)
     """
     fold_seed, point_seed, sampler_seed = seed.spawn(3)
