@@ -254,8 +254,11 @@ class ModifierSelector(BaseModifierSelector):
                 wrapped = isinstance(self.propensity, PropensityModel)
                 own["propensity"] = PropensityModel(known, clip=model.clip) if wrapped else known
             whole = type(self)(**own)
-            whole.fit(found.X, found.y, found.treatment, treated=treated)
-            self._keep(tuple(whole.feature_names_in_), whole.result_)
+            try:
+                whole.fit(found.X, found.y, found.treatment, treated=treated)
+            finally:
+                if hasattr(whole, "result_"):  # of an interrupted fit, what it found
+                    self._keep(tuple(whole.feature_names_in_), whole.result_)
             return self
         _warn_again(caught)
         for note in saved.notes if saved is not None else ():
