@@ -3,6 +3,7 @@
 import errno
 import json
 import os
+import subprocess
 import sys
 import warnings
 from pathlib import Path
@@ -19,7 +20,7 @@ from modifind.propensity import PropensityModel
 from streams import SMALL, cut, fit_source
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "benchmarks"))
-from kills import kill_again_and_again
+from kills import command, kill_again_and_again, run
 
 QUICK = {"sampler": "gaussian", "propensity": 0.5, "random_state": 3}
 CRT = {**QUICK, "statistic": "wcmmd", "n_resamples": 199}
@@ -276,6 +277,19 @@ def test_dask_tables_are_refused(two, tmp_path):
     frame = dask.from_pandas(two.X.assign(arm=two.treatment, y=two.y), npartitions=2)
     with pytest.raises(ValueError, match="checkpoint is for tables in memory"):
         ModifierSelector(checkpoint=tmp_path).fit(frame, "y", "arm")
+
+
+def test_two_at_once_do_each_other_no_harm(table, tmp_path):
+    data, out = tmp_path / "data.csv", tmp_path / "result.json"
+    table.X.assign(treatment=table.treatment, outcome=table.y).to_csv(data, index=False)
+    line = command(data, out, "wcmmd", 1, tmp_path / "saved")
+    for process in [subprocess.Popen(line, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) for _ in range(2)]:
+        assert process.wait(timeout=300) == 0
+    together = out.read_bytes()
+    out.unlink()
+    assert run(command(data, out, "wcmmd", 1))[0] == 0
+    assert out.read_bytes() == together
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["data.csv", "result.json", "saved"]
 
 
 def test_kills_at_random_moments_change_nothing(tmp_path):

@@ -12,9 +12,11 @@ import os
 import re
 import time
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, TypeVar
+
+import pandas as pd
 
 from modifind.base import installed_versions
 from modifind.findings import Finding
@@ -35,7 +37,7 @@ IMMATERIAL_IF_WHOLE = ("discrete_features", "max_train_rows")
 SHOWN_DIFFERENCES = 5
 STALE_SECONDS = 600.0  # a temporary file lives for milliseconds
 SAVE_SECONDS = 10.0  # sums over rows are saved as often as this
-WORDS = {"y": "the outcome", "treatment": "the treatment", "propensity": "propensity"}
+WORDS = {"y": "the outcome", "treatment": "the treatment", "scores": "propensity"}
 
 
 def run_record(
@@ -314,10 +316,10 @@ class PassCheckpoint:
         """The next piece, when the table is read for the first time."""
         for name in piece.X.columns:
             self._columns.add(str(name), piece.X[name])
-        rows = {"y": piece.y, "treatment": piece.treatment, "propensity": piece.scores}
-        for name, column in rows.items():
-            if column is not None:
-                self._rows.add(name, column)
+        for field in fields(piece):
+            column = getattr(piece, field.name)
+            if isinstance(column, pd.Series):
+                self._rows.add(field.name, column)
 
     def open(self) -> None:
         """Continue, or refuse another run, once all pieces have been seen."""

@@ -79,32 +79,33 @@ def results_of(
     options |= {"batch_size": 1} if singly else {}
     kind = "generator" if ordered else "generator_unordered"
     try:
-        try:
-            workers = Parallel(n_jobs=n_jobs, return_as=kind, **options)
-        except ValueError:
-            yield from Parallel(n_jobs=n_jobs, **options)(jobs)
-            return
-        results = None
-        try:
+        workers = Parallel(n_jobs=n_jobs, return_as=kind, **options)
+    except ValueError:
+        workers = Parallel(n_jobs=n_jobs, **options)
+    results: Any = ()
+    try:
+        if workers.return_generator:
             with interrupts_held():
                 results = workers(jobs)
-            for result in results:  # noqa: UP028 (yield from would hand `close` on, past `_stop`)
-                yield result
-        finally:
-            if results is not None:
-                _stop(results)
+        else:
+            results = workers(jobs)
+        for result in results:  # noqa: UP028 (yield from would hand `close` on, past `_stop`)
+            yield result
     except TerminatedWorkerError:
         raise WorkerError(
             f"a worker process died while {doing}, most likely for want of memory; use fewer processes, fewer rows or "
             "a machine with more memory"
         ) from None
+    finally:
+        _stop(results)
 
 
 def _stop(results: Any) -> None:
     """End what is still under way, without joblib's warning that it was."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        results.close()
+    if hasattr(results, "close"):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            results.close()
 
 
 def survivors(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import warnings
+from dataclasses import fields
 from typing import Any
 
 import numpy as np
@@ -67,14 +68,11 @@ def continued_tests(
             settings["n_resamples_used"] = test.resolve_resamples(
                 params["n_resamples"], len(names), params["alpha"], params["adjust"]
             )
-    rows = row_digests(
-        y=data.y,
-        treatment=data.arms,
-        propensity=_row_scores(params["propensity"]),
-        sample_weight=data.weights,
-        groups=data.groups,
-        strata=None if data.strata is None else data.strata.codes,
-    )
+    more = {field.name: getattr(data, field.name) for field in fields(data) if field.name not in ("table", "treatment")}
+    per_row = {name: value for name, value in more.items() if isinstance(value, np.ndarray | pd.Series)}
+    if data.strata is not None:
+        per_row["strata"] = data.strata.codes
+    rows = row_digests(treatment=data.arms, propensity=_row_scores(params["propensity"]), **per_row)
     run = run_record("whole", settings, seed, table_digests(data.table), rows)
     checkpoint = Checkpoint(*open_folder(params["checkpoint"], run), names)
     return checkpoint, checkpoint.load()

@@ -329,12 +329,15 @@ class ModifierSelector(BaseModifierSelector):
             wrapped = isinstance(self.propensity, PropensityModel)
             own["propensity"] = PropensityModel(known, clip=self.propensity.clip) if wrapped else known
         whole = type(self)(**own)
-        whole.fit(piece.X, piece.y, piece.treatment, treated=treated)
-        _, left_out = with_messages(dropped.warn)
+        try:
+            whole.fit(piece.X, piece.y, piece.treatment, treated=treated)
+        finally:
+            if hasattr(whole, "result_"):  # of an interrupted fit, what it found
+                _, left_out = with_messages(dropped.warn)
+                record = {**whole.result_.settings, **self._dropped_settings(dropped)}
+                result = replace(whole.result_, settings=record, warnings=(*left_out, *whole.result_.warnings))
+                self._keep(tuple(whole.feature_names_in_), result)
         dropped.warn()
-        record = {**whole.result_.settings, **self._dropped_settings(dropped)}
-        result = replace(whole.result_, settings=record, warnings=(*left_out, *whole.result_.warnings))
-        self._keep(tuple(whole.feature_names_in_), result)
         return self
 
     def _fit_whole(

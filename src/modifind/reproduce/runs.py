@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from joblib import Parallel, delayed
+from joblib import delayed
 from numpy.typing import ArrayLike
 from sklearn.utils import Bunch
 from threadpoolctl import threadpool_limits
@@ -24,6 +24,7 @@ from threadpoolctl import threadpool_limits
 from modifind import __version__
 from modifind.datasets import KINDS, fetch_nhanes_crp, make_modifiers
 from modifind.kernels import median_bandwidth
+from modifind.parallel import results_of
 from modifind.progress import ProgressBar
 from modifind.reproduce.methods import make_method
 from modifind.result import write_text
@@ -172,8 +173,8 @@ class Archive:
         with ProgressBar(progress, title) as advance:
             done = len(wanted) - len(missing)
             advance(done, len(wanted))
-            parallel = Parallel(n_jobs=jobs, return_as="generator_unordered")
-            for _ in parallel(delayed(self.carry_out)(run) for run in together):
+            calls = (delayed(self.carry_out)(run) for run in together)
+            for _ in results_of(calls, jobs, ordered=False, doing="doing the runs of a study"):
                 done += 1
                 advance(done, len(wanted))
             for run in alone:
