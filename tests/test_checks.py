@@ -82,7 +82,7 @@ def test_good_fit_passes_everything_and_says_what_was_found():
 @pytest.mark.parametrize(
     ("what", "name", "words"),
     [
-        ({"overlap": {"effective_share_control": 0.05, "effective_rows_control": 25.0}}, "effective_rows", "25 rows"),
+        ({"overlap": {"effective_share_control": 0.03, "effective_rows_control": 15.0}}, "effective_rows", "15 rows"),
         ({"overlap": {"max_weight_share_treated": 0.4}}, "largest_weight", "40.0% of the weight of the treated arm"),
         ({"overlap": {"n_clipped": 120.0}}, "clipped_scores", r"120 of 1000 propensity scores were outside \[0.01"),
         ({"overlap": {"extreme_share": 0.5}}, "extreme_scores", "50.0% of the propensity scores"),

@@ -18,7 +18,7 @@ from scipy.stats import binomtest
 
 from modifind.testing.multiple import adjust_p_values
 
-LEAST_EFFECTIVE_SHARE = 0.1
+LEAST_EFFECTIVE_SHARE = 0.05
 LARGEST_WEIGHT = 0.15  # share of an arm that one row may have, in arms of 300 rows and more
 MOST_CLIPPED = 0.08
 MOST_EXTREME = 0.3
@@ -27,7 +27,7 @@ LARGEST_DISTANCE = 0.05  # of the PIT: at 0.07 twice as many null features as sh
 MISFIT_LEVEL = 0.001
 LEAST_LAW_GAIN = -0.2  # nats per row
 LEAST_MODEL_GAIN = -0.05  # nats per row
-COST_OF_ROWS = 30.0  # nats that fitting to n rows may cost in all
+COST_OF_ROWS = 40.0  # nats that fitting to n rows may cost in all
 DISAGREEMENT_LEVEL = 0.001
 NOTICEABLE_FACTOR = 1.25  # between an analytic and a resampled p-value
 DECIDING_FACTOR = 1.5  # between two tails that decide differently
