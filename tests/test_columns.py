@@ -139,7 +139,9 @@ DATES = ["2020-01-31", "2020-01-31T10:15:00Z", "31.01.2020", "1/31/20", "31-Jan-
 @pytest.mark.parametrize("date", DATES)
 def test_text_that_holds_dates_is_refused(date):
     with pytest.raises(ValueError, match="'when' holds dates or times as text"):
-        feature_column(pd.Series([date, date, None, "unknown", date.replace("31", "30")]), "when")
+        feature_column(
+            pd.Series([date, date, None, "unknown", date.replace("31", "30").replace("10:15", "11:30")]), "when"
+        )
 
 
 @pytest.mark.parametrize("text", ["1.2.3", "120/80", "A-12", "north", "2020", "12-13", "may be", "3rd"])
@@ -305,6 +307,7 @@ CODED = {
     "7 and 9 after 1 to 5": (np.r_[[1, 2, 3, 4, 5] * 30, [7] * 3, [9] * 4], [7, 9]),
     "9 after 0 and 1": (np.r_[[0, 1] * 100, 9], [9]),
     "77 and 99 in counts": (np.r_[AGES % 20, 77, 99, 99], [77, 99]),
+    "999 above 88": (np.r_[AGES, 88, 999], [999]),
     "9999 in pounds": (np.r_[AGES * 3, [9999] * 7], [9999]),
 }
 MEASURED = {

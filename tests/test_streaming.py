@@ -301,7 +301,7 @@ def test_column_that_is_constant_in_the_sample_only_is_not_called_a_function_of_
 
 def test_category_that_the_sample_lacks_is_shown_and_harms_nothing(few):
     site = few.X["site"].to_numpy(dtype=object)
-    site[outside_the_sample(few)[:12]] = "atlantis"
+    site[outside_the_sample(few)[:30]] = "atlantis"
     result = fit(few.X.assign(site=site), few.y, few.treatment, **SMALL, sampler="auto")
     assert result.curve("site")["value"].tolist() == ["atlantis", "north", "south", "west"]
     assert {"age", "site"} <= set(result.selected)

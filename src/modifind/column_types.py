@@ -53,10 +53,12 @@ def feature_column(column: pd.Series[Any], name: str, check: bool = True) -> tup
         refuse_identifiers(name)
     column = plain_column(column)
     types = pd.api.types
-    if is_time(column) or types.is_complex_dtype(column) or _inferred(column) == "complex":
+    is_complex = types.is_complex_dtype(column) or _inferred(column) == "complex"
+    if is_complex or is_time(column):
+        example = "its real part" if is_complex else "days since a date"
         raise ValueError(
             f"column {name!r} has type {_type_name(column)}, which is no feature; convert it to a number "
-            "(days since a date, for instance) or exclude it"
+            f"({example}, for instance) or exclude it"
         )
     if isinstance(column.dtype, pd.CategoricalDtype) or types.is_bool_dtype(column):
         return column, False
