@@ -58,7 +58,7 @@ def without(result, *names):
     return SelectionResult(
         table=result.table.drop(index=list(names)),
         diagnostics=result.diagnostics.drop(index=list(names)),
-        curves={name: curve for name, curve in result.curves.items() if name not in names},
+        curves={name: curve.copy() for name, curve in result.curves.items() if name not in names},
         overlap=result.overlap,
         settings=result.settings,
         versions=result.versions,
@@ -69,6 +69,7 @@ def without(result, *names):
 def test_json_round_trip_loses_nothing(result, tmp_path):
     plain = without(result, "banded")
     assert plain.diagnostics["pit_distance"].isna().any()
+    plain.curves["visits"].loc[0, "mean_effect"] = np.nan  # as where an arm has no row
     assert plain.curve("visits")["mean_effect"].isna().any()
     path = tmp_path / "ergebnis.json"
     plain.to_json(path)

@@ -206,9 +206,9 @@ def test_categoricals_of_pieces_that_declare_other_levels_are_read_alike():
 
 
 def test_column_of_ten_values_in_every_piece_and_more_overall_is_continuous():
-    frame = pd.DataFrame({"x": np.repeat(np.arange(20), 3)})
-    assert schema_of(frame, (30,)).categories == (None,)
-    assert schema_of(frame.iloc[:30], (15,)).categories == (tuple(range(10)),)
+    frame = pd.DataFrame({"x": np.repeat(np.arange(20), 4)})
+    assert schema_of(frame, (40,)).categories == (None,)
+    assert schema_of(frame.iloc[:40], (20,)).categories == (tuple(range(10)),)
 
 
 @pytest.mark.parametrize(
@@ -272,7 +272,7 @@ BAD = {
     "one arm": ({"X": X40, "treatment": np.ones(40)}, "exactly two values; found 1"),
     "three arms": ({"X": X40, "treatment": np.arange(40) % 3}, "exactly two values; found more"),
     "third arm late": ({"X": X40, "treatment": [*([0, 1] * 19), 2, 2]}, "exactly two values"),
-    "rare arm": ({"X": X40, "treatment": [1, 1, 1, 1, *([0] * 36)]}, "at least 5 rows; the smaller has 4"),
+    "rare arm": ({"X": X40, "treatment": [1, 1, 1, 1, *([0] * 36)]}, "at least 20 rows; the smaller has 4"),
     "missing arm": ({"X": X40, "treatment": [*([0.0, 1.0] * 19), np.nan, 1.0]}, "treatment has 1 missing"),
     "unknown label": ({"X": X40, "treated": "pill"}, "treated='pill' is not a value"),
     "constant y": ({"X": X40, "y": np.full(40, 2.0)}, r"y is constant \(2\)"),

@@ -72,27 +72,32 @@ def missing_codes(column: Array) -> list[float]:
     []
     """
     values, rows = np.unique(column[np.isfinite(column)], return_counts=True)
-    n_high = _n_codes(values[::-1], LARGE_CODES) or _n_codes(values[::-1], SMALL_CODES)
-    rest, high = values[: values.size - n_high], values[values.size - n_high :]
-    if _may_be_codes(n_high, rest, rows[rest.size :], rows):
-        wide = high[0] - rest[-1] > np.ptp(rest)
-        if high[-1] > max(SMALL_CODES):
-            told = wide
-        else:
-            refused, unknown = 7.0 in high, 9.0 in high
-            is_scale = rest[0] in (0.0, 1.0) and (np.diff(rest) == 1).all()
-            told = is_scale and ((wide and (refused or unknown)) or (rest[-1] <= 5 and refused and unknown))
-        if told:
+    for n_codes in range(_n_codes(values[::-1], LARGE_CODES | SMALL_CODES), 0, -1):
+        rest, high = values[:-n_codes], values[-n_codes:]
+        if _may_be_codes(rest, rows[-n_codes:], rows) and _are_high_codes(rest, high):
             return high.tolist()
-    n_low = _n_codes(values, LOW_CODES)
-    low, rest = values[:n_low], values[n_low:]
-    if _may_be_codes(n_low, rest, rows[:n_low], rows):
-        wide = rest[0] - low[-1] > np.ptp(rest)
+    for n_codes in range(_n_codes(values, LOW_CODES), 0, -1):
+        low, rest = values[:n_codes], values[n_codes:]
         # A single digit below zero must come often to be no measurement.
-        often = low[0] <= -77 or rows[:n_low].sum() > COMMON_ROWS
-        if wide or (rest[0] >= 0 and often):
+        often = low[0] <= -77 or rows[:n_codes].sum() > COMMON_ROWS
+        if _may_be_codes(rest, rows[:n_codes], rows) and (_is_wide(rest, low[-1]) or (rest[0] >= 0 and often)):
             return low.tolist()
     return []
+
+
+def _are_high_codes(rest: Array, high: Array) -> bool:
+    """Whether the largest values lie far above the rest, single digits only above a scale without gaps."""
+    wide = _is_wide(rest, high[0])
+    if high[0] > max(SMALL_CODES):
+        return wide
+    refused, unknown = 7.0 in high, 9.0 in high
+    is_scale = rest[0] in (0.0, 1.0) and bool((np.diff(rest) == 1).all())
+    return is_scale and ((wide and (refused or unknown)) or (rest[-1] <= 5 and refused and unknown))
+
+
+def _is_wide(rest: Array, nearest: float) -> bool:
+    """Whether the gap between the nearest code and the rest is larger than the range of the rest."""
+    return bool(min(abs(nearest - rest[0]), abs(nearest - rest[-1])) > np.ptp(rest))
 
 
 def _n_codes(values: Array, codes: frozenset[float]) -> int:
@@ -103,9 +108,9 @@ def _n_codes(values: Array, codes: frozenset[float]) -> int:
     return n_codes
 
 
-def _may_be_codes(n_codes: int, rest: Array, own: NDArray[Any], rows: NDArray[Any]) -> bool:
-    """Whether there are codes, other values to compare them with, and more rows of those."""
-    return bool(n_codes and rest.size > 1 and 2 * own.sum() <= rows.sum())
+def _may_be_codes(rest: Array, own: NDArray[Any], rows: NDArray[Any]) -> bool:
+    """Whether there are other values to compare codes with, and more rows of those."""
+    return bool(rest.size > 1 and 2 * own.sum() <= rows.sum())
 
 
 def _numbers(table: FeatureTable, feature: int) -> Array | None:

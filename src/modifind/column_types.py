@@ -49,12 +49,16 @@ def feature_column(column: pd.Series[Any], name: str, check: bool = True) -> tup
     >>> feature_column(pd.Series([1, 2.5, None], dtype=object), "dose")[1]
     True
     """
+    if column.dtype == object and _inferred(column) == "integer" and not _fits(column):
+        refuse_identifiers(name)
     column = plain_column(column)
     types = pd.api.types
-    if is_time(column) or types.is_complex_dtype(column) or _inferred(column) == "complex":
+    is_complex = types.is_complex_dtype(column) or _inferred(column) == "complex"
+    if is_complex or is_time(column):
+        example = "its real part" if is_complex else "days since a date"
         raise ValueError(
             f"column {name!r} has type {_type_name(column)}, which is no feature; convert it to a number "
-            "(days since a date, for instance) or exclude it"
+            f"({example}, for instance) or exclude it"
         )
     if isinstance(column.dtype, pd.CategoricalDtype) or types.is_bool_dtype(column):
         return column, False
@@ -75,7 +79,7 @@ def plain_column(column: pd.Series[Any]) -> pd.Series[Any]:
     ):
         column = pd.Series(column.astype(object), index=column.index).infer_objects()
     kind = _inferred(column) if column.dtype == object else ""
-    if kind in _NUMBERS:  # with gaps, decimal, or beyond 64 bits
+    if kind in _NUMBERS:  # with gaps, decimal, or too large for a column of integers
         return column.astype("Int64") if kind == "integer" and _fits(column) else column.astype(np.float64)
     if kind == "boolean":
         return column.astype("boolean" if column.isna().any() else bool)

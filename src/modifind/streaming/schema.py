@@ -21,7 +21,6 @@ from modifind.column_types import (
 from modifind.features import (
     FeatureTable,
     check_arms,
-    check_rows,
     check_scale,
     discrete_mask,
     first_treated,
@@ -100,8 +99,8 @@ class ColumnSummary:
         Whether numbers come as integers.
     lossy : bool
         Whether there are integers that floats cannot hold.
-    by_arm : dict or None
-        How often each level goes with each value of the treatment; None where levels are not counted.
+    by_arm : dict
+        How often each level goes with each value of the treatment, where levels are counted.
     """
 
     kind: str
@@ -113,7 +112,7 @@ class ColumnSummary:
     order: tuple[Any, ...] | None = None
     whole: bool = False
     lossy: bool = False
-    by_arm: dict[tuple[Any, Any], int] | None = None
+    by_arm: dict[Any, int] = field(default_factory=dict)
 
     @classmethod
     def of(cls, column: pd.Series[Any], name: str, max_levels: int) -> ColumnSummary:
@@ -151,8 +150,7 @@ class ColumnSummary:
             return self
         pairs = pd.MultiIndex.from_arrays([plain_column(column).astype(object), treatment.astype(object)])
         counts = pairs.dropna().value_counts(sort=False)
-        by_arm: dict[Any, int] = {pair: int(count) for pair, count in counts.items()}
-        return replace(self, by_arm=by_arm)
+        return replace(self, by_arm={pair: int(count) for pair, count in counts.items()})
 
     def merged(self, other: ColumnSummary, name: str, max_levels: int) -> ColumnSummary:
         """The summary of both sets of rows."""
@@ -180,7 +178,7 @@ class ColumnSummary:
             _common_order(self.order, other.order),
             self.whole and other.whole,
             self.lossy or other.lossy,
-            None if levels is None else _added(self.by_arm, other.by_arm),
+            {} if levels is None else _added(self.by_arm, other.by_arm),
         )
 
     @property
@@ -216,10 +214,10 @@ def _counts(column: pd.Series[Any], max_levels: int) -> dict[Any, int] | None:
     return None if len(counts) > max_levels else {label: int(count) for label, count in counts.items()}
 
 
-def _added(first: dict[Any, int] | None, second: dict[Any, int] | None) -> dict[Any, int]:
+def _added(first: dict[Any, int], second: dict[Any, int]) -> dict[Any, int]:
     """Counts of both."""
-    total = {**(first or {})}
-    for key, count in (second or {}).items():
+    total = {**first}
+    for key, count in second.items():
         total[key] = total.get(key, 0) + count
     return total
 
@@ -320,11 +318,10 @@ class Summary:
         shown = tuple(plain_label(label) for label in arms)
         if first_treated(shown, treated):
             arms, shown = arms[::-1], shown[::-1]
-        check_rows(self.n_rows)
         check_arms(min(self.treatment.levels.values()))
         per_level = [
             None
-            if levels is None or own.by_arm is None
+            if levels is None or own.levels is None
             else np.array([[own.by_arm.get((level, arm), 0) for arm in arms] for level in levels])
             for levels, own in zip(labels, self.columns, strict=True)
         ]
