@@ -222,7 +222,7 @@ def _held_out_scores(
 
 
 def _chosen_logistic(
-    design: Array, treatment: NDArray[np.int64], seed: int, weights: Array | None
+    design: Array, treatment: NDArray[np.int64], seed: int, weights: Array | None = None
 ) -> LogisticRegression:
     """Logistic regression whose penalty has the smallest cross-validated log-loss; of many columns it keeps a few.
 
