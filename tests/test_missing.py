@@ -3,7 +3,6 @@
 import numpy as np
 import pandas as pd
 import pytest
-from modifind.determined import find_determined
 from pandas.testing import assert_frame_equal
 from sklearn.linear_model import LogisticRegression
 from typer.testing import CliRunner
@@ -11,6 +10,7 @@ from typer.testing import CliRunner
 from conftest import four_sd, quiet_fit, seed_of
 from modifind import WCMMD, EffectLikelihood, ModifierSelector, SelectionResult
 from modifind.cli import app
+from modifind.determined import find_determined
 from modifind.explain import effect_curve
 from modifind.features import read_features
 from modifind.learners.additive import AdditiveLearner
