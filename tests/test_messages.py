@@ -19,9 +19,10 @@ from modifind.cli import main
 PAGE = Path(__file__).parents[1] / "docs" / "messages.md"
 HEAD = """# Messages
 
-What a wrong or odd input gets. An error is a `ValueError` in Python and one line with exit code 2 on the command line; a
-warning is a `UserWarning`, or one line on stderr, and is kept in the result. In these examples the table has 120 rows, the
-features age, dose and sex, the outcome y (change on the command line) and the treatment arm. `MODIFIND_WRITE_DOCS=1 pytest tests/test_messages.py` writes this page.
+What a wrong or odd input gets. An error is a `ValueError` in Python and one line with exit code 2 on the command line;
+a warning is a `UserWarning`, or one line on stderr, and is kept in the result. In these examples the table has 120
+rows, the features age, dose and sex, the outcome y (change on the command line) and the treatment arm.
+`MODIFIND_WRITE_DOCS=1 pytest tests/test_messages.py` writes this page.
 
 | | input | where | what happens | message |
 |---|---|---|---|---|
@@ -127,6 +128,7 @@ def first(values, rows, new):
 
 
 rng = np.random.default_rng(1)
+DAYS = pd.date_range("2020-01-01", periods=N).astype("datetime64[ns]")
 NUMBERS = rng.integers(18, 90, N)
 WORDS = rng.choice(["u", "v"], N)
 
@@ -151,7 +153,7 @@ arms("19 treated rows", lambda a: np.arange(N) < 19)
 outcome("a constant outcome", lambda y: 0 * y + 2)
 outcome("an outcome of words", lambda y: np.where(y > 0, "good", "bad"))
 outcome("an outcome of numbers and words", lambda y: first(y, 2, "unknown"))
-outcome("an outcome of dates", lambda y: pd.Series(pd.date_range("2020-01-01", periods=N)))
+outcome("an outcome of dates", lambda y: pd.Series(DAYS))
 outcome("a missing and an infinite outcome", lambda y: np.r_[np.nan, np.inf, y[2:]])
 outcome("the logarithm of a negative outcome", lambda y: y, outcome_transform="log")
 outcome("a skewed positive outcome", lambda y: np.exp(1.5 * y))
@@ -161,8 +163,8 @@ outcome("an outcome with a code for missing", lambda y: np.r_[-999.0, y[1:]])
 # Columns that are no features.
 column("missing values", first(NUMBERS.astype(float), 3, np.nan))
 column("an infinite value", first(NUMBERS.astype(float), 1, np.inf))
-column("dates", pd.date_range("2020-01-01", periods=N))
-column("dates as text", pd.date_range("2020-01-01", periods=N).strftime("%d.%m.%Y"))
+column("dates", DAYS)
+column("dates as text", DAYS.strftime("%d.%m.%Y"))
 column("complex numbers", NUMBERS + 1j)
 column("lists", pd.Series([[1, 2]] * N))
 column("mixed types", pd.Series([True, "no", 3] * 40))
@@ -212,7 +214,7 @@ command("alpha out of range", "--alpha", "2")
 command("an unknown label", "--treated", "pill")
 command("a file without rows", change=lambda frame: frame[:0])
 command("missing values", change=lambda frame: frame.assign(age=first(frame["age"], 3, np.nan)))
-command("dates", change=lambda frame: frame.assign(visit=pd.date_range("2020-01-01", periods=N)))
+command("dates", change=lambda frame: frame.assign(visit=DAYS))
 command("a number column with a word", change=lambda frame: frame.assign(age=first(frame["age"], 2, "unknown")))
 command("a treatment with three levels", change=lambda frame: frame.assign(arm=["a", "b", "c"] * 40))
 command("the treatment twice", change=lambda frame: frame.assign(pill=frame["arm"] == "drug"))

@@ -18,6 +18,7 @@ ROWS_PER_VALUE = 5  # with fewer rows per distinct value a relabelling says noth
 EXACT = 1e-6  # share of a column's spread that others leave; float32 columns are not exact beyond
 MOST_COLUMNS = 1000
 BLOCK_ROWS = 16_384
+PROBE_ROWS = 1000
 SHOWN = 10
 
 
@@ -100,6 +101,8 @@ def _twins(table: FeatureTable, changing: list[int]) -> tuple[tuple[int, ...], .
 
     seen: dict[bytes, int] = {}
     for m in changing:
+        if np.unique(table.values[:PROBE_ROWS, m]).size * ROWS_PER_VALUE > min(table.n_rows, PROBE_ROWS):
+            continue
         codes = _first_seen(table.values[:, m])
         if (int(codes.max()) + 1) * ROWS_PER_VALUE <= codes.size:
             join(seen.setdefault(codes.tobytes(), m), m)
@@ -143,17 +146,19 @@ def _combinations(columns: dict[int, Array]) -> tuple[tuple[int, ...], ...]:
         return ()
     features, triangle = list(columns), _triangle(list(columns.values()))
     size = np.sqrt((triangle**2).sum(axis=0))
+    if (np.abs(np.diag(triangle)) > EXACT * size).all():
+        return ()
     kept: list[int] = []
-    basis = np.empty((triangle.shape[0], 0))
     found = []
+    room = np.empty(triangle.shape)
     for k in range(len(features)):
-        own = triangle[:, k]
+        own, basis = triangle[:, k], room[:, : len(kept)]
         left = own - basis @ (basis.T @ own)
         left -= basis @ (basis.T @ left)
         length = float(np.sqrt(left @ left))
         if length > EXACT * size[k]:
+            room[:, len(kept)] = left / length
             kept.append(k)
-            basis = np.column_stack((basis, left / length))
             continue
         shares = lstsq(triangle[:, kept], own)[0]
         parts = [features[j] for j, share in zip(kept, shares, strict=True) if abs(share) > 100 * EXACT]

@@ -144,13 +144,15 @@ class ColumnSummary:
             kind = "bool" if all(isinstance(label, bool) for label in counts) else "object"
         return cls(kind, missing, 0, np.inf, -np.inf, counts, order)
 
-    def with_arms(self, column: pd.Series[Any], treatment: pd.Series[Any]) -> ColumnSummary:
+    def with_arms(self, column: pd.Series[Any], arm_codes: NDArray[np.int64], arms: list[Any]) -> ColumnSummary:
         """The same with levels counted for each value of the treatment, where levels are counted at all."""
-        if not self.levels:
+        if not self.levels or not arms:
             return self
-        pairs = pd.MultiIndex.from_arrays([plain_column(column).astype(object), treatment.astype(object)])
-        counts = pairs.dropna().value_counts(sort=False)
-        return replace(self, by_arm={pair: int(count) for pair, count in counts.items()})
+        codes, levels = pd.factorize(plain_column(column))
+        both = (codes >= 0) & (arm_codes >= 0)
+        counts = np.bincount(codes[both] * len(arms) + arm_codes[both], minlength=len(levels) * len(arms))
+        pairs = ((level, arm) for level in levels for arm in arms)
+        return replace(self, by_arm={pair: int(count) for pair, count in zip(pairs, counts, strict=True) if count})
 
     def merged(self, other: ColumnSummary, name: str, max_levels: int) -> ColumnSummary:
         """The summary of both sets of rows."""
@@ -255,7 +257,8 @@ class Summary:
         arms = piece.treatment.infer_objects()
         treatment = ColumnSummary.of(arms, "treatment", 2)
         if treatment.levels is not None and len(treatment.levels) <= 2:
-            columns = tuple(own.with_arms(frame.iloc[:, m], arms) for m, own in enumerate(columns))
+            codes, found = pd.factorize(plain_column(arms))
+            columns = tuple(own.with_arms(frame.iloc[:, m], codes, list(found)) for m, own in enumerate(columns))
         scores = None if piece.scores is None else ColumnSummary.of(piece.scores, "propensity", 0)
         return cls(len(piece.X), names, limits, columns, y, treatment, scores)
 
