@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -228,8 +230,7 @@ class ModifierSelector(BaseModifierSelector):
         if self.checkpoint is not None and isinstance(pieces, LocalPieces):
             saved = continued_pass(self.get_params(deep=False), statistic, treated, entropy)
             pieces = replace(pieces, checkpoint=saved)
-        with warnings.catch_warnings(record=True) as caught:
-            warnings.simplefilter("always", UserWarning)
+        with _recorded() as caught:
             self._warn_unused(statistic)
             run = StreamedFit(
                 statistic=statistic,
@@ -247,6 +248,8 @@ class ModifierSelector(BaseModifierSelector):
             found = run.fit(pieces)
             if isinstance(found, Streamed):
                 warn_untestable(found.names, found.constant, found.findings)
+            else:
+                caught.clear()  # the fit that follows says it again
         if isinstance(found, Piece):  # few enough rows for all to be taken at once
             own = self.get_params(deep=False) | {"random_state": entropy}
             if found.scores is not None:
@@ -260,7 +263,6 @@ class ModifierSelector(BaseModifierSelector):
                 if hasattr(whole, "result_"):  # of an interrupted fit, what it found
                     self._keep(tuple(whole.feature_names_in_), whole.result_)
             return self
-        _warn_again(caught)
         for note in saved.notes if saved is not None else ():
             warnings.warn(note, UserWarning, stacklevel=3)
         settings = {
@@ -296,8 +298,7 @@ class ModifierSelector(BaseModifierSelector):
         seeds = np.random.SeedSequence(entropy).spawn(5)
         propensity_seed, sampler_seed, statistic_seed, feature_seed, fold_seed = seeds
 
-        with warnings.catch_warnings(record=True) as caught:
-            warnings.simplefilter("always", UserWarning)
+        with _recorded() as caught:
             outcome = transform_outcome(data.y, self.outcome_transform)
             if isinstance(statistic, EffectLikelihood):
                 statistic.validate(outcome)
@@ -318,7 +319,6 @@ class ModifierSelector(BaseModifierSelector):
                 if not any(finding.reached for finding in findings):
                     raise KeyboardInterrupt from None
             warn_untestable(table.names, table.constant, findings)
-        _warn_again(caught)
 
         settings = {
             **recorded_settings(self.get_params(deep=False), statistic, sampler, test),
@@ -384,6 +384,14 @@ class ModifierSelector(BaseModifierSelector):
             )
 
 
-def _warn_again(caught: list[warnings.WarningMessage]) -> None:
-    for warning in caught:
-        warnings.warn_explicit(warning.message, warning.category, warning.filename, warning.lineno)
+@contextmanager
+def _recorded() -> Iterator[list[warnings.WarningMessage]]:
+    """Collect warnings for the record; users have them at the end, also when that is an error."""
+    caught: list[warnings.WarningMessage] = []
+    try:
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always", UserWarning)
+            yield caught
+    finally:
+        for warning in caught:
+            warnings.warn_explicit(warning.message, warning.category, warning.filename, warning.lineno)
