@@ -124,25 +124,28 @@ def test_control_c_writes_what_was_found_and_the_same_command_continues(tmp_path
     assert result.table.loc[done, "p_value"].equals(partial.table.loc[done, "p_value"])
 
 
-def test_interrupted_before_any_feature_writes_nothing(tmp_path, monkeypatch, capsys, table):
+@pytest.mark.parametrize(("end", "code"), [(KeyboardInterrupt(), 130), (ValueError("no law"), 2)])
+def test_ended_before_any_feature_writes_nothing_and_keeps_warnings(end, code, tmp_path, monkeypatch, capsys, table):
     table.X.assign(arm=table.treatment, y=table.y).to_csv(tmp_path / "data.csv", index=False)
 
-    def interrupted(*_, **__):
+    def ended(*_, **__):
         warnings.warn("something is odd", UserWarning, stacklevel=1)
-        raise KeyboardInterrupt
+        raise end
 
-    monkeypatch.setattr(GaussianSampler, "fit", interrupted)
+    monkeypatch.setattr(GaussianSampler, "fit", ended)
     line = ["modifind", "select", str(tmp_path / "data.csv"), "--treatment", "arm", "--outcome", "y"]
     monkeypatch.setattr(sys, "argv", [*line, "--sampler", "gaussian", "--out", str(tmp_path / "result.json")])
     before = signal.getsignal(signal.SIGINT)
     try:
-        with pytest.raises(SystemExit) as end:
+        with pytest.raises(SystemExit) as stop:
             main()
     finally:
         signal.signal(signal.SIGINT, before)
-    assert end.value.code == 130
+    assert stop.value.code == code
     assert not (tmp_path / "result.json").exists()
-    assert "Traceback" not in capsys.readouterr().err
+    lines = capsys.readouterr().err.split("\n")
+    assert "modifind: warning: something is odd" in lines
+    assert not any("Traceback" in shown for shown in lines)
 
 
 class FailingSampler(GaussianSampler):

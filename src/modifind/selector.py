@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -282,8 +284,7 @@ class ModifierSelector(BaseModifierSelector):
         if self.checkpoint is not None and isinstance(pieces, LocalPieces):
             saved = continued_pass(self.get_params(deep=False), statistic, treated, entropy)
             pieces = replace(pieces, checkpoint=saved)
-        with warnings.catch_warnings(record=True) as caught:
-            warnings.simplefilter("always", UserWarning)
+        with _recorded() as caught:
             warn_unused(self.test, self.n_resamples, self.alpha, self.adjust)
             run = StreamedFit(
                 statistic=statistic,
@@ -303,9 +304,10 @@ class ModifierSelector(BaseModifierSelector):
             pieces.dropped.warn()
             if isinstance(found, Streamed):
                 tell(found.names, found.findings)
+            else:
+                caught.clear()  # the fit that follows says it again
         if isinstance(found, Piece):
             return self._fit_piece(found, pieces.dropped, treated, entropy)
-        _warn_again(caught)
         for note in saved.notes if saved is not None else ():
             warnings.warn(note, UserWarning, stacklevel=3)
         settings = {
@@ -355,8 +357,7 @@ class ModifierSelector(BaseModifierSelector):
         entropy = seed_of(self.random_state, self.checkpoint)
         params = self.get_params(deep=False)
         sampler = agreeing_sampler(self.sampler, statistic, self.device)
-        with warnings.catch_warnings(record=True) as caught:
-            warnings.simplefilter("always", UserWarning)
+        with _recorded() as caught:
             data = read_data(
                 X,
                 y,
@@ -384,7 +385,6 @@ class ModifierSelector(BaseModifierSelector):
                 seed=entropy,
             )
             found = run.fit(data, *continued_tests(params, data, run.feature_groups, statistic, test, entropy))
-        _warn_again(caught)
         settings = {
             **recorded_settings(params, statistic, sampler, test),
             **found.settings,
@@ -443,9 +443,17 @@ class ModifierSelector(BaseModifierSelector):
         return statistic, test
 
 
-def _warn_again(caught: list[warnings.WarningMessage]) -> None:
-    for warning in caught:
-        warnings.warn_explicit(warning.message, warning.category, warning.filename, warning.lineno)
+@contextmanager
+def _recorded() -> Iterator[list[warnings.WarningMessage]]:
+    """Collect warnings for the record; users have them at the end, also when that is an error."""
+    caught: list[warnings.WarningMessage] = []
+    try:
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always", UserWarning)
+            yield caught
+    finally:
+        for warning in caught:
+            warnings.warn_explicit(warning.message, warning.category, warning.filename, warning.lineno)
 
 
 def _refuse_in_pieces(per_row: dict[str, Any], what: str, remedy: str) -> None:
