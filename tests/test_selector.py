@@ -297,7 +297,7 @@ def test_few_resamples_warn_and_are_recorded(data):
 def test_resamples_that_suffice_for_the_adjustment_do_not_warn(data):
     # Without an adjustment p <= 0.05 needs 19 resamples only.
     with warnings.catch_warnings():
-        warnings.simplefilter("error")
+        warnings.filterwarnings("error", message="n_resamples=")
         ModifierSelector(**FAST | {"propensity": 0.5, "adjust": "none"}).fit(data[0], data[1], treatment=data[2])
 
 
