@@ -73,9 +73,9 @@ def test_penalty_is_chosen_on_a_sample_of_many_rows(monkeypatch, n, expected):
     table, treatment = noise_data(n)
     seen = []
 
-    def held_out_scores(model, design, treatment, splitter):
+    def held_out_scores(model, design, treatment, splitter, weights):
         seen.append((design, treatment))
-        return scores(model, design, treatment, splitter)
+        return scores(model, design, treatment, splitter, weights)
 
     scores = propensity._held_out_scores
     monkeypatch.setattr(propensity, "_held_out_scores", held_out_scores)

@@ -99,8 +99,8 @@ def test_trees_see_neighbours_and_the_treatment(monkeypatch):
     widths = []
     fit = BoostingSampler._neighbours
 
-    def recorded(self, inputs, targets):
-        near = fit(self, inputs, targets)
+    def recorded(self, inputs, targets, weights):
+        near = fit(self, inputs, targets, weights)
         widths.append(near)
         return near
 

@@ -135,6 +135,9 @@ def select(
     groups: Annotated[
         str | None, typer.Option("--groups", help="Column with labels of rows that belong together, such as a clinic.")
     ] = None,
+    strata: Annotated[
+        str | None, typer.Option("--strata", help="Column with the strata that a trial was randomised in.")
+    ] = None,
     statistic: Annotated[str, typer.Option("--statistic", help="effect_likelihood or wcmmd.")] = DEFAULT_STATISTIC,
     learner: Annotated[
         str, typer.Option("--learner", help="Of effect_likelihood: auto, linear, splines, boosting or neural.")
@@ -177,9 +180,9 @@ def select(
         raise ValueError("--stream and --dask exclude each other")
     with open_table(data, stream=stream, dask=dask, jobs=jobs) as table:
         scores, known = _propensity(propensity, table.columns)
-        others = {"--propensity": known, "--weight": weight, "--groups": groups}
+        others = {"--propensity": known, "--weight": weight, "--groups": groups, "--strata": strata}
         tested = _tested(table.columns, treatment, outcome, others, features, exclude)
-        roles = Roles(tested, outcome, treatment, known, weight, groups)
+        roles = Roles(tested, outcome, treatment, known, weight, groups, strata)
         categories = _columns(discrete, table.columns, "--discrete")
         if not set(categories) <= set(roles.features):
             strangers = ", ".join(sorted(set(categories) - set(roles.features)))

@@ -33,6 +33,9 @@ class Analysis:
         Features that say the same as another one.
     weights : array of shape (n,), optional
         How much each row counts.
+    n_tested : int, optional
+        How many features are tested, the first ones of the table; models and samplers only condition on the others.
+        None means all.
     """
 
     table: FeatureTable
@@ -42,14 +45,15 @@ class Analysis:
     prepared: PreparedWCMMD
     tester: Tester
     copies: frozenset[int]
+    n_tested: int | None = None
     weights: Array | None = None
 
 
 def run_tests(
     plan: Analysis, seed: np.random.SeedSequence, n_jobs: int | None, progress: bool | Progress
 ) -> list[Finding]:
-    """Test every feature; the findings are in the order of the features."""
-    total = plan.table.n_features
+    """Test every feature that is to be tested; the findings are in the order of the features."""
+    total = plan.table.n_features if plan.n_tested is None else plan.n_tested
     seeds = seed.spawn(total)
     # Every task carries the plan, so many features come in as many tasks as keep all workers busy to the end.
     step = max(1, total // MOST_TASKS)

@@ -243,7 +243,7 @@ def _chosen_logistic(
     design: Array,
     treatment: NDArray[np.int64],
     seed: int,
-    weights: Array | None,
+    weights: Array | None = None,
     groups: NDArray[np.int64] | None = None,
 ) -> LogisticRegression:
     """Logistic regression whose penalty has the smallest cross-validated log-loss; of many columns it keeps a few.

@@ -19,6 +19,7 @@ from modifind.features import (
 )
 from modifind.kernels import Array
 from modifind.row_weights import effective_size
+from modifind.strata import Strata, read_strata, with_strata
 from modifind.streaming.sources import as_series
 from modifind.weighting import check_groups, read_groups, read_weights
 
@@ -43,6 +44,7 @@ class Data:
     weights: Array | None = None
     groups: NDArray[np.int64] | None = None
     kept: NDArray[np.intp] | None = None
+    strata: Strata | None = None
 
     @property
     def arms(self) -> NDArray[Any]:
@@ -50,13 +52,20 @@ class Data:
         return self.treatment.arms
 
     @property
+    def conditioned(self) -> FeatureTable:
+        """What models and samplers see: the features and, where there are strata, the stratum as the last column."""
+        return self.table if self.strata is None else with_strata(self.table, self.strata)
+
+    @property
     def settings(self) -> dict[str, Any]:
-        """What a result records of weights and groups; nothing where there are none."""
+        """What a result records of weights, groups and strata; nothing where there are none."""
         found: dict[str, Any] = {}
         if self.weights is not None:
             found["sample_weight"] = {"effective_rows": effective_size(self.weights)}
         if self.groups is not None:
             found["groups"] = {"n_groups": int(np.unique(self.groups).size)}
+        if self.strata is not None:
+            found["n_strata"] = len(self.strata.labels)
         return found
 
 
@@ -69,6 +78,7 @@ def read_data(
     discrete_features: Any = "auto",
     sample_weight: Any = None,
     groups: Any = None,
+    strata: Any = None,
 ) -> Data:
     """Check and encode a table.
 
@@ -84,6 +94,8 @@ def read_data(
         See `read_features`.
     sample_weight, groups : array of shape (n,), optional
         Weights and group labels of the rows. Rows of weight 0 are left out, with a warning.
+    strata : array of shape (n,), optional
+        Strata that the treatment was randomised in.
 
     Raises
     ------
@@ -107,6 +119,7 @@ def read_data(
             f"{len(X) - kept.size} of {len(X)} rows have sample_weight 0 and are left out", UserWarning, stacklevel=3
         )
         y, treatment = _taken(y, "y", len(X), kept), _taken(treatment, "treatment", len(X), kept)
+        strata = _taken(strata, "strata", len(X), kept)
         X, weights = X.iloc[kept], weights[kept]
         codes = None if codes is None else codes[kept]
     if codes is not None:
@@ -116,7 +129,9 @@ def read_data(
         weights = weights / weights.mean()
     table = read_features(X, discrete_features)
     outcome = read_outcome(y, table.n_rows)
-    return Data(table, outcome, read_treatment(treatment, table.n_rows, treated), weights, codes, kept)
+    labels = read_treatment(treatment, table.n_rows, treated)
+    blocks = None if strata is None else read_strata(strata, table, labels.arms)
+    return Data(table, outcome, labels, weights, codes, kept, blocks)
 
 
 def _taken(values: Any, what: str, n_rows: int, kept: NDArray[np.intp]) -> Any:

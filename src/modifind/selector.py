@@ -18,6 +18,7 @@ from modifind.base import (
 from modifind.composition import Statistic, agreeing_sampler, recorded_settings, resolve_statistic
 from modifind.feature_tests import Analysis, run_tests
 from modifind.features import (
+    FeatureTable,
     as_frame,
     is_distributed,
     monotone_copies,
@@ -26,16 +27,23 @@ from modifind.features import (
 from modifind.findings import Finding, assemble, warn_untestable
 from modifind.kernels import Array
 from modifind.progress import Progress
-from modifind.propensity import FittedPropensity, PropensityModel, arm_folds, resolve_propensity
+from modifind.propensity import FittedPropensity, PropensityModel, resolve_propensity
 from modifind.reading import Data, read_data
+from modifind.scoring import draw_folds, fit_scores, model_of_rows
 from modifind.statistics import WCMMD, EffectLikelihood
 from modifind.statistics.wcmmd import PreparedWCMMD
+from modifind.strata import refuse_strata
 from modifind.streaming import FrameSource, LocalPieces, Piece, Pieces, Source, Streamed, StreamedFit
 from modifind.streaming.sources import has_row_scores
 from modifind.testers import AnalyticTester, ResamplingTester, Tester
 from modifind.testing import ConditionalRandomizationTest, adjust_p_values
 from modifind.torch_support import import_torch
-from modifind.weighting import assign_group_folds, check_sampler_weights, warn_resampled_weights
+from modifind.weighting import (
+    assign_group_folds,
+    check_sampler_weights,
+    refuse_in_pieces,
+    warn_resampled_weights,
+)
 
 NULL_HYPOTHESIS = "the outcome is independent of the feature given the other features"
 MIN_TRAIN_ROWS = 200
@@ -154,6 +162,7 @@ class ModifierSelector(BaseModifierSelector):
         treated: Any = None,
         sample_weight: Any = None,
         groups: Any = None,
+        strata: Any = None,
     ) -> ModifierSelector:
         """Test every feature.
 
@@ -176,6 +185,10 @@ class ModifierSelector(BaseModifierSelector):
             Labels of rows that are not independent of each other: patients of a clinic, visits of a patient. Rows of a
             group stay in one fold, and variances are those between groups. Needs the table in memory, and
             "effect_likelihood".
+        strata : array of shape (n,), optional
+            One label per row of a trial that was randomised within strata, such as sites. Models and samplers condition
+            on the stratum, which is not tested, and with ``propensity="auto"`` the score of a row is its stratum's
+            share of treated rows.
 
         Returns
         -------
@@ -187,7 +200,8 @@ class ModifierSelector(BaseModifierSelector):
                 "groups needs statistic='effect_likelihood'; resampled features of 'wcmmd' take rows as independent"
             )
         if is_distributed(X):
-            _refuse_in_pieces(sample_weight, groups, "a Dask DataFrame", "pass a sample of the rows as a DataFrame")
+            refuse_in_pieces(sample_weight, groups, "a Dask DataFrame", "pass a sample of the rows as a DataFrame")
+            refuse_strata(strata, "a Dask DataFrame")
             from modifind.distributed import DaskPieces
 
             pieces = DaskPieces.of(X, y, treatment, self.propensity, self.n_jobs)
@@ -196,10 +210,12 @@ class ModifierSelector(BaseModifierSelector):
         frame = as_frame(X)
         if len(frame) > self.max_train_rows and isinstance(statistic, EffectLikelihood):
             what = f"a table of more than max_train_rows={self.max_train_rows} rows"
-            _refuse_in_pieces(sample_weight, groups, what, "raise max_train_rows")
+            refuse_in_pieces(sample_weight, groups, what, "raise max_train_rows")
+            refuse_strata(strata, "more than max_train_rows rows")
             source = FrameSource.of(frame, y, treatment, self.propensity)
             return self._fit_pieces(LocalPieces(source, self.n_jobs), statistic, treated)
-        return self._fit_whole(frame, y, treatment, treated, sample_weight, groups, statistic, test)
+        extras = {"sample_weight": sample_weight, "groups": groups, "strata": strata}
+        return self._fit_whole(frame, y, treatment, treated, extras, statistic, test)
 
     def fit_source(self, source: Source, *, treated: Any = None) -> ModifierSelector:
         """Test every feature of a table that comes in pieces, such as a file larger than memory.
@@ -281,8 +297,7 @@ class ModifierSelector(BaseModifierSelector):
         y: Any,
         treatment: Any,
         treated: Any,
-        sample_weight: Any,
-        groups: Any,
+        extras: dict[str, Any],
         statistic: Statistic,
         test: ConditionalRandomizationTest,
     ) -> ModifierSelector:
@@ -293,24 +308,16 @@ class ModifierSelector(BaseModifierSelector):
 
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always", UserWarning)
-            data = read_data(
-                X,
-                y,
-                treatment,
-                treated=treated,
-                discrete_features=self.discrete_features,
-                sample_weight=sample_weight,
-                groups=groups,
-            )
-            table, labels, arms = data.table, data.treatment, data.arms
+            data = read_data(X, y, treatment, treated=treated, discrete_features=self.discrete_features, **extras)
+            tested, table, labels, arms = data.table, data.conditioned, data.treatment, data.arms
             outcome = transform_outcome(data.y, self.outcome_transform)
             weighted: dict[str, Any] = {} if data.weights is None else {"weights": data.weights}
             if isinstance(statistic, EffectLikelihood):
                 statistic.validate(outcome, weighted=bool(weighted))
             elif weighted:
                 warn_resampled_weights()
-            model = _of_rows(resolve_propensity(self.propensity), len(X), data.kept)
-            scores = model.fit(table, arms, n_folds=self.cv, seed=propensity_seed, groups=data.groups, **weighted)
+            model = model_of_rows(resolve_propensity(self.propensity), len(X), data.kept)
+            scores = fit_scores(model, data, table, self.cv, propensity_seed)
             scores.warn()
             sampler = agreeing_sampler(self.sampler, statistic, self.device)
             if data.groups is not None:
@@ -320,10 +327,12 @@ class ModifierSelector(BaseModifierSelector):
             sampler.fit(table, arms, sampler_seed, **weighted)
             marginal = statistic if isinstance(statistic, WCMMD) else WCMMD()
             prepared = marginal.prepare(outcome, arms, statistic_seed, **weighted)
-            tester, n_resamples = self._tester(statistic, test, data, outcome, scores, prepared, fold_seed)
-            plan = Analysis(table, outcome, scores, sampler, prepared, tester, monotone_copies(table), data.weights)
+            tester, n_resamples = self._tester(statistic, test, data, table, outcome, scores, prepared, fold_seed)
+            copies = monotone_copies(table)
+            n_tested = tested.n_features
+            plan = Analysis(table, outcome, scores, sampler, prepared, tester, copies, n_tested, data.weights)
             findings = self._run(plan, feature_seed)
-            warn_untestable(table.names, table.constant, findings)
+            warn_untestable(tested.names, tested.constant, findings)
         _warn_again(caught)
 
         settings = {
@@ -333,12 +342,13 @@ class ModifierSelector(BaseModifierSelector):
             **data_settings(labels.control, labels.treated, arms.size, int(arms.sum()), scores, entropy),
             **data.settings,
             "null_hypothesis": NULL_HYPOTHESIS
+            + (" and the stratum" if data.strata is not None else "")
             + (" and the treatment" if getattr(sampler, "condition_on_treatment", True) else ""),
         }
         messages = distinct_messages(caught)
-        kinds = [table.kind(m) for m in range(table.n_features)]
-        found = assemble(table.names, kinds, findings, self.alpha, self.adjust, scores.overlap(), settings, messages)
-        self._keep(table.names, found)
+        kinds = [tested.kind(m) for m in range(tested.n_features)]
+        found = assemble(tested.names, kinds, findings, self.alpha, self.adjust, scores.overlap(), settings, messages)
+        self._keep(tested.names, found)
         return self
 
     def _validate(self) -> tuple[Statistic, ConditionalRandomizationTest]:
@@ -360,19 +370,19 @@ class ModifierSelector(BaseModifierSelector):
         statistic: Statistic,
         test: ConditionalRandomizationTest,
         data: Data,
+        table: FeatureTable,
         outcome: Array,
         scores: FittedPropensity,
         prepared: PreparedWCMMD,
         seed: np.random.SeedSequence,
     ) -> tuple[Tester, int]:
         """What tests one feature, and how many resamples it may take."""
-        table = data.table
         if isinstance(statistic, WCMMD):
-            n_resamples = test.resolve_resamples(self.n_resamples, table.n_features, self.alpha, self.adjust)
+            n_tested = data.table.n_features
+            n_resamples = test.resolve_resamples(self.n_resamples, n_tested, self.alpha, self.adjust)
             return ResamplingTester(prepared, statistic, test, n_resamples, scores, table), n_resamples
         self._warn_unused(statistic)
-        states = [int(child.generate_state(1)[0]) for child in seed.spawn(statistic.cv_repeats)]
-        folds = [arm_folds(data.arms, self.cv, state, data.groups) for state in states]
+        folds = [draw_folds(data, self.cv, child) for child in seed.spawn(statistic.cv_repeats)]
         model = statistic.prepare(
             table,
             outcome,
@@ -405,19 +415,3 @@ class ModifierSelector(BaseModifierSelector):
 def _warn_again(caught: list[warnings.WarningMessage]) -> None:
     for warning in caught:
         warnings.warn_explicit(warning.message, warning.category, warning.filename, warning.lineno)
-
-
-def _refuse_in_pieces(sample_weight: Any, groups: Any, what: str, remedy: str) -> None:
-    for name, given in (("sample_weight", sample_weight), ("groups", groups)):
-        if given is not None:
-            raise ValueError(f"{name} needs all rows in memory at once, and {what} is worked on in pieces; {remedy}")
-
-
-def _of_rows(model: PropensityModel, n_rows: int, kept: Any) -> PropensityModel:
-    """The model with the known scores of some rows alone."""
-    if kept is None or not has_row_scores(model):
-        return model
-    known = np.asarray(model.estimator)
-    if known.shape != (n_rows,):
-        raise ValueError(f"propensity array must have one score per row ({n_rows}); found shape {known.shape}")
-    return PropensityModel(known[kept], cross_fit=model.cross_fit, clip=model.clip)

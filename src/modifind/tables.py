@@ -14,6 +14,7 @@ import pandas as pd
 
 from modifind.result import SelectionResult, write_bytes
 from modifind.selector import ModifierSelector
+from modifind.strata import refuse_strata
 from modifind.streaming.sources import SUFFIXES, column_names, find_files, open_files
 
 SAVED_INDEX = "Unnamed: 0"
@@ -21,7 +22,10 @@ SAVED_INDEX = "Unnamed: 0"
 
 @dataclass(frozen=True)
 class Roles:
-    """What the columns of a table are; `scores` are known propensity scores, `weight` and `groups` those of `fit`."""
+    """What the columns of a table are.
+
+    `scores` are known propensity scores, `weight` and `groups` those of `fit`, `strata` those of a stratified trial.
+    """
 
     features: list[str]
     outcome: str
@@ -29,6 +33,7 @@ class Roles:
     scores: str | None = None
     weight: str | None = None
     groups: str | None = None
+    strata: str | None = None
 
 
 class Table(Protocol):
@@ -60,10 +65,9 @@ class FrameTable:
             scores = frame[roles.scores]
             selector.set_params(propensity=scores.to_numpy() if isinstance(frame, pd.DataFrame) else scores)
         X, y, treatment = frame[roles.features], frame[roles.outcome], frame[roles.treatment]
-        sample_weight, groups = (None if name is None else frame[name] for name in (roles.weight, roles.groups))
-        return selector.fit(
-            X, y, treatment=treatment, treated=treated, sample_weight=sample_weight, groups=groups
-        ).result_
+        names = {"sample_weight": roles.weight, "groups": roles.groups, "strata": roles.strata}
+        given = {argument: frame[name] for argument, name in names.items() if name is not None}
+        return selector.fit(X, y, treatment=treatment, treated=treated, **given).result_
 
 
 @dataclass(frozen=True)
@@ -80,6 +84,7 @@ class FileTable:
                 raise ValueError(f"{option} needs all rows in memory at once; leave --stream out")
         if roles.scores is not None:
             selector.set_params(propensity="auto")  # the source brings the scores
+        refuse_strata(roles.strata, "a table that is read in batches")
         source = open_files(self.pattern, roles.features, roles.outcome, roles.treatment, roles.scores)
         return selector.fit_source(source, treated=treated).result_
 

@@ -163,3 +163,10 @@ def warn_resampled_weights() -> None:
         UserWarning,
         stacklevel=4,
     )
+
+
+def refuse_in_pieces(sample_weight: Any, groups: Any, what: str, remedy: str) -> None:
+    """Weights and groups go with tables whose rows are all taken at once."""
+    for name, given in (("sample_weight", sample_weight), ("groups", groups)):
+        if given is not None:
+            raise ValueError(f"{name} needs all rows in memory at once, and {what} is worked on in pieces; {remedy}")

@@ -1,0 +1,463 @@
+"""Weights of rows in propensity scores, samplers, the weighted conditional MMD and effect curves."""
+
+import importlib.util
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy.special import expit
+from scipy.stats import ks_2samp, kstest
+from sklearn.ensemble import HistGradientBoostingClassifier
+from sklearn.linear_model import LogisticRegression
+
+from conftest import FrozenLogit, seed_of
+from modifind.explain import effect_curve
+from modifind.explain.marginal import marginal_view
+from modifind.features import read_features
+from modifind.overlap import OverlapSums
+from modifind.propensity import PropensityModel
+from modifind.propensity_models import EarlyStoppedMLP
+from modifind.row_weights import effective_size, effective_weights
+from modifind.samplers import (
+    AutoSampler,
+    BoostingSampler,
+    Calibration,
+    CVAESampler,
+    GaussianSampler,
+    MarginalSampler,
+)
+from modifind.samplers.base import PoolLaw, weighted_ks
+from modifind.statistics import WCMMD, wcmmd_importance
+from modifind.statistics.wcmmd import curve_variance
+
+HAS_TORCH = importlib.util.find_spec("torch") is not None
+needs_torch = pytest.mark.skipif(not HAS_TORCH, reason="needs torch")
+SAMPLERS = {
+    "gaussian": GaussianSampler,
+    "boosting": lambda: BoostingSampler(max_iter=20, n_folds=2),
+    "auto": AutoSampler,
+    "marginal": MarginalSampler,
+    "cvae": lambda: CVAESampler(max_epochs=40, hidden=32, patience=10, learning_rate=5e-3),
+}
+SAMPLER_NAMES = [pytest.param(name, marks=needs_torch) if name == "cvae" else name for name in SAMPLERS]
+
+
+def mixed_table(rng, n):
+    """Two numbers and a category that hang together, one skewed number, and a treatment."""
+    x = rng.normal(size=(n, 2))
+    frame = pd.DataFrame({"a": 0.8 * x[:, 0] + 0.6 * x[:, 1], "b": x[:, 0], "c": np.exp(x[:, 1])})
+    frame["d"] = np.array(["low", "high"])[(rng.random(n) < expit(x[:, 0])).astype(int)]
+    return read_features(frame), (rng.random(n) < expit(0.5 * x[:, 0])).astype(np.int64)
+
+
+def biased_sample(seed, n, d=2):
+    """Rows kept with a probability that depends on the first feature or on the category, and the weights that undo it.
+
+    In the population the first feature is 0.8 times the second plus noise, and P(last = 1) = expit(second feature).
+    """
+    rng = np.random.default_rng(seed)
+    x = rng.normal(size=(8 * n, d))
+    x[:, 0] = 0.8 * x[:, 1] + 0.6 * x[:, 0]
+    code = (rng.random(8 * n) < expit(x[:, 1])).astype(float)
+    keep = 0.5 * expit(1.5 * x[:, 0]) * np.where(code == 1, 0.3, 0.9) + 0.02
+    kept = np.flatnonzero(rng.random(8 * n) < keep)[:n]
+    weights = 1.0 / keep[kept]
+    table = read_features(np.column_stack((x[kept], code[kept])), [d])
+    return table, rng.integers(0, 2, size=kept.size), weights / weights.mean(), x[kept, 1]
+
+
+def grid_of(sampler, feature):
+    points, weights = sampler.conditional_grid(feature).at(slice(None))
+    return (points * weights).sum(axis=1)
+
+
+# Propensity scores.
+
+
+def test_effective_weights_add_up_to_the_effective_size():
+    weights = np.array([0.2, 1.0, 1.8, 1.0])
+    assert effective_weights(weights).sum() == pytest.approx(effective_size(weights))
+    assert effective_weights(None) is None
+
+
+@pytest.mark.parametrize("estimator", ["auto", LogisticRegression(C=0.1), HistGradientBoostingClassifier(max_iter=5)])
+@pytest.mark.parametrize("cross_fit", [True, False])
+def test_equal_weights_leave_scores_as_they_are(estimator, cross_fit):
+    table, treatment = mixed_table(np.random.default_rng(0), 300)
+    model = PropensityModel(estimator, cross_fit=cross_fit)
+    plain, weighted = (model.fit(table, treatment, seed=seed_of(0), weights=w) for w in (None, np.ones(300)))
+    np.testing.assert_allclose(weighted.raw, plain.raw, rtol=1e-5)
+    assert weighted.auc == pytest.approx(plain.auc, rel=1e-4)
+    assert weighted.overlap() == pytest.approx(plain.overlap(), rel=1e-4)
+
+
+def test_counts_as_weights_give_the_scores_of_repeated_rows():
+    rng = np.random.default_rng(1)
+    table, treatment = mixed_table(rng, 400)
+    counts = rng.integers(1, 4, size=400)
+    model = PropensityModel(LogisticRegression(C=1e8, tol=1e-10, max_iter=2000), cross_fit=False)
+    again = np.repeat(np.arange(400), counts)
+    repeated = LogisticRegression(C=1e8, tol=1e-10, max_iter=2000).fit(table.design[again], treatment[again])
+    fitted = model.fit(table, treatment, seed=seed_of(0), weights=counts / counts.mean())
+    np.testing.assert_allclose(fitted.raw, repeated.predict_proba(table.design)[:, 1], rtol=1e-3)
+
+
+@pytest.mark.parametrize("estimator", ["auto", "mlp"])
+def test_weighted_scores_are_those_of_the_population(estimator):
+    rng = np.random.default_rng(2)
+    x = rng.normal(size=(16000, 2))
+    truth = expit(0.7 * x[:, 0])
+    treatment = (rng.random(16000) < truth).astype(np.int64)
+    keep = np.where(treatment == 1, expit(x[:, 1]), 0.4)  # treated rows come in by the second feature
+    kept = rng.random(16000) < keep
+    table, weights = read_features(x[kept]), 1.0 / keep[kept]
+    weights /= weights.mean()
+    errors = []
+    for own in (weights, None):
+        fitted = PropensityModel(estimator).fit(table, treatment[kept], seed=seed_of(0), n_folds=2, weights=own)
+        errors.append(np.abs(fitted.raw - truth[kept]).mean())
+    assert errors[0] < 0.04
+    assert errors[1] > 0.07
+
+
+def test_penalty_of_many_columns_is_chosen_with_weights():
+    rng = np.random.default_rng(3)
+    x = rng.normal(size=(400, 70))
+    treatment = (rng.random(400) < expit(2 * x[:, 0])).astype(np.int64)
+    misled = np.arange(400) < 200
+    treatment[misled] = (x[misled, 1] > 0).astype(np.int64)  # another rule, in rows that hardly count
+    weights = np.where(misled, 1e-3, 1.0)
+    fitted = PropensityModel().fit(read_features(x), treatment, seed=seed_of(0), weights=weights / weights.mean())
+    slopes = np.abs(np.mean([model.coef_[0] for model in fitted.models], axis=0))
+    assert "most associated" in fitted.description
+    assert np.argmax(slopes) == 0
+    assert slopes[1] < 0.3 * slopes[0]
+
+
+def test_known_scores_follow_the_rows_that_count():
+    rng = np.random.default_rng(4)
+    x = rng.normal(size=(300, 2))
+    scores = expit(x[:, 0])
+    scores[:30] = expit(3 * x[:30, 1])
+    treatment = (rng.random(300) < scores).astype(np.int64)
+    weights = np.where(np.arange(300) < 30, 1e-6, 1.0)
+    weights /= weights.mean()
+    fitted = PropensityModel(scores).fit(read_features(x), treatment, weights=weights)
+    assert fitted.r2 > 0.999
+    assert PropensityModel(scores).fit(read_features(x), treatment).r2 < 0.95
+
+
+def test_a_classifier_without_weights_is_refused():
+    table, treatment = mixed_table(np.random.default_rng(5), 60)
+    with pytest.raises(ValueError, match="FrozenLogit takes no sample_weight in fit"):
+        PropensityModel(FrozenLogit()).fit(table, treatment, seed=seed_of(0), weights=np.ones(60))
+
+
+def test_a_network_of_old_releases_takes_no_weights(monkeypatch):
+    monkeypatch.setattr("modifind.propensity_models.MLPClassifier.partial_fit", lambda self, X, y, classes=None: self)
+    with pytest.raises(ValueError, match=r"scikit-learn 1\.7"):
+        EarlyStoppedMLP().fit(np.zeros((4, 1)), np.array([0, 1, 0, 1]), np.ones(4))
+
+
+def test_overlap_counts_rows_by_their_weights():
+    rng = np.random.default_rng(6)
+    table, treatment = mixed_table(rng, 200)
+    weights = rng.uniform(0.5, 1.5, size=200)
+    fitted = PropensityModel(0.25).fit(table, treatment, weights=weights)
+    found = fitted.overlap()
+    for arm, name in ((0, "control"), (1, "treated")):
+        own = weights[treatment == arm]  # the score is the same for all rows of an arm
+        assert found[f"effective_rows_{name}"] == pytest.approx(effective_size(own))
+        assert found[f"effective_share_{name}"] == pytest.approx(effective_size(own) / own.size)
+        assert found[f"max_weight_share_{name}"] == pytest.approx(own.max() / own.sum())
+
+
+def test_largest_weight_of_pieces_is_that_of_the_whole():
+    rng = np.random.default_rng(7)
+    table, treatment = mixed_table(rng, 300)
+    fitted = PropensityModel(LogisticRegression()).fit(table, treatment, seed=seed_of(0))
+    parts = []
+    for rows in (slice(0, 100), slice(100, 300)):
+        piece = read_features(table.values[rows])
+        parts.append(OverlapSums.of(fitted.at(piece, treatment[rows], fitted.folds[rows], fitted.raw[rows])))
+    assert (parts[0] + parts[1]).overlap(fitted.auc) == pytest.approx(fitted.overlap())
+
+
+# Samplers.
+
+
+@pytest.mark.parametrize("name", SAMPLER_NAMES)
+def test_equal_weights_leave_laws_as_they_are(name):
+    table, treatment = mixed_table(np.random.default_rng(8), 250)
+    fits = [SAMPLERS[name]().fit(table, treatment, seed_of(0), weights) for weights in (None, np.ones(250))]
+    for feature in (2, 3) if name == "auto" else range(4):
+        plain, weighted = (sampler.law(feature) for sampler in fits)
+        draws = [law.draw(np.random.default_rng(1), 2) for law in (plain, weighted)]
+        np.testing.assert_allclose(*draws, rtol=1e-4, atol=1e-5)
+        np.testing.assert_allclose(
+            [plain.calibration.log_score_gain, plain.calibration.pit_distance],
+            [weighted.calibration.log_score_gain, weighted.calibration.pit_distance],
+            atol=1e-4,
+        )
+        grids = [sampler.rule(feature).law(table, treatment, np.arange(250) % 4).grid(slice(None)) for sampler in fits]
+        np.testing.assert_allclose(grids[0][0], grids[1][0], rtol=1e-4, atol=1e-4)
+
+
+def test_counts_as_weights_give_the_law_of_repeated_rows():
+    rng = np.random.default_rng(9)
+    table, treatment = mixed_table(rng, 600)
+    counts = np.where(table.values[:, 0] > 0, 2, 1)
+    again = np.repeat(np.arange(600), counts)
+    repeated = read_features(
+        pd.DataFrame({name: table.values[again, m] for m, name in enumerate(table.names)}), [table.names[3]]
+    )
+    weights = counts / counts.mean()
+    first = np.concatenate(([0], np.cumsum(counts)[:-1]))
+    for sampler in (GaussianSampler, MarginalSampler):
+        weighted = sampler().fit(table, treatment, seed_of(0), weights)
+        whole = sampler().fit(repeated, treatment[again], seed_of(0))
+        plain = sampler().fit(table, treatment, seed_of(0))
+        for feature in range(4):
+            law, other, third = (grid_of(s, feature) for s in (weighted, whole, plain))
+            near = np.abs(law - other[first]).mean()
+            assert near < 0.02 * table.values[:, feature].std()  # penalties and their choice differ a little
+            assert near < 0.25 * np.abs(law - third).mean()
+
+
+@pytest.mark.parametrize("name", SAMPLER_NAMES)
+def test_weights_undo_a_biased_choice_of_rows(name):
+    table, treatment, weights, second = biased_sample(10, 1500)
+    for feature, law in ((0, 0.8 * second), (2, expit(second))):
+        truth = (0.0, None, 0.5)[feature] if name == "marginal" else law
+        off = []
+        for own in (weights, None):
+            sampler = SAMPLERS[name]().fit(table, treatment, seed_of(0), own)
+            mean = grid_of(sampler, feature)
+            rule = sampler.rule(feature).law(table, treatment, np.arange(second.size) % 4)
+            points, shares = rule.grid(slice(None))
+            off.append(abs((mean - truth).mean()))
+            np.testing.assert_allclose((points * shares).sum(axis=1).mean(), mean.mean(), atol=0.03)
+        # 1500 rows of about half their number in effect: four standard errors are 0.1.
+        assert off[0] < min(0.1, 0.6 * off[1])
+        assert off[1] > 0.1
+        assert np.isfinite(sampler.law(feature).calibration.log_score_gain)
+
+
+@pytest.mark.parametrize("sampler", [GaussianSampler, SAMPLERS["boosting"]], ids=["gaussian", "boosting"])
+def test_weights_undo_a_biased_choice_where_columns_are_many(sampler):
+    table, treatment, weights, second = biased_sample(11, 400, d=105)
+    for feature, truth in ((0, 0.8 * second), (105, expit(second))):
+        fits = [sampler().fit(table, treatment, seed_of(0), own) for own in (weights, None)]
+        weighted, plain = (abs((grid_of(own, feature) - truth).mean()) for own in fits)
+        assert weighted < 0.75 * plain
+        mean = (
+            fits[0]
+            .rule(feature)
+            .law(table, treatment, getattr(fits[0], "folds_", np.arange(400) % 4))
+            .grid(slice(None))
+        )
+        assert abs((mean[0] * mean[1]).sum(axis=1).mean() - grid_of(fits[0], feature).mean()) < 0.05
+
+
+def test_weights_enter_the_spread_of_a_law():
+    rng = np.random.default_rng(12)
+    x = rng.normal(size=(2000, 2))
+    wide = rng.random(2000) < 0.5
+    x[wide, 0] *= 3
+    weights = np.where(wide, 0.05, 1.0)
+    weights /= weights.mean()
+    table, treatment = read_features(x), rng.integers(0, 2, size=2000)
+    for sampler in (GaussianSampler, BoostingSampler):
+        own, plain = (sampler().fit(table, treatment, seed_of(0), w).conditional_grid(0) for w in (weights, None))
+        spreads = []
+        for grid in (own, plain):
+            points, shares = grid.at(slice(None))
+            mean = (points * shares).sum(axis=1, keepdims=True)
+            spreads.append(np.sqrt(((points - mean) ** 2 * shares).sum(axis=1)).mean())
+        assert spreads[0] == pytest.approx(np.sqrt((0.05 * 9 + 1) / 1.05), rel=0.08)
+        assert spreads[1] == pytest.approx(np.sqrt(5), rel=0.08)
+
+
+def test_a_weighted_pool_draws_by_weight():
+    none = Calibration("pool", 0.0, 0.0, 0.0)
+    pool, weights = np.array([0.0, 1.0, 2.0, 9.0]), np.array([1.0, 2.0, 1.0, 50.0])
+    start, size = np.zeros(2000, dtype=np.int64), np.full(2000, 3)
+    law = PoolLaw(pool, start, size, none, np.zeros(2000), np.ones(2000), weights=weights)
+    draws = law.draw(np.random.default_rng(0), 10)
+    share = np.array([(draws == value).mean() for value in pool])
+    np.testing.assert_allclose(share, [0.25, 0.5, 0.25, 0.0], atol=4 * np.sqrt(0.25 / draws.size))
+    points, shares = law.grid(slice(0, 1))
+    assert dict(zip(points[0][shares[0] > 0], shares[0][shares[0] > 0], strict=True)) == {
+        0.0: 0.25,
+        1.0: 0.5,
+        2.0: 0.25,
+    }
+
+
+def test_weighted_distance_from_uniform():
+    rng = np.random.default_rng(13)
+    pit = rng.random(300)
+    plain = kstest(pit, "uniform")
+    assert weighted_ks(pit, np.ones(300)) == pytest.approx((plain.statistic, plain.pvalue), rel=1e-6)
+    counts = rng.integers(1, 4, size=300)
+    repeated = kstest(np.repeat(pit, counts), "uniform").statistic
+    assert weighted_ks(pit, counts.astype(float))[0] == pytest.approx(repeated)
+    biased = rng.random(4000)
+    biased = biased[rng.random(4000) < biased]
+    assert weighted_ks(biased, 1 / biased)[1] > 1e-3 > kstest(biased, "uniform").pvalue
+
+
+def test_the_screen_of_the_auto_sampler_takes_a_normal_population_for_normal():
+    table, treatment, weights, _ = biased_sample(14, 2000)
+    sampler = AutoSampler().fit(table, treatment, seed_of(0), weights)
+    assert sampler.law(0).calibration.sampler == "gaussian"
+    skewed = read_features(np.column_stack((np.exp(table.values[:, 0]), table.values[:, 1])))
+    assert AutoSampler().fit(skewed, treatment, seed_of(0), weights).law(0).calibration.sampler == "boosting"
+
+
+# The weighted conditional MMD and curves.
+
+
+def outcome_data(seed, n, levels):
+    rng = np.random.default_rng(seed)
+    x = rng.integers(0, 4, size=n).astype(float) if levels else rng.normal(size=n)
+    treatment = rng.integers(0, 2, size=n)
+    y = treatment * x + rng.normal(size=n)
+    scores = np.clip(expit(0.5 * rng.normal(size=n)), 0.1, 0.9)
+    return x, y, treatment, scores, rng.integers(1, 4, size=n)
+
+
+@pytest.mark.parametrize("discrete", [True, False])
+@pytest.mark.parametrize("weighting", ["hajek", "horvitz_thompson"])
+@pytest.mark.parametrize("estimator", ["exact", "rff", "spectral"])
+def test_counts_as_weights_give_the_curve_of_repeated_rows(estimator, weighting, discrete):
+    x, y, treatment, scores, counts = outcome_data(15, 150, discrete)
+    settings = {
+        "discrete": discrete,
+        "estimator": estimator,
+        "weighting": weighting,
+        "x_bandwidth": 0.7,
+        "y_bandwidth": 1.1,
+        "n_components": 40,
+        "random_state": 0,
+    }
+    again = np.repeat(np.arange(150), counts)
+    importance, curve = wcmmd_importance(x, y, treatment, scores, sample_weight=counts, **settings)
+    whole, repeated = wcmmd_importance(x[again], y[again], treatment[again], scores[again], **settings)
+    np.testing.assert_allclose(curve[again], repeated, rtol=1e-7)
+    # Sample variances are divided by one row less.
+    assert importance * 149 / 150 == pytest.approx(whole * (again.size - 1) / again.size, rel=1e-7)
+    doubled = wcmmd_importance(x, y, treatment, scores, sample_weight=2.0 * counts, **settings)
+    np.testing.assert_allclose(doubled[1], curve, rtol=1e-9)
+    assert not np.allclose(wcmmd_importance(x, y, treatment, scores, **settings)[1], curve, rtol=1e-3)
+
+
+@pytest.mark.parametrize(("estimator", "accelerate"), [("exact", True), ("spectral", True), ("rff", False)])
+def test_prepared_estimators_agree_under_weights(estimator, accelerate):
+    x, y, treatment, scores, counts = outcome_data(16, 200, False)
+    weights = counts / counts.mean()
+    exact = WCMMD("exact", accelerate=False).prepare(y, treatment, seed_of(0), weights)
+    other = WCMMD(estimator, accelerate=accelerate, n_components=2000).prepare(y, treatment, seed_of(0), weights)
+    assert other.y_bandwidth == exact.y_bandwidth
+    found = [own.importance(x, scores, bandwidth=0.8) for own in (exact, other)]
+    assert found[1] == pytest.approx(found[0], rel=0.2 if estimator == "rff" else 1e-6)
+
+
+def test_far_rows_keep_their_weights():
+    x, y, treatment, scores, counts = outcome_data(17, 120, False)
+    x[:6] = 500.0 + np.arange(6)  # an isolated group: kernel sums of the arms underflow
+    found = [
+        WCMMD(estimator).prepare(y, treatment, seed_of(0), counts / counts.mean()).curve(x, scores, bandwidth=0.5)
+        for estimator in ("spectral", "exact")
+    ]
+    np.testing.assert_allclose(*found, rtol=1e-6)
+    exact = WCMMD("exact", accelerate=False).prepare(y, treatment, seed_of(0), counts / counts.mean())
+    np.testing.assert_allclose(found[0], exact.curve(x, scores, bandwidth=0.5), rtol=1e-6, atol=1e-9)
+
+
+@needs_torch
+@pytest.mark.parametrize("weighting", ["hajek", "horvitz_thompson"])
+@pytest.mark.parametrize("levels", [0, 4])
+def test_torch_agrees_under_weights(weighting, levels):
+    import torch
+
+    from modifind.statistics.wcmmd_torch import DeviceWCMMD
+
+    x, y, treatment, scores, counts = outcome_data(18, 200, levels)
+    prepared = WCMMD(weighting=weighting).prepare(y, treatment, seed_of(0), counts / counts.mean())
+    columns = np.stack([np.random.default_rng(k).permutation(x) for k in range(3)])
+    if levels:
+        columns[0, treatment == 1] = np.minimum(columns[0, treatment == 1], 2.0)  # a category with one arm only
+    device = DeviceWCMMD(prepared, "torch:cpu", bandwidth=0.8, n_levels=levels)
+    found, left = device.importances(columns, lambda part: torch.from_numpy(scores).expand_as(part))
+    expected = [prepared.importance(column, scores, bandwidth=0.8, n_levels=levels) for column in columns]
+    assert not left.any()
+    np.testing.assert_allclose(found, expected, rtol=1e-9)
+
+
+def test_the_bandwidth_is_that_of_the_population():
+    rng = np.random.default_rng(19)
+    y = rng.normal(size=6000)
+    keep = np.where(np.abs(y) > 1, 0.9, 0.2)
+    kept = rng.random(6000) < keep
+    treatment = rng.integers(0, 2, size=kept.sum())
+    weights = 1 / keep[kept]
+    whole = WCMMD().prepare(y, np.arange(6000) % 2, seed_of(0)).y_bandwidth
+    weighted, plain = (
+        WCMMD().prepare(y[kept], treatment, seed_of(0), own).y_bandwidth for own in (weights / weights.mean(), None)
+    )
+    assert weighted == pytest.approx(whole, rel=0.07)
+    assert abs(plain / whole - 1) > 0.1
+
+
+@pytest.mark.parametrize("bad", [[1.0, 2.0], np.zeros(60), np.full(60, np.nan), -np.ones(60)])
+def test_impossible_weights_of_one_importance_are_refused(bad):
+    x, y, treatment, scores, _ = outcome_data(20, 60, False)
+    with pytest.raises(ValueError, match="sample_weight must be 60 finite numbers above 0"):
+        wcmmd_importance(x, y, treatment, scores, sample_weight=bad)
+
+
+def test_rows_without_d2_do_not_enter_the_weighted_variance():
+    curve, weights = np.array([1.0, 3.0, np.nan]), np.array([1.5, 0.5, 1.0])
+    assert curve_variance(curve, weights) == pytest.approx((1.5 * 0.25 + 0.5 * 2.25) / 2)
+    assert curve_variance(np.array([1.0, np.nan]), np.ones(2)) == 0.0
+
+
+def test_curves_of_counts_are_those_of_repeated_rows():
+    x, y, treatment, scores, counts = outcome_data(21, 200, True)
+    again = np.repeat(np.arange(200), counts)
+    d2 = np.zeros(200)
+    weights = counts / counts.mean()
+    one = effect_curve(x, y, treatment, scores, d2, bandwidth=1.0, n_levels=4, weights=weights)
+    other = effect_curve(x[again], y[again], treatment[again], scores[again], d2[again], bandwidth=1.0, n_levels=4)
+    np.testing.assert_allclose(one, other, rtol=1e-9)
+
+
+def test_marginal_view_of_counts_is_that_of_repeated_rows():
+    x, y, treatment, scores, counts = outcome_data(22, 300, False)
+    again = np.repeat(np.arange(300), counts)
+    weights = counts / counts.mean()
+    views = []
+    for rows, own in ((np.arange(300), weights), (again, None)):
+        table = read_features(np.column_stack((x[rows], -(x[rows] ** 2))))
+        prepared = WCMMD().prepare(y[rows], treatment[rows], seed_of(0), own)
+        views.append(marginal_view(table, 0, y[rows], scores[rows], prepared, seed_of(1), own))
+    one, other = views
+    assert one.bandwidth == pytest.approx(other.bandwidth, rel=0.02)
+    assert one.importance == pytest.approx(other.importance, rel=0.05)
+    inner = one.curve.iloc[3:-3]
+    expected = np.interp(inner["value"], other.curve["value"], other.curve["mean_effect"])
+    np.testing.assert_allclose(inner["mean_effect"], expected, atol=0.02)
+
+
+def test_points_of_a_curve_follow_the_weights():
+    rng = np.random.default_rng(23)
+    x = rng.normal(size=3000)
+    kept = rng.random(3000) < expit(2 * x)
+    x = x[kept]
+    weights = 1 / expit(2 * x)
+    zeros, half = np.zeros(x.size), np.full(x.size, 0.5)
+    arms = np.arange(x.size) % 2
+    curve = effect_curve(x, x, arms, half, zeros, bandwidth=0.5, n_levels=0, weights=weights / weights.mean())
+    assert ks_2samp(curve["value"], rng.normal(size=3000)).statistic < 0.2
+    assert abs(curve["value"].iloc[12]) < 0.25 < np.median(x)
