@@ -71,7 +71,11 @@ def one_run(design: designs.Design, method: str, n: int, seed: int, train_rows: 
     effect_likelihood.log_likelihood = bounded_log_likelihood if method == "bounded" else log_likelihood
     table = design(seed, n)
     start = time.perf_counter()
-    selector = ModifierSelector(statistic(method), random_state=seed, max_train_rows=train_rows, missing="category")
+    parts = method.removesuffix(" untold").split(":")
+    sampler = parts[2] if len(parts) > 2 else "auto"
+    selector = ModifierSelector(
+        statistic(method), sampler=sampler, random_state=seed, max_train_rows=train_rows, missing="category"
+    )
     if method == "wcmmd" and not table.modifiers:
         selector.set_params(n_resamples=199)  # whether p <= 0.05 is all that matters here
     told = {} if method.endswith("untold") else {"sample_weight": table.weights, "groups": table.groups}
@@ -303,7 +307,9 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=50)
     parser.add_argument("--seed", type=int, default=0, help="first seed; 1000 and above are for final figures")
     parser.add_argument("--jobs", type=int, default=2)
-    parser.add_argument("--method", default="effect", help="test of null and groups: effect, effect:LEARNER or wcmmd")
+    parser.add_argument(
+        "--method", default="effect", help="of null, groups and mess: effect, effect:LEARNER[:SAMPLER] or wcmmd"
+    )
     parser.add_argument("--methods", nargs="+", default=["effect", "wcmmd"], help="tests of the shapes table")
     parser.add_argument("--n", type=int, default=20_000, help="rows of the streamed table")
     parser.add_argument("--train-rows", type=int, default=2_000, help="rows that models see in the streamed table")

@@ -22,6 +22,7 @@ from modifind.learners.stacking import arm_shapes, cross_fit
 from modifind.propensity import PropensityModel, arm_folds
 from modifind.reading import read_data
 from modifind.result import SelectionResult
+from modifind.scoring import fit_scores
 from modifind.testing import analytic_test
 from modifind.weighting import group_folds, read_groups, read_weights
 
@@ -436,3 +437,20 @@ def test_null_features_of_clusters_and_surveys_are_seldom_small():
     samples = [surveyed(seed) for seed in range(10)]
     weighted = np.array([fitted(X, y, a, sample_weight=w, propensity=0.5).table["p_value"] for X, y, a, w in samples])
     assert (weighted[:, 1:] <= 0.05).mean() <= 0.05 + four_sd(0.05, 30)
+
+
+def test_strata_go_with_weights_and_groups():
+    X, y, a, rng = simple(240)
+    strata = np.where(rng.random(240) < 0.5, "north", "south")
+    weights = rng.uniform(0.5, 2.0, 240)
+    weights[:12] = 0.0
+    found = fitted(X, y, a, sample_weight=weights, groups=np.arange(240) // 4, strata=strata)
+    assert list(found.table.index) == ["X1", "X2", "X3"]
+    assert found.settings["n_strata"] == 2
+    assert found.settings["groups"] == {"n_groups": 57}
+    kept = weights > 0
+    north = kept & (strata == "north")
+    share = weights[north] @ a[north] / weights[north].sum()
+    data = read_data(X[kept], y[kept], a[kept], sample_weight=weights[kept], strata=strata[kept])
+    scores = fit_scores(PropensityModel(), data, data.conditioned, 5, np.random.SeedSequence(0)).scores
+    np.testing.assert_allclose(scores[strata[kept] == "north"], share)

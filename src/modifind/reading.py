@@ -65,9 +65,10 @@ class Data:
         """0 or 1 for every row."""
         return self.treatment.arms
 
-    def conditioned_on(self, table: FeatureTable) -> FeatureTable:
+    @property
+    def conditioned(self) -> FeatureTable:
         """What models and samplers see: the features and, where there are strata, the stratum as the last column."""
-        return table if self.strata is None else with_strata(table, self.strata)
+        return self.table if self.strata is None else with_strata(self.table, self.strata)
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -80,14 +81,6 @@ class Data:
         if self.strata is not None:
             found["n_strata"] = len(self.strata.labels)
         return found
-
-    def cut(self, values: Any, what: str) -> Any:
-        """One value per row that the user passed, as an array of the rows that are left."""
-        if self.kept is None:
-            return values
-        values = np.asarray(values)
-        check_length(what, len(values), self.kept.size)
-        return values[self.kept]
 
 
 def read_data(

@@ -9,13 +9,16 @@ from __future__ import annotations
 import base64
 import math
 import types
+from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 _UNUSUAL = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
+_ARRAYS = (np.ndarray, NDArray)  # numpy 2.5 has made the second a type of its own
 _COLUMN_TYPES = ("float64", "int64", "uint64", "bool", "text", "object")
 
 
@@ -52,9 +55,9 @@ def encode(value: Any, hint: Any) -> Any:
         return encode(value, _alternative(value, arguments))
     if origin in (tuple, list):
         return [encode(item, own) for item, own in zip(value, _item_hints(hint, len(value)), strict=True)]
-    if origin is dict:
+    if origin in (dict, Mapping):
         return {str(key): encode(item, arguments[1]) for key, item in value.items()}
-    if origin is np.ndarray:
+    if origin in _ARRAYS:
         array = np.ascontiguousarray(value, dtype="<f8")
         return {"shape": list(array.shape), "float64": base64.b64encode(array.tobytes()).decode("ascii")}
     if hint is pd.DataFrame:
@@ -97,10 +100,10 @@ def decode(data: Any, hint: Any) -> Any:
     if origin in (tuple, list):
         _checked(data, isinstance(data, list), "a list")
         return origin(decode(item, own) for item, own in zip(data, _item_hints(hint, len(data)), strict=True))
-    if origin is dict:
+    if origin in (dict, Mapping):
         _checked(data, isinstance(data, dict), "a mapping")
         return {key: decode(item, arguments[1]) for key, item in data.items()}
-    if origin is np.ndarray:
+    if origin in _ARRAYS:
         return _decode_array(data)
     if hint is pd.DataFrame:
         columns = [_decode_column(column) for column in _checked(data, isinstance(data, list), "a list of columns")]
@@ -127,7 +130,7 @@ def _decode_float(data: Any) -> float:
 def _alternative(value: Any, hints: tuple[Any, ...]) -> Any:
     """Which of several types a value has."""
     for hint in hints:
-        plain = get_origin(hint) or hint
+        plain = np.ndarray if get_origin(hint) in _ARRAYS else get_origin(hint) or hint
         if isinstance(value, plain) or (plain is float and isinstance(value, np.floating)):
             return hint
     raise TypeError(f"{type(value).__name__} is none of {hints}")

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from modifind.base import data_settings
 from modifind.checkpoint import Checkpoint
@@ -21,14 +20,13 @@ from modifind.kernels import Array
 from modifind.leaks import refuse_separation
 from modifind.outcome_scale import transform_outcome
 from modifind.progress import Progress
-from modifind.propensity import FittedPropensity, PropensityModel, arm_folds
+from modifind.propensity import FittedPropensity, PropensityModel
 from modifind.reading import Data
 from modifind.samplers import BaseSampler, for_gaps
 from modifind.samplers.rules import check_rule
+from modifind.scoring import draw_folds, fit_scores, model_of_rows
 from modifind.statistics import WCMMD, EffectLikelihood
 from modifind.statistics.wcmmd import PreparedWCMMD
-from modifind.strata import stratum_folds, stratum_scores
-from modifind.streaming.sources import has_row_scores
 from modifind.testers import AnalyticTester, ResamplingTester, Tester
 from modifind.testing import ConditionalRandomizationTest
 from modifind.weighting import assign_group_folds, check_sampler_weights, warn_resampled_weights
@@ -104,14 +102,14 @@ class WholeFit:
         seeds = np.random.SeedSequence(self.seed).spawn(6)
         propensity_seed, sampler_seed, statistic_seed, feature_seed, fold_seed, group_seed = seeds
         arranged, units = arrange(data.table, self.feature_groups)
-        table, arms = data.conditioned_on(arranged), data.arms
+        table, arms = replace(data, table=arranged).conditioned, data.arms
         weighted: dict[str, Any] = {} if data.weights is None else {"weights": data.weights}
         outcome = transform_outcome(data.y, self.outcome_transform)
         if isinstance(self.statistic, EffectLikelihood):
             self.statistic.validate(outcome, weighted=bool(weighted))
         elif weighted:
             warn_resampled_weights()
-        scores = self._scores(data, table, propensity_seed, weighted)
+        scores = fit_scores(model_of_rows(self.propensity, data), data, table, self.n_folds, propensity_seed)
         refuse_separation(scores)
         scores.warn_unexplained()
         sampler = for_gaps(self.sampler, table)
@@ -171,29 +169,6 @@ class WholeFit:
                 "Fill them, take missing='drop', or leave them out of the group"
             )
 
-    def _scores(
-        self, data: Data, table: FeatureTable, seed: np.random.SeedSequence, weighted: dict[str, Any]
-    ) -> FittedPropensity:
-        """Propensity scores of the rows."""
-        model, arms = self.propensity, data.arms
-        if has_row_scores(model):
-            known = data.cut(model.estimator, "propensity")
-            model = PropensityModel(known, cross_fit=model.cross_fit, clip=model.clip)
-        if data.strata is None:
-            return model.fit(table, arms, n_folds=self.n_folds, seed=seed, groups=data.groups, **weighted)
-        if isinstance(model.estimator, str) and model.estimator == "auto":
-            return stratum_scores(model, data.strata, table, arms, data.weights)
-        own_seed, fold_seed = seed.spawn(2)
-        folds = self._folds(data, fold_seed)
-        return model.fit(table, arms, n_folds=self.n_folds, seed=own_seed, folds=folds, groups=data.groups, **weighted)
-
-    def _folds(self, data: Data, seed: np.random.SeedSequence) -> NDArray[np.int64]:
-        """Fold of each row: groups stay together, or else strata are spread evenly."""
-        state = int(seed.generate_state(1)[0])
-        if data.strata is None or data.groups is not None:
-            return arm_folds(data.arms, self.n_folds, state, data.groups)
-        return stratum_folds(data.arms, data.strata.codes, self.n_folds, state)
-
     def _tester(
         self,
         data: Data,
@@ -209,7 +184,7 @@ class WholeFit:
         if isinstance(statistic, WCMMD):
             n_resamples = self.test.resolve_resamples(self.n_resamples, n_tested, self.alpha, self.adjust)
             return ResamplingTester(prepared, statistic, self.test, n_resamples, scores, table), n_resamples
-        folds = [self._folds(data, child) for child in seed.spawn(statistic.cv_repeats)]
+        folds = [draw_folds(data, self.n_folds, child) for child in seed.spawn(statistic.cv_repeats)]
         model = statistic.prepare(
             table,
             outcome,
