@@ -26,7 +26,8 @@ from modifind.samplers import (
     GaussianSampler,
     MarginalSampler,
 )
-from modifind.samplers.base import PoolLaw, weighted_ks
+from modifind.samplers.base import PoolLaw
+from modifind.samplers.pit import uniformity
 from modifind.statistics import WCMMD, wcmmd_importance
 from modifind.statistics.wcmmd import curve_variance
 
@@ -297,14 +298,18 @@ def test_a_weighted_pool_draws_by_weight():
 def test_weighted_distance_from_uniform():
     rng = np.random.default_rng(13)
     pit = rng.random(300)
+
+    def both(values):
+        return np.column_stack((values, values))
+
     plain = kstest(pit, "uniform")
-    assert weighted_ks(pit, np.ones(300)) == pytest.approx((plain.statistic, plain.pvalue), rel=1e-6)
+    assert uniformity(both(pit), np.ones(300)) == pytest.approx((plain.statistic, plain.pvalue), rel=1e-6)
     counts = rng.integers(1, 4, size=300)
     repeated = kstest(np.repeat(pit, counts), "uniform").statistic
-    assert weighted_ks(pit, counts.astype(float))[0] == pytest.approx(repeated)
+    assert uniformity(both(pit), counts.astype(float))[0] == pytest.approx(repeated)
     biased = rng.random(4000)
     biased = biased[rng.random(4000) < biased]
-    assert weighted_ks(biased, 1 / biased)[1] > 1e-3 > kstest(biased, "uniform").pvalue
+    assert uniformity(both(biased), 1 / biased)[1] > 1e-3 > kstest(biased, "uniform").pvalue
 
 
 def test_the_screen_of_the_auto_sampler_takes_a_normal_population_for_normal():

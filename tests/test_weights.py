@@ -9,7 +9,7 @@ from scipy.stats import norm
 from scipy.stats import t as student
 
 from conftest import four_sd
-from modifind import EffectLikelihood, ModifierSelector
+from modifind import EffectLikelihood, ModifierSelector, whole
 from modifind.cli import main
 from modifind.learners.additive import AdditiveLearner, ArmLocations
 from modifind.learners.binary import AdditiveClassifier
@@ -291,10 +291,8 @@ def test_groups_stay_in_one_fold_everywhere(monkeypatch):
         plans.append(plan)
         return run(plan, *args)
 
-    import modifind.selector as selector
-
-    run = selector.run_tests
-    monkeypatch.setattr(selector, "run_tests", recorded)
+    run = whole.run_tests
+    monkeypatch.setattr(whole, "run_tests", recorded)
     fitted(X, y, a, groups=groups, statistic=EffectLikelihood(learner="linear", cv_repeats=2))
     plan = plans[0]
     crosses = [fit.cross.folds for fit in plan.tester.prepared.fits]

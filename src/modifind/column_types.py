@@ -78,6 +78,8 @@ def plain_column(column: pd.Series[Any]) -> pd.Series[Any]:
         types.is_numeric_dtype(column) or types.is_bool_dtype(column) or types.is_string_dtype(column)
     ):
         column = pd.Series(column.astype(object), index=column.index).infer_objects()
+    if column.dtype == object and column.isna().any():
+        column = column.where(column.notna(), None)  # whatever stood for a missing value
     kind = _inferred(column) if column.dtype == object else ""
     if kind in _NUMBERS:  # with gaps, decimal, or too large for a column of integers
         return column.astype("Int64") if kind == "integer" and _fits(column) else column.astype(np.float64)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import warnings
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -42,6 +43,15 @@ class Determined:
     def features(self) -> frozenset[int]:
         """All of them; each follows from the others of its set."""
         return frozenset(m for some in (*self.twins, *self.combinations) for m in some)
+
+    def apart(self, groups: Sequence[tuple[int, ...]]) -> Determined:
+        """Without what only the columns of one group say: as a group they need not be told apart."""
+        sets = [frozenset(group) for group in groups]
+
+        def kept(some: tuple[int, ...]) -> bool:
+            return not any(frozenset(some) <= group for group in sets)
+
+        return replace(self, twins=tuple(filter(kept, self.twins)), combinations=tuple(filter(kept, self.combinations)))
 
     def warn(self) -> None:
         """One warning for columns that say the same, one for linear combinations."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import rankdata
@@ -16,7 +18,9 @@ ROWS_PER_VALUE = 5  # with fewer rows per distinct value a relabelling says noth
 SEPARATED = 1.0 - 1e-9
 
 
-def refuse_leaks(table: FeatureTable, y: Array, arms: NDArray[np.int64]) -> None:
+def refuse_leaks(
+    table: FeatureTable, y: Array, arms: NDArray[np.int64], groups: NDArray[np.int64] | None = None
+) -> None:
     """Refuse features that determine the treatment or are the outcome under another name.
 
     Parameters
@@ -27,6 +31,8 @@ def refuse_leaks(table: FeatureTable, y: Array, arms: NDArray[np.int64]) -> None
         Outcome.
     arms : array of shape (n,)
         0 or 1 for every row.
+    groups : int array of shape (n,), optional
+        Which rows belong together. Where whole groups are treated, what all rows of a group share counts once.
 
     Raises
     ------
@@ -48,7 +54,7 @@ def refuse_leaks(table: FeatureTable, y: Array, arms: NDArray[np.int64]) -> None
         ranks = _ranks(table.values[:, m])
         if ranks.max() == 0:
             continue
-        if _determines(ranks, arms):
+        if _determines(*_once_per_group(ranks, arms, groups)):
             treatment.append(name)
         elif _is_copy(ranks, outcome):
             copies.append(name)
@@ -77,9 +83,20 @@ def refuse_separation(scores: FittedPropensity) -> None:
     )
 
 
-def _ranks(values: Array) -> NDArray[np.int64]:
+def _ranks(values: NDArray[Any]) -> NDArray[np.int64]:
     """Number of each row's value among the distinct ones, from 0."""
     return np.unique(values, return_inverse=True)[1].reshape(-1)
+
+
+def _once_per_group(
+    ranks: NDArray[np.int64], arms: NDArray[np.int64], groups: NDArray[np.int64] | None
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Both with one row for each group, where all rows of a group agree in both."""
+    if groups is None:
+        return ranks, arms
+    _, first, group = np.unique(groups, return_index=True, return_inverse=True)
+    same = all((of == of[first][group]).all() for of in (ranks, arms))
+    return (_ranks(ranks[first]), arms[first]) if same else (ranks, arms)
 
 
 def _determines(ranks: NDArray[np.int64], arms: NDArray[np.int64]) -> bool:

@@ -85,15 +85,6 @@ def refuse_few(observed: Mapping[str, int]) -> None:
         )
 
 
-def with_plain_gaps(column: pd.Series[Any]) -> pd.Series[Any]:
-    """A column of objects with NaN for every kind of missing value; as floats where the others are numbers."""
-    if column.dtype != object or not column.isna().any():
-        return column
-    column = column.where(column.notna(), np.nan)
-    numbers = pd.api.types.infer_dtype(column) in ("integer", "floating", "mixed-integer-float")
-    return column.astype(np.float64) if numbers else column
-
-
 @dataclass(frozen=True)
 class Dropped:
     """Rows that were left out because a value is missing; counts of sets of rows add up.

@@ -143,7 +143,7 @@ def read_data(
     codes = read_groups(columns["groups"], table.n_rows) if "groups" in columns else None
     if codes is not None:
         check_groups(codes)
-    refuse_leaks(table, outcome, labels.arms)
+    refuse_leaks(table, outcome, labels.arms, codes)
     warn_codes(table, outcome)
     table, left_out = pool_rare_levels(table, labels.arms)
     found = read_strata(columns["strata"], table, labels.arms) if "strata" in columns else None

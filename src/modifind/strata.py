@@ -101,15 +101,6 @@ def _same_groups(codes: NDArray[Any], column: Array) -> bool:
     return values.size == n_groups and np.unique(codes * n_groups + other).size == n_groups
 
 
-def refuse_strata(strata: Any, where: str) -> None:
-    """Strata go with tables whose rows are all taken at once."""
-    if strata is not None:
-        raise ValueError(
-            f"strata cannot be used with {where}: they need all rows in memory. Load the table, raise max_train_rows "
-            "above its number of rows, or make the stratum a feature and pass the scores as propensity"
-        )
-
-
 def with_strata(table: FeatureTable, strata: Strata) -> FeatureTable:
     """The table with the stratum as its last feature, for models and samplers to condition on."""
     name = "stratum"

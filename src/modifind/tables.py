@@ -14,7 +14,6 @@ import pandas as pd
 
 from modifind.result import SelectionResult, write_bytes
 from modifind.selector import ModifierSelector
-from modifind.strata import refuse_strata
 from modifind.streaming.sources import SUFFIXES, column_names, find_files, open_files
 
 SAVED_INDEX = "Unnamed: 0"
@@ -81,7 +80,6 @@ class FileTable:
                 raise ValueError(f"{option} needs all rows in memory at once; leave --stream out")
         if roles.scores is not None:
             selector.set_params(propensity="auto")  # the source brings the scores
-        refuse_strata(roles.strata, "a table that is read in batches")
         source = open_files(self.pattern, roles.features, roles.outcome, roles.treatment, roles.scores)
         return selector.fit_source(source, treated=treated).result_
 

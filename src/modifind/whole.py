@@ -123,7 +123,7 @@ class WholeFit:
         marginal = self.statistic if isinstance(self.statistic, WCMMD) else WCMMD()
         prepared = marginal.prepare(outcome, arms, statistic_seed, **weighted)
         tester, n_resamples = self._tester(data, table, outcome, scores, prepared, fold_seed, len(units))
-        determined = find_determined(table)
+        determined = find_determined(table).apart([unit.members for unit in units])
         determined.warn()
         plan = Analysis(table, outcome, scores, sampler, prepared, tester, determined.features, units, data.weights)
         interrupted = False
@@ -136,6 +136,7 @@ class WholeFit:
         names = tuple(unit.name for unit in units)
         tell(names, findings)
         named = {table.names[m] for m in determined.features} | {data.table.names[m] for m in data.left_out}
+        named |= _warn_constant_members(table, units)
         settings = {
             "n_resamples_used": n_resamples,
             "n_resamples_needed": self._needed_resamples(len(units)),
@@ -201,6 +202,14 @@ class WholeFit:
         if not isinstance(self.statistic, WCMMD):
             return 0
         return self.test.needed_resamples(n_tested, self.alpha, self.adjust)
+
+
+def _warn_constant_members(table: FeatureTable, units: tuple[Unit, ...]) -> set[str]:
+    """Name the constant columns of groups in a warning; returns the groups that have no other."""
+    still = [table.names[m] for unit in units if unit.group for m in unit.members if table.is_constant(m)]
+    if still:
+        warnings.warn(f"constant columns cannot modify anything: {', '.join(still)}", UserWarning, stacklevel=4)
+    return {unit.name for unit in units if unit.group and unit.is_constant(table)}
 
 
 def warn_unused(test: ConditionalRandomizationTest | None, n_resamples: int | str, alpha: float, adjust: str) -> None:
