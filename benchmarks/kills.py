@@ -115,7 +115,7 @@ def main() -> None:
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
-    print("| statistic | seconds of a whole run | kills | of them between two features | runs ended | same bytes |"
+    print("| statistic | seconds of a whole run | kills | of them with some features saved and some not | runs ended | same bytes |"
           " features lost | damaged files | errors |")  # fmt: skip
     print("|---|---|---|---|---|---|---|---|---|")
     for statistic in options.statistics:
