@@ -115,8 +115,9 @@ def main() -> None:
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
-    print("| statistic | seconds of a whole run | kills | of them between two features | runs ended | same bytes |"
-          " features lost | damaged files | errors |")  # fmt: skip
+    heading = ("statistic", "seconds of a whole run", "kills", "of them with some features saved and some not")
+    heading += ("runs ended", "with the same bytes", "features lost", "damaged files", "errors")
+    print("| " + " | ".join(heading) + " |")
     print("|---|---|---|---|---|---|---|---|---|")
     for statistic in options.statistics:
         with tempfile.TemporaryDirectory() as folder:
