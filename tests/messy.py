@@ -216,9 +216,9 @@ def messy_tables(draw: Any) -> MessyTable:
 
 def as_polars(X: pd.DataFrame) -> Any:
     """The table in polars where polars takes it."""
-    import polars
-
     try:
+        import polars
+
         return polars.DataFrame({str(name): X.iloc[:, k].tolist() for k, name in enumerate(X.columns)}, strict=False)
     except Exception:
         return X

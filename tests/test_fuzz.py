@@ -26,7 +26,7 @@ N_COMMANDS = int(os.environ.get("MODIFIND_FUZZ_COMMANDS", "6"))
 ARGUMENTS = (
     *("X", "y", "treatment", "outcome", "alpha", "adjust", "cv", "sampler", "statistic", "learner", "propensity"),
     *("missing", "discrete_features", "feature_groups", "sample_weight", "groups", "strata", "outcome_transform"),
-    *("n_resamples", "--weight", "--groups", "--strata", "--missing", "--propensity", "data file"),
+    *("n_resamples", "--weight", "--groups", "--strata", "--missing", "--propensity", "--features", "data file"),
 )
 HOW = {
     "deadline": None,
@@ -43,7 +43,7 @@ def selector_of(table: MessyTable) -> ModifierSelector:
     if statistic in ("linear", "splines"):
         return ModifierSelector(EffectLikelihood(statistic), random_state=0, **own)
     if statistic == "wcmmd":
-        test = ConditionalRandomizationTest(early_stopping=True)
+        test = ConditionalRandomizationTest(stop_after=5)
         return ModifierSelector(WCMMD(), n_resamples=19, test=test, random_state=0, **own)
     return ModifierSelector(statistic, random_state=0, **own)
 

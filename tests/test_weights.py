@@ -428,10 +428,12 @@ def surveyed(seed, n=480):
 def test_null_features_of_clusters_and_surveys_are_seldom_small():
     clusters = [clustered(seed) for seed in range(10)]
     told = np.array([fitted(X, y, a, groups=g, propensity=0.5).table["p_value"] for X, y, a, g in clusters])
-    untold = np.array([fitted(X, y, a, propensity=0.5).table["p_value"] for X, y, a, _ in clusters])
+    untold = np.array([fitted(X.drop(columns="X4"), y, a, propensity=0.5).table["p_value"] for X, y, a, _ in clusters])
     # X1 is prognostic; 30 p-values of the others, of which a fifth or more are small if rows are taken as independent.
     assert (told[:, 1:] <= 0.05).mean() <= 0.05 + four_sd(0.05, 30)
     assert (untold[:, 1:] <= 0.05).mean() > 0.15
+    with pytest.raises(ValueError, match=r"X4: determines the treatment.*say so by groups="):
+        fitted(*clusters[0][:3], propensity=0.5)
     samples = [surveyed(seed) for seed in range(10)]
     weighted = np.array([fitted(X, y, a, sample_weight=w, propensity=0.5).table["p_value"] for X, y, a, w in samples])
     assert (weighted[:, 1:] <= 0.05).mean() <= 0.05 + four_sd(0.05, 30)

@@ -371,7 +371,7 @@ def _tested(
     left_out = taken | set(_columns(exclude, columns, "--exclude"))
     chosen = [column for column in chosen if column not in left_out]
     if not chosen:
-        raise ValueError("no feature is left to test")
+        raise ValueError("no feature is left to test; --features and --exclude decide which are")
     return chosen
 
 

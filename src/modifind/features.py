@@ -321,7 +321,7 @@ def first_treated(labels: Sequence[Any], treated: Any) -> bool:
 def check_rows(n_rows: int) -> None:
     """Refuse a table of a few rows."""
     if n_rows < MIN_ROWS:
-        raise ValueError(f"a table needs at least {MIN_ROWS} rows; found {n_rows}")
+        raise ValueError(f"X has {n_rows} row{'s' * (n_rows != 1)}; at least {MIN_ROWS} are needed")
 
 
 def check_arms(smaller: int) -> None:

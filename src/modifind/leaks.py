@@ -61,7 +61,8 @@ def refuse_leaks(
     if treatment:
         raise ValueError(
             f"{', '.join(treatment)}: determines the treatment, so that no value of it occurs in both arms and the "
-            "arms cannot be compared (no positivity); exclude it, unless it is what should be the treatment"
+            "arms cannot be compared (no positivity); exclude it, unless it is what should be the treatment. Where "
+            "whole groups of rows were treated, say so by groups="
         )
     if copies:
         raise ValueError(

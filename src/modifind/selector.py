@@ -384,7 +384,11 @@ class ModifierSelector(BaseModifierSelector):
                 progress=self.progress,
                 seed=entropy,
             )
-            found = run.fit(data, *continued_tests(params, data, run.feature_groups, statistic, test, entropy))
+            # What is said of the folder is not part of the result, which is that of a run without one.
+            saved, notes = with_messages(continued_tests, params, data, run.feature_groups, statistic, test, entropy)
+            found = run.fit(data, *saved)
+        for note in notes:
+            warnings.warn(note, UserWarning, stacklevel=3)
         settings = {
             **recorded_settings(params, statistic, sampler, test),
             **found.settings,

@@ -75,7 +75,7 @@ class FileTable:
 
     def fit(self, selector: ModifierSelector, roles: Roles, treated: str | None) -> SelectionResult:
         """What a selector finds."""
-        for option, name in (("--weight", roles.weight), ("--groups", roles.groups)):
+        for option, name in (("--weight", roles.weight), ("--groups", roles.groups), ("--strata", roles.strata)):
             if name is not None:
                 raise ValueError(f"{option} needs all rows in memory at once; leave --stream out")
         if roles.scores is not None:

@@ -234,7 +234,7 @@ def _weighted_window_scores(
     edges = value_bins(column)
     order = np.argsort(column, kind="stable")
     prior = _steps(weights[order])[np.searchsorted(column[order], edges, side="right")] / weights.sum()
-    pit, score = np.empty(column.size), np.empty(column.size)
+    pit, score = np.empty((column.size, 2)), np.empty(column.size)
     for start in np.unique(law.start):
         rows = np.flatnonzero(law.start == start)
         part = slice(start, start + law.size[rows[0]])
@@ -246,7 +246,8 @@ def _weighted_window_scores(
         total = np.maximum(steps[-1] - mine, 0.0) + typical
         below = steps[np.searchsorted(window, own, side="left")]
         ties = steps[np.searchsorted(window, own, side="right")] - below - mine
-        pit[rows] = np.clip((below + 0.5 * ties + 0.5 * typical) / total, 0.0, 1.0)[:, 0]
+        shared = ties > 1e-9 * typical
+        pit[rows] = np.clip((below + np.where(shared, [0.0, 1.0], 0.5) * (ties + typical)) / total, 0.0, 1.0)
         within = steps[np.searchsorted(window, at_edges, side="right")] - mine * (own <= at_edges)
         score[rows] = binned_log_score(column[rows], edges, (within + typical * prior) / total)
     return pit, score, edges
