@@ -104,13 +104,8 @@ def group_folds(treatment: NDArray[np.int64], groups: NDArray[np.int64], n_folds
     >>> import numpy as np
     >>> groups = np.repeat(np.arange(20), 5)
     >>> folds = group_folds(groups % 2, groups, 4, 0)  # whole groups are treated
-<<<<<<< HEAD
     >>> np.sort(np.bincount(folds[groups % 2 == 1]))
     array([10, 10, 15, 15])
-=======
-    >>> np.bincount(folds[groups % 2 == 1])
-    array([10, 15, 10, 15])
->>>>>>> weights
     """
     counts = np.zeros((int(groups.max()) + 1, 2))
     np.add.at(counts, (groups, treatment), 1.0)
