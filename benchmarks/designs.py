@@ -291,6 +291,23 @@ def with_gaps(*, informative: bool) -> Design:
     return simulate
 
 
+def rare_levels(seed: int, n: int) -> Table:
+    """Eight features, five of them with levels of few rows, of which some are pooled; X1 modifies and X2 is prognostic.
+
+    The treatment depends on two of the features with rare levels.
+    """
+    rng = np.random.default_rng([seed, 31])
+    x = rng.standard_normal((n, FEW_FEATURES))
+    frame = _frame(x)
+    shares = np.array([0.55, 0.3, 0.1, 0.03, 0.012, 0.008])
+    for k in range(3, FEW_FEATURES):
+        frame[f"X{k + 1}"] = np.array([*"abcdef"])[rng.choice(6, n, p=shares)]
+    logit = 0.4 * x[:, 1] + 0.8 * (frame["X4"] > "b") - 0.8 * (frame["X5"] > "c")
+    a = (rng.random(n) < expit(logit)).astype(np.int64)
+    y = a * (1.0 + x[:, 0]) + x[:, 1] + rng.standard_normal(n)
+    return Table(frame, a, y, ["X1"], ["X2"])
+
+
 POWER: dict[str, Design] = {kind: paper(kind) for kind in PAPER}
 WITH_PROGNOSTIC: dict[str, Design] = {f"{kind} + prognostic": paper(kind, prognostic=True) for kind in PAPER}
 SHAPES: dict[str, Design] = {
@@ -319,6 +336,7 @@ MESS: dict[str, Design] = {
     "survey weights, sampled by X5 and the outcome": survey("outcome"),
     "clusters, treatment by row": clustered(False),
     "clusters, treatment by cluster": clustered(True),
+    "rare levels": rare_levels,
     "missing at random": with_gaps(informative=False),
     "missing, informative": with_gaps(informative=True),
 }

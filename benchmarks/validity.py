@@ -171,18 +171,28 @@ class Study:
             self._null_row(name, Parallel(n_jobs=self.args.jobs)(jobs))
 
     def mess(self) -> None:
-        """Raw null shares on tables with weights or groups, and what they would be if the test were not told."""
+        """Raw null shares on messy tables, and with weights or groups what they would be if the test were not told."""
         header(
             "design", "null p-values", "share p <= 0.05", "largest of one feature", "share p <= 0.01", "X1", "untold"
         )
         for name, design in designs.MESS.items():
             told = self.runs(design, self.args.method, n=MESS_ROWS)
-            untold = self.runs(design, f"{self.args.method} untold", n=MESS_ROWS)
+            untold = self._untold_share(design)
             p = np.array([run["null_p"] for run in told])
             each = (p <= 0.05).mean(axis=0)
             worst = f"{each.max():.3f} ({told[0]['null_names'][int(each.argmax())]})"
             shares = [f"{(p <= level).mean():.3f}" for level in (0.05, 0.01)]
-            row(name, p.size, shares[0], worst, shares[1], f"{mean(told, 'tpr'):.2f}", f"{null_share(untold):.3f}")
+            row(name, p.size, shares[0], worst, shares[1], f"{mean(told, 'tpr'):.2f}", untold)
+
+    def _untold_share(self, design: designs.Design) -> str:
+        """The share where the test is not told of weights or groups; "refused" where it refuses the table then."""
+        table = design(self.args.seed, MESS_ROWS)
+        if table.weights is None and table.groups is None:
+            return "-"
+        try:
+            return f"{null_share(self.runs(design, f'{self.args.method} untold', n=MESS_ROWS)):.3f}"
+        except ValueError:
+            return "refused"
 
     def _null_row(self, name: str, runs: list[Run]) -> None:
         p = np.array([run["null_p"] for run in runs])

@@ -64,7 +64,9 @@ def assert_valid(result: SelectionResult) -> None:
 def assert_names(message: str, table: MessyTable) -> None:
     """The message names a column of the table or an argument."""
     shown = " ".join(message.split())
-    named = [name for name in table.names if name.strip() and " ".join(name.split()) in shown]
+    named = [
+        name for name in table.names if repr(name) in message or (name.strip() and " ".join(name.split()) in shown)
+    ]
     assert named or any(argument in shown for argument in ARGUMENTS), message
 
 
