@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from sklearn.utils import Bunch
 
-import modifind.checkpoint
+import modifind.saving.checkpoint
 from modifind import EffectLikelihood, ModifierSelector
 from modifind.cli import main
 from modifind.datasets import make_modifiers
@@ -134,7 +134,7 @@ def test_another_version_is_refused(table, tmp_path):
     stopped(table, tmp_path, CRT)
     path = tmp_path / "run.json"
     path.write_text(path.read_text().replace('"modifind": "', '"modifind": "9.'))
-    token = modifind.checkpoint._token(json.loads(path.read_text()))
+    token = modifind.saving.checkpoint._token(json.loads(path.read_text()))
     for file in files(tmp_path):
         file.rename(tmp_path / f"feature-{token}-{file.name.split('-')[2]}")
     with pytest.raises(ValueError, match=r"made by modifind 9\."):
@@ -245,7 +245,7 @@ def test_a_full_disk_is_one_line_on_the_command_line(table, tmp_path, monkeypatc
 
 
 def test_a_pass_over_pieces_continues(few, tmp_path, monkeypatch):
-    monkeypatch.setattr(modifind.checkpoint, "SAVE_SECONDS", 0.0)
+    monkeypatch.setattr(modifind.saving.checkpoint, "SAVE_SECONDS", 0.0)
     source = cut(few.X, few.y, few.treatment, 100)
     alone = fit_source(source, **SMALL)
     for count in (350, 700):

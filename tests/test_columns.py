@@ -10,14 +10,14 @@ import pyarrow as pa
 import pytest
 
 from modifind import EffectLikelihood, ModifierSelector
-from modifind.codes import missing_codes, warn_codes
-from modifind.column_types import feature_column
-from modifind.determined import find_determined
+from modifind.columns.codes import missing_codes, warn_codes
+from modifind.columns.determined import find_determined
+from modifind.columns.inputs import as_column, as_frame
+from modifind.columns.leaks import refuse_leaks, refuse_separation
+from modifind.columns.rare_levels import pool, pool_rare_levels
+from modifind.columns.types import feature_column
 from modifind.features import read_features, read_outcome, read_treatment
-from modifind.inputs import as_column, as_frame
-from modifind.leaks import refuse_leaks, refuse_separation
 from modifind.propensity import PropensityModel
-from modifind.rare_levels import pool, pool_rare_levels
 from modifind.reading import read_data
 from modifind.streaming import Piece
 from modifind.streaming.schema import Summary

@@ -11,7 +11,7 @@ from matplotlib import pyplot as plt
 from conftest import OracleSampler, ar_covariance, confounded_table, four_sd, quiet_fit, seed_of
 from modifind import EffectLikelihood, ModifierSelector
 from modifind.cli import main
-from modifind.feature_groups import arrange, part_of, read_groups
+from modifind.feature_groups import arrange, part_of, read_feature_groups
 from modifind.features import read_features
 from modifind.findings import DETERMINED
 from modifind.plots import CurveDisplay, ImportanceDisplay
@@ -193,7 +193,7 @@ def test_no_groups_change_nothing(table):
 def test_arranged_tables_keep_columns_and_scaling():
     frame = pd.DataFrame({"a": np.arange(30.0), "b": ["u", "v"] * 15, "c": np.arange(30.0) ** 2})
     table = read_features(frame)
-    arranged, units = arrange(table, read_groups({"ends": ["c", "a"]}, table.names))
+    arranged, units = arrange(table, read_feature_groups({"ends": ["c", "a"]}, table.names))
     assert arranged.names == ("a", "c", "b")
     assert [unit.name for unit in units] == ["ends", "b"]
     np.testing.assert_array_equal(arranged.values, table.values[:, [0, 2, 1]])

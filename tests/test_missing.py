@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 from conftest import four_sd, quiet_fit, seed_of
 from modifind import WCMMD, EffectLikelihood, ModifierSelector, SelectionResult
 from modifind.cli import app
-from modifind.determined import find_determined
+from modifind.columns.determined import find_determined
 from modifind.explain import effect_curve
 from modifind.features import read_features
 from modifind.learners.additive import AdditiveLearner

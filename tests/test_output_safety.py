@@ -15,7 +15,7 @@ import modifind
 from modifind.checks import Check, as_frame
 from modifind.plots import CurveDisplay, ImportanceDisplay
 from modifind.result import SelectionResult, write_bytes, write_text
-from modifind.spreadsheet import safe_cell, safe_csv
+from modifind.saving.spreadsheet import safe_cell, safe_csv
 from modifind.terminal import print_checks, print_result, printable
 
 HOSTILE = (

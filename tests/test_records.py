@@ -13,8 +13,8 @@ from pandas.testing import assert_frame_equal
 from modifind.explain.marginal import MarginalView
 from modifind.findings import NO_SAMPLER, Finding
 from modifind.kernels import Array
-from modifind.records import RecordError, decode, encode
 from modifind.samplers import Calibration
+from modifind.saving.records import RecordError, decode, encode
 from modifind.testing import AnalyticOutcome, CRTOutcome
 
 NUMBERS = [0.1, -0.0, 5e-324, 1e-300, np.pi, float("nan"), float("inf"), float("-inf"), 1.0, 1.7976931348623157e308]

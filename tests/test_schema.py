@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from modifind.checks import Check, as_frame
 from modifind.result import SelectionResult
-from modifind.schema import parse_json, validate
+from modifind.saving.schema import parse_json, validate
 
 
 def small_result():

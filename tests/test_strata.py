@@ -13,7 +13,7 @@ from modifind.features import read_features
 from modifind.propensity import PropensityModel
 from modifind.reading import read_data
 from modifind.result import SelectionResult
-from modifind.strata import Strata, read_strata, stratum_folds, stratum_scores, with_strata
+from modifind.rows.strata import Strata, read_strata, stratum_folds, stratum_scores, with_strata
 
 RATIOS = np.array([0.25, 0.5, 0.7, 0.8])
 BASELINES = np.array([0.0, 1.5, 3.0, -1.0])

@@ -17,7 +17,7 @@ from modifind.features import read_features
 from modifind.overlap import OverlapSums
 from modifind.propensity import PropensityModel
 from modifind.propensity_models import EarlyStoppedMLP
-from modifind.row_weights import effective_size, effective_weights
+from modifind.rows.weights import effective_size, effective_weights
 from modifind.samplers import (
     AutoSampler,
     BoostingSampler,

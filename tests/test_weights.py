@@ -22,9 +22,9 @@ from modifind.learners.stacking import arm_shapes, cross_fit
 from modifind.propensity import PropensityModel, arm_folds
 from modifind.reading import read_data
 from modifind.result import SelectionResult
-from modifind.scoring import fit_scores
+from modifind.rows.groups import group_folds, read_groups, read_weights
+from modifind.rows.scoring import fit_scores
 from modifind.testing import analytic_test
-from modifind.weighting import group_folds, read_groups, read_weights
 
 LINEAR = EffectLikelihood(learner="linear")
 

@@ -17,8 +17,8 @@ from sklearn.feature_selection import SelectorMixin
 from sklearn.utils.validation import check_is_fitted
 
 from modifind import __version__
+from modifind.columns.inputs import as_frame, is_distributed, is_from
 from modifind.features import AlsoDiscrete
-from modifind.inputs import as_frame, is_distributed, is_from
 from modifind.propensity import FittedPropensity
 from modifind.result import SelectionResult
 

@@ -17,8 +17,8 @@ import numpy as np
 import pandas as pd
 from joblib import effective_n_jobs
 
-from modifind.inputs import is_distributed
-from modifind.missing import Dropped
+from modifind.columns.inputs import is_distributed
+from modifind.columns.missing import Dropped
 from modifind.parallel import WorkerError
 from modifind.progress import Progress
 from modifind.streaming.engine import Look, check_unchanged

@@ -52,7 +52,7 @@ def has_groups(feature_groups: Any) -> bool:
     return bool(feature_groups)
 
 
-def read_groups(feature_groups: Any, names: tuple[str, ...]) -> dict[str, tuple[str, ...]]:
+def read_feature_groups(feature_groups: Any, names: tuple[str, ...]) -> dict[str, tuple[str, ...]]:
     """Check what the user passed as groups.
 
     Parameters
@@ -74,7 +74,7 @@ def read_groups(feature_groups: Any, names: tuple[str, ...]) -> dict[str, tuple[
 
     Examples
     --------
-    >>> read_groups({"blood pressure": ["dbp", "sbp"]}, ("age", "sbp", "dbp"))
+    >>> read_feature_groups({"blood pressure": ["dbp", "sbp"]}, ("age", "sbp", "dbp"))
     {'blood pressure': ('sbp', 'dbp')}
     """
     if not has_groups(feature_groups):

@@ -9,7 +9,6 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from modifind.base import with_messages
-from modifind.checkpoint import Checkpoint
 from modifind.explain.marginal import MarginalView, marginal_view
 from modifind.feature_groups import Unit
 from modifind.features import FeatureTable
@@ -20,6 +19,7 @@ from modifind.progress import Progress, ProgressBar
 from modifind.propensity import FittedPropensity
 from modifind.samplers import BaseSampler
 from modifind.samplers.joint import joint_law
+from modifind.saving.checkpoint import Checkpoint
 from modifind.statistics.wcmmd import PreparedWCMMD
 from modifind.testers import AnalyticTester, Tester
 

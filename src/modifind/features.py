@@ -11,7 +11,9 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
-from modifind.column_types import (
+from modifind.columns.inputs import as_column, as_frame, check_names
+from modifind.columns.missing import NEEDED, count_missing, missing_label, refuse_few, refuse_missing
+from modifind.columns.types import (
     MAX_DISCRETE_VALUES,
     feature_column,
     is_time,
@@ -21,9 +23,7 @@ from modifind.column_types import (
     refuse_identifiers,
     text_outcome,
 )
-from modifind.inputs import as_column, as_frame, check_names
 from modifind.kernels import Array
-from modifind.missing import NEEDED, count_missing, missing_label, refuse_few, refuse_missing
 
 Kind = Literal["continuous", "discrete"]
 MIN_ROWS = 50

@@ -22,9 +22,9 @@ from modifind.features import FeatureTable
 from modifind.kernels import Array
 from modifind.overlap import OverlapSums
 from modifind.propensity_models import EarlyStoppedMLP, KnownScores, takes_weights
-from modifind.row_weights import effective_weights, fit_weights, some
+from modifind.rows.groups import group_folds
+from modifind.rows.weights import effective_weights, fit_weights, some
 from modifind.screening import ScreenedLogistic, has_many_columns
-from modifind.weighting import group_folds
 
 N_GRID = 25
 PENALTY_STRENGTHS = (0.001, 0.003, 0.01, 0.03, 0.1, 1.0, 10.0)

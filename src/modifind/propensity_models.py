@@ -17,7 +17,7 @@ from sklearn.model_selection import cross_val_predict
 from sklearn.neural_network import MLPClassifier
 
 from modifind.kernels import Array
-from modifind.row_weights import fit_weights, mean_of, some
+from modifind.rows.weights import fit_weights, mean_of, some
 
 
 class KnownScores(BaseEstimator):

@@ -10,7 +10,11 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from modifind.codes import warn_codes
+from modifind.columns.codes import warn_codes
+from modifind.columns.inputs import as_column, as_frame, check_same_order
+from modifind.columns.leaks import refuse_leaks
+from modifind.columns.missing import Dropped, complete_rows
+from modifind.columns.rare_levels import pool_rare_levels
 from modifind.features import (
     FeatureTable,
     Treatment,
@@ -20,14 +24,10 @@ from modifind.features import (
     read_outcome,
     read_treatment,
 )
-from modifind.inputs import as_column, as_frame, check_same_order
 from modifind.kernels import Array
-from modifind.leaks import refuse_leaks
-from modifind.missing import Dropped, complete_rows
-from modifind.rare_levels import pool_rare_levels
-from modifind.row_weights import effective_size
-from modifind.strata import Strata, read_strata, with_strata
-from modifind.weighting import check_groups, read_groups, read_weights
+from modifind.rows.groups import check_groups, read_groups, read_weights
+from modifind.rows.strata import Strata, read_strata, with_strata
+from modifind.rows.weights import effective_size
 
 
 @dataclass(frozen=True)

@@ -15,8 +15,8 @@ import numpy as np
 import pandas as pd
 
 from modifind.checks import as_frame
-from modifind.schema import FORMAT, parse_json, validate
-from modifind.spreadsheet import safe_csv
+from modifind.saving.schema import FORMAT, parse_json, validate
+from modifind.saving.spreadsheet import safe_csv
 
 
 @dataclass(frozen=True, eq=False)

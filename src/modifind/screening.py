@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.linear_model import LogisticRegression
 
 from modifind.kernels import Array
-from modifind.row_weights import mean_of
+from modifind.rows.weights import mean_of
 
 FEW_COLUMNS = 60
 ROWS_PER_COLUMN = 8

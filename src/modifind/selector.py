@@ -20,15 +20,15 @@ from modifind.base import (
     with_messages,
 )
 from modifind.checks import warn_of
+from modifind.columns.inputs import as_frame, is_distributed
+from modifind.columns.missing import Dropped, check_missing
 from modifind.composition import Statistic, agreeing_sampler, recorded_settings, resolve_statistic
-from modifind.feature_groups import has_groups, read_groups
+from modifind.feature_groups import has_groups, read_feature_groups
 from modifind.findings import Finding, assemble, tell
-from modifind.inputs import as_frame, is_distributed
-from modifind.missing import Dropped, check_missing
 from modifind.progress import Progress
 from modifind.propensity import PropensityModel, resolve_propensity
 from modifind.reading import read_data
-from modifind.resuming import continued_pass, continued_tests, seed_of
+from modifind.saving.resuming import continued_pass, continued_tests, seed_of
 from modifind.statistics import WCMMD, EffectLikelihood
 from modifind.streaming import FrameSource, LocalPieces, Piece, Pieces, Source, Streamed, StreamedFit
 from modifind.streaming.sources import CompleteRows, has_row_scores
@@ -378,7 +378,7 @@ class ModifierSelector(BaseModifierSelector):
                 alpha=self.alpha,
                 adjust=self.adjust,
                 outcome_transform=self.outcome_transform,
-                feature_groups=read_groups(self.feature_groups, data.table.names),
+                feature_groups=read_feature_groups(self.feature_groups, data.table.names),
                 n_folds=self.cv,
                 n_jobs=self.n_jobs,
                 progress=self.progress,

@@ -9,27 +9,27 @@ from typing import Any, Literal
 import numpy as np
 
 from modifind.base import data_settings
-from modifind.checkpoint import Checkpoint
+from modifind.columns.determined import find_determined
+from modifind.columns.leaks import refuse_separation
+from modifind.columns.outcome_scale import transform_outcome
 from modifind.composition import Statistic
-from modifind.determined import find_determined
 from modifind.feature_groups import Unit, arrange, column_kinds
 from modifind.feature_tests import Analysis, Interrupted, run_tests
 from modifind.features import FeatureTable, Kind
 from modifind.findings import Finding, tell
 from modifind.kernels import Array
-from modifind.leaks import refuse_separation
-from modifind.outcome_scale import transform_outcome
 from modifind.progress import Progress
 from modifind.propensity import FittedPropensity, PropensityModel
 from modifind.reading import Data
+from modifind.rows.groups import assign_group_folds, check_sampler_weights, warn_resampled_weights
+from modifind.rows.scoring import draw_folds, fit_scores, model_of_rows
 from modifind.samplers import BaseSampler, for_gaps
 from modifind.samplers.rules import check_rule
-from modifind.scoring import draw_folds, fit_scores, model_of_rows
+from modifind.saving.checkpoint import Checkpoint
 from modifind.statistics import WCMMD, EffectLikelihood
 from modifind.statistics.wcmmd import PreparedWCMMD
 from modifind.testers import AnalyticTester, ResamplingTester, Tester
 from modifind.testing import ConditionalRandomizationTest
-from modifind.weighting import assign_group_folds, check_sampler_weights, warn_resampled_weights
 
 GIVEN_GROUPS = " (the columns of a group counting as one feature)"
 

@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from modifind.baselines.lasso import COLLINEAR
+from modifind.columns.rare_levels import MIN_LEVEL_ROWS
 from modifind.features import FeatureTable
 from modifind.kernels import Array
-from modifind.rare_levels import MIN_LEVEL_ROWS
 
 MIN_FREE_ROWS = 10  # rows beyond the number of columns, without which the noise is anybody's guess
 

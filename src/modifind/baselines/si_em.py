@@ -54,14 +54,14 @@ from modifind.baselines.outcome import (
     propensity_forest,
 )
 from modifind.checks import cautions, concerns, run_checks, warn_of
+from modifind.columns.leaks import refuse_separation
+from modifind.columns.outcome_scale import transform_outcome
 from modifind.explain.marginal import MarginalView, marginal_view
 from modifind.features import (
     FeatureTable,
     Treatment,
 )
 from modifind.kernels import Array
-from modifind.leaks import refuse_separation
-from modifind.outcome_scale import transform_outcome
 from modifind.parallel import results_of
 from modifind.propensity import FittedPropensity, PropensityModel, arm_folds, resolve_propensity
 from modifind.reading import read_data

@@ -7,7 +7,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from modifind.kernels import Array, gaussian_gram
-from modifind.row_weights import quantiles_of
+from modifind.rows.weights import quantiles_of
 
 QUANTILES = (0.10, 0.25, 0.50, 0.75, 0.90)
 MAX_POINTS = 25

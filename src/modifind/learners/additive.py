@@ -14,7 +14,7 @@ from modifind.learners.density import SHAPES, best_shape, robust_spread, student
 from modifind.learners.evidence import Groups, solve_ridge, symmetric, updated_penalties
 from modifind.learners.scale import LEAST_UNIT, LINKS, ScaleModel
 from modifind.learners.terms import AdditiveTerms
-from modifind.row_weights import effective_weights
+from modifind.rows.weights import effective_weights
 
 MAX_LEVERAGE = 0.9
 CURVE_START = 30.0

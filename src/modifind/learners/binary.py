@@ -10,7 +10,7 @@ from sklearn.base import BaseEstimator
 from modifind.kernels import Array
 from modifind.learners.additive import ArmLocations
 from modifind.learners.terms import AdditiveTerms
-from modifind.row_weights import effective_weights, mean_of
+from modifind.rows.weights import effective_weights, mean_of
 
 MAX_INDEX = 8.0
 ROUNDS = 4

@@ -12,7 +12,7 @@ from sklearn.ensemble import HistGradientBoostingRegressor
 from modifind.kernels import Array
 from modifind.learners.additive import AdditiveLearner
 from modifind.learners.blocks import random_rows
-from modifind.row_weights import effective_weights, mean_of
+from modifind.rows.weights import effective_weights, mean_of
 
 N_FOLDS = 2
 N_BINS = 64

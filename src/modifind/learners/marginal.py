@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from modifind.kernels import Array
 from modifind.learners.density import SHAPES, robust_spread, student_log_density, student_weight
-from modifind.row_weights import representative_values
+from modifind.rows.weights import representative_values
 
 N_STEPS = 50
 EDGE = 1e-3  # probabilities are kept this far from 0 and 1, as those of the model are

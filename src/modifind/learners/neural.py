@@ -11,7 +11,7 @@ from sklearn.base import BaseEstimator
 
 from modifind.kernels import Array
 from modifind.learners.density import robust_spread, student_log_density, student_weight
-from modifind.row_weights import mean_of
+from modifind.rows.weights import mean_of
 from modifind.torch_support import open_device
 
 if TYPE_CHECKING:

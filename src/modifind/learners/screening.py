@@ -13,7 +13,7 @@ from modifind.learners.additive import AdditiveLearner
 from modifind.learners.base import predict_along, predict_arms
 from modifind.learners.binary import AdditiveClassifier
 from modifind.learners.density import robust_spread, student_weight
-from modifind.row_weights import mean_of
+from modifind.rows.weights import mean_of
 from modifind.screening import has_many_columns
 
 Columns = NDArray[np.int64]

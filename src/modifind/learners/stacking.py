@@ -26,7 +26,7 @@ from modifind.learners.filling import FilledLearner, Filling
 from modifind.learners.neural import NeuralLearner
 from modifind.learners.screening import ScreenedLearner, is_screened, screened_columns
 from modifind.parallel import results_of
-from modifind.row_weights import mean_of
+from modifind.rows.weights import mean_of
 
 NEGLIGIBLE = 0.1
 CHECKED_ROWS = 20

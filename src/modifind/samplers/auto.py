@@ -12,7 +12,7 @@ from scipy.stats import jarque_bera
 
 from modifind.features import FeatureTable
 from modifind.kernels import Array
-from modifind.row_weights import effective_size, mean_of
+from modifind.rows.weights import effective_size, mean_of
 from modifind.samplers.base import (
     MANY_COLUMNS,
     N_NEIGHBOURS,

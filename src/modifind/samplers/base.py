@@ -20,7 +20,7 @@ from sklearn.base import BaseEstimator
 
 from modifind.features import FeatureTable
 from modifind.kernels import Array
-from modifind.row_weights import mean_of, shares_of, some
+from modifind.rows.weights import mean_of, shares_of, some
 from modifind.samplers.grid import (
     BLOCK_ROWS,
     NORMAL_POINTS,

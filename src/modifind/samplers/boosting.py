@@ -11,7 +11,7 @@ from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostin
 from sklearn.linear_model import Ridge, RidgeCV
 
 from modifind.kernels import Array
-from modifind.row_weights import effective_weights, fit_weights, shares_of, some
+from modifind.rows.weights import effective_weights, fit_weights, shares_of, some
 from modifind.samplers.base import (
     MANY_COLUMNS,
     N_NEIGHBOURS,

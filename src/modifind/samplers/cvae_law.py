@@ -14,7 +14,7 @@ from scipy.stats import qmc
 
 from modifind.features import FeatureTable
 from modifind.kernels import Array
-from modifind.row_weights import some
+from modifind.rows.weights import some
 from modifind.samplers.base import (
     Calibration,
     binned_log_score,

@@ -12,7 +12,7 @@ from threadpoolctl import threadpool_limits
 
 from modifind.features import FeatureTable
 from modifind.kernels import Array
-from modifind.row_weights import effective_size, effective_weights, mean_of, shares_of, some
+from modifind.rows.weights import effective_size, effective_weights, mean_of, shares_of, some
 from modifind.samplers.base import (
     BaseSampler,
     Calibration,

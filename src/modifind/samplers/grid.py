@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from modifind.kernels import Array
-from modifind.row_weights import shares_of
+from modifind.rows.weights import shares_of
 
 if TYPE_CHECKING:
     from modifind.samplers.base import FeatureLaw

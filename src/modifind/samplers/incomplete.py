@@ -17,7 +17,7 @@ from sklearn.base import BaseEstimator, clone
 
 from modifind.features import FeatureTable
 from modifind.kernels import Array
-from modifind.row_weights import mean_of
+from modifind.rows.weights import mean_of
 from modifind.samplers.auto import AutoSampler
 from modifind.samplers.base import BaseSampler, Calibration, row_folds
 from modifind.samplers.boosting import BoostingSampler

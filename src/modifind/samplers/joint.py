@@ -23,7 +23,7 @@ from scipy.special import ndtri
 from scipy.stats import qmc, rankdata
 from sklearn.base import clone
 
-from modifind.determined import find_determined
+from modifind.columns.determined import find_determined
 from modifind.feature_groups import part_of
 from modifind.features import FeatureTable
 from modifind.kernels import Array

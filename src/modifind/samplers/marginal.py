@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from modifind.row_weights import some
+from modifind.rows.weights import some
 from modifind.samplers.base import BaseSampler, Calibration, FeatureLaw, PoolLaw
 from modifind.samplers.rules import ArmRule, LawRule
 

@@ -12,7 +12,7 @@ import numpy as np
 from scipy.stats import kstest, kstwo
 
 from modifind.kernels import Array
-from modifind.row_weights import effective_size
+from modifind.rows.weights import effective_size
 
 NARROW = 1e-6  # probability below which an interval is a point
 

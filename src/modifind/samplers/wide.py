@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from modifind.kernels import Array
-from modifind.row_weights import mean_of, some
+from modifind.rows.weights import mean_of, some
 
 PENALTIES: Array = np.logspace(0, 6, 7)
 N_NEIGHBOURS = (5, 20, 60)

@@ -42,9 +42,9 @@ from modifind.learners.stacking import (
     own_arm,
     resolve_learners,
 )
-from modifind.row_weights import mean_of
+from modifind.rows.groups import check_takes_weights
+from modifind.rows.weights import mean_of
 from modifind.torch_support import check_device, import_torch
-from modifind.weighting import check_takes_weights
 
 BLOCK_CELLS = 2**17  # rows times grid points evaluated at a time
 MIN_CURVATURE = 0.1

@@ -34,7 +34,7 @@ from modifind.kernels import (
     relative_exponent,
     spectral_map,
 )
-from modifind.row_weights import mean_of, representative_values, some
+from modifind.rows.weights import mean_of, representative_values, some
 from modifind.torch_support import check_device, import_torch
 
 Scores = TypeVar("Scores", bound=Any)

@@ -15,14 +15,14 @@ from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
 from modifind.base import with_messages
-from modifind.codes import warn_codes
-from modifind.determined import find_determined
+from modifind.columns.codes import warn_codes
+from modifind.columns.determined import find_determined
+from modifind.columns.leaks import refuse_leaks, refuse_separation
+from modifind.columns.missing import LEAST_OBSERVED, Dropped
+from modifind.columns.outcome_scale import transform_outcome
 from modifind.features import FeatureTable, Kind
 from modifind.findings import DETERMINED, NO_SAMPLER, Finding
 from modifind.kernels import Array
-from modifind.leaks import refuse_leaks, refuse_separation
-from modifind.missing import LEAST_OBSERVED, Dropped
-from modifind.outcome_scale import transform_outcome
 from modifind.parallel import results_of
 from modifind.progress import Progress, ProgressBar
 from modifind.propensity import FittedPropensity, PropensityModel
@@ -38,7 +38,7 @@ from modifind.streaming.views import FeatureView, OutcomeBins
 from modifind.testing import UNSEEN, sums_test
 
 if TYPE_CHECKING:
-    from modifind.checkpoint import PassCheckpoint
+    from modifind.saving.checkpoint import PassCheckpoint
 
 MIN_FOLD_ARM = 5
 

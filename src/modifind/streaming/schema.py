@@ -10,7 +10,10 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from modifind.column_types import (
+from modifind.columns.inputs import check_names
+from modifind.columns.missing import NEEDED, missing_label, refuse_few, refuse_missing
+from modifind.columns.rare_levels import Pooling, pool, warn_pooled
+from modifind.columns.types import (
     MAX_DISCRETE_VALUES,
     feature_column,
     loses_digits,
@@ -26,10 +29,7 @@ from modifind.features import (
     first_treated,
     outcome_values,
 )
-from modifind.inputs import check_names
 from modifind.kernels import Array
-from modifind.missing import NEEDED, missing_label, refuse_few, refuse_missing
-from modifind.rare_levels import Pooling, pool, warn_pooled
 
 MAX_LEVELS = 1000
 PROBE_ROWS = 200

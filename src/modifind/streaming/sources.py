@@ -11,8 +11,8 @@ from typing import Any, Protocol
 import numpy as np
 import pandas as pd
 
-from modifind.inputs import as_column, check_same_order
-from modifind.missing import Dropped, complete_rows
+from modifind.columns.inputs import as_column, check_same_order
+from modifind.columns.missing import Dropped, complete_rows
 from modifind.streaming.schema import Piece
 
 PIECE_ROWS = 65_536

@@ -7,7 +7,7 @@ import warnings
 import numpy as np
 from scipy.stats import skew
 
-from modifind.column_types import MAX_DISCRETE_VALUES
+from modifind.columns.types import MAX_DISCRETE_VALUES
 from modifind.kernels import Array
 
 STRONG_SKEW = 2.0

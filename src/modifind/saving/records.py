@@ -80,7 +80,7 @@ def decode(data: Any, hint: Any) -> Any:
     >>> decode([0.1, True], tuple[float, ...])
     Traceback (most recent call last):
         ...
-    modifind.records.RecordError: expected a number, found True
+    modifind.saving.records.RecordError: expected a number, found True
     """
     origin, arguments = get_origin(hint), get_args(hint)
     if hint is float:

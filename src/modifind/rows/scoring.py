@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from modifind.features import FeatureTable
 from modifind.propensity import FittedPropensity, PropensityModel, arm_folds
 from modifind.reading import Data
-from modifind.strata import stratum_folds, stratum_scores
+from modifind.rows.strata import stratum_folds, stratum_scores
 from modifind.streaming.sources import has_row_scores
 
 

@@ -11,13 +11,13 @@ import numpy as np
 import pandas as pd
 
 from modifind.base import entropy_of, readable
-from modifind.checkpoint import Checkpoint, PassCheckpoint, open_folder, run_record, saved_seed
 from modifind.composition import Statistic, agreeing_sampler, recorded_settings
 from modifind.feature_groups import arrange
 from modifind.findings import Finding
-from modifind.fingerprint import row_digests, table_digests
 from modifind.propensity import resolve_propensity
 from modifind.reading import Data
+from modifind.saving.checkpoint import Checkpoint, PassCheckpoint, open_folder, run_record, saved_seed
+from modifind.saving.fingerprint import row_digests, table_digests
 from modifind.statistics import WCMMD
 from modifind.streaming.sources import has_row_scores
 from modifind.testing import ConditionalRandomizationTest

@@ -20,9 +20,9 @@ import pandas as pd
 
 from modifind.base import installed_versions
 from modifind.findings import Finding
-from modifind.fingerprint import RunningDigests, digest
-from modifind.records import decode, encode
 from modifind.result import make_folder, write_text
+from modifind.saving.fingerprint import RunningDigests, digest
+from modifind.saving.records import decode, encode
 from modifind.streaming.plan import Sums
 from modifind.streaming.schema import Piece
 

@@ -1,0 +1,1 @@
+"""Files: what a run has found so far, and results that are checked when they are read."""
