@@ -7,7 +7,7 @@ JOBS   ?= 2
 # An environment of its own: EconML caps the version of scikit-learn, and CausalML's metadata is not satisfied.
 PEERS  := .venv-peers
 
-.PHONY: demo test lint validity bench peers clean
+.PHONY: demo test lint validity fuzz bench peers clean
 
 $(BIN)/python:
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "modifind needs Python 3.11 or newer")'
@@ -34,6 +34,10 @@ test: lint
 
 validity: $(VENV)/.test
 	$(BIN)/python benchmarks/validity.py
+
+# 2,000 random tables in Python and 200 on the command line; `make test` runs a few of the same.
+fuzz: $(VENV)/.test
+	MODIFIND_FUZZ_TABLES=2000 MODIFIND_FUZZ_COMMANDS=200 $(BIN)/python -m pytest -n $(JOBS) tests/test_fuzz.py
 
 bench: $(VENV)/.test
 	$(BIN)/python benchmarks/speed.py

@@ -88,7 +88,6 @@ def one_run(design: designs.Design, method: str, n: int, seed: int, train_rows: 
         "fpr": chosen[~true & ~moved].mean(),
         "fdp": chosen[~true].sum() / max(chosen.sum(), 1),
         "prognostic": chosen[moved].mean() if moved.any() else math.nan,
-        "found_each": chosen[true].astype(float),
         "prognostic_each": (p[moved] <= 0.05).astype(float),
         "null_p": p[~true & ~moved],
         "null_names": found.index[~true & ~moved].tolist(),
@@ -125,27 +124,6 @@ class Study:
     def shapes(self) -> None:
         self.rates(designs.SHAPES, self.args.methods)
 
-    def missing(self) -> None:
-        """Eight features, four with missing values; n = 800."""
-        header(
-            "design",
-            "test",
-            "X1 (value)",
-            "X2 (missing)",
-            "null p-values",
-            "share p <= 0.05",
-            "p <= 0.01",
-            "prognostic",
-        )
-        for name, design in designs.MISSING.items():
-            for method in ("effect:splines", "effect"):
-                runs = self.runs(design, method, n=800)
-                p = np.concatenate([run["null_p"] for run in runs])
-                power = [f"{share:.2f}" for share in np.mean([run["found_each"] for run in runs], axis=0)]
-                moved = np.mean([run["prognostic_each"] for run in runs], axis=0)
-                each = ", ".join(f"{share:.2f}" for share in moved)
-                row(name, method, *power, p.size, f"{(p <= 0.05).mean():.3f}", f"{(p <= 0.01).mean():.3f}", each)
-
     def density(self) -> None:
         """Student-t against a bounded normal log-density."""
         chosen = {"LinVar": designs.POWER["LinVar"], "tails only": designs.SHAPES["tails only"]}
@@ -173,7 +151,7 @@ class Study:
     def mess(self) -> None:
         """Raw null shares on messy tables, and with weights or groups what they would be if the test were not told."""
         header(
-            "design", "null p-values", "share p <= 0.05", "largest of one feature", "share p <= 0.01", "X1", "untold"
+            "design", "null p-values", "share p <= 0.05", "largest of one feature", "share p <= 0.01", "TPR", "untold"
         )
         for name, design in designs.MESS.items():
             told = self.runs(design, self.args.method, n=MESS_ROWS)
