@@ -13,8 +13,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
+from scipy.stats import norm
 
-from modifind.explain.local_laws import ENDS, QUANTITIES, LocalLaw, WeightedRows, bootstrap_shifts
+from modifind.explain.local_laws import EDGES, ENDS, QUANTITIES, LocalLaw, WeightedRows, bootstrap
 from modifind.kernels import Array, gaussian_gram, median_bandwidth
 
 RANGES = {"var": (0.0, np.inf), "corr": (-1.0, 1.0), "benefit": (0.0, 1.0), "no_harm": (0.0, 1.0)}
@@ -166,6 +167,8 @@ class BoundDraws:
         Bounds, in the order of `ENDS`.
     shifts : array of shape (draws, points, 8)
         Bounds of every draw less the bounds without reweighting.
+    off_edge : array of shape (draws, points, 8)
+        How far from the edge of its range chance puts a bound that belongs there.
     support : array of shape (points, 2)
         Effective rows, treated and control.
     """
@@ -173,6 +176,7 @@ class BoundDraws:
     values: NDArray[Any]
     estimates: Array
     shifts: Array
+    off_edge: Array
     support: Array
 
     @classmethod
@@ -202,8 +206,9 @@ class BoundDraws:
             near = column == place if discrete else gaussian_gram(np.array([place]), column, width)[0]
             laws.append(LocalLaw.of(rows, near.astype(np.float64), higher_is_better))
         rng = np.random.default_rng(random_state)
-        shifts = bootstrap_shifts(laws, column.size, n_bootstrap, higher_is_better, rng)
-        return cls(values, np.array([law.estimate for law in laws]), shifts, np.array([law.support for law in laws]))
+        shifts, off_edge = bootstrap(laws, column.size, n_bootstrap, higher_is_better, rng)
+        estimates, support = (np.array([getattr(law, part) for law in laws]) for part in ("estimate", "support"))
+        return cls(values, estimates, shifts, off_edge, support)
 
     @property
     def low_support(self) -> NDArray[np.bool_]:
@@ -214,24 +219,32 @@ class BoundDraws:
         """Bounds and their bands; `effect_bounds` describes the columns."""
         if not 0 < level < 1:
             raise ValueError(f"level must lie between 0 and 1, not {level!r}")
-        tail = (1.0 - level) / 2
-        upper, lower = np.quantile(self.shifts, (tail, 1.0 - tail), axis=0)
+        low, high = self._bands((1.0 - level) / 2)
         columns: dict[str, Any] = {"value": self.values}
-        for name in QUANTITIES:
-            for end in ("low", "high"):
-                k = ENDS.index(f"{name}_{end}")
-                found = self.estimates[:, k]
-                # The draws are off the bounds as the bounds are off the truth, bias included. The band always holds
-                # the bound itself, also where that is biased.
-                ci_low = np.clip(np.minimum(found - lower[:, k], found), *RANGES[name])
-                ci_high = np.clip(np.maximum(found - upper[:, k], found), *RANGES[name])
-                three = {"": found, "_ci_low": ci_low, "_ci_high": ci_high}
-                columns |= {f"{name}_{end}{suffix}": shown for suffix, shown in three.items()}
-            if name == "var":
+        for k, name in enumerate(ENDS):
+            three = (("", self.estimates[:, k]), ("_ci_low", low[:, k]), ("_ci_high", high[:, k]))
+            columns |= {name + suffix: shown for suffix, shown in three}
+            if name == "var_high":
                 columns |= {f"sd{key[3:]}": np.sqrt(shown) for key, shown in columns.items() if key.startswith("var")}
         columns["support_treated"], columns["support_control"] = self.support.T
         columns["low_support"] = self.low_support
         return pd.DataFrame(columns)
+
+    def _bands(self, tail: float) -> tuple[Array, Array]:
+        """Limits of all bounds.
+
+        Two intervals are put together: the normal one, and the reflected one, which is moved by the bias that the draws
+        show. Bounds are biased where the extreme of a difference of two laws has several places. A bound near the
+        edge of its range keeps the edge in its interval while chance alone explains the distance.
+        """
+        found, edges = self.estimates, np.array(EDGES)
+        lower, upper = np.quantile(self.shifts, (tail, 1.0 - tail), axis=0)
+        reach = norm.isf(tail) * self.shifts.std(axis=0)
+        low, high = found - np.maximum(upper, reach), found + np.maximum(-lower, reach)
+        at_edge = np.abs(found - edges) <= np.quantile(self.off_edge, 1.0 - tail, axis=0)
+        low, high = np.where(at_edge, np.minimum(low, edges), low), np.where(at_edge, np.maximum(high, edges), high)
+        least, most = np.repeat(list(RANGES.values()), 2, axis=0).T
+        return np.clip(low, least, most), np.clip(high, least, most)
 
     def test(self) -> pd.DataFrame:
         """Do the bounds change along the feature? `bounds_test` describes the table."""

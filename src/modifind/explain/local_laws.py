@@ -16,6 +16,8 @@ from modifind.kernels import Array
 # The variance of the effect, the correlation of Y0 and Y1, P(Y1 > Y0) and P(Y1 >= Y0).
 QUANTITIES = ("var", "corr", "benefit", "no_harm")
 ENDS = tuple(f"{name}_{end}" for name in QUANTITIES for end in ("low", "high"))
+# Where a bound can go no further; it is there when the arms' laws are the same in some sense, whatever the rest.
+EDGES = (0.0, np.nan, -1.0, 1.0, 0.0, 1.0, 0.0, 1.0)
 # For the bootstrap outcomes are put into about this many cells; the bounds themselves use every value.
 MAX_CELLS = 400
 # Entries of a block of draws.
@@ -86,27 +88,55 @@ class Cells:
 
     def bounds(self, draws: Array, higher_is_better: bool) -> Array:
         """Bounds in the order of `ENDS` under weights of the rows, shape (n_rows, draws); one row per draw."""
-        n_cells = self.single.size
-        sums = (self.sums @ draws).T
-        occupied = np.diff(self.sums.indptr) > 0
-        f1, f0 = (np.cumsum(part, axis=1) for part in (sums[:, :n_cells], sums[:, n_cells:]))
-        f1, f0 = f1 / f1[:, -1:], f0 / f0[:, -1:]
-        before1, before0 = (self._before(f) for f in (f1, f0))
-        # Who benefits from lower outcomes benefits from higher ones with the arms swapped.
-        arms = (f1, before1, f0, before0) if higher_is_better else (f0, before0, f1, before1)
-        shares = share_bounds(*arms)
-        own1, own0 = occupied[:n_cells], occupied[n_cells:]
-        v1, v0, f1, f0 = self.treated[own1], self.control[own0], f1[:, own1], f0[:, own0]
+        f1, f0 = self._cumulative(draws)
+        shares = share_bounds(*self._arms(f1, f0, higher_is_better))
+        v1, f1, v0, f0 = self._occupied(f1, f0)
         mean1, variance1 = _moments(v1, f1)
         mean0, variance0 = _moments(v0, f0)
         low, high = (np.maximum(square - (mean1 - mean0) ** 2, 0.0) for square in mean_squares(v1, f1, v0, f0))
         correlations = (correlation(variance1, variance0, end) for end in (high, low))
         return np.column_stack((low * self.unit**2, high * self.unit**2, *correlations, *shares))
 
+    def off_edge(self, draws: Array, higher_is_better: bool) -> Array:
+        """How far from `EDGES` chance puts a bound whose true place is there, for the same draws; 0 without an edge.
+
+        Each arm's law under a draw is compared with its law under equal weights, as each arm's law under equal weights
+        compares with the true one. The arms' distances are added up.
+        """
+        f1, f0 = self._cumulative(draws)
+        g1, g0 = self._cumulative(np.ones((draws.shape[0], 1)))
+        pairs = zip(self._arms(f1, f0, higher_is_better), self._arms(g1, g0, higher_is_better), strict=True)
+        low_benefit, high_benefit, low_no_harm, high_no_harm = share_bounds(*(f - g for f, g in pairs))
+        v1, f1, v0, f0 = self._occupied(f1, f0)
+        _, g1, _, g0 = self._occupied(g1, g0)
+        moved1, moved0 = _moved(v1, f1, g1), _moved(v0, f0, g0)
+        variance1, variance0 = _moments(v1, g1)[1], _moments(v0, g0)[1]
+        with np.errstate(divide="ignore", invalid="ignore"):
+            angle = (moved1 / variance1 + moved0 / variance0) / 2
+        moments = ((moved1 + moved0) * self.unit**2, np.zeros_like(moved1), angle, angle)
+        return np.column_stack((*moments, low_benefit, 1.0 - high_benefit, low_no_harm, 1.0 - high_no_harm))
+
+    def _cumulative(self, draws: Array) -> tuple[Array, Array]:
+        """P(Y <= v) of the treated and of the control at the last value of each cell, one row per draw."""
+        sums = (self.sums @ draws).T
+        f1, f0 = (np.cumsum(part, axis=1) for part in (sums[:, : self.single.size], sums[:, self.single.size :]))
+        return f1 / f1[:, -1:], f0 / f0[:, -1:]
+
+    def _arms(self, f1: Array, f0: Array, higher_is_better: bool) -> tuple[Array, Array, Array, Array]:
+        """What `share_bounds` asks for; who gains from lower outcomes gains from higher ones with the arms swapped."""
+        first, second = (f1, f0) if higher_is_better else (f0, f1)
+        return first, self._before(first), second, self._before(second)
+
     def _before(self, f: Array) -> Array:
         """P(Y < v) at the last value v of each cell; P(Y <= v) in a cell of many values, none of which is heavy."""
         previous = np.concatenate((np.zeros((f.shape[0], 1)), f[:, :-1]), axis=1)
         return np.where(self.single, previous, f)
+
+    def _occupied(self, f1: Array, f0: Array) -> tuple[Array, Array, Array, Array]:
+        """Values and cumulative probabilities of each arm in the cells where it has rows."""
+        filled = np.diff(self.sums.indptr) > 0
+        own1, own0 = filled[: self.single.size], filled[self.single.size :]
+        return self.treated[own1], f1[:, own1], self.control[own0], f0[:, own0]
 
 
 @dataclass(frozen=True)
@@ -156,14 +186,14 @@ class LocalLaw:
         return cls(estimate, (support[0], support[1]), Cells.of(group[value], single, part, n_rows))
 
 
-def bootstrap_shifts(
+def bootstrap(
     laws: list[LocalLaw], n_rows: int, n_draws: int, higher_is_better: bool, rng: np.random.Generator
-) -> Array:
-    """Bounds under exponential weights of the rows less those under equal ones; shape (draws, points, bounds).
+) -> tuple[Array, Array]:
+    """Bounds under exponential weights of the rows less those under equal ones, and `Cells.off_edge`.
 
-    The same weights serve all points, so that the points of a draw belong together.
+    Both have shape (draws, points, bounds). The same weights serve all points, so that a draw's points belong together.
     """
-    shifts = np.full((n_draws, len(laws), len(ENDS)), np.nan)
+    shifts, off_edge = (np.full((n_draws, len(laws), len(ENDS)), np.nan) for _ in range(2))
     block = max(1, BLOCK_ENTRIES // n_rows)
     for start in range(0, n_draws, block):
         stop = min(start + block, n_draws)
@@ -172,10 +202,11 @@ def bootstrap_shifts(
         for k, law in enumerate(laws):
             if law.cells is not None:
                 shifts[start:stop, k] = law.cells.bounds(draws, higher_is_better)
+                off_edge[start:stop, k] = law.cells.off_edge(draws, higher_is_better)
     for k, law in enumerate(laws):
         if law.cells is not None:
             shifts[:, k] -= law.cells.bounds(np.ones((n_rows, 1)), higher_is_better)
-    return shifts
+    return shifts, off_edge
 
 
 def _group_values(mass: Array, max_cells: int) -> tuple[NDArray[np.intp], NDArray[np.bool_]]:
@@ -193,6 +224,12 @@ def _moments(values: Array, cumulative: Array) -> tuple[Array, Array]:
     probability = np.diff(cumulative, axis=1, prepend=0.0)
     mean = probability @ values
     return mean, np.maximum(probability @ values**2 - mean**2, 0.0)
+
+
+def _moved(values: Array, f: Array, g: Array) -> Array:
+    """Squared distance of two laws of the same values once both have mean 0, the second one with a single row."""
+    apart, _ = mean_squares(values, f, values, np.broadcast_to(g, f.shape))
+    return np.maximum(apart - (_moments(values, f)[0] - _moments(values, g)[0]) ** 2, 0.0)
 
 
 def _numbers(values: Any, name: str, n_rows: int, *, one_for_all: bool = False) -> Array:
