@@ -255,23 +255,25 @@ class BoundDraws:
                 curve = of_low * self.estimates[:, low] + of_high * self.estimates[:, high]
                 shifts = of_low * self.shifts[:, :, low] + of_high * self.shifts[:, :, high]
                 used = ~self.low_support & np.isfinite(curve)
-                statistic, p_value = _largest_deviation(curve[used], shifts[:, used])
+                statistic, p_value = _largest_deviation(curve[used], shifts[:, used], self.support[used])
                 records.append((name, part, statistic, p_value, int(used.sum())))
         return pd.DataFrame(records, columns=["quantity", "part", "statistic", "p_value", "n_points"])
 
 
-def _largest_deviation(curve: Array, shifts: Array) -> tuple[float, float]:
+def _largest_deviation(curve: Array, shifts: Array, support: Array) -> tuple[float, float]:
     """Largest deviation from the average over points in standard errors, and its bootstrap p-value."""
     if curve.size < 2:
         return np.nan, np.nan
-    precision = 1.0 / np.maximum(shifts.var(axis=0), np.finfo(np.float64).tiny)
-    precision /= precision.max()
-    share = precision / precision.sum()
+    # Points count by their rows, and errors are taken to fall with the root of the rows. Errors of single points
+    # go along with the bounds, variances above all, and would reject too often.
+    rows = support[:, 0] * support[:, 1] / support.sum(axis=1)
+    share = rows / rows.sum()
     deviation = curve - share @ curve
     moved = shifts - (shifts @ share)[:, None]
-    # Differences that are rounding, and spreads that are, count as none.
+    error = np.sqrt(np.mean(moved.var(axis=0) * rows) / rows)
+    # What is rounding counts as nothing.
     rounding = max(ROUNDING * np.abs(curve).max(), np.finfo(np.float64).tiny)
-    error = np.maximum(moved.std(axis=0), rounding)
+    error = np.maximum(error, rounding)
     deviation[np.abs(deviation) < rounding] = 0.0
     statistic = float(np.max(np.abs(deviation) / error))
     drawn = np.max(np.abs(moved) / error, axis=1)
