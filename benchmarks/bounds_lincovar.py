@@ -2,8 +2,8 @@
 
     python benchmarks/bounds_lincovar.py --n 10000 --seed 0
 
-prints, along the modifier X1, the bounds on the variance of the effect with their 95% limits beside the true variance, which
-only a simulation knows, and the tests of whether the bounds change.
+prints, along the modifier X1, the bounds on the variance of the effect with their 95% limits beside the true variance,
+which only a simulation knows, and the tests of whether the bounds change.
 """
 
 from __future__ import annotations
