@@ -1,0 +1,315 @@
+"""Bounds along one feature on what no data identify: how the effect varies between units of the same feature value.
+
+The joint law of both potential outcomes cannot be known, but the laws of each arm around a value of the feature bound
+it. `effect_bounds` shows the bounds with bands, `bounds_test` asks whether they change along the feature, and
+`BoundDraws` serves both from the same bootstrap draws.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import ArrayLike, NDArray
+from scipy.stats import norm
+
+from modifind.explain.local_laws import EDGES, ENDS, QUANTITIES, LocalLaw, WeightedRows, bootstrap
+from modifind.kernels import Array, gaussian_gram, median_bandwidth
+
+RANGES = {"var": (0.0, np.inf), "corr": (-1.0, 1.0), "benefit": (0.0, 1.0), "no_harm": (0.0, 1.0)}
+N_POINTS = 15
+# Points with fewer effective rows than this in an arm are flagged and left out of tests.
+MIN_SUPPORT = 30.0
+# A spread of draws below this share of the size of the bounds is rounding.
+ROUNDING = 1e-10
+
+
+def effect_bounds(
+    x: ArrayLike,
+    y: ArrayLike,
+    treatment: ArrayLike,
+    propensity: ArrayLike,
+    *,
+    discrete: bool = False,
+    points: ArrayLike | None = None,
+    bandwidth: float | None = None,
+    weights: ArrayLike | None = None,
+    higher_is_better: bool = True,
+    n_bootstrap: int = 200,
+    level: float = 0.95,
+    random_state: Any = None,
+) -> pd.DataFrame:
+    """Sharp bounds on the law of the effect Y1 - Y0 along the values of a feature.
+
+    Parameters
+    ----------
+    x : array-like of shape (n,)
+        The feature.
+    y, treatment, propensity : array-like of shape (n,)
+        Outcome, treatment (0 or 1) and P(treatment = 1) given all features; a single propensity for a trial.
+    discrete : bool, default=False
+        Whether x is a category: bounds for each of its values. Otherwise rows count by a Gaussian kernel around points.
+    points : array-like, optional
+        Where to look; by default every category, or 15 points between the 5% and 95% quantiles.
+    bandwidth : float, optional
+        Bandwidth h of the kernel exp(-(u - v)^2 / h^2); by default that of the effect curves, the median distance.
+    weights : array-like of shape (n,), optional
+        Weights of the rows.
+    higher_is_better : bool, default=True
+        Whether a treatment that raises the outcome is a benefit.
+    n_bootstrap : int, default=200
+        Draws of the weighted bootstrap that bands come from.
+    level : float, default=0.95
+        Level of the bands, point by point.
+    random_state : int, SeedSequence or Generator, optional
+        Seed.
+
+    Returns
+    -------
+    DataFrame
+        One row per point: `value`; the lower and upper bound (`_low`, `_high`) of `var`, the variance of the effect,
+        `sd`, its root, `corr`, the correlation of Y0 and Y1, `benefit`, the share who benefit, and `no_harm`, the share
+        who benefit or are left as they are; for each bound a confidence interval (`_ci_low`, `_ci_high`); the effective
+        rows of each arm, `support_treated` and `support_control`; and `low_support`, true where one of them is below
+        30. Missing where an arm has no rows; `corr` also where the outcome of an arm is constant.
+
+    Examples
+    --------
+    >>> x, y, a = ["p", "p", "p", "p", "q", "q", "q", "q"], [-1, 1, -1, 1, 0, 2, 0, 0], [0, 0, 1, 1, 0, 0, 1, 1]
+    >>> table = effect_bounds(x, y, a, 0.5, discrete=True, random_state=0)
+    >>> table[["value", "var_low", "var_high", "benefit_low", "benefit_high"]].round(2)
+      value  var_low  var_high  benefit_low  benefit_high
+    0     p      0.0       4.0          0.0           0.5
+    1     q      1.0       1.0          0.0           0.0
+    """
+    draws = BoundDraws.of(
+        x,
+        y,
+        treatment,
+        propensity,
+        discrete=discrete,
+        points=points,
+        bandwidth=bandwidth,
+        weights=weights,
+        higher_is_better=higher_is_better,
+        n_bootstrap=n_bootstrap,
+        random_state=random_state,
+    )
+    return draws.table(level)
+
+
+def bounds_test(
+    x: ArrayLike,
+    y: ArrayLike,
+    treatment: ArrayLike,
+    propensity: ArrayLike,
+    *,
+    discrete: bool = False,
+    points: ArrayLike | None = None,
+    bandwidth: float | None = None,
+    weights: ArrayLike | None = None,
+    higher_is_better: bool = True,
+    n_bootstrap: int = 200,
+    random_state: Any = None,
+) -> pd.DataFrame:
+    """Test whether bounds on the law of the effect change along a feature.
+
+    Parameters
+    ----------
+    x, y, treatment, propensity, discrete, points, bandwidth, weights, higher_is_better, n_bootstrap, random_state
+        As in `effect_bounds`.
+
+    Returns
+    -------
+    DataFrame
+        One row for the `midpoint` and one for the `width` of the interval between the bounds (column `part`) of each
+        `quantity`: `statistic`, the largest distance of a point from the average over points in standard
+        errors, its `p_value`, and `n_points`, the number of points with enough rows. Missing with fewer than two.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> x, a = rng.integers(0, 2, size=1000), np.arange(1000) % 2
+    >>> y = rng.normal(size=1000) * (1 + a * x)
+    >>> table = bounds_test(x, y, a, 0.5, discrete=True, random_state=0)
+    >>> table.loc[table["quantity"] == "var", ["part", "p_value"]].round(3)
+           part  p_value
+    0  midpoint    0.005
+    1     width    0.005
+    """
+    draws = BoundDraws.of(
+        x,
+        y,
+        treatment,
+        propensity,
+        discrete=discrete,
+        points=points,
+        bandwidth=bandwidth,
+        weights=weights,
+        higher_is_better=higher_is_better,
+        n_bootstrap=n_bootstrap,
+        random_state=random_state,
+    )
+    return draws.test()
+
+
+@dataclass(frozen=True)
+class BoundDraws:
+    """Bounds at points of a feature and how they move when rows are reweighted at random.
+
+    Parameters
+    ----------
+    values : array of shape (points,)
+        Feature values.
+    estimates : array of shape (points, 8)
+        Bounds, in the order of `ENDS`.
+    shifts : array of shape (draws, points, 8)
+        Bounds of every draw less the bounds without reweighting.
+    off_edge : array of shape (draws, points, 8)
+        How far from the edge of its range chance puts a bound that belongs there.
+    support : array of shape (points, 2)
+        Effective rows, treated and control.
+    """
+
+    values: NDArray[Any]
+    estimates: Array
+    shifts: Array
+    off_edge: Array
+    support: Array
+
+    @classmethod
+    def of(
+        cls,
+        x: ArrayLike,
+        y: ArrayLike,
+        treatment: ArrayLike,
+        propensity: ArrayLike,
+        *,
+        discrete: bool = False,
+        points: ArrayLike | None = None,
+        bandwidth: float | None = None,
+        weights: ArrayLike | None = None,
+        higher_is_better: bool = True,
+        n_bootstrap: int = 200,
+        random_state: Any = None,
+    ) -> BoundDraws:
+        """Bounds and draws; parameters are those of `effect_bounds`."""
+        if n_bootstrap < 20:
+            raise ValueError(f"n_bootstrap must be at least 20, not {n_bootstrap}")
+        column, places, values = _read_feature(x, points, discrete)
+        rows = WeightedRows.of(y, treatment, propensity, weights, column.size)
+        width = _bandwidth(column, bandwidth)
+        laws = []
+        for place in places:
+            near = column == place if discrete else gaussian_gram(np.array([place]), column, width)[0]
+            laws.append(LocalLaw.of(rows, near.astype(np.float64), higher_is_better))
+        rng = np.random.default_rng(random_state)
+        shifts, off_edge = bootstrap(laws, column.size, n_bootstrap, higher_is_better, rng)
+        estimates, support = (np.array([getattr(law, part) for law in laws]) for part in ("estimate", "support"))
+        return cls(values, estimates, shifts, off_edge, support)
+
+    @property
+    def low_support(self) -> NDArray[np.bool_]:
+        """Points with too few rows in an arm."""
+        return np.any(self.support < MIN_SUPPORT, axis=1)
+
+    def table(self, level: float = 0.95) -> pd.DataFrame:
+        """Bounds and their bands; `effect_bounds` describes the columns."""
+        if not 0 < level < 1:
+            raise ValueError(f"level must lie between 0 and 1, not {level!r}")
+        low, high = self._bands((1.0 - level) / 2)
+        columns: dict[str, Any] = {"value": self.values}
+        for k, name in enumerate(ENDS):
+            three = (("", self.estimates[:, k]), ("_ci_low", low[:, k]), ("_ci_high", high[:, k]))
+            columns |= {name + suffix: shown for suffix, shown in three}
+            if name == "var_high":
+                columns |= {f"sd{key[3:]}": np.sqrt(shown) for key, shown in columns.items() if key.startswith("var")}
+        columns["support_treated"], columns["support_control"] = self.support.T
+        columns["low_support"] = self.low_support
+        return pd.DataFrame(columns)
+
+    def _bands(self, tail: float) -> tuple[Array, Array]:
+        """Limits of all bounds.
+
+        Two intervals are put together: the normal one, and the reflected one, which is moved by the bias that the draws
+        show. Bounds are biased where the extreme of a difference of two laws has several places. A bound near the
+        edge of its range keeps the edge in its interval while chance alone explains the distance.
+        """
+        found, edges = self.estimates, np.array(EDGES)
+        lower, upper = np.quantile(self.shifts, (tail, 1.0 - tail), axis=0)
+        reach = norm.isf(tail) * self.shifts.std(axis=0)
+        low, high = found - np.maximum(upper, reach), found + np.maximum(-lower, reach)
+        at_edge = np.abs(found - edges) <= np.quantile(self.off_edge, 1.0 - tail, axis=0)
+        low, high = np.where(at_edge, np.minimum(low, edges), low), np.where(at_edge, np.maximum(high, edges), high)
+        least, most = np.repeat(list(RANGES.values()), 2, axis=0).T
+        return np.clip(low, least, most), np.clip(high, least, most)
+
+    def test(self) -> pd.DataFrame:
+        """Do the bounds change along the feature? `bounds_test` describes the table."""
+        records = []
+        for k, name in enumerate(QUANTITIES):
+            low, high = 2 * k, 2 * k + 1
+            for part, of_low, of_high in (("midpoint", 0.5, 0.5), ("width", -1.0, 1.0)):
+                curve = of_low * self.estimates[:, low] + of_high * self.estimates[:, high]
+                shifts = of_low * self.shifts[:, :, low] + of_high * self.shifts[:, :, high]
+                used = ~self.low_support & np.isfinite(curve)
+                statistic, p_value = _largest_deviation(curve[used], shifts[:, used], self.support[used])
+                records.append((name, part, statistic, p_value, int(used.sum())))
+        return pd.DataFrame(records, columns=["quantity", "part", "statistic", "p_value", "n_points"])
+
+
+def _largest_deviation(curve: Array, shifts: Array, support: Array) -> tuple[float, float]:
+    """Largest deviation from the average over points in standard errors, and its bootstrap p-value."""
+    if curve.size < 2:
+        return np.nan, np.nan
+    # Points count by their rows, and errors are taken to fall with the root of the rows. Errors of single points
+    # go along with the bounds, variances above all, and would reject too often.
+    rows = support[:, 0] * support[:, 1] / support.sum(axis=1)
+    share = rows / rows.sum()
+    deviation = curve - share @ curve
+    moved = shifts - (shifts @ share)[:, None]
+    error = np.sqrt(np.mean(moved.var(axis=0) * rows) / rows)
+    # What is rounding counts as nothing.
+    rounding = max(ROUNDING * np.abs(curve).max(), np.finfo(np.float64).tiny)
+    error = np.maximum(error, rounding)
+    deviation[np.abs(deviation) < rounding] = 0.0
+    statistic = float(np.max(np.abs(deviation) / error))
+    drawn = np.max(np.abs(moved) / error, axis=1)
+    return statistic, float((1 + np.sum(drawn >= statistic)) / (1 + drawn.size))
+
+
+def _bandwidth(column: Array, given: float | None) -> float:
+    if given is None:
+        return median_bandwidth(column) or 1.0
+    if not 0 < given < np.inf:
+        raise ValueError(f"bandwidth must be a positive number, not {given!r}")
+    return given
+
+
+def _read_feature(x: Any, points: Any, discrete: bool) -> tuple[Array, Array, NDArray[Any]]:
+    """The feature as numbers, the points in the same numbers, and the points as they are shown."""
+    column = pd.Series(np.asarray(x)) if not isinstance(x, pd.Series) else x
+    if column.size == 0 or column.isna().any():
+        raise ValueError("x must have rows and no missing values; drop the rows where it is missing")
+    if discrete:
+        codes, labels = pd.factorize(column, sort=True)
+        shown = np.asarray(labels) if points is None else np.asarray(points).ravel()
+        places = pd.Index(labels).get_indexer(shown)
+        if shown.size == 0 or np.any(places < 0):
+            absent = ", ".join(map(repr, shown[places < 0].tolist()[:5])) or "none given"
+            raise ValueError(f"points must be values of x; these are not: {absent}")
+        return codes.astype(np.float64), places.astype(np.float64), shown
+    try:
+        numbers = column.to_numpy(dtype=np.float64)
+        at = None if points is None else np.asarray(points, dtype=np.float64).ravel()
+    except (TypeError, ValueError):
+        raise ValueError("x and points must be numeric; pass discrete=True for a feature of labels") from None
+    if not np.all(np.isfinite(numbers)):
+        raise ValueError("x has infinite values; drop those rows")
+    if at is None:
+        at = np.unique(np.quantile(numbers, np.linspace(0.05, 0.95, N_POINTS)))
+    if at.size == 0 or not np.all(np.isfinite(at)):
+        raise ValueError("points must be finite numbers, at least one")
+    return numbers, at, at

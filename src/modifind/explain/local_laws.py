@@ -1,0 +1,246 @@
+"""The outcome laws of both arms around a value of a feature, their bounds, and the bounds of reweighted rows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from modifind.explain.couplings import correlation, mean_squares, share_bounds
+from modifind.features import check_scale
+from modifind.kernels import Array
+
+# The variance of the effect, the correlation of Y0 and Y1, P(Y1 > Y0) and P(Y1 >= Y0).
+QUANTITIES = ("var", "corr", "benefit", "no_harm")
+ENDS = tuple(f"{name}_{end}" for name in QUANTITIES for end in ("low", "high"))
+# Where a bound can go no further; it is there when the arms' laws are the same in some sense, whatever the rest.
+EDGES = (0.0, np.nan, -1.0, 1.0, 0.0, 1.0, 0.0, 1.0)
+# For the bootstrap outcomes are put into about this many cells; the bounds themselves use every value.
+MAX_CELLS = 400
+# Entries of a block of draws.
+BLOCK_ENTRIES = 2_000_000
+# Kernel weights below this share of the largest move nothing.
+NEGLIGIBLE = 1e-12
+
+
+@dataclass(frozen=True)
+class WeightedRows:
+    """Rows in the order of their outcomes, with the weights of their arm; `order` has their former places."""
+
+    order: NDArray[np.intp]
+    y: Array
+    treated: NDArray[np.bool_]
+    weights: Array
+
+    @classmethod
+    def of(cls, y: Any, treatment: Any, propensity: Any, weights: Any, n_rows: int) -> WeightedRows:
+        """Check the columns and weight each row by the inverse probability of its arm."""
+        outcome = _numbers(y, "y", n_rows)
+        check_scale("y", outcome)
+        arms = _numbers(treatment, "treatment", n_rows)
+        if not np.array_equal(np.unique(arms), (0.0, 1.0)):
+            raise ValueError("treatment must be 0 (control) or 1 (treated), and both must occur")
+        scores = _numbers(propensity, "propensity", n_rows, one_for_all=True)
+        if np.any((scores <= 0) | (scores >= 1)):
+            raise ValueError("propensity must lie above 0 and below 1; clip it first")
+        own = 1.0 / np.where(arms == 1, scores, 1.0 - scores)
+        if weights is not None:
+            given = _numbers(weights, "weights", n_rows)
+            if np.any(given < 0) or not np.any(given > 0):
+                raise ValueError("weights must not be negative, and some must be positive")
+            own = own * (given / given.max())
+        order = np.argsort(outcome, kind="stable")
+        return cls(order, outcome[order], arms[order] == 1, own[order])
+
+
+@dataclass(frozen=True)
+class Cells:
+    """Groups of neighbouring outcomes: their values in each arm and a matrix that adds up the weights of rows.
+
+    `sums` has one row per cell and arm, treated first. `single` says which cells hold a single value, where P(Y < v)
+    and P(Y <= v) differ.
+    """
+
+    treated: Array
+    control: Array
+    single: NDArray[np.bool_]
+    sums: Any
+    unit: float
+
+    @classmethod
+    def of(cls, cell: NDArray[np.intp], single: NDArray[np.bool_], part: LocalPart, n_rows: int) -> Cells:
+        """Cells of the rows of a local law; `cell` has each row's."""
+        n_cells = single.size
+        place = cell + np.where(part.treated, 0, n_cells)
+        mass = np.bincount(place, part.weights, minlength=2 * n_cells)
+        # Around their means and in units of their size: neither origin nor scale costs digits.
+        middle = part.y[0] / 2 + part.y[-1] / 2
+        unit = float(max(part.y[-1] - middle, middle - part.y[0])) or 1.0
+        total = np.bincount(place, part.weights * ((part.y - middle) / unit), minlength=2 * n_cells)
+        value = np.divide(total, mass, out=np.zeros_like(total), where=mass > 0)
+        treated, control = value[:n_cells], value[n_cells:]
+        treated, control = treated - mass[:n_cells] @ treated, control - mass[n_cells:] @ control
+        sums = sparse.csr_matrix((part.weights, (place, part.rows)), shape=(2 * n_cells, n_rows))
+        return cls(treated, control, single, sums, unit)
+
+    def bounds(self, draws: Array, higher_is_better: bool) -> Array:
+        """Bounds in the order of `ENDS` under weights of the rows, shape (n_rows, draws); one row per draw."""
+        f1, f0 = self._cumulative(draws)
+        shares = share_bounds(*self._arms(f1, f0, higher_is_better))
+        v1, f1, v0, f0 = self._occupied(f1, f0)
+        mean1, variance1 = _moments(v1, f1)
+        mean0, variance0 = _moments(v0, f0)
+        low, high = (np.maximum(square - (mean1 - mean0) ** 2, 0.0) for square in mean_squares(v1, f1, v0, f0))
+        correlations = (correlation(variance1, variance0, end) for end in (high, low))
+        return np.column_stack((low * self.unit**2, high * self.unit**2, *correlations, *shares))
+
+    def off_edge(self, draws: Array, higher_is_better: bool) -> Array:
+        """How far from `EDGES` chance puts a bound whose true place is there, for the same draws; 0 without an edge.
+
+        Each arm's law under a draw is compared with its law under equal weights, as each arm's law under equal weights
+        compares with the true one. The arms' distances are added up.
+        """
+        f1, f0 = self._cumulative(draws)
+        g1, g0 = self._cumulative(np.ones((draws.shape[0], 1)))
+        pairs = zip(self._arms(f1, f0, higher_is_better), self._arms(g1, g0, higher_is_better), strict=True)
+        low_benefit, high_benefit, low_no_harm, high_no_harm = share_bounds(*(f - g for f, g in pairs))
+        v1, f1, v0, f0 = self._occupied(f1, f0)
+        _, g1, _, g0 = self._occupied(g1, g0)
+        moved1, moved0 = _moved(v1, f1, g1), _moved(v0, f0, g0)
+        variance1, variance0 = _moments(v1, g1)[1], _moments(v0, g0)[1]
+        with np.errstate(divide="ignore", invalid="ignore"):
+            angle = (moved1 / variance1 + moved0 / variance0) / 2
+        moments = ((moved1 + moved0) * self.unit**2, np.zeros_like(moved1), angle, angle)
+        return np.column_stack((*moments, low_benefit, 1.0 - high_benefit, low_no_harm, 1.0 - high_no_harm))
+
+    def _cumulative(self, draws: Array) -> tuple[Array, Array]:
+        """P(Y <= v) of the treated and of the control at the last value of each cell, one row per draw."""
+        sums = (self.sums @ draws).T
+        f1, f0 = (np.cumsum(part, axis=1) for part in (sums[:, : self.single.size], sums[:, self.single.size :]))
+        return f1 / f1[:, -1:], f0 / f0[:, -1:]
+
+    def _arms(self, f1: Array, f0: Array, higher_is_better: bool) -> tuple[Array, Array, Array, Array]:
+        """What `share_bounds` asks for; who gains from lower outcomes gains from higher ones with the arms swapped."""
+        first, second = (f1, f0) if higher_is_better else (f0, f1)
+        return first, self._before(first), second, self._before(second)
+
+    def _before(self, f: Array) -> Array:
+        """P(Y < v) at the last value v of each cell; P(Y <= v) in a cell of many values, none of which is heavy."""
+        previous = np.concatenate((np.zeros((f.shape[0], 1)), f[:, :-1]), axis=1)
+        return np.where(self.single, previous, f)
+
+    def _occupied(self, f1: Array, f0: Array) -> tuple[Array, Array, Array, Array]:
+        """Values and cumulative probabilities of each arm in the cells where it has rows."""
+        filled = np.diff(self.sums.indptr) > 0
+        own1, own0 = filled[: self.single.size], filled[self.single.size :]
+        return self.treated[own1], f1[:, own1], self.control[own0], f0[:, own0]
+
+
+@dataclass(frozen=True)
+class LocalPart:
+    """Rows near a point in the order of their outcomes; weights add up to 1 in each arm, `rows` are their places."""
+
+    y: Array
+    treated: NDArray[np.bool_]
+    weights: Array
+    rows: NDArray[np.intp]
+
+
+@dataclass(frozen=True)
+class LocalLaw:
+    """Bounds at one point, from all values, and the cells that its bootstrap uses; no cells where an arm is empty."""
+
+    estimate: Array
+    support: tuple[float, float]
+    cells: Cells | None
+
+    @classmethod
+    def of(cls, data: WeightedRows, near: Array, higher_is_better: bool, max_cells: int = MAX_CELLS) -> LocalLaw:
+        """The law around a point; `near` has the kernel weights of the rows of the table."""
+        near = near[data.order]
+        kept = np.flatnonzero((near > NEGLIGIBLE * near.max()) & (data.weights > 0))
+        treated = data.treated[kept]
+        weights = near[kept] * data.weights[kept]
+        # relative to the largest, whose square does not vanish
+        if kept.size:
+            weights = weights / weights.max()
+        totals = [float(weights[arm].sum()) for arm in (treated, ~treated)]
+        support = [
+            t**2 / float(np.square(weights[arm]).sum()) if t else 0.0
+            for t, arm in zip(totals, (treated, ~treated), strict=True)
+        ]
+        if min(totals) == 0:
+            return cls(np.full(len(ENDS), np.nan), (support[0], support[1]), None)
+        weights = weights / np.where(treated, *totals)
+        part = LocalPart(data.y[kept], treated, weights, data.order[kept])
+        value = np.cumsum(np.diff(part.y, prepend=part.y[0]) != 0)
+        n_rows = data.order.size
+        exact = Cells.of(value, np.ones(value[-1] + 1, dtype=bool), part, n_rows)
+        estimate = exact.bounds(np.ones((n_rows, 1)), higher_is_better)[0]
+        if value[-1] < max_cells:
+            return cls(estimate, (support[0], support[1]), exact)
+        group, single = _group_values(np.bincount(value, part.weights / 2).astype(np.float64), max_cells)
+        return cls(estimate, (support[0], support[1]), Cells.of(group[value], single, part, n_rows))
+
+
+def bootstrap(
+    laws: list[LocalLaw], n_rows: int, n_draws: int, higher_is_better: bool, rng: np.random.Generator
+) -> tuple[Array, Array]:
+    """Bounds under exponential weights of the rows less those under equal ones, and `Cells.off_edge`.
+
+    Both have shape (draws, points, bounds). The same weights serve all points, so that a draw's points belong together.
+    """
+    shifts, off_edge = (np.full((n_draws, len(laws), len(ENDS)), np.nan) for _ in range(2))
+    block = max(1, BLOCK_ENTRIES // n_rows)
+    for start in range(0, n_draws, block):
+        stop = min(start + block, n_draws)
+        # One draw after the other, so that the block's size does not matter.
+        draws = np.ascontiguousarray(rng.standard_exponential((stop - start, n_rows)).T)
+        for k, law in enumerate(laws):
+            if law.cells is not None:
+                shifts[start:stop, k] = law.cells.bounds(draws, higher_is_better)
+                off_edge[start:stop, k] = law.cells.off_edge(draws, higher_is_better)
+    for k, law in enumerate(laws):
+        if law.cells is not None:
+            shifts[:, k] -= law.cells.bounds(np.ones((n_rows, 1)), higher_is_better)
+    return shifts, off_edge
+
+
+def _group_values(mass: Array, max_cells: int) -> tuple[NDArray[np.intp], NDArray[np.bool_]]:
+    """Group neighbouring values: small groups in the tails, heavy values alone; whose group, and groups of one."""
+    middle = np.cumsum(mass) - mass / 2
+    level = np.floor(max_cells / np.pi * np.arccos(np.clip(1.0 - 2.0 * middle, -1.0, 1.0)))
+    heavy = mass > 1.0 / max_cells
+    new = (np.diff(level, prepend=-1.0) != 0) | heavy
+    new[1:] |= heavy[:-1]
+    group = np.cumsum(new) - 1
+    return group, np.bincount(group) == 1
+
+
+def _moments(values: Array, cumulative: Array) -> tuple[Array, Array]:
+    probability = np.diff(cumulative, axis=1, prepend=0.0)
+    mean = probability @ values
+    return mean, np.maximum(probability @ values**2 - mean**2, 0.0)
+
+
+def _moved(values: Array, f: Array, g: Array) -> Array:
+    """Squared distance of two laws of the same values once both have mean 0, the second one with a single row."""
+    apart, _ = mean_squares(values, f, values, np.broadcast_to(g, f.shape))
+    return np.maximum(apart - (_moments(values, f)[0] - _moments(values, g)[0]) ** 2, 0.0)
+
+
+def _numbers(values: Any, name: str, n_rows: int, *, one_for_all: bool = False) -> Array:
+    try:
+        column = np.asarray(values, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise ValueError(f"{name} must be numeric") from None
+    if one_for_all and column.ndim == 0:
+        column = np.full(n_rows, float(column))
+    if column.shape != (n_rows,):
+        raise ValueError(f"{name} must have one value for each of the {n_rows} rows of x; its shape is {column.shape}")
+    if not np.all(np.isfinite(column)):
+        raise ValueError(f"{name} has missing or infinite values; drop those rows")
+    return column
