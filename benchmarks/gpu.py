@@ -28,7 +28,7 @@ from joblib import Parallel, delayed
 from sklearn.base import clone
 from threadpoolctl import threadpool_limits
 
-from modifind import ConditionalRandomizationTest, ModifierSelector, PropensityModel
+from modifind import ConditionalRandomizationTest, ModifierSelector, PropensityModel, whole
 from modifind.datasets import make_modifiers
 from modifind.feature_tests import _test_feature
 from modifind.features import read_features
@@ -142,8 +142,16 @@ class PartSelector(ModifierSelector):
 
     tested: int | None = None
 
-    def _run(self, plan: Any, seed: np.random.SeedSequence) -> Any:
-        total = plan.table.n_features
+    def fit(self, *args: Any, **kwargs: Any) -> PartSelector:
+        before, whole.run_tests = whole.run_tests, self._run
+        try:
+            super().fit(*args, **kwargs)
+        finally:
+            whole.run_tests = before
+        return self
+
+    def _run(self, plan: Any, seed: np.random.SeedSequence, *_: Any) -> Any:
+        total = len(plan.units)
         seeds = seed.spawn(total)
         n_tested = min(self.tested or total, total)
         jobs = (delayed(_test_feature)(plan, feature, seeds[feature]) for feature in range(n_tested))
