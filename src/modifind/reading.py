@@ -166,8 +166,8 @@ def _kept_rows(
             stacklevel=4,
         )
     if missing == "drop" and {"y", "treatment"} <= set(columns):
-        complete, dropped = complete_rows(frame, columns["y"], columns["treatment"])
+        complete, dropped = complete_rows(frame.loc[kept], columns["y"][kept], columns["treatment"][kept])
         dropped.refuse_all()
         dropped.warn()
-        kept &= complete
+        kept[kept] = complete
     return (None if kept.all() else kept), dropped

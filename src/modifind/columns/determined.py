@@ -114,18 +114,33 @@ def _twins(table: FeatureTable, changing: list[int]) -> tuple[tuple[int, ...], .
         if np.unique(table.values[:PROBE_ROWS, m]).size * ROWS_PER_VALUE > min(table.n_rows, PROBE_ROWS):
             continue
         codes = _first_seen(table.values[:, m])
-        if (int(codes.max()) + 1) * ROWS_PER_VALUE <= codes.size:
+        counts = np.bincount(codes)
+        others = codes.size - counts.max()  # rows beside the most frequent value, or beside missing values
+        if counts.size == 2 or (counts.size - 1) * ROWS_PER_VALUE <= others:
             join(seen.setdefault(codes.tobytes(), m), m)
     plain = [m for m in changing if not table.n_levels(m)]
     ranks = rankdata(np.nan_to_num(table.values[:, plain], nan=-np.inf), axis=0)
     ranks -= ranks.mean(axis=0)
     ranks /= np.sqrt((ranks**2).sum(axis=0))
     for one, other in np.argwhere(np.triu(np.abs(ranks.T @ ranks) > SAME_RANKS, 1)):
-        join(plain[one], plain[other])
+        if _agree_elsewhere(table.values[:, plain[one]], table.values[:, plain[other]]):
+            join(plain[one], plain[other])
     sets: dict[int, list[int]] = {}
     for m, first in leader.items():
         sets.setdefault(first, []).append(m)
     return tuple(tuple(some) for some in sets.values() if len(some) > 1)
+
+
+def _agree_elsewhere(first: Array, second: Array) -> bool:
+    """Whether ranks agree beside the rows in which both columns are missing, or have their most frequent value."""
+    usual = np.ones(first.size, dtype=bool)
+    for column in (first, second):
+        distinct, codes, counts = np.unique(column, return_inverse=True, return_counts=True)
+        usual &= codes.reshape(-1) == (distinct.size - 1 if np.isnan(distinct[-1]) else int(counts.argmax()))
+    ranks = rankdata(np.nan_to_num(np.column_stack((first, second))[~usual], nan=-np.inf), axis=0)
+    if not usual.any() or (ranks == ranks[0]).all(axis=0).any():
+        return True
+    return bool(np.abs(np.corrcoef(ranks.T)[0, 1]) > SAME_RANKS)
 
 
 def _first_seen(column: Array) -> NDArray[np.int32]:

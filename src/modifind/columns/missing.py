@@ -145,10 +145,11 @@ def complete_rows(X: pd.DataFrame, y: pd.Series[Any], treatment: pd.Series[Any])
     >>> kept, dropped.n_dropped, dict(dropped.columns)
     (array([False,  True, False]), 2, {'dose': 1, 'y': 1})
     """
-    parts = {**{str(name): X.iloc[:, m] for m, name in enumerate(X.columns)}, "y": y, "treatment": treatment}
+    # A list, since a feature may be called "y" or "treatment" too.
+    parts = [*((str(name), X.iloc[:, m]) for m, name in enumerate(X.columns)), ("y", y), ("treatment", treatment)]
     kept = np.ones(len(X), dtype=bool)
     counts: Counter[str] = Counter()
-    for name, column in parts.items():
+    for name, column in parts:
         gaps = column.isna().to_numpy()
         if gaps.any():
             kept &= ~gaps

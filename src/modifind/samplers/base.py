@@ -127,10 +127,13 @@ class BaseSampler(BaseEstimator, ABC):
         self.whole_groups_ = whole_groups
 
     def _folds(self, n_folds: int, rng: np.random.Generator) -> NDArray[np.int64]:
-        """Fold of each row: drawn, or as assigned for these rows."""
+        """Fold of each row: drawn, or as assigned for these rows unless all of them lie in one."""
         drawn = row_folds(self.table_.n_rows, n_folds, rng)
         assigned = getattr(self, "assigned_folds_", drawn)
-        return assigned % n_folds if assigned.size == drawn.size else drawn
+        if assigned.size != drawn.size:
+            return drawn
+        folds = assigned % n_folds
+        return folds if (folds != folds[0]).any() else drawn
 
     def rule(self, feature: int) -> LawRule:
         """What has been learned of one feature, to be applied to rows that were not in the table.

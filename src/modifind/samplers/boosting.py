@@ -91,7 +91,7 @@ class BoostingSampler(BaseSampler):
         conditioning = Conditioning.of(self, feature)
         if levels:
             return self._categorical_law(conditioning, inputs, column, levels, folds)
-        return self._residual_law(conditioning, inputs, column, folds)
+        return self._residual_law(conditioning, inputs, column, folds, n_folds)
 
     def _settings(self) -> dict[str, object]:
         return {
@@ -110,10 +110,10 @@ class BoostingSampler(BaseSampler):
         return self._with_treatment(Association(inputs, weights).order(targets)[:N_NEIGHBOURS], inputs)
 
     def _residual_law(
-        self, conditioning: Conditioning, inputs: Array, column: Array, folds: NDArray[np.int64]
+        self, conditioning: Conditioning, inputs: Array, column: Array, folds: NDArray[np.int64], n_folds: int
     ) -> tuple[FeatureLaw, Array, ResidualRule]:
         mean = np.empty(column.size)
-        models = []
+        models = {}
         weights = effective_weights(self.weights_)
         for fold in np.unique(folds):
             out = folds == fold
@@ -129,7 +129,9 @@ class BoostingSampler(BaseSampler):
             rest = column[~out] - linear.predict(train)
             trees = HistGradientBoostingRegressor(**self._settings()).fit(train[:, near], rest, part)
             mean[out] = linear.predict(test) + trees.predict(test[:, near])
-            models.append((Selected.of(linear, seen if few else np.s_[:]), Selected.of(trees, seen)))
+            models[fold] = (Selected.of(linear, seen if few else np.s_[:]), Selected.of(trees, seen))
+        # The rule finds a row's model by the number of its fold; rows of a fold without values may have any.
+        by_fold = tuple(models.get(fold, models[folds[0]]) for fold in range(n_folds))
         order = np.argsort(mean, kind="stable")
         rank = np.empty(column.size, dtype=np.int64)
         rank[order] = np.arange(column.size)
@@ -154,7 +156,7 @@ class BoostingSampler(BaseSampler):
         marginal = marginal_log_score(column, edges, self.weights_)
         calibration = continuous_calibration(self.name, pit, score, marginal, self.weights_)
         law = replace(law, calibration=calibration)
-        return law, score, ResidualRule.of(conditioning, tuple(models), mean, law, shifted=not piled)
+        return law, score, ResidualRule.of(conditioning, by_fold, mean, law, shifted=not piled)
 
     def _categorical_law(
         self, conditioning: Conditioning, inputs: Array, codes: Array, levels: int, folds: NDArray[np.int64]
