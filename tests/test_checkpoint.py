@@ -17,6 +17,7 @@ from modifind import EffectLikelihood, ModifierSelector
 from modifind.cli import main
 from modifind.datasets import make_modifiers
 from modifind.propensity import PropensityModel
+from modifind.saving.checkpoint import differences, run_record
 from streams import SMALL, cut, fit_source
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "benchmarks"))
@@ -297,3 +298,9 @@ def test_kills_at_random_moments_change_nothing(tmp_path):
     assert tally.kills == 6
     assert tally.runs == tally.same > 0
     assert (tally.lost, tally.damaged, tally.failed) == (0, 0, [])
+
+
+def test_the_difference_has_the_name_of_the_argument():
+    one = run_record("whole", {}, 1, {}, {"weights": "a", "kept": "b"})
+    other = run_record("whole", {}, 1, {}, {"weights": "c", "kept": "d"})
+    assert differences(one, other) == ["sample_weight differs", "which rows are left out differs"]

@@ -14,7 +14,8 @@ from sklearn.tree import DecisionTreeClassifier
 from conftest import logistic_treatment, seed_of
 from modifind import PropensityModel, propensity
 from modifind.features import read_features
-from modifind.propensity import EarlyStoppedMLP, FittedPropensity, ScoreProfile, resolve_propensity
+from modifind.propensity import EarlyStoppedMLP, FittedPropensity, resolve_propensity
+from modifind.propensity_profile import ScoreProfile
 
 
 def noise_data(n=300, seed=0):

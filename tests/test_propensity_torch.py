@@ -7,7 +7,8 @@ from sklearn.linear_model import LogisticRegression
 from conftest import seed_of
 from modifind import PropensityModel, propensity_torch
 from modifind.features import read_features
-from modifind.propensity import EarlyStoppedMLP, ScoreProfile
+from modifind.propensity import EarlyStoppedMLP
+from modifind.propensity_profile import ScoreProfile
 from modifind.propensity_torch import DeviceProfile, FixedScores
 
 torch = pytest.importorskip("torch")

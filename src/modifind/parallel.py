@@ -6,6 +6,7 @@ import signal
 import warnings
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager
+from multiprocessing import resource_tracker
 from typing import Any, TypeVar
 
 from joblib import Parallel, delayed, effective_n_jobs
@@ -28,6 +29,7 @@ def interrupts_held() -> Iterator[None]:
     if not hasattr(signal, "pthread_sigmask"):
         yield
         return
+    resource_tracker.ensure_running()  # to start it later, with the first worker, would let Ctrl-C through again
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield
@@ -84,7 +86,7 @@ def results_of(
         workers = Parallel(n_jobs=n_jobs, **options)
     results: Any = ()
     try:
-        if workers.return_generator:
+        if workers.return_generator and effective_n_jobs(n_jobs) > 1:
             with interrupts_held():
                 results = workers(jobs)
         else:

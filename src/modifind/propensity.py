@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import expit, logit
+from scipy.special import logit
 from sklearn.base import BaseEstimator, clone
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import log_loss, roc_auc_score
@@ -22,6 +22,7 @@ from modifind.features import FeatureTable
 from modifind.kernels import Array
 from modifind.overlap import OverlapSums
 from modifind.propensity_models import EarlyStoppedMLP, KnownScores, takes_weights
+from modifind.propensity_profile import ScoreProfile
 from modifind.rows.groups import group_folds
 from modifind.rows.weights import effective_weights, fit_weights, some
 from modifind.screening import ScreenedLogistic, has_many_columns
@@ -413,39 +414,3 @@ def _grid(column: Array) -> Array:
     inner = np.quantile(column, np.linspace(0, 1, N_GRID - 2))
     margin = column.std() / 2
     return np.unique(np.concatenate(([inner[0] - margin], inner, [inner[-1] + margin])))
-
-
-@dataclass(frozen=True)
-class ScoreProfile:
-    """Logit scores of all rows along one feature: ``offset + slope * x``, or a table over categories or grid values.
-
-    Where the feature may be missing, `missing` has the logit scores of the rows without it.
-    """
-
-    clip: tuple[float, float]
-    offset: Array
-    slope: Array | None = None
-    table: Array | None = None
-    grid: Array | None = None
-    missing: Array | None = None
-
-    def __call__(self, x: Array) -> Array:
-        """Clipped scores of all rows when the feature takes the values `x`, shape (n,)."""
-        if self.table is not None:
-            rows = np.arange(x.size)
-            if self.grid is None:
-                index = self.table[rows, x.astype(np.intp)]
-            elif self.grid.size == 1:  # a constant column
-                index = self.table[:, 0]
-            else:
-                right = np.clip(np.searchsorted(self.grid, x), 1, self.grid.size - 1)
-                left = right - 1
-                share = np.clip((x - self.grid[left]) / (self.grid[right] - self.grid[left]), 0.0, 1.0)
-                index = (1 - share) * self.table[rows, left] + share * self.table[rows, right]
-        elif self.slope is not None:
-            index = self.offset + self.slope * x
-        else:
-            index = self.offset
-        if self.missing is not None:
-            index = np.where(np.isnan(x), self.missing, index)
-        return np.clip(expit(index), *self.clip)

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from modifind.kernels import Array
-from modifind.propensity import ScoreProfile
+from modifind.propensity_profile import ScoreProfile
 from modifind.torch_support import open_device
 
 if TYPE_CHECKING:

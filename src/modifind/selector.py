@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -17,6 +15,7 @@ from modifind.base import (
     check_shared_settings,
     data_settings,
     distinct_messages,
+    recorded,
     with_messages,
 )
 from modifind.checks import warn_of
@@ -284,7 +283,7 @@ class ModifierSelector(BaseModifierSelector):
         if self.checkpoint is not None and isinstance(pieces, LocalPieces):
             saved = continued_pass(self.get_params(deep=False), statistic, treated, entropy)
             pieces = replace(pieces, checkpoint=saved)
-        with _recorded() as caught:
+        with recorded() as caught:
             warn_unused(self.test, self.n_resamples, self.alpha, self.adjust)
             run = StreamedFit(
                 statistic=statistic,
@@ -357,7 +356,7 @@ class ModifierSelector(BaseModifierSelector):
         entropy = seed_of(self.random_state, self.checkpoint)
         params = self.get_params(deep=False)
         sampler = agreeing_sampler(self.sampler, statistic, self.device)
-        with _recorded() as caught:
+        with recorded() as caught:
             data = read_data(
                 X,
                 y,
@@ -394,16 +393,8 @@ class ModifierSelector(BaseModifierSelector):
             **found.settings,
             **self._dropped_settings(data.dropped),
         }
-        self._conclude(
-            data.table.names,
-            found.names,
-            found.kinds,
-            found.findings,
-            found.overlap,
-            settings,
-            caught,
-            found.named,
-        )
+        columns = data.table.names
+        self._conclude(columns, found.names, found.kinds, found.findings, found.overlap, settings, caught, found.named)
         if found.interrupted:
             raise KeyboardInterrupt
         return self
@@ -445,19 +436,6 @@ class ModifierSelector(BaseModifierSelector):
         test = ConditionalRandomizationTest() if self.test is None else self.test
         test.validate()
         return statistic, test
-
-
-@contextmanager
-def _recorded() -> Iterator[list[warnings.WarningMessage]]:
-    """Collect warnings for the record; users have them at the end, also when that is an error."""
-    caught: list[warnings.WarningMessage] = []
-    try:
-        with warnings.catch_warnings(record=True) as caught:
-            warnings.simplefilter("always", UserWarning)
-            yield caught
-    finally:
-        for warning in caught:
-            warnings.warn_explicit(warning.message, warning.category, warning.filename, warning.lineno)
 
 
 def _refuse_in_pieces(per_row: dict[str, Any], what: str, remedy: str) -> None:

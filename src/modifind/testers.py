@@ -11,7 +11,8 @@ import numpy as np
 from modifind.feature_groups import Feature
 from modifind.features import FeatureTable
 from modifind.kernels import Array
-from modifind.propensity import FittedPropensity, ScoreProfile
+from modifind.propensity import FittedPropensity
+from modifind.propensity_profile import ScoreProfile
 from modifind.samplers import ConditionalGrid, FeatureLaw
 from modifind.samplers.joint import JointLaw, set_variance
 from modifind.statistics import WCMMD

@@ -37,7 +37,13 @@ IMMATERIAL_IF_WHOLE = ("discrete_features", "max_train_rows")
 SHOWN_DIFFERENCES = 5
 STALE_SECONDS = 600.0  # a temporary file lives for milliseconds
 SAVE_SECONDS = 10.0  # sums over rows are saved as often as this
-WORDS = {"y": "the outcome", "treatment": "the treatment", "scores": "propensity"}
+WORDS = {
+    "y": "the outcome",
+    "treatment": "the treatment",
+    "scores": "propensity",
+    "weights": "sample_weight",
+    "kept": "which rows are left out",
+}
 
 
 def run_record(

@@ -1,6 +1,7 @@
 """Test statistics."""
 
 from modifind.statistics.effect_likelihood import EffectLikelihood
-from modifind.statistics.wcmmd import WCMMD, wcmmd_importance
+from modifind.statistics.importance import wcmmd_importance
+from modifind.statistics.wcmmd import WCMMD
 
 __all__ = ["WCMMD", "EffectLikelihood", "wcmmd_importance"]

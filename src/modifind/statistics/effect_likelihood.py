@@ -44,6 +44,7 @@ from modifind.learners.stacking import (
 )
 from modifind.rows.groups import check_takes_weights
 from modifind.rows.weights import mean_of
+from modifind.statistics.reuse import Reuse
 from modifind.torch_support import check_device, import_torch
 
 BLOCK_CELLS = 2**17  # rows times grid points evaluated at a time
@@ -420,34 +421,3 @@ class PreparedEffectLikelihood:
     def _moved_location(self, fit: _Fit, rows: NDArray[np.int64], location: Array) -> Array:
         """What the feature may move, beyond the frozen baseline."""
         return (self.treatment[rows] - fit.share[rows])[:, None] * (location[..., 1] - location[..., 0])
-
-
-@dataclass(frozen=True)
-class Reuse:
-    """What the folds' models have in common about one feature.
-
-    Attributes
-    ----------
-    products : tuple of arrays of shape (folds, folds)
-        Inner products of the models' patterns, for every repeat.
-    """
-
-    products: tuple[Array, ...]
-
-    def variance(self, per_fold: list[Array]) -> float:
-        """Shared variance of the sum, given the variances of each fold's rows, averaged over repeats."""
-        return float(np.mean([_shared(p, own) for p, own in zip(self.products, per_fold, strict=True)]))
-
-
-def _shared(products: Array, per_fold: Array) -> float:
-    n_folds = per_fold.size
-    size = np.sqrt(np.maximum(per_fold, 0.0))
-    both = np.outer(size, size)
-    np.fill_diagonal(both, 0.0)
-    norms = np.sqrt(np.outer(np.diag(products), np.diag(products)))
-    if not both.sum() > 0 or not (norms * both).sum() > 0:
-        return 0.0
-    agreement = float((products * both).sum() / (norms * both).sum())
-    by_chance = (n_folds - 2) / (n_folds - 1)
-    share = min((1 - agreement) / (1 - by_chance), agreement / by_chance if by_chance else 1.0)
-    return max(share, 0.0) * float(both.sum()) / (n_folds - 1)

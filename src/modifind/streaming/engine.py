@@ -29,7 +29,8 @@ from modifind.propensity import FittedPropensity, PropensityModel
 from modifind.samplers import BaseSampler, Calibration, ConditionalGrid, LawRule, for_gaps
 from modifind.samplers.rules import check_rule
 from modifind.statistics import EffectLikelihood
-from modifind.statistics.effect_likelihood import PreparedEffectLikelihood, Reuse, is_binary
+from modifind.statistics.effect_likelihood import PreparedEffectLikelihood, is_binary
+from modifind.statistics.reuse import Reuse
 from modifind.streaming.plan import Plan, Sums
 from modifind.streaming.rows import RowPlan, generous_limit
 from modifind.streaming.schema import Block, Piece, Schema, Summary

@@ -1,0 +1,40 @@
+"""What a sum owes to rows being scored by models that share most of their own rows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from modifind.kernels import Array
+
+
+@dataclass(frozen=True)
+class Reuse:
+    """What the folds' models have in common about one feature.
+
+    Attributes
+    ----------
+    products : tuple of arrays of shape (folds, folds)
+        Inner products of the models' patterns, for every repeat.
+    """
+
+    products: tuple[Array, ...]
+
+    def variance(self, per_fold: list[Array]) -> float:
+        """Shared variance of the sum, given the variances of each fold's rows, averaged over repeats."""
+        return float(np.mean([_shared(p, own) for p, own in zip(self.products, per_fold, strict=True)]))
+
+
+def _shared(products: Array, per_fold: Array) -> float:
+    n_folds = per_fold.size
+    size = np.sqrt(np.maximum(per_fold, 0.0))
+    both = np.outer(size, size)
+    np.fill_diagonal(both, 0.0)
+    norms = np.sqrt(np.outer(np.diag(products), np.diag(products)))
+    if not both.sum() > 0 or not (norms * both).sum() > 0:
+        return 0.0
+    agreement = float((products * both).sum() / (norms * both).sum())
+    by_chance = (n_folds - 2) / (n_folds - 1)
+    share = min((1 - agreement) / (1 - by_chance), agreement / by_chance if by_chance else 1.0)
+    return max(share, 0.0) * float(both.sum()) / (n_folds - 1)
