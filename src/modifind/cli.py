@@ -10,14 +10,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 from modifind.terminal import print_checks, print_result, printable, strict_line
-
-if TYPE_CHECKING:
-    pass
 
 app = typer.Typer(
     help="Find the features that change how a treatment works.",
@@ -38,6 +35,7 @@ def main() -> None:
     try:
         code = app(_with_local_cluster(sys.argv[1:]), standalone_mode=False)
     except (KeyboardInterrupt, typer.Abort):  # typer makes the one of the other
+        print("modifind: interrupted; no result was written", file=sys.stderr)
         code = INTERRUPTED
     except (ValueError, OSError, ImportError) as error:
         code = _complain(str(error))
@@ -141,7 +139,7 @@ def select(
         str, typer.Argument(help="CSV or Parquet file; with --stream or --dask also a pattern of several.")
     ],
     treatment: Annotated[str, typer.Option("--treatment", help="Column with two values.")],
-    outcome: Annotated[str, typer.Option("--outcome", help="Numeric column.")],
+    outcome: Annotated[str, typer.Option("--outcome", help="Numeric column, or one of 0 and 1.")],
     features: Annotated[str, typer.Option("--features", help="Columns to test, comma-separated; default all.")] = "",
     exclude: Annotated[str, typer.Option("--exclude", help="Columns to leave out, comma-separated.")] = "",
     discrete: Annotated[str, typer.Option("--discrete", help="Numeric columns that are categories.")] = "",
