@@ -35,7 +35,6 @@ def main() -> None:
     try:
         code = app(_with_local_cluster(sys.argv[1:]), standalone_mode=False)
     except (KeyboardInterrupt, typer.Abort):  # typer makes the one of the other
-        print("modifind: interrupted; no result was written", file=sys.stderr)
         code = INTERRUPTED
     except (ValueError, OSError, ImportError) as error:
         code = _complain(str(error))
@@ -235,6 +234,7 @@ def select(
             result = table.fit(selector, roles, treated)
         except KeyboardInterrupt:
             if not hasattr(selector, "result_"):
+                print("modifind: interrupted before there was a result; nothing was written", file=sys.stderr)
                 raise
             result, interrupted = selector.result_, True
         lines.told = concerns(result.checks)
