@@ -42,6 +42,7 @@ TITLES = {
     "outcome_model": "model of the outcome against none",
     "resamples": "number of resamples",
     "constant": "constant features",
+    "rare": "features of rare levels only",
     "determined": "features that others determine",
     "failed": "tests that failed",
     "unreached": "features that were not reached",
@@ -52,6 +53,7 @@ TITLES = {
 }
 CAUTIONS = {
     "constant": "constant",
+    "rare": "its levels are too rare",
     "determined": "determined by other features",
     "failed": "its test failed",
     "unreached": "not tested",
@@ -111,7 +113,7 @@ def run_checks(
     table, diagnostics, overlap, settings
         What the result is made of.
     untestable : mapping
-        For features that were not tested the reason: "constant", "determined", "failed" or "unreached".
+        For features that were not tested the reason: "constant", "rare", "determined", "failed" or "unreached".
 
     Returns
     -------
@@ -147,7 +149,7 @@ def concerns(checks: pd.DataFrame, named: frozenset[str] = frozenset()) -> list[
     >>> concerns(as_frame(found))
     ['constant columns cannot modify anything: site, batch']
     """
-    told = checks["name"].isin(["constant", "determined"]) & checks["feature"].isin(list(named))
+    told = checks["name"].isin(["constant", "rare", "determined"]) & checks["feature"].isin(list(named))
     failed = checks[~checks["passed"] & ~told]
     return [_concern(str(name), rows) for name, rows in failed.groupby("name", sort=False)]
 
@@ -172,6 +174,8 @@ def _concern(name: str, rows: pd.DataFrame) -> str:
     listed = ", ".join(names[:MOST_NAMES]) + (f" and {len(names) - MOST_NAMES} more" if len(names) > MOST_NAMES else "")
     if name == "constant":
         return f"constant columns cannot modify anything: {listed}"
+    if name == "rare":
+        return f"no two levels have enough rows in each arm, so not tested: {listed}"
     if name == "determined":
         return (
             f"{listed}: so nearly a function of the other features that the data cannot tell them apart; "
@@ -288,6 +292,7 @@ def _resample_check(n_features: int, settings: Mapping[str, Any]) -> Iterator[Ch
 def _testable(feature: str, reason: str | None) -> list[Check]:
     texts = {
         "constant": f"{feature} has one value only and cannot modify anything. Leave it out.",
+        "rare": f"{feature} has no two levels with enough rows in each arm, so it was not tested. Leave it out.",
         "determined": (
             f"{feature} is so nearly a function of the other features that the data cannot tell them apart; its "
             "p-value is set to 1. Leave out one of the columns that say the same."

@@ -10,14 +10,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 from modifind.terminal import print_checks, print_result, printable, strict_line
-
-if TYPE_CHECKING:
-    pass
 
 app = typer.Typer(
     help="Find the features that change how a treatment works.",
@@ -141,7 +138,7 @@ def select(
         str, typer.Argument(help="CSV or Parquet file; with --stream or --dask also a pattern of several.")
     ],
     treatment: Annotated[str, typer.Option("--treatment", help="Column with two values.")],
-    outcome: Annotated[str, typer.Option("--outcome", help="Numeric column.")],
+    outcome: Annotated[str, typer.Option("--outcome", help="Numeric column, or one of 0 and 1.")],
     features: Annotated[str, typer.Option("--features", help="Columns to test, comma-separated; default all.")] = "",
     exclude: Annotated[str, typer.Option("--exclude", help="Columns to leave out, comma-separated.")] = "",
     discrete: Annotated[str, typer.Option("--discrete", help="Numeric columns that are categories.")] = "",
@@ -237,6 +234,7 @@ def select(
             result = table.fit(selector, roles, treated)
         except KeyboardInterrupt:
             if not hasattr(selector, "result_"):
+                print("modifind: interrupted before there was a result; nothing was written", file=sys.stderr)
                 raise
             result, interrupted = selector.result_, True
         lines.told = concerns(result.checks)

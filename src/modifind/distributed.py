@@ -6,11 +6,13 @@ a tree. Workers that are lost take nothing with them; what they had not handed o
 
 from __future__ import annotations
 
+import glob
 import operator
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,6 +21,7 @@ from joblib import effective_n_jobs
 
 from modifind.columns.inputs import is_distributed
 from modifind.columns.missing import Dropped
+from modifind.csv_files import check_header
 from modifind.parallel import WorkerError
 from modifind.progress import Progress
 from modifind.streaming.engine import Look, check_unchanged
@@ -270,6 +273,8 @@ def read_table(pattern: str) -> Any:
     kind = pattern.rstrip("/").rsplit(".", 1)[-1].lower()
     if kind not in ("csv", "parquet"):
         raise ValueError(f"the data files must end in .csv or .parquet; found {pattern!r}")
+    for path in sorted(map(Path, glob.glob(pattern))) if kind == "csv" else []:  # those on a disk
+        check_header(path)
     try:
         return (dask.dataframe.read_csv if kind == "csv" else dask.dataframe.read_parquet)(pattern)
     except (OSError, ImportError, pd.errors.ParserError) as error:

@@ -18,6 +18,7 @@ from modifind.columns.types import (
     feature_column,
     is_time,
     loses_digits,
+    outcome_name,
     plain_column,
     plain_label,
     refuse_identifiers,
@@ -360,7 +361,7 @@ def outcome_values(column: pd.Series[Any]) -> Array:
     """An outcome as numbers, missing ones as NaN."""
     column = plain_column(column)
     if is_time(column) or pd.api.types.is_complex_dtype(column):
-        raise ValueError(f"the outcome y must be numeric; found {column.dtype}")
+        raise ValueError(f"{outcome_name(column)} must be numeric; found {column.dtype}")
     if pd.api.types.is_string_dtype(column) and not column.isna().all():
         raise ValueError(text_outcome(column))
     try:

@@ -137,6 +137,9 @@ def assemble(
     diagnostics["bandwidth"] = [f.view.bandwidth for f in findings]
     features = pd.DataFrame(columns, index=index)
     untestable = {name: f.untestable for name, f in zip(names, findings, strict=True) if f.untestable is not None}
+    for name, kind in zip(names, kinds, strict=True):
+        if name in named and kind == "discrete" and untestable.get(name) == "constant":
+            untestable[name] = "rare"  # pooling has left one level, as a message says
     checks = run_checks(features, diagnostics, overlap, settings, untestable)
     features["caution"] = cautions(checks, names)
     return SelectionResult(

@@ -12,6 +12,7 @@ from typing import Any, Protocol
 
 import pandas as pd
 
+from modifind.csv_files import check_header, reason
 from modifind.result import SelectionResult, write_bytes
 from modifind.selector import ModifierSelector
 from modifind.streaming.sources import SUFFIXES, column_names, find_files, open_files
@@ -127,12 +128,14 @@ def read_file(path: Path) -> pd.DataFrame:
         raise ValueError(f"the data file: {path} is a folder")
     if not path.is_file():
         raise ValueError(f"no file {path}")
+    if path.suffix.lower() == ".csv":
+        check_header(path)
     try:
         frame = pd.read_csv(path) if path.suffix.lower() == ".csv" else pd.read_parquet(path)
     except ImportError:
         raise ValueError('reading Parquet needs pyarrow: pip install "modifind[parquet]"') from None
     except (pd.errors.ParserError, pd.errors.EmptyDataError, UnicodeDecodeError, ValueError, OSError) as error:
-        raise ValueError(f"cannot read {path}: {error}") from None
+        raise ValueError(f"cannot read {path}: {reason(error)}") from None
     if frame.empty:
         raise ValueError(f"{path} has no rows")
     if path.suffix.lower() == ".csv" and str(frame.columns[0]) == SAVED_INDEX:

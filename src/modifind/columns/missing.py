@@ -127,7 +127,9 @@ class Dropped:
     def refuse_all(self) -> None:
         """Refuse a table of which nothing is left."""
         if self.n_rows and self.n_rows == self.n_dropped:
-            raise ValueError("every row has a missing value; exclude columns or take missing='category'")
+            empty = [repr(name) for name, count in self.columns.items() if count == self.n_rows]
+            where = f" ({', '.join(empty)} {'have' if len(empty) > 1 else 'has'} no value at all)" if empty else ""
+            raise ValueError(f"every row has a missing value{where}; exclude columns or take missing='category'")
 
     def settings(self) -> dict[str, Any]:
         """What a result records."""
@@ -145,8 +147,10 @@ def complete_rows(X: pd.DataFrame, y: pd.Series[Any], treatment: pd.Series[Any])
     >>> kept, dropped.n_dropped, dict(dropped.columns)
     (array([False,  True, False]), 2, {'dose': 1, 'y': 1})
     """
-    # A list, since a feature may be called "y" or "treatment" too.
-    parts = [*((str(name), X.iloc[:, m]) for m, name in enumerate(X.columns)), ("y", y), ("treatment", treatment)]
+    parts = [(str(name), X.iloc[:, m]) for m, name in enumerate(X.columns)]
+    taken = {name for name, _ in parts}  # features may be called y or treatment, too
+    parts += [("the outcome" if "y" in taken else "y", y)]
+    parts += [("the treatment" if "treatment" in taken else "treatment", treatment)]
     kept = np.ones(len(X), dtype=bool)
     counts: Counter[str] = Counter()
     for name, column in parts:

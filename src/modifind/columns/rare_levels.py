@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from modifind.columns.missing import LABELS
 from modifind.features import FeatureTable
 
 MIN_LEVEL_ROWS = 5
@@ -32,12 +33,15 @@ class Pooling:
         Labels that were pooled, the rarest first.
     n_rows : int
         Rows of the table.
+    n_joined : int
+        How many of `rare`, the last ones, are not rare themselves: the pool was too small without them.
     """
 
     labels: tuple[Any, ...]
     codes: NDArray[np.int64]
     rare: tuple[Any, ...]
     n_rows: int
+    n_joined: int = 0
 
     @property
     def left_out(self) -> bool:
@@ -53,7 +57,7 @@ class Pooling:
 def pool(labels: Sequence[Any], counts: NDArray[Any]) -> Pooling | None:
     """Pool the levels that have fewer than five rows in an arm; None where there are none.
 
-    While the pool has too few rows itself, the next rarest level joins it.
+    While the pool has too few rows itself, the next rarest level joins it; that of missing values does so last.
 
     Parameters
     ----------
@@ -70,17 +74,20 @@ def pool(labels: Sequence[Any], counts: NDArray[Any]) -> Pooling | None:
     """
     if len(labels) < 2 or counts.min() >= MIN_LEVEL_ROWS:
         return None
-    order = np.lexsort((np.arange(len(labels)), counts.sum(axis=1), counts.min(axis=1)))
+    is_rare = counts.min(axis=1) < MIN_LEVEL_ROWS
+    last = np.array([str(label) in LABELS for label in labels]) & ~is_rare
+    order = np.lexsort((np.arange(len(labels)), counts.sum(axis=1), counts.min(axis=1), last))
     sums = np.cumsum(counts[order], axis=0).min(axis=1)
     enough = np.flatnonzero(sums >= MIN_LEVEL_ROWS)
-    n_pooled = max(int((counts.min(axis=1) < MIN_LEVEL_ROWS).sum()), int(enough[0]) + 1 if enough.size else len(labels))
+    n_rare = int(is_rare.sum())
+    n_pooled = max(n_rare, int(enough[0]) + 1 if enough.size else len(labels))
     is_pooled = np.zeros(len(labels), dtype=bool)
     is_pooled[order[:n_pooled]] = True
     kept = [label for label, gone in zip(labels, is_pooled, strict=True) if not gone]
     codes = np.where(is_pooled, len(kept), np.cumsum(~is_pooled) - 1)
     name = POOLED if POOLED not in map(str, kept) else f"{POOLED} (pooled)"
     rare = tuple(labels[k] for k in order[:n_pooled])
-    return Pooling((*kept, name), codes.astype(np.int64), rare, int(counts.sum()))
+    return Pooling((*kept, name), codes.astype(np.int64), rare, int(counts.sum()), n_pooled - n_rare)
 
 
 def pool_rare_levels(table: FeatureTable, arms: NDArray[np.int64]) -> tuple[FeatureTable, frozenset[int]]:
@@ -126,7 +133,7 @@ def warn_pooled(found: dict[str, Pooling]) -> None:
             UserWarning,
             stacklevel=4,
         )
-    pooled = [f"{name}: {_levels(p.rare)}" for name, p in found.items() if not p.left_out]
+    pooled = [f"{name}: {_levels(p)}" for name, p in found.items() if not p.left_out]
     if pooled:
         warnings.warn(
             f"levels with fewer than {MIN_LEVEL_ROWS} rows in an arm are pooled as {POOLED!r} ({_first(pooled, '; ')})",
@@ -135,9 +142,12 @@ def warn_pooled(found: dict[str, Pooling]) -> None:
         )
 
 
-def _levels(rare: tuple[Any, ...]) -> str:
+def _levels(pooling: Pooling) -> str:
+    n_rare = len(pooling.rare) - pooling.n_joined
+    rare, joined = pooling.rare[:n_rare], pooling.rare[n_rare:]
     shown = ", ".join(repr(label) for label in rare[:SHOWN_LEVELS])
-    return shown if len(rare) <= SHOWN_LEVELS else f"{shown} and {len(rare) - SHOWN_LEVELS} more"
+    shown += f" and {len(rare) - SHOWN_LEVELS} more" if len(rare) > SHOWN_LEVELS else ""
+    return shown + (f", and {', '.join(map(repr, joined))} with them, as they are too few" if joined else "")
 
 
 def _first(items: list[str], between: str = ", ") -> str:

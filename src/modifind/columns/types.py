@@ -125,19 +125,25 @@ def plain_label(label: Any) -> Any:
     return label if isinstance(label, bool | int | float | str) else str(label)
 
 
+def outcome_name(column: pd.Series[Any]) -> str:
+    """How messages call an outcome: by the name of its column, if it has one."""
+    named = isinstance(column.name, str) and column.name not in ("", "y")
+    return f"the outcome {column.name!r}" if named else "the outcome y"
+
+
 def text_outcome(column: pd.Series[Any]) -> str:
     """What is wrong with an outcome that holds text."""
     numbers = int(pd.to_numeric(column.astype(object), errors="coerce").notna().sum())
     found = int(column.notna().sum())
     if numbers == found:
-        return "the outcome y must be numeric; found numbers written as text. Convert it to numbers."
+        return f"{outcome_name(column)} must be numeric; found numbers written as text. Convert it to numbers."
     if 2 * numbers > found:
         others = column[pd.to_numeric(column.astype(object), errors="coerce").isna() & column.notna()]
         return (
-            f"the outcome y must be numeric; {numbers} of {found} values are numbers, the others are "
+            f"{outcome_name(column)} must be numeric; {numbers} of {found} values are numbers, the others are "
             f"{_some(others.unique())}. Drop those rows or write them as numbers."
         )
-    return "the outcome y must be numeric; found text. Code two labels as 0 and 1."
+    return f"{outcome_name(column)} must be numeric; found text. Code two labels as 0 and 1."
 
 
 def _inferred(column: pd.Series[Any]) -> str:

@@ -91,7 +91,7 @@ def methods(result: SelectionResult) -> str:
             f" Models were fitted to a random sample of {s['n_train_rows']} rows, and every row was scored by models "
             "of the outcome and the treatment that had not seen it."
         )
-    gaps = _missing_methods(s)
+    gaps = _missing_methods(s) + _row_methods(s)
     scale = " The outcome was analysed on the log scale." if s.get("outcome_transform") == "log" else ""
     sentences = (
         f"For each feature we tested the null hypothesis that {s['null_hypothesis']}, {test}{scale}{gaps}{sample}",
@@ -110,6 +110,21 @@ def _missing_methods(s: Mapping[str, Any]) -> str:
     if s.get("missing") == "category":
         return " Missing values were taken as a category of their own, whose law was modelled like that of the values."
     return ""
+
+
+def _row_methods(s: Mapping[str, Any]) -> str:
+    """Weights, groups of rows and groups of columns."""
+    said = ""
+    if s.get("sample_weight"):
+        said += f" Rows were weighted by sample weights (worth {s['sample_weight']['effective_rows']:.0f} equal rows)."
+    if s.get("groups"):
+        said += (
+            f" Rows of a group ({s['groups']['n_groups']} groups) stayed in one fold, and variances are between groups"
+        )
+        said += " where these are larger."
+    for name, columns in (s.get("feature_groups") or {}).items():
+        said += f" {name} stands for {', '.join(map(str, columns))}, tested as one feature."
+    return said
 
 
 def _resampling_methods(s: Mapping[str, Any]) -> str:

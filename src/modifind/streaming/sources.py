@@ -13,6 +13,7 @@ import pandas as pd
 
 from modifind.columns.inputs import as_column, check_same_order
 from modifind.columns.missing import Dropped, complete_rows
+from modifind.csv_files import check_header, reason
 from modifind.streaming.schema import Piece
 
 PIECE_ROWS = 65_536
@@ -158,7 +159,7 @@ def _batches(path: Path, columns: list[str], n_rows: int) -> Iterator[pd.DataFra
             for batch in _parquet_file(path).iter_batches(n_rows, columns=columns):
                 yield batch.to_pandas()
     except (ValueError, OSError) as error:
-        raise ValueError(f"cannot read {path}: {error}") from None
+        raise ValueError(f"cannot read {path}: {reason(error)}") from None
 
 
 def _parquet_file(path: Path) -> Any:
@@ -186,6 +187,7 @@ def find_files(pattern: str) -> tuple[Path, ...]:
 def column_names(path: Path) -> list[str]:
     """Names of the columns of a file."""
     if path.suffix.lower() == ".csv":
+        check_header(path)
         return [str(name) for name in pd.read_csv(path, nrows=0).columns]
     return [str(name) for name in _parquet_file(path).schema_arrow.names]
 
