@@ -284,7 +284,7 @@ def row(*cells: object) -> None:
 
 TABLES = (
     *("power", "prognostic", "shapes", "null", "density", "sizes", "curve", "heldout", "repeats"),
-    *("groups", "streamed", "mess", "missing"),
+    *("groups", "streamed", "mess"),
 )
 STREAMED = [name for name in designs.NULL if not name.startswith(("n = 300", "columns that", "log-normal"))]
 
