@@ -7,8 +7,8 @@ prints Markdown. Tables: `power` (the paper's data), `prognostic` (the same with
 (other kinds of modifiers, beside "wcmmd"), `null`, `sizes` (n = 500 and 2000), `curve` (power against effect size),
 `density` (Student-t against a bounded normal density), `heldout` (the ordinary held-out likelihood test on prognostic
 features), `repeats` (how far p moves with the folds), `groups` (columns tested as one, n = 800), `streamed` (null
-designs with --n rows, of which models see --train-rows), `mess` (survey weights, clusters, missing values and the
-like, with and without what tells the test of them) and `missing` (missing values as a category, n = 800).
+designs with --n rows, of which models see --train-rows) and `mess` (survey weights, clusters, missing values and the
+like, with and without what tells the test of them).
 """
 
 from __future__ import annotations
