@@ -403,3 +403,18 @@ def test_null_features_with_gaps_keep_their_level():
         p_values.append(found.loc[["X3", "X4", "X5"], "p_value"])
     share = (np.array(p_values) <= 0.05).mean()
     assert share < 0.05 + four_sd(0.05, 48)  # sd 0.031
+
+
+def test_rare_levels_of_missing_values_are_pooled_streamed_as_in_memory():
+    rng = np.random.default_rng(8)
+    X = pd.DataFrame({"grade": rng.integers(1, 4, 900).astype(float), "age": rng.normal(size=900)})
+    X.loc[rng.choice(900, 9, replace=False), "grade"] = np.nan
+    X.loc[X.index[X["grade"] == 2][6:], "grade"] = 1.0
+    a, y = rng.integers(0, 2, 900), rng.normal(size=900)
+    with pytest.warns(UserWarning, match="pooled as 'other'"):
+        whole = fit(X, y, a, **CATEGORY)
+    with pytest.warns(UserWarning, match="pooled as 'other'"):
+        streamed = fit_source(cut(X, y, a, 170), **CATEGORY, max_train_rows=300)
+    labels = list(whole.curve("grade")["value"])
+    assert "other" in labels
+    assert list(streamed.curve("grade")["value"]) == labels

@@ -174,12 +174,14 @@ class Summary:
         if first_treated(shown, treated):
             arms, shown = arms[::-1], shown[::-1]
         check_arms(min(self.treatment.levels.values()))
-        per_level = [
-            None
-            if levels is None or own.levels is None
-            else np.array([[own.by_arm.get((level, arm), 0) for arm in arms] for level in levels])
-            for levels, own in zip(labels, self.columns, strict=True)
-        ]
+        totals = np.array([self.treatment.levels[arm] for arm in arms])
+        per_level: list[NDArray[np.int64] | None] = []
+        for levels, own in zip(labels, self.columns, strict=True):
+            if levels is None or own.levels is None:
+                per_level.append(None)
+                continue
+            rows = np.array([[own.by_arm.get((level, arm), 0) for arm in arms] for level in levels]).reshape(-1, 2)
+            per_level.append(np.vstack((rows, totals - rows.sum(axis=0))) if own.n_missing else rows)
         return Schema(
             n_rows=self.n_rows,
             names=self.names,
@@ -216,11 +218,12 @@ class Schema:
     constant : tuple of bool
         Features of one value.
     counts : tuple
-        For each feature the rows of each level in each arm, shape (k, 2), or None when continuous.
+        For each feature the rows of each level in each arm, shape (k, 2), those of missing values last; None when
+        continuous.
     gaps : tuple of bool
         Features with missing values.
     poolings : dict
-        Features whose rare levels are pooled; that of missing values is not.
+        Features whose rare levels are pooled.
     reference : tuple of two arrays, optional
         What columns are standardised by.
     """
@@ -243,14 +246,12 @@ class Schema:
     def categories(self) -> tuple[tuple[Any, ...] | None, ...]:
         """The labels as they are shown, that of missing values last."""
         found: list[tuple[Any, ...] | None] = []
-        for m, gaps in enumerate(self.gaps):
-            shown = self.poolings[m].labels if m in self.poolings else self._shown(m)
-            found.append((*shown, missing_label(shown)) if shown is not None and gaps else shown)
+        for m, own in enumerate(self.labels):
+            shown = None if own is None else tuple(plain_label(label) for label in own)
+            if shown is not None and self.gaps[m]:
+                shown = (*shown, missing_label(shown))
+            found.append(self.poolings[m].labels if m in self.poolings else shown)
         return tuple(found)
-
-    def _shown(self, feature: int) -> tuple[Any, ...] | None:
-        own = self.labels[feature]
-        return None if own is None else tuple(plain_label(label) for label in own)
 
     @cached_property
     def incomplete(self) -> frozenset[int]:
@@ -260,13 +261,13 @@ class Schema:
     @property
     def left_out(self) -> frozenset[int]:
         """Features of which pooling has left one level."""
-        return frozenset(m for m, pooling in self.poolings.items() if pooling.left_out and not self.gaps[m])
+        return frozenset(m for m, pooling in self.poolings.items() if pooling.left_out)
 
     def pooled(self) -> Schema:
         """The same with rare levels pooled; a warning names them."""
         found: dict[int, Pooling] = {}
         for m, counts in enumerate(self.counts):
-            own = self._shown(m)
+            own = self.categories[m]
             pooling = None if own is None or counts is None else pool(own, counts)
             if pooling is not None:
                 found[m] = pooling
@@ -284,8 +285,7 @@ class Schema:
                 continue
             codes = _codes(column, own, self.names[m], gaps=self.gaps[m])
             if m in self.poolings:
-                pooling = self.poolings[m]
-                codes = np.append(pooling.codes, len(pooling.labels))[codes]
+                codes = self.poolings[m].codes[codes]
             values[:, m] = codes
         y = outcome_values(piece.y)
         return Block(
