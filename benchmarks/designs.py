@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -29,6 +29,7 @@ class Table(NamedTuple):
     prognostic: list[str]
     weights: Array | None = None
     groups: NDArray[np.int64] | None = None
+    strata: NDArray[Any] | None = None
 
 
 Design = Callable[[int, int], Table]
@@ -291,6 +292,29 @@ def with_gaps(*, informative: bool) -> Design:
     return simulate
 
 
+def pair(seed: int, n: int) -> Table:
+    """Two pressures of correlation 0.98 that modify the effect together, an age that goes with them, a lab value."""
+    rng = np.random.default_rng([seed, 41])
+    z = rng.standard_normal((n, 4))
+    frame = pd.DataFrame({"sbp": z[:, 0], "dbp": 0.98 * z[:, 0] + np.sqrt(1 - 0.98**2) * z[:, 1]})
+    frame["age"], frame["lab"] = 0.5 * z[:, 0] + z[:, 2], z[:, 3]
+    a = rng.integers(0, 2, n)
+    y = a * 0.3 * (frame["sbp"] + frame["dbp"]).to_numpy() + rng.standard_normal(n)
+    return Table(frame, a, y, ["sbp", "dbp"], [])
+
+
+def stratified(seed: int, n: int) -> Table:
+    """A trial in five sites that differ in ratio, baseline and features; X1 modifies and X2 is prognostic."""
+    rng = np.random.default_rng([seed, 37])
+    site = rng.integers(0, 5, n)
+    x = rng.standard_normal((n, FEW_FEATURES))
+    x[:, 2:5] += 0.5 * np.array([-1.0, -0.5, 0.0, 0.5, 1.0])[site][:, None]
+    a = (rng.random(n) < np.array([0.25, 0.4, 0.5, 0.65, 0.8])[site]).astype(np.int64)
+    baseline = np.array([-1.5, 0.0, 1.0, 0.5, 2.0])[site]
+    y = baseline + a * (0.5 + x[:, 0]) + x[:, 1] + rng.standard_normal(n)
+    return Table(_frame(x), a, y, ["X1"], ["X2"], strata=np.array([*"ABCDE"])[site])
+
+
 def rare_levels(seed: int, n: int) -> Table:
     """Eight features, five of them with levels of few rows, of which some are pooled; X1 modifies and X2 is prognostic.
 
@@ -336,6 +360,7 @@ MESS: dict[str, Design] = {
     "survey weights, sampled by X5 and the outcome": survey("outcome"),
     "clusters, treatment by row": clustered(False),
     "clusters, treatment by cluster": clustered(True),
+    "trial randomised within five sites": stratified,
     "rare levels": rare_levels,
     "missing at random": with_gaps(informative=False),
     "missing, informative": with_gaps(informative=True),

@@ -6,9 +6,9 @@
 prints Markdown. Tables: `power` (the paper's data), `prognostic` (the same with five prognostic features), `shapes`
 (other kinds of modifiers, beside "wcmmd"), `null`, `sizes` (n = 500 and 2000), `curve` (power against effect size),
 `density` (Student-t against a bounded normal density), `heldout` (the ordinary held-out likelihood test on prognostic
-features), `repeats` (how far p moves with the folds), `groups` (columns tested as one, n = 800), `streamed` (null
-designs with --n rows, of which models see --train-rows) and `mess` (survey weights, clusters, missing values and the
-like, with and without what tells the test of them).
+features), `repeats` (how far p moves with the folds), `groups` (columns tested as one, n = 800), `pair` (two columns that
+say nearly the same, alone and as a group), `streamed` (null designs with --n rows, of which models see --train-rows)
+and `mess` (survey weights, clusters, strata, missing values, with and without what tells the test of them).
 """
 
 from __future__ import annotations
@@ -78,7 +78,8 @@ def one_run(design: designs.Design, method: str, n: int, seed: int, train_rows: 
     )
     if method == "wcmmd" and not table.modifiers:
         selector.set_params(n_resamples=199)  # whether p <= 0.05 is all that matters here
-    told = {} if method.endswith("untold") else {"sample_weight": table.weights, "groups": table.groups}
+    rows = {"sample_weight": table.weights, "groups": table.groups, "strata": table.strata}
+    told = {} if method.endswith("untold") else rows
     found = selector.fit(table.X, table.y, treatment=table.treatment, **told).result_.table
     seconds = time.perf_counter() - start
     true, moved = found.index.isin(table.modifiers), found.index.isin(table.prognostic)
@@ -93,6 +94,14 @@ def one_run(design: designs.Design, method: str, n: int, seed: int, train_rows: 
         "null_names": found.index[~true & ~moved].tolist(),
         "seconds": seconds,
     }
+
+
+def p_values(table: designs.Table, X: Any, seed: int, groups: dict[str, list[str]] | None = None) -> Any:
+    """P-values of one table by the linear learner and the gaussian sampler."""
+    selector = ModifierSelector(
+        EffectLikelihood("linear"), sampler="gaussian", propensity=0.5, random_state=seed, feature_groups=groups
+    )
+    return selector.fit(X, table.y, treatment=table.treatment).result_.table["p_value"]
 
 
 class Study:
@@ -154,6 +163,8 @@ class Study:
             "design", "null p-values", "share p <= 0.05", "largest of one feature", "share p <= 0.01", "TPR", "untold"
         )
         for name, design in designs.MESS.items():
+            if not name.startswith(self.args.only):
+                continue
             told = self.runs(design, self.args.method, n=MESS_ROWS)
             untold = self._untold_share(design)
             p = np.array([run["null_p"] for run in told])
@@ -163,9 +174,9 @@ class Study:
             row(name, p.size, shares[0], worst, shares[1], f"{mean(told, 'tpr'):.2f}", untold)
 
     def _untold_share(self, design: designs.Design) -> str:
-        """The share where the test is not told of weights or groups; "refused" where it refuses the table then."""
+        """The share where the test is not told of weights, groups or strata; "refused" where it refuses the table."""
         table = design(self.args.seed, MESS_ROWS)
-        if table.weights is None and table.groups is None:
+        if table.weights is None and table.groups is None and table.strata is None:
             return "-"
         try:
             return f"{null_share(self.runs(design, f'{self.args.method} untold', n=MESS_ROWS)):.3f}"
@@ -178,6 +189,16 @@ class Study:
         moved = np.mean([run["prognostic_each"] for run in runs], axis=0)
         each = ", ".join(f"{share:.2f}" for share in moved) or "-"
         row(name, p.size, f"{(p <= 0.05).mean():.3f}", f"{(p <= 0.01).mean():.3f}", f"{error:.3f}", each)
+
+    def pair(self) -> None:
+        """Two columns that say nearly the same, alone, as a group, and one of them without the other; n = 400."""
+        header("seed", "p of sbp", "p of dbp", "p of the group", "p of sbp without dbp")
+        for seed in range(self.args.seed, self.args.seed + 6):
+            table = designs.pair(seed, 400)
+            alone = p_values(table, table.X, seed)
+            together = p_values(table, table.X, seed, {"pressure": ["sbp", "dbp"]})
+            without = p_values(table, table.X.drop(columns="dbp"), seed)
+            row(seed, *(f"{p:.1g}" for p in (alone["sbp"], alone["dbp"], together["pressure"], without["sbp"])))
 
     def groups(self) -> None:
         """Groups of columns tested as one, each beside what its columns find alone."""
@@ -284,7 +305,7 @@ def row(*cells: object) -> None:
 
 TABLES = (
     *("power", "prognostic", "shapes", "null", "density", "sizes", "curve", "heldout", "repeats"),
-    *("groups", "streamed", "mess"),
+    *("groups", "pair", "streamed", "mess"),
 )
 STREAMED = [name for name in designs.NULL if not name.startswith(("n = 300", "columns that", "log-normal"))]
 
@@ -298,6 +319,7 @@ def main() -> None:
     parser.add_argument(
         "--method", default="effect", help="of null, groups and mess: effect, effect:LEARNER[:SAMPLER] or wcmmd"
     )
+    parser.add_argument("--only", default="", help="designs of mess whose names begin with this")
     parser.add_argument("--methods", nargs="+", default=["effect", "wcmmd"], help="tests of the shapes table")
     parser.add_argument("--n", type=int, default=20_000, help="rows of the streamed table")
     parser.add_argument("--train-rows", type=int, default=2_000, help="rows that models see in the streamed table")
