@@ -8,7 +8,8 @@ prints Markdown. Tables: `power` (the paper's data), `prognostic` (the same with
 `density` (Student-t against a bounded normal density), `heldout` (the ordinary held-out likelihood test on prognostic
 features), `repeats` (how far p moves with the folds), `groups` (columns tested as one, n = 800), `pair` (two
 columns that say nearly the same, alone and as a group), `streamed` (null designs with --n rows, of which models see
---train-rows) and `mess` (survey weights, clusters, strata, missing values, with and without what tells the test of them).
+--train-rows) and `mess` (survey weights, clusters, strata, missing values and rare levels, with and without what tells
+the test of them).
 """
 
 from __future__ import annotations
