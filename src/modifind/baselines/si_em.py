@@ -212,8 +212,9 @@ class SIEM(BaseModifierSelector):
 
         settings = self._settings(labels, scores, fit, entropy)
         messages = distinct_messages(caught)
-        found = _assemble(table, fit, views, float(self.alpha), scores, settings, messages)
-        warn_of(found.checks)
+        named = frozenset(table.names[m] for m in data.left_out)
+        found = _assemble(table, fit, views, float(self.alpha), scores, settings, messages, named)
+        warn_of(found.checks, named)
         self._keep(table.names, found)
         return self
 
@@ -330,6 +331,7 @@ def _assemble(
     scores: FittedPropensity,
     settings: dict[str, Any],
     messages: tuple[str, ...],
+    named: frozenset[str],
 ) -> SelectionResult:
     index = pd.Index(table.names, name="feature")
     rows = pd.DataFrame([_feature_row(fit, m) for m in range(table.n_features)], index=index)
@@ -346,8 +348,9 @@ def _assemble(
     diagnostics = rows[["n_columns", "n_active", "level", "sd", "lower", "upper"]].copy()
     diagnostics["bandwidth"] = [view.bandwidth for view in views]
     features, overlap = pd.DataFrame(columns, index=index), scores.overlap()
-    constant = {name: "constant" for name, same in zip(table.names, table.constant, strict=True) if same}
-    checks = run_checks(features, diagnostics, overlap, settings, constant)
+    still = [name for name, same in zip(table.names, table.constant, strict=True) if same]
+    untestable = {name: "rare" if name in named else "constant" for name in still}
+    checks = run_checks(features, diagnostics, overlap, settings, untestable)
     features["caution"] = cautions(checks, table.names)
     return SelectionResult(
         table=features,
@@ -356,7 +359,7 @@ def _assemble(
         overlap=overlap,
         settings=settings,
         versions=installed_versions(),
-        warnings=(*messages, *concerns(checks)),
+        warnings=(*messages, *concerns(checks, named)),
         checks=checks,
     )
 
