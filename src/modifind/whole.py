@@ -114,7 +114,7 @@ class WholeFit:
         scores.warn_unexplained()
         sampler = for_gaps(self.sampler, table)
         if self.feature_groups:
-            self._check_groups(sampler, table, units)
+            self._check_groups(table, units)
         if data.groups is not None:
             assign_group_folds(sampler, arms, data.groups, self.n_folds, group_seed)
         if weighted:
@@ -159,7 +159,7 @@ class WholeFit:
         given += " and the treatment" if getattr(self.sampler, "condition_on_treatment", True) else ""
         return given + (GIVEN_GROUPS if self.feature_groups else "")
 
-    def _check_groups(self, sampler: BaseSampler, table: FeatureTable, units: tuple[Unit, ...]) -> None:
+    def _check_groups(self, table: FeatureTable, units: tuple[Unit, ...]) -> None:
         check_rule(self.sampler, "feature_groups need; take another sampler or leave the groups out")
         gaps = [
             table.names[m] for unit in units if len(unit.members) > 1 for m in unit.members if m in table.incomplete

@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -113,7 +114,7 @@ def _twins(table: FeatureTable, changing: list[int]) -> tuple[tuple[int, ...], .
     for m in changing:
         if np.unique(table.values[:PROBE_ROWS, m]).size * ROWS_PER_VALUE > min(table.n_rows, PROBE_ROWS):
             continue
-        codes = _first_seen(table.values[:, m])
+        codes = first_seen(table.values[:, m])
         counts = np.bincount(codes)
         others = codes.size - counts.max()  # rows beside the most frequent value, or beside missing values
         if counts.size == 2 or (counts.size - 1) * ROWS_PER_VALUE <= others:
@@ -143,7 +144,7 @@ def _agree_elsewhere(first: Array, second: Array) -> bool:
     return bool(np.abs(np.corrcoef(ranks.T)[0, 1]) > SAME_RANKS)
 
 
-def _first_seen(column: Array) -> NDArray[np.int32]:
+def first_seen(column: NDArray[Any]) -> NDArray[np.int32]:
     """Values numbered in the order in which they are first seen: equal for columns that are relabelled."""
     _, first, codes = np.unique(column, return_index=True, return_inverse=True)
     place = np.empty(first.size, dtype=np.int32)

@@ -10,6 +10,8 @@ import pandas as pd
 from numpy.typing import NDArray
 from sklearn.utils.validation import has_fit_parameter
 
+from modifind.columns.inputs import as_column
+from modifind.features import check_length
 from modifind.kernels import Array
 
 LEAST_GROUPS = 10
@@ -25,9 +27,8 @@ def read_weights(sample_weight: Any, n_rows: int) -> Array:
     >>> read_weights([1, 2, 0], 3)
     array([1., 2., 0.])
     """
-    column = sample_weight if isinstance(sample_weight, pd.Series) else pd.Series(np.asarray(sample_weight).ravel())
-    if len(column) != n_rows:
-        raise ValueError(f"sample_weight has {len(column)} rows but X has {n_rows}")
+    column = as_column(sample_weight, "sample_weight")
+    check_length("sample_weight", len(column), n_rows)
     numeric = pd.api.types.is_numeric_dtype(column) and not pd.api.types.is_complex_dtype(column)
     if not numeric and column.dtype != object:
         raise ValueError(f"sample_weight must be numeric; found {column.dtype}")
@@ -58,9 +59,8 @@ def read_groups(groups: Any, n_rows: int) -> NDArray[np.int64]:
     >>> read_groups(["b", "a", "b"], 3)
     array([0, 1, 0])
     """
-    column = groups if isinstance(groups, pd.Series) else pd.Series(np.asarray(groups).ravel())
-    if len(column) != n_rows:
-        raise ValueError(f"groups has {len(column)} rows but X has {n_rows}")
+    column = as_column(groups, "groups")
+    check_length("groups", len(column), n_rows)
     missing = int(column.isna().sum())
     if missing:
         raise ValueError(f"groups has {missing} missing labels; drop those rows or give each a group of its own")

@@ -10,11 +10,14 @@ import pandas as pd
 from numpy.typing import NDArray
 from sklearn.metrics import roc_auc_score
 
-from modifind.features import FeatureTable, plain_label
+from modifind.columns.determined import first_seen
+from modifind.columns.inputs import as_column
+from modifind.columns.rare_levels import MIN_LEVEL_ROWS
+from modifind.columns.types import plain_label
+from modifind.features import FeatureTable, check_length
 from modifind.kernels import Array
 from modifind.propensity import FittedPropensity, PropensityModel
 
-MIN_ARM_ROWS = 5
 SHOWN = 3
 
 
@@ -59,9 +62,8 @@ def read_strata(strata: Any, table: FeatureTable, arms: NDArray[np.int64]) -> St
     >>> read_strata(["north"] * 30 + ["south"] * 30, table, np.arange(60) % 2).labels
     ('north', 'south')
     """
-    column = strata if isinstance(strata, pd.Series) else pd.Series(np.asarray(strata).ravel())
-    if len(column) != table.n_rows:
-        raise ValueError(f"strata has {len(column)} rows but X has {table.n_rows}")
+    column = as_column(strata, "strata")
+    check_length("strata", len(column), table.n_rows)
     missing = int(column.isna().sum())
     if missing:
         raise ValueError(f"strata has {missing} missing values; drop those rows or give them a stratum of their own")
@@ -72,8 +74,9 @@ def read_strata(strata: Any, table: FeatureTable, arms: NDArray[np.int64]) -> St
     if len(labels) < 2:
         raise ValueError(f"strata has one value only ({labels[0]!r}); leave it out")
     _check_arms(codes, labels, arms)
+    own = first_seen(codes)
     for m, name in enumerate(table.names):
-        if _same_groups(codes, table.values[:, m]):
+        if np.array_equal(own, first_seen(table.values[:, m])):
             raise ValueError(
                 f"strata says the same as the feature {name!r}; leave that column out of the features, or leave out "
                 "strata to have it tested"
@@ -84,21 +87,14 @@ def read_strata(strata: Any, table: FeatureTable, arms: NDArray[np.int64]) -> St
 def _check_arms(codes: NDArray[Any], labels: tuple[Any, ...], arms: NDArray[np.int64]) -> None:
     treated = np.bincount(codes, arms, minlength=len(labels)).astype(np.int64)
     control = np.bincount(codes, minlength=len(labels)) - treated
-    small = np.flatnonzero(np.minimum(treated, control) < MIN_ARM_ROWS)
+    small = np.flatnonzero(np.minimum(treated, control) < MIN_LEVEL_ROWS)
     if small.size:
         shown = ", ".join(f"{labels[k]!r} ({treated[k]} treated, {control[k]} control)" for k in small[:SHOWN])
         more = f" and {small.size - SHOWN} more" if small.size > SHOWN else ""
         raise ValueError(
-            f"every stratum needs at least {MIN_ARM_ROWS} rows of each arm; too few in {shown}{more}. Merge small "
+            f"every stratum needs at least {MIN_LEVEL_ROWS} rows of each arm; too few in {shown}{more}. Merge small "
             "strata or drop their rows."
         )
-
-
-def _same_groups(codes: NDArray[Any], column: Array) -> bool:
-    """Whether a column groups the rows as the codes do."""
-    values, other = np.unique(column, return_inverse=True)
-    n_groups = int(codes.max()) + 1
-    return values.size == n_groups and np.unique(codes * n_groups + other).size == n_groups
 
 
 def with_strata(table: FeatureTable, strata: Strata) -> FeatureTable:
