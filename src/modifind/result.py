@@ -15,8 +15,22 @@ import numpy as np
 import pandas as pd
 
 from modifind.checks import as_frame
-from modifind.saving.schema import FORMAT, parse_json, validate
+from modifind.saving.schema import BY_COLUMN, FORMAT, OPTIONAL_FRAMES, parse_json, validate
 from modifind.saving.spreadsheet import safe_csv
+
+PARTS = ("mean", "spread", "shape")
+CHANGE_COLUMNS = (*(f"{part}_p" for part in PARTS), *(f"{part}_adjusted" for part in PARTS), "verdict")
+SCORE_COLUMNS = ("low", "high", "treated", "control")
+PIT_COLUMNS = tuple(f"{tenth / 10:.1f}" for tenth in range(10))
+
+
+def no_changes() -> pd.DataFrame:
+    """What is known of changes where none were tested."""
+    return _empty(CHANGE_COLUMNS, "feature").astype({"verdict": object})
+
+
+def _empty(columns: tuple[str, ...], index_name: str | None = None) -> pd.DataFrame:
+    return pd.DataFrame({name: np.empty(0) for name in columns}, index=pd.Index([], dtype=object, name=index_name))
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,6 +58,21 @@ class SelectionResult:
     checks : DataFrame
         One row per check: name, feature (None for the table as a whole), value, threshold, passed and a text that says
         what was found, why it matters and what to do. Empty in results of earlier versions.
+    changes : DataFrame
+        What each feature changes: raw p-values `mean_p`, `spread_p` and `shape_p`, the same adjusted over features
+        (`mean_adjusted`, ...) and a `verdict` of one sentence. Empty where features were not explained.
+    densities : dict of DataFrame
+        Outcome densities of both arms and the witness function at a few values of each column; see `density`.
+    bounds, bound_tests : dict of DataFrame
+        Bounds on the law of the effect along a column and tests of whether they change, see `effect_bounds` and
+        `bounds_test`; of the columns whose p-value is at most alpha.
+    overall : dict
+        The effects of a curve, and their limits, for all rows together.
+    score_histogram : DataFrame
+        Shares of each arm (`treated`, `control`) whose propensity score lies between `low` and `high`.
+    pit_histogram : DataFrame
+        One row per feature: shares of the rows by tenths of the probability integral transform of the feature's law,
+        each 0.1 where the law is right. Missing for discrete features.
     """
 
     table: pd.DataFrame
@@ -54,6 +83,13 @@ class SelectionResult:
     versions: Mapping[str, str]
     warnings: tuple[str, ...] = ()
     checks: pd.DataFrame = field(default_factory=lambda: as_frame([]))
+    changes: pd.DataFrame = field(default_factory=no_changes)
+    densities: Mapping[str, pd.DataFrame] = field(default_factory=dict)
+    bounds: Mapping[str, pd.DataFrame] = field(default_factory=dict)
+    bound_tests: Mapping[str, pd.DataFrame] = field(default_factory=dict)
+    overall: Mapping[str, float] = field(default_factory=dict)
+    score_histogram: pd.DataFrame = field(default_factory=lambda: _empty(SCORE_COLUMNS))
+    pit_histogram: pd.DataFrame = field(default_factory=lambda: _empty(PIT_COLUMNS))
 
     @property
     def ok(self) -> bool:
@@ -86,6 +122,22 @@ class SelectionResult:
             raise ValueError(f"no feature {feature!r}; features are {', '.join(map(repr, self.table.index))}")
         return self.curves[feature].copy()
 
+    def density(self, column: str) -> pd.DataFrame:
+        """Outcome densities of both arms at a few values of one column.
+
+        Returns
+        -------
+        DataFrame
+            For every `value` of the feature and every `outcome`: the densities `treated` and `control`, the `witness`
+            function (where it is above zero, outcomes are more common under treatment), each with `_low` and `_high`,
+            and `low_support`. Of an outcome with few distinct values, these are shares.
+        """
+        if str(column) not in self.densities:
+            raise ValueError(
+                f"no densities of {str(column)!r}; there are those of {', '.join(map(repr, self.densities)) or 'none'}"
+            )
+        return self.densities[str(column)].copy()
+
     def kind(self, column: str) -> str:
         """Kind of one column, also of one that was tested in a group: continuous or discrete."""
         in_groups = self.settings.get("group_column_kinds", {})
@@ -113,13 +165,20 @@ class SelectionResult:
             "versions": dict(self.versions),
             "warnings": list(self.warnings),
             "checks": _frame_to_dict(self.checks),
+            **{name: _frame_to_dict(getattr(self, name)) for name in OPTIONAL_FRAMES},
+            **{name: {key: _frame_to_dict(frame) for key, frame in getattr(self, name).items()} for name in BY_COLUMN},
+            "overall": _plain(dict(self.overall)),
         }
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> SelectionResult:
         """Inverse of `to_dict`; a ValueError names the place in `data` that is not as it should be."""
         validate(data)
-        checks = {"checks": _frame_from_dict(data["checks"])} if "checks" in data else {}
+        later: dict[str, Any] = {
+            name: _frame_from_dict(data[name]) for name in ("checks", *OPTIONAL_FRAMES) if name in data
+        }
+        for name in BY_COLUMN:
+            later[name] = {key: _frame_from_dict(frame) for key, frame in data.get(name, {}).items()}
         return cls(
             table=_frame_from_dict(data["table"]),
             diagnostics=_frame_from_dict(data["diagnostics"]),
@@ -128,7 +187,8 @@ class SelectionResult:
             settings=dict(data["settings"]),
             versions=dict(data.get("versions", {})),
             warnings=tuple(data.get("warnings", ())),
-            **checks,
+            overall={name: float(value) for name, value in data.get("overall", {}).items()},
+            **later,
         )
 
     def to_json(self, path: str | os.PathLike[str]) -> None:

@@ -20,8 +20,22 @@ TABLE_COLUMNS = {
 }
 CHECK_COLUMNS = {"name": "text", "value": "float", "threshold": "float", "passed": "bool", "text": "text"}
 CURVE_COLUMNS = {"d2": "float", "mean_effect": "float", "sd_ratio": "float"}
+# What results of earlier versions lack: tables, and tables by column.
+OPTIONAL_FRAMES: dict[str, dict[str, str]] = {
+    "changes": {"mean_p": "float", "spread_p": "float", "shape_p": "float"},
+    "score_histogram": {"low": "float", "high": "float", "treated": "float", "control": "float"},
+    "pit_histogram": {},
+}
+BY_COLUMN: dict[str, dict[str, str]] = {
+    "densities": {"outcome": "float", "treated": "float", "control": "float", "witness": "float"},
+    "bounds": {"var_low": "float", "var_high": "float"},
+    "bound_tests": {"quantity": "text", "part": "text", "p_value": "float"},
+}
 KINDS = ("continuous", "discrete", "group")
-P_VALUES = ("p_value", "p_adjusted", "pit_p_value", "normal_p_value", "check_p_value")
+P_VALUES = (
+    *("p_value", "p_adjusted", "pit_p_value", "normal_p_value", "check_p_value"),
+    *("mean_p", "spread_p", "shape_p", "mean_adjusted", "spread_adjusted", "shape_adjusted"),
+)
 NOT_FINITE = ("NaN", "Infinity", "-Infinity")
 INT64 = 2**63
 MOST_DEPTH = 50
@@ -88,6 +102,16 @@ def validate(data: Any) -> None:
         _text(f"warnings[{place}]", value)
     if "checks" in data:
         _checks(data["checks"], features)
+    for name, columns in OPTIONAL_FRAMES.items():
+        if name in data:
+            _frame(name, data[name], columns)
+    for name, columns in BY_COLUMN.items():
+        for column, frame in _object(name, data.get(name, {})).items():
+            if column not in data["curves"]:
+                raise ValueError(f"{name}.{column}: curves has no such column")
+            _frame(f"{name}.{column}", frame, columns)
+    for name, value in _object("overall", data.get("overall", {})).items():
+        _number(f"overall.{name}", value)
 
 
 def _features(table: Any) -> tuple[list[str], list[str]]:
