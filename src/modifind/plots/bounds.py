@@ -22,8 +22,8 @@ QUANTITIES = {
     "sd": ("sd of the effect\non {outcome}", SPREAD, (0.0, None)),
     "var": ("variance of the effect\non {outcome}", SPREAD, (0.0, None)),
     "corr": ("correlation of the\npotential outcomes", SHAPE, (-1.0, 1.0)),
-    "benefit": ("share who benefit", SELECTED, (0.0, 1.0)),
-    "no_harm": ("share not harmed", SELECTED, (0.0, 1.0)),
+    "benefit": ("share with a {higher}\n{outcome} if treated", SELECTED, (0.0, 1.0)),
+    "no_harm": ("share without a {lower}\n{outcome} if treated", SELECTED, (0.0, 1.0)),
 }
 LIMITS = (0, (3, 1.5))
 DEFAULT = ("sd", "corr", "benefit")
@@ -47,6 +47,8 @@ class BoundsDisplay(Display):
         What `bounds_test` gives; its p-values are written above the axes.
     quantities : sequence of {"sd", "var", "corr", "benefit", "no_harm"}
         What is drawn, one axes each.
+    higher_is_better : bool, default=True
+        What the bounds take for a benefit; those of a result always count higher outcomes as one.
     words : Words, optional
         What the outcome is called.
 
@@ -64,6 +66,7 @@ class BoundsDisplay(Display):
         discrete: bool,
         tests: pd.DataFrame | None = None,
         quantities: Sequence[str] = DEFAULT,
+        higher_is_better: bool = True,
         words: Words | None = None,
     ) -> None:
         unknown = [name for name in quantities if name not in QUANTITIES]
@@ -74,6 +77,7 @@ class BoundsDisplay(Display):
         self.discrete = discrete
         self.tests = tests
         self.quantities = tuple(quantities)
+        self.higher_is_better = higher_is_better
         self.words = words or Words()
 
     @classmethod
@@ -133,7 +137,9 @@ class BoundsDisplay(Display):
         limits = Look(colour, LIMITS, marker="", width=0.9, shade=0.12)
         if f"{name}_low_ci_low" in bounds:
             self._draw_limits(ax, places, name, limits)
-        places.finish(ax, label.format(outcome=self.words.outcome), letters=16 if narrow else 30)
+        ends = ("higher", "lower") if self.higher_is_better else ("lower", "higher")
+        text = label.format(outcome=self.words.outcome, higher=ends[0], lower=ends[1])
+        places.finish(ax, text, letters=16 if narrow else 30)
         (ax.set_xlim if places.sideways else ax.set_ylim)(least, most)
         note = self._note(name)
         if note and not narrow:

@@ -95,7 +95,7 @@ class CurveDisplay(Display):
             places.reference(ax, none)
             if name in self.overall:
                 places.reference(ax, self.overall[name], look=OVERALL)
-            places.finish(ax, label, letters=19 if axes is None else 30)
+            places.finish(ax, label, letters=17 if axes is None else 30)
         if places.sideways and axes is None:
             below.set_yticklabels([])
             below.set_ylabel("")

@@ -178,7 +178,7 @@ class DensityDisplay(Display):
     def _share_limits(self, upper: list[Axes], lower: list[Axes]) -> None:
         """The same scales at all values, so that pictures beside each other compare."""
         words, bars = self.words, self.levels
-        for panels, label in ((upper, "share" if bars else "density"), (lower, "difference")):
+        for panels, label in ((upper, "share" if bars else "density"), (lower, "witness\n(difference)")):
             limits = np.array([ax.get_ylim() for ax in panels])
             low = 0.0 if panels is upper else limits[:, 0].min()
             for ax in panels:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from modifind.result import SelectionResult
 
 MISSING = "missing"
-TAIL = 8  # letters kept of the end of a long name, which often tells it from its neighbours
+TAIL = 9  # letters kept of the end of a long name, which often tells it from its neighbours
 
 
 def shown(name: Any, width: int = 26, lines: int = 2) -> str:
@@ -27,14 +27,16 @@ def shown(name: Any, width: int = 26, lines: int = 2) -> str:
     'age'
     >>> print(shown("secondary school, no degree or not known", width=16))
     secondary
-    school…not known
+    school, no…known
     """
     text = printable(str(name))
     if len(text) <= width:
         return text
+    # The last word where it is short enough, else the last letters.
+    tail = next((end for end in re.findall(r"(?=[\s_](\w{3,})$)", text) if len(end) <= TAIL), text[-TAIL:].lstrip())
     room = lines * width
     for size in range(room, room // 2, -1):
-        short = text if len(text) <= size else f"{text[: size - TAIL - 1].rstrip()}…{text[-TAIL:].lstrip()}"
+        short = text if len(text) <= size else f"{text[: size - len(tail) - 1].rstrip()}…{tail}"
         wrapped = wrap(short, width)
         if wrapped.count("\n") < lines:
             break

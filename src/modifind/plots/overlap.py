@@ -43,7 +43,7 @@ class OverlapDisplay(Display):
     >>> import pandas as pd
     >>> bins = {"low": [0.0, 0.5], "high": [0.5, 1.0], "treated": [0.4, 0.6], "control": [0.7, 0.3]}
     >>> display = OverlapDisplay(pd.DataFrame(bins)).plot()
-    >>> [round(bar.get_height(), 1) for bar in display.ax_.patches]
+    >>> [round(float(bar.get_height()), 1) for bar in display.ax_.patches]
     [0.4, 0.6, -0.7, -0.3]
     """
 

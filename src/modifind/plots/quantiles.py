@@ -49,7 +49,7 @@ class QuantileDisplay(Display):
     >>> import pandas as pd
     >>> effects = {f"q{q}_effect": [0.0, q / 50 - 1] for q in (10, 25, 50, 75, 90)}
     >>> display = QuantileDisplay("age", pd.DataFrame({"value": [40.0, 60.0], **effects}), discrete=False).plot()
-    >>> [round(line.get_ydata()[1], 2) for line in display.ax_.lines[:5]]
+    >>> [round(float(line.get_ydata()[1]), 2) for line in display.ax_.lines[:5]]
     [-0.8, -0.5, 0.0, 0.5, 0.8]
     """
 

@@ -77,9 +77,9 @@ class ValueAxis:
 
     @property
     def unit(self) -> float:
-        """Distance between two single points."""
+        """Room of a single point."""
         known = self.places[~self.missing]
-        return 1.0 if self.discrete or not known.size else MISSING_GAP * (float(np.ptp(known)) or 1.0)
+        return 1.0 if self.discrete or not known.size else 1.5 * MISSING_GAP * (float(np.ptp(known)) or 1.0)
 
     def height(self, upright: float = 2.3) -> float:
         """Inches that axes need."""
@@ -100,7 +100,7 @@ class ValueAxis:
     ) -> None:
         """A curve with its band: a line over numbers, points over categories. The first line added is that of `y`.
 
-        `shift`, in distances between points, puts several points of a value side by side. Without `hatch` the band
+        `shift`, in rooms of a point, puts several points of a value side by side. Without `hatch` the band
         of a line ends where there are few rows.
         """
         middle = np.asarray(y, dtype=float)
@@ -171,11 +171,7 @@ class ValueAxis:
         single: NDArray[np.bool_],
         shift: float,
     ) -> None:
-        at, middle, weak = (
-            self.places[single] + shift * self.unit * (1.0 if self.discrete else 1.6),
-            y[single],
-            self.weak[single],
-        )
+        at, middle, weak = self.places[single] + shift * self.unit, y[single], self.weak[single]
         marks: dict[str, Any] = {"linestyle": "none", "marker": look.marker, "markersize": 4.5, "zorder": 3.0}
         axes.plot(*self._flip(at, np.where(weak, np.nan, middle)), color=look.colour, **marks)
         if weak.any():
@@ -267,7 +263,7 @@ class ValueAxis:
         ticks: list[Any] = []
         if known.size:
             reach = np.ptp(known) or 1.0
-            axes.set_xlim(known.min() - 0.04 * reach, self.places.max() + 0.6 * self.unit)
+            axes.set_xlim(known.min() - 0.04 * reach, self.places.max() + 0.45 * self.unit)
             # "missing" is as wide as two numbers: those that it would touch are left out.
             ticks = [t for t in locator.tick_values(known.min(), known.max()) if known.min() <= t <= known.max()]
             ticks = [t for t in ticks if self.places.max() - t > 0.17 * reach] or [float(known.min())]
