@@ -86,27 +86,30 @@ class CurveDisplay(Display):
         panels = self._axes(axes, 2, height=rows * places.height(), n_columns=columns, width=HALF_PAGE)
         words, curve = self.words, self.curve
         above, below = panels
-        arms = f"({words.treated} / {words.control})"
+        # Names of the arms are too long for the labels of two narrow axes: there the legend has them.
+        narrow = places.sideways and axes is None
+        difference, quotient = f"\n({words.difference})", f"\n({words.treated} / {words.control})"
         for ax, name, look, none, label in (
-            (above, "mean_effect", MEAN, 0.0, f"mean effect on {words.outcome}\n({words.difference})"),
-            (below, "sd_ratio", RATIO, 1.0, f"ratio of standard deviations\n{arms}"),
+            (above, "mean_effect", MEAN, 0.0, f"mean effect on {words.outcome}{'' if narrow else difference}"),
+            (below, "sd_ratio", RATIO, 1.0, f"ratio of standard deviations{'' if narrow else quotient}"),
         ):
             places.draw(ax, curve[name], curve.get(f"{name}_low"), curve.get(f"{name}_high"), look=look)
             places.reference(ax, none)
             if name in self.overall:
                 places.reference(ax, self.overall[name], look=OVERALL)
-            places.finish(ax, label, letters=17 if axes is None else 30)
-        if places.sideways and axes is None:
+            places.finish(ax, label, letters=15 if narrow else 30)
+        if narrow:
             below.set_yticklabels([])
             below.set_ylabel("")
-        self._legend(above, self._entries(places))
+        self._legend(above, self._entries(places, narrow), n_columns=2 if narrow else 3)
         self.axes_ = panels
         return self
 
-    def _entries(self, places: ValueAxis) -> list[tuple[Any, str]]:
+    def _entries(self, places: ValueAxis, narrow: bool) -> list[tuple[Any, str]]:
         entries = []
         if "mean_effect_low" in self.curve:
             entries.append((swatch(SELECTED, 0.35), "95% band"))
         if "mean_effect" in self.overall:
             entries.append((stroke(OVERALL), "all rows"))
-        return entries + places.notes()
+        entries += places.notes()
+        return [*entries, (stroke(Look("none")), self.words.difference)] if narrow else entries

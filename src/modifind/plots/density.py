@@ -37,7 +37,7 @@ WITNESS = Look(SHAPE, width=1.5)
 DEFAULT_NUMBERS = 3  # values of a continuous feature that are shown unless the user chooses
 MOST_COLUMNS = 3
 MOST_LEVELS = 6
-TITLE = 16  # letters above axes of a sixth of a page
+TITLE = 14  # letters above axes of a sixth of a page
 
 
 class DensityDisplay(Display):
@@ -143,7 +143,7 @@ class DensityDisplay(Display):
     def _title(self, value: Any) -> str:
         text = value_text(value)
         named = f"{printable(str(self.feature))} = {text}"
-        return named if len(named) <= TITLE else shown(text, TITLE)
+        return named if len(named) <= TITLE else shown(text, TITLE - 2)
 
     def _draw_lines(self, ax: Axes, part: pd.DataFrame, looks: dict[str, Look], weak: bool) -> None:
         x = part["outcome"].to_numpy(dtype=float)

@@ -233,7 +233,7 @@ class ValueAxis:
     def finish(self, axes: Axes, label: str, *, letters: int = 30) -> None:
         """Ticks in the feature's units, its name, and what is drawn over it."""
         trim(axes)
-        title = shown(self.feature, 44)
+        title = shown(self.feature, 22 if self.sideways else 38)
         if self.sideways:
             axes.set_xlabel(wrap(label.replace("\n", " "), letters), **PLAIN_TEXT)
             axes.set_ylabel(title, **PLAIN_TEXT)
