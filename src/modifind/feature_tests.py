@@ -10,6 +10,8 @@ from threadpoolctl import threadpool_limits
 
 from modifind.base import with_messages
 from modifind.explain.marginal import MarginalView, marginal_view
+from modifind.explain.pseudo import PseudoOutcomes
+from modifind.explain.views import N_DRAWS
 from modifind.feature_groups import Unit
 from modifind.features import FeatureTable
 from modifind.findings import DETERMINED, DIED, NO_SAMPLER, UNTESTED, Finding, failed
@@ -38,10 +40,15 @@ class Analysis:
         What is tested: features, and groups of them. Models and samplers only condition on the other columns.
     weights : array of shape (n,), optional
         How much each row counts.
+    outcomes : PseudoOutcomes
+        What curves are averages of.
+    explain : bool
+        Whether curves have bands, and features are explained at all.
     """
 
     table: FeatureTable
     y: Array
+    outcomes: PseudoOutcomes
     propensity: FittedPropensity
     sampler: BaseSampler
     prepared: PreparedWCMMD
@@ -49,6 +56,7 @@ class Analysis:
     copies: frozenset[int]
     units: tuple[Unit, ...]
     weights: Array | None = None
+    explain: bool = True
 
 
 class Interrupted(KeyboardInterrupt):
@@ -177,8 +185,16 @@ def _find(plan: Analysis, feature: int, seed: np.random.SeedSequence) -> Finding
 
 
 def _view(plan: Analysis, feature: int, seed: np.random.SeedSequence) -> MarginalView:
-    scores = plan.propensity.scores
-    return marginal_view(plan.table, feature, plan.y, scores, plan.prepared, seed, weights=plan.weights)
+    return marginal_view(
+        plan.table,
+        feature,
+        plan.outcomes,
+        plan.propensity.scores,
+        plan.prepared,
+        seed,
+        plan.weights,
+        n_draws=N_DRAWS if plan.explain else 0,
+    )
 
 
 def _find_together(plan: Analysis, unit: Unit, seed: np.random.SeedSequence) -> Finding:

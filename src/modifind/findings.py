@@ -12,8 +12,8 @@ import pandas as pd
 
 from modifind.base import hand_on, installed_versions
 from modifind.checks import cautions, concerns, run_checks
-from modifind.explain.curves import CURVE_COLUMNS
 from modifind.explain.marginal import MarginalView
+from modifind.explain.views import CURVE_COLUMNS
 from modifind.features import Kind
 from modifind.result import SelectionResult
 from modifind.samplers import Calibration
@@ -104,6 +104,7 @@ def assemble(
     settings: dict[str, Any],
     messages: tuple[str, ...],
     named: frozenset[str] = frozenset(),
+    overall: Mapping[str, float] | None = None,
 ) -> SelectionResult:
     """The result of a fit, from what was found of every feature.
 
@@ -142,19 +143,22 @@ def assemble(
             untestable[name] = "rare"  # pooling has left one level, as a message says
     checks = run_checks(features, diagnostics, overlap, settings, untestable)
     features["caution"] = cautions(checks, names)
+    views = {
+        column: view
+        for name, f in zip(names, findings, strict=True)
+        for column, view in (f.views or {name: f.view}).items()
+    }
     return SelectionResult(
         table=features,
         diagnostics=diagnostics,
-        curves={
-            column: view.curve
-            for name, f in zip(names, findings, strict=True)
-            for column, view in (f.views or {name: f.view}).items()
-        },
+        curves={column: view.curve for column, view in views.items()},
         overlap=overlap,
         settings=settings,
         versions=installed_versions(),
         warnings=(*messages, *concerns(checks, named)),
         checks=checks,
+        overall=overall or {},
+        densities={column: view.densities for column, view in views.items() if view.densities is not None},
     )
 
 

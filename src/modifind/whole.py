@@ -13,6 +13,8 @@ from modifind.columns.determined import find_determined
 from modifind.columns.leaks import refuse_separation
 from modifind.columns.outcome_scale import transform_outcome
 from modifind.composition import Statistic
+from modifind.explain.pseudo import OutcomeModel, PseudoOutcomes
+from modifind.explain.views import overall_effects
 from modifind.feature_groups import Unit, arrange, column_kinds
 from modifind.feature_tests import Analysis, Interrupted, run_tests
 from modifind.features import FeatureTable, Kind
@@ -50,6 +52,8 @@ class Whole:
         What a result records beyond the selector's arguments.
     interrupted : bool
         Whether Ctrl-C came before all were tested.
+    overall : dict
+        Effects for all rows together.
     """
 
     names: tuple[str, ...]
@@ -59,6 +63,7 @@ class Whole:
     overlap: dict[str, float]
     settings: dict[str, Any]
     interrupted: bool
+    overall: dict[str, float]
 
 
 @dataclass(frozen=True)
@@ -81,6 +86,7 @@ class WholeFit:
     n_jobs: int | None
     progress: bool | Progress
     seed: int
+    explain: bool = True
 
     def fit(self, data: Data, checkpoint: Checkpoint | None, known: dict[int, Finding]) -> Whole:
         """Fit models, scores and laws, and test every feature.
@@ -125,7 +131,30 @@ class WholeFit:
         tester, n_resamples = self._tester(data, table, outcome, scores, prepared, fold_seed, len(units))
         determined = find_determined(table).apart([unit.members for unit in units])
         determined.warn()
-        plan = Analysis(table, outcome, scores, sampler, prepared, tester, determined.features, units, data.weights)
+        models = OutcomeModel.of(tester.prepared) if isinstance(tester, AnalyticTester) else ()
+        outcome_seed, overall_seed = statistic_seed.spawn(2)
+        outcomes = PseudoOutcomes.of(
+            outcome,
+            arms,
+            scores.scores,
+            models,
+            weights=data.weights,
+            clusters=data.groups,
+            seed=outcome_seed,
+        )
+        plan = Analysis(
+            table,
+            outcome,
+            outcomes,
+            scores,
+            sampler,
+            prepared,
+            tester,
+            determined.features,
+            units,
+            data.weights,
+            explain=self.explain,
+        )
         interrupted = False
         try:
             findings = run_tests(plan, feature_seed, self.n_jobs, self.progress, checkpoint, known)
@@ -150,8 +179,11 @@ class WholeFit:
         if self.feature_groups:
             settings["feature_groups"] = {name: list(columns) for name, columns in self.feature_groups.items()}
             settings["group_column_kinds"] = column_kinds(table, units)
+        if outcomes.levels:
+            settings["outcome_levels"] = True
+        overall = overall_effects(outcomes, prepared.y_bandwidth, overall_seed) if self.explain else {}
         kinds = [unit.kind(table) for unit in units]
-        return Whole(names, kinds, findings, frozenset(named), scores.overlap(), settings, interrupted)
+        return Whole(names, kinds, findings, frozenset(named), scores.overlap(), settings, interrupted, overall)
 
     def _null_hypothesis(self, data: Data) -> str:
         given = "the outcome is independent of the feature given the other features"
