@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
+import pandas as pd
 
 from modifind.base import data_settings
 from modifind.columns.determined import find_determined
@@ -18,6 +19,7 @@ from modifind.feature_tests import Analysis, Interrupted, run_tests
 from modifind.features import FeatureTable, Kind
 from modifind.findings import Finding, tell
 from modifind.kernels import Array
+from modifind.overlap import OverlapSums
 from modifind.progress import Progress
 from modifind.propensity import FittedPropensity, PropensityModel
 from modifind.reading import Data
@@ -50,6 +52,8 @@ class Whole:
         What a result records beyond the selector's arguments.
     interrupted : bool
         Whether Ctrl-C came before all were tested.
+    score_histogram : DataFrame
+        Propensity scores by arm.
     """
 
     names: tuple[str, ...]
@@ -59,6 +63,7 @@ class Whole:
     overlap: dict[str, float]
     settings: dict[str, Any]
     interrupted: bool
+    score_histogram: pd.DataFrame
 
 
 @dataclass(frozen=True)
@@ -81,6 +86,7 @@ class WholeFit:
     n_jobs: int | None
     progress: bool | Progress
     seed: int
+    explain: bool = True
 
     def fit(self, data: Data, checkpoint: Checkpoint | None, known: dict[int, Finding]) -> Whole:
         """Fit models, scores and laws, and test every feature.
@@ -125,7 +131,20 @@ class WholeFit:
         tester, n_resamples = self._tester(data, table, outcome, scores, prepared, fold_seed, len(units))
         determined = find_determined(table).apart([unit.members for unit in units])
         determined.warn()
-        plan = Analysis(table, outcome, scores, sampler, prepared, tester, determined.features, units, data.weights)
+        plan = Analysis(
+            table,
+            outcome,
+            scores,
+            sampler,
+            prepared,
+            tester,
+            determined.features,
+            units,
+            data.weights,
+            groups=data.groups,
+            explain=self.explain,
+            alpha=self.alpha,
+        )
         interrupted = False
         try:
             findings = run_tests(plan, feature_seed, self.n_jobs, self.progress, checkpoint, known)
@@ -151,7 +170,17 @@ class WholeFit:
             settings["feature_groups"] = {name: list(columns) for name, columns in self.feature_groups.items()}
             settings["group_column_kinds"] = column_kinds(table, units)
         kinds = [unit.kind(table) for unit in units]
-        return Whole(names, kinds, findings, frozenset(named), scores.overlap(), settings, interrupted)
+        overlap = OverlapSums.of(scores)
+        return Whole(
+            names,
+            kinds,
+            findings,
+            frozenset(named),
+            overlap.overlap(scores.auc),
+            settings,
+            interrupted,
+            overlap.score_histogram(),
+        )
 
     def _null_hypothesis(self, data: Data) -> str:
         given = "the outcome is independent of the feature given the other features"

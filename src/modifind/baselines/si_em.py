@@ -62,6 +62,7 @@ from modifind.features import (
     Treatment,
 )
 from modifind.kernels import Array
+from modifind.overlap import OverlapSums
 from modifind.parallel import results_of
 from modifind.propensity import FittedPropensity, PropensityModel, arm_folds, resolve_propensity
 from modifind.reading import read_data
@@ -361,6 +362,7 @@ def _assemble(
         versions=installed_versions(),
         warnings=(*messages, *concerns(checks, named)),
         checks=checks,
+        score_histogram=OverlapSums.of(scores).score_histogram(),
     )
 
 

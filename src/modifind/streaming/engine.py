@@ -206,6 +206,7 @@ class Streamed:
     n_train_rows: int
     propensity: FittedPropensity
     model: dict[str, Any]
+    score_histogram: pd.DataFrame
 
 
 @dataclass(frozen=True)
@@ -282,6 +283,7 @@ class StreamedFit:
             n_train_rows=numbers.size,
             propensity=propensity,
             model=outcome.description,
+            score_histogram=sums.overlap.score_histogram(),
         )
 
     def _plan(
