@@ -6,9 +6,11 @@ from contextlib import closing
 from dataclasses import dataclass, replace
 
 import numpy as np
+from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
 from modifind.base import with_messages
+from modifind.explain.column_bounds import Bounds, explain_bounds
 from modifind.explain.marginal import MarginalView, marginal_view
 from modifind.explain.pseudo import PseudoOutcomes
 from modifind.explain.views import N_DRAWS
@@ -42,8 +44,12 @@ class Analysis:
         How much each row counts.
     outcomes : PseudoOutcomes
         What curves are averages of.
+    groups : array of shape (n,), optional
+        Codes of rows that belong together.
     explain : bool
-        Whether curves have bands, and features are explained at all.
+        Whether features are explained and not only tested.
+    alpha : float
+        Bounds are those of features with a p-value of at most this.
     """
 
     table: FeatureTable
@@ -56,7 +62,9 @@ class Analysis:
     copies: frozenset[int]
     units: tuple[Unit, ...]
     weights: Array | None = None
+    groups: NDArray[np.int64] | None = None
     explain: bool = True
+    alpha: float = 0.05
 
 
 class Interrupted(KeyboardInterrupt):
@@ -111,7 +119,7 @@ def run_tests(
         Not a single feature could be tested.
     """
     total = len(plan.units)
-    found = dict(known or {})
+    found = {m: finding for m, finding in (known or {}).items() if not _lacks_bounds(plan, finding)}
     seeds = {m: own for m, own in enumerate(seed.spawn(total)) if m not in found}
     results = survivors(
         _test_features, (plan, checkpoint), seeds, n_jobs, most_tasks=MOST_TASKS, doing="testing features"
@@ -149,10 +157,7 @@ def _test_feature(plan: Analysis, place: int, seed: np.random.SeedSequence) -> F
     """Test one feature or group; its warnings travel with the finding, and so does what went wrong."""
     unit = plan.units[place]
     try:
-        if len(unit.members) > 1:
-            finding, messages = with_messages(_find_together, plan, unit, seed)
-        else:
-            finding, messages = with_messages(_find, plan, unit.members[0], seed)
+        finding, messages = with_messages(_find_and_explain, plan, unit, seed)
     except (Warning, np.linalg.LinAlgError, ValueError) as error:
         if isinstance(error, np.linalg.LinAlgError):  # also a ValueError, but none that the user could mend
             return failed(error)
@@ -164,6 +169,36 @@ def _test_feature(plan: Analysis, place: int, seed: np.random.SeedSequence) -> F
     if unit.group and finding.views is None:
         finding = replace(finding, views={plan.table.names[unit.members[0]]: finding.view})
     return replace(finding, messages=messages)
+
+
+def _find_and_explain(plan: Analysis, unit: Unit, seed: np.random.SeedSequence) -> Finding:
+    together = len(unit.members) > 1
+    finding = _find_together(plan, unit, seed) if together else _find(plan, unit.members[0], seed)
+    # The test has had its seeds by now, so that explanations change no p-value.
+    return replace(finding, bounds=_bounds(plan, unit, seed)) if _lacks_bounds(plan, finding) else finding
+
+
+def _lacks_bounds(plan: Analysis, finding: Finding) -> bool:
+    """Whether bounds are to be computed; a finding on file may be of a run with a smaller alpha."""
+    outcome = finding.outcome
+    return plan.explain and outcome is not None and outcome.p_value <= plan.alpha and finding.bounds is None
+
+
+def _bounds(plan: Analysis, unit: Unit, seed: np.random.SeedSequence) -> dict[str, Bounds]:
+    found = {}
+    with threadpool_limits(limits=1):
+        for member, own in zip(unit.members, seed.spawn(1)[0].spawn(len(unit.members)), strict=True):
+            found[plan.table.names[member]] = explain_bounds(
+                plan.table,
+                member,
+                plan.y,
+                plan.prepared.treatment,
+                plan.propensity.scores,
+                own,
+                weights=plan.weights,
+                groups=plan.groups,
+            )
+    return found
 
 
 def _find(plan: Analysis, feature: int, seed: np.random.SeedSequence) -> Finding:

@@ -12,10 +12,11 @@ import pandas as pd
 
 from modifind.base import hand_on, installed_versions
 from modifind.checks import cautions, concerns, run_checks
+from modifind.explain.column_bounds import Bounds
 from modifind.explain.marginal import MarginalView
 from modifind.explain.views import CURVE_COLUMNS
 from modifind.features import Kind
-from modifind.result import SelectionResult
+from modifind.result import PIT_COLUMNS, SelectionResult, no_scores
 from modifind.samplers import Calibration
 from modifind.testers import Outcome
 from modifind.testing import adjust_p_values
@@ -38,6 +39,8 @@ class Finding:
         Why the test came to no end, empty where it did.
     reached : bool
         False for a feature whose turn did not come before the run was interrupted.
+    bounds : dict of Bounds
+        Bounds on the law of the effect by column; None where there are none.
     """
 
     view: MarginalView
@@ -47,6 +50,7 @@ class Finding:
     views: Mapping[str, MarginalView] | None = None
     failure: str = ""
     reached: bool = True
+    bounds: Mapping[str, Bounds] | None = None
 
     @property
     def untestable(self) -> str | None:
@@ -105,10 +109,12 @@ def assemble(
     messages: tuple[str, ...],
     named: frozenset[str] = frozenset(),
     overall: Mapping[str, float] | None = None,
+    score_histogram: pd.DataFrame | None = None,
 ) -> SelectionResult:
     """The result of a fit, from what was found of every feature.
 
-    Features in `named` cannot be tested, as one of the messages says.
+    Features in `named` cannot be tested, as one of the messages says. Bounds are those of features whose p-value is at
+    most `alpha`, whatever the level was when they were found.
     """
     index = pd.Index(names, name="feature")
     p_values = np.array([1.0 if f.outcome is None else f.outcome.p_value for f in findings])
@@ -126,7 +132,7 @@ def assemble(
         "p_adjusted": adjusted,
         "selected": adjusted <= alpha,
     }
-    diagnostics = pd.DataFrame([asdict(f.calibration) for f in findings], index=index)
+    diagnostics = pd.DataFrame([asdict(f.calibration) for f in findings], index=index).drop(columns="pit_histogram")
     if settings["model"] is not None:
         columns["effect_size"] = _column(findings, "gain")
         columns["effect_low"] = _column(findings, "gain_low")
@@ -148,6 +154,8 @@ def assemble(
         for name, f in zip(names, findings, strict=True)
         for column, view in (f.views or {name: f.view}).items()
     }
+    shown = (f.bounds or {} for f, p_value in zip(findings, p_values, strict=True) if p_value <= alpha)
+    bounds = {column: own for by_column in shown for column, own in by_column.items()}
     return SelectionResult(
         table=features,
         diagnostics=diagnostics,
@@ -159,9 +167,20 @@ def assemble(
         checks=checks,
         overall=overall or {},
         densities={column: view.densities for column, view in views.items() if view.densities is not None},
+        bounds={column: own.table for column, own in bounds.items()},
+        bound_tests={column: own.tests for column, own in bounds.items()},
+        score_histogram=no_scores() if score_histogram is None else score_histogram,
+        pit_histogram=_pit_histogram(index, findings),
     )
 
 
 def _column(findings: list[Finding], name: str) -> list[float]:
     """One number of every outcome; NaN where a feature could not be tested."""
     return [float("nan") if f.outcome is None else getattr(f.outcome, name) for f in findings]
+
+
+def _pit_histogram(index: pd.Index[Any], findings: list[Finding]) -> pd.DataFrame:
+    """Tenths of the probability integral transform of every feature; NaN where there is none."""
+    none = (float("nan"),) * len(PIT_COLUMNS)
+    shares = [f.calibration.pit_histogram or none for f in findings]
+    return pd.DataFrame(shares, index=index, columns=list(PIT_COLUMNS), dtype=np.float64)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
+import pandas as pd
 
 from modifind.base import data_settings
 from modifind.columns.determined import find_determined
@@ -20,6 +21,7 @@ from modifind.feature_tests import Analysis, Interrupted, run_tests
 from modifind.features import FeatureTable, Kind
 from modifind.findings import Finding, tell
 from modifind.kernels import Array
+from modifind.overlap import OverlapSums
 from modifind.progress import Progress
 from modifind.propensity import FittedPropensity, PropensityModel
 from modifind.reading import Data
@@ -54,6 +56,8 @@ class Whole:
         Whether Ctrl-C came before all were tested.
     overall : dict
         Effects for all rows together.
+    score_histogram : DataFrame
+        Propensity scores by arm.
     """
 
     names: tuple[str, ...]
@@ -64,6 +68,7 @@ class Whole:
     settings: dict[str, Any]
     interrupted: bool
     overall: dict[str, float]
+    score_histogram: pd.DataFrame
 
 
 @dataclass(frozen=True)
@@ -153,7 +158,9 @@ class WholeFit:
             determined.features,
             units,
             data.weights,
+            groups=data.groups,
             explain=self.explain,
+            alpha=self.alpha,
         )
         interrupted = False
         try:
@@ -183,7 +190,18 @@ class WholeFit:
             settings["outcome_levels"] = True
         overall = overall_effects(outcomes, prepared.y_bandwidth, overall_seed) if self.explain else {}
         kinds = [unit.kind(table) for unit in units]
-        return Whole(names, kinds, findings, frozenset(named), scores.overlap(), settings, interrupted, overall)
+        overlap = OverlapSums.of(scores)
+        return Whole(
+            names,
+            kinds,
+            findings,
+            frozenset(named),
+            overlap.overlap(scores.auc),
+            settings,
+            interrupted,
+            overall,
+            overlap.score_histogram(),
+        )
 
     def _null_hypothesis(self, data: Data) -> str:
         given = "the outcome is independent of the feature given the other features"

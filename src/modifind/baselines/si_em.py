@@ -63,6 +63,7 @@ from modifind.features import (
     Treatment,
 )
 from modifind.kernels import Array
+from modifind.overlap import OverlapSums
 from modifind.parallel import results_of
 from modifind.propensity import FittedPropensity, PropensityModel, arm_folds, resolve_propensity
 from modifind.reading import read_data
@@ -366,6 +367,7 @@ def _assemble(
         densities={
             name: view.densities for name, view in zip(table.names, views, strict=True) if view.densities is not None
         },
+        score_histogram=OverlapSums.of(scores).score_histogram(),
     )
 
 
