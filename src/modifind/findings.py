@@ -12,10 +12,12 @@ import pandas as pd
 
 from modifind.base import hand_on, installed_versions
 from modifind.checks import cautions, concerns, run_checks
+from modifind.explain.changes import Changes
 from modifind.explain.curves import CURVE_COLUMNS
 from modifind.explain.marginal import MarginalView
+from modifind.explain.verdict import verdict
 from modifind.features import Kind
-from modifind.result import SelectionResult
+from modifind.result import CHANGE_COLUMNS, PARTS, SelectionResult, no_changes
 from modifind.samplers import Calibration
 from modifind.testers import Outcome
 from modifind.testing import adjust_p_values
@@ -38,6 +40,8 @@ class Finding:
         Why the test came to no end, empty where it did.
     reached : bool
         False for a feature whose turn did not come before the run was interrupted.
+    changes : Changes, optional
+        P-values of what the feature changes.
     """
 
     view: MarginalView
@@ -47,6 +51,7 @@ class Finding:
     views: Mapping[str, MarginalView] | None = None
     failure: str = ""
     reached: bool = True
+    changes: Changes | None = None
 
     @property
     def untestable(self) -> str | None:
@@ -142,20 +147,56 @@ def assemble(
             untestable[name] = "rare"  # pooling has left one level, as a message says
     checks = run_checks(features, diagnostics, overlap, settings, untestable)
     features["caution"] = cautions(checks, names)
+    curves = {
+        name: {column: view.curve for column, view in (f.views or {name: f.view}).items()}
+        for name, f in zip(names, findings, strict=True)
+    }
     return SelectionResult(
         table=features,
         diagnostics=diagnostics,
-        curves={
-            column: view.curve
-            for name, f in zip(names, findings, strict=True)
-            for column, view in (f.views or {name: f.view}).items()
-        },
+        curves={column: curve for own in curves.values() for column, curve in own.items()},
         overlap=overlap,
         settings=settings,
         versions=installed_versions(),
         warnings=(*messages, *concerns(checks, named)),
         checks=checks,
+        changes=_changes(features, findings, curves, alpha, adjust, settings),
     )
+
+
+def _changes(
+    features: pd.DataFrame,
+    findings: list[Finding],
+    curves: Mapping[str, Mapping[str, pd.DataFrame]],
+    alpha: float,
+    adjust: str,
+    settings: Mapping[str, Any],
+) -> pd.DataFrame:
+    """What each feature changes; nothing where that was not tested at all."""
+    if all(f.changes is None for f in findings):
+        return no_changes()
+    found: dict[str, Any] = {}
+    for part in PARTS:
+        p_values = np.array([float("nan") if f.changes is None else getattr(f.changes, part) for f in findings])
+        known = ~np.isnan(p_values)
+        found[f"{part}_p"] = p_values
+        # As in the table, what could not be tested counts as p = 1.
+        found[f"{part}_adjusted"] = np.where(known, adjust_p_values(np.where(known, p_values, 1.0), adjust), np.nan)
+    changes = pd.DataFrame(found, index=features.index, columns=list(CHANGE_COLUMNS[:-1]))
+    kinds = {**features["kind"].to_dict(), **settings.get("group_column_kinds", {})}
+    changes["verdict"] = [
+        verdict(
+            curves[name],
+            changes.loc[name],
+            kinds=kinds,
+            alpha=alpha,
+            selected=bool(features.loc[name, "selected"]),
+            tested=f.outcome is not None,
+            log_outcome=settings.get("outcome_transform") == "log",
+        )
+        for name, f in zip(features.index, findings, strict=True)
+    ]
+    return changes
 
 
 def _column(findings: list[Finding], name: str) -> list[float]:
