@@ -211,12 +211,12 @@ def _find(plan: Analysis, feature: int, seed: np.random.SeedSequence) -> Finding
             return Finding(view, None, NO_SAMPLER)
         known = None if feature in plan.copies else plan.tester.without_law(feature)
         if known is not None:
-            return Finding(view, known, NO_SAMPLER)
+            return Finding(view, known[0], NO_SAMPLER, changes=known[1])
         law = plan.sampler.law(feature)
         if feature in plan.copies or law.calibration.explained_share > DETERMINED[table.kind(feature)]:
             return Finding(view, None, law.calibration)
-        outcome = plan.tester.test(feature, law, view.bandwidth, np.random.default_rng(draw_seed))
-        return Finding(view, outcome, law.calibration)
+        outcome, changes = plan.tester.examine(feature, law, view.bandwidth, np.random.default_rng(draw_seed))
+        return Finding(view, outcome, law.calibration, changes=changes)
 
 
 def _view(plan: Analysis, feature: int, seed: np.random.SeedSequence) -> MarginalView:
@@ -246,11 +246,11 @@ def _find_together(plan: Analysis, unit: Unit, seed: np.random.SeedSequence) -> 
             return Finding(view, None, NO_SAMPLER, views=views)
         known = tester.without_law(unit.members)
         if known is not None:
-            return Finding(view, known, NO_SAMPLER, views=views)
+            return Finding(view, known[0], NO_SAMPLER, views=views, changes=known[1])
         law = joint_law(
             plan.sampler, table, plan.prepared.treatment, unit.members, DETERMINED, law_seed, weights=plan.weights
         )
         if law.determined:
             return Finding(view, None, law.calibration, views=views)
-        outcome = tester.test_together(unit.members, law, np.random.default_rng(draw_seed))
-        return Finding(view, outcome, law.calibration, views=views)
+        outcome, changes = tester.examine_together(unit.members, law, np.random.default_rng(draw_seed))
+        return Finding(view, outcome, law.calibration, views=views, changes=changes)
