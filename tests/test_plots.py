@@ -1,6 +1,8 @@
 import calendar
+import re
 from dataclasses import replace
 from itertools import pairwise
+from pathlib import Path
 
 import matplotlib.colors
 import matplotlib.pyplot as plt
@@ -395,7 +397,7 @@ def test_shortened_names_stay_different():
     first, second = tick_labels(names, 12)
     assert first != second
     assert shown("x" * 30, 10).count("\n") == 1
-    assert tick_labels(["nan", np.nan, True, 3]) == ["nan", "missing", "True", "3"]
+    assert tick_labels(["nan", np.nan, True, 3, 22861.4]) == ["nan", "missing", "True", "3", "22861"]
 
 
 def test_results_without_explanations_are_drawn_as_far_as_they_go(old, result):
@@ -469,6 +471,33 @@ def test_points_without_neighbours_are_not_lost():
     assert texts_of(D2Display("x", only_gaps, discrete=False).plot().ax_.get_xticklabels()) == ["missing"]
 
 
+@pytest.mark.parametrize(
+    "values", [list(np.linspace(0, 1, 9)), MONTHS, ["a", "b", "c"]], ids=["numbers", "many", "few"]
+)
+def test_bands_of_few_rows_do_not_hide_the_rest(values):
+    curve = curve_of(values, weak=(0,))
+    curve.loc[0, ["mean_effect_low", "mean_effect_high"]] = [-500, 500]
+    display = CurveDisplay("x", curve, discrete=isinstance(values[0], str)).plot()
+    display.figure_.canvas.draw()
+    ax = display.axes_[0]
+    reach = ax.get_xlim() if len(values) == 12 else ax.get_ylim()
+    assert -10 < min(reach) < curve["mean_effect_low"][1:].min()
+    assert curve["mean_effect_high"][1:].max() < max(reach) < 10
+    limits = ax.get_ylim() if len(values) == 12 else ax.get_xlim()
+    assert min(limits) <= 0
+    assert max(limits) >= (1 if values[0] == 0 else len(values) - 1)
+
+
+@pytest.mark.parametrize("gap", [[], [np.nan]], ids=["complete", "gap"])
+@pytest.mark.parametrize("scale", [1e-5, 98765.0, 1e9])
+def test_ticks_of_numbers_of_any_size_keep_apart(scale, gap):
+    for values in (np.linspace(-1, 0.95, 8), [0.5]):
+        display = D2Display("x", curve_of([*(scale * np.asarray(values)), *gap]), discrete=False).plot()
+        assert_readable(display.figure_)
+        low, high = display.ax_.get_xlim()
+        assert sum(low <= tick <= high for tick in display.ax_.get_xticks()) >= (2 if len(values) > 1 else 1)
+
+
 def test_a_band_that_misses_its_estimate_is_drawn_as_it_is():
     curve = curve_of(["a", "b"]).assign(mean_effect=5.0)
     ax = CurveDisplay("x", curve, discrete=True).plot().axes_[0]
@@ -497,6 +526,13 @@ def test_a_fit_is_drawn():
     for display in (CurveDisplay, D2Display, QuantileDisplay):
         for name in frame:
             assert_readable(display.from_estimator(selector, name).plot().figure_)
+
+
+def test_the_gallery_shows_pictures_that_exist_and_are_small():
+    docs = Path(__file__).parent.parent / "docs"
+    pictures = re.findall(r"!\[[^]]+]\(([^)]+)\)", (docs / "plots.md").read_text(encoding="utf-8"))
+    assert len(pictures) == len(list((docs / "images").glob("plot-*.png"))) == 11
+    assert all((docs / path).stat().st_size < 60_000 for path in pictures)
 
 
 def test_displays_are_made_from_estimators_too(result):

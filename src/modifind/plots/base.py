@@ -49,6 +49,11 @@ class Display:
         """A legend at the top of our own figure, or above axes that were passed."""
         legend(self.figure_ if self._own_figure else axes, entries, n_columns=n_columns)
 
+    def _align(self, panels: Sequence[Axes]) -> None:
+        """Put the labels of axes of our own that stand above each other in one line."""
+        if self._own_figure:
+            self.figure_.align_ylabels(panels)
+
     def _repr_png_(self) -> tuple[bytes, dict[str, int]] | None:
         """The picture in a notebook; figures that the user made are shown by whoever made them."""
         if self.figure_ is None or not self._own_figure:

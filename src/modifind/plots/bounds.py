@@ -123,6 +123,7 @@ class BoundsDisplay(Display):
             (stroke(Look(INK, "-" if places.discrete else LIMITS, width=0.9)), "95% limits"),
         ]
         self._legend(panels[0], entries + places.notes(hatched=True))
+        self._align(panels)
         self.axes_ = panels
         return self
 

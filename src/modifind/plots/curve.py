@@ -102,6 +102,7 @@ class CurveDisplay(Display):
             below.set_yticklabels([])
             below.set_ylabel("")
         self._legend(above, self._entries(places, narrow), n_columns=2 if narrow else 3)
+        self._align(panels)
         self.axes_ = panels
         return self
 

@@ -73,7 +73,7 @@ class D2Display(Display):
             low, high = curve["d2_null_low"], curve["d2_null_high"]
             places.between(ax, low, high, colour=FAINT, shade=NULL_SHADE, wide=0.6, mark_weak=False)
             entries.append((swatch(FAINT, NULL_SHADE), "if it modified nothing"))
-        places.finish(ax, "distance of the arms' outcomes (D²)")
+        places.finish(ax, "distance of the\narms' outcomes (D²)")
         (ax.set_xlim if places.sideways else ax.set_ylim)(0, None)
         self._legend(ax, entries + places.notes())
         self.ax_ = ax

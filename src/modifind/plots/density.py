@@ -37,7 +37,7 @@ WITNESS = Look(SHAPE, width=1.5)
 DEFAULT_NUMBERS = 3  # values of a continuous feature that are shown unless the user chooses
 MOST_COLUMNS = 3
 MOST_LEVELS = 6
-TITLE = 14  # letters above axes of a sixth of a page
+TITLES, TITLE = {1: 40, 2: 22, 4: 22}, 14  # letters above axes by the number of values, and above three in a row
 
 
 class DensityDisplay(Display):
@@ -143,7 +143,8 @@ class DensityDisplay(Display):
     def _title(self, value: Any) -> str:
         text = value_text(value)
         named = f"{printable(str(self.feature))} = {text}"
-        return named if len(named) <= TITLE else shown(text, TITLE - 2)
+        letters = TITLES.get(len(self.values_), TITLE)
+        return named if len(named) <= letters else shown(text, letters - 2)
 
     def _draw_lines(self, ax: Axes, part: pd.DataFrame, looks: dict[str, Look], weak: bool) -> None:
         x = part["outcome"].to_numpy(dtype=float)
@@ -170,7 +171,9 @@ class DensityDisplay(Display):
             fill: dict[str, Any] = {"facecolor": "none"} if weak else {"facecolor": colour, "alpha": 0.55}
             ax.bar(at, part[name], width=0.92 * wide, edgecolor=colour, hatch=hatch, linewidth=0.8, **fill)
             if f"{name}_low" in part:
-                ax.vlines(at, part[f"{name}_low"], part[f"{name}_high"], color=INK, linewidth=1.1, zorder=3)
+                line = ":" if weak else "-"
+                low, high = part[f"{name}_low"], part[f"{name}_high"]
+                ax.vlines(at, low, high, color=FAINT if weak else INK, linestyle=line, linewidth=1.1, zorder=3)
         ax.set_xticks(x, [f"{level:g}" for level in outcome])
         if outcome.size > MOST_LEVELS:
             ax.locator_params(axis="x", nbins=MOST_LEVELS)
@@ -198,7 +201,7 @@ class DensityDisplay(Display):
         if "low_support" in self.densities and self.densities["low_support"].any():
             entries.append((swatch(FAINT, hatch=WEAK_HATCH), FEW_ROWS))
         self._legend(upper[0], entries)
-        self.figure_.align_ylabels([*upper, *lower])
+        self._align([*upper, *lower])
 
 
 def _is_left(ax: Axes) -> bool:

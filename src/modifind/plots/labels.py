@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from modifind.result import SelectionResult
 
 MISSING = "missing"
+LARGE = 1e4  # numbers from here on have no decimals
 TAIL = 9  # letters kept of the end of a long name, which often tells it from its neighbours
 
 
@@ -83,7 +84,7 @@ def value_text(value: Any) -> str:
     if value is None or (not isinstance(value, str) and pd.isna(value)):
         return MISSING
     if isinstance(value, float):
-        return f"{value:.4g}"
+        return f"{value:.0f}" if LARGE <= abs(value) < 1e9 else f"{value:.4g}"
     return str(value)
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -149,18 +151,28 @@ class ValueAxis:
         along = ~self.missing
         if self.discrete or not self.weak[along].any():
             return
-        axes.fill_between(
-            self.places[along],
-            np.asarray(low, dtype=float)[along],
-            np.asarray(high, dtype=float)[along],
-            where=_beside(self.weak[along]).tolist(),
-            facecolor="none",
-            edgecolor=FAINT,
-            hatch=WEAK_HATCH,
-            linewidth=0,
-            alpha=0.55,
-            zorder=1.5,
-        )
+        with self._out_of_limits(axes):
+            axes.fill_between(
+                self.places[along],
+                np.asarray(low, dtype=float)[along],
+                np.asarray(high, dtype=float)[along],
+                where=_beside(self.weak[along]).tolist(),
+                facecolor="none",
+                edgecolor=FAINT,
+                hatch=WEAK_HATCH,
+                linewidth=0,
+                alpha=0.55,
+                zorder=1.5,
+            )
+
+    @contextmanager
+    def _out_of_limits(self, axes: Axes) -> Iterator[None]:
+        """Draw without moving the limits of the axes: bands of few rows are so wide that they would hide the rest."""
+        side = "intervalx" if self.sideways else "intervaly"
+        before = getattr(axes.dataLim.frozen(), side)
+        yield
+        if not self.weak.all() and np.isfinite(before).all():
+            setattr(axes.dataLim, side, before)
 
     def _draw_points(
         self,
@@ -179,10 +191,12 @@ class ValueAxis:
             axes.plot(*self._flip(at, hollow), markerfacecolor="white", markeredgecolor=FAINT, **marks)
         if limits is not None:
             bars = axes.hlines if self.sideways else axes.vlines
-            for part, colour, line in ((~weak, look.colour, "-"), (weak, FAINT, ":")):
-                if part.any():
-                    low, high = limits[0][single][part], limits[1][single][part]
-                    bars(at[part], low, high, color=colour, linestyle=line, linewidth=1.5, zorder=2)
+            low, high = limits[0][single], limits[1][single]
+            if not weak.all():
+                bars(at[~weak], low[~weak], high[~weak], color=look.colour, linewidth=1.5, zorder=2)
+            if weak.any():
+                with self._out_of_limits(axes):
+                    bars(at[weak], low[weak], high[weak], color=FAINT, linestyle=":", linewidth=1.5, zorder=2)
 
     def _flip(self, at: Array, y: Array) -> tuple[Array, Array]:
         return (y, at) if self.sideways else (at, y)
@@ -252,21 +266,27 @@ class ValueAxis:
             self._number_ticks(axes)
 
     def _number_ticks(self, axes: Axes) -> None:
-        """Few round numbers, and "missing" after them."""
+        """As many round numbers as there is room for, and "missing" after them."""
         from matplotlib.ticker import MaxNLocator
 
-        locator = MaxNLocator(nbins=5, steps=[1, 2, 2.5, 5, 10])
-        known = self.places[~self.missing]
-        if not self.missing.any():
-            axes.xaxis.set_major_locator(locator)
-            return
+        known, gap = self.places[~self.missing], self.missing.any()
         ticks: list[Any] = []
         if known.size:
-            reach = np.ptp(known) or 1.0
-            axes.set_xlim(known.min() - 0.04 * reach, self.places.max() + 0.45 * self.unit)
-            # "missing" is as wide as two numbers: those that it would touch are left out.
-            ticks = [t for t in locator.tick_values(known.min(), known.max()) if known.min() <= t <= known.max()]
-            ticks = [t for t in ticks if self.places.max() - t > 0.17 * reach] or [float(known.min())]
+            low, high = float(known.min()), float(known.max())
+            reach = high - low or 1.0
+            if gap:
+                axes.set_xlim(low - 0.04 * reach, self.places.max() + 0.45 * self.unit)
+                # "missing" is as wide as two numbers: those that it would touch are left out.
+                high = min(high, self.places.max() - 0.17 * reach)
+            for bins in range(6, 0, -1):
+                locator = MaxNLocator(nbins=bins, steps=[1, 2, 2.5, 5, 10])
+                ticks = [tick for tick in locator.tick_values(low, max(low, high)) if low <= tick <= high]
+                if sum(len(f"{tick:g}") + 2 for tick in ticks) <= ROOM - 10 * gap:
+                    break
+            if not gap:
+                axes.xaxis.set_major_locator(locator)
+                return
+            ticks = ticks or [low]
         axes.set_xticks([*ticks, self.places.max()], [*(f"{tick:g}" for tick in ticks), MISSING])
 
     def notes(self, *, hatched: bool = False) -> list[tuple[Any, str]]:
