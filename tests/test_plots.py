@@ -275,6 +275,9 @@ def test_densities_of_both_arms_stand_above_the_witness(result):
 def test_densities_are_drawn_at_chosen_values(result):
     assert result.plot.densities("age").values_[:3] == [35.0, 65.0, 80.0]  # 20 has few rows
     assert result.plot.densities("age").axes_[3].get_title() == "age = missing"
+    assert DensityDisplay("systolic blood pressure", result.density("sex")).plot().axes_[0].get_title() == (
+        "systolic bl…pressure\n= female"
+    )
     assert result.plot.densities("age", values=[22, 79]).values_ == [20.0, 80.0]
     assert result.plot.densities("month", values=["March"]).axes_[0].get_title() == "month = March"
     assert len(result.plot.densities("month").axes_) == 16
@@ -486,6 +489,16 @@ def test_bands_of_few_rows_do_not_hide_the_rest(values):
     limits = ax.get_ylim() if len(values) == 12 else ax.get_xlim()
     assert min(limits) <= 0
     assert max(limits) >= (1 if values[0] == 0 else len(values) - 1)
+
+
+def test_bounds_of_many_or_long_categories_are_readable():
+    rng = np.random.default_rng(0)
+    for names in (MONTHS, SCHOOLS):
+        x = np.repeat(names, 40)
+        bounds = effect_bounds(
+            x, rng.normal(size=x.size), np.arange(x.size) % 2, 0.5, discrete=True, n_bootstrap=20, random_state=0
+        )
+        assert_readable(BoundsDisplay("x", bounds, discrete=True).plot().figure_)
 
 
 @pytest.mark.parametrize("gap", [[], [np.nan]], ids=["complete", "gap"])

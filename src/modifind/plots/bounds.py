@@ -26,6 +26,7 @@ QUANTITIES = {
     "no_harm": ("share without a {lower}\n{outcome} if treated", SELECTED, (0.0, 1.0)),
 }
 LIMITS = (0, (3, 1.5))
+SHORT = 12  # letters of categories that leave room for three axes beside each other
 DEFAULT = ("sd", "corr", "benefit")
 
 
@@ -110,8 +111,8 @@ class BoundsDisplay(Display):
         """Draw on one axes for each quantity, or on a new figure."""
         places = ValueAxis.of(self.feature, self.bounds, discrete=self.discrete)
         n = len(self.quantities)
-        stacked = 1 if places.sideways else n
-        narrow = places.sideways and axes is None and n > 1
+        beside = places.sideways and places.longest <= SHORT
+        stacked, narrow = (1 if beside else n), beside and axes is None and n > 1
         panels = self._axes(axes, n, height=stacked * places.height(1.75) + 0.3, n_columns=n // stacked)
         for k, (ax, name) in enumerate(zip(panels, self.quantities, strict=True)):
             self._draw(ax, places, name, narrow)
@@ -140,7 +141,7 @@ class BoundsDisplay(Display):
             self._draw_limits(ax, places, name, limits)
         ends = ("higher", "lower") if self.higher_is_better else ("lower", "higher")
         text = label.format(outcome=self.words.outcome, higher=ends[0], lower=ends[1])
-        places.finish(ax, text, letters=16 if narrow else 30)
+        places.finish(ax, text, letters=14 if narrow else 30)
         (ax.set_xlim if places.sideways else ax.set_ylim)(least, most)
         note = self._note(name)
         if note and not narrow:

@@ -141,10 +141,14 @@ class DensityDisplay(Display):
         return upper[:n], lower[:n]
 
     def _title(self, value: Any) -> str:
-        text = value_text(value)
-        named = f"{printable(str(self.feature))} = {text}"
-        letters = TITLES.get(len(self.values_), TITLE)
-        return named if len(named) <= letters else shown(text, letters - 2)
+        """The feature and its value, on two lines where one is too short for any; of long categories the name alone."""
+        name, letters = printable(str(self.feature)), TITLES.get(len(self.values_), TITLE)
+        longest = max(len(value_text(own)) for own in self.values_)
+        if len(name) + 3 + longest <= letters:
+            return f"{name} = {value_text(value)}"
+        if longest + 2 <= letters:
+            return f"{shown(name, letters - 2, lines=1)}\n= {value_text(value)}"
+        return shown(value_text(value), letters - 2)
 
     def _draw_lines(self, ax: Axes, part: pd.DataFrame, looks: dict[str, Look], weak: bool) -> None:
         x = part["outcome"].to_numpy(dtype=float)

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 Array = NDArray[np.float64]
 MISSING_GAP = 0.14  # of the range of values
 ROOM = 38  # letters that fit under axes of half a page
+TALL = 28  # letters that fit beside them
 MOST_UPRIGHT = 6
 FEW_ROWS = "few rows"
 
@@ -76,6 +77,11 @@ class ValueAxis:
     def discrete(self) -> bool:
         """Whether the feature has categories."""
         return bool(self.labels)
+
+    @property
+    def longest(self) -> int:
+        """Letters of the longest line of a category's name."""
+        return max((len(line) for label in self.labels for line in label.split("\n")), default=0)
 
     @property
     def unit(self) -> float:
@@ -256,7 +262,7 @@ class ValueAxis:
             axes.tick_params(axis="y", length=0)
             axes.locator_params(axis="x", nbins=5 if letters > 20 else 3)
             return
-        axes.set_ylabel(label, **PLAIN_TEXT)
+        axes.set_ylabel("\n".join(wrap(line, TALL) for line in label.split("\n")), **PLAIN_TEXT)
         axes.set_xlabel(title, **PLAIN_TEXT)
         axes.locator_params(axis="y", nbins=6)
         if self.discrete:
