@@ -246,7 +246,7 @@ class WholeFit:
             weights=data.weights,
             groups=data.groups,
         )
-        return AnalyticTester(model, statistic.check_resamples), statistic.check_resamples
+        return AnalyticTester(model, statistic.check_resamples, self.explain), statistic.check_resamples
 
     def _needed_resamples(self, n_tested: int) -> int:
         if not isinstance(self.statistic, WCMMD):

@@ -59,7 +59,7 @@ def verdict(
     >>> curve["mean_effect_low"], curve["mean_effect_high"] = curve["mean_effect"] - 1, curve["mean_effect"] + 1
     >>> row = {"mean_p": 0.001, "mean_adjusted": 0.004, "spread_p": 0.4, "spread_adjusted": 0.6}
     >>> verdict({"smoker": curve}, row, kinds={"smoker": "discrete"}, selected=True)
-    'Changes the average: the effect is -6.1 for no and 1.2 for yes.'
+    'Changes the average: the effect is -6.1 for "no" and 1.2 for "yes".'
     """
     if not tested:
         return "Not tested."
@@ -163,7 +163,7 @@ def _clause(
 
 
 def _by_level(points: _Points, form: Format) -> str:
-    labels = [_plain(value) for value in points.values]
+    labels = [f'"{_plain(value)}"' if isinstance(value, str) else _plain(value) for value in points.values]
     if len(labels) == 2:
         first, second = form(points.estimate.tolist())
         return f"is {first} for {labels[0]} and {second} for {labels[1]}"
