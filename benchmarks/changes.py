@@ -4,7 +4,7 @@
     python benchmarks/changes.py --runs 50 --seed 1000 --jobs 16
 
 prints Markdown; n = 1000, d = 30. The first table counts the true modifiers that are selected and what they are said to
-change (adjusted p-value at most 0.05). "Right" is the mean and nothing else on the Mean data, and the spread and nothing
+change (adjusted p-value at most 0.05). "Right" is the mean and nothing else on the Mean data, the spread and nothing
 else on the Var data. The second has the share of raw p-values of at most 0.05: of features that change nothing
 or move both arms alike, and of modifiers, where a part that they do not change is null. The third has the power where
 only the shape changes.

@@ -285,12 +285,18 @@ def test_sweep_without_parts_evaluates_one(turning):
     assert str(short.test(prepared, Uniform(), 0)) == str(long.test(prepared, Uniform(), 0))
 
 
-def test_other_statistics_and_streamed_fits_leave_changes_empty(two):
+def test_streamed_fits_leave_changes_empty(two):
     from streams import SMALL, fit
 
     assert fit(two.X, two.y, two.treatment, **SMALL).changes.empty
-    small = {"statistic": "wcmmd", "n_resamples": 19, "propensity": 0.5, "sampler": "gaussian", "random_state": 0}
-    assert quiet_fit(two.X[:200], two.y[:200], two.treatment[:200], **small).result_.changes.empty
+
+
+def test_the_other_statistic_says_what_changes_too(linear_mean):
+    data = make_modifiers("LinMean", n_samples=500, n_features=6, random_state=1)
+    settings = QUICK | {"statistic": "wcmmd", "n_resamples": 19}
+    changes = quiet_fit(data.X, data.y, data.treatment, **settings).result_.changes
+    assert (changes.loc[["X1", "X2", "X4", "X5"], "mean_adjusted"] < 0.001).all()
+    assert (changes["spread_adjusted"] > 0.05).all()
 
 
 def test_findings_with_changes_survive_a_file(linear_mean):

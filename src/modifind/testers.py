@@ -39,7 +39,13 @@ class Tester(Protocol):
 
 @dataclass(frozen=True)
 class ResamplingTester:
-    """Conditional randomisation test of the weighted conditional MMD."""
+    """Conditional randomisation test of the weighted conditional MMD.
+
+    Attributes
+    ----------
+    model : PreparedEffectLikelihood, optional
+        Models of the outcome that say what changes; without them nothing does.
+    """
 
     prepared: PreparedWCMMD
     statistic: WCMMD
@@ -47,6 +53,7 @@ class ResamplingTester:
     n_resamples: int
     propensity: FittedPropensity
     table: FeatureTable
+    model: PreparedEffectLikelihood | None = None
 
     def without_law(self, feature: Feature) -> None:
         """Every feature is resampled."""
@@ -56,7 +63,13 @@ class ResamplingTester:
         self, feature: int, law: FeatureLaw, bandwidth: float, rng: np.random.Generator
     ) -> tuple[Outcome, Changes | None]:
         """The test; what changes is for a model of the outcome to say."""
-        return self.test(feature, law, bandwidth, rng), None
+        outcome = self.test(feature, law, bandwidth, rng)
+        if self.model is None:
+            return outcome, None
+        if not self.model.looks_at(feature):
+            return outcome, unseen_changes(self.model)
+        grid = ConditionalGrid.of(law, self.table.n_rows, n_levels=self.table.n_levels(feature))
+        return outcome, change_tests(self.model, feature, grid)
 
     def test(self, feature: int, law: FeatureLaw, bandwidth: float, rng: np.random.Generator) -> Outcome:
         """Compare the feature with resampled copies of it."""
