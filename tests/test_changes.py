@@ -379,6 +379,11 @@ def test_hostile_labels_stay_on_one_short_line():
     assert '"<script>"' in told
 
 
+def test_numbers_of_any_size_can_be_told_apart():
+    seconds = 1.6e9 + 1e6 * np.arange(25)
+    assert say(curve(seconds, 1e-7 * AGES, half=1e-8)).endswith("0.0000030 at 1.6e+09 to 0.0000078 at 1.624e+09.")
+
+
 def test_log_outcomes_are_told_as_ratios():
     frame = curve(["no", "yes"], np.log([0.8, 1.3]), half=0.05)
     assert say(frame, "discrete", log_outcome=True).endswith('the effect is x0.8 for "no" and x1.3 for "yes".')
@@ -418,7 +423,7 @@ def test_groups_name_the_column_that_shows_most():
         (
             row(0.2, 0.06, 0.9),
             {},
-            "Changes the distribution of the effect; whether its average or spread or shape is not clear "
+            "Changes the distribution of the effect; whether its average, spread or shape is not clear "
             "(strongest sign: spread, p = 0.0600).",
         ),
         (row(np.nan, np.nan, np.nan), {}, "Changes the distribution of the effect."),
