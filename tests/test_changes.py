@@ -21,7 +21,13 @@ from modifind.statistics.effect_likelihood import MEAN, SPREAD, WHOLE
 from modifind.testers import AnalyticTester
 from modifind.testing import adjust_p_values
 
-QUICK = {"statistic": EffectLikelihood("linear"), "sampler": "gaussian", "propensity": 0.5, "random_state": 0}
+QUICK = {
+    "statistic": EffectLikelihood("linear"),
+    "sampler": "gaussian",
+    "propensity": 0.5,
+    "random_state": 0,
+    "explain": True,
+}
 LEVEL = 0.05
 RUNS = 80
 
@@ -139,7 +145,7 @@ def test_parts_follow_the_feature_one_at_a_time():
 
 def test_main_test_is_the_same_with_and_without_explanations(linear_mean):
     data = make_modifiers("LinMean", n_samples=500, n_features=6, random_state=1)
-    plain = quiet_fit(data.X, data.y, data.treatment, **QUICK, explain=False).result_
+    plain = quiet_fit(data.X, data.y, data.treatment, **QUICK | {"explain": False}).result_
     pd.testing.assert_frame_equal(plain.table.drop(columns="importance"), linear_mean.table.drop(columns="importance"))
     assert plain.changes.empty
     assert tuple(plain.changes.columns) == CHANGE_COLUMNS
