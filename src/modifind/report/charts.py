@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -213,7 +214,16 @@ class Column:
         return f"; about {treated:,.0f} + {control:,.0f} rows"
 
     def _values(self, name: str) -> Array:
-        return values_of(self.curve, name)
+        return self._known.get(name, self._unknown)
+
+    @cached_property
+    def _known(self) -> dict[str, Array]:
+        names = [name for name in self.curve.columns if name not in ("value", "low_support")]
+        return {name: values_of(self.curve, name) for name in names}
+
+    @cached_property
+    def _unknown(self) -> Array:
+        return np.full(len(self.curve), np.nan)
 
     def _chart(
         self,

@@ -238,21 +238,9 @@ def _curve(picture: Picture) -> tuple[Markup, dict[str, Any]]:
         if isinstance(layer, Rule):
             drawing.line(left, y(layer.at), WIDTH - RIGHT, y(layer.at), layer.style)
         elif isinstance(layer, Band):
-            low, high = (np.array([y(v) for v in side]) for side in (layer.low, layer.high))
-            for run, unsure in _runs(np.isfinite(low) & np.isfinite(high) & ~gaps, points.low_support):
-                edge = [*zip(at[run], high[run], strict=True), *zip(at[run][::-1], low[run][::-1], strict=True)]
-                drawing.path(edge, f"{layer.style}{' low' * unsure}", closed=True)
-            for k in np.flatnonzero(_alone(low, gaps)):
-                half = max(layer.thickness / 2, 2.0)
-                drawing.rect(
-                    at[k] - half, high[k], 2 * half, low[k] - high[k], f"{layer.style}{' low' * points.low_support[k]}"
-                )
+            _area(drawing, layer, points, at, y)
         else:
-            heights = np.array([y(v) for v in layer.values])
-            for run, unsure in _runs(np.isfinite(heights) & ~gaps, points.low_support):
-                drawing.path(zip(at[run], heights[run], strict=True), f"{layer.style}{' low' * unsure}")
-            for k in np.flatnonzero(_alone(heights, gaps)):
-                drawing.mark(at[k], heights[k], f"{layer.style}-mark{' low' * points.low_support[k]}", layer.shape)
+            heights = _stroke(drawing, layer, points, at, y)
             for k in np.flatnonzero(np.isfinite(heights)):
                 marks[k].append(round(float(heights[k]), 1))
             known = np.flatnonzero(np.isfinite(heights) & ~gaps)
@@ -261,6 +249,34 @@ def _curve(picture: Picture) -> tuple[Markup, dict[str, Any]]:
     for (end, _, text), place in zip(ends, spread_apart([e[1] for e in ends], 12.0, top, bottom), strict=True):
         drawing.text(end + 5, place + 4, text, "end")
     return drawing.svg(picture.label), picture.readout("x", at, (left, top, WIDTH - RIGHT, bottom), marks)
+
+
+def _area(drawing: Drawing, band: Band, points: Points, at: Array, y: Scale) -> None:
+    """A band over numbers; of rows without a value, a bar."""
+    low, high = (np.array([y(v) for v in side]) for side in (band.low, band.high))
+    known = np.isfinite(low) & np.isfinite(high)
+    for run, unsure in _runs(known & ~points.missing, points.low_support):
+        edge = [*zip(at[run], high[run], strict=True), *zip(at[run][::-1], low[run][::-1], strict=True)]
+        drawing.path(edge, _style(band.style, unsure), closed=True)
+    half = max(band.thickness / 2, 2.0)
+    for k in np.flatnonzero(_alone(known, points.missing)):
+        style = _style(band.style, points.low_support[k])
+        drawing.rect(at[k] - half, high[k], 2 * half, low[k] - high[k], style)
+
+
+def _stroke(drawing: Drawing, line: Line, points: Points, at: Array, y: Scale) -> Array:
+    """A line over numbers, and marks where no line can be; gives the heights."""
+    heights = np.array([y(v) for v in line.values])
+    known = np.isfinite(heights)
+    for run, unsure in _runs(known & ~points.missing, points.low_support):
+        drawing.path(zip(at[run], heights[run], strict=True), _style(line.style, unsure))
+    for k in np.flatnonzero(_alone(known, points.missing)):
+        drawing.mark(at[k], heights[k], _style(f"{line.style}-mark", points.low_support[k]), line.shape)
+    return heights
+
+
+def _style(style: str, unsure: bool | np.bool_) -> str:
+    return f"{style} low" if unsure else style
 
 
 def _rows(picture: Picture) -> tuple[Markup, dict[str, Any]]:
@@ -288,15 +304,15 @@ def _rows(picture: Picture) -> tuple[Markup, dict[str, Any]]:
             drawing.line(x(layer.at), bottom, x(layer.at), top, layer.style)
             continue
         for k, place in enumerate(at):
-            low = " low" * bool(points.low_support[k])
+            unsure = points.low_support[k]
             if isinstance(layer, Band):
                 start, stop = sorted((layer.low[k], layer.high[k]))
                 if math.isfinite(start + stop):
                     size = layer.thickness
                     box = (x(start), place - size / 2, max(x(stop) - x(start), 1.5), size)
-                    drawing.rect(*box, f"{layer.style}{low}", radius=size / 4)
+                    drawing.rect(*box, _style(layer.style, unsure), radius=size / 4)
             elif math.isfinite(layer.values[k]):
-                drawing.mark(x(layer.values[k]), place, f"{layer.style}-mark{low}", layer.shape)
+                drawing.mark(x(layer.values[k]), place, _style(f"{layer.style}-mark", unsure), layer.shape)
                 marks[k].append(round(x(layer.values[k]), 1))
     return drawing.svg(picture.label), picture.readout("y", at, (left, top, right, bottom), marks)
 
@@ -315,9 +331,8 @@ def _runs(known: NDArray[np.bool_], low: NDArray[np.bool_]) -> list[tuple[slice,
     return found
 
 
-def _alone(heights: Array, gaps: NDArray[np.bool_]) -> NDArray[np.bool_]:
+def _alone(known: NDArray[np.bool_], gaps: NDArray[np.bool_]) -> NDArray[np.bool_]:
     """Points that no line reaches: that of missing values, and those between unknown neighbours."""
-    known = np.isfinite(heights)
     line = known & ~gaps
     beside = np.zeros_like(line)
     beside[1:] |= line[:-1]

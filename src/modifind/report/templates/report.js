@@ -89,7 +89,7 @@
     if (panel.tagName === "DETAILS") panel.open = true;
     pick.value = place;
     panel.scrollIntoView();
-    if (focus) (panel.querySelector("summary") || panel).focus({ preventScroll: true });
+    if (focus) (panel.tagName === "DETAILS" ? panel.firstElementChild : panel).focus({ preventScroll: true });
   };
   const fromAddress = () => show(location.hash.slice(1), true);
   pick.addEventListener("change", () => { if (pick.value) location.hash = pick.value; });
