@@ -35,7 +35,7 @@ def screenshot(report: Path, folder: Path) -> list[Path]:
             )
             page.goto(report.resolve().as_uri())
             top = Image.open(io.BytesIO(page.screenshot()))
-            page.add_style_tag(content=".bar { position: static !important; }")
+            page.evaluate("document.querySelector('.bar').style.position = 'static'")
             panel = page.locator("article.panel").first
             panel.scroll_into_view_if_needed()
             box = panel.bounding_box()
