@@ -21,6 +21,7 @@ ROW = 26.0
 MISSING_ROOM = 52.0
 MOST_NAME = 128.0
 MOST_ROWS = 30
+MOST_UNSURE = 0.25  # of the range of points with enough rows
 
 
 @dataclass(frozen=True)
@@ -151,13 +152,21 @@ class Picture:
         return _rows(self) if self.points.discrete else _curve(self)
 
     def scale(self, start: float, stop: float) -> Scale:
-        """A scale that all layers fit in."""
-        values: list[float] = []
+        """A scale that all layers fit in; points with too few rows count as far as they do not dwarf the others."""
+        sure, unsure = ~self.points.low_support, self.points.low_support
+        values = [layer.at for layer in self.layers if isinstance(layer, Rule)]
+        beyond: list[float] = []
         for layer in self.layers:
-            if isinstance(layer, Rule):
-                values.append(layer.at)
-            else:
-                values += [*layer.values] if isinstance(layer, Line) else [*layer.low, *layer.high]
+            if not isinstance(layer, Rule):
+                sides = [layer.values] if isinstance(layer, Line) else [layer.low, layer.high]
+                values += [float(v) for side in sides for v in side[sure] if math.isfinite(v)]
+                beyond += [float(v) for side in sides for v in side[unsure] if math.isfinite(v)]
+        if not sure.any():
+            values += beyond
+        elif values:
+            low, high = min(values), max(values)
+            reach = MOST_UNSURE * (high - low)
+            values += [min(max(v, low - reach), high + reach) for v in beyond]
         return spanning(values, start, stop, within=self.within)
 
     def ticks(self, scale: Scale, most: int) -> list[tuple[float, str]]:
@@ -253,7 +262,7 @@ def _curve(picture: Picture) -> tuple[Markup, dict[str, Any]]:
 
 def _area(drawing: Drawing, band: Band, points: Points, at: Array, y: Scale) -> None:
     """A band over numbers; of rows without a value, a bar."""
-    low, high = (np.array([y(v) for v in side]) for side in (band.low, band.high))
+    low, high = (np.clip([y(v) for v in side], TOP, HEIGHT - BOTTOM) for side in (band.low, band.high))
     known = np.isfinite(low) & np.isfinite(high)
     for run, unsure in _runs(known & ~points.missing, points.low_support):
         edge = [*zip(at[run], high[run], strict=True), *zip(at[run][::-1], low[run][::-1], strict=True)]
@@ -266,7 +275,7 @@ def _area(drawing: Drawing, band: Band, points: Points, at: Array, y: Scale) -> 
 
 def _stroke(drawing: Drawing, line: Line, points: Points, at: Array, y: Scale) -> Array:
     """A line over numbers, and marks where no line can be; gives the heights."""
-    heights = np.array([y(v) for v in line.values])
+    heights = np.clip([y(v) for v in line.values], TOP, HEIGHT - BOTTOM)
     known = np.isfinite(heights)
     for run, unsure in _runs(known & ~points.missing, points.low_support):
         drawing.path(zip(at[run], heights[run], strict=True), _style(line.style, unsure))
@@ -299,6 +308,10 @@ def _rows(picture: Picture) -> tuple[Markup, dict[str, Any]]:
     drawing.line(left, bottom, right, bottom, "axis")
     drawing.text((left + right) / 2, height - 6, picture.name, "axis-name", anchor="middle", room=right - left)
     marks: list[list[float]] = [[] for _ in names]
+
+    def within(value: float) -> float:
+        return min(max(x(value), left), right)
+
     for layer in picture.layers:
         if isinstance(layer, Rule):
             drawing.line(x(layer.at), bottom, x(layer.at), top, layer.style)
@@ -308,12 +321,12 @@ def _rows(picture: Picture) -> tuple[Markup, dict[str, Any]]:
             if isinstance(layer, Band):
                 start, stop = sorted((layer.low[k], layer.high[k]))
                 if math.isfinite(start + stop):
-                    size = layer.thickness
-                    box = (x(start), place - size / 2, max(x(stop) - x(start), 1.5), size)
+                    size, begin, end = layer.thickness, within(start), within(stop)
+                    box = (begin, place - size / 2, max(end - begin, 1.5), size)
                     drawing.rect(*box, _style(layer.style, unsure), radius=size / 4)
             elif math.isfinite(layer.values[k]):
-                drawing.mark(x(layer.values[k]), place, _style(f"{layer.style}-mark", unsure), layer.shape)
-                marks[k].append(round(x(layer.values[k]), 1))
+                drawing.mark(within(layer.values[k]), place, _style(f"{layer.style}-mark", unsure), layer.shape)
+                marks[k].append(round(within(layer.values[k]), 1))
     return drawing.svg(picture.label), picture.readout("y", at, (left, top, right, bottom), marks)
 
 

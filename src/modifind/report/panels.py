@@ -133,7 +133,7 @@ def _column(result: SelectionResult, key: str, title: str, name: str, terms: Ter
     return ColumnPanel(
         title,
         [_named(chart, key, next(numbered), f"along-{key}") for chart in charts],
-        [(label, _named(chart, key, next(numbered), f"outcome-{key}")) for label, chart in densities],
+        [(label, _named(chart, key, next(numbered), f"outcome-{key}-{label}")) for label, chart in densities],
         [_named(chart, key, next(numbered), f"bounds-{key}") for chart in bounds],
         column.numbers(),
     )

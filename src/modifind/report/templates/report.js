@@ -105,10 +105,10 @@
     constructor(box, said) {
       Object.assign(this, { box, said, at: -1 });
       this.svg = box.querySelector("svg");
-      this.readout = make("p");
+      const drawing = box.closest(".drawing");
+      this.readout = drawing.querySelector(".readout") || make("p");
       this.readout.className = "readout";
-      const figure = box.closest(".frame") || box.closest(".drawing");
-      figure.append(this.readout);
+      drawing.append(this.readout);
       this.name = this.svg.getAttribute("aria-label").split(". ")[0];
       box.tabIndex = 0;
       box.setAttribute("role", "slider");
