@@ -93,6 +93,7 @@ def explained_result(names=NAMES, chosen=CHOSEN, *, binary=False, notices=()):
                 del bounds[column]
     curves["flat"] = curves["flat"].assign(**dict.fromkeys(curves["flat"].columns.drop("value"), np.nan)).iloc[:1]
     curves["flat"]["low_support"] = True
+    del densities["flat"]
     tests = pd.DataFrame({"quantity": ["benefit", "var"], "part": "midpoint", "p_value": [0.02, 0.6]})
     adjusted = {
         f"{part}_adjusted": np.where(picked, p, 0.9) for part, p in (("mean", 1e-5), ("spread", 0.3), ("shape", 1.0))

@@ -100,7 +100,9 @@ class Column:
         return self._simple("mean_effect", "Average effect", f"{note}.", "average", 0.0, "no effect")
 
     def spread(self) -> Chart | None:
-        """The ratio of the standard deviations."""
+        """The ratio of the standard deviations; that of an outcome of 0 and 1 follows from its average."""
+        if self.terms.binary:
+            return None
         note = (
             f"How much outcomes vary under {self.terms.treated} relative to {self.terms.control}: above 1 they vary "
             "more (ratio of standard deviations)."
@@ -188,8 +190,9 @@ class Column:
 
     def numbers(self) -> dict[str, Any]:
         """Curves as a table of texts, for those who do not see the pictures or want the figures."""
-        shown = [("mean_effect", "average effect"), ("sd_ratio", "spread ratio")]
+        shown = [("mean_effect", "average effect")]
         if not self.terms.binary:
+            shown.append(("sd_ratio", "spread ratio"))
             shown += [(f"q{q}_effect", f"{q}% quantile") for q in (10, 50, 90)]
         shown = [(name, title) for name, title in shown if np.isfinite(self._values(name)).any()]
         counts = [("rows_treated", f"rows, {self.terms.treated}"), ("rows_control", f"rows, {self.terms.control}")]
@@ -201,7 +204,7 @@ class Column:
                 with_limits(self._values(name)[k], self._values(f"{name}_low")[k], self._values(f"{name}_high")[k])
                 for name, _ in shown
             ]
-            cells += [f"{self._values(name)[k]:,.0f}" for name, _ in counts]
+            cells += [_count(self._values(name)[k]) for name, _ in counts]
             rows.append({"label": label, "cells": cells, "unsure": bool(points.low_support[k])})
         return {"titles": [title for _, title in [*shown, *counts]], "rows": rows}
 
@@ -326,6 +329,10 @@ def _varies(tests: pd.DataFrame | None, quantity: str) -> str:
     names = {"midpoint": "middle of the range", "width": "width"}
     parts = ", ".join(f"{names.get(part, part)} p = {readable_p(p)}" for part, p in known.items())
     return f" Does it change along the feature? {parts.capitalize()}."
+
+
+def _count(rows: float) -> str:
+    return "" if math.isnan(rows) else f"{rows:,.0f}"
 
 
 def _percent(value: float) -> str:

@@ -11,13 +11,14 @@ import pandas as pd
 
 from modifind.checks import TITLES, concerns
 from modifind.report.charts import Terms
-from modifind.report.svg import number
+from modifind.report.svg import number, shortened
 from modifind.result import PARTS, readable_number, readable_p
 
 if TYPE_CHECKING:
     from modifind.result import SelectionResult
 
 MOST_NAMES = 8
+MOST_NAME = 400.0  # pixels
 MOST_BARS = 30
 KINDS = {"continuous": "number", "discrete": "categories", "group": "group of columns"}
 PART_TITLES = {"mean": "average", "spread": "spread", "shape": "shape"}
@@ -84,7 +85,9 @@ def verdict(result: SelectionResult, name: str) -> str:
         return "No change found."
     ranges = []
     for column in result.groups.get(name, [name]):
-        effects = result.curves[column]["mean_effect"].dropna() if column in result.curves else pd.Series(dtype=float)
+        curve = result.curves.get(column, pd.DataFrame({"mean_effect": []}))
+        sure = curve[~curve["low_support"].to_numpy(dtype=bool)] if "low_support" in curve else curve
+        effects = sure["mean_effect"].dropna()
         if len(effects):
             low, high = number(float(effects.min())), number(float(effects.max()))
             of = "" if column == name else f" along {column}"
@@ -119,8 +122,9 @@ def table_columns(result: SelectionResult) -> list[dict[str, Any]]:
     ]
     if len(result.changes):
         columns += [
-            {"key": part, "title": f"{PART_TITLES[part]}", "hint": f"Adjusted p-value: does it change the {title}?"}
+            {"key": part, "title": PART_TITLES[part], "hint": f"Adjusted p-value: does it change the {title}?"}
             for part, title in zip(PARTS, ("average effect", "spread", "shape of the distribution"), strict=True)
+            if result.changes.get(f"{part}_adjusted", pd.Series(dtype=float)).notna().any()
         ]
     effect = effect_column(result)
     if effect:
@@ -254,7 +258,7 @@ def _cell(text: str, value: float) -> dict[str, Any]:
 
 
 def _listed(names: list[str]) -> str:
-    shown = [str(name) for name in names[:MOST_NAMES]]
+    shown = [shortened(name, MOST_NAME) for name in names[:MOST_NAMES]]
     if len(names) > MOST_NAMES:
         return f"{', '.join(shown)} and {len(names) - MOST_NAMES} more features"
     return shown[0] if len(shown) == 1 else f"{', '.join(shown[:-1])} and {shown[-1]}"

@@ -16,15 +16,13 @@ from modifind.report.svg import MINUS, Drawing, Scale, number, spanning
 LEFT, RIGHT, TOP = 12.0, 12.0, 10.0
 UPPER, LOWER, AXIS = 120.0, 64.0, 40.0
 ARMS = ("control", "treated")
+MOST_VALUES = 12  # that the style sheet has rules for
 
 
 def density_charts(name: str, frame: pd.DataFrame, terms: Terms) -> list[tuple[str, Chart]]:
     """For every value of the feature, the outcomes of both arms and their difference; axes are shared."""
-    frames = []
-    # Rows of one value stand together; missing values are equal here.
-    keys = frame["value"].map(value_text)
-    for label in dict.fromkeys(keys):
-        frames.append((label, frame[(keys == label).to_numpy()]))
+    codes, values = pd.factorize(frame["value"], use_na_sentinel=False)
+    frames = [(value_text(value), frame[codes == code]) for code, value in enumerate(values)][:MOST_VALUES]
     x = spanning(frame["outcome"], LEFT + 6, WIDTH - RIGHT - 6, pad=0.02 if not terms.levels else 0.1)
     tops = [values_of(frame, column) for column in ("treated", "control", "treated_high", "control_high")]
     upper = spanning([0.0, *np.concatenate(tops)], TOP + UPPER, TOP, within=(0.0, math.inf))

@@ -21,6 +21,7 @@ ROW = 26.0
 MISSING_ROOM = 52.0
 MOST_NAME = 128.0
 MOST_ROWS = 30
+MISSING = "missing"
 MOST_UNSURE = 0.25  # of the range of points with enough rows
 
 
@@ -196,7 +197,7 @@ def value_text(value: Any) -> str:
     ('54.32', '2', 'yes', 'missing')
     """
     if value is None or (isinstance(value, float) and math.isnan(value)):
-        return "missing"
+        return MISSING
     if isinstance(value, bool | np.bool_ | str):
         return str(value)
     if isinstance(value, int | np.integer):
@@ -238,7 +239,7 @@ def _curve(picture: Picture) -> tuple[Markup, dict[str, Any]]:
         drawing.text(x(value), bottom + 16, text, "tick", anchor="middle")
     if gaps.any():
         drawing.line(right + 2, top, right + 2, bottom, "gap")
-        drawing.text(WIDTH - RIGHT - 22, bottom + 16, "missing", "tick", anchor="middle")
+        drawing.text(WIDTH - RIGHT - 22, bottom + 16, MISSING, "tick", anchor="middle")
     drawing.line(left, bottom, right, bottom, "axis")
     drawing.text((left + right) / 2, HEIGHT - 6, picture.name, "axis-name", anchor="middle", room=right - left)
     marks: list[list[float]] = [[] for _ in points.labels]

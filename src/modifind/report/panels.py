@@ -13,7 +13,7 @@ import numpy as np
 from modifind.report.charts import Column, Terms, bound_charts
 from modifind.report.content import KINDS, anchor, change_marks, verdict
 from modifind.report.distributions import density_charts
-from modifind.report.layers import Chart
+from modifind.report.layers import MISSING, Chart
 from modifind.result import readable_p
 
 if TYPE_CHECKING:
@@ -46,8 +46,8 @@ class ColumnPanel:
 
     @property
     def shown(self) -> int:
-        """Place of the value whose outcomes are shown first: the last with enough rows."""
-        sure = [k for k, (_, chart) in enumerate(self.densities) if not chart.unsure]
+        """Place of the value whose outcomes are shown first: the last with enough rows, missing values aside."""
+        sure = [k for k, (label, chart) in enumerate(self.densities) if not chart.unsure and label != MISSING]
         return sure[-1] if sure else 0
 
     @property
@@ -133,7 +133,10 @@ def _column(result: SelectionResult, key: str, title: str, name: str, terms: Ter
     return ColumnPanel(
         title,
         [_named(chart, key, next(numbered), f"along-{key}") for chart in charts],
-        [(label, _named(chart, key, next(numbered), f"outcome-{key}-{label}")) for label, chart in densities],
+        [
+            (label, _named(chart, key, next(numbered), f"outcome-{key}-{k}"))
+            for k, (label, chart) in enumerate(densities)
+        ],
         [_named(chart, key, next(numbered), f"bounds-{key}") for chart in bounds],
         column.numbers(),
     )
