@@ -10,49 +10,60 @@ import os
 import shutil
 import sys
 from pathlib import Path
+from typing import Any
 
 from PIL import Image
 from playwright.sync_api import sync_playwright
 
 from modifind.result import write_bytes
 
-COLOURS = 128
-SHOTS = {"report-wide": (1400, 1500, 1.0), "report-narrow": (390, 1500, 1.0)}  # width, height, pixels per point
+SHOTS = {"report-wide": (1400, 1150.0), "report-narrow": (390, 925.0)}  # width, and how much of a panel
+GAP = 30
 
 
 def screenshot(report: Path, folder: Path) -> list[Path]:
-    """Write a wide and a narrow picture of the top of a report and of its first panel, in few colours."""
+    """Write a wide and a narrow picture of a report: the answer, and the panel of a number that is pointed at."""
     chromium = os.environ.get("MODIFIND_CHROMIUM") or shutil.which("chromium") or shutil.which("chromium-browser")
     written = []
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
-        for name, (width, height, density) in SHOTS.items():
-            page = browser.new_page(
-                viewport={"width": width, "height": height // 2},
-                device_scale_factor=density,
-                reduced_motion="reduce",
-                color_scheme="light",
-            )
+        for name, (width, most) in SHOTS.items():
+            page = browser.new_page(viewport={"width": width, "height": 900}, reduced_motion="reduce")
             page.goto(report.resolve().as_uri())
-            top = Image.open(io.BytesIO(page.screenshot()))
             page.evaluate("document.querySelector('.bar').style.position = 'static'")
-            panel = page.locator("article.panel").first
-            panel.scroll_into_view_if_needed()
-            box = panel.bounding_box()
-            if box is None:
-                raise ValueError(f"{report} has no panel to show")
-            clip = {"x": 0.0, "y": box["y"] + page.evaluate("scrollY"), "width": float(width), "height": height / 2}
-            below = Image.open(io.BytesIO(page.screenshot(full_page=True, clip=clip)))
-            whole = Image.new("RGB", (top.width, top.height + below.height), "white")
-            whole.paste(top, (0, 0))
-            whole.paste(below, (0, top.height))
+            answer = _clipped(page, 0.0, _box(page, "#answer", "y") + _box(page, "#answer", "height"), width)
+            page.locator("article.panel:has(path.average) .plot").first.hover()
+            panel, charts = "article.panel:has(path.average)", "article.panel:has(path.average) .charts"
+            top = _box(page, panel, "y")
+            height = _box(page, charts, "y") + _box(page, charts, "height") - top
+            picture = _stacked(answer, _clipped(page, top, min(height, most), width))
             buffer = io.BytesIO()
-            whole.quantize(COLOURS).save(buffer, format="png", optimize=True)
+            picture.save(buffer, format="png", optimize=True)
             written.append(folder / f"{name}.png")
             write_bytes(written[-1], buffer.getvalue())
             page.close()
         browser.close()
     return written
+
+
+def _box(page: Any, selector: str, side: str) -> float:
+    """Where the first such element is on the whole page."""
+    box = page.locator(selector).first.bounding_box()
+    if box is None:
+        raise ValueError(f"the report has no {selector}")
+    return float(box[side] + (page.evaluate("scrollY") if side == "y" else 0.0))
+
+
+def _clipped(page: Any, top: float, height: float, width: int) -> Image.Image:
+    clip = {"x": 0.0, "y": top, "width": float(width), "height": height}
+    return Image.open(io.BytesIO(page.screenshot(full_page=True, clip=clip))).convert("RGB")
+
+
+def _stacked(above: Image.Image, below: Image.Image) -> Image.Image:
+    whole = Image.new("RGB", (above.width, above.height + GAP + below.height), "white")
+    whole.paste(above, (0, 0))
+    whole.paste(below, (0, above.height + GAP))
+    return whole
 
 
 if __name__ == "__main__":

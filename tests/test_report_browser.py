@@ -167,7 +167,7 @@ def test_pointing_shows_the_values_in_all_pictures_of_a_feature(opened, result):
     row = result.curve("age").iloc[4]
     for place, (title, name) in enumerate((("average effect", "mean_effect"), ("spread", "sd_ratio"))):
         value, low, high = (number(row[f"{name}{end}"]) for end in ("", "_low", "_high"))
-        assert readouts.nth(place).text_content() == f"50 {title} {value} ({low} to {high}); about 40 + 50 rows"
+        assert readouts.nth(place).text_content() == f"age 50 {title} {value} ({low} to {high}); about 40 + 50 rows"
     assert plots.nth(1).locator(".cross").count() == 1
     page.mouse.move(5, box["y"])
     assert readouts.nth(0).text_content() == ""
@@ -177,14 +177,16 @@ def test_arrow_keys_walk_along_a_picture(opened):
     page = opened(hash="#feature=age")
     plot = panel_of(page, "age").locator(".plot[role=slider]").first
     plot.focus()
-    assert plot.get_attribute("aria-valuetext").startswith(f"20: average effect {MINUS}2.4 ({MINUS}2.7 to {MINUS}2.1)")
+    assert plot.get_attribute("aria-valuetext").startswith(
+        f"age 20: average effect {MINUS}2.4 ({MINUS}2.7 to {MINUS}2.1)"
+    )
     assert "too few rows" in plot.get_attribute("aria-valuetext")
     page.keyboard.press("ArrowRight")
-    assert plot.get_attribute("aria-valuetext").startswith("27.5: average effect")
+    assert plot.get_attribute("aria-valuetext").startswith("age 27.5: average effect")
     page.keyboard.press("End")
-    assert plot.get_attribute("aria-valuetext").startswith(f"missing: average effect {MINUS}1.6")
+    assert plot.get_attribute("aria-valuetext").startswith(f"age missing: average effect {MINUS}1.6")
     page.keyboard.press("ArrowLeft")
-    assert plot.get_attribute("aria-valuetext").startswith("80:")
+    assert plot.get_attribute("aria-valuetext").startswith("age 80:")
 
 
 def test_categories_are_named_and_pointed_at(opened):
@@ -195,7 +197,7 @@ def test_categories_are_named_and_pointed_at(opened):
     plot.focus()
     page.keyboard.press("ArrowDown")
     assert plot.get_attribute("aria-valuetext").startswith(
-        f"<b>often</b>: average effect {MINUS}2 ({MINUS}2.3 to {MINUS}1.7)"
+        f"smoker <b>often</b>: average effect {MINUS}2 ({MINUS}2.3 to {MINUS}1.7)"
     )
 
 

@@ -17,6 +17,7 @@ from modifind.report.svg import number, shortened
 from modifind.result import readable_p
 
 QUANTILES = (10, 25, 50, 75, 90)
+LIMITED = (10, 50, 90)  # whose limits are told
 UNSURE = ("key-unsure", "too few rows to rely on")
 BAND = ("key-band", "95% band")
 
@@ -151,7 +152,9 @@ class Column:
         rows = {
             q: zip(*(self._values(f"q{q}_effect{end}") for end in ("", "_low", "_high")), strict=True) for q in known
         }
-        texts = [[f"{q}%: {with_limits(*row)}" for row in rows[q]] for q in QUANTILES]
+        texts = [
+            [f"{q}%: {with_limits(*row) if q in LIMITED else number(row[0])}" for row in rows[q]] for q in QUANTILES
+        ]
         said = ["; ".join(parts) for parts in zip(*texts, strict=True)]
         note = (
             "Effect on low (10%), middle (50%) and high (90%) outcomes. Lines that lie together: a shift of everybody "

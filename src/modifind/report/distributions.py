@@ -66,18 +66,16 @@ def _density(name: str, label: str, rows: pd.DataFrame, x: Scale, upper: Scale, 
     drawing.text(WIDTH / 2, bottom + AXIS - 8, scale, "axis-name", anchor="middle")
     treated, control = values_of(rows, "treated"), values_of(rows, "control")
     write = _percent if terms.levels else number
-    said = [
-        f"{what} {write(treated[k])} under {terms.treated}, {write(control[k])} under {terms.control}; "
-        f"difference {_signed(witness[k], write)}"
-        for k in range(len(rows))
-    ]
     readout = {
         "axis": "x",
         "box": [LEFT, TOP, WIDTH - RIGHT, round(bottom, 1)],
         "at": [round(float(place), 1) for place in at],
         "marks": [[round(upper(t), 1), round(upper(c), 1)] for t, c in zip(treated, control, strict=True)],
-        "labels": [f"outcome {number(value)}" for value in outcome],
-        "texts": said,
+        "name": "outcome",
+        "labels": [number(value) for value in outcome],
+        # Very many points say the same words: these are kept once.
+        "words": [f"{what} ", f" under {terms.treated}, ", f" under {terms.control}; difference "],
+        "texts": [[write(t), write(c), _signed(w, write)] for t, c, w in zip(treated, control, witness, strict=True)],
     }
     about = f"Outcomes of both arms where {name} is {label}. " + _peaks(outcome, treated, control, terms)
     return Chart("", "", drawing.svg(about), readout, unsure=unsure)

@@ -183,6 +183,7 @@ class Picture:
             "box": [round(side, 1) for side in box],
             "at": [round(float(at[k]), 1) for k in order],
             "marks": [marks[k] for k in order],
+            "name": shortened(self.name, MOST_NAME),
             "labels": [self.points.labels[k] for k in order],
             "texts": [self.said[k] + ("; too few rows to rely on" * bool(self.points.low_support[k])) for k in order],
         }

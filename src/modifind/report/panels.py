@@ -19,7 +19,7 @@ from modifind.result import readable_p
 if TYPE_CHECKING:
     from modifind.result import SelectionResult
 
-MOST_CHARACTERS = 3_600_000
+MOST_CHARACTERS = 4_000_000
 
 
 @dataclass(frozen=True)

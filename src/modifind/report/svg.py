@@ -123,9 +123,12 @@ class Drawing:
 
     def path(self, points: Iterable[tuple[float, float]], style: str, *, closed: bool = False) -> None:
         """A line through points, or the area that it encloses."""
-        places = [f"{_short(x)} {_short(y)}" for x, y in points]
-        if len(places) > 1:
-            self._marks.append(f'<path class="{style}" d="M{"L".join(places)}{"Z" if closed else ""}"/>')
+        steps = _steps(points)
+        if len(steps) > 1:
+            (x, y), *others = steps
+            way = " ".join(f"{_tenths(dx)} {_tenths(dy)}" for dx, dy in others).replace(" -", "-")
+            end = "z" if closed else ""
+            self._marks.append(f'<path class="{style}" d="M{_tenths(x)} {_tenths(y)}l{way}{end}"/>')
 
     def line(self, x1: float, y1: float, x2: float, y2: float, style: str) -> None:
         """A straight line."""
@@ -200,5 +203,33 @@ def _tick_text(value: float, digits: int) -> str:
     return "0" if value == 0 else f"{value:,.{digits}f}".replace("-", MINUS)
 
 
+def _steps(points: Iterable[tuple[float, float]]) -> list[tuple[int, int]]:
+    """Start and steps of a line in tenths; steps that go on in the same direction are one.
+
+    Examples
+    --------
+    >>> _steps([(0.0, 1.0), (1.0, 1.0), (2.5, 1.0), (3.0, 2.0)])
+    [(0, 10), (25, 0), (5, 10)]
+    """
+    steps: list[tuple[int, int]] = []
+    last_x = last_y = 0
+    for x, y in points:
+        here_x, here_y = round(10 * x), round(10 * y)
+        dx, dy = here_x - last_x, here_y - last_y
+        last_x, last_y = here_x, here_y
+        if len(steps) > 1:
+            before_x, before_y = steps[-1]
+            if before_x * dy == before_y * dx and before_x * dx + before_y * dy >= 0:
+                steps[-1] = (before_x + dx, before_y + dy)
+                continue
+        steps.append((dx, dy))
+    return steps
+
+
+def _tenths(value: int) -> str:
+    return _short(value / 10)
+
+
 def _short(value: float) -> str:
-    return f"{value:.1f}".removesuffix(".0")
+    text = f"{value:.1f}".removesuffix(".0")
+    return "0" if text == "-0" else text.replace("0.", ".", 1) if text.startswith(("0.", "-0.")) else text

@@ -158,9 +158,12 @@
       for (const mark of this.said.marks[at])
         this.added.push(draw("circle", { class: "spot", r: 3.6, cx: this.vertical ? mark : place, cy: this.vertical ? place : mark }));
       this.svg.append(...this.added);
-      this.readout.replaceChildren(make("b", this.said.labels[at]), ` ${this.said.texts[at]}`);
+      const { name, labels, words, texts } = this.said;
+      const value = `${name} ${labels[at]}`;
+      const text = words ? words.map((word, k) => word + texts[at][k]).join("") : texts[at];
+      this.readout.replaceChildren(make("b", value), ` ${text}`);
       this.box.setAttribute("aria-valuenow", String(at + 1));
-      this.box.setAttribute("aria-valuetext", `${this.said.labels[at]}: ${this.said.texts[at]}`);
+      this.box.setAttribute("aria-valuetext", `${value}: ${text}`);
     }
     clear() {
       for (const element of this.added || []) element.remove();
