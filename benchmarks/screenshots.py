@@ -38,7 +38,8 @@ def screenshot(report: Path, folder: Path) -> list[Path]:
             height = _box(page, charts, "y") + _box(page, charts, "height") - top
             picture = _stacked(answer, _clipped(page, top, min(height, most), width))
             buffer = io.BytesIO()
-            picture.save(buffer, format="png", optimize=True)
+            few = picture.quantize(256, method=Image.Quantize.MAXCOVERAGE, kmeans=2, dither=Image.Dither.NONE)
+            few.save(buffer, format="png", optimize=True)
             written.append(folder / f"{name}.png")
             write_bytes(written[-1], buffer.getvalue())
             page.close()
