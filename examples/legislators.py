@@ -1,0 +1,68 @@
+"""Legislators and e-mails (Broockman 2013): a randomised experiment; see docs/examples/legislators.md.
+
+Needs ``pip install 'modifind[examples]'``.
+"""
+
+# %% data
+import numpy as np
+from causaldata import black_politicians
+
+from modifind import EffectLikelihood, ModifierSelector
+from modifind.plots import CurveDisplay
+
+mails = black_politicians.load_pandas().data
+arm = mails["treat_out"].map({0: "from the district", 1: "from outside"})
+answered = mails["responded"]
+features = [
+    "leg_black",
+    "leg_democrat",
+    "leg_senator",
+    "south",
+    "blackpercent",
+    "urbanpercent",
+    "medianhhincom",
+    "totalpop",
+    "statessquireindex",
+]
+X = mails[features]
+print(f"{len(mails)} legislators, {mails['leg_black'].sum():.0f} of them Black")
+print(answered.groupby(arm).agg(["size", "mean"]).round(2).to_string())
+
+# %% first
+selector = ModifierSelector(EffectLikelihood(cv_repeats=5), propensity=0.5, random_state=0)
+selector.fit(X, answered, treatment=arm, treated="from outside")
+
+# %% fit
+X = X.assign(totalpop=np.log(X["totalpop"]), blackpercent=np.log(X["blackpercent"] + 0.005))
+result = selector.fit(X, answered, treatment=arm, treated="from outside").result_
+columns = ["kind", "statistic", "p_value", "p_adjusted", "selected"]
+print(result.table.sort_values("p_value")[columns].round(2).to_string())
+print("all checks passed, nothing to warn of:", result.ok)
+
+# %% states
+states = mails["statessquireindex"]
+grouped = ModifierSelector(EffectLikelihood(cv_repeats=5), propensity=0.5, random_state=0)
+grouped.fit(X, answered, treatment=arm, treated="from outside", groups=states)
+print(f"{states.nunique()} groups; least adjusted p: {grouped.result_.table['p_adjusted'].min():.1f}")
+
+# %% curve
+print(result.curve("leg_black")[["value", "mean_effect"]].round(2).to_string(index=False))
+
+# %% interaction
+rate = answered.groupby([mails["leg_black"], mails["treat_out"]]).agg(["mean", "var", "size"])
+effect = rate["mean"].unstack().diff(axis=1)[1]
+variance = (rate["var"] / rate["size"]).unstack().sum(axis=1)
+z = (effect[1] - effect[0]) / variance.sum() ** 0.5
+print(f"difference of the two effects {effect[1] - effect[0]:.2f}, z = {z:.1f}")
+
+# %% one_feature
+alone = ModifierSelector(EffectLikelihood(cv_repeats=5), propensity=0.5, random_state=0)
+alone.fit(mails[["leg_black"]], answered, treatment=arm, treated="from outside")
+print(alone.result_.table[["statistic", "p_value"]].round(2).to_string())
+
+# %% picture
+picture = CurveDisplay.from_result(result, "leg_black").plot().figure_
+picture.savefig("legislators.png", dpi=130, bbox_inches="tight")
+
+# %% report
+result.report("legislators.html")
