@@ -60,6 +60,9 @@ relative.fit(X[seen], percent[seen], treatment=people["quit"][seen], treated="qu
 print(relative.result_.table.sort_values("p_value")[columns].round(2).head(4).to_string())
 print(relative.result_.curve("sex")[["value", "mean_effect", "sd_ratio"]].round(1).to_string(index=False))
 
+# %% sexes
+print(percent[seen].groupby([people["sex"], people["quit"]]).std().unstack().round(1).to_string())
+
 # %% censoring
 design = pd.get_dummies(people[[*features, "quit"]], drop_first=True).astype(float)
 design = (design - design.mean()) / design.std()
