@@ -64,6 +64,6 @@ def _cell(text: str | None) -> str:
 def _default(option: Any) -> str:
     if option.required:
         return "required"
-    if option.default in (None, "", False):
+    if option.default is None or option.default is False or option.default == "":
         return ""
     return f"`{option.default}`"
