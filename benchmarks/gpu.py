@@ -214,8 +214,8 @@ def make(method: str, device: str) -> ModifierSelector:
         return uai2022(device=device)
     if method == "wcmmd":
         every = ConditionalRandomizationTest(stop_after=None)
-        return ModifierSelector("wcmmd", test=every, n_resamples=100, device=device)
-    return ModifierSelector(device=device)
+        return ModifierSelector("wcmmd", test=every, n_resamples=100, device=device, explain=False)
+    return ModifierSelector(device=device, explain=False)
 
 
 def wake(device: str) -> None:

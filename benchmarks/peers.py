@@ -154,7 +154,7 @@ def siem(table: designs.Table, seed: int) -> Found:
 
 def modifind(statistic: str) -> Callable[[designs.Table, int], Found]:
     def run(table: designs.Table, seed: int) -> Found:
-        selector = ModifierSelector(statistic, alpha=ALPHA, random_state=seed)
+        selector = ModifierSelector(statistic, alpha=ALPHA, random_state=seed, explain=False)
         return from_table(selector.fit(table.X, table.y, treatment=table.treatment).result_.table)
 
     return run

@@ -32,9 +32,9 @@ KINDS = ("LinMean", "NonlinMean", "LinVar", "NonlinVar")
 
 def build(method: str, seed: int, device: str) -> Any:
     if method == "gaussian":
-        return ModifierSelector("wcmmd", sampler="gaussian", random_state=seed)
+        return ModifierSelector("wcmmd", sampler="gaussian", random_state=seed, explain=False)
     if method == "uncapped":
-        return ModifierSelector(WCMMD(weight_cap=None), sampler="gaussian", random_state=seed)
+        return ModifierSelector(WCMMD(weight_cap=None), sampler="gaussian", random_state=seed, explain=False)
     name, _, epochs = method.partition(":")
     if name not in METHODS:
         raise SystemExit(f"no method {method!r}")

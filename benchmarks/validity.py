@@ -76,7 +76,7 @@ def one_run(design: designs.Design, method: str, n: int, seed: int, train_rows: 
     sampler = parts[2] if len(parts) > 2 else "auto"
     selector = ModifierSelector(
         statistic(method), sampler=sampler, random_state=seed, max_train_rows=train_rows, missing="category"
-    )
+    ).set_params(explain=False)
     if method == "wcmmd" and not table.modifiers:
         selector.set_params(n_resamples=199)  # whether p <= 0.05 is all that matters here
     rows = {"sample_weight": table.weights, "groups": table.groups, "strata": table.strata}
@@ -101,7 +101,7 @@ def p_values(table: designs.Table, X: Any, seed: int, groups: dict[str, list[str
     """P-values of one table by the linear learner and the gaussian sampler."""
     selector = ModifierSelector(
         EffectLikelihood("linear"), sampler="gaussian", propensity=0.5, random_state=seed, feature_groups=groups
-    )
+    ).set_params(explain=False)
     return selector.fit(X, table.y, treatment=table.treatment).result_.table["p_value"]
 
 
@@ -263,7 +263,7 @@ class Study:
 def one_repeat(kind: str, data_seed: int, cv_repeats: int, seed: int) -> tuple[NDArray[np.float64], tuple[str, ...]]:
     warnings.simplefilter("ignore")
     table = designs.paper(kind)(data_seed, 1000)
-    selector = ModifierSelector(EffectLikelihood(cv_repeats=cv_repeats), random_state=seed)
+    selector = ModifierSelector(EffectLikelihood(cv_repeats=cv_repeats), random_state=seed, explain=False)
     result = selector.fit(table.X, table.y, treatment=table.treatment).result_
     return result.table["statistic"].to_numpy(), tuple(sorted(result.selected))
 
@@ -274,7 +274,7 @@ def one_grouped(method: str, n: int, seed: int) -> tuple[Any, Any]:
     table = designs.grouped_columns(seed, n)
     found = []
     for groups in (designs.GROUPS, None):
-        selector = ModifierSelector(statistic(method), random_state=seed, feature_groups=groups)
+        selector = ModifierSelector(statistic(method), random_state=seed, feature_groups=groups, explain=False)
         found.append(selector.fit(table.X, table.y, treatment=table.treatment).result_.table["p_value"])
     return found[0], found[1]
 

@@ -195,6 +195,7 @@ def select(
         Path | None,
         typer.Option("--checkpoint", help="Folder to save every feature in; the same command then continues."),
     ] = None,
+    explain: Annotated[bool, typer.Option(help="Also explain features: bands, what changes, bounds.")] = True,
     out: Annotated[Path | None, typer.Option("--out", help="Result as .json (all of it) or .csv (table).")] = None,
     report: Annotated[Path | None, typer.Option("--report", help="HTML report to write.")] = None,
     strict: Annotated[
@@ -227,7 +228,7 @@ def select(
         selector = _selector(preset, statistic, own, sampler, scores, alpha, adjust, resamples, device)
         selector.set_params(discrete_features=AlsoDiscrete(tuple(categories)) if categories else "auto")
         selector.set_params(random_state=seed, n_jobs=jobs, progress=True, max_train_rows=train_rows)
-        selector.set_params(outcome_transform="log" if log_outcome else None, missing=missing)
+        selector.set_params(outcome_transform="log" if log_outcome else None, missing=missing, explain=explain)
         selector.set_params(feature_groups=_groups(group or [], roles.features) or None, checkpoint=checkpoint)
         interrupted = False
         try:

@@ -6,10 +6,14 @@ from contextlib import closing
 from dataclasses import dataclass, replace
 
 import numpy as np
+from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
 from modifind.base import with_messages
+from modifind.explain.column_bounds import Bounds, explain_bounds
 from modifind.explain.marginal import MarginalView, marginal_view
+from modifind.explain.pseudo import PseudoOutcomes
+from modifind.explain.views import N_DRAWS
 from modifind.feature_groups import Unit
 from modifind.features import FeatureTable
 from modifind.findings import DETERMINED, DIED, NO_SAMPLER, UNTESTED, Finding, failed
@@ -38,10 +42,19 @@ class Analysis:
         What is tested: features, and groups of them. Models and samplers only condition on the other columns.
     weights : array of shape (n,), optional
         How much each row counts.
+    outcomes : PseudoOutcomes
+        What curves are averages of.
+    groups : array of shape (n,), optional
+        Codes of rows that belong together.
+    explain : bool
+        Whether features are explained and not only tested.
+    alpha : float
+        Bounds are those of features with a p-value of at most this.
     """
 
     table: FeatureTable
     y: Array
+    outcomes: PseudoOutcomes
     propensity: FittedPropensity
     sampler: BaseSampler
     prepared: PreparedWCMMD
@@ -49,6 +62,9 @@ class Analysis:
     copies: frozenset[int]
     units: tuple[Unit, ...]
     weights: Array | None = None
+    groups: NDArray[np.int64] | None = None
+    explain: bool = True
+    alpha: float = 0.05
 
 
 class Interrupted(KeyboardInterrupt):
@@ -103,7 +119,7 @@ def run_tests(
         Not a single feature could be tested.
     """
     total = len(plan.units)
-    found = dict(known or {})
+    found = {m: finding for m, finding in (known or {}).items() if not _lacks_bounds(plan, finding)}
     seeds = {m: own for m, own in enumerate(seed.spawn(total)) if m not in found}
     results = survivors(
         _test_features, (plan, checkpoint), seeds, n_jobs, most_tasks=MOST_TASKS, doing="testing features"
@@ -141,10 +157,7 @@ def _test_feature(plan: Analysis, place: int, seed: np.random.SeedSequence) -> F
     """Test one feature or group; its warnings travel with the finding, and so does what went wrong."""
     unit = plan.units[place]
     try:
-        if len(unit.members) > 1:
-            finding, messages = with_messages(_find_together, plan, unit, seed)
-        else:
-            finding, messages = with_messages(_find, plan, unit.members[0], seed)
+        finding, messages = with_messages(_find_and_explain, plan, unit, seed)
     except (Warning, np.linalg.LinAlgError, ValueError) as error:
         if isinstance(error, np.linalg.LinAlgError):  # also a ValueError, but none that the user could mend
             return failed(error)
@@ -158,6 +171,36 @@ def _test_feature(plan: Analysis, place: int, seed: np.random.SeedSequence) -> F
     return replace(finding, messages=messages)
 
 
+def _find_and_explain(plan: Analysis, unit: Unit, seed: np.random.SeedSequence) -> Finding:
+    together = len(unit.members) > 1
+    finding = _find_together(plan, unit, seed) if together else _find(plan, unit.members[0], seed)
+    # The test has had its seeds by now, so that explanations change no p-value.
+    return replace(finding, bounds=_bounds(plan, unit, seed)) if _lacks_bounds(plan, finding) else finding
+
+
+def _lacks_bounds(plan: Analysis, finding: Finding) -> bool:
+    """Whether bounds are to be computed; a finding on file may be of a run with a smaller alpha."""
+    outcome = finding.outcome
+    return plan.explain and outcome is not None and outcome.p_value <= plan.alpha and finding.bounds is None
+
+
+def _bounds(plan: Analysis, unit: Unit, seed: np.random.SeedSequence) -> dict[str, Bounds]:
+    found = {}
+    with threadpool_limits(limits=1):
+        for member, own in zip(unit.members, seed.spawn(1)[0].spawn(len(unit.members)), strict=True):
+            found[plan.table.names[member]] = explain_bounds(
+                plan.table,
+                member,
+                plan.y,
+                plan.prepared.treatment,
+                plan.propensity.scores,
+                own,
+                weights=plan.weights,
+                groups=plan.groups,
+            )
+    return found
+
+
 def _find(plan: Analysis, feature: int, seed: np.random.SeedSequence) -> Finding:
     """Work with one BLAS thread, so that results do not depend on how many workers there are."""
     with threadpool_limits(limits=1):
@@ -168,17 +211,25 @@ def _find(plan: Analysis, feature: int, seed: np.random.SeedSequence) -> Finding
             return Finding(view, None, NO_SAMPLER)
         known = None if feature in plan.copies else plan.tester.without_law(feature)
         if known is not None:
-            return Finding(view, known, NO_SAMPLER)
+            return Finding(view, known[0], NO_SAMPLER, changes=known[1])
         law = plan.sampler.law(feature)
         if feature in plan.copies or law.calibration.explained_share > DETERMINED[table.kind(feature)]:
             return Finding(view, None, law.calibration)
-        outcome = plan.tester.test(feature, law, view.bandwidth, np.random.default_rng(draw_seed))
-        return Finding(view, outcome, law.calibration)
+        outcome, changes = plan.tester.examine(feature, law, view.bandwidth, np.random.default_rng(draw_seed))
+        return Finding(view, outcome, law.calibration, changes=changes)
 
 
 def _view(plan: Analysis, feature: int, seed: np.random.SeedSequence) -> MarginalView:
-    scores = plan.propensity.scores
-    return marginal_view(plan.table, feature, plan.y, scores, plan.prepared, seed, weights=plan.weights)
+    return marginal_view(
+        plan.table,
+        feature,
+        plan.outcomes,
+        plan.propensity.scores,
+        plan.prepared,
+        seed,
+        plan.weights,
+        n_draws=N_DRAWS if plan.explain else 0,
+    )
 
 
 def _find_together(plan: Analysis, unit: Unit, seed: np.random.SeedSequence) -> Finding:
@@ -195,11 +246,11 @@ def _find_together(plan: Analysis, unit: Unit, seed: np.random.SeedSequence) -> 
             return Finding(view, None, NO_SAMPLER, views=views)
         known = tester.without_law(unit.members)
         if known is not None:
-            return Finding(view, known, NO_SAMPLER, views=views)
+            return Finding(view, known[0], NO_SAMPLER, views=views, changes=known[1])
         law = joint_law(
             plan.sampler, table, plan.prepared.treatment, unit.members, DETERMINED, law_seed, weights=plan.weights
         )
         if law.determined:
             return Finding(view, None, law.calibration, views=views)
-        outcome = tester.test_together(unit.members, law, np.random.default_rng(draw_seed))
-        return Finding(view, outcome, law.calibration, views=views)
+        outcome, changes = tester.examine_together(unit.members, law, np.random.default_rng(draw_seed))
+        return Finding(view, outcome, law.calibration, views=views, changes=changes)

@@ -6,6 +6,7 @@ from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING
 
 import numpy as np
+import pandas as pd
 
 from modifind.kernels import Array
 
@@ -13,13 +14,15 @@ if TYPE_CHECKING:
     from modifind.propensity import FittedPropensity
 
 EXTREME = 0.05
+SCORE_EDGES = np.linspace(0.0, 1.0, 21)
 
 
 @dataclass(frozen=True)
 class OverlapSums:
     """How comparable the arms are, as sums over rows; two-entry arrays are control, treated.
 
-    `largest` is the largest weight of each arm, the only entry that is no sum.
+    `largest` is the largest weight of each arm, the only entry that is no sum. `histogram` has the weights of the rows,
+    without inverse probabilities, by arm and by bin of the score, shape (2, 20).
     """
 
     n_rows: Array
@@ -28,14 +31,17 @@ class OverlapSums:
     largest: Array
     n_extreme: int
     n_clipped: int
+    histogram: Array
 
     @classmethod
     def of(cls, propensity: FittedPropensity) -> OverlapSums:
         """Sums over some rows."""
         arms, scores, raw = propensity.treatment, propensity.scores, propensity.raw
         weights = [1.0 / own for own in (1.0 - scores[arms == 0], scores[arms == 1])]
+        rows = [np.ones(own.size) for own in weights]
         if propensity.weights is not None:
-            weights = [own * propensity.weights[arms == arm] for arm, own in enumerate(weights)]
+            rows = [propensity.weights[arms == arm] for arm in (0, 1)]
+            weights = [own * given for own, given in zip(weights, rows, strict=True)]
         return cls(
             np.array([own.size for own in weights], dtype=np.float64),
             np.array([own.sum() for own in weights]),
@@ -43,6 +49,7 @@ class OverlapSums:
             np.array([own.max(initial=0.0) for own in weights]),
             int(((raw < EXTREME) | (raw > 1 - EXTREME)).sum()),
             propensity.n_clipped,
+            np.stack([np.histogram(scores[arms == arm], SCORE_EDGES, weights=own)[0] for arm, own in enumerate(rows)]),
         )
 
     def __add__(self, other: OverlapSums) -> OverlapSums:
@@ -60,3 +67,8 @@ class OverlapSums:
             out[f"max_weight_share_{name}"] = float(self.largest[arm] / self.weights[arm])
         total = float(self.n_rows.sum())
         return {**out, "extreme_share": self.n_extreme / total, "n_clipped": float(self.n_clipped), "auc": auc}
+
+    def score_histogram(self) -> pd.DataFrame:
+        """Shares of each arm by the propensity score, in twenty bins of equal width from `low` to `high`."""
+        control, treated = self.histogram / self.histogram.sum(axis=1, keepdims=True)
+        return pd.DataFrame({"low": SCORE_EDGES[:-1], "high": SCORE_EDGES[1:], "treated": treated, "control": control})

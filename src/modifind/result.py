@@ -29,6 +29,11 @@ def no_changes() -> pd.DataFrame:
     return _empty(CHANGE_COLUMNS, "feature").astype({"verdict": object})
 
 
+def no_scores() -> pd.DataFrame:
+    """A histogram of propensity scores where none was made."""
+    return _empty(SCORE_COLUMNS)
+
+
 def _empty(columns: tuple[str, ...], index_name: str | None = None) -> pd.DataFrame:
     return pd.DataFrame({name: np.empty(0) for name in columns}, index=pd.Index([], dtype=object, name=index_name))
 
@@ -88,7 +93,7 @@ class SelectionResult:
     bounds: Mapping[str, pd.DataFrame] = field(default_factory=dict)
     bound_tests: Mapping[str, pd.DataFrame] = field(default_factory=dict)
     overall: Mapping[str, float] = field(default_factory=dict)
-    score_histogram: pd.DataFrame = field(default_factory=lambda: _empty(SCORE_COLUMNS))
+    score_histogram: pd.DataFrame = field(default_factory=no_scores)
     pit_histogram: pd.DataFrame = field(default_factory=lambda: _empty(PIT_COLUMNS))
 
     @property

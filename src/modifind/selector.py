@@ -23,7 +23,7 @@ from modifind.columns.inputs import as_frame, is_distributed
 from modifind.columns.missing import Dropped, check_missing
 from modifind.composition import Statistic, agreeing_sampler, recorded_settings, resolve_statistic
 from modifind.feature_groups import has_groups, read_feature_groups
-from modifind.findings import Finding, assemble, tell
+from modifind.findings import assemble, tell
 from modifind.progress import Progress
 from modifind.propensity import PropensityModel, resolve_propensity
 from modifind.reading import read_data
@@ -33,7 +33,7 @@ from modifind.streaming import FrameSource, LocalPieces, Piece, Pieces, Source, 
 from modifind.streaming.sources import CompleteRows, has_row_scores
 from modifind.testing import ConditionalRandomizationTest, adjust_p_values
 from modifind.torch_support import import_torch
-from modifind.whole import WholeFit, warn_unused
+from modifind.whole import Whole, WholeFit, warn_unused
 
 NULL_HYPOTHESIS = "the outcome is independent of the feature given the other features and the treatment"
 MIN_TRAIN_ROWS = 200
@@ -102,6 +102,8 @@ class ModifierSelector(BaseModifierSelector):
         data, another seed, other versions of modifind, numpy, scipy, scikit-learn or torch, or with settings that
         change what is found of a feature is refused. `alpha` and `adjust` may change, and `n_jobs` and `progress`.
         With ``random_state=None`` the seed is that of the run in the folder. Not for Dask tables.
+    explain : bool, default=True
+        Whether features are also explained: curves with bands, what changes, bounds.
 
     Attributes
     ----------
@@ -146,6 +148,7 @@ class ModifierSelector(BaseModifierSelector):
         missing: str = "error",
         feature_groups: dict[str, list[str]] | None = None,
         checkpoint: str | os.PathLike[str] | None = None,
+        explain: bool = True,
     ) -> None:
         self.statistic = statistic
         self.sampler = sampler
@@ -165,6 +168,7 @@ class ModifierSelector(BaseModifierSelector):
         self.missing = missing
         self.feature_groups = feature_groups
         self.checkpoint = checkpoint
+        self.explain = explain
 
     def fit(
         self,
@@ -319,9 +323,7 @@ class ModifierSelector(BaseModifierSelector):
             "null_hypothesis": NULL_HYPOTHESIS,
         }
         named = frozenset(found.names[m] for m in found.named)
-        return self._conclude(
-            found.names, found.names, found.kinds, found.findings, found.overlap, settings, caught, named
-        )
+        return self._conclude(found.names, found, settings, caught, named)
 
     def _fit_piece(self, piece: Piece, dropped: Dropped, treated: Any, entropy: int) -> ModifierSelector:
         """Test a table in pieces that has few enough rows for all to be taken at once."""
@@ -356,16 +358,9 @@ class ModifierSelector(BaseModifierSelector):
         entropy = seed_of(self.random_state, self.checkpoint)
         params = self.get_params(deep=False)
         sampler = agreeing_sampler(self.sampler, statistic, self.device)
+        reading = {"treated": treated, "discrete_features": self.discrete_features, "missing": self.missing}
         with recorded() as caught:
-            data = read_data(
-                X,
-                y,
-                treatment,
-                treated=treated,
-                discrete_features=self.discrete_features,
-                missing=self.missing,
-                **per_row,
-            )
+            data = read_data(X, y, treatment, **reading, **per_row)
             if isinstance(statistic, EffectLikelihood):
                 warn_unused(self.test, self.n_resamples, self.alpha, self.adjust)
             run = WholeFit(
@@ -382,6 +377,7 @@ class ModifierSelector(BaseModifierSelector):
                 n_jobs=self.n_jobs,
                 progress=self.progress,
                 seed=entropy,
+                explain=self.explain,
             )
             # What is said of the folder is not part of the result, which is that of a run without one.
             saved, notes = with_messages(continued_tests, params, data, run.feature_groups, statistic, test, entropy)
@@ -393,8 +389,7 @@ class ModifierSelector(BaseModifierSelector):
             **found.settings,
             **self._dropped_settings(data.dropped),
         }
-        columns = data.table.names
-        self._conclude(columns, found.names, found.kinds, found.findings, found.overlap, settings, caught, found.named)
+        self._conclude(data.table.names, found, settings, caught, found.named)
         if found.interrupted:
             raise KeyboardInterrupt
         return self
@@ -402,17 +397,26 @@ class ModifierSelector(BaseModifierSelector):
     def _conclude(
         self,
         columns: tuple[str, ...],
-        names: tuple[str, ...],
-        kinds: Any,
-        findings: list[Finding],
-        overlap: dict[str, float],
+        found: Whole | Streamed,
         settings: dict[str, Any],
         caught: list[warnings.WarningMessage],
         named: frozenset[str],
     ) -> ModifierSelector:
         """Keep the result, and warn of what its checks found; features in `named` have had a warning of their own."""
         messages = distinct_messages(caught)
-        result = assemble(names, kinds, findings, self.alpha, self.adjust, overlap, settings, messages, named)
+        result = assemble(
+            found.names,
+            found.kinds,
+            found.findings,
+            self.alpha,
+            self.adjust,
+            found.overlap,
+            settings,
+            messages,
+            named,
+            overall=found.overall,
+            score_histogram=found.score_histogram,
+        )
         warn_of(result.checks, named)
         self._keep(columns, result)
         return self

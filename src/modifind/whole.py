@@ -7,17 +7,21 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
+import pandas as pd
 
 from modifind.base import data_settings
 from modifind.columns.determined import find_determined
 from modifind.columns.leaks import refuse_separation
 from modifind.columns.outcome_scale import transform_outcome
 from modifind.composition import Statistic
+from modifind.explain.pseudo import OutcomeModel, PseudoOutcomes
+from modifind.explain.views import overall_effects
 from modifind.feature_groups import Unit, arrange, column_kinds
 from modifind.feature_tests import Analysis, Interrupted, run_tests
 from modifind.features import FeatureTable, Kind
 from modifind.findings import Finding, tell
 from modifind.kernels import Array
+from modifind.overlap import OverlapSums
 from modifind.progress import Progress
 from modifind.propensity import FittedPropensity, PropensityModel
 from modifind.reading import Data
@@ -50,6 +54,10 @@ class Whole:
         What a result records beyond the selector's arguments.
     interrupted : bool
         Whether Ctrl-C came before all were tested.
+    overall : dict
+        Effects for all rows together.
+    score_histogram : DataFrame
+        Propensity scores by arm.
     """
 
     names: tuple[str, ...]
@@ -59,6 +67,8 @@ class Whole:
     overlap: dict[str, float]
     settings: dict[str, Any]
     interrupted: bool
+    overall: dict[str, float]
+    score_histogram: pd.DataFrame
 
 
 @dataclass(frozen=True)
@@ -81,6 +91,7 @@ class WholeFit:
     n_jobs: int | None
     progress: bool | Progress
     seed: int
+    explain: bool = True
 
     def fit(self, data: Data, checkpoint: Checkpoint | None, known: dict[int, Finding]) -> Whole:
         """Fit models, scores and laws, and test every feature.
@@ -125,7 +136,32 @@ class WholeFit:
         tester, n_resamples = self._tester(data, table, outcome, scores, prepared, fold_seed, len(units))
         determined = find_determined(table).apart([unit.members for unit in units])
         determined.warn()
-        plan = Analysis(table, outcome, scores, sampler, prepared, tester, determined.features, units, data.weights)
+        models = OutcomeModel.of(tester.prepared) if isinstance(tester, AnalyticTester) else ()
+        outcome_seed, overall_seed = statistic_seed.spawn(2)
+        outcomes = PseudoOutcomes.of(
+            outcome,
+            arms,
+            scores.scores,
+            models,
+            weights=data.weights,
+            clusters=data.groups,
+            seed=outcome_seed,
+        )
+        plan = Analysis(
+            table,
+            outcome,
+            outcomes,
+            scores,
+            sampler,
+            prepared,
+            tester,
+            determined.features,
+            units,
+            data.weights,
+            groups=data.groups,
+            explain=self.explain,
+            alpha=self.alpha,
+        )
         interrupted = False
         try:
             findings = run_tests(plan, feature_seed, self.n_jobs, self.progress, checkpoint, known)
@@ -150,8 +186,22 @@ class WholeFit:
         if self.feature_groups:
             settings["feature_groups"] = {name: list(columns) for name, columns in self.feature_groups.items()}
             settings["group_column_kinds"] = column_kinds(table, units)
+        if outcomes.levels:
+            settings["outcome_levels"] = True
+        overall = overall_effects(outcomes, prepared.y_bandwidth, overall_seed) if self.explain else {}
         kinds = [unit.kind(table) for unit in units]
-        return Whole(names, kinds, findings, frozenset(named), scores.overlap(), settings, interrupted)
+        overlap = OverlapSums.of(scores)
+        return Whole(
+            names,
+            kinds,
+            findings,
+            frozenset(named),
+            overlap.overlap(scores.auc),
+            settings,
+            interrupted,
+            overall,
+            overlap.score_histogram(),
+        )
 
     def _null_hypothesis(self, data: Data) -> str:
         given = "the outcome is independent of the feature given the other features"

@@ -7,6 +7,7 @@ it. `effect_bounds` shows the bounds with bands, `bounds_test` asks whether they
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -200,13 +201,24 @@ class BoundDraws:
             raise ValueError(f"n_bootstrap must be at least 20, not {n_bootstrap}")
         column, places, values = _read_feature(x, points, discrete)
         rows = WeightedRows.of(y, treatment, propensity, weights, column.size)
-        width = _bandwidth(column, bandwidth)
-        laws = []
-        for place in places:
-            near = column == place if discrete else gaussian_gram(np.array([place]), column, width)[0]
-            laws.append(LocalLaw.of(rows, near.astype(np.float64), higher_is_better))
+        width = 0.0 if discrete else _bandwidth(column, bandwidth)
         rng = np.random.default_rng(random_state)
-        shifts, off_edge = bootstrap(laws, column.size, n_bootstrap, higher_is_better, rng)
+        return cls.near(rows, near_points(column, places, width), values, higher_is_better, n_bootstrap, rng)
+
+    @classmethod
+    def near(
+        cls,
+        rows: WeightedRows,
+        kernels: Iterable[Array],
+        values: NDArray[Any],
+        higher_is_better: bool,
+        n_bootstrap: int,
+        rng: np.random.Generator,
+        groups: NDArray[np.int64] | None = None,
+    ) -> BoundDraws:
+        """Bounds and draws of rows that are read; `kernels` says how much each row counts at each of the `values`."""
+        laws = [LocalLaw.of(rows, kernel, higher_is_better) for kernel in kernels]
+        shifts, off_edge = bootstrap(laws, rows.order.size, n_bootstrap, higher_is_better, rng, groups)
         estimates, support = (np.array([getattr(law, part) for law in laws]) for part in ("estimate", "support"))
         return cls(values, estimates, shifts, off_edge, support)
 
@@ -278,6 +290,15 @@ def _largest_deviation(curve: Array, shifts: Array, support: Array) -> tuple[flo
     statistic = float(np.max(np.abs(deviation) / error))
     drawn = np.max(np.abs(moved) / error, axis=1)
     return statistic, float((1 + np.sum(drawn >= statistic)) / (1 + drawn.size))
+
+
+def near_points(column: Array, points: Array, bandwidth: float) -> Iterator[Array]:
+    """How much each row counts at each point: by the kernel, or rows of the very value where `bandwidth` is 0."""
+    for point in points:
+        if bandwidth:
+            yield gaussian_gram(np.array([point]), column, bandwidth)[0]
+        else:
+            yield (column == point).astype(np.float64)
 
 
 def _bandwidth(column: Array, given: float | None) -> float:

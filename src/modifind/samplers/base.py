@@ -30,7 +30,7 @@ from modifind.samplers.grid import (
     code_grid,
     window_grid,
 )
-from modifind.samplers.pit import tie_cells, uniformity
+from modifind.samplers.pit import pit_shares, tie_cells, uniformity
 
 if TYPE_CHECKING:
     from modifind.samplers.rules import LawRule
@@ -59,6 +59,8 @@ class Calibration:
         other features tell nothing about this one.
     explained_share : float
         That gain as a share of what perfect prediction would gain. Near one the feature is a function of the others.
+    pit_histogram : tuple of float
+        Shares of the rows by tenths of that transform; empty where there is none.
     """
 
     sampler: str
@@ -66,6 +68,7 @@ class Calibration:
     pit_p_value: float
     log_score_gain: float
     explained_share: float = 0.0
+    pit_histogram: tuple[float, ...] = ()
 
 
 class FeatureLaw(Protocol):
@@ -350,7 +353,7 @@ def continuous_calibration(
     """Calibration from held-out PIT values, shape (n, 2) as in `uniformity`, and log-scores."""
     distance, p_value = uniformity(pit, weights)
     gain, share = _gain(score, marginal, weights)
-    return Calibration(sampler, distance, p_value, gain, share)
+    return Calibration(sampler, distance, p_value, gain, share, pit_shares(pit, weights))
 
 
 def category_score(codes: Array, probabilities: Array) -> Array:

@@ -353,10 +353,12 @@ def _worst(calibrations: list[Calibration]) -> Calibration:
         return Calibration("none", float("nan"), float("nan"), float("nan"))
     names = dict.fromkeys(c.sampler for c in calibrations)
     fits = [c for c in calibrations if not np.isnan(c.pit_p_value)]
+    worst = max(fits, key=lambda c: c.pit_distance, default=None)
     return Calibration(
         "+".join(names),
-        max((c.pit_distance for c in fits), default=float("nan")),
+        float("nan") if worst is None else worst.pit_distance,
         min(1.0, len(fits) * min(c.pit_p_value for c in fits)) if fits else float("nan"),
         sum(c.log_score_gain for c in calibrations),
         min(c.explained_share for c in calibrations),
+        () if worst is None else worst.pit_histogram,
     )

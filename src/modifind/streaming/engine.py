@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -206,6 +206,8 @@ class Streamed:
     n_train_rows: int
     propensity: FittedPropensity
     model: dict[str, Any]
+    score_histogram: pd.DataFrame
+    overall: dict[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -282,6 +284,7 @@ class StreamedFit:
             n_train_rows=numbers.size,
             propensity=propensity,
             model=outcome.description,
+            score_histogram=sums.overlap.score_histogram(),
         )
 
     def _plan(

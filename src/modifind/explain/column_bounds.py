@@ -1,0 +1,83 @@
+"""Bounds along one column of a fitted analysis, with values and categories as its curve has them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import chain
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from modifind.explain.bounds import BoundDraws, near_points
+from modifind.explain.local import curve_points
+from modifind.explain.local_laws import WeightedRows, local_bandwidth
+from modifind.features import FeatureTable
+from modifind.kernels import Array
+from modifind.rows.weights import some
+
+N_DRAWS = 200
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """Bounds along a column, as `effect_bounds` returns them, and what `bounds_test` says of them."""
+
+    table: pd.DataFrame
+    tests: pd.DataFrame
+
+
+def explain_bounds(
+    table: FeatureTable,
+    feature: int,
+    y: Array,
+    treatment: NDArray[np.int64],
+    scores: Array,
+    seed: np.random.SeedSequence,
+    *,
+    weights: Array | None = None,
+    groups: NDArray[np.int64] | None = None,
+) -> Bounds:
+    """Bounds on the law of the effect along one column.
+
+    Parameters
+    ----------
+    table : FeatureTable
+        Features.
+    feature : int
+        Position of the column.
+    y, treatment, scores : arrays of shape (n,)
+        Outcome, 0/1 treatment and propensity scores.
+    seed : SeedSequence
+        For the bootstrap.
+    weights : array of shape (n,), optional
+        Weights of the rows.
+    groups : array of shape (n,), optional
+        Codes 0, 1, ... of rows that belong together and are drawn together.
+
+    Returns
+    -------
+    Bounds
+        Where values of a continuous column are missing, the last row, with a `value` of NaN, is that of the rows
+        without one.
+    """
+    column, labels = table.values[:, feature], table.categories[feature]
+    if labels is None:
+        seen = table.observed(feature)
+        own = some(weights, seen)
+        points = curve_points(column[seen], 0, own)
+        kernels = near_points(column, points, local_bandwidth(column[seen], own))
+        if seen.all():
+            values = points
+        else:
+            kernels = chain((np.where(seen, near, 0.0) for near in kernels), ((~seen).astype(np.float64),))
+            values = np.append(points, np.nan)
+    else:
+        kernels = near_points(column, np.arange(len(labels), dtype=np.float64), 0.0)
+        values = np.array(labels, dtype=object)
+    rows = WeightedRows.of(y, treatment, scores, weights, y.size)
+    draws = BoundDraws.near(rows, kernels, values, True, N_DRAWS, np.random.default_rng(seed), groups)
+    shown = draws.table()
+    if labels is not None:
+        shown["value"] = list(labels)
+    return Bounds(shown, draws.test())
