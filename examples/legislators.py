@@ -29,11 +29,13 @@ print(f"{len(mails)} legislators, {mails['leg_black'].sum():.0f} of them Black")
 print(answered.groupby(arm).agg(["size", "mean"]).round(2).to_string())
 
 # %% first
-selector = ModifierSelector(EffectLikelihood(cv_repeats=5), propensity=0.5, random_state=0)
-selector.fit(X, answered, treatment=arm, treated="from outside")
+repeated = EffectLikelihood(cv_repeats=3)
+first = ModifierSelector(repeated, propensity=0.5, random_state=0, explain=False)
+first.fit(X, answered, treatment=arm, treated="from outside")
 
 # %% fit
 X = X.assign(totalpop=np.log(X["totalpop"]), blackpercent=np.log(X["blackpercent"] + 0.005))
+selector = ModifierSelector(repeated, propensity=0.5, random_state=0)
 result = selector.fit(X, answered, treatment=arm, treated="from outside").result_
 columns = ["kind", "statistic", "p_value", "p_adjusted", "selected"]
 print(result.table.sort_values("p_value")[columns].round(2).to_string())
@@ -41,12 +43,16 @@ print("all checks passed, nothing to warn of:", result.ok)
 
 # %% states
 states = mails["statessquireindex"]
-grouped = ModifierSelector(EffectLikelihood(cv_repeats=5), propensity=0.5, random_state=0)
+grouped = ModifierSelector(repeated, propensity=0.5, random_state=0, explain=False)
 grouped.fit(X, answered, treatment=arm, treated="from outside", groups=states)
 print(f"{states.nunique()} groups; least adjusted p: {grouped.result_.table['p_adjusted'].min():.1f}")
 
 # %% curve
-print(result.curve("leg_black")[["value", "mean_effect"]].round(2).to_string(index=False))
+print(
+    result.curve("leg_black")[["value", "mean_effect", "mean_effect_low", "mean_effect_high"]]
+    .round(2)
+    .to_string(index=False)
+)
 
 # %% interaction
 rate = answered.groupby([mails["leg_black"], mails["treat_out"]]).agg(["mean", "var", "size"])
@@ -56,7 +62,7 @@ z = (effect[1] - effect[0]) / variance.sum() ** 0.5
 print(f"difference of the two effects {effect[1] - effect[0]:.2f}, z = {z:.1f}")
 
 # %% one_feature
-alone = ModifierSelector(EffectLikelihood(cv_repeats=5), propensity=0.5, random_state=0)
+alone = ModifierSelector(repeated, propensity=0.5, random_state=0, explain=False)
 alone.fit(mails[["leg_black"]], answered, treatment=arm, treated="from outside")
 print(alone.result_.table[["statistic", "p_value"]].round(2).to_string())
 

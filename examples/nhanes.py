@@ -21,7 +21,7 @@ print(f"{len(people.X)} adults, {people.X.shape[1]} features")
 print(people.y.groupby(overweight).describe()[["count", "25%", "50%", "75%", "max"]].round(2).to_string())
 
 # %% raw
-raw = ModifierSelector(discrete_features=people.discrete_features, random_state=0)
+raw = ModifierSelector(discrete_features=people.discrete_features, random_state=0, explain=False)
 raw.fit(people.X, people.y, treatment=overweight, treated="BMI above 25")
 print("selected on the raw scale:", ", ".join(raw.result_.selected))
 
@@ -37,16 +37,26 @@ overlap = ["effective_rows_treated", "effective_rows_control", "auc"]
 print({name: round(result.overlap[name], 2) for name in overlap})
 print("all checks passed, nothing to warn of:", result.ok)
 
+# %% changes
+for name in result.selected:
+    print(f"{name}: {result.changes.loc[name, 'verdict']}")
+
 # %% age
 curve = result.curve("age").iloc[[2, 7, 12, 17, 22]]
-print(curve[["value", "mean_effect", "sd_ratio", "q10_effect", "q90_effect"]].round(2).to_string(index=False))
+print(
+    curve[["value", "mean_effect", "mean_effect_low", "mean_effect_high", "sd_ratio"]].round(2).to_string(index=False)
+)
 
 # %% picture
 picture = CurveDisplay.from_result(result, "age").plot().figure_
 picture.savefig("nhanes-age.png", dpi=130, bbox_inches="tight")
 
 # %% female
-print(result.curve("female")[["value", "mean_effect", "sd_ratio"]].round(2).to_string(index=False))
+print(
+    result.curve("female")[["value", "mean_effect", "mean_effect_low", "mean_effect_high", "sd_ratio"]]
+    .round(2)
+    .to_string()
+)
 
 # %% report
 result.report("nhanes.html")

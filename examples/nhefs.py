@@ -40,9 +40,15 @@ print("all checks passed, nothing to warn of:", result.ok)
 overlap = ["effective_rows_treated", "effective_rows_control", "auc"]
 print({name: round(result.overlap[name], 1) for name in overlap})
 
-# %% curve
-curve = result.curve("wt71").iloc[[2, 7, 12, 17, 22]]
-print(curve[["value", "mean_effect", "sd_ratio", "q10_effect", "q90_effect"]].round(1).to_string(index=False))
+# %% overall
+low, mean, high = (result.overall[name] for name in ("mean_effect_low", "mean_effect", "mean_effect_high"))
+print(f"{mean:.1f} kg ({low:.1f} to {high:.1f})")
+
+# %% changes
+parts = ["mean_adjusted", "spread_adjusted", "shape_adjusted"]
+print(result.changes[parts].round(2).to_string())
+for name in result.selected:
+    print(f"{name}: {result.changes.loc[name, 'verdict']}")
 
 # %% picture
 picture = CurveDisplay.from_result(result, "wt71").plot().figure_
@@ -58,7 +64,10 @@ percent = 100 * np.log(people["wt82"] / people["wt71"])
 relative = ModifierSelector(random_state=0)
 relative.fit(X[seen], percent[seen], treatment=people["quit"][seen], treated="quit")
 print(relative.result_.table.sort_values("p_value")[columns].round(2).head(4).to_string())
-print(relative.result_.curve("sex")[["value", "mean_effect", "sd_ratio"]].round(1).to_string(index=False))
+print("sex:", relative.result_.changes.loc["sex", "verdict"])
+print(
+    relative.result_.curve("sex")[["value", "mean_effect", "mean_effect_low", "mean_effect_high"]].round(0).to_string()
+)
 
 # %% sexes
 print(percent[seen].groupby([people["sex"], people["quit"]]).std().unstack().round(1).to_string())
@@ -67,7 +76,7 @@ print(percent[seen].groupby([people["sex"], people["quit"]]).std().unstack().rou
 design = pd.get_dummies(people[[*features, "quit"]], drop_first=True).astype(float)
 design = (design - design.mean()) / design.std()
 chance = LogisticRegression().fit(design, seen).predict_proba(design)[:, 1]
-weighted = ModifierSelector(random_state=0)
+weighted = ModifierSelector(random_state=0, explain=False)
 weighted.fit(
     X[seen], people["wt82_71"][seen], treatment=people["quit"][seen], treated="quit", sample_weight=1 / chance[seen]
 )

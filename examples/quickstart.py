@@ -21,6 +21,10 @@ print(result.table.sort_values("p_value")[columns].round(1).to_string())
 # %% curve
 print(result.curve("smoker")[["value", "mean_effect", "sd_ratio"]].round(1).to_string())
 
+# %% verdicts
+for name in result.selected:
+    print(f"{name}: {result.changes.loc[name, 'verdict']}")
+
 # %% checks
 print("all checks passed, nothing to warn of:", result.ok)
 
