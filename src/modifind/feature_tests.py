@@ -28,6 +28,7 @@ from modifind.statistics.wcmmd import PreparedWCMMD
 from modifind.testers import AnalyticTester, Tester
 
 MOST_TASKS = 100
+MANY_FEATURES = 100
 
 
 @dataclass(frozen=True)
@@ -228,8 +229,13 @@ def _view(plan: Analysis, feature: int, seed: np.random.SeedSequence) -> Margina
         plan.prepared,
         seed,
         plan.weights,
-        n_draws=N_DRAWS if plan.explain else 0,
+        n_draws=N_DRAWS if _has_bands(plan, feature) else 0,
     )
+
+
+def _has_bands(plan: Analysis, feature: int) -> bool:
+    """Whether a feature gets bands and densities; of many features those that a model looks at do."""
+    return plan.explain and (len(plan.units) <= MANY_FEATURES or plan.tester.without_law(feature) is None)
 
 
 def _find_together(plan: Analysis, unit: Unit, seed: np.random.SeedSequence) -> Finding:

@@ -26,6 +26,7 @@ from modifind.testing import adjust_p_values
 # Held-out share of a feature's law that the others explain, above which the data cannot tell it from them. What little
 # is left is then as much the sampler's own error as the feature's, and a test of it would be a test of the sampler.
 DETERMINED = {"continuous": 0.65, "discrete": 0.9}
+MOST_DENSITIES = 100  # features; a result of thousands would be too large to save
 NO_SAMPLER = Calibration("none", float("nan"), float("nan"), float("nan"))
 
 
@@ -169,13 +170,21 @@ def assemble(
         warnings=(*messages, *concerns(checks, named)),
         checks=checks,
         overall=overall or {},
-        densities={column: view.densities for column, view in by_column.items() if view.densities is not None},
+        densities=_densities(features, views),
         bounds={column: own.table for column, own in bounds.items()},
         bound_tests={column: own.tests for column, own in bounds.items()},
         score_histogram=no_scores() if score_histogram is None else score_histogram,
         pit_histogram=_pit_histogram(index, findings),
         changes=_changes(features, findings, curves, alpha, adjust, settings),
     )
+
+
+def _densities(features: pd.DataFrame, views: Mapping[str, Mapping[str, MarginalView]]) -> dict[str, pd.DataFrame]:
+    """Densities of all features, or of the most significant of many, in the order of the table."""
+    first = features.sort_values(["p_value", "importance"], ascending=[True, False]).index[:MOST_DENSITIES]
+    kept = features.index[features.index.isin(first) | features["selected"]]
+    found = {column: view.densities for name in kept for column, view in views[name].items()}
+    return {column: shown for column, shown in found.items() if shown is not None}
 
 
 def _changes(

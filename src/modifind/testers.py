@@ -39,7 +39,13 @@ class Tester(Protocol):
 
 @dataclass(frozen=True)
 class ResamplingTester:
-    """Conditional randomisation test of the weighted conditional MMD."""
+    """Conditional randomisation test of the weighted conditional MMD.
+
+    Attributes
+    ----------
+    model : PreparedEffectLikelihood, optional
+        Models of the outcome that say what changes; without them nothing does.
+    """
 
     prepared: PreparedWCMMD
     statistic: WCMMD
@@ -47,6 +53,7 @@ class ResamplingTester:
     n_resamples: int
     propensity: FittedPropensity
     table: FeatureTable
+    model: PreparedEffectLikelihood | None = None
 
     def without_law(self, feature: Feature) -> None:
         """Every feature is resampled."""
@@ -56,7 +63,13 @@ class ResamplingTester:
         self, feature: int, law: FeatureLaw, bandwidth: float, rng: np.random.Generator
     ) -> tuple[Outcome, Changes | None]:
         """The test; what changes is for a model of the outcome to say."""
-        return self.test(feature, law, bandwidth, rng), None
+        outcome = self.test(feature, law, bandwidth, rng)
+        if self.model is None:
+            return outcome, None
+        if not self.model.looks_at(feature):
+            return outcome, unseen_changes(self.model)
+        grid = ConditionalGrid.of(law, self.table.n_rows, n_levels=self.table.n_levels(feature))
+        return outcome, change_tests(self.model, feature, grid)
 
     def test(self, feature: int, law: FeatureLaw, bandwidth: float, rng: np.random.Generator) -> Outcome:
         """Compare the feature with resampled copies of it."""
@@ -104,30 +117,36 @@ class ResamplingTester:
 
 @dataclass(frozen=True)
 class AnalyticTester:
-    """Effect-likelihood test: the null distribution of a sum over rows."""
+    """Effect-likelihood test: the null distribution of a sum over rows.
+
+    With `explain` it also says what changes.
+    """
 
     prepared: PreparedEffectLikelihood
     check_resamples: int
+    explain: bool = True
 
-    def without_law(self, feature: Feature) -> tuple[Outcome, Changes] | None:
+    def without_law(self, feature: Feature) -> tuple[Outcome, Changes | None] | None:
         """A feature that no fold's model looks at has the same likelihood at every value."""
-        return None if self.prepared.looks_at(feature) else (UNSEEN, unseen_changes(self.prepared))
+        if self.prepared.looks_at(feature):
+            return None
+        return UNSEEN, unseen_changes(self.prepared) if self.explain else None
 
     def examine(
         self, feature: int, law: FeatureLaw, bandwidth: float, rng: np.random.Generator
-    ) -> tuple[Outcome, Changes]:
+    ) -> tuple[Outcome, Changes | None]:
         """Compare sums over rows with their distribution under the law."""
         table = self.prepared.table
         return self._compare(feature, ConditionalGrid.of(law, table.n_rows, n_levels=table.n_levels(feature)), rng)
 
     def examine_together(
         self, members: tuple[int, ...], law: JointLaw, rng: np.random.Generator
-    ) -> tuple[Outcome, Changes]:
+    ) -> tuple[Outcome, Changes | None]:
         """The same for several features at once, whose law is known by drawn points."""
         return self._compare(members, law, rng)
 
-    def _compare(self, feature: Feature, grid: RowGrid, rng: np.random.Generator) -> tuple[Outcome, Changes]:
-        sweep = Sweep.of(self.prepared, feature, grid)
+    def _compare(self, feature: Feature, grid: RowGrid, rng: np.random.Generator) -> tuple[Outcome, Changes | None]:
+        sweep = Sweep.of(self.prepared, feature, grid, whole_only=not self.explain)
         outcome = analytic_test(
             self.prepared.observed,
             sweep.whole,
@@ -138,4 +157,4 @@ class AnalyticTester:
             check_resamples=self.check_resamples,
             rng=rng,
         )
-        return outcome, change_tests(self.prepared, feature, grid, sweep)
+        return outcome, change_tests(self.prepared, feature, grid, sweep) if self.explain else None

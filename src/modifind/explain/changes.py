@@ -86,12 +86,17 @@ class Sweep:
     reuse: tuple[Reuse, ...]
 
     @classmethod
-    def of(cls, prepared: PreparedEffectLikelihood, feature: Feature, grid: RowGrid) -> Sweep:
-        """Evaluate the models once; the scale of a binary outcome is none, and its spread is a row of zeros."""
-        parts = (WHOLE,) if prepared.binary else (WHOLE, MEAN, SPREAD)
+    def of(
+        cls, prepared: PreparedEffectLikelihood, feature: Feature, grid: RowGrid, *, whole_only: bool = False
+    ) -> Sweep:
+        """Evaluate the models once; the scale of a binary outcome is none, and its spread is a row of zeros.
+
+        With `whole_only` the mean and the spread stand for nothing.
+        """
+        parts = (WHOLE,) if prepared.binary or whole_only else (WHOLE, MEAN, SPREAD)
         values, weights = prepared.parts_on_grid(feature, grid, *parts)
         reuse = tuple(prepared.part_reuse(feature, grid, *parts))
-        if prepared.binary:
+        if len(parts) == 1:
             return cls(values[0], values[0], np.zeros((1, 1)), weights, reuse * 3)
         whole, mean, spread = values
         return cls(whole, mean, spread, weights, reuse)

@@ -17,7 +17,7 @@ from modifind.kernels import Array
 from modifind.rows.weights import effective_size, quantiles_of
 
 MAX_POINTS = 25
-MAX_CELLS = 150
+MAX_CELLS = 100
 # Rows beyond so many are put into as many random groups within cells, which are then reweighted as one.
 MAX_UNITS = 4000
 DRAW_BLOCK = 25

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 MAX_ROWS = 30_000  # bands of so many rows are narrow, and all their pseudo-outcomes fit into memory
 MAX_LEVELS = 12  # an outcome of no more distinct values is shown by their shares
-N_QUANTILES, N_STEPS = 48, 16
+N_QUANTILES, N_STEPS = 36, 12
 EDGE = 0.005  # share of the outcomes beyond either end of a drawn scale
 # Functions of the outcome before the indicators: the outcome and its square.
 N_MOMENTS = 2

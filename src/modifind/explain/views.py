@@ -225,7 +225,7 @@ class _View:
         if not self.n_draws:
             return {"d2": raw}
         noise = moved - found
-        chance = np.nanmean((noise**2).sum(axis=-1), axis=0)
+        chance = (noise**2).sum(axis=-1).mean(axis=0)
         share = np.where(np.isnan(raw), 0.0, self.support.prod(axis=1) / self.support.sum(axis=1).clip(min=1e-300))
         common = share @ np.nan_to_num(found) / share.sum() if share.sum() > 0 else np.zeros(root.shape[1])
         tails = ((1.0 - self.level) / 2, (1.0 + self.level) / 2)
@@ -290,12 +290,12 @@ class _View:
 def _spread(moved: Array) -> Array:
     """Standard deviation over draws, of those that are finite; NaN where few are."""
     finite = np.isfinite(moved)
-    enough = finite.sum(axis=0) >= max(0.5 * moved.shape[0], 2)
-    with np.errstate(invalid="ignore"):
-        found = (
-            np.nanstd(np.where(finite | ~enough, moved, np.nan), axis=0) if moved.size else np.zeros(moved.shape[1:])
-        )
-    return np.where(enough, found, np.nan)
+    n_finite = finite.sum(axis=0)
+    kept = np.where(finite, moved, 0.0)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        mean = kept.sum(axis=0) / n_finite
+        variance = np.where(finite, (kept - mean) ** 2, 0.0).sum(axis=0) / n_finite
+        return np.where(n_finite >= max(0.5 * moved.shape[0], 2), np.sqrt(variance), np.nan)
 
 
 def _quantiles(moved: Array, shares: tuple[float, float]) -> Array:
