@@ -90,6 +90,8 @@ def test_every_example_has_a_page_and_a_test(run_examples):
 def test_pages_show_what_their_scripts_print(run_examples, name, tmp_path):
     if name in ("nhefs", "legislators"):
         pytest.importorskip("causaldata", reason="the examples extra is not installed")
+    if name in ("legislators", "nhanes") and os.environ.get("MODIFIND_EXAMPLES") != "1":
+        pytest.skip("takes long; MODIFIND_EXAMPLES=1 runs it")
     if name == "nhanes" and not os.environ.get("MODIFIND_DATA"):
         pytest.skip("MODIFIND_DATA names no folder with the NHANES tables")
     page = run_examples.pages()[name].read_text(encoding="utf-8")
