@@ -24,7 +24,7 @@ features = [
     "totalpop",
     "statessquireindex",
 ]
-X = mails[features]
+X = mails[features].assign(leg_black=mails["leg_black"].map({0: "other", 1: "Black"}))
 print(f"{len(mails)} legislators, {mails['leg_black'].sum():.0f} of them Black")
 print(answered.groupby(arm).agg(["size", "mean"]).round(2).to_string())
 
@@ -63,7 +63,7 @@ print(f"difference of the two effects {effect[1] - effect[0]:.2f}, z = {z:.1f}")
 
 # %% one_feature
 alone = ModifierSelector(repeated, propensity=0.5, random_state=0, explain=False)
-alone.fit(mails[["leg_black"]], answered, treatment=arm, treated="from outside")
+alone.fit(X[["leg_black"]], answered, treatment=arm, treated="from outside")
 print(alone.result_.table[["statistic", "p_value"]].round(2).to_string())
 
 # %% picture

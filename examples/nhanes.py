@@ -17,17 +17,18 @@ from modifind.plots import CurveDisplay
 
 people = fetch_nhanes_crp()
 overweight = people.treatment.map({0: "BMI to 25", 1: "BMI above 25"})
+X = people.X.assign(female=people.X["female"].map({0: "man", 1: "woman"}))
 print(f"{len(people.X)} adults, {people.X.shape[1]} features")
 print(people.y.groupby(overweight).describe()[["count", "25%", "50%", "75%", "max"]].round(2).to_string())
 
 # %% raw
 raw = ModifierSelector(discrete_features=people.discrete_features, random_state=0, explain=False)
-raw.fit(people.X, people.y, treatment=overweight, treated="BMI above 25")
+raw.fit(X, people.y, treatment=overweight, treated="BMI above 25")
 print("selected on the raw scale:", ", ".join(raw.result_.selected))
 
 # %% log
 selector = ModifierSelector(discrete_features=people.discrete_features, outcome_transform="log", random_state=0)
-selector.fit(people.X, people.y, treatment=overweight, treated="BMI above 25")
+selector.fit(X, people.y, treatment=overweight, treated="BMI above 25")
 result = selector.result_
 columns = ["kind", "statistic", "p_value", "p_adjusted", "caution"]
 print(result.table.sort_values("p_value")[columns].round(2).head(8).to_string())

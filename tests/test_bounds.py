@@ -21,7 +21,7 @@ from modifind.explain.couplings import (
     sd_bounds,
     variance_bounds,
 )
-from modifind.explain.local_laws import ENDS
+from modifind.explain.local_laws import ENDS, local_bandwidth
 
 VALUES = np.array([-1.0, 0.0, 1.0])
 # The paper's joint laws of (Y0, Y1), rows Y0: example 1, and the counterexample of appendix B.
@@ -243,13 +243,14 @@ def test_continuous_points_equal_the_bounds_under_kernel_weights():
 def test_bands_hold_the_bounds_and_stay_in_range():
     x, y, treatment = trial(4, 600)
     found = effect_bounds(x, y, treatment, 0.5, random_state=0)
-    assert len(found) == 15
+    assert len(found) == 25
     for end in (*ENDS, "sd_low", "sd_high"):
         assert (found[f"{end}_ci_low"] <= found[end]).all()
         assert (found[end] <= found[f"{end}_ci_high"]).all()
     assert (found["var_low_ci_low"] >= 0).all()
     assert found[["corr_low_ci_low", "corr_high_ci_high"]].abs().max().max() <= 1
-    assert not found["low_support"].any()
+    assert found["low_support"].tolist() == (found[["support_treated", "support_control"]].min(axis=1) < 30).tolist()
+    assert 0 < found["low_support"].sum() < 12  # the ends
     narrow = effect_bounds(x, y, treatment, 0.5, level=0.5, random_state=0)
     assert (narrow["var_high_ci_high"] < found["var_high_ci_high"]).all()
 
@@ -271,7 +272,7 @@ def test_cells_cost_little_of_the_band(heavy, monkeypatch):
         y = np.where(np.abs(y) < 0.4, 0.0, np.sinh(y / 2))  # an atom at zero and long tails
     settings_ = {"points": [-1.0, 0.0, 1.0], "bandwidth": 0.5, "n_bootstrap": 40, "random_state": 0}
     coarse = BoundDraws.of(x, y, treatment, 0.5, **settings_)
-    monkeypatch.setattr(local_laws.LocalLaw.of.__func__, "__defaults__", (10**9,))
+    monkeypatch.setattr(local_laws.LocalLaw.of.__func__, "__defaults__", (10**9, None, local_laws.ALL))
     exact = BoundDraws.of(x, y, treatment, 0.5, **settings_)
     np.testing.assert_array_equal(coarse.estimates, exact.estimates)
     spread = np.maximum(exact.shifts.std(axis=0), 1e-12)
@@ -279,6 +280,24 @@ def test_cells_cost_little_of_the_band(heavy, monkeypatch):
     # Bands are four spreads wide. Variances lose next to nothing; extremes are looked for in fewer places.
     assert off[:, :2].max() < 0.01
     assert off[:, 4:].max() < 0.12
+
+
+def test_draws_of_some_rows_vary_like_those_of_all(monkeypatch):
+    x, y, treatment = trial(7, 20_000, spread=0.3)
+    settings_ = {"points": [-1.0, 0.0, 0.2], "bandwidth": 0.4, "n_bootstrap": 400, "random_state": 0}
+    some = BoundDraws.of(x, y, treatment, 0.5, **settings_)
+    monkeypatch.setattr(local_laws.LocalPart.thinned, "__defaults__", (10**9,))
+    full = BoundDraws.of(x, y, treatment, 0.5, **settings_)
+    np.testing.assert_array_equal(some.estimates, full.estimates)
+    np.testing.assert_array_equal(some.support, full.support)
+    assert full.support.min() > 1000
+    # Bounds at an edge of their range are left out: correlations of normal arms. A spread of 400 draws has an error of
+    # 3.5%, and so has one of 1000 to 2000 rows.
+    ratio = (some.shifts.std(axis=0) / full.shifts.std(axis=0))[:, [0, 1, 4, 5, 6, 7]]
+    assert 0.8 < ratio.min() < ratio.max() < 1.25
+    # Neighbours share their rows, and so their draws.
+    together = [np.corrcoef(draws.shifts[:, 1:, 1].T)[0, 1] for draws in (some, full)]
+    assert together[0] == pytest.approx(together[1], abs=0.1)
 
 
 def test_bands_cover_the_bounds():
@@ -319,10 +338,10 @@ def test_test_of_variation_is_calibrated_and_finds_variation():
     null, modified = [], []
     at = {"points": [-1.2, -0.4, 0.4, 1.2], "n_bootstrap": 100}
     for seed in range(50):
-        x, y, treatment = trial(seed, 700)
+        x, y, treatment = trial(seed, 1000)
         null.append(bounds_test(x, y, treatment, 0.5, random_state=seed, **at)["p_value"])
         if seed < 5:
-            x, y, treatment = trial(seed, 1000, spread=0.5)
+            x, y, treatment = trial(seed, 4000, spread=0.5)
             table = bounds_test(x, y, treatment, 0.5, random_state=seed, **at).set_index(["quantity", "part"])
             modified.append(table["p_value"])
     shares = pd.Series((np.array(null) <= 0.05).mean(axis=0), index=table.index)
@@ -336,15 +355,15 @@ def test_test_of_variation_is_calibrated_and_finds_variation():
 
 
 def test_missing_arm_few_rows_and_constant_outcomes():
-    x = np.repeat(["a", "b", "c"], 100)
-    treatment = np.where(x == "b", 1, np.arange(300) % 2)
-    y = np.where(x == "c", 1.0, np.random.default_rng(0).normal(size=300))
+    x = np.repeat(["a", "b", "c"], 130)
+    treatment = np.where(x == "b", 1, np.arange(390) % 2)
+    y = np.where(x == "c", 1.0, np.random.default_rng(0).normal(size=390))
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         found = effect_bounds(x, y, treatment, 0.5, discrete=True, random_state=0).set_index("value")
         tests = bounds_test(x, y, treatment, 0.5, discrete=True, random_state=0).set_index(["quantity", "part"])
     assert found.loc["b"].drop(["support_treated", "support_control", "low_support"]).isna().all()
-    assert found.loc["b", ["support_treated", "support_control"]].tolist() == [100.0, 0.0]
+    assert found.loc["b", ["support_treated", "support_control"]].tolist() == [130.0, 0.0]
     assert found["low_support"].tolist() == [False, True, False]
     assert found.loc["c", ["var_low", "var_high_ci_high", "benefit_high_ci_high"]].tolist() == [0, 0, 0]
     assert np.isnan(found.loc["c", "corr_low_ci_low"])
@@ -400,7 +419,7 @@ def test_bounds_hold_the_true_variance_where_selection_is_impossible():
     data = make_modifiers("LinCovar", n_samples=5000, n_features=5, random_state=0)
     x = data.X["X1"].to_numpy()
     found = effect_bounds(x, data.y, data.treatment, data.propensity, points=[-1.0, 0.0, 1.0], random_state=0)
-    near = np.exp(-((np.array([-1.0, 0.0, 1.0])[:, None] - x) ** 2))
+    near = np.exp(-(((np.array([-1.0, 0.0, 1.0])[:, None] - x) / local_bandwidth(x)) ** 2))
     near /= near.sum(axis=1, keepdims=True)
     effect = data.y1 - data.y0
     true = near @ effect**2 - (near @ effect) ** 2
@@ -408,5 +427,5 @@ def test_bounds_hold_the_true_variance_where_selection_is_impossible():
     assert true[0] - true[2] > 0.3
     assert (found["var_low_ci_low"] <= true).all()
     assert (true <= found["var_high_ci_high"]).all()
-    np.testing.assert_allclose(found["var_high"], 4.0, atol=0.5)
+    np.testing.assert_allclose(found["var_high"], 4.0, atol=1.0)
     np.testing.assert_allclose(found["var_low"], 0.0, atol=0.05)

@@ -336,7 +336,7 @@ def test_fit_explains_every_feature(fitted, statistic):
     frame, treatment, y = fitted
     settings = {"sampler": "gaussian", "propensity": 0.5, "random_state": 0}
     settings |= {"n_resamples": 9} if statistic == "wcmmd" else {}
-    result = quiet_fit(frame, y, treatment, statistic=statistic, **settings).result_
+    result = quiet_fit(frame, y, treatment, statistic=statistic, explain=True, **settings).result_
     for name in frame:
         curve = result.curve(name)
         assert {*BANDS, "d2_null_low", "d2_null_high", "low_support"} <= set(curve.columns)
@@ -352,7 +352,7 @@ def test_fit_explains_every_feature(fitted, statistic):
 def test_fit_that_explains_nothing_has_the_same_p_values(fitted):
     frame, treatment, y = fitted
     settings = {"sampler": "gaussian", "propensity": 0.5, "random_state": 0}
-    whole = quiet_fit(frame, y, treatment, **settings).result_
+    whole = quiet_fit(frame, y, treatment, explain=True, **settings).result_
     plain = quiet_fit(frame, y, treatment, explain=False, **settings).result_
     pd.testing.assert_frame_equal(whole.table, plain.table)
     assert not set(BANDS) & set(plain.curve("x").columns)

@@ -20,11 +20,13 @@ import re
 import shutil
 import sys
 import tempfile
+import textwrap
 import warnings
 from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
+WIDTH = 100
 PICTURES = ROOT / "docs" / "images" / "examples"
 PAGE = re.compile(r"\A<!-- example: ([a-z0-9_]+) -->")
 CELL = re.compile(r"^# %% (\w+)$", re.MULTILINE)
@@ -67,7 +69,8 @@ def _run_cell(code: Any, space: dict[str, Any]) -> str:
     with contextlib.redirect_stdout(out), warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", UserWarning)
         exec(code, space)
-    said = [f"UserWarning: {one.message}\n" for one in caught if issubclass(one.category, UserWarning)]
+    told = [str(one.message) for one in caught if issubclass(one.category, UserWarning)]
+    said = [textwrap.fill(f"UserWarning: {text}", WIDTH, subsequent_indent="  ") + "\n" for text in told]
     lines = [line.rstrip() + "\n" for line in ("".join(said) + out.getvalue()).splitlines()]
     return "".join(lines)
 

@@ -19,7 +19,7 @@ from modifind.samplers.joint import JointLaw
 from modifind.statistics import WCMMD
 from modifind.statistics.effect_likelihood import PreparedEffectLikelihood, RowGrid
 from modifind.statistics.wcmmd import PreparedWCMMD
-from modifind.testing import UNSEEN, AnalyticOutcome, ConditionalRandomizationTest, CRTOutcome, analytic_test
+from modifind.testing import UNSEEN, AnalyticOutcome, ConditionalRandomizationTest, CRTOutcome
 
 Outcome: TypeAlias = CRTOutcome | AnalyticOutcome
 TIE = 1e-10  # relative difference of two statistics that only rounding keeps apart
@@ -119,7 +119,10 @@ class ResamplingTester:
 class AnalyticTester:
     """Effect-likelihood test: the null distribution of a sum over rows.
 
-    With `explain` it also says what changes.
+    Attributes
+    ----------
+    explain : bool
+        Whether to test also what a feature changes.
     """
 
     prepared: PreparedEffectLikelihood
@@ -146,15 +149,6 @@ class AnalyticTester:
         return self._compare(members, law, rng)
 
     def _compare(self, feature: Feature, grid: RowGrid, rng: np.random.Generator) -> tuple[Outcome, Changes | None]:
-        sweep = Sweep.of(self.prepared, feature, grid, whole_only=not self.explain)
-        outcome = analytic_test(
-            self.prepared.observed,
-            sweep.whole,
-            sweep.weights,
-            shared_variance=sweep.shared_variance(self.prepared, grid),
-            robust=self.prepared.weights is not None,
-            groups=self.prepared.groups,
-            check_resamples=self.check_resamples,
-            rng=rng,
-        )
+        sweep = Sweep.of(self.prepared, feature, grid, parts=self.explain)
+        outcome = sweep.test(self.prepared, grid, 0, check_resamples=self.check_resamples, rng=rng)
         return outcome, change_tests(self.prepared, feature, grid, sweep) if self.explain else None

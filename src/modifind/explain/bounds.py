@@ -16,13 +16,23 @@ import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 from scipy.stats import norm
 
-from modifind.explain.local_laws import EDGES, ENDS, QUANTITIES, LocalLaw, WeightedRows, bootstrap
-from modifind.kernels import Array, gaussian_gram, median_bandwidth
+from modifind.explain.local import curve_points, local_bandwidth
+from modifind.explain.local_laws import (
+    EDGES,
+    ENDS,
+    MAX_DRAWN,
+    QUANTITIES,
+    LocalLaw,
+    WeightedRows,
+    bootstrap,
+)
+from modifind.kernels import Array, gaussian_gram
 
 RANGES = {"var": (0.0, np.inf), "corr": (-1.0, 1.0), "benefit": (0.0, 1.0), "no_harm": (0.0, 1.0)}
-N_POINTS = 15
-# Points with fewer effective rows than this in an arm are flagged and left out of tests.
+# Points with fewer effective rows than this in an arm are flagged.
 MIN_SUPPORT = 30.0
+# Tests leave out more: maxima are found too high where rows are few, and that is no change along the feature.
+TEST_SUPPORT = 60.0
 # A spread of draws below this share of the size of the bounds is rounding.
 ROUNDING = 1e-10
 
@@ -53,9 +63,9 @@ def effect_bounds(
     discrete : bool, default=False
         Whether x is a category: bounds for each of its values. Otherwise rows count by a Gaussian kernel around points.
     points : array-like, optional
-        Where to look; by default every category, or 15 points between the 5% and 95% quantiles.
+        Where to look; by default those of the effect curves: every category, or up to 25 quantiles.
     bandwidth : float, optional
-        Bandwidth h of the kernel exp(-(u - v)^2 / h^2); by default that of the effect curves, the median distance.
+        Bandwidth h of the kernel exp(-(u - v)^2 / h^2); see `local_bandwidth` for the default.
     weights : array-like of shape (n,), optional
         Weights of the rows.
     higher_is_better : bool, default=True
@@ -127,7 +137,8 @@ def bounds_test(
     DataFrame
         One row for the `midpoint` and one for the `width` of the interval between the bounds (column `part`) of each
         `quantity`: `statistic`, the largest distance of a point from the average over points in standard
-        errors, its `p_value`, and `n_points`, the number of points with enough rows. Missing with fewer than two.
+        errors, its `p_value`, and `n_points`, the number of points with 60 effective rows in each arm. Missing with
+        fewer than two.
 
     Examples
     --------
@@ -197,13 +208,11 @@ class BoundDraws:
         random_state: Any = None,
     ) -> BoundDraws:
         """Bounds and draws; parameters are those of `effect_bounds`."""
-        if n_bootstrap < 20:
-            raise ValueError(f"n_bootstrap must be at least 20, not {n_bootstrap}")
-        column, places, values = _read_feature(x, points, discrete)
-        rows = WeightedRows.of(y, treatment, propensity, weights, column.size)
-        width = 0.0 if discrete else _bandwidth(column, bandwidth)
+        check_draws(n_bootstrap)
+        kernels, values = feature_kernels(x, points, discrete, bandwidth, weights)
+        rows = WeightedRows.of(y, treatment, propensity, weights, np.asarray(x).shape[0])
         rng = np.random.default_rng(random_state)
-        return cls.near(rows, near_points(column, places, width), values, higher_is_better, n_bootstrap, rng)
+        return cls.near(rows, kernels, values, higher_is_better, n_bootstrap, rng)
 
     @classmethod
     def near(
@@ -217,8 +226,10 @@ class BoundDraws:
         groups: NDArray[np.int64] | None = None,
     ) -> BoundDraws:
         """Bounds and draws of rows that are read; `kernels` says how much each row counts at each of the `values`."""
-        laws = [LocalLaw.of(rows, kernel, higher_is_better) for kernel in kernels]
-        shifts, off_edge = bootstrap(laws, rows.order.size, n_bootstrap, higher_is_better, rng, groups)
+        n_rows = rows.order.size
+        priority = row_priority(n_rows, groups, rng)
+        laws = [LocalLaw.of(rows, kernel, higher_is_better, priority=priority) for kernel in kernels]
+        shifts, off_edge = bootstrap(laws, n_rows, n_bootstrap, higher_is_better, rng, groups)
         estimates, support = (np.array([getattr(law, part) for law in laws]) for part in ("estimate", "support"))
         return cls(values, estimates, shifts, off_edge, support)
 
@@ -229,9 +240,15 @@ class BoundDraws:
 
     def table(self, level: float = 0.95) -> pd.DataFrame:
         """Bounds and their bands; `effect_bounds` describes the columns."""
-        if not 0 < level < 1:
-            raise ValueError(f"level must lie between 0 and 1, not {level!r}")
-        low, high = self._bands((1.0 - level) / 2)
+        check_draws(level=level)
+        low, high = bands(
+            self.estimates,
+            self.shifts,
+            self.off_edge,
+            np.array(EDGES),
+            np.repeat(list(RANGES.values()), 2, axis=0),
+            (1.0 - level) / 2,
+        )
         columns: dict[str, Any] = {"value": self.values}
         for k, name in enumerate(ENDS):
             three = (("", self.estimates[:, k]), ("_ci_low", low[:, k]), ("_ci_high", high[:, k]))
@@ -242,22 +259,6 @@ class BoundDraws:
         columns["low_support"] = self.low_support
         return pd.DataFrame(columns)
 
-    def _bands(self, tail: float) -> tuple[Array, Array]:
-        """Limits of all bounds.
-
-        Two intervals are put together: the normal one, and the reflected one, which is moved by the bias that the draws
-        show. Bounds are biased where the extreme of a difference of two laws has several places. A bound near the
-        edge of its range keeps the edge in its interval while chance alone explains the distance.
-        """
-        found, edges = self.estimates, np.array(EDGES)
-        lower, upper = np.quantile(self.shifts, (tail, 1.0 - tail), axis=0)
-        reach = norm.isf(tail) * self.shifts.std(axis=0)
-        low, high = found - np.maximum(upper, reach), found + np.maximum(-lower, reach)
-        at_edge = np.abs(found - edges) <= np.quantile(self.off_edge, 1.0 - tail, axis=0)
-        low, high = np.where(at_edge, np.minimum(low, edges), low), np.where(at_edge, np.maximum(high, edges), high)
-        least, most = np.repeat(list(RANGES.values()), 2, axis=0).T
-        return np.clip(low, least, most), np.clip(high, least, most)
-
     def test(self) -> pd.DataFrame:
         """Do the bounds change along the feature? `bounds_test` describes the table."""
         records = []
@@ -266,10 +267,40 @@ class BoundDraws:
             for part, of_low, of_high in (("midpoint", 0.5, 0.5), ("width", -1.0, 1.0)):
                 curve = of_low * self.estimates[:, low] + of_high * self.estimates[:, high]
                 shifts = of_low * self.shifts[:, :, low] + of_high * self.shifts[:, :, high]
-                used = ~self.low_support & np.isfinite(curve)
+                used = np.all(self.support >= TEST_SUPPORT, axis=1) & np.isfinite(curve)
                 statistic, p_value = _largest_deviation(curve[used], shifts[:, used], self.support[used])
                 records.append((name, part, statistic, p_value, int(used.sum())))
         return pd.DataFrame(records, columns=["quantity", "part", "statistic", "p_value", "n_points"])
+
+
+def bands(
+    found: Array, shifts: Array, off_edge: Array, edges: Array, ranges: Array, tail: float
+) -> tuple[Array, Array]:
+    """Limits of all bounds.
+
+    Two intervals are put together: the normal one, and the reflected one, which is moved by the bias that the draws
+    show. Bounds are biased where the extreme of a difference of two laws has several places. A bound near the edge of
+    its range keeps the edge in its interval while chance alone explains the distance.
+
+    Parameters
+    ----------
+    found : array of shape (points, bounds)
+        Estimates.
+    shifts, off_edge : arrays of shape (draws, points, bounds)
+        As in `BoundDraws`.
+    edges : array of shape (bounds,)
+        Where a bound can go no further; NaN where there is no such place.
+    ranges : array of shape (bounds, 2)
+        What each bound must lie in.
+    tail : float
+        Probability on each side.
+    """
+    lower, upper = np.quantile(shifts, (tail, 1.0 - tail), axis=0)
+    reach = norm.isf(tail) * shifts.std(axis=0)
+    low, high = found - np.maximum(upper, reach), found + np.maximum(-lower, reach)
+    at_edge = np.abs(found - edges) <= np.quantile(off_edge, 1.0 - tail, axis=0)
+    low, high = np.where(at_edge, np.minimum(low, edges), low), np.where(at_edge, np.maximum(high, edges), high)
+    return np.clip(low, *ranges.T), np.clip(high, *ranges.T)
 
 
 def _largest_deviation(curve: Array, shifts: Array, support: Array) -> tuple[float, float]:
@@ -292,6 +323,31 @@ def _largest_deviation(curve: Array, shifts: Array, support: Array) -> tuple[flo
     return statistic, float((1 + np.sum(drawn >= statistic)) / (1 + drawn.size))
 
 
+def check_draws(n_bootstrap: int = 20, level: float = 0.95) -> None:
+    """Refuse too few draws and a level that is none."""
+    if n_bootstrap < 20:
+        raise ValueError(f"n_bootstrap must be at least 20, not {n_bootstrap}")
+    if not 0 < level < 1:
+        raise ValueError(f"level must lie between 0 and 1, not {level!r}")
+
+
+def row_priority(n_rows: int, groups: NDArray[np.int64] | None, rng: np.random.Generator) -> NDArray[np.int64] | None:
+    """A random order of the rows, or of their groups, for `LocalPart.thinned`; None where rows are few."""
+    if n_rows <= MAX_DRAWN:
+        return None
+    units = np.arange(n_rows) if groups is None else groups
+    return rng.permutation(int(units.max()) + 1)[units]
+
+
+def feature_kernels(
+    x: Any, points: Any, discrete: bool, bandwidth: float | None, weights: Any
+) -> tuple[Iterator[Array], NDArray[Any]]:
+    """How much each row counts at each point of a feature, and the points as they are shown."""
+    column, places, values = _read_feature(x, points, discrete)
+    width = 0.0 if discrete else _bandwidth(column, bandwidth, weights)
+    return near_points(column, places, width), values
+
+
 def near_points(column: Array, points: Array, bandwidth: float) -> Iterator[Array]:
     """How much each row counts at each point: by the kernel, or rows of the very value where `bandwidth` is 0."""
     for point in points:
@@ -301,9 +357,9 @@ def near_points(column: Array, points: Array, bandwidth: float) -> Iterator[Arra
             yield (column == point).astype(np.float64)
 
 
-def _bandwidth(column: Array, given: float | None) -> float:
+def _bandwidth(column: Array, given: float | None, weights: Any) -> float:
     if given is None:
-        return median_bandwidth(column) or 1.0
+        return local_bandwidth(column, None if weights is None else np.asarray(weights, dtype=np.float64))
     if not 0 < given < np.inf:
         raise ValueError(f"bandwidth must be a positive number, not {given!r}")
     return given
@@ -330,7 +386,7 @@ def _read_feature(x: Any, points: Any, discrete: bool) -> tuple[Array, Array, ND
     if not np.all(np.isfinite(numbers)):
         raise ValueError("x has infinite values; drop those rows")
     if at is None:
-        at = np.unique(np.quantile(numbers, np.linspace(0.05, 0.95, N_POINTS)))
+        at = curve_points(numbers, 0)
     if at.size == 0 or not np.all(np.isfinite(at)):
         raise ValueError("points must be finite numbers, at least one")
     return numbers, at, at

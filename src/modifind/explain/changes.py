@@ -19,6 +19,7 @@ against a shift or a stretch of u, so that errors of the models' location and sc
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.polynomial import Legendre
@@ -34,7 +35,7 @@ from modifind.rows.weights import mean_of, some
 from modifind.samplers.joint import N_SETS, JointLaw, set_variance
 from modifind.statistics.effect_likelihood import MEAN, SPREAD, WHOLE, PreparedEffectLikelihood, RowGrid
 from modifind.statistics.reuse import Reuse
-from modifind.testing import analytic_test
+from modifind.testing import AnalyticOutcome, analytic_test
 
 NAN = float("nan")
 MOST_LEVELS = 5
@@ -71,41 +72,34 @@ class Sweep:
 
     Attributes
     ----------
-    whole, mean, spread : array of shape (n, g)
-        When all that may follow the feature does, when only the location does, and only the scale.
+    values : tuple of arrays of shape (n, g)
+        When all that may follow the feature does; then, if asked for, when only the location does, and only the scale.
     weights : array of shape (n, g)
         Weights of the points.
     reuse : tuple of Reuse
-        What the folds' models have in common, for each of the three.
+        What the folds' models have in common, for each of the values.
     """
 
-    whole: Array
-    mean: Array
-    spread: Array
+    values: tuple[Array, ...]
     weights: Array
     reuse: tuple[Reuse, ...]
 
     @classmethod
-    def of(
-        cls, prepared: PreparedEffectLikelihood, feature: Feature, grid: RowGrid, *, whole_only: bool = False
-    ) -> Sweep:
-        """Evaluate the models once; the scale of a binary outcome is none, and its spread is a row of zeros.
+    def of(cls, prepared: PreparedEffectLikelihood, feature: Feature, grid: RowGrid, *, parts: bool = True) -> Sweep:
+        """Evaluate the models once. A binary outcome has no parts: only its location can follow."""
+        wanted = (WHOLE, MEAN, SPREAD) if parts and not prepared.binary else (WHOLE,)
+        values, weights = prepared.parts_on_grid(feature, grid, *wanted)
+        return cls(values, weights, tuple(prepared.part_reuse(feature, grid, *wanted)))
 
-        With `whole_only` the mean and the spread stand for nothing.
-        """
-        parts = (WHOLE,) if prepared.binary or whole_only else (WHOLE, MEAN, SPREAD)
-        values, weights = prepared.parts_on_grid(feature, grid, *parts)
-        reuse = tuple(prepared.part_reuse(feature, grid, *parts))
-        if len(parts) == 1:
-            return cls(values[0], values[0], np.zeros((1, 1)), weights, reuse * 3)
-        whole, mean, spread = values
-        return cls(whole, mean, spread, weights, reuse)
-
-    def shared_variance(self, prepared: PreparedEffectLikelihood, grid: RowGrid, part: int = 0) -> float:
-        """Variance of a sum over rows beyond that of independent rows: of the whole (0), the mean or the spread."""
-        values = (self.whole, self.mean, self.spread)[part]
-        by_reuse = self.reuse[part].variance(prepared.fold_variances(values, self.weights))
-        return by_reuse + (set_variance(values) if isinstance(grid, JointLaw) else 0.0)
+    def test(self, prepared: PreparedEffectLikelihood, grid: RowGrid, part: int, **settings: Any) -> AnalyticOutcome:
+        """Compare the sum over rows of one of the values with its null distribution; settings of `analytic_test`."""
+        values = self.values[part]
+        shared = self.reuse[part].variance(prepared.fold_variances(values, self.weights))
+        shared += set_variance(values) if isinstance(grid, JointLaw) else 0.0
+        settings["robust"] = settings.get("robust", False) or prepared.weights is not None
+        return analytic_test(
+            prepared.observed, values, self.weights, shared_variance=shared, groups=prepared.groups, **settings
+        )
 
 
 def change_tests(
@@ -161,22 +155,10 @@ def change_tests(
     if not prepared.looks_at(feature):
         return unseen_changes(prepared)
     sweep = Sweep.of(prepared, feature, grid) if sweep is None else sweep
-    mean = _part_test(prepared, sweep.mean, sweep, grid, 1)
     if prepared.binary:
-        return Changes(mean, NAN, NAN)
-    spread = _part_test(prepared, sweep.spread, sweep, grid, 2)
+        return Changes(sweep.test(prepared, grid, 0, robust=True).p_value, NAN, NAN)
+    mean, spread = (sweep.test(prepared, grid, part, robust=True).p_value for part in (1, 2))
     return Changes(mean, spread, shape_test(prepared, feature, grid))
-
-
-def _part_test(prepared: PreparedEffectLikelihood, values: Array, sweep: Sweep, grid: RowGrid, part: int) -> float:
-    return analytic_test(
-        prepared.observed,
-        values,
-        sweep.weights,
-        shared_variance=sweep.shared_variance(prepared, grid, part),
-        robust=True,
-        groups=prepared.groups,
-    ).p_value
 
 
 def shape_test(prepared: PreparedEffectLikelihood, feature: Feature, grid: RowGrid) -> float:

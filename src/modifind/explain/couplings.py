@@ -231,10 +231,11 @@ def mean_squares(v1: Array, f1: Array, v0: Array, f0: Array) -> tuple[Array, Arr
         The integrals of (Q1(u) - Q0(u))^2 and (Q1(u) - Q0(1 - u))^2, exact: both are sums over the merged steps.
     """
     turned = np.concatenate((1.0 - f0[:, -2::-1], np.ones((f0.shape[0], 1))), axis=1)
-    return _over_steps(v1, f1, v0, f0), _over_steps(v1, f1, v0[::-1], turned)
+    return same_ranks(v1, f1, v0, f0), same_ranks(v1, f1, v0[::-1], turned)
 
 
-def _over_steps(v1: Array, f1: Array, v0: Array, f0: Array) -> Array:
+def same_ranks(v1: Array, f1: Array, v0: Array, f0: Array) -> Array:
+    """The first of `mean_squares`."""
     ends = np.concatenate((f1, f0), axis=1)
     order = np.argsort(ends, axis=1, kind="stable")
     steps = np.diff(np.take_along_axis(ends, order, axis=1), axis=1, prepend=0.0)

@@ -51,7 +51,8 @@ def effect_curve(
     points : array-like, optional
         Where to look; by default every category, or 25 points between the 2% and 98% quantiles.
     bandwidth : float, optional
-        Standard deviation of the kernel; by default that of x divided by the fourth root of the number of rows.
+        Bandwidth h of the kernel exp(-(u - v)^2 / h^2). By default the kernel's standard deviation is that of x divided
+        by the fourth root of the number of rows.
     location, scale : array-like of shape (n, 2), optional
         What a model that has not seen the row expects of it: location and scale of the outcome under control and under
         treatment. With them averages are doubly robust; without, weighted by the inverse propensity alone.

@@ -14,7 +14,7 @@ from scipy import sparse
 
 from modifind.explain.pseudo import PseudoOutcomes
 from modifind.kernels import Array
-from modifind.rows.weights import effective_size, quantiles_of
+from modifind.rows.weights import effective_size, mean_of, quantiles_of
 
 MAX_POINTS = 25
 MAX_CELLS = 100
@@ -35,22 +35,22 @@ def curve_points(column: Array, n_levels: int, weights: Array | None = None) -> 
 
 
 def local_bandwidth(column: Array, weights: Array | None = None) -> float:
-    """Standard deviation of the Gaussian kernel that rows around a value count by.
+    """Bandwidth h of the kernel exp(-(u - v)^2 / h^2) that looks at what happens near a value.
 
-    It falls as the fourth root of the number of rows: faster than the width of least error, so that what a curve loses
-    to smoothing is small against its bands.
+    The kernel's standard deviation is n^(-1/4) of the column's, or of its interquartile range in normal units where
+    that is smaller: a little less than what is best for a mean, so that the bias is small beside the chance error.
 
     Examples
     --------
-    >>> round(local_bandwidth(np.linspace(-1.0, 1.0, 10_001)), 3)
-    0.058
+    >>> round(local_bandwidth(np.arange(10_000.0)) / 10_000, 3)
+    0.041
     """
-    own = np.ones(column.size) if weights is None else weights
-    centre = own @ column / own.sum()
-    spread = float(np.sqrt(own @ (column - centre) ** 2 / own.sum()))
+    centre = mean_of(column, weights)
+    spread = float(np.sqrt(mean_of((column - centre) ** 2, weights)))
     low, high = quantiles_of(column, np.array([0.25, 0.75]), weights)
-    narrow = float(high - low) / 1.349
-    return (min(spread, narrow) if narrow > 0 else spread) * effective_size(own) ** -0.25
+    scale = min(spread, (high - low) / 1.349) if high > low else spread
+    n_rows = column.size if weights is None else effective_size(weights)
+    return float(np.sqrt(2.0) * scale * n_rows**-0.25) or 1.0
 
 
 @dataclass(frozen=True)
@@ -94,11 +94,11 @@ class Places:
         seen = column[~gaps]
         own = np.ones(seen.size) if weights is None else weights[~gaps]
         points = curve_points(seen, 0, None if weights is None else own) if points is None else points
-        width = bandwidth or local_bandwidth(seen, own) or 1.0
+        width = bandwidth or local_bandwidth(seen, own)
         inner, centres = _cells(seen, own)
         offsets = centres - points[:, None]
-        kernel = np.exp(-0.5 * (offsets / width) ** 2)
-        near = np.exp(-0.5 * ((centres - centres[:, None]) / width) ** 2)
+        kernel = np.exp(-((offsets / width) ** 2))
+        near = np.exp(-(((centres - centres[:, None]) / width) ** 2))
         cell = np.full(column.size, centres.size)
         cell[~gaps] = inner
         if gaps.any():

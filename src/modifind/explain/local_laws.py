@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from modifind.explain.couplings import correlation, mean_squares, share_bounds
+from modifind.explain.couplings import SAME_VALUE, correlation, mean_squares, same_ranks, share_bounds
 from modifind.features import check_scale
 from modifind.kernels import Array
-from modifind.rows.weights import effective_size, mean_of, quantiles_of
+from modifind.rows.weights import effective_size
 
 # The variance of the effect, the correlation of Y0 and Y1, P(Y1 > Y0) and P(Y1 >= Y0).
 QUANTITIES = ("var", "corr", "benefit", "no_harm")
@@ -21,29 +22,12 @@ ENDS = tuple(f"{name}_{end}" for name in QUANTITIES for end in ("low", "high"))
 EDGES = (0.0, np.nan, -1.0, 1.0, 0.0, 1.0, 0.0, 1.0)
 # For the bootstrap outcomes are put into about this many cells; the bounds themselves use every value.
 MAX_CELLS = 400
+# And of each arm about this many rows around a point are drawn from, chosen at random.
+MAX_DRAWN = 3000
 # Entries of a block of draws.
 BLOCK_ENTRIES = 2_000_000
 # Kernel weights below this share of the largest move nothing.
-NEGLIGIBLE = 1e-12
-
-
-def local_bandwidth(column: Array, weights: Array | None = None) -> float:
-    """Bandwidth h of the kernel exp(-(u - v)^2 / h^2) that looks at what happens near a value.
-
-    The kernel's standard deviation is n^(-1/4) of the column's, or of its interquartile range in normal units where
-    that is smaller: a little less than what is best for a mean, so that the bias is small beside the chance error.
-
-    Examples
-    --------
-    >>> round(local_bandwidth(np.arange(10_000.0)) / 10_000, 3)
-    0.041
-    """
-    centre = mean_of(column, weights)
-    spread = float(np.sqrt(mean_of((column - centre) ** 2, weights)))
-    low, high = quantiles_of(column, np.array([0.25, 0.75]), weights)
-    scale = min(spread, (high - low) / 1.349) if high > low else spread
-    n_rows = column.size if weights is None else effective_size(weights)
-    return float(np.sqrt(2.0) * scale * n_rows**-0.25) or 1.0
+NEGLIGIBLE = 1e-10
 
 
 @dataclass(frozen=True)
@@ -75,6 +59,18 @@ class WeightedRows:
         order = np.argsort(outcome, kind="stable")
         return cls(order, outcome[order], arms[order] == 1, own[order])
 
+    def shifted(self, effect: float) -> WeightedRows:
+        """The same rows once `effect` is added to the outcomes of the control; what differs by rounding is the same."""
+        if not effect:
+            return self
+        moved = np.where(self.treated, self.y, self.y + effect)
+        order = np.argsort(moved, kind="stable")
+        sorted_ = moved[order]
+        rounding = SAME_VALUE * max(float(np.abs(self.y).max()), abs(effect))
+        first = np.diff(sorted_, prepend=-np.inf) > rounding
+        value = sorted_[first][np.cumsum(first) - 1]
+        return WeightedRows(self.order[order], value, self.treated[order], self.weights[order])
+
 
 @dataclass(frozen=True)
 class Cells:
@@ -89,6 +85,19 @@ class Cells:
     single: NDArray[np.bool_]
     sums: Any
     unit: float
+
+    @classmethod
+    def exact(cls, part: LocalPart, n_rows: int) -> Cells:
+        """A cell for every value."""
+        value = np.cumsum(np.diff(part.y, prepend=part.y[0]) != 0)
+        return cls.of(value, np.ones(value[-1] + 1, dtype=bool), part, n_rows)
+
+    @classmethod
+    def grouped(cls, part: LocalPart, n_rows: int, max_cells: int) -> Cells:
+        """About `max_cells` cells."""
+        value = np.cumsum(np.diff(part.y, prepend=part.y[0]) != 0)
+        group, single = _group_values(np.bincount(value, part.weights / 2).astype(np.float64), max_cells)
+        return cls.of(group[value], single, part, n_rows)
 
     @classmethod
     def of(cls, cell: NDArray[np.intp], single: NDArray[np.bool_], part: LocalPart, n_rows: int) -> Cells:
@@ -106,27 +115,30 @@ class Cells:
         sums = sparse.csr_matrix((part.weights, (place, part.rows)), shape=(2 * n_cells, n_rows))
         return cls(treated, control, single, sums, unit)
 
-    def bounds(self, draws: Array, higher_is_better: bool) -> Array:
-        """Bounds in the order of `ENDS` under weights of the rows, shape (n_rows, draws); one row per draw."""
-        f1, f0 = self._cumulative(draws)
-        shares = share_bounds(*self._arms(f1, f0, higher_is_better))
+    def bounds(self, laws: tuple[Array, Array], higher_is_better: bool) -> Array:
+        """Bounds in the order of `ENDS` of laws that `cumulative` returned; one row per draw."""
+        shares = self.shares(laws, higher_is_better)
+        f1, f0 = laws
         v1, f1, v0, f0 = self._occupied(f1, f0)
         mean1, variance1 = _moments(v1, f1)
         mean0, variance0 = _moments(v0, f0)
         low, high = (np.maximum(square - (mean1 - mean0) ** 2, 0.0) for square in mean_squares(v1, f1, v0, f0))
         correlations = (correlation(variance1, variance0, end) for end in (high, low))
-        return np.column_stack((low * self.unit**2, high * self.unit**2, *correlations, *shares))
+        return np.column_stack((low * self.unit**2, high * self.unit**2, *correlations, shares))
 
-    def off_edge(self, draws: Array, higher_is_better: bool) -> Array:
-        """How far from `EDGES` chance puts a bound whose true place is there, for the same draws; 0 without an edge.
+    def shares(self, laws: tuple[Array, Array], higher_is_better: bool) -> Array:
+        """The last four of `bounds`: those of P(Y1 > Y0) and P(Y1 >= Y0)."""
+        return np.column_stack(share_bounds(*self._arms(*laws, higher_is_better)))
+
+    def off_edge(self, laws: tuple[Array, Array], higher_is_better: bool) -> Array:
+        """How far from `EDGES` chance puts a bound whose true place is there, for the same laws; 0 without an edge.
 
         Each arm's law under a draw is compared with its law under equal weights, as each arm's law under equal weights
         compares with the true one. The arms' distances are added up.
         """
-        f1, f0 = self._cumulative(draws)
-        g1, g0 = self._cumulative(np.ones((draws.shape[0], 1)))
-        pairs = zip(self._arms(f1, f0, higher_is_better), self._arms(g1, g0, higher_is_better), strict=True)
-        low_benefit, high_benefit, low_no_harm, high_no_harm = share_bounds(*(f - g for f, g in pairs))
+        f1, f0 = laws
+        g1, g0 = self.cumulative()
+        shares = self.shares_off_edge(laws, higher_is_better)
         v1, f1, v0, f0 = self._occupied(f1, f0)
         _, g1, _, g0 = self._occupied(g1, g0)
         moved1, moved0 = _moved(v1, f1, g1), _moved(v0, f0, g0)
@@ -134,11 +146,20 @@ class Cells:
         with np.errstate(divide="ignore", invalid="ignore"):
             angle = (moved1 / variance1 + moved0 / variance0) / 2
         moments = ((moved1 + moved0) * self.unit**2, np.zeros_like(moved1), angle, angle)
-        return np.column_stack((*moments, low_benefit, 1.0 - high_benefit, low_no_harm, 1.0 - high_no_harm))
+        return np.column_stack((*moments, shares))
 
-    def _cumulative(self, draws: Array) -> tuple[Array, Array]:
-        """P(Y <= v) of the treated and of the control at the last value of each cell, one row per draw."""
-        sums = (self.sums @ draws).T
+    def shares_off_edge(self, laws: tuple[Array, Array], higher_is_better: bool) -> Array:
+        """The last four of `off_edge`."""
+        pairs = zip(self._arms(*laws, higher_is_better), self._arms(*self.cumulative(), higher_is_better), strict=True)
+        low_benefit, high_benefit, low_no_harm, high_no_harm = share_bounds(*(f - g for f, g in pairs))
+        return np.column_stack((low_benefit, 1.0 - high_benefit, low_no_harm, 1.0 - high_no_harm))
+
+    def cumulative(self, draws: Array | None = None) -> tuple[Array, Array]:
+        """P(Y <= v) of the treated and of the control at the last value of each cell, one row per draw.
+
+        Rows have the weights of the draws, shape (n_rows, draws), or equal ones.
+        """
+        sums = np.asarray(self.sums.sum(axis=1)).reshape(1, -1) if draws is None else (self.sums @ draws).T
         f1, f0 = (np.cumsum(part, axis=1) for part in (sums[:, : self.single.size], sums[:, self.single.size :]))
         return f1 / f1[:, -1:], f0 / f0[:, -1:]
 
@@ -159,6 +180,18 @@ class Cells:
         return self.treated[own1], f1[:, own1], self.control[own0], f0[:, own0]
 
 
+class Measure(NamedTuple):
+    """Some bounds of cells, and how far from their edges chance puts them."""
+
+    bounds: Callable[[Cells, tuple[Array, Array], bool], Array]
+    off_edge: Callable[[Cells, tuple[Array, Array], bool], Array]
+    n_ends: int
+
+
+ALL = Measure(Cells.bounds, Cells.off_edge, len(ENDS))
+SHARES = Measure(Cells.shares, Cells.shares_off_edge, 4)
+
+
 @dataclass(frozen=True)
 class LocalPart:
     """Rows near a point in the order of their outcomes; weights add up to 1 in each arm, `rows` are their places."""
@@ -168,18 +201,72 @@ class LocalPart:
     weights: Array
     rows: NDArray[np.intp]
 
+    @property
+    def support(self) -> tuple[float, float]:
+        """Effective rows, treated and control."""
+        treated, control = (1.0 / float(np.square(self.weights[arm]).sum()) for arm in (self.treated, ~self.treated))
+        return treated, control
+
+    def thinned(self, priority: NDArray[np.int64], most: int = MAX_DRAWN) -> tuple[LocalPart, float]:
+        """The rows of each arm that come first in `priority`, about `most`, and how much less all rows vary.
+
+        Errors of bounds fall with the root of the rows, or faster where a variance is at its edge: what the draws of
+        some rows show is then a little too much. All points choose by the same priority, so that the rows that two
+        points share stay shared.
+        """
+        turn = priority[self.rows]
+        kept = np.ones(turn.size, dtype=bool)
+        for arm in (self.treated, ~self.treated):
+            if arm.sum() > most:
+                kept &= ~arm | (turn <= np.partition(turn[arm], most - 1)[most - 1])
+        if kept.all():
+            return self, 1.0
+        treated, weights = self.treated[kept], self.weights[kept]
+        weights = weights / np.where(treated, weights[treated].sum(), weights[~treated].sum())
+        few = LocalPart(self.y[kept], treated, weights, self.rows[kept])
+        both = [one * other / (one + other) for one, other in (few.support, self.support)]
+        return few, float(np.sqrt(both[0] / both[1]))
+
 
 @dataclass(frozen=True)
 class LocalLaw:
-    """Bounds at one point, from all values, and the cells that its bootstrap uses; no cells where an arm is empty."""
+    """Bounds at one point, from all values, and the cells that its bootstrap uses; no cells where an arm is empty.
+
+    Draws are multiplied by `scale` where they are of some of the rows only.
+    """
 
     estimate: Array
     support: tuple[float, float]
     cells: Cells | None
+    scale: float = 1.0
 
     @classmethod
-    def of(cls, data: WeightedRows, near: Array, higher_is_better: bool, max_cells: int = MAX_CELLS) -> LocalLaw:
-        """The law around a point; `near` has the kernel weights of the rows of the table."""
+    def of(
+        cls,
+        data: WeightedRows,
+        near: Array,
+        higher_is_better: bool,
+        max_cells: int = MAX_CELLS,
+        priority: NDArray[np.int64] | None = None,
+        measure: Measure = ALL,
+    ) -> LocalLaw:
+        """The law around a point.
+
+        Parameters
+        ----------
+        data : WeightedRows
+            All rows.
+        near : array of shape (n,)
+            Kernel weights of the rows of the table.
+        higher_is_better : bool
+            Whether a treatment that raises the outcome is a benefit.
+        max_cells : int
+            About how many cells the bootstrap uses.
+        priority : array of shape (n,), optional
+            Which rows it draws from first, where there are many; all of them without it.
+        measure : Measure
+            Which bounds.
+        """
         near = near[data.order]
         kept = np.flatnonzero((near > NEGLIGIBLE * near.max()) & (data.weights > 0))
         treated = data.treated[kept]
@@ -188,22 +275,18 @@ class LocalLaw:
         if kept.size:
             weights = weights / weights.max()
         totals = [float(weights[arm].sum()) for arm in (treated, ~treated)]
-        support = [
-            t**2 / float(np.square(weights[arm]).sum()) if t else 0.0
-            for t, arm in zip(totals, (treated, ~treated), strict=True)
-        ]
         if min(totals) == 0:
-            return cls(np.full(len(ENDS), np.nan), (support[0], support[1]), None)
-        weights = weights / np.where(treated, *totals)
-        part = LocalPart(data.y[kept], treated, weights, data.order[kept])
-        value = np.cumsum(np.diff(part.y, prepend=part.y[0]) != 0)
+            support = [effective_size(weights[arm]) if arm.any() else 0.0 for arm in (treated, ~treated)]
+            return cls(np.full(measure.n_ends, np.nan), (support[0], support[1]), None)
+        part = LocalPart(data.y[kept], treated, weights / np.where(treated, *totals), data.order[kept])
         n_rows = data.order.size
-        exact = Cells.of(value, np.ones(value[-1] + 1, dtype=bool), part, n_rows)
-        estimate = exact.bounds(np.ones((n_rows, 1)), higher_is_better)[0]
-        if value[-1] < max_cells:
-            return cls(estimate, (support[0], support[1]), exact)
-        group, single = _group_values(np.bincount(value, part.weights / 2).astype(np.float64), max_cells)
-        return cls(estimate, (support[0], support[1]), Cells.of(group[value], single, part, n_rows))
+        exact = Cells.exact(part, n_rows)
+        estimate = measure.bounds(exact, exact.cumulative(), higher_is_better)[0]
+        few, scale = (part, 1.0) if priority is None else part.thinned(priority)
+        cells = exact if few is part else Cells.exact(few, n_rows)
+        if cells.single.size > max_cells:
+            cells = Cells.grouped(few, n_rows, max_cells)
+        return cls(estimate, part.support, cells, scale)
 
 
 def bootstrap(
@@ -213,13 +296,14 @@ def bootstrap(
     higher_is_better: bool,
     rng: np.random.Generator,
     groups: NDArray[np.int64] | None = None,
+    measure: Measure = ALL,
 ) -> tuple[Array, Array]:
     """Bounds under exponential weights of the rows less those under equal ones, and `Cells.off_edge`.
 
     Both have shape (draws, points, bounds). The same weights serve all points, so that a draw's points belong together.
     Rows of a group, whose codes are 0, 1, ..., have the same weight.
     """
-    shifts, off_edge = (np.full((n_draws, len(laws), len(ENDS)), np.nan) for _ in range(2))
+    shifts, off_edge = (np.full((n_draws, len(laws), measure.n_ends), np.nan) for _ in range(2))
     block = max(1, BLOCK_ENTRIES // n_rows)
     n_units = n_rows if groups is None else int(groups.max()) + 1
     for start in range(0, n_draws, block):
@@ -229,11 +313,14 @@ def bootstrap(
         draws = draws if groups is None else draws[groups]
         for k, law in enumerate(laws):
             if law.cells is not None:
-                shifts[start:stop, k] = law.cells.bounds(draws, higher_is_better)
-                off_edge[start:stop, k] = law.cells.off_edge(draws, higher_is_better)
+                drawn = law.cells.cumulative(draws)
+                shifts[start:stop, k] = measure.bounds(law.cells, drawn, higher_is_better)
+                off_edge[start:stop, k] = measure.off_edge(law.cells, drawn, higher_is_better)
     for k, law in enumerate(laws):
         if law.cells is not None:
-            shifts[:, k] -= law.cells.bounds(np.ones((n_rows, 1)), higher_is_better)
+            shifts[:, k] -= measure.bounds(law.cells, law.cells.cumulative(), higher_is_better)
+            shifts[:, k] *= law.scale
+            off_edge[:, k] *= law.scale
     return shifts, off_edge
 
 
@@ -256,7 +343,7 @@ def _moments(values: Array, cumulative: Array) -> tuple[Array, Array]:
 
 def _moved(values: Array, f: Array, g: Array) -> Array:
     """Squared distance of two laws of the same values once both have mean 0, the second one with a single row."""
-    apart, _ = mean_squares(values, f, values, np.broadcast_to(g, f.shape))
+    apart = same_ranks(values, f, values, np.broadcast_to(g, f.shape))
     return np.maximum(apart - (_moments(values, f)[0] - _moments(values, g)[0]) ** 2, 0.0)
 
 

@@ -20,6 +20,7 @@ from modifind.result import PARTS, readable_p
 
 NAMES = {"mean": "the average", "spread": "the spread", "shape": "the shape"}
 LONGEST_LABEL = 40
+LONGEST_NUMBER = 9
 STEP_SHARE = 0.45  # of the points: a rise that takes no more is a step, and where it happens is what is told
 ALIKE = 1.6  # ratio of the ends of the bands up to which a ratio of spreads stays where it is
 Format = Callable[[Sequence[float]], list[str]]
@@ -59,7 +60,7 @@ def verdict(
     >>> curve["mean_effect_low"], curve["mean_effect_high"] = curve["mean_effect"] - 1, curve["mean_effect"] + 1
     >>> row = {"mean_p": 0.001, "mean_adjusted": 0.004, "spread_p": 0.4, "spread_adjusted": 0.6}
     >>> verdict({"smoker": curve}, row, kinds={"smoker": "discrete"}, selected=True)
-    'Changes the average: the effect is -6.1 for no and 1.2 for yes.'
+    'Changes the average: the effect is -6.1 for "no" and 1.2 for "yes".'
     """
     if not tested:
         return "Not tested."
@@ -98,13 +99,13 @@ def _unclear(changes: Mapping[str, Any] | pd.Series[Any]) -> str:
     if not known:
         return "Changes the distribution of the effect."
     strongest = min(known, key=lambda part: known[part])
-    parts = " or ".join({"mean": "average"}.get(part, part) for part in known)
-    sign = f"strongest sign: {'average' if strongest == 'mean' else strongest}, p = {readable_p(known[strongest])}"
-    return f"Changes the distribution of the effect; whether its {parts} is not clear ({sign})."
+    short = [NAMES[part].removeprefix("the ") for part in known]
+    sign = f"strongest sign: {NAMES[strongest].removeprefix('the ')}, p = {readable_p(known[strongest])}"
+    return f"Changes the distribution of the effect; whether its {_listed(short, 'or')} is not clear ({sign})."
 
 
-def _listed(names: list[str]) -> str:
-    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
+def _listed(names: list[str], last: str = "and") -> str:
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} {last} {names[-1]}"
 
 
 @dataclass(frozen=True)
@@ -163,7 +164,7 @@ def _clause(
 
 
 def _by_level(points: _Points, form: Format) -> str:
-    labels = [_plain(value) for value in points.values]
+    labels = [f'"{_plain(value)}"' if isinstance(value, str) else _plain(value) for value in points.values]
     if len(labels) == 2:
         first, second = form(points.estimate.tolist())
         return f"is {first} for {labels[0]} and {second} for {labels[1]}"
@@ -244,9 +245,11 @@ def _digits(values: Sequence[Any]) -> list[str]:
 
 
 def _rounded(value: float, decimals: int) -> str:
-    rounded = round(value, decimals)
-    shown = f"{rounded + 0.0:.{max(decimals, 0)}f}"
-    return shown if abs(value) < 1e6 and len(shown) < 10 else f"{value:.3g}"
+    rounded = round(value, decimals) + 0.0
+    shown = f"{rounded:.{max(decimals, 0)}f}"
+    if len(shown) <= LONGEST_NUMBER:
+        return shown
+    return f"{rounded:.{max(math.floor(math.log10(abs(rounded))) + 1 + decimals if rounded else 1, 3)}g}"
 
 
 def _plain(label: Any) -> str:

@@ -1,0 +1,106 @@
+"""Bounds along one feature on the whole distribution of the effect: how many gain at most so much."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import ArrayLike
+
+from modifind.explain.bounds import MIN_SUPPORT, bands, check_draws, feature_kernels, row_priority
+from modifind.explain.local_laws import SHARES, LocalLaw, WeightedRows, bootstrap
+from modifind.kernels import Array
+from modifind.rows.weights import quantiles_of
+
+DEFAULT_LEVELS = np.array([0.1, 0.2, 0.3, 0.4, 0.6, 0.7, 0.8, 0.9])
+# P(Y1 - Y0 <= d) is the share whose outcome is not raised by more than d: the last two of the four bounds on shares.
+NOT_ABOVE = slice(2, 4)
+SHARE_RANGES = np.array([[0.0, 1.0], [0.0, 1.0]])
+
+
+def effect_distribution_bounds(
+    x: ArrayLike,
+    y: ArrayLike,
+    treatment: ArrayLike,
+    propensity: ArrayLike,
+    *,
+    effects: ArrayLike | None = None,
+    discrete: bool = False,
+    points: ArrayLike | None = None,
+    bandwidth: float | None = None,
+    weights: ArrayLike | None = None,
+    n_bootstrap: int = 200,
+    level: float = 0.95,
+    random_state: Any = None,
+) -> pd.DataFrame:
+    """Sharp bounds on the distribution function of the effect, P(Y1 - Y0 <= d), along the values of a feature.
+
+    Parameters
+    ----------
+    x, y, treatment, propensity, discrete, points, bandwidth, weights, n_bootstrap, level, random_state
+        As in `effect_bounds`.
+    effects : array-like, optional
+        The effects d; by default 0 and eight differences between a quantile of the treated and the opposite quantile of
+        the control, all rows together.
+
+    Returns
+    -------
+    DataFrame
+        One row per point and effect: `value`, `effect`, the lower and upper bound `probability_low` and
+        `probability_high`, each with a confidence interval (`_ci_low`, `_ci_high`), and `support_treated`,
+        `support_control` and `low_support` as in `effect_bounds`. Bounds are sharp for each effect by itself.
+
+    Examples
+    --------
+    >>> x, y, a = ["p", "p", "p", "p", "q", "q", "q", "q"], [-1, 1, -1, 1, 0, 2, 0, 0], [0, 0, 1, 1, 0, 0, 1, 1]
+    >>> table = effect_distribution_bounds(x, y, a, 0.5, effects=[-2, 0], discrete=True, random_state=0)
+    >>> table[["value", "effect", "probability_low", "probability_high"]]
+      value  effect  probability_low  probability_high
+    0     p    -2.0              0.0               0.5
+    1     p     0.0              0.5               1.0
+    2     q    -2.0              0.5               0.5
+    3     q     0.0              1.0               1.0
+    """
+    check_draws(n_bootstrap, level)
+    kernels, values = feature_kernels(x, points, discrete, bandwidth, weights)
+    n_rows = np.asarray(x).shape[0]
+    rows = WeightedRows.of(y, treatment, propensity, weights, n_rows)
+    shown = _default_effects(rows) if effects is None else _read_effects(effects)
+    rng = np.random.default_rng(random_state)
+    priority = row_priority(n_rows, None, rng)
+    moved = [rows.shifted(effect) for effect in shown.tolist()]
+    # Y1 - Y0 <= d where Y1 <= Y0 + d: who is not harmed by a treatment that should lower the outcome.
+    laws = [LocalLaw.of(own, kernel, False, priority=priority, measure=SHARES) for kernel in kernels for own in moved]
+    shifts, off_edge = bootstrap(laws, n_rows, n_bootstrap, False, rng, measure=SHARES)
+    found = np.array([law.estimate for law in laws])[:, NOT_ABOVE]
+    low, high = bands(
+        found, shifts[:, :, NOT_ABOVE], off_edge[:, :, NOT_ABOVE], np.array([0.0, 1.0]), SHARE_RANGES, (1.0 - level) / 2
+    )
+    support = np.array([law.support for law in laws])
+    columns: dict[str, Any] = {"value": np.repeat(values, shown.size), "effect": np.tile(shown, len(values))}
+    for k, end in enumerate(("low", "high")):
+        three = (("", found[:, k]), ("_ci_low", low[:, k]), ("_ci_high", high[:, k]))
+        columns |= {f"probability_{end}{suffix}": part for suffix, part in three}
+    columns["support_treated"], columns["support_control"] = support.T
+    columns["low_support"] = np.any(support < MIN_SUPPORT, axis=1)
+    return pd.DataFrame(columns)
+
+
+def _default_effects(rows: WeightedRows) -> Array:
+    """Zero, and effects that opposite ranks would give: from those who lose most to those who gain most."""
+    high, low = (
+        quantiles_of(rows.y[arm], levels, rows.weights[arm])
+        for arm, levels in ((rows.treated, DEFAULT_LEVELS), (~rows.treated, DEFAULT_LEVELS[::-1]))
+    )
+    return np.unique(np.append(high - low, 0.0))
+
+
+def _read_effects(effects: ArrayLike) -> Array:
+    try:
+        shown = np.asarray(effects, dtype=np.float64).ravel()
+    except (TypeError, ValueError):
+        raise ValueError("effects must be numbers") from None
+    if shown.size == 0 or not np.all(np.isfinite(shown)):
+        raise ValueError("effects must be finite numbers, at least one")
+    return np.unique(shown)
