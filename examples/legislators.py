@@ -8,7 +8,6 @@ import numpy as np
 from causaldata import black_politicians
 
 from modifind import EffectLikelihood, ModifierSelector
-from modifind.plots import CurveDisplay
 
 mails = black_politicians.load_pandas().data
 arm = mails["treat_out"].map({0: "from the district", 1: "from outside"})
@@ -67,8 +66,7 @@ alone.fit(X[["leg_black"]], answered, treatment=arm, treated="from outside")
 print(alone.result_.table[["statistic", "p_value"]].round(2).to_string())
 
 # %% picture
-picture = CurveDisplay.from_result(result, "leg_black").plot().figure_
-picture.savefig("legislators.png", dpi=130, bbox_inches="tight")
+result.plot.curve("leg_black").figure_.savefig("legislators.png", dpi=200)
 
 # %% report
 result.report("legislators.html")

@@ -13,7 +13,6 @@ if "--data" in sys.argv:
 # %% data
 from modifind import ModifierSelector
 from modifind.datasets import fetch_nhanes_crp
-from modifind.plots import CurveDisplay
 
 people = fetch_nhanes_crp()
 overweight = people.treatment.map({0: "BMI to 25", 1: "BMI above 25"})
@@ -49,8 +48,7 @@ print(
 )
 
 # %% picture
-picture = CurveDisplay.from_result(result, "age").plot().figure_
-picture.savefig("nhanes-age.png", dpi=130, bbox_inches="tight")
+result.plot.curve("age").figure_.savefig("nhanes-age.png", dpi=200)
 
 # %% female
 print(

@@ -10,7 +10,6 @@ from causaldata import nhefs
 from sklearn.linear_model import LogisticRegression
 
 from modifind import ModifierSelector
-from modifind.plots import CurveDisplay
 
 people = nhefs.load_pandas().data
 people["quit"] = people["qsmk"].map({0: "smokes on", 1: "quit"})
@@ -51,8 +50,7 @@ for name in result.selected:
     print(f"{name}: {result.changes.loc[name, 'verdict']}")
 
 # %% picture
-picture = CurveDisplay.from_result(result, "wt71").plot().figure_
-picture.savefig("nhefs-weight.png", dpi=130, bbox_inches="tight")
+result.plot.curve("wt71").figure_.savefig("nhefs-weight.png", dpi=200)
 
 # %% arms
 thirds = pd.qcut(people["wt71"], 3, labels=["lightest third", "middle", "heaviest third"])
