@@ -10,7 +10,7 @@ from causaldata import black_politicians
 from modifind import EffectLikelihood, ModifierSelector
 
 mails = black_politicians.load_pandas().data
-arm = mails["treat_out"].map({0: "from the district", 1: "from outside"})
+arm = mails["treat_out"].map({0: "district", 1: "outside"})
 answered = mails["responded"]
 features = [
     "leg_black",
@@ -30,12 +30,12 @@ print(answered.groupby(arm).agg(["size", "mean"]).round(2).to_string())
 # %% first
 repeated = EffectLikelihood(cv_repeats=3)
 first = ModifierSelector(repeated, propensity=0.5, random_state=0, explain=False)
-first.fit(X, answered, treatment=arm, treated="from outside")
+first.fit(X, answered, treatment=arm, treated="outside")
 
 # %% fit
 X = X.assign(totalpop=np.log(X["totalpop"]), blackpercent=np.log(X["blackpercent"] + 0.005))
 selector = ModifierSelector(repeated, propensity=0.5, random_state=0)
-result = selector.fit(X, answered, treatment=arm, treated="from outside").result_
+result = selector.fit(X, answered, treatment=arm, treated="outside").result_
 columns = ["kind", "statistic", "p_value", "p_adjusted", "selected"]
 print(result.table.sort_values("p_value")[columns].round(2).to_string())
 print("all checks passed, nothing to warn of:", result.ok)
@@ -43,7 +43,7 @@ print("all checks passed, nothing to warn of:", result.ok)
 # %% states
 states = mails["statessquireindex"]
 grouped = ModifierSelector(repeated, propensity=0.5, random_state=0, explain=False)
-grouped.fit(X, answered, treatment=arm, treated="from outside", groups=states)
+grouped.fit(X, answered, treatment=arm, treated="outside", groups=states)
 print(f"{states.nunique()} groups; least adjusted p: {grouped.result_.table['p_adjusted'].min():.1f}")
 
 # %% curve
@@ -62,7 +62,7 @@ print(f"difference of the two effects {effect[1] - effect[0]:.2f}, z = {z:.1f}")
 
 # %% one_feature
 alone = ModifierSelector(repeated, propensity=0.5, random_state=0, explain=False)
-alone.fit(X[["leg_black"]], answered, treatment=arm, treated="from outside")
+alone.fit(X[["leg_black"]], answered, treatment=arm, treated="outside")
 print(alone.result_.table[["statistic", "p_value"]].round(2).to_string())
 
 # %% picture
