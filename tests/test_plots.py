@@ -533,7 +533,7 @@ def test_a_fit_is_drawn():
     frame = pd.DataFrame({"age": rng.normal(size=n), "sex": rng.choice(["f", "m"], n)})
     treatment = np.arange(n) % 2
     y = (rng.random(n) < 0.3 + 0.4 * treatment * (frame["age"] > 0)).astype(float)
-    selector = quiet_fit(frame, y, treatment, sampler="gaussian", propensity=0.5, random_state=0)
+    selector = quiet_fit(frame, y, treatment, sampler="gaussian", propensity=0.5, random_state=0, explain=True)
     for display in (ImportanceDisplay, CalibrationDisplay):
         assert_readable(display.from_estimator(selector).plot().figure_)
     for display in (CurveDisplay, D2Display, QuantileDisplay):
