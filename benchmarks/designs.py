@@ -115,6 +115,13 @@ def tail_only(seed: int, n: int) -> Table:
     return Table(_frame(x), a, a + np.where((a == 1) & (x[:, 0] > 0), heavy, rng.standard_normal(n)), ["X1"], [])
 
 
+def skewness_only(seed: int, n: int) -> Table:
+    """The skewness of treated rows turns with the sign of X1; mean and variance never change."""
+    rng, x, a = _features(seed, n)
+    skewed = rng.gamma(2.0, size=n) / np.sqrt(2.0) - np.sqrt(2.0)
+    return Table(_frame(x), a, a + np.where(a == 1, np.sign(x[:, 0]) * skewed, rng.standard_normal(n)), ["X1"], [])
+
+
 def no_effect(seed: int, n: int) -> Table:
     rng, x, a = _features(seed, n)
     return Table(_frame(x), a, rng.standard_normal(n), [], [])
@@ -341,6 +348,8 @@ SHAPES: dict[str, Design] = {
     "discrete": discrete,
     "tails only": tail_only,
 }
+# Where neither mean nor variance of an arm changes.
+SHAPE_ONLY: dict[str, Design] = {"skewness only": skewness_only, "tails only": tail_only}
 NULL: dict[str, Design] = {
     "no effect at all": no_effect,
     "constant effect, five prognostic features": constant_effect,

@@ -59,7 +59,8 @@ def four_sd(share, n):
 
 
 def quiet_fit(X, y, treatment, **settings):
-    """Fit a selector whose few resamples are meant."""
+    """Fit a selector whose few resamples are meant; explanations, which take as long again, have to be asked for."""
+    settings = {"explain": False} | settings
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="n_resamples=")
         warnings.filterwarnings("ignore", message=".*propensity scores were outside")

@@ -23,7 +23,13 @@ from modifind.streaming import Piece
 from modifind.streaming.schema import Summary
 
 N = 120
-FAST = {"statistic": EffectLikelihood("linear"), "sampler": "gaussian", "propensity": 0.5, "random_state": 0}
+FAST = {
+    "statistic": EffectLikelihood("linear"),
+    "sampler": "gaussian",
+    "propensity": 0.5,
+    "random_state": 0,
+    "explain": False,
+}
 
 
 @pytest.fixture(scope="module")

@@ -20,7 +20,7 @@ from modifind.samplers import BoostingSampler, GaussianSampler, MarginalSampler
 from modifind.samplers.joint import N_POINTS, NearestRow, joint_law, set_variance
 from modifind.streaming import FrameSource
 
-QUICK = {"statistic": EffectLikelihood("linear"), "sampler": "gaussian", "random_state": 0}
+QUICK = {"statistic": EffectLikelihood("linear"), "sampler": "gaussian", "random_state": 0, "explain": False}
 ROWS = 400
 GROUPS = {"blood pressure": ["dbp", "sbp"], "place": ["site"], "habits": ["smoker", "visits"]}
 

@@ -21,7 +21,14 @@ from modifind.parallel import WorkerError, results_of, survivors
 from modifind.samplers import GaussianSampler
 from modifind.testing import adjust_p_values
 
-QUICK = {"statistic": "wcmmd", "sampler": "gaussian", "propensity": 0.5, "n_resamples": 199, "random_state": 0}
+QUICK = {
+    "statistic": "wcmmd",
+    "sampler": "gaussian",
+    "propensity": 0.5,
+    "n_resamples": 199,
+    "random_state": 0,
+    "explain": False,
+}
 
 
 @pytest.fixture(scope="module")

@@ -29,7 +29,13 @@ rows, the features age, dose and sex, the outcome y (change on the command line)
 """
 WRITE = os.environ.get("MODIFIND_WRITE_DOCS") == "1"
 N = 120
-FAST = {"statistic": EffectLikelihood("linear"), "sampler": "gaussian", "propensity": 0.5, "random_state": 0}
+FAST = {
+    "statistic": EffectLikelihood("linear"),
+    "sampler": "gaussian",
+    "propensity": 0.5,
+    "random_state": 0,
+    "explain": False,
+}
 
 
 def base():

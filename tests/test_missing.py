@@ -11,7 +11,6 @@ from conftest import four_sd, quiet_fit, seed_of
 from modifind import WCMMD, EffectLikelihood, ModifierSelector, SelectionResult
 from modifind.cli import app
 from modifind.columns.determined import find_determined
-from modifind.explain import effect_curve
 from modifind.features import read_features
 from modifind.learners.additive import AdditiveLearner
 from modifind.learners.filling import FilledLearner, Filling
@@ -292,18 +291,6 @@ def test_propensity_profiles_follow_a_value_that_goes_missing(table, model):
 
     on_device = DeviceProfile(profile, "torch:cpu")(torch.from_numpy(np.stack((column, np.full(400, np.nan)))))
     np.testing.assert_allclose(on_device.numpy(), np.stack((profile(column), gone)), atol=1e-10)
-
-
-def test_curve_ends_with_the_rows_without_a_value(table):
-    X, y, a = table
-    x, scores = X["X2"].to_numpy(), np.full(400, 0.5)
-    gaps = np.isnan(x)
-    curve = effect_curve(x, y, a, scores, np.where(gaps, 7.0, 1.0), bandwidth=1.0, n_levels=0)
-    assert curve["value"].isna().tolist() == [False] * (len(curve) - 1) + [True]
-    last = curve.iloc[-1]
-    assert last["d2"] == 7.0
-    assert last["mean_effect"] == pytest.approx(y[gaps & (a == 1)].mean() - y[gaps & (a == 0)].mean())
-    assert np.isfinite(curve.iloc[:-1].to_numpy()).all()
 
 
 @pytest.fixture(scope="module")

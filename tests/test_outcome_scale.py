@@ -9,7 +9,13 @@ from conftest import ar_normal, quiet_fit
 from modifind import EffectLikelihood
 from modifind.columns.outcome_scale import transform_outcome
 
-SETTINGS = {"statistic": EffectLikelihood("linear"), "sampler": "gaussian", "propensity": 0.5, "random_state": 0}
+SETTINGS = {
+    "statistic": EffectLikelihood("linear"),
+    "sampler": "gaussian",
+    "propensity": 0.5,
+    "random_state": 0,
+    "explain": False,
+}
 
 
 @pytest.fixture(scope="module")

@@ -25,6 +25,7 @@ FAST = {
     "propensity": LogisticRegression(),
     "n_resamples": 39,
     "random_state": 0,
+    "explain": False,
 }
 LIKELIHOOD = {**FAST, "statistic": EffectLikelihood(learner="linear"), "n_resamples": "auto"}
 

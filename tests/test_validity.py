@@ -18,6 +18,7 @@ SETTINGS = {
     "propensity": LogisticRegression(),
     "n_resamples": 99,
     "test": ConditionalRandomizationTest(stop_after=10),
+    "explain": False,
 }
 
 

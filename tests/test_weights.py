@@ -40,7 +40,9 @@ def simple(n=300, d=3, seed=0):
 
 def fitted(X, y, a, **given):
     settings = {name: given.pop(name) for name in ("n_jobs", "propensity", "statistic", "cv") if name in given}
-    selector = ModifierSelector(**{"statistic": LINEAR, "sampler": "gaussian", "random_state": 0, **settings})
+    selector = ModifierSelector(
+        **{"statistic": LINEAR, "sampler": "gaussian", "random_state": 0, "explain": False, **settings}
+    )
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return selector.fit(X, y, treatment=a, **given).result_

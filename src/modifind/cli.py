@@ -106,7 +106,7 @@ def demo(
     result.to_csv(out / "result.csv")
     result.report(out / "report.html")
     picture = io.BytesIO()
-    ImportanceDisplay.from_result(result).plot().figure_.savefig(picture, format="png", dpi=150)
+    ImportanceDisplay.from_result(result).plot().figure_.savefig(picture, format="png")
     write_bytes(out / "importance.png", picture.getvalue())
     print(f"\nReport: {out / 'report.html'}")
 

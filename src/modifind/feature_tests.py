@@ -12,6 +12,8 @@ from threadpoolctl import threadpool_limits
 from modifind.base import with_messages
 from modifind.explain.column_bounds import Bounds, explain_bounds
 from modifind.explain.marginal import MarginalView, marginal_view
+from modifind.explain.pseudo import PseudoOutcomes
+from modifind.explain.views import N_DRAWS
 from modifind.feature_groups import Unit
 from modifind.features import FeatureTable
 from modifind.findings import DETERMINED, DIED, NO_SAMPLER, UNTESTED, Finding, failed
@@ -26,6 +28,7 @@ from modifind.statistics.wcmmd import PreparedWCMMD
 from modifind.testers import AnalyticTester, Tester
 
 MOST_TASKS = 100
+MANY_FEATURES = 100
 
 
 @dataclass(frozen=True)
@@ -40,6 +43,8 @@ class Analysis:
         What is tested: features, and groups of them. Models and samplers only condition on the other columns.
     weights : array of shape (n,), optional
         How much each row counts.
+    outcomes : PseudoOutcomes
+        What curves are averages of.
     groups : array of shape (n,), optional
         Codes of rows that belong together.
     explain : bool
@@ -50,6 +55,7 @@ class Analysis:
 
     table: FeatureTable
     y: Array
+    outcomes: PseudoOutcomes
     propensity: FittedPropensity
     sampler: BaseSampler
     prepared: PreparedWCMMD
@@ -206,17 +212,30 @@ def _find(plan: Analysis, feature: int, seed: np.random.SeedSequence) -> Finding
             return Finding(view, None, NO_SAMPLER)
         known = None if feature in plan.copies else plan.tester.without_law(feature)
         if known is not None:
-            return Finding(view, known, NO_SAMPLER)
+            return Finding(view, known[0], NO_SAMPLER, changes=known[1])
         law = plan.sampler.law(feature)
         if feature in plan.copies or law.calibration.explained_share > DETERMINED[table.kind(feature)]:
             return Finding(view, None, law.calibration)
-        outcome = plan.tester.test(feature, law, view.bandwidth, np.random.default_rng(draw_seed))
-        return Finding(view, outcome, law.calibration)
+        outcome, changes = plan.tester.examine(feature, law, view.bandwidth, np.random.default_rng(draw_seed))
+        return Finding(view, outcome, law.calibration, changes=changes)
 
 
 def _view(plan: Analysis, feature: int, seed: np.random.SeedSequence) -> MarginalView:
-    scores = plan.propensity.scores
-    return marginal_view(plan.table, feature, plan.y, scores, plan.prepared, seed, weights=plan.weights)
+    return marginal_view(
+        plan.table,
+        feature,
+        plan.outcomes,
+        plan.propensity.scores,
+        plan.prepared,
+        seed,
+        plan.weights,
+        n_draws=N_DRAWS if _has_bands(plan, feature) else 0,
+    )
+
+
+def _has_bands(plan: Analysis, feature: int) -> bool:
+    """Whether a feature gets bands and densities; of many features those that a model looks at do."""
+    return plan.explain and (len(plan.units) <= MANY_FEATURES or plan.tester.without_law(feature) is None)
 
 
 def _find_together(plan: Analysis, unit: Unit, seed: np.random.SeedSequence) -> Finding:
@@ -233,11 +252,11 @@ def _find_together(plan: Analysis, unit: Unit, seed: np.random.SeedSequence) -> 
             return Finding(view, None, NO_SAMPLER, views=views)
         known = tester.without_law(unit.members)
         if known is not None:
-            return Finding(view, known, NO_SAMPLER, views=views)
+            return Finding(view, known[0], NO_SAMPLER, views=views, changes=known[1])
         law = joint_law(
             plan.sampler, table, plan.prepared.treatment, unit.members, DETERMINED, law_seed, weights=plan.weights
         )
         if law.determined:
             return Finding(view, None, law.calibration, views=views)
-        outcome = tester.test_together(unit.members, law, np.random.default_rng(draw_seed))
-        return Finding(view, outcome, law.calibration, views=views)
+        outcome, changes = tester.examine_together(unit.members, law, np.random.default_rng(draw_seed))
+        return Finding(view, outcome, law.calibration, views=views, changes=changes)

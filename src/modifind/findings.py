@@ -12,11 +12,13 @@ import pandas as pd
 
 from modifind.base import hand_on, installed_versions
 from modifind.checks import cautions, concerns, run_checks
+from modifind.explain.changes import Changes
 from modifind.explain.column_bounds import Bounds
-from modifind.explain.curves import CURVE_COLUMNS
 from modifind.explain.marginal import MarginalView
+from modifind.explain.verdict import verdict
+from modifind.explain.views import CURVE_COLUMNS
 from modifind.features import Kind
-from modifind.result import PIT_COLUMNS, SelectionResult, no_scores
+from modifind.result import CHANGE_COLUMNS, PARTS, PIT_COLUMNS, SelectionResult, no_changes, no_scores
 from modifind.samplers import Calibration
 from modifind.testers import Outcome
 from modifind.testing import adjust_p_values
@@ -24,6 +26,7 @@ from modifind.testing import adjust_p_values
 # Held-out share of a feature's law that the others explain, above which the data cannot tell it from them. What little
 # is left is then as much the sampler's own error as the feature's, and a test of it would be a test of the sampler.
 DETERMINED = {"continuous": 0.65, "discrete": 0.9}
+MOST_DENSITIES = 100  # features; a result of thousands would be too large to save
 NO_SAMPLER = Calibration("none", float("nan"), float("nan"), float("nan"))
 
 
@@ -41,6 +44,8 @@ class Finding:
         False for a feature whose turn did not come before the run was interrupted.
     bounds : dict of Bounds
         Bounds on the law of the effect by column; None where there are none.
+    changes : Changes, optional
+        P-values of what the feature changes.
     """
 
     view: MarginalView
@@ -51,6 +56,7 @@ class Finding:
     failure: str = ""
     reached: bool = True
     bounds: Mapping[str, Bounds] | None = None
+    changes: Changes | None = None
 
     @property
     def untestable(self) -> str | None:
@@ -108,6 +114,7 @@ def assemble(
     settings: dict[str, Any],
     messages: tuple[str, ...],
     named: frozenset[str] = frozenset(),
+    overall: Mapping[str, float] | None = None,
     score_histogram: pd.DataFrame | None = None,
 ) -> SelectionResult:
     """The result of a fit, from what was found of every feature.
@@ -148,26 +155,71 @@ def assemble(
             untestable[name] = "rare"  # pooling has left one level, as a message says
     checks = run_checks(features, diagnostics, overlap, settings, untestable)
     features["caution"] = cautions(checks, names)
+    views = {name: dict(f.views or {name: f.view}) for name, f in zip(names, findings, strict=True)}
+    by_column = {column: view for own in views.values() for column, view in own.items()}
     shown = (f.bounds or {} for f, p_value in zip(findings, p_values, strict=True) if p_value <= alpha)
-    bounds = {column: own for by_column in shown for column, own in by_column.items()}
+    bounds = {column: own for found in shown for column, own in found.items()}
+    curves = {name: {column: view.curve for column, view in own.items()} for name, own in views.items()}
     return SelectionResult(
         table=features,
         diagnostics=diagnostics,
-        curves={
-            column: view.curve
-            for name, f in zip(names, findings, strict=True)
-            for column, view in (f.views or {name: f.view}).items()
-        },
+        curves={column: view.curve for column, view in by_column.items()},
         overlap=overlap,
         settings=settings,
         versions=installed_versions(),
         warnings=(*messages, *concerns(checks, named)),
         checks=checks,
+        overall=overall or {},
+        densities=_densities(features, views),
         bounds={column: own.table for column, own in bounds.items()},
         bound_tests={column: own.tests for column, own in bounds.items()},
         score_histogram=no_scores() if score_histogram is None else score_histogram,
         pit_histogram=_pit_histogram(index, findings),
+        changes=_changes(features, findings, curves, alpha, adjust, settings),
     )
+
+
+def _densities(features: pd.DataFrame, views: Mapping[str, Mapping[str, MarginalView]]) -> dict[str, pd.DataFrame]:
+    """Densities of all features, or of the most significant of many, in the order of the table."""
+    first = features.sort_values(["p_value", "importance"], ascending=[True, False]).index[:MOST_DENSITIES]
+    kept = features.index[features.index.isin(first) | features["selected"]]
+    found = {column: view.densities for name in kept for column, view in views[name].items()}
+    return {column: shown for column, shown in found.items() if shown is not None}
+
+
+def _changes(
+    features: pd.DataFrame,
+    findings: list[Finding],
+    curves: Mapping[str, Mapping[str, pd.DataFrame]],
+    alpha: float,
+    adjust: str,
+    settings: Mapping[str, Any],
+) -> pd.DataFrame:
+    """What each feature changes; nothing where that was not tested at all."""
+    if all(f.changes is None for f in findings):
+        return no_changes()
+    found: dict[str, Any] = {}
+    for part in PARTS:
+        p_values = np.array([float("nan") if f.changes is None else getattr(f.changes, part) for f in findings])
+        known = ~np.isnan(p_values)
+        found[f"{part}_p"] = p_values
+        # As in the table, what could not be tested counts as p = 1.
+        found[f"{part}_adjusted"] = np.where(known, adjust_p_values(np.where(known, p_values, 1.0), adjust), np.nan)
+    changes = pd.DataFrame(found, index=features.index, columns=list(CHANGE_COLUMNS[:-1]))
+    kinds = {**features["kind"].to_dict(), **settings.get("group_column_kinds", {})}
+    changes["verdict"] = [
+        verdict(
+            curves[name],
+            changes.loc[name],
+            kinds=kinds,
+            alpha=alpha,
+            selected=bool(features.loc[name, "selected"]),
+            tested=f.outcome is not None,
+            log_outcome=settings.get("outcome_transform") == "log",
+        )
+        for name, f in zip(features.index, findings, strict=True)
+    ]
+    return changes
 
 
 def _column(findings: list[Finding], name: str) -> list[float]:

@@ -9,7 +9,7 @@ import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
@@ -17,6 +17,9 @@ import pandas as pd
 from modifind.checks import as_frame
 from modifind.saving.schema import BY_COLUMN, FORMAT, OPTIONAL_FRAMES, parse_json, validate
 from modifind.saving.spreadsheet import safe_csv
+
+if TYPE_CHECKING:
+    from modifind.plots import PlotAccessor
 
 PARTS = ("mean", "spread", "shape")
 CHANGE_COLUMNS = (*(f"{part}_p" for part in PARTS), *(f"{part}_adjusted" for part in PARTS), "verdict")
@@ -215,6 +218,13 @@ class SelectionResult:
         Text that a spreadsheet would take for a formula gets a leading apostrophe.
         """
         write_text(path, safe_csv(self.table))
+
+    @property
+    def plot(self) -> PlotAccessor:
+        """Pictures by name, ``result.plot.curve("age")``: see `PlotAccessor`."""
+        from modifind.plots import PlotAccessor
+
+        return PlotAccessor(self)
 
     def report(self, path: str | os.PathLike[str]) -> None:
         """Write a self-contained HTML report."""

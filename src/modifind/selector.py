@@ -414,6 +414,7 @@ class ModifierSelector(BaseModifierSelector):
             settings,
             messages,
             named,
+            overall=found.overall,
             score_histogram=found.score_histogram,
         )
         warn_of(result.checks, named)

@@ -8,17 +8,18 @@ from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 
+from modifind.explain.changes import Changes, Sweep, change_tests, unseen_changes
 from modifind.feature_groups import Feature
 from modifind.features import FeatureTable
 from modifind.kernels import Array
 from modifind.propensity import FittedPropensity
 from modifind.propensity_profile import ScoreProfile
 from modifind.samplers import ConditionalGrid, FeatureLaw
-from modifind.samplers.joint import JointLaw, set_variance
+from modifind.samplers.joint import JointLaw
 from modifind.statistics import WCMMD
 from modifind.statistics.effect_likelihood import PreparedEffectLikelihood, RowGrid
 from modifind.statistics.wcmmd import PreparedWCMMD
-from modifind.testing import UNSEEN, AnalyticOutcome, ConditionalRandomizationTest, CRTOutcome, analytic_test
+from modifind.testing import UNSEEN, AnalyticOutcome, ConditionalRandomizationTest, CRTOutcome
 
 Outcome: TypeAlias = CRTOutcome | AnalyticOutcome
 TIE = 1e-10  # relative difference of two statistics that only rounding keeps apart
@@ -27,16 +28,24 @@ TIE = 1e-10  # relative difference of two statistics that only rounding keeps ap
 class Tester(Protocol):
     """Turns the law of a feature into a p-value."""
 
-    def without_law(self, feature: Feature) -> Outcome | None:
-        """The outcome where it is the same for every law of the feature, None where it is not."""
+    def without_law(self, feature: Feature) -> tuple[Outcome, Changes | None] | None:
+        """What `examine` finds where it is the same for every law of the feature, None where it is not."""
 
-    def test(self, feature: int, law: FeatureLaw, bandwidth: float, rng: np.random.Generator) -> Outcome:
-        """Test one feature."""
+    def examine(
+        self, feature: int, law: FeatureLaw, bandwidth: float, rng: np.random.Generator
+    ) -> tuple[Outcome, Changes | None]:
+        """Test one feature, and what it changes."""
 
 
 @dataclass(frozen=True)
 class ResamplingTester:
-    """Conditional randomisation test of the weighted conditional MMD."""
+    """Conditional randomisation test of the weighted conditional MMD.
+
+    Attributes
+    ----------
+    model : PreparedEffectLikelihood, optional
+        Models of the outcome that say what changes; without them nothing does.
+    """
 
     prepared: PreparedWCMMD
     statistic: WCMMD
@@ -44,10 +53,23 @@ class ResamplingTester:
     n_resamples: int
     propensity: FittedPropensity
     table: FeatureTable
+    model: PreparedEffectLikelihood | None = None
 
-    def without_law(self, feature: Feature) -> Outcome | None:
+    def without_law(self, feature: Feature) -> None:
         """Every feature is resampled."""
         return None
+
+    def examine(
+        self, feature: int, law: FeatureLaw, bandwidth: float, rng: np.random.Generator
+    ) -> tuple[Outcome, Changes | None]:
+        """The test; what changes is for a model of the outcome to say."""
+        outcome = self.test(feature, law, bandwidth, rng)
+        if self.model is None:
+            return outcome, None
+        if not self.model.looks_at(feature):
+            return outcome, unseen_changes(self.model)
+        grid = ConditionalGrid.of(law, self.table.n_rows, n_levels=self.table.n_levels(feature))
+        return outcome, change_tests(self.model, feature, grid)
 
     def test(self, feature: int, law: FeatureLaw, bandwidth: float, rng: np.random.Generator) -> Outcome:
         """Compare the feature with resampled copies of it."""
@@ -95,43 +117,38 @@ class ResamplingTester:
 
 @dataclass(frozen=True)
 class AnalyticTester:
-    """Effect-likelihood test: the null distribution of a sum over rows."""
+    """Effect-likelihood test: the null distribution of a sum over rows.
+
+    Attributes
+    ----------
+    explain : bool
+        Whether to test also what a feature changes.
+    """
 
     prepared: PreparedEffectLikelihood
     check_resamples: int
+    explain: bool = True
 
-    def without_law(self, feature: Feature) -> Outcome | None:
+    def without_law(self, feature: Feature) -> tuple[Outcome, Changes | None] | None:
         """A feature that no fold's model looks at has the same likelihood at every value."""
-        return None if self.prepared.looks_at(feature) else UNSEEN
+        if self.prepared.looks_at(feature):
+            return None
+        return UNSEEN, unseen_changes(self.prepared) if self.explain else None
 
-    def test(self, feature: int, law: FeatureLaw, bandwidth: float, rng: np.random.Generator) -> Outcome:
-        """Compare the sum over rows with its distribution under the law."""
+    def examine(
+        self, feature: int, law: FeatureLaw, bandwidth: float, rng: np.random.Generator
+    ) -> tuple[Outcome, Changes | None]:
+        """Compare sums over rows with their distribution under the law."""
         table = self.prepared.table
-        grid = ConditionalGrid.of(law, table.n_rows, n_levels=table.n_levels(feature))
-        values, weights = self.prepared.on_grid(feature, grid)
-        return self._compare(feature, grid, values, weights, 0.0, rng)
+        return self._compare(feature, ConditionalGrid.of(law, table.n_rows, n_levels=table.n_levels(feature)), rng)
 
-    def test_together(self, members: tuple[int, ...], law: JointLaw, rng: np.random.Generator) -> Outcome:
+    def examine_together(
+        self, members: tuple[int, ...], law: JointLaw, rng: np.random.Generator
+    ) -> tuple[Outcome, Changes | None]:
         """The same for several features at once, whose law is known by drawn points."""
-        values, weights = self.prepared.on_grid(members, law)
-        return self._compare(members, law, values, weights, set_variance(values), rng)
+        return self._compare(members, law, rng)
 
-    def _compare(
-        self,
-        feature: Feature,
-        grid: RowGrid,
-        values: Array,
-        weights: Array,
-        point_variance: float,
-        rng: np.random.Generator,
-    ) -> Outcome:
-        return analytic_test(
-            self.prepared.observed,
-            values,
-            weights,
-            shared_variance=self.prepared.reuse_variance(feature, grid, values, weights) + point_variance,
-            robust=self.prepared.weights is not None,
-            groups=self.prepared.groups,
-            check_resamples=self.check_resamples,
-            rng=rng,
-        )
+    def _compare(self, feature: Feature, grid: RowGrid, rng: np.random.Generator) -> tuple[Outcome, Changes | None]:
+        sweep = Sweep.of(self.prepared, feature, grid, parts=self.explain)
+        outcome = sweep.test(self.prepared, grid, 0, check_resamples=self.check_resamples, rng=rng)
+        return outcome, change_tests(self.prepared, feature, grid, sweep) if self.explain else None

@@ -14,6 +14,8 @@ from modifind.columns.determined import find_determined
 from modifind.columns.leaks import refuse_separation
 from modifind.columns.outcome_scale import transform_outcome
 from modifind.composition import Statistic
+from modifind.explain.pseudo import OutcomeModel, PseudoOutcomes
+from modifind.explain.views import overall_effects
 from modifind.feature_groups import Unit, arrange, column_kinds
 from modifind.feature_tests import Analysis, Interrupted, run_tests
 from modifind.features import FeatureTable, Kind
@@ -29,10 +31,12 @@ from modifind.samplers import BaseSampler, for_gaps
 from modifind.samplers.rules import check_rule
 from modifind.saving.checkpoint import Checkpoint
 from modifind.statistics import WCMMD, EffectLikelihood
+from modifind.statistics.effect_likelihood import PreparedEffectLikelihood
 from modifind.statistics.wcmmd import PreparedWCMMD
-from modifind.testers import AnalyticTester, ResamplingTester, Tester
+from modifind.testers import AnalyticTester, ResamplingTester
 from modifind.testing import ConditionalRandomizationTest
 
+EXPLAINING = EffectLikelihood(["linear", "splines"])  # of what 'wcmmd' finds without a model of the outcome
 GIVEN_GROUPS = " (the columns of a group counting as one feature)"
 
 
@@ -52,6 +56,8 @@ class Whole:
         What a result records beyond the selector's arguments.
     interrupted : bool
         Whether Ctrl-C came before all were tested.
+    overall : dict
+        Effects for all rows together.
     score_histogram : DataFrame
         Propensity scores by arm.
     """
@@ -63,6 +69,7 @@ class Whole:
     overlap: dict[str, float]
     settings: dict[str, Any]
     interrupted: bool
+    overall: dict[str, float]
     score_histogram: pd.DataFrame
 
 
@@ -131,9 +138,21 @@ class WholeFit:
         tester, n_resamples = self._tester(data, table, outcome, scores, prepared, fold_seed, len(units))
         determined = find_determined(table).apart([unit.members for unit in units])
         determined.warn()
+        model = tester.prepared if isinstance(tester, AnalyticTester) else tester.model
+        outcome_seed, overall_seed = statistic_seed.spawn(2)
+        outcomes = PseudoOutcomes.of(
+            outcome,
+            arms,
+            scores.scores,
+            () if model is None else OutcomeModel.of(model),
+            weights=data.weights,
+            clusters=data.groups,
+            seed=outcome_seed,
+        )
         plan = Analysis(
             table,
             outcome,
+            outcomes,
             scores,
             sampler,
             prepared,
@@ -169,6 +188,9 @@ class WholeFit:
         if self.feature_groups:
             settings["feature_groups"] = {name: list(columns) for name, columns in self.feature_groups.items()}
             settings["group_column_kinds"] = column_kinds(table, units)
+        if outcomes.levels:
+            settings["outcome_levels"] = True
+        overall = overall_effects(outcomes, prepared.y_bandwidth, overall_seed) if self.explain else {}
         kinds = [unit.kind(table) for unit in units]
         overlap = OverlapSums.of(scores)
         return Whole(
@@ -179,6 +201,7 @@ class WholeFit:
             overlap.overlap(scores.auc),
             settings,
             interrupted,
+            overall,
             overlap.score_histogram(),
         )
 
@@ -208,24 +231,37 @@ class WholeFit:
         prepared: PreparedWCMMD,
         seed: np.random.SeedSequence,
         n_tested: int,
-    ) -> tuple[Tester, int]:
+    ) -> tuple[AnalyticTester | ResamplingTester, int]:
         """What tests one feature, and how many resamples it may take."""
         statistic = self.statistic
         if isinstance(statistic, WCMMD):
             n_resamples = self.test.resolve_resamples(self.n_resamples, n_tested, self.alpha, self.adjust)
-            return ResamplingTester(prepared, statistic, self.test, n_resamples, scores, table), n_resamples
-        folds = [draw_folds(data, self.n_folds, child) for child in seed.spawn(statistic.cv_repeats)]
-        model = statistic.prepare(
+            # A law that ignores the treatment cannot tell what depends on it from what changes.
+            explain = self.explain and getattr(self.sampler, "condition_on_treatment", True)
+            model = self._model(EXPLAINING, data, table, outcome, scores, seed) if explain else None
+            return ResamplingTester(prepared, statistic, self.test, n_resamples, scores, table, model), n_resamples
+        model = self._model(statistic, data, table, outcome, scores, seed)
+        return AnalyticTester(model, statistic.check_resamples, self.explain), statistic.check_resamples
+
+    def _model(
+        self,
+        statistic: EffectLikelihood,
+        data: Data,
+        table: FeatureTable,
+        outcome: Array,
+        scores: FittedPropensity,
+        seed: np.random.SeedSequence,
+    ) -> PreparedEffectLikelihood:
+        return statistic.prepare(
             table,
             outcome,
             data.arms,
             scores.scores,
-            folds,
+            [draw_folds(data, self.n_folds, child) for child in seed.spawn(statistic.cv_repeats)],
             n_jobs=self.n_jobs,
             weights=data.weights,
             groups=data.groups,
         )
-        return AnalyticTester(model, statistic.check_resamples), statistic.check_resamples
 
     def _needed_resamples(self, n_tested: int) -> int:
         if not isinstance(self.statistic, WCMMD):

@@ -57,6 +57,7 @@ from modifind.checks import cautions, concerns, run_checks, warn_of
 from modifind.columns.leaks import refuse_separation
 from modifind.columns.outcome_scale import transform_outcome
 from modifind.explain.marginal import MarginalView, marginal_view
+from modifind.explain.pseudo import PseudoOutcomes
 from modifind.features import (
     FeatureTable,
     Treatment,
@@ -203,8 +204,9 @@ class SIEM(BaseModifierSelector):
             design = effect_design(table, columns, outcome - expected, arms - scores.scores)
             fit = self._infer(design, penalty_seed)
             prepared = WCMMD().prepare(outcome, arms, statistic_seed)
+            outcomes = PseudoOutcomes.of(outcome, arms, scores.scores, seed=statistic_seed.spawn(1)[0])
             jobs = (
-                delayed(_alone)(marginal_view, table, m, outcome, scores.scores, prepared, seed.spawn(2)[0])
+                delayed(_alone)(marginal_view, table, m, outcomes, scores.scores, prepared, seed.spawn(2)[0])
                 for m, seed in enumerate(feature_seed.spawn(table.n_features))
             )
             views = self._run(jobs)
@@ -362,6 +364,9 @@ def _assemble(
         versions=installed_versions(),
         warnings=(*messages, *concerns(checks, named)),
         checks=checks,
+        densities={
+            name: view.densities for name, view in zip(table.names, views, strict=True) if view.densities is not None
+        },
         score_histogram=OverlapSums.of(scores).score_histogram(),
     )
 

@@ -16,7 +16,7 @@ import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 from scipy.stats import norm
 
-from modifind.explain.curves import curve_points
+from modifind.explain.local import curve_points, local_bandwidth
 from modifind.explain.local_laws import (
     EDGES,
     ENDS,
@@ -25,7 +25,6 @@ from modifind.explain.local_laws import (
     LocalLaw,
     WeightedRows,
     bootstrap,
-    local_bandwidth,
 )
 from modifind.kernels import Array, gaussian_gram
 

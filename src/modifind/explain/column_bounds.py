@@ -10,8 +10,8 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from modifind.explain.bounds import BoundDraws, near_points
-from modifind.explain.curves import curve_points
-from modifind.explain.local_laws import WeightedRows, local_bandwidth
+from modifind.explain.local import curve_points, local_bandwidth
+from modifind.explain.local_laws import WeightedRows
 from modifind.features import FeatureTable
 from modifind.kernels import Array
 from modifind.rows.weights import some

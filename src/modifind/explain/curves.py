@@ -1,107 +1,225 @@
-"""How one feature moves the effect: mean, spread and quantiles of both arms along its values."""
+"""How one feature moves the effect: distance, mean, spread, quantiles and densities of both arms along its values.
+
+Everything is a function of the two outcome laws around a value of the feature, and these are local-linear averages of
+pseudo-outcomes (see `pseudo` and `local`). Bands are pointwise and come from a weighted bootstrap: every row gets an
+exponential random weight, averages are taken anew, models and scores stay as they are.
+"""
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
-from modifind.kernels import Array, gaussian_gram
-from modifind.rows.weights import quantiles_of
-
-QUANTILES = (0.10, 0.25, 0.50, 0.75, 0.90)
-MAX_POINTS = 25
-EFFECTS = ("mean_effect", "sd_ratio", *(f"q{round(100 * q)}_effect" for q in QUANTILES))
-CURVE_COLUMNS = ("value", "d2", *EFFECTS)
-
-
-def curve_points(column: Array, n_levels: int, weights: Array | None = None) -> Array:
-    """Where a curve is evaluated: all categories, or up to 25 quantiles of a continuous column."""
-    if n_levels:
-        return np.arange(n_levels, dtype=np.float64)
-    return np.unique(quantiles_of(column, np.linspace(0.02, 0.98, MAX_POINTS), weights))
+from modifind.explain.local_laws import WeightedRows
+from modifind.explain.pseudo import OutcomeModel, PseudoOutcomes
+from modifind.explain.views import LEVEL, N_DRAWS, Explained, explain_column
+from modifind.kernels import Array, median_bandwidth
+from modifind.learners.density import best_shape
+from modifind.learners.stacking import own_arm
 
 
 def effect_curve(
-    column: Array,
-    y: Array,
-    treatment: NDArray[np.int64],
-    scores: Array,
-    d2: Array,
+    x: ArrayLike,
+    y: ArrayLike,
+    treatment: ArrayLike,
+    propensity: ArrayLike,
     *,
-    bandwidth: float,
-    n_levels: int,
-    weights: Array | None = None,
+    discrete: bool = False,
+    points: ArrayLike | None = None,
+    bandwidth: float | None = None,
+    location: ArrayLike | None = None,
+    scale: ArrayLike | None = None,
+    weights: ArrayLike | None = None,
+    groups: ArrayLike | None = None,
+    n_bootstrap: int = N_DRAWS,
+    level: float = LEVEL,
+    random_state: Any = None,
 ) -> pd.DataFrame:
-    """Weighted outcome summaries of both arms around each point of a feature.
+    """Effect along the values of a feature, with pointwise confidence bands.
 
     Parameters
     ----------
-    column : array of shape (n,)
-        Feature values, NaN where missing, or codes.
-    y, treatment, scores : arrays of shape (n,)
-        Outcome, 0/1 treatment and propensity scores.
-    d2 : array of shape (n,)
-        Squared weighted conditional MMD at the rows.
-    bandwidth : float
-        Kernel bandwidth of a continuous feature.
-    n_levels : int
-        Number of categories, 0 when continuous.
-    weights : array of shape (n,), optional
-        Weights of the rows.
+    x : array-like of shape (n,)
+        The feature; NaN where it is missing.
+    y, treatment, propensity : array-like of shape (n,)
+        Outcome, treatment (0 or 1) and P(treatment = 1) given all features; a single propensity for a trial.
+    discrete : bool, default=False
+        Whether x is a category. Otherwise rows count by a Gaussian kernel around points.
+    points : array-like, optional
+        Where to look; by default every category, or 25 points between the 2% and 98% quantiles.
+    bandwidth : float, optional
+        Bandwidth h of the kernel exp(-(u - v)^2 / h^2). By default the kernel's standard deviation is that of x divided
+        by the fourth root of the number of rows.
+    location, scale : array-like of shape (n, 2), optional
+        What a model that has not seen the row expects of it: location and scale of the outcome under control and under
+        treatment. With them averages are doubly robust; without, weighted by the inverse propensity alone.
+    weights : array-like of shape (n,), optional
+        How much each row counts.
+    groups : array-like of shape (n,), optional
+        Labels of rows that belong together; the bootstrap then reweights groups.
+    n_bootstrap : int, default=200
+        Draws of the weighted bootstrap that bands come from; 0 for no bands.
+    level : float, default=0.95
+        Level of the bands, point by point.
+    random_state : int, SeedSequence or Generator, optional
+        Seed.
 
     Returns
     -------
     DataFrame
-        `value`, `d2`, `mean_effect` (treated minus control), `sd_ratio` (treated over control) and the effects at the
-        10, 25, 50, 75 and 90% quantiles. Missing where an arm has no rows. Where values of a continuous feature are
-        missing, the last row, with a `value` of NaN, is that of the rows without one.
+        One row per point: `value`; `d2`, the squared distance between the arms' outcome laws (of kernel means, less
+        what chance adds); `mean_effect`, treated less control; `sd_ratio`, the ratio of standard deviations; effects at
+        the 10, 25, 50, 75 and 90% quantiles (`q10_effect`, ...); for each the limits of its band (`_low`, `_high`); the
+        limits between which d2 would lie at the point if the laws differed by the same everywhere (`d2_null_low`,
+        `d2_null_high`); the effective number of rows of each arm around the point (`rows_treated`, `rows_control`); and
+        `low_support`, true where one of them is below 20. Missing where an arm has no rows. Rows without a value of a
+        continuous x come last, with a `value` of NaN.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> x, a = rng.normal(size=2000), np.arange(2000) % 2
+    >>> y = a * x + rng.normal(size=2000)
+    >>> curve = effect_curve(x, y, a, 0.5, points=[-1.0, 0.0, 1.0], random_state=0)
+    >>> curve[["value", "mean_effect", "mean_effect_low", "mean_effect_high"]].round(1)
+       value  mean_effect  mean_effect_low  mean_effect_high
+    0   -1.0         -1.2             -1.4              -0.9
+    1    0.0          0.0             -0.2               0.2
+    2    1.0          1.2              1.0               1.4
     """
-    gaps = np.isnan(column)
-    if gaps.any():
-        parts = []
-        for rows, values, levels in ((~gaps, column[~gaps], 0), (gaps, np.zeros(gaps.sum()), 1)):
-            known = (y[rows], treatment[rows], scores[rows], d2[rows])
-            weighted = None if weights is None else weights[rows]
-            parts.append(effect_curve(values, *known, bandwidth=bandwidth, n_levels=levels, weights=weighted))
-        parts[1]["value"] = np.nan
-        return pd.concat(parts, ignore_index=True)
-    points = curve_points(column, n_levels, weights)
-    order = np.argsort(y, kind="stable")
-    column, y, treatment, scores, d2 = column[order], y[order], treatment[order], scores[order], d2[order]
-    if n_levels:
-        d2_at = np.full(n_levels, np.nan)
-        d2_at[column.astype(np.intp)] = d2
-    else:
-        by_value = np.argsort(column, kind="stable")
-        d2_at = np.interp(points, column[by_value], d2[by_value])
-    own = 1.0 if weights is None else weights[order]
-    blocks = []
-    for block in np.array_split(points, -(-points.size // MAX_POINTS)):
-        near = np.equal(block[:, None], column).astype(float) if n_levels else gaussian_gram(block, column, bandwidth)
-        control = _arm_summary(near, y, own * (treatment == 0) / (1.0 - scores))
-        treated = _arm_summary(near, y, own * (treatment == 1) / scores)
-        with np.errstate(divide="ignore", invalid="ignore"):
-            ratio = np.where(control[:, 1] > 0, treated[:, 1] / control[:, 1], np.nan)
-        difference = treated - control
-        blocks.append(np.column_stack((difference[:, 0], ratio, difference[:, 2:])))
-    effects = pd.DataFrame(np.concatenate(blocks), columns=list(EFFECTS))
-    effects.insert(0, "d2", d2_at)
-    effects.insert(0, "value", points)
-    return effects
+    return _explain(
+        x,
+        y,
+        treatment,
+        propensity,
+        discrete=discrete,
+        points=points,
+        bandwidth=bandwidth,
+        location=location,
+        scale=scale,
+        weights=weights,
+        groups=groups,
+        n_bootstrap=n_bootstrap,
+        level=level,
+        random_state=random_state,
+    ).curve
 
 
-def _arm_summary(near: Array, y: Array, weights: Array) -> Array:
-    """Mean, standard deviation and quantiles of sorted outcomes under local weights, per point; NaN where empty."""
-    local = near * weights
-    total = local.sum(axis=1)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        local /= total[:, None]
-    centre = y.mean()
-    first, second = local @ (y - centre), local @ (y - centre) ** 2
-    cumulative = np.cumsum(local, axis=1)
-    places = [np.minimum((cumulative < q).sum(axis=1), y.size - 1) for q in QUANTILES]
-    spread = np.sqrt(np.maximum(second - first**2, 0.0))
-    summary = np.column_stack((centre + first, spread, *(y[place] for place in places)))
-    summary[total == 0] = np.nan
-    return summary
+def outcome_densities(
+    x: ArrayLike, y: ArrayLike, treatment: ArrayLike, propensity: ArrayLike, **settings: Any
+) -> pd.DataFrame:
+    """Outcome densities of both arms around values of a feature.
+
+    Parameters
+    ----------
+    x, y, treatment, propensity
+        As in `effect_curve`.
+    **settings
+        Further arguments of `effect_curve`.
+
+    Returns
+    -------
+    DataFrame
+        At up to five `value` of x, or the eight most frequent categories, and at each `outcome` of a grid: the
+        densities `treated` and `control`; `witness`, the difference of the arms' kernel means, above zero where
+        outcomes are more common under treatment; each with the limits of its band; and `low_support`. Of an outcome
+        with at most 12 distinct values the densities are shares.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> x, a = rng.integers(0, 2, size=2000), np.arange(2000) % 2
+    >>> y = (rng.random(2000) < 0.2 + 0.5 * a * x).astype(float)
+    >>> outcome_densities(x, y, a, 0.5, discrete=True, random_state=0)[["value", "outcome", "treated"]].round(1)
+       value  outcome  treated
+    0      0      0.0      0.8
+    1      0      1.0      0.2
+    2      1      0.0      0.3
+    3      1      1.0      0.7
+    """
+    return _explain(x, y, treatment, propensity, **settings).densities
+
+
+def _explain(
+    x: Any,
+    y: Any,
+    treatment: Any,
+    propensity: Any,
+    *,
+    discrete: bool = False,
+    points: Any = None,
+    bandwidth: float | None = None,
+    location: Any = None,
+    scale: Any = None,
+    weights: Any = None,
+    groups: Any = None,
+    n_bootstrap: int = N_DRAWS,
+    level: float = LEVEL,
+    random_state: Any = None,
+) -> Explained:
+    if n_bootstrap != 0 and n_bootstrap < 20:
+        raise ValueError(f"n_bootstrap must be 0 or at least 20, not {n_bootstrap!r}")
+    if not 0 < level < 1:
+        raise ValueError(f"level must lie between 0 and 1, not {level!r}")
+    column, places, labels = _read_column(x, points, discrete)
+    rows = WeightedRows.of(y, treatment, propensity, weights, column.size)
+    back = np.argsort(rows.order)
+    outcome, arms = rows.y[back], rows.treated[back].astype(np.int64)
+    scores = np.broadcast_to(np.asarray(propensity, dtype=np.float64), outcome.shape)
+    if (location is None) != (scale is None):
+        raise ValueError("location and scale must be given together")
+    models = () if location is None else (_read_model(location, scale, outcome, arms),)
+    own = None if weights is None else np.asarray(weights, dtype=np.float64)
+    own = None if own is None else own / own.mean()
+    clusters = None if groups is None else pd.factorize(np.asarray(groups))[0]
+    rng = np.random.default_rng(random_state)
+    outcomes = PseudoOutcomes.of(outcome, arms, scores, models, weights=own, clusters=clusters, max_rows=outcome.size)
+    return explain_column(
+        column,
+        0 if labels is None else len(labels),
+        outcomes,
+        median_bandwidth(outcome, random_state=rng),
+        rng,
+        labels=labels,
+        points=places,
+        bandwidth=bandwidth,
+        n_draws=n_bootstrap,
+        level=level,
+    )
+
+
+def _read_column(x: Any, points: Any, discrete: bool) -> tuple[Array, Array | None, tuple[Any, ...] | None]:
+    """The feature as codes or numbers, the points in the same, and the names of codes."""
+    if discrete:
+        codes, labels = pd.factorize(pd.Series(np.asarray(x)), sort=True)
+        if (codes < 0).any():
+            raise ValueError("x has missing values; give them a category of their own")
+        shown = None if points is None else pd.Index(labels).get_indexer(np.asarray(points).ravel())
+        if shown is not None and (shown.size == 0 or (shown < 0).any()):
+            raise ValueError("points must be values of x")
+        return codes.astype(np.float64), None if shown is None else shown.astype(np.float64), tuple(labels)
+    try:
+        column = np.asarray(x, dtype=np.float64).ravel()
+        places = None if points is None else np.asarray(points, dtype=np.float64).ravel()
+    except (TypeError, ValueError):
+        raise ValueError("x and points must be numeric; pass discrete=True for a feature of labels") from None
+    if np.isinf(column).any() or np.isnan(column).all():
+        raise ValueError("x must have finite values; drop rows where it is infinite")
+    if places is not None and (places.size == 0 or not np.isfinite(places).all()):
+        raise ValueError("points must be finite numbers, at least one")
+    return column, places, None
+
+
+def _read_model(location: Any, scale: Any, y: Array, arms: NDArray[np.int64]) -> OutcomeModel:
+    parts = [np.asarray(part, dtype=np.float64) for part in (location, scale)]
+    for name, part in zip(("location", "scale"), parts, strict=True):
+        if part.shape != (y.size, 2) or not np.isfinite(part).all():
+            raise ValueError(f"{name} must have one finite number per row and arm, shape ({y.size}, 2)")
+    if (parts[1] <= 0).any():
+        raise ValueError("scale must be positive")
+    standardised = (y - own_arm(parts[0], arms)) / own_arm(parts[1], arms)
+    shapes = (best_shape(standardised[arms == 0]), best_shape(standardised[arms == 1]))
+    return OutcomeModel(parts[0], parts[1], shapes, binary=False)

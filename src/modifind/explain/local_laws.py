@@ -13,7 +13,7 @@ from scipy import sparse
 from modifind.explain.couplings import SAME_VALUE, correlation, mean_squares, same_ranks, share_bounds
 from modifind.features import check_scale
 from modifind.kernels import Array
-from modifind.rows.weights import effective_size, mean_of, quantiles_of
+from modifind.rows.weights import effective_size
 
 # The variance of the effect, the correlation of Y0 and Y1, P(Y1 > Y0) and P(Y1 >= Y0).
 QUANTITIES = ("var", "corr", "benefit", "no_harm")
@@ -28,25 +28,6 @@ MAX_DRAWN = 3000
 BLOCK_ENTRIES = 2_000_000
 # Kernel weights below this share of the largest move nothing.
 NEGLIGIBLE = 1e-10
-
-
-def local_bandwidth(column: Array, weights: Array | None = None) -> float:
-    """Bandwidth h of the kernel exp(-(u - v)^2 / h^2) that looks at what happens near a value.
-
-    The kernel's standard deviation is n^(-1/4) of the column's, or of its interquartile range in normal units where
-    that is smaller: a little less than what is best for a mean, so that the bias is small beside the chance error.
-
-    Examples
-    --------
-    >>> round(local_bandwidth(np.arange(10_000.0)) / 10_000, 3)
-    0.041
-    """
-    centre = mean_of(column, weights)
-    spread = float(np.sqrt(mean_of((column - centre) ** 2, weights)))
-    low, high = quantiles_of(column, np.array([0.25, 0.75]), weights)
-    scale = min(spread, (high - low) / 1.349) if high > low else spread
-    n_rows = column.size if weights is None else effective_size(weights)
-    return float(np.sqrt(2.0) * scale * n_rows**-0.25) or 1.0
 
 
 @dataclass(frozen=True)

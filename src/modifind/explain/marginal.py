@@ -1,4 +1,4 @@
-"""One feature looked at alone: its importance and its effect curve, whatever test it is put to."""
+"""One feature looked at alone: its importance, effect curve and densities, whatever test it is put to."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from modifind.explain.curves import effect_curve
+from modifind.explain.pseudo import PseudoOutcomes
+from modifind.explain.views import N_DRAWS, explain_column
 from modifind.features import FeatureTable
 from modifind.kernels import Array
 from modifind.statistics.wcmmd import PreparedWCMMD, curve_variance, weighted_bandwidth
@@ -15,21 +16,24 @@ from modifind.statistics.wcmmd import PreparedWCMMD, curve_variance, weighted_ba
 
 @dataclass(frozen=True)
 class MarginalView:
-    """Importance, curve and bandwidth of one feature."""
+    """Importance, bandwidth, curve and densities of one feature."""
 
     importance: float
     bandwidth: float
     curve: pd.DataFrame
+    densities: pd.DataFrame | None = None
 
 
 def marginal_view(
     table: FeatureTable,
     feature: int,
-    y: Array,
+    outcomes: PseudoOutcomes,
     scores: Array,
     prepared: PreparedWCMMD,
     seed: np.random.SeedSequence,
     weights: Array | None = None,
+    *,
+    n_draws: int = N_DRAWS,
 ) -> MarginalView:
     """Importance and effect curve of one feature.
 
@@ -39,14 +43,18 @@ def marginal_view(
         Features.
     feature : int
         Position of the feature.
-    y, scores : arrays of shape (n,)
-        Outcome and propensity scores.
+    outcomes : PseudoOutcomes
+        What curves are averages of.
+    scores : array of shape (n,)
+        Propensity scores.
     prepared : PreparedWCMMD
         The statistic, prepared for the outcome, the treatment and the weights.
     seed : SeedSequence
-        For the subsample that the bandwidth is taken from.
+        For the subsample that the bandwidth is taken from, and for the bootstrap.
     weights : array of shape (n,), optional
         Weights of the rows, of mean 1.
+    n_draws : int, default=200
+        Draws of the bootstrap; without any there are no bands and no densities.
 
     Returns
     -------
@@ -60,12 +68,16 @@ def marginal_view(
         seen = table.observed(feature)
         own = None if weights is None else weights[seen]
         bandwidth = weighted_bandwidth(column[seen], own, np.random.default_rng(seed)) or 1.0
-    d2 = prepared.curve(column, scores, bandwidth=bandwidth, n_levels=levels)
-    shown = effect_curve(
-        column, y, prepared.treatment, scores, d2, bandwidth=bandwidth, n_levels=levels, weights=weights
+    importance = 0.0
+    if not table.is_constant(feature):
+        importance = curve_variance(prepared.curve(column, scores, bandwidth=bandwidth, n_levels=levels), weights)
+    shown = explain_column(
+        column[outcomes.rows],
+        levels,
+        outcomes,
+        prepared.y_bandwidth,
+        np.random.default_rng(seed.spawn(1)[0]),
+        labels=table.categories[feature],
+        n_draws=n_draws,
     )
-    labels = table.categories[feature]
-    if labels is not None:
-        shown["value"] = list(labels)
-    importance = 0.0 if table.is_constant(feature) else curve_variance(d2, weights)
-    return MarginalView(importance, bandwidth, shown)
+    return MarginalView(importance, bandwidth, shown.curve, shown.densities if n_draws else None)

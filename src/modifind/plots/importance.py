@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from modifind.plots.style import INK, PLAIN, PLAIN_TEXT, SELECTED, make_figure, tidy
+from modifind.plots.base import Display
+from modifind.plots.labels import p_text, tick_labels
+from modifind.plots.style import INK, NOTE_SIZE, PLAIN, PLAIN_TEXT, SELECTED, trim
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -15,7 +17,7 @@ if TYPE_CHECKING:
     from modifind.result import SelectionResult
 
 
-class ImportanceDisplay:
+class ImportanceDisplay(Display):
     """Bars of importance, most important first, selected features in colour.
 
     Parameters
@@ -32,8 +34,6 @@ class ImportanceDisplay:
     figure_, ax_ : Figure, Axes
         What `plot` drew on.
     """
-
-    figure_: Any
 
     def __init__(
         self,
@@ -67,18 +67,19 @@ class ImportanceDisplay:
 
     def plot(self, ax: Axes | None = None) -> ImportanceDisplay:
         """Draw on `ax`, or on a new figure."""
-        if ax is None:
-            _, (ax,) = make_figure(width=6.4, height=1.3 + 0.3 * len(self.names))
+        (ax,) = self._axes(None if ax is None else [ax], 1, height=0.75 + 0.21 * len(self.names))
         places = np.arange(len(self.names))[::-1]
         ax.barh(places, self.importance, color=np.where(self.selected, SELECTED, PLAIN).tolist(), height=0.7)
         reach = float(self.importance.max(initial=0.0)) or 1.0
         for place, value, p, chosen in zip(places, self.importance, self.p_adjusted, self.selected, strict=True):
-            text = f"{'★ ' if chosen else ''}p = {p:.3f}" if p >= 0.001 else f"{'★ ' if chosen else ''}p < 0.001"
-            ax.text(value + 0.015 * reach, place, text, va="center", fontsize=8, color=INK)
-        ax.set_yticks(places, self.names, **PLAIN_TEXT)
-        ax.set_xlim(0, 1.22 * reach)
-        ax.set_xlabel("importance: variance of the distance between the arms' outcome distributions")
-        ax.xaxis.label.set_fontsize(9)
-        tidy(ax)
-        self.ax_, self.figure_ = ax, ax.get_figure()
+            text = f"{'★ ' if chosen else ''}{p_text(p)}"
+            ax.text(value + 0.02 * reach, place, text, va="center", fontsize=NOTE_SIZE, color=INK)
+        trim(ax)
+        ax.set_yticks(places, tick_labels(self.names), **PLAIN_TEXT)
+        ax.set_ylim(-0.6, len(self.names) - 0.4)
+        ax.tick_params(axis="y", length=0)
+        ax.set_xlim(0, 1.38 * reach)
+        ax.locator_params(axis="x", nbins=4)
+        ax.set_xlabel("importance (variance of D²)")
+        self.ax_ = ax
         return self

@@ -21,7 +21,7 @@ With sample weights the terms are ``w_i l_i``, models and laws are weighted too,
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,7 +35,6 @@ from modifind.learners.marginal import marginal_log_likelihood
 from modifind.learners.stacking import (
     EDGE,
     CrossFit,
-    arm_shapes,
     cross_fit,
     describe,
     log_likelihood,
@@ -44,12 +43,15 @@ from modifind.learners.stacking import (
 )
 from modifind.rows.groups import check_takes_weights
 from modifind.rows.weights import mean_of
+from modifind.statistics.arms import ArmTraits, treated_share
 from modifind.statistics.reuse import Reuse
 from modifind.torch_support import check_device, import_torch
 
 BLOCK_CELLS = 2**17  # rows times grid points evaluated at a time
-MIN_CURVATURE = 0.1
 REUSE_ROWS = 250
+# What moves along the grid, the location and the scale, in the statistic and in its two parts.
+Part: TypeAlias = tuple[bool, bool]
+WHOLE, MEAN, SPREAD = (True, True), (True, False), (False, True)
 
 
 class EffectLikelihood(BaseEstimator):
@@ -177,37 +179,6 @@ class RowGrid(Protocol):
 
 
 @dataclass(frozen=True)
-class ArmTraits:
-    """What out-of-fold residuals tell of each arm as a whole.
-
-    Attributes
-    ----------
-    shapes : tuple of two floats
-        Degrees of freedom; infinite for a binary outcome.
-    curvatures : tuple of two floats
-        Expected curvature of the log-density, in units of the scale: outliers and skewness lower it.
-    """
-
-    shapes: tuple[float, float]
-    curvatures: tuple[float, float]
-
-    @classmethod
-    def of(
-        cls, cross: CrossFit, y: Array, a: NDArray[np.int64], binary: bool, weights: Array | None = None
-    ) -> ArmTraits:
-        """From the rows that the models were cross-fitted on."""
-        shape = arm_shapes(y, a, cross.location, cross.scale, binary=binary, sample_weight=weights)
-        first, second = (float(shape[np.argmax(a == arm)]) for arm in (0, 1))
-        if binary:
-            return cls((first, second), (1.0, 1.0))
-        u = ((y - own_arm(cross.location, a)) / own_arm(cross.scale, a)) ** 2
-        curvature = (shape + 1) * (shape - u) / (shape + u) ** 2
-        per_arm = [None if weights is None else weights[a == arm] for arm in (0, 1)]
-        low, high = (max(float(mean_of(curvature[a == arm], per_arm[arm])), MIN_CURVATURE) for arm in (0, 1))
-        return cls((first, second), (low, high))
-
-
-@dataclass(frozen=True)
 class _Fit:
     """One cross-fit and what follows from it for every row."""
 
@@ -231,22 +202,11 @@ class _Fit:
         binary: bool,
     ) -> _Fit:
         shape = np.array(traits.shapes)[a]
-        share = _treated_share(cross, traits, scores, binary)
+        share = treated_share(cross, traits, scores, binary)
         baseline = (1 - share) * cross.location[:, 0] + share * cross.location[:, 1]
         own = log_likelihood(y, own_arm(cross.location, a), own_arm(cross.scale, a), shape, binary=binary)
         index = tuple(model.index(X[cross.folds == fold]) for fold, model in enumerate(cross.models))
         return cls(cross, traits, shape, share, baseline, own, index)
-
-
-def _treated_share(cross: CrossFit, traits: ArmTraits, scores: Array, binary: bool) -> Array:
-    """Share of the precision at each row's features that the treated arm has: the weight of its errors."""
-    if binary:
-        probability = np.clip(cross.location, EDGE, 1 - EDGE)
-        treated, control = (1.0 / (probability[:, arm] * (1 - probability[:, arm])) for arm in (1, 0))
-    else:
-        treated, control = (traits.curvatures[arm] / cross.scale[:, arm] ** 2 for arm in (1, 0))
-    treated, control = scores * treated, (1 - scores) * control
-    return treated / (treated + control)
 
 
 @dataclass(frozen=True)
@@ -337,35 +297,44 @@ class PreparedEffectLikelihood:
         have nothing in common cannot have taught each other. The variance is evaluated on a sample of the rows and
         averaged over repeats.
         """
+        return self.reuse(feature, grid).variance(self.fold_variances(values, weights))
+
+    def fold_variances(self, values: Array, weights: Array) -> list[Array]:
+        """Null variance of each fold's sum, for every repeat."""
         expected = np.einsum("ij,ij->i", values, weights)
         per_row = np.einsum("ij,ij,ij->i", values, values, weights) - expected**2
-        per_fold: list[Array] = [
+        return [
             np.bincount(f.cross.folds, per_row, minlength=len(f.cross.models)).astype(np.float64) for f in self.fits
         ]
-        return self.reuse(feature, grid).variance(per_fold)
 
     def reuse(self, feature: Feature, grid: RowGrid) -> Reuse:
         """How far the models of different folds agree about a feature; see `reuse_variance`."""
-        return Reuse(tuple(self._products(fit, feature, grid) for fit in self.fits))
+        return self.part_reuse(feature, grid, WHOLE)[0]
 
-    def _products(self, fit: _Fit, feature: Feature, grid: RowGrid) -> Array:
+    def part_reuse(self, feature: Feature, grid: RowGrid, *parts: Part) -> list[Reuse]:
+        """The same for the statistic's parts; see `parts_on_grid`."""
+        products = [self._products(fit, feature, grid, parts) for fit in self.fits]
+        return [Reuse(tuple(own[k] for own in products)) for k in range(len(parts))]
+
+    def _products(self, fit: _Fit, feature: Feature, grid: RowGrid, parts: tuple[Part, ...]) -> list[Array]:
         """Inner products of what the folds' models make of the feature."""
         rows = np.linspace(0, self.y.size - 1, min(REUSE_ROWS, self.y.size)).astype(np.int64)
         points, weights = grid.at(rows)
         encoded = encode(self.table, feature, points)
         location_score, scale_score = (score[rows, None] for score in self._scores(fit))
-        patterns = []
+        patterns: list[list[Array]] = [[] for _ in parts]
         for model in fit.cross.models:
             location, scale = model.along(self.table.design[rows], columns_of(self.table, feature), encoded)
             arm = self.treatment[rows]
-            moved = self._moved_location(fit, rows, location)
-            log_scale = np.log(scale[np.arange(rows.size), :, arm])
-            pattern = location_score * moved + scale_score * log_scale
-            pattern -= np.einsum("ij,ij->i", pattern, weights)[:, None]
-            if self.weights is not None:
-                pattern *= self.weights[rows, None]
-            patterns.append((pattern * np.sqrt(weights)).ravel())
-        return np.array(patterns) @ np.array(patterns).T
+            by_location = location_score * self._moved_location(fit, rows, location)
+            by_scale = scale_score * np.log(scale[np.arange(rows.size), :, arm])
+            for found, part in zip(patterns, parts, strict=True):
+                pattern = {WHOLE: by_location + by_scale, MEAN: by_location, SPREAD: by_scale}[part]
+                pattern = pattern - np.einsum("ij,ij->i", pattern, weights)[:, None]
+                if self.weights is not None:
+                    pattern *= self.weights[rows, None]
+                found.append((pattern * np.sqrt(weights)).ravel())
+        return [np.array(found) @ np.array(found).T for found in patterns]
 
     def _scores(self, fit: _Fit) -> tuple[Array, Array]:
         """Derivatives of every row's log-likelihood by its location and by the logarithm of its scale."""
@@ -392,7 +361,22 @@ class PreparedEffectLikelihood:
         values, weights : array of shape (n, g)
             Averaged over repeats of the cross-fitting; values are times the weight of the row.
         """
-        values, weights = np.empty((0, 0)), np.empty((0, 0))
+        (values,), weights = self.parts_on_grid(feature, grid, WHOLE)
+        return values, weights
+
+    def parts_on_grid(self, feature: Feature, grid: RowGrid, *parts: Part) -> tuple[tuple[Array, ...], Array]:
+        """The same when only the location (`MEAN`) or the scale (`SPREAD`) follows the points, or both (`WHOLE`).
+
+        What does not follow stays where the model has it at the row's own value.
+
+        Returns
+        -------
+        values : tuple of arrays of shape (n, g)
+            One for each of the parts.
+        weights : array of shape (n, g)
+            The points' weights.
+        """
+        values, weights = np.empty((len(parts), 0, 0)), np.empty((0, 0))
         columns = columns_of(self.table, feature)
         for fit in self.fits:
             for fold, model in enumerate(fit.cross.models):
@@ -402,20 +386,26 @@ class PreparedEffectLikelihood:
                     rows = members[start : start + step]
                     points, chances = grid.at(rows)
                     if not values.size:
-                        values = np.zeros((self.y.size, points.shape[1]))
-                        weights = np.empty(values.shape)
+                        values = np.zeros((len(parts), self.y.size, points.shape[1]))
+                        weights = np.empty(values.shape[1:])
                     encoded = encode(self.table, feature, points)
                     known = tuple(None if part is None else part[start : start + step] for part in fit.index[fold])
                     location, scale = model.along(self.table.design[rows], columns, encoded, known)
-                    values[rows] += self._at(fit, rows, location, scale) / len(self.fits)
+                    for found, part in zip(values, parts, strict=True):
+                        found[rows] += self._at(fit, rows, location, scale, part) / len(self.fits)
                     weights[rows] = chances
         if self.weights is not None:
             values *= self.weights[:, None]
-        return values, weights
+        return tuple(values), weights
 
-    def _at(self, fit: _Fit, rows: NDArray[np.int64], location: Array, scale: Array) -> Array:
-        own = scale[np.arange(rows.size), :, self.treatment[rows]]
-        place = fit.baseline[rows, None] + self._moved_location(fit, rows, location)
+    def _at(self, fit: _Fit, rows: NDArray[np.int64], location: Array, scale: Array, part: Part = WHOLE) -> Array:
+        arm = self.treatment[rows]
+        moves_location, moves_scale = part
+        own = scale[np.arange(rows.size), :, arm] if moves_scale else fit.cross.scale[rows, arm][:, None]
+        if moves_location:
+            place = fit.baseline[rows, None] + self._moved_location(fit, rows, location)
+        else:
+            place = fit.cross.location[rows, arm][:, None]
         return log_likelihood(self.y[rows, None], place, own, fit.shape[rows, None], binary=self.binary)
 
     def _moved_location(self, fit: _Fit, rows: NDArray[np.int64], location: Array) -> Array:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -207,6 +207,7 @@ class Streamed:
     propensity: FittedPropensity
     model: dict[str, Any]
     score_histogram: pd.DataFrame
+    overall: dict[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

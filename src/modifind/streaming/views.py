@@ -15,8 +15,9 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from modifind.explain.curves import QUANTILES, curve_points
+from modifind.explain.local import curve_points
 from modifind.explain.marginal import MarginalView
+from modifind.explain.views import QUANTILES
 from modifind.features import FeatureTable
 from modifind.kernels import Array, gaussian_gram, median_bandwidth
 

@@ -1,0 +1,269 @@
+"""Averages around the values of a feature, and how they move when rows are reweighted at random.
+
+Rows are first put into cells of neighbouring values, or into their categories. All that an average needs are sums over
+the rows of each cell, so that two hundred reweighted tables cost little more than one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from modifind.explain.pseudo import PseudoOutcomes
+from modifind.kernels import Array
+from modifind.rows.weights import effective_size, mean_of, quantiles_of
+
+MAX_POINTS = 25
+MAX_CELLS = 100
+# Rows beyond so many are put into as many random groups within cells, which are then reweighted as one.
+MAX_UNITS = 4000
+DRAW_BLOCK = 25
+MOST_LEVERAGE = 0.3  # share of an average that a single row is taken to have
+LEAST_VARIANCE = 0.02  # share of the expected variance that errors of the model can leave
+# Points whose neighbours have less than this share of the spread of an even neighbourhood are averaged without a slope.
+MIN_SPREAD = 1e-3
+
+
+def curve_points(column: Array, n_levels: int, weights: Array | None = None) -> Array:
+    """Where a curve is evaluated: all categories, or up to 25 quantiles of a continuous column."""
+    if n_levels:
+        return np.arange(n_levels, dtype=np.float64)
+    return np.unique(quantiles_of(column, np.linspace(0.02, 0.98, MAX_POINTS), weights))
+
+
+def local_bandwidth(column: Array, weights: Array | None = None) -> float:
+    """Bandwidth h of the kernel exp(-(u - v)^2 / h^2) that looks at what happens near a value.
+
+    The kernel's standard deviation is n^(-1/4) of the column's, or of its interquartile range in normal units where
+    that is smaller: a little less than what is best for a mean, so that the bias is small beside the chance error.
+
+    Examples
+    --------
+    >>> round(local_bandwidth(np.arange(10_000.0)) / 10_000, 3)
+    0.041
+    """
+    centre = mean_of(column, weights)
+    spread = float(np.sqrt(mean_of((column - centre) ** 2, weights)))
+    low, high = quantiles_of(column, np.array([0.25, 0.75]), weights)
+    scale = min(spread, (high - low) / 1.349) if high > low else spread
+    n_rows = column.size if weights is None else effective_size(weights)
+    return float(np.sqrt(2.0) * scale * n_rows**-0.25) or 1.0
+
+
+@dataclass(frozen=True)
+class Places:
+    """Points of a feature and the cells of rows around them.
+
+    Attributes
+    ----------
+    points : array of shape (p,)
+        Values or codes; the last is NaN where values of a continuous feature are missing.
+    cell : int array of shape (n,)
+        The cell of each row.
+    kernel, offsets : array of shape (p, cells)
+        How much a cell counts at a point, and how far away it is; 0 for categories.
+    near : array of shape (cells, cells)
+        How much one cell counts at another.
+    """
+
+    points: Array
+    cell: NDArray[np.intp]
+    kernel: Array
+    offsets: Array
+    near: Array
+
+    @classmethod
+    def of(
+        cls,
+        column: Array,
+        n_levels: int,
+        weights: Array | None = None,
+        *,
+        points: Array | None = None,
+        bandwidth: float | None = None,
+    ) -> Places:
+        """Points and cells of a column of codes, or of values with NaN where they are missing."""
+        if n_levels:
+            points = curve_points(column, n_levels) if points is None else points
+            kernel = np.equal(points[:, None], np.arange(n_levels)).astype(np.float64)
+            return cls(points, column.astype(np.intp), kernel, np.zeros(kernel.shape), np.eye(n_levels))
+        gaps = np.isnan(column)
+        seen = column[~gaps]
+        own = np.ones(seen.size) if weights is None else weights[~gaps]
+        points = curve_points(seen, 0, None if weights is None else own) if points is None else points
+        width = bandwidth or local_bandwidth(seen, own)
+        inner, centres = _cells(seen, own)
+        offsets = centres - points[:, None]
+        kernel = np.exp(-((offsets / width) ** 2))
+        near = np.exp(-(((centres - centres[:, None]) / width) ** 2))
+        cell = np.full(column.size, centres.size)
+        cell[~gaps] = inner
+        if gaps.any():
+            points = np.append(points, np.nan)
+            kernel, offsets, near = (np.pad(part, (0, 1)) for part in (kernel, offsets, near))
+            kernel[-1, -1] = near[-1, -1] = 1.0
+        return cls(points, cell, kernel, offsets, near)
+
+    @property
+    def n_cells(self) -> int:
+        """How many cells there are."""
+        return self.kernel.shape[1]
+
+    def average(self, design: Array, sums: Array) -> Array:
+        """Local-linear averages at the points.
+
+        Parameters
+        ----------
+        design : array of shape (draws, cells)
+            Weight of the rows of each cell.
+        sums : array of shape (draws, cells, k)
+            Weighted sums over the rows of each cell.
+
+        Returns
+        -------
+        array of shape (draws, p, k)
+            NaN where no row counts.
+        """
+        near, slope = self.kernel, self.kernel * self.offsets
+        s0, s1, s2 = (design @ part.T for part in (near, slope, slope * self.offsets))
+        with np.errstate(divide="ignore", invalid="ignore"):
+            spread = s2 / s0 - (s1 / s0) ** 2
+            even = np.where(s0 > 0, s2 / s0, 0.0)
+            sloped = spread > MIN_SPREAD * np.maximum(even, np.finfo(np.float64).tiny)
+            level = np.where(sloped, s2 / s0 / spread, 1.0) / s0
+            tilt = np.where(sloped, s1 / s0 / spread, 0.0) / s0
+            weights = level[..., None] * near - tilt[..., None] * slope
+        weights[s0 <= 0] = np.nan
+        return weights @ sums
+
+    def leverage(self, outcomes: PseudoOutcomes) -> Array:
+        """Share that every row has of the average of its arm around its own value, the slope left aside."""
+        share = np.empty(self.cell.size)
+        for arm in (0, 1):
+            own = outcomes.arms == arm
+            sums = np.bincount(self.cell[own], outcomes.arm_weights[own], minlength=self.n_cells)
+            around = (self.near @ sums)[self.cell[own]]
+            share[own] = outcomes.arm_weights[own] / np.maximum(around, np.finfo(np.float64).tiny)
+        return share
+
+    def support(self, weights: Array) -> Array:
+        """Effective number of rows around each point, for rows of these weights."""
+        first = np.bincount(self.cell, weights, minlength=self.n_cells)
+        second = np.bincount(self.cell, weights**2, minlength=self.n_cells)
+        top, bottom = (self.kernel @ first) ** 2, self.kernel**2 @ second
+        return np.divide(top, bottom, out=np.zeros(top.size), where=bottom > 0)
+
+
+def _cells(column: Array, weights: Array) -> tuple[NDArray[np.intp], Array]:
+    """Cell of every value and the cells' means."""
+    distinct = np.unique(column)
+    if distinct.size > MAX_CELLS:
+        # Every cell has about as many rows; a value that many rows share is a cell of its own.
+        edges = np.unique(np.quantile(column, np.linspace(0.0, 1.0, MAX_CELLS + 1)[1:-1]))
+        cell = np.searchsorted(edges, column, side="left")
+        cell = np.unique(cell, return_inverse=True)[1].reshape(-1)
+    else:
+        cell = np.searchsorted(distinct, column)
+    mass = np.bincount(cell, weights)
+    # Rows may have no weight left; the cell then counts for nothing, wherever it is.
+    return cell, np.bincount(cell, weights * column) / np.where(mass > 0, mass, 1.0)
+
+
+@dataclass(frozen=True)
+class Averages:
+    """Averages of functions of the outcome in both arms: of the table, and of its reweighted copies.
+
+    Attributes
+    ----------
+    estimate : array of shape (p, 2, k)
+        At every point, of control and treated.
+    draws : array of shape (b, p, 2, k)
+        The same for every draw.
+    """
+
+    estimate: Array
+    draws: Array
+
+    @classmethod
+    def of(cls, places: Places, outcomes: PseudoOutcomes, n_draws: int, rng: np.random.Generator) -> Averages:
+        """Averages around the points of a feature; `places` are those of the rows that `outcomes` has."""
+        units = _Units.of(places, outcomes, rng)
+        estimate = units.averages(places, np.ones((1, units.n_weights)))[0]
+        draws = np.empty((n_draws, *estimate.shape))
+        for start in range(0, n_draws, DRAW_BLOCK):
+            size = min(DRAW_BLOCK, n_draws - start)
+            weights = rng.standard_exponential((size, units.n_weights)) - 1.0
+            draws[start : start + size] = units.averages(places, 1.0 + units.stretch * weights)
+        return cls(estimate, draws)
+
+
+@dataclass(frozen=True)
+class _Units:
+    """Sums over what is reweighted as one: a row, a random group of rows of a cell, or a cluster's rows in a cell.
+
+    Units are in the order of their cells, and those of cell c stand from ``starts[c]`` to ``starts[c + 1]``. `source`
+    says which random weight a unit has. Columns of `sums` are the rows' weight, that of each arm, what is expected in
+    both arms and the weighted errors of both arms.
+
+    `stretch` is how far random weights move from 1. A row that has much of the average around it draws the average
+    to itself, and its error is smaller than that of a new row; its weight moves the more.
+    """
+
+    starts: NDArray[np.intp]
+    source: NDArray[np.intp]
+    stretch: Array
+    sums: Array
+
+    @classmethod
+    def of(cls, places: Places, outcomes: PseudoOutcomes, rng: np.random.Generator) -> _Units:
+        n_rows = places.cell.size
+        if outcomes.clusters is not None:
+            source = np.unique(outcomes.clusters, return_inverse=True)[1].reshape(-1)
+        elif n_rows > MAX_UNITS:
+            # Every cell gets groups in proportion to its rows, filled in random order.
+            order = np.lexsort((rng.random(n_rows), places.cell))
+            source = np.empty(n_rows, dtype=np.intp)
+            source[order] = np.arange(n_rows) * MAX_UNITS // n_rows
+        else:
+            source = np.arange(n_rows)
+        pairs, unit = np.unique(places.cell * np.int64(n_rows + 1) + source, return_inverse=True)
+        gather = sparse.csr_matrix((np.ones(n_rows), (unit.reshape(-1), np.arange(n_rows))), shape=(pairs.size, n_rows))
+        in_arm = outcomes.arm_weights[:, None] * np.equal(outcomes.arms[:, None], [0, 1])
+        parts = [
+            outcomes.weights[:, None],
+            in_arm,
+            outcomes.weights[:, None] * outcomes.expected.reshape(n_rows, -1),
+            in_arm[:, :1] * outcomes.errors,
+            in_arm[:, 1:] * outcomes.errors,
+        ]
+        starts = np.searchsorted(pairs, np.arange(places.n_cells + 1) * np.int64(n_rows + 1))
+        sums = np.column_stack([gather @ part for part in parts])
+        leverage = np.minimum(np.bincount(source, places.leverage(outcomes)), MOST_LEVERAGE)
+        return cls(starts, pairs % (n_rows + 1), 1.0 / (1.0 - leverage), sums)
+
+    @property
+    def n_weights(self) -> int:
+        """How many random weights there are."""
+        return self.stretch.size
+
+    def averages(self, places: Places, weights: Array) -> Array:
+        """Averages under weights of the sources, shape (draws, sources); shape (draws, p, 2, k)."""
+        own = weights[:, self.source]
+        cells = np.empty((weights.shape[0], places.n_cells, self.sums.shape[1]))
+        for c in range(places.n_cells):
+            part = slice(self.starts[c], self.starts[c + 1])
+            cells[:, c] = own[:, part] @ self.sums[part]
+        k = (self.sums.shape[1] - 3) // 4
+        expected = places.average(cells[..., 0], cells[..., 3 : 3 + 2 * k])
+        errors = [
+            places.average(cells[..., 1 + arm], cells[..., 3 + (2 + arm) * k : 3 + (3 + arm) * k]) for arm in (0, 1)
+        ]
+        expected = expected.reshape(*expected.shape[:2], 2, k)
+        found = expected + np.stack(errors, axis=2)
+        # Errors of large weight can leave less than no variance.
+        least = LEAST_VARIANCE * (expected[..., 1] - expected[..., 0] ** 2)
+        found[..., 1] = np.maximum(found[..., 1], found[..., 0] ** 2 + np.maximum(least, 0.0))
+        return found

@@ -1,0 +1,192 @@
+"""Outcomes of both arms for every row, observed or not: what averages around a value of a feature are taken of.
+
+For a function g of the outcome, such as the outcome itself or whether it is below a threshold, the doubly robust
+average of g under arm a is that of ``m_a(x) + w_a (g(y) - m_a(x))``: what a cross-fitted model expects, and what rows
+of the arm, weighted by the inverse of their probability to be in it, tell of the model's error. It is right where
+either the model or the scores are. Without a model m_a is the weighted mean of the arm, and averages are those of
+weighted outcomes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import stdtr
+
+from modifind.kernels import Array
+from modifind.rows.weights import mean_of, quantiles_of, some
+
+if TYPE_CHECKING:
+    from modifind.statistics.effect_likelihood import PreparedEffectLikelihood
+
+MAX_ROWS = 30_000  # bands of so many rows are narrow, and all their pseudo-outcomes fit into memory
+MAX_LEVELS = 12  # an outcome of no more distinct values is shown by their shares
+N_QUANTILES, N_STEPS = 36, 12
+EDGE = 0.005  # share of the outcomes beyond either end of a drawn scale
+# Functions of the outcome before the indicators: the outcome and its square.
+N_MOMENTS = 2
+
+
+@dataclass(frozen=True)
+class OutcomeModel:
+    """What is expected of every row in both arms, by models that have not seen it.
+
+    Attributes
+    ----------
+    location, scale : array of shape (n, 2)
+        Of control and treated outcomes; for a binary outcome the location is a probability.
+    shapes : tuple of two floats
+        Degrees of freedom.
+    binary : bool
+        Whether the outcome has two values.
+    """
+
+    location: Array
+    scale: Array
+    shapes: tuple[float, float]
+    binary: bool
+
+    @classmethod
+    def of(cls, prepared: PreparedEffectLikelihood) -> tuple[OutcomeModel, ...]:
+        """The models of an effect-likelihood test, one for every repeat of its cross-fitting."""
+        return tuple(
+            cls(fit.cross.location, fit.cross.scale, fit.traits.shapes, prepared.binary) for fit in prepared.fits
+        )
+
+    def standardised(self, centre: float, unit: float) -> OutcomeModel:
+        """The model of ``(y - centre) / unit``; probabilities stay as they are."""
+        if self.binary:
+            return self
+        return replace(self, location=(self.location - centre) / unit, scale=self.scale / unit)
+
+    def expected(self, arm: int, rows: NDArray[np.intp], y: Array, marks: Array, own: Array) -> Array:
+        """Expectation of the outcome, of its square and of being at most each of the `marks`, shape (rows, 2 + marks).
+
+        `y` are the outcomes of the rows, and `own` says which of them are in the arm with what weight; from them
+        comes the variance in units of the scale.
+        """
+        location, scale = self.location[rows, arm], self.scale[rows, arm]
+        if self.binary:
+            low, high = y.min(), y.max()
+            mean = low + (high - low) * location
+            square = low**2 + (high**2 - low**2) * location
+            below = np.where(marks < high, 1.0 - location[:, None], 1.0)
+            return np.column_stack((mean, square, below))
+        spread = float(own @ ((y - location) / scale) ** 2 / own.sum())
+        u = (marks - location[:, None]) / scale[:, None]
+        return np.column_stack((location, location**2 + spread * scale**2, stdtr(self.shapes[arm], u)))
+
+
+@dataclass(frozen=True)
+class PseudoOutcomes:
+    """Functions of the outcome for every row: expected in both arms, and the error of that in the row's own arm.
+
+    Attributes
+    ----------
+    rows : int array
+        The rows of the table that are used: all, or a random part of many.
+    expected : array of shape (rows, 2, k)
+        Of control and treated. The k functions are the outcome, its square and the indicators of being at most a mark.
+    errors : array of shape (rows, k)
+        Observed less expected, in the row's own arm.
+    arms : int array
+        0 or 1.
+    weights : array
+        How much each row counts.
+    arm_weights : array
+        The same times the inverse probability of the row's own arm.
+    clusters : int array, optional
+        Rows of a cluster belong together.
+    marks : array
+        Values of the outcome, ascending; the last is the largest.
+    levels : bool
+        Whether the marks are all values that the outcome has.
+    centre, unit : float
+        The outcome is ``centre + unit * y`` of the y that functions are taken of.
+    """
+
+    rows: NDArray[np.intp]
+    expected: Array
+    errors: Array
+    arms: NDArray[np.int64]
+    weights: Array
+    arm_weights: Array
+    clusters: NDArray[np.int64] | None
+    marks: Array
+    levels: bool
+    centre: float
+    unit: float
+
+    @classmethod
+    def of(
+        cls,
+        y: Array,
+        arms: NDArray[np.int64],
+        scores: Array,
+        models: tuple[OutcomeModel, ...] = (),
+        *,
+        weights: Array | None = None,
+        clusters: NDArray[np.int64] | None = None,
+        seed: np.random.SeedSequence | None = None,
+        max_rows: int = MAX_ROWS,
+    ) -> PseudoOutcomes:
+        """Pseudo-outcomes of a table.
+
+        Parameters
+        ----------
+        y, arms, scores : arrays of shape (n,)
+            Outcome, treatment (0 or 1) and propensity scores.
+        models : tuple of OutcomeModel, optional
+            Cross-fitted models, whose pseudo-outcomes are averaged. Without any, the mean of each arm is expected.
+        weights, clusters : arrays of shape (n,), optional
+            How much each row counts, and which rows belong together.
+        seed : SeedSequence, optional
+            For the choice of `max_rows` rows of a larger table.
+        """
+        rows = np.arange(y.size)
+        if y.size > max_rows:
+            rows = np.sort(np.random.default_rng(seed).choice(y.size, max_rows, replace=False))
+        y, arms, scores = y[rows], arms[rows], scores[rows]
+        own = np.ones(rows.size) if weights is None else weights[rows]
+        arm_weights = own / np.where(arms == 1, scores, 1.0 - scores)
+        centre, unit = float(mean_of(y, own)), float(np.sqrt(mean_of((y - mean_of(y, own)) ** 2, own))) or 1.0
+        scaled = (y - centre) / unit
+        marks, levels = outcome_marks(scaled, arm_weights)
+        observed: Array = np.column_stack((scaled, scaled**2, (scaled[:, None] <= marks).astype(np.float64)))
+        expected = np.empty((rows.size, 2, observed.shape[1]))
+        for arm in (0, 1):
+            in_arm = arm_weights * (arms == arm)
+            if models:
+                parts = [m.standardised(centre, unit).expected(arm, rows, scaled, marks, in_arm) for m in models]
+                expected[:, arm] = np.mean(parts, axis=0)
+            else:
+                expected[:, arm] = in_arm @ observed / in_arm.sum()
+        errors = observed - expected[np.arange(rows.size), arms]
+        own_clusters = some(clusters, rows)
+        return cls(rows, expected, errors, arms, own, arm_weights, own_clusters, marks, levels, centre, unit)
+
+    @property
+    def n_functions(self) -> int:
+        """How many functions of the outcome there are."""
+        return self.errors.shape[1]
+
+
+def outcome_marks(y: Array, weights: Array) -> tuple[Array, bool]:
+    """Values that distribution functions are taken at, and whether these are all values of the outcome.
+
+    Half a hundred quantiles, where most rows are, and even steps between.
+
+    Examples
+    --------
+    >>> outcome_marks(np.array([2.0, 0.0, 1.0, 1.0]), np.ones(4))
+    (array([0., 1., 2.]), True)
+    """
+    distinct = np.unique(y)
+    if distinct.size <= MAX_LEVELS:
+        return distinct, True
+    inner = quantiles_of(y, (np.arange(N_QUANTILES) + 0.5) / N_QUANTILES, weights)
+    low, high = quantiles_of(y, np.array([EDGE, 1 - EDGE]), weights)
+    return np.unique(np.concatenate((inner, np.linspace(low, high, N_STEPS), distinct[[0, -1]]))), False

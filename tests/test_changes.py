@@ -1,0 +1,434 @@
+"""What a feature changes: three p-values that mean what they say, adjusted, saved and put into words."""
+
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+
+from conftest import four_sd, logistic_treatment, quiet_fit
+from modifind import EffectLikelihood, SelectionResult
+from modifind.datasets import make_modifiers
+from modifind.explain.changes import Changes, Sweep, change_tests, shape_scores, shape_test, unseen_changes
+from modifind.explain.verdict import verdict
+from modifind.features import read_features
+from modifind.findings import Finding
+from modifind.learners.stacking import log_likelihood
+from modifind.result import CHANGE_COLUMNS, PARTS
+from modifind.saving.records import decode, encode
+from modifind.statistics.effect_likelihood import MEAN, SPREAD, WHOLE
+from modifind.testers import AnalyticTester
+from modifind.testing import adjust_p_values
+
+QUICK = {"statistic": EffectLikelihood("linear"), "sampler": "gaussian", "propensity": 0.5, "random_state": 0}
+LEVEL = 0.05
+RUNS = 80
+
+
+class Believes:
+    """A model that is told what to think of the first column: slopes of the effect and of the arms' log scale."""
+
+    def __init__(self, effect=0.0, log_scale=0.0, both=0.0):
+        self.effect, self.log_scale, self.both = effect, log_scale, both
+
+    def fit(self, X, a, y, sample_weight=None):
+        return self
+
+    def predict(self, X):
+        x = X[:, 0]
+        location = np.stack((self.both * x, (self.both + self.effect) * x), axis=1)
+        return location, np.exp(self.log_scale * x)[:, None] * np.ones((1, 2))
+
+
+class Uniform:
+    """The law of columns that are uniform on [-1, 1] and independent of all else."""
+
+    def at(self, rows):
+        points = (np.arange(40) + 0.5) / 20 - 1
+        return np.tile(points, (len(rows), 1)), np.full((len(rows), 40), 1 / 40)
+
+
+def believing(y, x, treatment, model, **settings):
+    """Prepared with a column whose design is the column itself."""
+    table = replace(read_features(x[:, None], []), reference=(np.zeros(1), np.ones(1)))
+    folds = np.arange(y.size) % 5
+    return EffectLikelihood(model).prepare(table, y, treatment, np.full(y.size, 0.5), [folds], **settings)
+
+
+def skewed(rng, size):
+    return rng.gamma(2.0, size=size) / np.sqrt(2) - np.sqrt(2)
+
+
+def simulated_shares(noise, model, runs=RUNS, n=250):
+    """How often each p-value is at most 0.05; `noise` is drawn given the column and the arm."""
+    found = []
+    for seed in range(runs):
+        rng = np.random.default_rng(seed)
+        x, treatment = rng.uniform(-1, 1, size=n), rng.integers(0, 2, size=n)
+        prepared = believing(noise(rng, x, treatment), x, treatment, model)
+        p = change_tests(prepared, 0, Uniform())
+        found.append([p.mean, p.spread, p.shape])
+    return dict(zip(PARTS, (np.array(found) <= LEVEL).mean(axis=0), strict=True))
+
+
+@pytest.fixture(scope="module")
+def linear_variance():
+    data = make_modifiers("LinVar", n_samples=500, n_features=7, random_state=1)
+    X = data.X.assign(flat=1.0)
+    settings = QUICK | {"feature_groups": {"first two": ["X1", "X2"]}}
+    return quiet_fit(X, data.y, data.treatment, **settings).result_
+
+
+@pytest.fixture(scope="module")
+def linear_mean():
+    data = make_modifiers("LinMean", n_samples=500, n_features=6, random_state=1)
+    return quiet_fit(data.X, data.y, data.treatment, **QUICK).result_
+
+
+def test_modifiers_of_the_mean_change_the_mean_and_nothing_else(linear_mean):
+    changes = linear_mean.changes.loc[["X1", "X2", "X3", "X4", "X5"]]
+    assert (changes["mean_adjusted"] < 0.001).all()
+    assert (changes[["spread_adjusted", "shape_adjusted"]] > 0.05).all(axis=None)
+    assert linear_mean.changes.loc["X6", "verdict"] == "No change found."
+    assert changes.loc["X1", "verdict"].startswith("Changes the average: the effect rises from -")
+
+
+def test_modifiers_of_the_variance_change_the_spread_and_nothing_else(linear_variance):
+    changes = linear_variance.changes.loc[linear_variance.selected]
+    assert {"first two", "X4", "X5"} <= set(changes.index) <= {"first two", "X3", "X4", "X5"}
+    assert (changes["spread_adjusted"] < 0.05).all()
+    assert (changes[["mean_adjusted", "shape_adjusted"]] > 0.05).all(axis=None)
+    assert changes.loc["first two", "verdict"].startswith("Changes the spread: along X1 the ratio of")
+
+
+def test_adjustment_is_over_all_features_and_counts_what_is_not_tested_as_one(linear_variance):
+    changes = linear_variance.changes
+    assert tuple(changes.columns) == CHANGE_COLUMNS
+    assert changes.index.equals(linear_variance.table.index)
+    assert changes.loc["flat", "verdict"] == "Not tested."
+    assert changes.loc["flat"].drop("verdict").isna().all()
+    for part in PARTS:
+        expected = adjust_p_values(changes[f"{part}_p"].fillna(1.0), "bh")
+        expected[changes.index == "flat"] = np.nan
+        assert_array_equal(changes[f"{part}_adjusted"], expected)
+
+
+def test_results_keep_changes_on_file(linear_variance, tmp_path):
+    linear_variance.to_json(tmp_path / "result.json")
+    assert SelectionResult.from_json(tmp_path / "result.json") == linear_variance
+
+
+def test_parts_follow_the_feature_one_at_a_time():
+    rng = np.random.default_rng(0)
+    x, treatment = rng.uniform(-1, 1, size=80), rng.integers(0, 2, size=80)
+    y = rng.normal(size=80)
+    prepared = believing(y, x, treatment, Believes(0.7, 0.4, 0.3))
+    (whole, mean, spread), weights = prepared.parts_on_grid(0, Uniform(), WHOLE, MEAN, SPREAD)
+    assert_array_equal(whole, prepared.on_grid(0, Uniform())[0])
+    fit, points = prepared.fits[0], Uniform().at(range(80))[0]
+    moved = fit.baseline[:, None] + (treatment - fit.share)[:, None] * 0.7 * points
+    own_place, own_scale = (0.3 + 0.7 * treatment) * x, np.exp(0.4 * x)
+    shape = fit.shape[:, None]
+    moved_alone = log_likelihood(y[:, None], moved, own_scale[:, None], shape, binary=False)
+    assert_allclose(mean, moved_alone, rtol=1e-12)
+    followed = log_likelihood(y[:, None], own_place[:, None], np.exp(0.4 * points), shape, binary=False)
+    assert_allclose(spread, followed, rtol=1e-12)
+    assert_allclose(weights.sum(axis=1), 1.0)
+
+
+def test_main_test_is_the_same_with_and_without_explanations(linear_mean):
+    data = make_modifiers("LinMean", n_samples=500, n_features=6, random_state=1)
+    plain = quiet_fit(data.X, data.y, data.treatment, **QUICK, explain=False).result_
+    pd.testing.assert_frame_equal(plain.table.drop(columns="importance"), linear_mean.table.drop(columns="importance"))
+    assert plain.changes.empty
+    assert tuple(plain.changes.columns) == CHANGE_COLUMNS
+
+
+# Each p-value keeps its level where what it is about does not change, whatever else does.
+
+
+def test_mean_keeps_its_level_where_only_the_spread_changes():
+    shares = simulated_shares(
+        lambda rng, x, a: np.exp(0.6 * x * a) * rng.normal(size=x.size), Believes(effect=0.2, log_scale=0.3)
+    )
+    assert shares["mean"] <= LEVEL + four_sd(LEVEL, RUNS)
+    assert shares["spread"] > 0.5
+
+
+def test_spread_keeps_its_level_where_only_the_mean_changes():
+    shares = simulated_shares(lambda rng, x, a: a * x + rng.normal(size=x.size), Believes(effect=1.0, log_scale=0.2))
+    assert shares["spread"] <= LEVEL + four_sd(LEVEL, RUNS)
+    assert shares["mean"] > 0.9
+
+
+@pytest.mark.parametrize("law", ["normal", "skewed", "t3"])
+def test_shape_keeps_its_level_where_location_and_scale_are_somewhat_wrong(law):
+    def noise(rng, x, a):
+        own = {"normal": rng.normal(size=x.size), "skewed": skewed(rng, x.size), "t3": rng.standard_t(3, x.size)}[law]
+        return (0.3 + a) * x + np.exp(0.3 * x) * own
+
+    shares = simulated_shares(noise, Believes(effect=0.8, log_scale=0.15, both=0.2))
+    assert 0.0 < shares["shape"] <= LEVEL + four_sd(LEVEL, RUNS)
+
+
+def test_shape_is_found_where_only_the_shape_changes():
+    def noise(rng, x, a):
+        return np.where(a == 1, np.sign(x) * skewed(rng, x.size), rng.normal(size=x.size))
+
+    shares = simulated_shares(noise, Believes(effect=0.1, log_scale=0.05), runs=40)
+    assert shares["shape"] > 0.7
+
+
+@pytest.fixture(scope="module")
+def turning():
+    """Skewness of the treated turns with the column."""
+    rng = np.random.default_rng(0)
+    x, treatment = rng.uniform(-1, 1, size=400), rng.integers(0, 2, size=400)
+    y = np.where(treatment == 1, np.sign(x) * skewed(rng, 400), rng.normal(size=400))
+    return y, x, treatment
+
+
+def test_shape_scores_do_not_move_with_small_shifts_and_stretches(turning):
+    y, x, treatment = turning
+    prepared = believing(y, x, treatment, Believes())
+    scores = shape_scores(prepared)
+    assert_allclose(scores.mean(axis=0), 0.0, atol=1e-12)
+    assert (scores[treatment == 0, 2:] == 0).all()
+    assert (scores[treatment == 1, :2] == 0).all()
+    for moved in (y + 0.05, y * 1.05):
+        fit = prepared.fits[0]
+        again = _with_fixed_functions(prepared, fit, moved)
+        change = np.array([(again - scores)[treatment == arm].mean(axis=0)[2 * arm : 2 * arm + 2] for arm in (0, 1)])
+        assert np.abs(change).max() < 0.1 * 0.05
+
+
+def _with_fixed_functions(prepared, fit, y):
+    """Scores of other outcomes by the functions that were found for the first ones."""
+    from modifind.explain import changes
+
+    found = np.zeros((y.size, 4))
+    for arm in (0, 1):
+        rows = prepared.treatment == arm
+        old, new = prepared.y[rows], y[rows]
+        both = changes._orthogonal_functions(
+            np.concatenate((old, new)), fit.traits.shapes[arm], np.repeat([1.0, 1e-12], rows.sum())
+        )
+        found[rows, 2 * arm : 2 * arm + 2] = both[rows.sum() :]
+    return found
+
+
+def test_rows_that_come_twice_count_once_if_they_are_a_group(turning):
+    y, x, treatment = turning
+    once = believing(y, x, treatment, Believes(0.1, 0.1), weights=np.ones(400))
+    twice = believing(
+        np.repeat(y, 2), np.repeat(x, 2), np.repeat(treatment, 2), Believes(0.1, 0.1), groups=np.repeat(range(400), 2)
+    )
+    untold = believing(np.repeat(y, 2), np.repeat(x, 2), np.repeat(treatment, 2), Believes(0.1, 0.1))
+    expected = shape_test(once, 0, Uniform())
+    assert_allclose(shape_test(twice, 0, Uniform()), expected, rtol=1e-6)
+    assert shape_test(untold, 0, Uniform()) < 1e-3 * expected
+
+
+def test_weights_and_none_agree_where_all_rows_weigh_the_same(turning):
+    y, x, treatment = turning
+    plain = change_tests(believing(y, x, treatment, Believes(0.1, 0.1)), 0, Uniform())
+    weighted = change_tests(believing(y, x, treatment, Believes(0.1, 0.1), weights=np.ones(400)), 0, Uniform())
+    assert_allclose(weighted.mean, plain.mean, rtol=1e-9)
+    assert_allclose(weighted.spread, plain.spread, rtol=1e-9)
+    assert_allclose(np.log10(weighted.shape), np.log10(plain.shape), rtol=0.25)
+
+
+def test_binary_outcomes_have_neither_spread_nor_shape():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(500, 3))
+    treatment = rng.integers(0, 2, size=500)
+    y, _ = logistic_treatment(rng, 1.5 * treatment * X[:, 0])
+    result = quiet_fit(X, y, treatment, **QUICK).result_
+    changes = result.changes
+    assert changes[[f"{part}_{p}" for part in ("spread", "shape") for p in ("p", "adjusted")]].isna().all(axis=None)
+    assert changes.loc["x0", "mean_adjusted"] < 0.001
+    assert_allclose(np.log(changes["mean_p"]), np.log(result.table["p_value"]), rtol=0.2, atol=0.05)
+    assert changes.loc["x0", "verdict"].startswith("Changes the average: the effect rises from -")
+
+
+def test_missing_values_categories_and_repeats():
+    rng = np.random.default_rng(0)
+    n = 600
+    frame = pd.DataFrame(
+        {"gap": rng.normal(size=n), "level": rng.choice(list("abcd"), size=n), "z": rng.normal(size=n)}
+    )
+    lost = rng.random(n) < 0.3
+    frame.loc[lost, "gap"] = np.nan
+    treatment = rng.integers(0, 2, size=n)
+    sign = np.where(np.where(treatment == 1, lost, frame["level"] > "b"), 1, -1)
+    y = sign * skewed(rng, n)
+    settings = QUICK | {"statistic": EffectLikelihood("linear", cv_repeats=2), "missing": "category"}
+    changes = quiet_fit(frame, y, treatment, **settings).result_.changes
+    assert changes.loc[["gap", "level"], "shape_p"].max() < 1e-4
+    assert changes.loc["z", "shape_p"] > 0.01
+
+
+def test_features_that_no_model_looks_at_are_not_changed(turning):
+    y, x, treatment = turning
+    prepared = believing(y, x, treatment, Believes())
+    blind = replace(prepared, fits=tuple(replace(f, cross=replace(f.cross, models=())) for f in prepared.fits))
+    assert str(change_tests(blind, 0, Uniform())) == str(unseen_changes(prepared)) == str(Changes(1.0, 1.0, np.nan))
+    assert AnalyticTester(blind, 0, explain=False).without_law(0)[1] is None
+
+
+def test_sweep_without_parts_evaluates_one(turning):
+    y, x, treatment = turning
+    prepared = believing(y, x, treatment, Believes(0.2, 0.1))
+    short, long = (Sweep.of(prepared, 0, Uniform(), parts=parts) for parts in (False, True))
+    assert (len(short.values), len(long.values)) == (1, 3)
+    assert str(short.test(prepared, Uniform(), 0)) == str(long.test(prepared, Uniform(), 0))
+
+
+def test_streamed_fits_leave_changes_empty(two):
+    from streams import SMALL, fit
+
+    assert fit(two.X, two.y, two.treatment, **SMALL).changes.empty
+
+
+def test_the_other_statistic_says_what_changes_too(linear_mean):
+    data = make_modifiers("LinMean", n_samples=500, n_features=6, random_state=1)
+    settings = QUICK | {"statistic": "wcmmd", "n_resamples": 19}
+    changes = quiet_fit(data.X, data.y, data.treatment, **settings).result_.changes
+    assert (changes.loc[["X1", "X2", "X4", "X5"], "mean_adjusted"] < 0.001).all()
+    assert (changes["spread_adjusted"] > 0.05).all()
+
+
+def test_findings_with_changes_survive_a_file(linear_mean):
+    from modifind.findings import UNTESTED
+
+    finding = replace(UNTESTED, changes=Changes(0.1, np.nan, 0.3))
+    found = decode(encode(finding, Finding), Finding).changes
+    assert (found.mean, found.shape) == (0.1, 0.3)
+    assert np.isnan(found.spread)
+
+
+# Verdicts.
+
+
+def curve(values, effect, half=0.5, name="mean_effect", low_support=None):
+    effect = np.asarray(effect, dtype=float)
+    frame = pd.DataFrame({"value": values, name: effect, f"{name}_low": effect - half, f"{name}_high": effect + half})
+    return frame if low_support is None else frame.assign(low_support=low_support)
+
+
+def row(mean=1.0, spread=1.0, shape=1.0):
+    given = {"mean": mean, "spread": spread, "shape": shape}
+    return {f"{part}_{what}": p for part, p in given.items() for what in ("p", "adjusted")}
+
+
+def say(frame, kind="continuous", p=None, **settings):
+    given = {"kinds": {"x": kind}, "selected": True} | settings
+    return verdict({"x": frame}, row(mean=0.001) if p is None else p, **given)
+
+
+AGES = np.linspace(30, 78, 25)
+
+
+@pytest.mark.parametrize(
+    ("effect", "expected"),
+    [
+        (0.1 * (AGES - 50), "the effect rises from -2.0 at 30 to 2.8 at 78"),
+        (-3 - 0.1 * (AGES - 50), "the effect falls from -1.0 at 30 to -5.8 at 78"),
+        (np.where(AGES > 55, 4.2, 1.0), "the effect is higher above 55 (4.2 against 1.0)"),
+        (np.where(AGES > 55, -4.2, 1.0), "the effect is lower above 55 (-4.2 against 1.0)"),
+        (
+            4 - 0.01 * (AGES - 54) ** 2,
+            "the effect is highest near 54 (4.0) and lower at both ends (-1.8 at 30, -1.8 at 78)",
+        ),
+        (0.01 * (AGES - 54) ** 2, "the effect is lowest near 54 (0.0) and higher at both ends (5.8 at 30, 5.8 at 78)"),
+    ],
+)
+def test_directions_of_a_continuous_feature(effect, expected):
+    assert say(curve(AGES, effect)) == f"Changes the average: {expected}."
+
+
+def test_directions_need_bands_that_are_apart_and_points_that_rows_support():
+    steep = 0.1 * (AGES - 50)
+    assert say(curve(AGES, steep, half=3.0)) == "Changes the average."
+    assert say(curve(AGES, steep)[["value", "mean_effect"]]) == "Changes the average."
+    ends = np.abs(AGES - 54) > 12
+    assert say(curve(AGES, steep, low_support=ends)).endswith("rises from -0.8 at 42 to 1.6 at 66.")
+    assert say(curve(AGES, steep, low_support=AGES > 30)) == "Changes the average."
+
+
+def test_rows_without_a_value_are_no_end_of_a_curve():
+    frame = pd.concat((curve(AGES, 0.1 * (AGES - 50)), curve([np.nan], [-40.0])), ignore_index=True)
+    assert say(frame).endswith("rises from -2.0 at 30 to 2.8 at 78.")
+
+
+def test_levels_are_named():
+    frame = curve(["north", "south", "west"], [0.1, 3.0, -2.0])
+    assert say(frame, "discrete").endswith('the effect is highest for "south" (3.0) and lowest for "west" (-2.0).')
+    assert say(curve([0, 1], [-6.1, 1.2]), "discrete").endswith("the effect is -6.1 for 0 and 1.2 for 1.")
+    wide = curve(["a", "b", "c"], [0.0, 3.0, 9.0])
+    wide.loc[2, ["mean_effect_low", "mean_effect_high"]] = [-20.0, 40.0]
+    assert say(wide, "discrete").endswith('highest for "b" (3.0) and lowest for "a" (0.0).')
+
+
+def test_hostile_labels_stay_on_one_short_line():
+    told = say(curve(["a\n\x1b[31m" + "b" * 300, "<script>"], [0.0, 9.0]), "discrete")
+    assert "\n" not in told
+    assert "\x1b" not in told
+    assert len(told) < 150
+    assert '"<script>"' in told
+
+
+def test_numbers_of_any_size_can_be_told_apart():
+    seconds = 1.6e9 + 1e6 * np.arange(25)
+    assert say(curve(seconds, 1e-7 * AGES, half=1e-8)).endswith("0.0000030 at 1.6e+09 to 0.0000078 at 1.624e+09.")
+
+
+def test_log_outcomes_are_told_as_ratios():
+    frame = curve(["no", "yes"], np.log([0.8, 1.3]), half=0.05)
+    assert say(frame, "discrete", log_outcome=True).endswith('the effect is x0.8 for "no" and x1.3 for "yes".')
+
+
+def test_spread_of_both_arms_alike_is_told_apart():
+    near = curve(AGES, 1.1 + 0.001 * AGES, half=0.1, name="sd_ratio")
+    alike = say(near, p=row(spread=0.001))
+    assert alike == "Changes the spread of both arms alike (the ratio stays near 1.2)."
+    away = say(curve(["no", "yes"], [1.1, 2.3], name="sd_ratio"), "discrete", p=row(mean=0.001, spread=0.001))
+    assert away.startswith("Changes the average and the spread: the ratio of treated to control spread is 1.1 for")
+    assert say(curve(AGES, AGES / 50, half=2.0, name="sd_ratio"), p=row(spread=0.001)) == "Changes the spread."
+
+
+def test_shape_names_the_tail_that_moves():
+    frame = curve(AGES, 0.1 * (AGES - 50), name="q90_effect")
+    told = say(frame, p=row(shape=0.001))
+    assert told == "Changes the shape: the effect at the upper 10% quantile rises from -2.0 at 30 to 2.8 at 78."
+
+
+def test_groups_name_the_column_that_shows_most():
+    curves = {"x": curve(AGES, 0 * AGES), "z": curve([0, 1], [1.0, 5.0])}
+    told = verdict(curves, row(mean=0.01), kinds={"x": "continuous", "z": "discrete"}, selected=True)
+    assert told == "Changes the average: along z the effect is 1.0 for 0 and 5.0 for 1."
+
+
+@pytest.mark.parametrize(
+    ("p", "settings", "expected"),
+    [
+        (row(), {"tested": False}, "Not tested."),
+        (row(), {"selected": False}, "No change found."),
+        (
+            row(shape=0.003),
+            {"selected": False},
+            "Not selected, but there are signs of a change of the shape (adjusted p = 0.0030).",
+        ),
+        (
+            row(0.2, 0.06, 0.9),
+            {},
+            "Changes the distribution of the effect; whether its average, spread or shape is not clear "
+            "(strongest sign: spread, p = 0.0600).",
+        ),
+        (row(np.nan, np.nan, np.nan), {}, "Changes the distribution of the effect."),
+        (row(0.01, 0.02, 0.03), {}, "Changes the average, the spread and the shape: the effect rises"),
+    ],
+)
+def test_verdicts_without_a_direction(p, settings, expected):
+    assert say(curve(AGES, 0.1 * AGES), p=p, **settings).startswith(expected)
