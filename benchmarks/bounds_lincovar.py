@@ -16,7 +16,7 @@ import pandas as pd
 
 from modifind.datasets import make_modifiers
 from modifind.explain.bounds import bounds_test, effect_bounds
-from modifind.explain.local_laws import local_bandwidth
+from modifind.explain.local import local_bandwidth
 from modifind.kernels import gaussian_gram
 
 
