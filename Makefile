@@ -7,11 +7,7 @@ JOBS   ?= 2
 # An environment of its own: EconML caps the version of scikit-learn, and CausalML's metadata is not satisfied.
 PEERS  := .venv-peers
 
-<<<<<<< HEAD
 .PHONY: demo test lint docs examples screenshots validity fuzz bench peers clean
-=======
-.PHONY: demo test lint docs examples validity fuzz bench peers clean
->>>>>>> docs
 
 $(BIN)/python:
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "modifind needs Python 3.11 or newer")'
