@@ -7,7 +7,7 @@ JOBS   ?= 2
 # An environment of its own: EconML caps the version of scikit-learn, and CausalML's metadata is not satisfied.
 PEERS  := .venv-peers
 
-.PHONY: demo test lint docs examples validity fuzz bench peers clean
+.PHONY: demo test lint docs examples screenshots validity fuzz bench peers clean
 
 $(BIN)/python:
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "modifind needs Python 3.11 or newer")'
@@ -54,6 +54,10 @@ fuzz: $(VENV)/.test
 
 bench: $(VENV)/.test
 	$(BIN)/python benchmarks/speed.py
+
+# Pictures of the demo's report for the README; needs Chromium.
+screenshots: demo $(VENV)/.test
+	$(BIN)/python benchmarks/screenshots.py demo-report/report.html docs/images
 
 # CausalML without its dependencies: xgboost brings 350 MB of CUDA, and the filters need only what `peers` lists.
 $(PEERS)/.peers: pyproject.toml constraints.txt

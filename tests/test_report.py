@@ -15,6 +15,11 @@ from modifind.report import answer, methods
 HOSTILE = "<script>alert(1)</script>"
 
 
+def features_of(html):
+    """What stands between the heading of the table and the checks."""
+    return html.partition('id="features"')[2].partition('id="checks"')[0].lower()
+
+
 @pytest.fixture(scope="module")
 def result():
     rng = np.random.default_rng(1)
@@ -49,7 +54,7 @@ def test_report_is_one_file_without_network_and_escapes_names(result, tmp_path):
     assert "&lt;script&gt;alert(1)&lt;/script&gt;" in html
     assert "drug &amp; co" in html
     assert not re.search(r"(src|href)=[\"']?(https?:)?//", html)
-    assert html.count("<figure>") == len(result.selected) == 1
+    assert html.count('<article class="panel"') == len(result.selected) == 1
 
 
 def test_report_shows_the_gain_with_its_interval_where_the_test_has_one(result, resampled, tmp_path):
@@ -57,12 +62,11 @@ def test_report_shows_the_gain_with_its_interval_where_the_test_has_one(result, 
     html = (tmp_path / "likelihood.html").read_text(encoding="utf-8")
     size, low, high = result.table.loc["age", ["effect_size", "effect_low", "effect_high"]]
     assert 0 < low < size < high
-    assert f"<td>{size:.3f} ({low:.3f} to {high:.3f})</td>" in html
-    before, _, _ = html.lower().partition("<h2>checks</h2>")
-    assert before.count("nats per row") == 2  # the column and its explanation
+    assert f">{size:.3f} ({low:.3f} to {high:.3f})</td>" in html
+    before = features_of(html)
+    assert before.count("nats per row") == 3  # the column, its hint and its explanation
     resampled.report(tmp_path / "resampled.html")
-    before, _, _ = (tmp_path / "resampled.html").read_text(encoding="utf-8").lower().partition("<h2>checks</h2>")
-    assert "nats" not in before
+    assert "nats" not in features_of((tmp_path / "resampled.html").read_text(encoding="utf-8"))
 
 
 def test_feature_that_was_not_tested_has_no_interval_in_the_report(result, tmp_path):
@@ -70,8 +74,8 @@ def test_feature_that_was_not_tested_has_no_interval_in_the_report(result, tmp_p
     table.loc["age", ["effect_size", "effect_low", "effect_high"]] = np.nan
     replace(result, table=table).report(tmp_path / "report.html")
     html = (tmp_path / "report.html").read_text(encoding="utf-8")
-    assert html.count("<td>not tested</td>") == 1
-    assert "nan" not in re.sub(r"base64,[^\"]*", "", html).lower()
+    assert html.count(">not tested</td>") == 1
+    assert not re.search(r"\bnan\b", re.sub(r"base64,[^\"]*", "", html), re.IGNORECASE)
 
 
 def test_tiny_p_values_are_written_as_powers_of_ten(result, tmp_path):
@@ -79,7 +83,8 @@ def test_tiny_p_values_are_written_as_powers_of_ten(result, tmp_path):
     table.loc["age", ["p_value", "p_adjusted"]] = [2.4e-17, 7.2e-17]
     replace(result, table=table).report(tmp_path / "report.html")
     html = (tmp_path / "report.html").read_text(encoding="utf-8")
-    assert "<td>2e-17</td><td>7e-17</td>" in html
+    assert 'data-sort="2.4e-17">2e-17</td>' in html
+    assert 'data-sort="7.2e-17">7e-17</td>' in html
 
 
 def test_methods_say_which_test_was_made_and_on_which_scale(result, resampled):
@@ -99,7 +104,10 @@ def test_methods_say_which_test_was_made_and_on_which_scale(result, resampled):
 
 
 def test_answer_names_the_selected_features_and_the_level(result):
-    assert answer(result).startswith("age modifies the effect of drug & co against placebo (BH adjustment at level")
+    assert answer(result) == (
+        "age changes how drug & co works compared with placebo. 3 features were tested on 300 rows; the expected share "
+        "of false discoveries is held at 5% (Benjamini-Hochberg)."
+    )
     nothing = replace(result, table=result.table.assign(selected=False))
     assert answer(nothing).startswith("No feature was found")
 
@@ -113,7 +121,7 @@ def test_concerns_of_the_checks_are_in_the_report_once(result, tmp_path):
     replace(result, checks=checks, warnings=(concern,)).report(tmp_path / "report.html")
     html = (tmp_path / "report.html").read_text(encoding="utf-8")
     assert html.count("1 feature (age)") == 1
-    assert "! law of the feature" in html
+    assert '<span aria-hidden="true">!</span> <span class="away">failed: </span>law of the feature' in html
 
 
 def test_importance_display_draws_what_the_table_says(result):

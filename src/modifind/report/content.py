@@ -1,0 +1,264 @@
+"""What the report says: the answer, the table, notices and checks, as plain data."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+
+import pandas as pd
+
+from modifind.checks import TITLES, concerns
+from modifind.report.charts import Terms
+from modifind.report.svg import number, shortened
+from modifind.result import PARTS, readable_number, readable_p
+
+if TYPE_CHECKING:
+    from modifind.result import SelectionResult
+
+MOST_NAMES = 8
+MOST_NAME = 400.0  # pixels
+MOST_BARS = 30
+KINDS = {"continuous": "number", "discrete": "categories", "group": "group of columns"}
+PART_TITLES = {"mean": "average", "spread": "spread", "shape": "shape"}
+CONTROL = {
+    "bh": "the expected share of false discoveries is held at {level} (Benjamini-Hochberg)",
+    "by": "the expected share of false discoveries is held at {level} (Benjamini-Yekutieli)",
+    "holm": "the chance of any false discovery is held at {level} (Holm)",
+    "bonferroni": "the chance of any false discovery is held at {level} (Bonferroni)",
+    "none": "p-values are not adjusted for the number of features (level {level})",
+}
+
+
+def answer(result: SelectionResult) -> str:
+    """The result in two sentences."""
+    return " ".join(answer_sentences(result))
+
+
+def answer_sentences(result: SelectionResult) -> tuple[str, str]:
+    """What was found, and how it was looked for."""
+    chosen, settings, terms = result.selected, result.settings, Terms.of(result.settings)
+    tested = f"{len(result.table)}"
+    if settings.get("interrupted"):
+        tested = f"Only {settings['n_tested']} of {tested}"
+    features = "feature was" if tested == "1" else "features were"
+    control = CONTROL[settings["adjust"]].format(level=f"{100 * settings['alpha']:g}%")
+    size = f"{tested} {features} tested on {settings['n_rows']:,} rows; {control}"
+    if not chosen:
+        return (
+            f"No feature was found to change {terms.works}.",
+            f"{size}. A change too small to see may still be there.",
+        )
+    return f"{_listed(chosen)} {'changes' if len(chosen) == 1 else 'change'} {terms.works}.", f"{size}."
+
+
+def facts(result: SelectionResult) -> list[tuple[str, str]]:
+    """The size of the analysis in a few numbers."""
+    s, terms = result.settings, Terms.of(result.settings)
+    shown = [
+        ("rows", f"{s['n_rows']:,}"),
+        (f"in {terms.treated}", f"{s['n_treated']:,}"),
+        (f"in {terms.control}", f"{s['n_control']:,}"),
+        ("features tested", f"{s.get('n_tested', len(result.table)):,}"),
+        ("change the effect", f"{len(result.selected):,}"),
+    ]
+    if math.isfinite(result.overall.get("mean_effect", math.nan)):
+        text = number(float(result.overall["mean_effect"]))
+        low, high = (result.overall.get(f"mean_effect_{end}", math.nan) for end in ("low", "high"))
+        if math.isfinite(low) and math.isfinite(high):
+            text += f" ({number(float(low))} to {number(float(high))})"
+        shown.append(("average effect, all rows", text))
+    return shown
+
+
+def verdict(result: SelectionResult, name: str) -> str:
+    """What a feature changes, in one sentence; of results without tests of it, what the curve shows."""
+    if name in result.changes.index:
+        said = result.changes.loc[name, "verdict"]
+        if isinstance(said, str) and said:
+            return said
+    row: Any = result.table.loc[name]
+    if math.isnan(float(row["p_value"])):
+        return "Not tested."
+    if not row["selected"]:
+        return "No change found."
+    ranges = []
+    for column in result.groups.get(name, [name]):
+        curve = result.curves.get(column, pd.DataFrame({"mean_effect": []}))
+        sure = curve[~curve["low_support"].to_numpy(dtype=bool)] if "low_support" in curve else curve
+        effects = sure["mean_effect"].dropna()
+        if len(effects):
+            low, high = number(float(effects.min())), number(float(effects.max()))
+            of = "" if column == name else f" along {column}"
+            ranges.append(f"from {low} to {high}{of}")
+    return f"Changes the effect: on average it goes {', '.join(ranges)}." if ranges else "Changes the effect."
+
+
+def anchor(name: str) -> str:
+    """Where the panel of a feature is in the page: what follows # in its address.
+
+    Examples
+    --------
+    >>> anchor("blood pressure")
+    'feature=blood%20pressure'
+    """
+    return "feature=" + quote(str(name), safe="", errors="replace")
+
+
+def notices(result: SelectionResult) -> list[str]:
+    """What was warned of and what checks found, each once."""
+    return list(dict.fromkeys([*result.warnings, *concerns(result.checks)]))
+
+
+def table_columns(result: SelectionResult) -> list[dict[str, Any]]:
+    """Headings of the table: what they mean and how they are sorted."""
+    columns: list[dict[str, Any]] = [
+        {"key": "feature", "title": "feature", "hint": ""},
+        {"key": "kind", "title": "kind", "hint": ""},
+        {"key": "importance", "title": "importance", "hint": "How much the distance between the arms varies along it"},
+        {"key": "p_value", "title": "p", "hint": "P-value of the test of this feature, given all others"},
+        {"key": "p_adjusted", "title": "adjusted p", "hint": "P-value adjusted for the number of features"},
+    ]
+    if len(result.changes):
+        columns += [
+            {"key": part, "title": PART_TITLES[part], "hint": f"Adjusted p-value: does it change the {title}?"}
+            for part, title in zip(PARTS, ("average effect", "spread", "shape of the distribution"), strict=True)
+            if result.changes.get(f"{part}_adjusted", pd.Series(dtype=float)).notna().any()
+        ]
+    effect = effect_column(result)
+    if effect:
+        columns.append({"key": "effect", "title": effect["title"], "hint": effect["note"]})
+    if "caution" in result.table and bool((result.table["caution"] != "").any()):
+        columns.append({"key": "caution", "title": "caution", "hint": "Checks of the feature that failed"})
+    for column in columns:
+        column["number"] = column["key"] not in ("feature", "kind", "caution")
+    return columns
+
+
+def table_rows(result: SelectionResult) -> list[dict[str, Any]]:
+    """Rows of the table, most significant first; each cell has its text, what it is sorted by and a mark."""
+    table = result.table.sort_values(["p_value", "importance"], ascending=[True, False])
+    alpha = float(result.settings["alpha"])
+    rows = []
+    for name, row in table.iterrows():
+        cells: dict[str, dict[str, Any]] = {
+            "feature": {"text": str(name), "sort": str(name).lower()},
+            "kind": {"text": KINDS.get(str(row["kind"]), str(row["kind"])), "sort": str(row["kind"])},
+            "importance": _cell(readable_number(float(row["importance"])), row["importance"]),
+            "p_value": _cell(readable_p(float(row["p_value"])), row["p_value"]),
+            "p_adjusted": _cell(readable_p(float(row["p_adjusted"])), row["p_adjusted"]),
+            "effect": _cell(_effect_text(row), row.get("effect_size", row.get("coef", math.nan))),
+            "caution": {"text": str(row.get("caution", "")), "sort": str(row.get("caution", ""))},
+        }
+        for part in PARTS:
+            p = _part(result, str(name), part)
+            cells[part] = {**_cell("" if math.isnan(p) else readable_p(p), p), "mark": p <= alpha}
+        rows.append({"name": str(name), "anchor": anchor(str(name)), "selected": bool(row["selected"]), "cells": cells})
+    return rows
+
+
+def change_marks(result: SelectionResult, name: str) -> list[dict[str, Any]]:
+    """For average, spread and shape whether the feature changes it, and the adjusted p-value."""
+    marks = []
+    for part in PARTS:
+        p = _part(result, name, part)
+        if not math.isnan(p):
+            marks.append(
+                {"title": PART_TITLES[part], "mark": p <= result.settings["alpha"], "text": f"p = {readable_p(p)}"}
+            )
+    return marks
+
+
+def _part(result: SelectionResult, name: str, part: str) -> float:
+    if name not in result.changes.index or f"{part}_adjusted" not in result.changes:
+        return math.nan
+    found: Any = result.changes.loc[name, f"{part}_adjusted"]
+    return float(found)
+
+
+def importance_bars(result: SelectionResult) -> list[dict[str, Any]]:
+    """All selected features and the most important others; none that were not tested."""
+    known = result.table[result.table["importance"].notna()]
+    table = known.sort_values(["selected", "importance"], ascending=False).head(MOST_BARS)
+    table = table.sort_values("importance", ascending=False)
+    most = float(table["importance"].max()) if len(table) else 0.0
+    return [
+        {
+            "name": str(name),
+            "anchor": anchor(str(name)),
+            "share": f"{100 * max(float(row['importance']), 0.0) / most:.1f}" if most > 0 else "0",
+            "selected": bool(row["selected"]),
+            "p": readable_p(float(row["p_adjusted"])),
+            "value": readable_number(float(row["importance"])),
+        }
+        for name, row in table.iterrows()
+    ]
+
+
+def effect_column(result: SelectionResult) -> dict[str, str] | None:
+    """Heading and explanation of the effect sizes that the test gives, if it gives any."""
+    if "effect_size" in result.table:
+        return {
+            "title": "nats per row",
+            "note": "Nats per row, with a 95% interval: how much better held-out outcomes are predicted with the "
+            "feature than without it, as far as it moves the effect.",
+        }
+    if "coef" in result.table:
+        level = 100 * (1 - result.settings["alpha"])
+        return {
+            "title": "mean effect per unit",
+            "note": f"Mean effect per unit, with a {level:g}% interval given the selection: how much the mean effect "
+            "changes with one unit of the feature, or at its most significant level.",
+        }
+    return None
+
+
+def checks_by_kind(result: SelectionResult) -> list[dict[str, Any]]:
+    """For every kind of check whether it passed, and what was found: all failures, or else the one nearest to one."""
+    kinds = []
+    for name, rows in result.checks.groupby("name", sort=False):
+        failed = rows[~rows["passed"]]
+        texts = list(failed["text"]) if len(failed) else [_passed_text(rows)]
+        kinds.append({"title": TITLES.get(str(name), str(name)), "passed": not len(failed), "texts": texts})
+    return sorted(kinds, key=lambda kind: bool(kind["passed"]))
+
+
+def setting_rows(settings: Mapping[str, Any], prefix: str = "") -> list[tuple[str, str]]:
+    """Settings as names and texts, those of parts under the name of the part."""
+    rows: list[tuple[str, str]] = []
+    for name, value in settings.items():
+        if isinstance(value, Mapping) and value:
+            rows += setting_rows(value, f"{prefix}{name}.")
+        else:
+            listed = ", ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
+            rows.append((f"{prefix}{name}", listed))
+    return rows
+
+
+def _passed_text(rows: pd.DataFrame) -> str:
+    if rows["feature"].isna().all():
+        return " ".join(rows["text"])
+    worst = rows["text"].iloc[int((rows["value"] - rows["threshold"]).abs().to_numpy().argmin())]
+    return f"Fine for all {len(rows)} features. Nearest to the limit: {worst}" if len(rows) > 1 else str(worst)
+
+
+def _effect_text(row: Any) -> str:
+    if "effect_size" in row:
+        size, low, high = (round(float(row[name]), 3) + 0.0 for name in ("effect_size", "effect_low", "effect_high"))
+        return f"{size:.3f} ({low:.3f} to {high:.3f})" if size == size else "not tested"
+    if "coef" in row:
+        size, low, high = (float(row[name]) for name in ("coef", "ci_low", "ci_high"))
+        return f"{size:.3g} ({low:.3g} to {high:.3g})" if size == size else "not in the lasso"
+    return ""
+
+
+def _cell(text: str, value: float) -> dict[str, Any]:
+    return {"text": text, "sort": "" if math.isnan(float(value)) else repr(float(value))}
+
+
+def _listed(names: list[str]) -> str:
+    shown = [shortened(name, MOST_NAME) for name in names[:MOST_NAMES]]
+    if len(names) > MOST_NAMES:
+        return f"{', '.join(shown)} and {len(names) - MOST_NAMES} more features"
+    return shown[0] if len(shown) == 1 else f"{', '.join(shown[:-1])} and {shown[-1]}"

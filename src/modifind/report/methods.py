@@ -1,0 +1,182 @@
+"""The methods of a result as a paragraph for a paper, with what to cite."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from modifind.result import SelectionResult
+
+PAPER = (
+    "Chikahara Y, Yamada M, Kashima H. Feature selection for discovering distributional treatment effect modifiers. "
+    "Proceedings of the 38th Conference on Uncertainty in Artificial Intelligence (UAI), 2022."
+)
+CRT = (
+    "Candès E, Fan Y, Janson L, Lv J. Panning for gold: model-X knockoffs for high dimensional controlled variable "
+    "selection. Journal of the Royal Statistical Society B 80, 551-577, 2018."
+)
+SADDLEPOINT = (
+    "Lugannani R, Rice S. Saddle point approximation for the distribution of the sum of independent random variables. "
+    "Advances in Applied Probability 12, 475-490, 1980."
+)
+DOUBLY_ROBUST = (
+    "Kennedy EH. Towards optimal doubly robust estimation of heterogeneous causal effects. "
+    "Electronic Journal of Statistics 17, 3008-3049, 2023."
+)
+MAKAROV = (
+    "Fan Y, Park SS. Sharp bounds on the distribution of treatment effects and their statistical inference. "
+    "Econometric Theory 26, 931-951, 2010."
+)
+SIEM = (
+    "Zhao Q, Small DS, Ertefaie A. Selective inference for effect modification via the lasso. "
+    "Journal of the Royal Statistical Society B 84, 382-413, 2022."
+)
+LEE = (
+    "Lee JD, Sun DL, Sun Y, Taylor JE. Exact post-selection inference, with application to the lasso. "
+    "Annals of Statistics 44, 907-927, 2016."
+)
+ADJUSTMENTS = {
+    "bh": (
+        "Benjamini Y, Hochberg Y. Controlling the false discovery rate: a practical and powerful approach to multiple "
+        "testing. Journal of the Royal Statistical Society B 57, 289-300, 1995."
+    ),
+    "by": (
+        "Benjamini Y, Yekutieli D. The control of the false discovery rate in multiple testing under dependency. "
+        "Annals of Statistics 29, 1165-1188, 2001."
+    ),
+    "holm": (
+        "Holm S. A simple sequentially rejective multiple test procedure. "
+        "Scandinavian Journal of Statistics 6, 65-70, 1979."
+    ),
+}
+
+
+def methods(result: SelectionResult) -> str:
+    """A paragraph for a paper."""
+    s = result.settings
+    versions = ", ".join(f"{name} {number}" for name, number in result.versions.items())
+    if s.get("method") == "si_em":
+        test = _selective_methods(s)
+    else:
+        test = _analytic_methods(s) if s.get("model") else _resampling_methods(s)
+    adjusted = s["adjust"] != "none"
+    adjustment = f"adjusted over features ({s['adjust'].upper()})" if adjusted else "not adjusted over features"
+    sample = ""
+    if s.get("n_train_rows"):
+        sample = (
+            f" Models were fitted to a random sample of {s['n_train_rows']} rows, and every row was scored by models "
+            "of the outcome and the treatment that had not seen it."
+        )
+    gaps = _missing_methods(s) + _row_methods(s)
+    scale = " The outcome was analysed on the log scale." if s.get("outcome_transform") == "log" else ""
+    sentences = (
+        f"For each feature we tested the null hypothesis that {s['null_hypothesis']}, {test}{scale}{gaps}{sample}",
+        f"Propensity scores: {s['propensity_model']}.",
+        f"P-values were {adjustment}, and features with {'an adjusted' if adjusted else 'a'} p-value of",
+        f"at most {s['alpha']:g} were selected. Data: {s['n_rows']} rows, {s['n_treated']} treated",
+        f"({s['treated_label']}) and {s['n_control']} control ({s['control_label']}).{_explained_methods(result)}",
+        f"Seed {s['seed']}.",
+        f"Software: {versions}.",
+    )
+    return " ".join(sentences)
+
+
+def references(result: SelectionResult) -> list[str]:
+    """What the methods paragraph rests on: only what was used."""
+    s = result.settings
+    cited = [SIEM, LEE] if s.get("method") == "si_em" else [PAPER, CRT]
+    if s.get("model"):
+        cited.append(SADDLEPOINT)
+    if s["adjust"] in ADJUSTMENTS:
+        cited.append(ADJUSTMENTS[s["adjust"]])
+    if _has_bands(result):
+        cited.append(DOUBLY_ROBUST)
+    return [*cited, MAKAROV] if result.bounds else cited
+
+
+def _explained_methods(result: SelectionResult) -> str:
+    """How curves, parts of the change and bounds were made, as far as the result has them."""
+    said = ""
+    if _has_bands(result):
+        said += (
+            " Effects along the values of a feature were estimated by local averages of doubly robust scores of the "
+            "cross-fitted models, with pointwise 95% bands from a weighted bootstrap over rows; nothing was "
+            "concluded where few rows are near a value."
+        )
+    if len(result.changes):
+        said += (
+            " Whether a feature changes the average effect, the spread of the outcomes or the shape of their "
+            "distribution beyond both was tested by three tests of the same kind, adjusted in the same way."
+        )
+    if result.bounds:
+        said += (
+            " What no data identify, the share who gain and the variation of the effect between persons, is bounded "
+            "sharply by the outcome distributions of both arms."
+        )
+    return said
+
+
+def _has_bands(result: SelectionResult) -> bool:
+    return any("mean_effect_low" in curve for curve in result.curves.values())
+
+
+def _missing_methods(s: Mapping[str, Any]) -> str:
+    if s.get("n_rows_dropped"):
+        return f" {s['n_rows_dropped']} rows with missing values were left out."
+    if s.get("missing") == "category":
+        return " Missing values were taken as a category of their own, whose law was modelled like that of the values."
+    return ""
+
+
+def _row_methods(s: Mapping[str, Any]) -> str:
+    """Weights, groups of rows and groups of columns."""
+    said = ""
+    if s.get("sample_weight"):
+        said += f" Rows were weighted by sample weights (worth {s['sample_weight']['effective_rows']:.0f} equal rows)."
+    if s.get("groups"):
+        said += (
+            f" Rows of a group ({s['groups']['n_groups']} groups) stayed in one fold, and variances are between groups"
+        )
+        said += " where these are larger."
+    for name, columns in (s.get("feature_groups") or {}).items():
+        said += f" {name} stands for {', '.join(map(str, columns))}, tested as one feature."
+    return said
+
+
+def _resampling_methods(s: Mapping[str, Any]) -> str:
+    statistic, weights = s["statistic"], s["statistic"]["weighting"].replace("_", "-")
+    return (
+        f"by a conditional randomisation test with up to {s['n_resamples_used']} resamples of the feature "
+        f"({s['sampler']['class']}) and the variance of the weighted conditional maximum mean discrepancy as statistic "
+        f"({statistic['estimator']} estimator, {weights} weights; Chikahara, Yamada and Kashima, UAI 2022), with "
+        f"weights {statistic['resample_weights']} on resampled data and {_cap(statistic['weight_cap'])}."
+    )
+
+
+def _analytic_methods(s: Mapping[str, Any]) -> str:
+    model, repeats = s["model"], s["statistic"]["cv_repeats"]
+    again = "" if repeats == 1 else f", repeated {repeats} times"
+    return (
+        f"by the effect-likelihood test: the held-out {model['likelihood']} log-likelihood of a "
+        f"{model['n_folds']}-fold cross-fitted model of the outcome in both arms{again} (learners and their mean "
+        f"weights: {model['stack']}), with the part common to both arms frozen, was compared with its distribution "
+        f"when the feature is drawn from its law given the rest ({s['sampler']['class']}), by a saddlepoint "
+        "approximation."
+    )
+
+
+def _selective_methods(s: Mapping[str, Any]) -> str:
+    sides = "two-sided" if s["sided"] == "two" else "one-sided in the direction of the estimate"
+    penalty = "" if s["penalty"] is None else f" of {s['penalty']:.4g}"
+    return (
+        f"by SI-EM (Zhao, Small and Ertefaie, JRSS B 2022): the residuals of the outcome ({s['outcome_learner']}) were "
+        "regressed on the residuals of the treatment times the standardised features by a lasso with penalty"
+        f"{penalty}, {s['penalty_factor']:g} times what noise would reach on average; it selected {s['n_active']} of "
+        f"{s['n_columns']} columns, whose p-values ({sides}) are conditional on the selected columns and their signs "
+        "(Lee, Sun, Sun and Taylor, Annals of Statistics 2016)."
+    )
+
+
+def _cap(cap: float | None) -> str:
+    return "not capped" if cap is None else f"capped at {cap:g} in the test"

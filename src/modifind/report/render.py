@@ -1,0 +1,116 @@
+"""The page: data, style and script in one file that loads nothing and runs nothing but its own script."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import re
+from importlib.resources import files
+from typing import TYPE_CHECKING, Any
+
+from jinja2 import Environment, PackageLoader
+from markupsafe import Markup, escape
+
+from modifind.checks import summary
+from modifind.report import content
+from modifind.report.charts import Terms
+from modifind.report.distributions import rank_picture, score_picture
+from modifind.report.methods import methods, references
+from modifind.report.panels import make_panels, worst_ranks
+from modifind.saving.spreadsheet import safe_csv
+
+if TYPE_CHECKING:
+    from modifind.result import SelectionResult
+
+SPLIT = re.compile(r"(?<=[_.])")
+
+
+def render_report(result: SelectionResult) -> str:
+    """HTML text of the report: the answer, the table, a panel per selected feature, diagnostics and methods."""
+    environment = Environment(
+        loader=PackageLoader("modifind.report"), autoescape=True, trim_blocks=True, lstrip_blocks=True
+    )
+    environment.filters["breakable"] = breakable
+    panels = make_panels(result)
+    style, script = (_asset(name) for name in ("report.css", "report.js"))
+    readouts = {key: said for panel in panels for key, said in panel.readouts.items()}
+    terms = Terms.of(result.settings)
+    page = environment.get_template("report.html").render(
+        policy=_policy(style, script),
+        style=Markup(style),
+        script=Markup(script),
+        data=island({"charts": readouts}),
+        csv=base64.b64encode(safe_csv(result.table).encode("utf-8", "replace")).decode("ascii"),
+        terms=terms,
+        answer=content.answer_sentences(result),
+        facts=content.facts(result),
+        meanings=[(panel.name, panel.anchor, panel.verdict) for panel in panels if panel.selected],
+        notices=content.notices(result),
+        summary=summary(result.checks),
+        bars=content.importance_bars(result),
+        columns=content.table_columns(result),
+        rows=content.table_rows(result),
+        effect=content.effect_column(result),
+        changes=bool(len(result.changes)),
+        panels=[panel for panel in panels if panel.selected],
+        others=[panel for panel in panels if not panel.selected],
+        drawn={panel.name for panel in panels},
+        n_selected=len(result.selected),
+        n_features=len(result.table),
+        scores=score_picture(result.score_histogram, terms) if len(result.score_histogram) else None,
+        ranks=[(name, rank_picture(name, shares), off) for name, shares, off in worst_ranks(result)],
+        checks=content.checks_by_kind(result),
+        overlap=result.overlap,
+        methods=methods(result),
+        references=references(result),
+        settings=content.setting_rows(result.settings),
+        versions=result.versions,
+        alpha=result.settings["alpha"],
+    )
+    return page.encode("utf-8", "replace").decode("utf-8")  # half a letter, as broken files have, cannot be written
+
+
+def breakable(text: str) -> Markup:
+    """A name that may go on in the next line after an underscore or a full stop.
+
+    Examples
+    --------
+    >>> print(breakable("kidney_function<b>"))
+    kidney_<wbr>function&lt;b&gt;
+    """
+    return Markup("").join(escape(part) + Markup("<wbr>") * part.endswith(("_", ".")) for part in re.split(SPLIT, text))
+
+
+def island(data: Any) -> Markup:
+    r"""Data as JSON that ends no script and opens no comment.
+
+    Examples
+    --------
+    >>> print(island({"name": "</script><!--"}))
+    {"name":"\u003c/script\u003e\u003c!--"}
+    """
+    text = json.dumps(data, separators=(",", ":"))
+    for letter in "<>&":
+        text = text.replace(letter, f"\\u{ord(letter):04x}")
+    return Markup(text)
+
+
+def _asset(name: str) -> str:
+    return (files("modifind.report") / "templates" / name).read_text(encoding="utf-8")
+
+
+def _policy(style: str, script: str) -> str:
+    """What the browser may do with the page: show it, and run this script alone."""
+    own_style, own_script = (
+        base64.b64encode(hashlib.sha256(text.encode("utf-8")).digest()).decode("ascii") for text in (style, script)
+    )
+    rules = (
+        "default-src 'none'",
+        f"style-src 'sha256-{own_style}'",
+        f"script-src 'sha256-{own_script}'",
+        "img-src data:",
+        "base-uri 'none'",
+        "form-action 'none'",
+    )
+    return "; ".join(rules)

@@ -1,0 +1,339 @@
+"""Parts of the report: the page's policy, its data, the pictures, what is left out and what old results show."""
+
+import base64
+import hashlib
+import json
+import re
+from dataclasses import replace
+from xml.etree import ElementTree
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from explained import CATEGORIES, CHOSEN, NAMES, SCRIPT, curve_of, explained_result
+from modifind.report import answer, render_report
+from modifind.report.charts import Column, Terms
+from modifind.report.content import facts, table_columns, verdict
+from modifind.report.distributions import density_charts
+from modifind.report.layers import MOST_ROWS, Points
+from modifind.report.methods import methods, references
+from modifind.report.panels import make_panels
+from modifind.report.render import island
+from modifind.report.svg import Drawing, Scale, spanning
+from modifind.result import SelectionResult, no_changes
+
+TERMS = Terms("drug", "placebo")
+
+
+@pytest.fixture(scope="module")
+def result():
+    return explained_result()
+
+
+@pytest.fixture(scope="module")
+def html(result):
+    return render_report(result)
+
+
+def parsed(svg):
+    """The picture as a tree: it is well formed, whatever names are in it."""
+    return ElementTree.fromstring(str(svg))
+
+
+def by_class(svg, name):
+    return [mark for mark in parsed(svg).iter() if name in mark.get("class", "").split()]
+
+
+def places_of(path):
+    """Points of a line."""
+    numbers = [float(text) for text in re.findall(r"-?\d*\.?\d+", path.get("d"))]
+    return np.cumsum(np.reshape(numbers, (-1, 2)), axis=0).round(1)
+
+
+def column(frame, *, discrete=False, overall=None, terms=TERMS):
+    return Column("age", frame, discrete, overall or {}, terms)
+
+
+def bare(result):
+    """As results of earlier versions are: curves without bands and nothing else."""
+    known = ["value", "d2", "mean_effect", "sd_ratio", *(f"q{q}_effect" for q in (10, 25, 50, 75, 90))]
+    return replace(
+        result,
+        curves={name: curve[known] for name, curve in result.curves.items()},
+        changes=no_changes(),
+        densities={},
+        bounds={},
+        bound_tests={},
+        overall={},
+        score_histogram=result.score_histogram.iloc[:0],
+        pit_histogram=result.pit_histogram.iloc[:0],
+    )
+
+
+# The page.
+
+
+def test_policy_names_the_script_and_the_style_of_the_page_and_nothing_else(html):
+    policy = re.search(r'Content-Security-Policy" content="([^"]*)"', html)[1].replace("&#39;", "'")
+    assert policy.startswith("default-src 'none'; style-src 'sha256-")
+    assert "unsafe" not in policy
+    for tag in ("style", "script"):
+        (text,) = re.findall(rf"<{tag}>(.*?)</{tag}>", html, re.DOTALL)
+        digest = base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+        assert f"{tag}-src 'sha256-{digest}'" in policy
+    assert not re.search(r"\sstyle=", re.sub(r"<(script|style).*?</\1>", "", html, flags=re.DOTALL))
+
+
+def test_script_makes_text_and_never_markup(html):
+    script = re.findall(r"<script>(.*?)</script>", html, re.DOTALL)[0]
+    for word in (
+        "innerHTML",
+        "outerHTML",
+        "insertAdjacentHTML",
+        "document.write",
+        "eval(",
+        "Function(",
+        "fetch(",
+        "http:",
+    ):
+        assert word not in script.replace("http://www.w3.org/2000/svg", "")
+
+
+def test_data_are_read_back_as_they_were():
+    data = {"name": "</script>\u2028 & <!-- \U0001f600"}
+    assert json.loads(island(data)) == data
+    assert not set("<>&\u2028") & set(island(data))
+
+
+def test_every_chart_has_its_readout(html):
+    data = json.loads(re.search(r'id="data">(.*?)</script>', html, re.DOTALL)[1])["charts"]
+    drawn = set(re.findall(r'class="plot" id="([^"]+)"', html))
+    assert drawn == set(data)
+    assert len(drawn) > 90
+    for said in data.values():
+        assert len(said["at"]) == len(said["labels"]) == len(said["texts"]) == len(said["marks"])
+        assert said["at"] == sorted(said["at"])
+
+
+def test_half_letters_of_broken_files_do_not_stop_the_report(tmp_path):
+    explained_result(notices=["look at caf\udce9"]).report(tmp_path / "r.html")
+    assert "caf?" in (tmp_path / "r.html").read_text(encoding="utf-8")
+
+
+# What it says.
+
+
+def test_answer_of_nothing_of_one_and_of_many():
+    names = ("flat", *(f"x{k}" for k in range(12)))
+    assert answer(explained_result(names, ())).startswith(
+        "No feature was found to change how the treatment works. 13 features were tested on 1,180 rows;"
+    )
+    assert answer(explained_result(names, ("x3",))).startswith("x3 changes how the treatment works. 13")
+    assert "x6, x7 and 4 more features change how the treatment works." in answer(explained_result(names, names[1:]))
+    assert answer(explained_result(("flat",), ())).count("1 feature was tested") == 1
+
+
+def test_facts_give_the_overall_effect_with_its_limits(result):
+    assert dict(facts(result))["average effect, all rows"] == "\u22122 (\u22122.3 to \u22121.7)"
+    assert "average effect, all rows" not in dict(facts(bare(result)))
+
+
+def test_verdict_without_tests_of_what_changes_speaks_of_the_curve(result):
+    old = bare(result)
+    assert verdict(old, "smoker") == "Changes the effect: on average it goes from \u22122.4 to \u22121.6."
+    assert verdict(old, "pressure") == "No change found."
+    untested = replace(old, table=old.table.assign(p_value=np.nan, selected=False))
+    assert verdict(untested, "age") == "Not tested."
+
+
+def test_parts_that_no_feature_was_tested_for_have_no_column(result):
+    keys = [head["key"] for head in table_columns(result)]
+    assert keys[5:8] == ["mean", "spread", "shape"]
+    binary = replace(result, changes=result.changes.assign(spread_adjusted=np.nan, shape_adjusted=np.nan))
+    assert [key for key in keys if key not in ("spread", "shape")] == [head["key"] for head in table_columns(binary)]
+
+
+def test_methods_and_references_name_what_was_done_and_nothing_else(result):
+    text, cited = methods(result), " ".join(references(result))
+    assert "pointwise 95% bands from a weighted bootstrap" in text
+    assert "bounded sharply by the outcome distributions" in text
+    for work in ("Chikahara", "Hochberg", "Kennedy", "Fan Y, Park"):
+        assert work in cited
+    old = bare(result)
+    assert "bootstrap" not in methods(old)
+    assert "Kennedy" not in " ".join(references(old))
+    assert "Fan Y, Park" not in " ".join(references(old))
+
+
+# Panels.
+
+
+def test_selected_features_come_first_and_others_fill_the_room(result):
+    panels = make_panels(result)
+    assert [panel.name for panel in panels[:4]] == list(result.selected)
+    assert {panel.name for panel in panels} == set(NAMES)
+    few = make_panels(result, most_characters=sum(panel.size for panel in panels[:5]) + 10)
+    assert [panel.name for panel in few] == [panel.name for panel in panels[:5]]
+    assert len(make_panels(result, most_characters=1)) == 1
+
+
+def test_page_says_that_selected_features_were_left_out(result, monkeypatch):
+    monkeypatch.setattr("modifind.report.render.make_panels", lambda result: make_panels(result, 1))
+    assert f"Pictures of 1 of {len(CHOSEN)} selected features are in this file" in render_report(result)
+
+
+def test_size_of_panels_is_that_of_their_part_of_the_page(result, html):
+    panels = make_panels(result)
+    around = len(render_report(replace(result, curves={}, densities={}, bounds={})))
+    assert 0.8 < sum(panel.size for panel in panels) / (len(html) - around) < 1.6
+
+
+def test_results_of_earlier_versions_have_pictures_without_bands(result):
+    panels = {panel.name: panel for panel in make_panels(bare(result))}
+    charts = panels["age"].columns[0].charts
+    assert [chart.title for chart in charts] == [
+        "Average effect",
+        "Spread",
+        "Low, middle and high outcomes",
+        "Distance between the arms",
+    ]
+    assert not by_class(charts[0].svg, "average-band")
+    assert by_class(charts[0].svg, "average")
+    assert "95% band" not in dict(charts[0].keys).values()
+    assert render_report(bare(result)).count('<article class="panel"') == len(CHOSEN)
+
+
+def test_old_file_is_reported(result, tmp_path):
+    bare(result).to_json(tmp_path / "old.json")
+    data = json.loads((tmp_path / "old.json").read_text())
+    for name in (
+        "checks",
+        "changes",
+        "densities",
+        "bounds",
+        "bound_tests",
+        "overall",
+        "score_histogram",
+        "pit_histogram",
+    ):
+        del data[name]
+    text = render_report(SelectionResult.from_dict(data))
+    assert "Nothing stood out" in text
+    assert 'id="all-checks"' not in text
+
+
+def test_constant_feature_has_nothing_to_draw(html):
+    after = html.partition('id="feature=flat"')[2]
+    assert "Nothing to draw." in after.partition("</section>")[0]
+    assert not re.search(r"\bnan\b", html, re.IGNORECASE)
+
+
+# Pictures.
+
+
+def test_line_and_band_lie_where_the_numbers_say():
+    frame = curve_of(np.linspace(0.0, 10.0, 5)).assign(low_support=False)
+    chart = column(frame, overall={"mean_effect": -2.0}).average()
+    (line,), (band,) = by_class(chart.svg, "average"), by_class(chart.svg, "average-band")
+    at = chart.readout["at"]
+    heights = np.interp(at, *places_of(line).T)
+    slope = (heights[-1] - heights[0]) / (frame["mean_effect"].iloc[-1] - frame["mean_effect"].iloc[0])
+    assert slope < 0  # upwards is less in a drawing
+    edge = places_of(band)
+    turn = int(np.argmax(edge[:, 0])) + 1
+    np.testing.assert_allclose(np.interp(at, *edge[:turn].T), heights + 0.3 * slope, atol=0.2)
+    np.testing.assert_allclose(np.interp(at, *edge[turn:][::-1].T), heights - 0.3 * slope, atol=0.2)
+    (overall,) = by_class(chart.svg, "overall")
+    np.testing.assert_allclose(places_of(overall)[:, 1], heights[2], atol=0.11)
+
+
+def test_stretches_with_few_rows_are_grey_and_do_not_set_the_scale():
+    frame = curve_of(np.linspace(0.0, 10.0, 9))
+    plain = column(frame).average()
+    assert by_class(plain.svg, "unsure")
+    assert [mark.get("class") for mark in by_class(plain.svg, "average")] == ["average low", "average"]
+    assert ("key-unsure", "too few rows to rely on") in plain.keys
+    assert plain.readout["texts"][0].endswith("too few rows to rely on")
+    frame.loc[0, ["mean_effect", "mean_effect_high"]] = 1e6
+    ticks = [mark.text for mark in by_class(column(frame).average().svg, "tick")]
+    assert not [text for text in ticks if len(text) > 5]
+
+
+def test_missing_values_have_a_place_of_their_own():
+    chart = column(curve_of([1.0, 2.0, 3.0, np.nan])).average()
+    assert chart.readout["labels"] == ["1", "2", "3", "missing"]
+    assert [mark.text for mark in by_class(chart.svg, "tick")][-1] == "missing"
+    assert len(by_class(chart.svg, "average-mark")) == 1
+
+
+def test_categories_are_rows_with_their_names():
+    chart = column(curve_of(CATEGORIES), discrete=True).average()
+    names = by_class(chart.svg, "category")
+    assert names[1].text == "<b>often</b>"
+    assert names[2].find("{*}title").text == CATEGORIES[2]
+    assert names[2].find("{*}title").tail.endswith("…")
+    assert chart.readout["axis"] == "y"
+
+
+def test_very_many_categories_are_cut_to_the_largest():
+    frame = curve_of([f"level {k}" for k in range(50)])
+    frame["rows_treated"] = np.arange(50.0)
+    chart = column(frame, discrete=True).average()
+    assert chart.readout["labels"] == [f"level {k}" for k in range(50 - MOST_ROWS, 50)]
+    assert f"The {MOST_ROWS} largest of 50 categories" in chart.note
+    assert len(column(frame, discrete=True).numbers()["rows"]) == 50
+
+
+def test_outcomes_of_few_levels_are_bars_and_of_many_are_curves():
+    few = explained_result(("age", "flat"), ("age",), binary=True)
+    charts = density_charts("age", few.densities["age"], Terms.of(few.settings))
+    assert [label for label, _ in charts] == ["20", "50", "80"]
+    assert len(by_class(charts[1][1].svg, "treated-bar")) == 2
+    many = explained_result(("age", "flat"), ("age",))
+    charts = density_charts("age", many.densities["age"], Terms.of(many.settings))
+    assert by_class(charts[1][1].svg, "treated")
+    assert not by_class(charts[1][1].svg, "treated-bar")
+    assert charts[0][1].unsure
+    assert not charts[1][1].unsure
+
+
+def test_outcome_of_two_values_has_no_spread_and_no_quantiles():
+    charts = column(curve_of([1.0, 2.0, 3.0]), terms=replace(TERMS, binary=True)).charts()
+    assert [chart.title for chart in charts] == ["Average effect", "Distance between the arms"]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_pictures_of_any_name_are_well_formed(result, name):
+    for panel in make_panels(result):
+        if panel.name == name:
+            for part in panel.columns:
+                for chart in part.all_charts:
+                    assert SCRIPT not in chart.svg
+                    if name != "two\nlines\u2028more":
+                        parsed(chart.svg)
+
+
+@pytest.mark.parametrize("values", [[], [5.0], [0.0, 0.0], [1e-300, 2e-300], [-1e15, 1e15], [np.nan], [7.0, np.inf]])
+def test_scales_of_odd_values_have_ticks(values):
+    scale = spanning(values, 0.0, 100.0)
+    assert scale.low < scale.high
+    assert all(np.isfinite(scale(value)) for value, _ in scale.ticks())
+
+
+def test_scale_keeps_within_its_limits():
+    assert spanning([0.0, 1.0], 0, 1, within=(0.0, 1.0)) == Scale(0.0, 1.0, 0, 1)
+
+
+def test_labels_are_cut_and_keep_their_text():
+    drawing = Drawing(100, 100)
+    drawing.text(0, 0, "<b>" + "x" * 100, "tick", room=50)
+    (label,) = by_class(drawing.svg("a & b"), "tick")
+    assert label.find("{*}title").text == "<b>" + "x" * 100
+    assert parsed(drawing.svg('a & "b"')).get("aria-label") == 'a & "b"'
+
+
+def test_points_of_numbers_that_are_text_in_old_files():
+    points = Points.of(pd.DataFrame({"value": ["1.5", "2", "unknown"]}, dtype=object), discrete=False)
+    assert points.places[:2].tolist() == [1.5, 2.0]
+    assert points.missing.tolist() == [False, False, True]
