@@ -7,7 +7,7 @@ JOBS   ?= 2
 # An environment of its own: EconML caps the version of scikit-learn, and CausalML's metadata is not satisfied.
 PEERS  := .venv-peers
 
-.PHONY: demo test lint validity fuzz bench peers screenshots clean
+.PHONY: demo test lint docs examples screenshots validity fuzz bench peers clean
 
 $(BIN)/python:
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "modifind needs Python 3.11 or newer")'
@@ -21,6 +21,10 @@ $(VENV)/.test: $(VENV)/.base
 	$(PIP) --editable '.[test]'
 	touch $@
 
+$(VENV)/.docs: $(VENV)/.base
+	$(PIP) --editable '.[docs,examples]'
+	touch $@
+
 demo: $(VENV)/.base
 	$(BIN)/modifind demo --out demo-report --jobs $(JOBS)
 
@@ -31,6 +35,15 @@ lint: $(VENV)/.test
 
 test: lint
 	$(BIN)/python -m pytest -n $(JOBS)
+
+# The site goes to site/; warnings are errors, broken links and anchors among them.
+docs: $(VENV)/.docs
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	@echo site/index.html
+
+# Runs examples/ and puts what they print and draw into their pages; NHANES is downloaded, or read from $$MODIFIND_DATA.
+examples: $(VENV)/.docs
+	$(BIN)/python tools/run_examples.py
 
 validity: $(VENV)/.test
 	$(BIN)/python benchmarks/validity.py
@@ -57,4 +70,4 @@ peers: $(PEERS)/.peers
 	$(PEERS)/bin/python benchmarks/peers.py --jobs $(JOBS)
 
 clean:
-	rm -rf $(VENV) $(PEERS) demo-report build src/*.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(PEERS) demo-report site build src/*.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

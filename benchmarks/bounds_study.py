@@ -4,6 +4,11 @@
 
 simulates a randomised treatment and a feature of four categories that has no influence, and prints for each design the
 share of 95% intervals that hold the true bound, and the share of p-values of at most 0.05.
+
+    python benchmarks/bounds_study.py --slopes --n 1000 --runs 60
+
+does the first along a normal feature that raises the outcome of the control by 1 and of the treated by 2 per unit, with
+the default bandwidth, with one that shrinks with n^(-1/5), and with the median distance between rows.
 """
 
 from __future__ import annotations
@@ -15,9 +20,11 @@ import numpy as np
 import pandas as pd
 from scipy.stats import expon, norm
 
-from modifind.explain.bounds import BoundDraws
+from modifind.explain.bounds import BoundDraws, effect_bounds
 from modifind.explain.couplings import benefit_bounds, correlation_bounds, variance_bounds
+from modifind.explain.local import local_bandwidth
 from modifind.explain.local_laws import ENDS
+from modifind.kernels import median_bandwidth
 
 Quantiles = Callable[[np.ndarray], np.ndarray]
 SAME_VALUES = 1e-9
@@ -51,13 +58,49 @@ def truth(control: Quantiles, treated: Quantiles) -> np.ndarray:
     return np.array([*moments, *strict, *weak])
 
 
+BANDWIDTHS: dict[str, Callable[[np.ndarray], float]] = {
+    "local": local_bandwidth,
+    "n^(-1/5)": lambda x: local_bandwidth(x) * x.size**0.05,
+    "median distance": lambda x: float(median_bandwidth(x)),
+}
+SPREAD = 1.5
+AT = norm.ppf(np.linspace(0.05, 0.95, 9))
+
+
+def slopes(options: argparse.Namespace) -> None:
+    """Coverage along a feature with slopes, by bandwidth."""
+    shown = [ENDS.index(f"{name}_{end}") for name in ("var", "benefit") for end in ("low", "high")]
+    true = np.array([truth(norm.ppf, lambda u, x=x: x + SPREAD * norm.ppf(u))[shown] for x in AT])
+    covered = {}
+    for name, bandwidth in BANDWIDTHS.items():
+        inside = []
+        for seed in range(options.seed, options.seed + options.runs):
+            data, draws = (np.random.default_rng(child) for child in np.random.SeedSequence(seed).spawn(2))
+            x, a, noise = data.normal(size=options.n), data.integers(0, 2, size=options.n), data.normal(size=options.n)
+            y = np.where(a == 1, 2 * x + SPREAD * noise, x + noise)
+            table = effect_bounds(x, y, a, 0.5, points=AT, bandwidth=bandwidth(x), random_state=draws)
+            low, high = (table[[f"{ENDS[k]}_ci_{side}" for k in shown]].to_numpy() for side in ("low", "high"))
+            inside.append((low <= true) & (true <= high))
+        for points, average in (
+            ("all points", np.mean(inside, axis=(0, 1))),
+            ("worst point", np.mean(inside, axis=0).min(axis=0)),
+        ):
+            covered[name, points] = average
+    print("share of 95% intervals that hold the bound")
+    print(pd.DataFrame(covered, index=[ENDS[k] for k in shown]).T.round(2).to_string())
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--n", type=int, default=1000)
     parser.add_argument("--runs", type=int, default=100)
     parser.add_argument("--seed", type=int, default=0, help="first seed; 1000 and above are for final figures")
     parser.add_argument("--designs", nargs="+", default=list(DESIGNS), choices=list(DESIGNS))
+    parser.add_argument("--slopes", action="store_true", help="a continuous feature with slopes, by bandwidth")
     options = parser.parse_args()
+    if options.slopes:
+        slopes(options)
+        return
     covered, rejected = {}, {}
     for name in options.designs:
         control, treated = DESIGNS[name]

@@ -21,7 +21,8 @@ from modifind.explain.couplings import (
     sd_bounds,
     variance_bounds,
 )
-from modifind.explain.local_laws import ENDS, local_bandwidth
+from modifind.explain.local import local_bandwidth
+from modifind.explain.local_laws import ENDS
 
 VALUES = np.array([-1.0, 0.0, 1.0])
 # The paper's joint laws of (Y0, Y1), rows Y0: example 1, and the counterexample of appendix B.

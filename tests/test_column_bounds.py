@@ -11,7 +11,7 @@ from modifind import EffectLikelihood, ModifierSelector, PropensityModel, Select
 from modifind.cli import main
 from modifind.explain import effect_bounds
 from modifind.explain.column_bounds import explain_bounds
-from modifind.explain.local_laws import local_bandwidth
+from modifind.explain.local import local_bandwidth
 from modifind.features import read_features
 from modifind.samplers.pit import pit_shares, uniformity
 from streams import fit as streamed_fit

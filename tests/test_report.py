@@ -27,7 +27,7 @@ def result():
     frame = pd.DataFrame({"age": rng.normal(size=n), HOSTILE: rng.normal(size=n), "sex$": rng.choice(["f", "m"], n)})
     treatment = np.tile(["drug & co", "placebo"], n // 2)
     y = np.where(treatment == "placebo", 0.0, 2 * frame["age"]) + rng.normal(size=n)
-    return quiet_fit(frame, y, treatment, sampler="gaussian", propensity=0.5, random_state=0).result_
+    return quiet_fit(frame, y, treatment, sampler="gaussian", propensity=0.5, random_state=0, explain=True).result_
 
 
 @pytest.fixture(scope="module")

@@ -32,7 +32,7 @@ def trial(seed, n=600, d=4):
 
 
 def selector(**settings):
-    parts = {"statistic": EffectLikelihood(learner="linear"), "sampler": "gaussian", "random_state": 0}
+    parts = {"statistic": EffectLikelihood("linear"), "sampler": "gaussian", "random_state": 0, "explain": False}
     return ModifierSelector(**(parts | settings))
 
 

@@ -176,7 +176,7 @@ def _find_and_explain(plan: Analysis, unit: Unit, seed: np.random.SeedSequence) 
     together = len(unit.members) > 1
     finding = _find_together(plan, unit, seed) if together else _find(plan, unit.members[0], seed)
     # The test has had its seeds by now, so that explanations change no p-value.
-    return replace(finding, bounds=_bounds(plan, unit, seed)) if _lacks_bounds(plan, finding) else finding
+    return replace(finding, bounds=_bounds(plan, unit, finding, seed)) if _lacks_bounds(plan, finding) else finding
 
 
 def _lacks_bounds(plan: Analysis, finding: Finding) -> bool:
@@ -185,17 +185,22 @@ def _lacks_bounds(plan: Analysis, finding: Finding) -> bool:
     return plan.explain and outcome is not None and outcome.p_value <= plan.alpha and finding.bounds is None
 
 
-def _bounds(plan: Analysis, unit: Unit, seed: np.random.SeedSequence) -> dict[str, Bounds]:
+def _bounds(plan: Analysis, unit: Unit, finding: Finding, seed: np.random.SeedSequence) -> dict[str, Bounds]:
+    """Bounds along every column, at the points of its curve."""
     found = {}
     with threadpool_limits(limits=1):
         for member, own in zip(unit.members, seed.spawn(1)[0].spawn(len(unit.members)), strict=True):
-            found[plan.table.names[member]] = explain_bounds(
+            name = plan.table.names[member]
+            view = finding.views[name] if finding.views else finding.view
+            continuous = plan.table.kind(member) == "continuous"
+            found[name] = explain_bounds(
                 plan.table,
                 member,
                 plan.y,
                 plan.prepared.treatment,
                 plan.propensity.scores,
                 own,
+                points=view.curve["value"].to_numpy(dtype=np.float64) if continuous else None,
                 weights=plan.weights,
                 groups=plan.groups,
             )

@@ -302,6 +302,8 @@ class ModifierSelector(BaseModifierSelector):
                 progress=self.progress,
                 seed=np.random.SeedSequence(entropy),
                 missing=self.missing,
+                explain=self.explain,
+                alpha=self.alpha,
             )
             found = run.fit(pieces)
             pieces.dropped.warn()
@@ -318,7 +320,7 @@ class ModifierSelector(BaseModifierSelector):
             "n_resamples_used": 0,
             "model": found.model,
             **data_settings(*found.labels, found.n_rows, found.n_treated, found.propensity, entropy),
-            "n_train_rows": found.n_train_rows,
+            **found.sample_settings,
             **self._dropped_settings(pieces.dropped),
             "null_hypothesis": NULL_HYPOTHESIS,
         }

@@ -190,6 +190,8 @@ class WholeFit:
             settings["group_column_kinds"] = column_kinds(table, units)
         if outcomes.levels:
             settings["outcome_levels"] = True
+        if outcomes.rows.size < outcome.size:
+            settings["n_explained_rows"] = outcomes.rows.size
         overall = overall_effects(outcomes, prepared.y_bandwidth, overall_seed) if self.explain else {}
         kinds = [unit.kind(table) for unit in units]
         overlap = OverlapSums.of(scores)

@@ -35,6 +35,7 @@ def explain_bounds(
     scores: Array,
     seed: np.random.SeedSequence,
     *,
+    points: Array | None = None,
     weights: Array | None = None,
     groups: NDArray[np.int64] | None = None,
 ) -> Bounds:
@@ -50,6 +51,8 @@ def explain_bounds(
         Outcome, 0/1 treatment and propensity scores.
     seed : SeedSequence
         For the bootstrap.
+    points : array, optional
+        Where to look at a continuous column; NaN, for its missing values, is left out. By default up to 25 quantiles.
     weights : array of shape (n,), optional
         Weights of the rows.
     groups : array of shape (n,), optional
@@ -65,7 +68,7 @@ def explain_bounds(
     if labels is None:
         seen = table.observed(feature)
         own = some(weights, seen)
-        points = curve_points(column[seen], 0, own)
+        points = curve_points(column[seen], 0, own) if points is None else points[~np.isnan(points)]
         kernels = near_points(column, points, local_bandwidth(column[seen], own))
         if seen.all():
             values = points

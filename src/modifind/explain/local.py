@@ -14,7 +14,7 @@ from scipy import sparse
 
 from modifind.explain.pseudo import PseudoOutcomes
 from modifind.kernels import Array
-from modifind.rows.weights import effective_size, mean_of, quantiles_of
+from modifind.rows.weights import effective_size, mean_of, quantiles_of, some
 
 MAX_POINTS = 25
 MAX_CELLS = 100
@@ -86,14 +86,16 @@ class Places:
         bandwidth: float | None = None,
     ) -> Places:
         """Points and cells of a column of codes, or of values with NaN where they are missing."""
+        if weights is not None and (weights == weights[0]).all():
+            weights = None
         if n_levels:
             points = curve_points(column, n_levels) if points is None else points
             kernel = np.equal(points[:, None], np.arange(n_levels)).astype(np.float64)
             return cls(points, column.astype(np.intp), kernel, np.zeros(kernel.shape), np.eye(n_levels))
         gaps = np.isnan(column)
         seen = column[~gaps]
-        own = np.ones(seen.size) if weights is None else weights[~gaps]
-        points = curve_points(seen, 0, None if weights is None else own) if points is None else points
+        own = some(weights, ~gaps)
+        points = curve_points(seen, 0, own) if points is None else points
         width = bandwidth or local_bandwidth(seen, own)
         inner, centres = _cells(seen, own)
         offsets = centres - points[:, None]
@@ -157,7 +159,7 @@ class Places:
         return np.divide(top, bottom, out=np.zeros(top.size), where=bottom > 0)
 
 
-def _cells(column: Array, weights: Array) -> tuple[NDArray[np.intp], Array]:
+def _cells(column: Array, weights: Array | None) -> tuple[NDArray[np.intp], Array]:
     """Cell of every value and the cells' means."""
     distinct = np.unique(column)
     if distinct.size > MAX_CELLS:
@@ -167,9 +169,10 @@ def _cells(column: Array, weights: Array) -> tuple[NDArray[np.intp], Array]:
         cell = np.unique(cell, return_inverse=True)[1].reshape(-1)
     else:
         cell = np.searchsorted(distinct, column)
-    mass = np.bincount(cell, weights)
+    own = np.ones(column.size) if weights is None else weights
+    mass = np.bincount(cell, own)
     # Rows may have no weight left; the cell then counts for nothing, wherever it is.
-    return cell, np.bincount(cell, weights * column) / np.where(mass > 0, mass, 1.0)
+    return cell, np.bincount(cell, own * column) / np.where(mass > 0, mass, 1.0)
 
 
 @dataclass(frozen=True)

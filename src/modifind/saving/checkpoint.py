@@ -27,7 +27,7 @@ from modifind.streaming.plan import Sums
 from modifind.streaming.schema import Piece
 
 Record = TypeVar("Record")
-FORMAT = 1
+FORMAT = 2
 RUN_FILE = "run.json"
 VERSIONS = ("modifind", "numpy", "scipy", "scikit-learn", "torch")
 # They change how a result is put together, not what is found of a feature. Of a table taken at once the digests show

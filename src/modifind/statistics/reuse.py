@@ -17,13 +17,17 @@ class Reuse:
     ----------
     products : tuple of arrays of shape (folds, folds)
         Inner products of the models' patterns, for every repeat.
+    share : float, default=1.0
+        Share that the rows of the sum are of those that models were fitted to. Two folds have taught each other's
+        models as much less as it is smaller.
     """
 
     products: tuple[Array, ...]
+    share: float = 1.0
 
     def variance(self, per_fold: list[Array]) -> float:
         """Shared variance of the sum, given the variances of each fold's rows, averaged over repeats."""
-        return float(np.mean([_shared(p, own) for p, own in zip(self.products, per_fold, strict=True)]))
+        return self.share * float(np.mean([_shared(p, own) for p, own in zip(self.products, per_fold, strict=True)]))
 
 
 def _shared(products: Array, per_fold: Array) -> float:

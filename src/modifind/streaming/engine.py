@@ -20,6 +20,7 @@ from modifind.columns.determined import find_determined
 from modifind.columns.leaks import refuse_leaks, refuse_separation
 from modifind.columns.missing import LEAST_OBSERVED, Dropped
 from modifind.columns.outcome_scale import transform_outcome
+from modifind.explain.marginal import MarginalView
 from modifind.features import FeatureTable, Kind
 from modifind.findings import DETERMINED, NO_SAMPLER, Finding
 from modifind.kernels import Array
@@ -31,12 +32,13 @@ from modifind.samplers.rules import check_rule
 from modifind.statistics import EffectLikelihood
 from modifind.statistics.effect_likelihood import PreparedEffectLikelihood, is_binary
 from modifind.statistics.reuse import Reuse
+from modifind.streaming.explaining import ExplainingRows, Question, explain_features
 from modifind.streaming.plan import Plan, Sums
 from modifind.streaming.rows import RowPlan, generous_limit
 from modifind.streaming.schema import Block, Piece, Schema, Summary
 from modifind.streaming.sources import CompleteRows, Source
 from modifind.streaming.views import FeatureView, OutcomeBins
-from modifind.testing import UNSEEN, sums_test
+from modifind.testing import UNSEEN, AnalyticOutcome, sums_test
 
 if TYPE_CHECKING:
     from modifind.saving.checkpoint import PassCheckpoint
@@ -204,10 +206,18 @@ class Streamed:
     n_rows: int
     n_treated: int
     n_train_rows: int
+    n_explained_rows: int
+    outcome_levels: bool
     propensity: FittedPropensity
     model: dict[str, Any]
     score_histogram: pd.DataFrame
     overall: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def sample_settings(self) -> dict[str, Any]:
+        """What a result records of the sample."""
+        sizes = {"n_train_rows": self.n_train_rows, "n_explained_rows": self.n_explained_rows}
+        return sizes | ({"outcome_levels": True} if self.outcome_levels else {})
 
 
 @dataclass(frozen=True)
@@ -223,7 +233,10 @@ class _Law:
 
 @dataclass(frozen=True)
 class StreamedFit:
-    """Settings of a streamed fit; they are those of `ModifierSelector`."""
+    """Settings of a streamed fit; they are those of `ModifierSelector`.
+
+    Bounds are those of features with a p-value of at most `alpha`.
+    """
 
     statistic: EffectLikelihood
     sampler: BaseSampler
@@ -237,12 +250,14 @@ class StreamedFit:
     progress: bool | Progress
     seed: np.random.SeedSequence
     missing: str = "error"
+    explain: bool = True
+    alpha: float = 0.05
 
     def fit(self, pieces: Pieces) -> Streamed | Piece:
         """Test every feature; a table of few rows is returned instead, to be taken at once."""
         self.statistic.check()
         self.propensity.check()
-        seeds = self.seed.spawn(5)
+        seeds = self.seed.spawn(6)
         rows = RowPlan.of(seeds[0], self.n_folds, self.statistic.cv_repeats)
         look, rows = pieces.look(rows, self.discrete_features, self.max_train_rows)
         numbers, sample = look.sample()
@@ -259,33 +274,64 @@ class StreamedFit:
         block = replace(block, table=replace(block.table, reference=schema.reference))
         determined = find_determined(block.table)
         determined.warn()
-        plan, laws, propensity, outcome = self._plan(schema, rows, numbers, block, seeds, determined.features)
+        plan, laws, propensity, outcome = self._plan(schema, rows, numbers, block, seeds[:5], determined.features)
         with ProgressBar(self.progress, "Scoring rows") as advance:
             sums = pieces.sums(plan, schema.n_rows, advance)
-        findings = []
-        for m, (law, own) in enumerate(zip(laws, sums.features, strict=True)):
-            view = plan.views[m].view(own.view, plan.bins, schema.categories[m])
-            if schema.constant[m]:
-                view = replace(view, importance=0.0)
-            outcome_found = UNSEEN if law.unseen else None
-            if law.reuse is not None and own.test is not None:
-                outcome_found = sums_test(own.test, law.reuse.variance(list(own.per_fold)))
-            findings.append(Finding(view, outcome_found, law.calibration, law.messages))
+        choice_seed, overall_seed, feature_seed = seeds[5].spawn(3)
+        explaining = ExplainingRows.of(
+            block,
+            propensity.scores,
+            rows.folds(numbers),
+            outcome,
+            plan.bins.bandwidth,
+            choice_seed,
+            bands=self.explain,
+        )
         return Streamed(
             names=schema.names,
             kinds=[block.table.kind(m) for m in range(block.table.n_features)],
             constant=schema.constant,
-            findings=findings,
+            findings=self._findings(plan, laws, sums, explaining, feature_seed),
             named=schema.left_out | determined.features,
             overlap=sums.overlap.overlap(propensity.auc),
             labels=(schema.arm_labels[0], schema.arm_labels[1]),
             n_rows=schema.n_rows,
             n_treated=schema.n_treated,
             n_train_rows=numbers.size,
+            n_explained_rows=explaining.y.size,
+            outcome_levels=explaining.outcomes.levels,
             propensity=propensity,
             model=outcome.description,
             score_histogram=sums.overlap.score_histogram(),
+            overall=explaining.overall(overall_seed),
         )
+
+    def _findings(
+        self, plan: Plan, laws: list[_Law], sums: Sums, explaining: ExplainingRows, seed: np.random.SeedSequence
+    ) -> list[Finding]:
+        """Test every feature by its sums, and explain it by rows of the sample."""
+        tests: list[AnalyticOutcome | None] = []
+        for law, own in zip(laws, sums.features, strict=True):
+            test = UNSEEN if law.unseen else None
+            if law.reuse is not None and own.test is not None:
+                test = sums_test(own.test, law.reuse.variance(list(own.per_fold)))
+            tests.append(test)
+        questions = {
+            m: Question(rule, law.unseen, bounds=test is not None and test.p_value <= self.alpha)
+            for m, (rule, law, test) in enumerate(zip(plan.rules, laws, tests, strict=True))
+        }
+        explained = explain_features(explaining, questions, seed, self.n_jobs, self.progress)
+        findings = []
+        for m, (law, test, found) in enumerate(zip(laws, tests, explained, strict=True)):
+            place = plan.views[m]
+            importance = 0.0
+            if not plan.schema.constant[m]:
+                importance = place.importance(sums.features[m].view, plan.bins)
+            view = MarginalView(importance, place.bandwidth, found.curve, found.densities)
+            bounds = None if found.bounds is None else {plan.schema.names[m]: found.bounds}
+            messages = (*law.messages, *found.messages)
+            findings.append(Finding(view, test, law.calibration, messages, bounds=bounds, changes=found.changes))
+        return findings
 
     def _plan(
         self,

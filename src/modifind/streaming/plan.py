@@ -35,7 +35,7 @@ class FeatureSums:
     per_fold : array of shape (repeats, folds)
         Null variance of the sample's rows by fold.
     view : ViewSums
-        For its importance and curve.
+        For its importance.
     """
 
     test: RowSums | None
@@ -78,7 +78,7 @@ class Plan:
     rules : tuple
         Law of each feature, None where it is not tested.
     views : tuple of FeatureView
-        Where each feature's curve is evaluated.
+        Where each feature is looked at for its importance.
     bins : OutcomeBins
         Bins of the outcome.
     """

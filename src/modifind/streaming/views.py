@@ -1,23 +1,19 @@
-"""Importance and effect curve of a feature from sums over rows.
+"""Importance of a feature from sums over rows.
 
 Around each of some points of a feature, and in each arm, the weighted outcomes are added up in bins of the outcome.
-Such a histogram says all that a curve shows: mean and spread, from sums of their own, quantiles, and the squared
-distance D2 between the arms. The points follow the feature's quantiles in the sample, so that D2 between them is
-nearly a straight line, and its variance over all rows follows from how the rows lie between points.
+Such histograms give the squared distance D2 between the arms. The points follow the feature's quantiles in the sample,
+so that D2 between them is nearly a straight line, and its variance over all rows, the importance, follows from how the
+rows lie between points.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
-from typing import Any
 
 import numpy as np
-import pandas as pd
 from numpy.typing import NDArray
 
 from modifind.explain.local import curve_points
-from modifind.explain.marginal import MarginalView
-from modifind.explain.views import QUANTILES
 from modifind.features import FeatureTable
 from modifind.kernels import Array, gaussian_gram, median_bandwidth
 
@@ -34,17 +30,15 @@ class OutcomeBins:
     ----------
     edges : array
         Inner edges; an edge belongs to the bin below it.
-    low, high, centre : arrays of one entry per bin
-        Range and mean of the sample's outcomes in it.
+    centre : array of one entry per bin
+        Mean of the sample's outcomes in it.
     middle : float
-        What sums of outcomes are centred at.
+        Mean of the sample's outcomes, which is between the two values of a binary one.
     bandwidth : float
         Of the kernel on outcomes.
     """
 
     edges: Array
-    low: Array
-    high: Array
     centre: Array
     middle: float
     bandwidth: float
@@ -64,20 +58,7 @@ class OutcomeBins:
         counts = np.diff(np.append(starts, y.size))
         bandwidth = median_bandwidth(y, random_state=np.random.default_rng(seed)) or 1.0
         centre = np.add.reduceat(ordered, starts) / counts
-        return cls(edges, ordered[starts], ordered[starts + counts - 1], centre, float(y.mean()), bandwidth)
-
-    def quantiles(self, histogram: Array) -> Array:
-        """Quantiles of outcomes whose shares of the bins are the rows of `histogram`."""
-        cumulative = np.cumsum(histogram, axis=1)
-        found = np.empty((histogram.shape[0], len(QUANTILES)))
-        rows = np.arange(histogram.shape[0])
-        for k, level in enumerate(QUANTILES):
-            place = np.minimum((cumulative < level).sum(axis=1), histogram.shape[1] - 1)
-            own = histogram[rows, place]
-            with np.errstate(divide="ignore", invalid="ignore"):
-                share = np.clip(np.where(own > 0, 1.0 - (cumulative[rows, place] - level) / own, 1.0), 0.0, 1.0)
-            found[:, k] = self.low[place] + share * (self.high[place] - self.low[place])
-        return found
+        return cls(edges, centre, float(y.mean()), bandwidth)
 
 
 @dataclass(frozen=True)
@@ -86,7 +67,6 @@ class BinnedRows:
 
     rows: NDArray[np.intp]
     weights: Array
-    powers: Array
     bins: NDArray[np.intp]
     starts: NDArray[np.intp]
 
@@ -102,9 +82,7 @@ class BinnedRows:
             rows = rows[np.argsort(place[rows], kind="stable")]
             occupied, starts = np.unique(place[rows], return_index=True)
             weights = 1.0 / (scores[rows] if arm else 1.0 - scores[rows])
-            own = y[rows] - bins.middle
-            powers = np.stack((own, own**2), axis=1)
-            arms.append(cls(rows, weights, powers, occupied, starts))
+            arms.append(cls(rows, weights, occupied, starts))
         return arms[0], arms[1]
 
 
@@ -116,15 +94,12 @@ class ViewSums:
     ----------
     histogram : array of shape (2, points, bins)
         Weights of each arm around each point, by bin of the outcome.
-    powers : array of shape (2, points, 2)
-        The same for the centred outcomes and their squares.
     cells : array of shape (3, points)
         Rows between a point and the next: their number, the sum of their places in between, and of the squares. For
         a discrete feature, rows of each category.
     """
 
     histogram: Array
-    powers: Array
     cells: Array
 
     def __add__(self, other: ViewSums) -> ViewSums:
@@ -140,8 +115,6 @@ class FeatureView:
     ----------
     points : array
         Values of a continuous feature in ascending order, and NaN where some are missing; or the codes.
-    shown : array of bool
-        The points that the curve shows.
     bandwidth : float
         Of the kernel on a continuous feature.
     n_levels : int
@@ -149,7 +122,6 @@ class FeatureView:
     """
 
     points: Array
-    shown: NDArray[np.bool_]
     bandwidth: float
     n_levels: int
 
@@ -158,15 +130,12 @@ class FeatureView:
         """From the rows of the sample."""
         column, levels = table.values[:, feature], table.n_levels(feature)
         column = column[table.observed(feature)] if table.observed(feature).any() else np.zeros(1)
-        curve = curve_points(column, levels)
+        points = curve_points(column, levels)
         if levels:
-            return cls(curve, np.ones(levels, dtype=bool), 1.0, levels)
+            return cls(points, 1.0, levels)
         bandwidth = median_bandwidth(column, random_state=np.random.default_rng(seed)) or 1.0
-        points = np.unique(np.concatenate((curve, np.quantile(column, TAIL_LEVELS))))
-        shown = np.isin(points, curve)
-        if feature in table.incomplete:
-            points, shown = np.append(points, np.nan), np.append(shown, True)
-        return cls(points, shown, bandwidth, 0)
+        points = np.unique(np.concatenate((points, np.quantile(column, TAIL_LEVELS))))
+        return cls(np.append(points, np.nan) if feature in table.incomplete else points, bandwidth, 0)
 
     @property
     def has_gaps(self) -> bool:
@@ -175,8 +144,7 @@ class FeatureView:
 
     def sums(self, column: Array, arms: tuple[BinnedRows, BinnedRows], n_bins: int) -> ViewSums:
         """Sums over some rows."""
-        size = self.points.size
-        histogram, powers = np.zeros((2, size, n_bins)), np.zeros((2, size, 2))
+        histogram = np.zeros((2, self.points.size, n_bins))
         for arm, own in enumerate(arms):
             if not own.rows.size:
                 continue
@@ -184,8 +152,7 @@ class FeatureView:
             near = self._near(values)
             near *= own.weights
             histogram[arm][:, own.bins] = np.add.reduceat(near, own.starts, axis=1)
-            powers[arm] = near @ own.powers
-        return ViewSums(histogram, powers, self._cells(column))
+        return ViewSums(histogram, self._cells(column))
 
     def _near(self, values: Array) -> Array:
         """Kernel between points and rows; missing values are near each other and far from all others."""
@@ -201,7 +168,7 @@ class FeatureView:
 
     def _values(self) -> FeatureView:
         """The same without the point of missing values."""
-        return FeatureView(self.points[:-1], self.shown[:-1], self.bandwidth, self.n_levels)
+        return FeatureView(self.points[:-1], self.bandwidth, self.n_levels)
 
     def _cells(self, column: Array) -> Array:
         if self.has_gaps:
@@ -221,25 +188,13 @@ class FeatureView:
             cells[power] = np.bincount(left, share**power, minlength=size)
         return cells
 
-    def view(self, sums: ViewSums, bins: OutcomeBins, labels: tuple[Any, ...] | None) -> MarginalView:
-        """Importance and curve of the feature from the sums over all rows."""
-        total = sums.histogram.sum(axis=2)
+    def importance(self, sums: ViewSums, bins: OutcomeBins) -> float:
+        """Importance of the feature from the sums over all rows."""
         with np.errstate(divide="ignore", invalid="ignore"):
-            shares = sums.histogram / total[..., None]
-            first, second = (sums.powers / total[..., None]).transpose(2, 0, 1)
+            shares = sums.histogram / sums.histogram.sum(axis=2)[..., None]
         difference = shares[1] - shares[0]
         d2 = np.einsum("ij,jk,ik->i", difference, gaussian_gram(bins.centre, bins.centre, bins.bandwidth), difference)
-        spread = np.sqrt(np.maximum(second - first**2, 0.0))
-        with np.errstate(divide="ignore", invalid="ignore"):
-            ratio = np.where(spread[0] > 0, spread[1] / spread[0], np.nan)
-        quantiles = bins.quantiles(shares[1]) - bins.quantiles(shares[0])
-        quantiles[np.isnan(difference).any(axis=1)] = np.nan
-        columns = np.column_stack((self.points, d2, first[1] - first[0], ratio, quantiles))
-        names = ["value", "d2", "mean_effect", "sd_ratio", *(f"q{round(100 * q)}_effect" for q in QUANTILES)]
-        curve = pd.DataFrame(columns[self.shown], columns=names)
-        if labels is not None:
-            curve["value"] = list(labels)
-        return MarginalView(self._variance(d2, sums.cells), self.bandwidth, curve)
+        return self._variance(d2, sums.cells)
 
     def _variance(self, d2: Array, cells: Array) -> float:
         """Variance over rows of D2, a straight line between points; where it is undefined rows count as average."""

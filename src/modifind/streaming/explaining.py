@@ -1,0 +1,255 @@
+"""Explanations of a streamed fit: curves, densities, what changes and bounds, from rows that are at hand.
+
+Tests and importance are sums over all rows. An explanation needs rows, two hundred times over for its bands, and those
+of the sample that models are fitted to are in memory. A random part of them explains every feature by the code that
+explains tables in memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import closing
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+from threadpoolctl import threadpool_limits
+
+from modifind.base import with_messages
+from modifind.explain.changes import Changes, Sweep, change_tests, unseen_changes
+from modifind.explain.column_bounds import Bounds, explain_bounds
+from modifind.explain.pseudo import OutcomeModel, PseudoOutcomes
+from modifind.explain.views import CURVE_COLUMNS, N_DRAWS, Explained, explain_column, overall_effects
+from modifind.features import FeatureTable
+from modifind.kernels import Array
+from modifind.parallel import survivors
+from modifind.progress import Progress, ProgressBar
+from modifind.samplers import ConditionalGrid, LawRule
+from modifind.statistics.effect_likelihood import PreparedEffectLikelihood
+from modifind.streaming.schema import Block
+
+MOST_TASKS = 100
+
+
+@dataclass(frozen=True)
+class Question:
+    """What is asked of one feature.
+
+    Attributes
+    ----------
+    rule : LawRule, optional
+        Its law, where what it changes is tested.
+    unseen : bool
+        Whether no model looks at it, so that it changes nothing that they see.
+    bounds : bool
+        Whether bounds are wanted.
+    """
+
+    rule: LawRule | None = None
+    unseen: bool = False
+    bounds: bool = False
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """What explains one feature."""
+
+    curve: pd.DataFrame
+    densities: pd.DataFrame | None = None
+    changes: Changes | None = None
+    bounds: Bounds | None = None
+    messages: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class ExplainingRows:
+    """Rows of the sample, and what the models that have not seen them make of them.
+
+    Attributes
+    ----------
+    table : FeatureTable
+        Features.
+    y, treatment, scores : arrays of shape (n,)
+        Outcome, 0/1 treatment and propensity scores.
+    folds : int array of shape (n,)
+        Which of several models of a feature's law scores a row.
+    model : PreparedEffectLikelihood
+        Models of the outcome.
+    outcomes : PseudoOutcomes
+        What curves are averages of; its `rows` are places in the sample.
+    share : float
+        Share of the sample that these rows are.
+    y_bandwidth : float
+        Bandwidth of the kernel on outcomes.
+    bands : bool
+        Whether there is more to explain than a curve without bands.
+    """
+
+    table: FeatureTable
+    y: Array
+    treatment: NDArray[np.int64]
+    scores: Array
+    folds: NDArray[np.int64]
+    model: PreparedEffectLikelihood
+    outcomes: PseudoOutcomes
+    share: float
+    y_bandwidth: float
+    bands: bool
+
+    @classmethod
+    def of(
+        cls,
+        block: Block,
+        scores: Array,
+        folds: list[NDArray[np.int64]],
+        model: PreparedEffectLikelihood,
+        y_bandwidth: float,
+        seed: np.random.SeedSequence,
+        *,
+        bands: bool,
+    ) -> ExplainingRows:
+        """A random part of the sample, or all of it where it is small.
+
+        Parameters
+        ----------
+        block : Block
+            The sample.
+        scores : array of shape (n,)
+            Its propensity scores.
+        folds : list of int arrays
+            Fold of each of its rows, for every repeat of the cross-fitting.
+        model : PreparedEffectLikelihood
+            Models of the outcome, cross-fitted to it.
+        """
+        y, treatment = block.y, block.treatment
+        outcomes = PseudoOutcomes.of(y, treatment, scores, OutcomeModel.of(model), seed=seed)
+        rows = outcomes.rows
+        if rows.size < y.size:
+            table = replace(block.table, values=block.table.values[rows])
+            model = model.at(table, model.y[rows], treatment[rows], scores[rows], [own[rows] for own in folds])
+        return cls(
+            table=model.table,
+            y=y[rows],
+            treatment=treatment[rows],
+            scores=scores[rows],
+            folds=folds[0][rows],
+            model=model,
+            outcomes=outcomes,
+            share=rows.size / y.size,
+            y_bandwidth=y_bandwidth,
+            bands=bands,
+        )
+
+    def overall(self, seed: np.random.SeedSequence) -> dict[str, float]:
+        """Effects for all rows together."""
+        if not self.bands:
+            return {}
+        with threadpool_limits(limits=1):
+            return overall_effects(self.outcomes, self.y_bandwidth, seed)
+
+    def explain(self, feature: int, question: Question, seed: np.random.SeedSequence) -> Explanation:
+        """Answer a question about one feature, by one thread."""
+        with threadpool_limits(limits=1):
+            curve_seed, bounds_seed = seed.spawn(2)
+            shown = self._column(feature, curve_seed)
+            if not self.bands:
+                return Explanation(shown.curve)
+            bounds = None
+            if question.bounds and self.table.observed(feature).any():
+                bounds = explain_bounds(self.table, feature, self.y, self.treatment, self.scores, bounds_seed)
+            return Explanation(shown.curve, shown.densities, self._changes(feature, question), bounds)
+
+    def _column(self, feature: int, seed: np.random.SeedSequence) -> Explained:
+        column, labels = self.table.values[:, feature], self.table.categories[feature]
+        rng, n_draws = np.random.default_rng(seed), N_DRAWS if self.bands else 0
+        if self.table.observed(feature).any():
+            return explain_column(
+                column,
+                self.table.n_levels(feature),
+                self.outcomes,
+                self.y_bandwidth,
+                rng,
+                labels=labels,
+                n_draws=n_draws,
+            )
+        # Every value is missing here, so that there is one point, as of a single category.
+        none = explain_column(
+            np.zeros(column.size), 1, self.outcomes, self.y_bandwidth, rng, labels=(np.nan,), n_draws=n_draws
+        )
+        curve, densities = (part.astype({"value": np.float64}) for part in (none.curve, none.densities))
+        return Explained(curve, densities)
+
+    def _changes(self, feature: int, question: Question) -> Changes | None:
+        if question.unseen:
+            return unseen_changes(self.model)
+        if question.rule is None:
+            return None
+        grid = ConditionalGrid(question.rule.law(self.table, self.treatment, self.folds), self.y.size)
+        sweep = Sweep.of(self.model, feature, grid)
+        # Folds share what their rows here have taught each other's models; the other rows of the sample taught more.
+        sweep = replace(sweep, reuse=tuple(replace(own, share=self.share) for own in sweep.reuse))
+        return change_tests(self.model, feature, grid, sweep)
+
+
+def explain_features(
+    rows: ExplainingRows,
+    questions: Mapping[int, Question],
+    seed: np.random.SeedSequence,
+    n_jobs: int | None,
+    progress: bool | Progress,
+) -> list[Explanation]:
+    """Explain every feature.
+
+    Parameters
+    ----------
+    rows : ExplainingRows
+        What explains them.
+    questions : mapping
+        What is asked of each feature, by position.
+    seed : SeedSequence
+        Every feature has a child of its own.
+    n_jobs : int, optional
+        Processes.
+    progress : bool or callable
+        See `ProgressBar`.
+
+    Returns
+    -------
+    list of Explanation
+        In the order of the features. One that cannot be explained has an empty curve and a message that says why; its
+        test is not touched by that.
+    """
+    items = {m: (questions[m], own) for m, own in enumerate(seed.spawn(len(questions)))}
+    found: dict[int, Explanation] = {}
+    results = survivors(_explain_some, (rows,), items, n_jobs, most_tasks=MOST_TASKS, doing="explaining features")
+    with ProgressBar(progress, "Explaining features") as advance, closing(results):
+        advance(0, len(items))
+        for feature, own in results:
+            if own is None:
+                own = _unexplained(rows.table.names[feature], "its worker process died twice (out of memory?)")
+            found[feature] = own
+            advance(len(found), len(items))
+    return [found[m] for m in range(len(items))]
+
+
+def _explain_some(
+    rows: ExplainingRows, pairs: list[tuple[int, tuple[Question, np.random.SeedSequence]]]
+) -> list[Explanation]:
+    return [_explain_one(rows, feature, *asked) for feature, asked in pairs]
+
+
+def _explain_one(rows: ExplainingRows, feature: int, question: Question, seed: np.random.SeedSequence) -> Explanation:
+    try:
+        found, messages = with_messages(rows.explain, feature, question, seed)
+    except Warning:
+        raise
+    except Exception as error:
+        text = " ".join(str(error).split())
+        return _unexplained(rows.table.names[feature], f"{type(error).__name__}{': ' if text else ''}{text}")
+    return replace(found, messages=messages)
+
+
+def _unexplained(name: str, why: str) -> Explanation:
+    curve = pd.DataFrame({column: np.empty(0) for column in CURVE_COLUMNS})
+    return Explanation(curve, messages=(f"feature {name!r} could not be explained ({why}); its test stands",))

@@ -1,0 +1,109 @@
+"""The documentation: the site builds without a warning, needs no network, and shows what the examples print."""
+
+import importlib
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+EXAMPLES = ("quickstart", "nhefs", "legislators", "nhanes")
+
+
+@pytest.fixture(scope="module")
+def run_examples():
+    sys.path.insert(0, str(ROOT / "tools"))
+    try:
+        yield importlib.import_module("run_examples")
+    finally:
+        sys.path.remove(str(ROOT / "tools"))
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory):
+    pytest.importorskip("mkdocs", reason="the docs extra is not installed")
+    folder = tmp_path_factory.mktemp("site")
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(folder)]
+    environment = os.environ | {"NO_MKDOCS_2_WARNING": "1"}
+    built = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, env=environment, check=False)
+    assert built.returncode == 0, built.stdout + built.stderr
+    return folder
+
+
+def test_pages_load_nothing_from_elsewhere(site):
+    loads = re.compile(
+        r'<(?:script|img|iframe|source)[^>]+src="(?:https?:)?//[^"]+"|<link[^>]+href="(?:https?:)?//[^"]+"'
+    )
+    pages = sorted(site.rglob("*.html"))
+    assert len(pages) > 20
+    assert {page.name: loads.findall(page.read_text(encoding="utf-8")) for page in pages} == {
+        page.name: [] for page in pages
+    }
+
+
+def test_formulas_are_drawn_by_the_browser(site):
+    page = (site / "method.html").read_text(encoding="utf-8")
+    assert page.count("<math") > 50
+    assert 'display="block"' in page
+    assert "arithmatex" not in page
+
+
+def test_every_option_of_the_command_line_is_listed(site):
+    import typer
+
+    from modifind.cli import app
+
+    page = (site / "reference" / "cli.html").read_text(encoding="utf-8")
+    for name, command in typer.main.get_command(app).commands.items():
+        options = [flag for one in command.params for flag in one.opts if flag.startswith("--") and flag != "--help"]
+        assert f"modifind {name}" in page
+        assert [flag for flag in options if f"<code>{flag}</code>" not in page] == []
+    assert re.search(r"<code>--seed</code></td>\s*<td>[^<]*</td>\s*<td><code>0</code>", page)
+
+
+def test_every_public_name_is_in_the_reference(site):
+    import modifind
+
+    pages = "".join(page.read_text(encoding="utf-8") for page in (site / "reference").glob("*.html"))
+    parts = ["plots", "explain", "baselines", "presets"]
+    names = [name for name in modifind.__all__ if not name.startswith("_")]
+    names += [name for part in parts for name in getattr(importlib.import_module(f"modifind.{part}"), "__all__", [])]
+    assert [name for name in names if not re.search(rf'<h[23] id="modifind[\w.]*\.{name}"', pages)] == []
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_pages_show_the_code_of_their_scripts(run_examples, name):
+    page = run_examples.pages()[name].read_text(encoding="utf-8")
+    shown = {cell for _, kind, cell, _, _ in run_examples.BLOCK.findall(page) if kind == "cell"}
+    assert run_examples.filled(page, run_examples.cells(name), None) == page
+    assert len(shown) >= 5
+
+
+def test_every_example_has_a_page_and_a_test(run_examples):
+    assert set(run_examples.pages()) == set(EXAMPLES) == {path.stem for path in (ROOT / "examples").glob("*.py")}
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_pages_show_what_their_scripts_print(run_examples, name, tmp_path):
+    if name in ("nhefs", "legislators"):
+        pytest.importorskip("causaldata", reason="the examples extra is not installed")
+    if name in ("legislators", "nhanes") and os.environ.get("MODIFIND_EXAMPLES") != "1":
+        pytest.skip("takes long; MODIFIND_EXAMPLES=1 runs it")
+    if name == "nhanes" and not os.environ.get("MODIFIND_DATA"):
+        pytest.skip("MODIFIND_DATA names no folder with the NHANES tables")
+    page = run_examples.pages()[name].read_text(encoding="utf-8")
+    assert run_examples.filled(page, run_examples.cells(name), run_examples.run(name, tmp_path)) == page
+
+
+def test_a_block_of_an_unknown_cell_is_refused(run_examples):
+    page = "<!-- printed: nothing -->\n```text\n```\n"
+    with pytest.raises(ValueError, match="no cell 'nothing'; it has data"):
+        run_examples.filled(page, {"data": ""}, {"data": ""})
+
+
+def test_what_a_cell_warns_of_is_printed(run_examples):
+    code = compile("import warnings\nwarnings.warn('look out')\nprint('done   ')\n", "cell", "exec")
+    assert run_examples._run_cell(code, {}) == "UserWarning: look out\ndone\n"
