@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
@@ -15,6 +15,9 @@ from modifind.kernels import Array
 from modifind.report.layers import MOST_ROWS, Band, Chart, Layer, Line, Picture, Points, Rule, with_limits
 from modifind.report.svg import number, shortened
 from modifind.result import readable_p
+
+if TYPE_CHECKING:
+    from modifind.result import SelectionResult
 
 QUANTILES = (10, 25, 50, 75, 90)
 LIMITED = (10, 50, 90)  # whose limits are told
@@ -45,17 +48,19 @@ class Terms:
     levels: bool = False
 
     @classmethod
-    def of(cls, settings: Mapping[str, Any]) -> Terms:
+    def of(cls, result: SelectionResult) -> Terms:
         """Those that the settings of a result give."""
+        settings = result.settings
         treated, control = str(settings["treated_label"]), str(settings["control_label"])
         if treated in ("1", "1.0", "True") and control in ("0", "0.0", "False"):
             treated, control = "treatment", "control"
+        levels = bool(settings.get("outcome_levels"))
         return cls(
             treated,
             control,
             log=settings.get("outcome_transform") == "log",
-            binary=(settings.get("model") or {}).get("likelihood") == "bernoulli",
-            levels=bool(settings.get("outcome_levels")),
+            binary=(settings.get("model") or {}).get("likelihood") == "bernoulli" or (levels and _has_two(result)),
+            levels=levels,
         )
 
     @property
@@ -241,6 +246,10 @@ class Column:
         within: tuple[float, float] | None = None,
     ) -> Chart:
         return along(self.name, self.curve, self.discrete, title, note, layers, said, keys, within=within)
+
+
+def _has_two(result: SelectionResult) -> bool:
+    return any(frame["outcome"].nunique() == 2 for frame in result.densities.values())
 
 
 def values_of(frame: pd.DataFrame, name: str) -> Array:
