@@ -37,6 +37,8 @@ class Terms:
         Whether effects are differences of logarithms.
     binary : bool
         Whether the outcome is 0 or 1.
+    outcome : str
+        Name of the outcome.
     levels : bool
         Whether the outcome has few distinct values, so that shares are shown and not densities.
     """
@@ -46,6 +48,7 @@ class Terms:
     log: bool = False
     binary: bool = False
     levels: bool = False
+    outcome: str = "outcome"
 
     @classmethod
     def of(cls, result: SelectionResult) -> Terms:
@@ -61,6 +64,7 @@ class Terms:
             log=settings.get("outcome_transform") == "log",
             binary=(settings.get("model") or {}).get("likelihood") == "bernoulli" or (levels and _has_two(result)),
             levels=levels,
+            outcome=str(settings.get("outcome_name") or "outcome"),
         )
 
     @property
@@ -98,7 +102,9 @@ class Column:
 
     def average(self) -> Chart | None:
         """The average effect, with that of all rows beside it."""
-        note = f"Outcome under {self.terms.treated} less outcome under {self.terms.control}, on average"
+        outcome = shortened(self.terms.outcome, 200)
+        note = f"{outcome[:1].upper()}{outcome[1:]} under {self.terms.treated} less {outcome} under "
+        note += f"{self.terms.control}, on average"
         if self.terms.binary:
             note = f"Share with the outcome under {self.terms.treated} less the share under {self.terms.control}"
         if self.terms.log:
