@@ -74,7 +74,8 @@ def test_p_values_stand(data: Any, whole: Any, what: str, monkeypatch: pytest.Mo
     assert all(message.endswith("p-values stand") for message in told)
     if what != "the effect in all rows together":
         named = re.match("feature '(.*)':", told[0])
-        assert named is not None and named[1] in whole.table.index
+        assert named is not None
+        assert named[1] in whole.table.index
     result.report(tmp_path / "report.html")
     found, expected = result.to_dict(), whole.to_dict()
     assert type(result).from_dict(found) == result

@@ -161,5 +161,5 @@ def _changes_of(table: FeatureTable, feature: Feature) -> str:
     members = (feature,) if isinstance(feature, int | np.integer) else feature
     named = ", ".join(repr(table.names[member]) for member in members)
     return (
-        f"feature{'s' if len(members) > 1 else ''} {named}: what changes along {'them' if len(members) > 1 else 'it'}"
+        f"features {named}: what changes along them" if len(members) > 1 else f"feature {named}: what changes along it"
     )

@@ -20,7 +20,7 @@ from modifind.base import with_messages
 from modifind.explain.attempts import attempt, missing
 from modifind.explain.changes import Changes, Sweep, change_tests, unseen_changes
 from modifind.explain.column_bounds import Bounds, explain_bounds
-from modifind.explain.pseudo import OutcomeModel, PseudoOutcomes
+from modifind.explain.pseudo import MAX_ROWS, OutcomeModel, PseudoOutcomes
 from modifind.explain.views import N_DRAWS, OVERALL, Explained, explain_column, no_curve, overall_effects
 from modifind.features import FeatureTable
 from modifind.kernels import Array
@@ -109,6 +109,7 @@ class ExplainingRows:
         seed: np.random.SeedSequence,
         *,
         bands: bool,
+        max_rows: int = MAX_ROWS,
     ) -> ExplainingRows:
         """A random part of the sample, or all of it where it is small.
 
@@ -122,12 +123,14 @@ class ExplainingRows:
             Fold of each of its rows, for every repeat of the cross-fitting.
         model : PreparedEffectLikelihood
             Models of the outcome, cross-fitted to it.
+        seed : SeedSequence
+            For the choice of `max_rows` rows.
         """
         y, treatment = block.y, block.treatment
-        outcomes = PseudoOutcomes.of(y, treatment, scores, OutcomeModel.of(model), seed=seed)
+        outcomes = PseudoOutcomes.of(y, treatment, scores, OutcomeModel.of(model), seed=seed, max_rows=max_rows)
         rows = outcomes.rows
         if rows.size < y.size:
-            table = replace(block.table, values=block.table.values[rows])
+            table = replace(block.table, values=block.table.values[rows], reference=block.table.scaling)
             model = model.at(table, model.y[rows], treatment[rows], scores[rows], [own[rows] for own in folds])
         return cls(
             table=model.table,
