@@ -61,9 +61,10 @@ z = (effect[1] - effect[0]) / variance.sum() ** 0.5
 print(f"difference of the two effects {effect[1] - effect[0]:.2f}, z = {z:.1f}")
 
 # %% one_feature
-alone = ModifierSelector(repeated, propensity=0.5, random_state=0, explain=False)
-alone.fit(X[["leg_black"]], answered, treatment=arm, treated="outside")
-print(alone.result_.table[["statistic", "p_value"]].round(2).to_string())
+for repeats in (1, 3, 5):
+    alone = ModifierSelector(EffectLikelihood(cv_repeats=repeats), propensity=0.5, random_state=0, explain=False)
+    alone.fit(X[["leg_black"]], answered, treatment=arm, treated="outside")
+    print(f"{repeats} sets of folds: p = {alone.result_.table.loc['leg_black', 'p_value']:.2f}")
 
 # %% picture
 result.plot.curve("leg_black").figure_.savefig("legislators.png", dpi=200)

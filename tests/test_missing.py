@@ -345,7 +345,10 @@ def test_streamed_fit_takes_missing_values_and_any_cut():
         assert whole.table.loc[name, "importance"] == pytest.approx(at_once.table.loc[name, "importance"], rel=0.2)
     curve, other = whole.curve("X2"), at_once.curve("X2")
     assert curve["value"].isna().tolist() == other["value"].isna().tolist()
-    assert curve["mean_effect"].iloc[-1] == pytest.approx(other["mean_effect"].iloc[-1], rel=1e-6)
+    for found in (curve, other):  # the effect where X2 is missing is 1.5 on average
+        last = found.iloc[-1]
+        assert last["mean_effect_low"] < 1.5 < last["mean_effect_high"]
+        assert last["mean_effect_high"] - last["mean_effect_low"] < 2.0
     assert whole.curve("level")["value"].tolist() == ["high", "low", "missing"]
 
 

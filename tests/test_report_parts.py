@@ -24,6 +24,15 @@ from modifind.report.svg import Drawing, Scale, spanning
 from modifind.result import SelectionResult, no_changes
 
 TERMS = Terms("drug", "placebo")
+SELECTIVE = {
+    "model": None,
+    "sided": "two",
+    "penalty": 1.0,
+    "penalty_factor": 1.1,
+    "outcome_learner": "forest",
+    "n_active": 1,
+    "n_columns": 1,
+}
 
 
 @pytest.fixture(scope="module")
@@ -156,7 +165,11 @@ def test_parts_that_no_feature_was_tested_for_have_no_column(result):
 
 def test_methods_and_references_name_what_was_done_and_nothing_else(result):
     text, cited = methods(result), " ".join(references(result))
-    assert "pointwise 95% bands from a weighted bootstrap" in text
+    assert (
+        "of doubly robust scores of the cross-fitted models, with pointwise 95% bands from a weighted bootstrap" in text
+    )
+    without = replace(result, settings={**result.settings, "method": "si_em", **SELECTIVE}, changes=no_changes())
+    assert "of inversely weighted outcomes, with pointwise 95% bands" in methods(without)
     assert "bounded sharply by the outcome distributions" in text
     for work in ("Chikahara", "Hochberg", "Kennedy", "Fan Y, Park"):
         assert work in cited
@@ -272,7 +285,7 @@ def test_categories_are_rows_with_their_names():
     names = by_class(chart.svg, "category")
     assert names[1].text == "<b>often</b>"
     assert names[2].find("{*}title").text == CATEGORIES[2]
-    assert names[2].find("{*}title").tail.endswith("…")
+    assert names[2].find("{*}title").tail == "a category…t goes on"
     assert chart.readout["axis"] == "y"
 
 
@@ -287,15 +300,21 @@ def test_very_many_categories_are_cut_to_the_largest():
 
 def test_outcomes_of_few_levels_are_bars_and_of_many_are_curves():
     few = explained_result(("age", "flat"), ("age",), binary=True)
-    charts = density_charts("age", few.densities["age"], Terms.of(few.settings))
+    charts = density_charts("age", few.densities["age"], Terms.of(few))
     assert [label for label, _ in charts] == ["20", "50", "80"]
     assert len(by_class(charts[1][1].svg, "treated-bar")) == 2
     many = explained_result(("age", "flat"), ("age",))
-    charts = density_charts("age", many.densities["age"], Terms.of(many.settings))
+    charts = density_charts("age", many.densities["age"], Terms.of(many))
     assert by_class(charts[1][1].svg, "treated")
     assert not by_class(charts[1][1].svg, "treated-bar")
     assert charts[0][1].unsure
     assert not charts[1][1].unsure
+
+
+def test_outcome_of_two_values_is_known_without_a_model_of_it():
+    few = explained_result(("age", "flat"), ("age",), binary=True)
+    assert Terms.of(replace(few, settings={**few.settings, "model": None})).binary
+    assert not Terms.of(explained_result(("age", "flat"), ("age",))).binary
 
 
 def test_outcome_of_two_values_has_no_spread_and_no_quantiles():

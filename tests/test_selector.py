@@ -521,3 +521,11 @@ def test_unknown_or_missing_devices_are_refused(data, monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     with pytest.raises(ValueError, match="no CUDA device"):
         quiet_fit(*data, **FAST, device="cuda")
+
+
+def test_name_of_the_outcome_is_kept_for_axes(data):
+    X, y, treatment = data
+    named = quiet_fit(X, pd.Series(np.asarray(y), name="pressure"), treatment, **FAST).result_
+    assert named.settings["outcome_name"] == "pressure"
+    assert "outcome_name" not in quiet_fit(X, np.asarray(y), treatment, **FAST).result_.settings
+    assert "mean effect on pressure" in named.plot.curve(named.table.index[0]).axes_[0].get_ylabel()

@@ -48,6 +48,8 @@ class Data:
         A count of rows that were left out for missing values.
     left_out : frozenset of int
         Features of which pooling rare levels has left one level; the user has been told.
+    outcome_name : str
+        What the column of the outcome is called, for axes; empty where it has no name.
     """
 
     table: FeatureTable
@@ -59,6 +61,7 @@ class Data:
     kept: NDArray[np.bool_] | None = None
     dropped: Dropped = field(default_factory=Dropped)
     left_out: frozenset[int] = frozenset()
+    outcome_name: str = ""
 
     @property
     def arms(self) -> NDArray[Any]:
@@ -72,8 +75,8 @@ class Data:
 
     @property
     def settings(self) -> dict[str, Any]:
-        """What a result records of weights, groups and strata; nothing where there are none."""
-        found: dict[str, Any] = {}
+        """What a result records of the outcome's name, weights, groups and strata; nothing where there are none."""
+        found: dict[str, Any] = {"outcome_name": self.outcome_name} if self.outcome_name else {}
         if self.weights is not None:
             found["sample_weight"] = {"effective_rows": effective_size(self.weights)}
         if self.groups is not None:
@@ -150,7 +153,10 @@ def read_data(
     if weights is not None:
         weights = weights / weights.max()
         weights = weights / weights.mean()
-    return Data(table, outcome, labels, weights, codes, found, kept, dropped, left_out)
+    called = getattr(y, "name", None)
+    return Data(
+        table, outcome, labels, weights, codes, found, kept, dropped, left_out, "" if called is None else str(called)
+    )
 
 
 def _kept_rows(

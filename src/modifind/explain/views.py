@@ -20,6 +20,7 @@ EFFECTS = ("mean_effect", "sd_ratio", *(f"q{round(100 * q)}_effect" for q in QUA
 CURVE_COLUMNS = ("value", "d2", *EFFECTS)
 N_DRAWS = 200
 LEVEL = 0.95
+OVERALL = "the effect in all rows together"
 N_OUTCOMES = 64
 # Points with fewer effective rows than this in an arm are not drawn as fact.
 MIN_SUPPORT = 20.0
@@ -89,6 +90,11 @@ class Explained:
 
     curve: pd.DataFrame
     densities: pd.DataFrame
+
+
+def no_curve() -> pd.DataFrame:
+    """The curve of a feature that none could be made of."""
+    return pd.DataFrame({name: np.empty(0) for name in CURVE_COLUMNS})
 
 
 def explain_column(

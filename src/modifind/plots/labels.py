@@ -112,7 +112,8 @@ class Words:
         """The words of a result."""
         settings = result.settings
         treated, control = (shown(settings.get(f"{arm}_label", arm), 14, lines=1) for arm in ("treated", "control"))
-        return cls(treated, control, "log outcome" if settings.get("outcome_transform") == "log" else "outcome")
+        outcome = shown(settings.get("outcome_name") or "outcome", 24, lines=1)
+        return cls(treated, control, f"log {outcome}" if settings.get("outcome_transform") == "log" else outcome)
 
     @property
     def difference(self) -> str:

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
@@ -15,6 +15,9 @@ from modifind.kernels import Array
 from modifind.report.layers import MOST_ROWS, Band, Chart, Layer, Line, Picture, Points, Rule, with_limits
 from modifind.report.svg import number, shortened
 from modifind.result import readable_p
+
+if TYPE_CHECKING:
+    from modifind.result import SelectionResult
 
 QUANTILES = (10, 25, 50, 75, 90)
 LIMITED = (10, 50, 90)  # whose limits are told
@@ -34,6 +37,8 @@ class Terms:
         Whether effects are differences of logarithms.
     binary : bool
         Whether the outcome is 0 or 1.
+    outcome : str
+        Name of the outcome.
     levels : bool
         Whether the outcome has few distinct values, so that shares are shown and not densities.
     """
@@ -43,19 +48,23 @@ class Terms:
     log: bool = False
     binary: bool = False
     levels: bool = False
+    outcome: str = "outcome"
 
     @classmethod
-    def of(cls, settings: Mapping[str, Any]) -> Terms:
+    def of(cls, result: SelectionResult) -> Terms:
         """Those that the settings of a result give."""
+        settings = result.settings
         treated, control = str(settings["treated_label"]), str(settings["control_label"])
         if treated in ("1", "1.0", "True") and control in ("0", "0.0", "False"):
             treated, control = "treatment", "control"
+        levels = bool(settings.get("outcome_levels"))
         return cls(
             treated,
             control,
             log=settings.get("outcome_transform") == "log",
-            binary=(settings.get("model") or {}).get("likelihood") == "bernoulli",
-            levels=bool(settings.get("outcome_levels")),
+            binary=(settings.get("model") or {}).get("likelihood") == "bernoulli" or (levels and _has_two(result)),
+            levels=levels,
+            outcome=str(settings.get("outcome_name") or "outcome"),
         )
 
     @property
@@ -93,7 +102,9 @@ class Column:
 
     def average(self) -> Chart | None:
         """The average effect, with that of all rows beside it."""
-        note = f"Outcome under {self.terms.treated} less outcome under {self.terms.control}, on average"
+        outcome = shortened(self.terms.outcome, 200)
+        note = f"{outcome[:1].upper()}{outcome[1:]} under {self.terms.treated} less {outcome} under "
+        note += f"{self.terms.control}, on average"
         if self.terms.binary:
             note = f"Share with the outcome under {self.terms.treated} less the share under {self.terms.control}"
         if self.terms.log:
@@ -241,6 +252,10 @@ class Column:
         within: tuple[float, float] | None = None,
     ) -> Chart:
         return along(self.name, self.curve, self.discrete, title, note, layers, said, keys, within=within)
+
+
+def _has_two(result: SelectionResult) -> bool:
+    return any(frame["outcome"].nunique() == 2 for frame in result.densities.values())
 
 
 def values_of(frame: pd.DataFrame, name: str) -> Array:

@@ -38,7 +38,7 @@ def answer(result: SelectionResult) -> str:
 
 def answer_sentences(result: SelectionResult) -> tuple[str, str]:
     """What was found, and how it was looked for."""
-    chosen, settings, terms = result.selected, result.settings, Terms.of(result.settings)
+    chosen, settings, terms = result.selected, result.settings, Terms.of(result)
     tested = f"{len(result.table)}"
     if settings.get("interrupted"):
         tested = f"Only {settings['n_tested']} of {tested}"
@@ -55,7 +55,7 @@ def answer_sentences(result: SelectionResult) -> tuple[str, str]:
 
 def facts(result: SelectionResult) -> list[tuple[str, str]]:
     """The size of the analysis in a few numbers."""
-    s, terms = result.settings, Terms.of(result.settings)
+    s, terms = result.settings, Terms.of(result)
     shown = [
         ("rows", f"{s['n_rows']:,}"),
         (f"in {terms.treated}", f"{s['n_treated']:,}"),

@@ -11,7 +11,7 @@ from markupsafe import Markup
 
 from modifind.report.charts import Terms, values_of
 from modifind.report.layers import WIDTH, Chart, value_text
-from modifind.report.svg import MINUS, Drawing, Scale, number, spanning
+from modifind.report.svg import MINUS, Drawing, Scale, number, shortened, spanning
 
 LEFT, RIGHT, TOP = 12.0, 12.0, 10.0
 UPPER, LOWER, AXIS = 120.0, 64.0, 40.0
@@ -62,7 +62,8 @@ def _density(name: str, label: str, rows: pd.DataFrame, x: Scale, upper: Scale, 
     ticks = [(v, number(v)) for v in outcome] if terms.levels and len(outcome) <= 12 else x.ticks(5)
     for value, text in ticks:
         drawing.text(x(value), bottom + 16, text, "tick", anchor="middle")
-    scale = "outcome (logarithm)" if terms.log else "outcome"
+    outcome_name = shortened(terms.outcome, WIDTH / 2)
+    scale = f"{outcome_name} (logarithm)" if terms.log else outcome_name
     drawing.text(WIDTH / 2, bottom + AXIS - 8, scale, "axis-name", anchor="middle")
     treated, control = values_of(rows, "treated"), values_of(rows, "control")
     write = _percent if terms.levels else number

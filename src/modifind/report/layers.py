@@ -293,7 +293,7 @@ def _style(style: str, unsure: bool | np.bool_) -> str:
 def _rows(picture: Picture) -> tuple[Markup, dict[str, Any]]:
     """Over categories, one below the other."""
     points = picture.points
-    names = [shortened(label, MOST_NAME) for label in points.labels]
+    names = [shortened(label, MOST_NAME, middle=True) for label in points.labels]  # ends often tell them apart
     left = 16 + max((text_width(name) for name in names), default=0.0)
     height = TOP + ROW * max(len(names), 2) + BOTTOM
     drawing = Drawing(WIDTH, height)
@@ -306,7 +306,7 @@ def _rows(picture: Picture) -> tuple[Markup, dict[str, Any]]:
     for label, place, unsure in zip(points.labels, at, points.low_support, strict=True):
         if unsure:
             drawing.rect(left, place - ROW / 2 + 1, right - left, ROW - 2, "unsure")
-        drawing.text(left - 8, place + 4, label, "category", anchor="end", room=MOST_NAME)
+        drawing.text(left - 8, place + 4, label, "category", anchor="end", room=MOST_NAME, middle=True)
     drawing.line(left, bottom, right, bottom, "axis")
     drawing.text((left + right) / 2, height - 6, picture.name, "axis-name", anchor="middle", room=right - left)
     marks: list[list[float]] = [[] for _ in names]

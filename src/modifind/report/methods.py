@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from modifind.explain.views import MIN_SUPPORT, N_DRAWS
+
 if TYPE_CHECKING:
     from modifind.result import SelectionResult
 
@@ -90,7 +92,7 @@ def references(result: SelectionResult) -> list[str]:
         cited.append(SADDLEPOINT)
     if s["adjust"] in ADJUSTMENTS:
         cited.append(ADJUSTMENTS[s["adjust"]])
-    if _has_bands(result):
+    if _has_bands(result) and (s.get("model") or len(result.changes)):
         cited.append(DOUBLY_ROBUST)
     return [*cited, MAKAROV] if result.bounds else cited
 
@@ -99,10 +101,12 @@ def _explained_methods(result: SelectionResult) -> str:
     """How curves, parts of the change and bounds were made, as far as the result has them."""
     said = ""
     if _has_bands(result):
+        modelled = result.settings.get("model") or len(result.changes)
+        scores = "doubly robust scores of the cross-fitted models" if modelled else "inversely weighted outcomes"
         said += (
-            " Effects along the values of a feature were estimated by local averages of doubly robust scores of the "
-            "cross-fitted models, with pointwise 95% bands from a weighted bootstrap over rows; nothing was "
-            "concluded where few rows are near a value."
+            f" Effects along the values of a feature are locally linear averages (by level for categories) of {scores},"
+            f" with pointwise 95% bands from a weighted bootstrap over rows ({N_DRAWS} draws); values with fewer than "
+            f"{MIN_SUPPORT:g} effective rows in an arm were not interpreted."
         )
     if len(result.changes):
         said += (
@@ -112,7 +116,7 @@ def _explained_methods(result: SelectionResult) -> str:
     if result.bounds:
         said += (
             " What no data identify, the share who gain and the variation of the effect between persons, is bounded "
-            "sharply by the outcome distributions of both arms."
+            "sharply by the outcome distributions of both arms around the value, with 95% limits from a bootstrap."
         )
     return said
 

@@ -99,7 +99,7 @@ def make_panels(result: SelectionResult, most_characters: int = MOST_CHARACTERS)
 
 
 def _panels(result: SelectionResult, names: list[str]) -> Iterator[Panel]:
-    terms = Terms.of(result.settings)
+    terms = Terms.of(result)
     for place, name in enumerate(names, start=1):
         row: Any = result.table.loc[name]
         columns = result.groups.get(name, [name])

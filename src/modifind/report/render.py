@@ -35,7 +35,7 @@ def render_report(result: SelectionResult) -> str:
     panels = make_panels(result)
     style, script = (_asset(name) for name in ("report.css", "report.js"))
     readouts = {key: said for panel in panels for key, said in panel.readouts.items()}
-    terms = Terms.of(result.settings)
+    terms = Terms.of(result)
     page = environment.get_template("report.html").render(
         policy=_policy(style, script),
         style=Markup(style),

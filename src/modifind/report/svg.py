@@ -15,7 +15,7 @@ import numpy as np
 from markupsafe import Markup, escape
 
 MINUS = "\u2212"
-LETTER = 6.4  # width of a letter of the labels
+LETTER = 6.2  # width of a letter of the labels
 
 
 @dataclass(frozen=True)
@@ -89,23 +89,28 @@ def number(value: float) -> str:
     return ("0" if text in ("-0", "0") else text).replace("-", MINUS)
 
 
-def shortened(text: str, room: float) -> str:
-    """Text that fits into so many pixels, with an ellipsis where something is left out.
+def shortened(text: str, room: float, *, middle: bool = False) -> str:
+    """Text that fits into so many pixels, with an ellipsis where something is left out: the end, or the middle.
 
     Examples
     --------
-    >>> shortened("kidney function", 60)
-    'kidney f…'
+    >>> shortened("kidney function", 60), shortened("clinic of the north, ward 12", 95, middle=True)
+    ('kidney f…', 'clinic…ward 12')
     """
     text = " ".join(str(text).split())
     if text_width(text) <= room:
         return text
-    kept = ""
-    for letter in text:
-        if text_width(kept + letter) > room - LETTER:
-            break
-        kept += letter
-    return f"{kept.rstrip()}…"
+    room -= LETTER
+    end = _fitting(text[::-1], room / 2)[::-1] if middle else ""
+    return f"{_fitting(text, room - text_width(end)).rstrip()}…{end.lstrip()}"
+
+
+def _fitting(text: str, room: float) -> str:
+    """As many letters from the beginning as there is room for."""
+    kept = 0
+    while kept < len(text) and text_width(text[: kept + 1]) <= room:
+        kept += 1
+    return text[:kept]
 
 
 def text_width(text: str) -> float:
@@ -152,10 +157,18 @@ class Drawing:
         self.path([(x + side, y), (x - side, y - 4.5), (x - side, y + 4.5)], style, closed=True)
 
     def text(
-        self, x: float, y: float, text: str, style: str, *, anchor: str = "start", room: float | None = None
+        self,
+        x: float,
+        y: float,
+        text: str,
+        style: str,
+        *,
+        anchor: str = "start",
+        room: float | None = None,
+        middle: bool = False,
     ) -> None:
         """A label; where it is cut to fit the room, the whole of it shows when pointed at."""
-        shown = text if room is None else shortened(text, room)
+        shown = text if room is None else shortened(text, room, middle=middle)
         title = "" if shown == " ".join(str(text).split()) else f"<title>{escape(text)}</title>"
         place = f'x="{_short(x)}" y="{_short(y)}" text-anchor="{anchor}"'
         self._marks.append(f'<text class="{style}" {place}>{title}{escape(shown)}</text>')

@@ -1,0 +1,239 @@
+"""Explanations of streamed fits, by rows of the sample that models are fitted to."""
+
+import dataclasses
+import json
+import warnings
+from types import SimpleNamespace
+
+import numpy as np
+import pandas as pd
+import pytest
+from pandas.testing import assert_frame_equal
+
+from conftest import confounded_table, seed_of
+from modifind import EffectLikelihood, ModifierSelector
+from modifind.explain.column_bounds import explain_bounds
+from modifind.explain.marginal import marginal_view
+from modifind.explain.views import CURVE_COLUMNS
+from modifind.features import read_features
+from modifind.samplers import GaussianSampler
+from modifind.saving import checkpoint
+from modifind.statistics import WCMMD
+from modifind.statistics.reuse import Reuse
+from modifind.streaming import explaining
+from modifind.streaming.explaining import ExplainingRows, Question
+from modifind.streaming.schema import Block
+from modifind.testers import AnalyticTester
+from streams import FAST, SMALL, cut, fit, fit_source
+
+BANDS = {"d2_null_low", "mean_effect_low", "q90_effect_high", "sd_ratio_low", "rows_treated", "low_support"}
+
+
+@pytest.fixture(scope="module")
+def sample():
+    """A sample, its scores and folds, and models that are cross-fitted to it."""
+    rng = np.random.default_rng(6)
+    X, treatment = confounded_table(rng, 1200, 3)
+    frame = pd.DataFrame(X, columns=["x", "other", "gappy"])
+    frame.loc[rng.random(1200) < 0.2, "gappy"] = np.nan
+    frame["site"] = np.array(list("abc"))[rng.integers(0, 3, size=1200)]
+    y = treatment * X[:, 0] + rng.normal(size=1200)
+    table = read_features(frame, missing="category")
+    folds = [rng.integers(0, 5, size=1200) for _ in range(2)]
+    scores = 1 / (1 + np.exp(-0.4 * X[:, 0]))
+    model = EffectLikelihood("linear", cv_repeats=2).prepare(table, y, treatment, scores, folds)
+    sampler = GaussianSampler()
+    sampler.fit(table, treatment, seed_of(2))
+    block = Block(0, table, y, treatment)
+    return SimpleNamespace(block=block, scores=scores, folds=folds, model=model, sampler=sampler)
+
+
+def rows_of(sample, y_bandwidth=1.0, **settings):
+    parts = (sample.block, sample.scores, sample.folds, sample.model)
+    return ExplainingRows.of(*parts, y_bandwidth, seed_of(3), bands=True, **settings)
+
+
+@pytest.mark.parametrize("feature", [0, 3])
+def test_a_small_sample_is_explained_as_a_table_in_memory(sample, feature):
+    block = sample.block
+    prepared = WCMMD().prepare(block.y, block.treatment, seed_of(0))
+    rows = rows_of(sample, prepared.y_bandwidth)
+    found = rows.explain(feature, Question(sample.sampler.rule(feature), bounds=True), seed_of(7))
+    expected = marginal_view(block.table, feature, rows.outcomes, sample.scores, prepared, seed_of(7))
+    assert_frame_equal(found.curve, expected.curve, check_exact=True)
+    assert_frame_equal(found.densities, expected.densities, check_exact=True)
+    law = sample.sampler.law(feature)
+    _, changes = AnalyticTester(sample.model, 0).examine(feature, law, 1.0, np.random.default_rng(0))
+    for part in ("mean", "spread", "shape"):
+        assert getattr(found.changes, part) == pytest.approx(getattr(changes, part), rel=1e-6), part
+    seed = seed_of(7).spawn(2)[1]
+    bounds = explain_bounds(block.table, feature, block.y, block.treatment, sample.scores, seed)
+    assert_frame_equal(found.bounds.table, bounds.table, check_exact=True)
+    assert_frame_equal(found.bounds.tests, bounds.tests, check_exact=True)
+
+
+def test_a_part_of_the_sample_is_predicted_by_models_that_have_not_seen_it(sample):
+    part, again = (rows_of(sample, max_rows=400) for _ in range(2))
+    chosen = part.outcomes.rows
+    assert np.unique(chosen).size == 400
+    np.testing.assert_array_equal(chosen, again.outcomes.rows)
+    np.testing.assert_array_equal(part.table.values, sample.block.table.values[chosen])
+    assert part.share == pytest.approx(1 / 3)
+    for mine, whole, folds in zip(part.model.fits, sample.model.fits, sample.folds, strict=True):
+        np.testing.assert_array_equal(mine.cross.folds, folds[chosen])
+        np.testing.assert_allclose(mine.cross.location, whole.cross.location[chosen], rtol=1e-9)
+        np.testing.assert_allclose(mine.cross.scale, whole.cross.scale[chosen], rtol=1e-9)
+    np.testing.assert_allclose(part.model.observed, sample.model.observed[chosen], rtol=1e-9)
+
+
+def test_a_part_of_the_sample_tells_the_same_with_wider_bands(sample):
+    question = Question(sample.sampler.rule(0))
+    part, whole = (rows_of(sample, max_rows=n).explain(0, question, seed_of(7)) for n in (400, 1200))
+    at = [np.interp([-1.0, 0.0, 1.0], own.curve["value"], own.curve["mean_effect"]) for own in (part, whole)]
+    np.testing.assert_allclose(at[0], at[1], atol=0.6)
+    np.testing.assert_allclose(at[1], [-1.0, 0.0, 1.0], atol=0.6)
+    wide, narrow = ((own.curve["mean_effect_high"] - own.curve["mean_effect_low"]).median() for own in (part, whole))
+    assert 1.2 < wide / narrow < 2.5  # by the root of 3, and the width of the neighbourhood
+    assert whole.changes.mean < part.changes.mean < 1e-6
+
+
+def test_folds_share_less_variance_the_fewer_rows_have_taught():
+    products = np.full((4, 4), 0.7) + 0.3 * np.eye(4)
+    per_fold = [np.array([1.0, 2.0, 3.0, 4.0])]
+    whole = Reuse((products,)).variance(per_fold)
+    assert whole > 0
+    assert Reuse((products,), share=0.25).variance(per_fold) == pytest.approx(whole / 4)
+
+
+def with_few_values(sample, n_values):
+    rows = rows_of(sample)
+    values = rows.table.values.copy()
+    seen = np.flatnonzero(rows.table.observed(2))
+    values[seen[n_values:], 2] = np.nan
+    return dataclasses.replace(rows, table=dataclasses.replace(rows.table, values=values))
+
+
+def test_values_that_are_all_missing_have_a_curve_of_one_point(sample):
+    found = with_few_values(sample, 0).explain(2, Question(bounds=True), seed_of(0))
+    assert found.curve["value"].dtype == found.densities["value"].dtype == np.float64
+    assert found.curve["value"].isna().tolist() == [True]
+    assert np.isfinite(found.curve[["mean_effect", "mean_effect_low", "sd_ratio_high"]]).all().all()
+    assert found.bounds is None
+
+
+def test_features_are_explained_where_the_sample_holds_a_value_or_two(sample):
+    found = with_few_values(sample, 2).explain(2, Question(bounds=True), seed_of(0))
+    assert found.curve["low_support"].tolist()[:-1] == [True] * (len(found.curve) - 1)
+    assert not found.curve["low_support"].iloc[-1]
+
+
+def test_streamed_result_explains_every_feature(few, base):
+    names = list(few.X.columns)
+    assert list(base.curves) == list(base.densities) == list(base.changes.index) == names
+    for name in names:
+        assert set(base.curve(name).columns) > BANDS
+    assert list(base.bounds) == [name for name in names if base.table.loc[name, "p_value"] <= 0.05]
+    assert list(base.bounds) == list(base.bound_tests)
+    assert base.settings["n_explained_rows"] == base.settings["n_train_rows"] == 400
+    assert "outcome_levels" not in base.settings
+    assert base.overall["mean_effect_low"] < 2 / 3 < base.overall["mean_effect_high"]
+    assert base.changes.loc[["age", "site"], "mean_adjusted"].max() < 0.05
+    assert base.changes.loc["age", "verdict"].startswith("Changes the average: the effect rises from")
+    curve = base.curve("age")
+    truth = 2 * (curve["value"] + 1 / 3)
+    inside = truth.between(curve["mean_effect_low"], curve["mean_effect_high"])
+    assert inside.mean() > 0.8  # neighbouring points miss together
+
+
+def test_without_explanations_tests_are_the_same_and_curves_have_no_bands(few, base):
+    plain = fit(few.X, few.y, few.treatment, **SMALL, explain=False)
+    assert_frame_equal(plain.table, base.table, check_exact=True)
+    for name in few.X:
+        assert not BANDS & set(plain.curve(name).columns) - {"rows_treated", "low_support"}
+        effects = list(CURVE_COLUMNS[2:])  # D2 with bands is less what chance adds to it
+        assert_frame_equal(plain.curve(name)[effects], base.curve(name)[effects], check_exact=True)
+    assert not plain.densities
+    assert not plain.bounds
+    assert not plain.overall
+    assert plain.changes.empty
+
+
+def test_bounds_follow_alpha(two):
+    none, all_of_them = (fit(two.X, two.y, two.treatment, **SMALL, alpha=alpha) for alpha in (1e-290, 0.999))
+    assert none.table["p_value"].between(1e-290, 0.999).all()
+    assert not none.bounds
+    assert list(all_of_them.bounds) == ["age", "dose"]
+
+
+def test_outcome_of_few_values_is_shown_by_their_shares(two):
+    result = fit(two.X, np.round(two.y / 3), two.treatment, **SMALL)
+    assert result.settings["outcome_levels"] is True
+    shown = result.density("age")
+    np.testing.assert_allclose(shown.groupby("value")[["treated", "control"]].sum(), 1.0)
+
+
+def test_binary_outcome_is_explained_on_its_own_scale():
+    rng = np.random.default_rng(8)
+    X, treatment = confounded_table(rng, 2500, 2)
+    y = np.where(rng.random(2500) < 1 / (1 + np.exp(-2.0 * treatment * X[:, 0])), 7.0, 3.0)
+    result = fit(X, y, treatment, max_train_rows=1000)
+    assert result.changes.loc["x0", "mean_adjusted"] < 1e-4
+    assert result.changes[["spread_p", "shape_p"]].isna().all().all()
+    curve = result.curve("x0")
+    truth = 4.0 / (1 + np.exp(-2.0 * curve["value"])) - 2.0
+    assert truth.between(curve["mean_effect_low"], curve["mean_effect_high"]).mean() > 0.8
+    assert sorted(result.density("x0")["outcome"].unique()) == [3.0, 7.0]
+
+
+def test_feature_that_cannot_be_explained_keeps_its_test(two, monkeypatch):
+    expected = fit(two.X, two.y, two.treatment, **SMALL)
+
+    def fails(*args, **kwargs):
+        raise MemoryError("no room")
+
+    monkeypatch.setattr(explaining, "explain_bounds", fails)
+    with pytest.warns(UserWarning, match=r"'age' could not be explained \(MemoryError: no room\); its test stands"):
+        found = fit(two.X, two.y, two.treatment, **SMALL)
+    assert_frame_equal(found.table, expected.table, check_exact=True)
+    assert found.curve("age").empty
+    assert_frame_equal(found.curve("dose"), expected.curve("dose"), check_exact=True)
+
+
+def test_warnings_as_errors_reach_the_user(two, monkeypatch):
+    def warns(*args, **kwargs):
+        raise UserWarning("loud")
+
+    monkeypatch.setattr(explaining, "explain_bounds", warns)
+    with pytest.raises(UserWarning, match="loud"):
+        fit(two.X, two.y, two.treatment, **SMALL)
+
+
+def test_large_table_in_memory_says_how_many_rows_explain():
+    rng = np.random.default_rng(9)
+    X, treatment = confounded_table(rng, 30_500, 1)
+    y = treatment * X[:, 0] + rng.normal(size=30_500)
+    settings = FAST | {"max_train_rows": 31_000, "explain": False}
+    for n_rows, shown in ((30_500, 30_000), (29_000, None)):
+        result = ModifierSelector(**settings).fit(X[:n_rows], y[:n_rows], treatment=treatment[:n_rows]).result_
+        assert result.settings.get("n_explained_rows") == shown
+
+
+def test_sums_of_an_earlier_format_are_refused(two, tmp_path):
+    source = cut(two.X, two.y, two.treatment, 300)
+    fit_source(source, **SMALL, checkpoint=tmp_path)
+    (sums,) = tmp_path.glob("sums-*.json")
+    run = json.loads((tmp_path / "run.json").read_text()) | {"format": checkpoint.FORMAT - 1}
+    (tmp_path / "run.json").write_text(json.dumps(run))
+    sums.rename(tmp_path / f"sums-{checkpoint._token(run)}.json")
+    with pytest.raises(ValueError, match=f"its format is {checkpoint.FORMAT - 1}, not {checkpoint.FORMAT}"):
+        fit_source(source, **SMALL, checkpoint=tmp_path)
+
+
+def test_column_that_is_nearly_always_missing_is_tested_and_explained(two):
+    rng = np.random.default_rng(10)
+    rare = np.where(rng.random(900) < 0.1, rng.normal(size=900), np.nan)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)
+        result = fit(two.X.assign(rare=rare), two.y, two.treatment, **SMALL, missing="category")
+    assert result.curve("rare")["value"].isna().tolist()[-1]
+    assert np.isfinite(result.curve("rare")["mean_effect"].iloc[-1])
