@@ -83,13 +83,13 @@ def linear_variance():
     data = make_modifiers("LinVar", n_samples=500, n_features=7, random_state=1)
     X = data.X.assign(flat=1.0)
     settings = QUICK | {"feature_groups": {"first two": ["X1", "X2"]}}
-    return quiet_fit(X, data.y, data.treatment, explain=True, **settings).result_
+    return quiet_fit(X, data.y, data.treatment, **settings).result_
 
 
 @pytest.fixture(scope="module")
 def linear_mean():
     data = make_modifiers("LinMean", n_samples=500, n_features=6, random_state=1)
-    return quiet_fit(data.X, data.y, data.treatment, explain=True, **QUICK).result_
+    return quiet_fit(data.X, data.y, data.treatment, **QUICK).result_
 
 
 def test_modifiers_of_the_mean_change_the_mean_and_nothing_else(linear_mean):
@@ -250,7 +250,7 @@ def test_binary_outcomes_have_neither_spread_nor_shape():
     X = rng.normal(size=(500, 3))
     treatment = rng.integers(0, 2, size=500)
     y, _ = logistic_treatment(rng, 1.5 * treatment * X[:, 0])
-    result = quiet_fit(X, y, treatment, explain=True, **QUICK).result_
+    result = quiet_fit(X, y, treatment, **QUICK).result_
     changes = result.changes
     assert changes[[f"{part}_{p}" for part in ("spread", "shape") for p in ("p", "adjusted")]].isna().all(axis=None)
     assert changes.loc["x0", "mean_adjusted"] < 0.001
@@ -270,7 +270,7 @@ def test_missing_values_categories_and_repeats():
     sign = np.where(np.where(treatment == 1, lost, frame["level"] > "b"), 1, -1)
     y = sign * skewed(rng, n)
     settings = QUICK | {"statistic": EffectLikelihood("linear", cv_repeats=2), "missing": "category"}
-    changes = quiet_fit(frame, y, treatment, explain=True, **settings).result_.changes
+    changes = quiet_fit(frame, y, treatment, **settings).result_.changes
     assert changes.loc[["gap", "level"], "shape_p"].max() < 1e-4
     assert changes.loc["z", "shape_p"] > 0.01
 
@@ -291,16 +291,10 @@ def test_sweep_without_parts_evaluates_one(turning):
     assert str(short.test(prepared, Uniform(), 0)) == str(long.test(prepared, Uniform(), 0))
 
 
-def test_streamed_fits_leave_changes_empty(two):
-    from streams import SMALL, fit
-
-    assert fit(two.X, two.y, two.treatment, **SMALL).changes.empty
-
-
 def test_the_other_statistic_says_what_changes_too(linear_mean):
     data = make_modifiers("LinMean", n_samples=500, n_features=6, random_state=1)
     settings = QUICK | {"statistic": "wcmmd", "n_resamples": 19}
-    changes = quiet_fit(data.X, data.y, data.treatment, explain=True, **settings).result_.changes
+    changes = quiet_fit(data.X, data.y, data.treatment, **settings).result_.changes
     assert (changes.loc[["X1", "X2", "X4", "X5"], "mean_adjusted"] < 0.001).all()
     assert (changes["spread_adjusted"] > 0.05).all()
 

@@ -143,6 +143,15 @@ def test_distance_leaves_the_null_band_only_where_a_feature_modifies():
     assert ends["d2"].iloc[-1] > ends["d2_high"].iloc[5]
 
 
+def test_distance_stays_in_the_null_band_where_a_feature_moves_both_arms_alike():
+    rng = np.random.default_rng(14)
+    x, treatment = rng.integers(0, 4, size=2000), rng.integers(0, 2, size=2000)
+    y = 2.0 * x + treatment + rng.normal(size=2000)
+    curve = effect_curve(x, y, treatment, 0.5, discrete=True, random_state=0)
+    assert (curve["d2_low"] > 0).all()
+    assert curve["d2"].between(curve["d2_null_low"], curve["d2_null_high"]).all()
+
+
 def test_distance_is_that_of_the_kernel_means():
     # Two known normal laws and a Gaussian kernel have a closed form.
     rng = np.random.default_rng(5)
@@ -168,6 +177,30 @@ def test_bands_of_clusters_are_wider_than_those_of_rows():
     widths = [(own["mean_effect_high"] - own["mean_effect_low"]).mean() for own in (rows, clusters)]
     # Ten rows of a cluster share nearly all of their variance: roots of 1200 against 60 independent numbers.
     assert widths[1] > 2 * widths[0]
+
+
+def test_clusters_of_independent_rows_have_the_bands_of_rows():
+    # Fifty clusters whose rows are spread over all values: each has a fiftieth of every average.
+    rng = np.random.default_rng(15)
+    widths = np.zeros(2)
+    for _ in range(6):
+        x, y, treatment = rng.normal(size=1000), rng.normal(size=1000), rng.integers(0, 2, size=1000)
+        for k, groups in enumerate((None, np.arange(1000) % 50)):
+            curve = effect_curve(x, y, treatment, 0.5, groups=groups, n_bootstrap=100, random_state=0)
+            widths[k] += (curve["mean_effect_high"] - curve["mean_effect_low"]).iloc[5:-5].mean()
+    assert widths[1] == pytest.approx(widths[0], rel=0.15)
+
+
+def test_leverage_and_support_of_clusters_are_their_shares():
+    # Eight clusters of ten rows at each of three levels, all in both arms.
+    groups, cell = np.repeat(np.arange(8), 30), np.tile(np.repeat(np.arange(3.0), 10), 8)
+    treatment = np.arange(240) % 2
+    outcomes = PseudoOutcomes.of(np.arange(240.0), treatment, np.full(240, 0.5), clusters=groups)
+    places = Places.of(cell, 3)
+    np.testing.assert_allclose(places.leverage(outcomes, groups), 1 / 8)
+    np.testing.assert_allclose(places.leverage(outcomes, np.arange(240)), 1 / 40)
+    np.testing.assert_allclose(places.support(outcomes.arm_weights * treatment, groups), 8.0)
+    np.testing.assert_allclose(places.support(outcomes.arm_weights * treatment), 40.0)
 
 
 def test_groups_of_many_rows_have_the_bands_of_rows():

@@ -72,10 +72,11 @@ def test_table_has_one_row_per_feature_with_the_documented_columns(data, fitted,
     np.testing.assert_array_equal(table["selected"], table["p_adjusted"] <= 0.05)
 
 
-def test_importance_and_curves_do_not_depend_on_the_test(fitted, likelihood):
+def test_importance_and_the_points_of_curves_do_not_depend_on_the_test(fitted, likelihood):
     np.testing.assert_array_equal(fitted.result_.table["importance"], likelihood.result_.table["importance"])
+    kept = ["value", "rows_treated", "rows_control", "low_support"]  # effects lean on the models of the test
     for name in fitted.result_.curves:
-        assert_frame_equal(fitted.result_.curve(name), likelihood.result_.curve(name), check_exact=True)
+        assert_frame_equal(fitted.result_.curve(name)[kept], likelihood.result_.curve(name)[kept], check_exact=True)
 
 
 def test_both_tests_find_the_strong_modifier_and_nothing_else(data, likelihood):

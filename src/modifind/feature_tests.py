@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
 from modifind.base import with_messages
+from modifind.explain.attempts import attempt
 from modifind.explain.column_bounds import Bounds, explain_bounds
 from modifind.explain.marginal import MarginalView, marginal_view
 from modifind.explain.pseudo import PseudoOutcomes
@@ -186,24 +187,28 @@ def _lacks_bounds(plan: Analysis, finding: Finding) -> bool:
 
 
 def _bounds(plan: Analysis, unit: Unit, finding: Finding, seed: np.random.SeedSequence) -> dict[str, Bounds]:
-    """Bounds along every column, at the points of its curve."""
+    """Bounds along every column that they can be found of, at the points of its curve."""
     found = {}
     with threadpool_limits(limits=1):
         for member, own in zip(unit.members, seed.spawn(1)[0].spawn(len(unit.members)), strict=True):
             name = plan.table.names[member]
             view = finding.views[name] if finding.views else finding.view
-            continuous = plan.table.kind(member) == "continuous"
-            found[name] = explain_bounds(
+            at_curve = plan.table.kind(member) == "continuous" and len(view.curve) > 0
+            own_bounds = attempt(
+                f"feature {name!r}: bounds along it",
+                explain_bounds,
                 plan.table,
                 member,
                 plan.y,
                 plan.prepared.treatment,
                 plan.propensity.scores,
                 own,
-                points=view.curve["value"].to_numpy(dtype=np.float64) if continuous else None,
+                points=view.curve["value"].to_numpy(dtype=np.float64) if at_curve else None,
                 weights=plan.weights,
                 groups=plan.groups,
             )
+            if own_bounds is not None:
+                found[name] = own_bounds
     return found
 
 

@@ -12,12 +12,14 @@ import pandas as pd
 
 from modifind.base import hand_on, installed_versions
 from modifind.checks import cautions, concerns, run_checks
+from modifind.explain.attempts import attempt, described
 from modifind.explain.changes import Changes
 from modifind.explain.column_bounds import Bounds
 from modifind.explain.marginal import MarginalView
 from modifind.explain.verdict import verdict
-from modifind.explain.views import CURVE_COLUMNS
+from modifind.explain.views import no_curve
 from modifind.features import Kind
+from modifind.parallel import WORKER_DIED
 from modifind.result import CHANGE_COLUMNS, PARTS, PIT_COLUMNS, SelectionResult, no_changes, no_scores
 from modifind.samplers import Calibration
 from modifind.testers import Outcome
@@ -70,9 +72,9 @@ class Finding:
         return "constant" if self.calibration.sampler == NO_SAMPLER.sampler else "determined"
 
 
-_NOT_SEEN = MarginalView(float("nan"), float("nan"), pd.DataFrame({name: np.empty(0) for name in CURVE_COLUMNS}))
+_NOT_SEEN = MarginalView(float("nan"), float("nan"), no_curve())
 UNTESTED = Finding(_NOT_SEEN, None, NO_SAMPLER, reached=False)
-DIED = Finding(_NOT_SEEN, None, NO_SAMPLER, failure="its worker process died twice (out of memory?)")
+DIED = Finding(_NOT_SEEN, None, NO_SAMPLER, failure=WORKER_DIED)
 
 
 def failed(error: Exception) -> Finding:
@@ -83,8 +85,7 @@ def failed(error: Exception) -> Finding:
     >>> failed(MemoryError("no 8 GB")).failure
     'its test failed (MemoryError: no 8 GB)'
     """
-    text = " ".join(str(error).split())
-    return replace(DIED, failure=f"its test failed ({type(error).__name__}{': ' if text else ''}{text})")
+    return replace(DIED, failure=f"its test failed ({described(error)})")
 
 
 def tell(names: tuple[str, ...], findings: list[Finding]) -> None:
@@ -208,7 +209,9 @@ def _changes(
     changes = pd.DataFrame(found, index=features.index, columns=list(CHANGE_COLUMNS[:-1]))
     kinds = {**features["kind"].to_dict(), **settings.get("group_column_kinds", {})}
     changes["verdict"] = [
-        verdict(
+        attempt(
+            f"feature {name!r}: its verdict",
+            verdict,
             curves[name],
             changes.loc[name],
             kinds=kinds,
@@ -217,6 +220,7 @@ def _changes(
             tested=f.outcome is not None,
             log_outcome=settings.get("outcome_transform") == "log",
         )
+        or ""
         for name, f in zip(features.index, findings, strict=True)
     ]
     return changes

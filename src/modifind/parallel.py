@@ -14,6 +14,7 @@ from joblib.externals.loky import ProcessPoolExecutor
 from joblib.externals.loky.process_executor import TerminatedWorkerError
 
 Found = TypeVar("Found")
+WORKER_DIED = "its worker process died twice (out of memory?)"
 
 
 class WorkerError(RuntimeError):

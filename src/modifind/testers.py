@@ -8,6 +8,7 @@ from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 
+from modifind.explain.attempts import attempt
 from modifind.explain.changes import Changes, Sweep, change_tests, unseen_changes
 from modifind.feature_groups import Feature
 from modifind.features import FeatureTable
@@ -69,7 +70,7 @@ class ResamplingTester:
         if not self.model.looks_at(feature):
             return outcome, unseen_changes(self.model)
         grid = ConditionalGrid.of(law, self.table.n_rows, n_levels=self.table.n_levels(feature))
-        return outcome, change_tests(self.model, feature, grid)
+        return outcome, attempt(_changes_of(self.table, feature), change_tests, self.model, feature, grid)
 
     def test(self, feature: int, law: FeatureLaw, bandwidth: float, rng: np.random.Generator) -> Outcome:
         """Compare the feature with resampled copies of it."""
@@ -149,6 +150,16 @@ class AnalyticTester:
         return self._compare(members, law, rng)
 
     def _compare(self, feature: Feature, grid: RowGrid, rng: np.random.Generator) -> tuple[Outcome, Changes | None]:
-        sweep = Sweep.of(self.prepared, feature, grid, parts=self.explain)
-        outcome = sweep.test(self.prepared, grid, 0, check_resamples=self.check_resamples, rng=rng)
-        return outcome, change_tests(self.prepared, feature, grid, sweep) if self.explain else None
+        prepared, what = self.prepared, _changes_of(self.prepared.table, feature)
+        parts = attempt(what, Sweep.of, prepared, feature, grid) if self.explain else None
+        sweep = Sweep.of(prepared, feature, grid, parts=False) if parts is None else parts
+        outcome = sweep.test(prepared, grid, 0, check_resamples=self.check_resamples, rng=rng)
+        return outcome, None if parts is None else attempt(what, change_tests, prepared, feature, grid, parts)
+
+
+def _changes_of(table: FeatureTable, feature: Feature) -> str:
+    members = (feature,) if isinstance(feature, int | np.integer) else feature
+    named = ", ".join(repr(table.names[member]) for member in members)
+    return (
+        f"features {named}: what changes along them" if len(members) > 1 else f"feature {named}: what changes along it"
+    )

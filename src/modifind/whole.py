@@ -14,8 +14,9 @@ from modifind.columns.determined import find_determined
 from modifind.columns.leaks import refuse_separation
 from modifind.columns.outcome_scale import transform_outcome
 from modifind.composition import Statistic
+from modifind.explain.attempts import attempt
 from modifind.explain.pseudo import OutcomeModel, PseudoOutcomes
-from modifind.explain.views import overall_effects
+from modifind.explain.views import OVERALL, overall_effects
 from modifind.feature_groups import Unit, arrange, column_kinds
 from modifind.feature_tests import Analysis, Interrupted, run_tests
 from modifind.features import FeatureTable, Kind
@@ -192,7 +193,9 @@ class WholeFit:
             settings["outcome_levels"] = True
         if outcomes.rows.size < outcome.size:
             settings["n_explained_rows"] = outcomes.rows.size
-        overall = overall_effects(outcomes, prepared.y_bandwidth, overall_seed) if self.explain else {}
+        overall = None
+        if self.explain:
+            overall = attempt(OVERALL, overall_effects, outcomes, prepared.y_bandwidth, overall_seed)
         kinds = [unit.kind(table) for unit in units]
         overlap = OverlapSums.of(scores)
         return Whole(
@@ -203,7 +206,7 @@ class WholeFit:
             overlap.overlap(scores.auc),
             settings,
             interrupted,
-            overall,
+            overall or {},
             overlap.score_histogram(),
         )
 
@@ -240,7 +243,11 @@ class WholeFit:
             n_resamples = self.test.resolve_resamples(self.n_resamples, n_tested, self.alpha, self.adjust)
             # A law that ignores the treatment cannot tell what depends on it from what changes.
             explain = self.explain and getattr(self.sampler, "condition_on_treatment", True)
-            model = self._model(EXPLAINING, data, table, outcome, scores, seed) if explain else None
+            model = None
+            if explain:
+                model = attempt(
+                    "what changes along features", self._model, EXPLAINING, data, table, outcome, scores, seed
+                )
             return ResamplingTester(prepared, statistic, self.test, n_resamples, scores, table, model), n_resamples
         model = self._model(statistic, data, table, outcome, scores, seed)
         return AnalyticTester(model, statistic.check_resamples, self.explain), statistic.check_resamples

@@ -73,7 +73,7 @@ def effect_curve(
         One row per point: `value`; `d2`, the squared distance between the arms' outcome laws (of kernel means, less
         what chance adds); `mean_effect`, treated less control; `sd_ratio`, the ratio of standard deviations; effects at
         the 10, 25, 50, 75 and 90% quantiles (`q10_effect`, ...); for each the limits of its band (`_low`, `_high`); the
-        limits between which d2 would lie at the point if the laws differed by the same everywhere (`d2_null_low`,
+        limits between which d2 would lie at the point if it were the same at all of them (`d2_null_low`,
         `d2_null_high`); the effective number of rows of each arm around the point (`rows_treated`, `rows_control`); and
         `low_support`, true where one of them is below 20. Missing where an arm has no rows. Rows without a value of a
         continuous x come last, with a `value` of NaN.

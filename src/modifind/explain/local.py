@@ -6,7 +6,9 @@ the rows of each cell, so that two hundred reweighted tables cost little more th
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,7 +23,8 @@ MAX_CELLS = 100
 # Rows beyond so many are put into as many random groups within cells, which are then reweighted as one.
 MAX_UNITS = 4000
 DRAW_BLOCK = 25
-MOST_LEVERAGE = 0.3  # share of an average that a single row is taken to have
+BLOCK_ENTRIES = 2_000_000
+MOST_LEVERAGE = 0.3  # share of an average that a row or cluster is taken to have
 LEAST_VARIANCE = 0.02  # share of the expected variance that errors of the model can leave
 # Points whose neighbours have less than this share of the spread of an even neighbourhood are averaged without a slope.
 MIN_SPREAD = 1e-3
@@ -141,22 +144,41 @@ class Places:
         weights[s0 <= 0] = np.nan
         return weights @ sums
 
-    def leverage(self, outcomes: PseudoOutcomes) -> Array:
-        """Share that every row has of the average of its arm around its own value, the slope left aside."""
-        share = np.empty(self.cell.size)
-        for arm in (0, 1):
-            own = outcomes.arms == arm
-            sums = np.bincount(self.cell[own], outcomes.arm_weights[own], minlength=self.n_cells)
-            around = (self.near @ sums)[self.cell[own]]
-            share[own] = outcomes.arm_weights[own] / np.maximum(around, np.finfo(np.float64).tiny)
-        return share
+    def leverage(self, outcomes: PseudoOutcomes, source: NDArray[np.intp]) -> Array:
+        """Share that rows of one source have of the average of their arm around themselves, the slope left aside.
 
-    def support(self, weights: Array) -> Array:
-        """Effective number of rows around each point, for rows of these weights."""
+        Of a row that is its own source this is its weight over that of the rows around it. Rows of a cluster whose
+        values are far apart do not add up: each of them has only its neighbours' averages.
+        """
+        top, bottom = np.zeros((2, int(source.max()) + 1))
+        for arm in (0, 1):
+            mass = self._mass(outcomes.arm_weights * (outcomes.arms == arm), source)
+            around = np.maximum(mass.sum(axis=0) @ self.near, np.finfo(np.float64).tiny)
+            for part in self._blocks(mass):
+                own = mass[part]
+                top[part] += own.multiply((own @ self.near) / around).sum(axis=1)
+                bottom[part] += own.sum(axis=1)
+        return top / np.maximum(bottom, np.finfo(np.float64).tiny)
+
+    def support(self, weights: Array, source: NDArray[np.int64] | None = None) -> Array:
+        """Effective number of rows around each point, for rows of these weights; of sources where they are given."""
         first = np.bincount(self.cell, weights, minlength=self.n_cells)
-        second = np.bincount(self.cell, weights**2, minlength=self.n_cells)
-        top, bottom = (self.kernel @ first) ** 2, self.kernel**2 @ second
+        if source is None:
+            bottom = self.kernel**2 @ np.bincount(self.cell, weights**2, minlength=self.n_cells)
+        else:
+            mass = self._mass(weights, source)
+            bottom = np.sum([((mass[part] @ self.kernel.T) ** 2).sum(axis=0) for part in self._blocks(mass)], axis=0)
+        top = (self.kernel @ first) ** 2
         return np.divide(top, bottom, out=np.zeros(top.size), where=bottom > 0)
+
+    def _mass(self, weights: Array, source: NDArray[np.int64]) -> Any:
+        """Weight of every source in every cell."""
+        return sparse.csr_array((weights, (source, self.cell)), shape=(int(source.max()) + 1, self.n_cells))
+
+    def _blocks(self, mass: Any) -> Iterator[slice]:
+        """Sources of which a table by cells is small."""
+        step = max(1, BLOCK_ENTRIES // self.n_cells)
+        return (slice(start, start + step) for start in range(0, mass.shape[0], step))
 
 
 def _cells(column: Array, weights: Array | None) -> tuple[NDArray[np.intp], Array]:
@@ -244,7 +266,7 @@ class _Units:
         ]
         starts = np.searchsorted(pairs, np.arange(places.n_cells + 1) * np.int64(n_rows + 1))
         sums = np.column_stack([gather @ part for part in parts])
-        leverage = np.minimum(np.bincount(source, places.leverage(outcomes)), MOST_LEVERAGE)
+        leverage = np.minimum(places.leverage(outcomes, source), MOST_LEVERAGE)
         return cls(starts, pairs % (n_rows + 1), 1.0 / (1.0 - leverage), sums)
 
     @property

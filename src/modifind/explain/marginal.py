@@ -7,8 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
+from modifind.explain.attempts import attempt
 from modifind.explain.pseudo import PseudoOutcomes
-from modifind.explain.views import N_DRAWS, explain_column
+from modifind.explain.views import N_DRAWS, explain_column, no_curve
 from modifind.features import FeatureTable
 from modifind.kernels import Array
 from modifind.statistics.wcmmd import PreparedWCMMD, curve_variance, weighted_bandwidth
@@ -59,7 +60,7 @@ def marginal_view(
     Returns
     -------
     MarginalView
-        The importance of a constant feature is 0.
+        The importance of a constant feature is 0. The curve is empty, and there are no densities, where they fail.
     """
     column = table.values[:, feature]
     levels = table.n_levels(feature)
@@ -71,7 +72,9 @@ def marginal_view(
     importance = 0.0
     if not table.is_constant(feature):
         importance = curve_variance(prepared.curve(column, scores, bandwidth=bandwidth, n_levels=levels), weights)
-    shown = explain_column(
+    shown = attempt(
+        f"feature {table.names[feature]!r}: its curve",
+        explain_column,
         column[outcomes.rows],
         levels,
         outcomes,
@@ -80,4 +83,6 @@ def marginal_view(
         labels=table.categories[feature],
         n_draws=n_draws,
     )
+    if shown is None:
+        return MarginalView(importance, bandwidth, no_curve())
     return MarginalView(importance, bandwidth, shown.curve, shown.densities if n_draws else None)

@@ -20,6 +20,7 @@ EFFECTS = ("mean_effect", "sd_ratio", *(f"q{round(100 * q)}_effect" for q in QUA
 CURVE_COLUMNS = ("value", "d2", *EFFECTS)
 N_DRAWS = 200
 LEVEL = 0.95
+OVERALL = "the effect in all rows together"
 N_OUTCOMES = 64
 # Points with fewer effective rows than this in an arm are not drawn as fact.
 MIN_SUPPORT = 20.0
@@ -94,6 +95,11 @@ class Explained:
     densities: pd.DataFrame
 
 
+def no_curve() -> pd.DataFrame:
+    """The curve of a feature that none could be made of."""
+    return pd.DataFrame({name: np.empty(0) for name in CURVE_COLUMNS})
+
+
 def explain_column(
     column: Array,
     n_levels: int,
@@ -128,10 +134,12 @@ def explain_column(
     averages = Averages.of(places, outcomes, n_draws, rng)
     treated = outcomes.arms == 1
     support = np.column_stack([places.support(outcomes.weights * arm) for arm in (treated, ~treated)])
-    weighted = np.minimum(*(places.support(outcomes.arm_weights * arm) for arm in (treated, ~treated)))
+    weighted = np.minimum(
+        *(places.support(outcomes.arm_weights * arm, outcomes.clusters) for arm in (treated, ~treated))
+    )
     averages.estimate[support.min(axis=1) == 0] = np.nan
     values = places.points if labels is None else np.array([labels[int(code)] for code in places.points], dtype=object)
-    # Spreads over draws are as uncertain as the effective number of rows is small.
+    # Spreads over draws are as uncertain as the effective number of rows, or of clusters, is small.
     reach = student_t.isf((1.0 - level) / 2, np.maximum(weighted - 2.0, 2.0))
     width = (y_bandwidth / outcomes.unit) or 1.0
     view = _View(outcomes, averages, support, values, width, n_draws, level, reach)
@@ -213,7 +221,8 @@ class _View:
     def _distance(self, laws: Laws, drawn: Laws) -> dict[str, Array]:
         """Squared distance between the arms' laws, less what chance adds to it; its band, and that without a modifier.
 
-        Without a modifier the difference of the laws is the same at every point: that of all rows together.
+        Without a modifier the distance is the same at every point. The laws need not be: a feature that moves both arms
+        alike moves the place where they differ.
         """
         atoms = self._atoms()
         # Only products of the root enter, and it has far fewer columns than there are marks.
@@ -227,10 +236,11 @@ class _View:
         noise = moved - found
         chance = (noise**2).sum(axis=-1).mean(axis=0)
         share = np.where(np.isnan(raw), 0.0, self.support.prod(axis=1) / self.support.sum(axis=1).clip(min=1e-300))
-        common = share @ np.nan_to_num(found) / share.sum() if share.sum() > 0 else np.zeros(root.shape[1])
+        common = max(share @ np.nan_to_num(raw - chance) / share.sum(), 0.0) if share.sum() > 0 else 0.0
+        alike = found * np.sqrt(common / np.maximum(raw, np.finfo(np.float64).tiny))[:, None]
         tails = ((1.0 - self.level) / 2, (1.0 + self.level) / 2)
         low, high = _quantiles((moved**2).sum(axis=-1) - 2 * chance, tails)
-        null_low, null_high = _quantiles(((common + noise) ** 2).sum(axis=-1) - chance, tails)
+        null_low, null_high = _quantiles(((alike + noise) ** 2).sum(axis=-1) - chance, tails)
         found_d2 = np.maximum(raw - chance, 0.0)
         return {
             "d2": found_d2,

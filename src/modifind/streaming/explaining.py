@@ -17,13 +17,14 @@ from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
 from modifind.base import with_messages
+from modifind.explain.attempts import attempt, missing
 from modifind.explain.changes import Changes, Sweep, change_tests, unseen_changes
 from modifind.explain.column_bounds import Bounds, explain_bounds
 from modifind.explain.pseudo import MAX_ROWS, OutcomeModel, PseudoOutcomes
-from modifind.explain.views import CURVE_COLUMNS, N_DRAWS, Explained, explain_column, overall_effects
+from modifind.explain.views import N_DRAWS, OVERALL, Explained, explain_column, no_curve, overall_effects
 from modifind.features import FeatureTable
 from modifind.kernels import Array
-from modifind.parallel import survivors
+from modifind.parallel import WORKER_DIED, survivors
 from modifind.progress import Progress, ProgressBar
 from modifind.samplers import ConditionalGrid, LawRule
 from modifind.statistics.effect_likelihood import PreparedEffectLikelihood
@@ -149,19 +150,23 @@ class ExplainingRows:
         if not self.bands:
             return {}
         with threadpool_limits(limits=1):
-            return overall_effects(self.outcomes, self.y_bandwidth, seed)
+            return attempt(OVERALL, overall_effects, self.outcomes, self.y_bandwidth, seed) or {}
 
     def explain(self, feature: int, question: Question, seed: np.random.SeedSequence) -> Explanation:
         """Answer a question about one feature, by one thread."""
         with threadpool_limits(limits=1):
             curve_seed, bounds_seed = seed.spawn(2)
-            shown = self._column(feature, curve_seed)
+            named = f"feature {self.table.names[feature]!r}"
+            shown = attempt(f"{named}: its curve", self._column, feature, curve_seed)
+            curve, densities = (no_curve(), None) if shown is None else (shown.curve, shown.densities)
             if not self.bands:
-                return Explanation(shown.curve)
+                return Explanation(curve)
             bounds = None
             if question.bounds and self.table.observed(feature).any():
-                bounds = explain_bounds(self.table, feature, self.y, self.treatment, self.scores, bounds_seed)
-            return Explanation(shown.curve, shown.densities, self._changes(feature, question), bounds)
+                data = (self.table, feature, self.y, self.treatment, self.scores)
+                bounds = attempt(f"{named}: bounds along it", explain_bounds, *data, bounds_seed)
+            changes = attempt(f"{named}: what changes along it", self._changes, feature, question)
+            return Explanation(curve, densities, changes, bounds)
 
     def _column(self, feature: int, seed: np.random.SeedSequence) -> Explained:
         column, labels = self.table.values[:, feature], self.table.categories[feature]
@@ -220,8 +225,7 @@ def explain_features(
     Returns
     -------
     list of Explanation
-        In the order of the features. One that cannot be explained has an empty curve and a message that says why; its
-        test is not touched by that.
+        In the order of the features. What cannot be found is left out, and a message says why.
     """
     items = {m: (questions[m], own) for m, own in enumerate(seed.spawn(len(questions)))}
     found: dict[int, Explanation] = {}
@@ -230,7 +234,8 @@ def explain_features(
         advance(0, len(items))
         for feature, own in results:
             if own is None:
-                own = _unexplained(rows.table.names[feature], "its worker process died twice (out of memory?)")
+                what = f"feature {rows.table.names[feature]!r}: its curve"
+                own = Explanation(no_curve(), messages=(missing(what, WORKER_DIED),))
             found[feature] = own
             advance(len(found), len(items))
     return [found[m] for m in range(len(items))]
@@ -243,16 +248,5 @@ def _explain_some(
 
 
 def _explain_one(rows: ExplainingRows, feature: int, question: Question, seed: np.random.SeedSequence) -> Explanation:
-    try:
-        found, messages = with_messages(rows.explain, feature, question, seed)
-    except Warning:
-        raise
-    except Exception as error:
-        text = " ".join(str(error).split())
-        return _unexplained(rows.table.names[feature], f"{type(error).__name__}{': ' if text else ''}{text}")
+    found, messages = with_messages(rows.explain, feature, question, seed)
     return replace(found, messages=messages)
-
-
-def _unexplained(name: str, why: str) -> Explanation:
-    curve = pd.DataFrame({column: np.empty(0) for column in CURVE_COLUMNS})
-    return Explanation(curve, messages=(f"feature {name!r} could not be explained ({why}); its test stands",))
