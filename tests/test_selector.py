@@ -11,6 +11,7 @@ from sklearn.preprocessing import StandardScaler
 
 from conftest import confounded_table, quiet_fit
 from modifind import WCMMD, ConditionalRandomizationTest, EffectLikelihood, ModifierSelector, PropensityModel
+from modifind.baselines import SIEM
 from modifind.composition import agreeing_sampler
 from modifind.learners import AdditiveLearner
 from modifind.learners.stacking import resolve_learners
@@ -530,3 +531,12 @@ def test_name_of_the_outcome_is_kept_for_axes(data):
     assert named.settings["outcome_name"] == "pressure"
     assert "outcome_name" not in quiet_fit(X, np.asarray(y), treatment, **FAST).result_.settings
     assert "mean effect on pressure" in named.plot.curve(named.table.index[0]).axes_[0].get_ylabel()
+
+
+def test_names_of_outcome_and_treatment_are_kept_in_streamed_fits_and_of_si_em(data):
+    X, y, treatment = data
+    y, treatment = pd.Series(np.asarray(y), name="pressure"), pd.Series(np.asarray(treatment), name="smoker")
+    kept = {"outcome_name": "pressure", "treatment_name": "smoker"}
+    streamed = {**LIKELIHOOD, "max_train_rows": 200, "sampler": "gaussian"}
+    assert kept.items() <= quiet_fit(X, y, treatment, **streamed).result_.settings.items()
+    assert kept.items() <= SIEM(random_state=0).fit(X, y, treatment=treatment).result_.settings.items()
