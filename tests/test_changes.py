@@ -8,7 +8,7 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 from conftest import four_sd, logistic_treatment, quiet_fit
-from modifind import EffectLikelihood, SelectionResult
+from modifind import EffectLikelihood, ModifierSelector, SelectionResult
 from modifind.datasets import make_modifiers
 from modifind.explain.changes import Changes, Sweep, change_tests, shape_scores, shape_test, unseen_changes
 from modifind.explain.verdict import verdict
@@ -83,13 +83,13 @@ def linear_variance():
     data = make_modifiers("LinVar", n_samples=500, n_features=7, random_state=1)
     X = data.X.assign(flat=1.0)
     settings = QUICK | {"feature_groups": {"first two": ["X1", "X2"]}}
-    return quiet_fit(X, data.y, data.treatment, explain=True, **settings).result_
+    return quiet_fit(X, data.y, data.treatment, **settings).result_
 
 
 @pytest.fixture(scope="module")
 def linear_mean():
     data = make_modifiers("LinMean", n_samples=500, n_features=6, random_state=1)
-    return quiet_fit(data.X, data.y, data.treatment, explain=True, **QUICK).result_
+    return quiet_fit(data.X, data.y, data.treatment, **QUICK).result_
 
 
 def test_modifiers_of_the_mean_change_the_mean_and_nothing_else(linear_mean):
@@ -245,12 +245,23 @@ def test_weights_and_none_agree_where_all_rows_weigh_the_same(turning):
     assert_allclose(np.log10(weighted.shape), np.log10(plain.shape), rtol=0.25)
 
 
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_shape_is_not_told_where_few_rows_have_all_the_weight():
+    rng = np.random.default_rng(0)
+    X, treatment = pd.DataFrame(rng.normal(size=(200, 3)), columns=list("abc")), rng.integers(0, 2, size=200)
+    selector = ModifierSelector(**QUICK | {"explain": True})
+    for heavy, told in ((1e4, False), (2.0, True)):
+        weights = np.where(np.arange(200) % 50 == 0, heavy, 1.0)
+        changes = selector.fit(X, rng.normal(size=200), treatment, sample_weight=weights).result_.changes
+        assert changes["shape_p"].notna().all() == changes["shape_p"].notna().any() == told
+
+
 def test_binary_outcomes_have_neither_spread_nor_shape():
     rng = np.random.default_rng(0)
     X = rng.normal(size=(500, 3))
     treatment = rng.integers(0, 2, size=500)
     y, _ = logistic_treatment(rng, 1.5 * treatment * X[:, 0])
-    result = quiet_fit(X, y, treatment, explain=True, **QUICK).result_
+    result = quiet_fit(X, y, treatment, **QUICK).result_
     changes = result.changes
     assert changes[[f"{part}_{p}" for part in ("spread", "shape") for p in ("p", "adjusted")]].isna().all(axis=None)
     assert changes.loc["x0", "mean_adjusted"] < 0.001
@@ -270,7 +281,7 @@ def test_missing_values_categories_and_repeats():
     sign = np.where(np.where(treatment == 1, lost, frame["level"] > "b"), 1, -1)
     y = sign * skewed(rng, n)
     settings = QUICK | {"statistic": EffectLikelihood("linear", cv_repeats=2), "missing": "category"}
-    changes = quiet_fit(frame, y, treatment, explain=True, **settings).result_.changes
+    changes = quiet_fit(frame, y, treatment, **settings).result_.changes
     assert changes.loc[["gap", "level"], "shape_p"].max() < 1e-4
     assert changes.loc["z", "shape_p"] > 0.01
 
@@ -291,16 +302,10 @@ def test_sweep_without_parts_evaluates_one(turning):
     assert str(short.test(prepared, Uniform(), 0)) == str(long.test(prepared, Uniform(), 0))
 
 
-def test_streamed_fits_leave_changes_empty(two):
-    from streams import SMALL, fit
-
-    assert fit(two.X, two.y, two.treatment, **SMALL).changes.empty
-
-
 def test_the_other_statistic_says_what_changes_too(linear_mean):
     data = make_modifiers("LinMean", n_samples=500, n_features=6, random_state=1)
     settings = QUICK | {"statistic": "wcmmd", "n_resamples": 19}
-    changes = quiet_fit(data.X, data.y, data.treatment, explain=True, **settings).result_.changes
+    changes = quiet_fit(data.X, data.y, data.treatment, **settings).result_.changes
     assert (changes.loc[["X1", "X2", "X4", "X5"], "mean_adjusted"] < 0.001).all()
     assert (changes["spread_adjusted"] > 0.05).all()
 
@@ -388,6 +393,22 @@ def test_hostile_labels_stay_on_one_short_line():
 def test_numbers_of_any_size_can_be_told_apart():
     seconds = 1.6e9 + 1e6 * np.arange(25)
     assert say(curve(seconds, 1e-7 * AGES, half=1e-8)).endswith("0.0000030 at 1.6e+09 to 0.0000078 at 1.624e+09.")
+
+
+def test_effects_that_differ_are_not_told_by_the_same_number():
+    assert say(curve(["no", "yes"], [9.7, 10.3], half=0.1), "discrete").endswith('is 9.7 for "no" and 10.3 for "yes".')
+    assert say(curve(AGES, 12000 + AGES, half=1.0)).endswith("rises from 12000 at 30 to 12100 at 78.")
+    ratios = curve(["no", "yes"], np.log([1.01, 1.04]), half=0.005)
+    assert say(ratios, "discrete", log_outcome=True).endswith('is x1.01 for "no" and x1.04 for "yes".')
+
+
+def test_no_step_is_told_where_the_curve_comes_back():
+    effect = np.where((AGES > 44) & (AGES < 64), 4.0, 1.0)
+    frame = curve(AGES, effect)
+    # A wide band at the last point: it does not lie below the top for sure, though all points before it do.
+    frame.loc[24, ["mean_effect_low", "mean_effect_high"]] = [-3.0, 5.0]
+    assert "higher above" not in say(frame)
+    assert "lower above" not in say(frame)
 
 
 def test_log_outcomes_are_told_as_ratios():
