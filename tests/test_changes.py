@@ -8,7 +8,7 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 from conftest import four_sd, logistic_treatment, quiet_fit
-from modifind import EffectLikelihood, SelectionResult
+from modifind import EffectLikelihood, ModifierSelector, SelectionResult
 from modifind.datasets import make_modifiers
 from modifind.explain.changes import Changes, Sweep, change_tests, shape_scores, shape_test, unseen_changes
 from modifind.explain.verdict import verdict
@@ -245,6 +245,17 @@ def test_weights_and_none_agree_where_all_rows_weigh_the_same(turning):
     assert_allclose(np.log10(weighted.shape), np.log10(plain.shape), rtol=0.25)
 
 
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_shape_is_not_told_where_few_rows_have_all_the_weight():
+    rng = np.random.default_rng(0)
+    X, treatment = pd.DataFrame(rng.normal(size=(200, 3)), columns=list("abc")), rng.integers(0, 2, size=200)
+    selector = ModifierSelector(**QUICK | {"explain": True})
+    for heavy, told in ((1e4, False), (2.0, True)):
+        weights = np.where(np.arange(200) % 50 == 0, heavy, 1.0)
+        changes = selector.fit(X, rng.normal(size=200), treatment, sample_weight=weights).result_.changes
+        assert changes["shape_p"].notna().all() == changes["shape_p"].notna().any() == told
+
+
 def test_binary_outcomes_have_neither_spread_nor_shape():
     rng = np.random.default_rng(0)
     X = rng.normal(size=(500, 3))
@@ -382,6 +393,22 @@ def test_hostile_labels_stay_on_one_short_line():
 def test_numbers_of_any_size_can_be_told_apart():
     seconds = 1.6e9 + 1e6 * np.arange(25)
     assert say(curve(seconds, 1e-7 * AGES, half=1e-8)).endswith("0.0000030 at 1.6e+09 to 0.0000078 at 1.624e+09.")
+
+
+def test_effects_that_differ_are_not_told_by_the_same_number():
+    assert say(curve(["no", "yes"], [9.7, 10.3], half=0.1), "discrete").endswith('is 9.7 for "no" and 10.3 for "yes".')
+    assert say(curve(AGES, 12000 + AGES, half=1.0)).endswith("rises from 12000 at 30 to 12100 at 78.")
+    ratios = curve(["no", "yes"], np.log([1.01, 1.04]), half=0.005)
+    assert say(ratios, "discrete", log_outcome=True).endswith('is x1.01 for "no" and x1.04 for "yes".')
+
+
+def test_no_step_is_told_where_the_curve_comes_back():
+    effect = np.where((AGES > 44) & (AGES < 64), 4.0, 1.0)
+    frame = curve(AGES, effect)
+    # A wide band at the last point: it does not lie below the top for sure, though all points before it do.
+    frame.loc[24, ["mean_effect_low", "mean_effect_high"]] = [-3.0, 5.0]
+    assert "higher above" not in say(frame)
+    assert "lower above" not in say(frame)
 
 
 def test_log_outcomes_are_told_as_ratios():

@@ -31,7 +31,7 @@ from scipy.stats import t as student
 from modifind.feature_groups import Feature
 from modifind.kernels import Array
 from modifind.learners.stacking import own_arm
-from modifind.rows.weights import mean_of, some
+from modifind.rows.weights import effective_size, mean_of, some
 from modifind.samplers.joint import N_SETS, JointLaw, set_variance
 from modifind.statistics.effect_likelihood import MEAN, SPREAD, WHOLE, PreparedEffectLikelihood, RowGrid
 from modifind.statistics.reuse import Reuse
@@ -166,7 +166,8 @@ def shape_test(prepared: PreparedEffectLikelihood, feature: Feature, grid: RowGr
 
     The statistic is a quadratic form in sums over rows. Without weights and groups its covariance is that of the
     feature's law, and the p-value that of chi-square; with them it is that of the rows' or groups' own sums, and the
-    p-value Hotelling's. NaN where there are too few rows at each level, or groups.
+    p-value Hotelling's. NaN where there are too few rows at each level, or groups, or where a few of them have nearly
+    all the weight: directions that these leave free would be told by rows that count for nothing.
     """
     functions = _value_functions(prepared, feature)
     if not functions:
@@ -201,13 +202,15 @@ def shape_test(prepared: PreparedEffectLikelihood, feature: Feature, grid: RowGr
         covariance = expected_covariance.transpose(0, 2, 1, 3).reshape(width, width)
         statistic, freedom = _quadratic_form(total, covariance)
         return float(chi2.sf(statistic, freedom)) if freedom else NAN
+    sizes = np.ones(n_rows) if prepared.weights is None else prepared.weights
     if prepared.groups is not None:
         _, groups = np.unique(prepared.groups, return_inverse=True)
+        sizes = np.bincount(groups, sizes)
         terms = np.stack([np.bincount(groups, column) for column in terms.T], axis=1)
     n_sums = terms.shape[0]
     statistic, freedom = _quadratic_form(total, n_sums * np.cov(terms, rowvar=False).reshape(width, width))
     spare = n_sums - freedom
-    if not freedom or spare < LEAST_SPARE_SUMS:
+    if not freedom or min(spare, effective_size(sizes) - freedom) < LEAST_SPARE_SUMS:
         return NAN
     return float(fisher.sf(statistic * spare / (freedom * (n_sums - 1)), freedom, spare))
 
