@@ -318,10 +318,36 @@ def test_large_tables_are_explained_from_a_part_of_their_rows():
 
 def test_marks_cover_the_outcome():
     y = np.random.default_rng(16).standard_t(2, size=1000)
-    marks, levels = outcome_marks(y, np.ones(1000))
+    marks, steps, levels = outcome_marks(y, np.ones(1000))
     assert not levels
+    assert not steps[1:].any()
     assert (np.diff(marks) > 0).all()
     assert (marks[0], marks[-1]) == (y.min(), y.max())
+
+
+def test_quantile_effects_of_counts_and_heaps_are_those_of_their_values():
+    rng = np.random.default_rng(17)
+    n, shares = 6000, (0.1, 0.25, 0.5, 0.75, 0.9)
+    treatment, place = np.arange(n) % 2, rng.random(n)
+    below = np.where(treatment == 1, 0.45, 0.22)
+    heap = np.where(place < below, rng.uniform(0, 19, n), np.where(place < 0.8, 20.0, rng.uniform(21, 60, n)))
+    names = [f"q{round(100 * q)}_effect" for q in shares]
+    for y, precision in ((rng.poisson(10 + 2 * treatment).astype(float), 0.0), (heap, 0.4)):
+        curve = effect_curve(np.zeros(n), y, treatment, 0.5, discrete=True, random_state=0)
+        arms = [np.quantile(y[treatment == arm], shares, method="inverted_cdf") for arm in (0, 1)]
+        np.testing.assert_allclose(curve.loc[0, names].to_numpy(dtype=float), arms[1] - arms[0], atol=precision + 1e-9)
+    assert curve.loc[0, ["q50_effect_low", "q50_effect_high"]].tolist() == [0.0, 0.0]
+
+
+def test_densities_of_heaps_add_up():
+    rng = np.random.default_rng(18)
+    n = 4000
+    treatment, heaped = np.arange(n) % 2, rng.random(n) < 0.4
+    for noise in (rng.normal(size=n), rng.exponential(size=n), rng.standard_t(2, size=n)):
+        y = np.where(heaped, 0.0, noise)
+        table = outcome_densities(np.zeros(n), y, treatment, 0.5, discrete=True, random_state=0)
+        assert table["treated"].sum() * np.diff(table["outcome"])[0] == pytest.approx(1.0, abs=0.025)
+        assert table["outcome"][table["treated"].idxmax()] == pytest.approx(0.0, abs=np.diff(table["outcome"])[0])
 
 
 def test_bandwidth_of_half_zeros_is_not_zero():

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 MAX_ROWS = 30_000  # bands of so many rows are narrow, and all their pseudo-outcomes fit into memory
 MAX_LEVELS = 12  # an outcome of no more distinct values is shown by their shares
 N_QUANTILES, N_STEPS = 36, 12
+HEAVY = 0.02  # share of the outcomes from which a value that several rows have is a step of the distribution function
 EDGE = 0.005  # share of the outcomes beyond either end of a drawn scale
 # Functions of the outcome before the indicators: the outcome and its square.
 N_MOMENTS = 2
@@ -104,6 +105,8 @@ class PseudoOutcomes:
         Values of the outcome, ascending; the last is the largest.
     levels : bool
         Whether the marks are all values that the outcome has.
+    steps : bool array
+        Whether all outcomes above the mark before and up to a mark are the mark itself.
     centre, unit : float
         The outcome is ``centre + unit * y`` of the y that functions are taken of.
     """
@@ -117,6 +120,7 @@ class PseudoOutcomes:
     clusters: NDArray[np.int64] | None
     marks: Array
     levels: bool
+    steps: NDArray[np.bool_]
     centre: float
     unit: float
 
@@ -154,7 +158,7 @@ class PseudoOutcomes:
         arm_weights = own / np.where(arms == 1, scores, 1.0 - scores)
         centre, unit = float(mean_of(y, own)), float(np.sqrt(mean_of((y - mean_of(y, own)) ** 2, own))) or 1.0
         scaled = (y - centre) / unit
-        marks, levels = outcome_marks(scaled, arm_weights)
+        marks, steps, levels = outcome_marks(scaled, arm_weights)
         observed: Array = np.column_stack((scaled, scaled**2, (scaled[:, None] <= marks).astype(np.float64)))
         expected = np.empty((rows.size, 2, observed.shape[1]))
         for arm in (0, 1):
@@ -166,7 +170,7 @@ class PseudoOutcomes:
                 expected[:, arm] = in_arm @ observed / in_arm.sum()
         errors = observed - expected[np.arange(rows.size), arms]
         own_clusters = some(clusters, rows)
-        return cls(rows, expected, errors, arms, own, arm_weights, own_clusters, marks, levels, centre, unit)
+        return cls(rows, expected, errors, arms, own, arm_weights, own_clusters, marks, levels, steps, centre, unit)
 
     @property
     def n_functions(self) -> int:
@@ -174,19 +178,29 @@ class PseudoOutcomes:
         return self.errors.shape[1]
 
 
-def outcome_marks(y: Array, weights: Array) -> tuple[Array, bool]:
-    """Values that distribution functions are taken at, and whether these are all values of the outcome.
+def outcome_marks(y: Array, weights: Array) -> tuple[Array, NDArray[np.bool_], bool]:
+    """Values that distribution functions are taken at, which of them are steps, and whether they are all values of y.
 
-    Half a hundred quantiles, where most rows are, and even steps between.
+    Half a hundred quantiles, where most rows are, and even steps between. A value that many rows share and the value
+    before it are both marks, with none between: the distribution function jumps there.
 
     Examples
     --------
     >>> outcome_marks(np.array([2.0, 0.0, 1.0, 1.0]), np.ones(4))
-    (array([0., 1., 2.]), True)
+    (array([0., 1., 2.]), array([ True,  True,  True]), True)
     """
-    distinct = np.unique(y)
+    distinct, place, counts = np.unique(y, return_inverse=True, return_counts=True)
     if distinct.size <= MAX_LEVELS:
-        return distinct, True
+        return distinct, np.ones(distinct.size, dtype=bool), True
     inner = quantiles_of(y, (np.arange(N_QUANTILES) + 0.5) / N_QUANTILES, weights)
     low, high = quantiles_of(y, np.array([EDGE, 1 - EDGE]), weights)
-    return np.unique(np.concatenate((inner, np.linspace(low, high, N_STEPS), distinct[[0, -1]]))), False
+    mass = np.bincount(place.reshape(-1), weights)
+    heavy = np.flatnonzero((mass >= HEAVY * mass.sum()) & (counts > 1))
+    before = distinct[np.maximum(heavy - 1, 0)]
+    spread = np.concatenate((inner, np.linspace(low, high, N_STEPS)))
+    between = np.searchsorted(distinct, spread, side="right")  # the next value above each
+    jumps = np.isin(between, heavy) & (spread > distinct[np.maximum(between - 1, 0)])
+    marks = np.unique(np.concatenate((spread[~jumps], before, distinct[heavy], distinct[[0, -1]])))
+    steps = np.isin(marks, distinct[heavy])
+    steps[0] = True
+    return marks, steps, False

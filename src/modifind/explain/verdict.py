@@ -21,6 +21,7 @@ from modifind.result import PARTS, readable_p
 NAMES = {"mean": "the average", "spread": "the spread", "shape": "the shape"}
 LONGEST_LABEL = 40
 LONGEST_NUMBER = 9
+MOST_MORE_DIGITS = 3
 STEP_SHARE = 0.45  # of the points: a rise that takes no more is a step, and where it happens is what is told
 ALIKE = 1.6  # ratio of the ends of the bands up to which a ratio of spreads stays where it is
 Format = Callable[[Sequence[float]], list[str]]
@@ -181,32 +182,38 @@ def _along(points: _Points, form: Format) -> str:
     at = _digits(points.values)
     last = estimate.size - 1
     top, bottom = points.apart
-    words = form([float(e) for e in estimate])
     for place, beyond, word, other in (
         (top, low[top] > max(high[0], high[last]), "highest", "lower"),
         (bottom, high[bottom] < min(low[0], low[last]), "lowest", "higher"),
     ):
         if 0 < place < last and beyond:
-            ends = f"{words[0]} at {at[0]}, {words[last]} at {at[last]}"
-            return f"is {word} near {at[place]} ({words[place]}) and {other} at both ends ({ends})"
+            first, inner, final = form([float(estimate[k]) for k in (0, place, last)])
+            ends = f"{first} at {at[0]}, {final} at {at[last]}"
+            return f"is {word} near {at[place]} ({inner}) and {other} at both ends ({ends})"
     rises = top > bottom
     start, stop = (bottom, top) if rises else (top, bottom)
     if (low[last] > high[0]) if rises else (high[last] < low[0]):
         start, stop = 0, last
+    before, after = form([float(estimate[start]), float(estimate[stop])])
     cut = _step(points, start, stop)
     if cut is not None:
-        return f"is {'higher' if rises else 'lower'} above {cut} ({words[stop]} against {words[start]})"
-    return f"{'rises' if rises else 'falls'} from {words[start]} at {at[start]} to {words[stop]} at {at[stop]}"
+        return f"is {'higher' if rises else 'lower'} above {cut} ({after} against {before})"
+    return f"{'rises' if rises else 'falls'} from {before} at {at[start]} to {after} at {at[stop]}"
 
 
 def _step(points: _Points, start: int, stop: int) -> str | None:
-    """Where a curve crosses the middle of its rise or fall, if most of that happens within a few points."""
+    """Where a curve crosses the middle of its rise or fall, if most of that happens within a few points.
+
+    None also where the curve crosses the middle again, so that not all that is above would be higher or lower.
+    """
     values = np.array(points.values, dtype=np.float64)
     share = (points.estimate - points.estimate[start]) / (points.estimate[stop] - points.estimate[start])
     inside = np.arange(start, stop + 1)
     begins = [k for k in inside if share[k] <= 0.2]
     ends = [k for k in inside if share[k] >= 0.8]
     if len(inside) < 5 or max(begins) > min(ends) or min(ends) - max(begins) > STEP_SHARE * len(values):
+        return None
+    if (share[: max(begins) + 1] > 0.5).any() or (share[min(ends) :] < 0.5).any():
         return None
     span = slice(max(begins), min(ends) + 1)
     rising = np.maximum.accumulate(share[span])
@@ -225,15 +232,24 @@ def _alike(curves: Mapping[str, pd.DataFrame]) -> str | None:
 
 
 def _numbers(values: Sequence[float]) -> list[str]:
-    """Numbers with as many decimals as give the largest of them two digits."""
+    """Numbers with as many decimals as give the largest of them two digits, or more where they would look the same."""
     largest = max(abs(value) for value in values)
     decimals = 1 - math.floor(math.log10(largest)) if largest > 0 else 0
-    return [_rounded(value, decimals) for value in values]
+    return _told_apart(values, lambda value, more: _rounded(value, decimals + more))
 
 
 def _ratios(values: Sequence[float]) -> list[str]:
     """Differences of logarithms as ratios."""
-    return [f"x{float(f'{math.exp(min(value, 700.0)):.2g}'):g}" for value in values]
+    return _told_apart(values, lambda value, more: f"x{float(f'{math.exp(min(value, 700.0)):.{2 + more}g}'):g}")
+
+
+def _told_apart(values: Sequence[float], write: Callable[[float, int], str]) -> list[str]:
+    """Values written with as few more digits as tell them apart."""
+    for more in range(MOST_MORE_DIGITS + 1):
+        shown = [write(value, more) for value in values]
+        if len(set(shown)) == len(set(values)):
+            break
+    return shown
 
 
 def _digits(values: Sequence[Any]) -> list[str]:

@@ -54,27 +54,24 @@ class Laws:
         """Probability of each mark, or between it and the one before."""
         return np.diff(self.cumulative, axis=-1, prepend=0.0)
 
-    def quantile(self, share: float, marks: Array, levels: bool) -> Array:
-        """Quantiles; between two marks the distribution function is taken as a straight line."""
+    def quantile(self, share: float, marks: Array, steps: NDArray[np.bool_]) -> Array:
+        """Quantiles; up to a mark that is no step the distribution function is taken as a straight line."""
         # Sums of rounded numbers: a share that is reached but for rounding is reached.
         above = np.minimum((self.cumulative < share - 1e-12).sum(axis=-1), marks.size - 1)
-        if levels:
-            found = marks[above]
-        else:
-            below = np.maximum(above - 1, 0)
-            high = np.take_along_axis(self.cumulative, above[..., None], axis=-1)[..., 0]
-            low = np.take_along_axis(self.cumulative, below[..., None], axis=-1)[..., 0]
-            with np.errstate(divide="ignore", invalid="ignore"):
-                part = np.where(high > low, (share - low) / (high - low), 1.0)
-            found = marks[below] + np.clip(part, 0.0, 1.0) * (marks[above] - marks[below])
-        return np.where(np.isnan(self.mean), np.nan, found)
+        below = np.maximum(above - 1, 0)
+        high = np.take_along_axis(self.cumulative, above[..., None], axis=-1)[..., 0]
+        low = np.take_along_axis(self.cumulative, below[..., None], axis=-1)[..., 0]
+        with np.errstate(divide="ignore", invalid="ignore"):
+            part = np.where(~steps[above] & (high > low), (share - low) / (high - low), 1.0)
+        found = marks[below] + np.clip(part, 0.0, 1.0) * (marks[above] - marks[below])
+        return np.where(np.isnan(self.mean), np.nan, np.where(steps[above], marks[above], found))
 
     def effects(self, outcomes: PseudoOutcomes) -> Array:
         """`EFFECTS` in the outcome's unit, shape (..., 7)."""
         with np.errstate(divide="ignore", invalid="ignore"):
             ratio = np.sqrt(self.variance[..., 1] / self.variance[..., 0])
         ratio[~(self.variance[..., 0] > LEAST_VARIANCE)] = np.nan
-        quantiles = [self.quantile(q, outcomes.marks, outcomes.levels) for q in QUANTILES]
+        quantiles = [self.quantile(q, outcomes.marks, outcomes.steps) for q in QUANTILES]
         shifts = [outcomes.unit * (part[..., 1] - part[..., 0]) for part in (self.mean, *quantiles)]
         return np.stack((shifts[0], ratio, *shifts[1:]), axis=-1)
 
@@ -214,9 +211,7 @@ class _View:
     def _atoms(self) -> Array:
         """Where the probability of each increment is taken to be."""
         marks = self.outcomes.marks
-        if self.outcomes.levels:
-            return marks
-        return np.concatenate((marks[:1], (marks[1:] + marks[:-1]) / 2))
+        return np.where(self.outcomes.steps, marks, (marks + np.append(marks[0], marks[:-1])) / 2)
 
     def _distance(self, laws: Laws, drawn: Laws) -> dict[str, Array]:
         """Squared distance between the arms' laws, less what chance adds to it; its band, and that without a modifier.
@@ -279,7 +274,8 @@ class _View:
     def _outcome_grid(self) -> tuple[Array, Array]:
         """Outcomes that densities are shown at, and what the probability of each increment adds to the density there.
 
-        Probability between two marks is spread evenly over the interval, then smoothed.
+        Probability between two marks is spread evenly over the interval, or put at a mark that is a step, and then
+        smoothed.
         """
         outcomes, marks = self.outcomes, self.outcomes.marks
         if outcomes.levels:
@@ -290,11 +286,15 @@ class _View:
         q25, q75 = np.interp((0.25, 0.75), law, marks)
         rows = max(float(np.median(self.support)), MIN_SUPPORT)
         width = 0.9 * min((float(q75 - q25) / 1.349) or 1.0, 1.0) * rows**-0.2
-        grid = np.linspace(low - width, high + width, N_OUTCOMES)
-        steps = ndtr((grid[:, None] - marks) / width)
-        lengths = np.diff(marks)
-        first = np.exp(-0.5 * ((grid - marks[0]) / width) ** 2) / (width * np.sqrt(2 * np.pi))
-        return grid, np.column_stack((first, (steps[:, :-1] - steps[:, 1:]) / lengths))
+        # No narrower than what the grid can show, or areas would depend on where its points are.
+        width = max(width, float(high - low) / (N_OUTCOMES - 8))
+        # Probability at either end of the outcome is smoothed over it.
+        ends = (3.0 if low <= marks[0] else 1.0), (3.0 if high >= marks[-1] else 1.0)
+        grid = np.linspace(low - ends[0] * width, high + ends[1] * width, N_OUTCOMES)
+        below = ndtr((grid[:, None] - marks) / width)
+        even = -np.diff(below, axis=1) / np.diff(marks)
+        bumps = np.exp(-0.5 * ((grid[:, None] - marks) / width) ** 2) / (width * np.sqrt(2 * np.pi))
+        return grid, np.where(outcomes.steps, bumps, np.column_stack((bumps[:, 0], even)))
 
 
 def _spread(moved: Array) -> Array:
