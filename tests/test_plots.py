@@ -398,6 +398,18 @@ def test_names_are_plain_text_that_fits(result, categories):
         assert not any(text.get_parse_math() or text.get_usetex() for text in labels)
 
 
+def test_long_names_one_below_the_other_keep_apart(result):
+    names = {name: f"{name}: a very long name of a measurement of the laboratory" for name in result.table.index}
+    long = replace(
+        result,
+        table=result.table.rename(index=names),
+        changes=result.changes.rename(index=names),
+        diagnostics=result.diagnostics.rename(index=names),
+    )
+    for display in (long.plot.importance(), long.plot.changes(), long.plot.calibration()):
+        assert_readable(display.figure_)
+
+
 def test_shortened_names_stay_different():
     names = [f"{'a very long name ' * 5}{end} of them all, which is the same" for end in "xy"]
     first, second = tick_labels(names, 12)

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from modifind.plots.base import Display
-from modifind.plots.labels import shown, tick_labels
+from modifind.plots.labels import row_height, shown, tick_labels
 from modifind.plots.style import (
     FAINT,
     INK,
@@ -118,7 +118,8 @@ class CalibrationDisplay(Display):
 
     def _plot_distances(self, axes: Sequence[Axes] | None) -> list[Axes]:
         n = len(self.distances)
-        (ax,) = self._axes(axes, 1, height=0.8 + 0.2 * n)
+        labels = tick_labels(self.distances.index)
+        (ax,) = self._axes(axes, 1, height=0.95 + row_height(labels, 0.2) * n)
         places = np.arange(n)
         ax.plot(
             self.distances.to_numpy(dtype=float), places, color=SELECTED, marker="o", markersize=4.5, linestyle="none"
@@ -128,11 +129,11 @@ class CalibrationDisplay(Display):
             ax.axvline(self.limit, color=LIMIT.colour, linestyle=LIMIT.line, linewidth=LIMIT.width)
             self._legend(ax, [(stroke(LIMIT), "beyond: look at the checks")])
         trim(ax)
-        ax.set_yticks(places, tick_labels(self.distances.index), **PLAIN_TEXT)
+        ax.set_yticks(places, labels, **PLAIN_TEXT)
         ax.set_ylim(n - 0.4, -0.6)
         ax.set_xlim(0, None)
         ax.tick_params(axis="y", length=0)
-        ax.set_xlabel("distance of the law from held-out rows (KS)")
+        ax.set_xlabel("distance of the law\nfrom held-out rows (KS)")
         return [ax]
 
     def _plot_histograms(self, axes: Sequence[Axes] | None, histograms: pd.DataFrame) -> list[Axes]:

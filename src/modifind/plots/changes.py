@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from modifind.plots.base import Display
-from modifind.plots.labels import tick_labels
+from modifind.plots.labels import row_height, tick_labels
 from modifind.plots.style import INK, PLAIN_TEXT, SELECTED, SHAPE, SPREAD, Look, stroke, trim
 
 if TYPE_CHECKING:
@@ -67,7 +67,8 @@ class ChangesDisplay(Display):
     def plot(self, ax: Axes | None = None) -> ChangesDisplay:
         """Draw on `ax`, or on a new figure."""
         n = len(self.changes)
-        (ax,) = self._axes(None if ax is None else [ax], 1, height=0.85 + 0.24 * n)
+        labels = tick_labels(self.changes.index)
+        (ax,) = self._axes(None if ax is None else [ax], 1, height=0.85 + row_height(labels, 0.24) * n)
         places = np.arange(n, dtype=float)
         for k, (part, look) in enumerate(PARTS.items()):
             p_values = np.maximum(self.changes[f"{part}_adjusted"].to_numpy(dtype=float), SMALLEST)
@@ -86,7 +87,7 @@ class ChangesDisplay(Display):
         trim(ax)
         ax.set_xticks([1.0, 0.01, 1e-4, SMALLEST], ["1", "0.01", "0.0001", "≤ 1e-6"])
         ax.minorticks_off()
-        ax.set_yticks(places, tick_labels(self.changes.index), **PLAIN_TEXT)
+        ax.set_yticks(places, labels, **PLAIN_TEXT)
         ax.set_ylim(n - 0.45, -0.55)
         ax.tick_params(axis="y", length=0)
         ax.set_xlabel("adjusted p-value")

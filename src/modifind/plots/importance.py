@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from modifind.plots.base import Display
-from modifind.plots.labels import p_text, tick_labels
+from modifind.plots.labels import p_text, row_height, tick_labels
 from modifind.plots.style import INK, NOTE_SIZE, PLAIN, PLAIN_TEXT, SELECTED, trim
 
 if TYPE_CHECKING:
@@ -67,7 +67,9 @@ class ImportanceDisplay(Display):
 
     def plot(self, ax: Axes | None = None) -> ImportanceDisplay:
         """Draw on `ax`, or on a new figure."""
-        (ax,) = self._axes(None if ax is None else [ax], 1, height=0.75 + 0.21 * len(self.names))
+        labels = tick_labels(self.names)
+        height = 0.75 + row_height(labels, 0.21) * len(labels)
+        (ax,) = self._axes(None if ax is None else [ax], 1, height=height)
         places = np.arange(len(self.names))[::-1]
         ax.barh(places, self.importance, color=np.where(self.selected, SELECTED, PLAIN).tolist(), height=0.7)
         reach = float(self.importance.max(initial=0.0)) or 1.0
@@ -75,7 +77,7 @@ class ImportanceDisplay(Display):
             text = f"{'★ ' if chosen else ''}{p_text(p)}"
             ax.text(value + 0.02 * reach, place, text, va="center", fontsize=NOTE_SIZE, color=INK)
         trim(ax)
-        ax.set_yticks(places, tick_labels(self.names), **PLAIN_TEXT)
+        ax.set_yticks(places, labels, **PLAIN_TEXT)
         ax.set_ylim(-0.6, len(self.names) - 0.4)
         ax.tick_params(axis="y", length=0)
         ax.set_xlim(0, 1.38 * reach)

@@ -79,6 +79,11 @@ def tick_labels(values: Iterable[Any], width: int = 26) -> list[str]:
     return labels
 
 
+def row_height(labels: Iterable[str], height: float) -> float:
+    """Inches for each of some labels one below the other: more where one has two lines."""
+    return max(height, 0.29) if any("\n" in label for label in labels) else height
+
+
 def value_text(value: Any) -> str:
     """A value of a feature in words: a category's name, a number in few digits, or "missing"."""
     if value is None or (not isinstance(value, str) and pd.isna(value)):
