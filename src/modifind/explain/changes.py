@@ -205,7 +205,7 @@ def shape_test(prepared: PreparedEffectLikelihood, feature: Feature, grid: RowGr
     sizes = np.ones(n_rows) if prepared.weights is None else prepared.weights
     if prepared.groups is not None:
         _, groups = np.unique(prepared.groups, return_inverse=True)
-        sizes = np.bincount(groups, sizes)
+        sizes = np.bincount(groups, sizes).astype(np.float64)
         terms = np.stack([np.bincount(groups, column) for column in terms.T], axis=1)
     n_sums = terms.shape[0]
     statistic, freedom = _quadratic_form(total, n_sums * np.cov(terms, rowvar=False).reshape(width, width))
