@@ -260,7 +260,7 @@ def test_same_seed_same_bands_whatever_the_block(monkeypatch):
     x, y, treatment = trial(5, 500)
     few = {"points": [0.0, 1.0], "n_bootstrap": 30}
     first = effect_bounds(x, y, treatment, 0.5, random_state=7, **few)
-    monkeypatch.setattr(local_laws, "BLOCK_ENTRIES", 1)
+    monkeypatch.setattr(local_laws, "BLOCK_DRAWS", 7)
     pd.testing.assert_frame_equal(effect_bounds(x, y, treatment, 0.5, random_state=7, **few), first, rtol=1e-12)
     other = effect_bounds(x, y, treatment, 0.5, random_state=8, **few)
     assert not np.allclose(other["var_low_ci_high"], first["var_low_ci_high"])

@@ -52,7 +52,10 @@ def test_fit_has_bounds_of_features_with_small_p_values(result):
     assert result.table["p_value"]["idle"] > 0.05 >= result.table["p_value"][["dose", "site"]].max()
     assert list(result.bounds) == list(result.bound_tests) == ["dose", "site"]
     assert result.bounds["site"]["value"].tolist() == result.curve("site")["value"].tolist() == ["north", "south"]
-    np.testing.assert_array_equal(result.bounds["dose"]["value"], result.curve("dose")["value"])
+    # Every second point of the curve, and the rows without a value.
+    np.testing.assert_array_equal(
+        result.bounds["dose"]["value"], result.curve("dose")["value"].iloc[[*range(0, 25, 2), 25]]
+    )
     assert np.isnan(result.bounds["dose"]["value"].iloc[-1])
     tests = result.bound_tests["site"].set_index(["quantity", "part"])["p_value"]
     assert tests["var", "midpoint"] == 1 / 201  # the least of 200 draws

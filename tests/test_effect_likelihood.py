@@ -440,8 +440,9 @@ def test_memory_does_not_grow_with_rows_times_features_times_points():
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     # A feature at a time: five arrays of n times g for its values, points, weights and their products, with locations
-    # and scales of two arms for a block of rows; design matrices of n times 2 d; 5 MB for all else. All features at
-    # once would be 16 MB for each such array.
+    # and scales of two arms for a block of rows; design matrices of n times 2 d; about 55 functions of the outcome in
+    # both arms, their errors, and sums of all these over rows, for curves; 5 MB for all else. All features at once
+    # would be 16 MB for each such array.
     one = 8 * n * N_GRID
-    assert peak < 12 * one + 4 * 8 * n * 2 * d + 5e6
+    assert peak < 12 * one + 4 * 8 * n * 2 * d + 9 * 8 * n * 55 + 5e6
     assert 12 * one < 8 * n * d * N_GRID

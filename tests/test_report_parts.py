@@ -20,7 +20,7 @@ from modifind.report.layers import MOST_ROWS, Points
 from modifind.report.methods import methods, references
 from modifind.report.panels import make_panels
 from modifind.report.render import island
-from modifind.report.svg import Drawing, Scale, spanning
+from modifind.report.svg import Drawing, Scale, spanning, text_width
 from modifind.result import SelectionResult, no_changes
 
 TERMS = Terms("drug", "placebo")
@@ -148,6 +148,42 @@ def test_facts_give_the_overall_effect_with_its_limits(result):
     assert "average effect, all rows" not in dict(facts(bare(result)))
 
 
+def test_effect_of_an_outcome_on_the_log_scale_is_a_ratio(result):
+    overall = {"mean_effect": np.log(0.5), "mean_effect_low": np.log(0.25), "mean_effect_high": 0.0}
+    shown = facts(replace(result, overall=overall, settings={**result.settings, "outcome_transform": "log"}))
+    assert shown[-1] == ("average effect as a ratio, all rows", "\u00d7 0.5 (0.25 to 1)")
+
+
+def test_features_that_were_not_tested_do_not_count_as_tested(result):
+    size = len(result.table)
+    assert dict(facts(result))["features tested"] == str(size)
+    row = {"name": "rare", "feature": NAMES[-1], "value": 1.0, "threshold": 0.0, "passed": False, "text": "too rare"}
+    rare = replace(result, checks=pd.concat([result.checks, pd.DataFrame([row])], ignore_index=True))
+    assert dict(facts(rare))["features tested"] == str(size - 1)
+    assert f"{size - 1} features were tested" in answer(rare)
+
+
+def test_p_values_are_called_adjusted_only_where_they_are(result, html):
+    assert "adjusted p-values" in html
+    plain = render_report(replace(bare(result), settings={**result.settings, "adjust": "none"}))
+    page = re.sub(r"<(script|style).*?</\1>", "", plain.partition('id="methods"')[0], flags=re.DOTALL)
+    assert "adjusted p" not in page.replace("not adjusted", "")
+    assert "95% limits at each value" in html
+    assert "95% limits at each value" not in page
+
+
+def test_arms_that_say_nothing_are_named_by_the_treatment(result):
+    settings = {**result.settings, "treated_label": "yes", "control_label": "no", "treatment_name": "smoker"}
+    assert "how smoker = yes works compared with smoker = no." in answer(replace(result, settings=settings))
+    settings["treated_label"], settings["control_label"] = "drug", "placebo"
+    assert "how drug works compared with placebo." in answer(replace(result, settings=settings))
+
+
+def test_higher_outcomes_are_not_called_a_gain(html):
+    assert "Share with a higher outcome" in html
+    assert " gain" not in html.lower().replace("gain per row", "").partition('id="checks"')[0]
+
+
 def test_verdict_without_tests_of_what_changes_speaks_of_the_curve(result):
     old = bare(result)
     assert verdict(old, "smoker") == "Changes the effect: on average it goes from \u22122.4 to \u22121.6."
@@ -194,6 +230,9 @@ def test_selected_features_come_first_and_others_fill_the_room(result):
 def test_page_says_that_selected_features_were_left_out(result, monkeypatch):
     monkeypatch.setattr("modifind.report.render.make_panels", lambda result: make_panels(result, 1))
     assert f"Pictures of 1 of {len(CHOSEN)} selected features are in this file" in render_report(result)
+    meanings = render_report(result).partition('class="meanings"')[2].partition("</ul>")[0]
+    assert meanings.count("<li>") == len(CHOSEN)  # what they change is said of all
+    assert meanings.count("<a ") == 1
 
 
 def test_size_of_panels_is_that_of_their_part_of_the_page(result, html):
@@ -287,6 +326,15 @@ def test_categories_are_rows_with_their_names():
     assert names[2].find("{*}title").text == CATEGORIES[2]
     assert names[2].find("{*}title").tail == "a category…t goes on"
     assert chart.readout["axis"] == "y"
+
+
+def test_names_of_lines_do_not_lie_on_the_marks_of_missing_values():
+    frame = curve_of(np.append(np.linspace(0.0, 1.0, 6), np.nan))
+    svg = column(frame).quantiles().svg
+    (gap,) = by_class(svg, "gap")
+    names = by_class(svg, "end")
+    assert [name.text for name in names] == ["10%", "25%", "50%", "75%", "90%"]
+    assert all(float(name.get("x")) + text_width(name.text) <= places_of(gap)[0, 0] + 2 for name in names)
 
 
 def test_very_many_categories_are_cut_to_the_largest():

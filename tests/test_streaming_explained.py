@@ -185,18 +185,35 @@ def test_binary_outcome_is_explained_on_its_own_scale():
     assert sorted(result.density("x0")["outcome"].unique()) == [3.0, 7.0]
 
 
-def test_feature_that_cannot_be_explained_keeps_its_test(two, monkeypatch):
-    expected = fit(two.X, two.y, two.treatment, **SMALL)
+@pytest.fixture(scope="module")
+def explained(two):
+    return fit(two.X, two.y, two.treatment, **SMALL)
 
+
+@pytest.mark.parametrize(
+    ("step", "named", "lost"),
+    [
+        ("explain_column", "its curve", "curves"),
+        ("change_tests", "what changes along it", "changes"),
+        ("explain_bounds", "bounds along it", "bounds"),
+    ],
+)
+def test_what_cannot_be_explained_costs_no_test_and_nothing_else(two, explained, monkeypatch, step, named, lost):
     def fails(*args, **kwargs):
         raise MemoryError("no room")
 
-    monkeypatch.setattr(explaining, "explain_bounds", fails)
-    with pytest.warns(UserWarning, match=r"'age' could not be explained \(MemoryError: no room\); its test stands"):
+    monkeypatch.setattr(explaining, step, fails)
+    with pytest.warns(UserWarning, match=rf"feature 'age': {named} could not be found \(MemoryError: no room\)"):
         found = fit(two.X, two.y, two.treatment, **SMALL)
-    assert_frame_equal(found.table, expected.table, check_exact=True)
-    assert found.curve("age").empty
-    assert_frame_equal(found.curve("dose"), expected.curve("dose"), check_exact=True)
+    assert_frame_equal(found.table, explained.table, check_exact=True)
+    assert found.curve("age").empty == (lost == "curves")
+    assert ("age" in found.densities) == (lost != "curves")
+    assert ("age" in found.bounds) == (lost != "bounds")
+    assert found.changes.empty == (lost == "changes")
+    if lost != "curves":
+        assert_frame_equal(found.curve("age"), explained.curve("age"), check_exact=True)
+    if lost != "bounds":
+        assert_frame_equal(found.bounds["age"], explained.bounds["age"], check_exact=True)
 
 
 def test_warnings_as_errors_reach_the_user(two, monkeypatch):

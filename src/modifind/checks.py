@@ -323,6 +323,8 @@ def _law_checks(row: Any, n_rows: int) -> Iterator[Check]:
         )
         if not passed:
             text += " Its p-value may be off. Try another sampler."
+        elif gain < 0:
+            text += f" With this many rows up to {-limit:.3f} is no concern."
         yield Check("law_gain", feature, gain, limit, passed, text)
 
 

@@ -187,7 +187,7 @@ def _lacks_bounds(plan: Analysis, finding: Finding) -> bool:
 
 
 def _bounds(plan: Analysis, unit: Unit, finding: Finding, seed: np.random.SeedSequence) -> dict[str, Bounds]:
-    """Bounds along every column that they can be found of, at the points of its curve."""
+    """Bounds along every column that they can be found of, at points of its curve."""
     found = {}
     with threadpool_limits(limits=1):
         for member, own in zip(unit.members, seed.spawn(1)[0].spawn(len(unit.members)), strict=True):

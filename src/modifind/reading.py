@@ -11,7 +11,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from modifind.columns.codes import warn_codes
-from modifind.columns.inputs import as_column, as_frame, check_same_order
+from modifind.columns.inputs import as_column, as_frame, check_same_order, recorded_names
 from modifind.columns.leaks import refuse_leaks
 from modifind.columns.missing import Dropped, complete_rows
 from modifind.columns.rare_levels import pool_rare_levels
@@ -48,8 +48,8 @@ class Data:
         A count of rows that were left out for missing values.
     left_out : frozenset of int
         Features of which pooling rare levels has left one level; the user has been told.
-    outcome_name : str
-        What the column of the outcome is called, for axes; empty where it has no name.
+    names : dict
+        What the columns of outcome and treatment are called, as far as they have names.
     """
 
     table: FeatureTable
@@ -61,7 +61,7 @@ class Data:
     kept: NDArray[np.bool_] | None = None
     dropped: Dropped = field(default_factory=Dropped)
     left_out: frozenset[int] = frozenset()
-    outcome_name: str = ""
+    names: dict[str, str] = field(default_factory=dict)
 
     @property
     def arms(self) -> NDArray[Any]:
@@ -75,8 +75,8 @@ class Data:
 
     @property
     def settings(self) -> dict[str, Any]:
-        """What a result records of the outcome's name, weights, groups and strata; nothing where there are none."""
-        found: dict[str, Any] = {"outcome_name": self.outcome_name} if self.outcome_name else {}
+        """What a result records of names, weights, groups and strata; nothing where there are none."""
+        found: dict[str, Any] = dict(self.names)
         if self.weights is not None:
             found["sample_weight"] = {"effective_rows": effective_size(self.weights)}
         if self.groups is not None:
@@ -153,10 +153,8 @@ def read_data(
     if weights is not None:
         weights = weights / weights.max()
         weights = weights / weights.mean()
-    called = getattr(y, "name", None)
-    return Data(
-        table, outcome, labels, weights, codes, found, kept, dropped, left_out, "" if called is None else str(called)
-    )
+    names = recorded_names(columns["y"], columns["treatment"])
+    return Data(table, outcome, labels, weights, codes, found, kept, dropped, left_out, names)
 
 
 def _kept_rows(

@@ -213,7 +213,7 @@ class SIEM(BaseModifierSelector):
         for warning in caught:
             warnings.warn_explicit(warning.message, warning.category, warning.filename, warning.lineno)
 
-        settings = self._settings(labels, scores, fit, entropy)
+        settings = self._settings(labels, scores, fit, entropy) | data.names
         messages = distinct_messages(caught)
         named = frozenset(table.names[m] for m in data.left_out)
         found = _assemble(table, fit, views, float(self.alpha), scores, settings, messages, named)

@@ -99,6 +99,18 @@ def as_column(values: Any, what: str) -> pd.Series[Any]:
     return pd.Series(array.ravel()).infer_objects()
 
 
+def recorded_names(y: pd.Series[Any], treatment: pd.Series[Any]) -> dict[str, str]:
+    """What a result records of the names of outcome and treatment, for axes and sentences; nothing without names.
+
+    Examples
+    --------
+    >>> recorded_names(pd.Series([1.0], name="pressure"), pd.Series(["yes"], name=0))
+    {'outcome_name': 'pressure'}
+    """
+    named = {"outcome_name": y.name, "treatment_name": treatment.name}
+    return {role: name for role, name in named.items() if isinstance(name, str) and name}
+
+
 def check_names(names: tuple[str, ...]) -> None:
     """Refuse names that occur twice."""
     repeated = sorted({name for name, count in Counter(names).items() if count > 1})

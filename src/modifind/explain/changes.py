@@ -174,9 +174,10 @@ def shape_test(prepared: PreparedEffectLikelihood, feature: Feature, grid: RowGr
         return NAN
     scores = shape_scores(prepared)
     n_rows, n_scores = scores.shape
-    width = n_scores * len(functions)
-    excess = np.empty((n_rows, len(functions)))
-    expected_covariance = np.zeros((n_scores, n_scores, len(functions), len(functions)))
+    n_functions = sum(own.width for _, own in functions)
+    width = n_scores * n_functions
+    excess = np.empty((n_rows, n_functions))
+    expected_covariance = np.zeros((n_scores, n_scores, n_functions, n_functions))
     weighted = scores if prepared.weights is None else scores * prepared.weights[:, None]
     columns = (feature,) if isinstance(feature, int | np.integer) else feature
     observed = prepared.table.values[:, list(columns)]
@@ -185,13 +186,13 @@ def shape_test(prepared: PreparedEffectLikelihood, feature: Feature, grid: RowGr
         points, weights = grid.at(rows)
         if points.ndim == 2:
             points = points[..., None]
-        drawn = np.stack([own(points[..., place]) for place, own in functions], axis=-1)
+        drawn = np.concatenate([own(points[..., place]) for place, own in functions], axis=-1)
         centre = np.einsum("ij,ijh->ih", weights, drawn)
-        excess[rows] = np.stack([own(observed[rows, place]) for place, own in functions], axis=-1) - centre
+        excess[rows] = np.concatenate([own(observed[rows, place]) for place, own in functions], axis=-1) - centre
         drawn -= centre[:, None]
-        covariance = np.einsum("ij,ijh,ijk->ihk", weights, drawn, drawn)
+        covariance = (weights[..., None] * drawn).swapaxes(1, 2) @ drawn
         if isinstance(grid, JointLaw):
-            halves = drawn.reshape(rows.size, N_SETS, -1, len(functions)).mean(axis=2)
+            halves = drawn.reshape(rows.size, N_SETS, -1, n_functions).mean(axis=2)
             apart = halves[:, 0] - halves[:, 1]
             covariance += np.einsum("ih,ik->ihk", apart, apart) / 2
         expected_covariance += np.einsum("ia,ib,ihk->abhk", weighted[rows], weighted[rows], covariance)
@@ -256,33 +257,37 @@ def _orthogonal_functions(u: Array, shape: float, weights: Array | None) -> Arra
 
 
 @dataclass(frozen=True)
-class _RankFunction:
-    """A Legendre polynomial of a value's rank; 0 where the value is missing."""
+class _RankFunctions:
+    """The first two Legendre polynomials of a value's rank, on the last axis; 0 where the value is missing."""
 
     distinct: Array
     ranks: Array
-    order: int
+    width = 2
 
     def __call__(self, values: Array) -> Array:
-        found = Legendre.basis(self.order)(np.interp(values, self.distinct, self.ranks))
-        return np.where(np.isnan(values), 0.0, found)
+        rank = np.interp(values, self.distinct, self.ranks)
+        found = np.stack((rank, 1.5 * rank**2 - 0.5), axis=-1)
+        found[np.isnan(values)] = 0.0
+        return found
 
 
 @dataclass(frozen=True)
 class _Level:
-    """Whether a feature has a level; NaN stands for a missing value."""
+    """Whether a feature has a level, on a last axis of one; NaN stands for a missing value."""
 
     level: float
+    width = 1
 
     def __call__(self, values: Array) -> Array:
-        return (np.isnan(values) if np.isnan(self.level) else values == self.level).astype(np.float64)
+        found = np.isnan(values) if np.isnan(self.level) else values == self.level
+        return found[..., None].astype(np.float64)
 
 
-def _value_functions(prepared: PreparedEffectLikelihood, feature: Feature) -> list[tuple[int, _RankFunction | _Level]]:
+def _value_functions(prepared: PreparedEffectLikelihood, feature: Feature) -> list[tuple[int, _RankFunctions | _Level]]:
     """The functions h of one feature or of the columns of a group, each with the place of its column in the group."""
     table = prepared.table
     members = (feature,) if isinstance(feature, int | np.integer) else feature
-    found: list[tuple[int, _RankFunction | _Level]] = []
+    found: list[tuple[int, _RankFunctions | _Level]] = []
     for place, member in enumerate(members):
         column = table.values[:, member]
         if table.is_constant(member):
@@ -293,7 +298,7 @@ def _value_functions(prepared: PreparedEffectLikelihood, feature: Feature) -> li
         seen = ~np.isnan(column)
         distinct, counts = np.unique(column[seen], return_counts=True)
         ranks = 2 * (np.cumsum(counts) - counts / 2) / counts.sum() - 1
-        found += [(place, _RankFunction(distinct, ranks, order)) for order in (1, 2)]
+        found.append((place, _RankFunctions(distinct, ranks)))
         if _is_common(~seen, prepared.treatment):
             found.append((place, _Level(NAN)))
     return found

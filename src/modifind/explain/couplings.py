@@ -18,8 +18,6 @@ from modifind.kernels import Array
 SAME_PROBABILITY = 1e-12
 # Outcomes and differences of outcomes this many roundings apart are the same.
 SAME_VALUE = 8 * np.finfo(np.float64).eps
-# Draws are merged in blocks of so many entries, which stay in the processor's cache.
-BLOCK_ENTRIES = 16_000
 
 
 def variance_bounds(
@@ -238,21 +236,14 @@ def mean_squares(v1: Array, f1: Array, v0: Array, f0: Array) -> tuple[Array, Arr
 
 def same_ranks(v1: Array, f1: Array, v0: Array, f0: Array) -> Array:
     """The first of `mean_squares`."""
-    found = np.empty(f1.shape[0])
-    place = np.arange(v1.size + v0.size)
-    # Beyond its last value a law stays there.
-    v1, v0 = np.append(v1, v1[-1]), np.append(v0, v0[-1])
-    block = max(1, BLOCK_ENTRIES // place.size)
-    for start in range(0, found.size, block):
-        draws = slice(start, start + block)
-        ends = np.concatenate((f1[draws], f0[draws]), axis=1)
-        order = np.argsort(ends, axis=1, kind="stable")
-        steps = np.diff(np.take_along_axis(ends, order, axis=1), axis=1, prepend=0.0)
-        # On the step that ends here, each quantile function is at the value whose own end comes next.
-        first = np.where(order < v1.size - 1, order, place - order + v1.size - 1)
-        gap = v1[first] - v0[place - first]
-        found[draws] = np.einsum("ij,ij,ij->i", steps, gap, gap)
-    return found
+    ends = np.concatenate((f1, f0), axis=1)
+    order = np.argsort(ends, axis=1, kind="stable")
+    steps = np.diff(np.take_along_axis(ends, order, axis=1), axis=1, prepend=0.0)
+    # On the step that ends here, each quantile function is at the value whose own end comes next, or at its last.
+    place = np.arange(order.shape[1])
+    first = np.where(order < v1.size, order, place - order + v1.size)
+    gap = np.append(v1, v1[-1])[first] - np.append(v0, v0[-1])[place - first]
+    return np.einsum("ij,ij,ij->i", steps, gap, gap)
 
 
 def share_bounds(f1: Array, before1: Array, f0: Array, before0: Array) -> tuple[Array, Array, Array, Array]:

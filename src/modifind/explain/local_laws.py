@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -24,8 +25,8 @@ EDGES = (0.0, np.nan, -1.0, 1.0, 0.0, 1.0, 0.0, 1.0)
 MAX_CELLS = 400
 # And of each arm about this many rows around a point are drawn from, chosen at random.
 MAX_DRAWN = 3000
-# Entries of a block of draws.
-BLOCK_ENTRIES = 2_000_000
+# Draws at a time: what is made of them at a point stays in the processor's cache.
+BLOCK_DRAWS = 50
 # Kernel weights below this share of the largest move nothing.
 NEGLIGIBLE = 1e-10
 
@@ -137,7 +138,7 @@ class Cells:
         compares with the true one. The arms' distances are added up.
         """
         f1, f0 = laws
-        g1, g0 = self.cumulative()
+        g1, g0 = self.equal
         shares = self.shares_off_edge(laws, higher_is_better)
         v1, f1, v0, f0 = self._occupied(f1, f0)
         _, g1, _, g0 = self._occupied(g1, g0)
@@ -150,16 +151,23 @@ class Cells:
 
     def shares_off_edge(self, laws: tuple[Array, Array], higher_is_better: bool) -> Array:
         """The last four of `off_edge`."""
-        pairs = zip(self._arms(*laws, higher_is_better), self._arms(*self.cumulative(), higher_is_better), strict=True)
+        pairs = zip(self._arms(*laws, higher_is_better), self._arms(*self.equal, higher_is_better), strict=True)
         low_benefit, high_benefit, low_no_harm, high_no_harm = share_bounds(*(f - g for f, g in pairs))
         return np.column_stack((low_benefit, 1.0 - high_benefit, low_no_harm, 1.0 - high_no_harm))
 
-    def cumulative(self, draws: Array | None = None) -> tuple[Array, Array]:
+    @cached_property
+    def equal(self) -> tuple[Array, Array]:
+        """What `cumulative` is under equal weights."""
+        return self._cumulative(np.asarray(self.sums.sum(axis=1)).reshape(1, -1))
+
+    def cumulative(self, draws: Array) -> tuple[Array, Array]:
         """P(Y <= v) of the treated and of the control at the last value of each cell, one row per draw.
 
-        Rows have the weights of the draws, shape (n_rows, draws), or equal ones.
+        Rows have the weights of the draws, shape (n_rows, draws).
         """
-        sums = np.asarray(self.sums.sum(axis=1)).reshape(1, -1) if draws is None else (self.sums @ draws).T
+        return self._cumulative((self.sums @ draws).T)
+
+    def _cumulative(self, sums: Array) -> tuple[Array, Array]:
         f1, f0 = (np.cumsum(part, axis=1) for part in (sums[:, : self.single.size], sums[:, self.single.size :]))
         return f1 / f1[:, -1:], f0 / f0[:, -1:]
 
@@ -281,7 +289,7 @@ class LocalLaw:
         part = LocalPart(data.y[kept], treated, weights / np.where(treated, *totals), data.order[kept])
         n_rows = data.order.size
         exact = Cells.exact(part, n_rows)
-        estimate = measure.bounds(exact, exact.cumulative(), higher_is_better)[0]
+        estimate = measure.bounds(exact, exact.equal, higher_is_better)[0]
         few, scale = (part, 1.0) if priority is None else part.thinned(priority)
         cells = exact if few is part else Cells.exact(few, n_rows)
         if cells.single.size > max_cells:
@@ -304,10 +312,9 @@ def bootstrap(
     Rows of a group, whose codes are 0, 1, ..., have the same weight.
     """
     shifts, off_edge = (np.full((n_draws, len(laws), measure.n_ends), np.nan) for _ in range(2))
-    block = max(1, BLOCK_ENTRIES // n_rows)
     n_units = n_rows if groups is None else int(groups.max()) + 1
-    for start in range(0, n_draws, block):
-        stop = min(start + block, n_draws)
+    for start in range(0, n_draws, BLOCK_DRAWS):
+        stop = min(start + BLOCK_DRAWS, n_draws)
         # One draw after the other, so that the block's size does not matter.
         draws = np.ascontiguousarray(rng.standard_exponential((stop - start, n_units)).T)
         draws = draws if groups is None else draws[groups]
@@ -318,7 +325,7 @@ def bootstrap(
                 off_edge[start:stop, k] = measure.off_edge(law.cells, drawn, higher_is_better)
     for k, law in enumerate(laws):
         if law.cells is not None:
-            shifts[:, k] -= measure.bounds(law.cells, law.cells.cumulative(), higher_is_better)
+            shifts[:, k] -= measure.bounds(law.cells, law.cells.equal, higher_is_better)
             shifts[:, k] *= law.scale
             off_edge[:, k] *= law.scale
     return shifts, off_edge

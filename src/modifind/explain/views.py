@@ -274,7 +274,8 @@ class _View:
     def _outcome_grid(self) -> tuple[Array, Array]:
         """Outcomes that densities are shown at, and what the probability of each increment adds to the density there.
 
-        Probability between two marks is spread evenly, or put at a mark that is a step, then smoothed.
+        Probability between two marks is spread evenly over the interval, or put at a mark that is a step, and then
+        smoothed.
         """
         outcomes, marks = self.outcomes, self.outcomes.marks
         if outcomes.levels:

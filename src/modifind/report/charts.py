@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from modifind.result import SelectionResult
 
 QUANTILES = (10, 25, 50, 75, 90)
+BARE = frozenset(("yes", "no", "y", "n", "true", "false", "0", "1", "2"))  # arms that say nothing by themselves
 LIMITED = (10, 50, 90)  # whose limits are told
 UNSURE = ("key-unsure", "too few rows to rely on")
 BAND = ("key-band", "95% band")
@@ -57,6 +58,8 @@ class Terms:
         treated, control = str(settings["treated_label"]), str(settings["control_label"])
         if treated in ("1", "1.0", "True") and control in ("0", "0.0", "False"):
             treated, control = "treatment", "control"
+        elif settings.get("treatment_name") and {treated.lower(), control.lower()} <= BARE:
+            treated, control = (f"{settings['treatment_name']} = {label}" for label in (treated, control))
         levels = bool(settings.get("outcome_levels"))
         return cls(
             treated,
@@ -108,7 +111,7 @@ class Column:
         if self.terms.binary:
             note = f"Share with the outcome under {self.terms.treated} less the share under {self.terms.control}"
         if self.terms.log:
-            note += "; logarithms, so that 0.1 is about 10% more"
+            note += "; logarithms, so that 0.1 is about 10% more and \u22120.7 half as much"
         return self._simple("mean_effect", "Average effect", f"{note}.", "average", 0.0, "no effect")
 
     def spread(self) -> Chart | None:
@@ -295,10 +298,12 @@ def along(
 def bound_charts(
     name: str, bounds: pd.DataFrame, tests: pd.DataFrame | None, discrete: bool, terms: Terms
 ) -> list[Chart]:
-    """What the data allow for single persons: who gains, how effects differ, how outcomes go together."""
-    higher = f"outcome is higher under {terms.treated} than under {terms.control}"
+    """What the data allow for single persons: whose outcome is higher, how effects differ, how outcomes go together."""
+    higher = f"Share of persons whose outcome is higher under {terms.treated} than under {terms.control}."
+    if terms.binary:
+        higher = f"Share of persons who have the outcome under {terms.treated} and would not under {terms.control}."
     quantities: tuple[tuple[str, str, str, tuple[float, float], Callable[[float], str]], ...] = (
-        ("benefit", "Share who gain", f"Share of persons whose {higher}.", (0.0, 1.0), _percent),
+        ("benefit", "Share with a higher outcome", higher, (0.0, 1.0), _percent),
         (
             "sd",
             "How much effects differ between persons",
@@ -308,7 +313,7 @@ def bound_charts(
         ),
         (
             "corr",
-            "Do the same persons do well in both arms?",
+            "Do both outcomes of a person go together?",
             f"Correlation between a person's outcomes under {terms.treated} and under {terms.control}.",
             (-1.0, 1.0),
             number,

@@ -11,6 +11,7 @@ import pandas as pd
 
 from modifind.checks import TITLES, concerns
 from modifind.report.charts import Terms
+from modifind.report.layers import with_limits
 from modifind.report.svg import number, shortened
 from modifind.result import PARTS, readable_number, readable_p
 
@@ -22,6 +23,7 @@ MOST_NAME = 400.0  # pixels
 MOST_BARS = 30
 KINDS = {"continuous": "number", "discrete": "categories", "group": "group of columns"}
 PART_TITLES = {"mean": "average", "spread": "spread", "shape": "shape"}
+UNTESTED = ("constant", "rare", "determined", "failed", "unreached")  # kinds of checks that only such features fail
 CONTROL = {
     "bh": "the expected share of false discoveries is held at {level} (Benjamini-Hochberg)",
     "by": "the expected share of false discoveries is held at {level} (Benjamini-Yekutieli)",
@@ -39,9 +41,9 @@ def answer(result: SelectionResult) -> str:
 def answer_sentences(result: SelectionResult) -> tuple[str, str]:
     """What was found, and how it was looked for."""
     chosen, settings, terms = result.selected, result.settings, Terms.of(result)
-    tested = f"{len(result.table)}"
+    tested = f"{n_tested(result)}"
     if settings.get("interrupted"):
-        tested = f"Only {settings['n_tested']} of {tested}"
+        tested = f"Only {tested} of {len(result.table)}"
     features = "feature was" if tested == "1" else "features were"
     control = CONTROL[settings["adjust"]].format(level=f"{100 * settings['alpha']:g}%")
     size = f"{tested} {features} tested on {settings['n_rows']:,} rows; {control}"
@@ -53,6 +55,15 @@ def answer_sentences(result: SelectionResult) -> tuple[str, str]:
     return f"{_listed(chosen)} {'changes' if len(chosen) == 1 else 'change'} {terms.works}.", f"{size}."
 
 
+def n_tested(result: SelectionResult) -> int:
+    """How many features were tested: not those that are constant, too rare, determined by others, or not reached."""
+    failed = result.checks[~result.checks["passed"].to_numpy(dtype=bool)]
+    without = set(failed.loc[failed["name"].isin(UNTESTED), "feature"]) | set(
+        result.table.index[result.table["p_value"].isna()]
+    )
+    return len(result.table) - len(without)
+
+
 def facts(result: SelectionResult) -> list[tuple[str, str]]:
     """The size of the analysis in a few numbers."""
     s, terms = result.settings, Terms.of(result)
@@ -60,15 +71,16 @@ def facts(result: SelectionResult) -> list[tuple[str, str]]:
         ("rows", f"{s['n_rows']:,}"),
         (f"in {terms.treated}", f"{s['n_treated']:,}"),
         (f"in {terms.control}", f"{s['n_control']:,}"),
-        ("features tested", f"{s.get('n_tested', len(result.table)):,}"),
+        ("features tested", f"{n_tested(result):,}"),
         ("change the effect", f"{len(result.selected):,}"),
     ]
     if math.isfinite(result.overall.get("mean_effect", math.nan)):
-        text = number(float(result.overall["mean_effect"]))
-        low, high = (result.overall.get(f"mean_effect_{end}", math.nan) for end in ("low", "high"))
-        if math.isfinite(low) and math.isfinite(high):
-            text += f" ({number(float(low))} to {number(float(high))})"
-        shown.append(("average effect, all rows", text))
+        effect, low, high = (float(result.overall.get(f"mean_effect{end}", math.nan)) for end in ("", "_low", "_high"))
+        if terms.log:
+            text = f"\u00d7 {with_limits(math.exp(effect), math.exp(low), math.exp(high))}"
+            shown.append(("average effect as a ratio, all rows", text))
+        else:
+            shown.append(("average effect, all rows", with_limits(effect, low, high)))
     return shown
 
 
@@ -106,9 +118,21 @@ def anchor(name: str) -> str:
     return "feature=" + quote(str(name), safe="", errors="replace")
 
 
+def is_adjusted(result: SelectionResult) -> bool:
+    """Whether p-values are adjusted for the number of features."""
+    return bool(result.settings["adjust"] != "none")
+
+
 def notices(result: SelectionResult) -> list[str]:
     """What was warned of and what checks found, each once."""
     return list(dict.fromkeys([*result.warnings, *concerns(result.checks)]))
+
+
+def download(result: SelectionResult) -> pd.DataFrame:
+    """The table with all that the page says of features beside it: what they change, and the verdict."""
+    if not len(result.changes):
+        return result.table
+    return result.table.join(result.changes.rename(columns={"verdict": "what_changes"}))
 
 
 def table_columns(result: SelectionResult) -> list[dict[str, Any]]:
@@ -118,8 +142,10 @@ def table_columns(result: SelectionResult) -> list[dict[str, Any]]:
         {"key": "kind", "title": "kind", "hint": ""},
         {"key": "importance", "title": "importance", "hint": "How much the distance between the arms varies along it"},
         {"key": "p_value", "title": "p", "hint": "P-value of the test of this feature, given all others"},
-        {"key": "p_adjusted", "title": "adjusted p", "hint": "P-value adjusted for the number of features"},
     ]
+    if is_adjusted(result):
+        hint = "P-value adjusted for the number of features"
+        columns.append({"key": "p_adjusted", "title": "adjusted p", "hint": hint})
     if len(result.changes):
         columns += [
             {"key": part, "title": PART_TITLES[part], "hint": f"Adjusted p-value: does it change the {title}?"}

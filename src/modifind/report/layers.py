@@ -227,7 +227,8 @@ def _curve(picture: Picture) -> tuple[Markup, dict[str, Any]]:
     y = picture.scale(bottom, top)
     ticks = picture.ticks(y, 5)
     left = max(LEFT - 14, 14 + max((text_width(text) for _, text in ticks), default=0.0))
-    right = WIDTH - RIGHT - (MISSING_ROOM if gaps.any() else 28.0 * labelled)
+    names = 28.0 * labelled  # room for those of the lines
+    right = WIDTH - RIGHT - names - (MISSING_ROOM if gaps.any() else 0.0)
     x = spanning(points.places, left + 6, right - 6, pad=0.0)
     at = np.array([WIDTH - RIGHT - 22 if gap else x(place) for place, gap in zip(points.places, gaps, strict=True)])
     for start, stop in _low_spans(at, points.low_support, gaps, left, right):
@@ -239,12 +240,12 @@ def _curve(picture: Picture) -> tuple[Markup, dict[str, Any]]:
         drawing.line(x(value), bottom, x(value), bottom + 4, "axis")
         drawing.text(x(value), bottom + 16, text, "tick", anchor="middle")
     if gaps.any():
-        drawing.line(right + 2, top, right + 2, bottom, "gap")
+        drawing.line(right + names + 2, top, right + names + 2, bottom, "gap")
         drawing.text(WIDTH - RIGHT - 22, bottom + 16, MISSING, "tick", anchor="middle")
     drawing.line(left, bottom, right, bottom, "axis")
     drawing.text((left + right) / 2, HEIGHT - 6, picture.name, "axis-name", anchor="middle", room=right - left)
     marks: list[list[float]] = [[] for _ in points.labels]
-    ends: list[tuple[float, float, str]] = []
+    ends: list[tuple[float, float, Line]] = []
     for layer in picture.layers:
         if isinstance(layer, Rule):
             drawing.line(left, y(layer.at), WIDTH - RIGHT, y(layer.at), layer.style)
@@ -256,9 +257,9 @@ def _curve(picture: Picture) -> tuple[Markup, dict[str, Any]]:
                 marks[k].append(round(float(heights[k]), 1))
             known = np.flatnonzero(np.isfinite(heights) & ~gaps)
             if layer.label and known.size:
-                ends.append((at[known[-1]], heights[known[-1]], layer.label))
-    for (end, _, text), place in zip(ends, spread_apart([e[1] for e in ends], 12.0, top, bottom), strict=True):
-        drawing.text(end + 5, place + 4, text, "end")
+                ends.append((at[known[-1]], heights[known[-1]], layer))
+    for (end, _, line), place in zip(ends, spread_apart([e[1] for e in ends], 12.0, top, bottom), strict=True):
+        drawing.text(end + 5, place + 4, line.label, f"end {line.style}-end")
     return drawing.svg(picture.label), picture.readout("x", at, (left, top, WIDTH - RIGHT, bottom), marks)
 
 

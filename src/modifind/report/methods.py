@@ -115,8 +115,9 @@ def _explained_methods(result: SelectionResult) -> str:
         )
     if result.bounds:
         said += (
-            " What no data identify, the share who gain and the variation of the effect between persons, is bounded "
-            "sharply by the outcome distributions of both arms around the value, with 95% limits from a bootstrap."
+            " What no data identify, the share whose outcome is higher if treated and the variation of the effect "
+            "between persons, is bounded sharply by the outcome distributions of both arms around the value, with 95% "
+            "limits from a bootstrap."
         )
     return said
 

@@ -48,10 +48,15 @@ class Scale:
         [(0.0, '0'), (2.0, '2')]
         >>> [text for _, text in Scale(0.0, 0.12, 0, 100).ticks()]
         ['0', '0.05', '0.10']
+        >>> [text for _, text in Scale(0.5, 9.3, 0, 100).ticks(4)]
+        ['2', '4', '6', '8']
         """
-        step = _round_step((self.high - self.low) / max(most, 1))
-        first = math.ceil(self.low / step - 1e-9)
-        last = math.floor(self.high / step + 1e-9)
+        for count in range(max(most, 1), 2 * most + 3):  # one tick alone gives no scale
+            step = _round_step((self.high - self.low) / count)
+            first = math.ceil(self.low / step - 1e-9)
+            last = math.floor(self.high / step + 1e-9)
+            if last > first:
+                break
         digits = max(0, -math.floor(math.log10(step) + 1e-9))
         return [(k * step, _tick_text(k * step, digits)) for k in range(first, last + 1)]
 

@@ -17,6 +17,7 @@ from threadpoolctl import threadpool_limits
 from modifind.base import with_messages
 from modifind.columns.codes import warn_codes
 from modifind.columns.determined import find_determined
+from modifind.columns.inputs import recorded_names
 from modifind.columns.leaks import refuse_leaks, refuse_separation
 from modifind.columns.missing import LEAST_OBSERVED, Dropped
 from modifind.columns.outcome_scale import transform_outcome
@@ -211,13 +212,14 @@ class Streamed:
     propensity: FittedPropensity
     model: dict[str, Any]
     score_histogram: pd.DataFrame
+    column_names: dict[str, str]
     overall: dict[str, float] = field(default_factory=dict)
 
     @property
     def sample_settings(self) -> dict[str, Any]:
-        """What a result records of the sample."""
+        """What a result records of the sample and of the names of outcome and treatment."""
         sizes = {"n_train_rows": self.n_train_rows, "n_explained_rows": self.n_explained_rows}
-        return sizes | ({"outcome_levels": True} if self.outcome_levels else {})
+        return sizes | self.column_names | ({"outcome_levels": True} if self.outcome_levels else {})
 
 
 @dataclass(frozen=True)
@@ -303,6 +305,7 @@ class StreamedFit:
             propensity=propensity,
             model=outcome.description,
             score_histogram=sums.overlap.score_histogram(),
+            column_names=recorded_names(sample.y, sample.treatment),
             overall=explaining.overall(overall_seed),
         )
 
