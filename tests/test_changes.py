@@ -397,7 +397,7 @@ def test_numbers_of_any_size_can_be_told_apart():
 
 def test_effects_that_differ_are_not_told_by_the_same_number():
     assert say(curve(["no", "yes"], [9.7, 10.3], half=0.1), "discrete").endswith('is 9.7 for "no" and 10.3 for "yes".')
-    assert say(curve(AGES, 12000 + AGES, half=1.0)).endswith("rises from 12000 at 30 to 12100 at 78.")
+    assert say(curve(AGES, 12000 + AGES, half=1.0)).endswith("rises from 12030 at 30 to 12080 at 78.")
     ratios = curve(["no", "yes"], np.log([1.01, 1.04]), half=0.005)
     assert say(ratios, "discrete", log_outcome=True).endswith('is x1.01 for "no" and x1.04 for "yes".')
 

@@ -22,6 +22,7 @@ NAMES = {"mean": "the average", "spread": "the spread", "shape": "the shape"}
 LONGEST_LABEL = 40
 LONGEST_NUMBER = 9
 MOST_MORE_DIGITS = 3
+SAME = 1e-9  # share of a number that is rounding
 STEP_SHARE = 0.45  # of the points: a rise that takes no more is a step, and where it happens is what is told
 ALIKE = 1.6  # ratio of the ends of the bands up to which a ratio of spreads stays where it is
 Format = Callable[[Sequence[float]], list[str]]
@@ -232,9 +233,11 @@ def _alike(curves: Mapping[str, pd.DataFrame]) -> str | None:
 
 
 def _numbers(values: Sequence[float]) -> list[str]:
-    """Numbers with as many decimals as give the largest of them two digits, or more where they would look the same."""
-    largest = max(abs(value) for value in values)
+    """Numbers with as many decimals as give the largest of them two digits, or more where they are close together."""
+    largest, extent = max(abs(value) for value in values), max(values) - min(values)
     decimals = 1 - math.floor(math.log10(largest)) if largest > 0 else 0
+    # The range of what is told keeps its first digit.
+    decimals = max(decimals, -math.floor(math.log10(extent))) if extent > SAME * largest else decimals
     return _told_apart(values, lambda value, more: _rounded(value, decimals + more))
 
 
