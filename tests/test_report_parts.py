@@ -163,6 +163,24 @@ def test_features_that_were_not_tested_do_not_count_as_tested(result):
     assert f"{size - 1} features were tested" in answer(rare)
 
 
+def test_features_that_were_not_reached_are_in_the_table_and_have_no_panel(result):
+    table, name = result.table.copy(), NAMES[-1]
+    assert not table.loc[name, "selected"]
+    table.loc[name, ["importance", "p_value", "p_adjusted"]] = np.nan
+    partial = replace(result, table=table, curves={key: c for key, c in result.curves.items() if key != name})
+    assert name not in [panel.name for panel in make_panels(partial)]
+    page = render_report(partial)
+    assert "to keep it small" not in page
+    assert f">{name}</th>" in page
+
+
+def test_p_value_of_what_was_not_tested_is_not_told(result):
+    changes = result.changes.copy()
+    changes.loc[NAMES[-1], "verdict"] = "Not tested."
+    page = render_report(replace(result, changes=changes))
+    assert '<span class="verdict-short">Not tested.</span>' in page
+
+
 def test_p_values_are_called_adjusted_only_where_they_are(result, html):
     assert "adjusted p-values" in html
     plain = render_report(replace(bare(result), settings={**result.settings, "adjust": "none"}))

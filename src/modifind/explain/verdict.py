@@ -18,6 +18,7 @@ import pandas as pd
 from modifind.kernels import Array
 from modifind.result import PARTS, readable_p
 
+NOT_TESTED = "Not tested."
 NAMES = {"mean": "the average", "spread": "the spread", "shape": "the shape"}
 LONGEST_LABEL = 40
 LONGEST_NUMBER = 9
@@ -65,7 +66,7 @@ def verdict(
     'Changes the average: the effect is -6.1 for "no" and 1.2 for "yes".'
     """
     if not tested:
-        return "Not tested."
+        return NOT_TESTED
     adjusted = {part: float(changes.get(f"{part}_adjusted", math.nan)) for part in PARTS}
     found = [part for part in PARTS if adjusted[part] <= alpha]
     if not selected:

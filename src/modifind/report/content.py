@@ -10,6 +10,7 @@ from urllib.parse import quote
 import pandas as pd
 
 from modifind.checks import TITLES, concerns
+from modifind.explain.verdict import NOT_TESTED
 from modifind.report.charts import Terms
 from modifind.report.layers import with_limits
 from modifind.report.svg import number, shortened
@@ -92,7 +93,7 @@ def verdict(result: SelectionResult, name: str) -> str:
             return said
     row: Any = result.table.loc[name]
     if math.isnan(float(row["p_value"])):
-        return "Not tested."
+        return NOT_TESTED
     if not row["selected"]:
         return "No change found."
     ranges = []

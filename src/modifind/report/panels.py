@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from modifind.explain.verdict import NOT_TESTED
 from modifind.report.charts import Column, Terms, bound_charts
 from modifind.report.content import KINDS, anchor, change_marks, verdict
 from modifind.report.distributions import density_charts
@@ -72,6 +73,11 @@ class Panel:
     columns: list[ColumnPanel]
 
     @property
+    def tested(self) -> bool:
+        """Whether the p-value is that of a test, and not 1 because there was nothing to test."""
+        return self.verdict != NOT_TESTED
+
+    @property
     def readouts(self) -> dict[str, dict[str, Any]]:
         """What the pictures say when pointed at, by the identifier of the picture."""
         return {chart.id: chart.readout for column in self.columns for chart in column.all_charts}
@@ -85,9 +91,13 @@ class Panel:
 
 
 def make_panels(result: SelectionResult, most_characters: int = MOST_CHARACTERS) -> list[Panel]:
-    """Panels of the selected features and, most significant first, of as many others as the file has room for."""
+    """Panels of the selected features and, most significant first, of as many others as the file has room for.
+
+    Features that an interrupted run did not reach have none.
+    """
     table = result.table.sort_values(["p_value", "importance"], ascending=[True, False])
-    others = [str(name) for name in table.index[~table["selected"].to_numpy(dtype=bool)]]
+    reached = table["p_value"].notna() & ~table["selected"].to_numpy(dtype=bool)
+    others = [str(name) for name in table.index[reached]]
     panels: list[Panel] = []
     used = 0
     for panel in _panels(result, [*map(str, result.selected), *others]):

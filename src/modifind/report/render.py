@@ -60,6 +60,7 @@ def render_report(result: SelectionResult) -> str:
         drawn={panel.name for panel in panels},
         n_selected=len(result.selected),
         n_features=len(result.table),
+        n_reached=int(result.table["p_value"].notna().sum()),
         scores=score_picture(result.score_histogram, terms) if len(result.score_histogram) else None,
         ranks=[(name, rank_picture(name, shares), off) for name, shares, off in worst_ranks(result)],
         checks=content.checks_by_kind(result),
