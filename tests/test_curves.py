@@ -365,9 +365,14 @@ def test_bandwidth_of_half_zeros_is_not_zero():
         ({"location": np.zeros((50, 2)), "scale": np.zeros((50, 2))}, "scale must be positive"),
         ({"location": np.zeros(50), "scale": np.ones(50)}, r"shape \(50, 2\)"),
         ({"x": ["a"] * 50}, "discrete=True"),
-        ({"x": [np.inf] * 50}, "finite"),
+        ({"x": [np.inf] * 50}, "x has infinite values"),
+        ({"x": [np.nan] * 50}, "x must have rows"),
         ({"propensity": 1.5}, "propensity must lie above 0 and below 1"),
-        ({"discrete": True, "points": [7]}, "points must be values of x"),
+        ({"discrete": True, "points": [7]}, "points must be values of x; these are not: 7"),
+        ({"discrete": True, "x": [np.nan, 1.0] * 25}, "x must have rows and no missing values"),
+        ({"bandwidth": -1.0}, "bandwidth must be a positive number"),
+        ({"groups": np.arange(49)}, "groups must have a label for each of the 50 rows"),
+        ({"groups": [None] * 50}, "groups must have a label for each of the 50 rows"),
     ],
 )
 def test_what_makes_no_sense_is_refused(change, message):

@@ -152,7 +152,7 @@ def vertices(collection):
 def assert_readable(figure):
     """Text of 7 points and more inside the figure, and tick labels of an axis that do not touch."""
     renderer = figure.canvas.get_renderer()
-    figure.draw(renderer)
+    figure.draw_without_rendering()
     frame, unseen = figure.bbox.padded(2.0), set()
     for axis in (axis for ax in figure.axes for axis in (ax.xaxis, ax.yaxis)):
         low, high = sorted(axis.get_view_interval())

@@ -422,3 +422,18 @@ def test_points_of_numbers_that_are_text_in_old_files():
     points = Points.of(pd.DataFrame({"value": ["1.5", "2", "unknown"]}, dtype=object), discrete=False)
     assert points.places[:2].tolist() == [1.5, 2.0]
     assert points.missing.tolist() == [False, False, True]
+
+
+@pytest.mark.parametrize("binary", [False, True])
+def test_values_that_one_arm_does_not_have_are_left_out_of_the_densities(binary):
+    result = explained_result(("age", "smoker", "flat"), ("age", "smoker"), binary=binary)
+    densities = result.densities["smoker"].copy()
+    numbers = densities.columns.drop(["value", "outcome", "low_support"])
+    densities.loc[densities["value"] == CATEGORIES[0], numbers] = np.nan
+    few = replace(result, densities={**result.densities, "smoker": densities})
+    charts = density_charts("smoker", few.densities["smoker"], Terms.of(few))
+    assert [label for label, _ in charts] == list(CATEGORIES[1:])
+    assert "NaN" not in render_report(few)
+    densities[numbers] = np.nan
+    assert density_charts("smoker", densities, Terms.of(few)) == []
+    assert "NaN" not in render_report(few)

@@ -2,6 +2,7 @@
 
 import copy
 import json
+import re
 
 import numpy as np
 import pandas as pd
@@ -9,7 +10,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from explained import explained_result
 from modifind.checks import Check, as_frame
+from modifind.report import render_report
 from modifind.result import SelectionResult
 from modifind.saving.schema import parse_json, validate
 
@@ -221,3 +224,59 @@ def test_files_with_changed_bytes_load_or_are_refused_with_a_value_error(data):
     except ValueError:
         return
     assert len(loaded.table) == 2
+
+
+EXPLAINED = explained_result(("age", "smoker", "flat"), ("age", "smoker")).to_dict()
+NAMELESS = [column for column in EXPLAINED["curves"]["age"]["columns"] if column not in ("value", "low_support")]
+
+
+def test_explained_file_loads_as_it_was():
+    assert SelectionResult.from_dict(EXPLAINED).to_dict() == EXPLAINED
+
+
+@pytest.mark.parametrize("column", NAMELESS)
+def test_curves_without_one_of_their_limits_are_refused(column):
+    data = copy.deepcopy(EXPLAINED)
+    for part in ("columns", "types"):
+        del data["curves"]["age"][part][column]
+    paired = column.endswith(("_low", "_high"))
+    if paired or column in ("d2", "mean_effect", "sd_ratio"):
+        said = f"columns: .*{column.removesuffix('_low').removesuffix('_high')}"
+        with pytest.raises(ValueError, match=said):
+            validate(data)
+    else:
+        render_report(SelectionResult.from_dict(data))
+
+
+@pytest.mark.parametrize(
+    ("path", "column", "kind", "values", "message"),
+    [
+        (("curves", "age"), "mean_effect_low", "text", "<b>", "types.mean_effect_low: expected 'float', found text"),
+        (("curves", "age"), "low_support", "object", None, "types.low_support: expected 'bool'"),
+        (("curves", "age"), "value", "float", "Infinity", "value[0]: expected a finite number"),
+        (("densities", "age"), "outcome", "float", "-Infinity", "outcome[0]: expected a finite number"),
+        (("densities", "age"), "treated_high", "object", "x", "types.treated_high: expected 'float'"),
+        (("bounds", "age"), "benefit_low_ci_low", "text", "x", "types.benefit_low_ci_low: expected 'float'"),
+        (("bound_tests", "age"), "quantity", "float", 1.0, "types.quantity: expected 'text'"),
+        (("changes",), "shape_adjusted", "object", None, "types.shape_adjusted: expected 'float'"),
+        (("changes",), "verdict", "object", None, "types.verdict: expected 'text'"),
+        (("pit_histogram",), "0.3", "text", "x", "types.0.3: expected 'float'"),
+    ],
+)
+def test_explanations_of_other_types_are_refused(path, column, kind, values, message):
+    data = copy.deepcopy(EXPLAINED)
+    frame = data
+    for key in path:
+        frame = frame[key]
+    frame["types"][column] = kind
+    frame["columns"][column] = [values] * len(frame["index"])
+    with pytest.raises(ValueError, match=re.escape(message)):
+        validate(data)
+
+
+@pytest.mark.parametrize("name", ["changes", "pit_histogram"])
+def test_explanations_are_of_the_features_of_the_table(name):
+    data = copy.deepcopy(EXPLAINED)
+    data[name]["index"] = ["age", "age", "flat"]
+    with pytest.raises(ValueError, match=f"{name}.index: expected the features of table.index"):
+        validate(data)

@@ -26,6 +26,7 @@ from modifind.explain.local_laws import (
     WeightedRows,
     bootstrap,
 )
+from modifind.explain.reading import GivenFeature, check_bandwidth
 from modifind.kernels import Array, gaussian_gram
 
 RANGES = {"var": (0.0, np.inf), "corr": (-1.0, 1.0), "benefit": (0.0, 1.0), "no_harm": (0.0, 1.0)}
@@ -343,9 +344,14 @@ def feature_kernels(
     x: Any, points: Any, discrete: bool, bandwidth: float | None, weights: Any
 ) -> tuple[Iterator[Array], NDArray[Any]]:
     """How much each row counts at each point of a feature, and the points as they are shown."""
-    column, places, values = _read_feature(x, points, discrete)
-    width = 0.0 if discrete else _bandwidth(column, bandwidth, weights)
-    return near_points(column, places, width), values
+    given = GivenFeature.read(x, points, discrete, gaps=False)
+    n_levels = 0 if given.labels is None else len(given.labels)
+    places = curve_points(given.column, n_levels) if given.points is None else given.points
+    if given.labels is not None:
+        return near_points(given.column, places, 0.0), np.asarray(pd.Index(given.labels))[places.astype(np.intp)]
+    check_bandwidth(bandwidth)
+    own = None if weights is None else np.asarray(weights, dtype=np.float64)
+    return near_points(given.column, places, bandwidth or local_bandwidth(given.column, own)), places
 
 
 def near_points(column: Array, points: Array, bandwidth: float) -> Iterator[Array]:
@@ -355,38 +361,3 @@ def near_points(column: Array, points: Array, bandwidth: float) -> Iterator[Arra
             yield gaussian_gram(np.array([point]), column, bandwidth)[0]
         else:
             yield (column == point).astype(np.float64)
-
-
-def _bandwidth(column: Array, given: float | None, weights: Any) -> float:
-    if given is None:
-        return local_bandwidth(column, None if weights is None else np.asarray(weights, dtype=np.float64))
-    if not 0 < given < np.inf:
-        raise ValueError(f"bandwidth must be a positive number, not {given!r}")
-    return given
-
-
-def _read_feature(x: Any, points: Any, discrete: bool) -> tuple[Array, Array, NDArray[Any]]:
-    """The feature as numbers, the points in the same numbers, and the points as they are shown."""
-    column = pd.Series(np.asarray(x)) if not isinstance(x, pd.Series) else x
-    if column.size == 0 or column.isna().any():
-        raise ValueError("x must have rows and no missing values; drop the rows where it is missing")
-    if discrete:
-        codes, labels = pd.factorize(column, sort=True)
-        shown = np.asarray(labels) if points is None else np.asarray(points).ravel()
-        places = pd.Index(labels).get_indexer(shown)
-        if shown.size == 0 or np.any(places < 0):
-            absent = ", ".join(map(repr, shown[places < 0].tolist()[:5])) or "none given"
-            raise ValueError(f"points must be values of x; these are not: {absent}")
-        return codes.astype(np.float64), places.astype(np.float64), shown
-    try:
-        numbers = column.to_numpy(dtype=np.float64)
-        at = None if points is None else np.asarray(points, dtype=np.float64).ravel()
-    except (TypeError, ValueError):
-        raise ValueError("x and points must be numeric; pass discrete=True for a feature of labels") from None
-    if not np.all(np.isfinite(numbers)):
-        raise ValueError("x has infinite values; drop those rows")
-    if at is None:
-        at = curve_points(numbers, 0)
-    if at.size == 0 or not np.all(np.isfinite(at)):
-        raise ValueError("points must be finite numbers, at least one")
-    return numbers, at, at

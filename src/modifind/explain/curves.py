@@ -15,6 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from modifind.explain.local_laws import WeightedRows
 from modifind.explain.pseudo import OutcomeModel, PseudoOutcomes
+from modifind.explain.reading import GivenFeature, check_bandwidth
 from modifind.explain.views import LEVEL, N_DRAWS, Explained, explain_column
 from modifind.kernels import Array, median_bandwidth
 from modifind.learners.density import best_shape
@@ -164,8 +165,9 @@ def _explain(
         raise ValueError(f"n_bootstrap must be 0 or at least 20, not {n_bootstrap!r}")
     if not 0 < level < 1:
         raise ValueError(f"level must lie between 0 and 1, not {level!r}")
-    column, places, labels = _read_column(x, points, discrete)
-    rows = WeightedRows.of(y, treatment, propensity, weights, column.size)
+    check_bandwidth(bandwidth)
+    given = GivenFeature.read(x, points, discrete, gaps=True)
+    rows = WeightedRows.of(y, treatment, propensity, weights, given.column.size)
     back = np.argsort(rows.order)
     outcome, arms = rows.y[back], rows.treated[back].astype(np.int64)
     scores = np.broadcast_to(np.asarray(propensity, dtype=np.float64), outcome.shape)
@@ -174,43 +176,28 @@ def _explain(
     models = () if location is None else (_read_model(location, scale, outcome, arms),)
     own = None if weights is None else np.asarray(weights, dtype=np.float64)
     own = None if own is None else own / own.mean()
-    clusters = None if groups is None else pd.factorize(np.asarray(groups))[0]
+    clusters = None if groups is None else _read_groups(groups, outcome.size)
     rng = np.random.default_rng(random_state)
     outcomes = PseudoOutcomes.of(outcome, arms, scores, models, weights=own, clusters=clusters, max_rows=outcome.size)
     return explain_column(
-        column,
-        0 if labels is None else len(labels),
+        given.column,
+        0 if given.labels is None else len(given.labels),
         outcomes,
         median_bandwidth(outcome, random_state=rng),
         rng,
-        labels=labels,
-        points=places,
+        labels=given.labels,
+        points=given.points,
         bandwidth=bandwidth,
         n_draws=n_bootstrap,
         level=level,
     )
 
 
-def _read_column(x: Any, points: Any, discrete: bool) -> tuple[Array, Array | None, tuple[Any, ...] | None]:
-    """The feature as codes or numbers, the points in the same, and the names of codes."""
-    if discrete:
-        codes, labels = pd.factorize(pd.Series(np.asarray(x)), sort=True)
-        if (codes < 0).any():
-            raise ValueError("x has missing values; give them a category of their own")
-        shown = None if points is None else pd.Index(labels).get_indexer(np.asarray(points).ravel())
-        if shown is not None and (shown.size == 0 or (shown < 0).any()):
-            raise ValueError("points must be values of x")
-        return codes.astype(np.float64), None if shown is None else shown.astype(np.float64), tuple(labels)
-    try:
-        column = np.asarray(x, dtype=np.float64).ravel()
-        places = None if points is None else np.asarray(points, dtype=np.float64).ravel()
-    except (TypeError, ValueError):
-        raise ValueError("x and points must be numeric; pass discrete=True for a feature of labels") from None
-    if np.isinf(column).any() or np.isnan(column).all():
-        raise ValueError("x must have finite values; drop rows where it is infinite")
-    if places is not None and (places.size == 0 or not np.isfinite(places).all()):
-        raise ValueError("points must be finite numbers, at least one")
-    return column, places, None
+def _read_groups(groups: Any, n_rows: int) -> NDArray[np.int64]:
+    codes = pd.factorize(np.asarray(groups))[0]
+    if codes.shape != (n_rows,) or (codes < 0).any():
+        raise ValueError(f"groups must have a label for each of the {n_rows} rows")
+    return codes.astype(np.int64)
 
 
 def _read_model(location: Any, scale: Any, y: Array, arms: NDArray[np.int64]) -> OutcomeModel:

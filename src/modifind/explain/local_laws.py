@@ -27,6 +27,8 @@ MAX_CELLS = 400
 MAX_DRAWN = 3000
 # Draws at a time: what is made of them at a point stays in the processor's cache.
 BLOCK_DRAWS = 50
+# And no more than so many weights of rows.
+BLOCK_ENTRIES = 2_000_000
 # Kernel weights below this share of the largest move nothing.
 NEGLIGIBLE = 1e-10
 
@@ -313,8 +315,9 @@ def bootstrap(
     """
     shifts, off_edge = (np.full((n_draws, len(laws), measure.n_ends), np.nan) for _ in range(2))
     n_units = n_rows if groups is None else int(groups.max()) + 1
-    for start in range(0, n_draws, BLOCK_DRAWS):
-        stop = min(start + BLOCK_DRAWS, n_draws)
+    block = max(1, min(BLOCK_DRAWS, BLOCK_ENTRIES // n_rows))
+    for start in range(0, n_draws, block):
+        stop = min(start + block, n_draws)
         # One draw after the other, so that the block's size does not matter.
         draws = np.ascontiguousarray(rng.standard_exponential((stop - start, n_units)).T)
         draws = draws if groups is None else draws[groups]

@@ -172,11 +172,6 @@ class PseudoOutcomes:
         own_clusters = some(clusters, rows)
         return cls(rows, expected, errors, arms, own, arm_weights, own_clusters, marks, levels, steps, centre, unit)
 
-    @property
-    def n_functions(self) -> int:
-        """How many functions of the outcome there are."""
-        return self.errors.shape[1]
-
 
 def outcome_marks(y: Array, weights: Array) -> tuple[Array, NDArray[np.bool_], bool]:
     """Values that distribution functions are taken at, which of them are steps, and whether they are all values of y.

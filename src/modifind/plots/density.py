@@ -230,7 +230,7 @@ def _default(densities: pd.DataFrame, numbers: bool) -> list[int]:
     there = [k for k, value in enumerate(known) if not pd.isna(value)]
     weak = densities.get("low_support", pd.Series(False, index=densities.index))
     strong = [k for k in there if not weak[_is(densities["value"], known[k])].any()] or there
-    places = np.unique(np.linspace(0, len(strong) - 1, DEFAULT_NUMBERS).round().astype(int))
+    places = np.unique(np.linspace(0, len(strong) - 1, DEFAULT_NUMBERS).round().astype(int)) if strong else ()
     return [strong[place] for place in places] + [k for k in range(len(known)) if k not in there]
 
 

@@ -76,12 +76,13 @@ class QuantileDisplay(Display):
         places = ValueAxis.of(self.feature, self.curve, discrete=self.discrete)
         (ax,) = self._axes(None if ax is None else [ax], 1, height=1.3 * places.height(2.1))
         curve, entries = self.curve, []
-        for k, (name, (label, look)) in enumerate(LOOKS.items()):
+        looks = {name: of for name, of in LOOKS.items() if name in curve}
+        for k, (name, (label, look)) in enumerate(looks.items()):
             low, high = curve.get(f"{name}_low"), curve.get(f"{name}_high")
             places.draw(ax, curve[name], low, high, look=look, shift=0.14 * (k - 2), hatch=False)
             entries.append((stroke(look, marker=places.discrete), label))
-        if f"{name}_low" in curve:
-            lows, highs = ([f"{name}_{end}" for name in LOOKS] for end in ("low", "high"))
+        lows, highs = ([f"{name}_{end}" for name in looks if f"{name}_{end}" in curve] for end in ("low", "high"))
+        if lows and highs:
             places.hatch(ax, curve[lows].min(axis=1), curve[highs].max(axis=1))
         places.reference(ax, 0.0)
         places.finish(ax, f"quantile effect on {self.words.outcome}\n({self.words.difference})")

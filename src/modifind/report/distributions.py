@@ -20,7 +20,12 @@ MOST_VALUES = 12  # that the style sheet has rules for
 
 
 def density_charts(name: str, frame: pd.DataFrame, terms: Terms) -> list[tuple[str, Chart]]:
-    """For every value of the feature, the outcomes of both arms and their difference; axes are shared."""
+    """For every value of the feature, the outcomes of both arms and their difference; axes are shared.
+
+    Values where an arm has no rows have no picture.
+    """
+    known = np.isfinite(frame[["outcome", "treated", "control", "witness"]].to_numpy(dtype=float)).all(axis=1)
+    frame = frame.loc[known]
     codes, values = pd.factorize(frame["value"], use_na_sentinel=False)
     frames = [(value_text(value), frame[codes == code]) for code, value in enumerate(values)][:MOST_VALUES]
     x = spanning(frame["outcome"], LEFT + 6, WIDTH - RIGHT - 6, pad=0.02 if not terms.levels else 0.1)
@@ -50,12 +55,12 @@ def _density(name: str, label: str, rows: pd.DataFrame, x: Scale, upper: Scale, 
     drawing.line(LEFT, lower(0.0), WIDTH - RIGHT, lower(0.0), "neutral")
     if terms.levels:
         for k, place in enumerate(at):
-            if math.isfinite(w_low[k]):
+            if math.isfinite(w_low[k]) and math.isfinite(w_high[k]):
                 drawing.rect(place - 2, lower(w_high[k]), 4, lower(w_low[k]) - lower(w_high[k]), f"witness-band{low}")
             if math.isfinite(witness[k]):
                 drawing.mark(place, lower(witness[k]), f"witness-mark{low}")
     else:
-        if np.isfinite(w_low).all():
+        if np.isfinite([w_low, w_high]).all():
             drawing.path(_edge(at, w_low, w_high, lower), f"witness-band{low}", closed=True)
         drawing.path([(a, lower(v)) for a, v in zip(at, witness, strict=True)], f"witness{low}")
     bottom = TOP + UPPER + 26 + LOWER
@@ -86,7 +91,7 @@ def _areas(drawing: Drawing, rows: pd.DataFrame, at: Any, y: Scale, low: str) ->
     """Densities as lines over their bands."""
     for arm in ARMS:
         below, above = values_of(rows, f"{arm}_low"), values_of(rows, f"{arm}_high")
-        if np.isfinite(below).all():
+        if np.isfinite([below, above]).all():
             drawing.path(_edge(at, below, above, y), f"{arm}-band{low}", closed=True)
     for arm in ARMS:
         values = values_of(rows, arm)
@@ -104,7 +109,7 @@ def _levels(drawing: Drawing, rows: pd.DataFrame, at: Any, y: Scale, low: str) -
                 continue
             left = place + side * width + (1 if side == 0 else -1)
             drawing.rect(left, y(values[k]), width, y(0.0) - y(values[k]), f"{arm}-bar{low}")
-            if math.isfinite(below[k]):
+            if math.isfinite(below[k]) and math.isfinite(above[k]):
                 middle = left + width / 2
                 drawing.line(middle, y(below[k]), middle, y(above[k]), "whisker")
 

@@ -20,23 +20,29 @@ TABLE_COLUMNS = {
 }
 CHECK_COLUMNS = {"name": "text", "value": "float", "threshold": "float", "passed": "bool", "text": "text"}
 CURVE_COLUMNS = {"d2": "float", "mean_effect": "float", "sd_ratio": "float"}
+CHANGE_P_VALUES = tuple(f"{part}_{of}" for of in ("p", "adjusted") for part in ("mean", "spread", "shape"))
 # What results of earlier versions lack: tables, and tables by column.
 OPTIONAL_FRAMES: dict[str, dict[str, str]] = {
-    "changes": {"mean_p": "float", "spread_p": "float", "shape_p": "float"},
+    "changes": {**dict.fromkeys(CHANGE_P_VALUES, "float"), "verdict": "text"},
     "score_histogram": {"low": "float", "high": "float", "treated": "float", "control": "float"},
-    "pit_histogram": {},
+    "pit_histogram": {f"{tenth / 10:.1f}": "float" for tenth in range(10)},
 }
+BY_FEATURE = ("changes", "pit_histogram")
 BY_COLUMN: dict[str, dict[str, str]] = {
     "densities": {"outcome": "float", "treated": "float", "control": "float", "witness": "float"},
-    "bounds": {"var_low": "float", "var_high": "float"},
+    "bounds": {f"{name}_{end}": "float" for name in ("var", "sd", "corr", "benefit") for end in ("low", "high")},
     "bound_tests": {"quantity": "text", "part": "text", "p_value": "float"},
 }
+ALONG_VALUES = ("densities", "bounds")
+PLACES = ("value", "outcome")
+LABELS = ("value", "quantity", "part")  # columns that need not be numbers
 KINDS = ("continuous", "discrete", "group")
 P_VALUES = (
     *("p_value", "p_adjusted", "pit_p_value", "normal_p_value", "check_p_value"),
-    *("mean_p", "spread_p", "shape_p", "mean_adjusted", "spread_adjusted", "shape_adjusted"),
+    *CHANGE_P_VALUES,
 )
-NOT_FINITE = ("NaN", "Infinity", "-Infinity")
+INFINITE = ("Infinity", "-Infinity")
+NOT_FINITE = ("NaN", *INFINITE)
 INT64 = 2**63
 MOST_DEPTH = 50
 
@@ -105,11 +111,15 @@ def validate(data: Any) -> None:
     for name, columns in OPTIONAL_FRAMES.items():
         if name in data:
             _frame(name, data[name], columns)
+            if name in BY_FEATURE and data[name]["index"] not in ([], features):
+                raise ValueError(f"{name}.index: expected the features of table.index, in the same order")
     for name, columns in BY_COLUMN.items():
         for column, frame in _object(name, data.get(name, {})).items():
             if column not in data["curves"]:
                 raise ValueError(f"{name}.{column}: curves has no such column")
-            _frame(f"{name}.{column}", frame, columns)
+            _explanation(f"{name}.{column}", frame, columns, along=name in ALONG_VALUES)
+            if not frame["index"]:
+                raise ValueError(f"{name}.{column}: no rows")
     for name, value in _object("overall", data.get("overall", {})).items():
         _number(f"overall.{name}", value)
 
@@ -138,9 +148,26 @@ def _curves(curves: Any, features: list[str], kinds: list[str]) -> None:
     for name, curve in curves.items():
         if name not in known and "group" not in kinds:
             raise ValueError(f"curves.{name}: table.index has no such feature")
-        _frame(f"curves.{name}", curve, CURVE_COLUMNS)
-        if "value" not in curve["columns"]:
-            raise ValueError(f"curves.{name}.columns: no value")
+        _explanation(f"curves.{name}", curve, CURVE_COLUMNS, along=True)
+
+
+def _explanation(path: str, frame: Any, required: Mapping[str, str], *, along: bool) -> None:
+    """A table of numbers, mostly along the values of a column; limits come in pairs."""
+    _frame(path, frame, required)
+    columns, types = frame["columns"], frame["types"]
+    if along and "value" not in columns:
+        raise ValueError(f"{path}.columns: no value")
+    for name in columns:
+        for end, other in (("_low", "_high"), ("_high", "_low")):
+            if name.endswith(end) and (pair := name.removesuffix(end) + other) not in columns:
+                raise ValueError(f"{path}.columns: {name} without {pair}")
+        if name in PLACES and types[name] == "float":
+            for place, value in enumerate(columns[name]):
+                if value in INFINITE:
+                    _fail(f"{path}.columns.{name}[{place}]", "a finite number, or 'NaN'", value)
+        wanted = ("bool",) if name == "low_support" else ("float", "int")
+        if name not in LABELS and types[name] not in wanted and frame["index"]:
+            _fail(f"{path}.types.{name}", repr(wanted[0]), types[name])
 
 
 def _checks(checks: Any, features: list[str]) -> None:

@@ -286,19 +286,6 @@ class PreparedEffectLikelihood:
         columns = columns_of(self.table, feature)
         return any(model.looks_at(columns) for fit in self.fits for model in fit.cross.models)
 
-    def reuse_variance(self, feature: Feature, grid: RowGrid, values: Array, weights: Array) -> float:
-        """Variance that the folds' sums share because every two folds are used both ways.
-
-        Rows are independent given the models, but a chance pattern that two folds have in common raises the sum of
-        both: one fold's model has learned it from the other. With many ways for a feature to matter by chance this
-        doubles the variance of the total; with a single one it does nothing, since the pattern then only decides the
-        sign. Which of the two, the models of different folds tell. They share (K - 2) / (K - 1) of their rows, so what
-        they learned from noise agrees that far; an effect, or a single way to matter, agrees fully, and patterns that
-        have nothing in common cannot have taught each other. The variance is evaluated on a sample of the rows and
-        averaged over repeats.
-        """
-        return self.reuse(feature, grid).variance(self.fold_variances(values, weights))
-
     def fold_variances(self, values: Array, weights: Array) -> list[Array]:
         """Null variance of each fold's sum, for every repeat."""
         expected = np.einsum("ij,ij->i", values, weights)
@@ -308,7 +295,16 @@ class PreparedEffectLikelihood:
         ]
 
     def reuse(self, feature: Feature, grid: RowGrid) -> Reuse:
-        """How far the models of different folds agree about a feature; see `reuse_variance`."""
+        """How far the models of different folds agree about a feature: the variance that their folds' sums share.
+
+        Rows are independent given the models, but a chance pattern that two folds have in common raises the sum of
+        both: one fold's model has learned it from the other. With many ways for a feature to matter by chance this
+        doubles the variance of the total; with a single one it does nothing, since the pattern then only decides the
+        sign. Which of the two, the models of different folds tell. They share (K - 2) / (K - 1) of their rows, so what
+        they learned from noise agrees that far; an effect, or a single way to matter, agrees fully, and patterns that
+        have nothing in common cannot have taught each other. The variance is evaluated on a sample of the rows and
+        averaged over repeats.
+        """
         return self.part_reuse(feature, grid, WHOLE)[0]
 
     def part_reuse(self, feature: Feature, grid: RowGrid, *parts: Part) -> list[Reuse]:

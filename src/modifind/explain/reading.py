@@ -1,0 +1,69 @@
+"""A feature and the points to look at, as a caller gives them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from modifind.kernels import Array
+
+
+@dataclass(frozen=True)
+class GivenFeature:
+    """A feature as numbers.
+
+    Attributes
+    ----------
+    column : array of shape (n,)
+        Codes of the categories, or values; NaN where a value is missing.
+    points : array, optional
+        Where to look, in the same numbers; None where the caller leaves that open.
+    labels : tuple, optional
+        Names of the codes.
+    """
+
+    column: Array
+    points: Array | None
+    labels: tuple[Any, ...] | None
+
+    @classmethod
+    def read(cls, x: Any, points: Any, discrete: bool, *, gaps: bool) -> GivenFeature:
+        """Check and translate; values of a continuous feature may be missing where `gaps` are allowed."""
+        given = x if isinstance(x, pd.Series) else pd.Series(np.asarray(x))
+        missing = given.isna().to_numpy()
+        if given.size == 0 or missing.all() or (missing.any() and not (gaps and not discrete)):
+            of_its_own = " or give them a category of their own" if discrete else ""
+            raise ValueError(f"x must have rows and no missing values; drop the rows where it is missing{of_its_own}")
+        if discrete:
+            return cls._read_labels(given, points)
+        try:
+            column = given.to_numpy(dtype=np.float64, na_value=np.nan)
+            at = None if points is None else np.asarray(points, dtype=np.float64).ravel()
+        except (TypeError, ValueError):
+            raise ValueError("x and points must be numeric; pass discrete=True for a feature of labels") from None
+        if np.isinf(column).any():
+            raise ValueError("x has infinite values; drop those rows")
+        if at is not None and (at.size == 0 or not np.isfinite(at).all()):
+            raise ValueError("points must be finite numbers, at least one")
+        return cls(column, at, None)
+
+    @classmethod
+    def _read_labels(cls, given: pd.Series[Any], points: Any) -> GivenFeature:
+        codes, labels = pd.factorize(given, sort=True)
+        places = None
+        if points is not None:
+            wanted = np.asarray(points).ravel()
+            places = pd.Index(labels).get_indexer(wanted).astype(np.float64)
+            if wanted.size == 0 or (places < 0).any():
+                absent = ", ".join(map(repr, wanted[places < 0].tolist()[:5])) or "none given"
+                raise ValueError(f"points must be values of x; these are not: {absent}")
+        return cls(codes.astype(np.float64), places, tuple(labels))
+
+
+def check_bandwidth(given: float | None) -> None:
+    """Refuse a bandwidth that is no positive number."""
+    if given is not None and not 0 < given < np.inf:
+        raise ValueError(f"bandwidth must be a positive number, not {given!r}")
