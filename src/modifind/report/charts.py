@@ -106,8 +106,7 @@ class Column:
     def average(self) -> Chart | None:
         """The average effect, with that of all rows beside it."""
         outcome = shortened(self.terms.outcome, 200)
-        note = f"{outcome[:1].upper()}{outcome[1:]} under {self.terms.treated} less {outcome} under "
-        note += f"{self.terms.control}, on average"
+        note = f"Average {outcome} under {self.terms.treated} less that under {self.terms.control}"
         if self.terms.binary:
             note = f"Share with the outcome under {self.terms.treated} less the share under {self.terms.control}"
         if self.terms.log:
