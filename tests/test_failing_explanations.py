@@ -14,7 +14,7 @@ import pytest
 from modifind import EffectLikelihood, ModifierSelector
 from modifind.datasets import make_modifiers
 
-N_ROWS = 200
+N_ROWS = 240
 # What breaks, and the parts of a result that differ then; verdicts and bounds look at curves.
 PLACES = {
     "its curve": ("modifind.explain.marginal.explain_column", {"curves", "densities", "changes"}),
