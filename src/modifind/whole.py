@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
+from threadpoolctl import threadpool_limits
 
 from modifind.base import data_settings
 from modifind.columns.determined import find_determined
@@ -195,7 +196,8 @@ class WholeFit:
             settings["n_explained_rows"] = outcomes.rows.size
         overall = None
         if self.explain:
-            overall = attempt(OVERALL, overall_effects, outcomes, prepared.y_bandwidth, overall_seed)
+            with threadpool_limits(limits=1):
+                overall = attempt(OVERALL, overall_effects, outcomes, prepared.y_bandwidth, overall_seed)
         kinds = [unit.kind(table) for unit in units]
         overlap = OverlapSums.of(scores)
         return Whole(
