@@ -26,7 +26,7 @@ from modifind.explain.local_laws import (
     WeightedRows,
     bootstrap,
 )
-from modifind.explain.reading import GivenFeature, check_bandwidth
+from modifind.explain.reading import GivenFeature, check_bandwidth, check_draws
 from modifind.kernels import Array, gaussian_gram
 
 RANGES = {"var": (0.0, np.inf), "corr": (-1.0, 1.0), "benefit": (0.0, 1.0), "no_harm": (0.0, 1.0)}
@@ -322,14 +322,6 @@ def _largest_deviation(curve: Array, shifts: Array, support: Array) -> tuple[flo
     statistic = float(np.max(np.abs(deviation) / error))
     drawn = np.max(np.abs(moved) / error, axis=1)
     return statistic, float((1 + np.sum(drawn >= statistic)) / (1 + drawn.size))
-
-
-def check_draws(n_bootstrap: int = 20, level: float = 0.95) -> None:
-    """Refuse too few draws and a level that is none."""
-    if n_bootstrap < 20:
-        raise ValueError(f"n_bootstrap must be at least 20, not {n_bootstrap}")
-    if not 0 < level < 1:
-        raise ValueError(f"level must lie between 0 and 1, not {level!r}")
 
 
 def row_priority(n_rows: int, groups: NDArray[np.int64] | None, rng: np.random.Generator) -> NDArray[np.int64] | None:

@@ -12,11 +12,11 @@ from numpy.typing import NDArray
 from modifind.explain.bounds import BoundDraws, near_points
 from modifind.explain.local import curve_points, local_bandwidth
 from modifind.explain.local_laws import WeightedRows
+from modifind.explain.views import N_DRAWS
 from modifind.features import FeatureTable
 from modifind.kernels import Array
 from modifind.rows.weights import some
 
-N_DRAWS = 200
 # Bounds take far longer than curves, and half the points of a curve show how they go.
 MAX_POINTS = 13
 

@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from modifind.explain.local_laws import WeightedRows
 from modifind.explain.pseudo import OutcomeModel, PseudoOutcomes
-from modifind.explain.reading import GivenFeature, check_bandwidth
+from modifind.explain.reading import GivenFeature, check_bandwidth, check_draws
 from modifind.explain.views import LEVEL, N_DRAWS, Explained, explain_column
 from modifind.kernels import Array, median_bandwidth
 from modifind.learners.density import best_shape
@@ -163,8 +163,7 @@ def _explain(
 ) -> Explained:
     if n_bootstrap != 0 and n_bootstrap < 20:
         raise ValueError(f"n_bootstrap must be 0 or at least 20, not {n_bootstrap!r}")
-    if not 0 < level < 1:
-        raise ValueError(f"level must lie between 0 and 1, not {level!r}")
+    check_draws(level=level)
     check_bandwidth(bandwidth)
     given = GivenFeature.read(x, points, discrete, gaps=True)
     rows = WeightedRows.of(y, treatment, propensity, weights, given.column.size)

@@ -8,8 +8,9 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
 
-from modifind.explain.bounds import MIN_SUPPORT, bands, check_draws, feature_kernels, row_priority
+from modifind.explain.bounds import MIN_SUPPORT, bands, feature_kernels, row_priority
 from modifind.explain.local_laws import SHARES, LocalLaw, WeightedRows, bootstrap
+from modifind.explain.reading import check_draws
 from modifind.kernels import Array
 from modifind.rows.weights import quantiles_of
 

@@ -12,6 +12,7 @@ from modifind.explain.pseudo import PseudoOutcomes
 from modifind.explain.views import N_DRAWS, explain_column, no_curve
 from modifind.features import FeatureTable
 from modifind.kernels import Array
+from modifind.rows.weights import some
 from modifind.statistics.wcmmd import PreparedWCMMD, curve_variance, weighted_bandwidth
 
 
@@ -67,8 +68,7 @@ def marginal_view(
     bandwidth = 1.0
     if not levels:
         seen = table.observed(feature)
-        own = None if weights is None else weights[seen]
-        bandwidth = weighted_bandwidth(column[seen], own, np.random.default_rng(seed)) or 1.0
+        bandwidth = weighted_bandwidth(column[seen], some(weights, seen), np.random.default_rng(seed)) or 1.0
     importance = 0.0
     if not table.is_constant(feature):
         importance = curve_variance(prepared.curve(column, scores, bandwidth=bandwidth, n_levels=levels), weights)

@@ -67,3 +67,11 @@ def check_bandwidth(given: float | None) -> None:
     """Refuse a bandwidth that is no positive number."""
     if given is not None and not 0 < given < np.inf:
         raise ValueError(f"bandwidth must be a positive number, not {given!r}")
+
+
+def check_draws(n_bootstrap: int = 20, level: float = 0.95) -> None:
+    """Refuse too few draws and a level that is none."""
+    if n_bootstrap < 20:
+        raise ValueError(f"n_bootstrap must be at least 20, not {n_bootstrap}")
+    if not 0 < level < 1:
+        raise ValueError(f"level must lie between 0 and 1, not {level!r}")
