@@ -13,6 +13,7 @@ from modifind.datasets import make_modifiers, make_trial
 
 Array = NDArray[np.float64]
 N_FEATURES = 30
+TEN_FEATURES = 10
 FEW_FEATURES = 8
 N_GROUPS = 60
 PAPER = ("LinMean", "NonlinMean", "LinVar", "NonlinVar")
@@ -49,13 +50,15 @@ def _frame(x: Array) -> pd.DataFrame:
     return pd.DataFrame(x, columns=[f"X{j + 1}" for j in range(x.shape[1])])
 
 
-def _features(seed: int, n: int, correlation: float = 0.2) -> tuple[np.random.Generator, Array, NDArray[np.int64]]:
+def _features(
+    seed: int, n: int, correlation: float = 0.2, n_features: int = N_FEATURES
+) -> tuple[np.random.Generator, Array, NDArray[np.int64]]:
     """A ~ Bernoulli(1/2) and X given A normal with mean -0.2 or 0.2, as in the paper."""
     rng = np.random.default_rng([seed, 17])
-    place = np.arange(N_FEATURES)
+    place = np.arange(n_features)
     root = np.linalg.cholesky(correlation ** np.abs(np.subtract.outer(place, place)))
     a = rng.integers(0, 2, n)
-    return rng, np.where(a == 1, 0.2, -0.2)[:, None] + rng.standard_normal((n, N_FEATURES)) @ root.T, a
+    return rng, np.where(a == 1, 0.2, -0.2)[:, None] + rng.standard_normal((n, n_features)) @ root.T, a
 
 
 def paper(kind: str, *, prognostic: bool = False) -> Design:
@@ -339,6 +342,52 @@ def rare_levels(seed: int, n: int) -> Table:
     return Table(frame, a, y, ["X1"], ["X2"])
 
 
+def zero_effect(outcome: Callable[[np.random.Generator, Array], Array]) -> Design:
+    """Ten features; the treatment does nothing, and the outcome is drawn given X1, in both arms alike."""
+
+    def simulate(seed: int, n: int) -> Table:
+        rng, x, a = _features(seed, n, n_features=TEN_FEATURES)
+        return Table(_frame(x), a, outcome(rng, x[:, 0]).astype(np.float64), [], ["X1"])
+
+    return simulate
+
+
+def _negative_binomial(rng: np.random.Generator, x: Array) -> Array:
+    """Counts of mean exp(0.5 + 0.5 x) and size 2."""
+    return rng.negative_binomial(2, 2 / (2 + np.exp(0.5 + 0.5 * x)))
+
+
+def _costs(rng: np.random.Generator, x: Array) -> Array:
+    """Zero or gamma; both the chance of a cost and its size grow with x."""
+    some = rng.random(x.size) >= expit(0.3 - 0.8 * x)
+    return some * 500 * np.exp(0.6 * x) * rng.gamma(1.5, size=x.size)
+
+
+def unfollowed(function: Callable[[Array], Array], *names: str) -> Design:
+    """Ten features, a constant effect of 1, and a function of the features named, in both arms alike."""
+
+    def simulate(seed: int, n: int) -> Table:
+        rng, x, a = _features(seed, n, n_features=TEN_FEATURES)
+        return Table(_frame(x), a, function(x) + a + rng.standard_normal(n), [], list(names))
+
+    return simulate
+
+
+def one_arm_spread(seed: int, n: int) -> Table:
+    """The standard deviation of treated rows is exp(0.35 X1), that of the others 1."""
+    rng, x, a = _features(seed, n)
+    return Table(_frame(x), a, np.exp(0.35 * a * x[:, 0]) * rng.standard_normal(n), ["X1"], [])
+
+
+def placebo(X: pd.DataFrame, y: Array) -> Design:
+    """A coin flip for the treatment of a table as it is, so that no feature modifies anything."""
+
+    def simulate(seed: int, n: int) -> Table:
+        return Table(X, np.random.default_rng([seed, 43]).integers(0, 2, len(X)), y, [], [])
+
+    return simulate
+
+
 POWER: dict[str, Design] = {kind: paper(kind) for kind in PAPER}
 WITH_PROGNOSTIC: dict[str, Design] = {f"{kind} + prognostic": paper(kind, prognostic=True) for kind in PAPER}
 SHAPES: dict[str, Design] = {
@@ -374,3 +423,28 @@ MESS: dict[str, Design] = {
     "missing at random": with_gaps(informative=False),
     "missing, informative": with_gaps(informative=True),
 }
+# The treatment does nothing, and the noise is not Student-t of one spread.
+ZERO: dict[str, Design] = {
+    "spread exp(x/2) in both arms": zero_effect(lambda rng, x: np.exp(x / 2) * rng.standard_normal(x.size)),
+    "spread exp(x/5) in both arms": zero_effect(lambda rng, x: np.exp(x / 5) * rng.standard_normal(x.size)),
+    "Poisson": zero_effect(lambda rng, x: rng.poisson(np.exp(0.5 + 0.5 * x))),
+    "negative binomial": zero_effect(_negative_binomial),
+    "log-normal": zero_effect(lambda rng, x: np.exp(0.7 * x + rng.standard_normal(x.size))),
+    "detection limit": zero_effect(lambda rng, x: np.maximum(x + rng.standard_normal(x.size), -0.3)),
+    "ceiling at 100": zero_effect(
+        lambda rng, x: np.minimum(85 + 12 * x + 12 * rng.standard_normal(x.size), 100).round()
+    ),
+    "ordinal, 5 levels": zero_effect(
+        lambda rng, x: np.digitize(x + rng.standard_normal(x.size), [-1.0, -0.2, 0.5, 1.3])
+    ),
+    "gamma costs with zeros": zero_effect(_costs),
+    "time piled up at its maximum": zero_effect(lambda rng, x: np.minimum(rng.exponential(10 * np.exp(0.6 * x)), 24)),
+}
+# Prognostic functions that learners hardly follow.
+UNFOLLOWED: dict[str, Design] = {
+    "three-way product": unfollowed(lambda x: 2 * x[:, 0] * x[:, 1] * x[:, 2], "X1", "X2", "X3"),
+    "5 sd step": unfollowed(lambda x: 5.0 * (x[:, 0] > 0), "X1"),
+    "threshold AND": unfollowed(lambda x: 4.0 * ((x[:, 0] > 0) & (x[:, 1] > 0)), "X1", "X2"),
+    "fast sine": unfollowed(lambda x: 2 * np.sin(6 * x[:, 0]), "X1"),
+}
+ONE_ARM: dict[str, Design] = {"spread exp(0.35 x) in one arm": one_arm_spread}

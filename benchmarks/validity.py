@@ -5,11 +5,13 @@
 
 prints Markdown. Tables: `power` (the paper's data), `prognostic` (the same with five prognostic features), `shapes`
 (other kinds of modifiers, beside "wcmmd"), `null`, `sizes` (n = 500 and 2000), `curve` (power against effect size),
-`density` (Student-t against a bounded normal density), `heldout` (the ordinary held-out likelihood test on prognostic
+`heldout` (the ordinary held-out likelihood test on prognostic
 features), `repeats` (how far p moves with the folds), `groups` (columns tested as one, n = 800), `pair` (two
 columns that say nearly the same, alone and as a group), `streamed` (null designs with --n rows, of which models see
---train-rows) and `mess` (survey weights, clusters, strata, missing values and rare levels, with and without what tells
-the test of them).
+--train-rows), `mess` (survey weights, clusters, strata, missing values and rare levels, with and without what tells
+the test of them), `placebo` (coin flips in place of the treatment of real tables, which are read from the folder named
+by $MODIFIND_DATA), `zero` (no effect, and noise that is not Student-t), `unfollowed` (prognostic functions that
+learners hardly follow, with --sizes rows) and `one_arm` (the spread of one arm changes).
 """
 
 from __future__ import annotations
@@ -18,7 +20,9 @@ import argparse
 import math
 import time
 import warnings
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -26,21 +30,26 @@ from joblib import Parallel, delayed
 from numpy.typing import NDArray
 
 import designs
+import real_tables
 from modifind import EffectLikelihood, ModifierSelector
 from modifind.learners.stacking import log_likelihood
-from modifind.statistics import effect_likelihood
-from modifind.statistics.effect_likelihood import PreparedEffectLikelihood
+from modifind.statistics.effect_likelihood import PreparedEffectLikelihood, RowTerms
 
 Run = dict[str, Any]
 NULL_P_VALUES = 2000
 MESS_ROWS = 720
+UNFOLLOWED_TRAIN_ROWS = 5_000
 
 
 class _PreparedHeldOut(PreparedEffectLikelihood):
-    """The own arm's location moves with the feature: nothing is frozen."""
+    """Location and scale of the row's own arm move with the feature: nothing is held still."""
 
-    def _moved_location(self, fit: Any, rows: Any, location: Any) -> Any:
-        return location[np.arange(rows.size), :, self.treatment[rows]] - fit.baseline[rows, None]
+    def _rows_terms(self, fit: Any, rows: Any, location: Any, scale: Any, chances: Any, parts: Any) -> Any:
+        own, arm, y = np.arange(rows.size), self.treatment[rows], self.y[rows, None]
+        shape = np.array(fit.traits.shapes)[arm, None]
+        values = log_likelihood(y, location[own, :, arm], scale[own, :, arm], shape, binary=self.binary)
+        mean = (values * chances).sum(axis=1)
+        return [RowTerms(fit.log_likelihood[rows] - mean, values - mean[:, None])]
 
 
 class HeldOutLikelihood(EffectLikelihood):
@@ -51,25 +60,17 @@ class HeldOutLikelihood(EffectLikelihood):
         return _PreparedHeldOut(**{name: getattr(prepared, name) for name in prepared.__dataclass_fields__})
 
 
-def bounded_log_likelihood(y: Any, location: Any, scale: Any, shape: Any, *, binary: bool) -> Any:
-    """Normal log-density whose loss stops growing three scales away."""
-    if binary:
-        return log_likelihood(y, location, scale, shape, binary=True)
-    return -0.5 * np.minimum(((y - location) / scale) ** 2, 9.0) - np.log(scale)
-
-
 def statistic(method: str) -> Any:
     if method == "heldout":
         return HeldOutLikelihood()
     method = method.removesuffix(" untold")
     if method.startswith("effect:"):
         return EffectLikelihood(learner=method.split(":")[1])
-    return {"effect": "effect_likelihood", "bounded": "effect_likelihood"}.get(method, method)
+    return {"effect": "effect_likelihood"}.get(method, method)
 
 
 def one_run(design: designs.Design, method: str, n: int, seed: int, train_rows: int = 200_000) -> Run:
     warnings.simplefilter("ignore")
-    effect_likelihood.log_likelihood = bounded_log_likelihood if method == "bounded" else log_likelihood
     table = design(seed, n)
     start = time.perf_counter()
     parts = method.removesuffix(" untold").split(":")
@@ -91,6 +92,7 @@ def one_run(design: designs.Design, method: str, n: int, seed: int, train_rows: 
         "fdp": chosen[~true].sum() / max(chosen.sum(), 1),
         "prognostic": chosen[moved].mean() if moved.any() else math.nan,
         "prognostic_each": (p[moved] <= 0.05).astype(float),
+        "selected": found.index[chosen].tolist(),
         "null_p": p[~true & ~moved],
         "null_names": found.index[~true & ~moved].tolist(),
         "seconds": seconds,
@@ -116,6 +118,17 @@ class Study:
         jobs = (delayed(one_run)(design, method, n, seed) for seed in seeds)
         return Parallel(n_jobs=self.args.jobs)(jobs)
 
+    def in_turn(self, tasks: Iterable[tuple[Any, ...]]) -> Iterator[list[Run]]:
+        """The runs of each task, which is what `one_run` takes less its seed; no core waits for a task to end."""
+        seeds = range(self.args.seed, self.args.seed + self.args.runs)
+        jobs = (delayed(one_run)(*task[:3], seed, *task[3:]) for task in tasks for seed in seeds)
+        found = Parallel(n_jobs=self.args.jobs, return_as="generator")(jobs)
+        while runs := list(islice(found, self.args.runs)):
+            yield runs
+
+    def chosen(self, named: dict[str, designs.Design]) -> dict[str, designs.Design]:
+        return {name: design for name, design in named.items() if name.startswith(self.args.only)}
+
     def rates(self, chosen: dict[str, designs.Design], methods: Sequence[str] = ("effect",)) -> None:
         header("data", "test", "TPR (sd)", "FPR", "mean FDP", "prognostic selected", "raw null share", "s per run")
         for name, design in chosen.items():
@@ -133,12 +146,6 @@ class Study:
 
     def shapes(self) -> None:
         self.rates(designs.SHAPES, self.args.methods)
-
-    def density(self) -> None:
-        """Student-t against a bounded normal log-density."""
-        chosen = {"LinVar": designs.POWER["LinVar"], "tails only": designs.SHAPES["tails only"]}
-        chosen["t(3) noise"] = designs.NULL["t(3) noise"]
-        self.rates(chosen, ("effect", "bounded"))
 
     def null(self) -> None:
         header("design", "null p-values", "share p <= 0.05", "share p <= 0.01", "standard error", "prognostic, each")
@@ -163,9 +170,7 @@ class Study:
         header(
             "design", "null p-values", "share p <= 0.05", "largest of one feature", "share p <= 0.01", "TPR", "untold"
         )
-        for name, design in designs.MESS.items():
-            if not name.startswith(self.args.only):
-                continue
+        for name, design in self.chosen(designs.MESS).items():
             told = self.runs(design, self.args.method, n=MESS_ROWS)
             untold = self._untold_share(design)
             p = np.array([run["null_p"] for run in told])
@@ -216,6 +221,61 @@ class Study:
                 null.append(p)
         p = np.concatenate(null)
         row(f"all null groups ({p.size} p-values)", "", f"{(p <= 0.05).mean():.3f}", f"{(p <= 0.01).mean():.3f}", "")
+
+    def placebo(self) -> None:
+        """Coin flips in place of the treatment of real tables: there is no effect that a feature could modify."""
+        outcomes = real_tables.read_outcomes(self.args.only)
+        header(
+            *("outcome", "rows", "features", "runs", "anything selected", "smallest p", "share p <= 0.05"),
+            *("what was selected", "s per run"),
+        )
+        tasks = ((designs.placebo(outcome.X, outcome.y), self.args.method, len(outcome.X)) for outcome in outcomes)
+        pooled = []
+        for outcome, runs in zip(outcomes, self.in_turn(tasks), strict=True):
+            self._placebo_row(outcome.name, *outcome.X.shape, runs)
+            pooled += runs
+        if pooled:
+            self._placebo_row("all", "", "", pooled, names=False)
+
+    def _placebo_row(self, name: str, rows: object, features: object, runs: list[Run], names: bool = True) -> None:
+        p = np.concatenate([run["null_p"] for run in runs])
+        some = sum(bool(run["selected"]) for run in runs)
+        often = Counter(feature for run in runs for feature in run["selected"]).most_common()
+        which = ", ".join(f"{feature} {count}" for feature, count in often) or "-"
+        cells = [f"{some} ({some / len(runs):.3f})", f"{p.min():.2g}", f"{(p <= 0.05).mean():.3f}"]
+        row(name, rows, features, len(runs), *cells, which if names else "", f"{mean(runs, 'seconds'):.1f}")
+
+    def zero(self) -> None:
+        """A treatment that does nothing; X1 is prognostic."""
+        print(f"{designs.TEN_FEATURES} features\n")
+        header("design", "runs", "X1 selected", "X1, share p <= 0.05", "other features, share p <= 0.05")
+        chosen = self.chosen(designs.ZERO)
+        pooled = []
+        for name, runs in zip(chosen, self.in_turn((d, self.args.method, 1000) for d in chosen.values()), strict=True):
+            row(name, len(runs), *prognostic_shares(runs), f"{null_share(runs):.3f}")
+            pooled += runs
+        if pooled:
+            row("all", len(pooled), *prognostic_shares(pooled), f"{null_share(pooled):.3f}")
+
+    def unfollowed(self) -> None:
+        """A constant effect and prognostic functions that learners hardly follow, in memory and in pieces."""
+        rows = UNFOLLOWED_TRAIN_ROWS
+        print(f"{designs.TEN_FEATURES} features; models fitted to at most {rows} rows\n")
+        header(
+            *("design", "n", "prognostic selected", "prognostic, share p <= 0.05", "other features selected"),
+            "s per run",
+        )
+        cases = [(name, d, n) for n in self.args.sizes for name, d in self.chosen(designs.UNFOLLOWED).items()]
+        tasks = ((design, self.args.method, n, rows) for _, design, n in cases)
+        pooled = []
+        for (name, _, n), runs in zip(cases, self.in_turn(tasks), strict=True):
+            row(name, n, *prognostic_shares(runs), f"{mean(runs, 'fpr'):.3f}", f"{mean(runs, 'seconds'):.1f}")
+            pooled += runs
+        if pooled:
+            row("all", "", *prognostic_shares(pooled), f"{mean(pooled, 'fpr'):.3f}", f"{mean(pooled, 'seconds'):.1f}")
+
+    def one_arm(self) -> None:
+        self.rates(designs.ONE_ARM)
 
     def sizes(self) -> None:
         header("data", "n", "TPR (sd)", "FPR", "mean FDP", "s per run")
@@ -295,6 +355,13 @@ def null_share(runs: list[Run]) -> float:
     return float(np.mean(np.concatenate([run["null_p"] for run in runs]) <= 0.05))
 
 
+def prognostic_shares(runs: list[Run]) -> list[str]:
+    """Shares of all prognostic features that were selected, and whose raw p-values are at most 0.05."""
+    small = np.concatenate([run["prognostic_each"] for run in runs])
+    selected = sum(run["prognostic"] * run["prognostic_each"].size for run in runs) / small.size
+    return [f"{selected:.3f}", f"{small.mean():.3f}"]
+
+
 def header(*cells: object) -> None:
     row(*cells)
     row(*("---" for _ in cells))
@@ -305,8 +372,8 @@ def row(*cells: object) -> None:
 
 
 TABLES = (
-    *("power", "prognostic", "shapes", "null", "density", "sizes", "curve", "heldout", "repeats"),
-    *("groups", "pair", "streamed", "mess"),
+    *("power", "prognostic", "shapes", "null", "sizes", "curve", "heldout", "repeats"),
+    *("groups", "pair", "streamed", "mess", "placebo", "zero", "unfollowed", "one_arm"),
 )
 STREAMED = [name for name in designs.NULL if not name.startswith(("n = 300", "columns that", "log-normal"))]
 
@@ -318,12 +385,19 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0, help="first seed; 1000 and above are for final figures")
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument(
-        "--method", default="effect", help="of null, groups and mess: effect, effect:LEARNER[:SAMPLER] or wcmmd"
+        "--method",
+        default="effect",
+        help="of null, groups, mess, placebo, zero and unfollowed: effect, effect:LEARNER[:SAMPLER] or wcmmd",
     )
-    parser.add_argument("--only", default="", help="designs of mess whose names begin with this")
+    parser.add_argument(
+        "--only", default="", help="designs of mess, placebo, zero and unfollowed whose names begin with this"
+    )
     parser.add_argument("--methods", nargs="+", default=["effect", "wcmmd"], help="tests of the shapes table")
     parser.add_argument("--n", type=int, default=20_000, help="rows of the streamed table")
     parser.add_argument("--train-rows", type=int, default=2_000, help="rows that models see in the streamed table")
+    parser.add_argument(
+        "--sizes", nargs="+", type=int, default=[1000, 5000, 100_000], help="rows of the unfollowed table"
+    )
     args = parser.parse_args()
     study = Study(args)
     for name in args.tables:

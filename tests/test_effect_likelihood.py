@@ -6,17 +6,16 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 import pytest
-from scipy.special import expit
 from scipy.stats import norm, t
 
-from conftest import ar_normal, logistic_treatment, quiet_fit, raw_p_values, seed_of
+from conftest import ar_normal, four_sd, logistic_treatment, quiet_fit, raw_p_values, seed_of
 from modifind import EffectLikelihood
 from modifind.features import read_features
 from modifind.learners.stacking import StackedModel
 from modifind.propensity import arm_folds
 from modifind.samplers import ConditionalGrid, GaussianSampler, MarginalSampler
 from modifind.samplers.grid import N_GRID
-from modifind.statistics.effect_likelihood import REUSE_ROWS
+from modifind.statistics.effect_likelihood import MEAN, REUSE_ROWS, SPREAD, WHOLE
 from modifind.testing import analytic_test
 
 
@@ -73,9 +72,9 @@ def reuse_variance(prepared, feature, grid, values, weights):
 
 
 def p_of(prepared, feature, grid):
-    values, weights = prepared.on_grid(feature, grid)
-    shared = reuse_variance(prepared, feature, grid, values, weights)
-    return analytic_test(prepared.observed, values, weights, shared_variance=shared)
+    (terms,), weights = prepared.terms(feature, grid)
+    shared = reuse_variance(prepared, feature, grid, terms.values, weights)
+    return analytic_test(terms.observed, terms.values, weights, shared_variance=shared)
 
 
 @pytest.fixture(scope="module")
@@ -83,35 +82,37 @@ def data():
     rng = np.random.default_rng(0)
     X = ar_normal(rng, 300, 4, 0.3)
     treatment = rng.integers(0, 2, size=300)
-    y = X[:, 1] + treatment * X[:, 0] + np.exp(0.4 * X[:, 2]) * rng.normal(size=300)
+    y = X[:, 1] + treatment * X[:, 0] + np.exp(0.8 * treatment * X[:, 2]) * rng.normal(size=300)
     return X, y, treatment
 
 
 @pytest.mark.parametrize("learner", ["linear", "splines", "boosting", ["linear", "splines"]])
-def test_statistic_at_the_observed_value_is_the_observed_one(data, learner):
+def test_law_that_has_only_the_observed_value_leaves_nothing_to_test(data, learner):
     X, y, treatment = data
     prepared = prepare(X, y, treatment, learner, n_repeats=2)
     for feature in range(4):
-        values, weights = prepared.on_grid(feature, Observed(X[:, feature]))
+        terms, weights = prepared.terms(feature, Observed(X[:, feature]), WHOLE, MEAN, SPREAD)
         assert (weights == 1).all()
-        # At the observed value the location is mu_a(x_i), but for rounding.
-        np.testing.assert_allclose(values[:, 0], prepared.observed, rtol=1e-9, atol=1e-9)
+        for own in terms:  # the models at that value are those of the row, but for rounding
+            np.testing.assert_allclose(own.observed, 0.0, atol=1e-9)
+            np.testing.assert_allclose(own.values, 0.0, atol=1e-9)
 
 
-def test_categories_at_their_observed_code_give_the_observed_statistic():
+def test_categories_at_their_observed_code_give_the_observed_terms():
     rng = np.random.default_rng(1)
     frame = pd.DataFrame({"x": rng.normal(size=200), "c": rng.choice(list("abcd"), size=200)})
     treatment = rng.integers(0, 2, size=200)
     y = treatment * (frame["c"] == "b").to_numpy() + rng.normal(size=200)
     table = read_features(frame)
     prepared = EffectLikelihood("splines").prepare(table, y, treatment, np.full(200, 0.5), [arm_folds(treatment, 5, 0)])
-    values, _ = prepared.on_grid(1, Points([0, 1, 2, 3], [0.25] * 4))
-    chosen = values[np.arange(200), table.values[:, 1].astype(int)]
-    np.testing.assert_allclose(chosen, prepared.observed, rtol=1e-9, atol=1e-9)
-    assert values.std(axis=1).max() > 0.01
+    (spread,), _ = prepared.terms(1, Points([0, 1, 2, 3], [0.25] * 4), SPREAD)
+    chosen = spread.values[np.arange(200), table.values[:, 1].astype(int)]
+    np.testing.assert_allclose(chosen, spread.observed, rtol=1e-9, atol=1e-12)
+    assert spread.values.std(axis=1).max() > 1e-4
 
 
-def test_values_on_a_grid_are_the_formula_of_the_docstring():
+@pytest.mark.parametrize("part", [WHOLE, MEAN, SPREAD])
+def test_terms_are_the_formula_of_the_docstring(part):
     rng = np.random.default_rng(2)
     n = 120
     X, treatment, scores = standardised(rng, n, 2), rng.integers(0, 2, size=n), rng.uniform(0.2, 0.8, size=n)
@@ -119,65 +120,104 @@ def test_values_on_a_grid_are_the_formula_of_the_docstring():
     model = Known(
         lambda X: np.sin(X[:, 0]) + X[:, 1],
         lambda X: X[:, 0] ** 2,
-        lambda X: np.exp(0.3 * X[:, :1]) * np.array([[1.0, 1.5]]),
+        lambda X: np.exp(np.outer(X[:, 0], [0.3, -0.2])) * np.array([[1.0, 1.5]]),
     )
     prepared = prepare(X, y, treatment, model, scores)
-    points = np.array([-1.0, 0.3, 2.0])
-    values, _ = prepared.on_grid(0, Points(points, [0.2, 0.5, 0.3]))
+    points, chances = np.array([-1.0, 0.3, 2.0]), np.array([0.2, 0.5, 0.3])
+    (terms,), _ = prepared.terms(0, Points(points, chances), part)
+    traits = prepared.fits[0].traits
+
+    def contrasts(X):
+        """Difference of locations and of log-scales, and K."""
+        location, scale = model.predict(X)
+        precision = 1 / (scores * scale[:, 0] ** 2 + (1 - scores) * scale[:, 1] ** 2)
+        return location[:, 1] - location[:, 0], np.log(scale[:, 1] / scale[:, 0]), precision
+
+    own = contrasts(X)
+    moved = [contrasts(np.column_stack((np.full(n, point), X[:, 1]))) for point in points]
+    first, second, precision = (np.stack([at[k] for at in moved], axis=1) for k in range(3))
+    informed = chances * precision
+    first_bar = (first * informed).sum(axis=1) / informed.sum(axis=1) if part[0] else own[0]
+    second_bar = second @ chances if part[1] else own[1]
     mu, sigma = model.predict(X)
-    rows = np.arange(n)
-    shape = prepared.fits[0].shape
-    u = ((y - mu[rows, treatment]) / sigma[rows, treatment]) ** 2
-    bend = (shape + 1) * (shape - u) / (shape + u) ** 2
-    precision = np.array([bend[treatment == arm].mean() for arm in (0, 1)]) / sigma**2
-    share = scores * precision[:, 1] / (scores * precision[:, 1] + (1 - scores) * precision[:, 0])
-    np.testing.assert_allclose(prepared.fits[0].share, share, rtol=1e-10)
-    for k, point in enumerate(points):
-        moved = X.copy()
-        moved[:, 0] = point
-        location, scale = model.predict(moved)
-        centre = (1 - share) * mu[:, 0] + share * mu[:, 1] + (treatment - share) * (location[:, 1] - location[:, 0])
-        expected = t.logpdf(y, shape, loc=centre, scale=scale[rows, treatment])
-        np.testing.assert_allclose(values[:, k], expected, rtol=1e-9, atol=1e-9)
+    share = scores / sigma[:, 1] ** 2 / (scores / sigma[:, 1] ** 2 + (1 - scores) / sigma[:, 0] ** 2)
+    apart, ratio = traits.location[0] + traits.location[1] * first_bar, traits.scale[0] + traits.scale[1] * second_bar
+    place = (1 - share) * mu[:, 0] + share * mu[:, 1] + (treatment - share) * apart
+    scale = np.exp(np.log(sigma).mean(axis=1) + (treatment - 0.5) * ratio)
+    u = (y - place) / scale
+    weight = (traits.shape + 1) / (traits.shape + u**2)
+
+    def at(first, second):
+        found = np.zeros(n)
+        if part[0]:
+            found += own[2] * scale * weight * u * (first - first_bar)
+        if part[1]:
+            wide = np.exp((second - second_bar) / 2)
+            found += t.logpdf(u, traits.shape, scale=wide) - t.logpdf(u, traits.shape, scale=1 / wide)
+        return (treatment - scores) / 2 * found
+
+    along = np.stack([at(first[:, k], second[:, k]) for k in range(3)], axis=1)
+    mean = (along * chances).sum(axis=1)
+    np.testing.assert_allclose(terms.values, along - mean[:, None], rtol=1e-9, atol=1e-12)
+    # The location part is centred by its mean under the weighted law, the scale part by that under the law.
+    at_mean = at(first @ chances, second_bar) if part[0] else 0.0
+    np.testing.assert_allclose(terms.observed, at(*own[:2]) - mean + at_mean, rtol=1e-9, atol=1e-12)
 
 
-@pytest.mark.parametrize("seed", range(4))
-def test_errors_of_the_model_cancel_in_expectation(seed):
-    # Whatever a model gets wrong, under the null the precision-weighted expected squared error is the same for the
-    # observed and for a resampled value, when the weights are the treated arm's share of the precision. Here with a
-    # binary feature that is independent of all else, exact sums over it and over the arms, and random errors.
-    rng = np.random.default_rng(seed)
-    n = 60
-    chance = rng.uniform(0.1, 0.9, size=n)  # of being treated, a function of the other features
-    scale = rng.uniform(0.5, 2.0, size=2)
-    error = rng.normal(size=(2, 2, n))  # arm, value of the feature, row: the outcome's mean is 0
-    weight = np.array([0.3, 0.7])
-    precision = np.stack(((1 - chance) / scale[0] ** 2, chance / scale[1] ** 2))
-    share = precision[1] / precision.sum(axis=0)
+@pytest.mark.parametrize("contrast", [(0.7, 0.0), (0.0, 0.4)], ids=["location", "scale"])
+@pytest.mark.parametrize("law", ["normal", "t3", "log-normal", "piled"])
+def test_where_the_treatment_does_nothing_the_coin_centres_every_row(law, contrast):
+    # Whatever the model makes of a feature and whatever the noise does: given the outcome and the features a row of
+    # the treated arm adds as much, times 1 - e, as the same row of the control arm takes away, times e.
+    rng = np.random.default_rng(3)
+    n = 200
+    X, scores = standardised(rng, n, 2), rng.uniform(0.1, 0.9, size=n)
+    noise = {"normal": rng.normal(size=n), "t3": rng.standard_t(3, n), "log-normal": np.exp(rng.normal(size=n))}
+    y = np.maximum(X[:, 0] + rng.normal(size=n), -0.3) if law == "piled" else np.exp(X[:, 0]) * noise[law]
+    location, log_scale = contrast
+    model = Known(  # contrasts that are zero on average over the law of the feature, and far from it at its points
+        lambda X: X[:, 1] - location * X[:, 0],
+        lambda X: X[:, 1] + location * X[:, 0],
+        lambda X: np.exp(0.5 * X[:, 1:] + np.outer(X[:, 0], [-log_scale, log_scale])),
+    )
+    treatment = (rng.random(n) < scores).astype(int)
+    prepared = prepare(X, y, treatment, model, scores)
+    fit = prepared.fits[0]
+    fit = replace(fit, traits=replace(fit.traits, location=(0.0, 0.8), scale=(0.0, 0.8)))
+    arms = []
+    for arm in (0, 1):
+        moved = replace(prepared, fits=(fit,)).at(prepared.table, y, np.full(n, arm), scores, [fit.cross.folds])
+        (terms,), _ = moved.terms(0, Points([-1.0, 1.0], [0.5, 0.5]))
+        arms.append(terms.observed)
+    np.testing.assert_allclose(scores * arms[1] + (1 - scores) * arms[0], 0.0, atol=1e-12)
+    assert np.abs(arms[1]).max() > 0.01
 
-    def expected_square(location):
-        """Over arms and over pairs (observed value, resampled value)."""
-        total = 0.0
-        for arm in (0, 1):
-            for seen in (0, 1):
-                for drawn in (0, 1):
-                    total = total + precision[arm] * weight[seen] * weight[drawn] * location(arm, seen, drawn) ** 2
-        return total
 
-    def resampled(arm, seen, drawn):
-        baseline = (1 - share) * error[0, seen] + share * error[1, seen]
-        return baseline + (arm - share) * (error[1, drawn] - error[0, drawn])
-
-    observed = expected_square(lambda arm, seen, drawn: error[arm, seen])
-    np.testing.assert_allclose(expected_square(resampled), observed, rtol=1e-12)
-    # With any other weights it is not so.
-    share = np.full(n, 0.5)
-    assert np.abs(expected_square(resampled) / observed - 1).max() > 0.01
+def test_contrasts_are_kept_as_far_as_held_out_rows_bear_them_out():
+    rng = np.random.default_rng(4)
+    n = 4000
+    X, treatment = standardised(rng, n, 2), rng.integers(0, 2, size=n)
+    factor = np.exp([-0.15, 0.15])
+    model = Known(
+        lambda X: -0.5 * X[:, 0] - 0.2,
+        lambda X: 0.5 * X[:, 0] + 0.2,
+        lambda X: factor * np.exp(np.outer(X[:, 1], [-0.3, 0.3])),
+    )
+    noise = rng.normal(size=n)
+    for kept in (0.0, 0.6, 1.0):
+        half = kept * (treatment - 0.5)
+        traits = prepare(X, half * X[:, 0] + np.exp(0.6 * half * X[:, 1]) * noise, treatment, model).fits[0].traits
+        # Standard errors of both shares are near 0.04, and each feels a little of the other contrast.
+        assert traits.location[1] == pytest.approx(kept, abs=0.25)
+        assert traits.scale[1] == pytest.approx(kept, abs=0.25)
+        # The arms' level is found anew: the model's shift of 0.4 and its factor of exp(0.3) are not there.
+        assert traits.location[0] + 0.4 * traits.location[1] == pytest.approx(0.0, abs=0.25)
+        assert traits.scale[0] + 0.3 * traits.scale[1] == pytest.approx(0.0, abs=0.25)
 
 
 def test_wrong_model_gains_nothing_on_average_from_a_null_feature():
-    # The same through the class: a model with a large made-up effect of a feature that does nothing, arms of unequal
-    # size and spread. The null mean of the statistic is then its expectation, and z-scores are standard normal.
+    # A model with a large made-up effect of a feature that does nothing, arms of unequal size and spread. The null mean
+    # of the statistic is then its expectation, and z-scores are standard normal.
     z = []
     for seed in range(60):
         rng = np.random.default_rng(seed)
@@ -192,12 +232,10 @@ def test_wrong_model_gains_nothing_on_average_from_a_null_feature():
             lambda X: np.tile([1.3, 2.2], (len(X), 1)),
         )
         prepared = prepare(X, y, treatment, model, scores)
-        values, weights = prepared.on_grid(0, Points(np.sort(X[:, 0]), np.full(n, 1 / n)))
-        z.append(analytic_test(prepared.observed, values, weights).statistic)
-    # 60 standard normal numbers: their mean has sd 0.13. Four of those.
+        (terms,), weights = prepared.terms(0, Points(np.sort(X[:, 0]), np.full(n, 1 / n)))
+        z.append(analytic_test(terms.observed, terms.values, weights).statistic)
+    # 60 standard normal numbers: their mean has sd 0.13. Four of those; their sd has a relative sd of 0.09.
     assert abs(np.mean(z)) < 4 / np.sqrt(60)
-    # Made-up effects of this size lose hundreds of nats when the baseline is not the balanced one; with it the spread
-    # is the nominal one: the sd of 60 has a relative sd of 0.09.
     assert np.std(z) == pytest.approx(1.0, abs=0.4)
 
 
@@ -226,9 +264,29 @@ def test_feature_that_moves_the_spread_of_one_arm_is_found():
     )
     prepared = prepare(X, y, treatment, model)
     grid = GaussianSampler().fit(prepared.table, treatment, seed_of(0)).conditional_grid(0)
-    assert p_of(prepared, 0, grid).p_value < 1e-6
-    values, _ = prepared.on_grid(0, grid)
-    np.testing.assert_allclose(values[treatment == 0].std(axis=1), 0.0, atol=1e-12)
+    assert p_of(prepared, 0, grid).p_value < 1e-4
+
+
+@pytest.mark.parametrize("both", [0.5, 1.0])
+def test_feature_that_moves_the_spread_of_both_arms_alike_is_not_found(both):
+    # A true model has nothing to test; one that takes the arms for a little different has a direction, and no gain.
+    z = []
+    for seed in range(40):
+        rng = np.random.default_rng(seed)
+        n = 300
+        X, treatment = standardised(rng, n, 2), rng.integers(0, 2, size=n)
+        y = X[:, 1] + np.exp(both * X[:, 0]) * rng.normal(size=n)
+        model = Known(
+            lambda X: X[:, 1],
+            lambda X: X[:, 1] + 0.1 * X[:, 0],
+            lambda X: np.exp(np.outer(X[:, 0], [both - 0.1, both + 0.1])),
+        )
+        prepared = prepare(X, y, treatment, model)
+        grid = GaussianSampler().fit(prepared.table, treatment, seed_of(0)).conditional_grid(0)
+        z.append(p_of(prepared, 0, grid).statistic)
+    # 40 numbers of sd near 1: their mean has sd 0.16, four of those.
+    assert abs(np.mean(z)) < 4 / np.sqrt(40)
+    assert np.mean(np.array(z) > norm.isf(0.05)) <= 0.05 + four_sd(0.05, 40)
 
 
 def test_repeats_are_averaged_row_by_row(data):
@@ -238,11 +296,11 @@ def test_repeats_are_averaged_row_by_row(data):
     scores = np.full(300, 0.5)
     both = EffectLikelihood("linear", cv_repeats=2).prepare(table, y, treatment, scores, folds)
     single = [EffectLikelihood("linear").prepare(table, y, treatment, scores, [own]) for own in folds]
-    np.testing.assert_allclose(both.observed, np.mean([part.observed for part in single], axis=0))
     grid = GaussianSampler().fit(table, treatment, seed_of(0)).conditional_grid(0)
-    np.testing.assert_allclose(
-        both.on_grid(0, grid)[0], np.mean([part.on_grid(0, grid)[0] for part in single], axis=0), rtol=1e-10
-    )
+    (terms,), _ = both.terms(0, grid)
+    parts = [part.terms(0, grid)[0][0] for part in single]
+    np.testing.assert_allclose(terms.observed, np.mean([part.observed for part in parts], axis=0), atol=1e-12)
+    np.testing.assert_allclose(terms.values, np.mean([part.values for part in parts], axis=0), atol=1e-12)
 
 
 @pytest.mark.parametrize("order", [1, -1])
@@ -304,11 +362,11 @@ def test_repeats_make_p_values_depend_less_on_the_folds():
 
 @pytest.fixture(scope="module")
 def binary():
-    """The first feature reverses the effect on the probability, the second is prognostic."""
+    """The first feature reverses the difference of risks, the second moves both risks alike."""
     rng = np.random.default_rng(6)
     X = ar_normal(rng, 600, 4, 0.3)
     treatment = rng.integers(0, 2, size=600)
-    chance = expit(0.8 * X[:, 1] + 1.2 * treatment * X[:, 0])
+    chance = np.clip(0.5 + 0.12 * X[:, 1] + 0.12 * (2 * treatment - 1) * X[:, 0], 0.02, 0.98)
     return X, (rng.random(600) < chance).astype(float), treatment
 
 
@@ -380,10 +438,11 @@ def test_reuse_variance_is_nothing_for_a_model_that_learns_nothing():
     X, treatment, y = standardised(rng, 200, 2), np.arange(200) % 2, rng.normal(size=200)
     prepared = prepare(X, y, treatment, Known(lambda X: X[:, 0], lambda X: -X[:, 0]))
     grid = Points([-1.0, 1.0], [0.5, 0.5])
-    values, weights = prepared.on_grid(0, grid)
+    (first,), weights = prepared.terms(0, grid)
     # Models of all folds agree fully, as they would on a true effect.
-    assert reuse_variance(prepared, 0, grid, values, weights) == pytest.approx(0.0, abs=1e-9)
-    assert reuse_variance(prepared, 1, grid, *prepared.on_grid(1, grid)) == 0.0
+    assert reuse_variance(prepared, 0, grid, first.values, weights) == pytest.approx(0.0, abs=1e-9)
+    (second,), weights = prepared.terms(1, grid)
+    assert reuse_variance(prepared, 1, grid, second.values, weights) == 0.0
 
 
 @pytest.mark.parametrize(("agreement", "share"), [(0.0, 0.0), (0.3, 0.4), (0.75, 1.0), (0.9, 0.4), (1.0, 0.0)])
@@ -403,9 +462,9 @@ def test_reuse_variance_is_largest_where_models_agree_as_far_as_the_rows_they_sh
     fit = replace(plain.fits[0], cross=replace(plain.fits[0].cross, models=stacks))
     prepared = replace(plain, fits=(fit,))
     grid = Points(points, np.full(9, 1 / 9))
-    values, weights = prepared.on_grid(0, grid)
-    mean = (values * weights).sum(axis=1)
-    per_row = (values**2 * weights).sum(axis=1) - mean**2
+    (terms,), weights = prepared.terms(0, grid)
+    values = terms.values
+    per_row = (values**2 * weights).sum(axis=1)
     # Models of two of five folds have three quarters of their rows in common. At that agreement the variance is the
     # products of the folds' deviations over the number of other folds: as much again as that of independent rows.
     size = np.sqrt(np.bincount(fit.cross.folds, per_row))

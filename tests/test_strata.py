@@ -61,7 +61,7 @@ def test_scores_are_the_strata_s_shares_of_treated_rows(fitted):
     settings = found.result_.settings
     assert settings["n_strata"] == 4
     assert "4 strata (a saturated model, not cross-fitted)" in settings["propensity_model"]
-    assert "and the stratum and the treatment" in settings["null_hypothesis"]
+    assert settings["null_hypothesis"].endswith("given the other features and the stratum")
     data = read_data(X, y, treatment, strata=site)
     scores = stratum_scores(PropensityModel(), data.strata, data.conditioned, data.arms)
     shares = pd.Series(treatment).groupby(site).mean()

@@ -33,25 +33,24 @@ from modifind.streaming import FrameSource, LocalPieces, Piece, Pieces, Source, 
 from modifind.streaming.sources import CompleteRows, has_row_scores
 from modifind.testing import ConditionalRandomizationTest, adjust_p_values
 from modifind.torch_support import import_torch
-from modifind.whole import Whole, WholeFit, warn_unused
+from modifind.whole import NO_MODIFICATION, Whole, WholeFit, warn_unused
 
-NULL_HYPOTHESIS = "the outcome is independent of the feature given the other features and the treatment"
 MIN_TRAIN_ROWS = 200
 
 
 class ModifierSelector(BaseModifierSelector):
     """Select the features that modify the distribution of a treatment's effect.
 
-    For each feature the null hypothesis is that the outcome is independent of it given the other features and the
-    treatment. A feature that merely correlates with a modifier is null. The default statistic is also blind to
-    features that shift both arms alike. P-values are adjusted over features.
+    For each feature the null hypothesis is that the difference between the arms' outcome distributions does not depend
+    on it given the other features. A feature that moves the outcome of both arms alike, in location, spread or shape,
+    is null, and so is one that merely correlates with a modifier. P-values are adjusted over features.
 
     Parameters
     ----------
     statistic : {"effect_likelihood", "wcmmd"}, EffectLikelihood or WCMMD, default="effect_likelihood"
-        What is compared between the data and what the null hypothesis would give. "effect_likelihood" asks whether a
-        model that has learned all features predicts held-out outcomes better with this one; its p-values need no
-        resampling. "wcmmd" is the paper's statistic, with a conditional randomisation test.
+        What is compared between the data and what the null hypothesis would give. "effect_likelihood" asks whether the
+        arms' difference in location and spread, as models of all features predict it for held-out rows, follows this
+        one; its p-values need no resampling. "wcmmd" is the paper's statistic, with a conditional randomisation test.
     sampler : {"auto", "gaussian", "boosting", "cvae", "marginal"} or sampler, default="auto"
         How a feature is resampled given the rest. "auto" picks gaussian or boosting per feature by held-out log-score.
     propensity : "auto", "mlp", float, array, classifier or PropensityModel, default="auto"
@@ -92,9 +91,9 @@ class ModifierSelector(BaseModifierSelector):
         outcome or treatment, with a warning that counts them.
     feature_groups : dict, optional
         Columns that are tested as one feature, by the name of their group: ``{"blood pressure": ["sbp", "dbp"]}``. The
-        null hypothesis of a group is that the outcome is independent of all its columns together given the others
-        and the treatment, so columns that say nearly the same do not hide each other. The result has one row for a
-        group, in the place of its first column. For "effect_likelihood" and tables of at most `max_train_rows` rows.
+        null hypothesis of a group is that the arms' difference does not depend on its columns together given the
+        others, so columns that say nearly the same do not hide each other. The result has one row for a group, in the
+        place of its first column. For "effect_likelihood" and tables of at most `max_train_rows` rows.
     checkpoint : path, optional
         Folder where every feature is saved as soon as it is tested. After a crash, a kill or Ctrl-C the same call with
         the same folder continues, and ends with the same result as a run that was never stopped. Models are fitted
@@ -322,7 +321,7 @@ class ModifierSelector(BaseModifierSelector):
             **data_settings(*found.labels, found.n_rows, found.n_treated, found.propensity, entropy),
             **found.sample_settings,
             **self._dropped_settings(pieces.dropped),
-            "null_hypothesis": NULL_HYPOTHESIS,
+            "null_hypothesis": f"{NO_MODIFICATION} given the other features",
         }
         named = frozenset(found.names[m] for m in found.named)
         return self._conclude(found.names, found, settings, caught, named)

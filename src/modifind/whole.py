@@ -39,6 +39,7 @@ from modifind.testers import AnalyticTester, ResamplingTester
 from modifind.testing import ConditionalRandomizationTest
 
 EXPLAINING = EffectLikelihood(["linear", "splines"])  # of what 'wcmmd' finds without a model of the outcome
+NO_MODIFICATION = "the difference between the arms' outcome distributions does not depend on the feature"
 GIVEN_GROUPS = " (the columns of a group counting as one feature)"
 
 
@@ -213,9 +214,11 @@ class WholeFit:
         )
 
     def _null_hypothesis(self, data: Data) -> str:
-        given = "the outcome is independent of the feature given the other features"
-        given += " and the stratum" if data.strata is not None else ""
-        given += " and the treatment" if getattr(self.sampler, "condition_on_treatment", True) else ""
+        resampled = isinstance(self.statistic, WCMMD)
+        given = "the outcome is independent of the feature" if resampled else NO_MODIFICATION
+        given += " given the other features" + (" and the stratum" if data.strata is not None else "")
+        if resampled and getattr(self.sampler, "condition_on_treatment", True):
+            given += " and the treatment"
         return given + (GIVEN_GROUPS if self.feature_groups else "")
 
     def _check_groups(self, table: FeatureTable, units: tuple[Unit, ...]) -> None:

@@ -34,9 +34,9 @@ def transform_outcome(y: Array, transform: str | None) -> Array:
         if raw > STRONG_SKEW and abs(logged) < raw / 2:
             warnings.warn(
                 f"the outcome is positive and strongly skewed (skewness {raw:.1f}, {logged:.1f} on the log scale). "
-                "Where its spread grows with its level, a feature that raises the level changes the spread too and is "
-                "found as a modifier of the additive effect. If effects are thought of as ratios, take the log scale: "
-                "outcome_transform='log', or --log-outcome on the command line",
+                "A treatment that multiplies such an outcome has a larger additive effect where the level is higher, "
+                "so that features which raise the level modify it. If effects are thought of as ratios, take the log "
+                "scale: outcome_transform='log', or --log-outcome on the command line",
                 UserWarning,
                 stacklevel=3,
             )
@@ -57,9 +57,9 @@ def _warn_zeros(y: Array) -> None:
     else:
         return
     warnings.warn(
-        f"the outcome {what}. Its spread grows with its level, so a feature that raises the level in both arms changes "
-        "the spread too and can be found as a modifier of the additive effect. Zeros have no logarithm: analyse the "
-        "square root or log(1 + y), and whether y is above zero as an outcome of 0 and 1, and trust what they find too",
+        f"the outcome {what}. A treatment that multiplies such an outcome has a larger additive effect where the level "
+        "is higher, so that features which raise the level modify it. Zeros have no logarithm: analyse the square root "
+        "or log(1 + y), and whether y is above zero as an outcome of 0 and 1, and trust what they find too",
         UserWarning,
         stacklevel=4,
     )

@@ -1,10 +1,10 @@
-r"""What a feature changes: the mean of the effect, the spread of the outcomes, or their shape beyond both.
+r"""What a feature changes: the arms' difference in mean, their ratio of spreads, or the shape of an arm beyond both.
 
 All three tests use the cross-fitted models and the law of the feature that the main test uses, and the same evaluation
 along that law (`statistics.effect_likelihood` has the notation).
 
-*Mean* and *spread* are the main test with one of its halves held still: ``sum_i l_i`` where only the difference of the
-locations follows the feature and the scale stays at the row's own value, or the other way round.
+*Mean* and *spread* are the two parts of the main test: only the difference of the arms' locations follows the feature
+and the ratio of their scales stays at the row's own value, or the other way round.
 
 *Shape* is a score test on the standardised out-of-fold residuals ``u_i = (y_i - mu_i) / sigma_i``:
 
@@ -33,7 +33,7 @@ from modifind.kernels import Array
 from modifind.learners.stacking import own_arm
 from modifind.rows.weights import effective_size, mean_of, some
 from modifind.samplers.joint import N_SETS, JointLaw, set_variance
-from modifind.statistics.effect_likelihood import MEAN, SPREAD, WHOLE, PreparedEffectLikelihood, RowGrid
+from modifind.statistics.effect_likelihood import MEAN, SPREAD, WHOLE, PreparedEffectLikelihood, RowGrid, RowTerms
 from modifind.statistics.reuse import Reuse
 from modifind.testing import AnalyticOutcome, analytic_test
 
@@ -68,19 +68,20 @@ def unseen_changes(prepared: PreparedEffectLikelihood) -> Changes:
 
 @dataclass(frozen=True)
 class Sweep:
-    """Log-likelihoods along the law of a feature.
+    """What rows add to the statistic and to its parts, along the law of a feature.
 
     Attributes
     ----------
-    values : tuple of arrays of shape (n, g)
-        When all that may follow the feature does; then, if asked for, when only the location does, and only the scale.
+    terms : tuple of RowTerms
+        When both contrasts of the arms follow the feature; then, if asked for, when only that of the locations does,
+        and only that of the scales.
     weights : array of shape (n, g)
         Weights of the points.
     reuse : tuple of Reuse
-        What the folds' models have in common, for each of the values.
+        What the folds' models have in common, for each of the terms.
     """
 
-    values: tuple[Array, ...]
+    terms: tuple[RowTerms, ...]
     weights: Array
     reuse: tuple[Reuse, ...]
 
@@ -88,18 +89,15 @@ class Sweep:
     def of(cls, prepared: PreparedEffectLikelihood, feature: Feature, grid: RowGrid, *, parts: bool = True) -> Sweep:
         """Evaluate the models once. A binary outcome has no parts: only its location can follow."""
         wanted = (WHOLE, MEAN, SPREAD) if parts and not prepared.binary else (WHOLE,)
-        values, weights = prepared.parts_on_grid(feature, grid, *wanted)
-        return cls(values, weights, tuple(prepared.part_reuse(feature, grid, *wanted)))
+        terms, weights = prepared.terms(feature, grid, *wanted)
+        return cls(terms, weights, tuple(prepared.part_reuse(feature, grid, *wanted)))
 
     def test(self, prepared: PreparedEffectLikelihood, grid: RowGrid, part: int, **settings: Any) -> AnalyticOutcome:
-        """Compare the sum over rows of one of the values with its null distribution; settings of `analytic_test`."""
-        values = self.values[part]
+        """Compare the sum over rows of one of the terms with its null distribution; settings of `analytic_test`."""
+        observed, values = self.terms[part].observed, self.terms[part].values
         shared = self.reuse[part].variance(prepared.fold_variances(values, self.weights))
         shared += set_variance(values) if isinstance(grid, JointLaw) else 0.0
-        settings["robust"] = settings.get("robust", False) or prepared.weights is not None
-        return analytic_test(
-            prepared.observed, values, self.weights, shared_variance=shared, groups=prepared.groups, **settings
-        )
+        return analytic_test(observed, values, self.weights, shared_variance=shared, groups=prepared.groups, **settings)
 
 
 def change_tests(
@@ -112,15 +110,14 @@ def change_tests(
     mean
         the difference between the arms' locations does not depend on the feature. The scale may.
     spread
-        neither arm's scale depends on the feature. The locations may.
+        the ratio of the arms' scales does not depend on the feature. The locations may.
     shape
         the standardised residual of either arm is independent of the feature given the others. Location and scale
         may depend on it.
 
-    The null distributions are those of the feature drawn anew from its law. That law is exact for the first two where
-    the outcome does not depend on the feature at all; where only the other part does, variances are those of the data
-    if these are larger, and what remains are errors of the models: a location that misses a bend of the feature's
-    effect looks like spread there. For the shape such errors enter by their squares.
+    The first two are centred, as the main test is, wherever the arms do not differ or the outcome does not depend on
+    the feature. Where only the other part differs, what remains are errors of the models: a location that misses a bend
+    of the feature's effect in one arm looks like spread there. For the shape such errors enter by their squares.
 
     Parameters
     ----------
@@ -156,8 +153,8 @@ def change_tests(
         return unseen_changes(prepared)
     sweep = Sweep.of(prepared, feature, grid) if sweep is None else sweep
     if prepared.binary:
-        return Changes(sweep.test(prepared, grid, 0, robust=True).p_value, NAN, NAN)
-    mean, spread = (sweep.test(prepared, grid, part, robust=True).p_value for part in (1, 2))
+        return Changes(sweep.test(prepared, grid, 0).p_value, NAN, NAN)
+    mean, spread = (sweep.test(prepared, grid, part).p_value for part in (1, 2))
     return Changes(mean, spread, shape_test(prepared, feature, grid))
 
 

@@ -25,7 +25,6 @@ LONGEST_NUMBER = 9
 MOST_MORE_DIGITS = 3
 SAME = 1e-9  # share of a number that is rounding
 STEP_SHARE = 0.45  # of the points: a rise that takes no more is a step, and where it happens is what is told
-ALIKE = 1.6  # ratio of the ends of the bands up to which a ratio of spreads stays where it is
 Format = Callable[[Sequence[float]], list[str]]
 
 
@@ -80,11 +79,7 @@ def verdict(
     if "mean" in found:
         clauses.append(_clause(curves, kinds, "mean_effect", "the effect", _ratios if log_outcome else _numbers))
     if "spread" in found:
-        told = _clause(curves, kinds, "sd_ratio", "the ratio of treated to control spread", _numbers)
-        alike = None if told else _alike(curves)
-        clauses.append(told)
-        if alike:
-            names[found.index("spread")] = f"the spread of both arms alike (the ratio stays near {alike})"
+        clauses.append(_clause(curves, kinds, "sd_ratio", "the ratio of treated to control spread", _numbers))
     if found == ["shape"]:
         tails = (("q10_effect", "lower 10%"), ("q90_effect", "upper 10%"))
         form = _ratios if log_outcome else _numbers
@@ -220,17 +215,6 @@ def _step(points: _Points, start: int, stop: int) -> str | None:
     span = slice(max(begins), min(ends) + 1)
     rising = np.maximum.accumulate(share[span])
     return _digits([*points.values, float(np.interp(0.5, rising, values[span]))])[-1]
-
-
-def _alike(curves: Mapping[str, pd.DataFrame]) -> str | None:
-    """The ratio of spreads, where the bands of all curves leave little room for it to change."""
-    found = []
-    for curve in curves.values():
-        points = _Points.of(curve, "sd_ratio", "discrete")
-        if points is None or not points.low.min() > 0 or points.high.max() > ALIKE * points.low.min():
-            return None
-        found.append(float(np.median(points.estimate)))
-    return _numbers([float(np.mean(found))])[0] if found else None
 
 
 def _numbers(values: Sequence[float]) -> list[str]:

@@ -110,7 +110,7 @@ def _explained_methods(result: SelectionResult) -> str:
         )
     if len(result.changes):
         said += (
-            " Whether a feature changes the average effect, the spread of the outcomes or the shape of their "
+            " Whether a feature changes the average effect, the ratio of the arms' spreads or the shape of an arm's "
             "distribution beyond both was tested by three tests of the same kind, adjusted in the same way."
         )
     if result.bounds:
@@ -163,11 +163,12 @@ def _analytic_methods(s: Mapping[str, Any]) -> str:
     model, repeats = s["model"], s["statistic"]["cv_repeats"]
     again = "" if repeats == 1 else f", repeated {repeats} times"
     return (
-        f"by the effect-likelihood test: the held-out {model['likelihood']} log-likelihood of a "
-        f"{model['n_folds']}-fold cross-fitted model of the outcome in both arms{again} (learners and their mean "
-        f"weights: {model['stack']}), with the part common to both arms frozen, was compared with its distribution "
-        f"when the feature is drawn from its law given the rest ({s['sampler']['class']}), by a saddlepoint "
-        "approximation."
+        f"by the effect-likelihood test: held-out {model['likelihood']} scores of the contrasts between the arms, from "
+        f"a {model['n_folds']}-fold cross-fitted model of the outcome in both arms{again} (learners and their mean "
+        f"weights: {model['stack']}), with what the arms have in common held fixed, were summed over rows, each "
+        "weighted by treatment less propensity score, and compared with their distribution when the feature is drawn "
+        f"from its law given the rest ({s['sampler']['class']}), by a saddlepoint approximation with the rows' own "
+        "variance where it is larger."
     )
 
 

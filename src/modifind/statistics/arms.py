@@ -1,4 +1,4 @@
-"""What out-of-fold residuals tell of the two arms, and how their precision is shared."""
+"""What the two arms have in common, what sets them apart, and how far held-out rows bear the difference out."""
 
 from __future__ import annotations
 
@@ -6,51 +6,147 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.optimize import minimize
 
 from modifind.kernels import Array
-from modifind.learners.stacking import EDGE, CrossFit, arm_shapes, own_arm
-from modifind.rows.weights import mean_of
+from modifind.learners.blocks import random_rows
+from modifind.learners.density import best_shape, student_log_density, student_weight
+from modifind.learners.stacking import EDGE, WEIGHED_ROWS, CrossFit, arm_shapes, own_arm
+from modifind.rows.weights import mean_of, some
 
-MIN_CURVATURE = 0.1
+
+@dataclass(frozen=True)
+class CommonPart:
+    """What the arms share at each row, held still while a feature moves.
+
+    Attributes
+    ----------
+    share : array of shape (n,)
+        The treated arm's share of the precision of a location: its weight in the common location.
+    location, log_scale : array of shape (n,)
+        Common location and log-scale; the arms lie on either side of them.
+    precision : array of shape (n,)
+        Of the contrast of locations, per pair of a treated and a control row.
+    """
+
+    share: Array
+    location: Array
+    log_scale: Array
+    precision: Array
+
+    @classmethod
+    def of(cls, location: Array, scale: Array, scores: Array, binary: bool) -> CommonPart:
+        """From predictions of shape (n, 2) and propensity scores."""
+        variance = variances(location, scale, binary)
+        treated, control = scores / variance[:, 1], (1 - scores) / variance[:, 0]
+        share = treated / (treated + control)
+        return cls(
+            share,
+            (1 - share) * location[:, 0] + share * location[:, 1],
+            np.log(scale).mean(axis=1),
+            contrast_precision(variance, scores),
+        )
+
+
+def variances(location: Array, scale: Array, binary: bool) -> Array:
+    """Variance of both arms, up to a factor."""
+    if binary:
+        probability = np.clip(location, EDGE, 1 - EDGE)
+        return probability * (1 - probability)
+    return scale**2
+
+
+def contrast_precision(variance: Array, scores: Array) -> Array:
+    """Information on the contrast of locations, over that of the coin that assigns the arms."""
+    return 1.0 / (scores * variance[..., 0] + (1 - scores) * variance[..., 1])
 
 
 @dataclass(frozen=True)
 class ArmTraits:
-    """What out-of-fold residuals tell of each arm as a whole.
+    """What out-of-fold rows tell of the arms as a whole.
 
     Attributes
     ----------
     shapes : tuple of two floats
-        Degrees of freedom; infinite for a binary outcome.
-    curvatures : tuple of two floats
-        Expected curvature of the log-density, in units of the scale: outliers and skewness lower it.
+        Degrees of freedom of each arm; infinite for a binary outcome.
+    shape : float
+        Those of both arms together. The test measures residuals of both arms by one density: two that differ by
+        chance would find a difference between arms of the same law, wherever that law is not the density's.
+    location, scale : tuple of two floats
+        Shift and share: of the models' contrast c of locations, or of log-scales, ``shift + share * c`` is what
+        held-out rows bear out. Where arms do not differ both are near zero, and residuals of both arms are measured
+        alike.
     """
 
     shapes: tuple[float, float]
-    curvatures: tuple[float, float]
+    shape: float
+    location: tuple[float, float]
+    scale: tuple[float, float]
 
     @classmethod
     def of(
-        cls, cross: CrossFit, y: Array, a: NDArray[np.int64], binary: bool, weights: Array | None = None
+        cls,
+        cross: CrossFit,
+        y: Array,
+        a: NDArray[np.int64],
+        scores: Array,
+        binary: bool,
+        weights: Array | None = None,
     ) -> ArmTraits:
         """From the rows that the models were cross-fitted on."""
-        shape = arm_shapes(y, a, cross.location, cross.scale, binary=binary, sample_weight=weights)
-        first, second = (float(shape[np.argmax(a == arm)]) for arm in (0, 1))
+        own = arm_shapes(y, a, cross.location, cross.scale, binary=binary, sample_weight=weights)
+        shapes = float(own[np.argmax(a == 0)]), float(own[np.argmax(a == 1)])
+        shape = np.inf
+        if not binary:
+            shape = best_shape((y - own_arm(cross.location, a)) / own_arm(cross.scale, a), weights)
+        rows = random_rows(y.size, WEIGHED_ROWS)
+        location, scale = cross.location[rows], cross.scale[rows]
+        common = CommonPart.of(location, scale, scores[rows], binary)
+        return cls(shapes, shape, *_calibration(location, scale, common, y[rows], a[rows], shape, some(weights, rows)))
+
+
+def contrasts(location: Array, scale: Array) -> tuple[Array, Array]:
+    """Difference of the arms' locations and of their log-scales, the arms being the last axis."""
+    return location[..., 1] - location[..., 0], np.log(scale[..., 1] / scale[..., 0])
+
+
+def _calibration(
+    location: Array,
+    scale: Array,
+    common: CommonPart,
+    y: Array,
+    arm: NDArray[np.int64],
+    shape: float,
+    weights: Array | None,
+) -> tuple[tuple[float, float], tuple[float, float]]:
+    """Shift and share of both contrasts with the largest likelihood of some rows, shares between 0 and 1."""
+    binary = not np.isfinite(shape)
+    unit = 1.0 if binary else float(np.median(own_arm(scale, arm)))
+    apart = contrasts(location / unit, scale)
+    middle = [float(mean_of(contrast, weights)) for contrast in apart]
+    by_location = np.stack((np.ones(y.size), apart[0] - middle[0])) * (arm - common.share)
+    by_scale = np.stack((np.ones(y.size), apart[1] - middle[1])) * (arm - 0.5)
+    base, base_scale = (y - common.location) / unit, common.log_scale - np.log(unit)
+
+    def loss(free: Array) -> tuple[float, Array]:
+        place = free[:2] @ by_location
         if binary:
-            return cls((first, second), (1.0, 1.0))
-        u = ((y - own_arm(cross.location, a)) / own_arm(cross.scale, a)) ** 2
-        curvature = (shape + 1) * (shape - u) / (shape + u) ** 2
-        per_arm = [None if weights is None else weights[a == arm] for arm in (0, 1)]
-        low, high = (max(float(mean_of(curvature[a == arm], per_arm[arm])), MIN_CURVATURE) for arm in (0, 1))
-        return cls((first, second), (low, high))
+            probability = np.clip(common.location + place, EDGE, 1 - EDGE)
+            likelihood = np.where(y > 0.5, np.log(probability), np.log1p(-probability))
+            slope = by_location * ((y - probability) / (probability * (1 - probability)))
+        else:
+            log_scale = base_scale + free[2:] @ by_scale
+            u = (base - place) * np.exp(-log_scale)
+            weight = student_weight(u, shape)
+            likelihood = student_log_density(u, shape) - log_scale
+            slope = np.concatenate((by_location * (weight * u * np.exp(-log_scale)), by_scale * (weight * u**2 - 1.0)))
+        return -float(mean_of(likelihood, weights)), -mean_of(slope.T, weights)
 
-
-def treated_share(cross: CrossFit, traits: ArmTraits, scores: Array, binary: bool) -> Array:
-    """Share of the precision at each row's features that the treated arm has: the weight of its errors."""
-    if binary:
-        probability = np.clip(cross.location, EDGE, 1 - EDGE)
-        treated, control = (1.0 / (probability[:, arm] * (1 - probability[:, arm])) for arm in (1, 0))
-    else:
-        treated, control = (traits.curvatures[arm] / cross.scale[:, arm] ** 2 for arm in (1, 0))
-    treated, control = scores * treated, (1 - scores) * control
-    return treated / (treated + control)
+    start = [middle[0], 0.5] if binary else [middle[0], 0.5, middle[1], 0.5]
+    bounds = [(None, None), (0.0, 1.0)] * (len(start) // 2)
+    settings = {"ftol": 1e-13, "gtol": 1e-8}
+    found = minimize(loss, start, jac=True, method="L-BFGS-B", bounds=bounds, options=settings).x
+    shares = found[1], 1.0 if binary else found[3]
+    shifts = found[0], middle[1] if binary else found[2]
+    first = unit * float(shifts[0] - shares[0] * middle[0]), float(shares[0])
+    return first, (float(shifts[1] - shares[1] * middle[1]), float(shares[1]))

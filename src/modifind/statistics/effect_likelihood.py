@@ -1,19 +1,33 @@
-r"""The effect-likelihood test: does a model that has learned all other features predict better with this one?
+r"""The effect-likelihood test: does the difference between the arms follow this feature, given all others?
 
-A cross-fitted model gives the location mu_a(x) and the scale sigma_a(x) of the outcome in both arms. For row i and a
-candidate value v of feature m, with x' the row whose m-th feature is v, let
+A cross-fitted model gives the location mu_a(x) and the scale sigma_a(x) of the outcome in both arms. Only their
+*contrasts* are tested: ``D(x) = mu_1(x) - mu_0(x)`` and ``d(x) = log sigma_1(x) - log sigma_0(x)``. What the arms share
+is held still at the observed row: the common location ``b = (1 - s) mu_0 + s mu_1``, s the treated arm's share of the
+precision, and the common log-scale ``c``, midway.
 
-    l_i(v) = log-density of y_i at location  b_i + (a_i - ebar_i) (mu_1(x') - mu_0(x'))  and scale  sigma_{a_i}(x'),
+For feature m let V be drawn from its law given the other features and the treatment, let D(v) and d(v) be the
+contrasts of a row whose m-th feature is v, and let Dbar and dbar be their means over V: the contrasts if the feature
+modified nothing. A row's residual u is that of its outcome at location ``b + (a - s) Dbar`` and log-scale
+``c + (a - 1/2) dbar``, Dbar and dbar taken as far as held-out rows bear them out (`arms.ArmTraits`). With e the
+propensity score, K the precision of a contrast of locations, w u the score of a Student-t location and f_q the density
+of residuals whose log-scale is q,
 
-``b_i = (1 - ebar_i) mu_0(x_i) + ebar_i mu_1(x_i)`` a baseline frozen at the observed row, and ``ebar_i`` the share of
-the precision that the treated arm has at x_i. The statistic is ``T_m = sum_i l_i(x_im)``. Under the null hypothesis
-that the outcome is independent of X_m given the other features and the treatment, T_m is compared with the sum of
-independent variables ``l_i(V_i)``, V_i drawn from the law of X_m given the rest, whose tail needs no resampling.
+    l(v) = (a - e)/2 [ K sigma w u (D(v) - Dbar) + log f_{q/2}(u) - log f_{-q/2}(u) ],    q = d(v) - dbar.
 
-The baseline is frozen because a shift of both arms alike changes no effect: a feature that is merely prognostic for the
-location leaves T where it is. It does tie l_i to the observed value, and the weights ebar are there to make up for it:
-to second order in the errors of mu, and with the assignment depending little on X_m, the expected log-likelihood under
-the null is then the same for the observed and for a resampled value.
+The first term is the score of the contrast of locations, the second the log-likelihood ratio of a residual that is
+wider in one arm against one that is wider in the other, less its mean over V. The statistic is T_m, the sum over rows
+of l_i(x_im).
+
+*The null hypothesis* is that the difference between the arms' outcome distributions does not depend on X_m given the
+other features. Two things make T centred under it, whatever the noise does. Where the treatment does nothing, residuals
+of both arms have one law given x, and ``a - e`` has mean zero whatever that law is. And where the outcome is
+independent of X_m given the rest, x_im is a draw from the law of V_i. In between errors of D count with the information
+on it, so that Dbar is the mean under the law of V weighted by K(V). The tail is that of the sum of independent
+variables ``l_i(V_i)``; where rows vary more than that, as they do about a feature that moves both arms, their own
+variance is taken.
+
+A binary outcome has no scale: its statistic is the first term with ``K (y - p)`` for ``K sigma w u``, the score of the
+Bernoulli likelihood for a difference of risks.
 
 With sample weights the terms are ``w_i l_i``, models and laws are weighted too, and rows of a group stay in one fold.
 """
@@ -43,13 +57,13 @@ from modifind.learners.stacking import (
 )
 from modifind.rows.groups import check_takes_weights
 from modifind.rows.weights import mean_of
-from modifind.statistics.arms import ArmTraits, treated_share
+from modifind.statistics.arms import ArmTraits, CommonPart, contrast_precision, contrasts, variances
 from modifind.statistics.reuse import Reuse
 from modifind.torch_support import check_device, import_torch
 
 BLOCK_CELLS = 2**17  # rows times grid points evaluated at a time
 REUSE_ROWS = 250
-# What moves along the grid, the location and the scale, in the statistic and in its two parts.
+# Which contrasts move along the grid, of locations and of scales, in the statistic and in its two parts.
 Part: TypeAlias = tuple[bool, bool]
 WHOLE, MEAN, SPREAD = (True, True), (True, False), (False, True)
 
@@ -57,9 +71,9 @@ WHOLE, MEAN, SPREAD = (True, True), (True, False), (False, True)
 class EffectLikelihood(BaseEstimator):
     """Held-out log-likelihood of the treatment effect as the test statistic of a `ModifierSelector`.
 
-    Finds what changes the difference between the arms' locations, and the scale of either arm. A feature that shifts
-    both arms alike is not found. P-values come from the exact null mean and variance of the statistic and a
-    saddlepoint tail; the folds of the cross-fitting are all that is random.
+    Finds what changes the difference between the arms: that of their locations, and the ratio of their scales. What
+    moves both arms alike, in location or in spread, is not found. P-values come from the null mean and variance of the
+    statistic and a saddlepoint tail; the folds of the cross-fitting are all that is random.
 
     Parameters
     ----------
@@ -161,7 +175,7 @@ class EffectLikelihood(BaseEstimator):
                 sample_weight=weights,
                 gaps=table.gaps,
             )
-            traits = ArmTraits.of(fit, outcome, treatment, binary, weights)
+            traits = ArmTraits.of(fit, outcome, treatment, scores, binary, weights)
             fits.append(_Fit.of(fit, traits, table.design, outcome, treatment, scores, binary))
         return PreparedEffectLikelihood(table, outcome, treatment, binary, tuple(fits), weights, groups)
 
@@ -180,14 +194,26 @@ class RowGrid(Protocol):
 
 @dataclass(frozen=True)
 class _Fit:
-    """One cross-fit and what follows from it for every row."""
+    """One cross-fit and what follows from it for every row.
+
+    Attributes
+    ----------
+    lead : array of shape (n,)
+        Half of treatment less propensity score: the sign and weight of a row in a comparison of the arms.
+    contrasts : tuple of two arrays of shape (n,)
+        Differences of the arms' locations and of their log-scales at the observed row.
+    log_likelihood : array of shape (n,)
+        Of the observed outcomes.
+    index : tuple
+        What the learners of each fold can reuse from feature to feature.
+    """
 
     cross: CrossFit
     traits: ArmTraits
-    shape: Array
-    share: Array
-    baseline: Array
-    observed: Array
+    common: CommonPart
+    lead: Array
+    contrasts: tuple[Array, Array]
+    log_likelihood: Array
     index: tuple[tuple[Array | None, ...], ...]
 
     @classmethod
@@ -201,12 +227,34 @@ class _Fit:
         scores: Array,
         binary: bool,
     ) -> _Fit:
-        shape = np.array(traits.shapes)[a]
-        share = treated_share(cross, traits, scores, binary)
-        baseline = (1 - share) * cross.location[:, 0] + share * cross.location[:, 1]
-        own = log_likelihood(y, own_arm(cross.location, a), own_arm(cross.scale, a), shape, binary=binary)
-        index = tuple(model.index(X[cross.folds == fold]) for fold, model in enumerate(cross.models))
-        return cls(cross, traits, shape, share, baseline, own, index)
+        own = log_likelihood(
+            y, own_arm(cross.location, a), own_arm(cross.scale, a), np.array(traits.shapes)[a], binary=binary
+        )
+        return cls(
+            cross,
+            traits,
+            CommonPart.of(cross.location, cross.scale, scores, binary),
+            (a - scores) / 2,
+            contrasts(cross.location, cross.scale),
+            own,
+            tuple(model.index(X[cross.folds == fold]) for fold, model in enumerate(cross.models)),
+        )
+
+
+@dataclass(frozen=True)
+class RowTerms:
+    """What every row adds to the statistic, or to one of its parts.
+
+    Attributes
+    ----------
+    observed : array of shape (n,)
+        At the observed value of the feature.
+    values : array of shape (n, g)
+        At the points of its law, less their mean under the law.
+    """
+
+    observed: Array
+    values: Array
 
 
 @dataclass(frozen=True)
@@ -278,7 +326,7 @@ class PreparedEffectLikelihood:
             )
             for fit in self.fits
         ]
-        own = np.mean([fit.observed for fit in self.fits], axis=0)
+        own = np.mean([fit.log_likelihood for fit in self.fits], axis=0)
         return float(mean_of(own - np.mean(plain, axis=0), self.weights))
 
     def looks_at(self, feature: Feature) -> bool:
@@ -288,8 +336,7 @@ class PreparedEffectLikelihood:
 
     def fold_variances(self, values: Array, weights: Array) -> list[Array]:
         """Null variance of each fold's sum, for every repeat."""
-        expected = np.einsum("ij,ij->i", values, weights)
-        per_row = np.einsum("ij,ij,ij->i", values, values, weights) - expected**2
+        per_row = np.einsum("ij,ij,ij->i", values, values, weights)
         return [
             np.bincount(f.cross.folds, per_row, minlength=len(f.cross.models)).astype(np.float64) for f in self.fits
         ]
@@ -308,7 +355,7 @@ class PreparedEffectLikelihood:
         return self.part_reuse(feature, grid, WHOLE)[0]
 
     def part_reuse(self, feature: Feature, grid: RowGrid, *parts: Part) -> list[Reuse]:
-        """The same for the statistic's parts; see `parts_on_grid`."""
+        """The same for the statistic's parts; see `terms`."""
         products = [self._products(fit, feature, grid, parts) for fit in self.fits]
         return [Reuse(tuple(own[k] for own in products)) for k in range(len(parts))]
 
@@ -317,13 +364,12 @@ class PreparedEffectLikelihood:
         rows = np.linspace(0, self.y.size - 1, min(REUSE_ROWS, self.y.size)).astype(np.int64)
         points, weights = grid.at(rows)
         encoded = encode(self.table, feature, points)
-        location_score, scale_score = (score[rows, None] for score in self._scores(fit))
+        location_lead, scale_lead = (lead[rows, None] for lead in self._leads(fit))
         patterns: list[list[Array]] = [[] for _ in parts]
         for model in fit.cross.models:
             location, scale = model.along(self.table.design[rows], columns_of(self.table, feature), encoded)
-            arm = self.treatment[rows]
-            by_location = location_score * self._moved_location(fit, rows, location)
-            by_scale = scale_score * np.log(scale[np.arange(rows.size), :, arm])
+            apart = contrasts(location, scale)
+            by_location, by_scale = location_lead * apart[0], scale_lead * apart[1]
             for found, part in zip(patterns, parts, strict=True):
                 pattern = {WHOLE: by_location + by_scale, MEAN: by_location, SPREAD: by_scale}[part]
                 pattern = pattern - np.einsum("ij,ij->i", pattern, weights)[:, None]
@@ -332,47 +378,41 @@ class PreparedEffectLikelihood:
                 found.append((pattern * np.sqrt(weights)).ravel())
         return [np.array(found) @ np.array(found).T for found in patterns]
 
-    def _scores(self, fit: _Fit) -> tuple[Array, Array]:
-        """Derivatives of every row's log-likelihood by its location and by the logarithm of its scale."""
+    def _leads(self, fit: _Fit) -> tuple[Array, Array]:
+        """How much a small change of either contrast changes what each row adds, at the row's own prediction."""
         own = own_arm(fit.cross.location, self.treatment)
         if self.binary:
-            own = np.clip(own, EDGE, 1 - EDGE)
-            return (self.y - own) / (own * (1 - own)), np.zeros(own.size)
+            return fit.lead * fit.common.precision * (self.y - own), np.zeros(own.size)
         scale = own_arm(fit.cross.scale, self.treatment)
         u = (self.y - own) / scale
-        weight = student_weight(u, fit.shape)
-        return weight * u / scale, weight * u**2 - 1.0
+        weight = student_weight(u, fit.traits.shape)
+        return fit.lead * fit.common.precision * scale * weight * u, fit.lead * (weight * u**2 - 1.0)
 
-    @property
-    def observed(self) -> Array:
-        """What every row adds to the statistic: its log-likelihood, averaged over repeats, times its weight."""
-        found = np.mean([fit.observed for fit in self.fits], axis=0)
-        return found if self.weights is None else self.weights * found
+    def terms(self, feature: Feature, grid: RowGrid, *parts: Part) -> tuple[tuple[RowTerms, ...], Array]:
+        """What every row adds as a feature takes the points of its law, and the points' weights.
 
-    def on_grid(self, feature: Feature, grid: RowGrid) -> tuple[Array, Array]:
-        """Log-likelihood of every row when a feature takes the points of its law, and the points' weights.
+        Averaged over repeats of the cross-fitting, and times the weight of the row.
 
-        Returns
-        -------
-        values, weights : array of shape (n, g)
-            Averaged over repeats of the cross-fitting; values are times the weight of the row.
-        """
-        (values,), weights = self.parts_on_grid(feature, grid, WHOLE)
-        return values, weights
-
-    def parts_on_grid(self, feature: Feature, grid: RowGrid, *parts: Part) -> tuple[tuple[Array, ...], Array]:
-        """The same when only the location (`MEAN`) or the scale (`SPREAD`) follows the points, or both (`WHOLE`).
-
-        What does not follow stays where the model has it at the row's own value.
+        Parameters
+        ----------
+        feature : int or tuple of int
+            Place of the feature, or of the columns of a group.
+        grid : RowGrid
+            Its law.
+        *parts : Part
+            Which contrasts follow the points: both (`WHOLE`, by default), that of the locations (`MEAN`) or that of the
+            scales (`SPREAD`). One that does not stays where the model has it at the row's own value.
 
         Returns
         -------
-        values : tuple of arrays of shape (n, g)
+        terms : tuple of RowTerms
             One for each of the parts.
         weights : array of shape (n, g)
             The points' weights.
         """
-        values, weights = np.empty((len(parts), 0, 0)), np.empty((0, 0))
+        parts = parts or (WHOLE,)
+        observed, values = np.zeros((len(parts), self.y.size)), np.empty((len(parts), 0, 0))
+        weights = np.empty((0, 0))
         columns = columns_of(self.table, feature)
         for fit in self.fits:
             for fold, model in enumerate(fit.cross.models):
@@ -387,23 +427,72 @@ class PreparedEffectLikelihood:
                     encoded = encode(self.table, feature, points)
                     known = tuple(None if part is None else part[start : start + step] for part in fit.index[fold])
                     location, scale = model.along(self.table.design[rows], columns, encoded, known)
-                    for found, part in zip(values, parts, strict=True):
-                        found[rows] += self._at(fit, rows, location, scale, part) / len(self.fits)
+                    for k, own in enumerate(self._rows_terms(fit, rows, location, scale, chances, parts)):
+                        observed[k, rows] += own.observed / len(self.fits)
+                        values[k, rows] += own.values / len(self.fits)
                     weights[rows] = chances
         if self.weights is not None:
+            observed *= self.weights
             values *= self.weights[:, None]
-        return tuple(values), weights
+        return tuple(RowTerms(*own) for own in zip(observed, values, strict=True)), weights
 
-    def _at(self, fit: _Fit, rows: NDArray[np.int64], location: Array, scale: Array, part: Part = WHOLE) -> Array:
-        arm = self.treatment[rows]
-        moves_location, moves_scale = part
-        own = scale[np.arange(rows.size), :, arm] if moves_scale else fit.cross.scale[rows, arm][:, None]
-        if moves_location:
-            place = fit.baseline[rows, None] + self._moved_location(fit, rows, location)
-        else:
-            place = fit.cross.location[rows, arm][:, None]
-        return log_likelihood(self.y[rows, None], place, own, fit.shape[rows, None], binary=self.binary)
+    def _rows_terms(
+        self,
+        fit: _Fit,
+        rows: NDArray[np.int64],
+        location: Array,
+        scale: Array,
+        chances: Array,
+        parts: tuple[Part, ...],
+    ) -> list[RowTerms]:
+        """The same for some rows, from the predictions of both arms at the points, shape (rows, g, 2)."""
+        own, along = [contrast[rows] for contrast in fit.contrasts], contrasts(location, scale)
+        scores = self.treatment[rows] - 2 * fit.lead[rows]
+        information = chances * contrast_precision(variances(location, scale, self.binary), scores[:, None])
+        means = [np.einsum("ij,ij->i", contrast, chances) for contrast in along]
+        # Errors of the contrast count as much as there is information on it, so that its null value is the mean under
+        # the law weighted by that: where a feature changes the spread of both arms the two means differ.
+        centre = np.einsum("ij,ij->i", along[0], information) / information.sum(axis=1)
+        found = []
+        for moves_location, moves_scale in parts:
+            null = centre if moves_location else own[0], means[1] if moves_scale else own[1]
+            residual, lead = self._null_residual(fit, rows, *null)
+            observed, values = np.zeros(rows.size), np.zeros(chances.shape)
+            if moves_location:
+                observed += lead * (own[0] - centre)
+                values += lead[:, None] * (along[0] - means[0][:, None])
+            if moves_scale and not self.binary:
+                shape = fit.traits.shape
+                ratios = _scale_score(residual[:, None], along[1] - means[1][:, None], shape)
+                mean = np.einsum("ij,ij->i", ratios, chances)
+                observed += fit.lead[rows] * (_scale_score(residual, own[1] - means[1], shape) - mean)
+                values += fit.lead[rows, None] * (ratios - mean[:, None])
+            found.append(RowTerms(observed, values))
+        return found
 
-    def _moved_location(self, fit: _Fit, rows: NDArray[np.int64], location: Array) -> Array:
-        """What the feature may move, beyond the frozen baseline."""
-        return (self.treatment[rows] - fit.share[rows])[:, None] * (location[..., 1] - location[..., 0])
+    def _null_residual(
+        self, fit: _Fit, rows: NDArray[np.int64], location_contrast: Array, scale_contrast: Array
+    ) -> tuple[Array, Array]:
+        """Residuals in units of their scale at given contrasts of the arms, and the lead of a contrast of locations.
+
+        The contrasts are taken as far as held-out rows bear them out.
+        """
+        arm, common, traits = self.treatment[rows], fit.common, fit.traits
+        apart = traits.location[0] + traits.location[1] * location_contrast
+        place = common.location[rows] + (arm - common.share[rows]) * apart
+        lead = fit.lead[rows] * common.precision[rows]
+        if self.binary:
+            residual = self.y[rows] - np.clip(place, EDGE, 1 - EDGE)
+            return residual, lead * residual
+        unit = np.exp(common.log_scale[rows] + (arm - 0.5) * (traits.scale[0] + traits.scale[1] * scale_contrast))
+        residual = (self.y[rows] - place) / unit
+        return residual, lead * unit * student_weight(residual, traits.shape) * residual
+
+
+def _scale_score(residual: Array, contrast: Array, shape: float) -> Array:
+    """Log-density of residuals in the treated arm less that in the control arm, their log-scales `contrast` apart.
+
+    The scales lie evenly on either side of 1, so that the score is odd in the contrast.
+    """
+    square, factor = residual**2 / shape, np.exp(contrast)
+    return (shape + 1) / 2 * (np.log1p(square * factor) - np.log1p(square / factor)) - contrast

@@ -129,8 +129,8 @@ class Plan:
         if rule is None:
             return FeatureSums(None, per_fold, view)
         law = rule.law(block.table, block.treatment, folds[0])
-        values, weights = outcome.on_grid(feature, ConditionalGrid(law, block.y.size))
-        test, variances = RowSums.of(outcome.observed, values, weights)
+        (terms,), weights = outcome.terms(feature, ConditionalGrid(law, block.y.size))
+        test, variances = RowSums.of(terms.observed, terms.values, weights)
         for repeat, own in enumerate(folds):
             per_fold[repeat] = np.bincount(own, variances * sampled, minlength=self.rows.n_folds)
         return FeatureSums(test, per_fold, view)

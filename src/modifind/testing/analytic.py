@@ -64,12 +64,15 @@ def analytic_test(
     weights: Array,
     *,
     shared_variance: float = 0.0,
-    robust: bool = False,
     groups: NDArray[np.int64] | None = None,
     check_resamples: int = 0,
     rng: np.random.Generator | None = None,
 ) -> AnalyticOutcome:
     """Compare a sum over rows with its null distribution.
+
+    Where rows vary more than that distribution says, as those of a sample with unequal weights do, or those about a
+    feature that predicts the outcome in both arms, the difference is added like `shared_variance`, which grows in
+    proportion.
 
     Parameters
     ----------
@@ -79,10 +82,6 @@ def analytic_test(
         What it would add under the null hypothesis, with which probability.
     shared_variance : float, default=0.0
         Variance of the sum beyond that of independent rows, as of a normal variable added to it.
-    robust : bool, default=False
-        Whether rows may vary more than the null hypothesis says given the other columns, as those of a sample with
-        unequal weights do: where their own variance is larger, the difference is added like `shared_variance`, which
-        grows in proportion.
     groups : int array of shape (n,), optional
         Rows that are not independent of each other. The variance is that of the groups' sums, and the p-value is at
         least that of Student's t with one degree of freedom less than there are groups.
@@ -101,11 +100,9 @@ def analytic_test(
     if groups is not None:
         sums = np.bincount(groups, excess)[np.unique(groups)]
         spread, freedom = sums.size * float(sums.var(ddof=1)), sums.size - 1.0
+    shared_variance *= max(spread / variance, 1.0)
     own_spread = spread + shared_variance
-    if robust or groups is not None:
-        shared_variance *= max(spread / variance, 1.0)
-        own_spread = spread + shared_variance
-        shared_variance += max(spread - variance, 0.0)
+    shared_variance += max(spread - variance, 0.0)
     cumulants = partial(_cumulants, centred, weights)
     p_value, normal = tail(cumulants, total - float(expected.sum()), variance, shared_variance)
     limit = float(norm.ppf(0.975))

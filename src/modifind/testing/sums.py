@@ -61,7 +61,7 @@ class RowSums:
 
 
 def sums_test(sums: RowSums, shared_variance: float = 0.0) -> AnalyticOutcome:
-    """Compare a sum over rows with its null distribution.
+    """Compare a sum over rows with its null distribution, as `analytic_test` does.
 
     Parameters
     ----------
@@ -88,9 +88,11 @@ def sums_test(sums: RowSums, shared_variance: float = 0.0) -> AnalyticOutcome:
         slope = tilt * (sums.second + tilt * (sums.third / 2 + tilt * sums.fourth / 6))
         return value, slope, sums.second + tilt * (sums.third + tilt * sums.fourth / 2)
 
-    p_value, normal = tail(cumulants, sums.excess, sums.second, shared_variance)
     gain = sums.excess / sums.n_rows
-    spread = max((sums.square - sums.n_rows * gain**2) / (sums.n_rows - 1), 0.0)
-    half = float(norm.ppf(0.975)) * float(np.sqrt(sums.n_rows * spread + shared_variance)) / sums.n_rows
+    spread = sums.n_rows * max((sums.square - sums.n_rows * gain**2) / (sums.n_rows - 1), 0.0)
+    shared_variance *= max(spread / sums.second, 1.0)
+    half = float(norm.ppf(0.975)) * float(np.sqrt(spread + shared_variance)) / sums.n_rows
+    shared_variance += max(spread - sums.second, 0.0)
+    p_value, normal = tail(cumulants, sums.excess, sums.second, shared_variance)
     statistic = sums.excess / float(np.sqrt(sums.second + shared_variance))
     return AnalyticOutcome(statistic, p_value, normal, gain, gain - half, gain + half)
