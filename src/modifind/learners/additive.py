@@ -21,6 +21,7 @@ CURVE_START = 30.0
 ROUNDS = 3
 MAX_CURVES_PER_ROW = 2
 FAR = 8.0
+LEAST_ARM = 0.01  # of the other arm's spread is the least scale that weighs rows
 
 
 class AdditiveLearner(BaseEstimator):
@@ -75,7 +76,10 @@ class AdditiveLearner(BaseEstimator):
         counts = None if sample_weight is None else effective_weights(np.asarray(sample_weight, dtype=np.float64))
         # Penalties and floors below are for outcomes of size 1.
         centre, unit = float(np.median(y)), robust_spread(y) or 1.0
-        arms = [_Arm((y[r] - centre) / unit, None if counts is None else counts[r]) for r in rows]
+        scaled = (y - centre) / unit
+        # An arm whose outcome hardly varies must not outweigh the other one: what the arms share is fitted to both.
+        least = LEAST_ARM * max(robust_spread(scaled[r]) for r in rows)
+        arms = [_Arm(scaled[r], None if counts is None else counts[r], max(least, LEAST_UNIT)) for r in rows]
         n_knots = min(self.n_knots, 1 + MAX_CURVES_PER_ROW * X.shape[0] // max(X.shape[1], 1))
         self._use(AdditiveTerms.of(X, n_knots), X, rows, arms)
         for arm in arms:
@@ -106,6 +110,7 @@ class AdditiveLearner(BaseEstimator):
         self.coefficients_[0, :2] += centre
         for model in self.scales_:
             model.unit *= unit
+            model.least *= unit
         self.residual_, self.weight_ = np.empty(y.size), np.empty(y.size)
         for r, arm in zip(rows, arms, strict=True):
             self.residual_[r], self.weight_[r] = unit * arm.residual, arm.weight / unit**2
@@ -147,12 +152,13 @@ class _Arm:
 
     y: Array
     counts: Array | None = None
+    least: float = LEAST_UNIT
     terms: Array = field(default_factory=lambda: np.empty((0, 0)))
     models: list[ScaleModel] = field(default_factory=list)
     shape: float = SHAPES[-1]
 
     def __post_init__(self) -> None:
-        spread = max(robust_spread(self.y), LEAST_UNIT)
+        spread = max(robust_spread(self.y), self.least)
         self.scale = np.full(self.y.size, spread)
         far = np.abs(self.y - np.median(self.y)) / (FAR * spread)
         self.weight = np.maximum(far, 1.0) ** -2.0 / spread**2  # wild rows must not start the fit
@@ -185,7 +191,7 @@ class _Arm:
         self.models = [min(self.models, key=lambda model: model.criterion)]
         self.scale = self.models[0].at(part)
         self.shape = best_shape(self.standardised, self.counts)
-        self.weight = student_weight(self.standardised, self.shape) / self.scale**2
+        self.weight = student_weight(self.standardised, self.shape) / np.maximum(self.scale, self.least) ** 2
 
 
 class ArmLocations:

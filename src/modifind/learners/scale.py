@@ -16,6 +16,7 @@ MAX_MOVE = 3.0
 MAX_INDEX = 7.0
 MAX_HALVINGS = 6
 LEAST_UNIT = 1e-3  # of the outcome's spread: a fit that is exact leaves no scale
+LEAST_SHARE = 0.1  # of the residuals' upper quartile: where rows pile up on one value, any smaller scale fits better
 
 
 class ScaleModel:
@@ -42,15 +43,17 @@ class ScaleModel:
         if link == "softplus":  # floor and softplus share the start alike
             self.coefficients[0] = np.log(np.expm1(0.5))
         self.unit = 0.0
+        self.least = 0.0
         self.criterion = np.inf
 
     def at_index(self, index: Array, log_floor: float | None = None) -> Array:
         """Scale at values of the index."""
         if self.link == "exp":
-            return self.unit * np.exp(np.clip(index, -MAX_INDEX, MAX_INDEX))
+            return np.maximum(self.unit * np.exp(np.clip(index, -MAX_INDEX, MAX_INDEX)), self.least)
         # log(1 + exp(index)), in half the time of np.logaddexp
         softplus = np.log1p(np.exp(-np.abs(index))) + np.maximum(index, 0.0)
-        return self.unit * (np.exp(self.log_floor if log_floor is None else log_floor) + softplus)
+        scale = self.unit * (np.exp(self.log_floor if log_floor is None else log_floor) + softplus)
+        return np.maximum(scale, self.least)
 
     def at(self, terms: Array) -> Array:
         """Scale of rows given their terms."""
@@ -61,8 +64,9 @@ class ScaleModel:
     ) -> ScaleModel:
         """Some steps of Fisher scoring from where the coefficients stand; `criterion` tells links apart (AIC / 2)."""
         if not self.unit:
-            middle, far = np.quantile(np.abs(residual), (0.5, 0.95))
+            middle, upper, far = np.quantile(np.abs(residual), (0.5, 0.75, 0.95))
             self.unit = max(float(middle) / 0.6745, 0.05 * float(far), LEAST_UNIT)
+            self.least = LEAST_SHARE * float(upper) / 1.1503
         information = 2 * shape / (shape + 3)
         size = self.groups.size
         with_floor = self.link == "softplus"

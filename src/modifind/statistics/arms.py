@@ -14,6 +14,8 @@ from modifind.learners.density import best_shape, student_log_density, student_w
 from modifind.learners.stacking import EDGE, WEIGHED_ROWS, CrossFit, arm_shapes, own_arm
 from modifind.rows.weights import mean_of, some
 
+MAX_LOG_SCALE = 30.0  # of residuals in units of their median scale
+
 
 @dataclass(frozen=True)
 class CommonPart:
@@ -135,7 +137,7 @@ def _calibration(
             likelihood = np.where(y > 0.5, np.log(probability), np.log1p(-probability))
             slope = by_location * ((y - probability) / (probability * (1 - probability)))
         else:
-            log_scale = base_scale + free[2:] @ by_scale
+            log_scale = np.clip(base_scale + free[2:] @ by_scale, -MAX_LOG_SCALE, MAX_LOG_SCALE)
             u = (base - place) * np.exp(-log_scale)
             weight = student_weight(u, shape)
             likelihood = student_log_density(u, shape) - log_scale
