@@ -23,7 +23,7 @@ def costs():
     """A positive outcome whose level the first feature multiplies and whose ratio the second one changes."""
     rng = np.random.default_rng(0)
     X, treatment = ar_normal(rng, 400, 3, 0.3), rng.integers(0, 2, size=400)
-    log_y = X[:, 0] + 0.8 * treatment * X[:, 1] + 0.7 * rng.normal(size=400)
+    log_y = X[:, 0] + treatment * (2.0 + 0.8 * X[:, 1]) + 0.7 * rng.normal(size=400)
     return X, np.exp(log_y), treatment
 
 
@@ -126,7 +126,7 @@ def test_log_transform_is_the_fit_to_the_logarithm(costs, statistic):
 def test_feature_that_multiplies_both_arms_modifies_no_ratio(costs):
     logged = quiet_fit(*costs, **SETTINGS, outcome_transform="log").result_
     assert logged.selected == ["x1"]
-    # On the plain scale the spread grows with the level, which is what the warning is about.
+    # On the plain scale the treatment adds more where the level is higher, which is what the warning is about.
     with pytest.warns(UserWarning, match="strongly skewed"):
         plain = quiet_fit(*costs, **SETTINGS).result_
     assert "x0" in plain.selected

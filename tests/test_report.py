@@ -89,9 +89,9 @@ def test_tiny_p_values_are_written_as_powers_of_ten(result, tmp_path):
 
 def test_methods_say_which_test_was_made_and_on_which_scale(result, resampled):
     text = methods(result)
-    assert "effect-likelihood test: the held-out student-t log-likelihood of a 5-fold cross-fitted model" in text
+    assert "held-out student-t scores of the contrasts between the arms, from a 5-fold cross-fitted model" in text
     assert f"mean weights: {result.settings['model']['stack']})" in text
-    assert "(GaussianSampler), by a saddlepoint approximation. Propensity scores:" in text
+    assert "(GaussianSampler), by a saddlepoint approximation with the rows' own variance where it is larger. " in text
     assert "log scale" not in text
     assert "repeated" not in text
     statistic = {**result.settings["statistic"], "cv_repeats": 3}

@@ -95,7 +95,7 @@ class EffectLikelihood(BaseEstimator):
     --------
     >>> from modifind import EffectLikelihood, ModifierSelector
     >>> from modifind.datasets import make_modifiers
-    >>> data = make_modifiers("LinVar", n_samples=500, n_features=6, random_state=0)
+    >>> data = make_modifiers("LinVar", n_samples=1000, n_features=6, random_state=0)
     >>> selector = ModifierSelector(EffectLikelihood(learner="linear"), sampler="gaussian", random_state=0)
     >>> selector.fit(data.X, data.y, treatment=data.treatment).get_feature_names_out().tolist()
     ['X1', 'X2', 'X3', 'X4', 'X5']
