@@ -58,6 +58,12 @@ def is_rounding(variance: float, size: float, n_rows: int) -> bool:
     return not variance > (1e-12 * (size + n_rows)) ** 2
 
 
+def widened(spread: float, variance: float, shared_variance: float) -> tuple[float, float]:
+    """Variance of a sum by the rows' own spread, and what is added to the null's where rows vary more than it says."""
+    shared_variance *= max(spread / variance, 1.0)
+    return spread + shared_variance, shared_variance + max(spread - variance, 0.0)
+
+
 def analytic_test(
     observed: Array,
     values: Array,
@@ -100,9 +106,7 @@ def analytic_test(
     if groups is not None:
         sums = np.bincount(groups, excess)[np.unique(groups)]
         spread, freedom = sums.size * float(sums.var(ddof=1)), sums.size - 1.0
-    shared_variance *= max(spread / variance, 1.0)
-    own_spread = spread + shared_variance
-    shared_variance += max(spread - variance, 0.0)
+    own_spread, shared_variance = widened(spread, variance, shared_variance)
     cumulants = partial(_cumulants, centred, weights)
     p_value, normal = tail(cumulants, total - float(expected.sum()), variance, shared_variance)
     limit = float(norm.ppf(0.975))

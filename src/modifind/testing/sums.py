@@ -12,7 +12,7 @@ import numpy as np
 from scipy.stats import norm
 
 from modifind.kernels import Array
-from modifind.testing.analytic import UNSEEN, AnalyticOutcome, is_rounding, tail
+from modifind.testing.analytic import UNSEEN, AnalyticOutcome, is_rounding, tail, widened
 
 
 @dataclass(frozen=True)
@@ -90,9 +90,8 @@ def sums_test(sums: RowSums, shared_variance: float = 0.0) -> AnalyticOutcome:
 
     gain = sums.excess / sums.n_rows
     spread = sums.n_rows * max((sums.square - sums.n_rows * gain**2) / (sums.n_rows - 1), 0.0)
-    shared_variance *= max(spread / sums.second, 1.0)
-    half = float(norm.ppf(0.975)) * float(np.sqrt(spread + shared_variance)) / sums.n_rows
-    shared_variance += max(spread - sums.second, 0.0)
+    own_spread, shared_variance = widened(spread, sums.second, shared_variance)
+    half = float(norm.ppf(0.975)) * float(np.sqrt(own_spread)) / sums.n_rows
     p_value, normal = tail(cumulants, sums.excess, sums.second, shared_variance)
     statistic = sums.excess / float(np.sqrt(sums.second + shared_variance))
     return AnalyticOutcome(statistic, p_value, normal, gain, gain - half, gain + half)
