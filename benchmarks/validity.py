@@ -49,7 +49,8 @@ class _PreparedHeldOut(PreparedEffectLikelihood):
         shape = np.array(fit.traits.shapes)[arm, None]
         values = log_likelihood(y, location[own, :, arm], scale[own, :, arm], shape, binary=self.binary)
         mean = (values * chances).sum(axis=1)
-        return [RowTerms(fit.log_likelihood[rows] - mean, values - mean[:, None])]
+        observed = fit.log_likelihood[rows] - mean
+        return [RowTerms(observed, observed, values - mean[:, None])]
 
 
 class HeldOutLikelihood(EffectLikelihood):

@@ -94,10 +94,18 @@ class Sweep:
 
     def test(self, prepared: PreparedEffectLikelihood, grid: RowGrid, part: int, **settings: Any) -> AnalyticOutcome:
         """Compare the sum over rows of one of the terms with its null distribution; settings of `analytic_test`."""
-        observed, values = self.terms[part].observed, self.terms[part].values
-        shared = self.reuse[part].variance(prepared.fold_variances(values, self.weights))
-        shared += set_variance(values) if isinstance(grid, JointLaw) else 0.0
-        return analytic_test(observed, values, self.weights, shared_variance=shared, groups=prepared.groups, **settings)
+        terms = self.terms[part]
+        shared = self.reuse[part].variance(prepared.fold_variances(terms.values, self.weights))
+        shared += set_variance(terms.values) if isinstance(grid, JointLaw) else 0.0
+        return analytic_test(
+            terms.observed,
+            terms.values,
+            self.weights,
+            scatter=terms.scatter,
+            shared_variance=shared,
+            groups=prepared.groups,
+            **settings,
+        )
 
 
 def change_tests(

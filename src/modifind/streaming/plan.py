@@ -130,7 +130,7 @@ class Plan:
             return FeatureSums(None, per_fold, view)
         law = rule.law(block.table, block.treatment, folds[0])
         (terms,), weights = outcome.terms(feature, ConditionalGrid(law, block.y.size))
-        test, variances = RowSums.of(terms.observed, terms.values, weights)
+        test, variances = RowSums.of(terms.observed, terms.values, weights, terms.scatter)
         for repeat, own in enumerate(folds):
             per_fold[repeat] = np.bincount(own, variances * sampled, minlength=self.rows.n_folds)
         return FeatureSums(test, per_fold, view)

@@ -59,9 +59,14 @@ def is_rounding(variance: float, size: float, n_rows: int) -> bool:
 
 
 def widened(spread: float, variance: float, shared_variance: float) -> tuple[float, float]:
-    """Variance of a sum by the rows' own spread, and what is added to the null's where rows vary more than it says."""
+    """Shared variance, and all that is added to the null's, where rows vary by `spread` and the null says `variance`."""
     shared_variance *= max(spread / variance, 1.0)
-    return spread + shared_variance, shared_variance + max(spread - variance, 0.0)
+    return shared_variance, shared_variance + max(spread - variance, 0.0)
+
+
+def sum_variance(rows: Array) -> float:
+    """Variance of the sum of independent rows, by how they vary."""
+    return rows.size * float(rows.var(ddof=1))
 
 
 def analytic_test(
@@ -69,6 +74,7 @@ def analytic_test(
     values: Array,
     weights: Array,
     *,
+    scatter: Array | None = None,
     shared_variance: float = 0.0,
     groups: NDArray[np.int64] | None = None,
     check_resamples: int = 0,
@@ -86,6 +92,9 @@ def analytic_test(
         What each row adds to the statistic.
     values, weights : array of shape (n, g)
         What it would add under the null hypothesis, with which probability.
+    scatter : array of shape (n,), optional
+        What rows would add if the feature did what the models say; they are taken to vary as this does where it
+        varies less than what they add.
     shared_variance : float, default=0.0
         Variance of the sum beyond that of independent rows, as of a normal variable added to it.
     groups : int array of shape (n,), optional
@@ -101,16 +110,17 @@ def analytic_test(
     if is_rounding(variance, float(np.abs(observed).sum()), observed.size):
         return UNSEEN
     total = float(observed.sum())
-    spread = excess.size * float(excess.var(ddof=1))
-    freedom = np.inf
+    units = [excess, excess if scatter is None else scatter]
     if groups is not None:
-        sums = np.bincount(groups, excess)[np.unique(groups)]
-        spread, freedom = sums.size * float(sums.var(ddof=1)), sums.size - 1.0
-    own_spread, shared_variance = widened(spread, variance, shared_variance)
+        units = [np.bincount(groups, unit)[np.unique(groups)] for unit in units]
+    spreads = [sum_variance(unit) for unit in units]
+    shared, shared_variance = widened(min(spreads), variance, shared_variance)
+    own_spread = spreads[0] + shared
     cumulants = partial(_cumulants, centred, weights)
     p_value, normal = tail(cumulants, total - float(expected.sum()), variance, shared_variance)
     limit = float(norm.ppf(0.975))
     if groups is not None and own_spread > 0:
+        freedom = units[0].size - 1.0
         p_value = max(p_value, float(student.sf(float(excess.sum()) / np.sqrt(own_spread), freedom)))
         limit = float(student.ppf(0.975, freedom))
     gain = float(excess.mean())

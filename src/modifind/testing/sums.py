@@ -27,6 +27,8 @@ class RowSums:
         Sum of the absolute observed values, which bounds rounding.
     excess, square : float
         Sums of the observed values less their null means, and of the squares.
+    scatter, scatter_square : float
+        Sums of `analytic_test`'s scatter, and of the squares.
     second, third, fourth : float
         Sums of the rows' cumulants under the null hypothesis.
     """
@@ -35,12 +37,16 @@ class RowSums:
     size: float
     excess: float
     square: float
+    scatter: float
+    scatter_square: float
     second: float
     third: float
     fourth: float
 
     @classmethod
-    def of(cls, observed: Array, values: Array, weights: Array) -> tuple[RowSums, Array]:
+    def of(
+        cls, observed: Array, values: Array, weights: Array, scatter: Array | None = None
+    ) -> tuple[RowSums, Array]:
         """Sums of rows, and the null variance of each; arguments as in `analytic_test`."""
         mean = np.einsum("ij,ij->i", values, weights)
         centred = values - mean[:, None]
@@ -52,12 +58,16 @@ class RowSums:
         fourth = float(np.einsum("ij,ij->", weighted, centred)) - 3.0 * float(second @ second)
         excess = observed - mean
         size = float(np.abs(observed).sum())
-        total, square = float(excess.sum()), float(excess @ excess)
-        return cls(observed.size, size, total, square, float(second.sum()), third, fourth), second
+        sums = [float(x) for own in (excess, excess if scatter is None else scatter) for x in (own.sum(), own @ own)]
+        return cls(observed.size, size, *sums, float(second.sum()), third, fourth), second
 
     def __add__(self, other: RowSums) -> RowSums:
         """The sums of both sets of rows."""
         return RowSums(*(getattr(self, field.name) + getattr(other, field.name) for field in fields(self)))
+
+    def variance(self, total: float, square: float) -> float:
+        """Variance of a sum over independent rows, by how they vary."""
+        return max(square - total**2 / self.n_rows, 0.0) * self.n_rows / (self.n_rows - 1)
 
 
 def sums_test(sums: RowSums, shared_variance: float = 0.0) -> AnalyticOutcome:
@@ -89,9 +99,10 @@ def sums_test(sums: RowSums, shared_variance: float = 0.0) -> AnalyticOutcome:
         return value, slope, sums.second + tilt * (sums.third + tilt * sums.fourth / 2)
 
     gain = sums.excess / sums.n_rows
-    spread = sums.n_rows * max((sums.square - sums.n_rows * gain**2) / (sums.n_rows - 1), 0.0)
-    own_spread, shared_variance = widened(spread, sums.second, shared_variance)
-    half = float(norm.ppf(0.975)) * float(np.sqrt(own_spread)) / sums.n_rows
+    own = sums.variance(sums.excess, sums.square)
+    spread = min(own, sums.variance(sums.scatter, sums.scatter_square))
+    shared, shared_variance = widened(spread, sums.second, shared_variance)
+    half = float(norm.ppf(0.975)) * float(np.sqrt(own + shared)) / sums.n_rows
     p_value, normal = tail(cumulants, sums.excess, sums.second, shared_variance)
     statistic = sums.excess / float(np.sqrt(sums.second + shared_variance))
     return AnalyticOutcome(statistic, p_value, normal, gain, gain - half, gain + half)
