@@ -125,6 +125,45 @@ def skewness_only(seed: int, n: int) -> Table:
     return Table(_frame(x), a, a + np.where(a == 1, np.sign(x[:, 0]) * skewed, rng.standard_normal(n)), ["X1"], [])
 
 
+def _randomised(seed: int, n: int) -> tuple[np.random.Generator, Array, NDArray[np.int64]]:
+    """The same features, alike in both arms."""
+    rng, x, a = _features(seed, n)
+    return rng, x - np.where(a == 1, 0.2, -0.2)[:, None], a
+
+
+def rare_events(share: float, *, randomised: bool = True) -> Design:
+    """A share of the treated rows with positive X1 falls by six standard deviations."""
+
+    def simulate(seed: int, n: int) -> Table:
+        rng, x, a = (_randomised if randomised else _features)(seed, n)
+        fallen = (a == 1) & (x[:, 0] > 0) & (rng.random(n) < share)
+        return Table(_frame(x), a, a + rng.standard_normal(n) - 6.0 * fallen, ["X1"], [])
+
+    return simulate
+
+
+def gamma_noise(*, randomised: bool = True) -> Design:
+    """Noise of treated rows with positive X1 is gamma of mean 0 and variance 1, that of all others normal."""
+
+    def simulate(seed: int, n: int) -> Table:
+        rng, x, a = (_randomised if randomised else _features)(seed, n)
+        skewed = rng.gamma(2.0, size=n) / np.sqrt(2.0) - np.sqrt(2.0)
+        noise = np.where((a == 1) & (x[:, 0] > 0), skewed, rng.standard_normal(n))
+        return Table(_frame(x), a, a + noise, ["X1"], [])
+
+    return simulate
+
+
+def noisy(outcome: Callable[[np.random.Generator, Array], Array]) -> Design:
+    """No effect at all; the outcome is drawn given X30, in both arms alike."""
+
+    def simulate(seed: int, n: int) -> Table:
+        rng, x, a = _features(seed, n)
+        return Table(_frame(x), a, outcome(rng, x[:, 29]).astype(np.float64), [], ["X30"])
+
+    return simulate
+
+
 def no_effect(seed: int, n: int) -> Table:
     rng, x, a = _features(seed, n)
     return Table(_frame(x), a, rng.standard_normal(n), [], [])
@@ -396,6 +435,23 @@ SHAPES: dict[str, Design] = {
     "interaction only": interaction,
     "discrete": discrete,
     "tails only": tail_only,
+}
+TAILS: dict[str, tuple[Design, int]] = {
+    "rare events 8%": (rare_events(0.08), 1000),
+    "rare events 15%": (rare_events(0.15), 1000),
+    "rare events 8%, confounded": (rare_events(0.08, randomised=False), 1000),
+    "rare events 15%, confounded": (rare_events(0.15, randomised=False), 1000),
+    "skewness turns with X1": (skewness_only, 1500),
+    "gamma noise": (gamma_noise(), 1500),
+    "gamma noise, confounded": (gamma_noise(randomised=False), 1500),
+}
+NOISE: dict[str, Design] = {
+    "t(2.5)": noisy(lambda rng, x: x + rng.standard_t(2.5, x.size)),
+    "log-normal": noisy(lambda rng, x: np.exp(x / 2 + rng.standard_normal(x.size))),
+    "2% contaminated": noisy(
+        lambda rng, x: x + rng.standard_normal(x.size) * np.where(rng.random(x.size) < 0.02, 10, 1)
+    ),
+    "counts": noisy(lambda rng, x: rng.poisson(np.exp(0.5 + 0.4 * x))),
 }
 # Where neither mean nor variance of an arm changes.
 SHAPE_ONLY: dict[str, Design] = {"skewness only": skewness_only, "tails only": tail_only}

@@ -5,13 +5,14 @@
 
 prints Markdown. Tables: `power` (the paper's data), `prognostic` (the same with five prognostic features), `shapes`
 (other kinds of modifiers, beside "wcmmd"), `null`, `sizes` (n = 500 and 2000), `curve` (power against effect size),
-`heldout` (the ordinary held-out likelihood test on prognostic
-features), `repeats` (how far p moves with the folds), `groups` (columns tested as one, n = 800), `pair` (two
+`roles` (which features are called modifiers, and which
+prognostic), `repeats` (how far p moves with the folds), `groups` (columns tested as one, n = 800), `pair` (two
 columns that say nearly the same, alone and as a group), `streamed` (null designs with --n rows, of which models see
 --train-rows), `mess` (survey weights, clusters, strata, missing values and rare levels, with and without what tells
 the test of them), `placebo` (coin flips in place of the treatment of real tables, which are read from the folder named
 by $MODIFIND_DATA), `zero` (no effect, and noise that is not Student-t), `unfollowed` (prognostic functions that
-learners hardly follow, with --sizes rows) and `one_arm` (the spread of one arm changes).
+learners hardly follow, with --sizes rows), `one_arm` (the spread of one arm changes), `tails` (rare events and skewness
+of the treated) and `noise` (no effect, and noise that is no normal variable).
 """
 
 from __future__ import annotations
@@ -32,8 +33,7 @@ from numpy.typing import NDArray
 import designs
 import real_tables
 from modifind import EffectLikelihood, ModifierSelector
-from modifind.learners.stacking import log_likelihood
-from modifind.statistics.effect_likelihood import PreparedEffectLikelihood, RowTerms
+from modifind.testing import adjust_p_values
 
 Run = dict[str, Any]
 NULL_P_VALUES = 2000
@@ -41,29 +41,7 @@ MESS_ROWS = 720
 UNFOLLOWED_TRAIN_ROWS = 5_000
 
 
-class _PreparedHeldOut(PreparedEffectLikelihood):
-    """Location and scale of the row's own arm move with the feature: nothing is held still."""
-
-    def _rows_terms(self, fit: Any, rows: Any, location: Any, scale: Any, chances: Any, parts: Any) -> Any:
-        own, arm, y = np.arange(rows.size), self.treatment[rows], self.y[rows, None]
-        shape = np.array(fit.traits.shapes)[arm, None]
-        values = log_likelihood(y, location[own, :, arm], scale[own, :, arm], shape, binary=self.binary)
-        mean = (values * chances).sum(axis=1)
-        observed = fit.log_likelihood[rows] - mean
-        return [RowTerms(observed, observed, values - mean[:, None])]
-
-
-class HeldOutLikelihood(EffectLikelihood):
-    """The ordinary held-out likelihood test, for comparison: it asks whether a feature helps to predict at all."""
-
-    def prepare(self, *args: Any, **kwargs: Any) -> PreparedEffectLikelihood:
-        prepared = super().prepare(*args, **kwargs)
-        return _PreparedHeldOut(**{name: getattr(prepared, name) for name in prepared.__dataclass_fields__})
-
-
 def statistic(method: str) -> Any:
-    if method == "heldout":
-        return HeldOutLikelihood()
     method = method.removesuffix(" untold")
     if method.startswith("effect:"):
         return EffectLikelihood(learner=method.split(":")[1])
@@ -83,18 +61,28 @@ def one_run(design: designs.Design, method: str, n: int, seed: int, train_rows: 
         selector.set_params(n_resamples=199)  # whether p <= 0.05 is all that matters here
     rows = {"sample_weight": table.weights, "groups": table.groups, "strata": table.strata}
     told = {} if method.endswith("untold") else rows
-    found = selector.fit(table.X, table.y, treatment=table.treatment, **told).result_.table
+    result = selector.fit(table.X, table.y, treatment=table.treatment, **told).result_
+    found = result.table
     seconds = time.perf_counter() - start
     true, moved = found.index.isin(table.modifiers), found.index.isin(table.prognostic)
     chosen, p = found["selected"].to_numpy(), found["p_value"].to_numpy()
+    alone = chosen
+    if "likelihood_p_value" in result.diagnostics:
+        alone = adjust_p_values(result.diagnostics["likelihood_p_value"].fillna(1.0).to_numpy()) <= selector.alpha
     return {
         "tpr": chosen[true].mean() if true.any() else math.nan,
+        "likelihood_tpr": alone[true].mean() if true.any() else math.nan,
         "fpr": chosen[~true & ~moved].mean(),
         "fdp": chosen[~true].sum() / max(chosen.sum(), 1),
         "prognostic": chosen[moved].mean() if moved.any() else math.nan,
         "prognostic_each": (p[moved] <= 0.05).astype(float),
         "selected": found.index[chosen].tolist(),
         "null_p": p[~true & ~moved],
+        "roles": {
+            "modifiers": found.loc[true, "role"].tolist(),
+            "prognostic": found.loc[moved, "role"].tolist(),
+            "others": found.loc[~true & ~moved, "role"].tolist(),
+        },
         "null_names": found.index[~true & ~moved].tolist(),
         "seconds": seconds,
     }
@@ -258,6 +246,29 @@ class Study:
         if pooled:
             row("all", len(pooled), *prognostic_shares(pooled), f"{null_share(pooled):.3f}")
 
+    def tails(self) -> None:
+        """What changes neither the average nor, much, the middle of an arm's distribution."""
+        header("design", "n", "runs", "TPR", "tables with a false selection", "raw null share", "TPR of the likelihood")
+        for name, (design, n) in designs.TAILS.items():
+            if name.startswith(self.args.only):
+                runs = self.runs(design, n=n)
+                false, alone = np.mean([run["fdp"] > 0 for run in runs]), mean(runs, "likelihood_tpr")
+                row(
+                    name,
+                    n,
+                    len(runs),
+                    f"{mean(runs, 'tpr'):.3f}",
+                    f"{false:.3f}",
+                    f"{null_share(runs):.3f}",
+                    f"{alone:.3f}",
+                )
+
+    def noise(self) -> None:
+        """No effect, and noise that is heavy, skewed, contaminated or discrete; X30 is prognostic."""
+        header("design", "null p-values", "share p <= 0.05", "share p <= 0.01", "standard error", "prognostic, each")
+        for name, design in self.chosen(designs.NOISE).items():
+            self._null_row(name, self.runs(design, self.args.method))
+
     def unfollowed(self) -> None:
         """A constant effect and prognostic functions that learners hardly follow, in memory and in pieces."""
         rows = UNFOLLOWED_TRAIN_ROWS
@@ -298,15 +309,19 @@ class Study:
                 cells.append(f"{mean(runs, 'tpr'):.2f} / {mean(runs, 'fpr'):.3f}")
             row(f"{what}, TPR / FPR", *cells)
 
-    def heldout(self) -> None:
-        header("data", "test", "TPR", "prognostic selected", "raw p <= 0.05, prognostic each")
-        chosen = {**designs.WITH_PROGNOSTIC, "constant effect": designs.constant_effect}
-        for name, design in chosen.items():
-            for method in ("heldout", "effect"):
-                runs = self.runs(design, method, runs=min(self.args.runs, 20))
-                each = np.mean([run["prognostic_each"] for run in runs], axis=0)
-                shares = ", ".join(f"{share:.2f}" for share in each)
-                row(name, method, f"{mean(runs, 'tpr'):.2f}", f"{mean(runs, 'prognostic'):.2f}", shares)
+    def roles(self) -> None:
+        """What is said of features that modify the effect, that predict the outcome of both arms, and of others."""
+        header("data", "features", "modifier", "prognostic", "neither")
+        for name, design in {**designs.WITH_PROGNOSTIC, "constant effect": designs.constant_effect}.items():
+            runs = self.runs(design, runs=min(self.args.runs, 20))
+            for kind in ("modifiers", "prognostic", "others"):
+                found = [role for run in runs for role in run["roles"][kind]]
+                if found:
+                    row(
+                        name,
+                        kind,
+                        *(f"{found.count(role) / len(found):.3f}" for role in ("modifier", "prognostic", "")),
+                    )
 
     def repeats(self) -> None:
         header("data", "repeats", "median sd of z over 8 seeds", "selected sets that differ from the commonest")
@@ -373,8 +388,8 @@ def row(*cells: object) -> None:
 
 
 TABLES = (
-    *("power", "prognostic", "shapes", "null", "sizes", "curve", "heldout", "repeats"),
-    *("groups", "pair", "streamed", "mess", "placebo", "zero", "unfollowed", "one_arm"),
+    *("power", "prognostic", "shapes", "null", "sizes", "curve", "roles", "repeats"),
+    *("groups", "pair", "streamed", "mess", "placebo", "zero", "unfollowed", "one_arm", "tails", "noise"),
 )
 STREAMED = [name for name in designs.NULL if not name.startswith(("n = 300", "columns that", "log-normal"))]
 

@@ -10,7 +10,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from conftest import four_sd, logistic_treatment, quiet_fit
 from modifind import EffectLikelihood, ModifierSelector, SelectionResult
 from modifind.datasets import make_modifiers
-from modifind.explain.changes import Changes, Sweep, change_tests, shape_scores, shape_test, unseen_changes
+from modifind.explain.changes import Changes, Sweep, change_tests, shape_test, unseen_changes
 from modifind.explain.verdict import verdict
 from modifind.features import read_features
 from modifind.findings import Finding
@@ -18,7 +18,7 @@ from modifind.result import CHANGE_COLUMNS, PARTS
 from modifind.saving.records import decode, encode
 from modifind.statistics.effect_likelihood import MEAN, SPREAD, WHOLE
 from modifind.testers import AnalyticTester
-from modifind.testing import adjust_p_values
+from modifind.testing import UNSEEN, adjust_p_values
 
 QUICK = {
     "statistic": EffectLikelihood("linear"),
@@ -205,35 +205,6 @@ def turning():
     return y, x, treatment
 
 
-def test_shape_scores_do_not_move_with_small_shifts_and_stretches(turning):
-    y, x, treatment = turning
-    prepared = believing(y, x, treatment, Believes())
-    scores = shape_scores(prepared)
-    assert_allclose(scores.mean(axis=0), 0.0, atol=1e-12)
-    assert (scores[treatment == 0, 2:] == 0).all()
-    assert (scores[treatment == 1, :2] == 0).all()
-    for moved in (y + 0.05, y * 1.05):
-        fit = prepared.fits[0]
-        again = _with_fixed_functions(prepared, fit, moved)
-        change = np.array([(again - scores)[treatment == arm].mean(axis=0)[2 * arm : 2 * arm + 2] for arm in (0, 1)])
-        assert np.abs(change).max() < 0.1 * 0.05
-
-
-def _with_fixed_functions(prepared, fit, y):
-    """Scores of other outcomes by the functions that were found for the first ones."""
-    from modifind.explain import changes
-
-    found = np.zeros((y.size, 4))
-    for arm in (0, 1):
-        rows = prepared.treatment == arm
-        old, new = prepared.y[rows], y[rows]
-        both = changes._orthogonal_functions(
-            np.concatenate((old, new)), fit.traits.shapes[arm], np.repeat([1.0, 1e-12], rows.sum())
-        )
-        found[rows, 2 * arm : 2 * arm + 2] = both[rows.sum() :]
-    return found
-
-
 def test_rows_that_come_twice_count_once_if_they_are_a_group(turning):
     y, x, treatment = turning
     once = believing(y, x, treatment, Believes(0.1, 0.1), weights=np.ones(400))
@@ -243,7 +214,7 @@ def test_rows_that_come_twice_count_once_if_they_are_a_group(turning):
     untold = believing(np.repeat(y, 2), np.repeat(x, 2), np.repeat(treatment, 2), Believes(0.1, 0.1))
     expected = shape_test(once, 0, Uniform())
     assert_allclose(shape_test(twice, 0, Uniform()), expected, rtol=1e-6)
-    assert shape_test(untold, 0, Uniform()) < 1e-3 * expected
+    assert shape_test(untold, 0, Uniform()) < 0.1 * expected
 
 
 def test_weights_and_none_agree_where_all_rows_weigh_the_same(turning):
@@ -252,7 +223,7 @@ def test_weights_and_none_agree_where_all_rows_weigh_the_same(turning):
     weighted = change_tests(believing(y, x, treatment, Believes(0.1, 0.1), weights=np.ones(400)), 0, Uniform())
     assert_allclose(weighted.mean, plain.mean, rtol=1e-9)
     assert_allclose(weighted.spread, plain.spread, rtol=1e-9)
-    assert_allclose(np.log10(weighted.shape), np.log10(plain.shape), rtol=0.25)
+    assert_allclose(np.log10(weighted.shape), np.log10(plain.shape), rtol=0.05)  # Student's t for the normal
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning")
@@ -281,7 +252,7 @@ def test_binary_outcomes_have_neither_spread_nor_shape():
 
 def test_missing_values_categories_and_repeats():
     rng = np.random.default_rng(0)
-    n = 600
+    n = 3000
     frame = pd.DataFrame(
         {"gap": rng.normal(size=n), "level": rng.choice(list("abcd"), size=n), "z": rng.normal(size=n)}
     )
@@ -300,8 +271,13 @@ def test_features_that_no_model_looks_at_are_not_changed(turning):
     y, x, treatment = turning
     prepared = believing(y, x, treatment, Believes())
     blind = replace(prepared, fits=tuple(replace(f, cross=replace(f.cross, models=())) for f in prepared.fits))
-    assert str(change_tests(blind, 0, Uniform())) == str(unseen_changes(prepared)) == str(Changes(1.0, 1.0, np.nan))
-    assert AnalyticTester(blind, 0, explain=False).without_law(0)[1] is None
+    assert unseen_changes(prepared) == Changes(1.0, 1.0, 1.0)
+    assert change_tests(blind, 0, Uniform()) == Changes(1.0, 1.0, shape_test(prepared, 0, Uniform()))
+    # What gives a sign of its own is tested; what does not has p = 1.
+    assert AnalyticTester(blind, 0, explain=False).without_law(0) is None
+    flat = believing(np.random.default_rng(3).normal(size=y.size), x, treatment, Believes())
+    flat = replace(flat, fits=tuple(replace(f, cross=replace(f.cross, models=())) for f in flat.fits))
+    assert AnalyticTester(flat, 0, explain=False).without_law(0) == (UNSEEN, None)
 
 
 def test_sweep_without_parts_evaluates_one(turning):
@@ -348,94 +324,111 @@ def say(frame, kind="continuous", p=None, **settings):
     return verdict({"x": frame}, row(mean=0.001) if p is None else p, **given)
 
 
-AGES = np.linspace(30, 78, 25)
+AGES = np.linspace(30, 78, 25)  # their 10th, 50th and 90th percentiles are 34, 54 and 74
 
 
 @pytest.mark.parametrize(
     ("effect", "expected"),
     [
-        (0.1 * (AGES - 50), "the effect rises from -2.0 at 30 to 2.8 at 78"),
-        (-3 - 0.1 * (AGES - 50), "the effect falls from -1.0 at 30 to -5.8 at 78"),
-        (np.where(AGES > 55, 4.2, 1.0), "the effect is higher above 55 (4.2 against 1.0)"),
-        (np.where(AGES > 55, -4.2, 1.0), "the effect is lower above 55 (-4.2 against 1.0)"),
+        (0.1 * (AGES - 50), "the effect rises from -1.6 (-2.2 to -1.0) at 34 to 2.4 (1.8 to 3.0) at 74"),
+        (-3 - 0.1 * (AGES - 50), "the effect falls from -1.4 (-2.0 to -0.8) at 34 to -5.4 (-6.0 to -4.8) at 74"),
+        (np.where(AGES > 55, 4.2, 1.0), "the effect rises from 1.0 (0.4 to 1.6) at 34 to 4.2 (3.6 to 4.8) at 74"),
         (
             4 - 0.01 * (AGES - 54) ** 2,
-            "the effect is highest near 54 (4.0) and lower at both ends (-1.8 at 30, -1.8 at 78)",
+            "the effect is highest in the middle, 4.0 (3.4 to 4.6) at 54, against 0.0 (-0.6 to 0.6) at 34 and 0.0 "
+            "(-0.6 to 0.6) at 74",
         ),
-        (0.01 * (AGES - 54) ** 2, "the effect is lowest near 54 (0.0) and higher at both ends (5.8 at 30, 5.8 at 78)"),
+        (
+            0.01 * (AGES - 54) ** 2,
+            "the effect is lowest in the middle, 0.0 (-0.6 to 0.6) at 54, against 4.0 (3.4 to 4.6) at 34 and 4.0 "
+            "(3.4 to 4.6) at 74",
+        ),
+        # Beyond the outer percentiles anything may happen.
+        (np.where(np.abs(AGES - 54) > 22, 50.0, 1.0), None),
     ],
 )
 def test_directions_of_a_continuous_feature(effect, expected):
-    assert say(curve(AGES, effect)) == f"Changes the average: {expected}."
+    assert say(curve(AGES, effect)) == f"Changes the average{f': {expected}' if expected else ''}."
 
 
 def test_directions_need_bands_that_are_apart_and_points_that_rows_support():
     steep = 0.1 * (AGES - 50)
     assert say(curve(AGES, steep, half=3.0)) == "Changes the average."
+    # Bands of single points that just do not touch do where all points are to hold at once.
+    assert say(curve(AGES, steep, half=1.95)) == "Changes the average."
+    assert say(curve(AGES, steep, half=1.6)) != "Changes the average."
     assert say(curve(AGES, steep)[["value", "mean_effect"]]) == "Changes the average."
-    ends = np.abs(AGES - 54) > 12
-    assert say(curve(AGES, steep, low_support=ends)).endswith("rises from -0.8 at 42 to 1.6 at 66.")
-    assert say(curve(AGES, steep, low_support=AGES > 30)) == "Changes the average."
+    first = np.abs(AGES - 34) < 1
+    assert say(curve(AGES, steep, low_support=first)).endswith("0.4 (-0.2 to 1.0) at 54 to 2.4 (1.8 to 3.0) at 74.")
+    assert say(curve(AGES, steep, low_support=AGES > 35)) == "Changes the average."
+
+
+def test_ratios_of_spread_have_limits_on_their_own_scale():
+    frame = curve(["a", "b"], [0.5, 2.0], name="sd_ratio").assign(sd_ratio_low=[0.4, 1.6], sd_ratio_high=[0.625, 2.5])
+    told = say(frame, "discrete", p=row(spread=0.001))
+    assert told.endswith(
+        'the ratio of treated to control spread is 0.5 (0.4 to 0.6) for "a" and 2.0 (1.5 to 2.6) for "b".'
+    )
 
 
 def test_rows_without_a_value_are_no_end_of_a_curve():
     frame = pd.concat((curve(AGES, 0.1 * (AGES - 50)), curve([np.nan], [-40.0])), ignore_index=True)
-    assert say(frame).endswith("rises from -2.0 at 30 to 2.8 at 78.")
+    assert say(frame).endswith("rises from -1.6 (-2.2 to -1.0) at 34 to 2.4 (1.8 to 3.0) at 74.")
 
 
 def test_levels_are_named():
     frame = curve(["north", "south", "west"], [0.1, 3.0, -2.0])
-    assert say(frame, "discrete").endswith('the effect is highest for "south" (3.0) and lowest for "west" (-2.0).')
-    assert say(curve([0, 1], [-6.1, 1.2]), "discrete").endswith("the effect is -6.1 for 0 and 1.2 for 1.")
+    told = 'the effect is higher for "south", 3.0 (2.4 to 3.6), than for "west", -2.0 (-2.6 to -1.4).'
+    assert say(frame, "discrete").endswith(told)
+    told = "the effect is -6.1 (-6.7 to -5.5) for 0 and 1.2 (0.6 to 1.8) for 1."
+    assert say(curve([0, 1], [-6.1, 1.2]), "discrete").endswith(told)
     wide = curve(["a", "b", "c"], [0.0, 3.0, 9.0])
     wide.loc[2, ["mean_effect_low", "mean_effect_high"]] = [-20.0, 40.0]
-    assert say(wide, "discrete").endswith('highest for "b" (3.0) and lowest for "a" (0.0).')
+    assert say(wide, "discrete").endswith('higher for "b", 3.0 (2.4 to 3.6), than for "a", 0.0 (-0.6 to 0.6).')
 
 
 def test_hostile_labels_stay_on_one_short_line():
     told = say(curve(["a\n\x1b[31m" + "b" * 300, "<script>"], [0.0, 9.0]), "discrete")
     assert "\n" not in told
     assert "\x1b" not in told
-    assert len(told) < 150
+    assert len(told) < 200
     assert '"<script>"' in told
 
 
 def test_numbers_of_any_size_can_be_told_apart():
     seconds = 1.6e9 + 1e6 * np.arange(25)
-    assert say(curve(seconds, 1e-7 * AGES, half=1e-8)).endswith("0.0000030 at 1.6e+09 to 0.0000078 at 1.624e+09.")
+    told = say(curve(seconds, 1e-7 * AGES, half=1e-8))
+    assert told.endswith(
+        "from 3.4e-06 (3.39e-06 to 3.41e-06) at 1.602e+09 to 7.4e-06 (7.39e-06 to 7.41e-06) at 1.622e+09."
+    )
 
 
 def test_effects_that_differ_are_not_told_by_the_same_number():
-    assert say(curve(["no", "yes"], [9.7, 10.3], half=0.1), "discrete").endswith('is 9.7 for "no" and 10.3 for "yes".')
-    assert say(curve(AGES, 12000 + AGES, half=1.0)).endswith("rises from 12030 at 30 to 12080 at 78.")
+    told = say(curve(["no", "yes"], [9.7, 10.3], half=0.1), "discrete")
+    assert 'is 9.7 (9.6 to 9.8) for "no" and 10.3 (10.2 to 10.4) for "yes".' in told
     ratios = curve(["no", "yes"], np.log([1.01, 1.04]), half=0.005)
-    assert say(ratios, "discrete", log_outcome=True).endswith('is x1.01 for "no" and x1.04 for "yes".')
-
-
-def test_no_step_is_told_where_the_curve_comes_back():
-    effect = np.where((AGES > 44) & (AGES < 64), 4.0, 1.0)
-    frame = curve(AGES, effect)
-    # A wide band at the last point: it does not lie below the top for sure, though all points before it do.
-    frame.loc[24, ["mean_effect_low", "mean_effect_high"]] = [-3.0, 5.0]
-    assert "higher above" not in say(frame)
-    assert "lower above" not in say(frame)
+    told = say(ratios, "discrete", log_outcome=True)
+    assert "is x1.01 (" in told
+    assert 'for "no" and x1.04 (' in told
 
 
 def test_log_outcomes_are_told_as_ratios():
     frame = curve(["no", "yes"], np.log([0.8, 1.3]), half=0.05)
-    assert say(frame, "discrete", log_outcome=True).endswith('the effect is x0.8 for "no" and x1.3 for "yes".')
+    told = say(frame, "discrete", log_outcome=True)
+    assert told.endswith('the effect is x0.8 (x0.76 to x0.85) for "no" and x1.3 (x1.2 to x1.4) for "yes".')
 
 
 def test_shape_names_the_tail_that_moves():
     frame = curve(AGES, 0.1 * (AGES - 50), name="q90_effect")
     told = say(frame, p=row(shape=0.001))
-    assert told == "Changes the shape: the effect at the upper 10% quantile rises from -2.0 at 30 to 2.8 at 78."
+    start = "Changes the shape: the effect at the upper 10% quantile rises from -1.6 "
+    assert told == start + "(-2.2 to -1.0) at 34 to 2.4 (1.8 to 3.0) at 74."
 
 
 def test_groups_name_the_column_that_shows_most():
     curves = {"x": curve(AGES, 0 * AGES), "z": curve([0, 1], [1.0, 5.0])}
     told = verdict(curves, row(mean=0.01), kinds={"x": "continuous", "z": "discrete"}, selected=True)
-    assert told == "Changes the average: along z the effect is 1.0 for 0 and 5.0 for 1."
+    assert told == "Changes the average: along z the effect is 1.0 (0.4 to 1.6) for 0 and 5.0 (4.4 to 5.6) for 1."
 
 
 @pytest.mark.parametrize(
@@ -443,11 +436,7 @@ def test_groups_name_the_column_that_shows_most():
     [
         (row(), {"tested": False}, "Not tested."),
         (row(), {"selected": False}, "No change found."),
-        (
-            row(shape=0.003),
-            {"selected": False},
-            "Not selected, but there are signs of a change of the shape (adjusted p = 0.0030).",
-        ),
+        (row(shape=0.003), {"selected": False}, "No change found."),
         (
             row(0.2, 0.06, 0.9),
             {},

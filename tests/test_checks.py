@@ -50,6 +50,7 @@ DIAGNOSTICS = {
     "pit_p_value": 0.4,
     "log_score_gain": 0.1,
     "normal_p_value": 0.01,
+    "tail_p_value": np.nan,
     "check_p_value": np.nan,
     "n_resamples": 0,
     "n_exceeding": 0,
@@ -59,7 +60,7 @@ DIAGNOSTICS = {
 def checked(*, p_value=0.01, overlap=(), settings=(), diagnostics=(), untestable=()):
     """Checks of a table with one feature that is fine but for what is given."""
     table = pd.DataFrame({"p_value": [p_value], "selected": [p_value <= 0.05]}, index=["age"])
-    found = pd.DataFrame([DIAGNOSTICS | dict(diagnostics)], index=["age"])
+    found = pd.DataFrame([DIAGNOSTICS | {"likelihood_p_value": p_value} | dict(diagnostics)], index=["age"])
     return run_checks(table, found, OVERLAP | dict(overlap), SETTINGS | dict(settings), dict(untestable))
 
 

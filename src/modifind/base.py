@@ -25,7 +25,7 @@ from modifind.result import SelectionResult
 
 Found = TypeVar("Found")
 # The seed is recorded as such; the others change nothing.
-UNRECORDED = ("random_state", "progress", "n_jobs", "checkpoint")
+UNRECORDED = ("random_state", "progress", "n_jobs", "checkpoint", "placebo_runs")
 
 
 class BaseModifierSelector(SelectorMixin, BaseEstimator):

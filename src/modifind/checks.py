@@ -16,6 +16,7 @@ import numpy as np
 import pandas as pd
 from scipy.stats import binomtest
 
+from modifind.testing.analytic import combined_p_value
 from modifind.testing.multiple import adjust_p_values
 
 LEAST_EFFECTIVE_SHARE = 0.05
@@ -331,10 +332,14 @@ def _law_checks(row: Any, n_rows: int) -> Iterator[Check]:
 def _tail_checks(table: pd.DataFrame, diagnostics: pd.DataFrame, settings: Mapping[str, Any]) -> Iterator[Check]:
     if "normal_p_value" not in diagnostics:
         return
-    p_values = table["p_value"].fillna(1.0).to_numpy(dtype=float)
+    combined = table["p_value"].fillna(1.0).to_numpy(dtype=float)
+    p_values = diagnostics["likelihood_p_value"].fillna(1.0).to_numpy(dtype=float)
     normal = diagnostics["normal_p_value"].to_numpy(dtype=float)
     normal = np.where(np.isnan(normal) | table["p_value"].isna(), p_values, normal)
-    decided = adjust_p_values(normal, settings["adjust"]) <= settings["alpha"]
+    # Another tail of the likelihood decides where the other component does not.
+    instead = combined_p_value(normal, diagnostics["tail_p_value"].to_numpy(dtype=float))
+    instead = np.where(table["p_value"].isna(), combined, instead)
+    decided = adjust_p_values(instead, settings["adjust"]) <= settings["alpha"]
     factors = np.exp(np.abs(np.log(np.maximum(p_values, 1e-300)) - np.log(np.maximum(normal, 1e-300))).clip(max=700))
     selected = table["selected"].to_numpy(dtype=bool)
     for k, feature in enumerate(table.index):
@@ -351,7 +356,7 @@ def _resampled_checks(table: pd.DataFrame, diagnostics: pd.DataFrame) -> Iterato
         return
     checked = diagnostics[diagnostics["check_p_value"].notna() & table["p_value"].notna()]
     for feature in checked.index:
-        p_value = float(table.loc[feature, "p_value"])
+        p_value = float(checked.loc[feature, "likelihood_p_value"])
         resampled = float(checked.loc[feature, "check_p_value"])
         drawn, reached = (int(checked.loc[feature, name]) for name in ("n_resamples", "n_exceeding"))
         chance = float(binomtest(reached, drawn, min(p_value, 1.0)).pvalue)

@@ -1,4 +1,4 @@
-"""Command line: ``modifind demo | simulate | select | reproduce``."""
+"""Command line: ``modifind demo | simulate | select | placebo | report | reproduce``."""
 
 from __future__ import annotations
 
@@ -24,6 +24,39 @@ app = typer.Typer(
 
 Jobs = Annotated[int, typer.Option("--jobs", help="Processes to use.", min=1)]
 Seed = Annotated[int, typer.Option("--seed", help="Seed of everything random.", min=0)]
+TreatmentColumn = Annotated[str, typer.Option("--treatment", help="Column with two values.")]
+OutcomeColumn = Annotated[str, typer.Option("--outcome", help="Numeric column, or one of 0 and 1.")]
+Features = Annotated[str, typer.Option("--features", help="Columns to test, comma-separated; default all.")]
+Exclude = Annotated[str, typer.Option("--exclude", help="Columns to leave out, comma-separated.")]
+Discrete = Annotated[str, typer.Option("--discrete", help="Numeric columns that are categories.")]
+Group = Annotated[
+    list[str] | None,
+    typer.Option("--group", help="Columns tested as one, such as 'blood pressure=sbp,dbp'; may be repeated."),
+]
+Treated = Annotated[str | None, typer.Option("--treated", help="Label that means treated.")]
+Propensity = Annotated[str, typer.Option("--propensity", help="auto, mlp, a number, or a column with known scores.")]
+Strata = Annotated[str | None, typer.Option("--strata", help="Column with the strata that a trial was randomised in.")]
+Weight = Annotated[str | None, typer.Option("--weight", help="Column with sample weights.")]
+Groups = Annotated[
+    str | None, typer.Option("--groups", help="Column with labels of rows that belong together, such as a clinic.")
+]
+Learner = Annotated[
+    str, typer.Option("--learner", help="Of effect_likelihood: auto, linear, splines, boosting or neural.")
+]
+LogOutcome = Annotated[bool, typer.Option("--log-outcome", help="Analyse the logarithm of the outcome.")]
+Sampler = Annotated[str, typer.Option("--sampler", help="auto, gaussian, boosting, cvae or marginal.")]
+Alpha = Annotated[float, typer.Option("--alpha", help="Level of the adjusted p-values.")]
+Adjust = Annotated[str, typer.Option("--adjust", help="bh, by, holm, bonferroni or none.")]
+Missing = Annotated[
+    str,
+    typer.Option(
+        "--missing", help="Missing values: error, category (a level of its own) or drop (leave out the rows)."
+    ),
+]
+CheckpointFolder = Annotated[
+    Path | None,
+    typer.Option("--checkpoint", help="Folder to save every feature in; the same command then continues."),
+]
 DATA_SUFFIXES = (".csv", ".parquet")
 RESULT_SUFFIXES = (".json", ".csv")
 DEFAULT_STATISTIC = "effect_likelihood"
@@ -100,14 +133,14 @@ def demo(
     with _warnings_as_lines() as lines:
         result = selector.fit(trial.X, trial.y, treatment=trial.treatment).result_
         lines.told = concerns(result.checks)
-    print_result(result, truth=trial.truth)
-    print_checks(result)
     result.to_json(out / "result.json")
     result.to_csv(out / "result.csv")
     result.report(out / "report.html")
     picture = io.BytesIO()
     ImportanceDisplay.from_result(result).plot().figure_.savefig(picture, format="png")
     write_bytes(out / "importance.png", picture.getvalue())
+    print_result(result, truth=trial.truth)
+    print_checks(result)
     print(f"\nReport: {out / 'report.html'}")
 
 
@@ -137,48 +170,31 @@ def select(
     data: Annotated[
         str, typer.Argument(help="CSV or Parquet file; with --stream or --dask also a pattern of several.")
     ],
-    treatment: Annotated[str, typer.Option("--treatment", help="Column with two values.")],
-    outcome: Annotated[str, typer.Option("--outcome", help="Numeric column, or one of 0 and 1.")],
-    features: Annotated[str, typer.Option("--features", help="Columns to test, comma-separated; default all.")] = "",
-    exclude: Annotated[str, typer.Option("--exclude", help="Columns to leave out, comma-separated.")] = "",
-    discrete: Annotated[str, typer.Option("--discrete", help="Numeric columns that are categories.")] = "",
-    group: Annotated[
-        list[str] | None,
-        typer.Option("--group", help="Columns tested as one, such as 'blood pressure=sbp,dbp'; may be repeated."),
-    ] = None,
-    treated: Annotated[str | None, typer.Option("--treated", help="Label that means treated.")] = None,
-    propensity: Annotated[
-        str, typer.Option("--propensity", help="auto, mlp, a number, or a column with known scores.")
-    ] = "auto",
-    strata: Annotated[
-        str | None, typer.Option("--strata", help="Column with the strata that a trial was randomised in.")
-    ] = None,
-    weight: Annotated[str | None, typer.Option("--weight", help="Column with sample weights.")] = None,
-    groups: Annotated[
-        str | None, typer.Option("--groups", help="Column with labels of rows that belong together, such as a clinic.")
-    ] = None,
+    treatment: TreatmentColumn,
+    outcome: OutcomeColumn,
+    features: Features = "",
+    exclude: Exclude = "",
+    discrete: Discrete = "",
+    group: Group = None,
+    treated: Treated = None,
+    propensity: Propensity = "auto",
+    strata: Strata = None,
+    weight: Weight = None,
+    groups: Groups = None,
     statistic: Annotated[str, typer.Option("--statistic", help="effect_likelihood or wcmmd.")] = DEFAULT_STATISTIC,
-    learner: Annotated[
-        str, typer.Option("--learner", help="Of effect_likelihood: auto, linear, splines, boosting or neural.")
-    ] = "auto",
+    learner: Learner = "auto",
     repeats: Annotated[int, typer.Option("--repeats", help="Cross-fits of effect_likelihood to average.", min=1)] = 1,
     check: Annotated[int, typer.Option("--check", help="Resamples to check effect_likelihood's tail.", min=0)] = 0,
-    log_outcome: Annotated[bool, typer.Option("--log-outcome", help="Analyse the logarithm of the outcome.")] = False,
-    sampler: Annotated[str, typer.Option("--sampler", help="auto, gaussian, boosting, cvae or marginal.")] = "auto",
+    log_outcome: LogOutcome = False,
+    sampler: Sampler = "auto",
     preset: Annotated[str, typer.Option("--preset", help="uai2022: the paper's configuration.")] = "",
-    alpha: Annotated[float, typer.Option("--alpha", help="Level of the adjusted p-values.")] = 0.05,
-    adjust: Annotated[str, typer.Option("--adjust", help="bh, by, holm, bonferroni or none.")] = "bh",
+    alpha: Alpha = 0.05,
+    adjust: Adjust = "bh",
     resamples: Annotated[str, typer.Option("--resamples", help="Resamples per feature of wcmmd, or auto.")] = "auto",
     device: Annotated[
         str | None, typer.Option("--device", help="Where networks and resamples are computed: cpu, cuda, cuda:1, ...")
     ] = None,
-    missing: Annotated[
-        str,
-        typer.Option(
-            "--missing",
-            help="Missing values: error, category (a level of its own) or drop (leave out the rows).",
-        ),
-    ] = "error",
+    missing: Missing = "error",
     seed: Seed = 0,
     jobs: Jobs = 1,
     stream: Annotated[
@@ -191,21 +207,23 @@ def select(
     train_rows: Annotated[
         int, typer.Option("--train-rows", help="Most rows that models are fitted to; all rows are scored.", min=200)
     ] = 200_000,
-    checkpoint: Annotated[
-        Path | None,
-        typer.Option("--checkpoint", help="Folder to save every feature in; the same command then continues."),
-    ] = None,
+    checkpoint: CheckpointFolder = None,
     explain: Annotated[bool, typer.Option(help="Also explain features: bands, what changes, bounds.")] = True,
+    placebo_runs: Annotated[
+        int, typer.Option("--placebo", help="Also run this many treatments that do nothing.", min=0)
+    ] = 0,
     out: Annotated[Path | None, typer.Option("--out", help="Result as .json (all of it) or .csv (table).")] = None,
     report: Annotated[Path | None, typer.Option("--report", help="HTML report to write.")] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Only say how the table is read and what would be run.")
+    ] = False,
     strict: Annotated[
         bool, typer.Option("--strict", help="End with exit code 3 if there is a warning or a check failed.")
     ] = False,
 ) -> None:
     """Find the features of a table that modify the effect of a treatment on an outcome."""
     from modifind.checks import concerns
-    from modifind.features import AlsoDiscrete
-    from modifind.tables import Roles, open_table
+    from modifind.tables import open_table
 
     if out is not None:
         _check_suffix(out, RESULT_SUFFIXES, "--out")
@@ -215,21 +233,19 @@ def select(
         raise ValueError("--stream and --dask exclude each other")
     with _warnings_as_lines() as lines, open_table(data, stream=stream, dask=dask, jobs=jobs) as table:
         scores, known = _propensity(propensity, table.columns)
-        others = {"--propensity": known, "--strata": strata, "--weight": weight, "--groups": groups}
-        tested = _tested(table.columns, treatment, outcome, others, features, exclude)
-        roles = Roles(tested, outcome, treatment, known, strata, weight, groups)
-        categories = _columns(discrete, table.columns, "--discrete")
-        if not set(categories) <= set(roles.features):
-            strangers = ", ".join(sorted(set(categories) - set(roles.features)))
-            raise ValueError(f"--discrete names {strangers}, which is not tested")
+        roles = _roles(table.columns, treatment, outcome, known, strata, weight, groups, features, exclude)
         if preset and known is not None:
             raise ValueError("--preset fixes the propensity; leave --propensity out")
         own = {"learner": learner, "cv_repeats": repeats, "check_resamples": check}
         selector = _selector(preset, statistic, own, sampler, scores, alpha, adjust, resamples, device)
-        selector.set_params(discrete_features=AlsoDiscrete(tuple(categories)) if categories else "auto")
+        selector.set_params(discrete_features=_categories(discrete, table.columns, roles), missing=missing)
         selector.set_params(random_state=seed, n_jobs=jobs, progress=True, max_train_rows=train_rows)
-        selector.set_params(outcome_transform="log" if log_outcome else None, missing=missing, explain=explain)
+        selector.set_params(outcome_transform="log" if log_outcome else None, explain=explain)
         selector.set_params(feature_groups=_groups(group or [], roles.features) or None, checkpoint=checkpoint)
+        selector.set_params(placebo_runs=placebo_runs)
+        if dry_run:
+            _print_dry_run(table, selector, roles, treated)
+            return
         interrupted = False
         try:
             result = table.fit(selector, roles, treated)
@@ -239,17 +255,136 @@ def select(
                 raise
             result, interrupted = selector.result_, True
         lines.told = concerns(result.checks)
-    print_result(result)
-    print_checks(result)
     if out is not None:
         result.to_json(out) if out.suffix.lower() == ".json" else result.to_csv(out)
     if report is not None:
         result.report(report)
+    print_result(result)
+    print_checks(result)
     if interrupted:
         raise typer.Exit(INTERRUPTED)
     if strict and not (result.ok and not lines.shown):
         print(strict_line(result, lines.shown), file=sys.stderr)
         raise typer.Exit(3)
+
+
+@app.command()
+def placebo(
+    data: Annotated[str, typer.Argument(help="CSV or Parquet file.")],
+    treatment: TreatmentColumn,
+    outcome: OutcomeColumn,
+    n: Annotated[int, typer.Option("--n", help="Number of placebo treatments.")] = 20,
+    features: Features = "",
+    exclude: Exclude = "",
+    discrete: Discrete = "",
+    group: Group = None,
+    treated: Treated = None,
+    propensity: Propensity = "auto",
+    strata: Strata = None,
+    weight: Weight = None,
+    groups: Groups = None,
+    learner: Learner = "auto",
+    log_outcome: LogOutcome = False,
+    sampler: Sampler = "auto",
+    alpha: Alpha = 0.05,
+    adjust: Adjust = "bh",
+    missing: Missing = "error",
+    seed: Seed = 0,
+    jobs: Jobs = 1,
+    checkpoint: CheckpointFolder = None,
+    out: Annotated[Path | None, typer.Option("--out", help="P-values of all runs as .csv.")] = None,
+    strict: Annotated[
+        bool, typer.Option("--strict", help="End with exit code 3 if more is found than chance allows.")
+    ] = False,
+) -> None:
+    """Analyse a table with treatments that do nothing: what is found then is false."""
+    from modifind.result import write_text
+    from modifind.saving.spreadsheet import safe_csv
+    from modifind.tables import open_table
+
+    if out is not None:
+        _check_suffix(out, (".csv",), "--out")
+    if n < 1:
+        raise ValueError(f"--n must be at least 1, not {n}")
+    with _warnings_as_lines(), open_table(data) as table:
+        scores, known = _propensity(propensity, table.columns)
+        roles = _roles(table.columns, treatment, outcome, known, strata, weight, groups, features, exclude)
+        selector = _selector("", DEFAULT_STATISTIC, {"learner": learner}, sampler, scores, alpha, adjust, "auto", None)
+        selector.set_params(discrete_features=_categories(discrete, table.columns, roles), missing=missing)
+        selector.set_params(random_state=seed, n_jobs=jobs, progress=True, checkpoint=checkpoint)
+        selector.set_params(outcome_transform="log" if log_outcome else None)
+        selector.set_params(feature_groups=_groups(group or [], roles.features) or None)
+        found = selector.placebo(**table.arguments(selector, roles, "placebo"), n=n, treated=treated)
+    if out is not None:
+        write_text(out, safe_csv(found.table.set_index("run")))
+    print(f"{found.text}\n{found.drawn[0].upper()}{found.drawn[1:]}.")
+    smallest = found.table.sort_values("p_value").head(3)
+    for row in smallest.itertuples():
+        print(
+            f"  run {row.run}, {printable(str(row.feature))}: p = {row.p_value:.2g}{' (selected)' * bool(row.selected)}"
+        )
+    if found.warning:
+        print(f"modifind: warning: {found.warning}", file=sys.stderr)
+        if strict:
+            raise typer.Exit(3)
+
+
+@app.command()
+def report(
+    result: Annotated[Path, typer.Argument(help="Result that `modifind select --out` wrote, .json.")],
+    out: Annotated[Path | None, typer.Option("--out", help="HTML file; default: beside the result.")] = None,
+) -> None:
+    """Write the report of a saved result."""
+    from modifind.result import SelectionResult
+
+    if not result.is_file():
+        raise ValueError(f"no file {result}")
+    target = result.with_suffix(".html") if out is None else out
+    _check_suffix(target, (".html",), "--out")
+    SelectionResult.from_json(result).report(target)
+    print(target)
+
+
+def _print_dry_run(table: Any, selector: Any, roles: Any, treated: str | None) -> None:
+    from modifind.dry_run import describe
+
+    lines = describe(selector, **table.arguments(selector, roles, "--dry-run"), treated=treated)
+    others = [name for name in table.columns if name not in roles.features]
+    lines.insert(3, ("no features", ", ".join(others)))
+    width = max(len(heading) for heading, _ in lines)
+    for heading, line in lines:
+        print(f"{heading:<{width}}  {printable(line)}")
+    print("\nNothing was fitted; leave --dry-run out to run it.")
+
+
+def _roles(
+    columns: list[str],
+    treatment: str,
+    outcome: str,
+    known: str | None,
+    strata: str | None,
+    weight: str | None,
+    groups: str | None,
+    features: str,
+    exclude: str,
+) -> Any:
+    """What the columns of a table are."""
+    from modifind.tables import Roles
+
+    others = {"--propensity": known, "--strata": strata, "--weight": weight, "--groups": groups}
+    tested = _tested(columns, treatment, outcome, others, features, exclude)
+    return Roles(tested, outcome, treatment, known, strata, weight, groups)
+
+
+def _categories(discrete: str, columns: list[str], roles: Any) -> Any:
+    """Which features are discrete, as the selector takes it."""
+    from modifind.features import AlsoDiscrete
+
+    categories = _columns(discrete, columns, "--discrete")
+    if not set(categories) <= set(roles.features):
+        strangers = ", ".join(sorted(set(categories) - set(roles.features)))
+        raise ValueError(f"--discrete names {strangers}, which is not tested")
+    return AlsoDiscrete(tuple(categories)) if categories else "auto"
 
 
 @app.command()

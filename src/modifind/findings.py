@@ -28,6 +28,7 @@ from modifind.testing import adjust_p_values
 # Held-out share of a feature's law that the others explain, above which the data cannot tell it from them. What little
 # is left is then as much the sampler's own error as the feature's, and a test of it would be a test of the sampler.
 DETERMINED = {"continuous": 0.65, "discrete": 0.9}
+MODIFIER, PROGNOSTIC = "modifier", "prognostic"
 MOST_DENSITIES = 100  # features; a result of thousands would be too large to save
 NO_SAMPLER = Calibration("none", float("nan"), float("nan"), float("nan"))
 
@@ -144,12 +145,13 @@ def assemble(
         columns["effect_size"] = _column(findings, "gain")
         columns["effect_low"] = _column(findings, "gain_low")
         columns["effect_high"] = _column(findings, "gain_high")
-        diagnostics["normal_p_value"] = _column(findings, "normal_p_value")
-        diagnostics["check_p_value"] = _column(findings, "check_p_value")
+        for name in ("likelihood_p_value", "tail_p_value", "prognostic_p_value", "normal_p_value", "check_p_value"):
+            diagnostics[name] = _column(findings, name)
     for name in ("n_resamples", "n_exceeding"):
         diagnostics[name] = [0 if f.outcome is None else getattr(f.outcome, name) for f in findings]
     diagnostics["bandwidth"] = [f.view.bandwidth for f in findings]
     features = pd.DataFrame(columns, index=index)
+    features.insert(list(columns).index("selected") + 1, "role", _roles(adjusted <= alpha, diagnostics, alpha, adjust))
     untestable = {name: f.untestable for name, f in zip(names, findings, strict=True) if f.untestable is not None}
     for name, kind in zip(names, kinds, strict=True):
         if name in named and kind == "discrete" and untestable.get(name) == "constant":
@@ -178,6 +180,16 @@ def assemble(
         pit_histogram=_pit_histogram(index, findings),
         changes=_changes(features, findings, curves, alpha, adjust, settings),
     )
+
+
+def _roles(selected: Any, diagnostics: pd.DataFrame, alpha: float, adjust: str) -> list[str]:
+    """What each feature is: a modifier, one that predicts the outcome without a difference found, or neither."""
+    prognostic = np.zeros(len(diagnostics), dtype=bool)
+    if "prognostic_p_value" in diagnostics:
+        p_values = diagnostics["prognostic_p_value"].to_numpy(dtype=np.float64)
+        prognostic = adjust_p_values(np.where(np.isnan(p_values), 1.0, p_values), adjust) <= alpha
+    pairs = zip(selected, prognostic, strict=True)
+    return [MODIFIER if chosen else PROGNOSTIC if predicts else "" for chosen, predicts in pairs]
 
 
 def _densities(features: pd.DataFrame, views: Mapping[str, Mapping[str, MarginalView]]) -> dict[str, pd.DataFrame]:

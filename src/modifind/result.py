@@ -15,6 +15,7 @@ import numpy as np
 import pandas as pd
 
 from modifind.checks import as_frame
+from modifind.placebo_result import PlaceboResult
 from modifind.saving.schema import BY_COLUMN, FORMAT, OPTIONAL_FRAMES, parse_json, validate
 from modifind.saving.spreadsheet import safe_csv
 
@@ -48,7 +49,9 @@ class SelectionResult:
     Attributes
     ----------
     table : DataFrame
-        One row per feature: kind, importance, statistic, p_value, p_adjusted, selected. The effect-likelihood test adds
+        One row per feature: kind, importance, statistic, p_value, p_adjusted, selected and role: "modifier" for a
+        selected feature, "prognostic" for one that predicts the outcome without a difference between the arms being
+        found (by a held-out likelihood test, adjusted over features), else empty. The effect-likelihood test adds
         effect_size, the mean log-likelihood gain per row in nats, with its 95% interval effect_low to effect_high.
         The last column, caution, says in a few words which checks of the feature failed; mostly it is empty.
     diagnostics : DataFrame
@@ -81,6 +84,8 @@ class SelectionResult:
     pit_histogram : DataFrame
         One row per feature: shares of the rows by tenths of the probability integral transform of the feature's law,
         each 0.1 where the law is right. Missing for discrete features.
+    placebo : PlaceboResult, optional
+        What the same analysis found with placebo treatments, where they were asked for.
     """
 
     table: pd.DataFrame
@@ -98,6 +103,7 @@ class SelectionResult:
     overall: Mapping[str, float] = field(default_factory=dict)
     score_histogram: pd.DataFrame = field(default_factory=no_scores)
     pit_histogram: pd.DataFrame = field(default_factory=lambda: _empty(PIT_COLUMNS))
+    placebo: PlaceboResult | None = None
 
     @property
     def ok(self) -> bool:
@@ -176,6 +182,7 @@ class SelectionResult:
             **{name: _frame_to_dict(getattr(self, name)) for name in OPTIONAL_FRAMES},
             **{name: {key: _frame_to_dict(frame) for key, frame in getattr(self, name).items()} for name in BY_COLUMN},
             "overall": _plain(dict(self.overall)),
+            **({} if self.placebo is None else {"placebo": self.placebo.to_dict()}),
         }
 
     @classmethod
@@ -196,6 +203,7 @@ class SelectionResult:
             versions=dict(data.get("versions", {})),
             warnings=tuple(data.get("warnings", ())),
             overall={name: float(value) for name, value in data.get("overall", {}).items()},
+            placebo=PlaceboResult.from_dict(data["placebo"]) if "placebo" in data else None,
             **later,
         )
 

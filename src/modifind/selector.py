@@ -24,9 +24,11 @@ from modifind.columns.missing import Dropped, check_missing
 from modifind.composition import Statistic, agreeing_sampler, recorded_settings, resolve_statistic
 from modifind.feature_groups import has_groups, read_feature_groups
 from modifind.findings import assemble, tell
+from modifind.placebo import check_runs, run_placebos
+from modifind.placebo_result import PlaceboResult
 from modifind.progress import Progress
 from modifind.propensity import PropensityModel, resolve_propensity
-from modifind.reading import read_data
+from modifind.reading import Data, read_data
 from modifind.saving.resuming import continued_pass, continued_tests, seed_of
 from modifind.statistics import WCMMD, EffectLikelihood
 from modifind.streaming import FrameSource, LocalPieces, Piece, Pieces, Source, Streamed, StreamedFit
@@ -103,6 +105,9 @@ class ModifierSelector(BaseModifierSelector):
         With ``random_state=None`` the seed is that of the run in the folder. Not for Dask tables.
     explain : bool, default=True
         Whether features are also explained: curves with bands, what changes, bounds.
+    placebo_runs : int, default=0
+        Analyse the table this many times more with a treatment that does nothing, drawn as the real one was given; see
+        `placebo`. What these runs find is in ``result_.placebo`` and in the report.
 
     Attributes
     ----------
@@ -148,6 +153,7 @@ class ModifierSelector(BaseModifierSelector):
         feature_groups: dict[str, list[str]] | None = None,
         checkpoint: str | os.PathLike[str] | None = None,
         explain: bool = True,
+        placebo_runs: int = 0,
     ) -> None:
         self.statistic = statistic
         self.sampler = sampler
@@ -168,6 +174,7 @@ class ModifierSelector(BaseModifierSelector):
         self.feature_groups = feature_groups
         self.checkpoint = checkpoint
         self.explain = explain
+        self.placebo_runs = placebo_runs
 
     def fit(
         self,
@@ -223,12 +230,13 @@ class ModifierSelector(BaseModifierSelector):
             )
         per_row = {"sample_weight": sample_weight, "groups": groups, "strata": strata}
         if is_distributed(X):
-            _refuse_in_pieces(per_row, "a Dask DataFrame", "pass a sample of the rows as a DataFrame")
+            remedy = "pass a sample of the rows as a DataFrame"
+            _refuse_in_pieces(per_row | self._placebos, "a Dask DataFrame", remedy)
             return self._fit_distributed(X, y, treatment, treated, statistic)
         frame = as_frame(X)
         if len(frame) > self.max_train_rows and isinstance(statistic, EffectLikelihood):
             what = f"a table of more than max_train_rows={self.max_train_rows} rows"
-            _refuse_in_pieces(per_row, what, "raise max_train_rows")
+            _refuse_in_pieces(per_row | self._placebos, what, "raise max_train_rows")
             source = FrameSource.of(frame, y, treatment, self.propensity)
             return self._fit_pieces(self._local(source), statistic, treated)
         return self._fit_whole(frame, y, treatment, treated, per_row, statistic, test)
@@ -248,6 +256,7 @@ class ModifierSelector(BaseModifierSelector):
         self
         """
         statistic, _ = self._validate()
+        _refuse_in_pieces(self._placebos, "a source", "read the table, or a sample of it, into a DataFrame")
         if has_row_scores(self.propensity) and getattr(source, "scores", None) is None:
             raise ValueError("propensity is one score per row; the scores of a source must come with it")
         return self._fit_pieces(self._local(source), statistic, treated)
@@ -345,6 +354,117 @@ class ModifierSelector(BaseModifierSelector):
         dropped.warn()
         return self
 
+    def placebo(
+        self,
+        X: Any,
+        y: Any = None,
+        treatment: Any = None,
+        *,
+        n: int = 20,
+        treated: Any = None,
+        sample_weight: Any = None,
+        groups: Any = None,
+        strata: Any = None,
+    ) -> PlaceboResult:
+        """Analyse a table with treatments that do nothing: whatever is found is false.
+
+        The treatment is drawn anew as the real one was given: by a known probability, by the fitted scores, keeping the
+        number of treated rows of every stratum, and for whole groups where groups were treated. Everything is refitted
+        for each draw. `n_jobs`, `progress`, `random_state` and `checkpoint` are those of the selector; after Ctrl-C the
+        runs that were done are kept in the checkpoint, if there is one.
+
+        Parameters
+        ----------
+        X, y, treatment, treated, sample_weight, groups, strata
+            As in `fit`; the table must be in memory, with at most `max_train_rows` rows.
+        n : int, default=20
+            Number of placebo treatments.
+
+        Returns
+        -------
+        PlaceboResult
+
+        Examples
+        --------
+        >>> from modifind import EffectLikelihood, ModifierSelector
+        >>> from modifind.datasets import make_modifiers
+        >>> data = make_modifiers("LinMean", n_samples=300, n_features=6, random_state=0)
+        >>> selector = ModifierSelector(EffectLikelihood("linear"), sampler="gaussian", random_state=0)
+        >>> selector.placebo(data.X, data.y, treatment=data.treatment, n=3).text
+        '0 of 3 placebo treatments found anything.'
+        """
+        check_runs(n)
+        statistic, test = self._validate()
+        per_row = {"sample_weight": sample_weight, "groups": groups, "strata": strata}
+        _check_placebo_rows(X, self.max_train_rows)
+        with recorded(), warnings.catch_warnings():
+            data, run = self._read_whole(as_frame(X), y, treatment, treated, per_row, statistic, test)
+            params = self.get_params(deep=False)
+            (saved, _), _ = with_messages(continued_tests, params, data, run.feature_groups, statistic, test, run.seed)
+        found, interrupted = run_placebos(run, data, n, saved)
+        if interrupted:
+            raise KeyboardInterrupt
+        return found
+
+    def read(
+        self,
+        X: Any,
+        y: Any = None,
+        treatment: Any = None,
+        *,
+        treated: Any = None,
+        sample_weight: Any = None,
+        groups: Any = None,
+        strata: Any = None,
+    ) -> tuple[Data, WholeFit]:
+        """The table as `fit` would read it, checked and encoded, and what is to be done with it; nothing is fitted.
+
+        Parameters
+        ----------
+        X, y, treatment, treated, sample_weight, groups, strata
+            As in `fit`; a table in memory.
+        """
+        statistic, test = self._validate()
+        per_row = {"sample_weight": sample_weight, "groups": groups, "strata": strata}
+        return self._read_whole(as_frame(X), y, treatment, treated, per_row, statistic, test)
+
+    @property
+    def _placebos(self) -> dict[str, Any]:
+        """The placebo runs, where some are asked for, as an argument that needs all rows in memory."""
+        return {"placebo_runs": self.placebo_runs} if self.placebo_runs else {}
+
+    def _read_whole(
+        self,
+        X: pd.DataFrame,
+        y: Any,
+        treatment: Any,
+        treated: Any,
+        per_row: dict[str, Any],
+        statistic: Statistic,
+        test: ConditionalRandomizationTest,
+    ) -> tuple[Data, WholeFit]:
+        """The table, checked and encoded, and what is to be done with it."""
+        reading = {"treated": treated, "discrete_features": self.discrete_features, "missing": self.missing}
+        data = read_data(X, y, treatment, **reading, **per_row)
+        if isinstance(statistic, EffectLikelihood):
+            warn_unused(self.test, self.n_resamples, self.alpha, self.adjust)
+        return data, WholeFit(
+            statistic=statistic,
+            sampler=agreeing_sampler(self.sampler, statistic, self.device),
+            propensity=resolve_propensity(self.propensity),
+            test=test,
+            n_resamples=self.n_resamples,
+            alpha=self.alpha,
+            adjust=self.adjust,
+            outcome_transform=self.outcome_transform,
+            feature_groups=read_feature_groups(self.feature_groups, data.table.names),
+            n_folds=self.cv,
+            n_jobs=self.n_jobs,
+            progress=self.progress,
+            seed=seed_of(self.random_state, self.checkpoint),
+            explain=self.explain,
+        )
+
     def _fit_whole(
         self,
         X: pd.DataFrame,
@@ -356,42 +476,29 @@ class ModifierSelector(BaseModifierSelector):
         test: ConditionalRandomizationTest,
     ) -> ModifierSelector:
         """Test every feature with all rows at once."""
-        entropy = seed_of(self.random_state, self.checkpoint)
         params = self.get_params(deep=False)
-        sampler = agreeing_sampler(self.sampler, statistic, self.device)
-        reading = {"treated": treated, "discrete_features": self.discrete_features, "missing": self.missing}
         with recorded() as caught:
-            data = read_data(X, y, treatment, **reading, **per_row)
-            if isinstance(statistic, EffectLikelihood):
-                warn_unused(self.test, self.n_resamples, self.alpha, self.adjust)
-            run = WholeFit(
-                statistic=statistic,
-                sampler=sampler,
-                propensity=resolve_propensity(self.propensity),
-                test=test,
-                n_resamples=self.n_resamples,
-                alpha=self.alpha,
-                adjust=self.adjust,
-                outcome_transform=self.outcome_transform,
-                feature_groups=read_feature_groups(self.feature_groups, data.table.names),
-                n_folds=self.cv,
-                n_jobs=self.n_jobs,
-                progress=self.progress,
-                seed=entropy,
-                explain=self.explain,
-            )
+            data, run = self._read_whole(X, y, treatment, treated, per_row, statistic, test)
             # What is said of the folder is not part of the result, which is that of a run without one.
-            saved, notes = with_messages(continued_tests, params, data, run.feature_groups, statistic, test, entropy)
+            saved, notes = with_messages(continued_tests, params, data, run.feature_groups, statistic, test, run.seed)
             found = run.fit(data, *saved)
         for note in notes:
             warnings.warn(note, UserWarning, stacklevel=3)
         settings = {
-            **recorded_settings(params, statistic, sampler, test),
+            **recorded_settings(params, statistic, run.sampler, test),
             **found.settings,
             **self._dropped_settings(data.dropped),
         }
         self._conclude(data.table.names, found, settings, caught, found.named)
-        if found.interrupted:
+        interrupted = found.interrupted
+        if self.placebo_runs and not interrupted:
+            placebo, interrupted = run_placebos(run, data, self.placebo_runs, saved[0])
+            if placebo.warning:
+                warnings.warn(placebo.warning, UserWarning, stacklevel=3)
+            more = (placebo.warning,) if placebo.warning else ()
+            kept = placebo if placebo.n_runs else None
+            self.result_ = replace(self.result_, placebo=kept, warnings=(*self.result_.warnings, *more))
+        if interrupted:
             raise KeyboardInterrupt
         return self
 
@@ -432,6 +539,7 @@ class ModifierSelector(BaseModifierSelector):
                 f"max_train_rows must be an integer of at least {MIN_TRAIN_ROWS}, not {self.max_train_rows!r}"
             )
         adjust_p_values([1.0], self.adjust)
+        check_runs(self.placebo_runs, "placebo_runs", least=0)
         check_missing(self.missing)
         if self.device not in (None, "cpu"):
             import_torch(self.device, f"device={self.device!r}")
@@ -447,3 +555,11 @@ def _refuse_in_pieces(per_row: dict[str, Any], what: str, remedy: str) -> None:
     for name, given in per_row.items():
         if given is not None:
             raise ValueError(f"{name} needs all rows in memory at once, and {what} is worked on in pieces; {remedy}")
+
+
+def _check_placebo_rows(X: Any, most: int) -> None:
+    if is_distributed(X) or len(as_frame(X)) > most:
+        raise ValueError(
+            f"placebo treatments need the table in memory, with at most max_train_rows={most} rows; pass a sample of "
+            "the rows as a DataFrame, or raise max_train_rows"
+        )

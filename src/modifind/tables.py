@@ -43,6 +43,9 @@ class Table(Protocol):
     def fit(self, selector: ModifierSelector, roles: Roles, treated: str | None) -> SelectionResult:
         """What a selector finds."""
 
+    def arguments(self, selector: ModifierSelector, roles: Roles, option: str) -> dict[str, Any]:
+        """Arguments of the selector's `fit`, for a table in memory; `option` is what needs one."""
+
 
 @dataclass(frozen=True)
 class FrameTable:
@@ -57,14 +60,22 @@ class FrameTable:
 
     def fit(self, selector: ModifierSelector, roles: Roles, treated: str | None) -> SelectionResult:
         """What a selector finds."""
+        return selector.fit(**self._arguments(selector, roles), treated=treated).result_
+
+    def arguments(self, selector: ModifierSelector, roles: Roles, option: str) -> dict[str, Any]:
+        """Arguments of the selector's `fit`, for a table in memory; `option` is what needs one."""
+        if not isinstance(self.frame, pd.DataFrame):
+            raise ValueError(f"{option} needs the table in memory; leave --dask out")
+        return self._arguments(selector, roles)
+
+    def _arguments(self, selector: ModifierSelector, roles: Roles) -> dict[str, Any]:
         frame = self.frame
         if roles.scores is not None:
             scores = frame[roles.scores]
             selector.set_params(propensity=scores.to_numpy() if isinstance(frame, pd.DataFrame) else scores)
-        X, y, treatment = frame[roles.features], frame[roles.outcome], frame[roles.treatment]
         others = {"sample_weight": roles.weight, "groups": roles.groups, "strata": roles.strata}
         per_row = {argument: frame[name] for argument, name in others.items() if name is not None}
-        return selector.fit(X, y, treatment=treatment, treated=treated, **per_row).result_
+        return {"X": frame[roles.features], "y": frame[roles.outcome], "treatment": frame[roles.treatment], **per_row}
 
 
 @dataclass(frozen=True)
@@ -83,6 +94,10 @@ class FileTable:
             selector.set_params(propensity="auto")  # the source brings the scores
         source = open_files(self.pattern, roles.features, roles.outcome, roles.treatment, roles.scores)
         return selector.fit_source(source, treated=treated).result_
+
+    def arguments(self, selector: ModifierSelector, roles: Roles, option: str) -> dict[str, Any]:
+        """Arguments of the selector's `fit`, which a table in batches has not."""
+        raise ValueError(f"{option} needs the table in memory; leave --stream out")
 
 
 @contextmanager

@@ -82,6 +82,12 @@ def print_result(result: SelectionResult, truth: dict[str, str] | None = None) -
     chosen = ", ".join(map(str, result.selected)) or "none"
     adjusted = "unadjusted" if settings["adjust"] == "none" else f"{settings['adjust'].upper()}-adjusted"
     console.print(Text(f"\n★ selected at {adjusted} p <= {settings['alpha']:g}: {printable(chosen)}"))
+    roles = result.table.get("role")
+    predictors = [] if roles is None else [str(name) for name in result.table.index[roles == "prognostic"]]
+    if predictors:
+        console.print(Text(f"predict the outcome, no difference found: {printable(', '.join(predictors))}"))
+    if result.placebo is not None:
+        console.print(Text(result.placebo.text))
     effective = (
         f"{result.overlap['effective_rows_treated']:.0f} treated, "
         f"{result.overlap['effective_rows_control']:.0f} control"

@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 
 from modifind.explain.attempts import attempt
-from modifind.explain.changes import Changes, Sweep, change_tests, unseen_changes
+from modifind.explain.changes import NAN, Changes, Sweep, change_tests, unseen_changes
 from modifind.feature_groups import Feature
 from modifind.features import FeatureTable
 from modifind.kernels import Array
 from modifind.propensity import FittedPropensity
 from modifind.propensity_profile import ScoreProfile
 from modifind.samplers import ConditionalGrid, FeatureLaw
+from modifind.samplers.grid import RowGrid
 from modifind.samplers.joint import JointLaw
 from modifind.statistics import WCMMD
-from modifind.statistics.effect_likelihood import PreparedEffectLikelihood, RowGrid
+from modifind.statistics.effect_likelihood import PreparedEffectLikelihood
 from modifind.statistics.wcmmd import PreparedWCMMD
 from modifind.testing import UNSEEN, AnalyticOutcome, ConditionalRandomizationTest, CRTOutcome
 
@@ -67,8 +68,6 @@ class ResamplingTester:
         outcome = self.test(feature, law, bandwidth, rng)
         if self.model is None:
             return outcome, None
-        if not self.model.looks_at(feature):
-            return outcome, unseen_changes(self.model)
         grid = ConditionalGrid.of(law, self.table.n_rows, n_levels=self.table.n_levels(feature))
         return outcome, attempt(_changes_of(self.table, feature), change_tests, self.model, feature, grid)
 
@@ -132,7 +131,7 @@ class AnalyticTester:
 
     def without_law(self, feature: Feature) -> tuple[Outcome, Changes | None] | None:
         """A feature that no fold's model looks at has the same likelihood at every value."""
-        if self.prepared.looks_at(feature):
+        if self.prepared.looks_at(feature) or self.prepared.may_show_tails(feature):
             return None
         return UNSEEN, unseen_changes(self.prepared) if self.explain else None
 
@@ -151,10 +150,23 @@ class AnalyticTester:
 
     def _compare(self, feature: Feature, grid: RowGrid, rng: np.random.Generator) -> tuple[Outcome, Changes | None]:
         prepared, what = self.prepared, _changes_of(self.prepared.table, feature)
-        parts = attempt(what, Sweep.of, prepared, feature, grid) if self.explain else None
-        sweep = Sweep.of(prepared, feature, grid, parts=False) if parts is None else parts
-        outcome = sweep.test(prepared, grid, 0, check_resamples=self.check_resamples, rng=rng)
-        return outcome, None if parts is None else attempt(what, change_tests, prepared, feature, grid, parts)
+        parts = None
+        if not prepared.looks_at(feature):
+            outcome, scores = UNSEEN, prepared.tail_scores
+        else:
+            parts = attempt(what, Sweep.of, prepared, feature, grid) if self.explain else None
+            sweep = Sweep.of(prepared, feature, grid, parts=False) if parts is None else parts
+            outcome = sweep.test(prepared, grid, 0, check_resamples=self.check_resamples, rng=rng)
+            outcome = replace(outcome, prognostic_p_value=sweep.test(prepared, grid, -1).p_value)
+            scores = sweep.terms[0].tails
+        shape, functions = NAN, prepared.tail_functions(feature)
+        if functions is not None:
+            excess = functions.excess(prepared.table, grid)
+            outcome = outcome.with_tails(prepared.tail_test(scores, excess))
+            shape = prepared.tail_test(prepared.tail_scores, excess)
+        if not self.explain:
+            return outcome, None
+        return outcome, attempt(what, change_tests, prepared, feature, grid, parts, shape)
 
 
 def _changes_of(table: FeatureTable, feature: Feature) -> str:

@@ -1,8 +1,10 @@
 """What a feature changes, in one sentence of plain words.
 
-Directions and numbers come from the feature's curve, and only from points that enough rows support and whose bands are
-apart. The curve is that of the feature alone, while the p-values are given all others: where features go together,
-a change can be sure without a direction that the curve would show, and the sentence then names none.
+A sentence speaks only of a selected feature, and only of the parts whose own test is significant. Directions and
+numbers come from the feature's curve at its 10th, 50th and 90th percentile, or at its categories, and only where bands
+that hold at all of these points at once are apart. The curve is that of the feature alone, while the p-values are given
+all others: where features go together, a change can be sure without a direction that the curve would show, and the
+sentence then names none.
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from scipy.stats import norm
 
 from modifind.kernels import Array
 from modifind.result import PARTS, readable_p
@@ -24,7 +27,8 @@ LONGEST_LABEL = 40
 LONGEST_NUMBER = 9
 MOST_MORE_DIGITS = 3
 SAME = 1e-9  # share of a number that is rounding
-STEP_SHARE = 0.45  # of the points: a rise that takes no more is a step, and where it happens is what is told
+FIRST, LAST = 0.02, 0.98  # percentiles between which the points of a curve are evenly spread
+TOLD = (0.1, 0.5, 0.9)  # percentiles whose effects are told
 Format = Callable[[Sequence[float]], list[str]]
 
 
@@ -62,24 +66,21 @@ def verdict(
     >>> curve["mean_effect_low"], curve["mean_effect_high"] = curve["mean_effect"] - 1, curve["mean_effect"] + 1
     >>> row = {"mean_p": 0.001, "mean_adjusted": 0.004, "spread_p": 0.4, "spread_adjusted": 0.6}
     >>> verdict({"smoker": curve}, row, kinds={"smoker": "discrete"}, selected=True)
-    'Changes the average: the effect is -6.1 for "no" and 1.2 for "yes".'
+    'Changes the average: the effect is -6.1 (-7.2 to -5.0) for "no" and 1.2 (0.1 to 2.3) for "yes".'
     """
     if not tested:
         return NOT_TESTED
     adjusted = {part: float(changes.get(f"{part}_adjusted", math.nan)) for part in PARTS}
     found = [part for part in PARTS if adjusted[part] <= alpha]
     if not selected:
-        if not found:
-            return "No change found."
-        signs = " and ".join(f"{NAMES[part]} (adjusted p = {readable_p(adjusted[part])})" for part in found)
-        return f"Not selected, but there are signs of a change of {signs}."
+        return "No change found."
     if not found:
         return _unclear(changes)
     names, clauses = [NAMES[part] for part in found], []
     if "mean" in found:
         clauses.append(_clause(curves, kinds, "mean_effect", "the effect", _ratios if log_outcome else _numbers))
     if "spread" in found:
-        clauses.append(_clause(curves, kinds, "sd_ratio", "the ratio of treated to control spread", _numbers))
+        clauses.append(_clause(curves, kinds, "sd_ratio", "the ratio of treated to control spread", _factors))
     if found == ["shape"]:
         tails = (("q10_effect", "lower 10%"), ("q90_effect", "upper 10%"))
         form = _ratios if log_outcome else _numbers
@@ -108,7 +109,7 @@ def _listed(names: list[str], last: str = "and") -> str:
 
 @dataclass(frozen=True)
 class _Points:
-    """The supported points of a curve."""
+    """What a curve says at the points that are told, with limits that hold at all of them at once."""
 
     values: list[Any]
     estimate: Array
@@ -117,20 +118,29 @@ class _Points:
 
     @classmethod
     def of(cls, curve: pd.DataFrame, effect: str, kind: str) -> _Points | None:
-        """None where there are no bands, or fewer than two points."""
+        """None where there are no bands, or fewer than two points that rows support."""
         if not {effect, f"{effect}_low", f"{effect}_high"} <= set(curve.columns):
             return None
         kept = np.isfinite(curve[[effect, f"{effect}_low", f"{effect}_high"]].to_numpy(dtype=np.float64)).all(axis=1)
         if "low_support" in curve.columns:
             kept &= ~curve["low_support"].to_numpy(dtype=bool)
+        places = np.flatnonzero(kept)
         if kind == "continuous":
-            kept &= curve["value"].notna().to_numpy()
-        if kept.sum() < 2:
+            inner = np.flatnonzero(curve["value"].notna().to_numpy())
+            shares = FIRST + (LAST - FIRST) * np.arange(inner.size) / max(inner.size - 1, 1)
+            told = [int(inner[np.abs(shares - share).argmin()]) for share in TOLD]
+            places = np.array([k for k in dict.fromkeys(told) if kept[k]], dtype=np.int64)
+        if places.size < 2:
             return None
-        columns = (
-            curve.loc[kept, name].to_numpy(dtype=np.float64) for name in (effect, f"{effect}_low", f"{effect}_high")
+        estimate, low, high = (
+            curve[name].to_numpy(dtype=np.float64)[places] for name in (effect, f"{effect}_low", f"{effect}_high")
         )
-        return cls(curve.loc[kept, "value"].tolist(), *columns)
+        if effect == "sd_ratio":  # its bands are even on the logarithm
+            estimate, low, high = (np.log(np.maximum(part, SAME)) for part in (estimate, low, high))
+        # Limits of each point at 95%, widened for all of them at once (Bonferroni).
+        wider = float(norm.isf(0.025 / places.size) / norm.isf(0.025))
+        values = curve["value"].iloc[places].tolist()
+        return cls(values, estimate, estimate - wider * (estimate - low), estimate + wider * (high - estimate))
 
     @property
     def apart(self) -> tuple[int, int]:
@@ -142,6 +152,12 @@ class _Points:
         """How far apart these bands are, in units of the curve's range; below zero where they touch."""
         top, bottom = self.apart
         return float((self.low[top] - self.high[bottom]) / (np.ptp(self.estimate) or 1.0))
+
+    def told(self, form: Format, *places: int) -> list[str]:
+        """Estimates of some points with their limits."""
+        numbers = [float(part[k]) for k in places for part in (self.estimate, self.low, self.high)]
+        shown = form(numbers)
+        return [f"{shown[k]} ({shown[k + 1]} to {shown[k + 2]})" for k in range(0, len(shown), 3)]
 
 
 def _clause(
@@ -164,57 +180,34 @@ def _clause(
 def _by_level(points: _Points, form: Format) -> str:
     labels = [f'"{_plain(value)}"' if isinstance(value, str) else _plain(value) for value in points.values]
     if len(labels) == 2:
-        first, second = form(points.estimate.tolist())
+        first, second = points.told(form, 0, 1)
         return f"is {first} for {labels[0]} and {second} for {labels[1]}"
-    top, bottom = int(points.estimate.argmax()), int(points.estimate.argmin())
-    if points.low[top] <= points.high[bottom]:  # the most extreme levels have wide bands
-        top, bottom = points.apart
-    high, low = form([points.estimate[top], points.estimate[bottom]])
-    return f"is highest for {labels[top]} ({high}) and lowest for {labels[bottom]} ({low})"
+    top, bottom = points.apart
+    high, low = points.told(form, top, bottom)
+    return f"is higher for {labels[top]}, {high}, than for {labels[bottom]}, {low}"
 
 
 def _along(points: _Points, form: Format) -> str:
-    """Along a continuous feature: a rise, a fall, a step, or an extreme between lower or higher ends."""
-    estimate, low, high = points.estimate, points.low, points.high
+    """Along a continuous feature: a rise, a fall, or a middle above or below an end."""
     at = _digits(points.values)
-    last = estimate.size - 1
+    last = points.estimate.size - 1
     top, bottom = points.apart
-    for place, beyond, word, other in (
-        (top, low[top] > max(high[0], high[last]), "highest", "lower"),
-        (bottom, high[bottom] < min(low[0], low[last]), "lowest", "higher"),
-    ):
-        if 0 < place < last and beyond:
-            first, inner, final = form([float(estimate[k]) for k in (0, place, last)])
-            ends = f"{first} at {at[0]}, {final} at {at[last]}"
-            return f"is {word} near {at[place]} ({inner}) and {other} at both ends ({ends})"
+    if last == 2:
+        for place, beyond, word in (
+            (top, points.low[top] > max(points.high[0], points.high[last]), "highest"),
+            (bottom, points.high[bottom] < min(points.low[0], points.low[last]), "lowest"),
+        ):
+            if place == 1 and beyond:
+                first, inner, final = points.told(form, 0, 1, last)
+                return (
+                    f"is {word} in the middle, {inner} at {at[1]}, against {first} at {at[0]} and {final} at {at[last]}"
+                )
     rises = top > bottom
-    start, stop = (bottom, top) if rises else (top, bottom)
-    if (low[last] > high[0]) if rises else (high[last] < low[0]):
+    start, stop = sorted((top, bottom))
+    if (points.low[last] > points.high[0]) if rises else (points.high[last] < points.low[0]):
         start, stop = 0, last
-    before, after = form([float(estimate[start]), float(estimate[stop])])
-    cut = _step(points, start, stop)
-    if cut is not None:
-        return f"is {'higher' if rises else 'lower'} above {cut} ({after} against {before})"
+    before, after = points.told(form, start, stop)
     return f"{'rises' if rises else 'falls'} from {before} at {at[start]} to {after} at {at[stop]}"
-
-
-def _step(points: _Points, start: int, stop: int) -> str | None:
-    """Where a curve crosses the middle of its rise or fall, if most of that happens within a few points.
-
-    None also where the curve crosses the middle again, so that not all that is above would be higher or lower.
-    """
-    values = np.array(points.values, dtype=np.float64)
-    share = (points.estimate - points.estimate[start]) / (points.estimate[stop] - points.estimate[start])
-    inside = np.arange(start, stop + 1)
-    begins = [k for k in inside if share[k] <= 0.2]
-    ends = [k for k in inside if share[k] >= 0.8]
-    if len(inside) < 5 or max(begins) > min(ends) or min(ends) - max(begins) > STEP_SHARE * len(values):
-        return None
-    if (share[: max(begins) + 1] > 0.5).any() or (share[min(ends) :] < 0.5).any():
-        return None
-    span = slice(max(begins), min(ends) + 1)
-    rising = np.maximum.accumulate(share[span])
-    return _digits([*points.values, float(np.interp(0.5, rising, values[span]))])[-1]
 
 
 def _numbers(values: Sequence[float]) -> list[str]:
@@ -229,6 +222,11 @@ def _numbers(values: Sequence[float]) -> list[str]:
 def _ratios(values: Sequence[float]) -> list[str]:
     """Differences of logarithms as ratios."""
     return _told_apart(values, lambda value, more: f"x{float(f'{math.exp(min(value, 700.0)):.{2 + more}g}'):g}")
+
+
+def _factors(values: Sequence[float]) -> list[str]:
+    """Logarithms of ratios as ratios."""
+    return _numbers([math.exp(min(value, 700.0)) for value in values])
 
 
 def _told_apart(values: Sequence[float], write: Callable[[float, int], str]) -> list[str]:

@@ -13,7 +13,7 @@ from modifind.checks import TITLES, concerns
 from modifind.explain.verdict import NOT_TESTED
 from modifind.report.charts import Terms
 from modifind.report.layers import with_limits
-from modifind.report.svg import number, shortened
+from modifind.report.svg import shortened
 from modifind.result import PARTS, readable_number, readable_p
 
 if TYPE_CHECKING:
@@ -86,7 +86,7 @@ def facts(result: SelectionResult) -> list[tuple[str, str]]:
 
 
 def verdict(result: SelectionResult, name: str) -> str:
-    """What a feature changes, in one sentence; of results without tests of it, what the curve shows."""
+    """What a feature changes, in one sentence."""
     if name in result.changes.index:
         said = result.changes.loc[name, "verdict"]
         if isinstance(said, str) and said:
@@ -96,16 +96,15 @@ def verdict(result: SelectionResult, name: str) -> str:
         return NOT_TESTED
     if not row["selected"]:
         return "No change found."
-    ranges = []
-    for column in result.groups.get(name, [name]):
-        curve = result.curves.get(column, pd.DataFrame({"mean_effect": []}))
-        sure = curve[~curve["low_support"].to_numpy(dtype=bool)] if "low_support" in curve else curve
-        effects = sure["mean_effect"].dropna()
-        if len(effects):
-            low, high = number(float(effects.min())), number(float(effects.max()))
-            of = "" if column == name else f" along {column}"
-            ranges.append(f"from {low} to {high}{of}")
-    return f"Changes the effect: on average it goes {', '.join(ranges)}." if ranges else "Changes the effect."
+    return "Changes the effect."
+
+
+def prognostic(result: SelectionResult) -> list[str]:
+    """Features that predict the outcome and are no modifiers, the surest first."""
+    if "role" not in result.table:
+        return []
+    names = result.table.index[result.table["role"] == "prognostic"]
+    return [str(name) for name in result.diagnostics.loc[names, "prognostic_p_value"].sort_values(kind="stable").index]
 
 
 def anchor(name: str) -> str:
@@ -180,21 +179,25 @@ def table_rows(result: SelectionResult) -> list[dict[str, Any]]:
         }
         for part in PARTS:
             p = _part(result, str(name), part)
-            cells[part] = {**_cell("" if math.isnan(p) else readable_p(p), p), "mark": p <= alpha}
+            mark = p <= alpha and bool(row["selected"])
+            cells[part] = {**_cell("" if math.isnan(p) else readable_p(p), p), "mark": mark}
         rows.append({"name": str(name), "anchor": anchor(str(name)), "selected": bool(row["selected"]), "cells": cells})
     return rows
 
 
 def change_marks(result: SelectionResult, name: str) -> list[dict[str, Any]]:
     """For average, spread and shape whether the feature changes it, and the adjusted p-value."""
-    marks = []
-    for part in PARTS:
-        p = _part(result, name, part)
-        if not math.isnan(p):
-            marks.append(
-                {"title": PART_TITLES[part], "mark": p <= result.settings["alpha"], "text": f"p = {readable_p(p)}"}
-            )
-    return marks
+    selected = bool(result.table.loc[name, "selected"])
+    found = {part: _part(result, name, part) for part in PARTS}
+    return [
+        {
+            "title": PART_TITLES[part],
+            "mark": selected and p <= result.settings["alpha"],
+            "text": f"p = {readable_p(p)}",
+        }
+        for part, p in found.items()
+        if not math.isnan(p)
+    ]
 
 
 def _part(result: SelectionResult, name: str, part: str) -> float:

@@ -154,6 +154,24 @@ def rank_picture(name: str, shares: Any) -> Markup:
     return drawing.svg(f"Shares of {name} by tenths of its estimated law, 10% each where it is right: {listed}")
 
 
+def placebo_picture(p_values: Any) -> Markup:
+    """P-values of placebo treatments in twentieths; no bar is far above the line where p-values hold."""
+    drawing = Drawing(WIDTH, 170)
+    x = Scale(0.0, 1.0, LEFT + 20, WIDTH - RIGHT - 10)
+    shares = np.histogram(np.asarray(p_values, dtype=float), bins=20, range=(0.0, 1.0))[0] / max(len(p_values), 1)
+    y = Scale(0.0, max(0.1, float(shares.max()) * 1.05), 126, 12)
+    for k, share in enumerate(shares):
+        left, width = x(k / 20) + 0.8, x((k + 1) / 20) - x(k / 20) - 1.6
+        drawing.rect(left, y(share), width, 126 - y(share), "rank-bar")
+    drawing.line(LEFT + 20, y(0.05), WIDTH - RIGHT - 10, y(0.05), "overall")
+    drawing.line(LEFT + 20, 126, WIDTH - RIGHT - 10, 126, "axis")
+    for value, text in x.ticks(5):
+        drawing.text(x(value), 144, text, "tick", anchor="middle")
+    drawing.text(WIDTH / 2, 164, "p-value under a placebo treatment", "axis-name", anchor="middle")
+    first = _percent(float(shares[0]))
+    return drawing.svg(f"Histogram of {len(p_values)} p-values of placebo treatments: {first} are below 0.05")
+
+
 def _edge(at: Any, low: Any, high: Any, y: Scale) -> list[tuple[float, float]]:
     upper = [(a, y(v)) for a, v in zip(at, high, strict=True)]
     return upper + [(a, y(v)) for a, v in zip(at[::-1], low[::-1], strict=True)]

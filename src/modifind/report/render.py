@@ -15,7 +15,7 @@ from markupsafe import Markup, escape
 from modifind.checks import summary
 from modifind.report import content
 from modifind.report.charts import Terms
-from modifind.report.distributions import rank_picture, score_picture
+from modifind.report.distributions import placebo_picture, rank_picture, score_picture
 from modifind.report.methods import methods, references
 from modifind.report.panels import make_panels, worst_ranks
 from modifind.saving.spreadsheet import safe_csv
@@ -46,6 +46,9 @@ def render_report(result: SelectionResult) -> str:
         answer=content.answer_sentences(result),
         facts=content.facts(result),
         meanings=[(name, content.anchor(name), content.verdict(result, name)) for name in map(str, result.selected)],
+        prognostic=content.prognostic(result),
+        placebo=result.placebo,
+        placebos=None if result.placebo is None else placebo_picture(result.placebo.table["p_value"]),
         notices=content.notices(result),
         summary=summary(result.checks),
         bars=content.importance_bars(result),

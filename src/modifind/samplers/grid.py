@@ -48,6 +48,13 @@ class GridLaw(Protocol):
         """Points and weights, each of shape (rows, g); every row's weights sum to 1. Read-only views are fine."""
 
 
+class RowGrid(Protocol):
+    """The law of a feature, or of several together, given all else, as weighted points for any rows."""
+
+    def at(self, rows: NDArray[np.int64]) -> tuple[Array, Array]:
+        """Points and weights, each of shape (rows, g); points of several features have one more axis for these."""
+
+
 @dataclass(frozen=True)
 class ConditionalGrid:
     """The estimated law of one feature given all else as weighted points per row, streamed in blocks of rows.

@@ -192,7 +192,7 @@ def _remove_stale(folder: Path) -> None:
     for path in folder.glob(".*.json.*"):
         try:
             stale = time.time() - path.stat().st_mtime > STALE_SECONDS
-            if stale and path.name.startswith((".feature-", ".sums-", f".{RUN_FILE}.")):
+            if stale and path.name.startswith((".feature-", ".placebo-", ".sums-", f".{RUN_FILE}.")):
                 path.unlink()
         except OSError:
             continue
@@ -229,7 +229,7 @@ def _check(record: Any) -> str:
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """Features tested so far; workers save each as they finish it.
+    """Features tested, or runs done, so far; workers save each as they finish it.
 
     Attributes
     ----------
@@ -238,19 +238,25 @@ class Checkpoint:
     token : str
         What marks the files of this run.
     names : tuple of str
-        All features.
+        All features, or runs.
+    kind : str
+        What files are called.
+    holds : type
+        What is in them.
     """
 
     folder: Path
     token: str
     names: tuple[str, ...]
+    kind: str = "feature"
+    holds: Any = Finding
 
     def _path(self, feature: int) -> Path:
-        return self.folder / f"feature-{self.token}-{feature:05d}.json"
+        return self.folder / f"{self.kind}-{self.token}-{feature:05d}.json"
 
-    def save(self, feature: int, finding: Finding) -> None:
+    def save(self, feature: int, finding: Any) -> None:
         """Save one feature, whole or not at all."""
-        _save_record(self._path(feature), self.names[feature], finding, Finding)
+        _save_record(self._path(feature), self.names[feature], finding, self.holds)
 
     def save_here(self, feature: int, finding: Finding) -> None:
         """Save from a worker, unless it works where the folder is not."""
@@ -262,20 +268,20 @@ class Checkpoint:
         if not self._path(feature).exists():
             self.save(feature, finding)
 
-    def load(self) -> dict[int, Finding]:
+    def load(self) -> dict[int, Any]:
         """Features on file, with a warning for files that cannot be used."""
-        found: dict[int, Finding] = {}
+        found: dict[int, Any] = {}
         damaged = []
         for feature, name in enumerate(self.names):
             path = self._path(feature)
             if path.exists():
                 try:
-                    found[feature] = _load_record(path, name, Finding)
+                    found[feature] = _load_record(path, name, self.holds)
                 except (ValueError, OSError):
                     damaged.append(name)
         if damaged:
             warnings.warn(
-                f"checkpoint {self.folder}: {len(damaged)} damaged files are not used, and the features are tested "
+                f"checkpoint {self.folder}: {len(damaged)} damaged files are not used, and these are done "
                 f"again: {', '.join(map(repr, damaged))}",
                 UserWarning,
                 stacklevel=4,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,6 +13,7 @@ from modifind.learners.blocks import random_rows
 from modifind.learners.density import best_shape, student_log_density, student_weight
 from modifind.learners.stacking import EDGE, WEIGHED_ROWS, CrossFit, arm_shapes, own_arm
 from modifind.rows.weights import mean_of, some
+from modifind.statistics.tails import N_SCORES, residual_scores
 
 MAX_LOG_SCALE = 30.0  # of residuals in units of their median scale
 
@@ -49,6 +50,10 @@ class CommonPart:
             contrast_precision(variance, scores),
         )
 
+    def at(self, rows: NDArray[np.int64]) -> CommonPart:
+        """The same of some rows."""
+        return CommonPart(self.share[rows], self.location[rows], self.log_scale[rows], self.precision[rows])
+
 
 def variances(location: Array, scale: Array, binary: bool) -> Array:
     """Variance of both arms, up to a factor."""
@@ -78,12 +83,15 @@ class ArmTraits:
         Shift and share: of the models' contrast c of locations, or of log-scales, ``shift + share * c`` is what
         held-out rows bear out. Where arms do not differ both are near zero, and residuals of both arms are measured
         alike.
+    scores : array of shape (2, 2)
+        Mean of each arm's scores of residuals (`tails.residual_scores`).
     """
 
     shapes: tuple[float, float]
     shape: float
     location: tuple[float, float]
     scale: tuple[float, float]
+    scores: Array
 
     @classmethod
     def of(
@@ -104,7 +112,28 @@ class ArmTraits:
         rows = random_rows(y.size, WEIGHED_ROWS)
         location, scale = cross.location[rows], cross.scale[rows]
         common = CommonPart.of(location, scale, scores[rows], binary)
-        return cls(shapes, shape, *_calibration(location, scale, common, y[rows], a[rows], shape, some(weights, rows)))
+        counted = some(weights, rows)
+        calibration = _calibration(location, scale, common, y[rows], a[rows], shape, counted)
+        traits = cls(shapes, shape, *calibration, np.zeros((2, N_SCORES)))
+        if binary:
+            return traits
+        residual, _ = traits.residuals(common, y[rows], a[rows], *contrasts(location, scale))
+        found = residual_scores(residual)
+        means = [mean_of(found[a[rows] == arm], some(counted, a[rows] == arm)) for arm in (0, 1)]
+        return replace(traits, scores=np.array(means))
+
+    def residuals(
+        self, common: CommonPart, y: Array, arm: NDArray[np.int64], location_contrast: Array, scale_contrast: Array
+    ) -> tuple[Array, Array]:
+        """Residuals in units of their scale at given contrasts of the arms, and the units.
+
+        The contrasts are taken as far as held-out rows bear them out. A binary outcome has no units.
+        """
+        place = common.location + (arm - common.share) * (self.location[0] + self.location[1] * location_contrast)
+        if not np.isfinite(self.shape):
+            return y - np.clip(place, EDGE, 1 - EDGE), np.ones(y.size)
+        unit = np.exp(common.log_scale + (arm - 0.5) * (self.scale[0] + self.scale[1] * scale_contrast))
+        return (y - place) / unit, unit
 
 
 def contrasts(location: Array, scale: Array) -> tuple[Array, Array]:

@@ -36,7 +36,8 @@ With sample weights the terms are ``w_i l_i``, models and laws are weighted too,
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeAlias
+from functools import cached_property
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -48,7 +49,6 @@ from modifind.kernels import Array
 from modifind.learners.density import student_weight
 from modifind.learners.marginal import marginal_log_likelihood
 from modifind.learners.stacking import (
-    EDGE,
     CrossFit,
     cross_fit,
     describe,
@@ -57,16 +57,21 @@ from modifind.learners.stacking import (
     resolve_learners,
 )
 from modifind.rows.groups import check_takes_weights
-from modifind.rows.weights import mean_of
+from modifind.rows.weights import effective_size, mean_of, some
+from modifind.samplers.grid import RowGrid
 from modifind.statistics.arms import ArmTraits, CommonPart, contrast_precision, contrasts, variances
 from modifind.statistics.reuse import Reuse
+from modifind.statistics.tails import N_SCORES, TailSums, ValueFunctions, residual_scores
 from modifind.torch_support import check_device, import_torch
 
 BLOCK_CELLS = 2**17  # rows times grid points evaluated at a time
 REUSE_ROWS = 250
-# Which contrasts move along the grid, of locations and of scales, in the statistic and in its two parts.
+SIGN = 0.1  # p-value
+# Which contrasts move along the grid, of locations and of scales, in the statistic and in its two parts. In the last
+# the prediction for the row's own arm moves: an ordinary held-out likelihood, of whether the outcome follows the
+# feature.
 Part: TypeAlias = tuple[bool, bool]
-WHOLE, MEAN, SPREAD = (True, True), (True, False), (False, True)
+WHOLE, MEAN, SPREAD, OUTCOME = (True, True), (True, False), (False, True), (False, False)
 
 
 class EffectLikelihood(BaseEstimator):
@@ -186,13 +191,6 @@ def is_binary(y: Array) -> bool:
     return bool(((y == y.min()) | (y == y.max())).all())
 
 
-class RowGrid(Protocol):
-    """The law of a feature, or of several together, given all else, as weighted points for any rows."""
-
-    def at(self, rows: NDArray[np.int64]) -> tuple[Array, Array]:
-        """Points and weights, each of shape (rows, g); points of several features have one more axis for these."""
-
-
 @dataclass(frozen=True)
 class _Fit:
     """One cross-fit and what follows from it for every row.
@@ -252,12 +250,15 @@ class RowTerms:
         At the observed value of the feature.
     scatter : array of shape (n,)
         The same of residuals at the models' own contrasts: how rows vary if the feature does what the models say.
+    tails : array of shape (n, 2)
+        Scores of the same residuals for the component for tails and shape; see `tails.TailSums`.
     values : array of shape (n, g)
         At the points of its law, less their mean under the law.
     """
 
     observed: Array
     scatter: Array
+    tails: Array
     values: Array
 
 
@@ -375,7 +376,10 @@ class PreparedEffectLikelihood:
             apart = contrasts(location, scale)
             by_location, by_scale = location_lead * apart[0], scale_lead * apart[1]
             for found, part in zip(patterns, parts, strict=True):
-                pattern = {WHOLE: by_location + by_scale, MEAN: by_location, SPREAD: by_scale}[part]
+                if part == OUTCOME:
+                    pattern = self._own_log_likelihood(fit, rows, location, scale)
+                else:
+                    pattern = {WHOLE: by_location + by_scale, MEAN: by_location, SPREAD: by_scale}[part]
                 pattern = pattern - np.einsum("ij,ij->i", pattern, weights)[:, None]
                 if self.weights is not None:
                     pattern *= self.weights[rows, None]
@@ -405,7 +409,8 @@ class PreparedEffectLikelihood:
             Its law.
         *parts : Part
             Which contrasts follow the points: both (`WHOLE`, by default), that of the locations (`MEAN`) or that of the
-            scales (`SPREAD`). One that does not stays where the model has it at the row's own value.
+            scales (`SPREAD`). One that does not stays where the model has it at the row's own value. With `OUTCOME` the
+            log-likelihood of the row's own arm follows.
 
         Returns
         -------
@@ -416,6 +421,7 @@ class PreparedEffectLikelihood:
         """
         parts = parts or (WHOLE,)
         observed, scatter = np.zeros((2, len(parts), self.y.size))
+        tails = np.zeros((len(parts), self.y.size, N_SCORES))
         values, weights = np.empty((len(parts), 0, 0)), np.empty((0, 0))
         columns = columns_of(self.table, feature)
         for fit in self.fits:
@@ -434,13 +440,15 @@ class PreparedEffectLikelihood:
                     for k, own in enumerate(self._rows_terms(fit, rows, location, scale, chances, parts)):
                         observed[k, rows] += own.observed / len(self.fits)
                         scatter[k, rows] += own.scatter / len(self.fits)
+                        tails[k, rows] += own.tails / len(self.fits)
                         values[k, rows] += own.values / len(self.fits)
                     weights[rows] = chances
         if self.weights is not None:
             observed *= self.weights
             scatter *= self.weights
+            tails *= self.weights[:, None]
             values *= self.weights[:, None]
-        return tuple(RowTerms(*own) for own in zip(observed, scatter, values, strict=True)), weights
+        return tuple(RowTerms(*own) for own in zip(observed, scatter, tails, values, strict=True)), weights
 
     def _rows_terms(
         self,
@@ -461,7 +469,14 @@ class PreparedEffectLikelihood:
         centre = np.einsum("ij,ij->i", along[0], information) / information.sum(axis=1)
         moved = self._residual(fit, rows, *own)
         found = []
-        for moves_location, moves_scale in parts:
+        for part in parts:
+            if part == OUTCOME:
+                values = self._own_log_likelihood(fit, rows, location, scale)
+                mean = np.einsum("ij,ij->i", values, chances)
+                observed = fit.log_likelihood[rows] - mean
+                found.append(RowTerms(observed, observed, np.zeros((rows.size, N_SCORES)), values - mean[:, None]))
+                continue
+            moves_location, moves_scale = part
             null = centre if moves_location else own[0], means[1] if moves_scale else own[1]
             residual, lead = self._residual(fit, rows, *null)
             observed, scatter, values = np.zeros(rows.size), np.zeros(rows.size), np.zeros(chances.shape)
@@ -477,26 +492,61 @@ class PreparedEffectLikelihood:
                 observed += side * (_scale_score(residual, here, shape) - mean)
                 scatter += side * (_scale_score(moved[0], here, shape) - mean)
                 values += side[:, None] * (ratios - mean[:, None])
-            found.append(RowTerms(observed, scatter, values))
+            found.append(RowTerms(observed, scatter, self._tails(fit, rows, residual), values))
         return found
 
-    def _residual(
-        self, fit: _Fit, rows: NDArray[np.int64], location_contrast: Array, scale_contrast: Array
-    ) -> tuple[Array, Array]:
-        """Residuals in units of their scale at given contrasts of the arms, and the lead of a contrast of locations.
+    def _own_log_likelihood(self, fit: _Fit, rows: NDArray[np.int64], location: Array, scale: Array) -> Array:
+        """Log-likelihood of the row's own outcome at predictions of both arms, shape (rows, g, 2)."""
+        own, arm = np.arange(rows.size), self.treatment[rows]
+        shape = np.array(fit.traits.shapes)[arm, None]
+        return log_likelihood(self.y[rows, None], location[own, :, arm], scale[own, :, arm], shape, binary=self.binary)
 
-        The contrasts are taken as far as held-out rows bear them out.
+    def _residual(self, fit: _Fit, rows: NDArray[np.int64], *apart: Array) -> tuple[Array, Array]:
+        """Residuals at given contrasts of the arms, and the lead of a contrast of locations; see `arms.residuals`."""
+        common = fit.common.at(rows)
+        residual, unit = fit.traits.residuals(common, self.y[rows], self.treatment[rows], *apart)
+        lead = fit.lead[rows] * common.precision * unit
+        return residual, lead * residual * (1.0 if self.binary else student_weight(residual, fit.traits.shape))
+
+    def _tails(self, fit: _Fit, rows: NDArray[np.int64], residual: Array) -> Array:
+        """Scores of residuals less their arm's mean, with the sign and weight of the row's arm."""
+        return 2 * fit.lead[rows, None] * (residual_scores(residual) - fit.traits.scores[self.treatment[rows]])
+
+    @cached_property
+    def tail_scores(self) -> Array:
+        """The same of all rows at the models' own contrasts, averaged over repeats and times the weight of the row."""
+        rows = np.arange(self.y.size)
+        found = [self._tails(fit, rows, self._residual(fit, rows, *fit.contrasts)[0]) for fit in self.fits]
+        return np.mean(found, axis=0) * (1.0 if self.weights is None else self.weights[:, None])
+
+    def tail_functions(self, feature: Feature) -> ValueFunctions | None:
+        """What the component for tails and shape looks at along a feature; None where there is nothing to test."""
+        functions = ValueFunctions.of(self.table, self.treatment, feature)
+        return None if self.binary or not functions.parts else functions
+
+    def tail_test(self, scores: Array, excess: Array) -> float:
+        """P-value of the component for tails and shape, from scores of residuals and functions of the feature."""
+        return TailSums.of(scores, excess, self.groups).p_value(self._freedom)
+
+    def may_show_tails(self, feature: Feature) -> bool:
+        """Whether the same test gives a sign without a law of the feature, which takes time to fit.
+
+        A feature that no model looks at is not tested where it does not: its p-value is 1 instead of a large one.
         """
-        arm, common, traits = self.treatment[rows], fit.common, fit.traits
-        apart = traits.location[0] + traits.location[1] * location_contrast
-        place = common.location[rows] + (arm - common.share[rows]) * apart
-        lead = fit.lead[rows] * common.precision[rows]
-        if self.binary:
-            residual = self.y[rows] - np.clip(place, EDGE, 1 - EDGE)
-            return residual, lead * residual
-        unit = np.exp(common.log_scale[rows] + (arm - 0.5) * (traits.scale[0] + traits.scale[1] * scale_contrast))
-        residual = (self.y[rows] - place) / unit
-        return residual, lead * unit * student_weight(residual, traits.shape) * residual
+        functions = self.tail_functions(feature)
+        if functions is None:
+            return False
+        excess = functions.excess(self.table, None)
+        for arm in (0, 1):
+            own = self.treatment == arm
+            excess[own] -= mean_of(excess[own], some(self.weights, own))
+        return self.tail_test(self.tail_scores, excess) <= SIGN
+
+    @property
+    def _freedom(self) -> float:
+        """Degrees of freedom of a variance that rows or groups tell; infinite for rows that count alike."""
+        found = np.inf if self.weights is None else effective_size(self.weights) - 1.0
+        return found if self.groups is None else min(found, np.unique(self.groups).size - 1.0)
 
 
 def _scale_score(residual: Array, contrast: Array, shape: float) -> Array:

@@ -31,7 +31,7 @@ from modifind.propensity import FittedPropensity, PropensityModel
 from modifind.samplers import BaseSampler, Calibration, ConditionalGrid, LawRule, for_gaps
 from modifind.samplers.rules import check_rule
 from modifind.statistics import EffectLikelihood
-from modifind.statistics.effect_likelihood import PreparedEffectLikelihood, is_binary
+from modifind.statistics.effect_likelihood import OUTCOME, WHOLE, PreparedEffectLikelihood, is_binary
 from modifind.statistics.reuse import Reuse
 from modifind.streaming.explaining import ExplainingRows, Question, explain_features
 from modifind.streaming.plan import Plan, Sums
@@ -227,7 +227,7 @@ class _Law:
     """What is known of a feature before the rows are added up; `unseen` is one that no model looks at."""
 
     rule: LawRule | None
-    reuse: Reuse | None
+    reuse: tuple[Reuse, ...]
     calibration: Calibration
     unseen: bool = False
     messages: tuple[str, ...] = ()
@@ -316,8 +316,13 @@ class StreamedFit:
         tests: list[AnalyticOutcome | None] = []
         for law, own in zip(laws, sums.features, strict=True):
             test = UNSEEN if law.unseen else None
-            if law.reuse is not None and own.test is not None:
-                test = sums_test(own.test, law.reuse.variance(list(own.per_fold)))
+            if law.reuse and own.test is not None and own.prognosis is not None:
+                shared = [reuse.variance(list(part)) for reuse, part in zip(law.reuse, own.per_fold, strict=True)]
+                test = replace(
+                    sums_test(own.test, shared[0]), prognostic_p_value=sums_test(own.prognosis, shared[1]).p_value
+                )
+            if test is not None and own.tails is not None:
+                test = test.with_tails(own.tails.p_value())
             tests.append(test)
         questions = {
             m: Question(rule, law.unseen, bounds=test is not None and test.p_value <= self.alpha)
@@ -366,11 +371,11 @@ class StreamedFit:
         if hasattr(sampler, "assign_folds"):
             sampler.assign_folds(folds[0])
         sampler.fit(table, arms, sampler_seed)
-        laws: list[_Law] = [_Law(None, None, NO_SAMPLER)] * table.n_features
+        laws: list[_Law] = [_Law(None, (), NO_SAMPLER)] * table.n_features
         unknown = [_says_nothing(table, m) for m in range(table.n_features)]
         still = [m for m, nothing in enumerate(unknown) if nothing and not schema.constant[m]]
         for m in still:
-            laws[m] = _Law(None, None, NO_SAMPLER, unseen=True)
+            laws[m] = _Law(None, (), NO_SAMPLER, unseen=True)
         if still:
             warnings.warn(
                 f"{', '.join(table.names[m] for m in still)}: the same, or missing, in all rows that models are fitted "
@@ -393,7 +398,8 @@ class StreamedFit:
             rows=rows,
             propensity=propensity.at(first, arms[:1], folds[0][:1], propensity.raw[:1]),
             outcome=outcome.at(first, outcome.y[:1], arms[:1], propensity.scores[:1], [own[:1] for own in folds]),
-            rules=tuple(law.rule if law.reuse is not None else None for law in laws),
+            rules=tuple(law.rule for law in laws),
+            functions=tuple(outcome.tail_functions(m) if law.rule else None for m, law in enumerate(laws)),
             views=tuple(views),
             bins=OutcomeBins.of(y, bins_seed, table.n_features),
         )
@@ -408,14 +414,16 @@ def _fit_law(
     parts: NDArray[np.int64],
 ) -> _Law:
     with threadpool_limits(limits=1):
-        if not is_copy and not outcome.looks_at(feature):
-            return _Law(None, None, NO_SAMPLER, unseen=True)
+        seen = outcome.looks_at(feature)
+        if not is_copy and not seen and not outcome.may_show_tails(feature):
+            return _Law(None, (), NO_SAMPLER, unseen=True)
         rule = sampler.rule(feature)
         table = outcome.table
         if is_copy or rule.calibration.explained_share > DETERMINED[table.kind(feature)]:
-            return _Law(None, None, rule.calibration)
+            return _Law(None, (), rule.calibration)
         grid = ConditionalGrid(rule.law(table, outcome.treatment, parts), table.n_rows)
-        return _Law(rule, outcome.reuse(feature, grid), rule.calibration)
+        reuse = tuple(outcome.part_reuse(feature, grid, WHOLE, OUTCOME)) if seen else ()
+        return _Law(rule, reuse, rule.calibration, unseen=not seen)
 
 
 def _says_nothing(table: FeatureTable, feature: int) -> bool:

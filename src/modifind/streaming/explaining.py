@@ -189,14 +189,14 @@ class ExplainingRows:
         return Explained(curve, densities)
 
     def _changes(self, feature: int, question: Question) -> Changes | None:
-        if question.unseen:
-            return unseen_changes(self.model)
         if question.rule is None:
-            return None
+            return unseen_changes(self.model) if question.unseen else None
         grid = ConditionalGrid(question.rule.law(self.table, self.treatment, self.folds), self.y.size)
-        sweep = Sweep.of(self.model, feature, grid)
-        # Folds share what their rows here have taught each other's models; the other rows of the sample taught more.
-        sweep = replace(sweep, reuse=tuple(replace(own, share=self.share) for own in sweep.reuse))
+        sweep = None
+        if not question.unseen:
+            sweep = Sweep.of(self.model, feature, grid)
+            # Folds share what their rows here have taught each other's models; the sample's other rows taught more.
+            sweep = replace(sweep, reuse=tuple(replace(own, share=self.share) for own in sweep.reuse))
         return change_tests(self.model, feature, grid, sweep)
 
 

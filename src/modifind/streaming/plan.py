@@ -15,7 +15,8 @@ from modifind.kernels import Array
 from modifind.overlap import OverlapSums
 from modifind.propensity import FittedPropensity
 from modifind.samplers import ConditionalGrid, LawRule
-from modifind.statistics.effect_likelihood import PreparedEffectLikelihood
+from modifind.statistics.effect_likelihood import OUTCOME, WHOLE, PreparedEffectLikelihood
+from modifind.statistics.tails import TailSums, ValueFunctions
 from modifind.streaming.rows import RowPlan
 from modifind.streaming.schema import Block, Piece, Schema
 from modifind.streaming.views import BinnedRows, FeatureView, OutcomeBins, ViewSums
@@ -31,21 +32,29 @@ class FeatureSums:
     Attributes
     ----------
     test : RowSums or None
-        For its p-value; None where it is not tested.
-    per_fold : array of shape (repeats, folds)
-        Null variance of the sample's rows by fold.
+        For its p-value; None where it is not tested, or no model looks at it.
+    tails : TailSums or None
+        For the component for tails and shape; None where there is none.
+    prognosis : RowSums or None
+        For whether the outcome follows it.
+    per_fold : array of shape (2, repeats, folds)
+        Null variances of the sample's rows by fold, for the test and for the prognosis.
     view : ViewSums
         For its importance.
     """
 
     test: RowSums | None
+    tails: TailSums | None
+    prognosis: RowSums | None
     per_fold: Array
     view: ViewSums
 
     def __add__(self, other: FeatureSums) -> FeatureSums:
         """The sums of both sets of rows."""
         test = None if self.test is None or other.test is None else self.test + other.test
-        return FeatureSums(test, self.per_fold + other.per_fold, self.view + other.view)
+        tails = None if self.tails is None or other.tails is None else self.tails + other.tails
+        prognosis = None if self.prognosis is None or other.prognosis is None else self.prognosis + other.prognosis
+        return FeatureSums(test, tails, prognosis, self.per_fold + other.per_fold, self.view + other.view)
 
 
 @dataclass(frozen=True)
@@ -77,6 +86,8 @@ class Plan:
         Models of the outcome, without rows.
     rules : tuple
         Law of each feature, None where it is not tested.
+    functions : tuple
+        What the component for tails looks at along each feature, None where it does not.
     views : tuple of FeatureView
         Where each feature is looked at for its importance.
     bins : OutcomeBins
@@ -88,6 +99,7 @@ class Plan:
     propensity: FittedPropensity
     outcome: PreparedEffectLikelihood
     rules: tuple[LawRule | None, ...]
+    functions: tuple[ValueFunctions | None, ...]
     views: tuple[FeatureView, ...]
     bins: OutcomeBins
 
@@ -124,13 +136,21 @@ class Plan:
         arms: tuple[BinnedRows, BinnedRows],
     ) -> FeatureSums:
         view = self.views[feature].sums(block.table.values[:, feature], arms, self.bins.centre.size)
-        per_fold = np.zeros((len(folds), self.rows.n_folds))
+        per_fold = np.zeros((2, len(folds), self.rows.n_folds))
         rule = self.rules[feature]
         if rule is None:
-            return FeatureSums(None, per_fold, view)
-        law = rule.law(block.table, block.treatment, folds[0])
-        (terms,), weights = outcome.terms(feature, ConditionalGrid(law, block.y.size))
+            return FeatureSums(None, None, None, per_fold, view)
+        grid = ConditionalGrid(rule.law(block.table, block.treatment, folds[0]), block.y.size)
+        functions = self.functions[feature]
+        excess = None if functions is None else functions.excess(block.table, grid)
+        if not outcome.looks_at(feature):
+            tails = None if excess is None else TailSums.of(outcome.tail_scores, excess)
+            return FeatureSums(None, tails, None, per_fold, view)
+        (terms, own), weights = outcome.terms(feature, grid, WHOLE, OUTCOME)
+        tails = None if excess is None else TailSums.of(terms.tails, excess)
         test, variances = RowSums.of(terms.observed, terms.values, weights, terms.scatter)
-        for repeat, own in enumerate(folds):
-            per_fold[repeat] = np.bincount(own, variances * sampled, minlength=self.rows.n_folds)
-        return FeatureSums(test, per_fold, view)
+        prognosis, more = RowSums.of(own.observed, own.values, weights)
+        for part, per_row in enumerate((variances, more)):
+            for repeat, fold in enumerate(folds):
+                per_fold[part, repeat] = np.bincount(fold, per_row * sampled, minlength=self.rows.n_folds)
+        return FeatureSums(test, tails, prognosis, per_fold, view)

@@ -44,9 +44,7 @@ class RowSums:
     fourth: float
 
     @classmethod
-    def of(
-        cls, observed: Array, values: Array, weights: Array, scatter: Array | None = None
-    ) -> tuple[RowSums, Array]:
+    def of(cls, observed: Array, values: Array, weights: Array, scatter: Array | None = None) -> tuple[RowSums, Array]:
         """Sums of rows, and the null variance of each; arguments as in `analytic_test`."""
         mean = np.einsum("ij,ij->i", values, weights)
         centred = values - mean[:, None]
@@ -57,9 +55,19 @@ class RowSums:
         third = float(weighted.sum())
         fourth = float(np.einsum("ij,ij->", weighted, centred)) - 3.0 * float(second @ second)
         excess = observed - mean
-        size = float(np.abs(observed).sum())
-        sums = [float(x) for own in (excess, excess if scatter is None else scatter) for x in (own.sum(), own @ own)]
-        return cls(observed.size, size, *sums, float(second.sum()), third, fourth), second
+        scatter = excess if scatter is None else scatter
+        found = cls(
+            n_rows=observed.size,
+            size=float(np.abs(observed).sum()),
+            excess=float(excess.sum()),
+            square=float(excess @ excess),
+            scatter=float(scatter.sum()),
+            scatter_square=float(scatter @ scatter),
+            second=float(second.sum()),
+            third=third,
+            fourth=fourth,
+        )
+        return found, second
 
     def __add__(self, other: RowSums) -> RowSums:
         """The sums of both sets of rows."""
@@ -105,4 +113,4 @@ def sums_test(sums: RowSums, shared_variance: float = 0.0) -> AnalyticOutcome:
     half = float(norm.ppf(0.975)) * float(np.sqrt(own + shared)) / sums.n_rows
     p_value, normal = tail(cumulants, sums.excess, sums.second, shared_variance)
     statistic = sums.excess / float(np.sqrt(sums.second + shared_variance))
-    return AnalyticOutcome(statistic, p_value, normal, gain, gain - half, gain + half)
+    return AnalyticOutcome(statistic, p_value, p_value, normal, gain, gain - half, gain + half)

@@ -1,0 +1,93 @@
+"""What placebo treatments found: frozen, serialisable, and put into words."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from scipy.stats import binom
+
+UNLIKELY = 0.05
+COLUMNS = {"run": "int", "feature": "text", "p_value": "float", "selected": "bool"}
+
+
+@dataclass(frozen=True, eq=False)
+class PlaceboResult:
+    """What placebo treatments found.
+
+    Attributes
+    ----------
+    table : DataFrame
+        One row per run and feature: run (1, 2, ...), feature, p_value and selected.
+    n_asked : int
+        Runs that were asked for; fewer are in the table after an interruption.
+    alpha : float
+        Level of the selection.
+    drawn : str
+        How the treatment was drawn.
+    """
+
+    table: pd.DataFrame
+    n_asked: int
+    alpha: float
+    drawn: str
+
+    @property
+    def n_runs(self) -> int:
+        """Runs that were done."""
+        return int(self.table["run"].nunique())
+
+    @property
+    def n_found(self) -> int:
+        """Runs that selected anything."""
+        return int(self.table.groupby("run")["selected"].any().sum())
+
+    @property
+    def ok(self) -> bool:
+        """Whether no more was found than chance allows."""
+        return not binom.sf(self.n_found - 1, self.n_runs, self.alpha) < UNLIKELY
+
+    @property
+    def text(self) -> str:
+        """What was found, in a sentence.
+
+        Examples
+        --------
+        >>> table = pd.DataFrame({"run": [1, 2], "feature": "age", "p_value": [0.4, 0.9], "selected": False})
+        >>> PlaceboResult(table, 2, 0.05, "a coin").text
+        '0 of 2 placebo treatments found anything.'
+        """
+        stopped = f" ({self.n_asked} were asked for)" if self.n_runs < self.n_asked else ""
+        if not self.n_found:
+            return f"0 of {self.n_runs} placebo treatments found anything{stopped}."
+        return f"{self.n_found} of {self.n_runs} placebo treatments found something{stopped}."
+
+    @property
+    def warning(self) -> str:
+        """What to make of too many finds; empty where there are none."""
+        if self.ok:
+            return ""
+        most = int(binom.isf(UNLIKELY, self.n_runs, self.alpha))
+        return (
+            f"{self.n_found} of {self.n_runs} placebo treatments, which do nothing, found something; by chance it "
+            f"would be at most {most}. P-values of this table are too small: distrust what is selected, and try "
+            "another sampler, known propensity scores, a transformed outcome, or groups for rows that belong together"
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain dictionary of lists, strings and numbers."""
+        columns = {name: self.table[name].tolist() for name in COLUMNS}
+        return {"n_asked": self.n_asked, "alpha": self.alpha, "drawn": self.drawn, "columns": columns}
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> PlaceboResult:
+        """Inverse of `to_dict`."""
+        types = {"run": np.int64, "p_value": np.float64, "selected": np.bool_}
+        table = pd.DataFrame(data["columns"], columns=list(COLUMNS)).astype(types)
+        return cls(table, int(data["n_asked"]), float(data["alpha"]), str(data["drawn"]))
+
+    def __repr__(self) -> str:
+        return f"PlaceboResult({self.text})"
