@@ -22,7 +22,7 @@ from modifind.feature_groups import arrange
 from modifind.features import MIN_ARM_ROWS, Treatment
 from modifind.kernels import Array
 from modifind.parallel import WORKER_DIED, survivors
-from modifind.placebo_result import COLUMNS, PlaceboResult
+from modifind.placebo_result import PlaceboResult
 from modifind.progress import ProgressBar
 from modifind.reading import Data
 from modifind.rows.scoring import fit_scores, model_of_rows
@@ -175,7 +175,11 @@ def run_placebos(fit: WholeFit, data: Data, n: int, checkpoint: Checkpoint | Non
         )
         for k in sorted(found)
     ]
-    table = pd.concat(rows, ignore_index=True) if rows else pd.DataFrame({name: [] for name in COLUMNS})
+    table = (
+        pd.concat(rows, ignore_index=True)
+        if rows
+        else pd.DataFrame({name: [] for name in ("run", "feature", "p_value", "selected")})
+    )
     return PlaceboResult(table, n, fit.alpha, assignment.described), interrupted
 
 

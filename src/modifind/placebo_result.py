@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
-import numpy as np
 import pandas as pd
 from scipy.stats import binom
 
 UNLIKELY = 0.05
-COLUMNS = {"run": "int", "feature": "text", "p_value": "float", "selected": "bool"}
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,18 +72,6 @@ class PlaceboResult:
             f"would be at most {most}. P-values of this table are too small: distrust what is selected, and try "
             "another sampler, known propensity scores, a transformed outcome, or groups for rows that belong together"
         )
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain dictionary of lists, strings and numbers."""
-        columns = {name: self.table[name].tolist() for name in COLUMNS}
-        return {"n_asked": self.n_asked, "alpha": self.alpha, "drawn": self.drawn, "columns": columns}
-
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> PlaceboResult:
-        """Inverse of `to_dict`."""
-        types = {"run": np.int64, "p_value": np.float64, "selected": np.bool_}
-        table = pd.DataFrame(data["columns"], columns=list(COLUMNS)).astype(types)
-        return cls(table, int(data["n_asked"]), float(data["alpha"]), str(data["drawn"]))
 
     def __repr__(self) -> str:
         return f"PlaceboResult({self.text})"

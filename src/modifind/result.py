@@ -182,7 +182,7 @@ class SelectionResult:
             **{name: _frame_to_dict(getattr(self, name)) for name in OPTIONAL_FRAMES},
             **{name: {key: _frame_to_dict(frame) for key, frame in getattr(self, name).items()} for name in BY_COLUMN},
             "overall": _plain(dict(self.overall)),
-            **({} if self.placebo is None else {"placebo": self.placebo.to_dict()}),
+            **({} if self.placebo is None else {"placebo": _placebo_to_dict(self.placebo)}),
         }
 
     @classmethod
@@ -203,7 +203,7 @@ class SelectionResult:
             versions=dict(data.get("versions", {})),
             warnings=tuple(data.get("warnings", ())),
             overall={name: float(value) for name, value in data.get("overall", {}).items()},
-            placebo=PlaceboResult.from_dict(data["placebo"]) if "placebo" in data else None,
+            placebo=_placebo_from_dict(data["placebo"]) if "placebo" in data else None,
             **later,
         )
 
@@ -326,6 +326,15 @@ def _plain(value: Any) -> Any:
     if value is None or isinstance(value, bool | int | float | str):
         return value
     return str(value)
+
+
+def _placebo_to_dict(placebo: PlaceboResult) -> dict[str, Any]:
+    facts = {"n_asked": int(placebo.n_asked), "alpha": float(placebo.alpha), "drawn": placebo.drawn}
+    return {**facts, "table": _frame_to_dict(placebo.table)}
+
+
+def _placebo_from_dict(data: Mapping[str, Any]) -> PlaceboResult:
+    return PlaceboResult(_frame_from_dict(data["table"]), data["n_asked"], data["alpha"], data["drawn"])
 
 
 def _frame_to_dict(frame: pd.DataFrame) -> dict[str, Any]:

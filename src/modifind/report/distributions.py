@@ -155,7 +155,7 @@ def rank_picture(name: str, shares: Any) -> Markup:
 
 
 def placebo_picture(p_values: Any) -> Markup:
-    """P-values of placebo treatments in twentieths; no bar is far above the line where p-values hold."""
+    """P-values of placebo treatments in twentieths; the first are not far above the line where p-values hold."""
     drawing = Drawing(WIDTH, 170)
     x = Scale(0.0, 1.0, LEFT + 20, WIDTH - RIGHT - 10)
     shares = np.histogram(np.asarray(p_values, dtype=float), bins=20, range=(0.0, 1.0))[0] / max(len(p_values), 1)

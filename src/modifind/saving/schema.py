@@ -33,6 +33,7 @@ BY_COLUMN: dict[str, dict[str, str]] = {
     "bounds": {f"{name}_{end}": "float" for name in ("var", "sd", "corr", "benefit") for end in ("low", "high")},
     "bound_tests": {"quantity": "text", "part": "text", "p_value": "float"},
 }
+PLACEBO_COLUMNS = {"run": "int", "feature": "text", "p_value": "float", "selected": "bool"}
 ALONG_VALUES = ("densities", "bounds")
 PLACES = ("value", "outcome")
 LABELS = ("value", "quantity", "part")  # columns that need not be numbers
@@ -123,6 +124,13 @@ def validate(data: Any) -> None:
                 raise ValueError(f"{name}.{column}: no rows")
     for name, value in _object("overall", data.get("overall", {})).items():
         _number(f"overall.{name}", value)
+    if "placebo" in data:
+        placebo = _object("placebo", data["placebo"])
+        for key, check in (("n_asked", _whole), ("alpha", _probability), ("drawn", _text)):
+            if key not in placebo:
+                raise ValueError(f"placebo: no {key}")
+            check(f"placebo.{key}", placebo[key])
+        _frame("placebo.table", placebo.get("table"), PLACEBO_COLUMNS)
 
 
 def _features(table: Any) -> tuple[list[str], list[str]]:
