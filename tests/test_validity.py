@@ -190,3 +190,38 @@ def test_prognosis_that_no_learner_follows_is_no_modification():
         p_values.append(raw_p_values(X, y, treatment, **settings, random_state=seed))
     # 80 p-values: sd 0.024, four of those.
     assert (np.array(p_values) <= 0.05).mean() <= 0.05 + four_sd(0.05, 80)
+
+
+def rare_or_skewed(kind, seed, n):
+    rng = np.random.default_rng(seed)
+    X, treatment = rng.normal(size=(n, 4)), rng.integers(0, 2, n)
+    acts = (treatment == 1) & (X[:, 0] > 0)
+    y = rng.normal(size=n)
+    if kind == "rare":
+        return X, y - 6.0 * (acts & (rng.random(n) < 0.12)), treatment
+    skewed = rng.gamma(2.0, size=n) / np.sqrt(2) - np.sqrt(2)
+    return X, np.where(treatment == 1, np.sign(X[:, 0]) * skewed, y), treatment
+
+
+@pytest.mark.parametrize("kind", ["rare", "skewed"])
+def test_rare_events_and_skewness_of_one_arm_are_found(kind):
+    settings = {"statistic": EffectLikelihood("linear"), "sampler": "gaussian", "propensity": 0.5, "explain": False}
+    found = np.array(
+        [raw_p_values(*rare_or_skewed(kind, seed, 800), random_state=seed, **settings) for seed in range(10)]
+    )
+    assert (found[:, 0] <= 0.01).mean() >= 0.7
+    assert (found[:, 1:] <= 0.01).mean() <= 0.1
+
+
+@pytest.mark.parametrize("noise", ["t2.5", "contaminated"])
+def test_heavy_noise_without_an_effect_keeps_the_level(noise):
+    p_values = []
+    for seed in range(16):
+        rng = np.random.default_rng([seed, 2])
+        X, treatment = rng.normal(size=(300, 4)), rng.integers(0, 2, 300)
+        heavy = rng.standard_t(2.5, 300)
+        y = X[:, 0] + (heavy if noise == "t2.5" else rng.normal(scale=rng.choice([1, 10], 300, p=[0.98, 0.02])))
+        settings = {"statistic": EffectLikelihood("linear"), "sampler": "gaussian", "explain": False}
+        p_values.append(raw_p_values(X, y, treatment, propensity=0.5, random_state=seed, **settings))
+    shares = np.array(p_values) <= 0.05
+    assert shares.mean() <= 0.05 + four_sd(0.05, shares.size)

@@ -314,7 +314,14 @@ def placebo(
         selector.set_params(random_state=seed, n_jobs=jobs, progress=True, checkpoint=checkpoint)
         selector.set_params(outcome_transform="log" if log_outcome else None)
         selector.set_params(feature_groups=_groups(group or [], roles.features) or None)
-        found = selector.placebo(**table.arguments(selector, roles, "placebo"), n=n, treated=treated)
+        interrupted = False
+        try:
+            found = selector.placebo(**table.arguments(selector, roles, "placebo"), n=n, treated=treated)
+        except KeyboardInterrupt:
+            if not hasattr(selector, "placebo_") or not selector.placebo_.n_runs:
+                print("modifind: interrupted before a run was done; nothing was written", file=sys.stderr)
+                raise
+            found, interrupted = selector.placebo_, True
     if out is not None:
         write_text(out, safe_csv(found.table.set_index("run")))
     print(f"{found.text}\n{found.drawn[0].upper()}{found.drawn[1:]}.")
@@ -325,8 +332,10 @@ def placebo(
         )
     if found.warning:
         print(f"modifind: warning: {found.warning}", file=sys.stderr)
-        if strict:
-            raise typer.Exit(3)
+    if interrupted:
+        raise typer.Exit(INTERRUPTED)
+    if found.warning and strict:
+        raise typer.Exit(3)
 
 
 @app.command()

@@ -6,7 +6,9 @@ import math
 from typing import Any
 
 import numpy as np
+from joblib import effective_n_jobs
 
+from modifind.columns.inputs import as_frame
 from modifind.features import FeatureTable
 from modifind.placebo import Assignment
 from modifind.reading import Data
@@ -45,13 +47,14 @@ def describe(selector: Any, X: Any, y: Any, treatment: Any, **rest: Any) -> list
     table = data.table
     lines = [("rows", _rows(data)), ("treatment", _treatment(data)), ("outcome", _outcome(data, run.outcome_transform))]
     for kind, title in (("continuous", "numbers"), ("discrete", "categories")):
-        members = [m for m in range(table.n_features) if table.kind(m) == kind]
+        members = [m for m in range(table.n_features) if table.kind(m) == kind and not table.is_constant(m)]
         if members:
             lines.append((f"features, {title}", f"{len(members)}: {_listed([_feature(table, m) for m in members])}"))
     still = [table.names[m] for m in range(table.n_features) if table.is_constant(m)]
     if still:
         lines.append(("not tested", f"{_listed(still)}: the same in all rows"))
-    gaps = {name: int(np.isnan(table.values[:, m]).sum()) for m, name in enumerate(table.names)}
+    frame = as_frame(X) if data.kept is None else as_frame(X).loc[data.kept]
+    gaps = {str(name): int(frame[name].isna().sum()) for name in frame.columns}
     gaps = {name: count for name, count in gaps.items() if count}
     if gaps:
         shown = _listed([f"{name} {count:,}" for name, count in gaps.items()])
@@ -61,6 +64,9 @@ def describe(selector: Any, X: Any, y: Any, treatment: Any, **rest: Any) -> list
             ("tested as one", _listed([f"{name} ({', '.join(own)})" for name, own in run.feature_groups.items()]))
         )
     lines += _rows_known(data)
+    if data.y.size > selector.max_train_rows and isinstance(run.statistic, EffectLikelihood):
+        most = f"{selector.max_train_rows:,}"
+        lines.append(("in pieces", f"models are fitted to a random sample of {most} rows, and all rows are scored"))
     lines.append(("propensity", _propensity(run.propensity.estimator, data)))
     resampled = isinstance(run.statistic, WCMMD)
     test = f"{'wcmmd' if resampled else 'effect_likelihood'}, sampler {type(run.sampler).__name__}"
@@ -71,7 +77,7 @@ def describe(selector: Any, X: Any, y: Any, treatment: Any, **rest: Any) -> list
         drawn = Assignment.of(data, scores, _is_known(run.propensity.estimator)).described
         lines.append(("placebo treatments", f"{selector.placebo_runs}; {drawn}"))
     if isinstance(run.statistic, EffectLikelihood):
-        lines.append(("time", _time(data, run.explain, selector.placebo_runs, run.n_jobs or 1)))
+        lines.append(("time", _time(data, run.explain, selector.placebo_runs, effective_n_jobs(run.n_jobs))))
     return lines
 
 

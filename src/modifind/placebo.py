@@ -3,7 +3,7 @@
 The treatment is drawn anew as it was given in the first place: by a known probability, by the shares within strata, by
 whole groups where groups were treated, or by the fitted scores. Everything is refitted, and whatever is then found is
 false. Where nothing but chance is at work, a selection at level alpha finds something in at most a share alpha of such
-runs (with "bh", "by", "holm" and "bonferroni").
+runs (with "bh", "by", "holm" and "bonferroni"; with "none" in as many as single tests of all features do).
 """
 
 from __future__ import annotations
@@ -160,6 +160,8 @@ def run_placebos(fit: WholeFit, data: Data, n: int, checkpoint: Checkpoint | Non
                 advance(len(found) + len(failed), n)
     except KeyboardInterrupt:
         interrupted = True
+    if failed and not found and not interrupted:
+        raise ValueError(next(iter(failed.values())))
     if failed:
         reasons = "; ".join(dict.fromkeys(failed.values()))
         warnings.warn(f"{len(failed)} of {n} placebo treatments could not be analysed: {reasons}", UserWarning, 4)
@@ -180,7 +182,8 @@ def run_placebos(fit: WholeFit, data: Data, n: int, checkpoint: Checkpoint | Non
         if rows
         else pd.DataFrame({name: [] for name in ("run", "feature", "p_value", "selected")})
     )
-    return PlaceboResult(table, n, fit.alpha, assignment.described), interrupted
+    chance = fit.alpha if fit.adjust != "none" else 1.0 - (1.0 - fit.alpha) ** len(names)
+    return PlaceboResult(table, n, chance, assignment.described), interrupted
 
 
 def _run_some(

@@ -20,15 +20,16 @@ class PlaceboResult:
         One row per run and feature: run (1, 2, ...), feature, p_value and selected.
     n_asked : int
         Runs that were asked for; fewer are in the table after an interruption.
-    alpha : float
-        Level of the selection.
+    chance : float
+        Share of runs that may find something by chance: the level of the selection, or without adjustment over features
+        what so many single tests give.
     drawn : str
         How the treatment was drawn.
     """
 
     table: pd.DataFrame
     n_asked: int
-    alpha: float
+    chance: float
     drawn: str
 
     @property
@@ -43,8 +44,8 @@ class PlaceboResult:
 
     @property
     def ok(self) -> bool:
-        """Whether no more was found than chance allows."""
-        return not binom.sf(self.n_found - 1, self.n_runs, self.alpha) < UNLIKELY
+        """Whether runs were done, and no more of them found something than chance allows."""
+        return self.n_runs > 0 and not binom.sf(self.n_found - 1, self.n_runs, self.chance) < UNLIKELY
 
     @property
     def text(self) -> str:
@@ -64,9 +65,9 @@ class PlaceboResult:
     @property
     def warning(self) -> str:
         """What to make of too many finds; empty where there are none."""
-        if self.ok:
+        if self.ok or not self.n_runs:
             return ""
-        most = int(binom.isf(UNLIKELY, self.n_runs, self.alpha))
+        most = int(binom.isf(UNLIKELY, self.n_runs, self.chance))
         return (
             f"{self.n_found} of {self.n_runs} placebo treatments, which do nothing, found something; by chance it "
             f"would be at most {most}. P-values of this table are too small: distrust what is selected, and try "

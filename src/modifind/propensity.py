@@ -104,8 +104,8 @@ class PropensityModel(BaseEstimator):
             weights=weights,
         )
 
-    def check(self) -> None:
-        """Refuse settings that have no meaning."""
+    def check(self, n_rows: int | None = None) -> None:
+        """Refuse settings that have no meaning, and known scores that are none for so many rows."""
         low, high = self.clip
         if not 0 < low < high < 1:
             raise ValueError(f"clip must be two numbers with 0 < low < high < 1, not {self.clip!r}")
@@ -113,6 +113,8 @@ class PropensityModel(BaseEstimator):
             raise ValueError(
                 f"propensity must be 'auto', 'mlp', a number, an array or a classifier, not {self.estimator!r}"
             )
+        if n_rows is not None and not isinstance(self.estimator, str) and not hasattr(self.estimator, "fit"):
+            _read_scores(self.estimator, n_rows)
 
     def _model(
         self,

@@ -329,12 +329,12 @@ def _plain(value: Any) -> Any:
 
 
 def _placebo_to_dict(placebo: PlaceboResult) -> dict[str, Any]:
-    facts = {"n_asked": int(placebo.n_asked), "alpha": float(placebo.alpha), "drawn": placebo.drawn}
+    facts = {"n_asked": int(placebo.n_asked), "chance": float(placebo.chance), "drawn": placebo.drawn}
     return {**facts, "table": _frame_to_dict(placebo.table)}
 
 
 def _placebo_from_dict(data: Mapping[str, Any]) -> PlaceboResult:
-    return PlaceboResult(_frame_from_dict(data["table"]), data["n_asked"], data["alpha"], data["drawn"])
+    return PlaceboResult(_frame_from_dict(data["table"]), data["n_asked"], data["chance"], data["drawn"])
 
 
 def _frame_to_dict(frame: pd.DataFrame) -> dict[str, Any]:

@@ -113,6 +113,8 @@ class ModifierSelector(BaseModifierSelector):
     ----------
     result_ : SelectionResult
         Table, curves, diagnostics and settings.
+    placebo_ : PlaceboResult
+        What `placebo` found last.
     n_features_in_ : int
         Number of features seen.
     feature_names_in_ : array of str
@@ -224,19 +226,13 @@ class ModifierSelector(BaseModifierSelector):
             p-value of NaN and count as 1 in the adjustment.
         """
         statistic, test = self._validate()
-        if groups is not None and isinstance(statistic, WCMMD):
-            raise ValueError(
-                "groups needs statistic='effect_likelihood'; resampled features of 'wcmmd' take rows as independent"
-            )
         per_row = {"sample_weight": sample_weight, "groups": groups, "strata": strata}
         if is_distributed(X):
             remedy = "pass a sample of the rows as a DataFrame"
             _refuse_in_pieces(per_row | self._placebos, "a Dask DataFrame", remedy)
             return self._fit_distributed(X, y, treatment, treated, statistic)
         frame = as_frame(X)
-        if len(frame) > self.max_train_rows and isinstance(statistic, EffectLikelihood):
-            what = f"a table of more than max_train_rows={self.max_train_rows} rows"
-            _refuse_in_pieces(per_row | self._placebos, what, "raise max_train_rows")
+        if isinstance(statistic, EffectLikelihood) and self._check_length(frame, per_row):
             source = FrameSource.of(frame, y, treatment, self.propensity)
             return self._fit_pieces(self._local(source), statistic, treated)
         return self._fit_whole(frame, y, treatment, treated, per_row, statistic, test)
@@ -370,8 +366,7 @@ class ModifierSelector(BaseModifierSelector):
 
         The treatment is drawn anew as the real one was given: by a known probability, by the fitted scores, keeping the
         number of treated rows of every stratum, and for whole groups where groups were treated. Everything is refitted
-        for each draw. `n_jobs`, `progress`, `random_state` and `checkpoint` are those of the selector; after Ctrl-C the
-        runs that were done are kept in the checkpoint, if there is one.
+        for each draw. `n_jobs`, `progress`, `random_state` and `checkpoint` are those of the selector.
 
         Parameters
         ----------
@@ -384,6 +379,11 @@ class ModifierSelector(BaseModifierSelector):
         -------
         PlaceboResult
 
+        Raises
+        ------
+        KeyboardInterrupt
+            Ctrl-C; `placebo_` then holds the runs that were done.
+
         Examples
         --------
         >>> from modifind import EffectLikelihood, ModifierSelector
@@ -394,17 +394,15 @@ class ModifierSelector(BaseModifierSelector):
         '0 of 3 placebo treatments found anything.'
         """
         check_runs(n)
-        statistic, test = self._validate()
-        per_row = {"sample_weight": sample_weight, "groups": groups, "strata": strata}
         _check_placebo_rows(X, self.max_train_rows)
-        with recorded(), warnings.catch_warnings():
-            data, run = self._read_whole(as_frame(X), y, treatment, treated, per_row, statistic, test)
-            params = self.get_params(deep=False)
-            (saved, _), _ = with_messages(continued_tests, params, data, run.feature_groups, statistic, test, run.seed)
-        found, interrupted = run_placebos(run, data, n, saved)
+        own = {"treated": treated, "sample_weight": sample_weight, "groups": groups, "strata": strata}
+        data, run = self.read(X, y, treatment, **own)
+        params = self.get_params(deep=False)
+        saved, _ = continued_tests(params, data, run.feature_groups, run.statistic, run.test, run.seed)
+        self.placebo_, interrupted = run_placebos(run, data, n, saved)
         if interrupted:
             raise KeyboardInterrupt
-        return found
+        return self.placebo_
 
     def read(
         self,
@@ -426,7 +424,21 @@ class ModifierSelector(BaseModifierSelector):
         """
         statistic, test = self._validate()
         per_row = {"sample_weight": sample_weight, "groups": groups, "strata": strata}
-        return self._read_whole(as_frame(X), y, treatment, treated, per_row, statistic, test)
+        frame = as_frame(X)
+        if isinstance(statistic, EffectLikelihood):
+            self._check_length(frame, per_row)
+        data, run = self._read_whole(frame, y, treatment, treated, per_row, statistic, test)
+        run.check(data)
+        return data, run
+
+    def _check_length(self, frame: pd.DataFrame, per_row: dict[str, Any]) -> bool:
+        """Whether a table is so long that it is worked on in pieces; refuses what needs all rows at once then."""
+        if len(frame) <= self.max_train_rows:
+            return False
+        groups = {"feature_groups": self.feature_groups} if has_groups(self.feature_groups) else {}
+        what = f"a table of more than max_train_rows={self.max_train_rows} rows"
+        _refuse_in_pieces(per_row | self._placebos | groups, what, "raise max_train_rows")
+        return True
 
     @property
     def _placebos(self) -> dict[str, Any]:
@@ -444,6 +456,10 @@ class ModifierSelector(BaseModifierSelector):
         test: ConditionalRandomizationTest,
     ) -> tuple[Data, WholeFit]:
         """The table, checked and encoded, and what is to be done with it."""
+        if per_row["groups"] is not None and isinstance(statistic, WCMMD):
+            raise ValueError(
+                "groups needs statistic='effect_likelihood'; resampled features of 'wcmmd' take rows as independent"
+            )
         reading = {"treated": treated, "discrete_features": self.discrete_features, "missing": self.missing}
         data = read_data(X, y, treatment, **reading, **per_row)
         if isinstance(statistic, EffectLikelihood):

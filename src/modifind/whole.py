@@ -98,6 +98,17 @@ class WholeFit:
     seed: int
     explain: bool = True
 
+    def check(self, data: Data) -> Array:
+        """Refuse settings that have no meaning for a table, as `fit` does before it fits anything.
+
+        Returns the outcome on the scale on which effects are measured.
+        """
+        outcome = transform_outcome(data.y, self.outcome_transform)
+        if isinstance(self.statistic, EffectLikelihood):
+            self.statistic.validate(outcome, weighted=data.weights is not None)
+        model_of_rows(self.propensity, data).check(data.y.size)
+        return outcome
+
     def fit(self, data: Data, checkpoint: Checkpoint | None, known: dict[int, Finding]) -> Whole:
         """Fit models, scores and laws, and test every feature.
 
@@ -120,10 +131,8 @@ class WholeFit:
         arranged, units = arrange(data.table, self.feature_groups)
         table, arms = replace(data, table=arranged).conditioned, data.arms
         weighted: dict[str, Any] = {} if data.weights is None else {"weights": data.weights}
-        outcome = transform_outcome(data.y, self.outcome_transform)
-        if isinstance(self.statistic, EffectLikelihood):
-            self.statistic.validate(outcome, weighted=bool(weighted))
-        elif weighted:
+        outcome = self.check(data)
+        if weighted and isinstance(self.statistic, WCMMD):
             warn_resampled_weights()
         scores = fit_scores(model_of_rows(self.propensity, data), data, table, self.n_folds, propensity_seed)
         refuse_separation(scores)

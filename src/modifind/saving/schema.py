@@ -126,7 +126,7 @@ def validate(data: Any) -> None:
         _number(f"overall.{name}", value)
     if "placebo" in data:
         placebo = _object("placebo", data["placebo"])
-        for key, check in (("n_asked", _whole), ("alpha", _probability), ("drawn", _text)):
+        for key, check in (("n_asked", _whole), ("chance", _probability), ("drawn", _text)):
             if key not in placebo:
                 raise ValueError(f"placebo: no {key}")
             check(f"placebo.{key}", placebo[key])
