@@ -274,17 +274,17 @@ def test_features_that_no_model_looks_at_are_not_changed(turning):
     assert unseen_changes(prepared) == Changes(1.0, 1.0, 1.0)
     assert change_tests(blind, 0, Uniform()) == Changes(1.0, 1.0, shape_test(prepared, 0, Uniform()))
     # What gives a sign of its own is tested; what does not has p = 1.
-    assert AnalyticTester(blind, 0, explain=False).without_law(0) is None
+    assert AnalyticTester(blind, None, 0, explain=False).without_law(0) is None
     flat = believing(np.random.default_rng(3).normal(size=y.size), x, treatment, Believes())
     flat = replace(flat, fits=tuple(replace(f, cross=replace(f.cross, models=())) for f in flat.fits))
-    assert AnalyticTester(flat, 0, explain=False).without_law(0) == (UNSEEN, None)
+    assert AnalyticTester(flat, None, 0, explain=False).without_law(0) == (UNSEEN, None)
 
 
-def test_sweep_without_parts_evaluates_one(turning):
+def test_sweep_without_parts_evaluates_the_whole_and_the_outcome(turning):
     y, x, treatment = turning
     prepared = believing(y, x, treatment, Believes(0.2, 0.1))
     short, long = (Sweep.of(prepared, 0, Uniform(), parts=parts) for parts in (False, True))
-    assert (len(short.terms), len(long.terms)) == (1, 3)
+    assert (len(short.terms), len(long.terms)) == (2, 4)
     assert str(short.test(prepared, Uniform(), 0)) == str(long.test(prepared, Uniform(), 0))
 
 

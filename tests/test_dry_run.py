@@ -254,7 +254,7 @@ def test_a_dry_run_fits_and_writes_nothing(folder, tmp_path, monkeypatch, capsys
     assert lines[-1] == "Nothing was fitted; leave --dry-run out to run it."
     found = dict(line.split("  ", 1) for line in lines if "  " in line)
     found = {heading: line.strip() for heading, line in found.items()}
-    assert found["no features"] == "patient, arm, y"
+    assert found["other columns"] == "patient, arm, y"
     assert found["features, numbers"] == "3: moves, other, =noise"
     assert found["placebo treatments"].startswith("5; every row was treated by the known probability")
     assert found["test"].startswith("effect_likelihood, sampler AutoSampler")

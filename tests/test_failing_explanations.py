@@ -17,7 +17,7 @@ from modifind.datasets import make_modifiers
 N_ROWS = 240
 # What breaks, and the parts of a result that differ then; verdicts and bounds look at curves.
 PLACES = {
-    "its curve": ("modifind.explain.marginal.explain_column", {"curves", "densities", "changes"}),
+    "its curve": ("modifind.explain.marginal.explain_column", {"curves", "densities"}),
     "what changes along it": ("modifind.testers.change_tests", {"changes"}),
     "bounds along it": ("modifind.feature_tests.explain_bounds", {"bounds", "bound_tests"}),
     "its verdict": ("modifind.findings.verdict", {"changes"}),

@@ -84,13 +84,20 @@ def test_strata_keep_their_number_of_treated_rows():
     rng = np.random.default_rng(2)
     strata = rng.choice(["a", "b", "c"], size=N)
     treatment = (rng.random(N) < pd.Series(strata).map({"a": 0.2, "b": 0.5, "c": 0.8})).to_numpy().astype(int)
-    assignment, data = assigned(treatment, strata=strata)
+    assignment, data = assigned(treatment, strata=strata, known=False)
     found = draws(assignment, data)
     for stratum in "abc":
         inside = strata == stratum
         assert {row[inside].sum() for row in found} == {treatment[inside].sum()}
         assert len({tuple(row[inside]) for row in found}) == len(found)
     assert assignment.described == "the treated rows of every stratum were drawn anew"
+
+
+def test_known_scores_are_followed_also_within_strata():
+    strata = np.tile(["a", "b"], N // 2)
+    scores = np.where(np.arange(N) < N // 2, 0.2, 0.8)
+    assignment, data = assigned(np.arange(N) // 2 % 2, scores=scores, strata=strata)
+    assert_allclose(np.mean(draws(assignment, data, 400), axis=0), scores, atol=5 * np.sqrt(0.16 / 400))
 
 
 def grouped(sizes):
@@ -122,7 +129,7 @@ def test_strata_keep_their_number_of_treated_groups():
     groups = grouped([4] * 60)
     strata = np.where(groups < 24, "north", "south")
     treatment = ((groups % 3 == 0) | (groups > 50)).astype(int)
-    assignment, data = assigned(treatment, groups=groups, strata=strata)
+    assignment, data = assigned(treatment, groups=groups, strata=strata, known=False)
     assert assignment.described == "the treated groups of every stratum were drawn anew"
     first = np.arange(0, N, 4)
     for row in draws(assignment, data):

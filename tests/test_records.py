@@ -43,7 +43,7 @@ def test_numbers_keep_every_bit():
     [
         None,
         CRTOutcome(1.5, 0.02, 100, 1),
-        AnalyticOutcome(np.float64(2.0), 0.1, float("nan"), 0.0, -1.0, 1.0, n_exceeding=np.int64(3)),
+        AnalyticOutcome(np.float64(2.0), 0.1, 0.2, float("nan"), 0.0, -1.0, 1.0, n_exceeding=np.int64(3)),
     ],
 )
 def test_findings_come_back_as_they_were(outcome):

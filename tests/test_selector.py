@@ -64,6 +64,7 @@ def test_table_has_one_row_per_feature_with_the_documented_columns(data, fitted,
         "p_value",
         "p_adjusted",
         "selected",
+        "role",
         *extra,
         "caution",
     ]

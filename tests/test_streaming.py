@@ -130,10 +130,11 @@ def test_variance_that_folds_share_is_of_the_sample_alone(spied, two):
     everyone = dataclasses.replace(spied.plan, rows=spied.plan.rows.limited(LAST_WORD))
     whole = everyone.sums(Piece(0, two.X, pd.Series(two.y), pd.Series(two.treatment)))
     for found, all_rows in zip(spied.sums.features, whole.features, strict=True):
-        assert all_rows.per_fold.sum() == pytest.approx(all_rows.test.second, rel=1e-9)
+        assert all_rows.per_fold[0].sum() == pytest.approx(all_rows.test.second, rel=1e-9)
+        assert all_rows.per_fold[1].sum() == pytest.approx(all_rows.prognosis.second, rel=1e-9)
         # 400 of 900 rows, whose variances differ.
-        assert found.per_fold.sum() / found.test.second == pytest.approx(400 / 900, abs=0.1)
-        assert found.per_fold.shape == (1, 5)
+        assert found.per_fold[0].sum() / found.test.second == pytest.approx(400 / 900, abs=0.1)
+        assert found.per_fold.shape == (2, 1, 5)
 
 
 def test_plan_of_the_workers_is_small_and_has_no_rows(spied):

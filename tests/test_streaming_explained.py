@@ -11,7 +11,7 @@ import pytest
 from pandas.testing import assert_frame_equal
 
 from conftest import confounded_table, seed_of
-from modifind import EffectLikelihood, ModifierSelector
+from modifind import EffectLikelihood, ModifierSelector, PropensityModel
 from modifind.explain.column_bounds import explain_bounds
 from modifind.explain.marginal import marginal_view
 from modifind.explain.views import CURVE_COLUMNS
@@ -45,11 +45,12 @@ def sample():
     sampler = GaussianSampler()
     sampler.fit(table, treatment, seed_of(2))
     block = Block(0, table, y, treatment)
-    return SimpleNamespace(block=block, scores=scores, folds=folds, model=model, sampler=sampler)
+    propensity = PropensityModel(scores).fit(table, treatment)
+    return SimpleNamespace(block=block, scores=scores, propensity=propensity, folds=folds, model=model, sampler=sampler)
 
 
 def rows_of(sample, y_bandwidth=1.0, **settings):
-    parts = (sample.block, sample.scores, sample.folds, sample.model)
+    parts = (sample.block, sample.propensity, sample.folds, sample.model)
     return ExplainingRows.of(*parts, y_bandwidth, seed_of(3), bands=True, **settings)
 
 
@@ -63,7 +64,7 @@ def test_a_small_sample_is_explained_as_a_table_in_memory(sample, feature):
     assert_frame_equal(found.curve, expected.curve, check_exact=True)
     assert_frame_equal(found.densities, expected.densities, check_exact=True)
     law = sample.sampler.law(feature)
-    _, changes = AnalyticTester(sample.model, 0).examine(feature, law, 1.0, np.random.default_rng(0))
+    _, changes = AnalyticTester(sample.model, sample.propensity, 0).examine(feature, law, 1.0, np.random.default_rng(0))
     for part in ("mean", "spread", "shape"):
         assert getattr(found.changes, part) == pytest.approx(getattr(changes, part), rel=1e-6), part
     seed = seed_of(7).spawn(2)[1]

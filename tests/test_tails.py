@@ -185,7 +185,7 @@ def uniform():
     return x, treatment, read_features(x[:, None], [])
 
 
-def test_numbers_have_a_rank_and_a_step_at_the_median(uniform):
+def test_numbers_have_a_rank_and_a_ramp_about_the_median(uniform):
     x, treatment, table = uniform
     functions = ValueFunctions.of(table, treatment, 0)
     assert functions.width == 2
@@ -194,7 +194,7 @@ def test_numbers_have_a_rank_and_a_step_at_the_median(uniform):
     assert 0.99 < rank.max() < 1
     assert rank.mean() == pytest.approx(0, abs=1e-12)
     assert_array_equal(np.argsort(rank, kind="stable"), np.argsort(x, kind="stable"))
-    assert_array_equal(step, np.where(x > np.median(x), 1.0, -1.0))
+    assert_array_equal(step, np.clip(4 * rank, -1, 1))
     # Values beyond those seen have the rank of the last one.
     outside = functions(np.array([[-9.0], [9.0]]))
     assert_allclose(outside, [[rank.min(), -1], [rank.max(), 1]])

@@ -359,7 +359,7 @@ def _print_dry_run(table: Any, selector: Any, roles: Any, treated: str | None) -
 
     lines = describe(selector, **table.arguments(selector, roles, "--dry-run"), treated=treated)
     others = [name for name in table.columns if name not in roles.features]
-    lines.insert(3, ("no features", ", ".join(others)))
+    lines.insert(3, ("other columns", ", ".join(others)))
     width = max(len(heading) for heading, _ in lines)
     for heading, line in lines:
         print(f"{heading:<{width}}  {printable(line)}")

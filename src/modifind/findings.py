@@ -162,7 +162,6 @@ def assemble(
     by_column = {column: view for own in views.values() for column, view in own.items()}
     shown = (f.bounds or {} for f, p_value in zip(findings, p_values, strict=True) if p_value <= alpha)
     bounds = {column: own for found in shown for column, own in found.items()}
-    curves = {name: {column: view.curve for column, view in own.items()} for name, own in views.items()}
     return SelectionResult(
         table=features,
         diagnostics=diagnostics,
@@ -178,7 +177,7 @@ def assemble(
         bound_tests={column: own.tests for column, own in bounds.items()},
         score_histogram=no_scores() if score_histogram is None else score_histogram,
         pit_histogram=_pit_histogram(index, findings),
-        changes=_changes(features, findings, curves, alpha, adjust, settings),
+        changes=_changes(features, findings, views, alpha, adjust, settings),
     )
 
 
@@ -203,7 +202,7 @@ def _densities(features: pd.DataFrame, views: Mapping[str, Mapping[str, Marginal
 def _changes(
     features: pd.DataFrame,
     findings: list[Finding],
-    curves: Mapping[str, Mapping[str, pd.DataFrame]],
+    views: Mapping[str, Mapping[str, MarginalView]],
     alpha: float,
     adjust: str,
     settings: Mapping[str, Any],
@@ -224,8 +223,9 @@ def _changes(
         attempt(
             f"feature {name!r}: its verdict",
             verdict,
-            curves[name],
+            {column: view.curve for column, view in views[name].items()},
             changes.loc[name],
+            percentiles={column: view.percentiles for column, view in views[name].items()},
             kinds=kinds,
             alpha=alpha,
             selected=bool(features.loc[name, "selected"]),

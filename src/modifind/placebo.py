@@ -77,7 +77,7 @@ class Assignment:
         strata = None if data.strata is None else data.strata.codes
         if strata is not None and not _whole_groups(strata, units):
             strata = None  # groups that lie in several strata
-        if strata is not None:
+        if strata is not None and not known:
             return cls(scores, units, strata, f"the treated {of_what}s of every stratum were drawn anew")
         by = "the known probability" if known else "the fitted propensity score"
         return cls(scores, units, None, f"every {of_what} was treated by {by}")

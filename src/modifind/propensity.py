@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import logit
+from scipy.special import expit, logit
 from sklearn.base import BaseEstimator, clone
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import log_loss, roc_auc_score
@@ -369,6 +369,22 @@ class FittedPropensity:
                 UserWarning,
                 stacklevel=3,
             )
+
+    def along(self, rows: NDArray[np.int64], columns: slice, encoded: Array) -> Array:
+        """Scores of some rows, shape (rows, g), when columns of the design take g encoded values, (rows, g, width)."""
+        if not self.models:
+            return np.repeat(self.scores[rows][:, None], encoded.shape[1], axis=1)
+        assert self.folds is not None
+        design = self.table.design[rows]
+        if all(isinstance(model, LogisticRegression) for model in self.models):
+            slopes = np.stack([model.coef_[0, columns] for model in self.models])[self.folds[rows]]
+            moved: Array = np.einsum("igk,ik->ig", encoded - design[:, columns][:, None], slopes)
+            return np.clip(expit(logit(self.raw[rows])[:, None] + moved), *self.clip)
+        found: Array = np.empty(encoded.shape[:2])
+        for k in range(encoded.shape[1]):
+            design[:, columns] = encoded[:, k]
+            found[:, k] = _predict(self.models, self.folds[rows], design)
+        return np.clip(found, *self.clip)
 
     def profile(self, feature: int, device: str = "cpu") -> ScoreProfile:
         """Scores as a function of one feature, the others staying as they are; networks are evaluated on `device`."""

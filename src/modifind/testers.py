@@ -18,6 +18,7 @@ from modifind.propensity_profile import ScoreProfile
 from modifind.samplers import ConditionalGrid, FeatureLaw
 from modifind.samplers.grid import RowGrid
 from modifind.samplers.joint import JointLaw
+from modifind.samplers.overlap import OverlapLaw
 from modifind.statistics import WCMMD
 from modifind.statistics.effect_likelihood import PreparedEffectLikelihood
 from modifind.statistics.wcmmd import PreparedWCMMD
@@ -68,7 +69,8 @@ class ResamplingTester:
         outcome = self.test(feature, law, bandwidth, rng)
         if self.model is None:
             return outcome, None
-        grid = ConditionalGrid.of(law, self.table.n_rows, n_levels=self.table.n_levels(feature))
+        plain = ConditionalGrid.of(law, self.table.n_rows, n_levels=self.table.n_levels(feature))
+        grid = OverlapLaw(plain, self.propensity, feature)
         return outcome, attempt(_changes_of(self.table, feature), change_tests, self.model, feature, grid)
 
     def test(self, feature: int, law: FeatureLaw, bandwidth: float, rng: np.random.Generator) -> Outcome:
@@ -121,11 +123,14 @@ class AnalyticTester:
 
     Attributes
     ----------
+    propensity : FittedPropensity
+        Scores of the rows, also with other values of a feature.
     explain : bool
         Whether to test also what a feature changes.
     """
 
     prepared: PreparedEffectLikelihood
+    propensity: FittedPropensity
     check_resamples: int
     explain: bool = True
 
@@ -148,7 +153,8 @@ class AnalyticTester:
         """The same for several features at once, whose law is known by drawn points."""
         return self._compare(members, law, rng)
 
-    def _compare(self, feature: Feature, grid: RowGrid, rng: np.random.Generator) -> tuple[Outcome, Changes | None]:
+    def _compare(self, feature: Feature, law: RowGrid, rng: np.random.Generator) -> tuple[Outcome, Changes | None]:
+        grid = OverlapLaw(law, self.propensity, feature)
         prepared, what = self.prepared, _changes_of(self.prepared.table, feature)
         parts = None
         if not prepared.looks_at(feature):

@@ -264,7 +264,7 @@ class WholeFit:
                 )
             return ResamplingTester(prepared, statistic, self.test, n_resamples, scores, table, model), n_resamples
         model = self._model(statistic, data, table, outcome, scores, seed)
-        return AnalyticTester(model, statistic.check_resamples, self.explain), statistic.check_resamples
+        return AnalyticTester(model, scores, statistic.check_resamples, self.explain), statistic.check_resamples
 
     def _model(
         self,

@@ -19,6 +19,7 @@ from modifind.feature_groups import Feature
 from modifind.kernels import Array
 from modifind.samplers.grid import RowGrid
 from modifind.samplers.joint import JointLaw, set_variance
+from modifind.samplers.overlap import OverlapLaw
 from modifind.statistics.effect_likelihood import MEAN, OUTCOME, SPREAD, WHOLE, PreparedEffectLikelihood, RowTerms
 from modifind.statistics.reuse import Reuse
 from modifind.testing import AnalyticOutcome, analytic_test
@@ -76,7 +77,8 @@ class Sweep:
         """Compare the sum over rows of one of the terms with its null distribution; settings of `analytic_test`."""
         terms = self.terms[part]
         shared = self.reuse[part].variance(prepared.fold_variances(terms.values, self.weights))
-        shared += set_variance(terms.values) if isinstance(grid, JointLaw) else 0.0
+        law = grid.law if isinstance(grid, OverlapLaw) else grid
+        shared += set_variance(terms.values) if isinstance(law, JointLaw) else 0.0
         return analytic_test(
             terms.observed,
             terms.values,
@@ -131,6 +133,7 @@ def change_tests(
 
     Examples
     --------
+    >>> import numpy as np
     >>> from modifind import EffectLikelihood
     >>> from modifind.datasets import make_modifiers
     >>> from modifind.features import read_features

@@ -12,18 +12,35 @@ from modifind.explain.pseudo import PseudoOutcomes
 from modifind.explain.views import N_DRAWS, explain_column, no_curve
 from modifind.features import FeatureTable
 from modifind.kernels import Array
-from modifind.rows.weights import some
+from modifind.rows.weights import quantiles_of, some
 from modifind.statistics.wcmmd import PreparedWCMMD, curve_variance, weighted_bandwidth
+
+TOLD = (0.1, 0.5, 0.9)
 
 
 @dataclass(frozen=True)
 class MarginalView:
-    """Importance, bandwidth, curve and densities of one feature."""
+    """Importance, bandwidth, curve and densities of one feature.
+
+    Attributes
+    ----------
+    percentiles : tuple of float
+        Values of a continuous feature at the percentiles that sentences are about.
+    """
 
     importance: float
     bandwidth: float
     curve: pd.DataFrame
     densities: pd.DataFrame | None = None
+    percentiles: tuple[float, ...] = ()
+
+
+def told_percentiles(column: Array, weights: Array | None = None) -> tuple[float, ...]:
+    """Values of a continuous feature at its 10th, 50th and 90th percentile; none where all are missing."""
+    seen = ~np.isnan(column)
+    if not seen.any():
+        return ()
+    return tuple(float(value) for value in quantiles_of(column[seen], np.array(TOLD), some(weights, seen)))
 
 
 def marginal_view(
@@ -85,4 +102,5 @@ def marginal_view(
     )
     if shown is None:
         return MarginalView(importance, bandwidth, no_curve())
-    return MarginalView(importance, bandwidth, shown.curve, shown.densities if n_draws else None)
+    percentiles = () if levels else told_percentiles(column, weights)
+    return MarginalView(importance, bandwidth, shown.curve, shown.densities if n_draws else None, percentiles)

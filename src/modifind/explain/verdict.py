@@ -18,6 +18,7 @@ import numpy as np
 import pandas as pd
 from scipy.stats import norm
 
+from modifind.explain.marginal import TOLD
 from modifind.kernels import Array
 from modifind.result import PARTS, readable_p
 
@@ -28,7 +29,6 @@ LONGEST_NUMBER = 9
 MOST_MORE_DIGITS = 3
 SAME = 1e-9  # share of a number that is rounding
 FIRST, LAST = 0.02, 0.98  # percentiles between which the points of a curve are evenly spread
-TOLD = (0.1, 0.5, 0.9)  # percentiles whose effects are told
 Format = Callable[[Sequence[float]], list[str]]
 
 
@@ -37,6 +37,7 @@ def verdict(
     changes: Mapping[str, Any] | pd.Series[Any],
     *,
     kinds: Mapping[str, str],
+    percentiles: Mapping[str, Sequence[float]] | None = None,
     selected: bool,
     tested: bool = True,
     alpha: float = 0.05,
@@ -53,6 +54,9 @@ def verdict(
         A row of `SelectionResult.changes`: raw p-values (`mean_p`, ...) and adjusted ones (`mean_adjusted`, ...).
     kinds : dict
         "continuous" or "discrete", by column.
+    percentiles : dict, optional
+        The 10th, 50th and 90th percentile of continuous columns. Without them they are taken to be where they are among
+        points that are evenly spread over the percentiles, as those of a curve are where no two are the same.
     selected, tested : bool
         Whether the feature was selected, and whether it could be tested at all.
     alpha : float, default=0.05
@@ -76,17 +80,17 @@ def verdict(
         return "No change found."
     if not found:
         return _unclear(changes)
+    at = percentiles or {}
+    shown = {column: _Shown(curve, kinds[column], tuple(at.get(column, ()))) for column, curve in curves.items()}
     names, clauses = [NAMES[part] for part in found], []
     if "mean" in found:
-        clauses.append(_clause(curves, kinds, "mean_effect", "the effect", _ratios if log_outcome else _numbers))
+        clauses.append(_clause(shown, "mean_effect", "the effect", _ratios if log_outcome else _numbers))
     if "spread" in found:
-        clauses.append(_clause(curves, kinds, "sd_ratio", "the ratio of treated to control spread", _factors))
+        clauses.append(_clause(shown, "sd_ratio", "the ratio of treated to control spread", _factors))
     if found == ["shape"]:
         tails = (("q10_effect", "lower 10%"), ("q90_effect", "upper 10%"))
         form = _ratios if log_outcome else _numbers
-        clauses += [
-            _clause(curves, kinds, column, f"the effect at the {tail} quantile", form) for column, tail in tails
-        ]
+        clauses += [_clause(shown, column, f"the effect at the {tail} quantile", form) for column, tail in tails]
     told_clauses = [clause for clause in clauses if clause]
     return f"Changes {_listed(names)}{': ' if told_clauses else ''}{', and '.join(told_clauses)}."
 
@@ -108,6 +112,23 @@ def _listed(names: list[str], last: str = "and") -> str:
 
 
 @dataclass(frozen=True)
+class _Shown:
+    """The curve of a column, its kind, and the percentiles of a continuous one."""
+
+    curve: pd.DataFrame
+    kind: str
+    percentiles: tuple[float, ...]
+
+    def told(self) -> list[int]:
+        """The points of a continuous column that are nearest to its percentiles, each once."""
+        inner = np.flatnonzero(self.curve["value"].notna().to_numpy())
+        at, wanted = FIRST + (LAST - FIRST) * np.arange(inner.size) / max(inner.size - 1, 1), np.array(TOLD)
+        if self.percentiles:
+            at, wanted = self.curve["value"].to_numpy(dtype=np.float64)[inner], np.array(self.percentiles)
+        return list(dict.fromkeys(int(inner[np.abs(at - value).argmin()]) for value in wanted)) if inner.size else []
+
+
+@dataclass(frozen=True)
 class _Points:
     """What a curve says at the points that are told, with limits that hold at all of them at once."""
 
@@ -117,19 +138,17 @@ class _Points:
     high: Array
 
     @classmethod
-    def of(cls, curve: pd.DataFrame, effect: str, kind: str) -> _Points | None:
+    def of(cls, shown: _Shown, effect: str) -> _Points | None:
         """None where there are no bands, or fewer than two points that rows support."""
+        curve = shown.curve
         if not {effect, f"{effect}_low", f"{effect}_high"} <= set(curve.columns):
             return None
         kept = np.isfinite(curve[[effect, f"{effect}_low", f"{effect}_high"]].to_numpy(dtype=np.float64)).all(axis=1)
         if "low_support" in curve.columns:
             kept &= ~curve["low_support"].to_numpy(dtype=bool)
         places = np.flatnonzero(kept)
-        if kind == "continuous":
-            inner = np.flatnonzero(curve["value"].notna().to_numpy())
-            shares = FIRST + (LAST - FIRST) * np.arange(inner.size) / max(inner.size - 1, 1)
-            told = [int(inner[np.abs(shares - share).argmin()]) for share in TOLD]
-            places = np.array([k for k in dict.fromkeys(told) if kept[k]], dtype=np.int64)
+        if shown.kind == "continuous":
+            places = np.array([k for k in shown.told() if kept[k]], dtype=np.int64)
         if places.size < 2:
             return None
         estimate, low, high = (
@@ -160,20 +179,18 @@ class _Points:
         return [f"{shown[k]} ({shown[k + 1]} to {shown[k + 2]})" for k in range(0, len(shown), 3)]
 
 
-def _clause(
-    curves: Mapping[str, pd.DataFrame], kinds: Mapping[str, str], effect: str, subject: str, form: Format
-) -> str | None:
+def _clause(columns: Mapping[str, _Shown], effect: str, subject: str, form: Format) -> str | None:
     """How one effect goes along a feature; along the column of a group that shows it best."""
     found = {
         column: points
-        for column, curve in curves.items()
-        if (points := _Points.of(curve, effect, kinds[column])) is not None and points.gap > 0
+        for column, shown in columns.items()
+        if (points := _Points.of(shown, effect)) is not None and points.gap > 0
     }
     if not found:
         return None
     best = max(found, key=lambda column: found[column].gap)
-    along = f"along {_plain(best)} " if len(curves) > 1 else ""
-    tell = _along if kinds[best] == "continuous" else _by_level
+    along = f"along {_plain(best)} " if len(columns) > 1 else ""
+    tell = _along if columns[best].kind == "continuous" else _by_level
     return f"{along}{subject} {tell(found[best], form)}"
 
 
@@ -257,4 +274,4 @@ def _rounded(value: float, decimals: int) -> str:
 def _plain(label: Any) -> str:
     """A category or column as one short line of text."""
     text = " ".join("".join(letter if letter.isprintable() else " " for letter in str(label)).split())
-    return text if len(text) <= LONGEST_LABEL else f"{text[: LONGEST_LABEL - 3]}..."
+    return text if len(text) <= LONGEST_LABEL else f"{text[: LONGEST_LABEL - 18]}...{text[-15:]}"  # ends tell apart

@@ -101,7 +101,7 @@ def verdict(result: SelectionResult, name: str) -> str:
 
 def prognostic(result: SelectionResult) -> list[str]:
     """Features that predict the outcome and are no modifiers, the surest first."""
-    if "role" not in result.table:
+    if "role" not in result.table or "prognostic_p_value" not in result.diagnostics:
         return []
     names = result.table.index[result.table["role"] == "prognostic"]
     return [str(name) for name in result.diagnostics.loc[names, "prognostic_p_value"].sort_values(kind="stable").index]

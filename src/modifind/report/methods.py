@@ -22,6 +22,10 @@ SADDLEPOINT = (
     "Lugannani R, Rice S. Saddle point approximation for the distribution of the sum of independent random variables. "
     "Advances in Applied Probability 12, 475-490, 1980."
 )
+CAUCHY = (
+    "Liu Y, Xie J. Cauchy combination test: a powerful test with analytic p-value calculation under arbitrary "
+    "dependency structures. Journal of the American Statistical Association 115, 393-402, 2020."
+)
 DOUBLY_ROBUST = (
     "Kennedy EH. Towards optimal doubly robust estimation of heterogeneous causal effects. "
     "Electronic Journal of Statistics 17, 3008-3049, 2023."
@@ -90,6 +94,7 @@ def references(result: SelectionResult) -> list[str]:
     cited = [SIEM, LEE] if s.get("method") == "si_em" else [PAPER, CRT]
     if s.get("model"):
         cited.append(SADDLEPOINT)
+        cited += [] if s["model"]["likelihood"] == "bernoulli" else [CAUCHY]
     if s["adjust"] in ADJUSTMENTS:
         cited.append(ADJUSTMENTS[s["adjust"]])
     if _has_bands(result) and (s.get("model") or len(result.changes)):
@@ -110,8 +115,13 @@ def _explained_methods(result: SelectionResult) -> str:
         )
     if len(result.changes):
         said += (
-            " Whether a feature changes the average effect, the ratio of the arms' spreads or the shape of an arm's "
-            "distribution beyond both was tested by three tests of the same kind, adjusted in the same way."
+            " Whether a feature changes the average effect, the ratio of the arms' spreads or their difference in "
+            "tails and skewness was tested by three tests of the same kind, adjusted in the same way."
+        )
+    if result.placebo is not None:
+        said += (
+            f" The analysis was repeated with {result.placebo.n_runs} placebo treatments ({result.placebo.drawn}): "
+            f"{result.placebo.n_found} of them found something."
         )
     if result.bounds:
         said += (
@@ -162,13 +172,19 @@ def _resampling_methods(s: Mapping[str, Any]) -> str:
 def _analytic_methods(s: Mapping[str, Any]) -> str:
     model, repeats = s["model"], s["statistic"]["cv_repeats"]
     again = "" if repeats == 1 else f", repeated {repeats} times"
+    tails = (
+        " This p-value was combined (Cauchy combination, weights 0.6 and 0.4) with that of a second component for "
+        "tails and skewness: sums over rows of squared and cubed standardised residuals, weighted by treatment less "
+        "propensity score, times functions of the feature less their means under its law, with the rows' own variance."
+    )
+    tails = "" if model["likelihood"] == "bernoulli" else tails
     return (
         f"by the effect-likelihood test: held-out {model['likelihood']} scores of the contrasts between the arms, from "
         f"a {model['n_folds']}-fold cross-fitted model of the outcome in both arms{again} (learners and their mean "
         f"weights: {model['stack']}), with what the arms have in common held fixed, were summed over rows, each "
         "weighted by treatment less propensity score, and compared with their distribution when the feature is drawn "
         f"from its law given the rest ({s['sampler']['class']}), by a saddlepoint approximation with the rows' own "
-        "variance where it is larger."
+        f"variance where it is larger.{tails}"
     )
 
 

@@ -84,7 +84,8 @@ class ArmTraits:
         held-out rows bear out. Where arms do not differ both are near zero, and residuals of both arms are measured
         alike.
     scores : array of shape (2, 2)
-        Mean of each arm's scores of residuals (`tails.residual_scores`).
+        Mean of each arm's scores of residuals (`tails.residual_scores`), rows weighted by the chance to be in the other
+        arm.
     """
 
     shapes: tuple[float, float]
@@ -119,7 +120,9 @@ class ArmTraits:
             return traits
         residual, _ = traits.residuals(common, y[rows], a[rows], *contrasts(location, scale))
         found = residual_scores(residual)
-        means = [mean_of(found[a[rows] == arm], some(counted, a[rows] == arm)) for arm in (0, 1)]
+        # As much as rows count in a comparison of the arms, so that in each arm their sum is zero.
+        own = np.abs(a[rows] - scores[rows]) * (1.0 if counted is None else counted)
+        means = [mean_of(found[a[rows] == arm], own[a[rows] == arm]) for arm in (0, 1)]
         return replace(traits, scores=np.array(means))
 
     def residuals(

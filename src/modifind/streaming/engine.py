@@ -21,7 +21,7 @@ from modifind.columns.inputs import recorded_names
 from modifind.columns.leaks import refuse_leaks, refuse_separation
 from modifind.columns.missing import LEAST_OBSERVED, Dropped
 from modifind.columns.outcome_scale import transform_outcome
-from modifind.explain.marginal import MarginalView
+from modifind.explain.marginal import MarginalView, told_percentiles
 from modifind.features import FeatureTable, Kind
 from modifind.findings import DETERMINED, NO_SAMPLER, Finding
 from modifind.kernels import Array
@@ -29,6 +29,7 @@ from modifind.parallel import results_of
 from modifind.progress import Progress, ProgressBar
 from modifind.propensity import FittedPropensity, PropensityModel
 from modifind.samplers import BaseSampler, Calibration, ConditionalGrid, LawRule, for_gaps
+from modifind.samplers.overlap import OverlapLaw
 from modifind.samplers.rules import check_rule
 from modifind.statistics import EffectLikelihood
 from modifind.statistics.effect_likelihood import OUTCOME, WHOLE, PreparedEffectLikelihood, is_binary
@@ -282,7 +283,7 @@ class StreamedFit:
         choice_seed, overall_seed, feature_seed = seeds[5].spawn(3)
         explaining = ExplainingRows.of(
             block,
-            propensity.scores,
+            propensity,
             rows.folds(numbers),
             outcome,
             plan.bins.bandwidth,
@@ -335,7 +336,9 @@ class StreamedFit:
             importance = 0.0
             if not plan.schema.constant[m]:
                 importance = place.importance(sums.features[m].view, plan.bins)
-            view = MarginalView(importance, place.bandwidth, found.curve, found.densities)
+            column = explaining.table.values[:, m]
+            percentiles = () if explaining.table.n_levels(m) else told_percentiles(column)
+            view = MarginalView(importance, place.bandwidth, found.curve, found.densities, percentiles)
             bounds = None if found.bounds is None else {plan.schema.names[m]: found.bounds}
             messages = (*law.messages, *found.messages)
             findings.append(Finding(view, test, law.calibration, messages, bounds=bounds, changes=found.changes))
@@ -385,7 +388,9 @@ class StreamedFit:
                 stacklevel=4,
             )
         tested = [m for m, nothing in enumerate(unknown) if not nothing]
-        jobs = (delayed(with_messages)(_fit_law, sampler, outcome, m, m in copies, folds[0]) for m in tested)
+        jobs = (
+            delayed(with_messages)(_fit_law, sampler, outcome, propensity, m, m in copies, folds[0]) for m in tested
+        )
         with ProgressBar(self.progress, "Fitting laws of features") as advance:
             advance(0, len(tested))
             for done, (law, messages) in enumerate(results_of(jobs, self.n_jobs, doing="fitting laws of features")):
@@ -409,6 +414,7 @@ class StreamedFit:
 def _fit_law(
     sampler: BaseSampler,
     outcome: PreparedEffectLikelihood,
+    propensity: FittedPropensity,
     feature: int,
     is_copy: bool,
     parts: NDArray[np.int64],
@@ -421,7 +427,8 @@ def _fit_law(
         table = outcome.table
         if is_copy or rule.calibration.explained_share > DETERMINED[table.kind(feature)]:
             return _Law(None, (), rule.calibration)
-        grid = ConditionalGrid(rule.law(table, outcome.treatment, parts), table.n_rows)
+        law = ConditionalGrid(rule.law(table, outcome.treatment, parts), table.n_rows)
+        grid = OverlapLaw(law, propensity, feature)
         reuse = tuple(outcome.part_reuse(feature, grid, WHOLE, OUTCOME)) if seen else ()
         return _Law(rule, reuse, rule.calibration, unseen=not seen)
 

@@ -26,7 +26,9 @@ from modifind.features import FeatureTable
 from modifind.kernels import Array
 from modifind.parallel import WORKER_DIED, survivors
 from modifind.progress import Progress, ProgressBar
+from modifind.propensity import FittedPropensity
 from modifind.samplers import ConditionalGrid, LawRule
+from modifind.samplers.overlap import OverlapLaw
 from modifind.statistics.effect_likelihood import PreparedEffectLikelihood
 from modifind.streaming.schema import Block
 
@@ -71,8 +73,10 @@ class ExplainingRows:
     ----------
     table : FeatureTable
         Features.
-    y, treatment, scores : arrays of shape (n,)
-        Outcome, 0/1 treatment and propensity scores.
+    y, treatment : arrays of shape (n,)
+        Outcome and 0/1 treatment.
+    propensity : FittedPropensity
+        Scores of the rows, also with other values of a feature.
     folds : int array of shape (n,)
         Which of several models of a feature's law scores a row.
     model : PreparedEffectLikelihood
@@ -90,7 +94,7 @@ class ExplainingRows:
     table: FeatureTable
     y: Array
     treatment: NDArray[np.int64]
-    scores: Array
+    propensity: FittedPropensity
     folds: NDArray[np.int64]
     model: PreparedEffectLikelihood
     outcomes: PseudoOutcomes
@@ -102,7 +106,7 @@ class ExplainingRows:
     def of(
         cls,
         block: Block,
-        scores: Array,
+        propensity: FittedPropensity,
         folds: list[NDArray[np.int64]],
         model: PreparedEffectLikelihood,
         y_bandwidth: float,
@@ -117,7 +121,7 @@ class ExplainingRows:
         ----------
         block : Block
             The sample.
-        scores : array of shape (n,)
+        propensity : FittedPropensity
             Its propensity scores.
         folds : list of int arrays
             Fold of each of its rows, for every repeat of the cross-fitting.
@@ -126,17 +130,18 @@ class ExplainingRows:
         seed : SeedSequence
             For the choice of `max_rows` rows.
         """
-        y, treatment = block.y, block.treatment
+        y, treatment, scores = block.y, block.treatment, propensity.scores
         outcomes = PseudoOutcomes.of(y, treatment, scores, OutcomeModel.of(model), seed=seed, max_rows=max_rows)
         rows = outcomes.rows
         if rows.size < y.size:
             table = replace(block.table, values=block.table.values[rows], reference=block.table.scaling)
             model = model.at(table, model.y[rows], treatment[rows], scores[rows], [own[rows] for own in folds])
+            propensity = propensity.at(table, treatment[rows], folds[0][rows], propensity.raw[rows])
         return cls(
             table=model.table,
             y=y[rows],
             treatment=treatment[rows],
-            scores=scores[rows],
+            propensity=propensity,
             folds=folds[0][rows],
             model=model,
             outcomes=outcomes,
@@ -163,7 +168,7 @@ class ExplainingRows:
                 return Explanation(curve)
             bounds = None
             if question.bounds and self.table.observed(feature).any():
-                data = (self.table, feature, self.y, self.treatment, self.scores)
+                data = (self.table, feature, self.y, self.treatment, self.propensity.scores)
                 bounds = attempt(f"{named}: bounds along it", explain_bounds, *data, bounds_seed)
             changes = attempt(f"{named}: what changes along it", self._changes, feature, question)
             return Explanation(curve, densities, changes, bounds)
@@ -191,7 +196,8 @@ class ExplainingRows:
     def _changes(self, feature: int, question: Question) -> Changes | None:
         if question.rule is None:
             return unseen_changes(self.model) if question.unseen else None
-        grid = ConditionalGrid(question.rule.law(self.table, self.treatment, self.folds), self.y.size)
+        law = ConditionalGrid(question.rule.law(self.table, self.treatment, self.folds), self.y.size)
+        grid = OverlapLaw(law, self.propensity, feature)
         sweep = None
         if not question.unseen:
             sweep = Sweep.of(self.model, feature, grid)

@@ -15,6 +15,7 @@ from modifind.kernels import Array
 from modifind.overlap import OverlapSums
 from modifind.propensity import FittedPropensity
 from modifind.samplers import ConditionalGrid, LawRule
+from modifind.samplers.overlap import OverlapLaw
 from modifind.statistics.effect_likelihood import OUTCOME, WHOLE, PreparedEffectLikelihood
 from modifind.statistics.tails import TailSums, ValueFunctions
 from modifind.streaming.rows import RowPlan
@@ -121,7 +122,7 @@ class Plan:
         outcome = self.outcome.at(block.table, y, block.treatment, propensity.scores, folds)
         arms = BinnedRows.of(self.bins, block.y, block.treatment, propensity.scores)
         features = tuple(
-            self._feature_sums(feature, block, outcome, folds, sampled, arms)
+            self._feature_sums(feature, block, outcome, propensity, folds, sampled, arms)
             for feature in range(block.table.n_features)
         )
         return Sums(OverlapSums.of(propensity), features)
@@ -131,6 +132,7 @@ class Plan:
         feature: int,
         block: Block,
         outcome: PreparedEffectLikelihood,
+        propensity: FittedPropensity,
         folds: list[NDArray[np.int64]],
         sampled: NDArray[np.bool_],
         arms: tuple[BinnedRows, BinnedRows],
@@ -140,7 +142,8 @@ class Plan:
         rule = self.rules[feature]
         if rule is None:
             return FeatureSums(None, None, None, per_fold, view)
-        grid = ConditionalGrid(rule.law(block.table, block.treatment, folds[0]), block.y.size)
+        law = ConditionalGrid(rule.law(block.table, block.treatment, folds[0]), block.y.size)
+        grid = OverlapLaw(law, propensity, feature)
         functions = self.functions[feature]
         excess = None if functions is None else functions.excess(block.table, grid)
         if not outcome.looks_at(feature):
