@@ -5,12 +5,12 @@ A cross-fitted model gives the location mu_a(x) and the scale sigma_a(x) of the 
 is held still at the observed row: the common location ``b = (1 - s) mu_0 + s mu_1``, s the treated arm's share of the
 precision, and the common log-scale ``c``, midway.
 
-For feature m let V be drawn from its law given the other features and the treatment, let D(v) and d(v) be the
-contrasts of a row whose m-th feature is v, and let Dbar and dbar be their means over V: the contrasts if the feature
-modified nothing. A row's residual u is that of its outcome at location ``b + (a - s) Dbar`` and log-scale
-``c + (a - 1/2) dbar``, Dbar and dbar taken as far as held-out rows bear them out (`arms.ArmTraits`). With e the
-propensity score, K the precision of a contrast of locations, w u the score of a Student-t location and f_q the density
-of residuals whose log-scale is q,
+For feature m let V be drawn from its law given the other features and the treatment, tilted to where both arms are
+(`samplers.overlap`), let D(v) and d(v) be the contrasts of a row whose m-th feature is v, and let Dbar and dbar be
+their means over V: the contrasts if the feature modified nothing. A row's residual u is that of its outcome at location
+``b + (a - s) Dbar`` and log-scale ``c + (a - 1/2) dbar``, Dbar and dbar taken as far as held-out rows bear them out
+(`arms.ArmTraits`). With e the propensity score, K the precision of a contrast of locations, w u the score of a
+Student-t location and f_q the density of residuals whose log-scale is q,
 
     l(v) = (a - e)/2 [ K sigma w u (D(v) - Dbar) + log f_{q/2}(u) - log f_{-q/2}(u) ],    q = d(v) - dbar.
 
