@@ -147,8 +147,8 @@ def test_results_without_predictors_have_no_such_line(result, capsys, kept):
 def test_reports_list_predictors_without_a_star(result, tmp_path):
     result.report(tmp_path / "report.html")
     text = (tmp_path / "report.html").read_text(encoding="utf-8")
-    assert "predictors of the outcome in both arms alike, as far as these data tell: predicts." in text
+    assert "Predict the outcome, without a difference between the arms being found: predicts." in text
     starred = re.findall(r'★</span><span class="away">selected: </span></span>(?:<a [^>]*>)?(\w+)', text)
     assert starred == ["moves"]
     replace(result, table=result.table.drop(columns="role")).report(tmp_path / "old.html")
-    assert "predictors of the outcome in both arms" not in (tmp_path / "old.html").read_text(encoding="utf-8")
+    assert "Predict the outcome, without" not in (tmp_path / "old.html").read_text(encoding="utf-8")
