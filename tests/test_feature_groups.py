@@ -165,9 +165,9 @@ def test_what_cannot_test_groups_refuses_them(table):
     groups = {"bp": ["sbp", "dbp"]}
     with pytest.raises(ValueError, match="'wcmmd' looks at one column at a time"):
         ModifierSelector("wcmmd", feature_groups=groups).fit(frame, y, treatment)
-    with pytest.raises(ValueError, match="feature_groups needs? (the table|all rows) in memory"):
+    with pytest.raises(ValueError, match="feature_groups needs all rows in memory"):
         ModifierSelector(feature_groups=groups, max_train_rows=200).fit(frame, y, treatment)
-    with pytest.raises(ValueError, match="feature_groups needs? (the table|all rows) in memory"):
+    with pytest.raises(ValueError, match="feature_groups need the table in memory"):
         ModifierSelector(feature_groups=groups).fit_source(FrameSource.of(frame, y, treatment, "auto"))
     with pytest.raises(ValueError, match=r"OracleSampler has no rule .* which feature_groups need"):
         ModifierSelector(feature_groups=groups, sampler=OracleSampler()).fit(frame[["sbp", "dbp"]], y, treatment)
@@ -178,7 +178,7 @@ def test_dask_refuses_groups(table):
     frame, y, treatment = table
     whole = dd.from_pandas(frame.assign(y=y, a=treatment), npartitions=2)
     selector = ModifierSelector(feature_groups={"bp": ["sbp", "dbp"]})
-    with pytest.raises(ValueError, match="feature_groups needs? (the table|all rows) in memory"):
+    with pytest.raises(ValueError, match="feature_groups need the table in memory"):
         selector.fit(whole[list(frame.columns)], whole["y"], treatment=whole["a"])
 
 
