@@ -225,3 +225,16 @@ def test_heavy_noise_without_an_effect_keeps_the_level(noise):
         p_values.append(raw_p_values(X, y, treatment, propensity=0.5, random_state=seed, **settings))
     shares = np.array(p_values) <= 0.05
     assert shares.mean() <= 0.05 + four_sd(0.05, shares.size)
+
+
+def test_an_outcome_that_is_nearly_always_zero_measures_both_arms_alike():
+    # Of such rows any smaller scale fits better; taken from each arm, it would tell the arms apart.
+    p_values = []
+    for seed in range(12):
+        rng = np.random.default_rng([seed, 5])
+        X, treatment = rng.normal(size=(2000, 3)), rng.integers(0, 2, 2000)
+        y = (rng.random(2000) < 0.02 * np.exp(X[:, 0] / 2)) * rng.gamma(2.0, 40.0, size=2000)
+        settings = {"statistic": EffectLikelihood("linear"), "sampler": "gaussian", "explain": False}
+        p_values.append(raw_p_values(X, y, treatment, propensity=0.5, random_state=seed, **settings))
+    assert (np.array(p_values) <= 0.05).mean() <= 0.05 + four_sd(0.05, 36)
+    assert np.min(p_values) > 1e-4

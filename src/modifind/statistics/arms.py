@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +17,8 @@ from modifind.rows.weights import mean_of, some
 from modifind.statistics.tails import N_SCORES, residual_scores
 
 MAX_LOG_SCALE = 30.0  # of residuals in units of their median scale
+MOST_BEYOND = float(np.log(2.0))  # of the arms' mean contrast of log-scales beyond none, or what the models say
+PILED = 1e-3  # of a scale: where half of the residuals are smaller, rows pile up
 
 
 @dataclass(frozen=True)
@@ -177,7 +180,13 @@ def _calibration(
         return -float(mean_of(likelihood, weights)), -mean_of(slope.T, weights)
 
     start = [middle[0], 0.5] if binary else [middle[0], 0.5, middle[1], 0.5]
-    bounds = [(None, None), (0.0, 1.0)] * (len(start) // 2)
+    bounds: list[Any] = [(None, None), (0.0, 1.0)] * (len(start) // 2)
+    if not binary:
+        # Rows that pile up on one value fit the better the smaller their arm's scale is taken to be; that says nothing
+        # of how the arms differ.
+        bounds[2] = (min(middle[1], 0.0) - MOST_BEYOND, max(middle[1], 0.0) + MOST_BEYOND)
+        if np.median(np.abs(y - own_arm(location, arm))) < PILED * unit:
+            start[2:], bounds[2:] = [0.0, 0.0], [(0.0, 0.0), (0.0, 0.0)]
     settings = {"ftol": 1e-13, "gtol": 1e-8}
     found = minimize(loss, start, jac=True, method="L-BFGS-B", bounds=bounds, options=settings).x
     shares = found[1], 1.0 if binary else found[3]
