@@ -22,7 +22,6 @@ from modifind.statistics.tails import (
     largest_tail,
     residual_scores,
 )
-from modifind.testing import RowSums, analytic_test, sums_test
 from modifind.testing.analytic import LARGEST_COMBINED, SMALLEST, UNSEEN, combined_p_value
 
 QUICK = {"statistic": EffectLikelihood("linear"), "sampler": "gaussian", "propensity": 0.5, "random_state": 0}
@@ -417,63 +416,3 @@ def test_an_outcome_with_tails_keeps_the_rest():
     assert found.p_value == pytest.approx(1 / (0.6 / 0.02 + 0.4 / 0.001), rel=0.01)
     # Told once more, the old tails are forgotten.
     assert found.with_tails(float("nan")).p_value == 0.02
-
-
-# How far rows vary.
-
-
-def wide_rows(rng, n=400, g=8, wider=2.0):
-    """Rows that vary more than their law says."""
-    values = rng.normal(size=(n, g))
-    values -= values.mean(axis=1, keepdims=True)
-    observed = wider * rng.normal(size=n) + 0.15
-    return observed, values, np.full((n, g), 1 / g)
-
-
-def test_the_smaller_spread_is_taken():
-    rng = np.random.default_rng(9)
-    observed, values, weights = wide_rows(rng)
-    own = analytic_test(observed, values, weights)
-    less, more = (analytic_test(observed, values, weights, scatter=factor * observed) for factor in (0.6, 1.5))
-    assert less.p_value < own.p_value
-    assert less.statistic > own.statistic
-    assert (more.p_value, more.statistic) == (own.p_value, own.statistic)
-    # The interval of the gain is by how the rows themselves vary, whatever the models say.
-    assert (less.gain_low, less.gain_high) == (own.gain_low, own.gain_high)
-
-
-def test_scatter_below_the_null_variance_changes_nothing_more():
-    rng = np.random.default_rng(10)
-    observed, values, weights = wide_rows(rng)
-    narrow = analytic_test(observed, values, weights, scatter=1e-3 * observed)
-    variance = np.einsum("ij,ij->", weights, values**2)
-    assert narrow.statistic == pytest.approx(observed.sum() / np.sqrt(variance), rel=1e-9)
-    assert narrow.p_value == analytic_test(observed, values, weights, scatter=1e-4 * observed).p_value
-
-
-@pytest.mark.parametrize("factor", [0.3, 0.8, 1.4])
-@pytest.mark.parametrize("shared", [0.0, 50.0])
-def test_sums_take_the_same_spread(factor, shared):
-    rng = np.random.default_rng(11)
-    observed, values, weights = wide_rows(rng, n=3000)
-    scatter = factor * observed + 0.2 * rng.normal(size=3000)
-    whole = analytic_test(observed, values, weights, scatter=scatter, shared_variance=shared)
-    found = sums_test(RowSums.of(observed, values, weights, scatter)[0], shared)
-    for name in ("statistic", "gain", "gain_low", "gain_high", "normal_p_value"):
-        assert getattr(found, name) == pytest.approx(getattr(whole, name), rel=1e-8), name
-    assert np.log(found.p_value) == pytest.approx(np.log(whole.p_value), rel=0.01)
-    parts = [
-        RowSums.of(observed[cut], values[cut], weights[cut], scatter[cut])[0] for cut in (slice(0, 11), slice(11, 3000))
-    ]
-    assert sums_test(parts[0] + parts[1], shared).p_value == pytest.approx(found.p_value, rel=1e-8)
-
-
-def test_groups_have_the_spread_of_their_sums():
-    rng = np.random.default_rng(12)
-    observed, values, weights = wide_rows(rng)
-    twice = [np.repeat(part, 2, axis=0) for part in (observed, values, weights, 0.6 * observed)]
-    groups = np.repeat(np.arange(observed.size), 2)
-    found = analytic_test(*twice[:3], scatter=twice[3], groups=groups)
-    wide = analytic_test(*twice[:3], groups=groups)
-    untold = analytic_test(*twice[:3], scatter=twice[3])
-    assert untold.p_value < found.p_value <= wide.p_value

@@ -83,7 +83,6 @@ class Sweep:
             terms.observed,
             terms.values,
             self.weights,
-            scatter=terms.scatter,
             shared_variance=shared,
             groups=prepared.groups,
             **settings,

@@ -24,8 +24,7 @@ of both arms have one law given x, and ``a - e`` has mean zero whatever that law
 independent of X_m given the rest, x_im is a draw from the law of V_i. In between errors of D count with the information
 on it, so that Dbar is the mean under the law of V weighted by K(V). The tail is that of the sum of independent
 variables ``l_i(V_i)``; where rows vary more than that, as they do about a feature that moves both arms, their own
-variance is taken, or that of terms whose residuals are at the models' own contrasts, D(x) and d(x), if it is less: a
-feature that changes how the arms differ would otherwise widen the very law it is compared with.
+variance is taken.
 
 A binary outcome has no scale: its statistic is the first term with ``K (y - p)`` for ``K sigma w u``, the score of the
 Bernoulli likelihood for a difference of risks.
@@ -248,8 +247,6 @@ class RowTerms:
     ----------
     observed : array of shape (n,)
         At the observed value of the feature.
-    scatter : array of shape (n,)
-        The same of residuals at the models' own contrasts: how rows vary if the feature does what the models say.
     tails : array of shape (n, 2)
         Scores of the same residuals for the component for tails and shape; see `tails.TailSums`.
     values : array of shape (n, g)
@@ -257,7 +254,6 @@ class RowTerms:
     """
 
     observed: Array
-    scatter: Array
     tails: Array
     values: Array
 
@@ -420,7 +416,7 @@ class PreparedEffectLikelihood:
             The points' weights.
         """
         parts = parts or (WHOLE,)
-        observed, scatter = np.zeros((2, len(parts), self.y.size))
+        observed = np.zeros((len(parts), self.y.size))
         tails = np.zeros((len(parts), self.y.size, N_SCORES))
         values, weights = np.empty((len(parts), 0, 0)), np.empty((0, 0))
         columns = columns_of(self.table, feature)
@@ -439,16 +435,14 @@ class PreparedEffectLikelihood:
                     location, scale = model.along(self.table.design[rows], columns, encoded, known)
                     for k, own in enumerate(self._rows_terms(fit, rows, location, scale, chances, parts)):
                         observed[k, rows] += own.observed / len(self.fits)
-                        scatter[k, rows] += own.scatter / len(self.fits)
                         tails[k, rows] += own.tails / len(self.fits)
                         values[k, rows] += own.values / len(self.fits)
                     weights[rows] = chances
         if self.weights is not None:
             observed *= self.weights
-            scatter *= self.weights
             tails *= self.weights[:, None]
             values *= self.weights[:, None]
-        return tuple(RowTerms(*own) for own in zip(observed, scatter, tails, values, strict=True)), weights
+        return tuple(RowTerms(*own) for own in zip(observed, tails, values, strict=True)), weights
 
     def _rows_terms(
         self,
@@ -467,22 +461,20 @@ class PreparedEffectLikelihood:
         # Errors of the contrast count as much as there is information on it, so that its null value is the mean under
         # the law weighted by that: where a feature changes the spread of both arms the two means differ.
         centre = np.einsum("ij,ij->i", along[0], information) / information.sum(axis=1)
-        moved = self._residual(fit, rows, *own)
         found = []
         for part in parts:
             if part == OUTCOME:
                 values = self._own_log_likelihood(fit, rows, location, scale)
                 mean = np.einsum("ij,ij->i", values, chances)
                 observed = fit.log_likelihood[rows] - mean
-                found.append(RowTerms(observed, observed, np.zeros((rows.size, N_SCORES)), values - mean[:, None]))
+                found.append(RowTerms(observed, np.zeros((rows.size, N_SCORES)), values - mean[:, None]))
                 continue
             moves_location, moves_scale = part
             null = centre if moves_location else own[0], means[1] if moves_scale else own[1]
             residual, lead = self._residual(fit, rows, *null)
-            observed, scatter, values = np.zeros(rows.size), np.zeros(rows.size), np.zeros(chances.shape)
+            observed, values = np.zeros(rows.size), np.zeros(chances.shape)
             if moves_location:
                 observed += lead * (own[0] - centre)
-                scatter += moved[1] * (own[0] - centre)
                 values += lead[:, None] * (along[0] - means[0][:, None])
             if moves_scale and not self.binary:
                 here, there = own[1] - means[1], along[1] - means[1][:, None]
@@ -490,9 +482,8 @@ class PreparedEffectLikelihood:
                 ratios = _scale_score(residual[:, None], there, shape)
                 mean = np.einsum("ij,ij->i", ratios, chances)
                 observed += side * (_scale_score(residual, here, shape) - mean)
-                scatter += side * (_scale_score(moved[0], here, shape) - mean)
                 values += side[:, None] * (ratios - mean[:, None])
-            found.append(RowTerms(observed, scatter, self._tails(fit, rows, residual), values))
+            found.append(RowTerms(observed, self._tails(fit, rows, residual), values))
         return found
 
     def _own_log_likelihood(self, fit: _Fit, rows: NDArray[np.int64], location: Array, scale: Array) -> Array:

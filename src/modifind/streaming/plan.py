@@ -151,7 +151,7 @@ class Plan:
             return FeatureSums(None, tails, None, per_fold, view)
         (terms, own), weights = outcome.terms(feature, grid, WHOLE, OUTCOME)
         tails = None if excess is None else TailSums.of(terms.tails, excess)
-        test, variances = RowSums.of(terms.observed, terms.values, weights, terms.scatter)
+        test, variances = RowSums.of(terms.observed, terms.values, weights)
         prognosis, more = RowSums.of(own.observed, own.values, weights)
         for part, per_row in enumerate((variances, more)):
             for repeat, fold in enumerate(folds):

@@ -100,17 +100,11 @@ def widened(spread: float, variance: float, shared_variance: float) -> tuple[flo
     return shared_variance, shared_variance + max(spread - variance, 0.0)
 
 
-def sum_variance(rows: Array) -> float:
-    """Variance of the sum of independent rows, by how they vary."""
-    return rows.size * float(rows.var(ddof=1))
-
-
 def analytic_test(
     observed: Array,
     values: Array,
     weights: Array,
     *,
-    scatter: Array | None = None,
     shared_variance: float = 0.0,
     groups: NDArray[np.int64] | None = None,
     check_resamples: int = 0,
@@ -128,9 +122,6 @@ def analytic_test(
         What each row adds to the statistic.
     values, weights : array of shape (n, g)
         What it would add under the null hypothesis, with which probability.
-    scatter : array of shape (n,), optional
-        What rows would add if the feature did what the models say; they are taken to vary as this does where it
-        varies less than what they add.
     shared_variance : float, default=0.0
         Variance of the sum beyond that of independent rows, as of a normal variable added to it.
     groups : int array of shape (n,), optional
@@ -146,17 +137,15 @@ def analytic_test(
     if is_rounding(variance, float(np.abs(observed).sum()), observed.size):
         return UNSEEN
     total = float(observed.sum())
-    units = [excess, excess if scatter is None else scatter]
-    if groups is not None:
-        units = [np.bincount(groups, unit)[np.unique(groups)].astype(np.float64) for unit in units]
-    spreads = [sum_variance(unit) for unit in units]
-    shared, shared_variance = widened(min(spreads), variance, shared_variance)
-    own_spread = spreads[0] + shared
+    units = excess if groups is None else np.bincount(groups, excess)[np.unique(groups)].astype(np.float64)
+    spread = units.size * float(units.var(ddof=1))
+    shared, shared_variance = widened(spread, variance, shared_variance)
+    own_spread = spread + shared
     cumulants = partial(_cumulants, centred, weights)
     p_value, normal = tail(cumulants, total - float(expected.sum()), variance, shared_variance)
     limit = float(norm.ppf(0.975))
     if groups is not None and own_spread > 0:
-        freedom = units[0].size - 1.0
+        freedom = units.size - 1.0
         p_value = max(p_value, float(student.sf(float(excess.sum()) / np.sqrt(own_spread), freedom)))
         limit = float(student.ppf(0.975, freedom))
     gain = float(excess.mean())

@@ -27,8 +27,6 @@ class RowSums:
         Sum of the absolute observed values, which bounds rounding.
     excess, square : float
         Sums of the observed values less their null means, and of the squares.
-    scatter, scatter_square : float
-        Sums of `analytic_test`'s scatter, and of the squares.
     second, third, fourth : float
         Sums of the rows' cumulants under the null hypothesis.
     """
@@ -37,14 +35,12 @@ class RowSums:
     size: float
     excess: float
     square: float
-    scatter: float
-    scatter_square: float
     second: float
     third: float
     fourth: float
 
     @classmethod
-    def of(cls, observed: Array, values: Array, weights: Array, scatter: Array | None = None) -> tuple[RowSums, Array]:
+    def of(cls, observed: Array, values: Array, weights: Array) -> tuple[RowSums, Array]:
         """Sums of rows, and the null variance of each; arguments as in `analytic_test`."""
         mean = np.einsum("ij,ij->i", values, weights)
         centred = values - mean[:, None]
@@ -55,14 +51,11 @@ class RowSums:
         third = float(weighted.sum())
         fourth = float(np.einsum("ij,ij->", weighted, centred)) - 3.0 * float(second @ second)
         excess = observed - mean
-        scatter = excess if scatter is None else scatter
         found = cls(
             n_rows=observed.size,
             size=float(np.abs(observed).sum()),
             excess=float(excess.sum()),
             square=float(excess @ excess),
-            scatter=float(scatter.sum()),
-            scatter_square=float(scatter @ scatter),
             second=float(second.sum()),
             third=third,
             fourth=fourth,
@@ -72,10 +65,6 @@ class RowSums:
     def __add__(self, other: RowSums) -> RowSums:
         """The sums of both sets of rows."""
         return RowSums(*(getattr(self, field.name) + getattr(other, field.name) for field in fields(self)))
-
-    def variance(self, total: float, square: float) -> float:
-        """Variance of a sum over independent rows, by how they vary."""
-        return max(square - total**2 / self.n_rows, 0.0) * self.n_rows / (self.n_rows - 1)
 
 
 def sums_test(sums: RowSums, shared_variance: float = 0.0) -> AnalyticOutcome:
@@ -107,10 +96,9 @@ def sums_test(sums: RowSums, shared_variance: float = 0.0) -> AnalyticOutcome:
         return value, slope, sums.second + tilt * (sums.third + tilt * sums.fourth / 2)
 
     gain = sums.excess / sums.n_rows
-    own = sums.variance(sums.excess, sums.square)
-    spread = min(own, sums.variance(sums.scatter, sums.scatter_square))
+    spread = max(sums.square - sums.excess * gain, 0.0) * sums.n_rows / (sums.n_rows - 1)
     shared, shared_variance = widened(spread, sums.second, shared_variance)
-    half = float(norm.ppf(0.975)) * float(np.sqrt(own + shared)) / sums.n_rows
+    half = float(norm.ppf(0.975)) * float(np.sqrt(spread + shared)) / sums.n_rows
     p_value, normal = tail(cumulants, sums.excess, sums.second, shared_variance)
     statistic = sums.excess / float(np.sqrt(sums.second + shared_variance))
     return AnalyticOutcome(statistic, p_value, p_value, normal, gain, gain - half, gain + half)
