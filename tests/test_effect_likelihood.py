@@ -68,7 +68,7 @@ def prepare(X, y, treatment, learner="linear", scores=None, n_repeats=1, **setti
 
 
 def reuse_variance(prepared, feature, grid, values, weights):
-    return prepared.reuse(feature, grid).variance(prepared.fold_variances(values, weights))
+    return prepared.reuse(feature, grid, WHOLE)[0].variance(prepared.fold_variances(values, weights))
 
 
 def p_of(prepared, feature, grid):

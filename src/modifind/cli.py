@@ -238,11 +238,8 @@ def select(
             raise ValueError("--preset fixes the propensity; leave --propensity out")
         own = {"learner": learner, "cv_repeats": repeats, "check_resamples": check}
         selector = _selector(preset, statistic, own, sampler, scores, alpha, adjust, resamples, device)
-        selector.set_params(discrete_features=_categories(discrete, table.columns, roles), missing=missing)
-        selector.set_params(random_state=seed, n_jobs=jobs, progress=True, max_train_rows=train_rows)
-        selector.set_params(outcome_transform="log" if log_outcome else None, explain=explain)
-        selector.set_params(feature_groups=_groups(group or [], roles.features) or None, checkpoint=checkpoint)
-        selector.set_params(placebo_runs=placebo_runs)
+        _tell(selector, table.columns, roles, discrete, group, log_outcome, missing, seed, jobs, checkpoint)
+        selector.set_params(max_train_rows=train_rows, explain=explain, placebo_runs=placebo_runs)
         if dry_run:
             _print_dry_run(table, selector, roles, treated)
             return
@@ -310,10 +307,7 @@ def placebo(
         scores, known = _propensity(propensity, table.columns)
         roles = _roles(table.columns, treatment, outcome, known, strata, weight, groups, features, exclude)
         selector = _selector("", DEFAULT_STATISTIC, {"learner": learner}, sampler, scores, alpha, adjust, "auto", None)
-        selector.set_params(discrete_features=_categories(discrete, table.columns, roles), missing=missing)
-        selector.set_params(random_state=seed, n_jobs=jobs, progress=True, checkpoint=checkpoint)
-        selector.set_params(outcome_transform="log" if log_outcome else None)
-        selector.set_params(feature_groups=_groups(group or [], roles.features) or None)
+        _tell(selector, table.columns, roles, discrete, group, log_outcome, missing, seed, jobs, checkpoint)
         interrupted = False
         try:
             found = selector.placebo(**table.arguments(selector, roles, "placebo"), n=n, treated=treated)
@@ -385,15 +379,35 @@ def _roles(
     return Roles(tested, outcome, treatment, known, strata, weight, groups)
 
 
-def _categories(discrete: str, columns: list[str], roles: Any) -> Any:
-    """Which features are discrete, as the selector takes it."""
+def _tell(
+    selector: Any,
+    columns: list[str],
+    roles: Any,
+    discrete: str,
+    group: list[str] | None,
+    log_outcome: bool,
+    missing: str,
+    seed: int,
+    jobs: int,
+    checkpoint: Path | None,
+) -> None:
+    """Tell a selector what options say of the table and of the run."""
     from modifind.features import AlsoDiscrete
 
     categories = _columns(discrete, columns, "--discrete")
     if not set(categories) <= set(roles.features):
         strangers = ", ".join(sorted(set(categories) - set(roles.features)))
         raise ValueError(f"--discrete names {strangers}, which is not tested")
-    return AlsoDiscrete(tuple(categories)) if categories else "auto"
+    selector.set_params(
+        discrete_features=AlsoDiscrete(tuple(categories)) if categories else "auto",
+        feature_groups=_groups(group or [], roles.features) or None,
+        outcome_transform="log" if log_outcome else None,
+        missing=missing,
+        random_state=seed,
+        n_jobs=jobs,
+        progress=True,
+        checkpoint=checkpoint,
+    )
 
 
 @app.command()

@@ -11,6 +11,7 @@ from joblib import effective_n_jobs
 from modifind.columns.inputs import as_frame
 from modifind.features import FeatureTable
 from modifind.placebo import Assignment
+from modifind.propensity import is_known
 from modifind.reading import Data
 from modifind.rows.weights import effective_size
 from modifind.statistics import WCMMD, EffectLikelihood
@@ -74,7 +75,7 @@ def describe(selector: Any, X: Any, y: Any, treatment: Any, **rest: Any) -> list
     lines.append(("test", f"{test}; {adjusted} p-values, level {run.alpha:g}"))
     if selector.placebo_runs:
         scores = np.full(data.arms.size, data.arms.mean())
-        drawn = Assignment.of(data, scores, _is_known(run.propensity.estimator)).described
+        drawn = Assignment.of(data, scores, is_known(run.propensity)).described
         lines.append(("placebo treatments", f"{selector.placebo_runs}; {drawn}"))
     if isinstance(run.statistic, EffectLikelihood):
         lines.append(("time", _time(data, run.explain, selector.placebo_runs, effective_n_jobs(run.n_jobs))))
@@ -118,10 +119,6 @@ def _rows_known(data: Data) -> list[tuple[str, str]]:
     if data.groups is not None:
         found.append(("groups", f"{np.unique(data.groups).size:,}; rows of a group are not taken as independent"))
     return found
-
-
-def _is_known(estimator: Any) -> bool:
-    return not isinstance(estimator, str) and not hasattr(estimator, "fit")
 
 
 def _propensity(estimator: Any, data: Data) -> str:

@@ -150,6 +150,11 @@ def part_of(table: FeatureTable, places: list[int]) -> FeatureTable:
     )
 
 
+def members_of(feature: Feature) -> tuple[int, ...]:
+    """Places of the columns of a feature: its own, or those of a group."""
+    return feature if isinstance(feature, tuple) else (int(feature),)
+
+
 def columns_of(table: FeatureTable, feature: Feature) -> slice:
     """Columns of `design` that belong to a feature, or to neighbouring ones."""
     if isinstance(feature, tuple):

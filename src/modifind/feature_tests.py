@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from contextlib import closing
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -217,11 +218,11 @@ def _find(plan: Analysis, feature: int, seed: np.random.SeedSequence) -> Finding
     with threadpool_limits(limits=1):
         table = plan.table
         bandwidth_seed, draw_seed = seed.spawn(2)
-        view = _view(plan, feature, bandwidth_seed)
+        known = plan.tester.without_law(feature)
+        view = _view(plan, feature, bandwidth_seed, bands=_has_bands(plan, known))
         if table.is_constant(feature):
             return Finding(view, None, NO_SAMPLER)
-        known = None if feature in plan.copies else plan.tester.without_law(feature)
-        if known is not None:
+        if known is not None and feature not in plan.copies:
             return Finding(view, known[0], NO_SAMPLER, changes=known[1])
         law = plan.sampler.law(feature)
         if feature in plan.copies or law.calibration.explained_share > DETERMINED[table.kind(feature)]:
@@ -230,7 +231,7 @@ def _find(plan: Analysis, feature: int, seed: np.random.SeedSequence) -> Finding
         return Finding(view, outcome, law.calibration, changes=changes)
 
 
-def _view(plan: Analysis, feature: int, seed: np.random.SeedSequence) -> MarginalView:
+def _view(plan: Analysis, feature: int, seed: np.random.SeedSequence, *, bands: bool) -> MarginalView:
     return marginal_view(
         plan.table,
         feature,
@@ -239,13 +240,13 @@ def _view(plan: Analysis, feature: int, seed: np.random.SeedSequence) -> Margina
         plan.prepared,
         seed,
         plan.weights,
-        n_draws=N_DRAWS if _has_bands(plan, feature) else 0,
+        n_draws=N_DRAWS if bands else 0,
     )
 
 
-def _has_bands(plan: Analysis, feature: int) -> bool:
-    """Whether a feature gets bands and densities; of many features those that a model looks at do."""
-    return plan.explain and (len(plan.units) <= MANY_FEATURES or plan.tester.without_law(feature) is None)
+def _has_bands(plan: Analysis, known: Any) -> bool:
+    """Whether a feature gets bands and densities; of many features those of which nothing is known without a law do."""
+    return plan.explain and (len(plan.units) <= MANY_FEATURES or known is None)
 
 
 def _find_together(plan: Analysis, unit: Unit, seed: np.random.SeedSequence) -> Finding:
@@ -256,7 +257,7 @@ def _find_together(plan: Analysis, unit: Unit, seed: np.random.SeedSequence) -> 
         bandwidth_seed, law_seed, draw_seed = seed.spawn(3)
         views: dict[str, MarginalView] = {}
         for member, own in zip(unit.members, bandwidth_seed.spawn(len(unit.members)), strict=True):
-            views[table.names[member]] = _view(plan, member, own)
+            views[table.names[member]] = _view(plan, member, own, bands=_has_bands(plan, tester.without_law(member)))
         view = max(views.values(), key=lambda own: own.importance)
         if unit.is_constant(table):
             return Finding(view, None, NO_SAMPLER, views=views)

@@ -166,21 +166,16 @@ def run_placebos(fit: WholeFit, data: Data, n: int, checkpoint: Checkpoint | Non
         reasons = "; ".join(dict.fromkeys(failed.values()))
         warnings.warn(f"{len(failed)} of {n} placebo treatments could not be analysed: {reasons}", UserWarning, 4)
     names = tuple(unit.name for unit in arrange(data.table, fit.feature_groups)[1])
-    rows = [
-        pd.DataFrame(
-            {
-                "run": k + 1,
-                "feature": names,
-                "p_value": found[k].p_values,
-                "selected": adjust_p_values(found[k].p_values, fit.adjust) <= fit.alpha,
-            }
-        )
-        for k in sorted(found)
-    ]
-    table = (
-        pd.concat(rows, ignore_index=True)
-        if rows
-        else pd.DataFrame({name: [] for name in ("run", "feature", "p_value", "selected")})
+    runs = sorted(found)
+    p_values = [found[k].p_values for k in runs]
+    selected = [adjust_p_values(own, fit.adjust) <= fit.alpha for own in p_values]
+    table = pd.DataFrame(
+        {
+            "run": np.repeat(np.array(runs, dtype=np.int64) + 1, len(names)),
+            "feature": np.tile(np.array(names, dtype=object), len(runs)),
+            "p_value": np.array(p_values, dtype=np.float64).ravel(),
+            "selected": np.array(selected, dtype=bool).ravel(),
+        }
     )
     chance = fit.alpha if fit.adjust != "none" else 1.0 - (1.0 - fit.alpha) ** len(names)
     return PlaceboResult(table, n, chance, assignment.described), interrupted

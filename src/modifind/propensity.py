@@ -77,7 +77,7 @@ class PropensityModel(BaseEstimator):
         self.check()
         low, high = self.clip
         seed = np.random.SeedSequence() if seed is None else seed
-        if not isinstance(self.estimator, str) and not hasattr(self.estimator, "fit"):
+        if is_known(self):
             return self._known(table, treatment, weights)
         fold_seed, model_seed = (int(s.generate_state(1)[0]) for s in seed.spawn(2))
         # Missing values are at the mean of all observed rows. Another constant, such as a fold's mean, would move the
@@ -113,7 +113,7 @@ class PropensityModel(BaseEstimator):
             raise ValueError(
                 f"propensity must be 'auto', 'mlp', a number, an array or a classifier, not {self.estimator!r}"
             )
-        if n_rows is not None and not isinstance(self.estimator, str) and not hasattr(self.estimator, "fit"):
+        if n_rows is not None and is_known(self):
             _read_scores(self.estimator, n_rows)
 
     def _model(
@@ -186,6 +186,12 @@ class PropensityModel(BaseEstimator):
         }
         name = names.get(self.estimator, self.estimator) if isinstance(self.estimator, str) else repr(self.estimator)
         return f"{name}, {'cross-fitted' if self.cross_fit else 'fitted and evaluated on the same rows'}"
+
+
+def is_known(propensity: Any) -> bool:
+    """Whether a propensity, or the `PropensityModel` around it, is a number or one score per row."""
+    estimator = getattr(propensity, "estimator", propensity)
+    return not isinstance(estimator, str) and not hasattr(estimator, "fit")
 
 
 def _read_scores(value: ArrayLike, n_rows: int) -> Array:

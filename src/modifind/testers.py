@@ -10,7 +10,7 @@ import numpy as np
 
 from modifind.explain.attempts import attempt
 from modifind.explain.changes import NAN, Changes, Sweep, change_tests, unseen_changes
-from modifind.feature_groups import Feature
+from modifind.feature_groups import Feature, members_of
 from modifind.features import FeatureTable
 from modifind.kernels import Array
 from modifind.propensity import FittedPropensity
@@ -169,14 +169,14 @@ class AnalyticTester:
         if functions is not None:
             excess = functions.excess(prepared.table, grid)
             outcome = outcome.with_tails(prepared.tail_test(scores, excess))
-            shape = prepared.tail_test(prepared.tail_scores, excess)
+            shape = prepared.tail_test(prepared.tail_scores, excess) if self.explain else NAN
         if not self.explain:
             return outcome, None
         return outcome, attempt(what, change_tests, prepared, feature, grid, parts, shape)
 
 
 def _changes_of(table: FeatureTable, feature: Feature) -> str:
-    members = (feature,) if isinstance(feature, int | np.integer) else feature
+    members = members_of(feature)
     named = ", ".join(repr(table.names[member]) for member in members)
     return (
         f"features {named}: what changes along them" if len(members) > 1 else f"feature {named}: what changes along it"

@@ -71,7 +71,7 @@ class Sweep:
         """Evaluate the models once. A binary outcome has no parts: only its location can follow."""
         wanted = (WHOLE, MEAN, SPREAD, OUTCOME) if parts and not prepared.binary else (WHOLE, OUTCOME)
         terms, weights = prepared.terms(feature, grid, *wanted)
-        return cls(terms, weights, tuple(prepared.part_reuse(feature, grid, *wanted)))
+        return cls(terms, weights, tuple(prepared.reuse(feature, grid, *wanted)))
 
     def test(self, prepared: PreparedEffectLikelihood, grid: RowGrid, part: int, **settings: Any) -> AnalyticOutcome:
         """Compare the sum over rows of one of the terms with its null distribution; settings of `analytic_test`."""

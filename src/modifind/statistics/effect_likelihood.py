@@ -342,7 +342,7 @@ class PreparedEffectLikelihood:
             np.bincount(f.cross.folds, per_row, minlength=len(f.cross.models)).astype(np.float64) for f in self.fits
         ]
 
-    def reuse(self, feature: Feature, grid: RowGrid) -> Reuse:
+    def reuse(self, feature: Feature, grid: RowGrid, *parts: Part) -> list[Reuse]:
         """How far the models of different folds agree about a feature: the variance that their folds' sums share.
 
         Rows are independent given the models, but a chance pattern that two folds have in common raises the sum of
@@ -351,12 +351,8 @@ class PreparedEffectLikelihood:
         sign. Which of the two, the models of different folds tell. They share (K - 2) / (K - 1) of their rows, so what
         they learned from noise agrees that far; an effect, or a single way to matter, agrees fully, and patterns that
         have nothing in common cannot have taught each other. The variance is evaluated on a sample of the rows and
-        averaged over repeats.
+        averaged over repeats, for each of the statistic's parts (see `terms`).
         """
-        return self.part_reuse(feature, grid, WHOLE)[0]
-
-    def part_reuse(self, feature: Feature, grid: RowGrid, *parts: Part) -> list[Reuse]:
-        """The same for the statistic's parts; see `terms`."""
         products = [self._products(fit, feature, grid, parts) for fit in self.fits]
         return [Reuse(tuple(own[k] for own in products)) for k in range(len(parts))]
 

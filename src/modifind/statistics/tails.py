@@ -27,7 +27,7 @@ from scipy.special import ndtr, owens_t
 from scipy.stats import norm
 from scipy.stats import t as student
 
-from modifind.feature_groups import Feature
+from modifind.feature_groups import Feature, members_of
 from modifind.features import FeatureTable
 from modifind.kernels import Array
 from modifind.samplers.grid import RowGrid
@@ -105,7 +105,7 @@ class ValueFunctions:
     @classmethod
     def of(cls, table: FeatureTable, treatment: NDArray[np.int64], feature: Feature) -> ValueFunctions:
         """Those that the rows of a table can tell."""
-        columns = (int(feature),) if isinstance(feature, int | np.integer) else tuple(feature)
+        columns = members_of(feature)
         found: list[tuple[int, _Ranked | _Level]] = []
         for place, member in enumerate(columns):
             column = table.values[:, member]

@@ -429,7 +429,7 @@ def _fit_law(
             return _Law(None, (), rule.calibration)
         law = ConditionalGrid(rule.law(table, outcome.treatment, parts), table.n_rows)
         grid = OverlapLaw(law, propensity, feature)
-        reuse = tuple(outcome.part_reuse(feature, grid, WHOLE, OUTCOME)) if seen else ()
+        reuse = tuple(outcome.reuse(feature, grid, WHOLE, OUTCOME)) if seen else ()
         return _Law(rule, reuse, rule.calibration, unseen=not seen)
 
 

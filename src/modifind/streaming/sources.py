@@ -14,6 +14,7 @@ import pandas as pd
 from modifind.columns.inputs import as_column, check_same_order
 from modifind.columns.missing import Dropped, complete_rows
 from modifind.csv_files import check_header, reason
+from modifind.propensity import is_known
 from modifind.streaming.schema import Piece
 
 PIECE_ROWS = 65_536
@@ -227,5 +228,4 @@ def open_files(
 
 def has_row_scores(propensity: Any) -> bool:
     """Whether a propensity, or the `PropensityModel` around it, is one known score per row."""
-    estimator = getattr(propensity, "estimator", propensity)
-    return not isinstance(estimator, str) and not hasattr(estimator, "fit") and np.ndim(estimator) > 0
+    return is_known(propensity) and np.ndim(getattr(propensity, "estimator", propensity)) > 0

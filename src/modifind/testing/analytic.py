@@ -95,9 +95,9 @@ def is_rounding(variance: float, size: float, n_rows: int) -> bool:
 
 
 def widened(spread: float, variance: float, shared_variance: float) -> tuple[float, float]:
-    """Shared variance, and all that is added to the null's `variance`, where rows vary by `spread`."""
+    """Variance of a sum by the rows' own spread, and what is added to the null's where rows vary more than it says."""
     shared_variance *= max(spread / variance, 1.0)
-    return shared_variance, shared_variance + max(spread - variance, 0.0)
+    return spread + shared_variance, shared_variance + max(spread - variance, 0.0)
 
 
 def analytic_test(
@@ -138,9 +138,7 @@ def analytic_test(
         return UNSEEN
     total = float(observed.sum())
     units = excess if groups is None else np.bincount(groups, excess)[np.unique(groups)].astype(np.float64)
-    spread = units.size * float(units.var(ddof=1))
-    shared, shared_variance = widened(spread, variance, shared_variance)
-    own_spread = spread + shared
+    own_spread, shared_variance = widened(units.size * float(units.var(ddof=1)), variance, shared_variance)
     cumulants = partial(_cumulants, centred, weights)
     p_value, normal = tail(cumulants, total - float(expected.sum()), variance, shared_variance)
     limit = float(norm.ppf(0.975))

@@ -51,16 +51,9 @@ class RowSums:
         third = float(weighted.sum())
         fourth = float(np.einsum("ij,ij->", weighted, centred)) - 3.0 * float(second @ second)
         excess = observed - mean
-        found = cls(
-            n_rows=observed.size,
-            size=float(np.abs(observed).sum()),
-            excess=float(excess.sum()),
-            square=float(excess @ excess),
-            second=float(second.sum()),
-            third=third,
-            fourth=fourth,
-        )
-        return found, second
+        size = float(np.abs(observed).sum())
+        total, square = float(excess.sum()), float(excess @ excess)
+        return cls(observed.size, size, total, square, float(second.sum()), third, fourth), second
 
     def __add__(self, other: RowSums) -> RowSums:
         """The sums of both sets of rows."""
@@ -97,8 +90,8 @@ def sums_test(sums: RowSums, shared_variance: float = 0.0) -> AnalyticOutcome:
 
     gain = sums.excess / sums.n_rows
     spread = max(sums.square - sums.excess * gain, 0.0) * sums.n_rows / (sums.n_rows - 1)
-    shared, shared_variance = widened(spread, sums.second, shared_variance)
-    half = float(norm.ppf(0.975)) * float(np.sqrt(spread + shared)) / sums.n_rows
+    own_spread, shared_variance = widened(spread, sums.second, shared_variance)
+    half = float(norm.ppf(0.975)) * float(np.sqrt(own_spread)) / sums.n_rows
     p_value, normal = tail(cumulants, sums.excess, sums.second, shared_variance)
     statistic = sums.excess / float(np.sqrt(sums.second + shared_variance))
     return AnalyticOutcome(statistic, p_value, p_value, normal, gain, gain - half, gain + half)
