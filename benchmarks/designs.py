@@ -125,9 +125,11 @@ def skewness_only(seed: int, n: int) -> Table:
     return Table(_frame(x), a, a + np.where(a == 1, np.sign(x[:, 0]) * skewed, rng.standard_normal(n)), ["X1"], [])
 
 
-def _randomised(seed: int, n: int) -> tuple[np.random.Generator, Array, NDArray[np.int64]]:
+def _randomised(
+    seed: int, n: int, n_features: int = N_FEATURES
+) -> tuple[np.random.Generator, Array, NDArray[np.int64]]:
     """The same features, alike in both arms."""
-    rng, x, a = _features(seed, n)
+    rng, x, a = _features(seed, n, n_features=n_features)
     return rng, x - np.where(a == 1, 0.2, -0.2)[:, None], a
 
 
@@ -418,6 +420,34 @@ def one_arm_spread(seed: int, n: int) -> Table:
     return Table(_frame(x), a, np.exp(0.35 * a * x[:, 0]) * rng.standard_normal(n), ["X1"], [])
 
 
+def related(function: Callable[[Array], Array], *modifiers: str, step: bool, spread: bool = False) -> Design:
+    """Ten features; X2 is a function of modifiers plus noise, or noise of that spread, and modifies nothing itself.
+
+    The effect is a step at the median of the function, or in proportion to it.
+    """
+
+    def simulate(seed: int, n: int) -> Table:
+        rng, x, a = _randomised(seed, n, n_features=TEN_FEATURES)
+        signal = function(x)
+        noise = rng.standard_normal(n)
+        x[:, 1] = signal * noise if spread else signal + signal.std() * noise
+        centred = signal - np.median(signal)
+        effect = np.sign(centred) if step else centred / signal.std()
+        return Table(_frame(x), a, 2.0 * a * effect + rng.standard_normal(n), list(modifiers), [])
+
+    return simulate
+
+
+def rounded(*, step: bool) -> Design:
+    """The same where X2 is X1 plus noise, rounded to whole numbers."""
+
+    def simulate(seed: int, n: int) -> Table:
+        table = related(lambda x: x[:, 0], "X1", step=step)(seed, n)
+        return table._replace(X=table.X.assign(X2=(2 * table.X["X2"]).round()))
+
+    return simulate
+
+
 def placebo(X: pd.DataFrame, y: Array) -> Design:
     """A coin flip for the treatment of a table as it is, so that no feature modifies anything."""
 
@@ -504,3 +534,18 @@ UNFOLLOWED: dict[str, Design] = {
     "fast sine": unfollowed(lambda x: 2 * np.sin(6 * x[:, 0]), "X1"),
 }
 ONE_ARM: dict[str, Design] = {"spread exp(0.35 x) in one arm": one_arm_spread}
+RELATED: dict[str, Design] = {
+    f"X2 {name}, {'a step' if step else 'in proportion'}": design
+    for step in (True, False)
+    for name, design in {
+        "near X1 X3": related(lambda x: x[:, 0] * x[:, 2], "X1", "X3", step=step),
+        "near X1^2": related(lambda x: x[:, 0] ** 2, "X1", step=step),
+        "near sin 3 X1": related(lambda x: np.sin(3 * x[:, 0]), "X1", step=step),
+        "near |X1|": related(lambda x: np.abs(x[:, 0]), "X1", step=step),
+        "near X1 / (0.5 + |X3|)": related(
+            lambda x: x[:, 0] / (0.5 + np.abs(x[:, 2])), "X1", *([] if step else ["X3"]), step=step
+        ),
+        "near X1, rounded": rounded(step=step),
+        "of spread exp(0.7 X1)": related(lambda x: np.exp(0.7 * x[:, 0]), "X1", step=step, spread=True),
+    }.items()
+}

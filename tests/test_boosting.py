@@ -4,7 +4,7 @@ import pytest
 
 from conftest import seed_of
 from modifind.features import read_features
-from modifind.samplers import BoostingSampler, boosting
+from modifind.samplers import BoostingSampler, splines
 
 
 def law_of(frame, treatment, feature=0, **settings):
@@ -119,6 +119,6 @@ def test_fewer_folds_with_many_rows_unless_told(monkeypatch):
     X, treatment = np.random.default_rng(15).normal(size=(200, 3)), np.arange(200) % 2
     four = law_of(X, treatment)
     assert np.array_equal(four.shift, law_of(X, treatment, n_folds=4).shift)
-    monkeypatch.setattr(boosting, "MANY_ROWS", 100)
+    monkeypatch.setattr(splines, "MANY_ROWS", 100)
     assert np.array_equal(law_of(X, treatment).shift, law_of(X, treatment, n_folds=2).shift)
     assert np.array_equal(four.shift, law_of(X, treatment, n_folds=4).shift)

@@ -13,6 +13,7 @@ from modifind.samplers import (
     CVAESampler,
     GaussianSampler,
     MarginalSampler,
+    SplineSampler,
 )
 from modifind.samplers.base import CategoricalLaw, NormalLaw, PoolLaw
 from modifind.samplers.cvae_law import GRID_BLOCK, CVAELaw, Decoder, latent_nodes
@@ -20,7 +21,7 @@ from modifind.samplers.grid import N_GRID, cell_grid
 
 ALL = slice(None)
 N_DRAWS = 20_000
-SAMPLERS = (GaussianSampler, BoostingSampler, MarginalSampler, AutoSampler, CVAESampler)
+SAMPLERS = (GaussianSampler, SplineSampler, BoostingSampler, MarginalSampler, AutoSampler, CVAESampler)
 SETTINGS = {CVAESampler: {"max_epochs": 3, "hidden": 16}}
 
 

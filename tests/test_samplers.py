@@ -12,11 +12,12 @@ from modifind.samplers import (
     BoostingSampler,
     GaussianSampler,
     MarginalSampler,
+    SplineSampler,
     resolve_sampler,
 )
 from modifind.samplers.base import CategoricalLaw, NormalLaw, binned_log_score, marginal_log_score, value_bins
 
-SAMPLERS = (GaussianSampler, BoostingSampler, MarginalSampler, AutoSampler, OracleSampler)
+SAMPLERS = (GaussianSampler, SplineSampler, BoostingSampler, MarginalSampler, AutoSampler, OracleSampler)
 
 
 def mixed_table():

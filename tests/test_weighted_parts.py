@@ -26,6 +26,7 @@ from modifind.samplers import (
     CVAESampler,
     GaussianSampler,
     MarginalSampler,
+    SplineSampler,
 )
 from modifind.samplers.base import PoolLaw
 from modifind.samplers.pit import uniformity
@@ -36,6 +37,7 @@ HAS_TORCH = importlib.util.find_spec("torch") is not None
 needs_torch = pytest.mark.skipif(not HAS_TORCH, reason="needs torch")
 SAMPLERS = {
     "gaussian": GaussianSampler,
+    "splines": lambda: SplineSampler(n_folds=2),
     "boosting": lambda: BoostingSampler(max_iter=20, n_folds=2),
     "auto": AutoSampler,
     "marginal": MarginalSampler,
@@ -318,7 +320,7 @@ def test_the_screen_of_the_auto_sampler_takes_a_normal_population_for_normal():
     sampler = AutoSampler().fit(table, treatment, seed_of(0), weights)
     assert sampler.law(0).calibration.sampler == "gaussian"
     skewed = read_features(np.column_stack((np.exp(table.values[:, 0]), table.values[:, 1])))
-    assert AutoSampler().fit(skewed, treatment, seed_of(0), weights).law(0).calibration.sampler == "boosting"
+    assert AutoSampler().fit(skewed, treatment, seed_of(0), weights).law(0).calibration.sampler == "splines"
 
 
 # The weighted conditional MMD and curves.

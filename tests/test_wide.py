@@ -85,12 +85,12 @@ def test_ordinary_tables_keep_the_shared_factorisation(monkeypatch):
     def refuse(*args, **kwargs):
         pytest.fail("screened")
 
-    for name in ("gaussian.CrossFittedRidge.of", "gaussian.Association", "boosting.Association", "auto.Association"):
+    for name in ("gaussian.CrossFittedRidge.of", "gaussian.Association", "splines.Association", "auto.Association"):
         monkeypatch.setattr(f"modifind.samplers.{name}", refuse)
     x, a = autoregressive(4, 120, 50)
     x[:, 3] = x[:, 2] ** 2 + 0.1 * x[:, 3]
     sampler = AutoSampler().fit(read_features(x), a, np.random.SeedSequence(0))
-    assert sampler.law(3).calibration.sampler == "boosting"
+    assert sampler.law(3).calibration.sampler == "splines"
 
 
 def test_trees_see_neighbours_and_the_treatment(monkeypatch):
@@ -129,6 +129,6 @@ def test_products_are_formed_of_few_columns(monkeypatch):
     x[:, 50] = x[:, 120] * x[:, 130] + 2 * x[:, 50]
     sampler = AutoSampler().fit(read_features(x), a, np.random.SeedSequence(0))
     sampler.law(3)
-    assert (auto.N_NEIGHBOURS, auto.N_NEIGHBOURS) in sizes
+    assert (2 * auto.N_NEIGHBOURS, auto.N_NEIGHBOURS) in sizes  # lines and bends times lines
     law = GaussianSampler().fit(read_features(x), a, np.random.SeedSequence(0)).law(50)
     assert sampler.screen_._product(50, (x[:, 50] - law.mean) / law.scale, np.ones(300))

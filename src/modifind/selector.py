@@ -53,7 +53,7 @@ class ModifierSelector(BaseModifierSelector):
         What is compared between the data and what the null hypothesis would give. "effect_likelihood" asks whether the
         arms' difference in location and spread, as models of all features predict it for held-out rows, follows this
         one; its p-values need no resampling. "wcmmd" is the paper's statistic, with a conditional randomisation test.
-    sampler : {"auto", "gaussian", "boosting", "cvae", "marginal"} or sampler, default="auto"
+    sampler : {"auto", "gaussian", "splines", "boosting", "cvae", "marginal"} or sampler, default="auto"
         How a feature is resampled given the rest. "auto" picks gaussian or boosting per feature by held-out log-score.
     propensity : "auto", "mlp", float, array, classifier or PropensityModel, default="auto"
         P(treated | features). A number for randomised trials; an array for known scores per row.

@@ -91,7 +91,7 @@ class AdditiveLearner(BaseEstimator):
                         [arm.counted(arm.location_score) for arm in arms],
                         [arm.counted(arm.scale_score) for arm in arms],
                     ]
-                    enlarged = self.terms_.with_products(X, scores, rows)
+                    enlarged = self.terms_.with_products(X, scores, rows, bends=True)
                     if enlarged.pairs:
                         self._use(enlarged, X, rows, arms)
                 for arm in arms:

@@ -18,7 +18,16 @@ MAX_PRODUCTS = 10
 
 @dataclass(frozen=True)
 class AdditiveTerms:
-    """Maps rows to model terms: 1, then the functions of each column, then the products of pairs of columns."""
+    """Maps rows to model terms: 1, then the functions of each column, then the products of pairs of columns.
+
+    Attributes
+    ----------
+    bases : tuple of ColumnBasis
+        Functions of each column.
+    pairs : tuple of pairs of int
+        Factors of each product: the line of a column, or, with the number of columns added, its bend, a hyperbola with
+        its bottom at the column's mean.
+    """
 
     bases: tuple[ColumnBasis, ...]
     pairs: tuple[tuple[int, int], ...] = ()
@@ -59,7 +68,7 @@ class AdditiveTerms:
             for basis, own, column in zip(self.bases, self.slices, X[rows].T.copy(), strict=True):
                 basis.write(column, block[:, own])
             for place, (j, k) in enumerate(self.pairs, start=self.degree.size - len(self.pairs)):
-                block[:, place] = block[:, self.slices[j].start] * block[:, self.slices[k].start]
+                block[:, place] = self._factor(j, X[rows]) * self._factor(k, X[rows])
         return terms
 
     def combine(self, X: Array, coefficients: Array) -> Array:
@@ -72,7 +81,7 @@ class AdditiveTerms:
             for basis, own, column in zip(self.bases, self.slices, columns, strict=True):
                 part += basis.combine(column, coefficients[own])
             for weight, (j, k) in zip(products, self.pairs, strict=True):
-                part += (self.bases[j].line(columns[j]) * self.bases[k].line(columns[k]))[:, None] * weight
+                part += (self._factor(j, X[rows]) * self._factor(k, X[rows]))[:, None] * weight
             total[rows] = part
         return total
 
@@ -99,36 +108,56 @@ class AdditiveTerms:
             total += self.bases[j].combine(points[..., j - columns.start], own)
             total -= self.bases[j].combine(X[:, j], own)[:, None, :]
         for weight, pair in zip(coefficients[len(coefficients) - len(self.pairs) :], self.pairs, strict=True):
-            if any(columns.start <= j < columns.stop for j in pair):
+            moving = [columns.start <= j % len(self.bases) < columns.stop for j in pair]
+            if any(moving):
                 before = after = np.ones((1, 1))
-                for j in pair:
-                    fixed = self.bases[j].line(X[:, j])[:, None]
-                    moves = columns.start <= j < columns.stop
+                for j, moves in zip(pair, moving, strict=True):
+                    fixed = self._factor(j, X)[:, None]
                     before = before * fixed
-                    after = after * (self.bases[j].line(points[..., j - columns.start]) if moves else fixed)
+                    after = after * (self._factor(j, points, columns.start) if moves else fixed)
                 total += (after - before)[..., None] * weight
         return total
 
-    def with_products(self, X: Array, scores: list[list[Array]], rows: list[NDArray[np.int64]]) -> AdditiveTerms:
+    def _factor(self, number: int, X: Array, first: int = 0) -> Array:
+        """A factor of products, from arrays whose last axis has the columns from `first` on."""
+        bent, column = divmod(number, len(self.bases))
+        line = self.bases[column].line(X[..., column - first])
+        return bend(line) if bent else line
+
+    def with_products(
+        self, X: Array, scores: list[list[Array]], rows: list[NDArray[np.int64]], *, bends: bool = False
+    ) -> AdditiveTerms:
         """The same with the products that scores call for.
 
-        `scores` holds, for each kind of score (location, scale), one array per arm: derivatives of the log-likelihood
-        row by row. Their correlations with all products of two columns cost one matrix product; a product enters when
-        one arm, both together or their difference exceed what the largest of so many would be by chance.
+        `scores` holds, for each kind of score (location, scale), one array per set of rows (the arms, or one set):
+        derivatives of the log-likelihood row by row. Their correlations with all products of two columns cost one
+        matrix product; a product enters when one arm, both together or their difference exceed what the largest of so
+        many would be by chance. With `bends` products of a line and a bend are looked at, too.
         """
-        first, second = np.triu_indices(len(self.bases), 1)
+        n = len(self.bases)
+        first, second = np.triu_indices(n, 1)
         if first.size == 0:
             return self
         centre, spread = (np.array(part) for part in zip(*((b.centre, b.spread) for b in self.bases), strict=True))
-        lines = [(X[r] - centre) / spread for r in rows]
+        factors = [(X[r] - centre) / spread for r in rows]
+        if bends:
+            factors = [np.column_stack((lines, bend(lines) - bend(lines).mean(axis=0))) for lines in factors]
+            apart = np.nonzero(~np.eye(n, dtype=bool))
+            first, second = np.concatenate((first, apart[0])), np.concatenate((second, n + apart[1]))
         largest = np.zeros(first.size)
-        for per_arm in scores:
-            z = [_product_scores(own, score)[first, second] for own, score in zip(lines, per_arm, strict=True)]
-            for candidate in (z[0], z[1], (z[1] + z[0]) / np.sqrt(2), (z[1] - z[0]) / np.sqrt(2)):
+        for per_set in scores:
+            z = [_product_scores(own, score)[first, second] for own, score in zip(factors, per_set, strict=True)]
+            candidates = z if len(z) == 1 else [*z, (z[1] + z[0]) / np.sqrt(2), (z[1] - z[0]) / np.sqrt(2)]
+            for candidate in candidates:
                 largest = np.maximum(largest, np.abs(candidate))
-        limit = np.sqrt(2 * np.log(4 * len(scores) * first.size))
+        limit = np.sqrt(2 * np.log(len(candidates) * len(scores) * first.size))
         order = np.argsort(-largest, kind="stable")[:MAX_PRODUCTS]
         return AdditiveTerms(self.bases, tuple((int(first[k]), int(second[k])) for k in order if largest[k] > limit))
+
+
+def bend(line: Array) -> Array:
+    """A hyperbola: a parabola in the middle, and straight where a parabola would run away."""
+    return np.sqrt(1.0 + line**2)
 
 
 def _product_scores(lines: Array, score: Array) -> Array:

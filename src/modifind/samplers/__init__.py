@@ -11,9 +11,11 @@ from modifind.samplers.grid import ConditionalGrid
 from modifind.samplers.incomplete import IncompleteSampler, for_gaps
 from modifind.samplers.marginal import MarginalSampler
 from modifind.samplers.rules import LawRule
+from modifind.samplers.splines import SplineSampler
 
 _BY_NAME: dict[str, type[BaseSampler]] = {
-    sampler.name: sampler for sampler in (AutoSampler, GaussianSampler, BoostingSampler, CVAESampler, MarginalSampler)
+    sampler.name: sampler
+    for sampler in (AutoSampler, GaussianSampler, SplineSampler, BoostingSampler, CVAESampler, MarginalSampler)
 }
 
 
@@ -40,6 +42,7 @@ __all__ = [
     "IncompleteSampler",
     "LawRule",
     "MarginalSampler",
+    "SplineSampler",
     "for_gaps",
     "resolve_sampler",
 ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,6 +13,7 @@ from scipy.stats import jarque_bera
 
 from modifind.features import FeatureTable
 from modifind.kernels import Array
+from modifind.learners.terms import bend
 from modifind.rows.weights import effective_size, mean_of
 from modifind.samplers.base import (
     MANY_COLUMNS,
@@ -20,11 +22,13 @@ from modifind.samplers.base import (
     CategoricalLaw,
     FeatureLaw,
     NormalLaw,
+    PoolLaw,
     column_atoms,
 )
 from modifind.samplers.boosting import BoostingSampler
 from modifind.samplers.gaussian import GaussianSampler
 from modifind.samplers.rules import LawRule
+from modifind.samplers.splines import SplineSampler
 from modifind.screening import Association
 
 MISFIT_LEVEL = 0.01
@@ -34,19 +38,22 @@ SCREEN_BINS = 10
 CHOICE_ROWS = 10_000
 MANY_ROWS = 20_000
 
+_Candidates: TypeAlias = tuple[GaussianSampler | SplineSampler, ...]
+
 
 class AutoSampler(BaseSampler):
-    """The gaussian or the boosting sampler, whichever predicts held-out rows of the feature better.
+    """The gaussian, the spline or the boosting sampler, whichever predicts held-out rows of the feature better.
 
-    The boosting law is taken when its held-out log-score is better by more than one standard error of the difference,
-    or when the gaussian law fails its own held-out calibration test at 1% and the boosting law passes: a wrong shape
-    costs little log-score but makes p-values too small.
+    A richer law is taken when its held-out log-score is better by more than one standard error of the difference, or
+    when the plainer law fails its own held-out calibration test at 1% and the richer one passes: a wrong shape costs
+    little log-score but makes p-values too small.
 
-    Trees are grown only where they could win: where the column has an atom, where the residuals of the gaussian law
+    Splines are fitted only where they could win: where the column has an atom, where the residuals of the gaussian law
     are not normal, or where tests of those residuals against bins and products of the other features find a curve,
-    an interaction or a spread that varies. These tests see far weaker departures than those that make trees worth
-    their noise. Above 20,000 rows the choice is made on 10,000 of them, drawn at random; the chosen law is fitted on
-    all. Above 100 columns, products are formed only of the 60 columns most associated with the residuals.
+    an interaction or a spread that varies. Trees are grown only where the same tests find something that the splines
+    left. These tests see far weaker departures than those that make a richer law worth its noise. Above 20,000 rows
+    the choice is made on 10,000 of them, drawn at random; the chosen law is fitted on all. Above 100 columns, products
+    are formed only of the 60 columns most associated with the residuals.
 
     Parameters
     ----------
@@ -63,59 +70,65 @@ class AutoSampler(BaseSampler):
         seed: np.random.SeedSequence,
         weights: Array | None = None,
     ) -> AutoSampler:
-        """Hand the data to both candidates."""
+        """Hand the data to the candidates."""
         super().fit(table, treatment, seed, weights)
-        first, second, third = seed.spawn(3)
-        condition = self.condition_on_treatment
-        self.gaussian_ = GaussianSampler(condition_on_treatment=condition)
-        self.boosting_ = BoostingSampler(condition_on_treatment=condition)
-        for sampler, own in ((self.gaussian_, first), (self.boosting_, second)):
-            if hasattr(self, "assigned_folds_"):
-                sampler.assign_folds(self.assigned_folds_)
-            sampler.fit(table, treatment, own, weights)
-        self.trial_ = (self.gaussian_, self.boosting_)
+        first, second = seed.spawn(2)
+        self.candidates_ = self._fitted(table, treatment, first, weights, getattr(self, "assigned_folds_", None))
+        self.trial_ = self.candidates_
         if table.n_rows > MANY_ROWS:
-            rows_seed, first, second = third.spawn(3)
+            rows_seed, second = second.spawn(2)
             rows = np.sort(np.random.default_rng(rows_seed).choice(table.n_rows, CHOICE_ROWS, replace=False))
             table, treatment = replace(table, values=table.values[rows]), treatment[rows]
             weights = None if weights is None else weights[rows] / weights[rows].mean()
-            gaussian = GaussianSampler(condition_on_treatment=condition)
-            boosting = BoostingSampler(condition_on_treatment=condition)
-            if getattr(self, "whole_groups_", False):
-                for sampler in (gaussian, boosting):
-                    sampler.assign_folds(self.assigned_folds_[rows], whole_groups=True)
-            self.trial_ = (
-                gaussian.fit(table, treatment, first, weights),
-                boosting.fit(table, treatment, second, weights),
-            )
+            folds = self.assigned_folds_[rows] if getattr(self, "whole_groups_", False) else None
+            self.trial_ = self._fitted(table, treatment, second, weights, folds)
         self.screen_ = _Screen(self.trial_[0])
         return self
 
+    def _fitted(
+        self,
+        table: FeatureTable,
+        treatment: NDArray[np.int64],
+        seed: np.random.SeedSequence,
+        weights: Array | None,
+        folds: NDArray[np.int64] | None,
+    ) -> _Candidates:
+        """The candidates, from the plainest to the richest."""
+        kinds = (GaussianSampler, SplineSampler, BoostingSampler)
+        found = tuple(kind(condition_on_treatment=self.condition_on_treatment) for kind in kinds)
+        for sampler, own in zip(found, seed.spawn(len(found)), strict=True):
+            if folds is not None:
+                sampler.assign_folds(folds, whole_groups=getattr(self, "whole_groups_", False))
+            sampler.fit(table, treatment, own, weights)
+        return found
+
     def law(self, feature: int) -> FeatureLaw:
         """Fit the law of one feature that fits it better."""
-        sampler, chosen = self._choice(feature)
-        return chosen if sampler in self.trial_ else sampler.law(feature)
+        place, chosen = self._choice(feature)
+        return chosen if self.trial_ is self.candidates_ else self.candidates_[place].law(feature)
 
     def rule(self, feature: int) -> LawRule:
         """The same for rows that were not in the table; the calibration is that of the choice."""
-        sampler, chosen = self._choice(feature)
-        return sampler.rule(feature, chosen.calibration)
+        place, chosen = self._choice(feature)
+        return self.candidates_[place].rule(feature, chosen.calibration)
 
-    def _choice(self, feature: int) -> tuple[GaussianSampler | BoostingSampler, FeatureLaw]:
-        """The better sampler, and its law on the rows that the choice was made on."""
-        linear, linear_score = self.trial_[0].scored_law(feature)
-        chosen = linear
-        if self.screen_.suspects(feature, linear):
-            boosted, boosted_score = self.trial_[1].scored_law(feature)
-            gain, error = _mean_and_error(boosted_score - linear_score, self.trial_[0].weights_)
-            failed = linear.calibration.pit_p_value < MISFIT_LEVEL <= boosted.calibration.pit_p_value
+    def _choice(self, feature: int) -> tuple[int, FeatureLaw]:
+        """The best candidate's place, and its law on the rows that the choice was made on."""
+        chosen, score = self.trial_[0].scored_law(feature)
+        best, last = 0, chosen
+        for place in range(1, len(self.trial_)):
+            if not self.screen_.suspects(feature, last):
+                break
+            last, own = self.trial_[place].scored_law(feature)
+            gain, error = _mean_and_error(own - score, self.trial_[0].weights_)
+            failed = chosen.calibration.pit_p_value < MISFIT_LEVEL <= last.calibration.pit_p_value
             if gain > error or failed:
-                chosen = boosted
-        return self.gaussian_ if chosen is linear else self.boosting_, chosen
+                best, chosen, score = place, last, own
+        return best, chosen
 
 
 class _Screen:
-    """Score tests of the gaussian laws' residuals: is there anything that trees could find?
+    """Score tests of a law's residuals: is there anything that a richer law could find?
 
     The residuals are summed over bins of each other feature and of the predicted value, and over products of two
     other features.
@@ -130,6 +143,8 @@ class _Screen:
         self.table = sampler.table_
         self.weights = sampler.weights_
         self.columns = sampler.ridge_.columns - mean_of(sampler.ridge_.columns, self.weights)
+        bends = bend(self.columns / np.maximum(self.columns.std(axis=0), np.finfo(float).tiny))
+        self.bends = bends - mean_of(bends, self.weights)
         many = self.columns.shape[1] > MANY_COLUMNS
         self.association = Association(self.columns, self.weights) if many else None
         n_rows = self.columns.shape[0]
@@ -141,22 +156,17 @@ class _Screen:
         self.bins = csr_matrix((np.ones(places.size), places.ravel(), ends), shape=shape).T.tocsr()
 
     def suspects(self, feature: int, law: FeatureLaw) -> bool:
-        """Whether the gaussian law of a feature shows any sign of misfit."""
+        """Whether a feature's law shows any sign of misfit."""
         column = self.table.values[:, feature]
         if isinstance(law, NormalLaw):
             if law.calibration.pit_p_value < SHAPE_LEVEL or column_atoms(column).size:
                 return True
             residual = (column - law.mean) / law.scale
-            if _normality(residual, self.weights) < SCREEN_LEVEL:
+            return _normality(residual, self.weights) < SCREEN_LEVEL or self._follows(feature, law.mean, residual)
+        if isinstance(law, PoolLaw):
+            if not law.shift.any():  # values of similar rows: their mean is all that there is to test
                 return True
-            spread = np.abs(residual) - mean_of(np.abs(residual), self.weights)
-            constant = np.ones(column.size)
-            variance = spread.var() if self.weights is None else mean_of(spread**2, self.weights)
-            return (
-                self._curve(feature, law.mean, residual, constant)
-                or self._curve(feature, law.mean, spread, np.full(column.size, variance))
-                or self._product(feature, residual, constant)
-            )
+            return self._follows(feature, law.shift, (column - law.shift) / law.scale)
         assert isinstance(law, CategoricalLaw)
         below = np.column_stack((np.zeros(column.size), law.cumulative, np.ones(column.size)))
         for code, probability in enumerate(np.diff(below, axis=1).T):
@@ -166,6 +176,17 @@ class _Screen:
             if below.shape[1] == 3:  # with two categories the second residual is the first with its sign changed
                 break
         return False
+
+    def _follows(self, feature: int, predicted: Array, residual: Array) -> bool:
+        """Whether residuals in units of their scale, or their size, follow other columns."""
+        residual = residual - mean_of(residual, self.weights)
+        spread = np.abs(residual) - mean_of(np.abs(residual), self.weights)
+        variances = [np.full(residual.size, mean_of(part**2, self.weights)) for part in (residual, spread)]
+        return (
+            self._curve(feature, predicted, residual, variances[0])
+            or self._curve(feature, predicted, spread, variances[1])
+            or self._product(feature, residual, variances[0])
+        )
 
     def _curve(self, feature: int, predicted: Array, residual: Array, variance: Array) -> bool:
         """Whether sums over the bins of any other column, or of the predicted value, are too large."""
@@ -181,20 +202,20 @@ class _Screen:
         return bool(p_values.min() * p_values.size < SCREEN_LEVEL)
 
     def _product(self, feature: int, residual: Array, variance: Array) -> bool:
-        """Whether the residuals go with the product of any two other columns."""
+        """Whether the residuals go with the product of any two other columns, or of one and another's bend."""
         kept = np.ones(self.columns.shape[1], dtype=bool)
         kept[self.table.encoding[feature]] = False
-        columns = self.columns
+        columns, bends = self.columns, self.bends
         if self.association is not None:  # all products would cost the square of their number for every feature
             order = self.association.order(residual[:, None])
             near = order[kept[order]][:N_NEIGHBOURS]
-            columns, kept = columns[:, near], kept[near]
+            columns, bends, kept = columns[:, near], bends[:, near], kept[near]
         residual, variance = self._weighted(residual, variance)
-        squares = columns**2
-        sums = columns.T @ (residual[:, None] * columns)
-        size = squares.T @ (variance[:, None] * squares)
-        largest = _squared_ratio(sums, size)[np.ix_(kept, kept)].max(initial=0.0)
-        n_pairs = max(kept.sum() * (kept.sum() + 1) / 2, 1.0)
+        factors, squares = np.column_stack((columns, bends)), np.column_stack((columns**2, bends**2))
+        sums = factors.T @ (residual[:, None] * columns)
+        size = squares.T @ (variance[:, None] * columns**2)
+        largest = _squared_ratio(sums, size)[np.ix_(np.tile(kept, 2), kept)].max(initial=0.0)
+        n_pairs = max(kept.sum() * (3 * kept.sum() + 1) / 2, 1.0)
         return bool(2.0 * ndtr(-np.sqrt(largest)) * n_pairs < SCREEN_LEVEL)
 
     def _weighted(self, residual: Array, variance: Array) -> tuple[Array, Array]:

@@ -78,7 +78,7 @@ class Selected:
         """The model itself where it takes all columns."""
         return model if isinstance(columns, slice) else cls(model, columns)
 
-    def predict(self, X: Array) -> Array:
+    def predict(self, X: Array) -> Any:
         """Predictions of rows."""
         return self.model.predict(X[:, self.columns])
 
@@ -168,11 +168,11 @@ class ResidualRule:
     Attributes
     ----------
     models : tuple of pairs
-        Linear part and trees, one pair for each fold.
+        Model of location and spread, and trees on top of it or None, one pair for each fold.
     edges : array
         Predicted means at which the window, or the local scale, may change.
     window, scale : arrays of shape (edges + 1,)
-        Window and local scale between them.
+        Window, and scale in units of the model's spread, between them.
     points, weights : arrays of shape (windows, g)
         The residuals of each window, or the values themselves where `shifted` is false.
     """
@@ -193,28 +193,32 @@ class ResidualRule:
         inputs: Conditioning,
         models: tuple[tuple[Any, Any], ...],
         mean: Array,
+        local: Array,
         law: PoolLaw,
         shifted: bool,
     ) -> ResidualRule:
-        """From a fitted law: its windows, and its local scale at some thousands of predicted means."""
+        """From a fitted law: its windows, and its `local` scale at some thousands of predicted means."""
         points, weights, window = law.window_grids
         order = np.argsort(mean, kind="stable")
         at = np.unique(np.linspace(0, mean.size - 1, min(N_STEPS, mean.size)).astype(np.int64))
         chosen = order[at]
         edges = (mean[chosen][1:] + mean[chosen][:-1]) / 2
-        return cls(inputs, models, edges, window[chosen], law.scale[chosen], points, weights, shifted, law.calibration)
+        return cls(inputs, models, edges, window[chosen], local[chosen], points, weights, shifted, law.calibration)
 
     def law(self, table: FeatureTable, treatment: NDArray[np.int64], parts: NDArray[np.int64]) -> WindowLaw:
         """The law of some rows."""
         inputs = self.inputs(table, treatment)
-        mean = np.empty(table.n_rows)
-        for part, (linear, trees) in enumerate(self.models):
+        mean, spread = np.empty(table.n_rows), np.empty(table.n_rows)
+        for part, (start, trees) in enumerate(self.models):
             rows = np.flatnonzero(parts % len(self.models) == part)
             if rows.size:
-                mean[rows] = linear.predict(inputs[rows]) + trees.predict(inputs[rows])
+                mean[rows], spread[rows] = start.predict(inputs[rows])
+                if trees is not None:
+                    mean[rows] += spread[rows] * trees.predict(inputs[rows])
         place = np.searchsorted(self.edges, mean)
-        shift = mean if self.shifted else np.zeros(mean.size)
-        return WindowLaw(self.points, self.weights, self.window[place], shift, self.scale[place])
+        if self.shifted:
+            return WindowLaw(self.points, self.weights, self.window[place], mean, self.scale[place] * spread)
+        return WindowLaw(self.points, self.weights, self.window[place], np.zeros(mean.size), np.ones(mean.size))
 
 
 @dataclass(frozen=True)
