@@ -81,9 +81,9 @@ class AutoSampler(BaseSampler):
             weights = None if weights is None else weights[rows] / weights[rows].mean()
             gaussian = GaussianSampler(condition_on_treatment=condition)
             boosting = BoostingSampler(condition_on_treatment=condition)
-            if getattr(self, "whole_groups_", False):
+            if getattr(self, "whole_clusters_", False):
                 for sampler in (gaussian, boosting):
-                    sampler.assign_folds(self.assigned_folds_[rows], whole_groups=True)
+                    sampler.assign_folds(self.assigned_folds_[rows], whole_clusters=True)
             self.trial_ = (
                 gaussian.fit(table, treatment, first, weights),
                 boosting.fit(table, treatment, second, weights),
