@@ -15,7 +15,7 @@ Array = NDArray[np.float64]
 N_FEATURES = 30
 TEN_FEATURES = 10
 FEW_FEATURES = 8
-N_GROUPS = 60
+N_CLUSTERS = 60
 PAPER = ("LinMean", "NonlinMean", "LinVar", "NonlinVar")
 PROGNOSTIC = [f"X{j}" for j in range(26, 31)]
 
@@ -29,7 +29,7 @@ class Table(NamedTuple):
     modifiers: list[str]
     prognostic: list[str]
     weights: Array | None = None
-    groups: NDArray[np.int64] | None = None
+    clusters: NDArray[np.int64] | None = None
     strata: NDArray[Any] | None = None
 
 
@@ -263,24 +263,24 @@ def survey(by: str) -> Design:
     return simulate
 
 
-def clustered(by_group: bool) -> Design:
-    """Sixty groups with random intercepts; features share half their variance within a group, C1 and C2 all of it.
+def clustered(by_cluster: bool) -> Design:
+    """Sixty clusters with random intercepts; features share half their variance within a cluster, C1 and C2 all of it.
 
-    X1 modifies and X2 is prognostic. The treatment is given by row, more often where X2 is large, or to whole groups.
+    X1 modifies and X2 is prognostic. The treatment is given by row, more often where X2 is large, or to whole clusters.
     """
 
     def simulate(seed: int, n: int) -> Table:
         rng = np.random.default_rng([seed, 29])
-        groups = rng.permutation(np.arange(n) % N_GROUPS)
-        shared, own = rng.standard_normal((N_GROUPS, FEW_FEATURES)), rng.standard_normal((n, FEW_FEATURES))
-        frame = _frame((shared[groups] + own) / np.sqrt(2))
-        frame["C1"] = rng.standard_normal(N_GROUPS)[groups]
-        frame["C2"] = (rng.random(N_GROUPS) < 0.4).astype(int)[groups]
+        clusters = rng.permutation(np.arange(n) % N_CLUSTERS)
+        shared, own = rng.standard_normal((N_CLUSTERS, FEW_FEATURES)), rng.standard_normal((n, FEW_FEATURES))
+        frame = _frame((shared[clusters] + own) / np.sqrt(2))
+        frame["C1"] = rng.standard_normal(N_CLUSTERS)[clusters]
+        frame["C2"] = (rng.random(N_CLUSTERS) < 0.4).astype(int)[clusters]
         a = (rng.random(n) < expit(0.5 * frame["X2"].to_numpy())).astype(np.int64)
-        if by_group:
-            a = rng.permutation(np.arange(N_GROUPS) % 2)[groups]
-        y = a + a * frame["X1"] + frame["X2"] + rng.standard_normal(N_GROUPS)[groups] + rng.standard_normal(n)
-        return Table(frame, a, y.to_numpy(), ["X1"], ["X2"], groups=groups)
+        if by_cluster:
+            a = rng.permutation(np.arange(N_CLUSTERS) % 2)[clusters]
+        y = a + a * frame["X1"] + frame["X2"] + rng.standard_normal(N_CLUSTERS)[clusters] + rng.standard_normal(n)
+        return Table(frame, a, y.to_numpy(), ["X1"], ["X2"], clusters=clusters)
 
     return simulate
 

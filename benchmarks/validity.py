@@ -59,7 +59,7 @@ def one_run(design: designs.Design, method: str, n: int, seed: int, train_rows: 
     ).set_params(explain=False)
     if method == "wcmmd" and not table.modifiers:
         selector.set_params(n_resamples=199)  # whether p <= 0.05 is all that matters here
-    rows = {"sample_weight": table.weights, "groups": table.groups, "strata": table.strata}
+    rows = {"sample_weight": table.weights, "clusters": table.clusters, "strata": table.strata}
     told = {} if method.endswith("untold") else rows
     result = selector.fit(table.X, table.y, treatment=table.treatment, **told).result_
     found = result.table
@@ -155,7 +155,7 @@ class Study:
             self._null_row(name, Parallel(n_jobs=self.args.jobs)(jobs))
 
     def mess(self) -> None:
-        """Raw null shares on messy tables, and with weights or groups what they would be if the test were not told."""
+        """Raw null shares on messy tables; with weights or clusters what they would be if the test were not told."""
         header(
             "design", "null p-values", "share p <= 0.05", "largest of one feature", "share p <= 0.01", "TPR", "untold"
         )
@@ -169,9 +169,9 @@ class Study:
             row(name, p.size, shares[0], worst, shares[1], f"{mean(told, 'tpr'):.2f}", untold)
 
     def _untold_share(self, design: designs.Design) -> str:
-        """The share where the test is not told of weights, groups or strata; "refused" where it refuses the table."""
+        """The share where the test is not told of weights, clusters or strata; "refused" where it refuses the table."""
         table = design(self.args.seed, MESS_ROWS)
-        if table.weights is None and table.groups is None and table.strata is None:
+        if table.weights is None and table.clusters is None and table.strata is None:
             return "-"
         try:
             return f"{null_share(self.runs(design, f'{self.args.method} untold', n=MESS_ROWS)):.3f}"

@@ -42,9 +42,9 @@ print("all checks passed, nothing to warn of:", result.ok)
 
 # %% states
 states = mails["statessquireindex"]
-grouped = ModifierSelector(repeated, propensity=0.5, random_state=0, explain=False)
-grouped.fit(X, answered, treatment=arm, treated="outside", groups=states)
-print(f"{states.nunique()} groups; least adjusted p: {grouped.result_.table['p_adjusted'].min():.1f}")
+clustered = ModifierSelector(repeated, propensity=0.5, random_state=0, explain=False)
+clustered.fit(X, answered, treatment=arm, treated="outside", clusters=states)
+print(f"{states.nunique()} clusters; least adjusted p: {clustered.result_.table['p_adjusted'].min():.1f}")
 
 # %% curve
 print(

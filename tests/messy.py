@@ -236,7 +236,7 @@ def fit_arguments(draw: Any, rng: np.random.Generator, n: int, X: pd.DataFrame) 
     chosen: dict[str, Any] = {}
     for name, values, sound in (
         ("sample_weight", weights, "positive"),
-        ("groups", labels, "families"),
+        ("clusters", labels, "families"),
         ("strata", sites, "two"),
     ):
         kind = draw(mostly((None,), [sound] * 12 + list(values), 5))

@@ -205,11 +205,11 @@ def turning():
     return y, x, treatment
 
 
-def test_rows_that_come_twice_count_once_if_they_are_a_group(turning):
+def test_rows_that_come_twice_count_once_if_they_are_a_cluster(turning):
     y, x, treatment = turning
     once = believing(y, x, treatment, Believes(0.1, 0.1), weights=np.ones(400))
     twice = believing(
-        np.repeat(y, 2), np.repeat(x, 2), np.repeat(treatment, 2), Believes(0.1, 0.1), groups=np.repeat(range(400), 2)
+        np.repeat(y, 2), np.repeat(x, 2), np.repeat(treatment, 2), Believes(0.1, 0.1), clusters=np.repeat(range(400), 2)
     )
     untold = believing(np.repeat(y, 2), np.repeat(x, 2), np.repeat(treatment, 2), Believes(0.1, 0.1))
     expected = shape_test(once, 0, Uniform())

@@ -107,7 +107,7 @@ def test_columns_of_a_group_have_bounds_each(trial):
     assert {"site", "idle"} <= set(found.bounds)
 
 
-def test_rows_of_a_group_are_drawn_together():
+def test_rows_of_a_cluster_are_drawn_together():
     rng = np.random.default_rng(1)
     n = 400
     x, arms = rng.integers(0, 2, n).astype(float), rng.integers(0, 2, n)
@@ -116,11 +116,11 @@ def test_rows_of_a_group_are_drawn_together():
     fourfold = read_features(pd.DataFrame({"x": np.tile(x, 4)}), [0])
     rows = (np.tile(y, 4), np.tile(arms, 4), np.full(4 * n, 0.5))
     single = explain_bounds(table, 0, y, arms, np.full(n, 0.5), seed_of(0)).table
-    grouped = explain_bounds(fourfold, 0, *rows, seed_of(0), groups=np.tile(np.arange(n), 4)).table
+    clustered = explain_bounds(fourfold, 0, *rows, seed_of(0), clusters=np.tile(np.arange(n), 4)).table
     repeated = explain_bounds(fourfold, 0, *rows, seed_of(0)).table
     for name in ("var_low", "var_high", "benefit_low", "benefit_high"):
-        np.testing.assert_allclose(grouped[[name, f"{name}_ci_low"]], single[[name, f"{name}_ci_low"]], atol=1e-9)
-    wide, narrow = (own["var_high_ci_high"] - own["var_high_ci_low"] for own in (grouped, repeated))
+        np.testing.assert_allclose(clustered[[name, f"{name}_ci_low"]], single[[name, f"{name}_ci_low"]], atol=1e-9)
+    wide, narrow = (own["var_high_ci_high"] - own["var_high_ci_low"] for own in (clustered, repeated))
     assert (wide / narrow).between(1.6, 2.5).all()  # four times the rows: half the width
 
 

@@ -167,11 +167,11 @@ def test_distance_is_that_of_the_kernel_means():
 
 def test_bands_of_clusters_are_wider_than_those_of_rows():
     rng = np.random.default_rng(6)
-    groups = np.repeat(np.arange(60), 20)
+    clusters = np.repeat(np.arange(60), 20)
     x, treatment = rng.integers(0, 2, size=1200), np.repeat(np.arange(60) % 2, 20)
     y = np.repeat(rng.normal(size=60), 20) + 0.3 * rng.normal(size=1200)
     rows, clusters = (
-        effect_curve(x, y, treatment, 0.5, discrete=True, groups=own, random_state=0) for own in (None, groups)
+        effect_curve(x, y, treatment, 0.5, discrete=True, clusters=own, random_state=0) for own in (None, clusters)
     )
     np.testing.assert_allclose(rows["mean_effect"], clusters["mean_effect"])
     widths = [(own["mean_effect_high"] - own["mean_effect_low"]).mean() for own in (rows, clusters)]
@@ -185,25 +185,25 @@ def test_clusters_of_independent_rows_have_the_bands_of_rows():
     widths = np.zeros(2)
     for _ in range(6):
         x, y, treatment = rng.normal(size=1000), rng.normal(size=1000), rng.integers(0, 2, size=1000)
-        for k, groups in enumerate((None, np.arange(1000) % 50)):
-            curve = effect_curve(x, y, treatment, 0.5, groups=groups, n_bootstrap=100, random_state=0)
+        for k, clusters in enumerate((None, np.arange(1000) % 50)):
+            curve = effect_curve(x, y, treatment, 0.5, clusters=clusters, n_bootstrap=100, random_state=0)
             widths[k] += (curve["mean_effect_high"] - curve["mean_effect_low"]).iloc[5:-5].mean()
     assert widths[1] == pytest.approx(widths[0], rel=0.15)
 
 
 def test_leverage_and_support_of_clusters_are_their_shares():
     # Eight clusters of ten rows at each of three levels, all in both arms.
-    groups, cell = np.repeat(np.arange(8), 30), np.tile(np.repeat(np.arange(3.0), 10), 8)
+    clusters, cell = np.repeat(np.arange(8), 30), np.tile(np.repeat(np.arange(3.0), 10), 8)
     treatment = np.arange(240) % 2
-    outcomes = PseudoOutcomes.of(np.arange(240.0), treatment, np.full(240, 0.5), clusters=groups)
+    outcomes = PseudoOutcomes.of(np.arange(240.0), treatment, np.full(240, 0.5), clusters=clusters)
     places = Places.of(cell, 3)
-    np.testing.assert_allclose(places.leverage(outcomes, groups), 1 / 8)
+    np.testing.assert_allclose(places.leverage(outcomes, clusters), 1 / 8)
     np.testing.assert_allclose(places.leverage(outcomes, np.arange(240)), 1 / 40)
-    np.testing.assert_allclose(places.support(outcomes.arm_weights * treatment, groups), 8.0)
+    np.testing.assert_allclose(places.support(outcomes.arm_weights * treatment, clusters), 8.0)
     np.testing.assert_allclose(places.support(outcomes.arm_weights * treatment), 40.0)
 
 
-def test_groups_of_many_rows_have_the_bands_of_rows():
+def test_clusters_of_many_rows_have_the_bands_of_rows():
     rng = np.random.default_rng(7)
     n = 3 * MAX_UNITS
     x, y, treatment = rng.normal(size=n), rng.normal(size=n), rng.integers(0, 2, size=n)
@@ -371,8 +371,8 @@ def test_bandwidth_of_half_zeros_is_not_zero():
         ({"discrete": True, "points": [7]}, "points must be values of x; these are not: 7"),
         ({"discrete": True, "x": [np.nan, 1.0] * 25}, "x must have rows and no missing values"),
         ({"bandwidth": -1.0}, "bandwidth must be a positive number"),
-        ({"groups": np.arange(49)}, "groups must have a label for each of the 50 rows"),
-        ({"groups": [None] * 50}, "groups must have a label for each of the 50 rows"),
+        ({"clusters": np.arange(49)}, "clusters must have a label for each of the 50 rows"),
+        ({"clusters": [None] * 50}, "clusters must have a label for each of the 50 rows"),
     ],
 )
 def test_what_makes_no_sense_is_refused(change, message):

@@ -71,12 +71,12 @@ def nothing_is_fitted(monkeypatch):
 @pytest.mark.usefixtures("nothing_is_fitted")
 @pytest.mark.filterwarnings("ignore:constant columns")
 def test_a_messy_table_is_told_line_by_line(messy):
-    groups = np.arange(N) // 3
+    clusters = np.arange(N) // 3
     with pytest.warns(UserWarning, match=r"pooled as 'other' \(site: .*'tiny'"):
         found = told(
             messy,
             {"missing": "category", "outcome_transform": "log", "feature_groups": {"pressure": ["sbp", "dbp"]}},
-            groups=groups,
+            clusters=clusters,
             strata=np.where(np.arange(N) < 120, "A", "B"),
             sample_weight=np.where(np.arange(N) % 2, 1.0, 3.0),
         )
@@ -92,7 +92,7 @@ def test_a_messy_table_is_told_line_by_line(messy):
         "tested as one",
         "strata",
         "weights",
-        "groups",
+        "clusters",
         "propensity",
         "test",
         "time",
@@ -111,7 +111,7 @@ def test_a_messy_table_is_told_line_by_line(messy):
     assert found["strata"].startswith("2; ")
     # 150 rows of weight 1 and 150 of weight 3: 600^2 / (150 + 1350).
     assert found["weights"] == "worth 240 rows that count alike"
-    assert found["groups"].startswith("100; ")
+    assert found["clusters"].startswith("100; ")
     assert found["propensity"] == "share of treated rows in each stratum"
     assert found["test"] == "effect_likelihood, sampler GaussianSampler; adjusted by bh p-values, level 0.05"
     assert found["time"].startswith("about 5 seconds, ")
@@ -157,9 +157,9 @@ def test_settings_are_told():
 @pytest.mark.usefixtures("nothing_is_fitted")
 def test_placebos_are_drawn_as_they_will_be():
     X, y, _ = plain()
-    groups = np.arange(N) // 3
-    found = told((X, y, groups % 2), {"placebo_runs": 2}, groups=groups)
-    assert found["placebo treatments"] == "2; every group was treated by the fitted propensity score"
+    clusters = np.arange(N) // 3
+    found = told((X, y, clusters % 2), {"placebo_runs": 2}, clusters=clusters)
+    assert found["placebo treatments"] == "2; every cluster was treated by the fitted propensity score"
     found = told(plain(), {"placebo_runs": 2}, strata=np.where(np.arange(N) < 120, "A", "B"))
     assert found["placebo treatments"] == "2; the treated rows of every stratum were drawn anew"
 
@@ -197,7 +197,7 @@ def test_what_is_wrong_is_told_as_fit_tells_it(messy):
         ((X, y, treatment), {"alpha": 7}, {}, "alpha must lie"),
         ((X, y, treatment), {"placebo_runs": -1}, {}, "placebo_runs must be"),
         ((X, y, treatment), {"feature_groups": {"g": ["x0", "x9"]}}, {}, "x9"),
-        ((X, y, treatment), {}, {"groups": [1, 2]}, "groups has 2 rows"),
+        ((X, y, treatment), {}, {"clusters": [1, 2]}, "clusters has 2 rows"),
     )
     for table, settings, rest, message in cases:
         with pytest.raises(ValueError, match=message) as mine:

@@ -381,7 +381,7 @@ def test_command_line_takes_groups(table, tmp_path, monkeypatch, capsys):
             main()
         return stopped.value.code, capsys.readouterr()
 
-    groups = ["--group", "blood pressure=sbp, dbp", "--group", "habits=smoker,visits"]
+    groups = ["--feature-group", "blood pressure=sbp, dbp", "--feature-group", "habits=smoker,visits"]
     code, said = run(*groups, "--out", str(out))
     assert code == 0, said.err
     result = SelectionResult.from_json(out)
@@ -389,9 +389,9 @@ def test_command_line_takes_groups(table, tmp_path, monkeypatch, capsys):
     assert result.selected == ["blood pressure"]
     assert "group" in said.out
     for wrong, message in (
-        (["--group", "sbp,dbp"], "must be a name and columns"),
-        (["--group", "bp=sbp,pulse"], "names 'pulse', which is not tested"),
-        (["--group", "bp=sbp", "--group", "bp=dbp"], "two groups called 'bp'"),
+        (["--feature-group", "sbp,dbp"], "must be a name and columns"),
+        (["--feature-group", "bp=sbp,pulse"], "names 'pulse', which is not tested"),
+        (["--feature-group", "bp=sbp", "--feature-group", "bp=dbp"], "two groups called 'bp'"),
         ([*groups, "--statistic", "wcmmd", "--learner", "auto"], "feature_groups need statistic='effect_likelihood'"),
         ([*groups, "--stream"], "feature_groups need the table in memory"),
     ):

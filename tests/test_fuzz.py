@@ -25,8 +25,8 @@ N_TABLES = int(os.environ.get("MODIFIND_FUZZ_TABLES", "40"))
 N_COMMANDS = int(os.environ.get("MODIFIND_FUZZ_COMMANDS", "6"))
 ARGUMENTS = (
     *("X", "y", "treatment", "outcome", "alpha", "adjust", "cv", "sampler", "statistic", "learner", "propensity"),
-    *("missing", "discrete_features", "feature_groups", "sample_weight", "groups", "strata", "outcome_transform"),
-    *("n_resamples", "--weight", "--groups", "--strata", "--missing", "--propensity", "--features", "data file"),
+    *("missing", "discrete_features", "feature_groups", "sample_weight", "clusters", "strata", "outcome_transform"),
+    *("n_resamples", "--weight", "--clusters", "--strata", "--missing", "--propensity", "--features", "data file"),
 )
 HOW = {
     "deadline": None,

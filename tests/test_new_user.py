@@ -102,16 +102,16 @@ def test_an_identifier_is_not_called_constant():
     assert result.table.loc["id", "caution"] == "its levels are too rare"
 
 
-def test_the_methods_name_weights_groups_and_columns_of_a_group():
+def test_the_methods_name_weights_clusters_and_columns_of_a_group():
     rows = table()
     fast = ModifierSelector(
         EffectLikelihood("linear"), sampler="gaussian", random_state=0, feature_groups={"both": ["age", "dose"]}
     )
-    weight, groups = np.linspace(1, 2, N), np.arange(N) // 5
+    weight, clusters = np.linspace(1, 2, N), np.arange(N) // 5
     X, y = rows[["age", "dose", "sex"]], rows["change"]
-    html = render_report(fast.fit(X, y, treatment=rows["arm"], sample_weight=weight, groups=groups).result_)
+    html = render_report(fast.fit(X, y, treatment=rows["arm"], sample_weight=weight, clusters=clusters).result_)
     assert "sample weights" in html
-    assert "40 groups" in html
+    assert "40 clusters" in html
     assert "both stands for age, dose" in html
 
 

@@ -100,37 +100,37 @@ def test_known_scores_are_followed_also_within_strata():
     assert_allclose(np.mean(draws(assignment, data, 400), axis=0), scores, atol=5 * np.sqrt(0.16 / 400))
 
 
-def grouped(sizes):
+def clustered(sizes):
     return np.repeat(np.arange(len(sizes)), sizes)
 
 
-def test_groups_that_were_treated_whole_stay_whole():
+def test_clusters_that_were_treated_whole_stay_whole():
     rng = np.random.default_rng(3)
-    groups = grouped(rng.integers(2, 12, size=60))
-    order = rng.permutation(groups.size)  # rows of a group need not stand together
-    treatment = rng.integers(0, 2, size=60)[groups]
-    assignment, data = assigned(treatment[order], groups=groups[order])
+    clusters = clustered(rng.integers(2, 12, size=60))
+    order = rng.permutation(clusters.size)  # rows of a cluster need not stand together
+    treatment = rng.integers(0, 2, size=60)[clusters]
+    assignment, data = assigned(treatment[order], clusters=clusters[order])
     found = draws(assignment, data)
     for row in found:
-        assert (pd.Series(row).groupby(groups[order]).nunique() == 1).all()
+        assert (pd.Series(row).groupby(clusters[order]).nunique() == 1).all()
     assert len({tuple(row) for row in found}) == len(found)
-    assert assignment.described == "every group was treated by the known probability"
+    assert assignment.described == "every cluster was treated by the known probability"
 
 
-def test_rows_of_groups_with_both_arms_are_drawn_one_by_one():
-    groups = grouped([6] * 40)
-    assignment, data = assigned(np.arange(N) % 2, groups=groups)
+def test_rows_of_clusters_with_both_arms_are_drawn_one_by_one():
+    clusters = clustered([6] * 40)
+    assignment, data = assigned(np.arange(N) % 2, clusters=clusters)
     for row in draws(assignment, data):
-        assert (pd.Series(row).groupby(groups).nunique() == 2).any()
+        assert (pd.Series(row).groupby(clusters).nunique() == 2).any()
     assert assignment.described == "every row was treated by the known probability"
 
 
-def test_strata_keep_their_number_of_treated_groups():
-    groups = grouped([4] * 60)
-    strata = np.where(groups < 24, "north", "south")
-    treatment = ((groups % 3 == 0) | (groups > 50)).astype(int)
-    assignment, data = assigned(treatment, groups=groups, strata=strata, known=False)
-    assert assignment.described == "the treated groups of every stratum were drawn anew"
+def test_strata_keep_their_number_of_treated_clusters():
+    clusters = clustered([4] * 60)
+    strata = np.where(clusters < 24, "north", "south")
+    treatment = ((clusters % 3 == 0) | (clusters > 50)).astype(int)
+    assignment, data = assigned(treatment, clusters=clusters, strata=strata, known=False)
+    assert assignment.described == "the treated clusters of every stratum were drawn anew"
     first = np.arange(0, N, 4)
     for row in draws(assignment, data):
         assert_array_equal(row, np.repeat(row[first], 4))
@@ -139,13 +139,13 @@ def test_strata_keep_their_number_of_treated_groups():
             assert row[inside].sum() == treatment[inside].sum()
 
 
-def test_groups_that_lie_in_several_strata_are_drawn_whole_by_their_scores():
-    groups = grouped([4] * 60)
-    assignment, data = assigned(groups % 2, groups=groups, strata=np.where(np.arange(N) % 2, "north", "south"))
+def test_clusters_that_lie_in_several_strata_are_drawn_whole_by_their_scores():
+    clusters = clustered([4] * 60)
+    assignment, data = assigned(clusters % 2, clusters=clusters, strata=np.where(np.arange(N) % 2, "north", "south"))
     assert assignment.strata is None
     for row in draws(assignment, data):
         assert_array_equal(row, np.repeat(row[::4], 4))
-    assert assignment.described == "every group was treated by the known probability"
+    assert assignment.described == "every cluster was treated by the known probability"
 
 
 def test_a_treatment_that_would_have_too_few_rows_is_drawn_again():
@@ -212,12 +212,12 @@ def test_a_placebo_moves_nothing(table):
     assert found.loc[found["feature"] == "moves", "p_value"].median() > 0.1
 
 
-def test_groups_strata_and_weights_reach_the_runs(table):
+def test_clusters_strata_and_weights_reach_the_runs(table):
     X, y, _ = table
-    groups = grouped([4] * 60)
-    treatment = (groups % 2).astype(int)
-    found = placebo((X, y, treatment), n=2, groups=groups)
-    assert found.drawn == "every group was treated by the known probability"
+    clusters = clustered([4] * 60)
+    treatment = (clusters % 2).astype(int)
+    found = placebo((X, y, treatment), n=2, clusters=clusters)
+    assert found.drawn == "every cluster was treated by the known probability"
     untold = placebo((X, y, treatment), n=2)
     assert (untold.table["p_value"] != found.table["p_value"]).all()
     strata = np.where(np.arange(N) % 3, "a", "b")
@@ -420,9 +420,9 @@ def test_a_stratum_with_one_arm_is_refused(table):
     assert "\n" not in str(error.value)
 
 
-def test_groups_of_a_resampling_statistic_are_refused(table):
-    with pytest.raises(ValueError, match="groups needs statistic='effect_likelihood'"):
-        placebo(table, n=1, groups=np.arange(N) // 2, settings={"statistic": "wcmmd", "n_resamples": 19})
+def test_clusters_of_a_resampling_statistic_are_refused(table):
+    with pytest.raises(ValueError, match="clusters needs statistic='effect_likelihood'"):
+        placebo(table, n=1, clusters=np.arange(N) // 2, settings={"statistic": "wcmmd", "n_resamples": 19})
 
 
 def test_tables_in_pieces_are_refused(table):

@@ -125,7 +125,7 @@ def test_p_values_keep_their_level_whatever_the_noise(law):
         assert 0.5 * level - four_sd(level, runs) <= share <= level + four_sd(level, runs)
 
 
-def test_rows_that_come_twice_count_once_if_they_are_a_group(rows):
+def test_rows_that_come_twice_count_once_if_they_are_a_cluster(rows):
     scores, excess = rows
     once = TailSums.of(scores, excess)
     twice = TailSums.of(np.repeat(scores, 2, axis=0), np.repeat(excess, 2, axis=0), np.repeat(np.arange(600) * 7, 2))

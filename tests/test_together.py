@@ -1,4 +1,4 @@
-"""Missing values, weights, groups, strata and feature groups at once."""
+"""Missing values, weights, clusters, strata and feature groups at once."""
 
 import warnings
 
@@ -30,17 +30,17 @@ def fitted(X, y, a, *, rows=None, **given):
         return ModifierSelector(**settings).fit(X, y, treatment=a, **(rows or {})).result_
 
 
-@pytest.mark.parametrize("given", [(), ("groups",), ("strata",), ("groups", "strata")])
+@pytest.mark.parametrize("given", [(), ("clusters",), ("strata",), ("clusters", "strata")])
 def test_rows_that_do_not_count_leave_no_trace(given):
     X, y, a, rng = table()
     X.loc[rng.random(len(X)) < 0.1, "X2"] = np.nan
-    labels = {"groups": rng.integers(0, 40, len(X)), "strata": rng.choice(["north", "south"], len(X))}
+    labels = {"clusters": rng.integers(0, 40, len(X)), "strata": rng.choice(["north", "south"], len(X))}
     rows = {"sample_weight": rng.uniform(0.5, 2, len(X)), **{name: labels[name] for name in given}}
     score = 0.5 + 0.1 * rng.random(len(X))
     settings = {"missing": "drop", "outcome_transform": "log", "feature_groups": {"both": ["X2", "X3"]}}
     plain = fitted(X, y, a, rows=rows, propensity=score, **settings)
     bad = pd.DataFrame({"X1": 1e9, "X2": -1e9, "X3": [0.0, np.nan] * 5, "level": "nowhere"})
-    more = {"sample_weight": 0.0, "groups": -1, "strata": "west"}
+    more = {"sample_weight": 0.0, "clusters": -1, "strata": "west"}
     found = fitted(
         pd.concat([bad, X], ignore_index=True),
         np.concatenate((np.full(10, -1.0), y)),
@@ -62,12 +62,12 @@ def test_a_feature_may_have_the_name_of_the_outcome():
 
 
 @pytest.mark.parametrize("sampler", ["gaussian", "boosting", "auto"])
-def test_values_of_one_group_alone_do_not_stop_the_others(sampler):
+def test_values_of_one_cluster_alone_do_not_stop_the_others(sampler):
     X, y, a, rng = table()
-    groups = rng.integers(0, 40, len(X))
-    groups[:30] = 99
-    X.loc[groups != 99, "X2"] = np.nan
-    found = fitted(X, y, a, rows={"groups": groups}, sampler=sampler, missing="category").table
+    clusters = rng.integers(0, 40, len(X))
+    clusters[:30] = 99
+    X.loc[clusters != 99, "X2"] = np.nan
+    found = fitted(X, y, a, rows={"clusters": clusters}, sampler=sampler, missing="category").table
     assert found.loc["X1", "p_value"] < 1e-3
     assert found["statistic"].notna().all()
 

@@ -1,4 +1,4 @@
-"""Sample weights and groups: reading, learners, the test and the selector."""
+"""Sample weights and clusters: reading, learners, the test and the selector."""
 
 import warnings
 
@@ -22,7 +22,7 @@ from modifind.learners.stacking import arm_shapes, cross_fit
 from modifind.propensity import PropensityModel, arm_folds
 from modifind.reading import read_data
 from modifind.result import SelectionResult
-from modifind.rows.groups import group_folds, read_groups, read_weights
+from modifind.rows.clusters import cluster_folds, read_clusters, read_weights
 from modifind.rows.scoring import fit_scores
 from modifind.testing import analytic_test
 
@@ -66,23 +66,23 @@ def test_weights_that_are_none_are_refused(weights, message):
         read_weights(weights, 60)
 
 
-def test_groups_are_any_labels_but_missing_ones():
-    assert read_groups(pd.Series(["b", "a", "b"], dtype="category"), 3).tolist() == [0, 1, 0]
-    with pytest.raises(ValueError, match="groups has 2 missing labels"):
-        read_groups(["a", None, np.nan], 3)
-    with pytest.raises(ValueError, match="groups has 3 rows but X has 4"):
-        read_groups([1, 2, 3], 4)
+def test_clusters_are_any_labels_but_missing_ones():
+    assert read_clusters(pd.Series(["b", "a", "b"], dtype="category"), 3).tolist() == [0, 1, 0]
+    with pytest.raises(ValueError, match="clusters has 2 missing labels"):
+        read_clusters(["a", None, np.nan], 3)
+    with pytest.raises(ValueError, match="clusters has 3 rows but X has 4"):
+        read_clusters([1, 2, 3], 4)
 
 
-def test_few_groups_are_refused_and_not_many_are_warned_of():
+def test_few_clusters_are_refused_and_not_many_are_warned_of():
     X, y, a, _ = simple(120)
-    with pytest.raises(ValueError, match=r"groups has 9 different labels.*at least 10"):
-        read_data(X, y, a, groups=np.arange(120) % 9)
-    with pytest.warns(UserWarning, match="groups has only 12 different labels"):
-        read_data(X, y, a, groups=np.arange(120) % 12)
+    with pytest.raises(ValueError, match=r"clusters has 9 different labels.*at least 10"):
+        read_data(X, y, a, clusters=np.arange(120) % 9)
+    with pytest.warns(UserWarning, match="clusters has only 12 different labels"):
+        read_data(X, y, a, clusters=np.arange(120) % 12)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        assert read_data(X, y, a, groups=np.arange(120) % 40).groups.max() == 39
+        assert read_data(X, y, a, clusters=np.arange(120) % 40).clusters.max() == 39
 
 
 def test_rows_of_weight_zero_are_left_out_with_a_count():
@@ -91,12 +91,12 @@ def test_rows_of_weight_zero_are_left_out_with_a_count():
     weights[::10] = 0.0
     kept = weights > 0
     known = np.where(X["X2"] > 0, 0.6, 0.4)
-    groups = np.arange(300) % 50
+    clusters = np.arange(300) % 50
     with pytest.warns(UserWarning, match="30 of 300 rows have sample_weight 0"):
         ModifierSelector(LINEAR, sampler="gaussian", random_state=0).fit(X, y, treatment=a, sample_weight=weights)
-    found = fitted(X, y, a, sample_weight=weights, groups=groups, propensity=known)
+    found = fitted(X, y, a, sample_weight=weights, clusters=clusters, propensity=known)
     without = fitted(
-        X[kept], y[kept], a[kept], sample_weight=weights[kept], groups=groups[kept], propensity=known[kept]
+        X[kept], y[kept], a[kept], sample_weight=weights[kept], clusters=clusters[kept], propensity=known[kept]
     )
     pd.testing.assert_frame_equal(found.table, without.table)
     assert found.settings["n_rows"] == 270
@@ -107,14 +107,14 @@ def test_rows_of_weight_zero_are_left_out_with_a_count():
         fitted(X, y, a[:299], sample_weight=weights)
 
 
-def test_result_records_weights_and_groups():
+def test_result_records_weights_and_clusters():
     X, y, a, _ = simple()
     weights = np.where(np.arange(300) < 150, 1.0, 3.0)
-    found = fitted(X, y, a, sample_weight=weights, groups=np.arange(300) % 60)
-    assert found.settings["groups"] == {"n_groups": 60}
+    found = fitted(X, y, a, sample_weight=weights, clusters=np.arange(300) % 60)
+    assert found.settings["clusters"] == {"n_clusters": 60}
     assert found.settings["sample_weight"]["effective_rows"] == pytest.approx(600**2 / 1500)
     assert SelectionResult.from_dict(found.to_dict()) == found
-    assert not {"sample_weight", "groups"} & set(fitted(X, y, a).settings)
+    assert not {"sample_weight", "clusters"} & set(fitted(X, y, a).settings)
 
 
 def test_only_ratios_of_weights_matter():
@@ -135,7 +135,7 @@ def test_equal_weights_leave_effect_sizes_and_widen_nothing_but_variances():
 
 def test_same_result_for_every_number_of_jobs():
     X, y, a, rng = simple(200, 3)
-    given = {"sample_weight": rng.uniform(0.2, 3.0, 200), "groups": np.arange(200) % 45}
+    given = {"sample_weight": rng.uniform(0.2, 3.0, 200), "clusters": np.arange(200) % 45}
     assert fitted(X, y, a, n_jobs=1, **given) == fitted(X, y, a, n_jobs=2, **given)
 
 
@@ -144,8 +144,8 @@ def test_counts_as_weights_are_close_to_repeated_rows():
     counts = rng.integers(1, 3, 600)
     rows = np.repeat(np.arange(600), counts)
     # Copies of a row must share a fold, or models would have seen what they are judged on.
-    repeated = fitted(X.iloc[rows].reset_index(drop=True), y[rows], a[rows], groups=rows).table
-    weighted = fitted(X, y, a, sample_weight=counts, groups=np.arange(600)).table
+    repeated = fitted(X.iloc[rows].reset_index(drop=True), y[rows], a[rows], clusters=rows).table
+    weighted = fitted(X, y, a, sample_weight=counts, clusters=np.arange(600)).table
     # Folds differ, and with them effect sizes: by less than half a standard error, which is an eighth of the interval's
     # width, for the modifier, and by a hundredth of a nat for the others.
     width = (repeated["effect_high"] - repeated["effect_low"]).to_numpy()
@@ -231,14 +231,14 @@ def test_screening_and_stack_follow_the_rows_that_count():
     assert stack.log_scores["linear"] > plain.log_scores["linear"] + 0.2  # means over the rows that follow one line
 
 
-def test_variance_of_groups_is_that_of_their_sums():
+def test_variance_of_clusters_is_that_of_their_sums():
     rng = np.random.default_rng(0)
-    groups = np.repeat(np.arange(50), 6)
-    centre = rng.standard_normal(50)[groups]  # what rows of a group share
+    clusters = np.repeat(np.arange(50), 6)
+    centre = rng.standard_normal(50)[clusters]  # what rows of a cluster share
     values = np.tile(norm.ppf((np.arange(15) + 0.5) / 15), (300, 1))
     weights = np.full(values.shape, 1 / 15)
-    found = analytic_test(centre, values, weights, groups=groups)
-    sums = np.bincount(groups, centre)
+    found = analytic_test(centre, values, weights, clusters=clusters)
+    sums = np.bincount(clusters, centre)
     robust = 50 * sums.var(ddof=1)
     variance = float((values[0] ** 2).mean() * 300)
     assert robust > 4 * variance
@@ -261,31 +261,31 @@ def test_rows_that_vary_more_than_their_law_widen_the_null():
     assert analytic_test(calm, values, weights).statistic == pytest.approx(calm.sum() / np.sqrt(200))
 
 
-@pytest.mark.parametrize("kind", ["rows", "groups", "uneven"])
-def test_group_folds_keep_groups_whole_and_hold_both_arms(kind):
+@pytest.mark.parametrize("kind", ["rows", "clusters", "uneven"])
+def test_cluster_folds_keep_clusters_whole_and_hold_both_arms(kind):
     rng = np.random.default_rng(0)
     sizes = rng.integers(1, 40, 30) if kind == "uneven" else np.full(30, 10)
-    groups = rng.permutation(np.repeat(np.arange(30), sizes))
-    a = groups % 2 if kind == "groups" else rng.integers(0, 2, groups.size)
-    folds = group_folds(a, groups, 5, 1)
-    assert all(np.unique(folds[groups == group]).size == 1 for group in range(30))
+    clusters = rng.permutation(np.repeat(np.arange(30), sizes))
+    a = clusters % 2 if kind == "clusters" else rng.integers(0, 2, clusters.size)
+    folds = cluster_folds(a, clusters, 5, 1)
+    assert all(np.unique(folds[clusters == cluster]).size == 1 for cluster in range(30))
     for arm in (0, 1):
         counts = np.bincount(folds[a == arm], minlength=5)
         assert counts.min() > 0.6 * counts.max()
-    assert not np.array_equal(folds, group_folds(a, groups, 5, 2))
+    assert not np.array_equal(folds, cluster_folds(a, clusters, 5, 2))
 
 
-def test_fewer_folds_where_an_arm_has_few_groups():
-    groups = np.repeat(np.arange(20), 5)
-    a = (groups < 3).astype(int)
-    assert np.unique(group_folds(a, groups, 5, 0)).size == 3
+def test_fewer_folds_where_an_arm_has_few_clusters():
+    clusters = np.repeat(np.arange(20), 5)
+    a = (clusters < 3).astype(int)
+    assert np.unique(cluster_folds(a, clusters, 5, 0)).size == 3
     with pytest.raises(ValueError, match="each arm needs rows in two or more"):
-        group_folds((groups == 0).astype(int), groups, 5, 0)
+        cluster_folds((clusters == 0).astype(int), clusters, 5, 0)
 
 
-def test_groups_stay_in_one_fold_everywhere(monkeypatch):
+def test_clusters_stay_in_one_fold_everywhere(monkeypatch):
     X, y, a, _ = simple(240)
-    groups = np.arange(240) // 6
+    clusters = np.arange(240) // 6
     plans = []
 
     def recorded(plan, *args):
@@ -294,26 +294,26 @@ def test_groups_stay_in_one_fold_everywhere(monkeypatch):
 
     run = whole.run_tests
     monkeypatch.setattr(whole, "run_tests", recorded)
-    fitted(X, y, a, groups=groups, statistic=EffectLikelihood(learner="linear", cv_repeats=2))
+    fitted(X, y, a, clusters=clusters, statistic=EffectLikelihood(learner="linear", cv_repeats=2))
     plan = plans[0]
     crosses = [fit.cross.folds for fit in plan.tester.prepared.fits]
     assert not np.array_equal(*crosses)
     for folds in (*crosses, plan.propensity.folds, plan.sampler.folds_):
-        assert np.unique(np.stack((groups, folds)), axis=1).shape[1] == 40
+        assert np.unique(np.stack((clusters, folds)), axis=1).shape[1] == 40
         assert np.unique(folds).size == 5
 
 
-def test_penalty_of_the_propensity_is_chosen_by_groups():
+def test_penalty_of_the_propensity_is_chosen_by_clusters():
     rng = np.random.default_rng(0)
-    groups = np.repeat(np.arange(40), 10)
-    X = rng.standard_normal((40, 12))[groups]  # columns that tell groups apart and nothing else
-    data = read_data(X, rng.standard_normal(400), rng.permutation(np.arange(40) % 2)[groups], groups=groups)
+    clusters = np.repeat(np.arange(40), 10)
+    X = rng.standard_normal((40, 12))[clusters]  # columns that tell clusters apart and nothing else
+    data = read_data(X, rng.standard_normal(400), rng.permutation(np.arange(40) % 2)[clusters], clusters=clusters)
     seed = np.random.SeedSequence(0)
-    by_group = PropensityModel().fit(data.table, data.arms, seed=seed, groups=groups)
+    by_cluster = PropensityModel().fit(data.table, data.arms, seed=seed, clusters=clusters)
     by_row = PropensityModel().fit(data.table, data.arms, seed=np.random.SeedSequence(0))
-    assert by_row.auc > 0.75  # rows of the group tell its treatment
-    assert by_group.auc < 0.65
-    assert by_group.models[0].C < by_row.models[0].C
+    assert by_row.auc > 0.75  # rows of the cluster tell its treatment
+    assert by_cluster.auc < 0.65
+    assert by_cluster.models[0].C < by_row.models[0].C
 
 
 class NoWeights:
@@ -355,20 +355,20 @@ def test_parts_that_take_no_weights_are_refused():
     with pytest.raises(ValueError, match="sampler OwnSampler takes no weights"):
         own.fit(X, y, treatment=a, sample_weight=np.ones(100))
     with pytest.raises(ValueError, match="OwnSampler has no assign_folds"):
-        own.fit(X, y, treatment=a, groups=np.arange(100) % 50)
+        own.fit(X, y, treatment=a, clusters=np.arange(100) % 50)
 
 
-def test_tables_in_pieces_and_resampled_groups_are_refused():
+def test_tables_in_pieces_and_resampled_clusters_are_refused():
     X, y, a, _ = simple(300)
     small = ModifierSelector(LINEAR, max_train_rows=200)
-    for name in ("sample_weight", "groups"):
+    for name in ("sample_weight", "clusters"):
         with pytest.raises(ValueError, match=f"{name} needs all rows in memory.*raise max_train_rows"):
             small.fit(X, y, treatment=a, **{name: np.arange(300) + 1})
         distributed = type("Frame", (), {"dask": None, "npartitions": 2})()
         with pytest.raises(ValueError, match=f"{name} needs all rows in memory.*Dask"):
             ModifierSelector().fit(distributed, "y", "a", **{name: "w"})
-    with pytest.raises(ValueError, match="groups needs statistic='effect_likelihood'"):
-        ModifierSelector("wcmmd").fit(X, y, treatment=a, groups=np.arange(300) % 50)
+    with pytest.raises(ValueError, match="clusters needs statistic='effect_likelihood'"):
+        ModifierSelector("wcmmd").fit(X, y, treatment=a, clusters=np.arange(300) % 50)
 
 
 def test_wcmmd_takes_weights_and_says_when_they_hold():
@@ -379,11 +379,11 @@ def test_wcmmd_takes_weights_and_says_when_they_hold():
     assert result.table["p_value"].between(0, 1).all()
 
 
-def test_command_line_takes_weights_and_groups(tmp_path, monkeypatch, capsys):
+def test_command_line_takes_weights_and_clusters(tmp_path, monkeypatch, capsys):
     X, y, a, rng = simple(200, 3)
     table = X.assign(arm=a, y=y, w=rng.uniform(0.5, 2.0, 200), clinic=np.arange(200) % 50)
     table.to_csv(tmp_path / "data.csv", index=False)
-    options = ["--treatment", "arm", "--outcome", "y", "--weight", "w", "--groups", "clinic"]
+    options = ["--treatment", "arm", "--outcome", "y", "--weight", "w", "--clusters", "clinic"]
     options += ["--learner", "linear", "--sampler", "gaussian", "--out", str(tmp_path / "result.json")]
 
     def run(*more):
@@ -395,23 +395,23 @@ def test_command_line_takes_weights_and_groups(tmp_path, monkeypatch, capsys):
     assert run()[0] == 0
     result = SelectionResult.from_json(tmp_path / "result.json")
     assert list(result.table.index) == ["X1", "X2", "X3"]
-    assert result.settings["groups"] == {"n_groups": 50}
+    assert result.settings["clusters"] == {"n_clusters": 50}
     assert result.settings["sample_weight"]["effective_rows"] < 200
     assert run("--stream") == (2, "modifind: error: --weight needs all rows in memory at once; leave --stream out\n")
     assert "--outcome and --weight are both 'y'" in run("--weight", "y")[1]
     assert "--features names clinic" in run("--features", "X1,clinic")[1]
-    assert "--groups names 'site'" in run("--groups", "site")[1]
+    assert "--clusters names 'site'" in run("--clusters", "site")[1]
 
 
-def clustered(seed, n=480, n_groups=48):
-    """Whole groups are treated, outcomes have random intercepts, and X4 is constant within groups: nothing modifies."""
+def clustered(seed, n=480, n_clusters=48):
+    """Whole clusters are treated, outcomes have random intercepts, X4 is constant within clusters; nothing modifies."""
     rng = np.random.default_rng([seed, 29])
-    groups = np.repeat(np.arange(n_groups), n // n_groups)
-    x = (rng.standard_normal((n_groups, 4))[groups] + rng.standard_normal((n, 4))) / np.sqrt(2)
-    x[:, 3] = rng.standard_normal(n_groups)[groups]
-    a = rng.permutation(np.arange(n_groups) % 2)[groups]
-    y = a + x[:, 0] + rng.standard_normal(n_groups)[groups] + rng.standard_normal(n)
-    return pd.DataFrame(x, columns=["X1", "X2", "X3", "X4"]), y, a, groups
+    clusters = np.repeat(np.arange(n_clusters), n // n_clusters)
+    x = (rng.standard_normal((n_clusters, 4))[clusters] + rng.standard_normal((n, 4))) / np.sqrt(2)
+    x[:, 3] = rng.standard_normal(n_clusters)[clusters]
+    a = rng.permutation(np.arange(n_clusters) % 2)[clusters]
+    y = a + x[:, 0] + rng.standard_normal(n_clusters)[clusters] + rng.standard_normal(n)
+    return pd.DataFrame(x, columns=["X1", "X2", "X3", "X4"]), y, a, clusters
 
 
 def surveyed(seed, n=480):
@@ -428,27 +428,27 @@ def surveyed(seed, n=480):
 
 def test_null_features_of_clusters_and_surveys_are_seldom_small():
     clusters = [clustered(seed) for seed in range(10)]
-    told = np.array([fitted(X, y, a, groups=g, propensity=0.5).table["p_value"] for X, y, a, g in clusters])
+    told = np.array([fitted(X, y, a, clusters=g, propensity=0.5).table["p_value"] for X, y, a, g in clusters])
     untold = np.array([fitted(X.drop(columns="X4"), y, a, propensity=0.5).table["p_value"] for X, y, a, _ in clusters])
     # X1 is prognostic; 30 p-values of the others, which are smaller if rows are taken as independent.
     assert (told[:, 1:] <= 0.05).mean() <= 0.05 + four_sd(0.05, 30)
     assert np.median(untold[:, 1:] / told[:, 1:3]) < 1
-    with pytest.raises(ValueError, match=r"X4: determines the treatment.*say so by groups="):
+    with pytest.raises(ValueError, match=r"X4: determines the treatment.*say so by clusters="):
         fitted(*clusters[0][:3], propensity=0.5)
     samples = [surveyed(seed) for seed in range(10)]
     weighted = np.array([fitted(X, y, a, sample_weight=w, propensity=0.5).table["p_value"] for X, y, a, w in samples])
     assert (weighted[:, 1:] <= 0.05).mean() <= 0.05 + four_sd(0.05, 30)
 
 
-def test_strata_go_with_weights_and_groups():
+def test_strata_go_with_weights_and_clusters():
     X, y, a, rng = simple(240)
     strata = np.where(rng.random(240) < 0.5, "north", "south")
     weights = rng.uniform(0.5, 2.0, 240)
     weights[:12] = 0.0
-    found = fitted(X, y, a, sample_weight=weights, groups=np.arange(240) // 4, strata=strata)
+    found = fitted(X, y, a, sample_weight=weights, clusters=np.arange(240) // 4, strata=strata)
     assert list(found.table.index) == ["X1", "X2", "X3"]
     assert found.settings["n_strata"] == 2
-    assert found.settings["groups"] == {"n_groups": 57}
+    assert found.settings["clusters"] == {"n_clusters": 57}
     kept = weights > 0
     north = kept & (strata == "north")
     share = weights[north] @ a[north] / weights[north].sum()

@@ -29,16 +29,16 @@ OutcomeColumn = Annotated[str, typer.Option("--outcome", help="Numeric column, o
 Features = Annotated[str, typer.Option("--features", help="Columns to test, comma-separated; default all.")]
 Exclude = Annotated[str, typer.Option("--exclude", help="Columns to leave out, comma-separated.")]
 Discrete = Annotated[str, typer.Option("--discrete", help="Numeric columns that are categories.")]
-Group = Annotated[
+FeatureGroup = Annotated[
     list[str] | None,
-    typer.Option("--group", help="Columns tested as one, such as 'blood pressure=sbp,dbp'; may be repeated."),
+    typer.Option("--feature-group", help="Columns tested as one, such as 'blood pressure=sbp,dbp'; may be repeated."),
 ]
 Treated = Annotated[str | None, typer.Option("--treated", help="Label that means treated.")]
 Propensity = Annotated[str, typer.Option("--propensity", help="auto, mlp, a number, or a column with known scores.")]
 Strata = Annotated[str | None, typer.Option("--strata", help="Column with the strata that a trial was randomised in.")]
 Weight = Annotated[str | None, typer.Option("--weight", help="Column with sample weights.")]
-Groups = Annotated[
-    str | None, typer.Option("--groups", help="Column with labels of rows that belong together, such as a clinic.")
+Clusters = Annotated[
+    str | None, typer.Option("--clusters", help="Column with labels of rows that belong together, such as a clinic.")
 ]
 Learner = Annotated[
     str, typer.Option("--learner", help="Of effect_likelihood: auto, linear, splines, boosting or neural.")
@@ -175,12 +175,12 @@ def select(
     features: Features = "",
     exclude: Exclude = "",
     discrete: Discrete = "",
-    group: Group = None,
+    feature_group: FeatureGroup = None,
     treated: Treated = None,
     propensity: Propensity = "auto",
     strata: Strata = None,
     weight: Weight = None,
-    groups: Groups = None,
+    clusters: Clusters = None,
     statistic: Annotated[str, typer.Option("--statistic", help="effect_likelihood or wcmmd.")] = DEFAULT_STATISTIC,
     learner: Learner = "auto",
     repeats: Annotated[int, typer.Option("--repeats", help="Cross-fits of effect_likelihood to average.", min=1)] = 1,
@@ -233,12 +233,12 @@ def select(
         raise ValueError("--stream and --dask exclude each other")
     with _warnings_as_lines() as lines, open_table(data, stream=stream, dask=dask, jobs=jobs) as table:
         scores, known = _propensity(propensity, table.columns)
-        roles = _roles(table.columns, treatment, outcome, known, strata, weight, groups, features, exclude)
+        roles = _roles(table.columns, treatment, outcome, known, strata, weight, clusters, features, exclude)
         if preset and known is not None:
             raise ValueError("--preset fixes the propensity; leave --propensity out")
         own = {"learner": learner, "cv_repeats": repeats, "check_resamples": check}
         selector = _selector(preset, statistic, own, sampler, scores, alpha, adjust, resamples, device)
-        _tell(selector, table.columns, roles, discrete, group, log_outcome, missing, seed, jobs, checkpoint)
+        _tell(selector, table.columns, roles, discrete, feature_group, log_outcome, missing, seed, jobs, checkpoint)
         selector.set_params(max_train_rows=train_rows, explain=explain, placebo_runs=placebo_runs)
         if dry_run:
             _print_dry_run(table, selector, roles, treated)
@@ -274,12 +274,12 @@ def placebo(
     features: Features = "",
     exclude: Exclude = "",
     discrete: Discrete = "",
-    group: Group = None,
+    feature_group: FeatureGroup = None,
     treated: Treated = None,
     propensity: Propensity = "auto",
     strata: Strata = None,
     weight: Weight = None,
-    groups: Groups = None,
+    clusters: Clusters = None,
     learner: Learner = "auto",
     log_outcome: LogOutcome = False,
     sampler: Sampler = "auto",
@@ -305,9 +305,9 @@ def placebo(
         raise ValueError(f"--n must be at least 1, not {n}")
     with _warnings_as_lines(), open_table(data) as table:
         scores, known = _propensity(propensity, table.columns)
-        roles = _roles(table.columns, treatment, outcome, known, strata, weight, groups, features, exclude)
+        roles = _roles(table.columns, treatment, outcome, known, strata, weight, clusters, features, exclude)
         selector = _selector("", DEFAULT_STATISTIC, {"learner": learner}, sampler, scores, alpha, adjust, "auto", None)
-        _tell(selector, table.columns, roles, discrete, group, log_outcome, missing, seed, jobs, checkpoint)
+        _tell(selector, table.columns, roles, discrete, feature_group, log_outcome, missing, seed, jobs, checkpoint)
         interrupted = False
         try:
             found = selector.placebo(**table.arguments(selector, roles, "placebo"), n=n, treated=treated)
@@ -367,16 +367,16 @@ def _roles(
     known: str | None,
     strata: str | None,
     weight: str | None,
-    groups: str | None,
+    clusters: str | None,
     features: str,
     exclude: str,
 ) -> Any:
     """What the columns of a table are."""
     from modifind.tables import Roles
 
-    others = {"--propensity": known, "--strata": strata, "--weight": weight, "--groups": groups}
+    others = {"--propensity": known, "--strata": strata, "--weight": weight, "--clusters": clusters}
     tested = _tested(columns, treatment, outcome, others, features, exclude)
-    return Roles(tested, outcome, treatment, known, strata, weight, groups)
+    return Roles(tested, outcome, treatment, known, strata, weight, clusters)
 
 
 def _tell(
@@ -384,7 +384,7 @@ def _tell(
     columns: list[str],
     roles: Any,
     discrete: str,
-    group: list[str] | None,
+    feature_group: list[str] | None,
     log_outcome: bool,
     missing: str,
     seed: int,
@@ -400,7 +400,7 @@ def _tell(
         raise ValueError(f"--discrete names {strangers}, which is not tested")
     selector.set_params(
         discrete_features=AlsoDiscrete(tuple(categories)) if categories else "auto",
-        feature_groups=_groups(group or [], roles.features) or None,
+        feature_groups=_feature_groups(feature_group or [], roles.features) or None,
         outcome_transform="log" if log_outcome else None,
         missing=missing,
         random_state=seed,
@@ -550,19 +550,21 @@ def _columns(text: str, columns: list[str], option: str) -> list[str]:
     return names
 
 
-def _groups(options: list[str], tested: list[str]) -> dict[str, list[str]]:
+def _feature_groups(options: list[str], tested: list[str]) -> dict[str, list[str]]:
     """``blood pressure=sbp,dbp``, once for every group, as columns by group."""
     groups: dict[str, list[str]] = {}
     for text in options:
         name, equals, listed = (part.strip() for part in text.partition("="))
         columns = [column.strip() for column in listed.split(",") if column.strip()]
         if not (name and equals and columns):
-            raise ValueError(f"--group must be a name and columns, such as 'blood pressure=sbp,dbp'; found {text!r}")
+            raise ValueError(
+                f"--feature-group must be a name and columns, such as 'blood pressure=sbp,dbp'; found {text!r}"
+            )
         if name in groups:
-            raise ValueError(f"--group has two groups called {name!r}")
+            raise ValueError(f"--feature-group has two groups called {name!r}")
         strangers = [column for column in columns if column not in tested]
         if strangers:
-            raise ValueError(f"--group {name!r} names {', '.join(map(repr, strangers))}, which is not tested")
+            raise ValueError(f"--feature-group {name!r} names {', '.join(map(repr, strangers))}, which is not tested")
         groups[name] = columns
     return groups
 

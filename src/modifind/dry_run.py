@@ -116,8 +116,8 @@ def _rows_known(data: Data) -> list[tuple[str, str]]:
         found.append(("strata", f"{len(data.strata.labels)}; models and samplers condition on them"))
     if data.weights is not None:
         found.append(("weights", f"worth {effective_size(data.weights):,.0f} rows that count alike"))
-    if data.groups is not None:
-        found.append(("groups", f"{np.unique(data.groups).size:,}; rows of a group are not taken as independent"))
+    if data.clusters is not None:
+        found.append(("clusters", f"{np.unique(data.clusters).size:,}; rows of a cluster are not taken as independent"))
     return found
 
 

@@ -47,7 +47,7 @@ class Analysis:
         How much each row counts.
     outcomes : PseudoOutcomes
         What curves are averages of.
-    groups : array of shape (n,), optional
+    clusters : array of shape (n,), optional
         Codes of rows that belong together.
     explain : bool
         Whether features are explained and not only tested.
@@ -65,7 +65,7 @@ class Analysis:
     copies: frozenset[int]
     units: tuple[Unit, ...]
     weights: Array | None = None
-    groups: NDArray[np.int64] | None = None
+    clusters: NDArray[np.int64] | None = None
     explain: bool = True
     alpha: float = 0.05
 
@@ -206,7 +206,7 @@ def _bounds(plan: Analysis, unit: Unit, finding: Finding, seed: np.random.SeedSe
                 own,
                 points=view.curve["value"].to_numpy(dtype=np.float64) if at_curve else None,
                 weights=plan.weights,
-                groups=plan.groups,
+                clusters=plan.clusters,
             )
             if own_bounds is not None:
                 found[name] = own_bounds

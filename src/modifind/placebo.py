@@ -1,7 +1,7 @@
 """Placebo treatments: the same analysis of the same table with a treatment that does nothing.
 
 The treatment is drawn anew as it was given in the first place: by a known probability, by the shares within strata, by
-whole groups where groups were treated, or by the fitted scores. Everything is refitted, and whatever is then found is
+clusters where whole ones were treated, or by the fitted scores. Everything is refitted, and whatever is then found is
 false. Where nothing but chance is at work, a selection at level alpha finds something in at most a share alpha of such
 runs (with "bh", "by", "holm" and "bonferroni"; with "none" in as many as single tests of all features do).
 """
@@ -56,7 +56,7 @@ class Assignment:
     scores : array of shape (n,)
         Chance of every row to be treated.
     units : int array of shape (n,)
-        What is treated as a whole: the row itself, or its group.
+        What is treated as a whole: the row itself, or its cluster.
     strata : int array of shape (n,), optional
         Where the number of treated units is kept.
     described : str
@@ -72,11 +72,11 @@ class Assignment:
     def of(cls, data: Data, scores: Array, known: bool) -> Assignment:
         """From what is known of the rows."""
         units, of_what = np.arange(data.arms.size), "row"
-        if data.groups is not None and _whole_groups(data.arms, data.groups):
-            units, of_what = np.unique(data.groups, return_inverse=True)[1].astype(np.int64), "group"
+        if data.clusters is not None and _whole_clusters(data.arms, data.clusters):
+            units, of_what = np.unique(data.clusters, return_inverse=True)[1].astype(np.int64), "cluster"
         strata = None if data.strata is None else data.strata.codes
-        if strata is not None and not _whole_groups(strata, units):
-            strata = None  # groups that lie in several strata
+        if strata is not None and not _whole_clusters(strata, units):
+            strata = None  # clusters that lie in several strata
         if strata is not None and not known:
             return cls(scores, units, strata, f"the treated {of_what}s of every stratum were drawn anew")
         by = "the known probability" if known else "the fitted propensity score"
@@ -104,9 +104,9 @@ class Assignment:
         )
 
 
-def _whole_groups(codes: NDArray[np.int64], groups: NDArray[np.int64]) -> bool:
-    """Whether every group has one code."""
-    return bool(pd.Series(codes).groupby(groups).nunique().max() == 1)
+def _whole_clusters(codes: NDArray[np.int64], clusters: NDArray[np.int64]) -> bool:
+    """Whether every cluster has one code."""
+    return bool(pd.Series(codes).groupby(clusters).nunique().max() == 1)
 
 
 def run_placebos(fit: WholeFit, data: Data, n: int, checkpoint: Checkpoint | None = None) -> tuple[PlaceboResult, bool]:

@@ -71,7 +71,7 @@ class PlaceboResult:
         return (
             f"{self.n_found} of {self.n_runs} placebo treatments, which do nothing, found something; by chance it "
             f"would be at most {most}. P-values of this table are too small: distrust what is selected, and try "
-            "another sampler, known propensity scores, a transformed outcome, or groups for rows that belong together"
+            "another sampler, known propensity scores, a transformed outcome, or clusters for rows that belong together"
         )
 
     def __repr__(self) -> str:

@@ -23,7 +23,7 @@ from modifind.kernels import Array
 from modifind.overlap import OverlapSums
 from modifind.propensity_models import EarlyStoppedMLP, KnownScores, takes_weights
 from modifind.propensity_profile import ScoreProfile
-from modifind.rows.groups import group_folds
+from modifind.rows.clusters import cluster_folds
 from modifind.rows.weights import effective_weights, fit_weights, some
 from modifind.screening import ScreenedLogistic, has_many_columns
 
@@ -66,12 +66,12 @@ class PropensityModel(BaseEstimator):
         seed: np.random.SeedSequence | None = None,
         folds: NDArray[np.int64] | None = None,
         weights: Array | None = None,
-        groups: NDArray[np.int64] | None = None,
+        clusters: NDArray[np.int64] | None = None,
     ) -> FittedPropensity:
         """Score every row; the result can re-score rows with one feature changed.
 
         Folds are drawn unless `folds` gives the fold of each row. With `weights`, one number per row of mean 1, scores
-        are those of the population that the weighted rows stand for. Rows of one of the `groups` stay in one fold, also
+        are those of the population that the weighted rows stand for. Rows of one of `clusters` stay in one fold, also
         where the penalty is chosen.
         """
         self.check()
@@ -84,9 +84,9 @@ class PropensityModel(BaseEstimator):
         # slope of the indicator beside it and no score, up to the penalty. Treatment and outcome have no part in it.
         design = table.design
         if folds is None or not self.cross_fit:
-            folds = arm_folds(treatment, n_folds if self.cross_fit else 1, fold_seed, groups)
+            folds = arm_folds(treatment, n_folds if self.cross_fit else 1, fold_seed, clusters)
         own = effective_weights(weights)
-        template = self._model(model_seed, design, treatment, own, groups)
+        template = self._model(model_seed, design, treatment, own, clusters)
         models = []
         for fold in range(int(folds.max()) + 1):
             train = folds != fold if self.cross_fit else np.ones(treatment.size, dtype=bool)
@@ -122,12 +122,12 @@ class PropensityModel(BaseEstimator):
         design: Array,
         treatment: NDArray[np.int64],
         weights: Array | None,
-        groups: NDArray[np.int64] | None,
+        clusters: NDArray[np.int64] | None,
     ) -> Any:
         if isinstance(self.estimator, str):
             if self.estimator == "mlp":
                 return EarlyStoppedMLP(random_state=seed)
-            return _chosen_logistic(design, treatment, seed, weights, groups)
+            return _chosen_logistic(design, treatment, seed, weights, clusters)
         model = seeded_clone(self.estimator, seed)
         if not hasattr(model, "predict_proba"):
             raise ValueError(f"propensity classifier {type(model).__name__} has no predict_proba")
@@ -222,11 +222,11 @@ def seeded_clone(model: Any, seed: int) -> Any:
 
 
 def arm_folds(
-    treatment: NDArray[np.int64], n_folds: int, seed: int, groups: NDArray[np.int64] | None = None
+    treatment: NDArray[np.int64], n_folds: int, seed: int, clusters: NDArray[np.int64] | None = None
 ) -> NDArray[np.int64]:
-    """Fold of each row; every fold holds both arms, and rows of a group share one."""
-    if groups is not None and n_folds > 1:
-        return group_folds(treatment, groups, n_folds, seed)
+    """Fold of each row; every fold holds both arms, and rows of a cluster share one."""
+    if clusters is not None and n_folds > 1:
+        return cluster_folds(treatment, clusters, n_folds, seed)
     folds = np.zeros(treatment.size, dtype=np.int64)
     if n_folds > 1:
         for fold, (_, out) in enumerate(_splitter(treatment, n_folds, seed).split(treatment[:, None], treatment)):
@@ -255,7 +255,7 @@ def _chosen_logistic(
     treatment: NDArray[np.int64],
     seed: int,
     weights: Array | None = None,
-    groups: NDArray[np.int64] | None = None,
+    clusters: NDArray[np.int64] | None = None,
 ) -> LogisticRegression:
     """Logistic regression whose penalty has the smallest cross-validated log-loss; of many columns it keeps a few.
 
@@ -268,10 +268,10 @@ def _chosen_logistic(
         arms = [drawn[treatment[drawn] == arm] for arm in (0, 1)]  # a small arm is taken as a whole
         rows = np.concatenate([r[: max(CHOICE_ROWS * r.size // treatment.size, LEAST_ARM)] for r in arms])
         design, treatment, weights = design[rows], treatment[rows], some(weights, rows)
-        groups = some(groups, rows)
+        clusters = some(clusters, rows)
     splitter: StratifiedKFold | PredefinedSplit = _splitter(treatment, 4, seed)
-    if groups is not None:
-        splitter = PredefinedSplit(group_folds(treatment, groups, 4, seed))
+    if clusters is not None:
+        splitter = PredefinedSplit(cluster_folds(treatment, clusters, 4, seed))
 
     def loss(strength: float) -> float:
         model = kind(C=strength, max_iter=1000)

@@ -25,7 +25,7 @@ from modifind.features import (
     read_treatment,
 )
 from modifind.kernels import Array
-from modifind.rows.groups import check_groups, read_groups, read_weights
+from modifind.rows.clusters import check_clusters, read_clusters, read_weights
 from modifind.rows.strata import Strata, read_strata, with_strata
 from modifind.rows.weights import effective_size
 
@@ -38,7 +38,7 @@ class Data:
     ----------
     weights : array of shape (n,), optional
         How much each row counts, of mean 1.
-    groups : int array of shape (n,), optional
+    clusters : int array of shape (n,), optional
         Which rows belong together.
     strata : Strata, optional
         Where the treatment was randomised.
@@ -56,7 +56,7 @@ class Data:
     y: Array
     treatment: Treatment
     weights: Array | None = None
-    groups: NDArray[np.int64] | None = None
+    clusters: NDArray[np.int64] | None = None
     strata: Strata | None = None
     kept: NDArray[np.bool_] | None = None
     dropped: Dropped = field(default_factory=Dropped)
@@ -75,12 +75,12 @@ class Data:
 
     @property
     def settings(self) -> dict[str, Any]:
-        """What a result records of names, weights, groups and strata; nothing where there are none."""
+        """What a result records of names, weights, clusters and strata; nothing where there are none."""
         found: dict[str, Any] = dict(self.names)
         if self.weights is not None:
             found["sample_weight"] = {"effective_rows": effective_size(self.weights)}
-        if self.groups is not None:
-            found["groups"] = {"n_groups": int(np.unique(self.groups).size)}
+        if self.clusters is not None:
+            found["clusters"] = {"n_clusters": int(np.unique(self.clusters).size)}
         if self.strata is not None:
             found["n_strata"] = len(self.strata.labels)
         return found
@@ -95,7 +95,7 @@ def read_data(
     discrete_features: Any = "auto",
     missing: str = "error",
     sample_weight: Any = None,
-    groups: Any = None,
+    clusters: Any = None,
     strata: Any = None,
 ) -> Data:
     """Check and encode a table; rare levels are pooled, and what looks odd is warned of.
@@ -112,8 +112,8 @@ def read_data(
         See `read_features`.
     missing : {"error", "category", "drop"}, default="error"
         What becomes of missing values; "drop" leaves out the rows that have any, with a warning.
-    sample_weight, groups, strata : array of shape (n,), optional
-        Weights, group labels and strata of the rows. Rows of weight 0 are left out, with a warning.
+    sample_weight, clusters, strata : array of shape (n,), optional
+        Weights, cluster labels and strata of the rows. Rows of weight 0 are left out, with a warning.
 
     Raises
     ------
@@ -126,7 +126,7 @@ def read_data(
     >>> data.table.names, data.treatment.treated
     (('x0', 'x1'), 'drug')
     """
-    given = {"y": y, "treatment": treatment, "sample_weight": sample_weight, "groups": groups, "strata": strata}
+    given = {"y": y, "treatment": treatment, "sample_weight": sample_weight, "clusters": clusters, "strata": strata}
     given = {name: values for name, values in given.items() if values is not None}
     check_same_order(X, **given)
     frame = as_frame(X)
@@ -143,9 +143,9 @@ def read_data(
     check_rows(table.n_rows)
     outcome = read_outcome(columns.get("y"), table.n_rows)
     labels = read_treatment(columns.get("treatment"), table.n_rows, treated)
-    codes = read_groups(columns["groups"], table.n_rows) if "groups" in columns else None
+    codes = read_clusters(columns["clusters"], table.n_rows) if "clusters" in columns else None
     if codes is not None:
-        check_groups(codes)
+        check_clusters(codes)
     refuse_leaks(table, outcome, labels.arms, codes)
     warn_codes(table, outcome)
     table, left_out = pool_rare_levels(table, labels.arms)

@@ -186,7 +186,7 @@ class ModifierSelector(BaseModifierSelector):
         *,
         treated: Any = None,
         sample_weight: Any = None,
-        groups: Any = None,
+        clusters: Any = None,
         strata: Any = None,
     ) -> ModifierSelector:
         """Test every feature.
@@ -206,9 +206,9 @@ class ModifierSelector(BaseModifierSelector):
         sample_weight : array of shape (n,), optional
             How much each row counts, such as one over its probability of being in the sample. Only ratios matter; rows
             of weight 0 are left out. Needs the table in memory.
-        groups : array of shape (n,), optional
+        clusters : array of shape (n,), optional
             Labels of rows that are not independent of each other: patients of a clinic, visits of a patient. Rows of a
-            group stay in one fold, and variances are those between groups. Needs the table in memory, and
+            cluster stay in one fold, and variances are those between clusters. Needs the table in memory, and
             "effect_likelihood".
         strata : array of shape (n,), optional
             One label per row of a trial that was randomised within strata, such as sites. Models and samplers condition
@@ -226,7 +226,7 @@ class ModifierSelector(BaseModifierSelector):
             p-value of NaN and count as 1 in the adjustment.
         """
         statistic, test = self._validate()
-        per_row = {"sample_weight": sample_weight, "groups": groups, "strata": strata}
+        per_row = {"sample_weight": sample_weight, "clusters": clusters, "strata": strata}
         if is_distributed(X):
             remedy = "pass a sample of the rows as a DataFrame"
             _refuse_in_pieces(per_row | self._placebos, "a Dask DataFrame", remedy)
@@ -359,18 +359,18 @@ class ModifierSelector(BaseModifierSelector):
         n: int = 20,
         treated: Any = None,
         sample_weight: Any = None,
-        groups: Any = None,
+        clusters: Any = None,
         strata: Any = None,
     ) -> PlaceboResult:
         """Analyse a table with treatments that do nothing: whatever is found is false.
 
         The treatment is drawn anew as the real one was given: by a known probability, by the fitted scores, keeping the
-        number of treated rows of every stratum, and for whole groups where groups were treated. Everything is refitted
+        number of treated rows of every stratum, and whole clusters where clusters were treated. Everything is refitted
         for each draw. `n_jobs`, `progress`, `random_state` and `checkpoint` are those of the selector.
 
         Parameters
         ----------
-        X, y, treatment, treated, sample_weight, groups, strata
+        X, y, treatment, treated, sample_weight, clusters, strata
             As in `fit`; the table must be in memory, with at most `max_train_rows` rows.
         n : int, default=20
             Number of placebo treatments.
@@ -395,7 +395,7 @@ class ModifierSelector(BaseModifierSelector):
         """
         check_runs(n)
         _check_placebo_rows(X, self.max_train_rows)
-        own = {"treated": treated, "sample_weight": sample_weight, "groups": groups, "strata": strata}
+        own = {"treated": treated, "sample_weight": sample_weight, "clusters": clusters, "strata": strata}
         data, run = self.read(X, y, treatment, **own)
         params = self.get_params(deep=False)
         saved, _ = continued_tests(params, data, run.feature_groups, run.statistic, run.test, run.seed)
@@ -412,18 +412,18 @@ class ModifierSelector(BaseModifierSelector):
         *,
         treated: Any = None,
         sample_weight: Any = None,
-        groups: Any = None,
+        clusters: Any = None,
         strata: Any = None,
     ) -> tuple[Data, WholeFit]:
         """The table as `fit` would read it, checked and encoded, and what is to be done with it; nothing is fitted.
 
         Parameters
         ----------
-        X, y, treatment, treated, sample_weight, groups, strata
+        X, y, treatment, treated, sample_weight, clusters, strata
             As in `fit`; a table in memory.
         """
         statistic, test = self._validate()
-        per_row = {"sample_weight": sample_weight, "groups": groups, "strata": strata}
+        per_row = {"sample_weight": sample_weight, "clusters": clusters, "strata": strata}
         frame = as_frame(X)
         if isinstance(statistic, EffectLikelihood):
             self._check_length(frame, per_row)
@@ -456,9 +456,9 @@ class ModifierSelector(BaseModifierSelector):
         test: ConditionalRandomizationTest,
     ) -> tuple[Data, WholeFit]:
         """The table, checked and encoded, and what is to be done with it."""
-        if per_row["groups"] is not None and isinstance(statistic, WCMMD):
+        if per_row["clusters"] is not None and isinstance(statistic, WCMMD):
             raise ValueError(
-                "groups needs statistic='effect_likelihood'; resampled features of 'wcmmd' take rows as independent"
+                "clusters needs statistic='effect_likelihood'; resampled features of 'wcmmd' take rows as independent"
             )
         reading = {"treated": treated, "discrete_features": self.discrete_features, "missing": self.missing}
         data = read_data(X, y, treatment, **reading, **per_row)

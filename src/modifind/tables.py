@@ -30,7 +30,7 @@ class Roles:
     scores: str | None = None
     strata: str | None = None
     weight: str | None = None
-    groups: str | None = None
+    clusters: str | None = None
 
 
 class Table(Protocol):
@@ -73,7 +73,7 @@ class FrameTable:
         if roles.scores is not None:
             scores = frame[roles.scores]
             selector.set_params(propensity=scores.to_numpy() if isinstance(frame, pd.DataFrame) else scores)
-        others = {"sample_weight": roles.weight, "groups": roles.groups, "strata": roles.strata}
+        others = {"sample_weight": roles.weight, "clusters": roles.clusters, "strata": roles.strata}
         per_row = {argument: frame[name] for argument, name in others.items() if name is not None}
         return {"X": frame[roles.features], "y": frame[roles.outcome], "treatment": frame[roles.treatment], **per_row}
 
@@ -87,7 +87,7 @@ class FileTable:
 
     def fit(self, selector: ModifierSelector, roles: Roles, treated: str | None) -> SelectionResult:
         """What a selector finds."""
-        for option, name in (("--weight", roles.weight), ("--groups", roles.groups), ("--strata", roles.strata)):
+        for option, name in (("--weight", roles.weight), ("--clusters", roles.clusters), ("--strata", roles.strata)):
             if name is not None:
                 raise ValueError(f"{option} needs all rows in memory at once; leave --stream out")
         if roles.scores is not None:

@@ -27,7 +27,7 @@ from modifind.overlap import OverlapSums
 from modifind.progress import Progress
 from modifind.propensity import FittedPropensity, PropensityModel
 from modifind.reading import Data
-from modifind.rows.groups import assign_group_folds, check_sampler_weights, warn_resampled_weights
+from modifind.rows.clusters import assign_cluster_folds, check_sampler_weights, warn_resampled_weights
 from modifind.rows.scoring import draw_folds, fit_scores, model_of_rows
 from modifind.samplers import BaseSampler, for_gaps
 from modifind.samplers.rules import check_rule
@@ -127,7 +127,7 @@ class WholeFit:
             Ctrl-C before any feature was tested.
         """
         seeds = np.random.SeedSequence(self.seed).spawn(6)
-        propensity_seed, sampler_seed, statistic_seed, feature_seed, fold_seed, group_seed = seeds
+        propensity_seed, sampler_seed, statistic_seed, feature_seed, fold_seed, cluster_seed = seeds
         arranged, units = arrange(data.table, self.feature_groups)
         table, arms = replace(data, table=arranged).conditioned, data.arms
         weighted: dict[str, Any] = {} if data.weights is None else {"weights": data.weights}
@@ -140,8 +140,8 @@ class WholeFit:
         sampler = for_gaps(self.sampler, table)
         if self.feature_groups:
             self._check_groups(table, units)
-        if data.groups is not None:
-            assign_group_folds(sampler, arms, data.groups, self.n_folds, group_seed)
+        if data.clusters is not None:
+            assign_cluster_folds(sampler, arms, data.clusters, self.n_folds, cluster_seed)
         if weighted:
             check_sampler_weights(self.sampler)
         sampler.fit(table, arms, sampler_seed, **weighted)
@@ -158,7 +158,7 @@ class WholeFit:
             scores.scores,
             () if model is None else OutcomeModel.of(model),
             weights=data.weights,
-            clusters=data.groups,
+            clusters=data.clusters,
             seed=outcome_seed,
         )
         plan = Analysis(
@@ -172,7 +172,7 @@ class WholeFit:
             determined.features,
             units,
             data.weights,
-            groups=data.groups,
+            clusters=data.clusters,
             explain=self.explain,
             alpha=self.alpha,
         )
@@ -283,7 +283,7 @@ class WholeFit:
             [draw_folds(data, self.n_folds, child) for child in seed.spawn(statistic.cv_repeats)],
             n_jobs=self.n_jobs,
             weights=data.weights,
-            groups=data.groups,
+            clusters=data.clusters,
         )
 
     def _needed_resamples(self, n_tested: int) -> int:

@@ -19,7 +19,7 @@ SEPARATED = 1.0 - 1e-9
 
 
 def refuse_leaks(
-    table: FeatureTable, y: Array, arms: NDArray[np.int64], groups: NDArray[np.int64] | None = None
+    table: FeatureTable, y: Array, arms: NDArray[np.int64], clusters: NDArray[np.int64] | None = None
 ) -> None:
     """Refuse features that determine the treatment or are the outcome under another name.
 
@@ -31,8 +31,8 @@ def refuse_leaks(
         Outcome.
     arms : array of shape (n,)
         0 or 1 for every row.
-    groups : int array of shape (n,), optional
-        Which rows belong together. Where whole groups are treated, what all rows of a group share counts once.
+    clusters : int array of shape (n,), optional
+        Which rows belong together. Where whole clusters are treated, what all rows of a cluster share counts once.
 
     Raises
     ------
@@ -54,7 +54,7 @@ def refuse_leaks(
         ranks = _ranks(table.values[:, m])
         if ranks.max() == 0:
             continue
-        if _determines(*_once_per_group(ranks, arms, groups)):
+        if _determines(*_once_per_cluster(ranks, arms, clusters)):
             treatment.append(name)
         elif _is_copy(ranks, outcome):
             copies.append(name)
@@ -62,7 +62,7 @@ def refuse_leaks(
         raise ValueError(
             f"{', '.join(treatment)}: determines the treatment, so that no value of it occurs in both arms and the "
             "arms cannot be compared (no positivity); exclude it, unless it is what should be the treatment. Where "
-            "whole groups of rows were treated, say so by groups="
+            "whole clusters of rows were treated, say so by clusters="
         )
     if copies:
         raise ValueError(
@@ -89,14 +89,14 @@ def _ranks(values: NDArray[Any]) -> NDArray[np.int64]:
     return np.unique(values, return_inverse=True)[1].reshape(-1)
 
 
-def _once_per_group(
-    ranks: NDArray[np.int64], arms: NDArray[np.int64], groups: NDArray[np.int64] | None
+def _once_per_cluster(
+    ranks: NDArray[np.int64], arms: NDArray[np.int64], clusters: NDArray[np.int64] | None
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Both with one row for each group, where all rows of a group agree in both."""
-    if groups is None:
+    """Both with one row for each cluster, where all rows of a cluster agree in both."""
+    if clusters is None:
         return ranks, arms
-    _, first, group = np.unique(groups, return_index=True, return_inverse=True)
-    same = all((of == of[first][group]).all() for of in (ranks, arms))
+    _, first, cluster = np.unique(clusters, return_index=True, return_inverse=True)
+    same = all((of == of[first][cluster]).all() for of in (ranks, arms))
     return (_ranks(ranks[first]), arms[first]) if same else (ranks, arms)
 
 

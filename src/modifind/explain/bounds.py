@@ -224,13 +224,13 @@ class BoundDraws:
         higher_is_better: bool,
         n_bootstrap: int,
         rng: np.random.Generator,
-        groups: NDArray[np.int64] | None = None,
+        clusters: NDArray[np.int64] | None = None,
     ) -> BoundDraws:
         """Bounds and draws of rows that are read; `kernels` says how much each row counts at each of the `values`."""
         n_rows = rows.order.size
-        priority = row_priority(n_rows, groups, rng)
+        priority = row_priority(n_rows, clusters, rng)
         laws = [LocalLaw.of(rows, kernel, higher_is_better, priority=priority) for kernel in kernels]
-        shifts, off_edge = bootstrap(laws, n_rows, n_bootstrap, higher_is_better, rng, groups)
+        shifts, off_edge = bootstrap(laws, n_rows, n_bootstrap, higher_is_better, rng, clusters)
         estimates, support = (np.array([getattr(law, part) for law in laws]) for part in ("estimate", "support"))
         return cls(values, estimates, shifts, off_edge, support)
 
@@ -324,11 +324,11 @@ def _largest_deviation(curve: Array, shifts: Array, support: Array) -> tuple[flo
     return statistic, float((1 + np.sum(drawn >= statistic)) / (1 + drawn.size))
 
 
-def row_priority(n_rows: int, groups: NDArray[np.int64] | None, rng: np.random.Generator) -> NDArray[np.int64] | None:
-    """A random order of the rows, or of their groups, for `LocalPart.thinned`; None where rows are few."""
+def row_priority(n_rows: int, clusters: NDArray[np.int64] | None, rng: np.random.Generator) -> NDArray[np.int64] | None:
+    """A random order of the rows, or of their clusters, for `LocalPart.thinned`; None where rows are few."""
     if n_rows <= MAX_DRAWN:
         return None
-    units = np.arange(n_rows) if groups is None else groups
+    units = np.arange(n_rows) if clusters is None else clusters
     return rng.permutation(int(units.max()) + 1)[units]
 
 

@@ -84,7 +84,7 @@ class Sweep:
             terms.values,
             self.weights,
             shared_variance=shared,
-            groups=prepared.groups,
+            clusters=prepared.clusters,
             **settings,
         )
 

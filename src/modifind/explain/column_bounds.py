@@ -39,7 +39,7 @@ def explain_bounds(
     *,
     points: Array | None = None,
     weights: Array | None = None,
-    groups: NDArray[np.int64] | None = None,
+    clusters: NDArray[np.int64] | None = None,
 ) -> Bounds:
     """Bounds on the law of the effect along one column.
 
@@ -58,7 +58,7 @@ def explain_bounds(
         Of more than 13 as many are taken, evenly, with the first and the last.
     weights : array of shape (n,), optional
         Weights of the rows.
-    groups : array of shape (n,), optional
+    clusters : array of shape (n,), optional
         Codes 0, 1, ... of rows that belong together and are drawn together.
 
     Returns
@@ -84,7 +84,7 @@ def explain_bounds(
         kernels = near_points(column, np.arange(len(labels), dtype=np.float64), 0.0)
         values = np.array(labels, dtype=object)
     rows = WeightedRows.of(y, treatment, scores, weights, y.size)
-    draws = BoundDraws.near(rows, kernels, values, True, N_DRAWS, np.random.default_rng(seed), groups)
+    draws = BoundDraws.near(rows, kernels, values, True, N_DRAWS, np.random.default_rng(seed), clusters)
     shown = draws.table()
     if labels is not None:
         shown["value"] = list(labels)

@@ -34,7 +34,7 @@ def effect_curve(
     location: ArrayLike | None = None,
     scale: ArrayLike | None = None,
     weights: ArrayLike | None = None,
-    groups: ArrayLike | None = None,
+    clusters: ArrayLike | None = None,
     n_bootstrap: int = N_DRAWS,
     level: float = LEVEL,
     random_state: Any = None,
@@ -59,8 +59,8 @@ def effect_curve(
         treatment. With them averages are doubly robust; without, weighted by the inverse propensity alone.
     weights : array-like of shape (n,), optional
         How much each row counts.
-    groups : array-like of shape (n,), optional
-        Labels of rows that belong together; the bootstrap then reweights groups.
+    clusters : array-like of shape (n,), optional
+        Labels of rows that belong together; the bootstrap then reweights clusters.
     n_bootstrap : int, default=200
         Draws of the weighted bootstrap that bands come from; 0 for no bands.
     level : float, default=0.95
@@ -102,7 +102,7 @@ def effect_curve(
         location=location,
         scale=scale,
         weights=weights,
-        groups=groups,
+        clusters=clusters,
         n_bootstrap=n_bootstrap,
         level=level,
         random_state=random_state,
@@ -156,7 +156,7 @@ def _explain(
     location: Any = None,
     scale: Any = None,
     weights: Any = None,
-    groups: Any = None,
+    clusters: Any = None,
     n_bootstrap: int = N_DRAWS,
     level: float = LEVEL,
     random_state: Any = None,
@@ -175,9 +175,9 @@ def _explain(
     models = () if location is None else (_read_model(location, scale, outcome, arms),)
     own = None if weights is None else np.asarray(weights, dtype=np.float64)
     own = None if own is None else own / own.mean()
-    clusters = None if groups is None else _read_groups(groups, outcome.size)
+    codes = None if clusters is None else _read_clusters(clusters, outcome.size)
     rng = np.random.default_rng(random_state)
-    outcomes = PseudoOutcomes.of(outcome, arms, scores, models, weights=own, clusters=clusters, max_rows=outcome.size)
+    outcomes = PseudoOutcomes.of(outcome, arms, scores, models, weights=own, clusters=codes, max_rows=outcome.size)
     return explain_column(
         given.column,
         0 if given.labels is None else len(given.labels),
@@ -192,10 +192,10 @@ def _explain(
     )
 
 
-def _read_groups(groups: Any, n_rows: int) -> NDArray[np.int64]:
-    codes = pd.factorize(np.asarray(groups))[0]
+def _read_clusters(clusters: Any, n_rows: int) -> NDArray[np.int64]:
+    codes = pd.factorize(np.asarray(clusters))[0]
     if codes.shape != (n_rows,) or (codes < 0).any():
-        raise ValueError(f"groups must have a label for each of the {n_rows} rows")
+        raise ValueError(f"clusters must have a label for each of the {n_rows} rows")
     return codes.astype(np.int64)
 
 

@@ -305,22 +305,22 @@ def bootstrap(
     n_draws: int,
     higher_is_better: bool,
     rng: np.random.Generator,
-    groups: NDArray[np.int64] | None = None,
+    clusters: NDArray[np.int64] | None = None,
     measure: Measure = ALL,
 ) -> tuple[Array, Array]:
     """Bounds under exponential weights of the rows less those under equal ones, and `Cells.off_edge`.
 
     Both have shape (draws, points, bounds). The same weights serve all points, so that a draw's points belong together.
-    Rows of a group, whose codes are 0, 1, ..., have the same weight.
+    Rows of a cluster, whose codes are 0, 1, ..., have the same weight.
     """
     shifts, off_edge = (np.full((n_draws, len(laws), measure.n_ends), np.nan) for _ in range(2))
-    n_units = n_rows if groups is None else int(groups.max()) + 1
+    n_units = n_rows if clusters is None else int(clusters.max()) + 1
     block = max(1, min(BLOCK_DRAWS, BLOCK_ENTRIES // n_rows))
     for start in range(0, n_draws, block):
         stop = min(start + block, n_draws)
         # One draw after the other, so that the block's size does not matter.
         draws = np.ascontiguousarray(rng.standard_exponential((stop - start, n_units)).T)
-        draws = draws if groups is None else draws[groups]
+        draws = draws if clusters is None else draws[clusters]
         for k, law in enumerate(laws):
             if law.cells is not None:
                 drawn = law.cells.cumulative(draws)

@@ -145,15 +145,13 @@ def _missing_methods(s: Mapping[str, Any]) -> str:
 
 
 def _row_methods(s: Mapping[str, Any]) -> str:
-    """Weights, groups of rows and groups of columns."""
+    """Weights, clusters of rows and groups of columns."""
     said = ""
     if s.get("sample_weight"):
         said += f" Rows were weighted by sample weights (worth {s['sample_weight']['effective_rows']:.0f} equal rows)."
-    if s.get("groups"):
-        said += (
-            f" Rows of a group ({s['groups']['n_groups']} groups) stayed in one fold, and variances are between groups"
-        )
-        said += " where these are larger."
+    if s.get("clusters"):
+        said += f" Rows of a cluster ({s['clusters']['n_clusters']} clusters) stayed in one fold, and variances are"
+        said += " between clusters where these are larger."
     for name, columns in (s.get("feature_groups") or {}).items():
         said += f" {name} stands for {', '.join(map(str, columns))}, tested as one feature."
     return said

@@ -1,1 +1,1 @@
-"""Rows that count differently or belong together: weights, groups, strata, and what these make of folds and scores."""
+"""Rows that count differently or belong together: weights, clusters, strata, what these make of folds and scores."""

@@ -1,4 +1,4 @@
-"""Folds and propensity scores of a table that was read: what weights, groups and strata make of them."""
+"""Folds and propensity scores of a table that was read: what weights, clusters and strata make of them."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from modifind.streaming.sources import has_row_scores
 
 
 def draw_folds(data: Data, n_folds: int, seed: np.random.SeedSequence) -> NDArray[np.int64]:
-    """Fold of each row: of whole groups where there are any, even in every stratum where there are some."""
+    """Fold of each row: of whole clusters where there are any, even in every stratum where there are some."""
     state = int(seed.generate_state(1)[0])
-    if data.strata is None or data.groups is not None:
-        return arm_folds(data.arms, n_folds, state, data.groups)
+    if data.strata is None or data.clusters is not None:
+        return arm_folds(data.arms, n_folds, state, data.clusters)
     return stratum_folds(data.arms, data.strata.codes, n_folds, state)
 
 
@@ -26,7 +26,7 @@ def fit_scores(
     model: PropensityModel, data: Data, table: FeatureTable, n_folds: int, seed: np.random.SeedSequence
 ) -> FittedPropensity:
     """Propensity scores of the rows; by default the shares of the strata, where there are some."""
-    own: dict[str, Any] = {"weights": data.weights, "groups": data.groups}
+    own: dict[str, Any] = {"weights": data.weights, "clusters": data.clusters}
     if data.strata is None:
         return model.fit(table, data.arms, n_folds=n_folds, seed=seed, **own)
     if isinstance(model.estimator, str) and model.estimator == "auto":

@@ -80,7 +80,7 @@ class AutoSampler(BaseSampler):
             rows = np.sort(np.random.default_rng(rows_seed).choice(table.n_rows, CHOICE_ROWS, replace=False))
             table, treatment = replace(table, values=table.values[rows]), treatment[rows]
             weights = None if weights is None else weights[rows] / weights[rows].mean()
-            folds = self.assigned_folds_[rows] if getattr(self, "whole_groups_", False) else None
+            folds = self.assigned_folds_[rows] if getattr(self, "whole_clusters_", False) else None
             self.trial_ = self._fitted(table, treatment, second, weights, folds)
         self.screen_ = _Screen(self.trial_[0])
         return self
@@ -98,7 +98,7 @@ class AutoSampler(BaseSampler):
         found = tuple(kind(condition_on_treatment=self.condition_on_treatment) for kind in kinds)
         for sampler, own in zip(found, seed.spawn(len(found)), strict=True):
             if folds is not None:
-                sampler.assign_folds(folds, whole_groups=getattr(self, "whole_groups_", False))
+                sampler.assign_folds(folds, whole_clusters=getattr(self, "whole_clusters_", False))
             sampler.fit(table, treatment, own, weights)
         return found
 

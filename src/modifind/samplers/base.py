@@ -121,13 +121,13 @@ class BaseSampler(BaseEstimator, ABC):
     def law(self, feature: int) -> FeatureLaw:
         """Fit the law of one feature."""
 
-    def assign_folds(self, folds: NDArray[np.int64], *, whole_groups: bool = False) -> None:
+    def assign_folds(self, folds: NDArray[np.int64], *, whole_clusters: bool = False) -> None:
         """Cross-fit laws by these folds at the next `fit`, so that a rule scores no row by what has seen it.
 
-        With `whole_groups` they keep together what belongs together, and a sample of the rows must do so too.
+        With `whole_clusters` they keep together what belongs together, and a sample of the rows must do so too.
         """
         self.assigned_folds_ = folds
-        self.whole_groups_ = whole_groups
+        self.whole_clusters_ = whole_clusters
 
     def _folds(self, n_folds: int, rng: np.random.Generator) -> NDArray[np.int64]:
         """Fold of each row: drawn, or as assigned for these rows unless all of them lie in one."""

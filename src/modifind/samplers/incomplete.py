@@ -132,7 +132,7 @@ class IncompleteSampler(BaseSampler):
         inner_seed, fold_seed = seed.spawn(2)
         self.parts_ = self._folds(N_PARTS, np.random.default_rng(fold_seed))
         if hasattr(self, "assigned_folds_") and hasattr(self.sampler, "assign_folds"):
-            self.sampler.assign_folds(self.assigned_folds_, whole_groups=self.whole_groups_)
+            self.sampler.assign_folds(self.assigned_folds_, whole_clusters=self.whole_clusters_)
         if len(table.incomplete) < table.n_features:
             self.sampler.fit(table, treatment, inner_seed, **self._weighted(np.ones(table.n_rows, dtype=bool)))
         return self
@@ -186,7 +186,7 @@ class IncompleteSampler(BaseSampler):
         if np.bincount(treatment, minlength=2).min() < LEAST_ARM and isinstance(sampler, BaseSampler):
             sampler.set_params(condition_on_treatment=False)  # an arm of so few values says nothing of its own
         if hasattr(sampler, "assign_folds"):
-            sampler.assign_folds(self.parts_[rows], whole_groups=getattr(self, "whole_groups_", False))
+            sampler.assign_folds(self.parts_[rows], whole_clusters=getattr(self, "whole_clusters_", False))
         return sampler.fit(table, treatment, seed, **self._weighted(rows)).rule(feature)
 
     def _calibration(self, feature: int, presence: LawRule | None, value: LawRule) -> Calibration:

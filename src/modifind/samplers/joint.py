@@ -194,7 +194,7 @@ def joint_law(
         columns = [*given, feature]
         own = clone(sampler, safe=False)
         if hasattr(own, "assign_folds"):
-            own.assign_folds(parts, whole_groups=getattr(sampler, "whole_groups_", False))
+            own.assign_folds(parts, whole_clusters=getattr(sampler, "whole_clusters_", False))
         known = part_of(table, columns)
         own.fit(known, treatment, sampler_seed.spawn(1)[0], **weighted)
         rule = own.rule(len(given))

@@ -29,7 +29,7 @@ variance is taken.
 A binary outcome has no scale: its statistic is the first term with ``K (y - p)`` for ``K sigma w u``, the score of the
 Bernoulli likelihood for a difference of risks.
 
-With sample weights the terms are ``w_i l_i``, models and laws are weighted too, and rows of a group stay in one fold.
+With sample weights the terms are ``w_i l_i``, models and laws are weighted too, and rows of a cluster stay in one fold.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ from modifind.learners.stacking import (
     own_arm,
     resolve_learners,
 )
-from modifind.rows.groups import check_takes_weights
+from modifind.rows.clusters import check_takes_weights
 from modifind.rows.weights import effective_size, mean_of, some
 from modifind.samplers.grid import RowGrid
 from modifind.statistics.arms import ArmTraits, CommonPart, contrast_precision, contrasts, variances
@@ -141,7 +141,7 @@ class EffectLikelihood(BaseEstimator):
         *,
         n_jobs: int | None = None,
         weights: Array | None = None,
-        groups: NDArray[np.int64] | None = None,
+        clusters: NDArray[np.int64] | None = None,
     ) -> PreparedEffectLikelihood:
         """Cross-fit the model of the outcome, once for every set of folds.
 
@@ -161,7 +161,7 @@ class EffectLikelihood(BaseEstimator):
             Processes to fit folds with.
         weights : array of shape (n,), optional
             How much each row counts, of mean 1.
-        groups : int array of shape (n,), optional
+        clusters : int array of shape (n,), optional
             Which rows belong together; the folds must keep them so.
         """
         binary = is_binary(y)
@@ -182,7 +182,7 @@ class EffectLikelihood(BaseEstimator):
             )
             traits = ArmTraits.of(fit, outcome, treatment, scores, binary, weights)
             fits.append(_Fit.of(fit, traits, table.design, outcome, treatment, scores, binary))
-        return PreparedEffectLikelihood(table, outcome, treatment, binary, tuple(fits), weights, groups)
+        return PreparedEffectLikelihood(table, outcome, treatment, binary, tuple(fits), weights, clusters)
 
 
 def is_binary(y: Array) -> bool:
@@ -264,7 +264,7 @@ class PreparedEffectLikelihood:
 
     Attributes
     ----------
-    weights, groups : arrays of shape (n,), optional
+    weights, clusters : arrays of shape (n,), optional
         How much each row counts, and which rows belong together.
     """
 
@@ -274,7 +274,7 @@ class PreparedEffectLikelihood:
     binary: bool
     fits: tuple[_Fit, ...]
     weights: Array | None = None
-    groups: NDArray[np.int64] | None = None
+    clusters: NDArray[np.int64] | None = None
 
     def at(
         self,
@@ -513,7 +513,7 @@ class PreparedEffectLikelihood:
 
     def tail_test(self, scores: Array, excess: Array) -> float:
         """P-value of the component for tails and shape, from scores of residuals and functions of the feature."""
-        return TailSums.of(scores, excess, self.groups).p_value(self._freedom)
+        return TailSums.of(scores, excess, self.clusters).p_value(self._freedom)
 
     def may_show_tails(self, feature: Feature) -> bool:
         """Whether the same test gives a sign without a law of the feature, which takes time to fit.
@@ -531,9 +531,9 @@ class PreparedEffectLikelihood:
 
     @property
     def _freedom(self) -> float:
-        """Degrees of freedom of a variance that rows or groups tell; infinite for rows that count alike."""
+        """Degrees of freedom of a variance that rows or clusters tell; infinite for rows that count alike."""
         found = np.inf if self.weights is None else effective_size(self.weights) - 1.0
-        return found if self.groups is None else min(found, np.unique(self.groups).size - 1.0)
+        return found if self.clusters is None else min(found, np.unique(self.clusters).size - 1.0)
 
 
 def _scale_score(residual: Array, contrast: Array, shape: float) -> Array:

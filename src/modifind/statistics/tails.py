@@ -13,7 +13,7 @@ of its levels. Means of g are taken over rows weighted by the chance to be in th
 *The null hypothesis* is that of the main test. Where the treatment does nothing, residuals of both arms have one law
 given x and ``a - e`` has mean zero: a shape that changes alike in both arms is not found. Where the outcome is
 independent of X_m given the rest, h(x) - E h(V) has mean zero. The variance is that of the rows themselves, or of
-groups of rows, so that no noise is too heavy for the level. The p-value is that of the largest direction, by Hunter's
+clusters of rows, so that no noise is too heavy for the level. The p-value is that of the largest direction, by Hunter's
 bound for correlated normal variables.
 """
 
@@ -160,7 +160,7 @@ class TailSums:
     Attributes
     ----------
     n_rows : int
-        Number of rows, or of groups of them.
+        Number of rows, or of clusters of them.
     total : array of shape (k,)
         Sum of each direction.
     cross : array of shape (k, k)
@@ -172,11 +172,11 @@ class TailSums:
     cross: Array
 
     @classmethod
-    def of(cls, scores: Array, excess: Array, groups: NDArray[np.int64] | None = None) -> TailSums:
+    def of(cls, scores: Array, excess: Array, clusters: NDArray[np.int64] | None = None) -> TailSums:
         """From scores of residuals, shape (n, 2), and functions of the feature, shape (n, h)."""
         terms = (scores[:, :, None] * excess[:, None]).reshape(len(scores), -1)
-        if groups is not None:
-            _, codes = np.unique(groups, return_inverse=True)
+        if clusters is not None:
+            _, codes = np.unique(clusters, return_inverse=True)
             terms = np.stack([np.bincount(codes, column) for column in terms.T], axis=1)
         return cls(len(terms), terms.sum(axis=0), terms.T @ terms)
 

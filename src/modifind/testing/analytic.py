@@ -106,7 +106,7 @@ def analytic_test(
     weights: Array,
     *,
     shared_variance: float = 0.0,
-    groups: NDArray[np.int64] | None = None,
+    clusters: NDArray[np.int64] | None = None,
     check_resamples: int = 0,
     rng: np.random.Generator | None = None,
 ) -> AnalyticOutcome:
@@ -124,9 +124,9 @@ def analytic_test(
         What it would add under the null hypothesis, with which probability.
     shared_variance : float, default=0.0
         Variance of the sum beyond that of independent rows, as of a normal variable added to it.
-    groups : int array of shape (n,), optional
-        Rows that are not independent of each other. The variance is that of the groups' sums, and the p-value is at
-        least that of Student's t with one degree of freedom less than there are groups.
+    clusters : int array of shape (n,), optional
+        Rows that are not independent of each other. The variance is that of the clusters' sums, and the p-value is at
+        least that of Student's t with one degree of freedom less than there are clusters.
     check_resamples : int, default=0
         Also draw the sum this often; the p-value of the draws must agree with the tail.
     rng : Generator, optional
@@ -137,12 +137,12 @@ def analytic_test(
     if is_rounding(variance, float(np.abs(observed).sum()), observed.size):
         return UNSEEN
     total = float(observed.sum())
-    units = excess if groups is None else np.bincount(groups, excess)[np.unique(groups)].astype(np.float64)
+    units = excess if clusters is None else np.bincount(clusters, excess)[np.unique(clusters)].astype(np.float64)
     own_spread, shared_variance = widened(units.size * float(units.var(ddof=1)), variance, shared_variance)
     cumulants = partial(_cumulants, centred, weights)
     p_value, normal = tail(cumulants, total - float(expected.sum()), variance, shared_variance)
     limit = float(norm.ppf(0.975))
-    if groups is not None and own_spread > 0:
+    if clusters is not None and own_spread > 0:
         freedom = units.size - 1.0
         p_value = max(p_value, float(student.sf(float(excess.sum()) / np.sqrt(own_spread), freedom)))
         limit = float(student.ppf(0.975, freedom))

@@ -1,4 +1,4 @@
-"""Rows that count differently, and rows that belong together: sample weights, groups and folds of whole groups."""
+"""Rows that count differently, and rows that belong together: sample weights, clusters and folds of whole clusters."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from modifind.columns.inputs import as_column
 from modifind.features import check_length
 from modifind.kernels import Array
 
-LEAST_GROUPS = 10
-FEW_GROUPS = 40
+LEAST_CLUSTERS = 10
+FEW_CLUSTERS = 40
 LARGEST_WEIGHT = 1e100  # squares must not overflow
 
 
@@ -51,34 +51,34 @@ def read_weights(sample_weight: Any, n_rows: int) -> Array:
     return weights
 
 
-def read_groups(groups: Any, n_rows: int) -> NDArray[np.int64]:
+def read_clusters(clusters: Any, n_rows: int) -> NDArray[np.int64]:
     """One label per row as numbers 0, 1, ...; labels may be anything but missing.
 
     Examples
     --------
-    >>> read_groups(["b", "a", "b"], 3)
+    >>> read_clusters(["b", "a", "b"], 3)
     array([0, 1, 0])
     """
-    column = as_column(groups, "groups")
-    check_length("groups", len(column), n_rows)
+    column = as_column(clusters, "clusters")
+    check_length("clusters", len(column), n_rows)
     missing = int(column.isna().sum())
     if missing:
-        raise ValueError(f"groups has {missing} missing labels; drop those rows or give each a group of its own")
+        raise ValueError(f"clusters has {missing} missing labels; drop those rows or give each a cluster of its own")
     return np.asarray(pd.factorize(column)[0], dtype=np.int64)
 
 
-def check_groups(groups: NDArray[np.int64]) -> None:
-    """Refuse too few groups, and warn of few: their number is the sample size of a cluster-robust variance."""
-    count = int(np.unique(groups).size)
-    if count < LEAST_GROUPS:
+def check_clusters(clusters: NDArray[np.int64]) -> None:
+    """Refuse too few clusters, and warn of few: their number is the sample size of a cluster-robust variance."""
+    count = int(np.unique(clusters).size)
+    if count < LEAST_CLUSTERS:
         raise ValueError(
-            f"groups has {count} different labels; variances between groups need at least {LEAST_GROUPS}. With so few, "
-            "make the group a feature and leave groups out"
+            f"clusters has {count} different labels; variances between clusters need at least {LEAST_CLUSTERS}. With "
+            "so few, make the cluster a feature and leave clusters out"
         )
-    if count < FEW_GROUPS:
+    if count < FEW_CLUSTERS:
         warnings.warn(
-            f"groups has only {count} different labels: p-values lean on a variance between few groups, and little "
-            f"will be found; {FEW_GROUPS} or more are better",
+            f"clusters has only {count} different labels: p-values lean on a variance between few clusters, and little "
+            f"will be found; {FEW_CLUSTERS} or more are better",
             UserWarning,
             stacklevel=3,
         )
@@ -93,22 +93,24 @@ def check_takes_weights(part: Any, what: str) -> None:
         )
 
 
-def group_folds(treatment: NDArray[np.int64], groups: NDArray[np.int64], n_folds: int, seed: int) -> NDArray[np.int64]:
-    """Fold of each row; a group's rows share one, every fold holds both arms, and folds are about equal in size.
+def cluster_folds(
+    treatment: NDArray[np.int64], clusters: NDArray[np.int64], n_folds: int, seed: int
+) -> NDArray[np.int64]:
+    """Fold of each row; a cluster's rows share one, every fold holds both arms, and folds are about equal in size.
 
-    Groups are taken in random order, the largest first, and each goes where the arms are then most even. There are
-    fewer folds where few groups have rows of one of the arms.
+    Clusters are taken in random order, the largest first, and each goes where the arms are then most even. There are
+    fewer folds where few clusters have rows of one of the arms.
 
     Examples
     --------
     >>> import numpy as np
-    >>> groups = np.repeat(np.arange(20), 5)
-    >>> folds = group_folds(groups % 2, groups, 4, 0)  # whole groups are treated
-    >>> np.sort(np.bincount(folds[groups % 2 == 1]))
+    >>> clusters = np.repeat(np.arange(20), 5)
+    >>> folds = cluster_folds(clusters % 2, clusters, 4, 0)  # whole clusters are treated
+    >>> np.sort(np.bincount(folds[clusters % 2 == 1]))
     array([10, 10, 15, 15])
     """
-    counts = np.zeros((int(groups.max()) + 1, 2))
-    np.add.at(counts, (groups, treatment), 1.0)
+    counts = np.zeros((int(clusters.max()) + 1, 2))
+    np.add.at(counts, (clusters, treatment), 1.0)
     present = np.flatnonzero(counts.sum(axis=1))
     shares = counts / counts.sum(axis=0)
     order = np.random.default_rng(seed).permutation(present)
@@ -117,33 +119,33 @@ def group_folds(treatment: NDArray[np.int64], groups: NDArray[np.int64], n_folds
     for n in range(min(n_folds, most), 1, -1):
         fold_of = np.zeros(counts.shape[0], dtype=np.int64)
         held: Array = np.zeros((n, 2))
-        for group in order:
-            # The rise of the sum of squares that the group would cause in each fold; of equal folds the emptiest.
-            fold = int(np.argmin(held @ (shares[group] + 1e-6)))
-            fold_of[group] = fold
-            held[fold] += shares[group]
+        for cluster in order:
+            # The rise of the sum of squares that the cluster would cause in each fold; of equal folds the emptiest.
+            fold = int(np.argmin(held @ (shares[cluster] + 1e-6)))
+            fold_of[cluster] = fold
+            held[fold] += shares[cluster]
         if (held > 0).all():
-            return fold_of[groups]
+            return fold_of[clusters]
     raise ValueError(
-        "groups: the rows of an arm lie in too few groups to be cross-fitted; each arm needs rows in two or more"
+        "clusters: the rows of an arm lie in too few clusters to be cross-fitted; each arm needs rows in two or more"
     )
 
 
-def assign_group_folds(
+def assign_cluster_folds(
     sampler: Any,
     treatment: NDArray[np.int64],
-    groups: NDArray[np.int64],
+    clusters: NDArray[np.int64],
     n_folds: int,
     seed: np.random.SeedSequence,
 ) -> None:
-    """Have a sampler cross-fit its laws by folds of whole groups."""
+    """Have a sampler cross-fit its laws by folds of whole clusters."""
     if not hasattr(sampler, "assign_folds"):
         raise ValueError(
-            f"groups: the sampler {type(sampler).__name__} has no assign_folds(folds), so that its laws are judged "
-            "on rows of groups that they have seen; choose one of 'auto', 'gaussian' and 'boosting'"
+            f"clusters: the sampler {type(sampler).__name__} has no assign_folds(folds), so that its laws are judged "
+            "on rows of clusters that they have seen; choose one of 'auto', 'gaussian' and 'boosting'"
         )
-    folds = group_folds(treatment, groups, n_folds, int(seed.generate_state(1)[0]))
-    sampler.assign_folds(folds, whole_groups=True)
+    folds = cluster_folds(treatment, clusters, n_folds, int(seed.generate_state(1)[0]))
+    sampler.assign_folds(folds, whole_clusters=True)
 
 
 def check_sampler_weights(sampler: Any) -> None:
