@@ -12,7 +12,7 @@ from sklearn.svm import LinearSVC
 from sklearn.tree import DecisionTreeClassifier
 
 from conftest import logistic_treatment, seed_of
-from modifind import PropensityModel, propensity
+from modifind import PropensityModel, propensity, propensity_choice
 from modifind.features import read_features
 from modifind.propensity import EarlyStoppedMLP, FittedPropensity, resolve_propensity
 from modifind.propensity_profile import ScoreProfile
@@ -74,12 +74,12 @@ def test_penalty_is_chosen_on_a_sample_of_many_rows(monkeypatch, n, expected):
     table, treatment = noise_data(n)
     seen = []
 
-    def held_out_scores(model, design, treatment, splitter, weights):
+    def held_out_scores(model, design, treatment, folds, weights):
         seen.append((design, treatment))
-        return scores(model, design, treatment, splitter, weights)
+        return scores(model, design, treatment, folds, weights)
 
-    scores = propensity._held_out_scores
-    monkeypatch.setattr(propensity, "_held_out_scores", held_out_scores)
+    scores = propensity_choice.held_out_scores
+    monkeypatch.setattr(propensity_choice, "held_out_scores", held_out_scores)
     monkeypatch.setattr(propensity, "CHOICE_ROWS", 400)
     monkeypatch.setattr(propensity, "LEAST_ARM", 50)
     fitted = PropensityModel().fit(table, treatment, seed=seed_of(0))
@@ -90,6 +90,41 @@ def test_penalty_is_chosen_on_a_sample_of_many_rows(monkeypatch, n, expected):
         own = LogisticRegression(C=model.C, max_iter=1000)
         rows = fitted.folds != fold
         np.testing.assert_allclose(model.coef_, own.fit(table.design[rows], treatment[rows]).coef_, rtol=1e-6)
+
+
+@pytest.mark.parametrize("rule", ["xor", "product", "threshold", "square"])
+def test_scores_follow_what_a_line_cannot(rule):
+    rng = np.random.default_rng(5)
+    x = rng.normal(size=(1500, 6))
+    truth = {
+        "xor": np.where((x[:, 0] > 0) ^ (x[:, 1] > 0), 0.8, 0.2),
+        "product": expit(1.2 * x[:, 0] * x[:, 1]),
+        "threshold": np.where(x[:, 2] > 0.5, 0.75, 0.25),
+        "square": expit(1.2 * (x[:, 0] ** 2 - 1)),
+    }[rule]
+    treatment = (rng.random(1500) < truth).astype(np.int64)
+    table = read_features(x)
+    fitted = PropensityModel().fit(table, treatment, seed=seed_of(0))
+    line = PropensityModel(LogisticRegression()).fit(table, treatment, seed=seed_of(0))
+    error, plain = (np.sqrt(np.mean((own.scores - truth) ** 2)) for own in (fitted, line))
+    assert error < (0.75 if rule == "threshold" else 0.5) * plain  # a line follows a threshold half way
+    # Scores along a feature are those of the table with that feature changed.
+    rows, points = np.arange(200), rng.normal(size=(200, 3))
+    along = fitted.along(rows, slice(0, 1), points[..., None])
+    for k in range(3):
+        changed = table.design[rows]
+        changed[:, 0] = points[:, k]
+        expected = [fitted.models[fold].predict_proba(changed)[i, 1] for i, fold in enumerate(fitted.folds[rows])]
+        np.testing.assert_allclose(along[:, k], np.clip(expected, *fitted.clip), atol=1e-9)
+
+
+def test_a_line_is_kept_where_it_does():
+    rng = np.random.default_rng(6)
+    for seed in range(4):
+        x = rng.normal(size=(600, 8))
+        treatment = (rng.random(600) < expit(x[:, 0])).astype(np.int64)
+        fitted = PropensityModel().fit(read_features(x), treatment, seed=seed_of(seed))
+        assert all(isinstance(model, LogisticRegression) for model in fitted.models)
 
 
 def test_sample_for_the_penalty_keeps_a_small_arm(monkeypatch):
@@ -105,7 +140,7 @@ def test_penalty_chosen_on_a_sample_is_as_good_as_any():
     rng = np.random.default_rng(3)
     X = rng.normal(size=(30_000, 5))
     treatment, truth = logistic_treatment(rng, X @ np.array([0.5, -0.5, 0.2, 0.0, 0.0]))
-    model = propensity._chosen_logistic(X, treatment, 0)
+    model = propensity._chosen(X, treatment, 0)
     assert np.abs(model.fit(X, treatment).predict_proba(X)[:, 1] - truth).max() < 0.05
 
 

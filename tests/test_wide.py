@@ -85,8 +85,9 @@ def test_ordinary_tables_keep_the_shared_factorisation(monkeypatch):
     def refuse(*args, **kwargs):
         pytest.fail("screened")
 
-    for name in ("gaussian.CrossFittedRidge.of", "gaussian.Association", "splines.Association", "auto.Association"):
+    for name in ("gaussian.CrossFittedRidge.of", "gaussian.Association", "splines.Association"):
         monkeypatch.setattr(f"modifind.samplers.{name}", refuse)
+    monkeypatch.setattr("modifind.misfit.Association", refuse)
     x, a = autoregressive(4, 120, 50)
     x[:, 3] = x[:, 2] ** 2 + 0.1 * x[:, 3]
     sampler = AutoSampler().fit(read_features(x), a, np.random.SeedSequence(0))
@@ -115,20 +116,20 @@ def test_trees_see_neighbours_and_the_treatment(monkeypatch):
 
 
 def test_products_are_formed_of_few_columns(monkeypatch):
-    from modifind.samplers import auto
+    from modifind import misfit
 
     sizes = []
-    ratio = auto._squared_ratio
+    ratio = misfit._squared_ratio
 
     def recorded(sums, variance):
         sizes.append(sums.shape)
         return ratio(sums, variance)
 
-    monkeypatch.setattr(auto, "_squared_ratio", recorded)
+    monkeypatch.setattr(misfit, "_squared_ratio", recorded)
     x, a = autoregressive(6, 300, 200)
     x[:, 50] = x[:, 120] * x[:, 130] + 2 * x[:, 50]
     sampler = AutoSampler().fit(read_features(x), a, np.random.SeedSequence(0))
     sampler.law(3)
-    assert (2 * auto.N_NEIGHBOURS, auto.N_NEIGHBOURS) in sizes  # lines and bends times lines
+    assert (2 * misfit.N_NEIGHBOURS, misfit.N_NEIGHBOURS) in sizes  # lines and bends times lines
     law = GaussianSampler().fit(read_features(x), a, np.random.SeedSequence(0)).law(50)
-    assert sampler.screen_._product(50, (x[:, 50] - law.mean) / law.scale, np.ones(300))
+    assert sampler.screen_.misfit.product((x[:, 50] - law.mean) / law.scale, np.ones(300), slice(50, 51)) < 0.01

@@ -15,20 +15,19 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import expit, logit
 from sklearn.base import BaseEstimator, clone
 from sklearn.linear_model import LogisticRegression
-from sklearn.metrics import log_loss, roc_auc_score
-from sklearn.model_selection import PredefinedSplit, StratifiedKFold, cross_val_predict
+from sklearn.metrics import roc_auc_score
+from sklearn.model_selection import StratifiedKFold
 
 from modifind.features import FeatureTable
 from modifind.kernels import Array
 from modifind.overlap import OverlapSums
+from modifind.propensity_choice import chosen_model, described, held_out_scores, log_odds_along
 from modifind.propensity_models import EarlyStoppedMLP, KnownScores, takes_weights
 from modifind.propensity_profile import ScoreProfile
 from modifind.rows.clusters import cluster_folds
 from modifind.rows.weights import effective_weights, fit_weights, some
-from modifind.screening import ScreenedLogistic, has_many_columns
 
 N_GRID = 25
-PENALTY_STRENGTHS = (0.001, 0.003, 0.01, 0.03, 0.1, 1.0, 10.0)
 CHOICE_ROWS = 20_000
 LEAST_ARM = 500  # rows of an arm, where it has so many
 LOW_R2 = 0.95
@@ -40,7 +39,9 @@ class PropensityModel(BaseEstimator):
     Parameters
     ----------
     estimator : "auto", "mlp", classifier, float or array, default="auto"
-        "auto": standardised ridge-penalised logistic regression, the penalty chosen by cross-validated log-loss.
+        "auto": ridge-penalised logistic regression on the standardised features, the penalty chosen by
+        cross-validated log-loss; mixed with splines and products and with trees where its held-out residuals follow
+        bins or products of the features and the mixture's held-out log-loss is better.
         "mlp": the paper's network with two hidden layers of 50 ReLU units, stopped early on held-out log-loss. A
         scikit-learn classifier is fitted to the encoded features. A number is a known randomisation probability; an
         array holds one known score per row.
@@ -127,7 +128,7 @@ class PropensityModel(BaseEstimator):
         if isinstance(self.estimator, str):
             if self.estimator == "mlp":
                 return EarlyStoppedMLP(random_state=seed)
-            return _chosen_logistic(design, treatment, seed, weights, clusters)
+            return _chosen(design, treatment, seed, weights, clusters)
         model = seeded_clone(self.estimator, seed)
         if not hasattr(model, "predict_proba"):
             raise ValueError(f"propensity classifier {type(model).__name__} has no predict_proba")
@@ -175,16 +176,16 @@ class PropensityModel(BaseEstimator):
     ) -> float:
         """Held-out AUC, also where the scores themselves are in-sample; two halves are enough for a diagnostic."""
         if not self.cross_fit:
-            raw = _held_out_scores(template, design, treatment, _splitter(treatment, 2, seed), weights)
+            raw = held_out_scores(template, design, treatment, arm_folds(treatment, 2, seed), weights)
         return float(roc_auc_score(treatment, raw, sample_weight=weights))
 
     def _describe(self, template: Any) -> str:
-        names = {
-            "auto": f"logistic regression, ridge penalty C = {getattr(template, 'C', 1.0):g}"
-            + (" on the columns most associated with the treatment" * isinstance(template, ScreenedLogistic)),
-            "mlp": "neural network of two hidden layers of 50 units",
-        }
-        name = names.get(self.estimator, self.estimator) if isinstance(self.estimator, str) else repr(self.estimator)
+        if isinstance(self.estimator, str):
+            name = (
+                described(template) if self.estimator == "auto" else "neural network of two hidden layers of 50 units"
+            )
+        else:
+            name = repr(self.estimator)
         return f"{name}, {'cross-fitted' if self.cross_fit else 'fitted and evaluated on the same rows'}"
 
 
@@ -224,61 +225,36 @@ def seeded_clone(model: Any, seed: int) -> Any:
 def arm_folds(
     treatment: NDArray[np.int64], n_folds: int, seed: int, clusters: NDArray[np.int64] | None = None
 ) -> NDArray[np.int64]:
-    """Fold of each row; every fold holds both arms, and rows of a cluster share one."""
+    """Fold of each row; every fold holds both arms, also where this makes fewer, and rows of a cluster share one."""
     if clusters is not None and n_folds > 1:
         return cluster_folds(treatment, clusters, n_folds, seed)
     folds = np.zeros(treatment.size, dtype=np.int64)
     if n_folds > 1:
-        for fold, (_, out) in enumerate(_splitter(treatment, n_folds, seed).split(treatment[:, None], treatment)):
+        splits = StratifiedKFold(min(n_folds, int(np.bincount(treatment).min())), shuffle=True, random_state=seed)
+        for fold, (_, out) in enumerate(splits.split(treatment[:, None], treatment)):
             folds[out] = fold
     return folds
 
 
-def _splitter(treatment: NDArray[np.int64], n_folds: int, seed: int) -> StratifiedKFold:
-    """Folds that hold both arms, fewer where an arm is small."""
-    return StratifiedKFold(min(n_folds, int(np.bincount(treatment).min())), shuffle=True, random_state=seed)
-
-
-def _held_out_scores(
-    model: Any,
-    design: Array,
-    treatment: NDArray[np.int64],
-    splitter: StratifiedKFold | PredefinedSplit,
-    weights: Array | None,
-) -> Array:
-    own = fit_weights(weights)
-    return cross_val_predict(model, design, treatment, cv=splitter, method="predict_proba", params=own)[:, 1]
-
-
-def _chosen_logistic(
+def _chosen(
     design: Array,
     treatment: NDArray[np.int64],
     seed: int,
     weights: Array | None = None,
     clusters: NDArray[np.int64] | None = None,
-) -> LogisticRegression:
-    """Logistic regression whose penalty has the smallest cross-validated log-loss; of many columns it keeps a few.
+) -> Any:
+    """The model of "auto".
 
-    The penalty is a normal prior with variance C of every coefficient. The best C tells how large the coefficients are,
+    A penalty is a normal prior with variance C of every coefficient. The best C tells how large the coefficients are,
     whatever the number of rows: it is chosen on at most 20,000 of them and used on all as it is.
     """
-    kind = ScreenedLogistic if has_many_columns(*design.shape) else LogisticRegression
     if treatment.size > CHOICE_ROWS:
         drawn = np.random.default_rng(seed).permutation(treatment.size)
         arms = [drawn[treatment[drawn] == arm] for arm in (0, 1)]  # a small arm is taken as a whole
         rows = np.concatenate([r[: max(CHOICE_ROWS * r.size // treatment.size, LEAST_ARM)] for r in arms])
         design, treatment, weights = design[rows], treatment[rows], some(weights, rows)
         clusters = some(clusters, rows)
-    splitter: StratifiedKFold | PredefinedSplit = _splitter(treatment, 4, seed)
-    if clusters is not None:
-        splitter = PredefinedSplit(cluster_folds(treatment, clusters, 4, seed))
-
-    def loss(strength: float) -> float:
-        model = kind(C=strength, max_iter=1000)
-        predicted = _held_out_scores(model, design, treatment, splitter, weights)
-        return float(log_loss(treatment, predicted, sample_weight=weights))
-
-    return kind(C=min(PENALTY_STRENGTHS, key=loss), max_iter=1000)
+    return chosen_model(design, treatment, arm_folds(treatment, 4, seed, clusters), weights)
 
 
 def _predict(models: list[Any] | tuple[Any, ...], folds: NDArray[np.int64], design: Array) -> Array:
@@ -382,15 +358,12 @@ class FittedPropensity:
             return np.repeat(self.scores[rows][:, None], encoded.shape[1], axis=1)
         assert self.folds is not None
         design = self.table.design[rows]
-        if all(isinstance(model, LogisticRegression) for model in self.models):
-            slopes = np.stack([model.coef_[0, columns] for model in self.models])[self.folds[rows]]
-            moved: Array = np.einsum("igk,ik->ig", encoded - design[:, columns][:, None], slopes)
-            return np.clip(expit(logit(self.raw[rows])[:, None] + moved), *self.clip)
         found: Array = np.empty(encoded.shape[:2])
-        for k in range(encoded.shape[1]):
-            design[:, columns] = encoded[:, k]
-            found[:, k] = _predict(self.models, self.folds[rows], design)
-        return np.clip(found, *self.clip)
+        for fold, model in enumerate(self.models):
+            own = np.flatnonzero(self.folds[rows] == fold)
+            if own.size:
+                found[own] = log_odds_along(model, design[own], columns, encoded[own])
+        return np.clip(expit(found), *self.clip)
 
     def profile(self, feature: int, device: str = "cpu") -> ScoreProfile:
         """Scores as a function of one feature, the others staying as they are; networks are evaluated on `device`."""

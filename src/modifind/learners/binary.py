@@ -52,7 +52,7 @@ class AdditiveClassifier(BaseEstimator):
         for turn in range(ROUNDS):
             if turn == 1 and self.products:
                 scores = [_counted(y[r] - expit(i), c) for r, i, c in zip(rows, index, counts, strict=True)]
-                self.terms_ = self.terms_.with_products(X, [scores], rows)
+                self.terms_ = self.terms_.with_products(X, [scores], rows, bends=True)
             if turn == 0 or (turn == 1 and self.terms_.pairs):
                 contrast = np.flatnonzero(self.terms_.degree <= self.contrast_curves)
                 locations = ArmLocations(self.terms_.groups, contrast)

@@ -180,27 +180,32 @@ class SmoothClassifier(ClassifierMixin, BaseEstimator):
         """Chance of each class."""
         return self.model_.predict_proba(self.terms_(X)[:, 1:])
 
+    def log_odds_along(self, X: Array, columns: slice, points: Array) -> Array:
+        """Log-odds of the second of two classes, (n, g), when some columns take the values `points`, (n, g, width)."""
+        coefficients = np.append(self.model_.intercept_, self.model_.coef_[0])[:, None]
+        return self.terms_.along(X, columns, points, coefficients)[..., 0]
 
-def called_for(X: Array, scores: list[Array], counts: Array | None = None) -> AdditiveTerms:
-    """Lines of all columns, and the curves and products that scores of rows call for."""
+
+def called_for(X: Array, scores: list[Array], counts: Array | None = None, sign: float = SIGN) -> AdditiveTerms:
+    """Lines of all columns, and the curves, at a p-value below `sign`, and products that scores of rows call for."""
     lines = AdditiveTerms.of(X, 0)
     counted = [_times(score - mean_of(score, counts), counts) for score in scores]
     bases = tuple(
-        ColumnBasis.of(column, N_KNOTS) if _bends(column, counted) else line
+        ColumnBasis.of(column, N_KNOTS) if _bends(column, counted, sign) else line
         for column, line in zip(X.T, lines.bases, strict=True)
     )
     everyone = [np.arange(X.shape[0])]
     return AdditiveTerms(bases, lines.with_products(X, [[score] for score in counted], everyone, bends=True).pairs)
 
 
-def _bends(column: Array, scores: list[Array]) -> bool:
+def _bends(column: Array, scores: list[Array], sign: float) -> bool:
     """Whether sums of any of the scores over bins of a column are larger than chance has them."""
     edges = np.unique(np.quantile(column, np.arange(1, N_BINS) / N_BINS))
     bins = np.searchsorted(edges, column)
     for score in scores:
         sums, squares = (np.bincount(bins, part) for part in (score, score**2))
         statistic = (sums[squares > 0] ** 2 / squares[squares > 0]).sum()
-        if chdtrc(max(edges.size, 1), statistic) < SIGN:
+        if chdtrc(max(edges.size, 1), statistic) < sign:
             return True
     return False
 

@@ -7,17 +7,14 @@ from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import csr_matrix
-from scipy.special import chdtrc, ndtr
+from scipy.special import chdtrc
 from scipy.stats import jarque_bera
 
 from modifind.features import FeatureTable
 from modifind.kernels import Array
-from modifind.learners.terms import bend
+from modifind.misfit import Misfit
 from modifind.rows.weights import effective_size, mean_of
 from modifind.samplers.base import (
-    MANY_COLUMNS,
-    N_NEIGHBOURS,
     BaseSampler,
     CategoricalLaw,
     FeatureLaw,
@@ -29,12 +26,10 @@ from modifind.samplers.boosting import BoostingSampler
 from modifind.samplers.gaussian import GaussianSampler
 from modifind.samplers.rules import LawRule
 from modifind.samplers.splines import SplineSampler
-from modifind.screening import Association
 
 MISFIT_LEVEL = 0.01
 SHAPE_LEVEL = 0.05
 SCREEN_LEVEL = 0.01
-SCREEN_BINS = 10
 CHOICE_ROWS = 10_000
 MANY_ROWS = 20_000
 
@@ -130,9 +125,6 @@ class AutoSampler(BaseSampler):
 class _Screen:
     """Score tests of a law's residuals: is there anything that a richer law could find?
 
-    The residuals are summed over bins of each other feature and of the predicted value, and over products of two
-    other features.
-
     Parameters
     ----------
     sampler : GaussianSampler
@@ -142,18 +134,7 @@ class _Screen:
     def __init__(self, sampler: GaussianSampler) -> None:
         self.table = sampler.table_
         self.weights = sampler.weights_
-        self.columns = sampler.ridge_.columns - mean_of(sampler.ridge_.columns, self.weights)
-        bends = bend(self.columns / np.maximum(self.columns.std(axis=0), np.finfo(float).tiny))
-        self.bends = bends - mean_of(bends, self.weights)
-        many = self.columns.shape[1] > MANY_COLUMNS
-        self.association = Association(self.columns, self.weights) if many else None
-        n_rows = self.columns.shape[0]
-        codes = np.column_stack([_bin_codes(column) for column in self.columns.T])
-        self.n_bins = codes.max(axis=0) + 1
-        places = codes + np.concatenate(([0], np.cumsum(self.n_bins)[:-1]))
-        ends = np.arange(0, places.size + 1, places.shape[1])
-        shape = (n_rows, int(self.n_bins.sum()))
-        self.bins = csr_matrix((np.ones(places.size), places.ravel(), ends), shape=shape).T.tocsr()
+        self.misfit = Misfit(sampler.ridge_.columns, self.weights)
 
     def suspects(self, feature: int, law: FeatureLaw) -> bool:
         """Whether a feature's law shows any sign of misfit."""
@@ -171,7 +152,7 @@ class _Screen:
         below = np.column_stack((np.zeros(column.size), law.cumulative, np.ones(column.size)))
         for code, probability in enumerate(np.diff(below, axis=1).T):
             residual, variance = (column == code).astype(np.float64) - probability, probability * (1.0 - probability)
-            if self._curve(feature, probability, residual, variance) or self._product(feature, residual, variance):
+            if self._strays(feature, probability, residual, variance):
                 return True
             if below.shape[1] == 3:  # with two categories the second residual is the first with its sign changed
                 break
@@ -182,45 +163,19 @@ class _Screen:
         residual = residual - mean_of(residual, self.weights)
         spread = np.abs(residual) - mean_of(np.abs(residual), self.weights)
         variances = [np.full(residual.size, mean_of(part**2, self.weights)) for part in (residual, spread)]
+        own = self.table.encoding[feature]
         return (
-            self._curve(feature, predicted, residual, variances[0])
-            or self._curve(feature, predicted, spread, variances[1])
-            or self._product(feature, residual, variances[0])
+            self._strays(feature, predicted, residual, variances[0])
+            or self.misfit.curve(spread, variances[1], predicted, own) < SCREEN_LEVEL
         )
 
-    def _curve(self, feature: int, predicted: Array, residual: Array, variance: Array) -> bool:
-        """Whether sums over the bins of any other column, or of the predicted value, are too large."""
+    def _strays(self, feature: int, predicted: Array, residual: Array, variance: Array) -> bool:
+        """Whether residuals follow bins or products of other columns."""
         own = self.table.encoding[feature]
-        residual, variance = self._weighted(residual, variance)
-        terms = _squared_ratio(self.bins @ residual, self.bins @ variance)
-        statistics = np.add.reduceat(terms, np.cumsum(self.n_bins) - self.n_bins)
-        codes = _bin_codes(predicted)
-        terms = _squared_ratio(*(np.bincount(codes, weights=x).astype(np.float64) for x in (residual, variance)))
-        statistics = np.append(np.delete(statistics, np.s_[own]), terms.sum())
-        freedom = np.append(np.delete(self.n_bins, np.s_[own]), terms.size) - 1
-        p_values = chdtrc(np.maximum(freedom, 1), statistics)
-        return bool(p_values.min() * p_values.size < SCREEN_LEVEL)
-
-    def _product(self, feature: int, residual: Array, variance: Array) -> bool:
-        """Whether the residuals go with the product of any two other columns, or of one and another's bend."""
-        kept = np.ones(self.columns.shape[1], dtype=bool)
-        kept[self.table.encoding[feature]] = False
-        columns, bends = self.columns, self.bends
-        if self.association is not None:  # all products would cost the square of their number for every feature
-            order = self.association.order(residual[:, None])
-            near = order[kept[order]][:N_NEIGHBOURS]
-            columns, bends, kept = columns[:, near], bends[:, near], kept[near]
-        residual, variance = self._weighted(residual, variance)
-        factors, squares = np.column_stack((columns, bends)), np.column_stack((columns**2, bends**2))
-        sums = factors.T @ (residual[:, None] * columns)
-        size = squares.T @ (variance[:, None] * columns**2)
-        largest = _squared_ratio(sums, size)[np.ix_(np.tile(kept, 2), kept)].max(initial=0.0)
-        n_pairs = max(kept.sum() * (3 * kept.sum() + 1) / 2, 1.0)
-        return bool(2.0 * ndtr(-np.sqrt(largest)) * n_pairs < SCREEN_LEVEL)
-
-    def _weighted(self, residual: Array, variance: Array) -> tuple[Array, Array]:
-        """Terms of a sum over rows, and their variances."""
-        return (residual, variance) if self.weights is None else (self.weights * residual, self.weights**2 * variance)
+        return (
+            self.misfit.curve(residual, variance, predicted, own) < SCREEN_LEVEL
+            or self.misfit.product(residual, variance, own) < SCREEN_LEVEL
+        )
 
 
 def _mean_and_error(gain: Array, weights: Array | None) -> tuple[float, float]:
@@ -239,14 +194,3 @@ def _normality(residual: Array, weights: Array | None) -> float:
     variance, third, fourth = (mean_of(centred**power, weights) for power in (2, 3, 4))
     statistic = effective_size(weights) / 6 * (third**2 / variance**3 + (fourth / variance**2 - 3) ** 2 / 4)
     return float(chdtrc(2, statistic))
-
-
-def _bin_codes(column: Array) -> NDArray[np.intp]:
-    """Bin of each row, of about equal size; rows with the same value share one, and none is empty."""
-    edges = np.unique(np.quantile(column, np.arange(1, SCREEN_BINS) / SCREEN_BINS))
-    return np.unique(np.searchsorted(edges, column, side="left"), return_inverse=True)[1]
-
-
-def _squared_ratio(sums: Array, variance: Array) -> Array:
-    """Sums squared, in units of their variance; nothing where the variance is zero."""
-    return sums**2 / np.where(variance > 0, variance, np.inf)
