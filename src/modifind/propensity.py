@@ -21,6 +21,15 @@ from sklearn.model_selection import PredefinedSplit, StratifiedKFold, cross_val_
 from modifind.features import FeatureTable
 from modifind.kernels import Array
 from modifind.overlap import OverlapSums
+from modifind.propensity_levels import (
+    LevelOdds,
+    balanced,
+    fit_classifier,
+    is_linear,
+    linear_part,
+    linear_tables,
+    slopes_of,
+)
 from modifind.propensity_models import EarlyStoppedMLP, KnownScores, takes_weights
 from modifind.propensity_profile import ScoreProfile
 from modifind.rows.groups import group_folds
@@ -67,12 +76,13 @@ class PropensityModel(BaseEstimator):
         folds: NDArray[np.int64] | None = None,
         weights: Array | None = None,
         groups: NDArray[np.int64] | None = None,
+        unpooled: tuple[Array, ...] = (),
     ) -> FittedPropensity:
         """Score every row; the result can re-score rows with one feature changed.
 
         Folds are drawn unless `folds` gives the fold of each row. With `weights`, one number per row of mean 1, scores
         are those of the population that the weighted rows stand for. Rows of one of the `groups` stay in one fold, also
-        where the penalty is chosen.
+        where the penalty is chosen. `unpooled` are codes of categories of many levels before rare ones were pooled.
         """
         self.check()
         low, high = self.clip
@@ -86,12 +96,18 @@ class PropensityModel(BaseEstimator):
         if folds is None or not self.cross_fit:
             folds = arm_folds(treatment, n_folds if self.cross_fit else 1, fold_seed, groups)
         own = effective_weights(weights)
-        template = self._model(model_seed, design, treatment, own, groups)
+        columns = LevelOdds.of(table.coded, design, treatment, own)[1] if table.coded else design
+        template = self._model(model_seed, columns, treatment, own, groups)
         models = []
         for fold in range(int(folds.max()) + 1):
             train = folds != fold if self.cross_fit else np.ones(treatment.size, dtype=bool)
-            models.append(clone(template).fit(design[train], treatment[train], **fit_weights(some(own, train))))
+            models.append(
+                fit_classifier(clone(template), design[train], treatment[train], some(own, train), table.coded)
+            )
         raw = _predict(models, folds, design)
+        auc = self._auc(template, columns, treatment, raw, fold_seed, own)
+        if table.coded:
+            models, raw = balanced(models, raw, design, treatment, own, table.coded, unpooled)
         return FittedPropensity(
             raw=raw,
             clip=(low, high),
@@ -100,7 +116,7 @@ class PropensityModel(BaseEstimator):
             models=tuple(models),
             folds=folds,
             description=self._describe(template),
-            auc=self._auc(template, design, treatment, raw, fold_seed, own),
+            auc=auc,
             weights=weights,
         )
 
@@ -150,7 +166,7 @@ class PropensityModel(BaseEstimator):
                 auc=0.5,
                 weights=weights,
             )
-        model = KnownScores().fit(table.design, scores, weights)
+        model = KnownScores().fit(table.design, scores, weights, table.coded)
         return FittedPropensity(
             raw=scores,
             clip=self.clip,
@@ -387,6 +403,17 @@ class FittedPropensity:
             moved: Array = np.einsum("igk,ik->ig", encoded - design[:, columns][:, None], slopes)
             return np.clip(expit(logit(self.raw[rows])[:, None] + moved), *self.clip)
         found: Array = np.empty(encoded.shape[:2])
+        if all(is_linear(model) for model in self.models):
+            for fold, model in enumerate(self.models):
+                own = self.folds[rows] == fold
+                still = logit(self.raw[rows[own]]) - linear_part(model, columns, design[own, columns])
+                found[own] = still[:, None] + linear_part(model, columns, encoded[own])
+            return np.clip(expit(found), *self.clip)
+        if encoded.shape[1] > rows.size:  # many levels, few rows: all at once
+            repeated = np.repeat(design, encoded.shape[1], axis=0)
+            repeated[:, columns] = encoded.reshape(len(repeated), -1)
+            folds = np.repeat(self.folds[rows], encoded.shape[1])
+            return np.clip(_predict(self.models, folds, repeated).reshape(found.shape), *self.clip)
         for k in range(encoded.shape[1]):
             design[:, columns] = encoded[:, k]
             found[:, k] = _predict(self.models, self.folds[rows], design)
@@ -400,8 +427,12 @@ class FittedPropensity:
         values = self.table.values[:, feature]
         levels = self.table.n_levels(feature)
         gaps = feature in self.table.incomplete
-        if all(isinstance(model, LogisticRegression) for model in self.models):
-            slopes = np.stack([model.coef_[0, columns] for model in self.models])[self.folds]
+        if feature in self.table.level_columns and all(is_linear(model) for model in self.models):
+            own = linear_tables(self.models, columns, self.table.level_columns[feature])[self.folds]
+            still = logit(self.raw) - own[np.arange(values.size), values.astype(np.intp)]
+            return ScoreProfile(self.clip, still, table=still[:, None] + own)
+        if all(is_linear(model) for model in self.models):
+            slopes = np.stack([slopes_of(model)[columns] for model in self.models])[self.folds]
             index = logit(self.raw) - np.einsum("ij,ij->i", slopes, self.table.encode(feature, values))
             if levels:
                 table = index[:, None] + np.concatenate((np.zeros((index.size, 1)), slopes), axis=1)[:, :levels]

@@ -92,12 +92,16 @@ class AutoSampler(BaseSampler):
         return self
 
     def law(self, feature: int) -> FeatureLaw:
-        """Fit the law of one feature that fits it better."""
+        """Fit the law of one feature that fits it better; one of many levels has the same with both."""
+        if feature in self.table_.level_columns:
+            return self.gaussian_.law(feature)
         sampler, chosen = self._choice(feature)
         return chosen if sampler in self.trial_ else sampler.law(feature)
 
     def rule(self, feature: int) -> LawRule:
         """The same for rows that were not in the table; the calibration is that of the choice."""
+        if feature in self.table_.level_columns:
+            return self.gaussian_.rule(feature)
         sampler, chosen = self._choice(feature)
         return sampler.rule(feature, chosen.calibration)
 
