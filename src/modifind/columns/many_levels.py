@@ -67,7 +67,7 @@ class Directions:
     Attributes
     ----------
     columns : int array
-        Those that are combined, of the columns followed by their squares.
+        Those that are combined.
     centre : array of shape (columns,)
         What they are less.
     vectors : array of shape (columns, k)
@@ -95,7 +95,7 @@ class Directions:
     ) -> Directions:
         """From columns of about unit size; few directions, or none, where levels hardly differ."""
         own = np.ones(codes.size) if weights is None else weights * (weights.sum() / (weights**2).sum())
-        shapes = _with_squares(columns)
+        shapes = np.clip(columns, -FAR, FAR)
         counts = np.bincount(codes, own, minlength=n_levels)
         size = counts.sum()
         centre = own @ shapes / size
@@ -135,16 +135,4 @@ class Directions:
 
     def __call__(self, columns: Array) -> Array:
         """Where rows stand in the directions, shape (n, k)."""
-        place = self.columns % max(columns.shape[1], 1)
-        near = np.clip(columns[:, place], -FAR, FAR)
-        return (np.where(self.columns < columns.shape[1], near, near**2) - self.centre) @ self.vectors
-
-
-def _with_squares(columns: Array) -> Array:
-    """The columns and their squares; those of indicators say nothing new, and are zero."""
-    near = np.clip(columns, -FAR, FAR)
-    squares = near**2
-    for j, column in enumerate(columns.T):
-        if ((column == column.min()) | (column == column.max())).all():
-            squares[:, j] = 0.0
-    return np.concatenate((near, squares), axis=1)
+        return (np.clip(columns[:, self.columns], -FAR, FAR) - self.centre) @ self.vectors

@@ -1,10 +1,10 @@
 """The law of a category of many levels given all else.
 
 Levels differ in the other features and in how often they are treated along a few directions (`columns.many_levels`).
-The log-odds of a level are a straight line in these, with an intercept of its own and slopes that are normal with the
-variance between levels: a multinomial logistic regression whose coefficients are few and shrunk. It starts from the
-discriminant functions of normal columns, and Newton's steps, one level at a time, carry it on to where the rows of
-every level have the means that the law expects of them.
+The log-odds of a level are a straight line in these, with an intercept of its own and slopes that are normal with a
+variance like that between levels: a multinomial logistic regression whose coefficients are few and shrunk. It starts
+from the discriminant functions of normal columns, and Newton's steps, one level at a time, carry it on to where the
+rows of every level have the means that the law expects of them.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ N_STEPS = 6
 N_CHECK_STEPS = 3
 CLOSE = 0.02  # of the standard error of a level's mean is near enough
 MOST_MOVE = 2.0
+WIDE = 4.0  # times the variance between levels: that rows balance matters more than that slopes are precise
 NAME = "levels"
 
 
@@ -78,7 +79,7 @@ class LevelModel:
         width = terms.shape[1]
         products = (terms[:, :, None] * terms[:, None]).reshape(codes.size, -1)
         sums = np.stack([np.bincount(codes, weights * t, minlength=counts.size) for t in terms.T], axis=1)
-        prior = np.concatenate(([1e-6], 1.0 / self.directions.variances))
+        prior = np.concatenate(([1e-6], 1.0 / (WIDE * self.directions.variances)))
         lines = np.column_stack((self.intercepts, self.slopes))
         best, before, length = lines, -np.inf, 1.0
         move = np.zeros(lines.shape)
