@@ -229,3 +229,30 @@ def test_a_table_in_pieces_knows_many_levels_too():
     found = selector.fit(frame, y, treatment=a).result_.table["p_value"]
     assert found["site"] < 1e-3
     assert found["weight"] > 0.01
+
+
+def test_a_category_may_be_the_only_feature():
+    frame, a, y = sites(40, n=1200, modify=1.5, confounded=0.0)
+    assert p_values(frame[["site"]], a, y, learner="linear")["site"] < 0.01
+
+
+def test_two_categories_of_many_levels_go_together():
+    frame, a, y = sites(40, n=1500, modify=1.0)
+    rng = np.random.default_rng(9)
+    frame["code"] = np.char.add("c", rng.integers(0, 35, len(frame)).astype(str))
+    found = p_values(frame, a, y, learner="linear")
+    assert found["site"] < 0.01
+    assert found["code"] > 0.01
+
+
+def test_a_group_of_columns_may_have_many_levels():
+    frame, a, y = sites(35, n=1200, modify=1.5)
+    found = p_values(frame, a, y, learner="linear", feature_groups={"where": ["weight", "site"]})
+    assert found["where"] < 0.01
+
+
+def test_the_paper_s_statistic_takes_many_levels():
+    frame, a, y = sites(35, n=800, modify=1.5, assigned=0.0)
+    selector = ModifierSelector("wcmmd", sampler="gaussian", n_resamples=99, random_state=0, explain=False)
+    found = selector.fit(frame, y, treatment=a).result_.table["p_value"]
+    assert 0 < found["site"] <= 1

@@ -12,9 +12,11 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
+from threadpoolctl import threadpool_limits
 
 from modifind.features import FeatureTable
 from modifind.kernels import Array
+from modifind.rows.weights import effective_weights
 
 MOST_INDICATORS = 30
 MOST_DIRECTIONS = 5
@@ -51,9 +53,10 @@ def with_level_columns(table: FeatureTable, weights: Array | None = None) -> Fea
     plain = replace(table, level_columns=numbers)
     others = np.delete(plain.design, [plain.encoding[m].start for m in many], axis=1)
     found = {}
-    for m, codes in numbers.items():
-        directions = Directions.of(others, table.values[:, m].astype(np.intp), codes.size, weights)
-        found[m] = np.column_stack((codes, directions.means))
+    with threadpool_limits(limits=1):  # the sums must not depend on the number of threads
+        for m, codes in numbers.items():
+            directions = Directions.of(others, table.values[:, m].astype(np.intp), codes.size, weights)
+            found[m] = np.column_stack((codes, directions.means))
     return replace(table, level_columns=found)
 
 
@@ -94,14 +97,16 @@ class Directions:
         most: int = MOST_DIRECTIONS,
     ) -> Directions:
         """From columns of about unit size; few directions, or none, where levels hardly differ."""
-        own = np.ones(codes.size) if weights is None else weights * (weights.sum() / (weights**2).sum())
+        if not columns.shape[1]:
+            nowhere = np.zeros((n_levels, 0))
+            return cls(np.empty(0, dtype=np.intp), np.zeros(0), np.zeros((0, 0)), nowhere, np.zeros(0))
+        own = np.ones(codes.size) if weights is None else effective_weights(weights)
         shapes = np.clip(columns, -FAR, FAR)
         counts = np.bincount(codes, own, minlength=n_levels)
         size = counts.sum()
         centre = own @ shapes / size
         shapes = shapes - centre
         sums = np.stack([np.bincount(codes, own * column, minlength=n_levels) for column in shapes.T], axis=1)
-        sums = sums.reshape(n_levels, -1)
         means = sums / np.maximum(counts, 1e-12)[:, None]
         whole = own @ shapes**2
         between = np.einsum("lj,lj->j", sums, means)
