@@ -42,7 +42,7 @@ def with_level_columns(table: FeatureTable, weights: Array | None = None) -> Fea
     >>> rng = np.random.default_rng(0)
     >>> site = rng.integers(0, 100, 2000)
     >>> age = 50 + 10 * rng.normal(size=100)[site] + 10 * rng.normal(size=2000)
-    >>> table = read_features(pd.DataFrame({"age": age, "site": site.astype(str)}))
+    >>> table = read_features(pd.DataFrame({"age": age, "site": np.char.add("s", site.astype(str))}))
     >>> table.design.shape, with_level_columns(table).design.shape
     ((2000, 100), (2000, 3))
     """
