@@ -383,6 +383,32 @@ def rare_levels(seed: int, n: int) -> Table:
     return Table(frame, a, y, ["X1"], ["X2"])
 
 
+def many_levels(n_levels: int, *, modify: float = 0.0, coin: bool = False) -> Design:
+    """A category of many levels that differ in X1, in sex, in the outcome and in how often they are treated.
+
+    Levels have unequal numbers of rows. X1 modifies, and by `modify` (the standard deviation over levels) so does the
+    category; X4 goes with X1. With a `coin` in place of the treatment nothing modifies.
+    """
+
+    def design(seed: int, n: int) -> Table:
+        rng = np.random.default_rng([seed, 23])
+        level = rng.choice(n_levels, size=n, p=rng.dirichlet(np.full(n_levels, 10.0)))
+        trait = rng.normal(size=(n_levels, 4))[level]
+        x = rng.normal(size=(n, 6))
+        x[:, 0] += trait[:, 0]
+        x[:, 3] += 0.5 * x[:, 0]
+        sex = np.where(rng.random(n) < expit(trait[:, 1]), "f", "m")
+        chance = np.full(n, 0.5) if coin else expit(0.5 * x[:, 0] + 0.5 * trait[:, 2])
+        a = (rng.random(n) < chance).astype(np.int64)
+        effect = 0.0 if coin else 0.5 + 0.5 * x[:, 0] + modify * trait[:, 3]
+        y = x[:, 1] + trait[:, 2] + a * effect + rng.normal(size=n)
+        frame = _frame(x).assign(sex=sex, site=np.char.add("s", level.astype(str)))
+        modifiers = [] if coin else ["X1", "site"] if modify else ["X1"]
+        return Table(frame, a, y, modifiers, ["X2"])
+
+    return design
+
+
 def zero_effect(outcome: Callable[[np.random.Generator, Array], Array]) -> Design:
     """Ten features; the treatment does nothing, and the outcome is drawn given X1, in both arms alike."""
 
@@ -548,4 +574,11 @@ RELATED: dict[str, Design] = {
         "near X1, rounded": rounded(step=step),
         "of spread exp(0.7 X1)": related(lambda x: np.exp(0.7 * x[:, 0]), "X1", step=step, spread=True),
     }.items()
+}
+LEVELS = {
+    "levels differ in a modifier, 200 levels": many_levels(200),
+    "levels differ in a modifier, 500 levels": many_levels(500),
+    "coin flips, 200 levels": many_levels(200, coin=True),
+    "levels modify (sd 0.5), 200 levels": many_levels(200, modify=0.5),
+    "levels modify (sd 1), 200 levels": many_levels(200, modify=1.0),
 }

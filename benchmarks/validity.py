@@ -12,7 +12,8 @@ columns that say nearly the same, alone and as a group), `streamed` (null design
 the test of them), `placebo` (coin flips in place of the treatment of real tables, which are read from the folder named
 by $MODIFIND_DATA), `zero` (no effect, and noise that is not Student-t), `unfollowed` (prognostic functions that
 learners hardly follow, with --sizes rows), `one_arm` (the spread of one arm changes), `tails` (rare events and skewness
-of the treated) and `noise` (no effect, and noise that is no normal variable).
+of the treated), `noise` (no effect, and noise that is no normal variable) and `levels` (a category of many levels:
+raw p-values of the category and of the others, n = 5000, and CPU time with and without it, n = 20,000).
 """
 
 from __future__ import annotations
@@ -39,6 +40,8 @@ Run = dict[str, Any]
 NULL_P_VALUES = 2000
 MESS_ROWS = 720
 UNFOLLOWED_TRAIN_ROWS = 5_000
+LEVELS_ROWS, TIMED_ROWS = 5_000, 20_000
+TIMED_LEVELS = (200, 1000)
 
 
 def statistic(method: str) -> Any:
@@ -84,6 +87,7 @@ def one_run(design: designs.Design, method: str, n: int, seed: int, train_rows: 
             "others": found.loc[~true & ~moved, "role"].tolist(),
         },
         "null_names": found.index[~true & ~moved].tolist(),
+        "p": found["p_value"].to_dict(),
         "seconds": seconds,
     }
 
@@ -335,6 +339,29 @@ class Study:
                 common = max(sets, key=sets.count)
                 row(kind, cv_repeats, f"{np.median(z.std(axis=0)):.2f}", f"{sum(s != common for s in sets)} of 8")
 
+    def levels(self) -> None:
+        header("design", "category p <= 0.05", "modifier X1", "others p <= 0.05", "s per run")
+        for name, design in self.chosen(designs.LEVELS).items():
+            runs = self.runs(design, self.args.method, n=LEVELS_ROWS)
+            category, first = (np.array([run["p"][column] for run in runs]) for column in ("site", "X1"))
+            others = np.concatenate([[run["p"][c] for c in run["p"] if c not in ("site", "X1")] for run in runs])
+            small = [f"{np.mean(p <= 0.05):.3f}" for p in (category, first, others)]
+            row(name, *small, f"{mean(runs, 'seconds'):.1f}")
+        print()
+        header("levels", "CPU s without the category", "with it", "times")
+        for n_levels in TIMED_LEVELS:
+            table = designs.many_levels(n_levels)(self.args.seed, TIMED_ROWS)
+            without, with_it = (cpu_seconds(table, X) for X in (table.X.drop(columns="site"), table.X))
+            row(n_levels, f"{without:.1f}", f"{with_it:.1f}", f"{with_it / without:.1f}")
+
+
+def cpu_seconds(table: designs.Table, X: Any) -> float:
+    """CPU time of one fit with everything at its default, in one process."""
+    warnings.simplefilter("ignore")
+    start = time.process_time()
+    ModifierSelector(random_state=0, n_jobs=1).fit(X, table.y, treatment=table.treatment)
+    return time.process_time() - start
+
 
 def one_repeat(kind: str, data_seed: int, cv_repeats: int, seed: int) -> tuple[NDArray[np.float64], tuple[str, ...]]:
     warnings.simplefilter("ignore")
@@ -390,6 +417,7 @@ def row(*cells: object) -> None:
 TABLES = (
     *("power", "prognostic", "shapes", "null", "sizes", "curve", "roles", "repeats"),
     *("groups", "pair", "streamed", "mess", "placebo", "zero", "unfollowed", "one_arm", "tails", "noise"),
+    "levels",
 )
 STREAMED = [name for name in designs.NULL if not name.startswith(("n = 300", "columns that", "log-normal"))]
 

@@ -147,6 +147,7 @@ def part_of(table: FeatureTable, places: list[int]) -> FeatureTable:
         categories=categories,
         reference=(means[places], spreads[places]),
         incomplete=frozenset(k for k, m in enumerate(places) if m in table.incomplete),
+        level_columns={k: table.level_columns[m] for k, m in enumerate(places) if m in table.level_columns},
     )
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Literal
 
@@ -54,6 +54,9 @@ class FeatureTable:
     incomplete : frozenset of int
         Continuous features that may have missing values. Their model columns are two: the value, at its mean where it
         is missing, and an indicator of missing ones.
+    level_columns : dict
+        Model columns of each level, shape (k, width), for categories of many levels, which have no indicators; see
+        `columns.many_levels`. The first column is the code.
     """
 
     names: tuple[str, ...]
@@ -61,6 +64,7 @@ class FeatureTable:
     categories: tuple[tuple[Any, ...] | None, ...]
     reference: tuple[Array, Array] | None = None
     incomplete: frozenset[int] = frozenset()
+    level_columns: Mapping[int, Array] = field(default_factory=dict)
 
     @property
     def n_rows(self) -> int:
@@ -110,6 +114,8 @@ class FeatureTable:
     def encoding(self) -> tuple[slice, ...]:
         """Columns of `design` that belong to each feature."""
         widths = [2 if m in self.incomplete else max(self.n_levels(m) - 1, 1) for m in range(self.n_features)]
+        for m, columns in self.level_columns.items():
+            widths[m] = columns.shape[1]
         ends = np.cumsum(widths)
         return tuple(slice(int(end - width), int(end)) for end, width in zip(ends, widths, strict=True))
 
@@ -118,12 +124,25 @@ class FeatureTable:
         """Columns of `design` with the values of incomplete features; the one after each indicates missing ones."""
         return tuple(self.encoding[m].start for m in sorted(self.incomplete))
 
+    @property
+    def coded(self) -> tuple[tuple[slice, int], ...]:
+        """Columns of `design` that belong to categories of many levels, the code being the first, and their levels."""
+        return tuple((self.encoding[m], self.n_levels(m)) for m in sorted(self.level_columns))
+
+    @property
+    def with_indicators(self) -> FeatureTable:
+        """The same with indicators of the levels, however many there are."""
+        return replace(self, level_columns={}) if self.level_columns else self
+
     def encode(self, feature: int, values: Array) -> Array:
         """Model columns of one feature at given values: standardised, or indicators of the codes 1, 2, ...
 
-        An incomplete feature has two: the standardised value, 0 where missing, and the indicator of missing ones.
+        A category of many levels has those of `level_columns`. An incomplete feature has two: the standardised value,
+        0 where missing, and the indicator of missing ones.
         """
         values = np.asarray(values, dtype=np.float64)
+        if feature in self.level_columns:
+            return self.level_columns[feature][values.astype(np.intp)]
         levels = self.n_levels(feature)
         if levels:
             return (values[..., None] == np.arange(1, max(levels, 2))).astype(np.float64)
@@ -139,10 +158,13 @@ class FeatureTable:
         """All features as one numeric matrix for models: standardised values and category indicators."""
         return np.concatenate([self.encode(m, self.values[:, m]) for m in range(self.n_features)], axis=1)
 
-    def design_without(self, feature: int, extra: Array | None = None) -> Array:
-        """`design` less one feature, with `extra` columns appended."""
+    def design_without(
+        self, feature: int, extra: Array | None = None, recode: Callable[[Array], Array] | None = None
+    ) -> Array:
+        """`design` less one feature, with `extra` columns appended; `recode` makes numbers of codes of many levels."""
         columns = self.encoding[feature]
-        parts = [self.design[:, : columns.start], self.design[:, columns.stop :]]
+        design = self.design if recode is None else recode(self.design)
+        parts = [design[:, : columns.start], design[:, columns.stop :]]
         if extra is not None:
             parts.append(np.asarray(extra, dtype=np.float64).reshape(self.n_rows, -1))
         return np.concatenate(parts, axis=1)

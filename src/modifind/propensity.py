@@ -14,18 +14,25 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import expit, logit
 from sklearn.base import BaseEstimator, clone
-from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import roc_auc_score
 from sklearn.model_selection import StratifiedKFold
 
 from modifind.features import FeatureTable
 from modifind.kernels import Array
 from modifind.overlap import OverlapSums
-from modifind.propensity_choice import chosen_model, described, held_out_scores, log_odds_along
+from modifind.propensity_choice import EDGE, chosen_model, described, held_out_scores, log_odds_along
+from modifind.propensity_levels import (
+    LevelOdds,
+    balanced,
+    fit_classifier,
+    is_linear,
+    linear_tables,
+    slopes_of,
+)
 from modifind.propensity_models import EarlyStoppedMLP, KnownScores, takes_weights
 from modifind.propensity_profile import ScoreProfile
 from modifind.rows.clusters import cluster_folds
-from modifind.rows.weights import effective_weights, fit_weights, some
+from modifind.rows.weights import effective_weights, some
 
 N_GRID = 25
 CHOICE_ROWS = 20_000
@@ -68,12 +75,13 @@ class PropensityModel(BaseEstimator):
         folds: NDArray[np.int64] | None = None,
         weights: Array | None = None,
         clusters: NDArray[np.int64] | None = None,
+        unpooled: tuple[Array, ...] = (),
     ) -> FittedPropensity:
         """Score every row; the result can re-score rows with one feature changed.
 
         Folds are drawn unless `folds` gives the fold of each row. With `weights`, one number per row of mean 1, scores
         are those of the population that the weighted rows stand for. Rows of one of `clusters` stay in one fold, also
-        where the penalty is chosen.
+        where the penalty is chosen. `unpooled` are codes of categories of many levels before rare ones were pooled.
         """
         self.check()
         low, high = self.clip
@@ -87,12 +95,18 @@ class PropensityModel(BaseEstimator):
         if folds is None or not self.cross_fit:
             folds = arm_folds(treatment, n_folds if self.cross_fit else 1, fold_seed, clusters)
         own = effective_weights(weights)
-        template = self._model(model_seed, design, treatment, own, clusters)
+        columns = LevelOdds.of(table.coded, design, treatment, own)[1] if table.coded else design
+        template = self._model(model_seed, columns, treatment, own, clusters)
         models = []
         for fold in range(int(folds.max()) + 1):
             train = folds != fold if self.cross_fit else np.ones(treatment.size, dtype=bool)
-            models.append(clone(template).fit(design[train], treatment[train], **fit_weights(some(own, train))))
+            models.append(
+                fit_classifier(clone(template), design[train], treatment[train], some(own, train), table.coded)
+            )
         raw = _predict(models, folds, design)
+        auc = self._auc(template, columns, treatment, raw, fold_seed, own)
+        if table.coded:
+            models, raw = balanced(models, raw, design, treatment, own, table.coded, unpooled)
         return FittedPropensity(
             raw=raw,
             clip=(low, high),
@@ -101,7 +115,7 @@ class PropensityModel(BaseEstimator):
             models=tuple(models),
             folds=folds,
             description=self._describe(template),
-            auc=self._auc(template, design, treatment, raw, fold_seed, own),
+            auc=auc,
             weights=weights,
         )
 
@@ -151,7 +165,7 @@ class PropensityModel(BaseEstimator):
                 auc=0.5,
                 weights=weights,
             )
-        model = KnownScores().fit(table.design, scores, weights)
+        model = KnownScores().fit(table.design, scores, weights, table.coded)
         return FittedPropensity(
             raw=scores,
             clip=self.clip,
@@ -361,8 +375,12 @@ class FittedPropensity:
         found: Array = np.empty(encoded.shape[:2])
         for fold, model in enumerate(self.models):
             own = np.flatnonzero(self.folds[rows] == fold)
-            if own.size:
-                found[own] = log_odds_along(model, design[own], columns, encoded[own])
+            if own.size:  # from the row's own score, which may be known, as far as the model says that it moves
+                points = np.concatenate((design[own, None, columns], encoded[own]), axis=1)
+                moved = log_odds_along(model, design[own], columns, points)
+                found[own] = (
+                    logit(np.clip(self.raw[rows[own]], EDGE, 1.0 - EDGE))[:, None] + moved[:, 1:] - moved[:, :1]
+                )
         return np.clip(expit(found), *self.clip)
 
     def profile(self, feature: int, device: str = "cpu") -> ScoreProfile:
@@ -373,8 +391,12 @@ class FittedPropensity:
         values = self.table.values[:, feature]
         levels = self.table.n_levels(feature)
         gaps = feature in self.table.incomplete
-        if all(isinstance(model, LogisticRegression) for model in self.models):
-            slopes = np.stack([model.coef_[0, columns] for model in self.models])[self.folds]
+        if feature in self.table.level_columns and all(is_linear(model) for model in self.models):
+            own = linear_tables(self.models, columns, self.table.level_columns[feature])[self.folds]
+            still = logit(self.raw) - own[np.arange(values.size), values.astype(np.intp)]
+            return ScoreProfile(self.clip, still, table=still[:, None] + own)
+        if all(is_linear(model) for model in self.models):
+            slopes = np.stack([slopes_of(model)[columns] for model in self.models])[self.folds]
             index = logit(self.raw) - np.einsum("ij,ij->i", slopes, self.table.encode(feature, values))
             if levels:
                 table = index[:, None] + np.concatenate((np.zeros((index.size, 1)), slopes), axis=1)[:, :levels]

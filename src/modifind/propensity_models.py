@@ -27,9 +27,21 @@ class KnownScores(BaseEstimator):
     scores better.
     """
 
-    def fit(self, X: Array, scores: Array, sample_weight: Array | None = None) -> KnownScores:
-        """Learn the assignment rule from its own scores."""
+    def fit(
+        self,
+        X: Array,
+        scores: Array,
+        sample_weight: Array | None = None,
+        coded: tuple[tuple[slice, int], ...] = (),
+    ) -> KnownScores:
+        """Learn the assignment rule from its own scores; of `coded` categories the mean of every level."""
         target = logit(scores)
+        self.levels_ = {}
+        for columns, n_levels in coded:
+            codes = X[:, columns.start].astype(np.intp)
+            counts = np.maximum(np.bincount(codes, minlength=n_levels), 1)
+            self.levels_[columns.start] = np.bincount(codes, target, minlength=n_levels) / counts
+        X = self._recoded(X)
         own = fit_weights(sample_weight)
         self.linear_ = LinearRegression().fit(X, target, **own)
         rest = target - self.linear_.predict(X)
@@ -47,11 +59,18 @@ class KnownScores(BaseEstimator):
 
     def predict_proba(self, X: Array) -> Array:
         """Both class probabilities."""
+        X = self._recoded(X)
         index = self.linear_.predict(X)
         if self.trees_ is not None:
             index = index + self.trees_.predict(X)
         treated = expit(index)
         return np.stack((1.0 - treated, treated), axis=1)
+
+    def _recoded(self, X: Array) -> Array:
+        X = X.copy() if self.levels_ else X
+        for column, means in self.levels_.items():
+            X[:, column] = means[X[:, column].astype(np.intp)]
+        return X
 
 
 class EarlyStoppedMLP(ClassifierMixin, BaseEstimator):

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from modifind.columns.codes import warn_codes
 from modifind.columns.inputs import as_column, as_frame, check_same_order, recorded_names
 from modifind.columns.leaks import refuse_leaks
+from modifind.columns.many_levels import MOST_INDICATORS
 from modifind.columns.missing import Dropped, complete_rows
 from modifind.columns.rare_levels import pool_rare_levels
 from modifind.features import (
@@ -50,6 +51,8 @@ class Data:
         Features of which pooling rare levels has left one level; the user has been told.
     names : dict
         What the columns of outcome and treatment are called, as far as they have names.
+    unpooled : tuple of arrays of shape (n,)
+        Codes before rare levels were pooled, of categories that have many levels left.
     """
 
     table: FeatureTable
@@ -62,6 +65,7 @@ class Data:
     dropped: Dropped = field(default_factory=Dropped)
     left_out: frozenset[int] = frozenset()
     names: dict[str, str] = field(default_factory=dict)
+    unpooled: tuple[Array, ...] = ()
 
     @property
     def arms(self) -> NDArray[Any]:
@@ -148,13 +152,15 @@ def read_data(
         check_clusters(codes)
     refuse_leaks(table, outcome, labels.arms, codes)
     warn_codes(table, outcome)
-    table, left_out = pool_rare_levels(table, labels.arms)
+    whole, (table, left_out) = table, pool_rare_levels(table, labels.arms)
+    pooled = [m for m in range(table.n_features) if whole.n_levels(m) > table.n_levels(m) > MOST_INDICATORS]
+    unpooled = tuple(whole.values[:, m] for m in pooled)
     found = read_strata(columns["strata"], table, labels.arms) if "strata" in columns else None
     if weights is not None:
         weights = weights / weights.max()
         weights = weights / weights.mean()
     names = recorded_names(columns["y"], columns["treatment"])
-    return Data(table, outcome, labels, weights, codes, found, kept, dropped, left_out, names)
+    return Data(table, outcome, labels, weights, codes, found, kept, dropped, left_out, names, unpooled)
 
 
 def _kept_rows(

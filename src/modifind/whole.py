@@ -13,6 +13,7 @@ from threadpoolctl import threadpool_limits
 from modifind.base import data_settings
 from modifind.columns.determined import find_determined
 from modifind.columns.leaks import refuse_separation
+from modifind.columns.many_levels import with_level_columns
 from modifind.columns.outcome_scale import transform_outcome
 from modifind.composition import Statistic
 from modifind.explain.attempts import attempt
@@ -129,7 +130,7 @@ class WholeFit:
         seeds = np.random.SeedSequence(self.seed).spawn(6)
         propensity_seed, sampler_seed, statistic_seed, feature_seed, fold_seed, cluster_seed = seeds
         arranged, units = arrange(data.table, self.feature_groups)
-        table, arms = replace(data, table=arranged).conditioned, data.arms
+        table, arms = with_level_columns(replace(data, table=arranged).conditioned, data.weights), data.arms
         weighted: dict[str, Any] = {} if data.weights is None else {"weights": data.weights}
         outcome = self.check(data)
         if weighted and isinstance(self.statistic, WCMMD):

@@ -70,6 +70,8 @@ class Places:
         How much a cell counts at a point, and how far away it is; 0 for categories.
     near : array of shape (cells, cells)
         How much one cell counts at another.
+    levels : int array of shape (p,), optional
+        The cell of each point where points are categories, of which none counts at another.
     """
 
     points: Array
@@ -77,6 +79,7 @@ class Places:
     kernel: Array
     offsets: Array
     near: Array
+    levels: NDArray[np.intp] | None = None
 
     @classmethod
     def of(
@@ -94,7 +97,8 @@ class Places:
         if n_levels:
             points = curve_points(column, n_levels) if points is None else points
             kernel = np.equal(points[:, None], np.arange(n_levels)).astype(np.float64)
-            return cls(points, column.astype(np.intp), kernel, np.zeros(kernel.shape), np.eye(n_levels))
+            still = np.zeros(kernel.shape)
+            return cls(points, column.astype(np.intp), kernel, still, np.eye(n_levels), points.astype(np.intp))
         gaps = np.isnan(column)
         seen = column[~gaps]
         own = some(weights, ~gaps)
@@ -132,6 +136,9 @@ class Places:
         array of shape (draws, p, k)
             NaN where no row counts.
         """
+        if self.levels is not None:
+            own = design[:, self.levels, None]
+            return np.where(own > 0, sums[:, self.levels] / np.where(own > 0, own, 1.0), np.nan)
         near, slope = self.kernel, self.kernel * self.offsets
         s0, s1, s2 = (design @ part.T for part in (near, slope, slope * self.offsets))
         with np.errstate(divide="ignore", invalid="ignore"):
@@ -156,7 +163,8 @@ class Places:
             around = np.maximum(mass.sum(axis=0) @ self.near, np.finfo(np.float64).tiny)
             for part in self._blocks(mass):
                 own = mass[part]
-                top[part] += own.multiply((own @ self.near) / around).sum(axis=1)
+                share = own if self.levels is not None else own @ self.near
+                top[part] += own.multiply(share / around).sum(axis=1)
                 bottom[part] += own.sum(axis=1)
         return top / np.maximum(bottom, np.finfo(np.float64).tiny)
 

@@ -80,6 +80,10 @@ class FilledLearner:
         """Whether the learner looks at any of some columns."""
         return looks_at(self.model, columns)
 
+    def alike(self, columns: slice) -> NDArray[np.intp] | None:
+        """Groups of levels that the learner cannot tell apart."""
+        return self.model.alike(columns) if hasattr(self.model, "alike") else None
+
     def along(self, X: Array, columns: slice, points: Array, index: Array | None = None) -> tuple[Array, Array]:
         """Location and scale, shape (n, g, 2) each, when some columns take the values `points`, (n, g, width)."""
         return predict_along(self.model, self.filling(X), columns, self.filling(points, columns.start), index)

@@ -23,6 +23,7 @@ from modifind.learners.blocks import random_rows
 from modifind.learners.boosting import BoostingLearner
 from modifind.learners.density import best_shape, student_log_density
 from modifind.learners.filling import FilledLearner, Filling
+from modifind.learners.level_effects import Coded, EncodedLearner, LevelEffects
 from modifind.learners.neural import NeuralLearner
 from modifind.learners.screening import ScreenedLearner, is_screened, screened_columns
 from modifind.parallel import results_of
@@ -96,6 +97,11 @@ class StackedModel:
         """Whether any learner looks at any of some columns."""
         return any(looks_at(model, columns) for model in self.models)
 
+    def alike(self, columns: slice) -> NDArray[np.intp] | None:
+        """Groups of levels of a category that no learner can tell apart; None where it can, and for other features."""
+        found = [model.alike(columns) if hasattr(model, "alike") else None for model in self.models]
+        return found[0]  # learners of a fold share what they know of levels
+
     def along(
         self, X: Array, columns: slice, points: Array, index: tuple[Array | None, ...] | None = None
     ) -> tuple[Array, Array]:
@@ -159,6 +165,7 @@ def cross_fit(
     n_jobs: int | None = None,
     sample_weight: Array | None = None,
     gaps: tuple[int, ...] = (),
+    coded: Coded = (),
 ) -> CrossFit:
     """Fit every candidate to the complement of every fold and stack them.
 
@@ -170,16 +177,17 @@ def cross_fit(
     fold and without its rows. Other learners get all columns. Weights of the rows enter fits and log-likelihoods.
 
     `gaps` are columns with missing values, each followed by their indicator. Missing values are filled in by the mean
-    of the rows outside the fold.
+    of the rows outside the fold. `coded` are columns of categories of many levels, which learners see as effects that
+    their levels have in the rows outside the fold.
     """
     cheap = {n: c for n, c in candidates.items() if n not in COSTLY}
-    fitted = _fit_all(cheap, X, a, y, folds, binary, n_jobs, gaps, sample_weight=sample_weight)
+    fitted = _fit_all(cheap, X, a, y, folds, binary, n_jobs, gaps, coded, sample_weight=sample_weight)
     best = _stack(fitted, a, y, folds, binary, sample_weight) if fitted else None
     for name in (name for name in COSTLY if name in candidates):
         splines = fitted.get("splines")
         own = {name: candidates[name]}
         bases = splines.models if splines else None
-        more = {**fitted, **_fit_all(own, X, a, y, folds, binary, n_jobs, gaps, bases, sample_weight)}
+        more = {**fitted, **_fit_all(own, X, a, y, folds, binary, n_jobs, gaps, coded, bases, sample_weight)}
         richer = _stack(more, a, y, folds, binary, sample_weight)
         if best is not None and richer.log_score < best.log_score + WORTHWHILE:
             break  # and what is costlier still is not tried
@@ -224,6 +232,7 @@ def _fit_all(
     binary: bool,
     n_jobs: int | None,
     gaps: tuple[int, ...],
+    coded: Coded,
     bases: list[OutcomeLearner] | None = None,
     sample_weight: Array | None = None,
 ) -> dict[str, _Fitted]:
@@ -232,9 +241,9 @@ def _fit_all(
     n_folds = int(folds.max()) + 1
     starts: Sequence[OutcomeLearner | None] = bases or [None] * n_folds
     # Every candidate of every fold is a job, the richer candidates first: plain ones fill the gaps at the end. Where
-    # columns are screened, the candidates of a fold share the choice.
+    # columns are screened, or levels have effects, the candidates of a fold share these.
     names = list(reversed(candidates))
-    groups = [names] if is_screened(*X.shape) else [[name] for name in names]
+    groups = [names] if coded or is_screened(*X.shape) else [[name] for name in names]
     tasks = [(group, fold) for group in groups for fold in range(n_folds)]
     jobs = (
         delayed(_fit_fold)(
@@ -246,6 +255,7 @@ def _fit_all(
             starts[fold],
             binary,
             gaps,
+            coded,
             sample_weight,
         )
         for group, fold in tasks
@@ -272,6 +282,7 @@ def _fit_fold(
     base: OutcomeLearner | None,
     binary: bool,
     gaps: tuple[int, ...],
+    coded: Coded,
     sample_weight: Array | None = None,
 ) -> list[tuple[OutcomeLearner, Array, Array]]:
     """Fit the candidates to the rows outside and predict those inside; trees start from splines already fitted."""
@@ -283,19 +294,30 @@ def _fit_fold(
         X = filling(X)
         if isinstance(base, FilledLearner):
             base = base.model
+        effects = None
+        inside, outside = X[~out], X[out]
+        if coded:
+            if isinstance(base, EncodedLearner):
+                assert base.training is not None
+                effects, inside, base = base.effects, base.training, base.model
+            else:
+                effects, inside = LevelEffects.of(coded, inside, a[~out], y[~out], binary=binary, **weighted)
+            outside = effects(outside)
         if isinstance(base, ScreenedLearner):
             kept, base = base.kept, base.model
         elif any(isinstance(candidate, OWN) for candidate in candidates.values()):
-            kept = screened_columns(X[~out], a[~out], y[~out], binary=binary, **weighted)
+            kept = screened_columns(inside, a[~out], y[~out], binary=binary, **weighted)
         for candidate in candidates.values():
             model: Any = clone(candidate) if isinstance(candidate, BaseEstimator) else copy.deepcopy(candidate)
             given = {"fitted_base": base} if isinstance(model, BoostingLearner) and model.base is None else {}
             if kept is not None and isinstance(model, OWN):
                 model = ScreenedLearner(model, kept)
-            model.fit(X[~out], a[~out], y[~out], **given, **weighted)
+            model.fit(inside, a[~out], y[~out], **given, **weighted)
             if hasattr(model, "along"):
-                check_along(model, X[out][:CHECKED_ROWS])
-            predicted = predict_arms(model, X[out])
+                check_along(model, outside[:CHECKED_ROWS])
+            predicted = predict_arms(model, outside)
+            if effects is not None:
+                model = EncodedLearner(model, effects, inside)
             found.append((FilledLearner(model, filling) if gaps else model, *predicted))
     return found
 
@@ -304,6 +326,8 @@ def _without_rows(model: Any) -> Any:
     """The learner without what it has kept of its training rows for others to start from."""
     if isinstance(model, ScreenedLearner):
         return ScreenedLearner(_without_rows(model.model), model.kept)
+    if isinstance(model, EncodedLearner):
+        return EncodedLearner(_without_rows(model.model), model.effects)
     if isinstance(model, FilledLearner):
         return FilledLearner(_without_rows(model.model), model.filling)
     if not isinstance(model, AdditiveLearner | BoostingLearner):

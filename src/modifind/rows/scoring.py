@@ -26,7 +26,7 @@ def fit_scores(
     model: PropensityModel, data: Data, table: FeatureTable, n_folds: int, seed: np.random.SeedSequence
 ) -> FittedPropensity:
     """Propensity scores of the rows; by default the shares of the strata, where there are some."""
-    own: dict[str, Any] = {"weights": data.weights, "clusters": data.clusters}
+    own: dict[str, Any] = {"weights": data.weights, "clusters": data.clusters, "unpooled": data.unpooled}
     if data.strata is None:
         return model.fit(table, data.arms, n_folds=n_folds, seed=seed, **own)
     if isinstance(model.estimator, str) and model.estimator == "auto":

@@ -98,12 +98,16 @@ class AutoSampler(BaseSampler):
         return found
 
     def law(self, feature: int) -> FeatureLaw:
-        """Fit the law of one feature that fits it better."""
+        """Fit the law of one feature that fits it better; one of many levels has the same with all."""
+        if feature in self.table_.level_columns:
+            return self.candidates_[0].law(feature)
         place, chosen = self._choice(feature)
         return chosen if self.trial_ is self.candidates_ else self.candidates_[place].law(feature)
 
     def rule(self, feature: int) -> LawRule:
         """The same for rows that were not in the table; the calibration is that of the choice."""
+        if feature in self.table_.level_columns:
+            return self.candidates_[0].rule(feature)
         place, chosen = self._choice(feature)
         return self.candidates_[place].rule(feature, chosen.calibration)
 

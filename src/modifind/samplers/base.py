@@ -30,6 +30,7 @@ from modifind.samplers.grid import (
     code_grid,
     window_grid,
 )
+from modifind.samplers.level_shares import LevelShares
 from modifind.samplers.pit import pit_shares, tie_cells, uniformity
 
 if TYPE_CHECKING:
@@ -115,6 +116,7 @@ class BaseSampler(BaseEstimator, ABC):
         self.weights_ = weights
         self.treatment_ = treatment
         self.seeds_ = seed.spawn(table.n_features)
+        self.level_shares_ = LevelShares.of(table, treatment if self.condition_on_treatment else None, weights)
         return self
 
     @abstractmethod
@@ -198,7 +200,7 @@ class BaseSampler(BaseEstimator, ABC):
 
     def _inputs(self, feature: int) -> Array:
         extra = self.treatment_ - self.treatment_.mean() if self.condition_on_treatment else None
-        return self.table_.design_without(feature, extra)
+        return self.table_.design_without(feature, extra, self.level_shares_)
 
     def _with_treatment(self, chosen: NDArray[np.intp], inputs: Array) -> NDArray[np.intp]:
         """Positions of chosen inputs in ascending order, with the treatment, which is last, where it is among them."""

@@ -122,7 +122,7 @@ class CVAESampler(BaseSampler):
     ) -> CVAESampler:
         """Train the networks of all features."""
         torch, device = open_device(self.device, "the cvae sampler")
-        super().fit(table, treatment, seed, weights)
+        super().fit(table.with_indicators, treatment, seed, weights)
         split_seed, self.order_seed_ = seed.spawn(2)
         order = np.random.default_rng(split_seed).permutation(table.n_rows)
         n_held = int(np.clip(round(self.validation_fraction * table.n_rows), 1, table.n_rows - 1))

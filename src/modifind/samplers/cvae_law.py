@@ -168,7 +168,7 @@ class CVAERule:
 def network_inputs(table: FeatureTable, treatment: NDArray[np.int64], mean_treatment: float | None) -> Float32:
     """The design of all features, the treatment and a constant that carries the first layers' biases."""
     arms = np.zeros(table.n_rows) if mean_treatment is None else treatment - mean_treatment
-    return np.column_stack((table.design, arms, np.ones(table.n_rows))).astype(np.float32)
+    return np.column_stack((table.with_indicators.design, arms, np.ones(table.n_rows))).astype(np.float32)
 
 
 def _decoder_grid(decoder: Decoder) -> tuple[Array, Array]:

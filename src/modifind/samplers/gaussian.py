@@ -26,6 +26,7 @@ from modifind.samplers.base import (
     normal_scores,
     value_bins,
 )
+from modifind.samplers.level_law import LevelLaw, LevelRule, fit_level_law
 from modifind.samplers.rules import CategoryRule, Conditioning, LawRule, NormalRule, Selected
 from modifind.samplers.wide import CrossFittedRidge
 from modifind.screening import Association, has_many_columns
@@ -83,12 +84,21 @@ class GaussianSampler(BaseSampler):
     def scored_law(self, feature: int) -> tuple[FeatureLaw, Array]:
         """The law of one feature and its held-out log-score row by row."""
         many = isinstance(self.ridge_, CrossFittedRidge)
+        if feature in self.table_.level_columns:
+            return self._level_law(feature)
         if self.table_.n_levels(feature):
             return self._screened_categorical_law(feature) if many else self._categorical_law(feature)
         return self._normal_law(feature)
 
+    def _level_law(self, feature: int) -> tuple[LevelLaw, Array]:
+        column, levels = self.table_.values[:, feature], self.table_.n_levels(feature)
+        return fit_level_law(self._inputs(feature), column, levels, self.folds_, self.weights_)
+
     def rule(self, feature: int, calibration: Calibration | None = None) -> LawRule:
         """The fitted law for other rows; its calibration is measured unless given."""
+        if feature in self.table_.level_columns:
+            law = self._level_law(feature)[0]
+            return LevelRule(Conditioning.of(self, feature), law.model, law.calibration)
         calibration = self.law(feature).calibration if calibration is None else calibration
         inputs = Conditioning.of(self, feature)
         if self.table_.n_levels(feature):
@@ -132,8 +142,8 @@ class GaussianSampler(BaseSampler):
     def _columns(self) -> Array:
         """Every feature's model columns, and the treatment."""
         if not self.condition_on_treatment:
-            return self.table_.design
-        return np.column_stack((self.table_.design, self.treatment_ - self.treatment_.mean()))
+            return self.level_shares_(self.table_.design)
+        return np.column_stack((self.level_shares_(self.table_.design), self.treatment_ - self.treatment_.mean()))
 
     def _normal_law(self, feature: int) -> tuple[FeatureLaw, Array]:
         column = self.table_.values[:, feature]

@@ -11,7 +11,7 @@ takes the value of the row that is nearest in these.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -53,6 +53,8 @@ class Step:
         Those columns' own.
     incomplete : frozenset of int
         Which of them may have missing values.
+    level_columns : dict
+        Model columns of those with many levels.
     rule : LawRule
         Its law given the others.
     """
@@ -63,12 +65,13 @@ class Step:
     categories: tuple[tuple[Any, ...] | None, ...]
     scaling: tuple[Array, Array]
     incomplete: frozenset[int]
+    level_columns: Mapping[int, Array]
     rule: LawRule
 
     def table(self, values: Array) -> FeatureTable:
         """What the rule knows of some rows of the whole table."""
         known = np.take(values, self.columns, axis=1)
-        return FeatureTable(self.names, known, self.categories, self.scaling, self.incomplete)
+        return FeatureTable(self.names, known, self.categories, self.scaling, self.incomplete, self.level_columns)
 
 
 @dataclass(frozen=True)
@@ -198,7 +201,16 @@ def joint_law(
         known = part_of(table, columns)
         own.fit(known, treatment, sampler_seed.spawn(1)[0], **weighted)
         rule = own.rule(len(given))
-        return Step(feature, columns, known.names, known.categories, known.scaling, known.incomplete, rule)
+        return Step(
+            feature,
+            columns,
+            known.names,
+            known.categories,
+            known.scaling,
+            known.incomplete,
+            known.level_columns,
+            rule,
+        )
 
     def is_determined(step: Step) -> bool:
         share = step.rule.calibration.explained_share

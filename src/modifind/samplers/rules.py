@@ -6,7 +6,7 @@ as weighted points per row. Rules are small: they are sent to every worker.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import numpy as np
@@ -16,6 +16,7 @@ from modifind.features import FeatureTable
 from modifind.kernels import Array
 from modifind.samplers.base import BaseSampler, Calibration, CategoricalLaw, NormalLaw, PoolLaw
 from modifind.samplers.grid import GridLaw, Rows
+from modifind.samplers.level_shares import LevelShares
 
 N_STEPS = 4096
 
@@ -49,20 +50,24 @@ class Conditioning:
         The feature, whose own columns are left out.
     mean_treatment : float or None
         What the treatment is centred at; None where it is not conditioned on.
+    level_shares : LevelShares
+        What is seen of categories of many levels.
     """
 
     feature: int
     mean_treatment: float | None
+    level_shares: LevelShares = field(default_factory=LevelShares)
 
     @classmethod
     def of(cls, sampler: BaseSampler, feature: int) -> Conditioning:
         """As a fitted sampler conditions."""
-        return cls(feature, float(sampler.treatment_.mean()) if sampler.condition_on_treatment else None)
+        mean = float(sampler.treatment_.mean()) if sampler.condition_on_treatment else None
+        return cls(feature, mean, sampler.level_shares_)
 
     def __call__(self, table: FeatureTable, treatment: NDArray[np.int64]) -> Array:
         """Model columns of some rows."""
         extra: Array | None = None if self.mean_treatment is None else np.subtract(treatment, self.mean_treatment)
-        inputs = table.design_without(self.feature, extra)
+        inputs = table.design_without(self.feature, extra, self.level_shares)
         return inputs if inputs.shape[1] else np.zeros((table.n_rows, 1))
 
 

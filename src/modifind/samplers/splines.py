@@ -28,6 +28,7 @@ from modifind.samplers.base import (
     marginal_log_score,
     value_bins,
 )
+from modifind.samplers.level_law import LevelRule, fit_level_law
 from modifind.samplers.rules import CategoryRule, Conditioning, LawRule, ResidualRule, Selected
 from modifind.screening import Association, has_many_columns
 
@@ -75,7 +76,7 @@ class SplineSampler(BaseSampler):
         rule = self._fit(feature)[2]
         return rule if calibration is None else replace(rule, calibration=calibration)
 
-    def _fit(self, feature: int) -> tuple[FeatureLaw, Array, ResidualRule | CategoryRule]:
+    def _fit(self, feature: int) -> tuple[FeatureLaw, Array, ResidualRule | CategoryRule | LevelRule]:
         inputs = self._inputs(feature)
         column = self.table_.values[:, feature]
         rng = np.random.default_rng(self.seeds_[feature])
@@ -85,6 +86,9 @@ class SplineSampler(BaseSampler):
         if inputs.shape[1] == 0:
             inputs = np.zeros((column.size, 1))
         conditioning = Conditioning.of(self, feature)
+        if feature in self.table_.level_columns:
+            known, score = fit_level_law(inputs, column, levels, folds, self.weights_)
+            return known, score, LevelRule(conditioning, known.model, known.calibration)
         if levels:
             return self._categorical_law(conditioning, inputs, column, levels, folds)
         return self._residual_law(conditioning, inputs, column, folds, n_folds)

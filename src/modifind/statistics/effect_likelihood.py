@@ -59,6 +59,7 @@ from modifind.rows.clusters import check_takes_weights
 from modifind.rows.weights import effective_size, mean_of, some
 from modifind.samplers.grid import RowGrid
 from modifind.statistics.arms import ArmTraits, CommonPart, contrast_precision, contrasts, variances
+from modifind.statistics.level_groups import LevelGroups
 from modifind.statistics.reuse import Reuse
 from modifind.statistics.tails import N_SCORES, TailSums, ValueFunctions, residual_scores
 from modifind.torch_support import check_device, import_torch
@@ -179,6 +180,7 @@ class EffectLikelihood(BaseEstimator):
                 n_jobs=n_jobs,
                 sample_weight=weights,
                 gaps=table.gaps,
+                coded=table.coded,
             )
             traits = ArmTraits.of(fit, outcome, treatment, scores, binary, weights)
             fits.append(_Fit.of(fit, traits, table.design, outcome, treatment, scores, binary))
@@ -416,6 +418,7 @@ class PreparedEffectLikelihood:
         tails = np.zeros((len(parts), self.y.size, N_SCORES))
         values, weights = np.empty((len(parts), 0, 0)), np.empty((0, 0))
         columns = columns_of(self.table, feature)
+        groups = self._groups(columns)
         for fit in self.fits:
             for fold, model in enumerate(fit.cross.models):
                 members = np.flatnonzero(fit.cross.folds == fold)
@@ -423,6 +426,8 @@ class PreparedEffectLikelihood:
                 for start in range(0, members.size, step):
                     rows = members[start : start + step]
                     points, chances = grid.at(rows)
+                    if groups is not None:
+                        points, chances = groups.gather(rows, chances)
                     if not values.size:
                         values = np.zeros((len(parts), self.y.size, points.shape[1]))
                         weights = np.empty(values.shape[1:])
@@ -439,6 +444,14 @@ class PreparedEffectLikelihood:
             tails *= self.weights[:, None]
             values *= self.weights[:, None]
         return tuple(RowTerms(*own) for own in zip(observed, tails, values, strict=True)), weights
+
+    def _groups(self, columns: slice) -> LevelGroups | None:
+        """Levels that a row's models cannot tell apart, where the feature is a category of many."""
+        alike: list[list[NDArray[np.intp]]] = []
+        for fit in self.fits:
+            found = [model.alike(columns) for model in fit.cross.models]
+            alike.append([part for part in found if part is not None])
+        return LevelGroups.of(alike, [fit.cross.folds for fit in self.fits]) if alike[0] else None
 
     def _rows_terms(
         self,

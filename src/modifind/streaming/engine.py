@@ -19,6 +19,7 @@ from modifind.columns.codes import warn_codes
 from modifind.columns.determined import find_determined
 from modifind.columns.inputs import recorded_names
 from modifind.columns.leaks import refuse_leaks, refuse_separation
+from modifind.columns.many_levels import with_level_columns
 from modifind.columns.missing import LEAST_OBSERVED, Dropped
 from modifind.columns.outcome_scale import transform_outcome
 from modifind.explain.marginal import MarginalView, told_percentiles
@@ -273,8 +274,9 @@ class StreamedFit:
         warn_codes(plain.table, plain.y)
         schema = schema.pooled()
         block = schema.read(sample) if schema.poolings else plain
-        schema = replace(schema, reference=block.table.scaling)
-        block = replace(block, table=replace(block.table, reference=schema.reference))
+        table = with_level_columns(replace(block.table, reference=block.table.scaling))
+        schema = replace(schema, reference=table.reference, level_columns=table.level_columns)
+        block = replace(block, table=table)
         determined = find_determined(block.table)
         determined.warn()
         plan, laws, propensity, outcome = self._plan(schema, rows, numbers, block, seeds[:5], determined.features)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -226,6 +227,8 @@ class Schema:
         Features whose rare levels are pooled.
     reference : tuple of two arrays, optional
         What columns are standardised by.
+    level_columns : dict
+        Model columns of categories of many levels.
     """
 
     n_rows: int
@@ -241,6 +244,7 @@ class Schema:
     gaps: tuple[bool, ...]
     poolings: dict[int, Pooling] = field(default_factory=dict)
     reference: tuple[Array, Array] | None = None
+    level_columns: Mapping[int, Array] = field(default_factory=dict)
 
     @cached_property
     def categories(self) -> tuple[tuple[Any, ...] | None, ...]:
@@ -290,7 +294,7 @@ class Schema:
         y = outcome_values(piece.y)
         return Block(
             piece.start,
-            FeatureTable(self.names, values, self.categories, self.reference, self.incomplete),
+            FeatureTable(self.names, values, self.categories, self.reference, self.incomplete, self.level_columns),
             np.log(y) if self.transform == "log" else y,
             _codes(piece.treatment, self.arms, "treatment"),
             None if piece.scores is None else piece.scores.to_numpy(dtype=np.float64),
