@@ -218,7 +218,7 @@ def select(
         bool, typer.Option("--dry-run", help="Only say how the table is read and what would be run.")
     ] = False,
     strict: Annotated[
-        bool, typer.Option("--strict", help="End with exit code 3 if there is a warning or a check failed.")
+        bool, typer.Option("--strict", help="End with exit code 3 if a check that bears on validity failed.")
     ] = False,
 ) -> None:
     """Find the features of a table that modify the effect of a treatment on an outcome."""
@@ -260,8 +260,8 @@ def select(
     print_checks(result)
     if interrupted:
         raise typer.Exit(INTERRUPTED)
-    if strict and not (result.ok and not lines.shown):
-        print(strict_line(result, lines.shown), file=sys.stderr)
+    if strict and not result.ok:
+        print(strict_line(result), file=sys.stderr)
         raise typer.Exit(3)
 
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from modifind.checks import as_frame
+from modifind.checks import as_frame, concerns
 from modifind.placebo_result import PlaceboResult
 from modifind.saving.schema import BY_COLUMN, FORMAT, OPTIONAL_FRAMES, parse_json, validate
 from modifind.saving.spreadsheet import safe_csv
@@ -67,8 +67,8 @@ class SelectionResult:
     warnings : tuple of str
         What the user was warned of during the fit.
     checks : DataFrame
-        One row per check: name, feature (None for the table as a whole), value, threshold, passed and a text that says
-        what was found, why it matters and what to do. Empty in results of earlier versions.
+        One row per check: name, feature (None for the table as a whole), value, threshold, passed, validity (whether it
+        decides `ok` or is a note), a text that says what was found and why it matters, and the remedy where it failed.
     changes : DataFrame
         What each feature changes: raw p-values `mean_p`, `spread_p` and `shape_p`, the same adjusted over features
         (`mean_adjusted`, ...) and a `verdict` of one sentence. Empty where features were not explained.
@@ -107,8 +107,27 @@ class SelectionResult:
 
     @property
     def ok(self) -> bool:
-        """Whether every check passed and there was nothing to warn of."""
-        return bool(self.checks["passed"].all()) and not self.warnings
+        """Whether nothing puts the answer in doubt: every check that bears on validity passed.
+
+        Notes, such as pooled levels, rows that were left out or a feature that could not be tested, do not count.
+        """
+        return not self.cautions
+
+    @property
+    def cautions(self) -> list[str]:
+        """What puts the answer in doubt: a text for every kind of check that bears on validity and failed.
+
+        Where placebo treatments found more than chance allows, that is the last.
+        """
+        placebo = [] if self.placebo is None or not self.placebo.warning else [self.placebo.warning]
+        return [*concerns(self.checks, validity=True), *placebo]
+
+    @property
+    def notes(self) -> list[str]:
+        """What else there is to know: warnings of the fit and checks that do not bear on validity, each once."""
+        cautions = set(self.cautions)
+        told = (message for message in self.warnings if message not in cautions)
+        return list(dict.fromkeys([*told, *concerns(self.checks, validity=False)]))
 
     @property
     def selected(self) -> list[str]:

@@ -540,6 +540,7 @@ class ModifierSelector(BaseModifierSelector):
             named,
             overall=found.overall,
             score_histogram=found.score_histogram,
+            columns=found.columns,
         )
         warn_of(result.checks, named)
         self._keep(columns, result)

@@ -14,6 +14,7 @@ from modifind.base import data_settings
 from modifind.columns.determined import find_determined
 from modifind.columns.leaks import refuse_separation
 from modifind.columns.outcome_scale import transform_outcome
+from modifind.columns.review import review_columns
 from modifind.composition import Statistic
 from modifind.explain.attempts import attempt
 from modifind.explain.pseudo import OutcomeModel, PseudoOutcomes
@@ -63,6 +64,8 @@ class Whole:
         Effects for all rows together.
     score_histogram : DataFrame
         Propensity scores by arm.
+    columns : DataFrame
+        What every column was looked at for; see `review_columns`.
     """
 
     names: tuple[str, ...]
@@ -74,6 +77,7 @@ class Whole:
     interrupted: bool
     overall: dict[str, float]
     score_histogram: pd.DataFrame
+    columns: pd.DataFrame
 
 
 @dataclass(frozen=True)
@@ -136,7 +140,6 @@ class WholeFit:
             warn_resampled_weights()
         scores = fit_scores(model_of_rows(self.propensity, data), data, table, self.n_folds, propensity_seed)
         refuse_separation(scores)
-        scores.warn_unexplained()
         sampler = for_gaps(self.sampler, table)
         if self.feature_groups:
             self._check_groups(table, units)
@@ -209,7 +212,15 @@ class WholeFit:
             with threadpool_limits(limits=1):
                 overall = attempt(OVERALL, overall_effects, outcomes, prepared.y_bandwidth, overall_seed)
         kinds = [unit.kind(table) for unit in units]
-        overlap = OverlapSums.of(scores)
+        overlap = OverlapSums.of(scores, data.groups)
+        columns = review_columns(
+            scores,
+            outcome,
+            randomised=scores.is_known or data.strata is not None,
+            clusters=data.groups,
+            outcome_name=data.names.get("outcome_name"),
+            positive=self.outcome_transform == "log",
+        )
         return Whole(
             names,
             kinds,
@@ -220,6 +231,7 @@ class WholeFit:
             interrupted,
             overall or {},
             overlap.score_histogram(),
+            columns,
         )
 
     def _null_hypothesis(self, data: Data) -> str:

@@ -21,6 +21,7 @@ from modifind.columns.inputs import recorded_names
 from modifind.columns.leaks import refuse_leaks, refuse_separation
 from modifind.columns.missing import LEAST_OBSERVED, Dropped
 from modifind.columns.outcome_scale import transform_outcome
+from modifind.columns.review import review_columns
 from modifind.explain.marginal import MarginalView, told_percentiles
 from modifind.features import FeatureTable, Kind
 from modifind.findings import DETERMINED, NO_SAMPLER, Finding
@@ -214,6 +215,7 @@ class Streamed:
     model: dict[str, Any]
     score_histogram: pd.DataFrame
     column_names: dict[str, str]
+    columns: pd.DataFrame
     overall: dict[str, float] = field(default_factory=dict)
 
     @property
@@ -306,7 +308,14 @@ class StreamedFit:
             propensity=propensity,
             model=outcome.description,
             score_histogram=sums.overlap.score_histogram(),
-            column_names=recorded_names(sample.y, sample.treatment),
+            column_names=(names := recorded_names(sample.y, sample.treatment)),
+            columns=review_columns(
+                propensity,
+                block.y,
+                randomised=propensity.is_known,
+                outcome_name=names.get("outcome_name"),
+                positive=self.outcome_transform == "log",
+            ),
             overall=explaining.overall(overall_seed),
         )
 
@@ -368,7 +377,6 @@ class StreamedFit:
             model = PropensityModel(block.scores, cross_fit=model.cross_fit, clip=model.clip)
         propensity = model.fit(table, arms, n_folds=self.n_folds, seed=propensity_seed, folds=folds[0])
         refuse_separation(propensity)
-        propensity.warn_unexplained()
         outcome = self.statistic.prepare(table, y, arms, propensity.scores, folds, n_jobs=self.n_jobs)
         sampler = for_gaps(self.sampler, table)
         if hasattr(sampler, "assign_folds"):
