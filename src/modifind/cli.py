@@ -209,6 +209,10 @@ def select(
     ] = 200_000,
     checkpoint: CheckpointFolder = None,
     explain: Annotated[bool, typer.Option(help="Also explain features: bands, what changes, bounds.")] = True,
+    population: Annotated[
+        str,
+        typer.Option("--population", help="Whom effects are about: all rows, or overlap (those with a counterpart)."),
+    ] = "all",
     placebo_runs: Annotated[
         int, typer.Option("--placebo", help="Also run this many treatments that do nothing.", min=0)
     ] = 0,
@@ -239,7 +243,8 @@ def select(
         own = {"learner": learner, "cv_repeats": repeats, "check_resamples": check}
         selector = _selector(preset, statistic, own, sampler, scores, alpha, adjust, resamples, device)
         _tell(selector, table.columns, roles, discrete, group, log_outcome, missing, seed, jobs, checkpoint)
-        selector.set_params(max_train_rows=train_rows, explain=explain, placebo_runs=placebo_runs)
+        selector.set_params(max_train_rows=train_rows, explain=explain)
+        selector.set_params(placebo_runs=placebo_runs, population=population)
         if dry_run:
             _print_dry_run(table, selector, roles, treated)
             return

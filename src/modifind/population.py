@@ -11,9 +11,14 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from modifind.kernels import Array
 
 POPULATIONS = ("all", "overlap")
+
+
+SHORT_NAMES = {"all": "all rows", "overlap": "overlap population"}
 
 
 def check_population(population: Any) -> None:
@@ -27,8 +32,15 @@ def row_weights(scores: Array, population: str) -> Array:
 
     Examples
     --------
-    >>> import numpy as np
     >>> row_weights(np.array([0.5, 0.1]), "overlap")
     array([1.  , 0.36])
     """
-    return 4.0 * scores * (1.0 - scores) if population == "overlap" else scores * 0.0 + 1.0
+    return 4.0 * scores * (1.0 - scores) if population == "overlap" else np.ones(scores.shape)
+
+
+def population_weights(scores: Array, population: str, weights: Array | None) -> Array | None:
+    """Weights of the rows, times how much they count in a population; None where all count alike."""
+    if population == "all":
+        return weights
+    counted = row_weights(scores, population)
+    return counted if weights is None else weights * counted

@@ -59,7 +59,9 @@ class SelectionResult:
     curves : dict of DataFrame
         Effect curves by column; see `curve`.
     overlap : dict
-        How comparable the arms are.
+        How comparable the arms are: rows that each is worth after weighting, by the inverse of the chance to be in it
+        (`effective_rows_...`) and in the overlap population (`overlap_rows_...`); the share of its rows that have no
+        counterpart (`outside_share_...`), and so on.
     settings : dict
         Every setting, the seed, the treatment labels and the size of the data.
     versions : dict
@@ -78,7 +80,8 @@ class SelectionResult:
         Bounds on the law of the effect along a column and tests of whether they change, see `effect_bounds` and
         `bounds_test`; of the columns whose p-value is at most alpha.
     overall : dict
-        The effects of a curve, and their limits, for all rows together.
+        The effects of a curve, and their limits, for all rows together, or for the overlap population where
+        ``settings["population"]`` says so.
     score_histogram : DataFrame
         Shares of each arm (`treated`, `control`) whose propensity score lies between `low` and `high`.
     pit_histogram : DataFrame

@@ -85,8 +85,7 @@ def print_result(result: SelectionResult, truth: dict[str, str] | None = None) -
         console.print(Text(f"predict the outcome, no difference found: {printable(', '.join(predictors))}"))
     if result.placebo is not None:
         console.print(Text(result.placebo.text))
-    effective = (
-        f"{result.overlap['effective_rows_treated']:.0f} treated, "
-        f"{result.overlap['effective_rows_control']:.0f} control"
-    )
+    kept = "overlap_rows" if settings.get("population") == "overlap" else "effective_rows"
+    effective = f"{result.overlap[f'{kept}_treated']:.0f} treated, {result.overlap[f'{kept}_control']:.0f} control"
+    effective += " (overlap population)" if kept == "overlap_rows" else ""
     console.print(Text(f"{settings['n_rows']} rows, {printable(labels)}; effective rows after weighting: {effective}"))

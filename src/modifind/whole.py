@@ -101,6 +101,7 @@ class WholeFit:
     progress: bool | Progress
     seed: int
     explain: bool = True
+    population: str = "all"
 
     def check(self, data: Data) -> Array:
         """Refuse settings that have no meaning for a table, as `fit` does before it fits anything.
@@ -163,6 +164,7 @@ class WholeFit:
             weights=data.weights,
             clusters=data.groups,
             seed=outcome_seed,
+            population=self.population,
         )
         plan = Analysis(
             table,
@@ -217,6 +219,7 @@ class WholeFit:
             scores,
             outcome,
             randomised=scores.is_known or data.strata is not None,
+            population=self.population,
             clusters=data.groups,
             outcome_name=data.names.get("outcome_name"),
             positive=self.outcome_transform == "log",

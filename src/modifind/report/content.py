@@ -79,9 +79,9 @@ def facts(result: SelectionResult) -> list[tuple[str, str]]:
         effect, low, high = (float(result.overall.get(f"mean_effect{end}", math.nan)) for end in ("", "_low", "_high"))
         if terms.log:
             text = f"\u00d7 {with_limits(math.exp(effect), math.exp(low), math.exp(high))}"
-            shown.append(("average effect as a ratio, all rows", text))
+            shown.append((f"average effect as a ratio, {terms.whom}", text))
         else:
-            shown.append(("average effect, all rows", with_limits(effect, low, high)))
+            shown.append((f"average effect, {terms.whom}", with_limits(effect, low, high)))
     return shown
 
 

@@ -257,6 +257,7 @@ class StreamedFit:
     missing: str = "error"
     explain: bool = True
     alpha: float = 0.05
+    population: str = "all"
 
     def fit(self, pieces: Pieces) -> Streamed | Piece:
         """Test every feature; a table of few rows is returned instead, to be taken at once."""
@@ -291,6 +292,7 @@ class StreamedFit:
             plan.bins.bandwidth,
             choice_seed,
             bands=self.explain,
+            population=self.population,
         )
         return Streamed(
             names=schema.names,
@@ -313,6 +315,7 @@ class StreamedFit:
                 propensity,
                 block.y,
                 randomised=propensity.is_known,
+                population=self.population,
                 outcome_name=names.get("outcome_name"),
                 positive=self.outcome_transform == "log",
             ),
@@ -346,7 +349,7 @@ class StreamedFit:
             if not plan.schema.constant[m]:
                 importance = place.importance(sums.features[m].view, plan.bins)
             column = explaining.table.values[:, m]
-            percentiles = () if explaining.table.n_levels(m) else told_percentiles(column)
+            percentiles = () if explaining.table.n_levels(m) else told_percentiles(column, explaining.weights)
             view = MarginalView(importance, place.bandwidth, found.curve, found.densities, percentiles)
             bounds = None if found.bounds is None else {plan.schema.names[m]: found.bounds}
             messages = (*law.messages, *found.messages)
