@@ -189,6 +189,15 @@ def test_many_features_of_a_kind_are_one_message_with_a_count():
     assert cautions(found, ["other", *found["feature"]]) == ["", *["law of the feature fits badly"] * 15]
 
 
+def test_remedies_name_the_overlap_population_where_it_is_not_taken_already():
+    outside = {"diagnostics": {"outside_share": 0.3, "outside_where": "150 of 500 treated rows (age above 70)"}}
+    (every,) = concerns(checked(**outside))
+    (overlap,) = concerns(checked(**outside, settings={"population": "overlap"}))
+    assert "population='overlap'" in every
+    assert "population='overlap'" not in overlap
+    assert "pass a model that sees it" in overlap
+
+
 # The PIT of columns with ties.
 
 

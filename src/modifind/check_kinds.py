@@ -8,6 +8,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 OTHER_SAMPLER = "Try another sampler, or transform the column."
+UNSEEN = (  # of rows that the estimated chance to be treated takes for comparable
+    "The overlap population leaves them in, because the model of the chance to be treated does not see that an arm is "
+    "missing there. Leave out these rows, or pass a model that sees it (propensity=)."
+)
 AFTER = "may be measured after the treatment"
 
 
@@ -23,7 +27,7 @@ class Kind:
         Whether a failure bears on the answer: p-values or effects may then be wrong, and `SelectionResult.ok` is false.
         Otherwise it is a note: something to know that takes nothing away from what was found.
     remedy : str
-        What to do where it fails.
+        What to do where it fails; a `Check` can have one of its own.
     caution : str
         A few words beside a feature that fails it.
     told : str

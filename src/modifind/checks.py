@@ -18,7 +18,7 @@ import numpy as np
 import pandas as pd
 from scipy.stats import binomtest
 
-from modifind.check_kinds import KINDS
+from modifind.check_kinds import KINDS, UNSEEN
 from modifind.testing.analytic import combined_p_value
 from modifind.testing.multiple import adjust_p_values
 
@@ -62,6 +62,8 @@ class Check:
         Whether the value is within the limit.
     text : str
         What was found; where it failed also why it matters.
+    remedy : str
+        What to do where it failed, if that is not what its kind says.
     """
 
     name: str
@@ -70,6 +72,7 @@ class Check:
     threshold: float
     passed: bool
     text: str
+    remedy: str = ""
 
 
 def as_frame(checks: Sequence[Check]) -> pd.DataFrame:
@@ -80,7 +83,8 @@ def as_frame(checks: Sequence[Check]) -> pd.DataFrame:
     frame["feature"] = frame["feature"].where(frame["feature"].notna(), None)
     bears = np.array([KINDS[check.name].validity for check in checks], dtype=bool)
     frame.insert(columns.index("passed") + 1, "validity", bears)
-    frame["remedy"] = pd.Series(["" if c.passed else KINDS[c.name].remedy for c in checks], dtype=frame["text"].dtype)
+    remedies = ["" if check.passed else check.remedy or KINDS[check.name].remedy for check in checks]
+    frame["remedy"] = pd.Series(remedies, dtype=frame["text"].dtype)
     return frame
 
 
@@ -171,15 +175,15 @@ def warn_of(checks: pd.DataFrame, named: frozenset[str] = frozenset()) -> None:
 
 
 def _concern(name: str, rows: pd.DataFrame) -> str:
-    kind = KINDS[name]
+    kind, remedy = KINDS[name], str(rows["remedy"].iloc[0])
     if rows["feature"].isna().all() or not kind.told:
         texts = list(rows["text"])
         more = f"And {len(texts) - MOST_NAMES} more." if len(texts) > MOST_NAMES else ""
-        return " ".join(filter(None, [*texts[:MOST_NAMES], more, kind.remedy]))
+        return " ".join(filter(None, [*texts[:MOST_NAMES], more, remedy]))
     names = [str(feature) for feature in rows["feature"]]
     count = f"{len(names)} feature{'s' if len(names) > 1 else ''}"
     listed = ", ".join(names[:MOST_NAMES]) + (f" and {len(names) - MOST_NAMES} more" if len(names) > MOST_NAMES else "")
-    return " ".join(filter(None, [kind.told.format(count=count, features=listed), kind.remedy]))
+    return " ".join(filter(None, [kind.told.format(count=count, features=listed), remedy]))
 
 
 def _overlap_checks(overlap: Mapping[str, float], settings: Mapping[str, Any]) -> Iterator[Check]:
@@ -218,10 +222,10 @@ def _support_checks(overlap: Mapping[str, float], even: bool) -> Iterator[Check]
     for arm, other in (("treated", "control"), ("control", "treated")):
         share = overlap[f"outside_{'overlap_' if even else ''}share_{arm}"]
         passed = share <= MOST_OUTSIDE
-        text = f"{share:.0%} of the {'weight' if even else 'rows'} of the {arm} arm "
-        text += f"lie where the features leave hardly a {other} row to compare with"
+        text = f"{share:.0%} of the {'weight' if even else 'rows'} of the {arm} arm {'lies' if even else 'lie'} "
+        text += f"where the features leave hardly a {other} row to compare with"
         text += "." if passed else ": what is said about their effect is the model's guess."
-        yield Check("common_support", None, share, MOST_OUTSIDE, passed, text)
+        yield Check("common_support", None, share, MOST_OUTSIDE, passed, text, UNSEEN if even else "")
 
 
 def _known_checks(overlap: Mapping[str, float], settings: Mapping[str, Any]) -> Iterator[Check]:
@@ -245,6 +249,7 @@ def _column_checks(diagnostics: pd.DataFrame, settings: Mapping[str, Any]) -> It
     """Overlap along every feature, and whether it looks as if it were measured after the treatment."""
     if "outside_share" not in diagnostics:
         return
+    unseen = UNSEEN if settings.get("population") == "overlap" else ""
     level = ARM_DIFFERENCE_LEVEL / max(len(diagnostics), 1)
     for row in diagnostics.itertuples():
         feature = str(row.Index)
@@ -254,7 +259,7 @@ def _column_checks(diagnostics: pd.DataFrame, settings: Mapping[str, Any]) -> It
         if share > 0:
             text = f"{row.outside_where} have hardly a row of the other arm beside them"
             text += "." if passed else ": what is said about their effect is the model's guess."
-        yield Check("support_along", feature, share, MOST_OUTSIDE_ALONG, passed, text)
+        yield Check("support_along", feature, share, MOST_OUTSIDE_ALONG, passed, text, unseen)
     for row in diagnostics.itertuples():
         difference, p_value = float(row.arm_difference), float(row.arm_p_value)  # type: ignore[arg-type]
         if difference == difference:

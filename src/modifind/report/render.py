@@ -52,7 +52,7 @@ def render_report(result: SelectionResult) -> str:
         cautions=result.cautions,
         notes=result.notes,
         ok=result.ok,
-        summary=summary(result.checks),
+        summary=summary(result.checks).partition(";")[0],  # notes have a table of their own
         bars=content.importance_bars(result),
         columns=content.table_columns(result),
         rows=content.table_rows(result),
