@@ -227,6 +227,19 @@ def test_fit_says_where_one_arm_has_no_rows_and_that_known_chances_do_not_fit():
     assert kinds_that_failed(told) == ["known_share"]
 
 
+@pytest.mark.parametrize("settings", [{}, {"max_train_rows": 500}])
+def test_sites_without_a_control_are_named_though_they_are_pooled(settings):
+    rng = np.random.default_rng(12)
+    site = rng.integers(0, 5, 900)
+    frame = pd.DataFrame({"age": rng.normal(size=900), "site": [f"site {k}" for k in site]})
+    arms = np.where(site >= 3, 1, rng.integers(0, 2, 900))
+    y = frame["age"] + arms + rng.normal(size=900)
+    own = {"statistic": LINEAR, "sampler": "gaussian", "random_state": 0, "explain": False}
+    result = quiet_fit(frame, y, arms, **own, **settings).result_
+    assert "support_along" in kinds_that_failed(result)
+    assert any("treated rows (site is site 3, site 4) have hardly" in text for text in result.cautions)
+
+
 def test_streamed_tables_have_the_same_checks_of_columns():
     rng = np.random.default_rng(10)
     n = 1200

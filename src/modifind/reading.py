@@ -15,6 +15,7 @@ from modifind.columns.inputs import as_column, as_frame, check_same_order, recor
 from modifind.columns.leaks import refuse_leaks
 from modifind.columns.missing import Dropped, complete_rows
 from modifind.columns.rare_levels import pool_rare_levels
+from modifind.columns.support import Outside, outside_levels
 from modifind.features import (
     FeatureTable,
     Treatment,
@@ -50,6 +51,8 @@ class Data:
         Features of which pooling rare levels has left one level; the user has been told.
     names : dict
         What the columns of outcome and treatment are called, as far as they have names.
+    outside : dict
+        Rows at levels that one arm has hardly any rows of, by column, before rare levels were pooled.
     """
 
     table: FeatureTable
@@ -62,6 +65,7 @@ class Data:
     dropped: Dropped = field(default_factory=Dropped)
     left_out: frozenset[int] = frozenset()
     names: dict[str, str] = field(default_factory=dict)
+    outside: dict[str, Outside] = field(default_factory=dict)
 
     @property
     def arms(self) -> NDArray[Any]:
@@ -148,13 +152,14 @@ def read_data(
         check_groups(codes)
     refuse_leaks(table, outcome, labels.arms, codes)
     warn_codes(table, outcome)
+    outside = outside_levels(table, labels.arms)
     table, left_out = pool_rare_levels(table, labels.arms)
     found = read_strata(columns["strata"], table, labels.arms) if "strata" in columns else None
     if weights is not None:
         weights = weights / weights.max()
         weights = weights / weights.mean()
     names = recorded_names(columns["y"], columns["treatment"])
-    return Data(table, outcome, labels, weights, codes, found, kept, dropped, left_out, names)
+    return Data(table, outcome, labels, weights, codes, found, kept, dropped, left_out, names, outside)
 
 
 def _kept_rows(

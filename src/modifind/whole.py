@@ -223,6 +223,7 @@ class WholeFit:
             clusters=data.groups,
             outcome_name=data.names.get("outcome_name"),
             positive=self.outcome_transform == "log",
+            levels=data.outside,
         )
         return Whole(
             names,

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from modifind.columns.support import outside_along
+from modifind.columns.support import Outside, outside_along
 from modifind.columns.suspicious import Arms, OutcomeRanks
 from modifind.kernels import Array
 from modifind.population import row_weights
 from modifind.propensity import FittedPropensity
 
 REVIEWED = ("outside_share", "outside_where", "arm_difference", "arm_p_value", "outcome_share", "event_flag")
+NOWHERE = Outside(0.0, "")
 
 
 def review_columns(
@@ -24,6 +27,7 @@ def review_columns(
     clusters: NDArray[np.int64] | None = None,
     outcome_name: str | None = None,
     positive: bool = False,
+    levels: Mapping[str, Outside] | None = None,
 ) -> pd.DataFrame:
     """Overlap along every column, and whether it looks as if it were measured after the treatment.
 
@@ -43,6 +47,8 @@ def review_columns(
         What the outcome is called.
     positive : bool
         Whether the outcome was positive before it was transformed.
+    levels : mapping, optional
+        Rows without a counterpart before levels were pooled, by column; see `outside_levels`.
 
     Returns
     -------
@@ -60,7 +66,8 @@ def review_columns(
         counted = row_weights(scores.scores, population) / np.where(arms == 1, scores.scores, 1.0 - scores.scores)
     found = []
     for m in range(table.n_features):
-        outside = outside_along(table, m, arms, counted)
+        before = (levels or {}).get(table.names[m], NOWHERE)
+        outside = max(before, outside_along(table, m, arms, counted), key=lambda own: own.share)
         difference, p_value = given.difference(table, m)
         shared, flag = outcome.shared(table, m), float(outcome.flags_event(table, m))
         found.append((outside.share, outside.where, difference, p_value, shared, flag))

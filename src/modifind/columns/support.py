@@ -80,6 +80,16 @@ def outside_along(table: FeatureTable, feature: int, arms: NDArray[np.int64], we
     return Outside(float(shares.max()), " and ".join(told))
 
 
+def outside_levels(table: FeatureTable, arms: NDArray[np.int64]) -> dict[str, Outside]:
+    """Rows without a counterpart along columns of levels, by the column's name, as far as there are any.
+
+    To be asked before rare levels are pooled: a level that one arm has not is rare, however many rows the other has.
+    """
+    levels = [m for m in range(table.n_features) if table.n_levels(m)]
+    found = {table.names[m]: outside_along(table, m, arms, np.ones(arms.size)) for m in levels}
+    return {name: outside for name, outside in found.items() if outside.share > 0}
+
+
 def feature_bins(table: FeatureTable, feature: int, most: int = MAX_BINS) -> tuple[NDArray[np.intp], Array]:
     """Bin of each row: its level, or one of about as many rows as the others; missing values come last.
 

@@ -22,6 +22,7 @@ from modifind.columns.leaks import refuse_leaks, refuse_separation
 from modifind.columns.missing import LEAST_OBSERVED, Dropped
 from modifind.columns.outcome_scale import transform_outcome
 from modifind.columns.review import review_columns
+from modifind.columns.support import outside_levels
 from modifind.explain.marginal import MarginalView, told_percentiles
 from modifind.features import FeatureTable, Kind
 from modifind.findings import DETERMINED, NO_SAMPLER, Finding
@@ -318,6 +319,7 @@ class StreamedFit:
                 population=self.population,
                 outcome_name=names.get("outcome_name"),
                 positive=self.outcome_transform == "log",
+                levels=outside_levels(plain.table, plain.treatment),
             ),
             overall=explaining.overall(overall_seed),
         )
