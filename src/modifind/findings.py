@@ -187,7 +187,8 @@ def assemble(
 
 def _reviewed(names: tuple[str, ...], columns: pd.DataFrame, settings: Mapping[str, Any]) -> pd.DataFrame:
     """What every feature was looked at for; a group has what is worst of its columns."""
-    groups, rows = settings.get("feature_groups") or {}, []
+    given = settings.get("feature_groups")
+    groups, rows = given if isinstance(given, Mapping) else {}, []  # without groups the argument as it was written
     for name in names:
         own = columns.loc[list(groups.get(name, [name]))]
         outside, differs = own["outside_share"].argmax(), int(own["arm_p_value"].fillna(1.0).to_numpy().argmin())
