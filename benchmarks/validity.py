@@ -12,8 +12,9 @@ columns that say nearly the same, alone and as a group), `streamed` (null design
 the test of them), `placebo` (coin flips in place of the treatment of real tables, which are read from the folder named
 by $MODIFIND_DATA), `zero` (no effect, and noise that is not Student-t), `unfollowed` (prognostic functions that
 learners hardly follow, with --sizes rows), `one_arm` (the spread of one arm changes), `tails` (rare events and skewness
-of the treated), `noise` (no effect, and noise that is no normal variable) and `levels` (a category of many levels:
-raw p-values of the category and of the others, n = 5000, and CPU time with and without it, n = 20,000).
+of the treated), `noise` (no effect, and noise that is no normal variable), `levels` (a category of many levels:
+raw p-values of the category and of the others, n = 5000, and CPU time with and without it, n = 20,000) and `checks`
+(how often good and bad tables pass the checks that bear on validity).
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ import argparse
 import math
 import time
 import warnings
+import zlib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
@@ -31,6 +33,7 @@ import numpy as np
 from joblib import Parallel, delayed
 from numpy.typing import NDArray
 
+import check_designs
 import designs
 import real_tables
 from modifind import EffectLikelihood, ModifierSelector
@@ -215,6 +218,27 @@ class Study:
         p = np.concatenate(null)
         row(f"all null groups ({p.size} p-values)", "", f"{(p <= 0.05).mean():.3f}", f"{(p <= 0.01).mean():.3f}", "")
 
+    def checks(self) -> None:
+        """Tables that pass the checks that bear on validity, by kind, linear learner."""
+        header("thresholds chosen on it", "quality", "table", "passed", "failed, by kind")
+        groups = {"yes": check_designs.CHOSEN_ON, "no": check_designs.HELD_OUT}
+        seeds, counts = range(self.args.seed, self.args.seed + self.args.runs), Counter[tuple[str, str, bool]]()
+        for chosen, by_quality in groups.items():
+            for quality, cases in by_quality.items():
+                for name, case in cases.items():
+                    if not name.startswith(self.args.only):
+                        continue
+                    runs = Parallel(n_jobs=self.args.jobs)(delayed(failed_checks)(case, seed) for seed in seeds)
+                    done = [names for names in runs if names is not None]
+                    kinds = Counter(kind for names in done for kind in names)
+                    listed = ", ".join(f"{kind} {count}" for kind, count in kinds.most_common()) or "-"
+                    row(chosen, quality, name, f"{sum(not names for names in done)} of {len(done)}", listed)
+                    counts.update((chosen, quality, not names) for names in done)
+        for chosen, by_quality in groups.items():
+            for quality in by_quality:
+                passed, total = counts[chosen, quality, True], sum(counts[chosen, quality, ok] for ok in (True, False))
+                row(chosen, quality, "all", f"{passed} of {total} ({passed / max(total, 1):.1%})", "")
+
     def placebo(self) -> None:
         """Coin flips in place of the treatment of real tables: there is no effect that a feature could modify."""
         outcomes = real_tables.read_outcomes(self.args.only)
@@ -363,6 +387,23 @@ def cpu_seconds(table: designs.Table, X: Any) -> float:
     return time.process_time() - start
 
 
+def failed_checks(case: check_designs.CaseOf, seed: int) -> list[str] | None:
+    """Kinds of checks that bear on validity and that a table fails; None where its file is not at hand."""
+    warnings.simplefilter("ignore")
+    try:
+        table = case(np.random.default_rng([seed, zlib.crc32(case.__name__.encode())]))
+    except FileNotFoundError:
+        return None
+    selector = ModifierSelector(EffectLikelihood("linear"), random_state=seed, explain=False, **table.settings)
+    try:
+        result = selector.fit(table.X, table.y, treatment=table.treatment, **table.rows).result_
+    except ValueError:
+        return ["refused"]
+    checks = result.checks[~result.checks["passed"] & result.checks["validity"]]
+    assert result.ok == (not len(checks))
+    return sorted(set(checks["name"]))
+
+
 def one_repeat(kind: str, data_seed: int, cv_repeats: int, seed: int) -> tuple[NDArray[np.float64], tuple[str, ...]]:
     warnings.simplefilter("ignore")
     table = designs.paper(kind)(data_seed, 1000)
@@ -416,7 +457,7 @@ def row(*cells: object) -> None:
 
 TABLES = (
     *("power", "prognostic", "shapes", "null", "sizes", "curve", "roles", "repeats"),
-    *("groups", "pair", "streamed", "mess", "placebo", "zero", "unfollowed", "one_arm", "tails", "noise"),
+    *("groups", "pair", "streamed", "mess", "placebo", "zero", "unfollowed", "one_arm", "tails", "noise", "checks"),
     "levels",
 )
 STREAMED = [name for name in designs.NULL if not name.startswith(("n = 300", "columns that", "log-normal"))]

@@ -38,7 +38,7 @@ selector = ModifierSelector(repeated, propensity=0.5, random_state=0)
 result = selector.fit(X, answered, treatment=arm, treated="outside").result_
 columns = ["kind", "statistic", "p_value", "p_adjusted", "selected"]
 print(result.table.sort_values("p_value")[columns].round(2).to_string())
-print("all checks passed, nothing to warn of:", result.ok)
+print("every check that bears on validity passed:", result.ok)
 
 # %% states
 states = mails["statessquireindex"]

@@ -35,7 +35,7 @@ print(result.table.sort_values("p_value")[columns].round(2).head(8).to_string())
 # %% overlap
 overlap = ["effective_rows_treated", "effective_rows_control", "auc"]
 print({name: round(result.overlap[name], 2) for name in overlap})
-print("all checks passed, nothing to warn of:", result.ok)
+print("every check that bears on validity passed:", result.ok)
 
 # %% changes
 for name in result.selected:

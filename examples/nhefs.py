@@ -35,7 +35,7 @@ columns = ["kind", "statistic", "p_value", "p_adjusted", "selected"]
 print(result.table.sort_values("p_value")[columns].round(2).to_string())
 
 # %% checks
-print("all checks passed, nothing to warn of:", result.ok)
+print("every check that bears on validity passed:", result.ok)
 overlap = ["effective_rows_treated", "effective_rows_control", "auc"]
 print({name: round(result.overlap[name], 1) for name in overlap})
 

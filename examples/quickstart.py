@@ -26,7 +26,7 @@ for name in result.selected:
     print(f"{name}: {result.changes.loc[name, 'verdict']}")
 
 # %% checks
-print("all checks passed, nothing to warn of:", result.ok)
+print("every check that bears on validity passed:", result.ok)
 
 # %% files
 result.report("report.html")

@@ -106,7 +106,10 @@ def explained_result(names=NAMES, chosen=CHOSEN, *, binary=False, notices=()):
     scores = pd.DataFrame(
         {"low": np.arange(20) / 20, "high": np.arange(1, 21) / 20, "treated": shares, "control": shares}
     )
-    checks = [Check("arm_size", None, 90.0, 50.0, True, "The treated arm has 90 rows.")]
+    checks = [
+        Check("effective_rows", None, 0.9, 0.05, True, "The treated arm is worth 81 rows (90% of it) after weighting."),
+        Check("arm_size", None, 90.0, 50.0, True, "The treated arm has 90 rows."),
+    ]
     overlap = {f"effective_rows_{arm}": 90.0 for arm in ("treated", "control")} | {"extreme_share": 0.01, "auc": 0.55}
     settings = {
         "alpha": 0.05,

@@ -14,7 +14,8 @@ from scipy.stats import kstest
 from conftest import quiet_fit, seed_of
 from modifind import EffectLikelihood, ModifierSelector, SelectionResult
 from modifind.baselines import SIEM
-from modifind.checks import CAUTIONS, TITLES, Check, as_frame, cautions, concerns, run_checks, summary
+from modifind.check_kinds import KINDS
+from modifind.checks import Check, as_frame, cautions, concerns, run_checks, summary
 from modifind.datasets import make_modifiers
 from modifind.features import read_features
 from modifind.learners.marginal import marginal_log_likelihood
@@ -29,6 +30,10 @@ OVERLAP = {
     **{f"effective_rows_{arm}": 480.0 for arm in ("treated", "control")},
     **{f"effective_share_{arm}": 0.96 for arm in ("treated", "control")},
     **{f"max_weight_share_{arm}": 0.004 for arm in ("treated", "control")},
+    **{f"overlap_rows_{arm}": 490.0 for arm in ("treated", "control")},
+    **{f"outside_share_{arm}": 0.0 for arm in ("treated", "control")},
+    **{f"outside_overlap_share_{arm}": 0.0 for arm in ("treated", "control")},
+    **{"treated_share": 0.5, "expected_share": 0.5, "share_z": 0.0},
     "extreme_share": 0.0,
     "n_clipped": 0.0,
     "auc": 0.6,
@@ -45,6 +50,8 @@ SETTINGS = {
     "model": {"gain_over_marginal": 0.2},
 }
 DIAGNOSTICS = {
+    **{"outside_share": 0.0, "outside_where": "", "arm_difference": np.nan, "arm_p_value": np.nan},
+    **{"outcome_share": 0.2, "event_flag": 0.0},
     "sampler": "gaussian",
     "pit_distance": 0.02,
     "pit_p_value": 0.4,
@@ -73,11 +80,13 @@ def test_good_fit_passes_everything_and_says_what_was_found():
     checks = checked()
     assert checks["passed"].all()
     assert (checks["text"].str.len() > 20).all()
-    assert set(checks["name"]) <= set(TITLES)
+    assert set(checks["name"]) <= set(KINDS)
     assert checks.loc[checks["name"] == "law_fit", "feature"].tolist() == ["age"]
     assert checks.loc[checks["name"] == "arm_size", "feature"].tolist() == [None, None]
     assert concerns(checks) == []
-    assert summary(checks) == f"0 of {checks['name'].nunique()} need attention"
+    assert summary(checks) == f"0 of {checks.loc[checks['validity'], 'name'].nunique()} need attention"
+    assert not checks.loc[checks["name"] == "arm_size", "validity"].any()
+    assert (checks["remedy"] == "").all()
 
 
 @pytest.mark.parametrize(
@@ -86,7 +95,28 @@ def test_good_fit_passes_everything_and_says_what_was_found():
         ({"overlap": {"effective_share_control": 0.03, "effective_rows_control": 15.0}}, "effective_rows", "15 rows"),
         ({"overlap": {"max_weight_share_treated": 0.4}}, "largest_weight", "40.0% of the weight of the treated arm"),
         ({"overlap": {"n_clipped": 120.0}}, "clipped_scores", r"120 of 1000 propensity scores were outside \[0.01"),
-        ({"overlap": {"extreme_share": 0.5}}, "extreme_scores", "50.0% of the propensity scores"),
+        ({"overlap": {"outside_share_control": 0.8}}, "common_support", "80% of the rows of the control arm lie where"),
+        (
+            {"diagnostics": {"outside_share": 0.3, "outside_where": "150 of 500 treated rows (age above 70)"}},
+            "support_along",
+            r"150 of 500 treated rows \(age above 70\) have hardly a row of the other arm",
+        ),
+        (
+            {
+                "settings": {"propensity_known": True},
+                "overlap": {"treated_share": 0.5, "expected_share": 0.4, "share_z": 6.5},
+            },
+            "known_share",
+            "50.0% of the rows are treated, and by the known chance to be treated it would be 40.0%",
+        ),
+        ({"settings": {"propensity_known": True, "propensity_r2": 0.4}}, "known_scores", "explain 40% of"),
+        (
+            {"diagnostics": {"arm_difference": -0.4, "arm_p_value": 1e-9}},
+            "arms_differ",
+            "The arms differ in age by 0.40 standard deviations .* looks as if it were measured afterwards",
+        ),
+        ({"diagnostics": {"outcome_share": 0.98}}, "near_outcome", "age nearly determines the outcome"),
+        ({"diagnostics": {"event_flag": 1.0}}, "event_flag", "age looks like a flag of the event that the outcome is"),
         ({"settings": {"n_treated": 20}}, "arm_size", "treated arm has 20 rows"),
         ({"settings": {"model": {"gain_over_marginal": -0.3}}}, "outcome_model", "0.300 nats per row worse"),
         (
@@ -113,7 +143,10 @@ def test_each_departure_fails_its_own_check_and_says_so(what, name, words):
     assert pd.Series([message]).str.contains(words).all(), message
     failed = checks[~checks["passed"]]
     assert (failed["text"].str.len() > 40).all()
-    assert cautions(checks, ["age"]) == [CAUTIONS[name] if failed["feature"].notna().all() else ""]
+    assert (failed["remedy"] == KINDS[name].remedy).all()
+    assert cautions(checks, ["age"]) == [KINDS[name].caution if failed["feature"].notna().all() else ""]
+    assert concerns(checks, validity=KINDS[name].validity) == [message]
+    assert concerns(checks, validity=not KINDS[name].validity) == []
 
 
 @pytest.mark.parametrize(
@@ -128,6 +161,12 @@ def test_each_departure_fails_its_own_check_and_says_so(what, name, words):
         {"diagnostics": {"check_p_value": 12 / 1001, "n_resamples": 1000, "n_exceeding": 11}},
         {"diagnostics": {"check_p_value": 1 / 201, "n_resamples": 200, "n_exceeding": 0}, "p_value": 1e-20},
         {"overlap": {"n_clipped": 30.0}},
+        {"overlap": {"extreme_share": 1.0}},  # a trial with few treated
+        {"overlap": {"share_z": 9.0, "expected_share": 0.4}},  # estimated scores: nothing is known
+        {"settings": {"propensity_known": True}, "overlap": {"share_z": 5.0, "expected_share": 0.49}},  # a million rows
+        {"settings": {"propensity_known": True}, "overlap": {"share_z": 2.0, "expected_share": 0.4}},  # chance
+        {"diagnostics": {"arm_difference": 0.3, "arm_p_value": 0.01}},  # chance
+        {"diagnostics": {"arm_difference": 0.02, "arm_p_value": 1e-9}},  # a million rows
         {"p_value": np.nan},
     ],
 )
@@ -148,6 +187,15 @@ def test_many_features_of_a_kind_are_one_message_with_a_count():
     assert message.startswith("15 features (x0, x1,")
     assert "x11 and 3 more)" in message
     assert cautions(found, ["other", *found["feature"]]) == ["", *["law of the feature fits badly"] * 15]
+
+
+def test_remedies_name_the_overlap_population_where_it_is_not_taken_already():
+    outside = {"diagnostics": {"outside_share": 0.3, "outside_where": "150 of 500 treated rows (age above 70)"}}
+    (every,) = concerns(checked(**outside))
+    (overlap,) = concerns(checked(**outside, settings={"population": "overlap"}))
+    assert "population='overlap'" in every
+    assert "population='overlap'" not in overlap
+    assert "pass a model that sees it" in overlap
 
 
 # The PIT of columns with ties.
@@ -263,13 +311,19 @@ def test_fit_warns_once_per_kind_and_the_result_carries_it(skewed, tmp_path):
     assert again == result
     pd.testing.assert_frame_equal(again.checks, result.checks, check_index_type=False)
     kinds = checks_by_kind(result)
-    assert [kind["passed"] for kind in kinds] == sorted(kind["passed"] for kind in kinds)
+    assert [kind["state"] for kind in kinds[:2]] == ["failed", "failed"]
+    assert [kind["validity"] for kind in kinds] == sorted((kind["validity"] for kind in kinds), reverse=True)
     result.report(tmp_path / "r.html")
     html = (tmp_path / "r.html").read_text(encoding="utf-8")
     assert 'id="all-checks"' in html
     assert "failed: </span>law of the feature" in html
     assert "passed: </span>size of the arms" in html
     assert html.count("constant columns cannot modify anything: flat") == 1
+    assert "note: </span>constant features" in html
+    assert result.cautions
+    assert all("crp" in caution for caution in result.cautions)
+    assert twins in result.notes
+    assert html.index(result.cautions[0].split(".")[0]) < html.index("Good to know") < html.index("cannot modify")
 
 
 def test_results_without_checks_still_load_and_report(skewed, tmp_path):
@@ -291,7 +345,8 @@ def test_baseline_has_the_checks_that_concern_it(skewed):
     with pytest.warns(UserWarning, match="constant columns cannot modify anything: flat"):
         result = SIEM(np.zeros(len(y)), propensity=0.5, random_state=0).fit(frame.iloc[:, :3], y, treatment=a).result_
     assert set(result.checks["name"]) == {
-        *("effective_rows", "largest_weight", "clipped_scores", "extreme_scores", "arm_size", "constant")
+        *("effective_rows", "largest_weight", "clipped_scores", "common_support", "arm_size", "constant"),
+        *("known_share", "known_scores"),
     }
     assert result.table["caution"].tolist() == ["", "", "constant"]
 
@@ -320,14 +375,20 @@ def test_strict_runs_end_with_code_3_and_write_the_result(skewed, tmp_path):
     done = modifind("select", "good.csv", *own, folder=tmp_path)
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines()[-1].startswith("checks: 0 of ")
-    done = modifind("select", "flat.csv", *own, "--out", "flat.json", folder=tmp_path)
-    assert done.returncode == 3
-    assert done.stdout.splitlines()[-2].startswith("checks: 1 of ")
-    assert done.stdout.splitlines()[-1] == "  - constant columns cannot modify anything: flat"
+    done = modifind("select", "flat.csv", *own, folder=tmp_path)
+    assert done.returncode == 0, done.stderr  # a note
+    assert done.stdout.splitlines()[-2].endswith("need attention; 1 note")
+    assert done.stdout.splitlines()[-1] == "  note: constant columns cannot modify anything: flat"
     assert "constant" not in done.stderr
-    assert done.stderr.splitlines()[-1].startswith("modifind: --strict: 1 kind of check failed;")
-    assert not SelectionResult.from_json(tmp_path / "flat.json").ok
-    done = modifind("select", "index.csv", *own, folder=tmp_path)
+    good.assign(later=y + 0.01 * good["age"]).to_csv(tmp_path / "later.csv", index=False)
+    done = modifind("select", "later.csv", *own, "--out", "later.json", folder=tmp_path)
     assert done.returncode == 3
+    (line,) = [line for line in done.stdout.splitlines() if line.startswith("  caution: later nearly determines")]
+    assert "nearly determines" not in done.stderr
+    assert done.stderr.splitlines()[-1].startswith("modifind: --strict: ")
+    saved = SelectionResult.from_json(tmp_path / "later.json")
+    assert not saved.ok
+    assert f"  caution: {saved.cautions[-1]}" == line
+    done = modifind("select", "index.csv", *own, folder=tmp_path)
+    assert done.returncode == 0
     assert "modifind: warning: the first column has no name" in done.stderr
-    assert "there was a warning" in done.stderr.splitlines()[-1]

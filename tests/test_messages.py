@@ -210,6 +210,14 @@ python("one fold", cv=1)
 python("a negative seed", random_state=-1)
 python("an unknown column in discrete_features", discrete_features=["weight"])
 python("a propensity of 1", propensity=1.0)
+python("a known chance that does not fit the arms", propensity=0.8)
+column("a column that the treatment moved", lambda X, y, a: X["dose"] + 2 * a + np.sin(np.arange(N)), "week20")
+column("a column that nearly is the outcome", lambda X, y, a: (y + 0.1 * np.sin(np.arange(N))).round(3), "later")
+python(
+    "an event flag beside a time",
+    lambda X, y, a: (X.assign(status=np.arange(N) % 3 // 2), pd.Series(np.abs(y) + 0.1, name="survival"), a),
+)
+python("effects in a population that is none", population="treated")
 # The command line.
 command("no such file", file="nothing.parquet")
 command("a file of another kind", file="table.xlsx")

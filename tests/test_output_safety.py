@@ -149,7 +149,7 @@ def test_terminal_shows_names_and_obeys_none(hostile, capsys, monkeypatch):
     for name in HOSTILE:
         assert shown.count(printable(name)) >= 2, name
     assert "\x1b[31m" not in shown
-    assert "checks: 1 of 1 need attention" in shown
+    assert "checks: 1 of 1 needs attention" in shown
 
 
 # Files.
@@ -227,8 +227,10 @@ def test_no_file_is_unpickled_and_none_is_written_in_place(path):
             assert isinstance(node.func, ast.Name), ast.unparse(node)
 
 
-def test_ok_is_false_with_a_warning_or_a_failed_check(hostile):
+def test_ok_is_false_with_a_failed_check_that_bears_on_validity_alone(hostile):
     fine = replace(hostile, warnings=(), checks=as_frame([Check("arm_size", None, 99.0, 50.0, True, "fine")]))
     assert fine.ok
-    assert not replace(fine, warnings=("look",)).ok
-    assert not replace(fine, checks=hostile.checks).ok
+    noted = replace(fine, warnings=("look",), checks=as_frame([Check("arm_size", None, 9.0, 50.0, False, "small")]))
+    assert noted.ok
+    assert (noted.cautions, noted.notes) == ([], ["look", "small"])
+    assert not replace(fine, checks=as_frame([Check("law_fit", "a", 0.2, 0.05, False, "off")])).ok

@@ -101,7 +101,7 @@ def test_answer_and_verdicts_are_on_the_first_screen(opened):
     assert answer.text_content().startswith(f"age, smoker, {SCRIPT} and very_long_very_")
     assert f"… change how pill {SCRIPT} works compared with placebo. 12 features were tested" in answer.text_content()
     assert page.locator(".meanings li").count() == len(CHOSEN)
-    assert page.locator(".fine").text_content().startswith("✓ All 1 checks passed")
+    assert page.locator(".fine").text_content().startswith("✓ All 1 checks of whether the answer can be trusted passed")
 
 
 def test_table_sorts_by_click_and_by_key(opened, result):

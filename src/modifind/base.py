@@ -118,6 +118,7 @@ def data_settings(
     return {
         "seed": entropy,
         "propensity_model": propensity.description,
+        **({"propensity_known": True, "propensity_r2": propensity.r2} if propensity.is_known else {}),
         "control_label": control,
         "treated_label": treated,
         "n_rows": n_rows,

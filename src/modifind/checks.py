@@ -1,7 +1,9 @@
 """Checks that every fit ends with: what was found, why it matters and what to do.
 
-Thresholds are set by what a departure does to the answer, not by whether it is significant: with 100,000 rows every law
-and every score is significantly wrong by a little. docs/validity.md has the rates at which good and bad data fail.
+A check that bears on validity decides whether the answer can be relied on, `SelectionResult.ok`; the others are notes.
+`check_kinds` says which is which. Thresholds are set by what a departure does to the answer, not by whether it is
+significant: with 100,000 rows every law and every score is significantly wrong by a little. docs/validity.md has the
+rates at which good and bad tables fail.
 """
 
 from __future__ import annotations
@@ -16,13 +18,22 @@ import numpy as np
 import pandas as pd
 from scipy.stats import binomtest
 
+from modifind.check_kinds import KINDS, UNSEEN
 from modifind.testing.analytic import combined_p_value
 from modifind.testing.multiple import adjust_p_values
 
 LEAST_EFFECTIVE_SHARE = 0.05
+LEAST_EFFECTIVE_ROWS = 30.0
+MOST_OUTSIDE = 0.4  # share of an arm, by the propensity score
+MOST_OUTSIDE_ALONG = 0.2  # share of an arm, along one feature
+LEAST_EXPLAINED = 0.95  # of known propensity scores by the features
+LARGEST_SHARE_Z = 4.0  # between the arms' shares and known chances, in standard errors,
+LEAST_SHARE_GAP = 0.02  # and in itself
+LARGEST_ARM_DIFFERENCE = 0.1  # standard deviations, between randomised arms
+ARM_DIFFERENCE_LEVEL = 0.001  # over all features
+MOST_OUTCOME_SHARE = 0.95
 LARGEST_WEIGHT = 0.15  # share of an arm that one row may have, in arms of 300 rows and more
 MOST_CLIPPED = 0.08
-MOST_EXTREME = 0.3
 LEAST_ARM = 50
 LARGEST_DISTANCE = 0.05  # of the PIT: at 0.07 twice as many null features as should be are found
 MISFIT_LEVEL = 0.001
@@ -33,36 +44,6 @@ DISAGREEMENT_LEVEL = 0.001
 NOTICEABLE_FACTOR = 1.25  # between an analytic and a resampled p-value
 DECIDING_FACTOR = 1.5  # between two tails that decide differently
 MOST_NAMES = 12
-
-TITLES = {
-    "effective_rows": "rows left after weighting",
-    "largest_weight": "largest weight",
-    "clipped_scores": "clipped propensity scores",
-    "extreme_scores": "extreme propensity scores",
-    "arm_size": "size of the arms",
-    "outcome_model": "model of the outcome against none",
-    "resamples": "number of resamples",
-    "constant": "constant features",
-    "rare": "features of rare levels only",
-    "determined": "features that others determine",
-    "failed": "tests that failed",
-    "unreached": "features that were not reached",
-    "law_fit": "law of the feature",
-    "law_gain": "law of the feature against none",
-    "tail": "tail of the null distribution",
-    "resampled_p": "agreement with resampling",
-}
-CAUTIONS = {
-    "constant": "constant",
-    "rare": "its levels are too rare",
-    "determined": "determined by other features",
-    "failed": "its test failed",
-    "unreached": "not tested",
-    "law_fit": "law of the feature fits badly",
-    "law_gain": "law of the feature predicts worse than none",
-    "tail": "the tail approximation decides",
-    "resampled_p": "resampled p-value disagrees",
-}
 
 
 @dataclass(frozen=True)
@@ -80,7 +61,9 @@ class Check:
     passed : bool
         Whether the value is within the limit.
     text : str
-        What was found; where it failed also why it matters and what to do.
+        What was found; where it failed also why it matters.
+    remedy : str
+        What to do where it failed, if that is not what its kind says.
     """
 
     name: str
@@ -89,14 +72,19 @@ class Check:
     threshold: float
     passed: bool
     text: str
+    remedy: str = ""
 
 
 def as_frame(checks: Sequence[Check]) -> pd.DataFrame:
-    """Checks as a table, one row each."""
+    """Checks as a table, one row each, with whether they bear on validity and what to do about those that failed."""
     columns = [field.name for field in fields(Check)]
     frame = pd.DataFrame([astuple(check) for check in checks], columns=columns)
     frame = frame.astype({"feature": object, "value": float, "threshold": float, "passed": bool})
     frame["feature"] = frame["feature"].where(frame["feature"].notna(), None)
+    bears = np.array([KINDS[check.name].validity for check in checks], dtype=bool)
+    frame.insert(columns.index("passed") + 1, "validity", bears)
+    remedies = ["" if check.passed else check.remedy or KINDS[check.name].remedy for check in checks]
+    frame["remedy"] = pd.Series(remedies, dtype=frame["text"].dtype)
     return frame
 
 
@@ -119,12 +107,13 @@ def run_checks(
     Returns
     -------
     DataFrame
-        One row per check, with the attributes of `Check` as columns.
+        One row per check, with the attributes of `Check` as columns, `validity` and `remedy`.
     """
-    found = [*_overlap_checks(overlap, settings), *_arm_checks(settings)]
+    found = [*_overlap_checks(overlap, settings), *_known_checks(overlap, settings), *_arm_checks(settings)]
     found += [*_model_check(settings), *_resample_check(len(table), settings)]
     for feature in table.index:
         found += _testable(str(feature), untestable.get(str(feature)))
+    found += _column_checks(diagnostics, settings)
     found += [check for row in diagnostics.itertuples() for check in _law_checks(row, int(settings["n_rows"]))]
     found += [*_tail_checks(table, diagnostics, settings), *_resampled_checks(table, diagnostics)]
     return as_frame(found)
@@ -135,30 +124,48 @@ def cautions(checks: pd.DataFrame, features: Sequence[str]) -> list[str]:
     found: dict[str, list[str]] = {str(feature): [] for feature in features}
     failed = checks[~checks["passed"] & checks["feature"].notna()]
     for name, feature in zip(failed["name"], failed["feature"], strict=True):
-        found[feature].append(CAUTIONS[name])
+        found[feature].append(KINDS[name].caution)
     return ["; ".join(dict.fromkeys(found[str(feature)])) for feature in features]
 
 
-def concerns(checks: pd.DataFrame, named: frozenset[str] = frozenset()) -> list[str]:
-    """One sentence or two for every kind of check that failed, naming the features.
+def concerns(checks: pd.DataFrame, named: frozenset[str] = frozenset(), *, validity: bool | None = None) -> list[str]:
+    """One sentence or a few for every kind of check that failed, naming the features; what bears on validity first.
 
-    Features in `named` are left out where they cannot be tested: they have had a warning of their own.
+    Features in `named` are left out where they cannot be tested: they have had a warning of their own. With `validity`
+    only cautions (True) or only notes (False) are told.
 
     Examples
     --------
     >>> found = [Check("constant", name, 1.0, 1.0, False, "") for name in ("site", "batch")]
     >>> concerns(as_frame(found))
     ['constant columns cannot modify anything: site, batch']
+    >>> concerns(as_frame(found), validity=True)
+    []
     """
     told = checks["name"].isin(["constant", "rare", "determined"]) & checks["feature"].isin(list(named))
     failed = checks[~checks["passed"] & ~told]
-    return [_concern(str(name), rows) for name, rows in failed.groupby("name", sort=False)]
+    wanted = (True, False) if validity is None else (validity,)
+    return [
+        _concern(str(name), rows)
+        for bears in wanted
+        for name, rows in failed[failed["validity"] == bears].groupby("name", sort=False)
+    ]
 
 
 def summary(checks: pd.DataFrame) -> str:
-    """How many kinds of check need attention."""
-    failed = checks.loc[~checks["passed"], "name"].nunique()
-    return f"{failed} of {checks['name'].nunique()} need attention"
+    """How many kinds of check bear on validity, how many of them failed, and how many notes there are.
+
+    Examples
+    --------
+    >>> found = [Check("law_fit", "age", 0.1, 0.05, False, ""), Check("constant", "site", 1.0, 0.0, False, "")]
+    >>> summary(as_frame(found))
+    '1 of 1 needs attention; 1 note'
+    """
+    bearing = checks[checks["validity"]]
+    failed = bearing.loc[~bearing["passed"], "name"].nunique()
+    notes = checks.loc[~checks["passed"] & ~checks["validity"], "name"].nunique()
+    counted = f"{failed} of {bearing['name'].nunique()} need{'s' if failed == 1 else ''} attention"
+    return counted + (f"; {notes} note{'s' if notes > 1 else ''}" if notes else "")
 
 
 def warn_of(checks: pd.DataFrame, named: frozenset[str] = frozenset()) -> None:
@@ -168,83 +175,113 @@ def warn_of(checks: pd.DataFrame, named: frozenset[str] = frozenset()) -> None:
 
 
 def _concern(name: str, rows: pd.DataFrame) -> str:
-    if rows["feature"].isna().all():
-        return " ".join(rows["text"])
+    kind, remedy = KINDS[name], str(rows["remedy"].iloc[0])
+    if rows["feature"].isna().all() or not kind.told:
+        texts = list(rows["text"])
+        more = f"And {len(texts) - MOST_NAMES} more." if len(texts) > MOST_NAMES else ""
+        return " ".join(filter(None, [*texts[:MOST_NAMES], more, remedy]))
     names = [str(feature) for feature in rows["feature"]]
     count = f"{len(names)} feature{'s' if len(names) > 1 else ''}"
     listed = ", ".join(names[:MOST_NAMES]) + (f" and {len(names) - MOST_NAMES} more" if len(names) > MOST_NAMES else "")
-    if name == "constant":
-        return f"constant columns cannot modify anything: {listed}"
-    if name == "rare":
-        return f"no two levels have enough rows in each arm, so not tested: {listed}"
-    if name == "determined":
-        return (
-            f"{listed}: so nearly a function of the other features that the data cannot tell them apart; "
-            "p-values set to 1. Leave out one of the columns that say the same."
-        )
-    if name == "failed":
-        return f"{listed}: not tested, because the test failed; p-values set to 1"
-    if name == "unreached":
-        return f"{count} not tested: the run was interrupted. {listed}"
-    return f"{count} ({listed}): {_PER_FEATURE[name]}"
-
-
-# Why a failed check of features matters and what to do; the same for all of them.
-_PER_FEATURE = {
-    "law_fit": (
-        "the estimated law of the feature given the rest does not fit held-out rows, so that p-values may be too small "
-        "or too large. Try another sampler, or transform the column."
-    ),
-    "law_gain": (
-        "the estimated law of the feature given the rest predicts held-out rows worse than the feature's own "
-        "distribution does, so that p-values may be off. Try another sampler, or transform the column."
-    ),
-    "tail": (
-        "the normal and the saddlepoint approximation of the tail decide differently. Check the p-value by resampling: "
-        "EffectLikelihood(check_resamples=10000), or --check 10000."
-    ),
-    "resampled_p": (
-        "the p-value and the one by resampling differ by more than chance explains. Rely on the larger of the two, or "
-        "on statistic='wcmmd'."
-    ),
-}
+    return " ".join(filter(None, [kind.told.format(count=count, features=listed), remedy]))
 
 
 def _overlap_checks(overlap: Mapping[str, float], settings: Mapping[str, Any]) -> Iterator[Check]:
+    """Whether the arms can be compared where the effects that are told are about."""
+    even = settings.get("population") == "overlap"
+    yield from _support_checks(overlap, even)
     for arm in ("treated", "control"):
-        rows, share = overlap[f"effective_rows_{arm}"], overlap[f"effective_share_{arm}"]
-        passed = share >= LEAST_EFFECTIVE_SHARE
+        rows = overlap["overlap_rows_" + arm] if even else overlap["effective_rows_" + arm]
+        share = rows / max(int(settings["n_" + arm]), 1) if even else overlap[f"effective_share_{arm}"]
+        # Few rows are enough for the share to say little; where an arm is small anyway that is another check.
+        least = max(LEAST_EFFECTIVE_SHARE, min(LEAST_EFFECTIVE_ROWS / max(int(settings["n_" + arm]), 1), 0.5))
+        passed = share >= least
         text = f"The {arm} arm is worth {'' if passed else 'only '}{rows:.0f} rows ({share:.0%} of it) after weighting"
-        text += "." if passed else (
-            ": the arms overlap poorly and power is low. Leave out rows that could only have been in one arm, or "
-            "features that decide the treatment without being related to the outcome."
-        )  # fmt: skip
-        yield Check("effective_rows", None, share, LEAST_EFFECTIVE_SHARE, passed, text)
+        text += "." if passed else ": the arms overlap poorly, and effects rest on few rows."
+        yield Check("effective_rows", None, share, least, passed, text)
+    if even:  # no row counts much, and rows with extreme scores hardly at all
+        return
     for arm in ("treated", "control"):
         share = overlap[f"max_weight_share_{arm}"]
         limit = max(LARGEST_WEIGHT, min(0.5, 300 * LARGEST_WEIGHT / max(settings[f"n_{arm}"], 1)))
         passed = share <= limit
         text = f"The largest weight is {share:.1%} of the weight of the {arm} arm."
-        if not passed:
-            text += (
-                " A single row can then shape importance and curves. Look at the rows with the largest weights, or "
-                "narrow the clipping of the scores (PropensityModel(clip=...))."
-            )
+        text += "" if passed else " A single row can then shape importance and curves."
         yield Check("largest_weight", None, share, limit, passed, text)
     n_rows, clipped = int(settings["n_rows"]), int(overlap["n_clipped"])
     low, high = settings["propensity_clip"]
     passed = clipped <= MOST_CLIPPED * n_rows
     text = f"{clipped} of {n_rows} propensity scores were outside [{low:g}, {high:g}] and were clipped"
-    text += "." if passed else (
-        ": the arms hardly overlap there. What is said about such rows rests on the model; consider to leave them out."
-    )  # fmt: skip
+    text += "." if passed else ": the arms hardly overlap there, and what is said about such rows rests on the model."
     yield Check("clipped_scores", None, clipped / max(n_rows, 1), MOST_CLIPPED, passed, text)
-    share = overlap["extreme_share"]
-    passed = share <= MOST_EXTREME
-    text = f"{share:.1%} of the propensity scores are below 0.05 or above 0.95."
-    if not passed:
-        text += " Features all but decide the treatment, so that there is little to compare. Restrict the rows."
-    yield Check("extreme_scores", None, share, MOST_EXTREME, passed, text)
+
+
+def _support_checks(overlap: Mapping[str, float], even: bool) -> Iterator[Check]:
+    if "outside_share_treated" not in overlap:
+        return
+    for arm, other in (("treated", "control"), ("control", "treated")):
+        share = overlap[f"outside_{'overlap_' if even else ''}share_{arm}"]
+        passed = share <= MOST_OUTSIDE
+        text = f"{share:.0%} of the {'weight' if even else 'rows'} of the {arm} arm {'lies' if even else 'lie'} "
+        text += f"where the features leave hardly a {other} row to compare with"
+        text += "." if passed else ": what is said about their effect is the model's guess."
+        yield Check("common_support", None, share, MOST_OUTSIDE, passed, text, UNSEEN if even else "")
+
+
+def _known_checks(overlap: Mapping[str, float], settings: Mapping[str, Any]) -> Iterator[Check]:
+    """Whether known chances to be treated agree with the arms and with the features."""
+    if not settings.get("propensity_known") or "share_z" not in overlap:
+        return
+    share, expected, z = (overlap[name] for name in ("treated_share", "expected_share", "share_z"))
+    gap = abs(share - expected)
+    passed = not (abs(z) > LARGEST_SHARE_Z and gap > LEAST_SHARE_GAP)
+    text = f"{share:.1%} of the rows are treated, and by the known chance to be treated it would be {expected:.1%}"
+    text += "." if passed else ": by chance they would not be so far apart, and comparisons of the arms are off."
+    yield Check("known_share", None, gap, LEAST_SHARE_GAP, passed, text)
+    r2 = float(settings.get("propensity_r2", 1.0))
+    passed = r2 >= LEAST_EXPLAINED
+    text = f"The features explain {r2:.0%} of the differences between the known chances to be treated (R2)"
+    text += "." if passed else ": the treatment was assigned by something that is not among them."
+    yield Check("known_scores", None, r2, LEAST_EXPLAINED, passed, text)
+
+
+def _column_checks(diagnostics: pd.DataFrame, settings: Mapping[str, Any]) -> Iterator[Check]:
+    """Overlap along every feature, and whether it looks as if it were measured after the treatment."""
+    if "outside_share" not in diagnostics:
+        return
+    unseen = UNSEEN if settings.get("population") == "overlap" else ""
+    level = ARM_DIFFERENCE_LEVEL / max(len(diagnostics), 1)
+    for row in diagnostics.itertuples():
+        feature = str(row.Index)
+        share = float(row.outside_share)  # type: ignore[arg-type]
+        passed = share <= MOST_OUTSIDE_ALONG
+        text = f"Along {feature} both arms have rows side by side."
+        if share > 0:
+            text = f"{row.outside_where} have hardly a row of the other arm beside them"
+            text += "." if passed else ": what is said about their effect is the model's guess."
+        yield Check("support_along", feature, share, MOST_OUTSIDE_ALONG, passed, text, unseen)
+    for row in diagnostics.itertuples():
+        difference, p_value = float(row.arm_difference), float(row.arm_p_value)  # type: ignore[arg-type]
+        if difference == difference:
+            feature, passed = str(row.Index), not (abs(difference) > LARGEST_ARM_DIFFERENCE and p_value < level)
+            text = f"The arms differ in {feature} by {abs(difference):.2f} standard deviations (p = {p_value:.2g})"
+            text += "." if passed else (
+                ", which what came before a randomised treatment does not: it looks as if it were measured afterwards."
+            )  # fmt: skip
+            yield Check("arms_differ", feature, abs(difference), LARGEST_ARM_DIFFERENCE, passed, text)
+    for row in diagnostics.itertuples():
+        feature, share = str(row.Index), float(row.outcome_share)  # type: ignore[arg-type]
+        passed = share <= MOST_OUTCOME_SHARE
+        text = f"{feature} and the outcome share {share:.0%} of their order."
+        if not passed:
+            text = f"{feature} nearly determines the outcome ({share:.0%}), or the outcome it: it looks as if it were "
+            text += "measured with the outcome or made from it."
+        yield Check("near_outcome", feature, share, MOST_OUTCOME_SHARE, passed, text)
+    for row in diagnostics.itertuples():
+        if float(row.event_flag):  # type: ignore[arg-type]
+            name = settings.get("outcome_name") or "the outcome"
+            text = f"{row.Index} looks like a flag of the event that {name} is the time of."
+            yield Check("event_flag", str(row.Index), 1.0, 0.0, False, text)
 
 
 def _arm_checks(settings: Mapping[str, Any]) -> Iterator[Check]:
@@ -267,10 +304,7 @@ def _model_check(settings: Mapping[str, Any]) -> Iterator[Check]:
     text += "better" if gain > 0 else "worse"
     text += " than each arm's own distribution without features."
     if not passed:
-        text += (
-            " Such a model is of no use and power is low. Try learner='linear', the logarithm of the outcome, or look "
-            "for outliers."
-        )
+        text += " Such a model is of no use and power is low."
     elif gain <= 0:
         text += " It has found nothing in the features, as it must where there is nothing."
     yield Check("outcome_model", None, float(gain), limit, passed, text)
@@ -296,10 +330,10 @@ def _testable(feature: str, reason: str | None) -> list[Check]:
         "rare": f"{feature} has no two levels with enough rows in each arm, so it was not tested. Leave it out.",
         "determined": (
             f"{feature} is so nearly a function of the other features that the data cannot tell them apart; its "
-            "p-value is set to 1. Leave out one of the columns that say the same."
+            "p-value is set to 1."
         ),
         "failed": f"The test of {feature} failed, as a warning says; its p-value is set to 1.",
-        "unreached": f"{feature} was not tested: the run was interrupted. With a checkpoint the same call continues.",
+        "unreached": f"{feature} was not tested: the run was interrupted.",
     }
     return [] if reason is None else [Check(reason, feature, 1.0, 0.0, False, texts[reason])]
 
@@ -312,7 +346,7 @@ def _law_checks(row: Any, n_rows: int) -> Iterator[Check]:
         text = f"The law of {feature} given the rest ({row.sampler}) is off by {distance:.3f} on held-out rows"
         text += f" (Kolmogorov-Smirnov distance; p = {p_value:.2g})."
         if not passed:
-            text += " Its p-value may be too small or too large. Try another sampler, or transform the column."
+            text += " Its p-value may be too small or too large."
         yield Check("law_fit", feature, distance, LARGEST_DISTANCE, passed, text)
     gain = getattr(row, "log_score_gain", math.nan)
     if gain == gain:
@@ -323,7 +357,7 @@ def _law_checks(row: Any, n_rows: int) -> Iterator[Check]:
             f"{'better' if gain > 0 else 'worse'} than the feature's own distribution."
         )
         if not passed:
-            text += " Its p-value may be off. Try another sampler."
+            text += " Its p-value may be off."
         elif gain < 0:
             text += f" With this many rows up to {-limit:.3f} is no concern."
         yield Check("law_gain", feature, gain, limit, passed, text)
@@ -347,7 +381,7 @@ def _tail_checks(table: pd.DataFrame, diagnostics: pd.DataFrame, settings: Mappi
         passed = factor < DECIDING_FACTOR
         text = f"The saddlepoint tail of {feature} gives p = {p_values[k]:.2g}, the normal tail {normal[k]:.2g}."
         if not passed:
-            text += " They decide differently. Check it by resampling: EffectLikelihood(check_resamples=10000)."
+            text += " They decide differently."
         yield Check("tail", str(feature), factor, DECIDING_FACTOR, passed, text)
 
 
@@ -365,5 +399,5 @@ def _resampled_checks(table: pd.DataFrame, diagnostics: pd.DataFrame) -> Iterato
         passed = chance >= limit or not apart
         text = f"P-value of {feature}: {p_value:.2g}; {reached} of {drawn} resamples reached the statistic."
         if not passed:
-            text += " They differ by more than chance explains. Rely on the larger of the two, or on statistic='wcmmd'."
+            text += " They differ by more than chance explains."
         yield Check("resampled_p", str(feature), chance, limit, passed, text)

@@ -209,6 +209,10 @@ def select(
     ] = 200_000,
     checkpoint: CheckpointFolder = None,
     explain: Annotated[bool, typer.Option(help="Also explain features: bands, what changes, bounds.")] = True,
+    population: Annotated[
+        str,
+        typer.Option("--population", help="Whom effects are about: all rows, or overlap (those with a counterpart)."),
+    ] = "all",
     placebo_runs: Annotated[
         int, typer.Option("--placebo", help="Also run this many treatments that do nothing.", min=0)
     ] = 0,
@@ -218,7 +222,7 @@ def select(
         bool, typer.Option("--dry-run", help="Only say how the table is read and what would be run.")
     ] = False,
     strict: Annotated[
-        bool, typer.Option("--strict", help="End with exit code 3 if there is a warning or a check failed.")
+        bool, typer.Option("--strict", help="End with exit code 3 if a check that bears on validity failed.")
     ] = False,
 ) -> None:
     """Find the features of a table that modify the effect of a treatment on an outcome."""
@@ -239,7 +243,8 @@ def select(
         own = {"learner": learner, "cv_repeats": repeats, "check_resamples": check}
         selector = _selector(preset, statistic, own, sampler, scores, alpha, adjust, resamples, device)
         _tell(selector, table.columns, roles, discrete, feature_group, log_outcome, missing, seed, jobs, checkpoint)
-        selector.set_params(max_train_rows=train_rows, explain=explain, placebo_runs=placebo_runs)
+        selector.set_params(max_train_rows=train_rows, explain=explain)
+        selector.set_params(placebo_runs=placebo_runs, population=population)
         if dry_run:
             _print_dry_run(table, selector, roles, treated)
             return
@@ -260,8 +265,8 @@ def select(
     print_checks(result)
     if interrupted:
         raise typer.Exit(INTERRUPTED)
-    if strict and not (result.ok and not lines.shown):
-        print(strict_line(result, lines.shown), file=sys.stderr)
+    if strict and not result.ok:
+        print(strict_line(result), file=sys.stderr)
         raise typer.Exit(3)
 
 

@@ -21,6 +21,7 @@ from modifind.features import FeatureTable
 from modifind.findings import DETERMINED, DIED, NO_SAMPLER, UNTESTED, Finding, failed
 from modifind.kernels import Array
 from modifind.parallel import WorkerError, survivors
+from modifind.population import population_weights
 from modifind.progress import Progress, ProgressBar
 from modifind.propensity import FittedPropensity
 from modifind.samplers import BaseSampler
@@ -205,7 +206,7 @@ def _bounds(plan: Analysis, unit: Unit, finding: Finding, seed: np.random.SeedSe
                 plan.propensity.scores,
                 own,
                 points=view.curve["value"].to_numpy(dtype=np.float64) if at_curve else None,
-                weights=plan.weights,
+                weights=population_weights(plan.propensity.scores, plan.outcomes.population, plan.weights),
                 clusters=plan.clusters,
             )
             if own_bounds is not None:

@@ -118,11 +118,13 @@ def assemble(
     named: frozenset[str] = frozenset(),
     overall: Mapping[str, float] | None = None,
     score_histogram: pd.DataFrame | None = None,
+    columns: pd.DataFrame | None = None,
 ) -> SelectionResult:
     """The result of a fit, from what was found of every feature.
 
     Features in `named` cannot be tested, as one of the messages says. Bounds are those of features whose p-value is at
-    most `alpha`, whatever the level was when they were found.
+    most `alpha`, whatever the level was when they were found. `columns` has what columns were looked at for, see
+    `review_columns`; a group of columns has the worst of its columns.
     """
     index = pd.Index(names, name="feature")
     p_values = np.array([1.0 if f.outcome is None else f.outcome.p_value for f in findings])
@@ -132,7 +134,7 @@ def assemble(
     p_values = np.where(reached, p_values, np.nan)
     if not reached.all():
         settings = {**settings, "n_tested": int(reached.sum()), "interrupted": True}
-    columns = {
+    table = {
         "kind": kinds,
         "importance": [f.view.importance for f in findings],
         "statistic": _column(findings, "statistic"),
@@ -142,16 +144,18 @@ def assemble(
     }
     diagnostics = pd.DataFrame([asdict(f.calibration) for f in findings], index=index).drop(columns="pit_histogram")
     if settings["model"] is not None:
-        columns["effect_size"] = _column(findings, "gain")
-        columns["effect_low"] = _column(findings, "gain_low")
-        columns["effect_high"] = _column(findings, "gain_high")
+        table["effect_size"] = _column(findings, "gain")
+        table["effect_low"] = _column(findings, "gain_low")
+        table["effect_high"] = _column(findings, "gain_high")
         for name in ("likelihood_p_value", "tail_p_value", "prognostic_p_value", "normal_p_value", "check_p_value"):
             diagnostics[name] = _column(findings, name)
     for name in ("n_resamples", "n_exceeding"):
         diagnostics[name] = [0 if f.outcome is None else getattr(f.outcome, name) for f in findings]
     diagnostics["bandwidth"] = [f.view.bandwidth for f in findings]
-    features = pd.DataFrame(columns, index=index)
-    features.insert(list(columns).index("selected") + 1, "role", _roles(adjusted <= alpha, diagnostics, alpha, adjust))
+    if columns is not None:
+        diagnostics = diagnostics.join(_reviewed(names, columns, settings))
+    features = pd.DataFrame(table, index=index)
+    features.insert(list(table).index("selected") + 1, "role", _roles(adjusted <= alpha, diagnostics, alpha, adjust))
     untestable = {name: f.untestable for name, f in zip(names, findings, strict=True) if f.untestable is not None}
     for name, kind in zip(names, kinds, strict=True):
         if name in named and kind == "discrete" and untestable.get(name) == "constant":
@@ -179,6 +183,19 @@ def assemble(
         pit_histogram=_pit_histogram(index, findings),
         changes=_changes(features, findings, views, alpha, adjust, settings),
     )
+
+
+def _reviewed(names: tuple[str, ...], columns: pd.DataFrame, settings: Mapping[str, Any]) -> pd.DataFrame:
+    """What every feature was looked at for; a group has what is worst of its columns."""
+    given = settings.get("feature_groups")
+    groups, rows = given if isinstance(given, Mapping) else {}, []  # without groups the argument as it was written
+    for name in names:
+        own = columns.loc[list(groups.get(name, [name]))]
+        outside, differs = own["outside_share"].argmax(), int(own["arm_p_value"].fillna(1.0).to_numpy().argmin())
+        worst = own.max(numeric_only=True).to_dict()
+        worst |= {"outside_where": own["outside_where"].iloc[outside]}
+        rows.append(worst | {part: own[part].iloc[differs] for part in ("arm_difference", "arm_p_value")})
+    return pd.DataFrame(rows, index=pd.Index(names, name="feature"), columns=list(columns.columns))
 
 
 def _roles(selected: Any, diagnostics: pd.DataFrame, alpha: float, adjust: str) -> list[str]:

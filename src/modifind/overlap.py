@@ -7,14 +7,19 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
+from scipy.special import logit
 
+from modifind.columns.support import without_counterpart
 from modifind.kernels import Array
+from modifind.population import row_weights
 
 if TYPE_CHECKING:
     from modifind.propensity import FittedPropensity
 
 EXTREME = 0.05
 SCORE_EDGES = np.linspace(0.0, 1.0, 21)
+LOGIT_EDGES = np.arange(-7.0, 7.01, 0.5)  # where arms are looked for side by side; beyond them is one bin each
 
 
 @dataclass(frozen=True)
@@ -22,34 +27,52 @@ class OverlapSums:
     """How comparable the arms are, as sums over rows; two-entry arrays are control, treated.
 
     `largest` is the largest weight of each arm, the only entry that is no sum. `histogram` has the weights of the rows,
-    without inverse probabilities, by arm and by bin of the score, shape (2, 20).
+    without inverse probabilities, by arm and by bin of the score, shape (2, 20). `weights` are inverse probabilities,
+    and `even` the weights of the overlap population. `side_by_side` has the number of rows by arm and by bin of the
+    score's logit, and `even_by_score` their weights in the overlap population. `treated` has the sum of the treatment,
+    that of the scores, and the variance that their difference has if the scores are right.
     """
 
     n_rows: Array
     weights: Array
     squares: Array
     largest: Array
+    even: Array
+    even_squares: Array
     n_extreme: int
     n_clipped: int
     histogram: Array
+    side_by_side: Array
+    even_by_score: Array
+    treated: Array
 
     @classmethod
-    def of(cls, propensity: FittedPropensity) -> OverlapSums:
-        """Sums over some rows."""
+    def of(cls, propensity: FittedPropensity, clusters: NDArray[np.int64] | None = None) -> OverlapSums:
+        """Sums over some rows; where clusters were treated as one, `clusters` says which rows are whose."""
         arms, scores, raw = propensity.treatment, propensity.scores, propensity.raw
-        weights = [1.0 / own for own in (1.0 - scores[arms == 0], scores[arms == 1])]
-        rows = [np.ones(own.size) for own in weights]
-        if propensity.weights is not None:
-            rows = [propensity.weights[arms == arm] for arm in (0, 1)]
-            weights = [own * given for own, given in zip(weights, rows, strict=True)]
+        given = np.ones(arms.size) if propensity.weights is None else propensity.weights
+        in_arm = [arms == arm for arm in (0, 1)]
+        inverse = given / np.where(arms == 1, scores, 1.0 - scores)
+        even = row_weights(scores, "overlap") * inverse
+        place = np.searchsorted(LOGIT_EDGES, logit(np.clip(raw, 1e-12, 1.0 - 1e-12)))
+        beyond = given * (arms - raw)
+        variance = (given**2 * raw * (1.0 - raw)).sum()
+        if clusters is not None:
+            variance = max(variance, (np.bincount(clusters, beyond) ** 2).sum())
+        n_places = LOGIT_EDGES.size + 1
         return cls(
-            np.array([own.size for own in weights], dtype=np.float64),
-            np.array([own.sum() for own in weights]),
-            np.array([(own**2).sum() for own in weights]),
-            np.array([own.max(initial=0.0) for own in weights]),
+            np.array([own.sum() for own in in_arm], dtype=np.float64),
+            np.array([inverse[own].sum() for own in in_arm]),
+            np.array([(inverse[own] ** 2).sum() for own in in_arm]),
+            np.array([inverse[own].max(initial=0.0) for own in in_arm]),
+            np.array([even[own].sum() for own in in_arm]),
+            np.array([(even[own] ** 2).sum() for own in in_arm]),
             int(((raw < EXTREME) | (raw > 1 - EXTREME)).sum()),
             propensity.n_clipped,
-            np.stack([np.histogram(scores[arms == arm], SCORE_EDGES, weights=own)[0] for arm, own in enumerate(rows)]),
+            np.stack([np.histogram(scores[own], SCORE_EDGES, weights=given[own])[0] for own in in_arm]),
+            np.stack([np.bincount(place[own], minlength=n_places) for own in in_arm]).astype(np.float64),
+            np.stack([np.bincount(place[own], even[own], minlength=n_places) for own in in_arm]),
+            np.array([given @ arms, given @ raw, variance]),
         )
 
     def __add__(self, other: OverlapSums) -> OverlapSums:
@@ -60,12 +83,20 @@ class OverlapSums:
     def overlap(self, auc: float) -> dict[str, float]:
         """The summary that `FittedPropensity.overlap` describes; `auc` is that of the scores."""
         out = {}
+        alone = without_counterpart(self.side_by_side)
         for arm, name in ((1, "treated"), (0, "control")):
             effective = float(self.weights[arm] ** 2 / self.squares[arm])
             out[f"effective_rows_{name}"] = effective
             out[f"effective_share_{name}"] = effective / float(self.n_rows[arm])
             out[f"max_weight_share_{name}"] = float(self.largest[arm] / self.weights[arm])
+            out[f"overlap_rows_{name}"] = float(self.even[arm] ** 2 / self.even_squares[arm])
+            out[f"outside_share_{name}"] = float((self.side_by_side * alone)[arm].sum() / self.side_by_side[arm].sum())
+            out[f"outside_overlap_share_{name}"] = float((self.even_by_score * alone)[arm].sum() / self.even[arm])
         total = float(self.n_rows.sum())
+        treated, expected, variance = self.treated
+        given = float(self.histogram.sum())
+        out |= {"treated_share": float(treated / given), "expected_share": float(expected / given)}
+        out["share_z"] = float((treated - expected) / np.sqrt(variance))
         return {**out, "extreme_share": self.n_extreme / total, "n_clipped": float(self.n_clipped), "auc": auc}
 
     def score_histogram(self) -> pd.DataFrame:

@@ -6,7 +6,6 @@ grid of values of that one feature for any other classifier.
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -37,7 +36,6 @@ from modifind.rows.weights import effective_weights, some
 N_GRID = 25
 CHOICE_ROWS = 20_000
 LEAST_ARM = 500  # rows of an arm, where it has so many
-LOW_R2 = 0.95
 
 
 class PropensityModel(BaseEstimator):
@@ -355,16 +353,6 @@ class FittedPropensity:
             in a randomised trial). Weights are inverse probabilities, times the weights of the rows if there are any.
         """
         return OverlapSums.of(self).overlap(self.auc)
-
-    def warn_unexplained(self) -> None:
-        """Warn of known scores that the features do not explain."""
-        if self.r2 < LOW_R2:
-            warnings.warn(
-                f"the known propensity scores are not a function of the features (R2 = {self.r2:.2f}); "
-                "include what the treatment was assigned by among the features",
-                UserWarning,
-                stacklevel=3,
-            )
 
     def along(self, rows: NDArray[np.int64], columns: slice, encoded: Array) -> Array:
         """Scores of some rows, shape (rows, g), when columns of the design take g encoded values, (rows, g, width)."""

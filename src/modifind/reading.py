@@ -16,6 +16,7 @@ from modifind.columns.leaks import refuse_leaks
 from modifind.columns.many_levels import MOST_INDICATORS
 from modifind.columns.missing import Dropped, complete_rows
 from modifind.columns.rare_levels import pool_rare_levels
+from modifind.columns.support import Outside, outside_levels
 from modifind.features import (
     FeatureTable,
     Treatment,
@@ -53,6 +54,8 @@ class Data:
         What the columns of outcome and treatment are called, as far as they have names.
     unpooled : tuple of arrays of shape (n,)
         Codes before rare levels were pooled, of categories that have many levels left.
+    outside : dict
+        Rows at levels that one arm has hardly any rows of, by column, before rare levels were pooled.
     """
 
     table: FeatureTable
@@ -66,6 +69,7 @@ class Data:
     left_out: frozenset[int] = frozenset()
     names: dict[str, str] = field(default_factory=dict)
     unpooled: tuple[Array, ...] = ()
+    outside: dict[str, Outside] = field(default_factory=dict)
 
     @property
     def arms(self) -> NDArray[Any]:
@@ -152,6 +156,7 @@ def read_data(
         check_clusters(codes)
     refuse_leaks(table, outcome, labels.arms, codes)
     warn_codes(table, outcome)
+    outside = outside_levels(table, labels.arms)
     whole, (table, left_out) = table, pool_rare_levels(table, labels.arms)
     pooled = [m for m in range(table.n_features) if whole.n_levels(m) > table.n_levels(m) > MOST_INDICATORS]
     unpooled = tuple(whole.values[:, m] for m in pooled)
@@ -160,7 +165,7 @@ def read_data(
         weights = weights / weights.max()
         weights = weights / weights.mean()
     names = recorded_names(columns["y"], columns["treatment"])
-    return Data(table, outcome, labels, weights, codes, found, kept, dropped, left_out, names, unpooled)
+    return Data(table, outcome, labels, weights, codes, found, kept, dropped, left_out, names, unpooled, outside)
 
 
 def _kept_rows(

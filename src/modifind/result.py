@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from modifind.checks import as_frame
+from modifind.checks import as_frame, concerns
 from modifind.placebo_result import PlaceboResult
 from modifind.saving.schema import BY_COLUMN, FORMAT, OPTIONAL_FRAMES, parse_json, validate
 from modifind.saving.spreadsheet import safe_csv
@@ -59,7 +59,9 @@ class SelectionResult:
     curves : dict of DataFrame
         Effect curves by column; see `curve`.
     overlap : dict
-        How comparable the arms are.
+        How comparable the arms are: rows that each is worth after weighting, by the inverse of the chance to be in it
+        (`effective_rows_...`) and in the overlap population (`overlap_rows_...`); the share of its rows that have no
+        counterpart (`outside_share_...`), and so on.
     settings : dict
         Every setting, the seed, the treatment labels and the size of the data.
     versions : dict
@@ -67,8 +69,8 @@ class SelectionResult:
     warnings : tuple of str
         What the user was warned of during the fit.
     checks : DataFrame
-        One row per check: name, feature (None for the table as a whole), value, threshold, passed and a text that says
-        what was found, why it matters and what to do. Empty in results of earlier versions.
+        One row per check: name, feature (None for the table as a whole), value, threshold, passed, validity (whether it
+        decides `ok` or is a note), a text that says what was found and why it matters, and the remedy where it failed.
     changes : DataFrame
         What each feature changes: raw p-values `mean_p`, `spread_p` and `shape_p`, the same adjusted over features
         (`mean_adjusted`, ...) and a `verdict` of one sentence. Empty where features were not explained.
@@ -78,7 +80,8 @@ class SelectionResult:
         Bounds on the law of the effect along a column and tests of whether they change, see `effect_bounds` and
         `bounds_test`; of the columns whose p-value is at most alpha.
     overall : dict
-        The effects of a curve, and their limits, for all rows together.
+        The effects of a curve, and their limits, for all rows together, or for the overlap population where
+        ``settings["population"]`` says so.
     score_histogram : DataFrame
         Shares of each arm (`treated`, `control`) whose propensity score lies between `low` and `high`.
     pit_histogram : DataFrame
@@ -107,8 +110,27 @@ class SelectionResult:
 
     @property
     def ok(self) -> bool:
-        """Whether every check passed and there was nothing to warn of."""
-        return bool(self.checks["passed"].all()) and not self.warnings
+        """Whether nothing puts the answer in doubt: every check that bears on validity passed.
+
+        Notes, such as pooled levels, rows that were left out or a feature that could not be tested, do not count.
+        """
+        return not self.cautions
+
+    @property
+    def cautions(self) -> list[str]:
+        """What puts the answer in doubt: a text for every kind of check that bears on validity and failed.
+
+        Where placebo treatments found more than chance allows, that is the last.
+        """
+        placebo = [] if self.placebo is None or not self.placebo.warning else [self.placebo.warning]
+        return [*concerns(self.checks, validity=True), *placebo]
+
+    @property
+    def notes(self) -> list[str]:
+        """What else there is to know: warnings of the fit and checks that do not bear on validity, each once."""
+        cautions = set(self.cautions)
+        told = (message for message in self.warnings if message not in cautions)
+        return list(dict.fromkeys([*told, *concerns(self.checks, validity=False)]))
 
     @property
     def selected(self) -> list[str]:

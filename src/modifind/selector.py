@@ -26,6 +26,7 @@ from modifind.feature_groups import has_groups, read_feature_groups
 from modifind.findings import assemble, tell
 from modifind.placebo import check_runs, run_placebos
 from modifind.placebo_result import PlaceboResult
+from modifind.population import check_population
 from modifind.progress import Progress
 from modifind.propensity import PropensityModel, resolve_propensity
 from modifind.reading import Data, read_data
@@ -108,6 +109,10 @@ class ModifierSelector(BaseModifierSelector):
     placebo_runs : int, default=0
         Analyse the table this many times more with a treatment that does nothing, drawn as the real one was given; see
         `placebo`. What these runs find is in ``result_.placebo`` and in the report.
+    population : {"all", "overlap"}, default="all"
+        Whom curves, average effects and bounds are about. In "overlap" a row counts with e (1 - e), e being its chance
+        to be treated: effects are those among rows that could have been in either arm, and no row counts much. For
+        tables in which some rows have no counterpart in the other arm. P-values and importance are the same in both.
 
     Attributes
     ----------
@@ -156,6 +161,7 @@ class ModifierSelector(BaseModifierSelector):
         checkpoint: str | os.PathLike[str] | None = None,
         explain: bool = True,
         placebo_runs: int = 0,
+        population: str = "all",
     ) -> None:
         self.statistic = statistic
         self.sampler = sampler
@@ -177,6 +183,7 @@ class ModifierSelector(BaseModifierSelector):
         self.checkpoint = checkpoint
         self.explain = explain
         self.placebo_runs = placebo_runs
+        self.population = population
 
     def fit(
         self,
@@ -308,6 +315,7 @@ class ModifierSelector(BaseModifierSelector):
                 missing=self.missing,
                 explain=self.explain,
                 alpha=self.alpha,
+                population=self.population,
             )
             found = run.fit(pieces)
             pieces.dropped.warn()
@@ -479,6 +487,7 @@ class ModifierSelector(BaseModifierSelector):
             progress=self.progress,
             seed=seed_of(self.random_state, self.checkpoint),
             explain=self.explain,
+            population=self.population,
         )
 
     def _fit_whole(
@@ -540,6 +549,7 @@ class ModifierSelector(BaseModifierSelector):
             named,
             overall=found.overall,
             score_histogram=found.score_histogram,
+            columns=found.columns,
         )
         warn_of(result.checks, named)
         self._keep(columns, result)
@@ -557,6 +567,7 @@ class ModifierSelector(BaseModifierSelector):
         adjust_p_values([1.0], self.adjust)
         check_runs(self.placebo_runs, "placebo_runs", least=0)
         check_missing(self.missing)
+        check_population(self.population)
         if self.device not in (None, "cpu"):
             import_torch(self.device, f"device={self.device!r}")
         statistic = resolve_statistic(self.statistic, self.device)

@@ -20,25 +20,22 @@ def printable(text: str) -> str:
 
 
 def print_checks(result: SelectionResult) -> None:
-    """How many kinds of check need attention, and a line for each of those."""
+    """How many kinds of check need attention, a line for each of those, and then the notes."""
     from modifind.checks import concerns, summary
 
     if not len(result.checks):
         return
     print(f"checks: {summary(result.checks)}")
-    for concern in concerns(result.checks):
-        print(f"  - {printable(' '.join(concern.split()))}")
+    for bears, word in ((True, "caution"), (False, "note")):
+        for concern in concerns(result.checks, validity=bears):
+            print(f"  {word}: {printable(' '.join(concern.split()))}")
 
 
-def strict_line(result: SelectionResult, warnings: list[str]) -> str:
+def strict_line(result: SelectionResult) -> str:
     """Why a strict run ends with an error."""
-    failed = result.checks.loc[~result.checks["passed"], "name"].nunique()
-    reasons = []
-    if failed:
-        reasons.append(f"{failed} kind{'s' if failed > 1 else ''} of check failed")
-    if warnings:
-        reasons.append("there was a warning" if len(warnings) == 1 else f"there were {len(warnings)} warnings")
-    return f"modifind: --strict: {' and '.join(reasons)}; results were written all the same (exit code 3)"
+    failed = len(result.cautions)
+    reason = "1 thing puts" if failed == 1 else f"{failed} things put"
+    return f"modifind: --strict: {reason} the answer in doubt; results were written all the same (exit code 3)"
 
 
 def print_result(result: SelectionResult, truth: dict[str, str] | None = None) -> None:
@@ -88,8 +85,7 @@ def print_result(result: SelectionResult, truth: dict[str, str] | None = None) -
         console.print(Text(f"predict the outcome, no difference found: {printable(', '.join(predictors))}"))
     if result.placebo is not None:
         console.print(Text(result.placebo.text))
-    effective = (
-        f"{result.overlap['effective_rows_treated']:.0f} treated, "
-        f"{result.overlap['effective_rows_control']:.0f} control"
-    )
+    kept = "overlap_rows" if settings.get("population") == "overlap" else "effective_rows"
+    effective = f"{result.overlap[f'{kept}_treated']:.0f} treated, {result.overlap[f'{kept}_control']:.0f} control"
+    effective += " (overlap population)" if kept == "overlap_rows" else ""
     console.print(Text(f"{settings['n_rows']} rows, {printable(labels)}; effective rows after weighting: {effective}"))

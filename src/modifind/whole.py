@@ -15,6 +15,7 @@ from modifind.columns.determined import find_determined
 from modifind.columns.leaks import refuse_separation
 from modifind.columns.many_levels import with_level_columns
 from modifind.columns.outcome_scale import transform_outcome
+from modifind.columns.review import review_columns
 from modifind.composition import Statistic
 from modifind.explain.attempts import attempt
 from modifind.explain.pseudo import OutcomeModel, PseudoOutcomes
@@ -64,6 +65,8 @@ class Whole:
         Effects for all rows together.
     score_histogram : DataFrame
         Propensity scores by arm.
+    columns : DataFrame
+        What every column was looked at for; see `review_columns`.
     """
 
     names: tuple[str, ...]
@@ -75,6 +78,7 @@ class Whole:
     interrupted: bool
     overall: dict[str, float]
     score_histogram: pd.DataFrame
+    columns: pd.DataFrame
 
 
 @dataclass(frozen=True)
@@ -98,6 +102,7 @@ class WholeFit:
     progress: bool | Progress
     seed: int
     explain: bool = True
+    population: str = "all"
 
     def check(self, data: Data) -> Array:
         """Refuse settings that have no meaning for a table, as `fit` does before it fits anything.
@@ -137,7 +142,6 @@ class WholeFit:
             warn_resampled_weights()
         scores = fit_scores(model_of_rows(self.propensity, data), data, table, self.n_folds, propensity_seed)
         refuse_separation(scores)
-        scores.warn_unexplained()
         sampler = for_gaps(self.sampler, table)
         if self.feature_groups:
             self._check_groups(table, units)
@@ -161,6 +165,7 @@ class WholeFit:
             weights=data.weights,
             clusters=data.clusters,
             seed=outcome_seed,
+            population=self.population,
         )
         plan = Analysis(
             table,
@@ -210,7 +215,17 @@ class WholeFit:
             with threadpool_limits(limits=1):
                 overall = attempt(OVERALL, overall_effects, outcomes, prepared.y_bandwidth, overall_seed)
         kinds = [unit.kind(table) for unit in units]
-        overlap = OverlapSums.of(scores)
+        overlap = OverlapSums.of(scores, data.clusters)
+        columns = review_columns(
+            scores,
+            outcome,
+            randomised=scores.is_known or data.strata is not None,
+            population=self.population,
+            clusters=data.clusters,
+            outcome_name=data.names.get("outcome_name"),
+            positive=self.outcome_transform == "log",
+            levels=data.outside,
+        )
         return Whole(
             names,
             kinds,
@@ -221,6 +236,7 @@ class WholeFit:
             interrupted,
             overall or {},
             overlap.score_histogram(),
+            columns,
         )
 
     def _null_hypothesis(self, data: Data) -> str:

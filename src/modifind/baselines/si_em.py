@@ -200,7 +200,6 @@ class SIEM(BaseModifierSelector):
             columns = lasso_columns(table, arms)  # refuses too wide a table before anything slow
             scores, expected = self._nuisances(table, outcome, arms, propensity_seed, outcome_seed)
             refuse_separation(scores)
-            scores.warn_unexplained()
             design = effect_design(table, columns, outcome - expected, arms - scores.scores)
             fit = self._infer(design, penalty_seed)
             prepared = WCMMD().prepare(outcome, arms, statistic_seed)

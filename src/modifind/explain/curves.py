@@ -20,6 +20,7 @@ from modifind.explain.views import LEVEL, N_DRAWS, Explained, explain_column
 from modifind.kernels import Array, median_bandwidth
 from modifind.learners.density import best_shape
 from modifind.learners.stacking import own_arm
+from modifind.population import check_population
 
 
 def effect_curve(
@@ -35,6 +36,7 @@ def effect_curve(
     scale: ArrayLike | None = None,
     weights: ArrayLike | None = None,
     clusters: ArrayLike | None = None,
+    population: str = "all",
     n_bootstrap: int = N_DRAWS,
     level: float = LEVEL,
     random_state: Any = None,
@@ -61,6 +63,9 @@ def effect_curve(
         How much each row counts.
     clusters : array-like of shape (n,), optional
         Labels of rows that belong together; the bootstrap then reweights clusters.
+    population : {"all", "overlap"}, default="all"
+        Whom effects are about: all rows, or the overlap population, in which a row counts with e (1 - e) of its
+        propensity e.
     n_bootstrap : int, default=200
         Draws of the weighted bootstrap that bands come from; 0 for no bands.
     level : float, default=0.95
@@ -103,6 +108,7 @@ def effect_curve(
         scale=scale,
         weights=weights,
         clusters=clusters,
+        population=population,
         n_bootstrap=n_bootstrap,
         level=level,
         random_state=random_state,
@@ -157,10 +163,12 @@ def _explain(
     scale: Any = None,
     weights: Any = None,
     clusters: Any = None,
+    population: str = "all",
     n_bootstrap: int = N_DRAWS,
     level: float = LEVEL,
     random_state: Any = None,
 ) -> Explained:
+    check_population(population)
     if n_bootstrap != 0 and n_bootstrap < 20:
         raise ValueError(f"n_bootstrap must be 0 or at least 20, not {n_bootstrap!r}")
     check_draws(level=level)
@@ -177,7 +185,8 @@ def _explain(
     own = None if own is None else own / own.mean()
     codes = None if clusters is None else _read_clusters(clusters, outcome.size)
     rng = np.random.default_rng(random_state)
-    outcomes = PseudoOutcomes.of(outcome, arms, scores, models, weights=own, clusters=codes, max_rows=outcome.size)
+    settings: dict[str, Any] = {"weights": own, "clusters": codes, "population": population}
+    outcomes = PseudoOutcomes.of(outcome, arms, scores, models, **settings, max_rows=outcome.size)
     return explain_column(
         given.column,
         0 if given.labels is None else len(given.labels),

@@ -102,5 +102,8 @@ def marginal_view(
     )
     if shown is None:
         return MarginalView(importance, bandwidth, no_curve())
-    percentiles = () if levels else told_percentiles(column, weights)
+    percentiles: tuple[float, ...] = ()
+    if not levels:
+        even = outcomes.population == "overlap"
+        percentiles = told_percentiles(*((column[outcomes.rows], outcomes.weights) if even else (column, weights)))
     return MarginalView(importance, bandwidth, shown.curve, shown.densities if n_draws else None, percentiles)

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from scipy.special import stdtr
 
 from modifind.kernels import Array
+from modifind.population import row_weights
 from modifind.rows.weights import mean_of, quantiles_of, some
 
 if TYPE_CHECKING:
@@ -96,7 +97,7 @@ class PseudoOutcomes:
     arms : int array
         0 or 1.
     weights : array
-        How much each row counts.
+        How much each row counts, in the population that averages are about.
     arm_weights : array
         The same times the inverse probability of the row's own arm.
     clusters : int array, optional
@@ -109,6 +110,8 @@ class PseudoOutcomes:
         Whether all outcomes above the mark before and up to a mark are the mark itself.
     centre, unit : float
         The outcome is ``centre + unit * y`` of the y that functions are taken of.
+    population : str
+        Whom averages are about.
     """
 
     rows: NDArray[np.intp]
@@ -123,6 +126,7 @@ class PseudoOutcomes:
     steps: NDArray[np.bool_]
     centre: float
     unit: float
+    population: str = "all"
 
     @classmethod
     def of(
@@ -136,6 +140,7 @@ class PseudoOutcomes:
         clusters: NDArray[np.int64] | None = None,
         seed: np.random.SeedSequence | None = None,
         max_rows: int = MAX_ROWS,
+        population: str = "all",
     ) -> PseudoOutcomes:
         """Pseudo-outcomes of a table.
 
@@ -149,12 +154,15 @@ class PseudoOutcomes:
             How much each row counts, and which rows belong together.
         seed : SeedSequence, optional
             For the choice of `max_rows` rows of a larger table.
+        population : {"all", "overlap"}
+            Whom averages are about: of "overlap" a row counts with e (1 - e), so that in the averages of errors treated
+            rows count with 1 - e and control rows with e, and no row counts much.
         """
         rows = np.arange(y.size)
         if y.size > max_rows:
             rows = np.sort(np.random.default_rng(seed).choice(y.size, max_rows, replace=False))
         y, arms, scores = y[rows], arms[rows], scores[rows]
-        own = np.ones(rows.size) if weights is None else weights[rows]
+        own = row_weights(scores, population) * (1.0 if weights is None else weights[rows])
         arm_weights = own / np.where(arms == 1, scores, 1.0 - scores)
         centre, unit = float(mean_of(y, own)), float(np.sqrt(mean_of((y - mean_of(y, own)) ** 2, own))) or 1.0
         scaled = (y - centre) / unit
@@ -170,7 +178,8 @@ class PseudoOutcomes:
                 expected[:, arm] = in_arm @ observed / in_arm.sum()
         errors = observed - expected[np.arange(rows.size), arms]
         own_clusters = some(clusters, rows)
-        return cls(rows, expected, errors, arms, own, arm_weights, own_clusters, marks, levels, steps, centre, unit)
+        weighted = (arms, own, arm_weights, own_clusters)
+        return cls(rows, expected, errors, *weighted, marks, levels, steps, centre, unit, population)
 
 
 def outcome_marks(y: Array, weights: Array) -> tuple[Array, NDArray[np.bool_], bool]:

@@ -111,6 +111,6 @@ class CurveDisplay(Display):
         if "mean_effect_low" in self.curve:
             entries.append((swatch(SELECTED, 0.35), "95% band"))
         if "mean_effect" in self.overall:
-            entries.append((stroke(OVERALL), "all rows"))
+            entries.append((stroke(OVERALL), self.words.whom))
         entries += places.notes()
         return [*entries, (stroke(Look("none")), self.words.difference)] if narrow else entries

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
+from modifind.population import SHORT_NAMES
 from modifind.terminal import printable
 
 if TYPE_CHECKING:
@@ -106,11 +107,12 @@ def p_text(p_value: float) -> str:
 
 @dataclass(frozen=True)
 class Words:
-    """What the arms and the outcome are called on axes and in legends."""
+    """What the arms, the outcome and those whom effects are about are called on axes and in legends."""
 
     treated: str = "treated"
     control: str = "control"
     outcome: str = "outcome"
+    whom: str = "all rows"
 
     @classmethod
     def of(cls, result: SelectionResult) -> Words:
@@ -118,7 +120,8 @@ class Words:
         settings = result.settings
         treated, control = (shown(settings.get(f"{arm}_label", arm), 14, lines=1) for arm in ("treated", "control"))
         outcome = shown(settings.get("outcome_name") or "outcome", 24, lines=1)
-        return cls(treated, control, f"log {outcome}" if settings.get("outcome_transform") == "log" else outcome)
+        outcome = f"log {outcome}" if settings.get("outcome_transform") == "log" else outcome
+        return cls(treated, control, outcome, SHORT_NAMES[settings.get("population") or "all"])
 
     @property
     def difference(self) -> str:

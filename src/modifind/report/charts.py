@@ -12,6 +12,7 @@ import numpy as np
 import pandas as pd
 
 from modifind.kernels import Array
+from modifind.population import SHORT_NAMES
 from modifind.report.layers import MOST_ROWS, Band, Chart, Layer, Line, Picture, Points, Rule, with_limits
 from modifind.report.svg import number, shortened
 from modifind.result import readable_p
@@ -42,6 +43,8 @@ class Terms:
         Name of the outcome.
     levels : bool
         Whether the outcome has few distinct values, so that shares are shown and not densities.
+    population : str
+        Whom effects are about.
     """
 
     treated: str
@@ -50,6 +53,7 @@ class Terms:
     binary: bool = False
     levels: bool = False
     outcome: str = "outcome"
+    population: str = "all"
 
     @classmethod
     def of(cls, result: SelectionResult) -> Terms:
@@ -68,7 +72,13 @@ class Terms:
             binary=(settings.get("model") or {}).get("likelihood") == "bernoulli" or (levels and _has_two(result)),
             levels=levels,
             outcome=str(settings.get("outcome_name") or "outcome"),
+            population=str(settings.get("population") or "all"),
         )
+
+    @property
+    def whom(self) -> str:
+        """Whom effects are about, in a few words."""
+        return SHORT_NAMES.get(self.population, self.population)
 
     @property
     def works(self) -> str:
@@ -141,7 +151,7 @@ class Column:
         keys = [("key-neutral", neutral_key)]
         if math.isfinite(self.overall.get(name, math.nan)):
             layers.append(Rule(float(self.overall[name]), "overall"))
-            keys.append(("key-overall", f"all rows, {number(float(self.overall[name]))}"))
+            keys.append(("key-overall", f"{self.terms.whom}, {number(float(self.overall[name]))}"))
         if np.isfinite(low).any():
             layers.append(Band(low, high, f"{style}-band"))
             keys.append(BAND)

@@ -9,7 +9,7 @@ from urllib.parse import quote
 
 import pandas as pd
 
-from modifind.checks import TITLES, concerns
+from modifind.check_kinds import KINDS as CHECK_KINDS
 from modifind.explain.verdict import NOT_TESTED
 from modifind.report.charts import Terms
 from modifind.report.layers import with_limits
@@ -79,9 +79,9 @@ def facts(result: SelectionResult) -> list[tuple[str, str]]:
         effect, low, high = (float(result.overall.get(f"mean_effect{end}", math.nan)) for end in ("", "_low", "_high"))
         if terms.log:
             text = f"\u00d7 {with_limits(math.exp(effect), math.exp(low), math.exp(high))}"
-            shown.append(("average effect as a ratio, all rows", text))
+            shown.append((f"average effect as a ratio, {terms.whom}", text))
         else:
-            shown.append(("average effect, all rows", with_limits(effect, low, high)))
+            shown.append((f"average effect, {terms.whom}", with_limits(effect, low, high)))
     return shown
 
 
@@ -121,11 +121,6 @@ def anchor(name: str) -> str:
 def is_adjusted(result: SelectionResult) -> bool:
     """Whether p-values are adjusted for the number of features."""
     return bool(result.settings["adjust"] != "none")
-
-
-def notices(result: SelectionResult) -> list[str]:
-    """What was warned of and what checks found, each once."""
-    return list(dict.fromkeys([*result.warnings, *concerns(result.checks)]))
 
 
 def download(result: SelectionResult) -> pd.DataFrame:
@@ -245,13 +240,19 @@ def effect_column(result: SelectionResult) -> dict[str, str] | None:
 
 
 def checks_by_kind(result: SelectionResult) -> list[dict[str, Any]]:
-    """For every kind of check whether it passed, and what was found: all failures, or else the one nearest to one."""
+    """For every kind of check whether it passed, and what was found: all failures, or else the one nearest to one.
+
+    Those that bear on validity come first, and of these the failed ones.
+    """
     kinds = []
     for name, rows in result.checks.groupby("name", sort=False):
-        failed = rows[~rows["passed"]]
+        failed, bears = rows[~rows["passed"]], bool(rows["validity"].iloc[0])
         texts = list(failed["text"]) if len(failed) else [_passed_text(rows)]
-        kinds.append({"title": TITLES.get(str(name), str(name)), "passed": not len(failed), "texts": texts})
-    return sorted(kinds, key=lambda kind: bool(kind["passed"]))
+        title = CHECK_KINDS[str(name)].title if str(name) in CHECK_KINDS else str(name)
+        state = "passed" if not len(failed) else "failed" if bears else "note"
+        remedy = str(failed["remedy"].iloc[0]) if len(failed) else ""
+        kinds.append({"title": title, "validity": bears, "state": state, "texts": texts, "remedy": remedy})
+    return sorted(kinds, key=lambda kind: (not kind["validity"], kind["state"] == "passed"))
 
 
 def setting_rows(settings: Mapping[str, Any], prefix: str = "") -> list[tuple[str, str]]:

@@ -30,6 +30,10 @@ DOUBLY_ROBUST = (
     "Kennedy EH. Towards optimal doubly robust estimation of heterogeneous causal effects. "
     "Electronic Journal of Statistics 17, 3008-3049, 2023."
 )
+OVERLAP_WEIGHTS = (
+    "Li F, Morgan KL, Zaslavsky AM. Balancing covariates via propensity score weighting. "
+    "Journal of the American Statistical Association 113, 390-400, 2018."
+)
 MAKAROV = (
     "Fan Y, Park SS. Sharp bounds on the distribution of treatment effects and their statistical inference. "
     "Econometric Theory 26, 931-951, 2010."
@@ -99,6 +103,8 @@ def references(result: SelectionResult) -> list[str]:
         cited.append(ADJUSTMENTS[s["adjust"]])
     if _has_bands(result) and (s.get("model") or len(result.changes)):
         cited.append(DOUBLY_ROBUST)
+    if _has_bands(result) and s.get("population") == "overlap":
+        cited.append(OVERLAP_WEIGHTS)
     return [*cited, MAKAROV] if result.bounds else cited
 
 
@@ -113,6 +119,12 @@ def _explained_methods(result: SelectionResult) -> str:
             f" with pointwise 95% bands from a weighted bootstrap over rows ({N_DRAWS} draws); values with fewer than "
             f"{MIN_SUPPORT:g} effective rows in an arm were not interpreted."
         )
+        if result.settings.get("population") == "overlap":
+            said += (
+                " Averages and effects along features are those of the overlap population: every row counts with "
+                "e(1 - e) of its propensity score e, so that rows that could hardly have been in the other arm hardly "
+                "count (overlap weights)."
+            )
     if len(result.changes):
         said += (
             " Whether a feature changes the average effect, the ratio of the arms' spreads or their difference in "

@@ -49,8 +49,10 @@ def render_report(result: SelectionResult) -> str:
         prognostic=content.prognostic(result),
         placebo=result.placebo,
         placebos=None if result.placebo is None else placebo_picture(result.placebo.table["p_value"]),
-        notices=content.notices(result),
-        summary=summary(result.checks),
+        cautions=result.cautions,
+        notes=result.notes,
+        ok=result.ok,
+        summary=summary(result.checks).partition(";")[0],  # notes have a table of their own
         bars=content.importance_bars(result),
         columns=content.table_columns(result),
         rows=content.table_rows(result),

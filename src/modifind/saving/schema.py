@@ -18,7 +18,10 @@ TABLE_COLUMNS = {
     "p_adjusted": "float",
     "selected": "bool",
 }
-CHECK_COLUMNS = {"name": "text", "value": "float", "threshold": "float", "passed": "bool", "text": "text"}
+CHECK_COLUMNS = {
+    **{"name": "text", "value": "float", "threshold": "float", "passed": "bool", "validity": "bool"},
+    **{"text": "text", "remedy": "text"},
+}
 CURVE_COLUMNS = {"d2": "float", "mean_effect": "float", "sd_ratio": "float"}
 CHANGE_P_VALUES = tuple(f"{part}_{of}" for of in ("p", "adjusted") for part in ("mean", "spread", "shape"))
 # What results of earlier versions lack: tables, and tables by column.
@@ -40,7 +43,7 @@ LABELS = ("value", "quantity", "part")  # columns that need not be numbers
 KINDS = ("continuous", "discrete", "group")
 P_VALUES = (
     *("p_value", "p_adjusted", "pit_p_value", "normal_p_value", "check_p_value", "likelihood_p_value", "tail_p_value"),
-    "prognostic_p_value",
+    *("prognostic_p_value", "arm_p_value"),
     *CHANGE_P_VALUES,
 )
 INFINITE = ("Infinity", "-Infinity")

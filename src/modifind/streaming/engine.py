@@ -22,6 +22,8 @@ from modifind.columns.leaks import refuse_leaks, refuse_separation
 from modifind.columns.many_levels import with_level_columns
 from modifind.columns.missing import LEAST_OBSERVED, Dropped
 from modifind.columns.outcome_scale import transform_outcome
+from modifind.columns.review import review_columns
+from modifind.columns.support import outside_levels
 from modifind.explain.marginal import MarginalView, told_percentiles
 from modifind.features import FeatureTable, Kind
 from modifind.findings import DETERMINED, NO_SAMPLER, Finding
@@ -215,6 +217,7 @@ class Streamed:
     model: dict[str, Any]
     score_histogram: pd.DataFrame
     column_names: dict[str, str]
+    columns: pd.DataFrame
     overall: dict[str, float] = field(default_factory=dict)
 
     @property
@@ -256,6 +259,7 @@ class StreamedFit:
     missing: str = "error"
     explain: bool = True
     alpha: float = 0.05
+    population: str = "all"
 
     def fit(self, pieces: Pieces) -> Streamed | Piece:
         """Test every feature; a table of few rows is returned instead, to be taken at once."""
@@ -291,6 +295,7 @@ class StreamedFit:
             plan.bins.bandwidth,
             choice_seed,
             bands=self.explain,
+            population=self.population,
         )
         return Streamed(
             names=schema.names,
@@ -308,7 +313,16 @@ class StreamedFit:
             propensity=propensity,
             model=outcome.description,
             score_histogram=sums.overlap.score_histogram(),
-            column_names=recorded_names(sample.y, sample.treatment),
+            column_names=(names := recorded_names(sample.y, sample.treatment)),
+            columns=review_columns(
+                propensity,
+                block.y,
+                randomised=propensity.is_known,
+                population=self.population,
+                outcome_name=names.get("outcome_name"),
+                positive=self.outcome_transform == "log",
+                levels=outside_levels(plain.table, plain.treatment),
+            ),
             overall=explaining.overall(overall_seed),
         )
 
@@ -339,7 +353,7 @@ class StreamedFit:
             if not plan.schema.constant[m]:
                 importance = place.importance(sums.features[m].view, plan.bins)
             column = explaining.table.values[:, m]
-            percentiles = () if explaining.table.n_levels(m) else told_percentiles(column)
+            percentiles = () if explaining.table.n_levels(m) else told_percentiles(column, explaining.weights)
             view = MarginalView(importance, place.bandwidth, found.curve, found.densities, percentiles)
             bounds = None if found.bounds is None else {plan.schema.names[m]: found.bounds}
             messages = (*law.messages, *found.messages)
@@ -370,7 +384,6 @@ class StreamedFit:
             model = PropensityModel(block.scores, cross_fit=model.cross_fit, clip=model.clip)
         propensity = model.fit(table, arms, n_folds=self.n_folds, seed=propensity_seed, folds=folds[0])
         refuse_separation(propensity)
-        propensity.warn_unexplained()
         outcome = self.statistic.prepare(table, y, arms, propensity.scores, folds, n_jobs=self.n_jobs)
         sampler = for_gaps(self.sampler, table)
         if hasattr(sampler, "assign_folds"):

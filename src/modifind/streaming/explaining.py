@@ -25,6 +25,7 @@ from modifind.explain.views import N_DRAWS, OVERALL, Explained, explain_column, 
 from modifind.features import FeatureTable
 from modifind.kernels import Array
 from modifind.parallel import WORKER_DIED, survivors
+from modifind.population import population_weights
 from modifind.progress import Progress, ProgressBar
 from modifind.propensity import FittedPropensity
 from modifind.samplers import ConditionalGrid, LawRule
@@ -114,6 +115,7 @@ class ExplainingRows:
         *,
         bands: bool,
         max_rows: int = MAX_ROWS,
+        population: str = "all",
     ) -> ExplainingRows:
         """A random part of the sample, or all of it where it is small.
 
@@ -129,9 +131,12 @@ class ExplainingRows:
             Models of the outcome, cross-fitted to it.
         seed : SeedSequence
             For the choice of `max_rows` rows.
+        population : {"all", "overlap"}
+            Whom curves, averages and bounds are about.
         """
         y, treatment, scores = block.y, block.treatment, propensity.scores
-        outcomes = PseudoOutcomes.of(y, treatment, scores, OutcomeModel.of(model), seed=seed, max_rows=max_rows)
+        own = {"seed": seed, "max_rows": max_rows, "population": population}
+        outcomes = PseudoOutcomes.of(y, treatment, scores, OutcomeModel.of(model), **own)  # type: ignore[arg-type]
         rows = outcomes.rows
         if rows.size < y.size:
             table = replace(block.table, values=block.table.values[rows], reference=block.table.scaling)
@@ -149,6 +154,11 @@ class ExplainingRows:
             y_bandwidth=y_bandwidth,
             bands=bands,
         )
+
+    @property
+    def weights(self) -> Array | None:
+        """How much rows count in the population that effects are about; None where all count alike."""
+        return population_weights(self.propensity.scores, self.outcomes.population, None)
 
     def overall(self, seed: np.random.SeedSequence) -> dict[str, float]:
         """Effects for all rows together."""
@@ -169,7 +179,8 @@ class ExplainingRows:
             bounds = None
             if question.bounds and self.table.observed(feature).any():
                 data = (self.table, feature, self.y, self.treatment, self.propensity.scores)
-                bounds = attempt(f"{named}: bounds along it", explain_bounds, *data, bounds_seed)
+                own = {"weights": self.weights}
+                bounds = attempt(f"{named}: bounds along it", explain_bounds, *data, bounds_seed, **own)
             changes = attempt(f"{named}: what changes along it", self._changes, feature, question)
             return Explanation(curve, densities, changes, bounds)
 
