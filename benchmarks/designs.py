@@ -474,6 +474,18 @@ def rounded(*, step: bool) -> Design:
     return simulate
 
 
+def assigned(function: Callable[[Array], Array], chance: Callable[[Array], Array], effect: float) -> Design:
+    """Ten features; a function of X2 and X3 decides the chance to be treated and moves the outcome of both arms."""
+
+    def simulate(seed: int, n: int) -> Table:
+        rng, x, _ = _randomised(seed, n, n_features=TEN_FEATURES)
+        signal = function(x)
+        a = (rng.random(n) < chance(signal)).astype(np.int64)
+        return Table(_frame(x), a, 2.0 * signal + effect * a + rng.standard_normal(n), [], ["X2", "X3"])
+
+    return simulate
+
+
 def placebo(X: pd.DataFrame, y: Array) -> Design:
     """A coin flip for the treatment of a table as it is, so that no feature modifies anything."""
 
@@ -581,4 +593,16 @@ LEVELS = {
     "coin flips, 200 levels": many_levels(200, coin=True),
     "levels modify (sd 0.5), 200 levels": many_levels(200, modify=0.5),
     "levels modify (sd 1), 200 levels": many_levels(200, modify=1.0),
+}
+ASSIGNED: dict[str, Design] = {
+    f"{name}, {'an effect of 1' if effect else 'no effect'}": assigned(function, chance, effect)
+    for effect in (0.0, 1.0)
+    for name, (function, chance) in {
+        "X2 > 0 or X3 > 0, not both": (
+            lambda x: ((x[:, 1] > 0) ^ (x[:, 2] > 0)).astype(np.float64),
+            lambda g: 0.2 + 0.6 * g,
+        ),
+        "X2 above 0.5": (lambda x: (x[:, 1] > 0.5).astype(np.float64), lambda g: 0.25 + 0.5 * g),
+        "X2 X3": (lambda x: x[:, 1] * x[:, 2], lambda g: expit(1.2 * g)),
+    }.items()
 }

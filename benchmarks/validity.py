@@ -13,8 +13,9 @@ the test of them), `placebo` (coin flips in place of the treatment of real table
 by $MODIFIND_DATA), `zero` (no effect, and noise that is not Student-t), `unfollowed` (prognostic functions that
 learners hardly follow, with --sizes rows), `one_arm` (the spread of one arm changes), `tails` (rare events and skewness
 of the treated), `noise` (no effect, and noise that is no normal variable), `levels` (a category of many levels:
-raw p-values of the category and of the others, n = 5000, and CPU time with and without it, n = 20,000) and `checks`
-(how often good and bad tables pass the checks that bear on validity).
+raw p-values of the category and of the others, n = 5000, and CPU time with and without it, n = 20,000), `checks`
+(how often good and bad tables pass the checks that bear on validity), `related` (a null column that is a function of
+modifiers plus noise) and `assigned` (treatment by a rule that no line follows, of features that move the outcome, too).
 """
 
 from __future__ import annotations
@@ -297,6 +298,46 @@ class Study:
         for name, design in self.chosen(designs.NOISE).items():
             self._null_row(name, self.runs(design, self.args.method))
 
+    def related(self) -> None:
+        """X2 follows modifiers and modifies nothing."""
+        print(f"{designs.TEN_FEATURES} features\n")
+        header("design", "runs", "X2, share p <= 0.05", "other null features", "modifiers found", "s per run")
+        chosen, pooled = self.chosen(designs.RELATED), []
+        for name, runs in zip(chosen, self.in_turn((d, self.args.method, 1000) for d in chosen.values()), strict=True):
+            self._related_row(name, runs)
+            pooled += runs
+        if pooled:
+            self._related_row("all", pooled)
+
+    def _related_row(self, name: str, runs: list[Run]) -> None:
+        own = np.array([run["p"]["X2"] for run in runs])
+        others = np.concatenate([run["null_p"] for run in runs])
+        rest = (np.sum(others <= 0.05) - np.sum(own <= 0.05)) / (others.size - own.size)
+        row(
+            *(name, len(runs), f"{np.mean(own <= 0.05):.3f}", f"{rest:.3f}", f"{mean(runs, 'tpr'):.3f}"),
+            f"{mean(runs, 'seconds'):.1f}",
+        )
+
+    def assigned(self) -> None:
+        """Nothing modifies a constant effect."""
+        print(f"{designs.TEN_FEATURES} features\n")
+        header(
+            "treated by", "runs", "tables with a selection", "all features, share p <= 0.05", "X2 and X3", "s per run"
+        )
+        chosen, pooled = self.chosen(designs.ASSIGNED), []
+        for name, runs in zip(chosen, self.in_turn((d, self.args.method, 1000) for d in chosen.values()), strict=True):
+            self._assigned_row(name, runs)
+            pooled += runs
+        if pooled:
+            self._assigned_row("all", pooled)
+
+    def _assigned_row(self, name: str, runs: list[Run]) -> None:
+        own = np.concatenate([run["prognostic_each"] for run in runs])
+        p = np.array([list(run["p"].values()) for run in runs])
+        some = np.mean([bool(run["selected"]) for run in runs])
+        cells = (f"{some:.3f}", f"{np.mean(p <= 0.05):.3f}", f"{own.mean():.3f}", f"{mean(runs, 'seconds'):.1f}")
+        row(name, len(runs), *cells)
+
     def unfollowed(self) -> None:
         """A constant effect and prognostic functions that learners hardly follow, in memory and in pieces."""
         rows = UNFOLLOWED_TRAIN_ROWS
@@ -458,7 +499,7 @@ def row(*cells: object) -> None:
 TABLES = (
     *("power", "prognostic", "shapes", "null", "sizes", "curve", "roles", "repeats"),
     *("groups", "pair", "streamed", "mess", "placebo", "zero", "unfollowed", "one_arm", "tails", "noise", "checks"),
-    "levels",
+    *("levels", "related", "assigned"),
 )
 STREAMED = [name for name in designs.NULL if not name.startswith(("n = 300", "columns that", "log-normal"))]
 
