@@ -255,7 +255,7 @@ def test_largest_weight_is_the_same_in_pieces():
         replace(fitted, raw=fitted.raw[rows], treatment=fitted.treatment[rows])
         for rows in (slice(0, 130), slice(130, None))
     ]
-    joined = (OverlapSums.of(halves[0]) + OverlapSums.of(halves[1])).overlap(fitted.auc)
+    joined = (OverlapSums.of(halves[0]) + OverlapSums.of(halves[1])).overlap(fitted)
     assert joined == pytest.approx(fitted.overlap())
 
 

@@ -93,6 +93,19 @@ KINDS = {
         "given.",
         AFTER,
     ),
+    "law_along": Kind(
+        "laws of features where effects are told by them",
+        True,
+        "The feature may stand in for others that the models do not follow: look at it together with them (a feature "
+        "group), or try another sampler.",
+        "may stand in for other features",
+    ),
+    "scores_fit": Kind(
+        "fit of the scores",
+        True,
+        "Pass a model that sees more (propensity=), or the chances by which the treatment was given, if these are "
+        "known.",
+    ),
     "near_outcome": Kind(
         "columns that nearly are the outcome",
         True,

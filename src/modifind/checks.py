@@ -37,6 +37,8 @@ MOST_CLIPPED = 0.08
 LEAST_ARM = 50
 LARGEST_DISTANCE = 0.05  # of the PIT: at 0.07 twice as many null features as should be are found
 MISFIT_LEVEL = 0.001
+LAW_FOLLOWS = 1e-6
+SCORES_MISFIT = 1e-4
 LEAST_LAW_GAIN = -0.2  # nats per row
 LEAST_MODEL_GAIN = -0.05  # nats per row
 COST_OF_ROWS = 40.0  # nats that fitting to n rows may cost in all
@@ -109,7 +111,12 @@ def run_checks(
     DataFrame
         One row per check, with the attributes of `Check` as columns, `validity` and `remedy`.
     """
-    found = [*_overlap_checks(overlap, settings), *_known_checks(overlap, settings), *_arm_checks(settings)]
+    found = [
+        *_overlap_checks(overlap, settings),
+        *_score_check(overlap),
+        *_known_checks(overlap, settings),
+        *_arm_checks(settings),
+    ]
     found += [*_model_check(settings), *_resample_check(len(table), settings)]
     for feature in table.index:
         found += _testable(str(feature), untestable.get(str(feature)))
@@ -226,6 +233,21 @@ def _support_checks(overlap: Mapping[str, float], even: bool) -> Iterator[Check]
         text += f"where the features leave hardly a {other} row to compare with"
         text += "." if passed else ": what is said about their effect is the model's guess."
         yield Check("common_support", None, share, MOST_OUTSIDE, passed, text, UNSEEN if even else "")
+
+
+def _score_check(overlap: Mapping[str, float]) -> Iterator[Check]:
+    """Whether scores fit along the features."""
+    p_value = overlap.get("misfit_p_value", math.nan)
+    if p_value != p_value:
+        return
+    passed = p_value >= SCORES_MISFIT
+    text = f"As many rows are treated as the scores say along all features and their products (p = {p_value:.2g})."
+    if not passed:
+        text = (
+            f"Somewhere along the features, or along a product of two, more rows are treated than the scores say "
+            f"(p = {p_value:.2g}): what such rows have in common may be taken for an effect."
+        )
+    yield Check("scores_fit", None, p_value, SCORES_MISFIT, passed, text)
 
 
 def _known_checks(overlap: Mapping[str, float], settings: Mapping[str, Any]) -> Iterator[Check]:
@@ -361,6 +383,16 @@ def _law_checks(row: Any, n_rows: int) -> Iterator[Check]:
         elif gain < 0:
             text += f" With this many rows up to {-limit:.3f} is no concern."
         yield Check("law_gain", feature, gain, limit, passed, text)
+    follows = getattr(row, "law_p_value", math.nan)
+    if follows == follows:
+        passed = follows >= LAW_FOLLOWS
+        text = f"What the law of {feature} given the rest leaves over follows no other feature (p = {follows:.2g})."
+        if not passed:
+            text = (
+                f"What the law of {feature} given the rest ({row.sampler}) leaves over still follows other features "
+                f"(p = {follows:.2g}): part of what is found for it may be theirs."
+            )
+        yield Check("law_along", feature, follows, LAW_FOLLOWS, passed, text)
 
 
 def _tail_checks(table: pd.DataFrame, diagnostics: pd.DataFrame, settings: Mapping[str, Any]) -> Iterator[Check]:

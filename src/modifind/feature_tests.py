@@ -179,6 +179,11 @@ def _find_and_explain(plan: Analysis, unit: Unit, seed: np.random.SeedSequence) 
     together = len(unit.members) > 1
     finding = _find_together(plan, unit, seed) if together else _find(plan, unit.members[0], seed)
     # The test has had its seeds by now, so that explanations change no p-value.
+    return with_bounds(plan, unit, finding, seed)
+
+
+def with_bounds(plan: Analysis, unit: Unit, finding: Finding, seed: np.random.SeedSequence) -> Finding:
+    """A finding with bounds where its p-value asks for them."""
     return replace(finding, bounds=_bounds(plan, unit, finding, seed)) if _lacks_bounds(plan, finding) else finding
 
 

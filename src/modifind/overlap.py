@@ -80,8 +80,8 @@ class OverlapSums:
         added = {field.name: getattr(self, field.name) + getattr(other, field.name) for field in fields(self)}
         return OverlapSums(**(added | {"largest": np.maximum(self.largest, other.largest)}))
 
-    def overlap(self, auc: float) -> dict[str, float]:
-        """The summary that `FittedPropensity.overlap` describes; `auc` is that of the scores."""
+    def overlap(self, propensity: FittedPropensity) -> dict[str, float]:
+        """The summary that `FittedPropensity.overlap` describes, with what is known of the scores themselves."""
         out = {}
         alone = without_counterpart(self.side_by_side)
         for arm, name in ((1, "treated"), (0, "control")):
@@ -97,7 +97,8 @@ class OverlapSums:
         given = float(self.histogram.sum())
         out |= {"treated_share": float(treated / given), "expected_share": float(expected / given)}
         out["share_z"] = float((treated - expected) / np.sqrt(variance))
-        return {**out, "extreme_share": self.n_extreme / total, "n_clipped": float(self.n_clipped), "auc": auc}
+        out |= {"extreme_share": self.n_extreme / total, "n_clipped": float(self.n_clipped)}
+        return {**out, "auc": propensity.auc, "misfit_p_value": propensity.misfit_p}
 
     def score_histogram(self) -> pd.DataFrame:
         """Shares of each arm by the propensity score, in twenty bins of equal width from `low` to `high`."""

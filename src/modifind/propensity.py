@@ -18,6 +18,8 @@ from sklearn.model_selection import StratifiedKFold
 
 from modifind.features import FeatureTable
 from modifind.kernels import Array
+from modifind.learners.blocks import random_rows
+from modifind.misfit import Misfit
 from modifind.overlap import OverlapSums
 from modifind.propensity_choice import EDGE, chosen_model, described, held_out_scores, log_odds_along
 from modifind.propensity_levels import (
@@ -35,6 +37,7 @@ from modifind.rows.weights import effective_weights, some
 
 N_GRID = 25
 CHOICE_ROWS = 20_000
+MISFIT_ROWS = 10_000
 LEAST_ARM = 500  # rows of an arm, where it has so many
 
 
@@ -85,7 +88,7 @@ class PropensityModel(BaseEstimator):
         low, high = self.clip
         seed = np.random.SeedSequence() if seed is None else seed
         if is_known(self):
-            return self._known(table, treatment, weights)
+            return self._known(table, treatment, weights, clustered=clusters is not None)
         fold_seed, model_seed = (int(s.generate_state(1)[0]) for s in seed.spawn(2))
         # Missing values are at the mean of all observed rows. Another constant, such as a fold's mean, would move the
         # slope of the indicator beside it and no score, up to the penalty. Treatment and outcome have no part in it.
@@ -151,8 +154,11 @@ class PropensityModel(BaseEstimator):
             )
         return model
 
-    def _known(self, table: FeatureTable, treatment: NDArray[np.int64], weights: Array | None) -> FittedPropensity:
+    def _known(
+        self, table: FeatureTable, treatment: NDArray[np.int64], weights: Array | None, *, clustered: bool
+    ) -> FittedPropensity:
         scores = _read_scores(self.estimator, table.n_rows)
+        misfit = np.nan if clustered else _misfit(table.design, treatment, scores, weights)
         if (scores == scores[0]).all():
             return FittedPropensity(
                 raw=scores,
@@ -162,6 +168,7 @@ class PropensityModel(BaseEstimator):
                 description=f"known, {scores[0]:g} for every row",
                 auc=0.5,
                 weights=weights,
+                misfit_p=misfit,
             )
         model = KnownScores().fit(table.design, scores, weights, table.coded)
         return FittedPropensity(
@@ -175,6 +182,7 @@ class PropensityModel(BaseEstimator):
             auc=float(roc_auc_score(treatment, scores, sample_weight=weights)),
             r2=model.r2_,
             weights=weights,
+            misfit_p=misfit,
         )
 
     def _auc(
@@ -269,6 +277,15 @@ def _chosen(
     return chosen_model(design, treatment, arm_folds(treatment, 4, seed, clusters), weights)
 
 
+def _misfit(design: Array, treatment: NDArray[np.int64], scores: Array, weights: Array | None) -> float:
+    """P-value of arms less scores along bins and products of columns, on at most 10,000 rows."""
+    rows = random_rows(treatment.size, MISFIT_ROWS)
+    chance = np.clip(scores[rows], EDGE, 1.0 - EDGE)
+    tests = Misfit(design[rows], some(weights, rows))
+    residual, variance = treatment[rows] - chance, chance * (1.0 - chance)
+    return min(2.0 * min(tests.curve(residual, variance, chance), tests.product(residual, variance)), 1.0)
+
+
 def _predict(models: list[Any] | tuple[Any, ...], folds: NDArray[np.int64], design: Array) -> Array:
     scores = np.empty(design.shape[0])
     for fold, model in enumerate(models):
@@ -291,6 +308,8 @@ class FittedPropensity:
         that function.
     weights : array of shape (n,), optional
         Weights of the rows.
+    misfit_p : float
+        P-value of whether arms less scores follow bins or products of features; NaN where it was not looked at.
     """
 
     raw: Array
@@ -303,6 +322,7 @@ class FittedPropensity:
     folds: NDArray[np.int64] | None = None
     r2: float = 1.0
     weights: Array | None = None
+    misfit_p: float = np.nan
     scores: Array = field(init=False)
 
     def __post_init__(self) -> None:
@@ -352,7 +372,7 @@ class FittedPropensity:
             total, the share of scores outside [0.05, 0.95], the number of clipped rows, and the AUC of the scores (0.5
             in a randomised trial). Weights are inverse probabilities, times the weights of the rows if there are any.
         """
-        return OverlapSums.of(self).overlap(self.auc)
+        return OverlapSums.of(self).overlap(self)
 
     def along(self, rows: NDArray[np.int64], columns: slice, encoded: Array) -> Array:
         """Scores of some rows, shape (rows, g), when columns of the design take g encoded values, (rows, g, width)."""

@@ -117,6 +117,9 @@ class ResamplingTester:
         return statistics
 
 
+LAW_TESTED = 0.05  # where a feature is not found, its law cannot have found it
+
+
 @dataclass(frozen=True)
 class AnalyticTester:
     """Effect-likelihood test: the null distribution of a sum over rows.
@@ -170,6 +173,8 @@ class AnalyticTester:
             excess = functions.excess(prepared.table, grid)
             outcome = outcome.with_tails(prepared.tail_test(scores, excess))
             shape = prepared.tail_test(prepared.tail_scores, excess) if self.explain else NAN
+        if outcome.p_value <= LAW_TESTED and prepared.looks_at(feature):
+            outcome = replace(outcome, law_p_value=prepared.law_test(feature, grid))
         if not self.explain:
             return outcome, None
         return outcome, attempt(what, change_tests, prepared, feature, grid, parts, shape)

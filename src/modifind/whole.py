@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Literal
 
 import numpy as np
@@ -29,6 +30,7 @@ from modifind.overlap import OverlapSums
 from modifind.progress import Progress
 from modifind.propensity import FittedPropensity, PropensityModel
 from modifind.reading import Data
+from modifind.repeats import steadied
 from modifind.rows.clusters import assign_cluster_folds, check_sampler_weights, warn_resampled_weights
 from modifind.rows.scoring import draw_folds, fit_scores, model_of_rows
 from modifind.samplers import BaseSampler, for_gaps
@@ -132,8 +134,8 @@ class WholeFit:
         KeyboardInterrupt
             Ctrl-C before any feature was tested.
         """
-        seeds = np.random.SeedSequence(self.seed).spawn(6)
-        propensity_seed, sampler_seed, statistic_seed, feature_seed, fold_seed, cluster_seed = seeds
+        seeds = np.random.SeedSequence(self.seed).spawn(7)
+        propensity_seed, sampler_seed, statistic_seed, feature_seed, fold_seed, cluster_seed, repeat_seed = seeds
         arranged, units = arrange(data.table, self.feature_groups)
         table, arms = with_level_columns(replace(data, table=arranged).conditioned, data.weights), data.arms
         weighted: dict[str, Any] = {} if data.weights is None else {"weights": data.weights}
@@ -189,6 +191,12 @@ class WholeFit:
             findings, interrupted = stop.findings, True
             if not any(finding.reached for finding in findings):
                 raise KeyboardInterrupt from None
+        if isinstance(self.statistic, EffectLikelihood) and self.statistic.cv_repeats == 1 and not interrupted:
+            again = partial(self._model, self.statistic, data, table, outcome, scores)
+            try:
+                findings = steadied(plan, findings, self.adjust, repeat_seed, again)
+            except KeyboardInterrupt:
+                interrupted = True
         names = tuple(unit.name for unit in units)
         tell(names, findings)
         named = {table.names[m] for m in determined.features} | {data.table.names[m] for m in data.left_out}
@@ -231,7 +239,7 @@ class WholeFit:
             kinds,
             findings,
             frozenset(named),
-            overlap.overlap(scores.auc),
+            overlap.overlap(scores),
             settings,
             interrupted,
             overall or {},

@@ -21,7 +21,7 @@ from modifind.learners.base import OutcomeLearner, check_along, looks_at, predic
 from modifind.learners.binary import AdditiveClassifier
 from modifind.learners.blocks import random_rows
 from modifind.learners.boosting import BoostingLearner
-from modifind.learners.density import best_shape, student_log_density
+from modifind.learners.density import best_shape, robust_spread, student_log_density
 from modifind.learners.filling import FilledLearner, Filling
 from modifind.learners.level_effects import Coded, EncodedLearner, LevelEffects
 from modifind.learners.neural import NeuralLearner
@@ -30,6 +30,7 @@ from modifind.parallel import results_of
 from modifind.rows.weights import mean_of
 
 NEGLIGIBLE = 0.1
+WEIGHT_STEP = 0.01
 CHECKED_ROWS = 20
 WORTHWHILE = 0.01
 WEIGHED_ROWS = 50_000  # at most so many decide a few weights
@@ -402,6 +403,10 @@ def _stack(
         return _Stack(np.ones((n_folds, 1)), alone[0], alone)
     shape = shapes[int(np.argmax(alone))]
     weights = np.empty((n_folds, len(parts)))
+    unit = 1.0
+    if not binary:  # weights do not depend on the outcome's unit and origin, and the search for them should not
+        centre, unit = float(np.median(y)), robust_spread(y) or 1.0
+        y, location, log_scale = (y - centre) / unit, (location - centre) / unit, log_scale - np.log(unit)
     for fold in range(n_folds):
         rows = np.flatnonzero(folds != fold)
         rows = rows[random_rows(rows.size, WEIGHED_ROWS)]
@@ -416,7 +421,7 @@ def _stack(
     mixed = weights[folds].T
     scale = np.exp((mixed * log_scale).sum(axis=0))
     score = mean_of(log_likelihood(y, (mixed * location).sum(axis=0), scale, shape, binary=binary), sample_weight)
-    return _Stack(weights, float(score), alone)
+    return _Stack(weights, float(score - np.log(unit)), alone)
 
 
 def _best_weights(
@@ -433,8 +438,9 @@ def _best_weights(
     # Start from the best of the candidates and the even mix; the search is over log-odds, which keeps weights convex.
     starts = [np.zeros(n_parts), *(np.where(np.arange(n_parts) == k, 3.0, 0.0) for k in range(n_parts))]
     start = min(starts, key=loss)
-    found = minimize(loss, start, method="L-BFGS-B", bounds=[(-8.0, 8.0)] * n_parts)
-    weights = _softmax(found.x)
+    found = minimize(loss, start, method="L-BFGS-B", bounds=[(-8.0, 8.0)] * n_parts, options={"ftol": 1e-12})
+    # Rounded: where the search ends depends on the last digits of the outcome, and so on its unit and origin.
+    weights = np.round(_softmax(found.x) / WEIGHT_STEP) * WEIGHT_STEP
     weights[weights < NEGLIGIBLE] = 0.0
     return weights / weights.sum()
 

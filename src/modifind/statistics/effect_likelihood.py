@@ -55,6 +55,7 @@ from modifind.learners.stacking import (
     own_arm,
     resolve_learners,
 )
+from modifind.misfit import Misfit
 from modifind.rows.clusters import check_takes_weights
 from modifind.rows.weights import effective_size, mean_of, some
 from modifind.samplers.grid import RowGrid
@@ -64,6 +65,7 @@ from modifind.statistics.reuse import Reuse
 from modifind.statistics.tails import N_SCORES, TailSums, ValueFunctions, residual_scores
 from modifind.torch_support import check_device, import_torch
 
+LEAST_EXCESS = 1e-3
 BLOCK_CELLS = 2**17  # rows times grid points evaluated at a time
 REUSE_ROWS = 250
 SIGN = 0.1  # p-value
@@ -527,6 +529,41 @@ class PreparedEffectLikelihood:
     def tail_test(self, scores: Array, excess: Array) -> float:
         """P-value of the component for tails and shape, from scores of residuals and functions of the feature."""
         return TailSums.of(scores, excess, self.clusters).p_value(self._freedom)
+
+    @cached_property
+    def _misfit(self) -> Misfit:
+        return Misfit(self.table.design, self.weights)
+
+    def law_test(self, feature: Feature, grid: RowGrid) -> float:
+        """P-value of whether the law of a feature is off where it matters: in the direction of the arms' contrasts.
+
+        Under a right law the excess of a row's contrast over its mean under the law, times |a - e|, has mean zero
+        whatever the other features are. What it has left of them, times what the models of the contrast have left,
+        is what a feature that modifies nothing gains by. Tested are sums over bins of the other features and of the
+        contrast's mean, and over products of two features, for the location and for the scale.
+        """
+        excess, means = np.zeros((2, self.y.size)), np.zeros((2, self.y.size))
+        columns = columns_of(self.table, feature)
+        for fit in self.fits:
+            for fold, model in enumerate(fit.cross.models):
+                members = np.flatnonzero(fit.cross.folds == fold)
+                step = max(1, BLOCK_CELLS // max(grid.at(members[:1])[0].shape[1], 1))
+                for start in range(0, members.size, step):
+                    rows = members[start : start + step]
+                    points, chances = grid.at(rows)
+                    encoded = encode(self.table, feature, points)
+                    along = contrasts(*model.along(self.table.design[rows], columns, encoded))
+                    for k, (contrast, own) in enumerate(zip(along, fit.contrasts, strict=True)):
+                        mean = np.einsum("ij,ij->i", contrast, chances)
+                        excess[k, rows] += np.abs(fit.lead[rows]) * (own[rows] - mean)
+                        means[k, rows] += mean
+        found = []
+        for own, mean, unit in zip(excess, means, (float(self.y.std()), 1.0), strict=True):
+            if own.std() > LEAST_EXCESS * unit * len(self.fits):  # less is nothing that a test could gain by
+                variance = own**2 + 0.01 * own.var()  # rows of a fold that sees hardly anything decide nothing
+                found.append(self._misfit.curve(own, variance, mean, columns))
+                found.append(self._misfit.product(own, variance, columns))
+        return min(min(found, default=1.0) * len(found), 1.0)
 
     def may_show_tails(self, feature: Feature) -> bool:
         """Whether the same test gives a sign without a law of the feature, which takes time to fit.

@@ -303,7 +303,7 @@ class StreamedFit:
             constant=schema.constant,
             findings=self._findings(plan, laws, sums, explaining, feature_seed),
             named=schema.left_out | determined.features,
-            overlap=sums.overlap.overlap(propensity.auc),
+            overlap=sums.overlap.overlap(propensity),
             labels=(schema.arm_labels[0], schema.arm_labels[1]),
             n_rows=schema.n_rows,
             n_treated=schema.n_treated,

@@ -45,6 +45,13 @@ class AnalyticOutcome:
         Of the component for tails and shape, NaN where there is none.
     prognostic_p_value : float
         Of whether the outcome follows the feature, in whichever arm.
+    law_p_value : float
+        Of whether the contrasts' excess over their means under the law follows other features; NaN where it does not
+        matter.
+    n_repeats : int
+        Cross-fits that were averaged.
+    z_spread : float
+        Standard error of z over these, NaN for a single one.
     """
 
     statistic: float
@@ -59,6 +66,9 @@ class AnalyticOutcome:
     n_exceeding: int = 0
     tail_p_value: float = float("nan")
     prognostic_p_value: float = float("nan")
+    law_p_value: float = float("nan")
+    n_repeats: int = 1
+    z_spread: float = float("nan")
 
     def with_tails(self, p_value: float) -> AnalyticOutcome:
         """The same with the p-value of another component."""
