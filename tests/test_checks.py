@@ -256,7 +256,7 @@ def test_largest_weight_is_the_same_in_pieces():
         for rows in (slice(0, 130), slice(130, None))
     ]
     joined = (OverlapSums.of(halves[0]) + OverlapSums.of(halves[1])).overlap(fitted)
-    assert joined == pytest.approx(fitted.overlap())
+    assert joined == pytest.approx(fitted.overlap(), nan_ok=True)
 
 
 def test_marginal_likelihood_is_held_out_and_by_arm():

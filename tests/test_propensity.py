@@ -118,6 +118,15 @@ def test_scores_follow_what_a_line_cannot(rule):
         np.testing.assert_allclose(along[:, k], np.clip(expected, *fitted.clip), atol=1e-9)
 
 
+def test_scores_that_do_not_fit_along_a_product_are_seen():
+    rng = np.random.default_rng(7)
+    x = rng.normal(size=(800, 4))
+    treatment = (rng.random(800) < expit(1.2 * x[:, 0] * x[:, 1])).astype(np.int64)
+    line = PropensityModel(LogisticRegression()).fit(read_features(x), treatment, seed=seed_of(0))
+    assert line.misfit_p < 1e-6
+    assert PropensityModel().fit(read_features(x), treatment, seed=seed_of(0)).misfit_p > 1e-4
+
+
 def test_a_line_is_kept_where_it_does():
     rng = np.random.default_rng(6)
     for seed in range(4):

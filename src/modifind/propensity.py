@@ -88,7 +88,7 @@ class PropensityModel(BaseEstimator):
         low, high = self.clip
         seed = np.random.SeedSequence() if seed is None else seed
         if is_known(self):
-            return self._known(table, treatment, weights, clustered=clusters is not None)
+            return self._known(table, treatment, weights)
         fold_seed, model_seed = (int(s.generate_state(1)[0]) for s in seed.spawn(2))
         # Missing values are at the mean of all observed rows. Another constant, such as a fold's mean, would move the
         # slope of the indicator beside it and no score, up to the penalty. Treatment and outcome have no part in it.
@@ -118,6 +118,7 @@ class PropensityModel(BaseEstimator):
             description=self._describe(template),
             auc=auc,
             weights=weights,
+            misfit_p=_misfit(columns, treatment, raw, weights) if self.cross_fit and clusters is None else np.nan,
         )
 
     def check(self, n_rows: int | None = None) -> None:
@@ -154,11 +155,8 @@ class PropensityModel(BaseEstimator):
             )
         return model
 
-    def _known(
-        self, table: FeatureTable, treatment: NDArray[np.int64], weights: Array | None, *, clustered: bool
-    ) -> FittedPropensity:
+    def _known(self, table: FeatureTable, treatment: NDArray[np.int64], weights: Array | None) -> FittedPropensity:
         scores = _read_scores(self.estimator, table.n_rows)
-        misfit = np.nan if clustered else _misfit(table.design, treatment, scores, weights)
         if (scores == scores[0]).all():
             return FittedPropensity(
                 raw=scores,
@@ -168,7 +166,6 @@ class PropensityModel(BaseEstimator):
                 description=f"known, {scores[0]:g} for every row",
                 auc=0.5,
                 weights=weights,
-                misfit_p=misfit,
             )
         model = KnownScores().fit(table.design, scores, weights, table.coded)
         return FittedPropensity(
@@ -182,7 +179,6 @@ class PropensityModel(BaseEstimator):
             auc=float(roc_auc_score(treatment, scores, sample_weight=weights)),
             r2=model.r2_,
             weights=weights,
-            misfit_p=misfit,
         )
 
     def _auc(

@@ -117,6 +117,11 @@ class EffectLikelihood(BaseEstimator):
         self.check_resamples = check_resamples
         self.device = device
 
+    @property
+    def is_repeatable(self) -> bool:
+        """Whether features near the cut may be cross-fitted more often: the number is open and no tail is checked."""
+        return self.cv_repeats == 1 and not self.check_resamples
+
     def check(self) -> None:
         """Refuse counts that are none."""
         for name, least in (("cv_repeats", 1), ("check_resamples", 0)):
