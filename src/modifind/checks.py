@@ -361,7 +361,7 @@ def _testable(feature: str, reason: str | None) -> list[Check]:
 
 
 def _law_checks(row: Any, n_rows: int) -> Iterator[Check]:
-    feature = str(row.Index)
+    feature, n_rows = str(row.Index), int(getattr(row, "n_clusters", 0)) or n_rows
     distance, p_value = getattr(row, "pit_distance", math.nan), getattr(row, "pit_p_value", math.nan)
     if distance == distance:
         passed = not (distance > LARGEST_DISTANCE and p_value < MISFIT_LEVEL)

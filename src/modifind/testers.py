@@ -9,7 +9,7 @@ from typing import Any, Protocol, TypeAlias
 import numpy as np
 
 from modifind.explain.attempts import attempt
-from modifind.explain.changes import NAN, Changes, Sweep, change_tests, unseen_changes
+from modifind.explain.changes import NAN, Changes, Sweep, change_tests, shared_draws, unseen_changes
 from modifind.feature_groups import Feature, members_of
 from modifind.features import FeatureTable
 from modifind.kernels import Array
@@ -171,9 +171,11 @@ class AnalyticTester:
         shape, functions = NAN, prepared.tail_functions(feature)
         if functions is not None:
             excess = functions.excess(prepared.table, grid)
-            outcome = outcome.with_tails(prepared.tail_test(scores, excess))
-            shape = prepared.tail_test(prepared.tail_scores, excess) if self.explain else NAN
-        if outcome.p_value <= LAW_TESTED and prepared.looks_at(feature):
+            clusters = shared_draws(grid)
+            outcome = outcome.with_tails(prepared.tail_test(scores, excess, clusters))
+            shape = prepared.tail_test(prepared.tail_scores, excess, clusters) if self.explain else NAN
+        independent = prepared.clusters is None and shared_draws(grid) is None
+        if outcome.p_value <= LAW_TESTED and prepared.looks_at(feature) and independent:
             outcome = replace(outcome, law_p_value=prepared.law_test(feature, grid))
         if not self.explain:
             return outcome, None

@@ -17,6 +17,7 @@ from modifind.columns.leaks import refuse_separation
 from modifind.columns.many_levels import with_level_columns
 from modifind.columns.outcome_scale import transform_outcome
 from modifind.columns.review import review_columns
+from modifind.columns.within_clusters import cluster_features
 from modifind.composition import Statistic
 from modifind.explain.attempts import attempt
 from modifind.explain.pseudo import OutcomeModel, PseudoOutcomes
@@ -34,6 +35,7 @@ from modifind.repeats import steadied
 from modifind.rows.clusters import assign_cluster_folds, check_sampler_weights, warn_resampled_weights
 from modifind.rows.scoring import draw_folds, fit_scores, model_of_rows
 from modifind.samplers import BaseSampler, for_gaps
+from modifind.samplers.per_cluster import ClusterSampler
 from modifind.samplers.rules import check_rule
 from modifind.saving.checkpoint import Checkpoint
 from modifind.statistics import WCMMD, EffectLikelihood
@@ -144,7 +146,12 @@ class WholeFit:
             warn_resampled_weights()
         scores = fit_scores(model_of_rows(self.propensity, data), data, table, self.n_folds, propensity_seed)
         refuse_separation(scores)
+        determined = find_determined(table).apart([unit.members for unit in units])
+        determined.warn()
         sampler = for_gaps(self.sampler, table)
+        within = cluster_features(table, data.clusters, determined.features)
+        if within and isinstance(self.statistic, EffectLikelihood) and isinstance(sampler, BaseSampler):
+            sampler = ClusterSampler(sampler, within)
         if self.feature_groups:
             self._check_groups(table, units)
         if data.clusters is not None:
@@ -155,8 +162,6 @@ class WholeFit:
         marginal = self.statistic if isinstance(self.statistic, WCMMD) else WCMMD()
         prepared = marginal.prepare(outcome, arms, statistic_seed, **weighted)
         tester, n_resamples = self._tester(data, table, outcome, scores, prepared, fold_seed, len(units))
-        determined = find_determined(table).apart([unit.members for unit in units])
-        determined.warn()
         model = tester.prepared if isinstance(tester, AnalyticTester) else tester.model
         outcome_seed, overall_seed = statistic_seed.spawn(2)
         outcomes = PseudoOutcomes.of(

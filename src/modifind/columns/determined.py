@@ -80,8 +80,9 @@ def find_determined(table: FeatureTable) -> Determined:
     """Find features that are copies or exact linear combinations of others.
 
     Continuous features are copies where their ranks agree (Spearman correlation above 0.999): the same thing in other
-    units, or its logarithm. Features with few distinct values are copies where one is a relabelling of the other. For
-    linear combinations discrete features count by their numbers, those with two levels as 0 and 1.
+    units, or its logarithm. A discrete feature and one with few distinct values are copies where one is a relabelling
+    of the other. Two continuous ones are not: they may be measured once for all rows of a cluster. For linear
+    combinations discrete features count by their numbers, those with two levels as 0 and 1.
 
     Examples
     --------
@@ -111,14 +112,12 @@ def _twins(table: FeatureTable, changing: list[int]) -> tuple[tuple[int, ...], .
             leader[m] = one if leader[m] == other else leader[m]
 
     seen: dict[bytes, int] = {}
-    for m in changing:
-        if np.unique(table.values[:PROBE_ROWS, m]).size * ROWS_PER_VALUE > min(table.n_rows, PROBE_ROWS):
-            continue
-        codes = first_seen(table.values[:, m])
-        counts = np.bincount(codes)
-        others = codes.size - counts.max()  # rows beside the most frequent value, or beside missing values
-        if counts.size == 2 or (counts.size - 1) * ROWS_PER_VALUE <= others:
-            join(seen.setdefault(codes.tobytes(), m), m)
+    for m in sorted(changing, key=lambda m: not table.n_levels(m)):
+        codes = repeated_values(table, m)
+        if codes is not None:
+            other = seen.setdefault(codes.tobytes(), m)
+            if table.n_levels(other):
+                join(other, m)
     plain = [m for m in changing if not table.n_levels(m)]
     ranks = rankdata(np.nan_to_num(table.values[:, plain], nan=-np.inf), axis=0)
     ranks -= ranks.mean(axis=0)
@@ -142,6 +141,16 @@ def _agree_elsewhere(first: Array, second: Array) -> bool:
     if not usual.any() or (ranks == ranks[0]).all(axis=0).any():
         return True
     return bool(np.abs(np.corrcoef(ranks.T)[0, 1]) > SAME_RANKS)
+
+
+def repeated_values(table: FeatureTable, feature: int) -> NDArray[np.int32] | None:
+    """The values of a feature numbered by `first_seen`, None where few rows share one."""
+    if np.unique(table.values[:PROBE_ROWS, feature]).size * ROWS_PER_VALUE > min(table.n_rows, PROBE_ROWS):
+        return None
+    codes = first_seen(table.values[:, feature])
+    counts = np.bincount(codes)
+    others = codes.size - counts.max()  # rows beside the most frequent value, or beside missing values
+    return codes if counts.size == 2 or (counts.size - 1) * ROWS_PER_VALUE <= others else None
 
 
 def first_seen(column: NDArray[Any]) -> NDArray[np.int32]:

@@ -15,14 +15,19 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from modifind.feature_groups import Feature
 from modifind.kernels import Array
-from modifind.samplers.grid import RowGrid
+from modifind.samplers.grid import ConditionalGrid, RowGrid
 from modifind.samplers.joint import JointLaw, set_variance
 from modifind.samplers.overlap import OverlapLaw
+from modifind.samplers.per_cluster import ClusterLaw
 from modifind.statistics.effect_likelihood import MEAN, OUTCOME, SPREAD, WHOLE, PreparedEffectLikelihood, RowTerms
 from modifind.statistics.reuse import Reuse
 from modifind.testing import AnalyticOutcome, analytic_test
+from modifind.testing.analytic import cluster_sums
 
 NAN = float("nan")
 
@@ -60,18 +65,21 @@ class Sweep:
         Weights of the points.
     reuse : tuple of Reuse
         What the folds' models have in common, for each of the terms.
+    clusters : int array of shape (n,), optional
+        Rows that share one draw of the feature.
     """
 
     terms: tuple[RowTerms, ...]
     weights: Array
     reuse: tuple[Reuse, ...]
+    clusters: NDArray[np.int64] | None = None
 
     @classmethod
     def of(cls, prepared: PreparedEffectLikelihood, feature: Feature, grid: RowGrid, *, parts: bool = True) -> Sweep:
         """Evaluate the models once. A binary outcome has no parts: only its location can follow."""
         wanted = (WHOLE, MEAN, SPREAD, OUTCOME) if parts and not prepared.binary else (WHOLE, OUTCOME)
         terms, weights = prepared.terms(feature, grid, *wanted)
-        return cls(terms, weights, tuple(prepared.reuse(feature, grid, *wanted)))
+        return cls(terms, weights, tuple(prepared.reuse(feature, grid, *wanted)), shared_draws(grid))
 
     def test(self, prepared: PreparedEffectLikelihood, grid: RowGrid, part: int, **settings: Any) -> AnalyticOutcome:
         """Compare the sum over rows of one of the terms with its null distribution; settings of `analytic_test`."""
@@ -79,14 +87,32 @@ class Sweep:
         shared = self.reuse[part].variance(prepared.fold_variances(terms.values, self.weights))
         law = grid.law if isinstance(grid, OverlapLaw) else grid
         shared += set_variance(terms.values) if isinstance(law, JointLaw) else 0.0
-        return analytic_test(
-            terms.observed,
-            terms.values,
-            self.weights,
-            shared_variance=shared,
-            clusters=prepared.clusters,
-            **settings,
+        if self.clusters is None:
+            return analytic_test(
+                terms.observed,
+                terms.values,
+                self.weights,
+                shared_variance=shared,
+                clusters=prepared.clusters,
+                **settings,
+            )
+        observed, values, weights = cluster_sums(terms.observed, terms.values, self.weights, self.clusters)
+        alone = np.einsum("ij,ij,ij->", terms.values, terms.values, self.weights)
+        shared *= float(np.einsum("ij,ij,ij->", values, values, weights) / alone) if alone > 0 else 1.0
+        found = analytic_test(
+            observed, values, weights, shared_variance=shared, clusters=np.arange(observed.size), **settings
         )
+        per_row = observed.size / terms.observed.size
+        return replace(
+            found, gain=found.gain * per_row, gain_low=found.gain_low * per_row, gain_high=found.gain_high * per_row
+        )
+
+
+def shared_draws(grid: RowGrid) -> NDArray[np.int64] | None:
+    """The clusters whose rows share one draw of a feature, None where every row has its own."""
+    plain = grid.law if isinstance(grid, OverlapLaw) else grid
+    law = plain.law if isinstance(plain, ConditionalGrid) else plain
+    return law.clusters if isinstance(law, ClusterLaw) else None
 
 
 def change_tests(
@@ -160,4 +186,4 @@ def shape_test(prepared: PreparedEffectLikelihood, feature: Feature, grid: RowGr
     functions = prepared.tail_functions(feature)
     if functions is None:
         return NAN
-    return prepared.tail_test(prepared.tail_scores, functions.excess(prepared.table, grid))
+    return prepared.tail_test(prepared.tail_scores, functions.excess(prepared.table, grid), shared_draws(grid))

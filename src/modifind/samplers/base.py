@@ -62,6 +62,8 @@ class Calibration:
         That gain as a share of what perfect prediction would gain. Near one the feature is a function of the others.
     pit_histogram : tuple of float
         Shares of the rows by tenths of that transform; empty where there is none.
+    n_clusters : int
+        Number of clusters that the law was fitted to; 0 for a law of rows.
     """
 
     sampler: str
@@ -70,6 +72,7 @@ class Calibration:
     log_score_gain: float
     explained_share: float = 0.0
     pit_histogram: tuple[float, ...] = ()
+    n_clusters: int = 0
 
 
 class FeatureLaw(Protocol):

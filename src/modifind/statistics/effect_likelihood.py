@@ -531,9 +531,13 @@ class PreparedEffectLikelihood:
         functions = ValueFunctions.of(self.table, self.treatment, feature)
         return None if self.binary or not functions.parts else functions
 
-    def tail_test(self, scores: Array, excess: Array) -> float:
-        """P-value of the component for tails and shape, from scores of residuals and functions of the feature."""
-        return TailSums.of(scores, excess, self.clusters).p_value(self._freedom)
+    def tail_test(self, scores: Array, excess: Array, clusters: NDArray[np.int64] | None = None) -> float:
+        """P-value of the component for tails and shape, from scores of residuals and functions of the feature.
+
+        Where rows of `clusters` share one value of the feature, they are not independent even if no one has said so.
+        """
+        own = self.clusters if clusters is None else clusters
+        return TailSums.of(scores, excess, own).p_value(self._freedom(own))
 
     @cached_property
     def _misfit(self) -> Misfit:
@@ -584,11 +588,10 @@ class PreparedEffectLikelihood:
             excess[own] -= mean_of(excess[own], some(self.weights, own))
         return self.tail_test(self.tail_scores, excess) <= SIGN
 
-    @property
-    def _freedom(self) -> float:
+    def _freedom(self, clusters: NDArray[np.int64] | None) -> float:
         """Degrees of freedom of a variance that rows or clusters tell; infinite for rows that count alike."""
         found = np.inf if self.weights is None else effective_size(self.weights) - 1.0
-        return found if self.clusters is None else min(found, np.unique(self.clusters).size - 1.0)
+        return found if clusters is None else min(found, np.unique(clusters).size - 1.0)
 
 
 def _scale_score(residual: Array, contrast: Array, shape: float) -> Array:

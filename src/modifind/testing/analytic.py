@@ -136,7 +136,8 @@ def analytic_test(
         Variance of the sum beyond that of independent rows, as of a normal variable added to it.
     clusters : int array of shape (n,), optional
         Rows that are not independent of each other. The variance is that of the clusters' sums, and the p-value is at
-        least that of Student's t with one degree of freedom less than there are clusters.
+        least that of Student's t with one degree of freedom less than there are clusters. Where rows of a cluster
+        share one draw of the feature, rows are sums over clusters already (`cluster_sums`), and a cluster each.
     check_resamples : int, default=0
         Also draw the sum this often; the p-value of the draws must agree with the tail.
     rng : Generator, optional
@@ -177,6 +178,21 @@ def analytic_test(
         n_resamples=check_resamples,
         n_exceeding=exceeding,
     )
+
+
+def cluster_sums(
+    observed: Array, values: Array, weights: Array, clusters: NDArray[np.int64]
+) -> tuple[Array, Array, Array]:
+    """What each cluster adds where its rows share one draw of the feature: sums of rows, whose values have mean zero.
+
+    Points are those of any of its rows, and their weights the mean over the rows.
+    """
+    size = int(clusters.max()) + 1
+    counts = np.bincount(clusters).astype(np.float64)
+    shares = np.stack([np.bincount(clusters, own, size) / counts for own in weights.T], axis=1)
+    sums = np.stack([np.bincount(clusters, own, size) for own in values.T], axis=1)
+    totals = np.bincount(clusters, observed, size).astype(np.float64)
+    return totals, sums - np.einsum("ij,ij->i", sums, shares)[:, None], shares
 
 
 def _n_exceeding(values: Array, weights: Array, limits: Array, rng: np.random.Generator) -> int:
