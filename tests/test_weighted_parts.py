@@ -11,7 +11,8 @@ from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.linear_model import LogisticRegression
 
 from conftest import FrozenLogit, seed_of
-from modifind.explain import effect_curve
+from modifind import ModifierSelector
+from modifind.explain import effect_bounds, effect_curve
 from modifind.explain.marginal import marginal_view
 from modifind.explain.pseudo import PseudoOutcomes
 from modifind.features import read_features
@@ -31,7 +32,9 @@ from modifind.samplers import (
 from modifind.samplers.base import PoolLaw
 from modifind.samplers.pit import uniformity
 from modifind.statistics import WCMMD, wcmmd_importance
-from modifind.statistics.wcmmd import curve_variance
+from modifind.statistics.wcmmd import curve_variance, prepare_curves
+from modifind.testers import ResamplingTester
+from modifind.testing import ConditionalRandomizationTest
 
 HAS_TORCH = importlib.util.find_spec("torch") is not None
 needs_torch = pytest.mark.skipif(not HAS_TORCH, reason="needs torch")
@@ -92,7 +95,7 @@ def test_equal_weights_leave_scores_as_they_are(estimator, cross_fit):
     plain, weighted = (model.fit(table, treatment, seed=seed_of(0), weights=w) for w in (None, np.ones(300)))
     np.testing.assert_allclose(weighted.raw, plain.raw, rtol=1e-5)
     assert weighted.auc == pytest.approx(plain.auc, rel=1e-4)
-    assert weighted.overlap() == pytest.approx(plain.overlap(), rel=1e-4)
+    assert weighted.overlap() == pytest.approx(plain.overlap(), rel=1e-4, nan_ok=True)
 
 
 def test_counts_as_weights_give_the_scores_of_repeated_rows():
@@ -184,7 +187,7 @@ def test_largest_weight_of_pieces_is_that_of_the_whole():
     for rows in (slice(0, 100), slice(100, 300)):
         piece = read_features(table.values[rows])
         parts.append(OverlapSums.of(fitted.at(piece, treatment[rows], fitted.folds[rows], fitted.raw[rows])))
-    assert (parts[0] + parts[1]).overlap(fitted.auc) == pytest.approx(fitted.overlap())
+    assert (parts[0] + parts[1]).overlap(fitted) == pytest.approx(fitted.overlap())
 
 
 # Samplers.
@@ -448,6 +451,187 @@ def test_marginal_view_of_counts_is_that_of_repeated_rows():
     expected = np.interp(inner["value"], other.curve["value"], other.curve["mean_effect"])
     # The effective number of rows, and so the width of the kernel, differs a little.
     np.testing.assert_allclose(inner["mean_effect"], expected, atol=0.15)
+
+
+# Missing values under weights, against the table with its rows repeated.
+
+ESTIMATES = [("spectral", True), ("rff", True), ("rff", False), ("exact", True), ("exact", False)]
+PLACES = ["cpu", pytest.param("torch:cpu", marks=needs_torch)]
+
+
+def gaps_and_counts(seed=30, n=160):
+    """A number that is often missing, on a grid so that its median distance is one of a few; counts follow both."""
+    rng = np.random.default_rng(seed)
+    x = np.round(10 * rng.normal(size=n)) / 10
+    gaps = rng.random(n) < 0.3
+    treatment = rng.integers(0, 2, size=n)
+    y = np.round(2 * (treatment * (x + 2 * gaps) + rng.normal(size=n)))
+    counts = np.where((y > 0) & (treatment == 1), 5, 1) + rng.integers(0, 2, size=n) + 2 * gaps
+    scores = rng.uniform(0.2, 0.8, size=n)
+    return np.where(gaps, np.nan, x), np.clip(y, -5, 6), treatment, scores, counts
+
+
+def weighted_and_repeated(y, treatment, counts, estimator="spectral", weighting="hajek", accelerate=True):
+    """For the weighted table and for that of repeated rows: which rows it has, their weights and the statistic.
+
+    Random Fourier features are those of the outcomes, so that one seed gives both tables the same ones.
+    """
+    found = []
+    for rows, weights in (
+        (np.arange(y.size), counts / counts.mean()),
+        (np.repeat(np.arange(y.size), counts), None),
+    ):
+        prepared = prepare_curves(
+            y[rows],
+            treatment[rows],
+            2.5,
+            estimator=estimator,
+            weighting=weighting,
+            n_components=30,
+            accelerate=accelerate,
+            rng=np.random.default_rng(0),
+            weights=weights,
+        )
+        found.append((rows, weights, prepared))
+    return found
+
+
+def population_variance(importance, n_rows):
+    """Sample variances are divided by one row less, and the tables have different numbers of rows."""
+    return importance * (n_rows - 1) / n_rows
+
+
+@pytest.mark.parametrize("weighting", ["hajek", "horvitz_thompson"])
+@pytest.mark.parametrize(("estimator", "accelerate"), ESTIMATES)
+def test_counts_as_weights_give_the_statistic_of_repeated_rows_with_gaps(estimator, accelerate, weighting):
+    x, y, treatment, scores, counts = gaps_and_counts()
+    tables = weighted_and_repeated(y, treatment, counts, estimator, weighting, accelerate)
+    curves = [prepared.curve(x[rows], scores[rows], bandwidth=0.7) for rows, _, prepared in tables]
+    again = tables[1][0]
+    np.testing.assert_allclose(curves[0][again], curves[1], rtol=1e-6)
+    importances = [
+        population_variance(prepared.importance(x[rows], scores[rows], bandwidth=0.7), rows.size)
+        for rows, _, prepared in tables
+    ]
+    assert importances[0] == pytest.approx(importances[1], rel=1e-6)
+
+
+@needs_torch
+@pytest.mark.parametrize("weighting", ["hajek", "horvitz_thompson"])
+def test_torch_has_the_weights_of_rows_with_gaps(weighting):
+    import torch
+
+    from modifind.statistics.wcmmd_torch import DeviceWCMMD
+
+    x, y, treatment, scores, counts = gaps_and_counts()
+    columns = np.stack([x, *(np.random.default_rng(k).permutation(x) for k in range(3))])
+    found = []
+    for rows, _, prepared in weighted_and_repeated(y, treatment, counts, weighting=weighting):
+        device = DeviceWCMMD(prepared, "torch:cpu", bandwidth=0.7)
+        own = torch.from_numpy(scores[rows])
+        importances, left = device.importances(columns[:, rows], own.expand_as)
+        assert not left.any()
+        by_numpy = [prepared.importance(column[rows], scores[rows], bandwidth=0.7) for column in columns]
+        np.testing.assert_allclose(importances, by_numpy, rtol=1e-8)
+        found.append(population_variance(importances, rows.size))
+    np.testing.assert_allclose(*found, rtol=1e-8)
+
+
+class Permutations:
+    """The law that draws the rows of a table in another order, with their repeats where they have any."""
+
+    def __init__(self, column, rows):
+        self.column, self.rows = column, rows
+
+    def draw(self, rng, n_draws):
+        return np.stack([rng.permutation(self.column)[self.rows] for _ in range(n_draws)])
+
+
+@pytest.mark.parametrize("device", PLACES)
+@pytest.mark.parametrize("weighting", ["hajek", "horvitz_thompson"])
+def test_p_values_of_counts_and_of_repeated_rows_are_the_same_with_gaps(weighting, device):
+    x, y, treatment, scores, counts = gaps_and_counts()
+    noise = np.random.default_rng(5).permutation(x)
+    outcomes = []
+    for rows, weights, prepared in weighted_and_repeated(y, treatment, counts, weighting=weighting):
+        table = read_features(pd.DataFrame({"x": x[rows], "noise": noise[rows]}), missing="category")
+        assert table.incomplete == {0, 1}
+        propensity = PropensityModel(scores[rows]).fit(table, treatment[rows], weights=weights)
+        statistic = WCMMD(weighting=weighting, device=device, resample_weights="fixed")  # both have the same scores
+        tester = ResamplingTester(prepared, statistic, ConditionalRandomizationTest(), 99, propensity, table)
+        outcomes.append(
+            [tester.test(m, Permutations(c, rows), 0.7, np.random.default_rng(1)) for m, c in enumerate((x, noise))]
+        )
+    for one, other in zip(*outcomes, strict=True):
+        assert one.p_value == other.p_value
+    assert outcomes[0][0].p_value < 0.05 < outcomes[0][1].p_value
+
+
+@needs_torch
+@pytest.mark.filterwarnings("ignore:n_resamples=", "ignore:.*sample_weight", "ignore:.*of the rows are treated")
+def test_a_device_changes_no_p_value_of_a_weighted_table_with_gaps():
+    x, y, treatment, _, counts = gaps_and_counts(31, 240)
+    rng = np.random.default_rng(6)
+    frame = pd.DataFrame({name: rng.permutation(x) for name in "abc"})
+    settings = {"sampler": "gaussian", "propensity": 0.5, "n_resamples": 59, "missing": "category", "random_state": 0}
+    runs = [
+        ModifierSelector(statistic=WCMMD(device=device), explain=False, **settings)
+        .fit(frame, y, treatment=treatment, sample_weight=counts)
+        .result_.table
+        for device in ("cpu", "torch:cpu")
+    ]
+    pd.testing.assert_frame_equal(*runs, rtol=1e-8)
+
+
+def test_importance_of_counts_is_that_of_repeated_rows_with_gaps():
+    x, y, treatment, scores, counts = gaps_and_counts()
+    found = []
+    for rows, weights, prepared in weighted_and_repeated(y, treatment, counts):
+        table = read_features(pd.DataFrame({"x": x[rows], "other": y[rows]}), missing="category")
+        assert table.incomplete == {0}
+        outcomes = PseudoOutcomes.of(y[rows], treatment[rows], scores[rows], weights=weights)
+        view = marginal_view(table, 0, outcomes, scores[rows], prepared, seed_of(1), weights, n_draws=0)
+        found.append((view.bandwidth, population_variance(view.importance, rows.size)))
+    assert found[0] == pytest.approx(found[1], rel=1e-6)
+
+
+@pytest.mark.parametrize("population", ["all", "overlap"])
+@pytest.mark.parametrize("modelled", [False, True])
+def test_effect_curve_of_counts_is_that_of_repeated_rows_with_gaps(modelled, population):
+    x, y, treatment, scores, _ = gaps_and_counts()
+    counts = np.where(y > 2, 9, 1)  # other median distance and other tails than those of the rows
+    filled = np.nan_to_num(x)
+    model = (np.column_stack((0.5 * filled, filled + 1)), np.full((x.size, 2), 1.5))
+    found = []
+    for rows, weights in ((np.arange(x.size), counts), (np.repeat(np.arange(x.size), counts), None)):
+        location, scale = (part[rows] for part in model) if modelled else (None, None)
+        found.append(
+            effect_curve(
+                x[rows],
+                y[rows],
+                treatment[rows],
+                scores[rows],
+                weights=weights,
+                points=[-1.0, 0.0, 0.5, 1.5],
+                bandwidth=0.7,
+                location=location,
+                scale=scale,
+                population=population,
+                n_bootstrap=0,
+            ).drop(columns=["rows_treated", "rows_control", "low_support"])
+        )
+    assert found[0]["value"].isna().sum() == 1
+    pd.testing.assert_frame_equal(*found, rtol=1e-8)
+
+
+def test_points_of_bounds_follow_the_weights():
+    x, y, treatment, scores, counts = outcome_data(24, 200, False)
+    own = np.where(x > 0, 5, 1) * counts
+    curve = effect_curve(x, y, treatment, scores, weights=own, n_bootstrap=0)
+    bounds = effect_bounds(x, y, treatment, scores, weights=own, n_bootstrap=20)
+    np.testing.assert_allclose(bounds["value"], curve["value"])
+    with pytest.raises(ValueError, match="weights must"):
+        effect_bounds(x, y, treatment, scores, weights=own[1:])
 
 
 def test_points_of_a_curve_follow_the_weights():

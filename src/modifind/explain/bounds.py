@@ -210,8 +210,8 @@ class BoundDraws:
     ) -> BoundDraws:
         """Bounds and draws; parameters are those of `effect_bounds`."""
         check_draws(n_bootstrap)
-        kernels, values = feature_kernels(x, points, discrete, bandwidth, weights)
         rows = WeightedRows.of(y, treatment, propensity, weights, np.asarray(x).shape[0])
+        kernels, values = feature_kernels(x, points, discrete, bandwidth, weights)
         rng = np.random.default_rng(random_state)
         return cls.near(rows, kernels, values, higher_is_better, n_bootstrap, rng)
 
@@ -338,11 +338,11 @@ def feature_kernels(
     """How much each row counts at each point of a feature, and the points as they are shown."""
     given = GivenFeature.read(x, points, discrete, gaps=False)
     n_levels = 0 if given.labels is None else len(given.labels)
-    places = curve_points(given.column, n_levels) if given.points is None else given.points
+    own = None if weights is None else np.asarray(weights, dtype=np.float64)
+    places = curve_points(given.column, n_levels, own) if given.points is None else given.points
     if given.labels is not None:
         return near_points(given.column, places, 0.0), np.asarray(pd.Index(given.labels))[places.astype(np.intp)]
     check_bandwidth(bandwidth)
-    own = None if weights is None else np.asarray(weights, dtype=np.float64)
     return near_points(given.column, places, bandwidth or local_bandwidth(given.column, own)), places
 
 

@@ -17,10 +17,12 @@ from modifind.explain.local_laws import WeightedRows
 from modifind.explain.pseudo import OutcomeModel, PseudoOutcomes
 from modifind.explain.reading import GivenFeature, check_bandwidth, check_draws
 from modifind.explain.views import LEVEL, N_DRAWS, Explained, explain_column
-from modifind.kernels import Array, median_bandwidth
+from modifind.kernels import Array
 from modifind.learners.density import best_shape
 from modifind.learners.stacking import own_arm
 from modifind.population import check_population
+from modifind.rows.weights import some
+from modifind.statistics.wcmmd import weighted_bandwidth
 
 
 def effect_curve(
@@ -180,9 +182,9 @@ def _explain(
     scores = np.broadcast_to(np.asarray(propensity, dtype=np.float64), outcome.shape)
     if (location is None) != (scale is None):
         raise ValueError("location and scale must be given together")
-    models = () if location is None else (_read_model(location, scale, outcome, arms),)
     own = None if weights is None else np.asarray(weights, dtype=np.float64)
     own = None if own is None else own / own.mean()
+    models = () if location is None else (_read_model(location, scale, outcome, arms, own),)
     codes = None if clusters is None else _read_clusters(clusters, outcome.size)
     rng = np.random.default_rng(random_state)
     settings: dict[str, Any] = {"weights": own, "clusters": codes, "population": population}
@@ -191,7 +193,7 @@ def _explain(
         given.column,
         0 if given.labels is None else len(given.labels),
         outcomes,
-        median_bandwidth(outcome, random_state=rng),
+        weighted_bandwidth(outcome, own, rng),
         rng,
         labels=given.labels,
         points=given.points,
@@ -208,7 +210,7 @@ def _read_clusters(clusters: Any, n_rows: int) -> NDArray[np.int64]:
     return codes.astype(np.int64)
 
 
-def _read_model(location: Any, scale: Any, y: Array, arms: NDArray[np.int64]) -> OutcomeModel:
+def _read_model(location: Any, scale: Any, y: Array, arms: NDArray[np.int64], weights: Array | None) -> OutcomeModel:
     parts = [np.asarray(part, dtype=np.float64) for part in (location, scale)]
     for name, part in zip(("location", "scale"), parts, strict=True):
         if part.shape != (y.size, 2) or not np.isfinite(part).all():
@@ -216,5 +218,5 @@ def _read_model(location: Any, scale: Any, y: Array, arms: NDArray[np.int64]) ->
     if (parts[1] <= 0).any():
         raise ValueError("scale must be positive")
     standardised = (y - own_arm(parts[0], arms)) / own_arm(parts[1], arms)
-    shapes = (best_shape(standardised[arms == 0]), best_shape(standardised[arms == 1]))
-    return OutcomeModel(parts[0], parts[1], shapes, binary=False)
+    control, treated = (best_shape(standardised[arms == arm], some(weights, arms == arm)) for arm in (0, 1))
+    return OutcomeModel(parts[0], parts[1], (control, treated), binary=False)

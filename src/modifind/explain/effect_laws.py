@@ -64,9 +64,9 @@ def effect_distribution_bounds(
     3     q     0.0              1.0               1.0
     """
     check_draws(n_bootstrap, level)
-    kernels, values = feature_kernels(x, points, discrete, bandwidth, weights)
     n_rows = np.asarray(x).shape[0]
     rows = WeightedRows.of(y, treatment, propensity, weights, n_rows)
+    kernels, values = feature_kernels(x, points, discrete, bandwidth, weights)
     shown = _default_effects(rows) if effects is None else _read_effects(effects)
     rng = np.random.default_rng(random_state)
     priority = row_priority(n_rows, None, rng)

@@ -11,7 +11,7 @@ does; Hajek weighting divides each arm by its own ``sum_j K_ij w_j``, which remo
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 import numpy as np
@@ -280,9 +280,13 @@ class PreparedWCMMD:
             arms = self.treatment[rows]
             if not rows.any() or (self.weighting == "hajek" and arms.min() == arms.max()):
                 continue
-            own_map = None if self.outcome_map is None else self.outcome_map[rows]
-            own_gram = None if self.outcome_gram is None else self.outcome_gram[np.ix_(rows, rows)]
-            own = PreparedWCMMD(arms, self.weighting, self.y_bandwidth, own_map, own_gram, self.direct)
+            own = replace(
+                self,
+                treatment=arms,
+                outcome_map=some(self.outcome_map, rows),
+                outcome_gram=some(self.outcome_gram, np.ix_(rows, rows)),
+                row_weights=some(self.row_weights, rows),
+            )
             values, levels = (np.zeros(arms.size), 1) if missing[rows][0] else (x[rows], 0)
             curve[rows] = own.curve(values, scores[rows], bandwidth=bandwidth, n_levels=levels)
         return curve
