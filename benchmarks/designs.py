@@ -285,6 +285,46 @@ def clustered(by_cluster: bool) -> Design:
     return simulate
 
 
+def cluster_level(size: int, by_cluster: bool) -> Design:
+    """Clusters of some size with random intercepts; C1, which has one value in each cluster, modifies.
+
+    C2 and X2 are prognostic; C3, D1 (two levels) and the X are null. The treatment is given by a coin, to rows or to
+    whole clusters.
+    """
+
+    def simulate(seed: int, n: int) -> Table:
+        rng = np.random.default_rng([seed, 47])
+        n_clusters = n // size
+        clusters = np.repeat(np.arange(n_clusters), size)
+        shared, own = rng.standard_normal((n_clusters, 5)), rng.standard_normal((n, 5))
+        frame = _frame((shared[clusters] + own) / np.sqrt(2))
+        for name in ("C1", "C2", "C3"):
+            frame[name] = rng.standard_normal(n_clusters)[clusters]
+        frame["D1"] = rng.permutation(np.arange(n_clusters) % 5 < 2).astype(int)[clusters]
+        a = rng.permutation(np.arange(n_clusters) % 2)[clusters] if by_cluster else rng.integers(0, 2, n)
+        noise = 0.5 * rng.standard_normal(n_clusters)[clusters] + rng.standard_normal(n)
+        y = a * (1 + frame["C1"]) + 0.5 * frame["C2"] + frame["X2"] + noise
+        return Table(frame, a, y.to_numpy(), ["C1"], ["C2", "X2"], clusters=clusters)
+
+    return simulate
+
+
+def with_null_outcome(X: pd.DataFrame) -> Design:
+    """Real features, of which two decide both treatment and outcome, and an effect that nothing modifies."""
+
+    def simulate(seed: int, n: int) -> Table:
+        rng = np.random.default_rng([seed, 53])
+        frame = X.iloc[np.sort(rng.choice(len(X), min(n, len(X)), replace=False))].reset_index(drop=True)
+        names = [str(name) for name in rng.choice(frame.columns, 2, replace=False)]
+        ranks = [frame[name].rank().to_numpy() for name in names]
+        first, second = (np.nan_to_num((own - np.nanmean(own)) / (np.nanstd(own) or 1.0)) for own in ranks)
+        a = (rng.random(len(frame)) < expit(0.7 * first - 0.5 * second)).astype(np.int64)
+        y = a + first + 0.5 * second**2 + rng.standard_normal(len(frame))
+        return Table(frame, a, y, [], names)
+
+    return simulate
+
+
 def grouped_columns(seed: int, n: int) -> Table:
     """Two modifiers that say nearly the same, and null columns, many of them correlated with these, for `GROUPS`."""
     rng = np.random.default_rng([seed, 17])
@@ -546,6 +586,15 @@ MESS: dict[str, Design] = {
     "rare levels": rare_levels,
     "missing at random": with_gaps(informative=False),
     "missing, informative": with_gaps(informative=True),
+}
+# Features measured once per cluster: number of rows, and the design.
+CLUSTER_LEVEL: dict[str, tuple[int, Design]] = {
+    f"{count} clusters of {size}, treatment by {'cluster' if by_cluster else 'row'}": (
+        count * size,
+        cluster_level(size, by_cluster),
+    )
+    for count, size in ((80, 25), (30, 40))
+    for by_cluster in (False, True)
 }
 # The treatment does nothing, and the noise is not Student-t of one spread.
 ZERO: dict[str, Design] = {

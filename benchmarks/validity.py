@@ -14,8 +14,9 @@ by $MODIFIND_DATA), `zero` (no effect, and noise that is not Student-t), `unfoll
 learners hardly follow, with --sizes rows), `one_arm` (the spread of one arm changes), `tails` (rare events and skewness
 of the treated), `noise` (no effect, and noise that is no normal variable), `levels` (a category of many levels:
 raw p-values of the category and of the others, n = 5000, and CPU time with and without it, n = 20,000), `checks`
-(how often good and bad tables pass the checks that bear on validity), `related` (a null column that is a function of
-modifiers plus noise) and `assigned` (treatment by a rule that no line follows, of features that move the outcome, too).
+(how often good and bad tables pass the checks that bear on validity), `per_cluster` (features that have one value in
+every cluster), `covariates` (null outcomes of real features, from the folder named by $MODIFIND_DATA), `related` (a
+null column that is a function of modifiers plus noise) and `assigned` (treatment by a rule that no line follows, of features that move the outcome, too).
 """
 
 from __future__ import annotations
@@ -298,6 +299,47 @@ class Study:
         for name, design in self.chosen(designs.NOISE).items():
             self._null_row(name, self.runs(design, self.args.method))
 
+    def per_cluster(self) -> None:
+        """C1 modifies, C3 and D1 have one value per cluster and are null, C2 is prognostic; 4 other null features."""
+        header(
+            *("design", "runs", "C1 found", "C1, told no clusters", "null features of clusters, share p <= 0.05"),
+            *("of rows", "prognostic, each", "s per run"),
+        )
+        chosen = {name: own for name, own in designs.CLUSTER_LEVEL.items() if name.startswith(self.args.only)}
+        for name, (n, design) in chosen.items():
+            runs = self.runs(design, self.args.method, n=n)
+            try:
+                untold = self.runs(design, f"{self.args.method} untold", n=n, runs=min(self.args.runs, 10))
+                alone = f"{mean(untold, 'tpr'):.3f} of {len(untold)}"
+            except ValueError:
+                alone = "refused"
+            own = np.array([[run["p"][column] for column in ("C3", "D1")] for run in runs])
+            rest = np.array([[run["p"][column] for column in ("X1", "X3", "X4", "X5")] for run in runs])
+            moved = np.mean([run["prognostic_each"] for run in runs], axis=0)
+            shares = [f"{np.mean(p <= 0.05):.3f}" for p in (own, rest)]
+            each = ", ".join(f"{share:.2f}" for share in moved)
+            row(name, len(runs), f"{mean(runs, 'tpr'):.3f}", alone, *shares, each, f"{mean(runs, 'seconds'):.1f}")
+
+    def covariates(self) -> None:
+        """Features of real tables and simulated outcomes: a constant effect, two features confound."""
+        header("features of", "null p-values", "share p <= 0.05", "share p <= 0.01", "standard error", "confounders")
+        for outcome in {
+            outcome.name.split()[0]: outcome for outcome in real_tables.read_outcomes(self.args.only)
+        }.values():
+            runs = self.runs(designs.with_null_outcome(outcome.X), self.args.method)
+            p = [run["null_p"] for run in runs]
+            shares = np.array([np.mean(own <= 0.05) for own in p])
+            every = np.concatenate(p)
+            row(
+                *(
+                    outcome.name.split()[0],
+                    every.size,
+                    f"{np.mean(every <= 0.05):.3f}",
+                    f"{np.mean(every <= 0.01):.3f}",
+                ),
+                *(f"{shares.std(ddof=1) / math.sqrt(len(runs)):.3f}", prognostic_shares(runs)[1]),
+            )
+
     def related(self) -> None:
         """X2 follows modifiers and modifies nothing."""
         print(f"{designs.TEN_FEATURES} features\n")
@@ -499,7 +541,7 @@ def row(*cells: object) -> None:
 TABLES = (
     *("power", "prognostic", "shapes", "null", "sizes", "curve", "roles", "repeats"),
     *("groups", "pair", "streamed", "mess", "placebo", "zero", "unfollowed", "one_arm", "tails", "noise", "checks"),
-    *("levels", "related", "assigned"),
+    *("levels", "related", "assigned", "per_cluster", "covariates"),
 )
 STREAMED = [name for name in designs.NULL if not name.startswith(("n = 300", "columns that", "log-normal"))]
 
