@@ -16,7 +16,8 @@ of the treated), `noise` (no effect, and noise that is no normal variable), `lev
 raw p-values of the category and of the others, n = 5000, and CPU time with and without it, n = 20,000), `checks`
 (how often good and bad tables pass the checks that bear on validity), `per_cluster` (features that have one value in
 every cluster), `covariates` (null outcomes of real features, from the folder named by $MODIFIND_DATA), `related` (a
-null column that is a function of modifiers plus noise) and `assigned` (treatment by a rule that no line follows, of features that move the outcome, too).
+null column that is a function of modifiers plus noise)
+and `assigned` (treatment by a rule that no line follows, of features that move the outcome, too).
 """
 
 from __future__ import annotations

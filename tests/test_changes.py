@@ -91,7 +91,7 @@ def linear_variance():
 @pytest.fixture(scope="module")
 def linear_mean():
     data = make_modifiers("LinMean", n_samples=500, n_features=6, random_state=1)
-    return quiet_fit(data.X, data.y, data.treatment, **QUICK).result_
+    return quiet_fit(data.X, data.y, data.treatment, **QUICK | {"propensity": data.propensity}).result_
 
 
 def test_modifiers_of_the_mean_change_the_mean_and_nothing_else(linear_mean):

@@ -32,7 +32,7 @@ from modifind.propensity_levels import (
 )
 from modifind.propensity_models import EarlyStoppedMLP, KnownScores, takes_weights
 from modifind.propensity_profile import ScoreProfile
-from modifind.rows.clusters import cluster_folds
+from modifind.rows.clusters import cluster_folds, is_within
 from modifind.rows.weights import effective_weights, some
 
 N_GRID = 25
@@ -270,7 +270,9 @@ def _chosen(
         rows = np.concatenate([r[: max(CHOICE_ROWS * r.size // treatment.size, LEAST_ARM)] for r in arms])
         design, treatment, weights = design[rows], treatment[rows], some(weights, rows)
         clusters = some(clusters, rows)
-    return chosen_model(design, treatment, arm_folds(treatment, 4, seed, clusters), weights)
+    folds = arm_folds(treatment, 4, seed, clusters)
+    whole = clusters is not None and is_within(treatment.astype(np.float64), clusters)
+    return chosen_model(design, treatment, folds, weights, only_lines=whole)
 
 
 def _misfit(design: Array, treatment: NDArray[np.int64], scores: Array, weights: Array | None) -> float:

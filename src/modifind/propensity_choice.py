@@ -145,12 +145,20 @@ def log_odds_along(model: Any, X: Array, columns: slice, points: Array) -> Array
     return found
 
 
-def chosen_model(design: Array, treatment: NDArray[np.int64], folds: NDArray[np.int64], weights: Array | None) -> Any:
+def chosen_model(
+    design: Array,
+    treatment: NDArray[np.int64],
+    folds: NDArray[np.int64],
+    weights: Array | None,
+    *,
+    only_lines: bool = False,
+) -> Any:
     """The model of least held-out log-loss, not fitted yet.
 
     Logistic regression on lines comes first. Where its held-out residuals follow bins or products of columns, splines
     and products are tried, and where residuals still do, trees. The candidates are mixed on the scale of log-odds as
     held-out rows have it. The mixture is taken where it is better than lines alone by more than one standard error.
+    With `only_lines` it ends there: where whole clusters were treated, rows are too few for more, however many.
     """
 
     def held_out(model: Any) -> Array:
@@ -170,7 +178,7 @@ def chosen_model(design: Array, treatment: NDArray[np.int64], folds: NDArray[np.
         return (ScreenedLogistic if has_many_columns(*design.shape) else LogisticRegression)(C=C, max_iter=1000)
 
     lines, chances = best(logistic, PENALTY_STRENGTHS)
-    if has_many_columns(*design.shape):
+    if only_lines or has_many_columns(*design.shape):
         return lines
     tests = Misfit(design, weights)
 

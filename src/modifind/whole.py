@@ -144,7 +144,8 @@ class WholeFit:
         outcome = self.check(data)
         if weighted and isinstance(self.statistic, WCMMD):
             warn_resampled_weights()
-        scores = fit_scores(model_of_rows(self.propensity, data), data, table, self.n_folds, propensity_seed)
+        with threadpool_limits(limits=1):  # threads of small models wait for each other
+            scores = fit_scores(model_of_rows(self.propensity, data), data, table, self.n_folds, propensity_seed)
         refuse_separation(scores)
         determined = find_determined(table).apart([unit.members for unit in units])
         determined.warn()

@@ -85,15 +85,15 @@ def check_clusters(clusters: NDArray[np.int64]) -> None:
 
 
 def is_within(column: Array, clusters: NDArray[np.int64]) -> bool:
-    """Whether a column has one value in every cluster; clusters are numbered 0, 1, ...
+    """Whether a column has one value in every cluster.
 
     Examples
     --------
     >>> is_within(np.array([5.0, 5.0, 7.0]), np.array([0, 0, 1])), is_within(np.arange(3.0), np.array([0, 0, 1]))
     (True, False)
     """
-    first = np.unique(clusters, return_index=True)[1]
-    return bool((column == column[first][clusters]).all())
+    _, first, codes = np.unique(clusters, return_index=True, return_inverse=True)
+    return bool((column == column[first][codes.reshape(-1)]).all())
 
 
 def check_takes_weights(part: Any, what: str) -> None:
