@@ -10,9 +10,10 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy.special import logit
 
-from modifind.columns.support import without_counterpart
+from modifind.columns.support import count_by_arm, without_counterpart
 from modifind.kernels import Array
 from modifind.population import row_weights
+from modifind.rows.clusters import treated_as_one
 
 if TYPE_CHECKING:
     from modifind.propensity import FittedPropensity
@@ -70,7 +71,7 @@ class OverlapSums:
             int(((raw < EXTREME) | (raw > 1 - EXTREME)).sum()),
             propensity.n_clipped,
             np.stack([np.histogram(scores[own], SCORE_EDGES, weights=given[own])[0] for own in in_arm]),
-            np.stack([np.bincount(place[own], minlength=n_places) for own in in_arm]).astype(np.float64),
+            count_by_arm(place, arms, n_places, treated_as_one(arms, clusters)),
             np.stack([np.bincount(place[own], even[own], minlength=n_places) for own in in_arm]),
             np.array([given @ arms, given @ raw, variance]),
         )

@@ -32,7 +32,7 @@ from modifind.propensity_levels import (
 )
 from modifind.propensity_models import EarlyStoppedMLP, KnownScores, takes_weights
 from modifind.propensity_profile import ScoreProfile
-from modifind.rows.clusters import cluster_folds, is_within
+from modifind.rows.clusters import cluster_folds, treated_as_one
 from modifind.rows.weights import effective_weights, some
 
 N_GRID = 25
@@ -271,8 +271,7 @@ def _chosen(
         design, treatment, weights = design[rows], treatment[rows], some(weights, rows)
         clusters = some(clusters, rows)
     folds = arm_folds(treatment, 4, seed, clusters)
-    whole = clusters is not None and is_within(treatment.astype(np.float64), clusters)
-    return chosen_model(design, treatment, folds, weights, only_lines=whole)
+    return chosen_model(design, treatment, folds, weights, only_lines=treated_as_one(treatment, clusters) is not None)
 
 
 def _misfit(design: Array, treatment: NDArray[np.int64], scores: Array, weights: Array | None) -> float:

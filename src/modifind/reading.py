@@ -27,7 +27,7 @@ from modifind.features import (
     read_treatment,
 )
 from modifind.kernels import Array
-from modifind.rows.clusters import check_clusters, read_clusters, read_weights
+from modifind.rows.clusters import check_clusters, read_clusters, read_weights, treated_as_one
 from modifind.rows.strata import Strata, read_strata, with_strata
 from modifind.rows.weights import effective_size
 
@@ -156,7 +156,7 @@ def read_data(
         check_clusters(codes)
     refuse_leaks(table, outcome, labels.arms, codes)
     warn_codes(table, outcome)
-    outside = outside_levels(table, labels.arms)
+    outside = outside_levels(table, labels.arms, treated_as_one(labels.arms, codes))
     whole, (table, left_out) = table, pool_rare_levels(table, labels.arms)
     pooled = [m for m in range(table.n_features) if whole.n_levels(m) > table.n_levels(m) > MOST_INDICATORS]
     unpooled = tuple(whole.values[:, m] for m in pooled)

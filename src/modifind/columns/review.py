@@ -13,6 +13,7 @@ from modifind.columns.suspicious import Arms, OutcomeRanks
 from modifind.kernels import Array
 from modifind.population import row_weights
 from modifind.propensity import FittedPropensity
+from modifind.rows.clusters import treated_as_one
 
 REVIEWED = ("outside_share", "outside_where", "arm_difference", "arm_p_value", "outcome_share", "event_flag")
 NOWHERE = Outside(0.0, "")
@@ -65,9 +66,10 @@ def review_columns(
     if population == "overlap":
         counted = row_weights(scores.scores, population) / np.where(arms == 1, scores.scores, 1.0 - scores.scores)
     found = []
+    whole = treated_as_one(arms, clusters)
     for m in range(table.n_features):
         before = (levels or {}).get(table.names[m], NOWHERE)
-        outside = max(before, outside_along(table, m, arms, counted), key=lambda own: own.share)
+        outside = max(before, outside_along(table, m, arms, counted, whole), key=lambda own: own.share)
         difference, p_value = given.difference(table, m)
         shared, flag = outcome.shared(table, m), float(outcome.flags_event(table, m))
         found.append((outside.share, outside.where, difference, p_value, shared, flag))

@@ -49,7 +49,30 @@ def without_counterpart(rows: Array) -> NDArray[np.bool_]:
     return np.asarray((expected >= LEAST_EXPECTED) & (rows[::-1] <= LEAST_MIXED * expected))
 
 
-def outside_along(table: FeatureTable, feature: int, arms: NDArray[np.int64], weights: Array) -> Outside:
+def count_by_arm(
+    bins: NDArray[np.intp], arms: NDArray[np.int64], n_bins: int, clusters: NDArray[np.int64] | None = None
+) -> Array:
+    """Rows of control and treated in bins, shape (2, k); of `clusters` that were treated as a whole their number.
+
+    Examples
+    --------
+    >>> bins, arms = np.array([0, 0, 0, 1]), np.array([1, 1, 0, 0])
+    >>> count_by_arm(bins, arms, 2).tolist(), count_by_arm(bins, arms, 2, np.array([4, 4, 7, 7])).tolist()
+    ([[1.0, 1.0], [2.0, 0.0]], [[1.0, 1.0], [1.0, 0.0]])
+    """
+    if clusters is not None:
+        first = np.unique(np.column_stack((bins, clusters)), axis=0, return_index=True)[1]
+        bins, arms = bins[first], arms[first]
+    return np.stack([np.bincount(bins[arms == arm], minlength=n_bins) for arm in (0, 1)]).astype(np.float64)
+
+
+def outside_along(
+    table: FeatureTable,
+    feature: int,
+    arms: NDArray[np.int64],
+    weights: Array,
+    clusters: NDArray[np.int64] | None = None,
+) -> Outside:
     """Rows without a counterpart along one feature.
 
     Parameters
@@ -62,11 +85,13 @@ def outside_along(table: FeatureTable, feature: int, arms: NDArray[np.int64], we
         0 or 1.
     weights : array of shape (n,)
         How much a row counts in the share.
+    clusters : array of shape (n,), optional
+        Rows that were treated as one: they are in one arm by a single chance.
     """
     bins, edges = feature_bins(table, feature)
     n_bins = int(bins.max()) + 1
-    rows = np.stack([np.bincount(bins[arms == arm], minlength=n_bins) for arm in (0, 1)]).astype(np.float64)
-    alone = without_counterpart(rows)
+    rows = count_by_arm(bins, arms, n_bins)
+    alone = without_counterpart(rows if clusters is None else count_by_arm(bins, arms, n_bins, clusters))
     if not alone.any():
         return Outside(0.0, "")
     mass = np.stack([np.bincount(bins[arms == arm], weights[arms == arm], minlength=n_bins) for arm in (0, 1)])
@@ -80,13 +105,15 @@ def outside_along(table: FeatureTable, feature: int, arms: NDArray[np.int64], we
     return Outside(float(shares.max()), " and ".join(told))
 
 
-def outside_levels(table: FeatureTable, arms: NDArray[np.int64]) -> dict[str, Outside]:
+def outside_levels(
+    table: FeatureTable, arms: NDArray[np.int64], clusters: NDArray[np.int64] | None = None
+) -> dict[str, Outside]:
     """Rows without a counterpart along columns of levels, by the column's name, as far as there are any.
 
     To be asked before rare levels are pooled: a level that one arm has not is rare, however many rows the other has.
     """
     levels = [m for m in range(table.n_features) if table.n_levels(m)]
-    found = {table.names[m]: outside_along(table, m, arms, np.ones(arms.size)) for m in levels}
+    found = {table.names[m]: outside_along(table, m, arms, np.ones(arms.size), clusters) for m in levels}
     return {name: outside for name, outside in found.items() if outside.share > 0}
 
 

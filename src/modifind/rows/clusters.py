@@ -96,6 +96,11 @@ def is_within(column: Array, clusters: NDArray[np.int64]) -> bool:
     return bool((column == column[first][codes.reshape(-1)]).all())
 
 
+def treated_as_one(arms: NDArray[np.int64], clusters: NDArray[np.int64] | None) -> NDArray[np.int64] | None:
+    """The clusters where all rows of each are in one arm, otherwise None."""
+    return clusters if clusters is not None and is_within(arms.astype(np.float64), clusters) else None
+
+
 def check_takes_weights(part: Any, what: str) -> None:
     """Refuse a user's object whose `fit` knows no weights."""
     if not has_fit_parameter(part, "sample_weight"):
