@@ -8,6 +8,7 @@ from modifind import EffectLikelihood, ModifierSelector
 from modifind.columns.determined import find_determined
 from modifind.columns.within_clusters import cluster_features
 from modifind.features import read_features
+from modifind.findings import DETERMINED
 from modifind.rows.clusters import is_within
 from modifind.samplers import GaussianSampler
 from modifind.samplers.per_cluster import ClusterLaw, ClusterSampler
@@ -66,7 +67,7 @@ def test_one_column_of_repeated_values_tells_of_no_clusters():
 def test_rows_of_a_cluster_share_law_and_draw():
     X, _, a, clusters = schools(1)
     table = read_features(X)
-    sampler = ClusterSampler(GaussianSampler(), cluster_features(table, clusters, frozenset()))
+    sampler = ClusterSampler(GaussianSampler(), cluster_features(table, clusters, frozenset()), DETERMINED)
     sampler.fit(table, a, np.random.SeedSequence(0))
     for feature in (0, 2):
         law = sampler.law(feature)
@@ -78,6 +79,15 @@ def test_rows_of_a_cluster_share_law_and_draw():
         assert all(is_within(column, clusters) for column in (*points.T, *weights.T))
         np.testing.assert_allclose(weights.sum(axis=1), 1.0)
     assert not isinstance(sampler.law(3), ClusterLaw)
+
+
+def test_means_of_clusters_beside_their_rows_are_tested_by_rows():
+    X, y, a, clusters = schools(5)
+    X["mean of X1"] = X["X1"].groupby(clusters).transform("mean")
+    found = fitted(X, y, a, clusters=clusters)
+    assert found.diagnostics.loc["mean of X1", "n_clusters"] == 0
+    assert found.table.loc["mean of X1", "p_value"] < 1
+    assert found.diagnostics.loc["C1", "n_clusters"] == 60
 
 
 def test_sums_of_clusters_have_the_distribution_of_shared_draws():

@@ -25,7 +25,7 @@ from modifind.explain.views import OVERALL, overall_effects
 from modifind.feature_groups import Unit, arrange, column_kinds
 from modifind.feature_tests import Analysis, Interrupted, run_tests
 from modifind.features import FeatureTable, Kind
-from modifind.findings import Finding, tell
+from modifind.findings import DETERMINED, Finding, tell
 from modifind.kernels import Array
 from modifind.overlap import OverlapSums
 from modifind.progress import Progress
@@ -152,7 +152,7 @@ class WholeFit:
         sampler = for_gaps(self.sampler, table)
         within = cluster_features(table, data.clusters, determined.features)
         if within and isinstance(self.statistic, EffectLikelihood) and isinstance(sampler, BaseSampler):
-            sampler = ClusterSampler(sampler, within)
+            sampler = ClusterSampler(sampler, within, DETERMINED)
         if self.feature_groups:
             self._check_groups(table, units)
         if data.clusters is not None:

@@ -56,7 +56,9 @@ class ClusterLaw:
 class ClusterSampler(BaseSampler):
     """A sampler for tables in which some features are the same for all rows of a cluster.
 
-    Other features are left to the sampler as they are.
+    Other features are left to the sampler as they are, and so is one that the means of others determine in clusters:
+    the share of girls of a school, beside the sex of its pupils, says nothing that these do not say of the school, but
+    more than a single pupil does.
 
     Parameters
     ----------
@@ -64,14 +66,22 @@ class ClusterSampler(BaseSampler):
         The sampler.
     clusters : dict
         For each of these features the clusters of the rows, numbered 0, 1, ...
+    most_explained : dict
+        For each kind of feature the share of its law above which others determine it.
     """
 
     name = "per cluster"
 
-    def __init__(self, sampler: BaseSampler, clusters: Mapping[int, NDArray[np.int64]]) -> None:
+    def __init__(
+        self,
+        sampler: BaseSampler,
+        clusters: Mapping[int, NDArray[np.int64]],
+        most_explained: Mapping[str, float],
+    ) -> None:
         super().__init__(condition_on_treatment=getattr(sampler, "condition_on_treatment", True))
         self.sampler = sampler
         self.clusters = clusters
+        self.most_explained = most_explained
 
     def fit(
         self,
@@ -106,6 +116,8 @@ class ClusterSampler(BaseSampler):
         weighted = {} if by_cluster.weights is None else {"weights": by_cluster.weights}
         sampler.fit(by_cluster.table, by_cluster.arms, self.seeds_[feature], **weighted)
         law = sampler.law(by_cluster.feature)
+        if law.calibration.explained_share > self.most_explained[self.table_.kind(feature)]:
+            return self.sampler.law(feature)
         n_clusters, levels = by_cluster.table.n_rows, self.table_.n_levels(feature)
         return ClusterLaw(law, clusters, ConditionalGrid.of(law, n_clusters, n_levels=levels))
 
