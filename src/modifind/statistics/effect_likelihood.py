@@ -122,6 +122,15 @@ class EffectLikelihood(BaseEstimator):
         """Whether features near the cut may be cross-fitted more often: the number is open and no tail is checked."""
         return self.cv_repeats == 1 and not self.check_resamples
 
+    def with_stack(self, prepared: PreparedEffectLikelihood | None) -> EffectLikelihood:
+        """The same with the learners that another cross-fit of the same rows took, where it was to choose."""
+        if self.learner != "auto" or prepared is None:
+            return self
+        taken = [name for name, share in prepared.shares.items() if share > 0]
+        return EffectLikelihood(
+            taken, cv_repeats=self.cv_repeats, check_resamples=self.check_resamples, device=self.device
+        )
+
     def check(self) -> None:
         """Refuse counts that are none."""
         for name, least in (("cv_repeats", 1), ("check_resamples", 0)):
@@ -304,14 +313,20 @@ class PreparedEffectLikelihood:
         return PreparedEffectLikelihood(table, y, treatment, self.binary, tuple(fits))
 
     @property
+    def shares(self) -> dict[str, float]:
+        """Weights of the learners in the stack, averaged over repeats."""
+        crosses = [fit.cross for fit in self.fits]
+        names = dict.fromkeys(name for cross in crosses for name in cross.weights)
+        return {name: float(np.mean([cross.weights.get(name, 0.0) for cross in crosses])) for name in names}
+
+    @property
     def description(self) -> dict[str, Any]:
         """The stack that was used, for the record."""
         crosses = [fit.cross for fit in self.fits]
-        names = dict.fromkeys(name for cross in crosses for name in cross.weights)
-        shares = {name: float(np.mean([cross.weights.get(name, 0.0) for cross in crosses])) for name in names}
+        shares = self.shares
         scores = {
             name: float(np.mean([cross.log_scores[name] for cross in crosses if name in cross.log_scores]))
-            for name in names
+            for name in shares
         }
         return {
             "likelihood": "bernoulli" if self.binary else "student-t",
