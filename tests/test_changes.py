@@ -145,7 +145,9 @@ def test_parts_follow_the_feature_one_at_a_time():
 
 def test_main_test_is_the_same_with_and_without_explanations(linear_mean):
     data = make_modifiers("LinMean", n_samples=500, n_features=6, random_state=1)
-    plain = quiet_fit(data.X, data.y, data.treatment, **QUICK | {"explain": False}).result_
+    plain = quiet_fit(
+        data.X, data.y, data.treatment, **QUICK | {"explain": False, "propensity": data.propensity}
+    ).result_
     pd.testing.assert_frame_equal(plain.table.drop(columns="importance"), linear_mean.table.drop(columns="importance"))
     assert plain.changes.empty
     assert tuple(plain.changes.columns) == CHANGE_COLUMNS
