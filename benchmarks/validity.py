@@ -43,7 +43,6 @@ from modifind import EffectLikelihood, ModifierSelector
 from modifind.testing import adjust_p_values
 
 Run = dict[str, Any]
-NULL_P_VALUES = 2000
 MESS_ROWS = 720
 UNFOLLOWED_TRAIN_ROWS = 5_000
 LEVELS_ROWS, TIMED_ROWS = 5_000, 20_000
@@ -151,7 +150,8 @@ class Study:
         for name, design in designs.NULL.items():
             probe = design(0, 1000)
             per_table = probe.X.shape[1] - len(probe.modifiers) - len(probe.prognostic)
-            n_runs = max(self.args.runs, math.ceil(NULL_P_VALUES / per_table)) if per_table > 10 else self.args.runs
+            wanted = math.ceil(self.args.null_p_values / per_table)
+            n_runs = max(self.args.runs, wanted) if per_table > 10 else self.args.runs
             self._null_row(name, self.runs(design, self.args.method, runs=n_runs))
 
     def streamed(self) -> None:
@@ -560,6 +560,9 @@ def main() -> None:
     )
     parser.add_argument(
         "--only", default="", help="designs of mess, placebo, zero and unfollowed whose names begin with this"
+    )
+    parser.add_argument(
+        "--null-p-values", type=int, default=2000, help="p-values of each design of the null table, at least"
     )
     parser.add_argument("--methods", nargs="+", default=["effect", "wcmmd"], help="tests of the shapes table")
     parser.add_argument("--n", type=int, default=20_000, help="rows of the streamed table")
