@@ -328,9 +328,7 @@ def test_select_on_a_cluster_reads_scores_from_their_column(cluster, folder, tmp
     assert_frame_equal(SelectionResult.from_json(out).table, alone.table, rtol=1e-10)
 
 
-@pytest.mark.parametrize(
-    ("name", "message"), [("notes.txt", "must end in .csv or .parquet"), ("nothing-*.csv", "nothing-")]
-)
+@pytest.mark.parametrize(("name", "message"), [("notes.txt", "must end in .csv, .tsv"), ("nothing-*.csv", "nothing-")])
 def test_tables_that_are_not_there_are_named(cluster, folder, monkeypatch, capsys, name, message):
     with pytest.raises(ValueError, match=message):
         read_table(str(folder / name))

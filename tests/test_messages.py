@@ -106,12 +106,13 @@ def arms(what, values, **settings):
     python(what, lambda X, y, a: (X, y, values(a)), **settings)
 
 
-def command(what, *arguments, file="table.csv", change=lambda frame: frame):
-    """A call of ``modifind select``; `change` gives the table that is written to the file."""
+def command(what, *arguments, file="table.csv", change=lambda frame: frame, write=None):
+    """A call of ``modifind select``; `change` gives the table that is written to the file, `write` its text."""
 
     def call(frame):
         if file.endswith(".csv"):
-            change(frame).to_csv(file_folder() / file, index=False)
+            text = change(frame).to_csv(index=False) if write is None else write(frame)
+            (file_folder() / file).write_bytes(text if isinstance(text, bytes) else text.encode())
         quick = ("--learner", "linear", "--sampler", "gaussian", "--propensity", "0.5")
         return ("select", file, "--treatment", "arm", "--outcome", "change", *quick, *arguments)
 
@@ -235,6 +236,25 @@ command("the treatment twice", change=lambda frame: frame.assign(pill=frame["arm
 command("a wrong ending of the result", "--out", "result.txt")
 command("streamed: the outcome as text", "--stream", change=lambda frame: frame.assign(change="high"))
 command("streamed: an identifier", "--stream", change=lambda frame: frame.assign(id=[f"p{k}" for k in range(N)]))
+# Files of text.
+command("lines of one field more than the header", write=lambda frame: frame.to_csv().removeprefix(","))
+command("streamed: the same", "--stream", write=lambda frame: frame.to_csv().removeprefix(","))
+command("a line of one field less", write=lambda frame: frame.to_csv(index=False).replace(",drug", "", 1))
+command("row names that are none", "--row-names")
+command("blanks around names", change=lambda frame: frame.rename(columns={"age": " age"}))
+command("semicolons and decimal commas", write=lambda frame: frame.to_csv(index=False, sep=";", decimal=","))
+command(
+    "decimal commas",
+    "--separator",
+    ";",
+    write=lambda frame: frame.to_csv(index=False, sep=";", decimal=","),
+)
+command("decimal commas between commas", "--decimal", ",")
+command("Latin-1", write=lambda frame: frame.rename(columns={"dose": "Größe"}).to_csv(index=False).encode("latin-1"))
+command("UTF-16 without a mark", write=lambda frame: frame.to_csv(index=False).encode("utf-16-le"))
+command("a separator of two characters", "--separator", "::")
+command("a decimal that is none", "--decimal", "comma")
+command("an unknown encoding", "--encoding", "ebcdic")
 
 
 @pytest.fixture(autouse=True)

@@ -21,7 +21,8 @@ from joblib import effective_n_jobs
 
 from modifind.columns.inputs import is_distributed
 from modifind.columns.missing import Dropped
-from modifind.csv_files import check_header
+from modifind.files.opening import ENDINGS
+from modifind.files.text import COMPRESSIONS, Dialect, TextFile, kind_of, open_text
 from modifind.parallel import WorkerError
 from modifind.progress import Progress
 from modifind.streaming.engine import Look, check_unchanged
@@ -29,6 +30,7 @@ from modifind.streaming.plan import Plan, Sums
 from modifind.streaming.rows import RowPlan, generous_limit
 from modifind.streaming.schema import Piece
 from modifind.streaming.sources import complete_piece, has_row_scores
+from modifind.terminal import listed
 
 if TYPE_CHECKING:
     from distributed import Client
@@ -123,7 +125,7 @@ class DaskPieces:
         named = [name for name in (y, treatment) if isinstance(name, str)]
         unknown = [name for name in named if name not in X.columns]
         if unknown:
-            raise ValueError(f"X has no column {', '.join(map(repr, unknown))}")
+            raise ValueError(f"X has no column {listed(unknown)}")
         y, treatment = (X[column] if isinstance(column, str) else column for column in (y, treatment))
         parts = {"X": X.drop(columns=named) if named else X, "y": y, "treatment": treatment}
         if has_row_scores(propensity):
@@ -265,17 +267,44 @@ def _add(parts: list[Any]) -> Any:
     return reduce(operator.add, parts)
 
 
-def read_table(pattern: str) -> Any:
-    """A Dask DataFrame of the CSV or Parquet files that a pattern names, on disk or in a store that fsspec knows."""
+def read_table(pattern: str, dialect: Dialect | None = None) -> Any:
+    """A Dask DataFrame of the files that a pattern names, on disk or in a store that fsspec knows.
+
+    Text on a disk is looked at first; of text elsewhere the dialect says all that is known.
+    """
     import_dask()
     import dask.dataframe
 
-    kind = pattern.rstrip("/").rsplit(".", 1)[-1].lower()
-    if kind not in ("csv", "parquet"):
-        raise ValueError(f"the data files must end in .csv or .parquet; found {pattern!r}")
-    for path in sorted(map(Path, glob.glob(pattern))) if kind == "csv" else []:  # those on a disk
-        check_header(path)
+    dialect = dialect or Dialect()
+    parquet = pattern.rstrip("/").lower().endswith(".parquet")
+    if not (parquet or dialect.separator or kind_of(Path(pattern)) in (".csv", ".tsv")):
+        raise ValueError(f"the data files must end in {ENDINGS}; found {pattern!r}")
     try:
-        return (dask.dataframe.read_csv if kind == "csv" else dask.dataframe.read_parquet)(pattern)
+        if parquet:
+            frame = dask.dataframe.read_parquet(pattern)
+            return frame.reset_index() if frame.index.name is not None else frame
+        files = [open_text(path, dialect) for path in sorted(map(Path, glob.glob(pattern)))]
+        if not files:
+            separator = dialect.separator or ("\t" if kind_of(Path(pattern)) == ".tsv" else ",")
+            options = {"sep": separator, "decimal": dialect.decimal or ".", "encoding": dialect.encoding or "utf-8"}
+            return dask.dataframe.read_csv(pattern, **options)
+        _check_alike(files)
+        first = files[0]
+        # Bytes can be cut at line ends only where these are one byte and not compressed.
+        whole = Path(pattern).suffix.lower() in COMPRESSIONS or not first.encoding.startswith(("utf-8", "latin"))
+        cut = {"blocksize": None, "compression": "infer"} if whole else {}
+        frame = dask.dataframe.read_csv(pattern, encoding=first.encoding, **first.options, **cut)
+        return frame[first.names]
     except (OSError, ImportError, pd.errors.ParserError) as error:
         raise ValueError(f"cannot read {pattern}: {error}") from None
+
+
+def _check_alike(files: list[TextFile]) -> None:
+    """Refuse files that differ in their fields: Dask reads all of them like the first."""
+    first = files[0]
+    for file in files[1:]:
+        absent = [name for name in first.header if name not in file.header]
+        if absent:
+            raise ValueError(f"{file.path} has no column {listed(absent)}, which {first.path} has")
+        if file.header != first.header or file.encoding != first.encoding:
+            raise ValueError(f"{file.path} and {first.path} differ in the order of their columns or in their encoding")

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from modifind.result import SelectionResult
@@ -17,6 +18,25 @@ def printable(text: str) -> str:
     dose\x1b[31m\n
     """
     return "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in text)
+
+
+def listed(names: Iterable[Any], most: int | None = None) -> str:
+    r"""Names in a message: each in quotation marks, and what a terminal would obey written out.
+
+    Parameters
+    ----------
+    names : iterable
+        The names.
+    most : int, optional
+        How many are shown.
+
+    Examples
+    --------
+    >>> print(listed(["dose\x1b[31m", "age"]), listed("abc", most=2))
+    'dose\x1b[31m', 'age' 'a', 'b', ...
+    """
+    quoted = [repr(name) for name in names]
+    return ", ".join(quoted[:most]) + ", ..." * (most is not None and len(quoted) > most)
 
 
 def print_checks(result: SelectionResult) -> None:
