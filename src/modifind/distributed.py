@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import glob
 import operator
+import re
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
+from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +23,8 @@ from joblib import effective_n_jobs
 
 from modifind.columns.inputs import is_distributed
 from modifind.columns.missing import Dropped
-from modifind.files.opening import ENDINGS
+from modifind.files.opening import ENDINGS, DataFile
+from modifind.files.parquet import open_parquet
 from modifind.files.text import COMPRESSIONS, Dialect, TextFile, kind_of, open_text
 from modifind.parallel import WorkerError
 from modifind.progress import Progress
@@ -234,6 +237,12 @@ class DaskPieces:
                 f"workers died again and again over the same rows, most likely for want of memory; take smaller "
                 f"partitions ({error})"
             ) from None
+        except KeyError as error:  # what pandas says of a column that is not there
+            found = re.fullmatch(r"\[(.*)\] not .*", str(error.args[0]), flags=re.DOTALL)
+            lacking = found[1] if found else listed(error.args)
+            raise ValueError(
+                f"a partition of the table lacks column {lacking}; give all of them the same columns"
+            ) from None
 
     def _present(self) -> frozenset[str]:
         return frozenset(self.client.scheduler_info(n_workers=-1)["workers"])
@@ -281,8 +290,7 @@ def read_table(pattern: str, dialect: Dialect | None = None) -> Any:
         raise ValueError(f"the data files must end in {ENDINGS}; found {pattern!r}")
     try:
         if parquet:
-            frame = dask.dataframe.read_parquet(pattern)
-            return frame.reset_index() if frame.index.name is not None else frame
+            return _read_parquet(pattern)
         files = [open_text(path, dialect) for path in sorted(map(Path, glob.glob(pattern)))]
         if not files:
             separator = dialect.separator or ("\t" if kind_of(Path(pattern)) == ".tsv" else ",")
@@ -299,12 +307,28 @@ def read_table(pattern: str, dialect: Dialect | None = None) -> Any:
         raise ValueError(f"cannot read {pattern}: {error}") from None
 
 
-def _check_alike(files: list[TextFile]) -> None:
-    """Refuse files that differ in their fields: Dask reads all of them like the first."""
-    first = files[0]
-    for file in files[1:]:
-        absent = [name for name in first.header if name not in file.header]
+def _read_parquet(pattern: str) -> Any:
+    """Parquet files, with an index that has a name as the last column."""
+    import dask.dataframe
+
+    files = [open_parquet(path) for path in sorted(map(Path, glob.glob(pattern))) if path.is_file()]
+    _check_alike(files)
+    if any(file.counted for file in files):
+        raise ValueError(f"{pattern} has an index that only counts rows, {listed(files[0].counted)}; leave --dask out")
+    frame = dask.dataframe.read_parquet(pattern, index=False)
+    if not files:
+        return frame[[name for name in frame.columns if not re.fullmatch(r"__index_level_\d+__", name)]]
+    stored = files[0].stored
+    return frame[list(stored.values())].rename(columns={field: name for name, field in stored.items()})
+
+
+def _check_alike(files: Sequence[DataFile]) -> None:
+    """Refuse files that differ in their columns: Dask reads all of them like the first."""
+    for first, file in product(files[:1], files[1:]):
+        absent = [name for name in first.names if name not in file.names]
         if absent:
             raise ValueError(f"{file.path} has no column {listed(absent)}, which {first.path} has")
-        if file.header != first.header or file.encoding != first.encoding:
+        if not (isinstance(first, TextFile) and isinstance(file, TextFile)):
+            continue
+        if (file.header, file.encoding) != (first.header, first.encoding):
             raise ValueError(f"{file.path} and {first.path} differ in the order of their columns or in their encoding")

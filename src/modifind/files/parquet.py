@@ -66,7 +66,7 @@ class ParquetFile:
             metadata[b"pandas"] = json.dumps(json.loads(metadata[b"pandas"]) | {"index_columns": []}).encode()
         frame = rows.replace_schema_metadata(metadata).to_pandas()
         names = {stored: name for name, stored in self.stored.items()}
-        frame.columns = pd.Index([names[stored] for stored in rows.schema.names], dtype=object)
+        frame.columns = pd.Index([names[stored] for stored in rows.schema.names])
         for name, (first, step) in self.counted.items():
             frame[name] = first + step * np.arange(start, start + len(frame))
         return frame[list(columns)]
