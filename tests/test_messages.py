@@ -276,6 +276,21 @@ def shown():
     ]
 
 
+@pytest.mark.parametrize("case", [case for case in CASES if case.where == "Python"], ids=lambda case: case.what)
+def test_messages_obey_nothing_that_is_in_a_name(case, tmp_path, capsys, monkeypatch):
+    """Escape codes and changes of direction in the names of columns are written out in every message."""
+    fit, codes = ModifierSelector.fit, "\x1b[31m\u202e\x07"
+
+    def hostile(self, X, y, treatment=None):
+        X = X.rename(columns=lambda name: f"{name}{codes}") if isinstance(X, pd.DataFrame) else X
+        y = None if y is None else pd.Series(y, name=f"y{codes}")
+        treatment = None if treatment is None else pd.Series(treatment, name=f"arm{codes}")
+        return fit(self, X, y, treatment=treatment)
+
+    monkeypatch.setattr(ModifierSelector, "fit", hostile)
+    assert case.said(tmp_path, capsys)[1].isprintable()
+
+
 @pytest.mark.skipif(WRITE, reason="the page is being written")
 @pytest.mark.parametrize("number", range(1, len(CASES) + 1))
 def test_message_is_the_one_in_the_docs(number, tmp_path, capsys):

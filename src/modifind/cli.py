@@ -355,7 +355,7 @@ def placebo(
             f"  run {row.run}, {printable(str(row.feature))}: p = {row.p_value:.2g}{' (selected)' * bool(row.selected)}"
         )
     if found.warning:
-        print(f"modifind: warning: {found.warning}", file=sys.stderr)
+        print(f"modifind: warning: {printable(found.warning)}", file=sys.stderr)
     if interrupted:
         raise typer.Exit(INTERRUPTED)
     if found.warning and strict:
