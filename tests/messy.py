@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import bz2
 import datetime
+import gzip
+import lzma
 from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any
@@ -15,6 +18,7 @@ from hypothesis import strategies as st
 NAMES = (
     *("age", "sex", "weight", "blood pressure", "x,y", "é ü 名", "<script>alert(1)</script>", "=1+1", "@cmd"),
     *("-x", "+x", "$x_1$", "$", "[red]b[/red]", "{{7*7}}", "a\nb", 'quo"te', "it's", "", " ", "nan", "None", "x" * 300),
+    *("\x1b[31mred", "a\u202eb", "x;=cmd|' /C calc'!A0", "\0=1+1", "\ufeff=1+1", " blank ", "tab\there", "a|b;c"),
     *(0, 7, -1, 1.5, True, None, ("a", "b"), datetime.date(2020, 1, 1)),
 )
 SOUND = ("normal", "skewed", "rounded", "zero-inflated", "small integers", "two texts", "boolean", "categorical")
@@ -166,6 +170,46 @@ def outcome(kind: str, rng: np.random.Generator, n: int, arms: np.ndarray) -> An
         "separated": normal + 1000.0 * arms,
     }
     return columns.get(kind, normal)
+
+
+PACKED = {
+    "": bytes,
+    ".gz": gzip.compress,
+    ".bz2": bz2.compress,
+    ".xz": lzma.compress,
+    ".zip": lambda content: content,  # which is no archive
+}
+
+
+@dataclass(frozen=True)
+class Written:
+    """How a table is written as text, and the options that read it."""
+
+    separator: str
+    decimal: str
+    encoding: str
+    ending: str
+    options: tuple[str, ...]
+
+    def content(self, frame: pd.DataFrame) -> bytes:
+        """The file's bytes."""
+        text = frame.to_csv(index=False, sep=self.separator, decimal=self.decimal)
+        packed = PACKED["." + self.ending.rsplit(".", 1)[-1] if self.ending.count(".") > 1 else ""]
+        return packed(text.encode(self.encoding, errors="replace"))
+
+
+@st.composite
+def ways_of_writing(draw: Any) -> Written:
+    """Dialects, encodings and compressions; one in eight files is read without the options that it needs."""
+    separator, decimal = draw(mostly(((",", "."), (";", ","), ("\t", "."), ("|", ".")), ((" ", "."), (";", ".")), 3))
+    encoding = draw(mostly(("utf-8", "utf-8-sig", "utf-16"), ("latin-1", "utf-16-le", "utf-32"), 3))
+    ending = (".tsv" if separator == "\t" else ".csv") + draw(mostly(("", "", ".gz"), (".bz2", ".xz", ".zip"), 4))
+    options = ["--separator", separator] if separator not in ",\t" else []
+    options += ["--decimal", decimal] if separator == ";" else []
+    options += ["--encoding", encoding] if encoding in ("latin-1", "utf-16-le") else []
+    wrong = ([], ["--row-names"], ["--separator", "::"], ["--decimal", ","], ["--encoding", "latin-1"])
+    options = draw(mostly((options,), wrong, 8)) + draw(mostly(([],), (["--stream"],), 3))
+    return Written(separator, decimal, encoding, ending, tuple(options))
 
 
 def mostly(sound: Any, unsound: Any, share: int) -> st.SearchStrategy[Any]:

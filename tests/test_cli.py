@@ -152,9 +152,9 @@ def test_progress_goes_to_stderr_and_the_table_to_stdout(data_folder, tmp_path):
 
 BAD = {
     "no such file": (("select", "nowhere.csv", *GOOD), "no file nowhere.csv"),
-    "unknown suffix": (("select", "data.xlsx", *GOOD), "must end in .csv or .parquet"),
+    "unknown suffix": (("select", "data.xlsx", *GOOD), "must end in .csv, .tsv"),
     "empty file": (("select", "{d}/empty.csv", *GOOD), "cannot read"),
-    "ragged rows": (("select", "{d}/ragged.csv", *GOOD), "cannot read"),
+    "ragged rows": (("select", "{d}/ragged.csv", *GOOD), "ragged.csv has 4 fields and its header 2"),
     "not parquet": (("select", "{d}/noise.parquet", *GOOD), "cannot read"),
     "no rows": (("select", "{d}/no_rows.csv", *GOOD), "has no rows"),
     "unknown treatment": (("select", "{d}/good.csv", "--treatment", "drug", "--outcome", "score"), "'drug'"),

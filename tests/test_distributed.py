@@ -17,6 +17,7 @@ from conftest import confounded_table
 from modifind import EffectLikelihood, ModifierSelector, PropensityModel
 from modifind.cli import main
 from modifind.distributed import FAN_IN, DaskPieces, connect, read_table
+from modifind.files.text import Dialect
 from modifind.result import SelectionResult
 from streams import close
 
@@ -328,9 +329,7 @@ def test_select_on_a_cluster_reads_scores_from_their_column(cluster, folder, tmp
     assert_frame_equal(SelectionResult.from_json(out).table, alone.table, rtol=1e-10)
 
 
-@pytest.mark.parametrize(
-    ("name", "message"), [("notes.txt", "must end in .csv or .parquet"), ("nothing-*.csv", "nothing-")]
-)
+@pytest.mark.parametrize(("name", "message"), [("notes.txt", "must end in .csv, .tsv"), ("nothing-*.csv", "nothing-")])
 def test_tables_that_are_not_there_are_named(cluster, folder, monkeypatch, capsys, name, message):
     with pytest.raises(ValueError, match=message):
         read_table(str(folder / name))
@@ -359,3 +358,38 @@ def test_columns_of_a_file_come_in_the_same_partitions(tmp_path):
     table = dd.read_parquet(tmp_path / "wide.parquet", split_row_groups=1)
     pieces = DaskPieces.of(table[list(frame.columns)], table["y"], table["arm"])
     assert {len(parts) for parts in pieces.columns.values()} == {40}
+
+
+@pytest.mark.parametrize("lacking", ["dose", "y", "arm"])
+@pytest.mark.parametrize("named", [True, False])
+def test_partition_that_lacks_a_column_is_refused_by_its_name(client, table, lacking, named):
+    parts = [delayed(table[:500]), delayed(table[500:].drop(columns=lacking))]
+    X = dd.from_delayed(parts, meta=table.head(0), verify_meta=False)
+    features, y, arm = (X, "y", "arm") if named else (X[["age", "dose"]], X["y"], X["arm"])
+    with pytest.raises(ValueError, match=rf"lacks? column '{lacking}'; give all of them the same columns"):
+        ModifierSelector(**FAST).fit(features, y, treatment=arm)
+
+
+@pytest.mark.parametrize("ending", ["csv", "csv.gz", "parquet"])
+def test_file_that_lacks_a_column_is_refused_by_its_name(table, tmp_path, ending):
+    for name, frame in (("a", table), ("b", table.drop(columns="dose"))):
+        path = tmp_path / f"{name}.{ending}"
+        frame.to_parquet(path) if ending == "parquet" else frame.to_csv(path, index=False)
+    with pytest.raises(ValueError, match=r"b\.\S+ has no column 'dose', which .*a\."):
+        read_table(str(tmp_path / f"*.{ending}"))
+
+
+def test_files_of_any_dialect_and_stored_indices_are_read_on_a_cluster_too(table, tmp_path):
+    plain = table.drop(columns="stage").round(6)
+    plain.to_csv(tmp_path / "t.csv", index=False, sep=";", decimal=",", encoding="utf-16")
+    found = read_table(str(tmp_path / "t.csv"), Dialect(separator=";", decimal=",")).compute(scheduler="sync")
+    assert_frame_equal(found, plain, check_dtype=False)
+    plain[plain["age"] > 0].to_parquet(tmp_path / "filtered.parquet")
+    filtered = read_table(str(tmp_path / "filtered.parquet")).compute(scheduler="sync")
+    assert_frame_equal(filtered, plain[plain["age"] > 0].reset_index(drop=True), check_dtype=False)
+    plain.set_index("site").to_parquet(tmp_path / "named.parquet")
+    named = read_table(str(tmp_path / "named.parquet")).compute(scheduler="sync")
+    assert_frame_equal(named, plain[[*plain.columns.drop("site"), "site"]], check_dtype=False)
+    plain.rename_axis("row").to_parquet(tmp_path / "counted.parquet")
+    with pytest.raises(ValueError, match="an index that only counts rows, 'row'; leave --dask out"):
+        read_table(str(tmp_path / "counted.parquet"))

@@ -16,9 +16,10 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 
-from messy import MessyTable, messy_tables
+from messy import MessyTable, Written, messy_tables, ways_of_writing
 from modifind import EffectLikelihood, ModifierSelector, SelectionResult
 from modifind.statistics import WCMMD
+from modifind.terminal import printable
 from modifind.testing import ConditionalRandomizationTest
 
 N_TABLES = int(os.environ.get("MODIFIND_FUZZ_TABLES", "40"))
@@ -65,7 +66,9 @@ def assert_names(message: str, table: MessyTable) -> None:
     """The message names a column of the table or an argument."""
     shown = " ".join(message.split())
     named = [
-        name for name in table.names if repr(name) in message or (name.strip() and " ".join(name.split()) in shown)
+        name
+        for name in table.names
+        if repr(name) in message or (name.strip() and (" ".join(name.split()) in shown or printable(name) in shown))
     ]
     assert named or any(argument in shown for argument in ARGUMENTS), message
 
@@ -98,16 +101,16 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @settings(max_examples=N_COMMANDS, **HOW)
-@given(table=messy_tables())
-def test_command_line(folder: Path, table: MessyTable) -> None:
+@given(table=messy_tables(), how=ways_of_writing())
+def test_command_line(folder: Path, table: MessyTable, how: Written) -> None:
     frame = table.frame.copy()
     frame["arm of the trial"], frame["result of it"] = np.asarray(table.treatment), np.asarray(table.y)
-    data, out, report = folder / "data.csv", folder / "result.json", folder / "report.html"
+    data, out, report = folder / f"data{how.ending}", folder / "result.json", folder / "report.html"
     for path in (out, report):
         path.unlink(missing_ok=True)
-    frame.to_csv(data, index=False)
+    data.write_bytes(how.content(frame))
     command = [*("select", str(data), "--treatment", "arm of the trial", "--outcome", "result of it")]
-    command += [*("--out", str(out), "--report", str(report), *options_of(table))]
+    command += [*("--out", str(out), "--report", str(report), *options_of(table), *how.options)]
     code = "import sys; from modifind.cli import main; main()"
     ran = subprocess.run(
         [sys.executable, "-c", code, *command], capture_output=True, text=True, timeout=300, check=False
@@ -115,6 +118,7 @@ def test_command_line(folder: Path, table: MessyTable) -> None:
     said = ran.stderr
     assert "Traceback" not in said, said
     assert "RuntimeWarning" not in said, said
+    assert not {"\x1b", "\u202e", "\ufeff", "\0"} & {*said, *ran.stdout}, said
     if ran.returncode in (0, 3):
         assert_valid(SelectionResult.from_json(out))
         assert report.stat().st_size > 1000
@@ -122,7 +126,8 @@ def test_command_line(folder: Path, table: MessyTable) -> None:
         assert ran.returncode == 2, (ran.returncode, said)
         last = [line for line in said.splitlines() if line.strip()][-1]
         assert last.startswith("modifind: error: "), said
-        assert_names(last, MessyTable(frame, None, None, tuple(map(str, frame.columns))))
+        if data.name not in last:
+            assert_names(last, MessyTable(frame, None, None, tuple(map(str, frame.columns))))
         assert not any(path.exists() for path in (out, report))
     assert not [path for path in folder.iterdir() if path.name.startswith(".")]
 

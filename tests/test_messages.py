@@ -106,12 +106,13 @@ def arms(what, values, **settings):
     python(what, lambda X, y, a: (X, y, values(a)), **settings)
 
 
-def command(what, *arguments, file="table.csv", change=lambda frame: frame):
-    """A call of ``modifind select``; `change` gives the table that is written to the file."""
+def command(what, *arguments, file="table.csv", change=lambda frame: frame, write=None):
+    """A call of ``modifind select``; `change` gives the table that is written to the file, `write` its text."""
 
     def call(frame):
         if file.endswith(".csv"):
-            change(frame).to_csv(file_folder() / file, index=False)
+            text = change(frame).to_csv(index=False) if write is None else write(frame)
+            (file_folder() / file).write_bytes(text if isinstance(text, bytes) else text.encode())
         quick = ("--learner", "linear", "--sampler", "gaussian", "--propensity", "0.5")
         return ("select", file, "--treatment", "arm", "--outcome", "change", *quick, *arguments)
 
@@ -235,6 +236,25 @@ command("the treatment twice", change=lambda frame: frame.assign(pill=frame["arm
 command("a wrong ending of the result", "--out", "result.txt")
 command("streamed: the outcome as text", "--stream", change=lambda frame: frame.assign(change="high"))
 command("streamed: an identifier", "--stream", change=lambda frame: frame.assign(id=[f"p{k}" for k in range(N)]))
+# Files of text.
+command("lines of one field more than the header", write=lambda frame: frame.to_csv().removeprefix(","))
+command("streamed: the same", "--stream", write=lambda frame: frame.to_csv().removeprefix(","))
+command("a line of one field less", write=lambda frame: frame.to_csv(index=False).replace(",drug", "", 1))
+command("row names that are none", "--row-names")
+command("blanks around names", change=lambda frame: frame.rename(columns={"age": " age"}))
+command("semicolons and decimal commas", write=lambda frame: frame.to_csv(index=False, sep=";", decimal=","))
+command(
+    "decimal commas",
+    "--separator",
+    ";",
+    write=lambda frame: frame.to_csv(index=False, sep=";", decimal=","),
+)
+command("decimal commas between commas", "--decimal", ",")
+command("Latin-1", write=lambda frame: frame.rename(columns={"dose": "Größe"}).to_csv(index=False).encode("latin-1"))
+command("UTF-16 without a mark", write=lambda frame: frame.to_csv(index=False).encode("utf-16-le"))
+command("a separator of two characters", "--separator", "::")
+command("a decimal that is none", "--decimal", "comma")
+command("an unknown encoding", "--encoding", "ebcdic")
 
 
 @pytest.fixture(autouse=True)
@@ -254,6 +274,21 @@ def shown():
     return [
         line for line in PAGE.read_text(encoding="utf-8").splitlines() if line.startswith("| ") and line[2].isdigit()
     ]
+
+
+@pytest.mark.parametrize("case", [case for case in CASES if case.where == "Python"], ids=lambda case: case.what)
+def test_messages_obey_nothing_that_is_in_a_name(case, tmp_path, capsys, monkeypatch):
+    """Escape codes and changes of direction in the names of columns are written out in every message."""
+    fit, codes = ModifierSelector.fit, "\x1b[31m\u202e\x07"
+
+    def hostile(self, X, y, treatment=None):
+        X = X.rename(columns=lambda name: f"{name}{codes}") if isinstance(X, pd.DataFrame) else X
+        y = None if y is None else pd.Series(y, name=f"y{codes}")
+        treatment = None if treatment is None else pd.Series(treatment, name=f"arm{codes}")
+        return fit(self, X, y, treatment=treatment)
+
+    monkeypatch.setattr(ModifierSelector, "fit", hostile)
+    assert case.said(tmp_path, capsys)[1].isprintable()
 
 
 @pytest.mark.skipif(WRITE, reason="the page is being written")

@@ -108,6 +108,23 @@ def test_headers_texts_and_labels_are_made_safe_and_numbers_are_not():
     assert safe_cell(-3) == -3
 
 
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("x;=cmd|' /C calc'!A0", "x;'=cmd|' /C calc'!A0"),
+        ("\0=1+1", "'\0=1+1"),
+        ("\ufeff=1+1", "'\ufeff=1+1"),
+        ("\u200b\u202e -1", "'\u200b\u202e -1"),
+        ('x;"=1+1"', 'x;\'"=1+1"'),
+        ("x\t@y|+z\n-1", "x\t'@y|'+z\n'-1"),
+        ("\uff1d1+1", "'\uff1d1+1"),
+        ("a = b; c-d (e=f)", "a = b; c-d (e=f)"),
+    ],
+)
+def test_formulas_are_found_behind_what_is_not_seen_and_behind_other_separators(text, shown):
+    assert safe_cell(text) == shown
+
+
 def test_report_shows_hostile_text_and_runs_none(tmp_path):
     few = result_of(list(HOSTILE[:4]))
     few.report(tmp_path / "r.html")

@@ -66,7 +66,7 @@ def test_small_batches_change_nothing(folder, from_csv, name):
 
 def test_files_of_a_pattern_follow_in_the_order_of_their_names(folder):
     source = open_all(folder, "part-*.csv")
-    assert [path.name for path in source.paths] == ["part-02.csv", "part-03.csv", "part-10.csv"]
+    assert [file.path.name for file in source.files] == ["part-02.csv", "part-03.csv", "part-10.csv"]
     pieces = list(source.pieces())
     assert [piece.start for piece in pieces] == [0, 250, 700]
     read = pd.concat([piece.y for piece in pieces]).to_numpy()
@@ -92,8 +92,8 @@ def test_scores_are_read_from_their_column(folder, few):
     [
         ("nothing-*.csv", "no file .*nothing-"),
         ("nothing.parquet", "no file .*nothing.parquet"),
-        ("notes.txt", "must end in .csv or .parquet; found .*notes.txt"),
-        ("*", "must end in .csv or .parquet; found .*notes.txt"),
+        ("notes.txt", "must end in .csv, .tsv .*or .parquet .*; found .*notes.txt"),
+        ("*", "must end in .csv, .tsv .*or .parquet .*; found .*notes.txt"),
         ("short.csv", "short.csv has no column 'dose'"),
         ("broken.parquet", "cannot read .*broken.parquet"),
     ],

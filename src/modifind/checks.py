@@ -19,6 +19,7 @@ import pandas as pd
 from scipy.stats import binomtest
 
 from modifind.check_kinds import KINDS, UNSEEN
+from modifind.terminal import printable
 from modifind.testing.analytic import combined_p_value
 from modifind.testing.multiple import adjust_p_values
 
@@ -153,7 +154,7 @@ def concerns(checks: pd.DataFrame, named: frozenset[str] = frozenset(), *, valid
     failed = checks[~checks["passed"] & ~told]
     wanted = (True, False) if validity is None else (validity,)
     return [
-        _concern(str(name), rows)
+        printable(_concern(str(name), rows))
         for bears in wanted
         for name, rows in failed[failed["validity"] == bears].groupby("name", sort=False)
     ]

@@ -26,9 +26,24 @@ Jobs = Annotated[int, typer.Option("--jobs", help="Processes to use.", min=1)]
 Seed = Annotated[int, typer.Option("--seed", help="Seed of everything random.", min=0)]
 TreatmentColumn = Annotated[str, typer.Option("--treatment", help="Column with two values.")]
 OutcomeColumn = Annotated[str, typer.Option("--outcome", help="Numeric column, or one of 0 and 1.")]
-Features = Annotated[str, typer.Option("--features", help="Columns to test, comma-separated; default all.")]
-Exclude = Annotated[str, typer.Option("--exclude", help="Columns to leave out, comma-separated.")]
-Discrete = Annotated[str, typer.Option("--discrete", help="Numeric columns that are categories.")]
+Features = Annotated[
+    list[str] | None,
+    typer.Option("--features", help="Columns to test, comma-separated or one per option; default all."),
+]
+Exclude = Annotated[
+    list[str] | None, typer.Option("--exclude", help="Columns to leave out, comma-separated or one per option.")
+]
+Separator = Annotated[
+    str | None, typer.Option("--separator", help="What separates fields of text: one character, tab or space.")
+]
+Decimal = Annotated[str | None, typer.Option("--decimal", help="What separates decimals in text: . or ,")]
+Encoding = Annotated[str | None, typer.Option("--encoding", help="How letters of text are written, such as latin-1.")]
+RowNames = Annotated[
+    bool, typer.Option("--row-names", help="Lines begin with the name of their row, as those of R's write.table do.")
+]
+Discrete = Annotated[
+    list[str] | None, typer.Option("--discrete", help="Numeric columns that are categories, comma-separated.")
+]
 FeatureGroup = Annotated[
     list[str] | None,
     typer.Option("--feature-group", help="Columns tested as one, such as 'blood pressure=sbp,dbp'; may be repeated."),
@@ -168,13 +183,13 @@ def simulate(
 @app.command()
 def select(
     data: Annotated[
-        str, typer.Argument(help="CSV or Parquet file; with --stream or --dask also a pattern of several.")
+        str, typer.Argument(help="CSV, TSV or Parquet file; with --stream or --dask also a pattern of several.")
     ],
     treatment: TreatmentColumn,
     outcome: OutcomeColumn,
-    features: Features = "",
-    exclude: Exclude = "",
-    discrete: Discrete = "",
+    features: Features = None,
+    exclude: Exclude = None,
+    discrete: Discrete = None,
     feature_group: FeatureGroup = None,
     treated: Treated = None,
     propensity: Propensity = "auto",
@@ -195,6 +210,10 @@ def select(
         str | None, typer.Option("--device", help="Where networks and resamples are computed: cpu, cuda, cuda:1, ...")
     ] = None,
     missing: Missing = "error",
+    separator: Separator = None,
+    decimal: Decimal = None,
+    encoding: Encoding = None,
+    row_names: RowNames = False,
     seed: Seed = 0,
     jobs: Jobs = 1,
     stream: Annotated[
@@ -235,7 +254,8 @@ def select(
         _check_suffix(report, (".html",), "--report")
     if stream and dask:
         raise ValueError("--stream and --dask exclude each other")
-    with _warnings_as_lines() as lines, open_table(data, stream=stream, dask=dask, jobs=jobs) as table:
+    how = _dialect(separator, decimal, encoding, row_names)
+    with _warnings_as_lines() as lines, open_table(data, dialect=how, stream=stream, dask=dask, jobs=jobs) as table:
         scores, known = _propensity(propensity, table.columns)
         roles = _roles(table.columns, treatment, outcome, known, strata, weight, clusters, features, exclude)
         if preset and known is not None:
@@ -272,13 +292,13 @@ def select(
 
 @app.command()
 def placebo(
-    data: Annotated[str, typer.Argument(help="CSV or Parquet file.")],
+    data: Annotated[str, typer.Argument(help="CSV, TSV or Parquet file.")],
     treatment: TreatmentColumn,
     outcome: OutcomeColumn,
     n: Annotated[int, typer.Option("--n", help="Number of placebo treatments.")] = 20,
-    features: Features = "",
-    exclude: Exclude = "",
-    discrete: Discrete = "",
+    features: Features = None,
+    exclude: Exclude = None,
+    discrete: Discrete = None,
     feature_group: FeatureGroup = None,
     treated: Treated = None,
     propensity: Propensity = "auto",
@@ -291,6 +311,10 @@ def placebo(
     alpha: Alpha = 0.05,
     adjust: Adjust = "bh",
     missing: Missing = "error",
+    separator: Separator = None,
+    decimal: Decimal = None,
+    encoding: Encoding = None,
+    row_names: RowNames = False,
     seed: Seed = 0,
     jobs: Jobs = 1,
     checkpoint: CheckpointFolder = None,
@@ -308,7 +332,8 @@ def placebo(
         _check_suffix(out, (".csv",), "--out")
     if n < 1:
         raise ValueError(f"--n must be at least 1, not {n}")
-    with _warnings_as_lines(), open_table(data) as table:
+    how = _dialect(separator, decimal, encoding, row_names)
+    with _warnings_as_lines(), open_table(data, dialect=how) as table:
         scores, known = _propensity(propensity, table.columns)
         roles = _roles(table.columns, treatment, outcome, known, strata, weight, clusters, features, exclude)
         selector = _selector("", DEFAULT_STATISTIC, {"learner": learner}, sampler, scores, alpha, adjust, "auto", None)
@@ -330,7 +355,7 @@ def placebo(
             f"  run {row.run}, {printable(str(row.feature))}: p = {row.p_value:.2g}{' (selected)' * bool(row.selected)}"
         )
     if found.warning:
-        print(f"modifind: warning: {found.warning}", file=sys.stderr)
+        print(f"modifind: warning: {printable(found.warning)}", file=sys.stderr)
     if interrupted:
         raise typer.Exit(INTERRUPTED)
     if found.warning and strict:
@@ -373,8 +398,8 @@ def _roles(
     strata: str | None,
     weight: str | None,
     clusters: str | None,
-    features: str,
-    exclude: str,
+    features: list[str] | None,
+    exclude: list[str] | None,
 ) -> Any:
     """What the columns of a table are."""
     from modifind.tables import Roles
@@ -388,7 +413,7 @@ def _tell(
     selector: Any,
     columns: list[str],
     roles: Any,
-    discrete: str,
+    discrete: list[str] | None,
     feature_group: list[str] | None,
     log_outcome: bool,
     missing: str,
@@ -514,7 +539,12 @@ def _selector(
 
 
 def _tested(
-    columns: list[str], treatment: str, outcome: str, others: dict[str, str | None], features: str, exclude: str
+    columns: list[str],
+    treatment: str,
+    outcome: str,
+    others: dict[str, str | None],
+    features: list[str] | None,
+    exclude: list[str] | None,
 ) -> list[str]:
     """The columns to test; `others` are columns that are no features either, by their options."""
     given = {option: name for option, name in others.items() if name is not None}
@@ -537,6 +567,12 @@ def _tested(
     return chosen
 
 
+def _dialect(separator: str | None, decimal: str | None, encoding: str | None, row_names: bool) -> Any:
+    from modifind.files.text import Dialect
+
+    return Dialect(separator, decimal, encoding, row_names)
+
+
 def _propensity(value: str, columns: list[str]) -> tuple[Any, str | None]:
     """The propensity as a setting or a number, and the column of known scores if one is named."""
     if value in ("auto", "mlp"):
@@ -549,10 +585,22 @@ def _propensity(value: str, columns: list[str]) -> tuple[Any, str | None]:
     raise ValueError(f"--propensity must be auto, mlp, a number or a column; {value!r} is none of them")
 
 
-def _columns(text: str, columns: list[str], option: str) -> list[str]:
-    names = [name.strip() for name in text.split(",") if name.strip()]
+def _columns(texts: list[str] | None, columns: list[str], option: str) -> list[str]:
+    """The columns that an option names, each once."""
+    names = list(dict.fromkeys(name for text in texts or [] for name in _split(text, columns)))
     _known_columns(names, columns, option)
     return names
+
+
+def _split(text: str, columns: list[str]) -> list[str]:
+    """``age,dose, mg`` as columns: the longest text up to a comma that is a column's name, commas included."""
+    parts, names = text.split(","), []
+    while parts:
+        texts = [",".join(parts[:end]) for end in range(len(parts), 0, -1)]
+        found = next((text for text in texts if text in columns or text.strip() in columns), texts[-1])
+        names.append(found if found in columns else found.strip())
+        parts = parts[found.count(",") + 1 :]
+    return [name for name in names if name]
 
 
 def _feature_groups(options: list[str], tested: list[str]) -> dict[str, list[str]]:
@@ -560,7 +608,7 @@ def _feature_groups(options: list[str], tested: list[str]) -> dict[str, list[str
     groups: dict[str, list[str]] = {}
     for text in options:
         name, equals, listed = (part.strip() for part in text.partition("="))
-        columns = [column.strip() for column in listed.split(",") if column.strip()]
+        columns = _split(listed, tested)
         if not (name and equals and columns):
             raise ValueError(
                 f"--feature-group must be a name and columns, such as 'blood pressure=sbp,dbp'; found {text!r}"

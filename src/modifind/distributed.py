@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import glob
 import operator
+import re
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
+from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +23,9 @@ from joblib import effective_n_jobs
 
 from modifind.columns.inputs import is_distributed
 from modifind.columns.missing import Dropped
-from modifind.csv_files import check_header
+from modifind.files.opening import ENDINGS, DataFile
+from modifind.files.parquet import open_parquet
+from modifind.files.text import COMPRESSIONS, Dialect, TextFile, kind_of, open_text
 from modifind.parallel import WorkerError
 from modifind.progress import Progress
 from modifind.streaming.engine import Look, check_unchanged
@@ -29,6 +33,7 @@ from modifind.streaming.plan import Plan, Sums
 from modifind.streaming.rows import RowPlan, generous_limit
 from modifind.streaming.schema import Piece
 from modifind.streaming.sources import complete_piece, has_row_scores
+from modifind.terminal import listed
 
 if TYPE_CHECKING:
     from distributed import Client
@@ -123,7 +128,7 @@ class DaskPieces:
         named = [name for name in (y, treatment) if isinstance(name, str)]
         unknown = [name for name in named if name not in X.columns]
         if unknown:
-            raise ValueError(f"X has no column {', '.join(map(repr, unknown))}")
+            raise ValueError(f"X has no column {listed(unknown)}")
         y, treatment = (X[column] if isinstance(column, str) else column for column in (y, treatment))
         parts = {"X": X.drop(columns=named) if named else X, "y": y, "treatment": treatment}
         if has_row_scores(propensity):
@@ -232,6 +237,12 @@ class DaskPieces:
                 f"workers died again and again over the same rows, most likely for want of memory; take smaller "
                 f"partitions ({error})"
             ) from None
+        except KeyError as error:  # what pandas says of a column that is not there
+            found = re.fullmatch(r"\[(.*)\] not .*", str(error.args[0]), flags=re.DOTALL)
+            lacking = found[1] if found else listed(error.args)
+            raise ValueError(
+                f"a partition of the table lacks column {lacking}; give all of them the same columns"
+            ) from None
 
     def _present(self) -> frozenset[str]:
         return frozenset(self.client.scheduler_info(n_workers=-1)["workers"])
@@ -265,17 +276,59 @@ def _add(parts: list[Any]) -> Any:
     return reduce(operator.add, parts)
 
 
-def read_table(pattern: str) -> Any:
-    """A Dask DataFrame of the CSV or Parquet files that a pattern names, on disk or in a store that fsspec knows."""
+def read_table(pattern: str, dialect: Dialect | None = None) -> Any:
+    """A Dask DataFrame of the files that a pattern names, on disk or in a store that fsspec knows.
+
+    Text on a disk is looked at first; of text elsewhere the dialect says all that is known.
+    """
     import_dask()
     import dask.dataframe
 
-    kind = pattern.rstrip("/").rsplit(".", 1)[-1].lower()
-    if kind not in ("csv", "parquet"):
-        raise ValueError(f"the data files must end in .csv or .parquet; found {pattern!r}")
-    for path in sorted(map(Path, glob.glob(pattern))) if kind == "csv" else []:  # those on a disk
-        check_header(path)
+    dialect = dialect or Dialect()
+    parquet = pattern.rstrip("/").lower().endswith(".parquet")
+    if not (parquet or dialect.separator or kind_of(Path(pattern)) in (".csv", ".tsv")):
+        raise ValueError(f"the data files must end in {ENDINGS}; found {pattern!r}")
     try:
-        return (dask.dataframe.read_csv if kind == "csv" else dask.dataframe.read_parquet)(pattern)
+        if parquet:
+            return _read_parquet(pattern)
+        files = [open_text(path, dialect) for path in sorted(map(Path, glob.glob(pattern)))]
+        if not files:
+            separator = dialect.separator or ("\t" if kind_of(Path(pattern)) == ".tsv" else ",")
+            options = {"sep": separator, "decimal": dialect.decimal or ".", "encoding": dialect.encoding or "utf-8"}
+            return dask.dataframe.read_csv(pattern, **options)
+        _check_alike(files)
+        first = files[0]
+        # Bytes can be cut at line ends only where these are one byte and not compressed.
+        whole = Path(pattern).suffix.lower() in COMPRESSIONS or not first.encoding.startswith(("utf-8", "latin"))
+        cut = {"blocksize": None, "compression": "infer"} if whole else {}
+        frame = dask.dataframe.read_csv(pattern, encoding=first.encoding, **first.options, **cut)
+        return frame[first.names]
     except (OSError, ImportError, pd.errors.ParserError) as error:
         raise ValueError(f"cannot read {pattern}: {error}") from None
+
+
+def _read_parquet(pattern: str) -> Any:
+    """Parquet files, with an index that has a name as the last column."""
+    import dask.dataframe
+
+    files = [open_parquet(path) for path in sorted(map(Path, glob.glob(pattern))) if path.is_file()]
+    _check_alike(files)
+    if any(file.counted for file in files):
+        raise ValueError(f"{pattern} has an index that only counts rows, {listed(files[0].counted)}; leave --dask out")
+    frame = dask.dataframe.read_parquet(pattern, index=False)
+    if not files:
+        return frame[[name for name in frame.columns if not re.fullmatch(r"__index_level_\d+__", name)]]
+    stored = files[0].stored
+    return frame[list(stored.values())].rename(columns={field: name for name, field in stored.items()})
+
+
+def _check_alike(files: Sequence[DataFile]) -> None:
+    """Refuse files that differ in their columns: Dask reads all of them like the first."""
+    for first, file in product(files[:1], files[1:]):
+        absent = [name for name in first.names if name not in file.names]
+        if absent:
+            raise ValueError(f"{file.path} has no column {listed(absent)}, which {first.path} has")
+        if not (isinstance(first, TextFile) and isinstance(file, TextFile)):
+            continue
+        if (file.header, file.encoding) != (first.header, first.encoding):
+            raise ValueError(f"{file.path} and {first.path} differ in the order of their columns or in their encoding")

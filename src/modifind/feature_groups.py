@@ -10,6 +10,7 @@ import numpy as np
 
 from modifind.features import FeatureTable, Kind
 from modifind.kernels import Array
+from modifind.terminal import listed, named
 
 # One feature by its place in the table, or the places of neighbouring ones that are looked at together.
 Feature: TypeAlias = int | tuple[int, ...]
@@ -92,10 +93,8 @@ def read_feature_groups(feature_groups: Any, names: tuple[str, ...]) -> dict[str
             raise ValueError(f"feature_groups: {group!r} has no columns; name some or leave the group out")
         unknown = [column for column in own if column not in names]
         if unknown:
-            shown = ", ".join(names[:12]) + (", ..." if len(names) > 12 else "")
-            raise ValueError(
-                f"feature_groups: {group!r} names {', '.join(map(repr, unknown))}, which X has not; columns: {shown}"
-            )
+            shown = named(names[:12]) + (", ..." if len(names) > 12 else "")
+            raise ValueError(f"feature_groups: {group!r} names {listed(unknown)}, which X has not; columns: {shown}")
         for column in own:
             if column in owner:
                 where = f"twice in {group!r}" if owner[column] == group else f"in {owner[column]!r} and in {group!r}"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -12,12 +11,11 @@ from typing import Any, Protocol
 
 import pandas as pd
 
-from modifind.csv_files import check_header, reason
+from modifind.files.opening import DataFile, open_file, open_matching
+from modifind.files.text import Dialect
 from modifind.result import SelectionResult, write_bytes
 from modifind.selector import ModifierSelector
-from modifind.streaming.sources import SUFFIXES, column_names, find_files, open_files
-
-SAVED_INDEX = "Unnamed: 0"
+from modifind.streaming.sources import FileSource
 
 
 @dataclass(frozen=True)
@@ -82,8 +80,12 @@ class FrameTable:
 class FileTable:
     """Files that are read in batches."""
 
-    pattern: str
-    columns: list[str]
+    files: tuple[DataFile, ...]
+
+    @property
+    def columns(self) -> list[str]:
+        """Names of the columns."""
+        return self.files[0].names
 
     def fit(self, selector: ModifierSelector, roles: Roles, treated: str | None) -> SelectionResult:
         """What a selector finds."""
@@ -92,7 +94,7 @@ class FileTable:
                 raise ValueError(f"{option} needs all rows in memory at once; leave --stream out")
         if roles.scores is not None:
             selector.set_params(propensity="auto")  # the source brings the scores
-        source = open_files(self.pattern, roles.features, roles.outcome, roles.treatment, roles.scores)
+        source = FileSource(self.files, tuple(roles.features), roles.outcome, roles.treatment, roles.scores)
         return selector.fit_source(source, treated=treated).result_
 
     def arguments(self, selector: ModifierSelector, roles: Roles, option: str) -> dict[str, Any]:
@@ -101,13 +103,17 @@ class FileTable:
 
 
 @contextmanager
-def open_table(data: str, *, stream: bool = False, dask: str = "", jobs: int = 1) -> Iterator[Table]:
+def open_table(
+    data: str, *, dialect: Dialect | None = None, stream: bool = False, dask: str = "", jobs: int = 1
+) -> Iterator[Table]:
     """Open a table.
 
     Parameters
     ----------
     data : str
-        A CSV or Parquet file; with `stream` or `dask` also a pattern of several.
+        A file of text or Parquet; with `stream` or `dask` also a pattern of several.
+    dialect : Dialect, optional
+        How text is read.
     stream : bool, default=False
         Read the files in batches.
     dask : str, default=""
@@ -119,44 +125,14 @@ def open_table(data: str, *, stream: bool = False, dask: str = "", jobs: int = 1
         from modifind.distributed import connect, read_table
 
         with connect(None if dask == "local" else dask, jobs):
-            frame = read_table(data)
-            if data.lower().endswith(".csv") and str(frame.columns[0]) == SAVED_INDEX:
-                frame = frame.drop(columns=[SAVED_INDEX])
-                _warn_saved_index()
-            yield FrameTable(frame)
+            yield FrameTable(read_table(data, dialect))
     elif stream:
-        first = find_files(data)[0]
-        names = column_names(first)
-        if first.suffix.lower() == ".csv" and names[:1] == [SAVED_INDEX]:
-            names = names[1:]
-            _warn_saved_index()
-        yield FileTable(data, names)
+        yield FileTable(open_matching(data, dialect))
     else:
-        yield FrameTable(read_file(Path(data)))
-
-
-def read_file(path: Path) -> pd.DataFrame:
-    """A CSV or Parquet file as a DataFrame."""
-    if path.suffix.lower() not in SUFFIXES:
-        raise ValueError(f"the data file must end in {' or '.join(SUFFIXES)}; found {str(path)!r}")
-    if path.is_dir():
-        raise ValueError(f"the data file: {path} is a folder")
-    if not path.is_file():
-        raise ValueError(f"no file {path}")
-    if path.suffix.lower() == ".csv":
-        check_header(path)
-    try:
-        frame = pd.read_csv(path) if path.suffix.lower() == ".csv" else pd.read_parquet(path)
-    except ImportError:
-        raise ValueError('reading Parquet needs pyarrow: pip install "modifind[parquet]"') from None
-    except (pd.errors.ParserError, pd.errors.EmptyDataError, UnicodeDecodeError, ValueError, OSError) as error:
-        raise ValueError(f"cannot read {path}: {reason(error)}") from None
-    if frame.empty:
-        raise ValueError(f"{path} has no rows")
-    if path.suffix.lower() == ".csv" and str(frame.columns[0]) == SAVED_INDEX:
-        _warn_saved_index()
-        frame = frame.iloc[:, 1:]
-    return frame
+        frame = open_file(Path(data), dialect).read()
+        if frame.empty:
+            raise ValueError(f"{data} has no rows")
+        yield FrameTable(frame)
 
 
 def write_file(frame: pd.DataFrame, path: Path) -> None:
@@ -170,7 +146,3 @@ def write_file(frame: pd.DataFrame, path: Path) -> None:
         except ImportError:
             raise ValueError('writing Parquet needs pyarrow: pip install "modifind[parquet]"') from None
     write_bytes(path, buffer.getvalue())
-
-
-def _warn_saved_index() -> None:
-    warnings.warn("the first column has no name and is left out (a saved index?)", UserWarning, stacklevel=3)

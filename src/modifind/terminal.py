@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from modifind.result import SelectionResult
@@ -17,6 +18,36 @@ def printable(text: str) -> str:
     dose\x1b[31m\n
     """
     return "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in text)
+
+
+def named(names: Iterable[Any], between: str = ", ") -> str:
+    r"""Names in a sentence: as they are, but for what a terminal would obey, which is written out.
+
+    Examples
+    --------
+    >>> print(named(["dose\x1b[31m", "age"]))
+    dose\x1b[31m, age
+    """
+    return printable(between.join(map(str, names)))
+
+
+def listed(names: Iterable[Any], most: int | None = None) -> str:
+    r"""Names in a message: each in quotation marks, and what a terminal would obey written out.
+
+    Parameters
+    ----------
+    names : iterable
+        The names.
+    most : int, optional
+        How many are shown.
+
+    Examples
+    --------
+    >>> print(listed(["dose\x1b[31m", "age"]), listed("abc", most=2))
+    'dose\x1b[31m', 'age' 'a', 'b', ...
+    """
+    quoted = [repr(name) for name in names]
+    return ", ".join(quoted[:most]) + ", ..." * (most is not None and len(quoted) > most)
 
 
 def print_checks(result: SelectionResult) -> None:
@@ -72,7 +103,7 @@ def print_result(result: SelectionResult, truth: dict[str, str] | None = None) -
         if truth is not None:
             cells.append(truth.get(str(row.Index), "nothing"))
         if careful:
-            cells.append(Text(str(row.caution)))
+            cells.append(Text(printable(str(row.caution))))
         shown.add_row(*cells, style="bold" if row.selected else None)
     console.print(shown)
     labels = f"treated = {settings['treated_label']}, control = {settings['control_label']}"
@@ -84,7 +115,7 @@ def print_result(result: SelectionResult, truth: dict[str, str] | None = None) -
     if predictors:
         console.print(Text(f"predict the outcome, no difference found: {printable(', '.join(predictors))}"))
     if result.placebo is not None:
-        console.print(Text(result.placebo.text))
+        console.print(Text(printable(result.placebo.text)))
     kept = "overlap_rows" if settings.get("population") == "overlap" else "effective_rows"
     effective = f"{result.overlap[f'{kept}_treated']:.0f} treated, {result.overlap[f'{kept}_control']:.0f} control"
     effective += " (overlap population)" if kept == "overlap_rows" else ""

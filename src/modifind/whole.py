@@ -41,6 +41,7 @@ from modifind.saving.checkpoint import Checkpoint
 from modifind.statistics import WCMMD, EffectLikelihood
 from modifind.statistics.effect_likelihood import PreparedEffectLikelihood
 from modifind.statistics.wcmmd import PreparedWCMMD
+from modifind.terminal import named
 from modifind.testers import AnalyticTester, ResamplingTester
 from modifind.testing import ConditionalRandomizationTest
 
@@ -268,7 +269,7 @@ class WholeFit:
         ]
         if gaps:
             raise ValueError(
-                f"feature_groups: continuous columns of a group must have no missing values; {', '.join(gaps)} have. "
+                f"feature_groups: continuous columns of a group must have no missing values; {named(gaps)} have. "
                 "Fill them, take missing='drop', or leave them out of the group"
             )
 
@@ -327,7 +328,7 @@ def _warn_constant_members(table: FeatureTable, units: tuple[Unit, ...]) -> set[
     """Name the constant columns of groups in a warning; returns the groups that have no other."""
     still = [table.names[m] for unit in units if unit.group for m in unit.members if table.is_constant(m)]
     if still:
-        warnings.warn(f"constant columns cannot modify anything: {', '.join(still)}", UserWarning, stacklevel=4)
+        warnings.warn(f"constant columns cannot modify anything: {named(still)}", UserWarning, stacklevel=4)
     return {unit.name for unit in units if unit.group and unit.is_constant(table)}
 
 

@@ -12,6 +12,7 @@ from modifind.baselines.lasso import COLLINEAR
 from modifind.columns.rare_levels import MIN_LEVEL_ROWS
 from modifind.features import FeatureTable
 from modifind.kernels import Array
+from modifind.terminal import named
 
 MIN_FREE_ROWS = 10  # rows beyond the number of columns, without which the noise is anybody's guess
 
@@ -65,7 +66,7 @@ def lasso_columns(table: FeatureTable, arms: NDArray[np.int64]) -> list[tuple[in
                 rare.append(_name(table, feature, place))
     if rare:
         warnings.warn(
-            f"{', '.join(rare)}: fewer than {MIN_LEVEL_ROWS} rows of an arm are at that level, or off it; it goes with "
+            f"{named(rare)}: fewer than {MIN_LEVEL_ROWS} rows of an arm are at that level, or off it; it goes with "
             "the first level of the feature",
             UserWarning,
             stacklevel=3,
@@ -110,7 +111,7 @@ def effect_design(
     repeated = [_name(table, *columns[k]) for k in np.setdiff1d(np.arange(len(columns)), kept)]
     if repeated:
         warnings.warn(
-            f"{', '.join(repeated)}: a linear function of the columns before, so without a coefficient of its own. "
+            f"{named(repeated)}: a linear function of the columns before, so without a coefficient of its own. "
             "Leave out one of the columns that say the same.",
             UserWarning,
             stacklevel=3,

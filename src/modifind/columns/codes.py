@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from modifind.features import FeatureTable
 from modifind.kernels import Array
+from modifind.terminal import named
 
 MOST_CODES = 3
 LARGE_CODES = frozenset(float(digit * k) for digit in "789" for k in range(2, 8))  # 77, 88, 99, 777, ...
@@ -50,7 +51,7 @@ def warn_codes(table: FeatureTable, y: Array) -> None:
         )
     if numbered:
         warnings.warn(
-            f"looks like a row number (whole numbers in row order, all distinct): {', '.join(numbered)}. Exclude it "
+            f"looks like a row number (whole numbers in row order, all distinct): {named(numbered)}. Exclude it "
             "unless it means time",
             UserWarning,
             stacklevel=3,

@@ -14,6 +14,7 @@ from scipy.stats import rankdata
 
 from modifind.features import FeatureTable
 from modifind.kernels import Array
+from modifind.terminal import named
 
 SAME_RANKS = 0.999
 ROWS_PER_VALUE = 5  # with fewer rows per distinct value a relabelling says nothing
@@ -65,7 +66,7 @@ class Determined:
     def _warn(self, what: str, shown: list[str]) -> None:
         more = f" and {len(shown) - SHOWN} more" if len(shown) > SHOWN else ""
         warnings.warn(
-            f"{what}: {'; '.join(shown[:SHOWN])}{more}. The data cannot tell these features apart, so their p-values "
+            f"{what}: {named(shown[:SHOWN], '; ')}{more}. The data cannot tell these features apart, so their p-values "
             "are set to 1; leave out one of each set",
             UserWarning,
             stacklevel=4,

@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from modifind.terminal import named
+
 
 def is_distributed(X: Any) -> bool:
     """Whether a table is a Dask collection, without importing Dask."""
@@ -115,7 +117,7 @@ def check_names(names: tuple[str, ...]) -> None:
     """Refuse names that occur twice."""
     repeated = sorted({name for name, count in Counter(names).items() if count > 1})
     if repeated:
-        raise ValueError(f"column names must be unique; repeated: {', '.join(repeated)}. Rename the columns.")
+        raise ValueError(f"column names must be unique; repeated: {named(repeated)}. Rename the columns.")
 
 
 def check_same_order(X: Any, **columns: Any) -> None:

@@ -12,6 +12,7 @@ from sklearn.metrics import roc_auc_score
 from modifind.features import FeatureTable
 from modifind.kernels import Array
 from modifind.propensity import FittedPropensity
+from modifind.terminal import named
 
 MOST_CHANGES = 4
 ROWS_PER_VALUE = 5  # with fewer rows per distinct value a relabelling says nothing
@@ -60,13 +61,13 @@ def refuse_leaks(
             copies.append(name)
     if treatment:
         raise ValueError(
-            f"{', '.join(treatment)}: determines the treatment, so that no value of it occurs in both arms and the "
+            f"{named(treatment)}: determines the treatment, so that no value of it occurs in both arms and the "
             "arms cannot be compared (no positivity); exclude it, unless it is what should be the treatment. Where "
             "whole clusters of rows were treated, say so by clusters="
         )
     if copies:
         raise ValueError(
-            f"{', '.join(copies)}: the outcome itself in other units or under other labels; exclude what is measured "
+            f"{named(copies)}: the outcome itself in other units or under other labels; exclude what is measured "
             "after the treatment"
         )
 
@@ -80,7 +81,8 @@ def refuse_separation(scores: FittedPropensity) -> None:
     best = int(np.argmax(single))
     raise ValueError(
         f"the features determine the treatment (held-out AUC 1), so the arms cannot be compared (no positivity); "
-        f"{table.names[best]} tells most (AUC {single[best]:.3f} alone); exclude what follows from the treatment"
+        f"{named([table.names[best]])} tells most (AUC {single[best]:.3f} alone); exclude what follows from the "
+        "treatment"
     )
 
 

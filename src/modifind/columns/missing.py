@@ -12,6 +12,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from modifind.terminal import printable
+
 CHOICES = ("error", "category", "drop")
 LABELS = ("missing", "missing (no value)")
 LEAST_OBSERVED = 20  # values of a continuous column from which its law can be learned
@@ -111,7 +113,7 @@ class Dropped:
         """Warn with the number of rows, and of missing values by column."""
         if not self.n_dropped:
             return
-        named = ", ".join(f"{name} ({count})" for name, count in self.columns.items())
+        named = ", ".join(f"{printable(name)} ({count})" for name, count in self.columns.items())
         share = self.n_dropped / self.n_rows
         strong = (
             f". That is {share:.0%} of the table: what is left may be another population, and power is lost; "

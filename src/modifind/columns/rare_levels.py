@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from modifind.columns.missing import LABELS
 from modifind.features import FeatureTable
+from modifind.terminal import named
 
 MIN_LEVEL_ROWS = 5
 POOLED = "other"
@@ -152,5 +153,5 @@ def _levels(pooling: Pooling) -> str:
 
 def _first(items: list[str], between: str = ", ") -> str:
     """The first few items, and how many more there are."""
-    shown = between.join(items[:SHOWN_FEATURES])
+    shown = named(items[:SHOWN_FEATURES], between)
     return shown if len(items) <= SHOWN_FEATURES else f"{shown} and {len(items) - SHOWN_FEATURES} more"

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from modifind.plots.style import DPI, HALF_PAGE, legend, make_figure
+from modifind.terminal import named
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -69,7 +70,7 @@ def column_of(result: SelectionResult, feature: Any, what: str) -> str:
     feature = str(feature)
     columns = result.groups.get(feature, [feature])
     if len(columns) > 1:
-        raise ValueError(f"{feature!r} is a group; draw the {what} of its columns: {', '.join(columns)}")
+        raise ValueError(f"{feature!r} is a group; draw the {what} of its columns: {named(columns)}")
     if columns[0] not in result.curves:
         features = ", ".join(map(repr, result.table.index))
         raise ValueError(f"no feature {feature!r}; features are {features}")

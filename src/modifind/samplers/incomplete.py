@@ -26,6 +26,7 @@ from modifind.samplers.gaussian import GaussianSampler
 from modifind.samplers.grid import GridLaw, Rows
 from modifind.samplers.rules import LawRule
 from modifind.screening import has_many_columns
+from modifind.terminal import named
 
 N_PARTS = 20  # a multiple of the folds of all samplers
 KNOWN_SHARE = 0.9  # of perfect prediction, above which other columns tell which values are missing
@@ -203,9 +204,9 @@ def for_gaps(sampler: BaseSampler, table: FeatureTable) -> BaseSampler:
     if not table.incomplete:
         return sampler
     if isinstance(sampler, CVAESampler) or getattr(type(sampler), "rule", BaseSampler.rule) is BaseSampler.rule:
-        named = ", ".join(table.names[m] for m in sorted(table.incomplete))
+        gaps = named(table.names[m] for m in sorted(table.incomplete))
         raise ValueError(
-            f"{type(sampler).__name__} has no law for continuous features with missing values ({named}); take "
+            f"{type(sampler).__name__} has no law for continuous features with missing values ({gaps}); take "
             "sampler='auto', or missing='drop'"
         )
     return IncompleteSampler(sampler)

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pandas as pd
 
-RUNS = ("=", "+", "-", "@", "\t", "\r", "\n")
+# What a spreadsheet takes for the beginning of a formula: the first character that it shows of a cell, or of a part
+# that another separator than the comma makes a cell of. Signs of full width count where such are typed.
+UNSEEN = r"\s\0-\x1f\x7f-\xa0\u200b-\u200f\u2028-\u202f\u2060-\u206f\ufeff'\""
+FORMULA = re.compile(rf"(^|[;|\t\r\n])(?=[{UNSEEN}]*[=+\-@\uff1d\uff0b\uff0d\uff20])")
+MOVES = ("\t", "\r", "\n")
 
 
 def safe_cell(value: Any) -> Any:
@@ -14,10 +19,13 @@ def safe_cell(value: Any) -> Any:
 
     Examples
     --------
-    >>> safe_cell("=SUM(A1:A9)"), safe_cell("age"), safe_cell(-1.5)
-    ("'=SUM(A1:A9)", 'age', -1.5)
+    >>> safe_cell("=SUM(A1:A9)"), safe_cell("age"), safe_cell(-1.5), safe_cell("x;=1+1")
+    ("'=SUM(A1:A9)", 'age', -1.5, "x;'=1+1")
     """
-    return f"'{value}" if isinstance(value, str) and value.startswith(RUNS) else value
+    if not isinstance(value, str):
+        return value
+    safe = FORMULA.sub(r"\1'", value)
+    return f"'{safe}" if safe.startswith(MOVES) else safe
 
 
 def safe_csv(frame: pd.DataFrame, *, index: bool = True, **options: Any) -> str:

@@ -43,6 +43,7 @@ from modifind.streaming.rows import RowPlan, generous_limit
 from modifind.streaming.schema import Block, Piece, Schema, Summary
 from modifind.streaming.sources import CompleteRows, Source
 from modifind.streaming.views import FeatureView, OutcomeBins
+from modifind.terminal import named
 from modifind.testing import UNSEEN, AnalyticOutcome, sums_test
 
 if TYPE_CHECKING:
@@ -396,7 +397,7 @@ class StreamedFit:
             laws[m] = _Law(None, (), NO_SAMPLER, unseen=True)
         if still:
             warnings.warn(
-                f"{', '.join(table.names[m] for m in still)}: the same, or missing, in all rows that models are fitted "
+                f"{named(table.names[m] for m in still)}: the same, or missing, in all rows that models are fitted "
                 "to, so "
                 "p-values are 1; raise max_train_rows",
                 UserWarning,

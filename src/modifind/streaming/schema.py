@@ -31,6 +31,7 @@ from modifind.features import (
 )
 from modifind.kernels import Array
 from modifind.streaming.column_summary import MAX_LEVELS, ColumnSummary
+from modifind.terminal import listed
 
 
 @dataclass(frozen=True)
@@ -118,7 +119,9 @@ class Summary:
     def __add__(self, other: Summary) -> Summary:
         """The summary of both sets of rows."""
         if self.names != other.names:
-            raise ValueError("the pieces of the table differ in their columns or their order")
+            apart = [name for name in (*self.names, *other.names) if (name in self.names) != (name in other.names)]
+            differ = f"some lack column {listed(apart)}" if apart else "their columns are in another order"
+            raise ValueError(f"the pieces of the table differ: {differ}; give all of them the same columns")
         columns = tuple(
             mine.merged(theirs, name, limit)
             for mine, theirs, name, limit in zip(self.columns, other.columns, self.names, self.limits, strict=True)

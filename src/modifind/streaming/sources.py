@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import glob
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
@@ -13,12 +11,13 @@ import pandas as pd
 
 from modifind.columns.inputs import as_column, check_same_order
 from modifind.columns.missing import Dropped, complete_rows
-from modifind.csv_files import check_header, reason
+from modifind.files.opening import DataFile, open_matching
+from modifind.files.text import Dialect
 from modifind.propensity import is_known
 from modifind.streaming.schema import Piece
+from modifind.terminal import listed
 
 PIECE_ROWS = 65_536
-SUFFIXES = (".csv", ".parquet")
 
 
 class Source(Protocol):
@@ -110,36 +109,50 @@ def complete_piece(piece: Piece, start: int) -> tuple[Piece, Dropped]:
 
 @dataclass(frozen=True)
 class FileSource:
-    """CSV or Parquet files, read in batches.
+    """Files of text or Parquet, read in batches.
 
     Attributes
     ----------
-    paths : tuple of Path
-        Files with the same columns; their rows follow one another.
+    files : tuple of DataFile
+        Files that have the columns; their rows follow one another.
     features : tuple of str
         Columns that are features.
     outcome, treatment : str
         The other columns.
     scores : str, optional
         Column of known propensity scores.
-    n_rows : int, optional
-        Number of rows, which Parquet files tell.
     """
 
-    paths: tuple[Path, ...]
+    files: tuple[DataFile, ...]
     features: tuple[str, ...]
     outcome: str
     treatment: str
     scores: str | None = None
-    n_rows: int | None = None
     piece_rows: int = PIECE_ROWS
 
+    def __post_init__(self) -> None:
+        """Refuse a file that lacks a column."""
+        for file in self.files:
+            missing = [name for name in self.columns if name not in file.names]
+            if missing:
+                raise ValueError(f"{file.path} has no column {listed(missing)}")
+
+    @property
+    def columns(self) -> list[str]:
+        """The columns that are read."""
+        return list(dict.fromkeys([*self.features, self.outcome, self.treatment, *filter(None, [self.scores])]))
+
+    @property
+    def n_rows(self) -> int | None:
+        """Number of rows, which Parquet files tell."""
+        known = [file.n_rows for file in self.files if file.n_rows is not None]
+        return sum(known) if len(known) == len(self.files) else None
+
     def pieces(self) -> Iterator[Piece]:
-        """Batches of rows; only the columns asked for are read."""
-        used = list(dict.fromkeys([*self.features, self.outcome, self.treatment, *filter(None, [self.scores])]))
+        """Batches of rows; only the columns asked for are handed on."""
         start = 0
-        for path in self.paths:
-            for frame in _batches(path, used, self.piece_rows):
+        for file in self.files:
+            for frame in file.batches(self.columns, self.piece_rows):
                 yield self.piece(start, frame)
                 start += len(frame)
 
@@ -149,81 +162,34 @@ class FileSource:
         return Piece(start, frame[list(self.features)], frame[self.outcome], frame[self.treatment], scores)
 
 
-def _batches(path: Path, columns: list[str], n_rows: int) -> Iterator[pd.DataFrame]:
-    try:
-        if path.suffix.lower() == ".csv":
-            # All columns, because pandas overlooks rows of too many fields where it is told which to read.
-            with pd.read_csv(path, chunksize=n_rows) as reader:
-                for frame in reader:
-                    yield frame[columns]
-        else:
-            for batch in _parquet_file(path).iter_batches(n_rows, columns=columns):
-                yield batch.to_pandas()
-    except (ValueError, OSError) as error:
-        raise ValueError(f"cannot read {path}: {reason(error)}") from None
-
-
-def _parquet_file(path: Path) -> Any:
-    try:
-        import pyarrow.parquet
-    except ImportError:
-        raise ValueError('reading Parquet needs pyarrow: pip install "modifind[parquet]"') from None
-    try:
-        return pyarrow.parquet.ParquetFile(path, pre_buffer=False)
-    except (pyarrow.ArrowInvalid, OSError) as error:
-        raise ValueError(f"cannot read {path}: {error}") from None
-
-
-def find_files(pattern: str) -> tuple[Path, ...]:
-    """The files that a path or a pattern such as ``part-*.parquet`` names, in the order of their names."""
-    found = sorted(map(Path, glob.glob(pattern))) if not Path(pattern).is_file() else [Path(pattern)]
-    if not found:
-        raise ValueError(f"no file {pattern}")
-    wrong = [path for path in found if path.suffix.lower() not in SUFFIXES or not path.is_file()]
-    if wrong:
-        raise ValueError(f"data files must end in {' or '.join(SUFFIXES)}; found {str(wrong[0])!r}")
-    return tuple(found)
-
-
-def column_names(path: Path) -> list[str]:
-    """Names of the columns of a file."""
-    if path.suffix.lower() == ".csv":
-        check_header(path)
-        return [str(name) for name in pd.read_csv(path, nrows=0).columns]
-    return [str(name) for name in _parquet_file(path).schema_arrow.names]
-
-
 def open_files(
-    pattern: str, features: Sequence[str], outcome: str, treatment: str, scores: str | None = None
+    pattern: str,
+    features: Sequence[str],
+    outcome: str,
+    treatment: str,
+    scores: str | None = None,
+    dialect: Dialect | None = None,
 ) -> FileSource:
     """Files as a source of rows.
 
     Parameters
     ----------
     pattern : str
-        A CSV or Parquet file, or a pattern that several match.
+        A file of text or Parquet, or a pattern that several match.
     features : sequence of str
         Columns that are features.
     outcome, treatment : str
         The other columns.
     scores : str, optional
         Column of known propensity scores.
+    dialect : modifind.files.text.Dialect, optional
+        How text is read: separators, decimals, letters, names of rows.
 
     Returns
     -------
     FileSource
     """
-    paths = find_files(pattern)
-    used = [*features, outcome, treatment, *filter(None, [scores])]
-    n_rows = 0
-    for path in paths:
-        missing = sorted(set(used) - set(column_names(path)))
-        if missing:
-            raise ValueError(f"{path} has no column {', '.join(map(repr, missing))}")
-        if path.suffix.lower() == ".parquet":
-            n_rows += int(_parquet_file(path).metadata.num_rows)
-    known = all(path.suffix.lower() == ".parquet" for path in paths)
-    return FileSource(paths, tuple(features), outcome, treatment, scores, n_rows if known else None)
+    return FileSource(open_matching(pattern, dialect), tuple(features), outcome, treatment, scores)
 
 
 def has_row_scores(propensity: Any) -> bool:

@@ -1,0 +1,1 @@
+"""Files that hold tables: text of any dialect, and Parquet."""
