@@ -2,10 +2,14 @@
 
 import errno
 import json
+import multiprocessing
 import os
+import signal
 import subprocess
 import sys
+import time
 import warnings
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -18,6 +22,7 @@ from modifind.cli import main
 from modifind.datasets import make_modifiers
 from modifind.propensity import PropensityModel
 from modifind.saving.checkpoint import differences, run_record
+from modifind.saving.lock import held
 from streams import SMALL, cut, fit_source
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "benchmarks"))
@@ -280,17 +285,56 @@ def test_dask_tables_are_refused(two, tmp_path):
         ModifierSelector(checkpoint=tmp_path).fit(frame, "y", "arm")
 
 
-def test_two_at_once_do_each_other_no_harm(table, tmp_path):
+def test_of_two_at_once_one_is_refused_and_the_other_is_right(table, tmp_path):
     data, out = tmp_path / "data.csv", tmp_path / "result.json"
     table.X.assign(treatment=table.treatment, outcome=table.y).to_csv(data, index=False)
     line = command(data, out, "wcmmd", 1, tmp_path / "saved")
-    for process in [subprocess.Popen(line, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) for _ in range(2)]:
-        assert process.wait(timeout=300) == 0
+    one = subprocess.Popen(line, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    while not (tmp_path / "saved" / ".lock").exists() and one.poll() is None:
+        time.sleep(0.01)
+    os.kill(one.pid, signal.SIGSTOP)  # so that the other comes in the middle
+    code, complaint = run(line)
+    os.kill(one.pid, signal.SIGCONT)
+    assert code == 2
+    assert "is in use by another run; wait until that has ended, or use another folder" in complaint
+    assert one.wait(timeout=300) == 0, one.stderr.read()
+    one.stderr.close()
     together = out.read_bytes()
     out.unlink()
     assert run(command(data, out, "wcmmd", 1))[0] == 0
     assert out.read_bytes() == together
     assert sorted(path.name for path in tmp_path.iterdir()) == ["data.csv", "result.json", "saved"]
+    assert not (tmp_path / "saved" / ".lock").exists()
+
+
+def _hold(folder, ready):
+    with held(folder):
+        ready.set()
+        time.sleep(60)
+
+
+def test_the_lock_of_a_killed_process_is_nobodys(tmp_path):
+    context = multiprocessing.get_context("fork")
+    ready = context.Event()
+    holder = context.Process(target=_hold, args=(tmp_path, ready))
+    holder.start()
+    assert ready.wait(30)
+    with pytest.raises(ValueError, match="is in use by another run"), held(tmp_path):
+        pass
+    holder.kill()
+    holder.join()
+    with held(tmp_path), held(tmp_path), ThreadPoolExecutor(1) as other:  # a fit within a fit
+        refused = other.submit(held(tmp_path).__enter__).exception()
+    assert "is in use by another run" in str(refused)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_refused_run_leaves_no_folder(table, tmp_path):
+    with pytest.raises(ValueError, match="constant"):
+        ModifierSelector(**CRT, checkpoint=tmp_path / "saved").fit(table.X, 0 * table.y, treatment=table.treatment)
+    assert not list(tmp_path.iterdir())
+    with pytest.raises(ValueError, match="checkpoint must be a folder, not ''"):
+        fit(table, CRT, checkpoint="")
 
 
 def test_kills_at_random_moments_change_nothing(tmp_path):

@@ -177,7 +177,10 @@ BAD = {
     "scores of 0": (("select", "{d}/bad_scores.csv", *GOOD, "--propensity", "pi"), "strictly between 0 and 1; 1"),
     "unknown propensity": (("select", "{d}/good.csv", *GOOD, "--propensity", "forest"), "'forest' is none of them"),
     "result suffix": (("select", "{d}/good.csv", *GOOD, "--out", "result.txt"), "--out must end in"),
-    "result folder": (("select", "{d}/good.csv", *GOOD, "--out", "no/where.json"), "no folder"),
+    "result folder": (
+        ("select", "{d}/good.csv", *GOOD, "--out", "/dev/null/r.json"),
+        "--out: cannot write",
+    ),
     "unknown learner": (("select", "{d}/good.csv", *GOOD, "--learner", "forest"), "learner for a numeric outcome"),
     "learner of wcmmd": (
         ("select", "{d}/good.csv", *GOOD, "--statistic", "wcmmd", "--learner", "linear"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 import io
 import signal
 import sys
@@ -14,7 +15,8 @@ from typing import Annotated, Any
 
 import typer
 
-from modifind.terminal import print_checks, print_result, printable, strict_line
+from modifind.saving.outputs import check_outputs, write_outputs
+from modifind.terminal import lasting_streams, print_checks, print_result, printable, strict_line
 
 app = typer.Typer(
     help="Find the features that change how a treatment works.",
@@ -54,17 +56,28 @@ Missing = Annotated[
     ),
 ]
 CheckpointFolder = Annotated[
-    Path | None,
+    str | None,
     typer.Option("--checkpoint", help="Folder to save every feature in; the same command then continues."),
 ]
 DATA_SUFFIXES = (".csv", ".parquet")
 RESULT_SUFFIXES = (".json", ".csv")
 DEFAULT_STATISTIC = "effect_likelihood"
+UNPRINTED = 1
 INTERRUPTED = 130
 
 
 def main() -> None:
     """Run the command line; wrong input is one line on stderr and exit code 2."""
+    with lasting_streams() as out:
+        code = _run()
+        out.flush()
+        if out.failure is not None and not isinstance(out.failure, BrokenPipeError) and not code:
+            _complain(f"cannot print: {out.failure.strerror}; files are written all the same")
+            code = UNPRINTED
+    sys.exit(code)
+
+
+def _run() -> int:
     try:
         code = app(_with_local_cluster(sys.argv[1:]), standalone_mode=False)
     except (KeyboardInterrupt, typer.Abort):  # typer makes the one of the other
@@ -82,7 +95,7 @@ def main() -> None:
             raise
     if code == INTERRUPTED:
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # nothing is left to interrupt
-    sys.exit(code if isinstance(code, int) else 0)
+    return code if isinstance(code, int) else 0
 
 
 def _with_local_cluster(arguments: list[str]) -> list[str]:
@@ -156,12 +169,12 @@ def simulate(
     from modifind.datasets import make_modifiers
     from modifind.tables import write_file
 
-    _check_suffix(out, DATA_SUFFIXES, "--out")
+    check_outputs({"--out": (out, DATA_SUFFIXES)})
     data = make_modifiers(kind, n_samples=n, n_features=d, random_state=seed)
     frame = data.X.copy()
     frame.insert(0, "outcome", data.y)
     frame.insert(0, "treatment", data.treatment)
-    write_file(frame, out)
+    _complain_of(write_outputs({"--out": (out, lambda path: write_file(frame, path))}))
     print(f"{out}: {n} rows, {d} features; the modifiers are {', '.join(data.modifiers)}")
 
 
@@ -229,10 +242,8 @@ def select(
     from modifind.checks import concerns
     from modifind.tables import open_table
 
-    if out is not None:
-        _check_suffix(out, RESULT_SUFFIXES, "--out")
-    if report is not None:
-        _check_suffix(report, (".html",), "--report")
+    wanted = {"--out": (out, RESULT_SUFFIXES), "--report": (report, (".html",))}
+    check_outputs(wanted, _inputs(data, checkpoint))
     if stream and dask:
         raise ValueError("--stream and --dask exclude each other")
     with _warnings_as_lines() as lines, open_table(data, stream=stream, dask=dask, jobs=jobs) as table:
@@ -257,12 +268,11 @@ def select(
                 raise
             result, interrupted = selector.result_, True
         lines.told = concerns(result.checks)
-    if out is not None:
-        result.to_json(out) if out.suffix.lower() == ".json" else result.to_csv(out)
-    if report is not None:
-        result.report(report)
+        saved = result.to_json if out is not None and out.suffix.lower() == ".json" else result.to_csv
+        failures = write_outputs({"--out": (out, saved), "--report": (report, result.report)})
     print_result(result)
     print_checks(result)
+    _complain_of(failures)
     if interrupted:
         raise typer.Exit(INTERRUPTED)
     if strict and not result.ok:
@@ -304,8 +314,7 @@ def placebo(
     from modifind.saving.spreadsheet import safe_csv
     from modifind.tables import open_table
 
-    if out is not None:
-        _check_suffix(out, (".csv",), "--out")
+    check_outputs({"--out": (out, (".csv",))}, _inputs(data, checkpoint))
     if n < 1:
         raise ValueError(f"--n must be at least 1, not {n}")
     with _warnings_as_lines(), open_table(data) as table:
@@ -321,8 +330,8 @@ def placebo(
                 print("modifind: interrupted before a run was done; nothing was written", file=sys.stderr)
                 raise
             found, interrupted = selector.placebo_, True
-    if out is not None:
-        write_text(out, safe_csv(found.table.set_index("run")))
+        content = safe_csv(found.table.set_index("run"))
+        failures = write_outputs({"--out": (out, lambda path: write_text(path, content))})
     print(f"{found.text}\n{found.drawn[0].upper()}{found.drawn[1:]}.")
     smallest = found.table.sort_values("p_value").head(3)
     for row in smallest.itertuples():
@@ -331,6 +340,7 @@ def placebo(
         )
     if found.warning:
         print(f"modifind: warning: {found.warning}", file=sys.stderr)
+    _complain_of(failures)
     if interrupted:
         raise typer.Exit(INTERRUPTED)
     if found.warning and strict:
@@ -348,8 +358,9 @@ def report(
     if not result.is_file():
         raise ValueError(f"no file {result}")
     target = result.with_suffix(".html") if out is None else out
-    _check_suffix(target, (".html",), "--out")
-    SelectionResult.from_json(result).report(target)
+    check_outputs({"--out": (target, (".html",))}, [result])
+    saved = SelectionResult.from_json(result)
+    _complain_of(write_outputs({"--out": (target, saved.report)}))
     print(target)
 
 
@@ -394,7 +405,7 @@ def _tell(
     missing: str,
     seed: int,
     jobs: int,
-    checkpoint: Path | None,
+    checkpoint: str | None,
 ) -> None:
     """Tell a selector what options say of the table and of the run."""
     from modifind.features import AlsoDiscrete
@@ -581,13 +592,16 @@ def _known_columns(names: list[str], columns: list[str], option: str) -> None:
         raise ValueError(f"{option} names {', '.join(map(repr, unknown))}, which the table has not; columns: {shown}")
 
 
-def _check_suffix(path: Path, allowed: tuple[str, ...], option: str) -> None:
-    if path.suffix.lower() not in allowed:
-        raise ValueError(f"{option} must end in {' or '.join(allowed)}; found {str(path)!r}")
-    if not path.parent.is_dir():
-        raise ValueError(f"{option}: no folder {path.parent}")
-    if path.is_dir():
-        raise ValueError(f"{option}: {path} is a folder")
+def _inputs(data: str, checkpoint: str | None) -> list[Path]:
+    """Files that no result may replace."""
+    run = [] if not checkpoint else [Path(checkpoint) / "run.json"]
+    return [*map(Path, glob.glob(data)), Path(data), *run]
+
+
+def _complain_of(failures: list[str]) -> None:
+    """End with an error if something could not be written."""
+    if failures:
+        raise ValueError("; ".join(failures))
 
 
 @dataclass

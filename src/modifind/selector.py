@@ -30,6 +30,7 @@ from modifind.population import check_population
 from modifind.progress import Progress
 from modifind.propensity import PropensityModel, resolve_propensity
 from modifind.reading import Data, read_data
+from modifind.saving.lock import held
 from modifind.saving.resuming import continued_pass, continued_tests, seed_of
 from modifind.statistics import WCMMD, EffectLikelihood
 from modifind.streaming import FrameSource, LocalPieces, Piece, Pieces, Source, Streamed, StreamedFit
@@ -239,10 +240,11 @@ class ModifierSelector(BaseModifierSelector):
             _refuse_in_pieces(per_row | self._placebos, "a Dask DataFrame", remedy)
             return self._fit_distributed(X, y, treatment, treated, statistic)
         frame = as_frame(X)
-        if isinstance(statistic, EffectLikelihood) and self._check_length(frame, per_row):
-            source = FrameSource.of(frame, y, treatment, self.propensity)
-            return self._fit_pieces(self._local(source), statistic, treated)
-        return self._fit_whole(frame, y, treatment, treated, per_row, statistic, test)
+        with held(self.checkpoint):
+            if isinstance(statistic, EffectLikelihood) and self._check_length(frame, per_row):
+                source = FrameSource.of(frame, y, treatment, self.propensity)
+                return self._fit_pieces(self._local(source), statistic, treated)
+            return self._fit_whole(frame, y, treatment, treated, per_row, statistic, test)
 
     def fit_source(self, source: Source, *, treated: Any = None) -> ModifierSelector:
         """Test every feature of a table that comes in pieces, such as a file larger than memory.
@@ -262,7 +264,8 @@ class ModifierSelector(BaseModifierSelector):
         _refuse_in_pieces(self._placebos, "a source", "read the table, or a sample of it, into a DataFrame")
         if has_row_scores(self.propensity) and getattr(source, "scores", None) is None:
             raise ValueError("propensity is one score per row; the scores of a source must come with it")
-        return self._fit_pieces(self._local(source), statistic, treated)
+        with held(self.checkpoint):
+            return self._fit_pieces(self._local(source), statistic, treated)
 
     def _local(self, source: Source) -> LocalPieces:
         return LocalPieces(CompleteRows(source) if self.missing == "drop" else source, self.n_jobs)
@@ -406,8 +409,9 @@ class ModifierSelector(BaseModifierSelector):
         own = {"treated": treated, "sample_weight": sample_weight, "clusters": clusters, "strata": strata}
         data, run = self.read(X, y, treatment, **own)
         params = self.get_params(deep=False)
-        saved, _ = continued_tests(params, data, run.feature_groups, run.statistic, run.test, run.seed)
-        self.placebo_, interrupted = run_placebos(run, data, n, saved)
+        with held(self.checkpoint):
+            saved, _ = continued_tests(params, data, run.feature_groups, run.statistic, run.test, run.seed)
+            self.placebo_, interrupted = run_placebos(run, data, n, saved)
         if interrupted:
             raise KeyboardInterrupt
         return self.placebo_
@@ -568,6 +572,8 @@ class ModifierSelector(BaseModifierSelector):
         check_runs(self.placebo_runs, "placebo_runs", least=0)
         check_missing(self.missing)
         check_population(self.population)
+        if self.checkpoint is not None and not os.fspath(self.checkpoint):
+            raise ValueError("checkpoint must be a folder, not ''; leave it out to save nothing")
         if self.device not in (None, "cpu"):
             import_torch(self.device, f"device={self.device!r}")
         statistic = resolve_statistic(self.statistic, self.device)

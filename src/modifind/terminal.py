@@ -2,10 +2,86 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import os
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, Any, TextIO
 
 if TYPE_CHECKING:
     from modifind.result import SelectionResult
+
+
+class LastingStream:
+    """Standard output or standard error that ends no run.
+
+    Letters that its encoding lacks are written out, and what comes after a failure, such as a closed pipe or a full
+    disk, is dropped.
+
+    Attributes
+    ----------
+    failure : OSError or None
+        Why something was dropped.
+    """
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+        self.failure: OSError | None = None
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="backslashreplace")
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+    def write(self, text: str) -> int:
+        """Write, if that is possible."""
+        self._attempt(self._stream.write, text)
+        return len(text)
+
+    def flush(self) -> None:
+        """Write what is still waiting, if that is possible."""
+        self._attempt(self._stream.flush)
+
+    def _attempt(self, call: Callable[..., Any], *arguments: str) -> None:
+        try:
+            call(*arguments)
+        except OSError as error:
+            self.failure = self.failure or error
+            with suppress(OSError):  # else Python would fail over the rest once more when it ends
+                nowhere = os.open(os.devnull, os.O_WRONLY)
+                os.dup2(nowhere, self._stream.fileno())
+                os.close(nowhere)
+
+
+@contextmanager
+def lasting_streams() -> Iterator[LastingStream]:
+    """Standard output and standard error that end no run; gives the output."""
+    for number in (0, 1, 2):  # a closed one would be given to the next file that is opened
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)
+    before = sys.stdout, sys.stderr
+    out, err = (
+        LastingStream(os.fdopen(number, "w", encoding="utf-8", closefd=False) if stream is None else stream)
+        for number, stream in zip((1, 2), before, strict=True)
+    )
+    sys.stdout, sys.stderr = out, err
+    try:
+        yield out
+    finally:
+        out.flush()
+        err.flush()
+        sys.stdout, sys.stderr = before
+
+
+def star() -> str:
+    """What marks a selected feature, in a letter that the terminal has."""
+    try:
+        "★".encode(sys.stdout.encoding or "ascii")
+    except (UnicodeEncodeError, LookupError):
+        return "*"
+    return "★"
 
 
 def printable(text: str) -> str:
@@ -47,7 +123,7 @@ def print_result(result: SelectionResult, truth: dict[str, str] | None = None) -
     from modifind.result import readable_p
 
     settings = result.settings
-    console = Console()
+    console, mark = Console(), star()
     shown = Table(box=None, pad_edge=False)
     shown.add_column("feature", overflow="fold")
     shown.add_column("kind")
@@ -67,7 +143,7 @@ def print_result(result: SelectionResult, truth: dict[str, str] | None = None) -
             f"{row.importance:.3g}",
             readable_p(float(row.p_value)),  # type: ignore[arg-type]
             readable_p(float(row.p_adjusted)),  # type: ignore[arg-type]
-            "★" if row.selected else "",
+            mark if row.selected else "",
         ]
         if truth is not None:
             cells.append(truth.get(str(row.Index), "nothing"))
@@ -78,7 +154,7 @@ def print_result(result: SelectionResult, truth: dict[str, str] | None = None) -
     labels = f"treated = {settings['treated_label']}, control = {settings['control_label']}"
     chosen = ", ".join(map(str, result.selected)) or "none"
     adjusted = "unadjusted" if settings["adjust"] == "none" else f"{settings['adjust'].upper()}-adjusted"
-    console.print(Text(f"\n★ selected at {adjusted} p <= {settings['alpha']:g}: {printable(chosen)}"))
+    console.print(Text(f"\n{mark} selected at {adjusted} p <= {settings['alpha']:g}: {printable(chosen)}"))
     roles = result.table.get("role")
     predictors = [] if roles is None else [str(name) for name in result.table.index[roles == "prognostic"]]
     if predictors:

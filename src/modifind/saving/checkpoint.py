@@ -202,9 +202,10 @@ def _write(path: Path, text: str, *, keep: bool = False) -> None:
     try:
         write_text(path, text, keep=keep)
     except OSError as error:
+        reason = getattr(error.__cause__, "strerror", None) or error
         raise OSError(
-            f"cannot save to the checkpoint {path.parent}: {error.strerror or error}. What was saved before is kept; "
-            "make room and start again to continue"
+            f"cannot save to the checkpoint {path.parent}: {reason}. What was saved before is kept; make room and "
+            "start again to continue"
         ) from None
 
 
