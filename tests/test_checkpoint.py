@@ -177,7 +177,7 @@ def test_damaged_files_are_named_and_their_features_tested_again(table, tmp_path
     digit.write_text(text[:place] + str((int(text[place]) + 1) % 10) + text[place + 1 :])
     empty.write_text("")
     os.utime(good, (1, 1))
-    with pytest.warns(UserWarning, match="4 damaged files are not used") as caught:
+    with pytest.warns(UserWarning, match="4 damaged files not used") as caught:
         selector = ModifierSelector(**CRT, checkpoint=tmp_path).fit(table.X, table.y, treatment=table.treatment)
     (message,) = [str(w.message) for w in caught if "damaged" in str(w.message)]
     assert all(repr(name) in message for name in ("X1", "X2", "X3", "X4"))
@@ -197,12 +197,45 @@ def test_other_files_are_left_alone(table, tmp_path):
     assert not (tmp_path / ".feature-0123456789ab-00000.json.tmp").exists()
 
 
-@pytest.mark.parametrize("text", ["", "{}", "[1]", '{"seed": "1"}'])
-def test_a_run_that_cannot_be_read_is_refused(table, tmp_path, text):
-    (tmp_path / "run.json").write_text(text)
+RUN = {"format": 2, "versions": {}, "table": "whole", "settings": {}, "seed": 1, "columns": [], "rows": {}}
+DEEP = "[" * 100_000
+NO_RUNS = {
+    **{"nothing": b"", "an object": b"{}", "a list": b"[1]", "a text": b'{"seed": "1"}', "bytes": b"\xff\x00\x1f"},
+    **{"half of it": json.dumps(RUN)[:60].encode(), "a deep list": DEEP.encode()},
+    "a deep setting": json.dumps(RUN)
+    .replace('"settings": {}', '"settings": {"a": %s}' % ("[" * 300 + "]" * 300))
+    .encode(),
+    **{f"without {name}": json.dumps({k: v for k, v in RUN.items() if k != name}).encode() for name in RUN},
+    **{f"another {name}": json.dumps(RUN | {name: [[1]]}).encode() for name in RUN},
+    "a negative seed": json.dumps(RUN | {"seed": -1}).encode(),
+}
+
+
+@pytest.mark.parametrize("case", [*NO_RUNS, "a folder"])
+def test_a_run_that_cannot_be_read_is_refused(table, tmp_path, case):
+    if case == "a folder":
+        (tmp_path / "run.json").mkdir()
+    else:
+        (tmp_path / "run.json").write_bytes(NO_RUNS[case])
     for settings in (CRT, CRT | {"random_state": None}):
         with pytest.raises(ValueError, match=r"run\.json is no run of modifind that can be read"):
             fit(table, settings, checkpoint=tmp_path)
+
+
+def test_odd_feature_files_are_named_and_done_again(table, tmp_path):
+    stopped(table, tmp_path, CRT, 5)
+    deep, other, number, keys, kept = files(tmp_path)
+    deep.write_text(DEEP)
+    other.write_text('{"check": 1, "record": %s}' % ("[" * 900 + "]" * 900))
+    number.write_text(json.dumps({"check": modifind.saving.checkpoint._check(5), "record": 5}))
+    keys.write_text('{"check": "x"}')
+    with pytest.warns(UserWarning, match="4 damaged files not used, and done again: 'X1', 'X2', 'X3', 'X4'"):
+        selector = ModifierSelector(**CRT, checkpoint=tmp_path).fit(table.X, table.y, treatment=table.treatment)
+    assert selector.result_ == fit(table, CRT)
+    kept.unlink()
+    kept.mkdir()
+    with pytest.raises(OSError, match=r"cannot save to the checkpoint .* is a folder"):
+        fit(table, CRT, checkpoint=tmp_path)
 
 
 def full_disk(monkeypatch, after):

@@ -169,6 +169,7 @@ outcome("an outcome with a code for missing", lambda y: np.r_[-999.0, y[1:]])
 # Columns that are no features.
 column("missing values", first(NUMBERS.astype(float), 3, np.nan))
 column("an infinite value", first(NUMBERS.astype(float), 1, np.inf))
+column("a category that is infinite", pd.Categorical(first(NUMBERS % 3 + 0.5, 30, np.inf)))
 column("dates", DAYS)
 column("dates as text", DAYS.strftime("%d.%m.%Y"))
 column("complex numbers", NUMBERS + 1j)
@@ -218,6 +219,7 @@ python(
     lambda X, y, a: (X.assign(status=np.arange(N) % 3 // 2), pd.Series(np.abs(y) + 0.1, name="survival"), a),
 )
 python("effects in a population that is none", population="treated")
+python("a checkpoint without a name", checkpoint="")
 # The command line.
 command("no such file", file="nothing.parquet")
 command("a file of another kind", file="table.xlsx")
@@ -233,6 +235,8 @@ command("a number column with a word", change=lambda frame: frame.assign(age=fir
 command("a treatment with three levels", change=lambda frame: frame.assign(arm=["a", "b", "c"] * 40))
 command("the treatment twice", change=lambda frame: frame.assign(pill=frame["arm"] == "drug"))
 command("a wrong ending of the result", "--out", "result.txt")
+command("the table as the result", "--out", "table.csv")
+command("a result where no folder can be", "--out", "/dev/null/result.json")
 command("streamed: the outcome as text", "--stream", change=lambda frame: frame.assign(change="high"))
 command("streamed: an identifier", "--stream", change=lambda frame: frame.assign(id=[f"p{k}" for k in range(N)]))
 

@@ -246,7 +246,7 @@ def _fit_all(
     names = list(reversed(candidates))
     groups = [names] if coded or is_screened(*X.shape) else [[name] for name in names]
     tasks = [(group, fold) for group in groups for fold in range(n_folds)]
-    jobs = (
+    jobs = [
         delayed(_fit_fold)(
             {name: candidates[name] for name in group},
             X,
@@ -260,7 +260,7 @@ def _fit_all(
             sample_weight,
         )
         for group, fold in tasks
-    )
+    ]
     results = {}
     found_by = results_of(jobs, n_jobs, doing="fitting models of the outcome")
     for (group, fold), fits in zip(tasks, found_by, strict=True):
