@@ -145,7 +145,7 @@ def test_a_group_of_one_column_is_that_column(table):
     ("groups", "message"),
     [
         ([["sbp", "dbp"]], "must be a dictionary .* not list"),
-        ({"bp": ["sbp", "pulse"]}, "'bp' names 'pulse', which X has not; columns: age, sbp"),
+        ({"bp": ["sbp", "pulse"]}, "'bp' names 'pulse', which X does not have; columns: age, sbp"),
         ({"bp": ["sbp", "dbp"], "other": ["age", "sbp"]}, "'sbp' is in 'bp' and in 'other'"),
         ({"bp": ["sbp", "sbp"]}, "'sbp' is twice in 'bp'"),
         ({"bp": []}, "'bp' has no columns"),

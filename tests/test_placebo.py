@@ -404,11 +404,11 @@ def test_no_number_of_runs_of_a_fit_is_refused(table, runs):
 
 @pytest.mark.parametrize("score", [0.0, 1.0])
 def test_scores_without_a_chance_are_refused(table, score):
-    with pytest.raises(ValueError, match=r"^propensity must lie strictly between 0 and 1; 1 values do not$"):
+    with pytest.raises(ValueError, match=r"^propensity must lie strictly between 0 and 1; 1 value does not$"):
         placebo(table, n=1, settings={"propensity": score})
     scores = np.full(N, 0.5)
     scores[3] = score
-    with pytest.raises(ValueError, match=r"^propensity must lie strictly between 0 and 1; 1 values do not$"):
+    with pytest.raises(ValueError, match=r"^propensity must lie strictly between 0 and 1; 1 value does not$"):
         placebo(table, n=1, settings={"propensity": scores})
 
 

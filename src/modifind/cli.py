@@ -16,7 +16,9 @@ from typing import Annotated, Any
 import typer
 
 from modifind.saving.outputs import check_outputs, write_outputs
-from modifind.terminal import lasting_streams, print_checks, print_result, printable, strict_line
+from modifind.terminal import complain, lasting_streams, print_checks, print_result, printable, strict_line
+from modifind.typed import as_typed
+from modifind.wording import meant
 
 app = typer.Typer(
     help="Find the features that change how a treatment works.",
@@ -84,6 +86,10 @@ def _run() -> int:
         code = INTERRUPTED
     except (ValueError, OSError, ImportError) as error:
         code = _complain(str(error))
+    except MemoryError as error:
+        from modifind.memory import out_of_memory
+
+        code = _complain(str(out_of_memory(error)))
     except Exception as error:
         from modifind.parallel import WorkerError
 
@@ -109,7 +115,7 @@ def _with_local_cluster(arguments: list[str]) -> list[str]:
 
 
 def _complain(message: str) -> int:
-    print(f"modifind: error: {printable(' '.join(message.split()))}", file=sys.stderr)
+    complain(f"modifind: error: {as_typed(' '.join(message.split()))}")
     return 2
 
 
@@ -249,6 +255,7 @@ def select(
     with _warnings_as_lines() as lines, open_table(data, stream=stream, dask=dask, jobs=jobs) as table:
         scores, known = _propensity(propensity, table.columns)
         roles = _roles(table.columns, treatment, outcome, known, strata, weight, clusters, features, exclude)
+        lines.columns, lines.roles = table.columns, roles
         if preset and known is not None:
             raise ValueError("--preset fixes the propensity; leave --propensity out")
         own = {"learner": learner, "cv_repeats": repeats, "check_resamples": check}
@@ -271,12 +278,12 @@ def select(
         saved = result.to_json if out is not None and out.suffix.lower() == ".json" else result.to_csv
         failures = write_outputs({"--out": (out, saved), "--report": (report, result.report)})
     print_result(result)
-    print_checks(result)
+    print_checks(result, lines.typed)
     _complain_of(failures)
     if interrupted:
         raise typer.Exit(INTERRUPTED)
     if strict and not result.ok:
-        print(strict_line(result), file=sys.stderr)
+        complain(strict_line(result))
         raise typer.Exit(3)
 
 
@@ -317,9 +324,10 @@ def placebo(
     check_outputs({"--out": (out, (".csv",))}, _inputs(data, checkpoint))
     if n < 1:
         raise ValueError(f"--n must be at least 1, not {n}")
-    with _warnings_as_lines(), open_table(data) as table:
+    with _warnings_as_lines() as lines, open_table(data) as table:
         scores, known = _propensity(propensity, table.columns)
         roles = _roles(table.columns, treatment, outcome, known, strata, weight, clusters, features, exclude)
+        lines.columns, lines.roles = table.columns, roles
         selector = _selector("", DEFAULT_STATISTIC, {"learner": learner}, sampler, scores, alpha, adjust, "auto", None)
         _tell(selector, table.columns, roles, discrete, feature_group, log_outcome, missing, seed, jobs, checkpoint)
         interrupted = False
@@ -339,7 +347,7 @@ def placebo(
             f"  run {row.run}, {printable(str(row.feature))}: p = {row.p_value:.2g}{' (selected)' * bool(row.selected)}"
         )
     if found.warning:
-        print(f"modifind: warning: {found.warning}", file=sys.stderr)
+        complain(f"modifind: warning: {lines.typed(found.warning)}")
     _complain_of(failures)
     if interrupted:
         raise typer.Exit(INTERRUPTED)
@@ -557,7 +565,8 @@ def _propensity(value: str, columns: list[str]) -> tuple[Any, str | None]:
     except ValueError:
         if value in columns:
             return "auto", value
-    raise ValueError(f"--propensity must be auto, mlp, a number or a column; {value!r} is none of them")
+    close = meant(value, ["auto", "mlp", *columns])
+    raise ValueError(f"--propensity must be auto, mlp, a number or a column; {value!r} is none of them{close}")
 
 
 def _columns(text: str, columns: list[str], option: str) -> list[str]:
@@ -580,7 +589,10 @@ def _feature_groups(options: list[str], tested: list[str]) -> dict[str, list[str
             raise ValueError(f"--feature-group has two groups called {name!r}")
         strangers = [column for column in columns if column not in tested]
         if strangers:
-            raise ValueError(f"--feature-group {name!r} names {', '.join(map(repr, strangers))}, which is not tested")
+            close = meant(strangers[0], tested)
+            raise ValueError(
+                f"--feature-group {name!r} names {', '.join(map(repr, strangers))}, which is not tested{close}"
+            )
         groups[name] = columns
     return groups
 
@@ -589,7 +601,8 @@ def _known_columns(names: list[str], columns: list[str], option: str) -> None:
     unknown = [name for name in names if name not in columns]
     if unknown:
         shown = ", ".join(columns[:12]) + (", ..." if len(columns) > 12 else "")
-        raise ValueError(f"{option} names {', '.join(map(repr, unknown))}, which the table has not; columns: {shown}")
+        close = meant(unknown[0], columns) or f"; columns: {shown}"
+        raise ValueError(f"{option}: no column {', '.join(map(repr, unknown))}{close}")
 
 
 def _inputs(data: str, checkpoint: str | None) -> list[Path]:
@@ -606,10 +619,16 @@ def _complain_of(failures: list[str]) -> None:
 
 @dataclass
 class Lines:
-    """Warnings that were shown, and those that need not be because the checks tell them."""
+    """Warnings that were shown, those that need not be because the checks tell them, and the user's words for both."""
 
     shown: list[str] = field(default_factory=list)
     told: list[str] = field(default_factory=list)
+    columns: list[str] = field(default_factory=list)
+    roles: Any = None
+
+    def typed(self, message: str) -> str:
+        """A message in the words of the command line."""
+        return as_typed(" ".join(message.split()), self.columns, self.roles)
 
 
 @contextmanager
@@ -620,8 +639,14 @@ def _warnings_as_lines() -> Iterator[Lines]:
         warnings.simplefilter("always", UserWarning)
         try:
             yield lines
+        except Exception as error:
+            from modifind.parallel import WorkerError
+
+            if not isinstance(error, ValueError | OSError | WorkerError):
+                raise
+            raise ValueError(lines.typed(str(error))) from error
         finally:  # what was warned of may explain an error
             messages = [str(w.message) for w in caught if str(w.message) not in lines.told]
-            lines.shown += dict.fromkeys(printable(" ".join(message.split())) for message in messages)
+            lines.shown += dict.fromkeys(map(lines.typed, messages))
             for line in lines.shown:
-                print(f"modifind: warning: {line}", file=sys.stderr)
+                complain(f"modifind: warning: {line}")

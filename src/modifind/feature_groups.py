@@ -94,7 +94,8 @@ def read_feature_groups(feature_groups: Any, names: tuple[str, ...]) -> dict[str
         if unknown:
             shown = ", ".join(names[:12]) + (", ..." if len(names) > 12 else "")
             raise ValueError(
-                f"feature_groups: {group!r} names {', '.join(map(repr, unknown))}, which X has not; columns: {shown}"
+                f"feature_groups: {group!r} names {', '.join(map(repr, unknown))}, which X does not have; columns: "
+                f"{shown}"
             )
         for column in own:
             if column in owner:

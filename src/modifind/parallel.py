@@ -18,6 +18,8 @@ from joblib.externals.loky import ProcessPoolExecutor
 from joblib.externals.loky.process_executor import TerminatedWorkerError
 from joblib.parallel import get_active_backend
 
+from modifind.memory import REMEDIES
+
 Found = TypeVar("Found")
 WORKER_DIED = "its worker process died three times (out of memory?)"
 DONE_AGAIN = (
@@ -125,7 +127,7 @@ def results_of(
                 if result is DEAD:
                     raise WorkerError(
                         f"a worker process died while {doing}, {MOST_DEATHS} times in a row and most likely for want "
-                        "of memory; use fewer processes, fewer rows or a machine with more memory"
+                        f"of memory; {REMEDIES}"
                     )
                 calls.done(number)
                 yield result

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sys
+import textwrap
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, TextIO
+
+from modifind.wording import counted
 
 if TYPE_CHECKING:
     from modifind.result import SelectionResult
@@ -95,8 +99,20 @@ def printable(text: str) -> str:
     return "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in text)
 
 
-def print_checks(result: SelectionResult) -> None:
-    """How many kinds of check need attention, a line for each of those, and then the notes."""
+def complain(line: str) -> None:
+    """A line on stderr, between words on several where that is a terminal."""
+    print(_wrapped(printable(line), sys.stderr), file=sys.stderr)
+
+
+def _wrapped(line: str, stream: TextIO) -> str:
+    if not stream.isatty():
+        return line
+    width = max(40, shutil.get_terminal_size().columns)
+    return textwrap.fill(line, width, subsequent_indent="    ", break_long_words=False, break_on_hyphens=False)
+
+
+def print_checks(result: SelectionResult, typed: Callable[[str], str] = str) -> None:
+    """How many kinds of check need attention, a line for each of those in the words of `typed`, and then the notes."""
     from modifind.checks import concerns, summary
 
     if not len(result.checks):
@@ -104,13 +120,12 @@ def print_checks(result: SelectionResult) -> None:
     print(f"checks: {summary(result.checks)}")
     for bears, word in ((True, "caution"), (False, "note")):
         for concern in concerns(result.checks, validity=bears):
-            print(f"  {word}: {printable(' '.join(concern.split()))}")
+            print(_wrapped(f"  {word}: {printable(' '.join(typed(concern).split()))}", sys.stdout))
 
 
 def strict_line(result: SelectionResult) -> str:
     """Why a strict run ends with an error."""
-    failed = len(result.cautions)
-    reason = "1 thing puts" if failed == 1 else f"{failed} things put"
+    reason = counted(len(result.cautions), "thing puts", "things put")
     return f"modifind: --strict: {reason} the answer in doubt; results were written all the same (exit code 3)"
 
 

@@ -55,7 +55,7 @@ def resolve_learners(learner: Any, *, binary: bool, device: str = "cpu") -> dict
     for item in learner if isinstance(learner, list | tuple) else [learner]:
         model = _by_name(item, binary, device) if isinstance(item, str) else item
         if not (hasattr(model, "fit") and hasattr(model, "predict")):
-            raise ValueError(f"learner must be a name or have fit and predict; {type(item).__name__} has not")
+            raise ValueError(f"learner must be a name or have fit and predict; {type(item).__name__} does not")
         name = item if isinstance(item, str) else type(item).__name__
         chosen[name if name not in chosen else f"{name} {len(chosen) + 1}"] = model
     if not chosen:
