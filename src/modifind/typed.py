@@ -28,12 +28,13 @@ OPTIONS = {
 }
 WORDS = (
     *("alpha", "adjust", "statistic", "sampler", "missing", "propensity", "strata", "clusters", "treated"),
-    *("population", "checkpoint", "device", "learner", "preset", "treatment"),
+    *("population", "checkpoint", "device", "learner", "treatment"),
 )
 FOLLOWS = r"must\b|needs?\b|names\b|is for\b|for a\b|\S+ (?:is in use|belongs to|cannot)\b"
 PHRASES = {
     "outcome_transform='log'": "--log-outcome",
     "explain=False": "--no-explain",
+    "feature_groups need ": "--feature-group needs ",
     "pass a DataFrame": "leave --stream and --dask out",
     "pass a sample of the rows as a DataFrame": "take a sample of the rows",
     "or an EffectLikelihood or WCMMD object, ": "",
@@ -81,7 +82,7 @@ def as_typed(message: str, columns: Sequence[str] = (), roles: Roles | None = No
             whole = r"(?<!['\w.=/-])(?:the outcome )?y(?!['\w=(/-]| = )"
             message = re.sub(whole, _plain(f"the outcome {roles.outcome!r}"), message)
     if "X" not in free:
-        message = re.sub(r"(?<!['\w.=-])X(?= has\b| does\b| must\b|[;,.]|$)", "the table", message)
+        message = re.sub(r"(?<=\bof )X(?=[;,. ]|$)|(?<!['\w.=/-])X(?= has\b| does\b| must\b)", "the table", message)
     for argument in (*OPTIONS, *WORDS):
         option = OPTIONS.get(argument, f"--{argument}")
         if argument in free:
