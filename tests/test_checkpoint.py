@@ -2,10 +2,14 @@
 
 import errno
 import json
+import multiprocessing
 import os
+import signal
 import subprocess
 import sys
+import time
 import warnings
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -18,6 +22,7 @@ from modifind.cli import main
 from modifind.datasets import make_modifiers
 from modifind.propensity import PropensityModel
 from modifind.saving.checkpoint import differences, run_record
+from modifind.saving.lock import held
 from streams import SMALL, cut, fit_source
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "benchmarks"))
@@ -172,7 +177,7 @@ def test_damaged_files_are_named_and_their_features_tested_again(table, tmp_path
     digit.write_text(text[:place] + str((int(text[place]) + 1) % 10) + text[place + 1 :])
     empty.write_text("")
     os.utime(good, (1, 1))
-    with pytest.warns(UserWarning, match="4 damaged files are not used") as caught:
+    with pytest.warns(UserWarning, match="4 damaged files not used") as caught:
         selector = ModifierSelector(**CRT, checkpoint=tmp_path).fit(table.X, table.y, treatment=table.treatment)
     (message,) = [str(w.message) for w in caught if "damaged" in str(w.message)]
     assert all(repr(name) in message for name in ("X1", "X2", "X3", "X4"))
@@ -192,12 +197,45 @@ def test_other_files_are_left_alone(table, tmp_path):
     assert not (tmp_path / ".feature-0123456789ab-00000.json.tmp").exists()
 
 
-@pytest.mark.parametrize("text", ["", "{}", "[1]", '{"seed": "1"}'])
-def test_a_run_that_cannot_be_read_is_refused(table, tmp_path, text):
-    (tmp_path / "run.json").write_text(text)
+RUN = {"format": 2, "versions": {}, "table": "whole", "settings": {}, "seed": 1, "columns": [], "rows": {}}
+DEEP = "[" * 100_000
+NO_RUNS = {
+    **{"nothing": b"", "an object": b"{}", "a list": b"[1]", "a text": b'{"seed": "1"}', "bytes": b"\xff\x00\x1f"},
+    **{"half of it": json.dumps(RUN)[:60].encode(), "a deep list": DEEP.encode()},
+    "a deep setting": json.dumps(RUN)
+    .replace('"settings": {}', '"settings": {"a": %s}' % ("[" * 300 + "]" * 300))
+    .encode(),
+    **{f"without {name}": json.dumps({k: v for k, v in RUN.items() if k != name}).encode() for name in RUN},
+    **{f"another {name}": json.dumps(RUN | {name: [[1]]}).encode() for name in RUN},
+    "a negative seed": json.dumps(RUN | {"seed": -1}).encode(),
+}
+
+
+@pytest.mark.parametrize("case", [*NO_RUNS, "a folder"])
+def test_a_run_that_cannot_be_read_is_refused(table, tmp_path, case):
+    if case == "a folder":
+        (tmp_path / "run.json").mkdir()
+    else:
+        (tmp_path / "run.json").write_bytes(NO_RUNS[case])
     for settings in (CRT, CRT | {"random_state": None}):
         with pytest.raises(ValueError, match=r"run\.json is no run of modifind that can be read"):
             fit(table, settings, checkpoint=tmp_path)
+
+
+def test_odd_feature_files_are_named_and_done_again(table, tmp_path):
+    stopped(table, tmp_path, CRT, 5)
+    deep, other, number, keys, kept = files(tmp_path)
+    deep.write_text(DEEP)
+    other.write_text('{"check": 1, "record": %s}' % ("[" * 900 + "]" * 900))
+    number.write_text(json.dumps({"check": modifind.saving.checkpoint._check(5), "record": 5}))
+    keys.write_text('{"check": "x"}')
+    with pytest.warns(UserWarning, match="4 damaged files not used, and done again: 'X1', 'X2', 'X3', 'X4'"):
+        selector = ModifierSelector(**CRT, checkpoint=tmp_path).fit(table.X, table.y, treatment=table.treatment)
+    assert selector.result_ == fit(table, CRT)
+    kept.unlink()
+    kept.mkdir()
+    with pytest.raises(OSError, match=r"cannot save to the checkpoint .* is a folder"):
+        fit(table, CRT, checkpoint=tmp_path)
 
 
 def full_disk(monkeypatch, after):
@@ -280,17 +318,56 @@ def test_dask_tables_are_refused(two, tmp_path):
         ModifierSelector(checkpoint=tmp_path).fit(frame, "y", "arm")
 
 
-def test_two_at_once_do_each_other_no_harm(table, tmp_path):
+def test_of_two_at_once_one_is_refused_and_the_other_is_right(table, tmp_path):
     data, out = tmp_path / "data.csv", tmp_path / "result.json"
     table.X.assign(treatment=table.treatment, outcome=table.y).to_csv(data, index=False)
     line = command(data, out, "wcmmd", 1, tmp_path / "saved")
-    for process in [subprocess.Popen(line, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) for _ in range(2)]:
-        assert process.wait(timeout=300) == 0
+    one = subprocess.Popen(line, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    while not (tmp_path / "saved" / ".lock").exists() and one.poll() is None:
+        time.sleep(0.01)
+    os.kill(one.pid, signal.SIGSTOP)  # so that the other comes in the middle
+    code, complaint = run(line)
+    os.kill(one.pid, signal.SIGCONT)
+    assert code == 2
+    assert "is in use by another run; wait until that has ended, or use another folder" in complaint
+    assert one.wait(timeout=300) == 0, one.stderr.read()
+    one.stderr.close()
     together = out.read_bytes()
     out.unlink()
     assert run(command(data, out, "wcmmd", 1))[0] == 0
     assert out.read_bytes() == together
     assert sorted(path.name for path in tmp_path.iterdir()) == ["data.csv", "result.json", "saved"]
+    assert not (tmp_path / "saved" / ".lock").exists()
+
+
+def _hold(folder, ready):
+    with held(folder):
+        ready.set()
+        time.sleep(60)
+
+
+def test_the_lock_of_a_killed_process_is_nobodys(tmp_path):
+    context = multiprocessing.get_context("fork")
+    ready = context.Event()
+    holder = context.Process(target=_hold, args=(tmp_path, ready))
+    holder.start()
+    assert ready.wait(30)
+    with pytest.raises(ValueError, match="is in use by another run"), held(tmp_path):
+        pass
+    holder.kill()
+    holder.join()
+    with held(tmp_path), held(tmp_path), ThreadPoolExecutor(1) as other:  # a fit within a fit
+        refused = other.submit(held(tmp_path).__enter__).exception()
+    assert "is in use by another run" in str(refused)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_refused_run_leaves_no_folder(table, tmp_path):
+    with pytest.raises(ValueError, match="constant"):
+        ModifierSelector(**CRT, checkpoint=tmp_path / "saved").fit(table.X, 0 * table.y, treatment=table.treatment)
+    assert not list(tmp_path.iterdir())
+    with pytest.raises(ValueError, match="checkpoint must be a folder, not ''"):
+        fit(table, CRT, checkpoint="")
 
 
 def test_kills_at_random_moments_change_nothing(tmp_path):

@@ -335,7 +335,7 @@ BAD_REPORTS = {
     "a table": (("report", "table.csv"), "table.csv: not valid JSON"),
     "broken placebo": (("report", "placebo.json"), "placebo.json: placebo: no n_asked"),
     "wrong suffix": (("report", "result.json", "--out", "report.pdf"), "--out must end in .html; found 'report.pdf'"),
-    "no folder": (("report", "result.json", "--out", "no/where.html"), "no folder no"),
+    "no folder": (("report", "result.json", "--out", "/dev/null/r.html"), "--out: cannot write /dev/null/r.html"),
     "no argument": (("report",), "Missing argument"),
 }
 

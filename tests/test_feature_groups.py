@@ -145,7 +145,7 @@ def test_a_group_of_one_column_is_that_column(table):
     ("groups", "message"),
     [
         ([["sbp", "dbp"]], "must be a dictionary .* not list"),
-        ({"bp": ["sbp", "pulse"]}, "'bp' names 'pulse', which X has not; columns: age, sbp"),
+        ({"bp": ["sbp", "pulse"]}, "'bp' names 'pulse', which X does not have; columns: age, sbp"),
         ({"bp": ["sbp", "dbp"], "other": ["age", "sbp"]}, "'sbp' is in 'bp' and in 'other'"),
         ({"bp": ["sbp", "sbp"]}, "'sbp' is twice in 'bp'"),
         ({"bp": []}, "'bp' has no columns"),
@@ -392,8 +392,8 @@ def test_command_line_takes_groups(table, tmp_path, monkeypatch, capsys):
         (["--feature-group", "sbp,dbp"], "must be a name and columns"),
         (["--feature-group", "bp=sbp,pulse"], "names 'pulse', which is not tested"),
         (["--feature-group", "bp=sbp", "--feature-group", "bp=dbp"], "two groups called 'bp'"),
-        ([*groups, "--statistic", "wcmmd", "--learner", "auto"], "feature_groups need statistic='effect_likelihood'"),
-        ([*groups, "--stream"], "feature_groups need the table in memory"),
+        ([*groups, "--statistic", "wcmmd", "--learner", "auto"], "--feature-group needs --statistic effect_likelihood"),
+        ([*groups, "--stream"], "--feature-group needs the table in memory"),
     ):
         code, said = run(*wrong)
         assert code == 2

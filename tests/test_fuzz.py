@@ -5,9 +5,11 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
+import tempfile
 import warnings
 from pathlib import Path
 from typing import Any
@@ -15,6 +17,7 @@ from typing import Any
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
+from pandas.testing import assert_frame_equal
 
 from messy import MessyTable, Written, messy_tables, ways_of_writing
 from modifind import EffectLikelihood, ModifierSelector, SelectionResult
@@ -59,7 +62,20 @@ def assert_valid(result: SelectionResult) -> None:
     assert table["selected"].dtype == bool
     for value in result.overlap.values():
         assert np.isfinite(value)
-    assert SelectionResult.from_dict(result.to_dict()) == result
+    assert_round_trip(result)
+
+
+def assert_round_trip(result: SelectionResult) -> None:
+    """A result that was written and read is the same, in its frames to the type of every column."""
+    with tempfile.TemporaryDirectory() as folder:
+        result.to_json(Path(folder) / "result.json")
+        back = SelectionResult.from_json(Path(folder) / "result.json")
+    assert back == result
+    assert back.settings == json.loads(json.dumps(dict(result.settings), default=str))
+    assert list(back.curves) == list(result.curves)
+    pairs = [(back.table, result.table), (back.checks, result.checks)]
+    for one, two in pairs + [(back.curves[name], curve) for name, curve in result.curves.items()]:
+        assert_frame_equal(one, two, check_exact=True)
 
 
 def assert_names(message: str, table: MessyTable) -> None:

@@ -201,8 +201,8 @@ def test_names_resolve_to_learners():
         ("boosting", True, "learner for a binary outcome must be 'auto', 'linear', 'splines', not 'boosting'"),
         (["linear", "auto"], False, "not 'auto'"),
         ([], False, "must not be an empty list"),
-        (None, False, "a name or have fit and predict; NoneType has not"),
-        ([3.0], False, "float has not"),
+        (None, False, "a name or have fit and predict; NoneType does not"),
+        ([3.0], False, "float does not"),
     ],
 )
 def test_learners_that_are_none_are_refused(learner, binary, message):

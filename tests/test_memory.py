@@ -1,10 +1,18 @@
-"""Memory of many fits in one process."""
+"""Memory of a fit and of many in one process."""
 
 import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
+
+import modifind.memory
+from modifind import EffectLikelihood, ModifierSelector
+from modifind.cli import main
+from modifind.datasets import make_modifiers
+from modifind.memory import estimated_memory, free_memory
+from modifind.samplers import GaussianSampler
 
 BENCHMARK = Path(__file__).parent.parent / "benchmarks" / "memory.py"
 
@@ -16,3 +24,52 @@ def test_memory_does_not_grow_over_fifty_fits():
     megabytes = {int(fit): float(size) for fit, size in (line.strip("| ").split(" | ") for line in shown[2:])}
     # Tables of 120 rows are 5 kB: a fit that kept its own would add 0.2 MB, one that kept its models much more.
     assert megabytes[50] - megabytes[10] < 4.0, megabytes
+
+
+MEASURED = """
+import resource, warnings
+from modifind import ModifierSelector
+from modifind.datasets import make_modifiers
+warnings.simplefilter("ignore")
+data = make_modifiers("NonlinMean", n_samples=4000, n_features=10, random_state=0)
+ModifierSelector(random_state=0, explain=False).fit(data.X, data.y, treatment=data.treatment)
+print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024)
+"""
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads peak memory in kilobytes")
+def test_the_estimate_is_near_a_measurement():
+    shown = subprocess.run([sys.executable, "-c", MEASURED], capture_output=True, text=True, check=True, timeout=300)
+    assert 0.7 < estimated_memory(4000, 10) / int(shown.stdout) < 1.4
+
+
+def quick(data):
+    selector = ModifierSelector(EffectLikelihood("linear"), sampler="gaussian", propensity=0.5, explain=False)
+    return selector.fit(data.X, data.y, treatment=data.treatment)
+
+
+def test_a_fit_that_needs_more_memory_than_is_free_is_warned_of(tmp_path, monkeypatch):
+    (tmp_path / "meminfo").write_text("MemTotal: 9 kB\nMemAvailable:     100000 kB\n")
+    assert free_memory(str(tmp_path / "meminfo")) == 102_400_000
+    assert free_memory(str(tmp_path / "none")) is None
+    data = make_modifiers("LinMean", n_samples=200, n_features=5, random_state=0)
+    monkeypatch.setattr(modifind.memory, "free_memory", lambda: 102_400_000)
+    with pytest.warns(UserWarning, match=r"this fit needs about 0\.2 GB of memory, and 0\.1 GB are free; read the"):
+        selector = quick(data)
+    assert not any("GB" in message for message in selector.result_.warnings)
+
+
+def test_a_fit_that_runs_out_of_memory_is_one_line_that_says_what_to_do(tmp_path, monkeypatch, capsys):
+    data = make_modifiers("LinMean", n_samples=200, n_features=5, random_state=0)
+    monkeypatch.setattr(GaussianSampler, "fit", lambda *_, **__: np.empty(2**62, dtype=np.int8))
+    with pytest.raises(MemoryError, match=r"out of memory \(.*\); read the table in batches \(fit_source\)"):
+        quick(data)
+    data.X.assign(arm=data.treatment, change=data.y).to_csv(tmp_path / "data.csv", index=False)
+    line = ["modifind", "select", str(tmp_path / "data.csv"), "--treatment", "arm", "--outcome", "change"]
+    monkeypatch.setattr(sys, "argv", [*line, "--sampler", "gaussian", "--propensity", "0.5"])
+    with pytest.raises(SystemExit) as end:
+        main()
+    assert end.value.code == 2
+    (last,) = [line for line in capsys.readouterr().err.splitlines() if line.startswith("modifind: error: ")]
+    for option in ("--stream", "--train-rows", "--no-explain", "--jobs"):
+        assert option in last

@@ -4,6 +4,7 @@ Another case is one more line of `python(...)` or `command(...)`. With MODIFIND_
 """
 
 import os
+import re
 import sys
 import warnings
 from dataclasses import dataclass
@@ -15,6 +16,9 @@ import pytest
 
 from modifind import EffectLikelihood, ModifierSelector
 from modifind.cli import main
+from modifind.tables import Roles
+from modifind.terminal import complain
+from modifind.typed import as_typed
 
 PAGE = Path(__file__).parents[1] / "docs" / "messages.md"
 HEAD = """# Messages
@@ -51,6 +55,8 @@ class Case:
     what: str
     where: str
     call: object
+    change: object = None
+    settings: tuple = ()
 
     def said(self, folder, capsys):
         """What happens and the message, each message once."""
@@ -84,7 +90,7 @@ def python(what, change=None, **settings):
         X, y, treatment = (X, y, treatment) if change is None else change(X, y, treatment)
         ModifierSelector(**FAST | settings).fit(X, y, treatment=treatment)
 
-    CASES.append(Case(what, "Python", call))
+    CASES.append(Case(what, "Python", call, change, tuple(settings.items())))
 
 
 def column(what, values, name="extra", **settings):
@@ -170,6 +176,7 @@ outcome("an outcome with a code for missing", lambda y: np.r_[-999.0, y[1:]])
 # Columns that are no features.
 column("missing values", first(NUMBERS.astype(float), 3, np.nan))
 column("an infinite value", first(NUMBERS.astype(float), 1, np.inf))
+column("a category that is infinite", pd.Categorical(first(NUMBERS % 3 + 0.5, 30, np.inf)))
 column("dates", DAYS)
 column("dates as text", DAYS.strftime("%d.%m.%Y"))
 column("complex numbers", NUMBERS + 1j)
@@ -219,11 +226,15 @@ python(
     lambda X, y, a: (X.assign(status=np.arange(N) % 3 // 2), pd.Series(np.abs(y) + 0.1, name="survival"), a),
 )
 python("effects in a population that is none", population="treated")
+python("a checkpoint without a name", checkpoint="")
 # The command line.
 command("no such file", file="nothing.parquet")
 command("a file of another kind", file="table.xlsx")
 command("an unknown column", "--features", "weight")
 command("an unknown treatment", "--treatment", "group")
+command("a misspelt outcome", "--outcome", "Change")
+command("a misspelt sampler", "--sampler", "gausian")
+command("a missing weight", "--weight", "w", change=lambda frame: frame.assign(w=first(frame["age"], 1, np.nan)))
 command("the outcome as treatment", "--treatment", "change")
 command("alpha out of range", "--alpha", "2")
 command("an unknown label", "--treated", "pill")
@@ -234,6 +245,8 @@ command("a number column with a word", change=lambda frame: frame.assign(age=fir
 command("a treatment with three levels", change=lambda frame: frame.assign(arm=["a", "b", "c"] * 40))
 command("the treatment twice", change=lambda frame: frame.assign(pill=frame["arm"] == "drug"))
 command("a wrong ending of the result", "--out", "result.txt")
+command("the table as the result", "--out", "table.csv")
+command("a result where no folder can be", "--out", "/dev/null/result.json")
 command("streamed: the outcome as text", "--stream", change=lambda frame: frame.assign(change="high"))
 command("streamed: an identifier", "--stream", change=lambda frame: frame.assign(id=[f"p{k}" for k in range(N)]))
 # Files of text.
@@ -305,3 +318,83 @@ def test_page_has_every_case(tmp_path, capsys):
         PAGE.write_text(HEAD + "\n".join(rows) + "\n", encoding="utf-8")
     assert len(shown()) == len(CASES) >= 40
     assert PAGE.read_text(encoding="utf-8").startswith(HEAD)
+
+
+ARGUMENTS = (
+    *(
+        "sample_weight",
+        "max_train_rows",
+        "feature_groups",
+        "discrete_features",
+        "n_resamples",
+        "n_jobs",
+        "random_state",
+    ),
+    *("outcome_transform", "check_resamples", "cv_repeats", "placebo_runs", "fit_source", "ModifierSelector"),
+    *("EffectLikelihood", "WCMMD", "DataFrame", r"(?<!['\w])(?:X|y)(?!['\w])", r"\w+=(?:['\"\w]|$)", "command line"),
+)
+TYPED = {
+    **{name: f"--{name}" for name in ("alpha", "adjust", "statistic", "sampler", "propensity", "population")},
+    **{"random_state": "--seed", "discrete_features": "--discrete"},
+}
+
+
+def typed_cases():
+    """Those of Python's cases that the command line can be given too."""
+    for case in CASES:
+        if case.where == "Python" and all(name in TYPED or name == "outcome_transform" for name, _ in case.settings):
+            yield pytest.param(case, id=case.what)
+
+
+@pytest.mark.parametrize("case", list(typed_cases()))
+def test_no_argument_of_python_is_named_on_the_command_line(case, tmp_path, monkeypatch, capsys):
+    X, y, treatment = base() if case.change is None else case.change(*base())
+    try:
+        frame = pd.DataFrame(X).assign(change=np.asarray(y), arm=np.asarray(treatment))
+    except (ValueError, TypeError):
+        pytest.skip("no file has such a table")
+    frame.to_csv(tmp_path / "table.csv", index=False)
+    options = ["--learner", "linear", "--sampler", "gaussian", "--propensity", "0.5", "--no-explain"]
+    for name, value in case.settings:
+        if name in ("statistic", "sampler"):
+            options = ["--propensity", "0.5", "--no-explain"]
+        options += ["--log-outcome"] if name == "outcome_transform" else [TYPED[name], str(np.ravel(value)[0])]
+    line = ["modifind", "select", "table.csv", "--treatment", "arm", "--outcome", "change", *options]
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "argv", line)
+    with pytest.raises(SystemExit):
+        main()
+    said = capsys.readouterr()
+    checks = [line for line in said.out.splitlines() if line.startswith(("  caution: ", "  note: "))]
+    for line in [*said.err.splitlines(), *checks]:
+        named = [argument for argument in ARGUMENTS if re.search(argument, line)]
+        assert not named, line
+
+
+@pytest.mark.parametrize(
+    ("message", "typed"),
+    [
+        ("y is constant (2); there is no effect to look for", "the outcome 'change' is constant (2); there is no"),
+        ("treatment must have exactly two values", "--treatment arm must have exactly two values"),
+        ("sample_weight has 1 missing", "--weight w has 1 missing"),
+        ("say so with clusters=", "say so with --clusters"),
+        ("sampler must be one of 'auto', 'gaussian', not 'gausian'", "not 'gausian'; did you mean 'gaussian'?"),
+        ("checkpoint saved is in use by another run", "--checkpoint saved is in use"),
+        ("take explain=False or raise max_train_rows=200", "take --no-explain or raise --train-rows 200"),
+        ("identical up to relabelling: dose = y", "dose = y"),
+    ],
+)
+def test_messages_are_told_in_the_words_of_the_command_line(message, typed):
+    columns = ["age", "dose", "change", "arm", "w", *(["y"] if message.endswith("= y") else [])]
+    roles = Roles(["age", "dose"], "change", "arm", weight="w")
+    assert typed in as_typed(message, columns, roles)
+
+
+def test_lines_wrap_between_words_on_a_terminal(monkeypatch, capsys):
+    monkeypatch.setenv("COLUMNS", "60")
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
+    complain("modifind: error: " + "several words of a message that is long " * 4)
+    lines = capsys.readouterr().err.splitlines()
+    assert len(lines) > 2
+    assert all(len(line) <= 60 for line in lines)
+    assert " ".join(line.strip() for line in lines).count("several words of a message that is long") == 4

@@ -372,7 +372,7 @@ def test_a_fit_and_its_placebos_share_a_folder(table, with_runs, tmp_path):
 def test_a_damaged_run_is_done_again(table, four, tmp_path):
     placebo(table, n=4, settings={"checkpoint": tmp_path})
     runs_on_file(tmp_path)[1].write_text("{")
-    with pytest.warns(UserWarning, match="1 damaged files are not used, and these are done again: 'placebo 2'"):
+    with pytest.warns(UserWarning, match="1 damaged file not used, and done again: 'placebo 2'"):
         found = placebo(table, n=4, settings={"checkpoint": tmp_path})
     assert_frame_equal(found.table, four.table, check_exact=True)
 
@@ -404,11 +404,11 @@ def test_no_number_of_runs_of_a_fit_is_refused(table, runs):
 
 @pytest.mark.parametrize("score", [0.0, 1.0])
 def test_scores_without_a_chance_are_refused(table, score):
-    with pytest.raises(ValueError, match=r"^propensity must lie strictly between 0 and 1; 1 values do not$"):
+    with pytest.raises(ValueError, match=r"^propensity must lie strictly between 0 and 1; 1 value does not$"):
         placebo(table, n=1, settings={"propensity": score})
     scores = np.full(N, 0.5)
     scores[3] = score
-    with pytest.raises(ValueError, match=r"^propensity must lie strictly between 0 and 1; 1 values do not$"):
+    with pytest.raises(ValueError, match=r"^propensity must lie strictly between 0 and 1; 1 value does not$"):
         placebo(table, n=1, settings={"propensity": scores})
 
 

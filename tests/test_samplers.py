@@ -84,7 +84,7 @@ def test_names_and_objects_are_resolved():
     assert resolve_sampler(own) is own
     with pytest.raises(ValueError, match="sampler must be one of 'auto', 'gaussian'"):
         resolve_sampler("knockoff")
-    with pytest.raises(ValueError, match="fit and law; int has not"):
+    with pytest.raises(ValueError, match="fit and law; int does not"):
         resolve_sampler(3)
 
 

@@ -246,7 +246,7 @@ def test_strata_on_the_command_line(monkeypatch, tmp_path, path, fitted):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (("--strata", "city"), "--strata names 'city', which the table has not"),
+        (("--strata", "city"), "--strata: no column 'city'"),
         (("--strata", "arm"), "--treatment and --strata are both 'arm'"),
         (("--strata", "site", "--features", "x0,site"), "--features names site, which is no feature here"),
         (("--strata", "site", "--stream"), "--strata needs all rows in memory at once"),

@@ -400,7 +400,7 @@ def test_command_line_takes_weights_and_clusters(tmp_path, monkeypatch, capsys):
     assert run("--stream") == (2, "modifind: error: --weight needs all rows in memory at once; leave --stream out\n")
     assert "--outcome and --weight are both 'y'" in run("--weight", "y")[1]
     assert "--features names clinic" in run("--features", "X1,clinic")[1]
-    assert "--clusters names 'site'" in run("--clusters", "site")[1]
+    assert "--clusters: no column 'site'" in run("--clusters", "site")[1]
 
 
 def clustered(seed, n=480, n_clusters=48):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 import io
 import signal
 import sys
@@ -14,7 +15,10 @@ from typing import Annotated, Any
 
 import typer
 
-from modifind.terminal import print_checks, print_result, printable, strict_line
+from modifind.saving.outputs import check_outputs, write_outputs
+from modifind.terminal import complain, lasting_streams, print_checks, print_result, printable, strict_line
+from modifind.typed import as_typed
+from modifind.wording import meant
 
 app = typer.Typer(
     help="Find the features that change how a treatment works.",
@@ -69,23 +73,38 @@ Missing = Annotated[
     ),
 ]
 CheckpointFolder = Annotated[
-    Path | None,
+    str | None,
     typer.Option("--checkpoint", help="Folder to save every feature in; the same command then continues."),
 ]
 DATA_SUFFIXES = (".csv", ".parquet")
 RESULT_SUFFIXES = (".json", ".csv")
 DEFAULT_STATISTIC = "effect_likelihood"
+UNPRINTED = 1
 INTERRUPTED = 130
 
 
 def main() -> None:
     """Run the command line; wrong input is one line on stderr and exit code 2."""
+    with lasting_streams() as out:
+        code = _run()
+        out.flush()
+        if out.failure is not None and not isinstance(out.failure, BrokenPipeError) and not code:
+            _complain(f"cannot print: {out.failure.strerror}; files are written all the same")
+            code = UNPRINTED
+    sys.exit(code)
+
+
+def _run() -> int:
     try:
         code = app(_with_local_cluster(sys.argv[1:]), standalone_mode=False)
     except (KeyboardInterrupt, typer.Abort):  # typer makes the one of the other
         code = INTERRUPTED
     except (ValueError, OSError, ImportError) as error:
         code = _complain(str(error))
+    except MemoryError as error:
+        from modifind.memory import out_of_memory
+
+        code = _complain(str(out_of_memory(error)))
     except Exception as error:
         from modifind.parallel import WorkerError
 
@@ -97,7 +116,7 @@ def main() -> None:
             raise
     if code == INTERRUPTED:
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # nothing is left to interrupt
-    sys.exit(code if isinstance(code, int) else 0)
+    return code if isinstance(code, int) else 0
 
 
 def _with_local_cluster(arguments: list[str]) -> list[str]:
@@ -111,7 +130,7 @@ def _with_local_cluster(arguments: list[str]) -> list[str]:
 
 
 def _complain(message: str) -> int:
-    print(f"modifind: error: {printable(' '.join(message.split()))}", file=sys.stderr)
+    complain(f"modifind: error: {as_typed(' '.join(message.split()))}")
     return 2
 
 
@@ -171,12 +190,12 @@ def simulate(
     from modifind.datasets import make_modifiers
     from modifind.tables import write_file
 
-    _check_suffix(out, DATA_SUFFIXES, "--out")
+    check_outputs({"--out": (out, DATA_SUFFIXES)})
     data = make_modifiers(kind, n_samples=n, n_features=d, random_state=seed)
     frame = data.X.copy()
     frame.insert(0, "outcome", data.y)
     frame.insert(0, "treatment", data.treatment)
-    write_file(frame, out)
+    _complain_of(write_outputs({"--out": (out, lambda path: write_file(frame, path))}))
     print(f"{out}: {n} rows, {d} features; the modifiers are {', '.join(data.modifiers)}")
 
 
@@ -248,16 +267,15 @@ def select(
     from modifind.checks import concerns
     from modifind.tables import open_table
 
-    if out is not None:
-        _check_suffix(out, RESULT_SUFFIXES, "--out")
-    if report is not None:
-        _check_suffix(report, (".html",), "--report")
+    wanted = {"--out": (out, RESULT_SUFFIXES), "--report": (report, (".html",))}
+    check_outputs(wanted, _inputs(data, checkpoint))
     if stream and dask:
         raise ValueError("--stream and --dask exclude each other")
     how = _dialect(separator, decimal, encoding, row_names)
     with _warnings_as_lines() as lines, open_table(data, dialect=how, stream=stream, dask=dask, jobs=jobs) as table:
         scores, known = _propensity(propensity, table.columns)
         roles = _roles(table.columns, treatment, outcome, known, strata, weight, clusters, features, exclude)
+        lines.columns, lines.roles = table.columns, roles
         if preset and known is not None:
             raise ValueError("--preset fixes the propensity; leave --propensity out")
         own = {"learner": learner, "cv_repeats": repeats, "check_resamples": check}
@@ -277,16 +295,15 @@ def select(
                 raise
             result, interrupted = selector.result_, True
         lines.told = concerns(result.checks)
-    if out is not None:
-        result.to_json(out) if out.suffix.lower() == ".json" else result.to_csv(out)
-    if report is not None:
-        result.report(report)
+        saved = result.to_json if out is not None and out.suffix.lower() == ".json" else result.to_csv
+        failures = write_outputs({"--out": (out, saved), "--report": (report, result.report)})
     print_result(result)
-    print_checks(result)
+    print_checks(result, lines.typed)
+    _complain_of(failures)
     if interrupted:
         raise typer.Exit(INTERRUPTED)
     if strict and not result.ok:
-        print(strict_line(result), file=sys.stderr)
+        complain(strict_line(result))
         raise typer.Exit(3)
 
 
@@ -328,14 +345,14 @@ def placebo(
     from modifind.saving.spreadsheet import safe_csv
     from modifind.tables import open_table
 
-    if out is not None:
-        _check_suffix(out, (".csv",), "--out")
+    check_outputs({"--out": (out, (".csv",))}, _inputs(data, checkpoint))
     if n < 1:
         raise ValueError(f"--n must be at least 1, not {n}")
     how = _dialect(separator, decimal, encoding, row_names)
-    with _warnings_as_lines(), open_table(data, dialect=how) as table:
+    with _warnings_as_lines() as lines, open_table(data, dialect=how) as table:
         scores, known = _propensity(propensity, table.columns)
         roles = _roles(table.columns, treatment, outcome, known, strata, weight, clusters, features, exclude)
+        lines.columns, lines.roles = table.columns, roles
         selector = _selector("", DEFAULT_STATISTIC, {"learner": learner}, sampler, scores, alpha, adjust, "auto", None)
         _tell(selector, table.columns, roles, discrete, feature_group, log_outcome, missing, seed, jobs, checkpoint)
         interrupted = False
@@ -346,8 +363,8 @@ def placebo(
                 print("modifind: interrupted before a run was done; nothing was written", file=sys.stderr)
                 raise
             found, interrupted = selector.placebo_, True
-    if out is not None:
-        write_text(out, safe_csv(found.table.set_index("run")))
+        content = safe_csv(found.table.set_index("run"))
+        failures = write_outputs({"--out": (out, lambda path: write_text(path, content))})
     print(f"{found.text}\n{found.drawn[0].upper()}{found.drawn[1:]}.")
     smallest = found.table.sort_values("p_value").head(3)
     for row in smallest.itertuples():
@@ -355,7 +372,8 @@ def placebo(
             f"  run {row.run}, {printable(str(row.feature))}: p = {row.p_value:.2g}{' (selected)' * bool(row.selected)}"
         )
     if found.warning:
-        print(f"modifind: warning: {printable(found.warning)}", file=sys.stderr)
+        complain(f"modifind: warning: {lines.typed(found.warning)}")
+    _complain_of(failures)
     if interrupted:
         raise typer.Exit(INTERRUPTED)
     if found.warning and strict:
@@ -373,8 +391,9 @@ def report(
     if not result.is_file():
         raise ValueError(f"no file {result}")
     target = result.with_suffix(".html") if out is None else out
-    _check_suffix(target, (".html",), "--out")
-    SelectionResult.from_json(result).report(target)
+    check_outputs({"--out": (target, (".html",))}, [result])
+    saved = SelectionResult.from_json(result)
+    _complain_of(write_outputs({"--out": (target, saved.report)}))
     print(target)
 
 
@@ -419,7 +438,7 @@ def _tell(
     missing: str,
     seed: int,
     jobs: int,
-    checkpoint: Path | None,
+    checkpoint: str | None,
 ) -> None:
     """Tell a selector what options say of the table and of the run."""
     from modifind.features import AlsoDiscrete
@@ -582,7 +601,8 @@ def _propensity(value: str, columns: list[str]) -> tuple[Any, str | None]:
     except ValueError:
         if value in columns:
             return "auto", value
-    raise ValueError(f"--propensity must be auto, mlp, a number or a column; {value!r} is none of them")
+    close = meant(value, ["auto", "mlp", *columns])
+    raise ValueError(f"--propensity must be auto, mlp, a number or a column; {value!r} is none of them{close}")
 
 
 def _columns(texts: list[str] | None, columns: list[str], option: str) -> list[str]:
@@ -617,7 +637,10 @@ def _feature_groups(options: list[str], tested: list[str]) -> dict[str, list[str
             raise ValueError(f"--feature-group has two groups called {name!r}")
         strangers = [column for column in columns if column not in tested]
         if strangers:
-            raise ValueError(f"--feature-group {name!r} names {', '.join(map(repr, strangers))}, which is not tested")
+            close = meant(strangers[0], tested)
+            raise ValueError(
+                f"--feature-group {name!r} names {', '.join(map(repr, strangers))}, which is not tested{close}"
+            )
         groups[name] = columns
     return groups
 
@@ -626,24 +649,34 @@ def _known_columns(names: list[str], columns: list[str], option: str) -> None:
     unknown = [name for name in names if name not in columns]
     if unknown:
         shown = ", ".join(columns[:12]) + (", ..." if len(columns) > 12 else "")
-        raise ValueError(f"{option} names {', '.join(map(repr, unknown))}, which the table has not; columns: {shown}")
+        close = meant(unknown[0], columns) or f"; columns: {shown}"
+        raise ValueError(f"{option}: no column {', '.join(map(repr, unknown))}{close}")
 
 
-def _check_suffix(path: Path, allowed: tuple[str, ...], option: str) -> None:
-    if path.suffix.lower() not in allowed:
-        raise ValueError(f"{option} must end in {' or '.join(allowed)}; found {str(path)!r}")
-    if not path.parent.is_dir():
-        raise ValueError(f"{option}: no folder {path.parent}")
-    if path.is_dir():
-        raise ValueError(f"{option}: {path} is a folder")
+def _inputs(data: str, checkpoint: str | None) -> list[Path]:
+    """Files that no result may replace."""
+    run = [] if not checkpoint else [Path(checkpoint) / "run.json"]
+    return [*map(Path, glob.glob(data)), Path(data), *run]
+
+
+def _complain_of(failures: list[str]) -> None:
+    """End with an error if something could not be written."""
+    if failures:
+        raise ValueError("; ".join(failures))
 
 
 @dataclass
 class Lines:
-    """Warnings that were shown, and those that need not be because the checks tell them."""
+    """Warnings that were shown, those that need not be because the checks tell them, and the user's words for both."""
 
     shown: list[str] = field(default_factory=list)
     told: list[str] = field(default_factory=list)
+    columns: list[str] = field(default_factory=list)
+    roles: Any = None
+
+    def typed(self, message: str) -> str:
+        """A message in the words of the command line."""
+        return as_typed(" ".join(message.split()), self.columns, self.roles)
 
 
 @contextmanager
@@ -654,8 +687,14 @@ def _warnings_as_lines() -> Iterator[Lines]:
         warnings.simplefilter("always", UserWarning)
         try:
             yield lines
+        except Exception as error:
+            from modifind.parallel import WorkerError
+
+            if not isinstance(error, ValueError | OSError | WorkerError):
+                raise
+            raise ValueError(lines.typed(str(error))) from error
         finally:  # what was warned of may explain an error
             messages = [str(w.message) for w in caught if str(w.message) not in lines.told]
-            lines.shown += dict.fromkeys(printable(" ".join(message.split())) for message in messages)
+            lines.shown += dict.fromkeys(map(lines.typed, messages))
             for line in lines.shown:
-                print(f"modifind: warning: {line}", file=sys.stderr)
+                complain(f"modifind: warning: {line}")

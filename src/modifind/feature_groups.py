@@ -94,7 +94,9 @@ def read_feature_groups(feature_groups: Any, names: tuple[str, ...]) -> dict[str
         unknown = [column for column in own if column not in names]
         if unknown:
             shown = named(names[:12]) + (", ..." if len(names) > 12 else "")
-            raise ValueError(f"feature_groups: {group!r} names {listed(unknown)}, which X has not; columns: {shown}")
+            raise ValueError(
+                f"feature_groups: {group!r} names {listed(unknown)}, which X does not have; columns: {shown}"
+            )
         for column in own:
             if column in owner:
                 where = f"twice in {group!r}" if owner[column] == group else f"in {owner[column]!r} and in {group!r}"

@@ -125,9 +125,7 @@ def run_tests(
     total = len(plan.units)
     found = {m: finding for m, finding in (known or {}).items() if not _lacks_bounds(plan, finding)}
     seeds = {m: own for m, own in enumerate(seed.spawn(total)) if m not in found}
-    results = survivors(
-        _test_features, (plan, checkpoint), seeds, n_jobs, most_tasks=MOST_TASKS, doing="testing features"
-    )
+    results = survivors(_test_features, (plan, checkpoint), seeds, n_jobs, most_tasks=MOST_TASKS)
     try:
         with ProgressBar(progress) as advance, closing(results):
             advance(len(found), total)

@@ -146,7 +146,7 @@ def run_placebos(fit: WholeFit, data: Data, n: int, checkpoint: Checkpoint | Non
     left = {k: own for k, own in enumerate(seeds) if k not in found}
     failed: dict[int, str] = {}
     interrupted = False
-    results = survivors(_run_some, (quiet, data, assignment), left, fit.n_jobs, most_tasks=n, doing="running placebos")
+    results = survivors(_run_some, (quiet, data, assignment), left, fit.n_jobs, most_tasks=n)
     try:
         with ProgressBar(fit.progress, "Placebo treatments") as advance, closing(results):
             advance(len(found), n)

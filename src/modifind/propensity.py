@@ -34,6 +34,7 @@ from modifind.propensity_models import EarlyStoppedMLP, KnownScores, takes_weigh
 from modifind.propensity_profile import ScoreProfile
 from modifind.rows.clusters import cluster_folds, treated_as_one
 from modifind.rows.weights import effective_weights, some
+from modifind.wording import counted
 
 N_GRID = 25
 CHOICE_ROWS = 20_000
@@ -222,7 +223,9 @@ def _read_scores(value: ArrayLike, n_rows: int) -> Array:
         raise ValueError(f"propensity array must have one score per row ({n_rows}); found shape {scores.shape}")
     outside = int((~((scores > 0) & (scores < 1))).sum())
     if outside:
-        raise ValueError(f"propensity must lie strictly between 0 and 1; {outside} values do not")
+        raise ValueError(
+            f"propensity must lie strictly between 0 and 1; {counted(outside, 'value does not', 'values do not')}"
+        )
     return np.broadcast_to(scores, (n_rows,)).copy()
 
 

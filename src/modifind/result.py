@@ -306,6 +306,15 @@ def write_bytes(path: str | os.PathLike[str], content: bytes, *, keep: bool = Fa
     target = Path(path)
     if not target.parent.is_dir():
         raise ValueError(f"cannot write {target}: no folder {target.parent}")
+    if target.is_dir():
+        raise ValueError(f"cannot write {target}: it is a folder")
+    try:
+        _write_and_rename(target, content, keep)
+    except OSError as error:  # which names the temporary file
+        raise OSError(f"cannot write {target}: {error.strerror or error}") from error
+
+
+def _write_and_rename(target: Path, content: bytes, keep: bool) -> None:
     handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
     try:
         with os.fdopen(handle, "wb") as file:

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from joblib import effective_n_jobs
 
 from modifind.base import (
     BaseModifierSelector,
@@ -24,12 +25,14 @@ from modifind.columns.missing import Dropped, check_missing
 from modifind.composition import Statistic, agreeing_sampler, recorded_settings, resolve_statistic
 from modifind.feature_groups import has_groups, read_feature_groups
 from modifind.findings import assemble, tell
+from modifind.memory import remedies_told, warn_of_memory
 from modifind.placebo import check_runs, run_placebos
 from modifind.placebo_result import PlaceboResult
 from modifind.population import check_population
 from modifind.progress import Progress
 from modifind.propensity import PropensityModel, resolve_propensity
 from modifind.reading import Data, read_data
+from modifind.saving.lock import held
 from modifind.saving.resuming import continued_pass, continued_tests, seed_of
 from modifind.statistics import WCMMD, EffectLikelihood
 from modifind.streaming import FrameSource, LocalPieces, Piece, Pieces, Source, Streamed, StreamedFit
@@ -239,10 +242,11 @@ class ModifierSelector(BaseModifierSelector):
             _refuse_in_pieces(per_row | self._placebos, "a Dask DataFrame", remedy)
             return self._fit_distributed(X, y, treatment, treated, statistic)
         frame = as_frame(X)
-        if isinstance(statistic, EffectLikelihood) and self._check_length(frame, per_row):
-            source = FrameSource.of(frame, y, treatment, self.propensity)
-            return self._fit_pieces(self._local(source), statistic, treated)
-        return self._fit_whole(frame, y, treatment, treated, per_row, statistic, test)
+        with held(self.checkpoint), remedies_told():
+            if isinstance(statistic, EffectLikelihood) and self._check_length(frame, per_row):
+                source = FrameSource.of(frame, y, treatment, self.propensity)
+                return self._fit_pieces(self._local(source), statistic, treated)
+            return self._fit_whole(frame, y, treatment, treated, per_row, statistic, test)
 
     def fit_source(self, source: Source, *, treated: Any = None) -> ModifierSelector:
         """Test every feature of a table that comes in pieces, such as a file larger than memory.
@@ -262,7 +266,8 @@ class ModifierSelector(BaseModifierSelector):
         _refuse_in_pieces(self._placebos, "a source", "read the table, or a sample of it, into a DataFrame")
         if has_row_scores(self.propensity) and getattr(source, "scores", None) is None:
             raise ValueError("propensity is one score per row; the scores of a source must come with it")
-        return self._fit_pieces(self._local(source), statistic, treated)
+        with held(self.checkpoint), remedies_told():
+            return self._fit_pieces(self._local(source), statistic, treated)
 
     def _local(self, source: Source) -> LocalPieces:
         return LocalPieces(CompleteRows(source) if self.missing == "drop" else source, self.n_jobs)
@@ -406,8 +411,9 @@ class ModifierSelector(BaseModifierSelector):
         own = {"treated": treated, "sample_weight": sample_weight, "clusters": clusters, "strata": strata}
         data, run = self.read(X, y, treatment, **own)
         params = self.get_params(deep=False)
-        saved, _ = continued_tests(params, data, run.feature_groups, run.statistic, run.test, run.seed)
-        self.placebo_, interrupted = run_placebos(run, data, n, saved)
+        with held(self.checkpoint), remedies_told():
+            saved, _ = continued_tests(params, data, run.feature_groups, run.statistic, run.test, run.seed)
+            self.placebo_, interrupted = run_placebos(run, data, n, saved)
         if interrupted:
             raise KeyboardInterrupt
         return self.placebo_
@@ -502,6 +508,8 @@ class ModifierSelector(BaseModifierSelector):
     ) -> ModifierSelector:
         """Test every feature with all rows at once."""
         params = self.get_params(deep=False)
+        if isinstance(statistic, EffectLikelihood):
+            warn_of_memory(*X.shape, effective_n_jobs(self.n_jobs))  # of this machine, so no part of the result
         with recorded() as caught:
             data, run = self._read_whole(X, y, treatment, treated, per_row, statistic, test)
             # What is said of the folder is not part of the result, which is that of a run without one.
@@ -568,6 +576,8 @@ class ModifierSelector(BaseModifierSelector):
         check_runs(self.placebo_runs, "placebo_runs", least=0)
         check_missing(self.missing)
         check_population(self.population)
+        if self.checkpoint is not None and not os.fspath(self.checkpoint):
+            raise ValueError("checkpoint must be a folder, not ''; leave it out to save nothing")
         if self.device not in (None, "cpu"):
             import_torch(self.device, f"device={self.device!r}")
         statistic = resolve_statistic(self.statistic, self.device)

@@ -98,7 +98,7 @@ class FileTable:
         return selector.fit_source(source, treated=treated).result_
 
     def arguments(self, selector: ModifierSelector, roles: Roles, option: str) -> dict[str, Any]:
-        """Arguments of the selector's `fit`, which a table in batches has not."""
+        """Arguments of the selector's `fit`, which a table in batches does not have."""
         raise ValueError(f"{option} needs the table in memory; leave --stream out")
 
 

@@ -2,11 +2,90 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+import os
+import shutil
+import sys
+import textwrap
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, Any, TextIO
+
+from modifind.wording import counted
 
 if TYPE_CHECKING:
     from modifind.result import SelectionResult
+
+
+class LastingStream:
+    """Standard output or standard error that ends no run.
+
+    Letters that its encoding lacks are written out, and what comes after a failure, such as a closed pipe or a full
+    disk, is dropped.
+
+    Attributes
+    ----------
+    failure : OSError or None
+        Why something was dropped.
+    """
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+        self.failure: OSError | None = None
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="backslashreplace")
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+    def write(self, text: str) -> int:
+        """Write, if that is possible."""
+        self._attempt(self._stream.write, text)
+        return len(text)
+
+    def flush(self) -> None:
+        """Write what is still waiting, if that is possible."""
+        self._attempt(self._stream.flush)
+
+    def _attempt(self, call: Callable[..., Any], *arguments: str) -> None:
+        try:
+            call(*arguments)
+        except OSError as error:
+            self.failure = self.failure or error
+            with suppress(OSError):  # else Python would fail over the rest once more when it ends
+                nowhere = os.open(os.devnull, os.O_WRONLY)
+                os.dup2(nowhere, self._stream.fileno())
+                os.close(nowhere)
+
+
+@contextmanager
+def lasting_streams() -> Iterator[LastingStream]:
+    """Standard output and standard error that end no run; gives the output."""
+    for number in (0, 1, 2):  # a closed one would be given to the next file that is opened
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)
+    before = sys.stdout, sys.stderr
+    out, err = (
+        LastingStream(os.fdopen(number, "w", encoding="utf-8", closefd=False) if stream is None else stream)
+        for number, stream in zip((1, 2), before, strict=True)
+    )
+    sys.stdout, sys.stderr = out, err
+    try:
+        yield out
+    finally:
+        out.flush()
+        err.flush()
+        sys.stdout, sys.stderr = before
+
+
+def star() -> str:
+    """What marks a selected feature, in a letter that the terminal has."""
+    try:
+        "★".encode(sys.stdout.encoding or "ascii")
+    except (UnicodeEncodeError, LookupError):
+        return "*"
+    return "★"
 
 
 def printable(text: str) -> str:
@@ -50,8 +129,20 @@ def listed(names: Iterable[Any], most: int | None = None) -> str:
     return ", ".join(quoted[:most]) + ", ..." * (most is not None and len(quoted) > most)
 
 
-def print_checks(result: SelectionResult) -> None:
-    """How many kinds of check need attention, a line for each of those, and then the notes."""
+def complain(line: str) -> None:
+    """A line on stderr, between words on several where that is a terminal."""
+    print(_wrapped(printable(line), sys.stderr), file=sys.stderr)
+
+
+def _wrapped(line: str, stream: TextIO) -> str:
+    if not stream.isatty():
+        return line
+    width = max(40, shutil.get_terminal_size().columns)
+    return textwrap.fill(line, width, subsequent_indent="    ", break_long_words=False, break_on_hyphens=False)
+
+
+def print_checks(result: SelectionResult, typed: Callable[[str], str] = str) -> None:
+    """How many kinds of check need attention, a line for each of those in the words of `typed`, and then the notes."""
     from modifind.checks import concerns, summary
 
     if not len(result.checks):
@@ -59,13 +150,12 @@ def print_checks(result: SelectionResult) -> None:
     print(f"checks: {summary(result.checks)}")
     for bears, word in ((True, "caution"), (False, "note")):
         for concern in concerns(result.checks, validity=bears):
-            print(f"  {word}: {printable(' '.join(concern.split()))}")
+            print(_wrapped(f"  {word}: {printable(' '.join(typed(concern).split()))}", sys.stdout))
 
 
 def strict_line(result: SelectionResult) -> str:
     """Why a strict run ends with an error."""
-    failed = len(result.cautions)
-    reason = "1 thing puts" if failed == 1 else f"{failed} things put"
+    reason = counted(len(result.cautions), "thing puts", "things put")
     return f"modifind: --strict: {reason} the answer in doubt; results were written all the same (exit code 3)"
 
 
@@ -78,7 +168,7 @@ def print_result(result: SelectionResult, truth: dict[str, str] | None = None) -
     from modifind.result import readable_p
 
     settings = result.settings
-    console = Console()
+    console, mark = Console(), star()
     shown = Table(box=None, pad_edge=False)
     shown.add_column("feature", overflow="fold")
     shown.add_column("kind")
@@ -98,7 +188,7 @@ def print_result(result: SelectionResult, truth: dict[str, str] | None = None) -
             f"{row.importance:.3g}",
             readable_p(float(row.p_value)),  # type: ignore[arg-type]
             readable_p(float(row.p_adjusted)),  # type: ignore[arg-type]
-            "★" if row.selected else "",
+            mark if row.selected else "",
         ]
         if truth is not None:
             cells.append(truth.get(str(row.Index), "nothing"))
@@ -109,7 +199,7 @@ def print_result(result: SelectionResult, truth: dict[str, str] | None = None) -
     labels = f"treated = {settings['treated_label']}, control = {settings['control_label']}"
     chosen = ", ".join(map(str, result.selected)) or "none"
     adjusted = "unadjusted" if settings["adjust"] == "none" else f"{settings['adjust'].upper()}-adjusted"
-    console.print(Text(f"\n★ selected at {adjusted} p <= {settings['alpha']:g}: {printable(chosen)}"))
+    console.print(Text(f"\n{mark} selected at {adjusted} p <= {settings['alpha']:g}: {printable(chosen)}"))
     roles = result.table.get("role")
     predictors = [] if roles is None else [str(name) for name in result.table.index[roles == "prognostic"]]
     if predictors:

@@ -270,7 +270,7 @@ class WholeFit:
         if gaps:
             raise ValueError(
                 f"feature_groups: continuous columns of a group must have no missing values; {named(gaps)} have. "
-                "Fill them, take missing='drop', or leave them out of the group"
+                "Fill them, use missing='drop', or leave them out of the group"
             )
 
     def _tester(

@@ -277,7 +277,7 @@ class SIEM(BaseModifierSelector):
         return predicted
 
     def _run(self, jobs: Iterable[Any]) -> list[Any]:
-        found = list(results_of(jobs, self.n_jobs, doing="fitting models of the outcome"))
+        found = list(results_of(list(jobs), self.n_jobs, doing="fitting models of the outcome"))
         hand_on([messages for _, messages in found])
         return [value for value, _ in found]
 

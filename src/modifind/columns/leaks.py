@@ -63,7 +63,7 @@ def refuse_leaks(
         raise ValueError(
             f"{named(treatment)}: determines the treatment, so that no value of it occurs in both arms and the "
             "arms cannot be compared (no positivity); exclude it, unless it is what should be the treatment. Where "
-            "whole clusters of rows were treated, say so by clusters="
+            "whole clusters of rows were treated, say so with clusters="
         )
     if copies:
         raise ValueError(

@@ -13,16 +13,17 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from modifind.terminal import printable
+from modifind.wording import counted
 
 CHOICES = ("error", "category", "drop")
 LABELS = ("missing", "missing (no value)")
 LEAST_OBSERVED = 20  # values of a continuous column from which its law can be learned
 LARGE_SHARE = 0.2
 REMEDY = (
-    "fill them, exclude the columns, or take missing='category' (a level of its own) or missing='drop' (complete rows "
-    "only) of ModifierSelector, --missing on the command line"
+    "fill them, exclude the columns, or use missing='category' (a level of its own) or missing='drop' (complete rows "
+    "only)"
 )
-NEEDED = "drop those rows, or take missing='drop'"
+NEEDED = "drop those rows, or use missing='drop'"
 
 
 def check_missing(missing: Any) -> None:
@@ -80,7 +81,7 @@ def refuse_few(observed: Mapping[str, int]) -> None:
     """Name continuous columns with so few values that their law cannot be learned."""
     few = {name: count for name, count in observed.items() if count < LEAST_OBSERVED}
     if few:
-        where = ", ".join(f"{name!r} ({count} values)" for name, count in few.items())
+        where = ", ".join(f"{name!r} ({counted(count, 'value')})" for name, count in few.items())
         raise ValueError(
             f"too few values to learn from in {where}; with missing='category' a continuous column needs at least "
             f"{LEAST_OBSERVED}. Exclude it, or name it in discrete_features"
@@ -131,7 +132,7 @@ class Dropped:
         if self.n_rows and self.n_rows == self.n_dropped:
             empty = [repr(name) for name, count in self.columns.items() if count == self.n_rows]
             where = f" ({', '.join(empty)} {'have' if len(empty) > 1 else 'has'} no value at all)" if empty else ""
-            raise ValueError(f"every row has a missing value{where}; exclude columns or take missing='category'")
+            raise ValueError(f"every row has a missing value{where}; exclude columns or use missing='category'")
 
     def settings(self) -> dict[str, Any]:
         """What a result records."""

@@ -9,6 +9,7 @@ from scipy.stats import skew
 
 from modifind.columns.types import MAX_DISCRETE_VALUES
 from modifind.kernels import Array
+from modifind.wording import counted
 
 STRONG_SKEW = 2.0
 MANY_ZEROS = 0.2
@@ -26,7 +27,8 @@ def transform_outcome(y: Array, transform: str | None) -> Array:
     if transform == "log":
         low = int((y <= 0).sum())
         if low:
-            raise ValueError(f"outcome_transform='log' needs a positive outcome; {low} values of y are not")
+            found = counted(low, "value of y is", "values of y are")
+            raise ValueError(f"outcome_transform='log' needs a positive outcome; {found} not")
         return np.log(y)
     lowest = y.min()
     if lowest > 0 and np.unique(y).size > MAX_DISCRETE_VALUES:
@@ -36,7 +38,7 @@ def transform_outcome(y: Array, transform: str | None) -> Array:
                 f"the outcome is positive and strongly skewed (skewness {raw:.1f}, {logged:.1f} on the log scale). "
                 "A treatment that multiplies such an outcome has a larger additive effect where the level is higher, "
                 "so that features which raise the level modify it. If effects are thought of as ratios, take the log "
-                "scale: outcome_transform='log', or --log-outcome on the command line",
+                "scale: outcome_transform='log'",
                 UserWarning,
                 stacklevel=3,
             )

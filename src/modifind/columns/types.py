@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from typing import Any
 
@@ -41,7 +42,8 @@ def feature_column(column: pd.Series[Any], name: str, check: bool = True) -> tup
     Raises
     ------
     ValueError
-        Names the column: dates and times, complex numbers, nested values, mixed types, numbers written as text.
+        Names the column: dates and times, complex numbers, nested values, mixed types, numbers written as text and
+        infinite categories.
 
     Examples
     --------
@@ -60,7 +62,10 @@ def feature_column(column: pd.Series[Any], name: str, check: bool = True) -> tup
             f"column {name!r} has type {_type_name(column)}, which is no feature; convert it to a number "
             f"({example}, for instance) or exclude it"
         )
-    if isinstance(column.dtype, pd.CategoricalDtype) or types.is_bool_dtype(column):
+    if isinstance(column.dtype, pd.CategoricalDtype):
+        _refuse_infinite_levels(column, name)
+        return column, False
+    if types.is_bool_dtype(column):
         return column, False
     if types.is_numeric_dtype(column):
         return column, True
@@ -69,6 +74,16 @@ def feature_column(column: pd.Series[Any], name: str, check: bool = True) -> tup
     if check:
         _check_text(column.dropna(), name)
     return column, False
+
+
+def _refuse_infinite_levels(column: pd.Series[Any], name: str) -> None:
+    """Refuse categories that are infinite numbers: a level that no file or picture could show."""
+    infinite = [label for label in column.cat.categories if isinstance(label, float) and math.isinf(label)]
+    count = int(column.isin(infinite).sum()) if infinite else 0
+    if count:
+        raise ValueError(
+            f"categories of {name!r} are infinite ({count} of {len(column)} values); replace them or exclude the column"
+        )
 
 
 def plain_column(column: pd.Series[Any]) -> pd.Series[Any]:

@@ -55,7 +55,7 @@ def resolve_learners(learner: Any, *, binary: bool, device: str = "cpu") -> dict
     for item in learner if isinstance(learner, list | tuple) else [learner]:
         model = _by_name(item, binary, device) if isinstance(item, str) else item
         if not (hasattr(model, "fit") and hasattr(model, "predict")):
-            raise ValueError(f"learner must be a name or have fit and predict; {type(item).__name__} has not")
+            raise ValueError(f"learner must be a name or have fit and predict; {type(item).__name__} does not")
         name = item if isinstance(item, str) else type(item).__name__
         chosen[name if name not in chosen else f"{name} {len(chosen) + 1}"] = model
     if not chosen:
@@ -246,7 +246,7 @@ def _fit_all(
     names = list(reversed(candidates))
     groups = [names] if coded or is_screened(*X.shape) else [[name] for name in names]
     tasks = [(group, fold) for group in groups for fold in range(n_folds)]
-    jobs = (
+    jobs = [
         delayed(_fit_fold)(
             {name: candidates[name] for name in group},
             X,
@@ -260,7 +260,7 @@ def _fit_all(
             sample_weight,
         )
         for group, fold in tasks
-    )
+    ]
     results = {}
     found_by = results_of(jobs, n_jobs, doing="fitting models of the outcome")
     for (group, fold), fits in zip(tasks, found_by, strict=True):

@@ -173,7 +173,7 @@ class Archive:
         with ProgressBar(progress, title) as advance:
             done = len(wanted) - len(missing)
             advance(done, len(wanted))
-            calls = (delayed(self.carry_out)(run) for run in together)
+            calls = [delayed(self.carry_out)(run) for run in together]
             for _ in results_of(calls, jobs, ordered=False, doing="doing the runs of a study"):
                 done += 1
                 advance(done, len(wanted))

@@ -26,7 +26,7 @@ def resolve_sampler(sampler: str | BaseSampler) -> BaseSampler:
             raise ValueError(f"sampler must be one of {', '.join(map(repr, _BY_NAME))} or a sampler, not {sampler!r}")
         return _BY_NAME[sampler]()
     if not (hasattr(sampler, "fit") and hasattr(sampler, "law")):
-        raise ValueError(f"sampler must be a name or have fit and law; {type(sampler).__name__} has not")
+        raise ValueError(f"sampler must be a name or have fit and law; {type(sampler).__name__} does not")
     return sampler
 
 

@@ -23,8 +23,10 @@ from modifind.findings import Finding
 from modifind.result import make_folder, write_text
 from modifind.saving.fingerprint import RunningDigests, digest
 from modifind.saving.records import decode, encode
+from modifind.saving.schema import check_plain, parse_json
 from modifind.streaming.plan import Sums
 from modifind.streaming.schema import Piece
+from modifind.wording import counted
 
 Record = TypeVar("Record")
 FORMAT = 2
@@ -35,6 +37,11 @@ VERSIONS = ("modifind", "numpy", "scipy", "scikit-learn", "torch")
 IMMATERIAL = ("alpha", "adjust", "n_resamples")
 IMMATERIAL_IF_WHOLE = ("discrete_features", "max_train_rows")
 SHOWN_DIFFERENCES = 5
+PARTS: dict[str, Any] = {
+    **{"format": int, "versions": dict[str, str], "table": str, "settings": dict[str, Any], "seed": int},
+    **{"columns": list[tuple[str, str]], "rows": dict[str, str]},
+}
+DAMAGED = (ValueError, OSError, TypeError, RecursionError, OverflowError)  # what reading a file of another kind raises
 STALE_SECONDS = 600.0  # a temporary file lives for milliseconds
 SAVE_SECONDS = 10.0  # sums over rows are saved as often as this
 WORDS = {
@@ -137,14 +144,21 @@ def saved_seed(folder: str | os.PathLike[str] | None) -> int | None:
 def _read_run(folder: Path) -> dict[str, Any]:
     path = folder / RUN_FILE
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
-        good = isinstance(found, dict) and isinstance(found["seed"], int)
-        good = good and all(isinstance(found[name], dict) for name in ("versions", "settings", "rows"))
-        if not good or not all(len(pair) == 2 for pair in found["columns"]):
-            raise ValueError("it is incomplete")
-    except (OSError, ValueError, KeyError, TypeError) as error:
+        found = parse_json(path.read_bytes())
+        if not isinstance(found, dict):
+            raise ValueError("it is no object")
+        missing = [name for name in PARTS if name not in found]
+        if missing:
+            raise ValueError(f"it has no {missing[0]}")
+        for name, kind in PARTS.items():
+            decode(found[name], kind)
+        if found["seed"] < 0:
+            raise ValueError("its seed is negative")
+        check_plain("settings", found["settings"])
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else error
         raise ValueError(
-            f"{path} is no run of modifind that can be read ({error}); use another folder for checkpoint"
+            f"{path} is no run of modifind that can be read ({reason}); use another folder for checkpoint"
         ) from None
     return found
 
@@ -201,10 +215,11 @@ def _remove_stale(folder: Path) -> None:
 def _write(path: Path, text: str, *, keep: bool = False) -> None:
     try:
         write_text(path, text, keep=keep)
-    except OSError as error:
+    except (OSError, ValueError) as error:
+        reason = getattr(error.__cause__, "strerror", None) or error
         raise OSError(
-            f"cannot save to the checkpoint {path.parent}: {error.strerror or error}. What was saved before is kept; "
-            "make room and start again to continue"
+            f"cannot save to the checkpoint {path.parent}: {reason}. What was saved before is kept; make room and "
+            "start again to continue"
         ) from None
 
 
@@ -215,7 +230,7 @@ def _save_record(path: Path, owner: str, value: Any, hint: Any) -> None:
 
 def _load_record(path: Path, owner: str, hint: type[Record]) -> Record:
     """What `_save_record` saved; a ValueError says that the file is damaged."""
-    found = json.loads(path.read_text(encoding="utf-8"))
+    found = parse_json(path.read_bytes())
     if not isinstance(found, dict) or set(found) != {"check", "record"} or found["check"] != _check(found["record"]):
         raise ValueError("its check sum is wrong")
     if set(found["record"]) != {"of", "value"} or found["record"]["of"] != owner:
@@ -277,12 +292,12 @@ class Checkpoint:
             if path.exists():
                 try:
                     found[feature] = _load_record(path, name, self.holds)
-                except (ValueError, OSError):
+                except DAMAGED:
                     damaged.append(name)
         if damaged:
             warnings.warn(
-                f"checkpoint {self.folder}: {len(damaged)} damaged files are not used, and these are done "
-                f"again: {', '.join(map(repr, damaged))}",
+                f"checkpoint {self.folder}: {counted(len(damaged), 'damaged file')} not used, and done again: "
+                f"{', '.join(map(repr, damaged))}",
                 UserWarning,
                 stacklevel=4,
             )
@@ -346,7 +361,7 @@ class PassCheckpoint:
             return None
         try:
             return _load_record(self._path, "sums", SavedSums)
-        except (ValueError, OSError):
+        except DAMAGED:
             self.notes.append(f"checkpoint {self._path.parent}: {self._path.name} is damaged and not used")
             return None
 

@@ -83,6 +83,8 @@ def decode(data: Any, hint: Any) -> Any:
     modifind.saving.records.RecordError: expected a number, found True
     """
     origin, arguments = get_origin(hint), get_args(hint)
+    if hint is Any:
+        return data
     if hint is float:
         return _decode_float(data)
     if hint in (int, bool, str):

@@ -106,7 +106,7 @@ def validate(data: Any) -> None:
     _curves(data["curves"], features, kinds)
     for name, value in _object("overlap", data["overlap"]).items():
         _number(f"overlap.{name}", value)
-    _plain("settings", _object("settings", data["settings"]), 0)
+    check_plain("settings", _object("settings", data["settings"]))
     for name, value in _object("versions", data.get("versions", {})).items():
         _text(f"versions.{name}", value)
     for place, value in enumerate(_list("warnings", data.get("warnings", []))):
@@ -272,17 +272,17 @@ def _scalar(path: str, value: Any) -> None:
         _fail(path, "text, a number, true, false or null", value)
 
 
-def _plain(path: str, value: Any, depth: int) -> None:
-    """Settings are any JSON, but not so deep that nothing could print them."""
+def check_plain(path: str, value: Any, depth: int = 0) -> None:
+    """Refuse what is no JSON, or so deep that nothing could print it; settings are anything else."""
     if depth > MOST_DEPTH:
         raise ValueError(f"{path[:80]}: nested too deeply")
     if isinstance(value, Mapping):
         for key, item in value.items():
             _text(f"{path}, a key", key)
-            _plain(f"{path}.{key}", item, depth + 1)
+            check_plain(f"{path}.{key}", item, depth + 1)
     elif isinstance(value, list):
         for place, item in enumerate(value):
-            _plain(f"{path}[{place}]", item, depth + 1)
+            check_plain(f"{path}[{place}]", item, depth + 1)
     elif value is not None and not isinstance(value, str | int | float | bool):
         _fail(path, "JSON", value)
 

@@ -404,9 +404,9 @@ class StreamedFit:
                 stacklevel=4,
             )
         tested = [m for m, nothing in enumerate(unknown) if not nothing]
-        jobs = (
+        jobs = [
             delayed(with_messages)(_fit_law, sampler, outcome, propensity, m, m in copies, folds[0]) for m in tested
-        )
+        ]
         with ProgressBar(self.progress, "Fitting laws of features") as advance:
             advance(0, len(tested))
             for done, (law, messages) in enumerate(results_of(jobs, self.n_jobs, doing="fitting laws of features")):

@@ -246,7 +246,7 @@ def explain_features(
     """
     items = {m: (questions[m], own) for m, own in enumerate(seed.spawn(len(questions)))}
     found: dict[int, Explanation] = {}
-    results = survivors(_explain_some, (rows,), items, n_jobs, most_tasks=MOST_TASKS, doing="explaining features")
+    results = survivors(_explain_some, (rows,), items, n_jobs, most_tasks=MOST_TASKS)
     with ProgressBar(progress, "Explaining features") as advance, closing(results):
         advance(0, len(items))
         for feature, own in results:

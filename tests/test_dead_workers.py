@@ -1,0 +1,158 @@
+"""Workers that are killed change no result, and none outlives the process that started it."""
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import threading
+import time
+import warnings
+from pathlib import Path
+
+import pytest
+from joblib import delayed
+
+from modifind import EffectLikelihood, ModifierSelector
+from modifind.datasets import make_modifiers
+from modifind.parallel import DONE_AGAIN, WorkerError, results_of
+from streams import cut
+
+pytestmark = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="looks for processes in /proc")
+
+
+def workers_of(parent):
+    """Processes of joblib that a process has started, or that it left behind."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*"):
+        try:
+            state, above, group = (path / "stat").read_text().rpartition(")")[2].split()[:3]
+            command = (path / "cmdline").read_text()
+        except OSError:
+            continue
+        if parent in (int(above), int(group)) and state not in "ZX" and "popen_loky" in command:
+            found.append(int(path.name))
+    return found
+
+
+def dying(folder, deaths):
+    """A function that dies over some numbers, so many times; by value, so that workers need not import this module."""
+
+    def square(number):
+        import os
+        import signal
+
+        for k in range(deaths.get(number, 0)):
+            if not os.path.exists(f"{folder}/{number}-{k}"):
+                open(f"{folder}/{number}-{k}", "w").close()
+                os.kill(os.getpid(), signal.SIGKILL)
+        return number**2
+
+    return delayed(square)
+
+
+@pytest.mark.parametrize(("ordered", "lazily"), [(True, True), (False, False)])
+def test_calls_whose_workers_die_are_made_again(ordered, lazily, tmp_path):
+    square = dying(tmp_path, {1: 2, 7: 2})
+    calls = (square(k) for k in range(10))
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", UserWarning)
+        found = list(results_of(calls if lazily else list(calls), 2, ordered=ordered))
+    assert (found if ordered else sorted(found)) == [k**2 for k in range(10)]
+    assert {str(warning.message) for warning in caught} == {DONE_AGAIN}
+
+
+def test_a_call_that_kills_every_worker_is_an_error_that_says_what_was_done(tmp_path):
+    square = dying(tmp_path, {1: 99})
+    with (
+        pytest.warns(UserWarning, match="a worker process died"),
+        pytest.raises(WorkerError, match="died while squaring, 3 times in a row"),
+    ):
+        list(results_of([square(k) for k in range(3)], 2, doing="squaring"))
+
+
+def test_there_are_no_more_workers_than_calls():
+    found = list(results_of([delayed(os.getpid)() for _ in range(2)], 2))  # those of other tests may be there already
+    assert os.getpid() not in found
+    assert list(results_of([delayed(os.getpid)()], 4)) == [os.getpid()]
+
+
+class Killer(threading.Thread):
+    """Kills a worker of this process now and then."""
+
+    def __init__(self, seed, kills):
+        super().__init__(daemon=True)
+        self.random, self.left, self.over = random.Random(seed), kills, threading.Event()
+
+    def run(self):
+        while self.left and not self.over.wait(self.random.uniform(0.0, 1.0)):
+            workers = workers_of(os.getpid())
+            if workers:
+                os.kill(self.random.choice(workers), signal.SIGKILL)
+                self.left -= 1
+
+
+@pytest.mark.parametrize("how", ["whole", "pieces"])
+def test_kills_at_random_moments_of_a_fit_change_nothing(how):
+    data = make_modifiers("LinMean", n_samples=800, n_features=6, random_state=0)
+    settings = {"statistic": EffectLikelihood("splines"), "sampler": "gaussian", "random_state": 0, "explain": False}
+    settings |= {} if how == "whole" else {"max_train_rows": 400}
+
+    def fitted(n_jobs):
+        selector = ModifierSelector(**settings, n_jobs=n_jobs)
+        if how == "whole":
+            return selector.fit(data.X, data.y, treatment=data.treatment).result_
+        return selector.fit_source(cut(data.X, data.y, data.treatment, 50)).result_
+
+    alone = fitted(1)
+    killer = Killer(seed=0, kills=2)
+    killer.start()
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", UserWarning)
+        found = fitted(2)
+    killer.over.set()
+    killer.join()
+    assert killer.left < 2
+    assert found.table.equals(alone.table)
+    assert found.checks.equals(alone.checks)
+    assert {str(w.message) for w in caught} - set(alone.warnings) <= {DONE_AGAIN}
+
+
+LONG = """
+import sys
+import numpy as np
+from joblib import delayed
+from modifind.parallel import results_of
+import time
+
+def work(array, k):
+    print("at work", flush=True)
+    time.sleep(120)
+
+if __name__ == "__main__":
+    array = np.zeros(1_000_000)
+    list(results_of([delayed(work)(array, k) for k in range(4)], 2))
+"""
+
+
+def shared_memory(pid):
+    return [path for path in Path("/dev/shm").glob(f"*joblib*_{pid}_*")]
+
+
+@pytest.mark.parametrize("end", [signal.SIGKILL, signal.SIGTERM])
+def test_no_worker_outlives_its_parent(end, tmp_path):
+    (tmp_path / "long.py").write_text(LONG)
+    process = subprocess.Popen(
+        [sys.executable, "long.py"], cwd=tmp_path, stdout=subprocess.PIPE, text=True, start_new_session=True
+    )
+    assert process.stdout.readline() == "at work\n"
+    assert 1 <= len(workers_of(process.pid)) <= 2
+    assert shared_memory(process.pid)
+    os.kill(process.pid, end)
+    process.wait()
+    limit = time.monotonic() + 30
+    while (workers_of(process.pid) or shared_memory(process.pid)) and time.monotonic() < limit:
+        time.sleep(0.1)
+    assert workers_of(process.pid) == []
+    assert shared_memory(process.pid) == []
+    process.stdout.close()

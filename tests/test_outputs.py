@@ -1,0 +1,143 @@
+"""Files that a command is asked for are on disk, whatever becomes of what it prints."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import modifind.result
+from modifind import SelectionResult
+from modifind.cli import main
+from modifind.datasets import make_modifiers
+
+COLUMNS = ("--treatment", "arm", "--outcome", "size_µ")
+QUICK = ("--learner", "linear", "--sampler", "gaussian", "--propensity", "0.5", "--no-explain")
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    data = make_modifiers("LinMean", n_samples=120, n_features=5, random_state=0)
+    frame = data.X.rename(columns={"X1": "größe", "X2": "年齢"}).assign(arm=data.treatment, **{"size_µ": data.y})
+    frame.to_csv(tmp_path / "data.csv", index=False)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def here(monkeypatch, capsys, *arguments):
+    monkeypatch.setattr(sys, "argv", ["modifind", *map(str, arguments)])
+    with pytest.raises(SystemExit) as end:
+        main()
+    said = capsys.readouterr()
+    assert "Traceback" not in said.err
+    return end.value.code, said
+
+
+STREAMS = {
+    "ASCII, stderr full": ("PYTHONIOENCODING=ascii {} 2> /dev/full > shown", 0),
+    "cp1252, stderr closed": ("PYTHONIOENCODING=cp1252 {} 2>&- > shown", 0),
+    "everything closed, no home": ("env -u HOME {} 0<&- 1>&- 2>&-", 0),
+    "a full disk behind stdout": ("{} > /dev/full 2> complaint", 1),
+    "a reader that leaves": ("{} 2> complaint | head -c 1 > shown; exit ${{PIPESTATUS[0]}}", 0),
+}
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
+@pytest.mark.parametrize("case", STREAMS)
+def test_no_stream_loses_a_run(case, folder):
+    line, code = STREAMS[case]
+    command = f'"{sys.executable}" -c "from modifind.cli import main; main()" select data.csv'
+    command = " ".join((command, *COLUMNS, *QUICK, "--out r.json --report new/r.html"))
+    done = subprocess.run(
+        ["bash", "-c", line.format(command)],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        env=os.environ | {"PYTHONPATH": str(Path(modifind.result.__file__).parents[1])},
+    )
+    assert done.returncode == code, done.stderr
+    assert set(SelectionResult.from_json(folder / "r.json").table.index) == {"größe", "年齢", "X3", "X4", "X5"}
+    assert (folder / "new" / "r.html").read_text(encoding="utf-8").endswith("</html>")
+    if "ASCII" in case:
+        shown = (folder / "shown").read_text(encoding="ascii")
+        assert "\n* selected at BH-adjusted p" in shown
+        assert r"gr\xf6\xdfe" in shown
+    if (folder / "complaint").exists():
+        lines = [line for line in (folder / "complaint").read_text().splitlines() if line.strip()]
+        full = "modifind: error: cannot print: No space left on device; files are written all the same"
+        assert lines == ([full] if code else [])
+
+
+def test_what_cannot_be_written_in_the_end_is_named_and_the_rest_is_kept(folder, monkeypatch, capsys):
+    def fail(*_):
+        raise OSError(28, "No space left on device", "/some/.r.json.temporary")
+
+    monkeypatch.setattr(SelectionResult, "to_json", lambda self, path: modifind.result.write_text(path, "{"))
+    monkeypatch.setattr("os.fsync", fail)
+    line = ("select", "data.csv", *COLUMNS, *QUICK, "--out", "r.json", "--report", "r.html")
+    code, said = here(monkeypatch, capsys, *line)
+    assert code == 2
+    assert "selected at" in said.out
+    complaint = said.err.strip().splitlines()[-1]
+    for option, name in (("--out", "r.json"), ("--report", "r.html")):
+        assert f"{option}: cannot write {name}: No space left on device" in complaint
+    assert "temporary" not in complaint
+    assert sorted(path.name for path in folder.iterdir()) == ["data.csv"]
+
+
+REFUSED = {
+    "the input": (("--out", "data.csv"), "--out: data.csv would replace the input data.csv; choose another name"),
+    "a link to it": (("--out", "link.csv"), "--out: link.csv would replace the input data.csv"),
+    "the checkpoint": (("--out", "a/run.json", "--checkpoint", "a"), "would replace the input a/run.json"),
+    "a folder": (("--report", "in.html"), "--report: in.html is a folder; name a file"),
+    "a file as folder": (("--out", "data.csv/r.json"), "--out: cannot write data.csv/r.json: Not a directory"),
+    "a place for nobody": (("--out", "/proc/r.json"), "--out: cannot write /proc/r.json: No such file or directory"),
+    "nothing": (("--checkpoint", ""), "checkpoint must be a folder, not ''"),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_paths_are_checked_before_anything_is_read(case, folder, monkeypatch, capsys):
+    arguments, expected = REFUSED[case]
+    (folder / "in.html").mkdir()
+    (folder / "link.csv").symlink_to("data.csv")
+    before = (folder / "data.csv").read_bytes()
+    code, said = here(monkeypatch, capsys, "select", "data.csv", *COLUMNS, *arguments)
+    assert code == 2
+    assert said.err.count("\n") == 1
+    assert expected in said.err
+    assert (folder / "data.csv").read_bytes() == before
+    assert sorted(path.name for path in folder.iterdir()) == ["data.csv", "in.html", "link.csv"]
+
+
+def test_outputs_of_other_commands_are_checked_too(folder, monkeypatch, capsys):
+    code, said = here(monkeypatch, capsys, "placebo", "data.csv", *COLUMNS, "--out", "data.csv")
+    assert (code, "would replace the input" in said.err) == (2, True)
+    code, said = here(monkeypatch, capsys, "simulate", "LinMean", "--out", "/dev/null/a.csv")
+    assert (code, "--out: cannot write /dev/null/a.csv: Not a directory" in said.err) == (2, True)
+
+
+def test_a_full_disk_is_told_before_the_fit(folder, monkeypatch, capsys):
+    disk = folder / "disk"
+    disk.mkdir()
+    if os.name != "posix" or os.geteuid() != 0:
+        pytest.skip("only root may mount a small disk")
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(disk)], capture_output=True).returncode:
+        pytest.skip("no small disk can be mounted here")
+    try:
+        (disk / "fill").write_bytes(b"0" * (2**20 - 8192))
+        code, said = here(monkeypatch, capsys, "select", "data.csv", *COLUMNS, *QUICK, "--out", disk / "r.json")
+        assert code == 2
+        assert f"--out: cannot write {disk / 'r.json'}: 8 KB are free there, 512 KB are needed; make room" in said.err
+        assert [path.name for path in disk.iterdir()] == ["fill"]
+    finally:
+        subprocess.run(["umount", str(disk)], check=True)
+
+
+@pytest.mark.skipif(os.name != "posix" or os.geteuid() == 0, reason="root may write anywhere")
+def test_a_read_only_folder_is_told_before_the_fit(folder, monkeypatch, capsys):
+    (folder / "fixed").mkdir(mode=0o555)
+    code, said = here(monkeypatch, capsys, "select", "data.csv", *COLUMNS, *QUICK, "--out", "fixed/r.json")
+    assert code == 2
+    assert "--out: cannot write fixed/r.json: Permission denied" in said.err
