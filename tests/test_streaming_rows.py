@@ -215,13 +215,13 @@ def test_column_of_ten_values_in_every_piece_and_more_overall_is_continuous():
     ("treatment", "treated"),
     [
         ([0, 1], None),
-        ([2.0, 1.0], None),
+        ([2.0, 1.0], 2),
         ([False, True], None),
         (["drug", "placebo"], None),
         (["a", "b"], "a"),
         (["0", "1"], 0),
         ([1, 2], "1"),
-        (pd.Categorical(["new", "old"], ["old", "new"]), None),
+        (pd.Categorical(["new", "old"], ["old", "new"]), "new"),
     ],
     ids=str,
 )

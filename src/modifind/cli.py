@@ -33,7 +33,7 @@ FeatureGroup = Annotated[
     list[str] | None,
     typer.Option("--feature-group", help="Columns tested as one, such as 'blood pressure=sbp,dbp'; may be repeated."),
 ]
-Treated = Annotated[str | None, typer.Option("--treated", help="Label that means treated.")]
+Treated = Annotated[str | None, typer.Option("--treated", help="Label that means treated; needed unless it is plain.")]
 Propensity = Annotated[str, typer.Option("--propensity", help="auto, mlp, a number, or a column with known scores.")]
 Strata = Annotated[str | None, typer.Option("--strata", help="Column with the strata that a trial was randomised in.")]
 Weight = Annotated[str | None, typer.Option("--weight", help="Column with sample weights.")]

@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
+from modifind.columns.arm_labels import first_treated
 from modifind.columns.inputs import as_column, as_frame, check_names
 from modifind.columns.missing import NEEDED, count_missing, missing_label, refuse_few, refuse_missing
 from modifind.columns.types import (
@@ -23,6 +24,7 @@ from modifind.columns.types import (
     plain_label,
     refuse_identifiers,
     text_outcome,
+    treatment_name,
 )
 from modifind.kernels import Array
 
@@ -30,10 +32,6 @@ Kind = Literal["continuous", "discrete"]
 MIN_ROWS = 50
 MIN_ARM_ROWS = 20
 LARGEST = 1e150  # squares must not overflow
-_CONTROL_WORDS = {
-    *("0", "control", "placebo", "sham", "vehicle", "untreated", "usual care", "standard", "standard care"),
-    *("no", "none", "off", "false", "n", "c", "baseline"),
-}
 
 
 @dataclass(frozen=True)
@@ -299,10 +297,7 @@ def _codes(column: pd.Series[Any], name: str) -> tuple[tuple[Any, ...], NDArray[
 
 
 def read_treatment(treatment: ArrayLike | None, n_rows: int, treated: Any = None) -> Treatment:
-    """Two labels as 0 and 1.
-
-    Numbers and booleans: the larger is treated. Text: a label such as "control" or "placebo" is the control,
-    otherwise the later in alphabetical order is treated. `treated` decides when given.
+    """Two labels as 0 and 1; see `first_treated` for which is which.
 
     Examples
     --------
@@ -313,32 +308,17 @@ def read_treatment(treatment: ArrayLike | None, n_rows: int, treated: Any = None
         raise ValueError("treatment is required: pass treatment=, one value of two per row")
     column = plain_column(as_column(treatment, "treatment"))
     check_length("treatment", len(column), n_rows)
+    name = treatment_name(column)
     missing = int(column.isna().sum())
     infinite = int(np.isinf(column.to_numpy()).sum()) if pd.api.types.is_float_dtype(column.dtype) else 0
     if missing or infinite:
-        raise ValueError(f"treatment has {missing} missing and {infinite} infinite values; {NEEDED}")
+        raise ValueError(f"{name} has {missing} missing and {infinite} infinite values; {NEEDED}")
     labels, codes = _codes(column, "treatment")
-    first_is_treated = first_treated(labels, treated)
+    first_is_treated = first_treated(labels, treated, name)
     arms = 1 - codes if first_is_treated else codes
     check_arms(int(min(arms.sum(), n_rows - arms.sum())))
     control, treated_label = (labels[1], labels[0]) if first_is_treated else labels
     return Treatment(arms, control, treated_label)
-
-
-def first_treated(labels: Sequence[Any], treated: Any) -> bool:
-    """Whether the first of two labels, in their natural order, is the treated one."""
-    if len(labels) != 2:
-        shown = ", ".join(map(repr, labels[:5])) + (", ..." if len(labels) > 5 else "")
-        raise ValueError(f"treatment must have exactly two values; found {len(labels)}: {shown}")
-    if treated is not None:
-        matches = [_same_label(label, treated) for label in labels]
-        if not any(matches):
-            raise ValueError(f"treated={treated!r} is not a value of treatment: {labels[0]!r}, {labels[1]!r}")
-        return matches[0]
-    if isinstance(labels[0], str):
-        controls = [str(label).strip().lower() in _CONTROL_WORDS for label in labels]
-        return controls == [False, True]
-    return False
 
 
 def check_rows(n_rows: int) -> None:
@@ -351,16 +331,6 @@ def check_arms(smaller: int) -> None:
     """Refuse an arm of a few rows."""
     if smaller < MIN_ARM_ROWS:
         raise ValueError(f"each arm of treatment needs at least {MIN_ARM_ROWS} rows; the smaller has {smaller}")
-
-
-def _same_label(label: Any, wanted: Any) -> bool:
-    """Equal as text, or as numbers: 1.0 is what a user means by 1."""
-    if str(label) == str(wanted):
-        return True
-    try:
-        return float(label) == float(wanted)
-    except (TypeError, ValueError):
-        return False
 
 
 def read_outcome(y: ArrayLike | None, n_rows: int) -> Array:

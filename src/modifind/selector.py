@@ -208,8 +208,8 @@ class ModifierSelector(BaseModifierSelector):
         treatment : array of shape (n,)
             Two values: 0/1, booleans or any two labels; with a Dask DataFrame as `y`.
         treated : optional
-            The label that means "treated"; by default the larger one, or the one that is not called control, placebo,
-            ...
+            The label that means "treated". Needed unless labels are unmistakable: 0 and 1, truth values, yes and no, or
+            one that says control, placebo, untreated, ... beside one that does not.
         sample_weight : array of shape (n,), optional
             How much each row counts, such as one over its probability of being in the sample. Only ratios matter; rows
             of weight 0 are left out. Needs the table in memory.

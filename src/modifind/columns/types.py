@@ -131,6 +131,12 @@ def outcome_name(column: pd.Series[Any]) -> str:
     return f"the outcome {column.name!r}" if named else "the outcome y"
 
 
+def treatment_name(column: pd.Series[Any]) -> str:
+    """How messages call a treatment: by the name of its column, if it has one."""
+    named = isinstance(column.name, str) and column.name not in ("", "treatment")
+    return f"the treatment {column.name!r}" if named else "treatment"
+
+
 def text_outcome(column: pd.Series[Any]) -> str:
     """What is wrong with an outcome that holds text."""
     numbers = int(pd.to_numeric(column.astype(object), errors="coerce").notna().sum())

@@ -24,6 +24,7 @@ from modifind.columns.missing import LEAST_OBSERVED, Dropped
 from modifind.columns.outcome_scale import transform_outcome
 from modifind.columns.review import review_columns
 from modifind.columns.support import outside_levels
+from modifind.columns.types import treatment_name
 from modifind.explain.marginal import MarginalView, told_percentiles
 from modifind.features import FeatureTable, Kind
 from modifind.findings import DETERMINED, NO_SAMPLER, Finding
@@ -272,7 +273,8 @@ class StreamedFit:
         if look.summary.n_rows <= self.max_train_rows:
             return sample
         check_rule(self.sampler)
-        schema = look.summary.schema(self.treated, self.outcome_transform, self.missing)
+        name = treatment_name(sample.treatment)
+        schema = look.summary.schema(self.treated, self.outcome_transform, self.missing, name)
         plain = schema.read(sample)
         refuse_leaks(plain.table, plain.y, plain.treatment)
         warn_codes(plain.table, plain.y)
