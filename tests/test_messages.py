@@ -77,12 +77,12 @@ class Case:
 CASES: list[Case] = []
 
 
-def python(what, change=None, **settings):
-    """A call of `fit`: `change` gives the table, outcome and treatment that are passed."""
+def python(what, change=None, rows=None, **settings):
+    """A call of `fit`: `change` gives the table, outcome and treatment that are passed, `rows` other arguments."""
 
     def call(X, y, treatment):
         X, y, treatment = (X, y, treatment) if change is None else change(X, y, treatment)
-        ModifierSelector(**FAST | settings).fit(X, y, treatment=treatment)
+        ModifierSelector(**FAST | settings).fit(X, y, treatment=treatment, **rows or {})
 
     CASES.append(Case(what, "Python", call))
 
@@ -218,6 +218,7 @@ python(
     "an event flag beside a time",
     lambda X, y, a: (X.assign(status=np.arange(N) % 3 // 2), pd.Series(np.abs(y) + 0.1, name="survival"), a),
 )
+python("nothing left to test", rows={"adjust_for": ["age", "dose", "sex"]})
 python("effects in a population that is none", population="treated")
 # The command line.
 command("no such file", file="nothing.parquet")
@@ -225,6 +226,8 @@ command("a file of another kind", file="table.xlsx")
 command("an unknown column", "--features", "weight")
 command("an unknown treatment", "--treatment", "group")
 command("the outcome as treatment", "--treatment", "change")
+command("a column tested and adjusted for", "--features", "age", "--adjust-for", "age")
+command("dates that nobody named", "--features", "age", change=lambda frame: frame.assign(visit=DAYS))
 command("alpha out of range", "--alpha", "2")
 command("an unknown label", "--treated", "pill")
 command("labels 1 and 2", change=lambda frame: frame.assign(arm=np.where(frame["arm"] == "drug", 1, 2)))

@@ -96,6 +96,7 @@ def run_checks(
     overlap: Mapping[str, float],
     settings: Mapping[str, Any],
     untestable: Mapping[str, str],
+    adjusted: pd.DataFrame | None = None,
 ) -> pd.DataFrame:
     """All checks of a fit.
 
@@ -105,6 +106,8 @@ def run_checks(
         What the result is made of.
     untestable : mapping
         For features that were not tested the reason: "constant", "rare", "determined", "failed" or "unreached".
+    adjusted : DataFrame, optional
+        What columns that are adjusted for and not tested were looked at for; see `review_columns`.
 
     Returns
     -------
@@ -120,7 +123,7 @@ def run_checks(
     found += [*_model_check(settings), *_resample_check(len(table), settings)]
     for feature in table.index:
         found += _testable(str(feature), untestable.get(str(feature)))
-    found += _column_checks(diagnostics, settings)
+    found += _column_checks(diagnostics if adjusted is None else pd.concat([diagnostics, adjusted]), settings)
     found += [check for row in diagnostics.itertuples() for check in _law_checks(row, int(settings["n_rows"]))]
     found += [*_tail_checks(table, diagnostics, settings), *_resampled_checks(table, diagnostics)]
     return as_frame(found)
@@ -129,7 +132,7 @@ def run_checks(
 def cautions(checks: pd.DataFrame, features: Sequence[str]) -> list[str]:
     """For each feature what its failed checks come to, in a few words; empty where nothing is wrong."""
     found: dict[str, list[str]] = {str(feature): [] for feature in features}
-    failed = checks[~checks["passed"] & checks["feature"].notna()]
+    failed = checks[~checks["passed"] & checks["feature"].isin(list(found))]  # others are columns adjusted for
     for name, feature in zip(failed["name"], failed["feature"], strict=True):
         found[feature].append(KINDS[name].caution)
     return ["; ".join(dict.fromkeys(found[str(feature)])) for feature in features]

@@ -27,6 +27,13 @@ Seed = Annotated[int, typer.Option("--seed", help="Seed of everything random.", 
 TreatmentColumn = Annotated[str, typer.Option("--treatment", help="Column with two values.")]
 OutcomeColumn = Annotated[str, typer.Option("--outcome", help="Numeric column, or one of 0 and 1.")]
 Features = Annotated[str, typer.Option("--features", help="Columns to test, comma-separated; default all.")]
+AdjustFor = Annotated[
+    str,
+    typer.Option(
+        "--adjust-for",
+        help="Columns to adjust for without testing them, comma-separated; with --features also all others.",
+    ),
+]
 Exclude = Annotated[str, typer.Option("--exclude", help="Columns to leave out, comma-separated.")]
 Discrete = Annotated[str, typer.Option("--discrete", help="Numeric columns that are categories.")]
 FeatureGroup = Annotated[
@@ -173,6 +180,7 @@ def select(
     treatment: TreatmentColumn,
     outcome: OutcomeColumn,
     features: Features = "",
+    adjust_for: AdjustFor = "",
     exclude: Exclude = "",
     discrete: Discrete = "",
     feature_group: FeatureGroup = None,
@@ -237,7 +245,7 @@ def select(
         raise ValueError("--stream and --dask exclude each other")
     with _warnings_as_lines() as lines, open_table(data, stream=stream, dask=dask, jobs=jobs) as table:
         scores, known = _propensity(propensity, table.columns)
-        roles = _roles(table.columns, treatment, outcome, known, strata, weight, clusters, features, exclude)
+        roles = _roles(table, treatment, outcome, known, strata, weight, clusters, features, adjust_for, exclude)
         if preset and known is not None:
             raise ValueError("--preset fixes the propensity; leave --propensity out")
         own = {"learner": learner, "cv_repeats": repeats, "check_resamples": check}
@@ -248,6 +256,7 @@ def select(
         if dry_run:
             _print_dry_run(table, selector, roles, treated)
             return
+        _print_adjusted(roles.adjusted)
         interrupted = False
         try:
             result = table.fit(selector, roles, treated)
@@ -277,6 +286,7 @@ def placebo(
     outcome: OutcomeColumn,
     n: Annotated[int, typer.Option("--n", help="Number of placebo treatments.")] = 20,
     features: Features = "",
+    adjust_for: AdjustFor = "",
     exclude: Exclude = "",
     discrete: Discrete = "",
     feature_group: FeatureGroup = None,
@@ -310,9 +320,10 @@ def placebo(
         raise ValueError(f"--n must be at least 1, not {n}")
     with _warnings_as_lines(), open_table(data) as table:
         scores, known = _propensity(propensity, table.columns)
-        roles = _roles(table.columns, treatment, outcome, known, strata, weight, clusters, features, exclude)
+        roles = _roles(table, treatment, outcome, known, strata, weight, clusters, features, adjust_for, exclude)
         selector = _selector("", DEFAULT_STATISTIC, {"learner": learner}, sampler, scores, alpha, adjust, "auto", None)
         _tell(selector, table.columns, roles, discrete, feature_group, log_outcome, missing, seed, jobs, checkpoint)
+        _print_adjusted(roles.adjusted)
         interrupted = False
         try:
             found = selector.placebo(**table.arguments(selector, roles, "placebo"), n=n, treated=treated)
@@ -365,8 +376,13 @@ def _print_dry_run(table: Any, selector: Any, roles: Any, treated: str | None) -
     print("\nNothing was fitted; leave --dry-run out to run it.")
 
 
+def _print_adjusted(names: list[str]) -> None:
+    if names:
+        print(f"adjusted for: {printable(', '.join(names))}; --exclude leaves a column out\n")
+
+
 def _roles(
-    columns: list[str],
+    table: Any,
     treatment: str,
     outcome: str,
     known: str | None,
@@ -374,14 +390,28 @@ def _roles(
     weight: str | None,
     clusters: str | None,
     features: str,
+    adjust_for: str,
     exclude: str,
 ) -> Any:
     """What the columns of a table are."""
+    from modifind.columns.unnamed import unusable
     from modifind.tables import Roles
 
+    columns = table.columns
     others = {"--propensity": known, "--strata": strata, "--weight": weight, "--clusters": clusters}
-    tested = _tested(columns, treatment, outcome, others, features, exclude)
-    return Roles(tested, outcome, treatment, known, strata, weight, clusters)
+    tested, named, unnamed = _tested(columns, treatment, outcome, others, features, adjust_for, exclude)
+    unfit = unusable(table.rows(unnamed))
+    if unfit:
+        shown = ", ".join(f"{name} ({reason})" for name, reason in unfit.items())
+        warnings.warn(
+            f"not adjusted for: {shown}. --adjust-for names a column that should be, --exclude one that should not",
+            UserWarning,
+            stacklevel=3,
+        )
+    adjusted = [name for name in columns if name in named or (name in unnamed and name not in unfit)]
+    # In the order of the table, so that a test does not depend on which of the other columns are tested.
+    used = [name for name in columns if name in tested or name in adjusted] if adjusted else tested
+    return Roles(used, outcome, treatment, adjusted, known, strata, weight, clusters)
 
 
 def _tell(
@@ -402,10 +432,13 @@ def _tell(
     categories = _columns(discrete, columns, "--discrete")
     if not set(categories) <= set(roles.features):
         strangers = ", ".join(sorted(set(categories) - set(roles.features)))
-        raise ValueError(f"--discrete names {strangers}, which is not tested")
+        raise ValueError(f"--discrete names {strangers}, which is neither tested nor adjusted for")
     selector.set_params(
         discrete_features=AlsoDiscrete(tuple(categories)) if categories else "auto",
-        feature_groups=_feature_groups(feature_group or [], roles.features) or None,
+        feature_groups=_feature_groups(
+            feature_group or [], [name for name in roles.features if name not in roles.adjusted]
+        )
+        or None,
         outcome_transform="log" if log_outcome else None,
         missing=missing,
         random_state=seed,
@@ -514,9 +547,18 @@ def _selector(
 
 
 def _tested(
-    columns: list[str], treatment: str, outcome: str, others: dict[str, str | None], features: str, exclude: str
-) -> list[str]:
-    """The columns to test; `others` are columns that are no features either, by their options."""
+    columns: list[str],
+    treatment: str,
+    outcome: str,
+    others: dict[str, str | None],
+    features: str,
+    adjust_for: str,
+    exclude: str,
+) -> tuple[list[str], list[str], list[str]]:
+    """The columns to test, those named to be adjusted for, and those that nobody named where others were.
+
+    `others` are columns that are no features either, by their options.
+    """
     given = {option: name for option, name in others.items() if name is not None}
     roles = {"--treatment": treatment, "--outcome": outcome, **given}
     for option, name in roles.items():
@@ -527,14 +569,20 @@ def _tested(
             raise ValueError(f"{owners[name]} and {option} are both {name!r}")
         owners[name] = option
     taken = set(owners)
-    chosen = _columns(features, columns, "--features") or columns
-    if features and taken & set(chosen):
-        raise ValueError(f"--features names {', '.join(sorted(taken & set(chosen)))}, which is no feature here")
+    chosen, named = _columns(features, columns, "--features"), _columns(adjust_for, columns, "--adjust-for")
+    for option, own in (("--features", chosen), ("--adjust-for", named)):
+        if taken & set(own):
+            raise ValueError(f"{option} names {', '.join(sorted(taken & set(own)))}, which is no feature here")
+    both = [name for name in chosen if name in named]
+    if both:
+        raise ValueError(f"--features and --adjust-for both name {', '.join(both)}; a column is tested or adjusted for")
     left_out = taken | set(_columns(exclude, columns, "--exclude"))
-    chosen = [column for column in chosen if column not in left_out]
-    if not chosen:
-        raise ValueError("no feature is left to test; --features and --exclude decide which are")
-    return chosen
+    tested = [column for column in chosen or columns if column not in left_out and column not in named]
+    if not tested:
+        raise ValueError("no feature is left to test; --features, --adjust-for and --exclude decide which are")
+    named = [column for column in named if column not in left_out]
+    unnamed = [column for column in columns if chosen and column not in (*left_out, *chosen, *named)]
+    return tested, named, unnamed
 
 
 def _propensity(value: str, columns: list[str]) -> tuple[Any, str | None]:

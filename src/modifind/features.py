@@ -257,21 +257,44 @@ def discrete_mask(names: tuple[str, ...], discrete_features: Any) -> tuple[NDArr
         if discrete_features == "auto":
             return np.zeros(len(names), dtype=bool), True
         raise ValueError(f"discrete_features must be 'auto' or a list of columns, not {discrete_features!r}")
-    chosen = np.asarray(discrete_features)
+    return column_mask(names, discrete_features, "discrete_features"), False
+
+
+def column_mask(names: tuple[str, ...], columns: Any, argument: str) -> NDArray[np.bool_]:
+    """Which columns an argument means by names, positions or a mask.
+
+    Examples
+    --------
+    >>> column_mask(("age", "sex", "dose"), ["sex", -1], "adjust_for")
+    array([False,  True,  True])
+    """
+    chosen = np.asarray(columns)
     mask = np.zeros(len(names), dtype=bool)
     if chosen.size == 0:
-        return mask, False
+        return mask
     if chosen.dtype == bool:
         if chosen.shape != mask.shape:
-            raise ValueError(f"discrete_features as a mask needs {mask.size} entries, found {chosen.size}")
-        return chosen, False
-    for item in chosen.tolist() if isinstance(discrete_features, np.ndarray) else discrete_features:
+            raise ValueError(f"{argument} as a mask needs {mask.size} entries, found {chosen.size}")
+        return chosen
+    for item in chosen.tolist() if isinstance(columns, np.ndarray) else columns:
         # Names first: a table whose columns are called 0, 2, 1 means the column called 1.
         position = names.index(str(item)) if str(item) in names else (item if isinstance(item, int) else None)
         if position is None or not -len(names) <= position < len(names):
-            raise ValueError(f"discrete_features names {item!r}, which is no column of X")
+            raise ValueError(f"{argument} names {item!r}, which is no column of X")
         mask[position] = True
-    return mask, False
+    return mask
+
+
+def adjusted_columns(names: tuple[str, ...], adjust_for: Any) -> tuple[str, ...]:
+    """The columns that are adjusted for and not tested; refuses what leaves none to test."""
+    if adjust_for is None:
+        return ()
+    if isinstance(adjust_for, str | bytes) or not hasattr(adjust_for, "__iter__"):
+        raise ValueError(f"adjust_for must be a list of columns, not {adjust_for!r}")
+    chosen = column_mask(names, adjust_for, "adjust_for")
+    if chosen.all():
+        raise ValueError(f"adjust_for names all {len(names)} columns of X; at least one must be left to test")
+    return tuple(name for name, own in zip(names, chosen, strict=True) if own)
 
 
 def _few_values(column: pd.Series[Any]) -> bool:

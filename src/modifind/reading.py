@@ -20,6 +20,7 @@ from modifind.columns.support import Outside, outside_levels
 from modifind.features import (
     FeatureTable,
     Treatment,
+    adjusted_columns,
     check_length,
     check_rows,
     read_features,
@@ -56,6 +57,8 @@ class Data:
         Codes before rare levels were pooled, of categories that have many levels left.
     outside : dict
         Rows at levels that one arm has hardly any rows of, by column, before rare levels were pooled.
+    adjusted : tuple of str
+        Columns that everything conditions on and that are not tested.
     """
 
     table: FeatureTable
@@ -70,6 +73,7 @@ class Data:
     names: dict[str, str] = field(default_factory=dict)
     unpooled: tuple[Array, ...] = ()
     outside: dict[str, Outside] = field(default_factory=dict)
+    adjusted: tuple[str, ...] = ()
 
     @property
     def arms(self) -> NDArray[Any]:
@@ -83,8 +87,10 @@ class Data:
 
     @property
     def settings(self) -> dict[str, Any]:
-        """What a result records of names, weights, clusters and strata; nothing where there are none."""
+        """What a result records of names, weights, clusters, strata and adjustment; nothing where there is none."""
         found: dict[str, Any] = dict(self.names)
+        if self.adjusted:
+            found["adjust_for"] = list(self.adjusted)
         if self.weights is not None:
             found["sample_weight"] = {"effective_rows": effective_size(self.weights)}
         if self.clusters is not None:
@@ -105,6 +111,7 @@ def read_data(
     sample_weight: Any = None,
     clusters: Any = None,
     strata: Any = None,
+    adjust_for: Any = None,
 ) -> Data:
     """Check and encode a table; rare levels are pooled, and what looks odd is warned of.
 
@@ -122,6 +129,8 @@ def read_data(
         What becomes of missing values; "drop" leaves out the rows that have any, with a warning.
     sample_weight, clusters, strata : array of shape (n,), optional
         Weights, cluster labels and strata of the rows. Rows of weight 0 are left out, with a warning.
+    adjust_for : names, positions or a mask, optional
+        Columns of X that are not tested.
 
     Raises
     ------
@@ -149,6 +158,7 @@ def read_data(
         weights = None if weights is None else weights[kept]
     table = read_features(frame, discrete_features, "category" if missing == "category" else "error")
     check_rows(table.n_rows)
+    adjusted = adjusted_columns(table.names, adjust_for)
     outcome = read_outcome(columns.get("y"), table.n_rows)
     labels = read_treatment(columns.get("treatment"), table.n_rows, treated)
     codes = read_clusters(columns["clusters"], table.n_rows) if "clusters" in columns else None
@@ -165,7 +175,9 @@ def read_data(
         weights = weights / weights.max()
         weights = weights / weights.mean()
     names = recorded_names(columns["y"], columns["treatment"])
-    return Data(table, outcome, labels, weights, codes, found, kept, dropped, left_out, names, unpooled, outside)
+    return Data(
+        table, outcome, labels, weights, codes, found, kept, dropped, left_out, names, unpooled, outside, adjusted
+    )
 
 
 def _kept_rows(

@@ -22,7 +22,7 @@ from modifind.checks import warn_of
 from modifind.columns.inputs import as_frame, is_distributed
 from modifind.columns.missing import Dropped, check_missing
 from modifind.composition import Statistic, agreeing_sampler, recorded_settings, resolve_statistic
-from modifind.feature_groups import has_groups, read_feature_groups
+from modifind.feature_groups import has_groups, read_feature_groups, refuse_adjusted
 from modifind.findings import assemble, tell
 from modifind.placebo import check_runs, run_placebos
 from modifind.placebo_result import PlaceboResult
@@ -36,7 +36,7 @@ from modifind.streaming import FrameSource, LocalPieces, Piece, Pieces, Source, 
 from modifind.streaming.sources import CompleteRows, has_row_scores
 from modifind.testing import ConditionalRandomizationTest, adjust_p_values
 from modifind.torch_support import import_torch
-from modifind.whole import NO_MODIFICATION, Whole, WholeFit, warn_unused
+from modifind.whole import GIVEN_ADJUSTED, NO_MODIFICATION, Whole, WholeFit, warn_unused
 
 MIN_TRAIN_ROWS = 200
 
@@ -192,6 +192,7 @@ class ModifierSelector(BaseModifierSelector):
         treatment: Any = None,
         *,
         treated: Any = None,
+        adjust_for: Any = None,
         sample_weight: Any = None,
         clusters: Any = None,
         strata: Any = None,
@@ -210,6 +211,10 @@ class ModifierSelector(BaseModifierSelector):
         treated : optional
             The label that means "treated". Needed unless labels are unmistakable: 0 and 1, truth values, yes and no, or
             one that says control, placebo, untreated, ... beside one that does not.
+        adjust_for : list, optional
+            Names, positions or a mask of columns of X that are not tested. Models of the outcome, scores and laws of
+            the tested features condition on them as on all others: the p-value of a tested feature is the one that it
+            has where all columns are tested. A column that is left out of X instead is not adjusted for at all.
         sample_weight : array of shape (n,), optional
             How much each row counts, such as one over its probability of being in the sample. Only ratios matter; rows
             of weight 0 are left out. Needs the table in memory.
@@ -237,22 +242,23 @@ class ModifierSelector(BaseModifierSelector):
         if is_distributed(X):
             remedy = "pass a sample of the rows as a DataFrame"
             _refuse_in_pieces(per_row | self._placebos, "a Dask DataFrame", remedy)
-            return self._fit_distributed(X, y, treatment, treated, statistic)
+            return self._fit_distributed(X, y, treatment, treated, adjust_for, statistic)
         frame = as_frame(X)
         if isinstance(statistic, EffectLikelihood) and self._check_length(frame, per_row):
             source = FrameSource.of(frame, y, treatment, self.propensity)
-            return self._fit_pieces(self._local(source), statistic, treated)
-        return self._fit_whole(frame, y, treatment, treated, per_row, statistic, test)
+            return self._fit_pieces(self._local(source), statistic, treated, adjust_for)
+        reading = per_row | {"treated": treated, "adjust_for": adjust_for}
+        return self._fit_whole(frame, y, treatment, reading, statistic, test)
 
-    def fit_source(self, source: Source, *, treated: Any = None) -> ModifierSelector:
+    def fit_source(self, source: Source, *, treated: Any = None, adjust_for: Any = None) -> ModifierSelector:
         """Test every feature of a table that comes in pieces, such as a file larger than memory.
 
         Parameters
         ----------
         source : Source
             Where the rows come from; `modifind.streaming.open_files` makes one of CSV or Parquet files.
-        treated : optional
-            The label that means "treated".
+        treated, adjust_for : optional
+            As in `fit`.
 
         Returns
         -------
@@ -262,12 +268,14 @@ class ModifierSelector(BaseModifierSelector):
         _refuse_in_pieces(self._placebos, "a source", "read the table, or a sample of it, into a DataFrame")
         if has_row_scores(self.propensity) and getattr(source, "scores", None) is None:
             raise ValueError("propensity is one score per row; the scores of a source must come with it")
-        return self._fit_pieces(self._local(source), statistic, treated)
+        return self._fit_pieces(self._local(source), statistic, treated, adjust_for)
 
     def _local(self, source: Source) -> LocalPieces:
         return LocalPieces(CompleteRows(source) if self.missing == "drop" else source, self.n_jobs)
 
-    def _fit_distributed(self, X: Any, y: Any, treatment: Any, treated: Any, statistic: Statistic) -> ModifierSelector:
+    def _fit_distributed(
+        self, X: Any, y: Any, treatment: Any, treated: Any, adjust_for: Any, statistic: Statistic
+    ) -> ModifierSelector:
         """Test every feature of a Dask table."""
         if self.checkpoint is not None:
             raise ValueError(
@@ -277,9 +285,9 @@ class ModifierSelector(BaseModifierSelector):
         from modifind.distributed import DaskPieces
 
         with DaskPieces.of(X, y, treatment, self.propensity, self.n_jobs, complete=self.missing == "drop") as pieces:
-            return self._fit_pieces(pieces, statistic, treated)
+            return self._fit_pieces(pieces, statistic, treated, adjust_for)
 
-    def _fit_pieces(self, pieces: Pieces, statistic: Statistic, treated: Any) -> ModifierSelector:
+    def _fit_pieces(self, pieces: Pieces, statistic: Statistic, treated: Any, adjust_for: Any) -> ModifierSelector:
         """Test every feature by sums over pieces of the table."""
         if has_groups(self.feature_groups):
             raise ValueError(
@@ -296,7 +304,7 @@ class ModifierSelector(BaseModifierSelector):
         sampler = agreeing_sampler(self.sampler, statistic, self.device)
         saved = None
         if self.checkpoint is not None and isinstance(pieces, LocalPieces):
-            saved = continued_pass(self.get_params(deep=False), statistic, treated, entropy)
+            saved = continued_pass(self.get_params(deep=False), statistic, treated, adjust_for, entropy)
             pieces = replace(pieces, checkpoint=saved)
         with recorded() as caught:
             warn_unused(self.test, self.n_resamples, self.alpha, self.adjust)
@@ -307,6 +315,7 @@ class ModifierSelector(BaseModifierSelector):
                 discrete_features=self.discrete_features,
                 outcome_transform=self.outcome_transform,
                 treated=treated,
+                adjust_for=adjust_for,
                 n_folds=self.cv,
                 max_train_rows=self.max_train_rows,
                 n_jobs=self.n_jobs,
@@ -324,7 +333,7 @@ class ModifierSelector(BaseModifierSelector):
             else:
                 caught.clear()  # the fit that follows says it again
         if isinstance(found, Piece):
-            return self._fit_piece(found, pieces.dropped, treated, entropy)
+            return self._fit_piece(found, pieces.dropped, treated, adjust_for, entropy)
         for note in saved.notes if saved is not None else ():
             warnings.warn(note, UserWarning, stacklevel=3)
         settings = {
@@ -334,12 +343,13 @@ class ModifierSelector(BaseModifierSelector):
             **data_settings(*found.labels, found.n_rows, found.n_treated, found.propensity, entropy),
             **found.sample_settings,
             **self._dropped_settings(pieces.dropped),
-            "null_hypothesis": f"{NO_MODIFICATION} given the other features",
+            "null_hypothesis": f"{NO_MODIFICATION} given the other features{GIVEN_ADJUSTED * bool(found.adjusted)}",
         }
-        named = frozenset(found.names[m] for m in found.named)
-        return self._conclude(found.names, found, settings, caught, named)
+        return self._conclude(found.columns_in, found, settings, caught, found.named)
 
-    def _fit_piece(self, piece: Piece, dropped: Dropped, treated: Any, entropy: int) -> ModifierSelector:
+    def _fit_piece(
+        self, piece: Piece, dropped: Dropped, treated: Any, adjust_for: Any, entropy: int
+    ) -> ModifierSelector:
         """Test a table in pieces that has few enough rows for all to be taken at once."""
         own = self.get_params(deep=False) | {"random_state": entropy}
         if piece.scores is not None:
@@ -348,7 +358,7 @@ class ModifierSelector(BaseModifierSelector):
             own["propensity"] = PropensityModel(known, clip=self.propensity.clip) if wrapped else known
         whole = type(self)(**own)
         try:
-            whole.fit(piece.X, piece.y, piece.treatment, treated=treated)
+            whole.fit(piece.X, piece.y, piece.treatment, treated=treated, adjust_for=adjust_for)
         finally:
             if hasattr(whole, "result_"):  # of an interrupted fit, what it found
                 _, left_out = with_messages(dropped.warn)
@@ -366,6 +376,7 @@ class ModifierSelector(BaseModifierSelector):
         *,
         n: int = 20,
         treated: Any = None,
+        adjust_for: Any = None,
         sample_weight: Any = None,
         clusters: Any = None,
         strata: Any = None,
@@ -378,7 +389,7 @@ class ModifierSelector(BaseModifierSelector):
 
         Parameters
         ----------
-        X, y, treatment, treated, sample_weight, clusters, strata
+        X, y, treatment, treated, adjust_for, sample_weight, clusters, strata
             As in `fit`; the table must be in memory, with at most `max_train_rows` rows.
         n : int, default=20
             Number of placebo treatments.
@@ -403,8 +414,8 @@ class ModifierSelector(BaseModifierSelector):
         """
         check_runs(n)
         _check_placebo_rows(X, self.max_train_rows)
-        own = {"treated": treated, "sample_weight": sample_weight, "clusters": clusters, "strata": strata}
-        data, run = self.read(X, y, treatment, **own)
+        own = {"sample_weight": sample_weight, "clusters": clusters, "strata": strata}
+        data, run = self.read(X, y, treatment, treated=treated, adjust_for=adjust_for, **own)
         params = self.get_params(deep=False)
         saved, _ = continued_tests(params, data, run.feature_groups, run.statistic, run.test, run.seed)
         self.placebo_, interrupted = run_placebos(run, data, n, saved)
@@ -419,6 +430,7 @@ class ModifierSelector(BaseModifierSelector):
         treatment: Any = None,
         *,
         treated: Any = None,
+        adjust_for: Any = None,
         sample_weight: Any = None,
         clusters: Any = None,
         strata: Any = None,
@@ -427,7 +439,7 @@ class ModifierSelector(BaseModifierSelector):
 
         Parameters
         ----------
-        X, y, treatment, treated, sample_weight, clusters, strata
+        X, y, treatment, treated, adjust_for, sample_weight, clusters, strata
             As in `fit`; a table in memory.
         """
         statistic, test = self._validate()
@@ -435,7 +447,8 @@ class ModifierSelector(BaseModifierSelector):
         frame = as_frame(X)
         if isinstance(statistic, EffectLikelihood):
             self._check_length(frame, per_row)
-        data, run = self._read_whole(frame, y, treatment, treated, per_row, statistic, test)
+        reading = per_row | {"treated": treated, "adjust_for": adjust_for}
+        data, run = self._read_whole(frame, y, treatment, reading, statistic, test)
         run.check(data)
         return data, run
 
@@ -458,18 +471,18 @@ class ModifierSelector(BaseModifierSelector):
         X: pd.DataFrame,
         y: Any,
         treatment: Any,
-        treated: Any,
-        per_row: dict[str, Any],
+        reading: dict[str, Any],
         statistic: Statistic,
         test: ConditionalRandomizationTest,
     ) -> tuple[Data, WholeFit]:
         """The table, checked and encoded, and what is to be done with it."""
-        if per_row["clusters"] is not None and isinstance(statistic, WCMMD):
+        if reading["clusters"] is not None and isinstance(statistic, WCMMD):
             raise ValueError(
                 "clusters needs statistic='effect_likelihood'; resampled features of 'wcmmd' take rows as independent"
             )
-        reading = {"treated": treated, "discrete_features": self.discrete_features, "missing": self.missing}
-        data = read_data(X, y, treatment, **reading, **per_row)
+        data = read_data(X, y, treatment, discrete_features=self.discrete_features, missing=self.missing, **reading)
+        groups = read_feature_groups(self.feature_groups, data.table.names)
+        refuse_adjusted(groups, data.adjusted)
         if isinstance(statistic, EffectLikelihood):
             warn_unused(self.test, self.n_resamples, self.alpha, self.adjust)
         return data, WholeFit(
@@ -481,7 +494,7 @@ class ModifierSelector(BaseModifierSelector):
             alpha=self.alpha,
             adjust=self.adjust,
             outcome_transform=self.outcome_transform,
-            feature_groups=read_feature_groups(self.feature_groups, data.table.names),
+            feature_groups=groups,
             n_folds=self.cv,
             n_jobs=self.n_jobs,
             progress=self.progress,
@@ -495,15 +508,14 @@ class ModifierSelector(BaseModifierSelector):
         X: pd.DataFrame,
         y: Any,
         treatment: Any,
-        treated: Any,
-        per_row: dict[str, Any],
+        reading: dict[str, Any],
         statistic: Statistic,
         test: ConditionalRandomizationTest,
     ) -> ModifierSelector:
         """Test every feature with all rows at once."""
         params = self.get_params(deep=False)
         with recorded() as caught:
-            data, run = self._read_whole(X, y, treatment, treated, per_row, statistic, test)
+            data, run = self._read_whole(X, y, treatment, reading, statistic, test)
             # What is said of the folder is not part of the result, which is that of a run without one.
             saved, notes = with_messages(continued_tests, params, data, run.feature_groups, statistic, test, run.seed)
             found = run.fit(data, *saved)

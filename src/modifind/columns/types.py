@@ -188,14 +188,24 @@ def _check_text(values: pd.Series[Any], name: str) -> None:
         distinct = distinct.iloc[np.linspace(0, len(distinct) - 1, PROBED).astype(int)]
     if not len(distinct):
         return
-    dated = distinct.str.fullmatch(_DATE).fillna(False).astype(bool)
-    if 2 * int(dated.sum()) > len(distinct):
+    dates = dated(distinct)
+    if 2 * int(dates.sum()) > len(distinct):
         raise ValueError(
-            f"column {name!r} holds dates or times as text, such as {distinct[dated].iloc[0]!r}; convert them to a "
+            f"column {name!r} holds dates or times as text, such as {distinct[dates].iloc[0]!r}; convert them to a "
             "number (days since a date, for instance) or exclude the column"
         )
-    if 2 * int(_as_numbers(distinct, loose=True).notna().sum()) > len(distinct):
+    if mostly_numbers(distinct):
         _refuse_near_numbers(values, name, least=MAX_DISCRETE_VALUES + 1)
+
+
+def dated(texts: pd.Series[Any]) -> pd.Series[bool]:
+    """Which texts are dates or times."""
+    return texts.str.fullmatch(_DATE).fillna(False).astype(bool)
+
+
+def mostly_numbers(texts: pd.Series[Any]) -> bool:
+    """Whether more than half of some texts are numbers, also such as 1,5 and < 3 and 20 %."""
+    return 2 * int(_as_numbers(texts, loose=True).notna().sum()) > len(texts)
 
 
 def _refuse_near_numbers(values: pd.Series[Any], name: str, least: int) -> None:
