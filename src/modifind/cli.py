@@ -60,6 +60,10 @@ Missing = Annotated[
         "--missing", help="Missing values: error, category (a level of its own) or drop (leave out the rows)."
     ),
 ]
+MissingOutcome = Annotated[
+    str,
+    typer.Option("--missing-outcome", help="Rows without an outcome: error, drop or weight (others stand for them)."),
+]
 CheckpointFolder = Annotated[
     Path | None,
     typer.Option("--checkpoint", help="Folder to save every feature in; the same command then continues."),
@@ -203,6 +207,7 @@ def select(
         str | None, typer.Option("--device", help="Where networks and resamples are computed: cpu, cuda, cuda:1, ...")
     ] = None,
     missing: Missing = "error",
+    missing_outcome: MissingOutcome = "error",
     seed: Seed = 0,
     jobs: Jobs = 1,
     stream: Annotated[
@@ -251,6 +256,7 @@ def select(
         own = {"learner": learner, "cv_repeats": repeats, "check_resamples": check}
         selector = _selector(preset, statistic, own, sampler, scores, alpha, adjust, resamples, device)
         _tell(selector, table.columns, roles, discrete, feature_group, log_outcome, missing, seed, jobs, checkpoint)
+        selector.set_params(missing_outcome=missing_outcome)
         selector.set_params(max_train_rows=train_rows, explain=explain)
         selector.set_params(placebo_runs=placebo_runs, population=population)
         if dry_run:
@@ -301,6 +307,7 @@ def placebo(
     alpha: Alpha = 0.05,
     adjust: Adjust = "bh",
     missing: Missing = "error",
+    missing_outcome: MissingOutcome = "error",
     seed: Seed = 0,
     jobs: Jobs = 1,
     checkpoint: CheckpointFolder = None,
@@ -323,6 +330,7 @@ def placebo(
         roles = _roles(table, treatment, outcome, known, strata, weight, clusters, features, adjust_for, exclude)
         selector = _selector("", DEFAULT_STATISTIC, {"learner": learner}, sampler, scores, alpha, adjust, "auto", None)
         _tell(selector, table.columns, roles, discrete, feature_group, log_outcome, missing, seed, jobs, checkpoint)
+        selector.set_params(missing_outcome=missing_outcome)
         _print_adjusted(roles.adjusted)
         interrupted = False
         try:

@@ -117,7 +117,11 @@ def _rows_known(data: Data) -> list[tuple[str, str]]:
     found = []
     if data.strata is not None:
         found.append(("strata", f"{len(data.strata.labels)}; models and samplers condition on them"))
-    if data.weights is not None:
+    if data.outcome_weights:
+        own = data.outcome_weights
+        shown = f"missing in {own['n_missing']:,} rows ({own['share_missing']:.0%}); the others are weighted for them"
+        found.append(("outcomes", f"{shown}, worth {own['effective_rows']:,.0f} rows that count alike"))
+    elif data.weights is not None:
         found.append(("weights", f"worth {effective_size(data.weights):,.0f} rows that count alike"))
     if data.clusters is not None:
         found.append(("clusters", f"{np.unique(data.clusters).size:,}; rows of a cluster are not taken as independent"))

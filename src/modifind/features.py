@@ -13,7 +13,14 @@ from numpy.typing import ArrayLike, NDArray
 
 from modifind.columns.arm_labels import first_treated
 from modifind.columns.inputs import as_column, as_frame, check_names
-from modifind.columns.missing import NEEDED, count_missing, missing_label, refuse_few, refuse_missing
+from modifind.columns.missing import (
+    count_missing,
+    missing_label,
+    refuse_few,
+    refuse_gaps,
+    refuse_missing,
+    refuse_outcome_gaps,
+)
 from modifind.columns.types import (
     MAX_DISCRETE_VALUES,
     feature_column,
@@ -334,8 +341,7 @@ def read_treatment(treatment: ArrayLike | None, n_rows: int, treated: Any = None
     name = treatment_name(column)
     missing = int(column.isna().sum())
     infinite = int(np.isinf(column.to_numpy()).sum()) if pd.api.types.is_float_dtype(column.dtype) else 0
-    if missing or infinite:
-        raise ValueError(f"{name} has {missing} missing and {infinite} infinite values; {NEEDED}")
+    refuse_gaps(name, missing, infinite)
     labels, codes = _codes(column, "treatment")
     first_is_treated = first_treated(labels, treated, name)
     arms = 1 - codes if first_is_treated else codes
@@ -364,8 +370,7 @@ def read_outcome(y: ArrayLike | None, n_rows: int) -> Array:
     check_length("y", len(column), n_rows)
     outcome = outcome_values(column)
     missing, infinite = int(np.isnan(outcome).sum()), int(np.isinf(outcome).sum())
-    if missing or infinite:
-        raise ValueError(f"y has {missing} missing and {infinite} infinite values; {NEEDED}")
+    refuse_outcome_gaps(outcome_name(column), n_rows, missing, infinite)
     if (outcome == outcome[0]).all():
         raise ValueError(f"y is constant ({outcome[0]:g}); there is no effect to look for")
     check_scale("y", outcome)

@@ -20,7 +20,7 @@ from modifind.base import (
 )
 from modifind.checks import warn_of
 from modifind.columns.inputs import as_frame, is_distributed
-from modifind.columns.missing import Dropped, check_missing
+from modifind.columns.missing import Dropped, check_missing, check_missing_outcome
 from modifind.composition import Statistic, agreeing_sampler, recorded_settings, resolve_statistic
 from modifind.feature_groups import has_groups, read_feature_groups, refuse_adjusted
 from modifind.findings import assemble, tell
@@ -91,7 +91,13 @@ class ModifierSelector(BaseModifierSelector):
         What becomes of missing values of features. "error" refuses them by name. "category" takes missing as a level of
         a discrete feature, and as a state of a continuous one beside its values: the test then asks for both, whether
         the value matters and whether it matters that there is none. "drop" leaves out every row with a missing feature,
-        outcome or treatment, with a warning that counts them.
+        outcome, treatment, weight, cluster or stratum, with a warning that counts them.
+    missing_outcome : {"error", "drop", "weight"}, default="error"
+        What becomes of rows without an outcome. "error" refuses them. "drop" leaves them out, with a count: p-values
+        hold where the outcome is missing by features and arm alone, and averages are those of the rows that are left.
+        "weight" lets each row with an outcome stand for 1 / P(observed | features, arm) rows, by cross-fitted models,
+        at most 20, times its sample weight: averages are then those of all rows. Needs the table in memory. With
+        ``missing="drop"`` "error" leaves such rows out as well.
     feature_groups : dict, optional
         Columns that are tested as one feature, by the name of their group: ``{"blood pressure": ["sbp", "dbp"]}``. The
         null hypothesis of a group is that the arms' difference does not depend on its columns together given the
@@ -162,6 +168,7 @@ class ModifierSelector(BaseModifierSelector):
         explain: bool = True,
         placebo_runs: int = 0,
         population: str = "all",
+        missing_outcome: str = "error",
     ) -> None:
         self.statistic = statistic
         self.sampler = sampler
@@ -184,6 +191,7 @@ class ModifierSelector(BaseModifierSelector):
         self.explain = explain
         self.placebo_runs = placebo_runs
         self.population = population
+        self.missing_outcome = missing_outcome
 
     def fit(
         self,
@@ -271,7 +279,17 @@ class ModifierSelector(BaseModifierSelector):
         return self._fit_pieces(self._local(source), statistic, treated, adjust_for)
 
     def _local(self, source: Source) -> LocalPieces:
-        return LocalPieces(CompleteRows(source) if self.missing == "drop" else source, self.n_jobs)
+        return LocalPieces(CompleteRows(source, self._complete) if self._complete else source, self.n_jobs)
+
+    @property
+    def _complete(self) -> str:
+        """What rows of a table in pieces must have a value of: everything, the outcome, or nothing."""
+        if self.missing_outcome == "weight":
+            raise ValueError(
+                "missing_outcome='weight' needs all rows in memory at once, and this table is worked on in pieces; "
+                "take 'drop', or a sample of the rows as a DataFrame"
+            )
+        return "rows" if self.missing == "drop" else "outcomes" if self.missing_outcome == "drop" else ""
 
     def _fit_distributed(
         self, X: Any, y: Any, treatment: Any, treated: Any, adjust_for: Any, statistic: Statistic
@@ -284,7 +302,7 @@ class ModifierSelector(BaseModifierSelector):
             )
         from modifind.distributed import DaskPieces
 
-        with DaskPieces.of(X, y, treatment, self.propensity, self.n_jobs, complete=self.missing == "drop") as pieces:
+        with DaskPieces.of(X, y, treatment, self.propensity, self.n_jobs, complete=self._complete) as pieces:
             return self._fit_pieces(pieces, statistic, treated, adjust_for)
 
     def _fit_pieces(self, pieces: Pieces, statistic: Statistic, treated: Any, adjust_for: Any) -> ModifierSelector:
@@ -480,7 +498,18 @@ class ModifierSelector(BaseModifierSelector):
             raise ValueError(
                 "clusters needs statistic='effect_likelihood'; resampled features of 'wcmmd' take rows as independent"
             )
-        data = read_data(X, y, treatment, discrete_features=self.discrete_features, missing=self.missing, **reading)
+        seed = seed_of(self.random_state, self.checkpoint)
+        data = read_data(
+            X,
+            y,
+            treatment,
+            discrete_features=self.discrete_features,
+            missing=self.missing,
+            missing_outcome=self.missing_outcome,
+            n_folds=self.cv,
+            seed=seed,
+            **reading,
+        )
         groups = read_feature_groups(self.feature_groups, data.table.names)
         refuse_adjusted(groups, data.adjusted)
         if isinstance(statistic, EffectLikelihood):
@@ -498,7 +527,7 @@ class ModifierSelector(BaseModifierSelector):
             n_folds=self.cv,
             n_jobs=self.n_jobs,
             progress=self.progress,
-            seed=seed_of(self.random_state, self.checkpoint),
+            seed=seed,
             explain=self.explain,
             population=self.population,
         )
@@ -568,7 +597,7 @@ class ModifierSelector(BaseModifierSelector):
         return self
 
     def _dropped_settings(self, dropped: Dropped) -> dict[str, Any]:
-        return dropped.settings() if self.missing == "drop" else {}
+        return dropped.settings() if "drop" in (self.missing, self.missing_outcome) else {}
 
     def _validate(self) -> tuple[Statistic, ConditionalRandomizationTest]:
         check_shared_settings(self.alpha, self.cv, self.outcome_transform)
@@ -579,6 +608,7 @@ class ModifierSelector(BaseModifierSelector):
         adjust_p_values([1.0], self.adjust)
         check_runs(self.placebo_runs, "placebo_runs", least=0)
         check_missing(self.missing)
+        check_missing_outcome(self.missing_outcome)
         check_population(self.population)
         if self.device not in (None, "cpu"):
             import_torch(self.device, f"device={self.device!r}")

@@ -35,8 +35,11 @@ def _reason(column: pd.Series[Any], name: str) -> str:
     if len(values) < LEAST_ROWS:
         return ""
     n_distinct = values.nunique() if pd.api.types.is_hashable(values.iloc[0]) else 0
-    if pd.api.types.is_integer_dtype(values):
-        steps = np.diff(values.to_numpy(dtype=np.float64))
+    if pd.api.types.is_numeric_dtype(values) and not pd.api.types.is_bool_dtype(values):
+        numbers = values.to_numpy(dtype=np.float64)
+        if (numbers != np.rint(numbers)).any():
+            return ""
+        steps = np.diff(numbers)
         in_order = bool((steps > 0).all() or (steps < 0).all())
         counts_rows = n_distinct == len(values) and (in_order or _named(name))
         return "identifier" if counts_rows or loses_digits(values) else ""

@@ -24,7 +24,7 @@ from modifind.columns.missing import LEAST_OBSERVED, Dropped
 from modifind.columns.outcome_scale import transform_outcome
 from modifind.columns.review import review_columns
 from modifind.columns.support import outside_levels
-from modifind.columns.types import treatment_name
+from modifind.columns.types import outcome_name, treatment_name
 from modifind.explain.marginal import MarginalView, told_percentiles
 from modifind.features import FeatureTable, Kind, adjusted_columns
 from modifind.findings import DETERMINED, NO_SAMPLER, Finding
@@ -280,8 +280,8 @@ class StreamedFit:
             return sample
         check_rule(self.sampler)
         adjusted = adjusted_columns(look.summary.names, self.adjust_for)
-        name = treatment_name(sample.treatment)
-        schema = look.summary.schema(self.treated, self.outcome_transform, self.missing, name)
+        called = treatment_name(sample.treatment), outcome_name(sample.y)
+        schema = look.summary.schema(self.treated, self.outcome_transform, self.missing, *called)
         plain = schema.read(sample)
         refuse_leaks(plain.table, plain.y, plain.treatment)
         warn_codes(plain.table, plain.y)
