@@ -25,6 +25,35 @@ _DATE = (
     rf")(?:[T ]{_CLOCK}\s*(?:Z|UTC|[+-]\d{{2}}:?\d{{2}})?)?\s*|\s*{_CLOCK}\s*"
 )
 
+_NUMBER = r"[+-]?(?:\d+(?:[.,]\d*)?|[.,]\d+)(?:[eE][+-]?\d+)?"
+_NEAR_NUMBERS = (  # a pattern, the least share of texts that have it, what is told of them and what to do
+    (
+        r"[+-]?[1-9]\d{0,2}(?:,\d{3})+(?:\.\d+)?",
+        1.0,  # 1,200 alone may be a decimal comma
+        "numbers with commas between thousands",
+        "Take the commas out: y.str.replace(',', '').astype(float)",
+    ),
+    (
+        r"[+-]?(?:\d+(?:\.\d{3})*)?,\d+",
+        0.5,
+        "numbers with a decimal comma",
+        "Read them with decimal=',' (pandas.read_csv), or --decimal on the command line",
+    ),
+    (rf"{_NUMBER}\s*%", 0.5, "percentages as text", "Strip the sign: y.str.rstrip('% ').astype(float)"),
+    (
+        rf"[<>≤≥~]=?\s*{_NUMBER}.*",
+        0.5,
+        "numbers with a sign of comparison",
+        "Write values beyond a limit of detection as numbers (half the limit, for instance)",
+    ),
+    (
+        rf"{_NUMBER}\s*[^\d\s.,].*",
+        0.5,
+        "numbers with a unit",
+        "Strip the unit, and mind that all rows have the same: y.str.extract(r'([-+.\\d]+)')[0].astype(float)",
+    ),
+)
+
 
 def feature_column(column: pd.Series[Any], name: str, check: bool = True) -> tuple[pd.Series[Any], bool]:
     """A column that can be a feature, and whether it holds numbers.
@@ -149,7 +178,20 @@ def text_outcome(column: pd.Series[Any]) -> str:
             f"{outcome_name(column)} must be numeric; {numbers} of {found} values are numbers, the others are "
             f"{_some(others.unique())}. Drop those rows or write them as numbers."
         )
-    return f"{outcome_name(column)} must be numeric; found text. Code two labels as 0 and 1."
+    return f"{outcome_name(column)} must be numeric; found {_written(column.dropna().astype(str))}."
+
+
+def _written(texts: pd.Series[Any]) -> str:
+    """What texts that are no numbers look like, and what to do."""
+    distinct = pd.Series(texts.unique(), dtype=object)
+    stripped = distinct.str.strip()
+    for pattern, least, found, remedy in _NEAR_NUMBERS:
+        matches = stripped.str.fullmatch(pattern)
+        if matches.mean() >= least:
+            return f"{found}, such as {distinct[matches].iloc[0]!r}. {remedy}"
+    if len(distinct) == 2:
+        return f"text, {_some(sorted(distinct))}. Code the two labels as 0 and 1"
+    return f"text, such as {_some(distinct)}. Code ordered labels as numbers, and two labels as 0 and 1"
 
 
 def _inferred(column: pd.Series[Any]) -> str:
