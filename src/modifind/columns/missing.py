@@ -16,6 +16,7 @@ CHOICES = ("error", "category", "drop")
 LABELS = ("missing", "missing (no value)")
 LEAST_OBSERVED = 20  # values of a continuous column from which its law can be learned
 LARGE_SHARE = 0.2
+FEWEST_OUTCOMES = 20  # rows with and without an outcome that a model of who has one can be fitted to
 REMEDY = (
     "fill them, exclude the columns, or take missing='category' (a level of its own) or missing='drop' (complete rows "
     "only) of ModifierSelector, --missing on the command line"
@@ -153,12 +154,11 @@ class Dropped:
             return
         named = ", ".join(f"{name} ({count})" for name, count in self.columns.items())
         share = self.n_dropped / self.n_rows
+        many = self.n_outcomes >= FEWEST_OUTCOMES
         kept = ["missing='category' keeps rows without a feature"] * (self.n_outcomes < self.columns.total())
-        kept += ["missing_outcome='weight' lets rows with an outcome stand for those without"] * bool(self.n_outcomes)
-        strong = (
-            f". That is {share:.0%} of the table: what is left may be another population, and power is lost; "
-            f"{', '.join(kept)}"
-        )
+        kept += ["missing_outcome='weight' lets rows with an outcome stand for those without"] * many
+        strong = f". That is {share:.0%} of the table: what is left may be another population, and power is lost"
+        strong += "".join(f"; {advice}" for advice in kept)
         warnings.warn(
             f"{self.n_dropped} of {self.n_rows} rows have missing values and are left out: {named}"
             + strong * (share > LARGE_SHARE),

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from modifind.columns.many_levels import with_level_columns
+from modifind.columns.missing import FEWEST_OUTCOMES
 from modifind.columns.rare_levels import pool_rare_levels
 from modifind.features import FeatureTable
 from modifind.kernels import Array
@@ -25,7 +26,6 @@ from modifind.rows.weights import effective_size
 STREAM = 9  # of the seed: apart from what the fit itself draws
 SMALLEST_CHANCE = 0.05  # no row stands for more than twenty
 LARGEST_CHANCE = 0.999
-FEWEST = 20  # rows with and without an outcome that a model can be fitted to
 
 
 @dataclass(frozen=True)
@@ -95,10 +95,10 @@ def weigh_observed(
     """
     seen = observed.astype(np.int64)
     fewest = int(min(seen.sum(), seen.size - seen.sum()))
-    if fewest < FEWEST:
+    if fewest < FEWEST_OUTCOMES:
         raise ValueError(
-            f"missing_outcome='weight' needs at least {FEWEST} rows with an outcome and as many without; found "
-            f"{fewest}; take missing_outcome='drop'"
+            f"missing_outcome='weight' needs at least {FEWEST_OUTCOMES} rows with an outcome and as many without; "
+            f"found {fewest}; take missing_outcome='drop'"
         )
     name = "arm"
     while name in table.names:
