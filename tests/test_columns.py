@@ -1,5 +1,6 @@
 """Odd tables: what is read, what is refused, what is warned of."""
 
+import re
 import warnings
 from types import SimpleNamespace
 
@@ -424,3 +425,20 @@ def test_streamed_tables_are_checked_too(plain):
         "exact linear combinations",
     ]
     assert (selector.result_.table.loc[["x", "z", "sum"], "p_value"] == 1).all()
+
+
+@pytest.mark.parametrize(
+    ("texts", "message"),
+    [
+        (["3.2 mg", "4 mg", "11.75 mg"], "found numbers with a unit, such as '3.2 mg'. Strip the unit"),
+        (["3.2%", "4 %", "5%"], "found percentages as text, such as '3.2%'. Strip the sign"),
+        (["3,2", "4,755", "-0,123"], "found numbers with a decimal comma, such as '3,2'. Read them with decimal=','"),
+        (["1,200", "34,000", "1,000,000"], "found numbers with commas between thousands, such as '1,200'"),
+        (["<0.5", "< 1", ">20"], "found numbers with a sign of comparison, such as '<0.5'"),
+        (["good", "bad", "good"], "found text, 'bad', 'good'. Code the two labels as 0 and 1"),
+        (["mild", "bad", "good"], "found text, such as 'mild', 'bad', 'good'. Code ordered labels as numbers"),
+    ],
+)
+def test_text_outcomes_are_told_what_they_hold(texts, message):
+    with pytest.raises(ValueError, match="the outcome 'change' must be numeric; " + re.escape(message)):
+        read_outcome(pd.Series(texts * 20, name="change"), 60)

@@ -1,3 +1,5 @@
+import re
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -179,8 +181,9 @@ def test_constant_column_encodes_as_zeros():
         np.testing.assert_array_equal(table.design[:, 0], np.zeros(N))
 
 
-def test_larger_number_and_true_are_treated():
-    for labels in ([0, 1], [1, 2], [False, True], [0.0, 1.0], ["0", "1"]):
+def test_one_true_and_yes_are_treated():
+    pairs = ([0, 1], [False, True], [0.0, 1.0], ["0", "1"], ["No", "Yes"], ["n", "y"], ["FALSE", "TRUE"], ["C", "T"])
+    for labels in pairs:
         treatment = read_treatment(labels * 20, 40)
         assert treatment.arms.tolist() == [0, 1] * 20
         assert treatment.control == labels[0]
@@ -195,8 +198,44 @@ def test_control_words_are_control_whatever_the_alphabet_says(control):
         assert (treatment.control, treatment.treated) == (control, drug)
 
 
-def test_later_text_label_is_treated_when_no_word_tells():
-    assert read_treatment(["old", "new"] * 20, 40).treated == "old"
+@pytest.mark.parametrize(
+    ("treated", "control"),
+    [
+        ("exposed", "unexposed"),
+        ("statin", "no statin"),
+        ("Smoker", "non-smoker"),
+        ("Drug A 20 mg", "Standard of care"),
+        ("vaccine", "No  Treatment"),
+        ("on", "off"),
+    ],
+)
+def test_control_is_what_negates_the_other_label(treated, control):
+    for labels in ([treated, control], [control, treated]):
+        assert read_treatment(labels * 20, 40).treated == treated
+
+
+@pytest.mark.parametrize(
+    "labels",
+    [
+        ("aspirin", "warfarin"),
+        ("new", "old"),
+        ("surgery", "watchful waiting"),
+        ("1 = treated", "2 = control"),
+        (1, 2),
+        (0, 2),
+        ("placebo", "usual care"),
+        ("a", "c"),
+    ],
+)
+def test_labels_that_do_not_say_which_is_treated_are_refused(labels):
+    column = pd.Series(list(labels) * 20, name="arm")
+    shown = f"the treatment 'arm' has the labels {labels[0]!r} and {labels[1]!r}, and nothing says which"
+    with pytest.raises(ValueError, match=re.escape(shown) + ".*treated= .--treated"):
+        read_treatment(column, 40)
+    for label, other in (labels, labels[::-1]):
+        found = read_treatment(column, 40, treated=label)
+        assert (found.control, found.treated) == (other, label)
+        assert (found.arms == (column == label)).all()
 
 
 @pytest.mark.parametrize(
@@ -208,6 +247,11 @@ def test_later_text_label_is_treated_when_no_word_tells():
         ([True, False], False),
         ([1.0, 0.0], 0),
         ([1.0, 0.0], "0"),
+        ([True, False], "false"),
+        (["1", "0"], False),
+        (["1.0", "0.0"], 0),
+        (["B", "Arm A"], " arm a "),
+        (["a", "A"], "A"),
     ],
 )
 def test_treated_overrides(labels, treated):
@@ -218,7 +262,7 @@ def test_treated_overrides(labels, treated):
 
 def test_categorical_and_indexed_series_treatments_are_read_by_position():
     column = pd.Series(pd.Categorical(["low", "high"] * 20, categories=["low", "high"]), index=range(50, 90))
-    treatment = read_treatment(column, 40)
+    treatment = read_treatment(column, 40, treated="high")
     assert treatment.arms.tolist() == [0, 1] * 20
     assert treatment.treated == "high"
 
@@ -232,7 +276,8 @@ def test_categorical_and_indexed_series_treatments_are_read_by_position():
         ([0, 1] * 18, {}, "treatment has 36 rows but X has 40"),
         ([0.0, np.nan] * 20, {}, "20 missing"),
         ([0] * 21 + [1] * 19, {}, "at least 20 rows; the smaller has 19"),
-        ([0, 1] * 20, {"treated": "drug"}, "treated='drug' is not a value"),
+        ([0, 1] * 20, {"treated": "drug"}, "treated='drug' is not a value of treatment: 0, 1"),
+        (["a", "A"] * 20, {"treated": " a"}, "treated=' a' is not a value of treatment: 'A', 'a'"),
     ],
 )
 def test_unusable_treatments_are_refused(treatment, settings, message):
@@ -252,8 +297,8 @@ def test_outcome_is_read_as_floats():
         (None, "y is required"),
         (["good", "bad", "good"], "must be numeric; found text"),
         ([2.0, 2.0, 2.0], r"y is constant \(2\)"),
-        ([1.0, np.nan, np.inf], "1 missing and 1 infinite"),
-        (pd.Series(pd.array([1, None, 2], dtype="Int64")), "1 missing"),
+        ([1.0, np.nan, np.inf], "1 infinite and 1 missing values of 3"),
+        (pd.Series(pd.array([1, None, 2], dtype="Int64")), "missing in 1 of 3 rows"),
         ([1.0, 2.0], "y has 2 rows but X has 3"),
         (pd.Series(pd.date_range("2020-01-01", periods=3)), "must be numeric"),
     ],

@@ -83,12 +83,12 @@ class Case:
 CASES: list[Case] = []
 
 
-def python(what, change=None, **settings):
-    """A call of `fit`: `change` gives the table, outcome and treatment that are passed."""
+def python(what, change=None, rows=None, **settings):
+    """A call of `fit`: `change` gives the table, outcome and treatment that are passed, `rows` other arguments."""
 
     def call(X, y, treatment):
         X, y, treatment = (X, y, treatment) if change is None else change(X, y, treatment)
-        ModifierSelector(**FAST | settings).fit(X, y, treatment=treatment)
+        ModifierSelector(**FAST | settings).fit(X, y, treatment=treatment, **rows or {})
 
     CASES.append(Case(what, "Python", call, change, tuple(settings.items())))
 
@@ -161,13 +161,20 @@ arms("a treatment with one level", lambda a: 0 * a)
 arms("a treatment with three levels", lambda a: np.array(["low", "mid", "high"] * 40))
 arms("a numeric treatment", lambda a: np.linspace(0, 1, N))
 arms("a treatment with missing values", lambda a: first(a.astype(float), 2, np.nan))
+arms("labels that do not say which is treated", lambda a: pd.Series(np.where(a, "new", "old"), name="arm"))
 arms("19 treated rows", lambda a: np.arange(N) < 19)
 # Outcomes.
 outcome("a constant outcome", lambda y: 0 * y + 2)
 outcome("an outcome of words", lambda y: np.where(y > 0, "good", "bad"))
 outcome("an outcome of numbers and words", lambda y: first(y, 2, "unknown"))
+outcome("an outcome with a unit", lambda y: [f"{value} mg" for value in y])
+outcome("an outcome of percentages", lambda y: [f"{value}%" for value in y])
+outcome("an outcome with decimal commas", lambda y: [f"{value}".replace(".", ",") for value in y])
 outcome("an outcome of dates", lambda y: pd.Series(DAYS))
 outcome("a missing and an infinite outcome", lambda y: np.r_[np.nan, np.inf, y[2:]])
+outcome("missing outcomes", lambda y: pd.Series(np.where(np.arange(N) < 30, np.nan, y), name="change"))
+outcome("missing outcomes left out", lambda y: np.where(np.arange(N) < 30, np.nan, y), missing_outcome="drop")
+outcome("too few missing outcomes to weigh", lambda y: np.r_[np.nan, y[1:]], missing_outcome="weight")
 outcome("the logarithm of a negative outcome", lambda y: y, outcome_transform="log")
 outcome("a skewed positive outcome", lambda y: np.exp(1.5 * y))
 outcome("an outcome with many zeros", lambda y: np.where(y < 0, 0.0, y))
@@ -225,6 +232,7 @@ python(
     "an event flag beside a time",
     lambda X, y, a: (X.assign(status=np.arange(N) % 3 // 2), pd.Series(np.abs(y) + 0.1, name="survival"), a),
 )
+python("nothing left to test", rows={"adjust_for": ["age", "dose", "sex"]})
 python("effects in a population that is none", population="treated")
 python("a checkpoint without a name", checkpoint="")
 # The command line.
@@ -236,8 +244,11 @@ command("a misspelt outcome", "--outcome", "Change")
 command("a misspelt sampler", "--sampler", "gausian")
 command("a missing weight", "--weight", "w", change=lambda frame: frame.assign(w=first(frame["age"], 1, np.nan)))
 command("the outcome as treatment", "--treatment", "change")
+command("a column tested and adjusted for", "--features", "age", "--adjust-for", "age")
+command("dates that nobody named", "--features", "age", change=lambda frame: frame.assign(visit=DAYS))
 command("alpha out of range", "--alpha", "2")
 command("an unknown label", "--treated", "pill")
+command("labels 1 and 2", change=lambda frame: frame.assign(arm=np.where(frame["arm"] == "drug", 1, 2)))
 command("a file without rows", change=lambda frame: frame[:0])
 command("missing values", change=lambda frame: frame.assign(age=first(frame["age"], 3, np.nan)))
 command("dates", change=lambda frame: frame.assign(visit=DAYS))

@@ -57,7 +57,7 @@ def test_missing_outcome_or_treatment_is_refused_and_counted(table, missing):
     bad_y, bad_a = y.copy(), a.astype(float)
     bad_y[:3] = np.nan
     bad_a[:2] = np.nan
-    with pytest.raises(ValueError, match=r"y has 3 missing and 0 infinite values; .*missing='drop'"):
+    with pytest.raises(ValueError, match=r"the outcome y is missing in 3 of \d+ rows; missing_outcome='drop'"):
         ModifierSelector(missing=missing).fit(X, bad_y, treatment=a)
     with pytest.raises(ValueError, match=r"treatment has 2 missing and 0 infinite values; .*missing='drop'"):
         ModifierSelector(missing=missing).fit(X, y, treatment=bad_a)
@@ -82,7 +82,7 @@ def test_drop_is_the_analysis_of_the_complete_rows(table, rows):
         UserWarning, match=rf"{(~kept).sum()} of 400 rows .* left out: X1 \(\d+\), .*y \(1\), treat"
     ) as w:
         found = fit(X, y, treatment, propensity=scores, missing="drop", **rows)
-    assert "missing='category' keeps all rows" in str(w[0].message)  # more than a fifth is gone
+    assert "missing='category' keeps rows without a feature" in str(w[0].message)  # more than a fifth is gone
     assert_frame_equal(found.table, expected.table)
     assert_frame_equal(found.curve("X1"), expected.curve("X1"))
     assert found.settings["n_rows_dropped"] == (~kept).sum()

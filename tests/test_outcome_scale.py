@@ -130,3 +130,14 @@ def test_feature_that_multiplies_both_arms_modifies_no_ratio(costs):
     with pytest.warns(UserWarning, match="strongly skewed"):
         plain = quiet_fit(*costs, **SETTINGS).result_
     assert "x0" in plain.selected
+
+
+@pytest.mark.parametrize("mean", [0.7, 1.5, 3.0])
+def test_counts_of_a_kind_are_called_counts_in_every_sample(mean):
+    rng = np.random.default_rng(5)
+    for _ in range(20):
+        y = rng.poisson(mean, size=500).astype(float)
+        samples = (y, y[y > 0]) if mean == 3.0 else (y,)  # a count that is never zero is one, too
+        for sample in samples:
+            with pytest.warns(UserWarning, match="the outcome looks like a count"):
+                transform_outcome(sample, None)

@@ -215,13 +215,13 @@ def test_column_of_ten_values_in_every_piece_and_more_overall_is_continuous():
     ("treatment", "treated"),
     [
         ([0, 1], None),
-        ([2.0, 1.0], None),
+        ([2.0, 1.0], 2),
         ([False, True], None),
         (["drug", "placebo"], None),
         (["a", "b"], "a"),
         (["0", "1"], 0),
         ([1, 2], "1"),
-        (pd.Categorical(["new", "old"], ["old", "new"]), None),
+        (pd.Categorical(["new", "old"], ["old", "new"]), "new"),
     ],
     ids=str,
 )
@@ -279,8 +279,11 @@ BAD = {
     "text y": ({"X": X40, "y": ["high"] * 40}, "outcome y must be numeric"),
     "date y": ({"X": X40, "y": pd.date_range("2020", periods=40)}, "outcome y must be numeric"),
     "complex y": ({"X": X40, "y": np.arange(40) + 1j}, "outcome y must be numeric"),
-    "missing y": ({"X": X40, "y": holes(range(40), [1, 30], np.nan)}, "y has 2 missing and 0 infinite values"),
-    "infinite y": ({"X": X40, "y": holes(range(40), [30], -np.inf)}, "y has 0 missing and 1 infinite values"),
+    "missing y": ({"X": X40, "y": holes(range(40), [1, 30], np.nan)}, "the outcome y is missing in 2 of 40 rows"),
+    "infinite y": (
+        {"X": X40, "y": holes(range(40), [30], -np.inf)},
+        "the outcome y has 1 infinite and 0 missing",
+    ),
     "huge y": ({"X": X40, "y": np.arange(40) * 1e200}, "y has values beyond"),
     "log of zero": ({"X": X40, "y": np.arange(40.0), "transform": "log"}, "needs a positive outcome"),
 }

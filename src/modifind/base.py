@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from numbers import Real
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 import pandas as pd
@@ -23,6 +23,9 @@ from modifind.features import AlsoDiscrete
 from modifind.propensity import FittedPropensity
 from modifind.result import SelectionResult
 
+if TYPE_CHECKING:
+    from sklearn.utils import Tags
+
 Found = TypeVar("Found")
 # The seed is recorded as such; the others change nothing.
 UNRECORDED = ("random_state", "progress", "n_jobs", "checkpoint", "placebo_runs")
@@ -32,6 +35,16 @@ class BaseModifierSelector(SelectorMixin, BaseEstimator):
     """A selector whose `fit` leaves its answer in `result_`."""
 
     result_: SelectionResult
+
+    def __sklearn_tags__(self) -> Tags:
+        """An outcome is needed, features may be text and categories, and selected columns stay what they are."""
+        tags = super().__sklearn_tags__()
+        tags.target_tags.required = True
+        tags.input_tags.string = tags.input_tags.categorical = True
+        tags.input_tags.allow_nan = getattr(self, "missing", "error") != "error"
+        if tags.transformer_tags is not None:
+            tags.transformer_tags.preserves_dtype = ["float64", "float32"]
+        return tags
 
     def _get_support_mask(self) -> Any:
         check_is_fitted(self, "result_")

@@ -69,6 +69,12 @@ KINDS = {
         "Look at the rows with the largest weights, ask for effects where both arms are, population='overlap', or "
         "narrow the clipping of the scores (PropensityModel(clip=...)).",
     ),
+    "outcome_weights": Kind(
+        "weights for missing outcomes",
+        True,
+        "Look at which rows have no outcome: kinds of rows that hardly ever have one should be left out, and "
+        "missing_outcome='drop' (--missing-outcome drop) asks about the rows that have one.",
+    ),
     "clipped_scores": Kind(
         "clipped propensity scores",
         True,

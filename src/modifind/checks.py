@@ -35,6 +35,9 @@ ARM_DIFFERENCE_LEVEL = 0.001  # over all features
 MOST_OUTCOME_SHARE = 0.95
 LARGEST_WEIGHT = 0.15  # share of an arm that one row may have, in arms of 300 rows and more
 MOST_CLIPPED = 0.08
+LEAST_OBSERVED_SHARE = 0.3  # of the rows with an outcome that are left when weighted for those without,
+LEAST_OBSERVED_ROWS = 60.0  # and in rows
+LARGEST_OBSERVED = 0.03  # share of all weight that one such row may have, in tables of 300 rows and more
 LEAST_ARM = 50
 LARGEST_DISTANCE = 0.05  # of the PIT: at 0.07 twice as many null features as should be are found
 MISFIT_LEVEL = 0.001
@@ -97,6 +100,7 @@ def run_checks(
     overlap: Mapping[str, float],
     settings: Mapping[str, Any],
     untestable: Mapping[str, str],
+    adjusted: pd.DataFrame | None = None,
 ) -> pd.DataFrame:
     """All checks of a fit.
 
@@ -106,6 +110,8 @@ def run_checks(
         What the result is made of.
     untestable : mapping
         For features that were not tested the reason: "constant", "rare", "determined", "failed" or "unreached".
+    adjusted : DataFrame, optional
+        What columns that are adjusted for and not tested were looked at for; see `review_columns`.
 
     Returns
     -------
@@ -114,6 +120,7 @@ def run_checks(
     """
     found = [
         *_overlap_checks(overlap, settings),
+        *_outcome_weight_checks(settings),
         *_score_check(overlap),
         *_known_checks(overlap, settings),
         *_arm_checks(settings),
@@ -121,7 +128,7 @@ def run_checks(
     found += [*_model_check(settings), *_resample_check(len(table), settings)]
     for feature in table.index:
         found += _testable(str(feature), untestable.get(str(feature)))
-    found += _column_checks(diagnostics, settings)
+    found += _column_checks(diagnostics if adjusted is None else pd.concat([diagnostics, adjusted]), settings)
     found += [check for row in diagnostics.itertuples() for check in _law_checks(row, int(settings["n_rows"]))]
     found += [*_tail_checks(table, diagnostics, settings), *_resampled_checks(table, diagnostics)]
     return as_frame(found)
@@ -130,7 +137,7 @@ def run_checks(
 def cautions(checks: pd.DataFrame, features: Sequence[str]) -> list[str]:
     """For each feature what its failed checks come to, in a few words; empty where nothing is wrong."""
     found: dict[str, list[str]] = {str(feature): [] for feature in features}
-    failed = checks[~checks["passed"] & checks["feature"].notna()]
+    failed = checks[~checks["passed"] & checks["feature"].isin(list(found))]  # others are columns adjusted for
     for name, feature in zip(failed["name"], failed["feature"], strict=True):
         found[feature].append(KINDS[name].caution)
     return ["; ".join(dict.fromkeys(found[str(feature)])) for feature in features]
@@ -234,6 +241,25 @@ def _support_checks(overlap: Mapping[str, float], even: bool) -> Iterator[Check]
         text += f"where the features leave hardly a {other} row to compare with"
         text += "." if passed else ": what is said about their effect is the model's guess."
         yield Check("common_support", None, share, MOST_OUTSIDE, passed, text, UNSEEN if even else "")
+
+
+def _outcome_weight_checks(settings: Mapping[str, Any]) -> Iterator[Check]:
+    """Whether rows with an outcome can stand for those without."""
+    found = settings.get("outcome_weights")
+    if not found:
+        return
+    n_rows = max(int(settings["n_rows"]), 1)
+    share, least = found["effective_rows"] / n_rows, max(LEAST_OBSERVED_SHARE, min(LEAST_OBSERVED_ROWS / n_rows, 0.9))
+    passed = share >= least
+    text = f"The outcome is missing in {found['share_missing']:.0%} of the rows. Those that have one are worth "
+    text += f"{'' if passed else 'only '}{found['effective_rows']:.0f} rows ({share:.0%} of them) as weighted for it"
+    text += "." if passed else ": few of them stand for many, and effects rest on these."
+    yield Check("outcome_weights", None, share, least, passed, text)
+    largest, most = found["largest_weight_share"], max(LARGEST_OBSERVED, min(0.5, 300 * LARGEST_OBSERVED / n_rows))
+    passed = largest <= most
+    text = f"The largest weight for missing outcomes is {largest:.1%} of all weight."
+    text += "" if passed else " A single row can then shape effects."
+    yield Check("outcome_weights", None, largest, most, passed, text)
 
 
 def _score_check(overlap: Mapping[str, float]) -> Iterator[Check]:

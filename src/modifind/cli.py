@@ -34,6 +34,14 @@ Features = Annotated[
     list[str] | None,
     typer.Option("--features", help="Columns to test, comma-separated or one per option; default all."),
 ]
+AdjustFor = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--adjust-for",
+        help="Columns to adjust for without testing them, comma-separated or one per option; with --features also all "
+        "others.",
+    ),
+]
 Exclude = Annotated[
     list[str] | None, typer.Option("--exclude", help="Columns to leave out, comma-separated or one per option.")
 ]
@@ -52,7 +60,7 @@ FeatureGroup = Annotated[
     list[str] | None,
     typer.Option("--feature-group", help="Columns tested as one, such as 'blood pressure=sbp,dbp'; may be repeated."),
 ]
-Treated = Annotated[str | None, typer.Option("--treated", help="Label that means treated.")]
+Treated = Annotated[str | None, typer.Option("--treated", help="Label that means treated; needed unless it is plain.")]
 Propensity = Annotated[str, typer.Option("--propensity", help="auto, mlp, a number, or a column with known scores.")]
 Strata = Annotated[str | None, typer.Option("--strata", help="Column with the strata that a trial was randomised in.")]
 Weight = Annotated[str | None, typer.Option("--weight", help="Column with sample weights.")]
@@ -71,6 +79,10 @@ Missing = Annotated[
     typer.Option(
         "--missing", help="Missing values: error, category (a level of its own) or drop (leave out the rows)."
     ),
+]
+MissingOutcome = Annotated[
+    str,
+    typer.Option("--missing-outcome", help="Rows without an outcome: error, drop or weight (others stand for them)."),
 ]
 CheckpointFolder = Annotated[
     str | None,
@@ -207,6 +219,7 @@ def select(
     treatment: TreatmentColumn,
     outcome: OutcomeColumn,
     features: Features = None,
+    adjust_for: AdjustFor = None,
     exclude: Exclude = None,
     discrete: Discrete = None,
     feature_group: FeatureGroup = None,
@@ -233,6 +246,7 @@ def select(
     decimal: Decimal = None,
     encoding: Encoding = None,
     row_names: RowNames = False,
+    missing_outcome: MissingOutcome = "error",
     seed: Seed = 0,
     jobs: Jobs = 1,
     stream: Annotated[
@@ -274,18 +288,20 @@ def select(
     how = _dialect(separator, decimal, encoding, row_names)
     with _warnings_as_lines() as lines, open_table(data, dialect=how, stream=stream, dask=dask, jobs=jobs) as table:
         scores, known = _propensity(propensity, table.columns)
-        roles = _roles(table.columns, treatment, outcome, known, strata, weight, clusters, features, exclude)
+        roles = _roles(table, treatment, outcome, known, strata, weight, clusters, features, adjust_for, exclude)
         lines.columns, lines.roles = table.columns, roles
         if preset and known is not None:
             raise ValueError("--preset fixes the propensity; leave --propensity out")
         own = {"learner": learner, "cv_repeats": repeats, "check_resamples": check}
         selector = _selector(preset, statistic, own, sampler, scores, alpha, adjust, resamples, device)
         _tell(selector, table.columns, roles, discrete, feature_group, log_outcome, missing, seed, jobs, checkpoint)
+        selector.set_params(missing_outcome=missing_outcome)
         selector.set_params(max_train_rows=train_rows, explain=explain)
         selector.set_params(placebo_runs=placebo_runs, population=population)
         if dry_run:
             _print_dry_run(table, selector, roles, treated)
             return
+        _print_adjusted(roles.adjusted)
         interrupted = False
         try:
             result = table.fit(selector, roles, treated)
@@ -314,6 +330,7 @@ def placebo(
     outcome: OutcomeColumn,
     n: Annotated[int, typer.Option("--n", help="Number of placebo treatments.")] = 20,
     features: Features = None,
+    adjust_for: AdjustFor = None,
     exclude: Exclude = None,
     discrete: Discrete = None,
     feature_group: FeatureGroup = None,
@@ -332,6 +349,7 @@ def placebo(
     decimal: Decimal = None,
     encoding: Encoding = None,
     row_names: RowNames = False,
+    missing_outcome: MissingOutcome = "error",
     seed: Seed = 0,
     jobs: Jobs = 1,
     checkpoint: CheckpointFolder = None,
@@ -351,10 +369,12 @@ def placebo(
     how = _dialect(separator, decimal, encoding, row_names)
     with _warnings_as_lines() as lines, open_table(data, dialect=how) as table:
         scores, known = _propensity(propensity, table.columns)
-        roles = _roles(table.columns, treatment, outcome, known, strata, weight, clusters, features, exclude)
+        roles = _roles(table, treatment, outcome, known, strata, weight, clusters, features, adjust_for, exclude)
         lines.columns, lines.roles = table.columns, roles
         selector = _selector("", DEFAULT_STATISTIC, {"learner": learner}, sampler, scores, alpha, adjust, "auto", None)
         _tell(selector, table.columns, roles, discrete, feature_group, log_outcome, missing, seed, jobs, checkpoint)
+        selector.set_params(missing_outcome=missing_outcome)
+        _print_adjusted(roles.adjusted)
         interrupted = False
         try:
             found = selector.placebo(**table.arguments(selector, roles, "placebo"), n=n, treated=treated)
@@ -409,8 +429,13 @@ def _print_dry_run(table: Any, selector: Any, roles: Any, treated: str | None) -
     print("\nNothing was fitted; leave --dry-run out to run it.")
 
 
+def _print_adjusted(names: list[str]) -> None:
+    if names:
+        print(f"adjusted for: {printable(', '.join(names))}; --exclude leaves a column out\n")
+
+
 def _roles(
-    columns: list[str],
+    table: Any,
     treatment: str,
     outcome: str,
     known: str | None,
@@ -418,14 +443,28 @@ def _roles(
     weight: str | None,
     clusters: str | None,
     features: list[str] | None,
+    adjust_for: list[str] | None,
     exclude: list[str] | None,
 ) -> Any:
     """What the columns of a table are."""
+    from modifind.columns.unnamed import unusable
     from modifind.tables import Roles
 
+    columns = table.columns
     others = {"--propensity": known, "--strata": strata, "--weight": weight, "--clusters": clusters}
-    tested = _tested(columns, treatment, outcome, others, features, exclude)
-    return Roles(tested, outcome, treatment, known, strata, weight, clusters)
+    tested, named, unnamed = _tested(columns, treatment, outcome, others, features, adjust_for, exclude)
+    unfit = unusable(table.rows(unnamed))
+    if unfit:
+        shown = ", ".join(f"{name} ({reason})" for name, reason in unfit.items())
+        warnings.warn(
+            f"not adjusted for: {shown}. --adjust-for names a column that should be, --exclude one that should not",
+            UserWarning,
+            stacklevel=3,
+        )
+    adjusted = [name for name in columns if name in named or (name in unnamed and name not in unfit)]
+    # In the order of the table, so that a test does not depend on which of the other columns are tested.
+    used = [name for name in columns if name in tested or name in adjusted] if adjusted else tested
+    return Roles(used, outcome, treatment, adjusted, known, strata, weight, clusters)
 
 
 def _tell(
@@ -446,10 +485,13 @@ def _tell(
     categories = _columns(discrete, columns, "--discrete")
     if not set(categories) <= set(roles.features):
         strangers = ", ".join(sorted(set(categories) - set(roles.features)))
-        raise ValueError(f"--discrete names {strangers}, which is not tested")
+        raise ValueError(f"--discrete names {strangers}, which is neither tested nor adjusted for")
     selector.set_params(
         discrete_features=AlsoDiscrete(tuple(categories)) if categories else "auto",
-        feature_groups=_feature_groups(feature_group or [], roles.features) or None,
+        feature_groups=_feature_groups(
+            feature_group or [], [name for name in roles.features if name not in roles.adjusted]
+        )
+        or None,
         outcome_transform="log" if log_outcome else None,
         missing=missing,
         random_state=seed,
@@ -563,9 +605,13 @@ def _tested(
     outcome: str,
     others: dict[str, str | None],
     features: list[str] | None,
+    adjust_for: list[str] | None,
     exclude: list[str] | None,
-) -> list[str]:
-    """The columns to test; `others` are columns that are no features either, by their options."""
+) -> tuple[list[str], list[str], list[str]]:
+    """The columns to test, those named to be adjusted for, and those that nobody named where others were.
+
+    `others` are columns that are no features either, by their options.
+    """
     given = {option: name for option, name in others.items() if name is not None}
     roles = {"--treatment": treatment, "--outcome": outcome, **given}
     for option, name in roles.items():
@@ -576,14 +622,20 @@ def _tested(
             raise ValueError(f"{owners[name]} and {option} are both {name!r}")
         owners[name] = option
     taken = set(owners)
-    chosen = _columns(features, columns, "--features") or columns
-    if features and taken & set(chosen):
-        raise ValueError(f"--features names {', '.join(sorted(taken & set(chosen)))}, which is no feature here")
+    chosen, named = _columns(features, columns, "--features"), _columns(adjust_for, columns, "--adjust-for")
+    for option, own in (("--features", chosen), ("--adjust-for", named)):
+        if taken & set(own):
+            raise ValueError(f"{option} names {', '.join(sorted(taken & set(own)))}, which is no feature here")
+    both = [name for name in chosen if name in named]
+    if both:
+        raise ValueError(f"--features and --adjust-for both name {', '.join(both)}; a column is tested or adjusted for")
     left_out = taken | set(_columns(exclude, columns, "--exclude"))
-    chosen = [column for column in chosen if column not in left_out]
-    if not chosen:
-        raise ValueError("no feature is left to test; --features and --exclude decide which are")
-    return chosen
+    tested = [column for column in chosen or columns if column not in left_out and column not in named]
+    if not tested:
+        raise ValueError("no feature is left to test; --features, --adjust-for and --exclude decide which are")
+    named = [column for column in named if column not in left_out]
+    unnamed = [column for column in columns if chosen and column not in (*left_out, *chosen, *named)]
+    return tested, named, unnamed
 
 
 def _dialect(separator: str | None, decimal: str | None, encoding: str | None, row_names: bool) -> Any:

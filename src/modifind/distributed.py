@@ -97,8 +97,8 @@ class DaskPieces:
     ----------
     columns : dict
         Features, outcome, treatment and known scores as lists of delayed partitions.
-    complete : bool
-        Whether rows with missing values are left out.
+    complete : {"", "rows", "outcomes"}
+        Which rows are left out: none, those with a missing value, or those without an outcome.
     dropped : Dropped
         A count of those rows, once they have been looked at.
     """
@@ -107,7 +107,7 @@ class DaskPieces:
     n_workers: int | None = None
     client: Any = None
     lengths: list[int] = field(default_factory=list)
-    complete: bool = False
+    complete: str = ""
     dropped: Dropped = field(default_factory=Dropped)
     _started: bool = False
     _workers: frozenset[str] = frozenset()
@@ -121,7 +121,7 @@ class DaskPieces:
         propensity: Any = None,
         n_workers: int | None = None,
         *,
-        complete: bool = False,
+        complete: str = "",
     ) -> DaskPieces:
         """From Dask collections that are partitioned alike; `y` and `treatment` may name columns of `X`."""
         import_dask()
@@ -248,7 +248,7 @@ class DaskPieces:
         return frozenset(self.client.scheduler_info(n_workers=-1)["workers"])
 
 
-def _piece(start: int, parts: dict[str, Any], complete: bool) -> tuple[Piece, Dropped]:
+def _piece(start: int, parts: dict[str, Any], complete: str) -> tuple[Piece, Dropped]:
     """The rows of one partition, and a count of those left out for missing values."""
     columns = {name: part.reset_index(drop=True) for name, part in parts.items() if name != "X"}
     X = parts["X"].reset_index(drop=True)
@@ -256,19 +256,19 @@ def _piece(start: int, parts: dict[str, Any], complete: bool) -> tuple[Piece, Dr
         if len(column) != len(X):
             raise ValueError(f"a partition of {name} has {len(column)} rows, that of X {len(X)}")
     piece = Piece(start, X, columns["y"], columns["treatment"], columns.get("propensity"))
-    return complete_piece(piece, start) if complete else (piece, Dropped())
+    return complete_piece(piece, start, complete) if complete else (piece, Dropped())
 
 
-def _count(start: int, parts: dict[str, Any], complete: bool) -> tuple[int, Dropped]:
+def _count(start: int, parts: dict[str, Any], complete: str) -> tuple[int, Dropped]:
     piece, dropped = _piece(start, parts, complete)
     return len(piece.X), dropped
 
 
-def _look(start: int, parts: dict[str, Any], complete: bool, rows: RowPlan, discrete_features: Any) -> Look:
+def _look(start: int, parts: dict[str, Any], complete: str, rows: RowPlan, discrete_features: Any) -> Look:
     return Look.of(_piece(start, parts, complete)[0], rows, discrete_features)
 
 
-def _sums(start: int, parts: dict[str, Any], complete: bool, plan: Plan) -> Sums:
+def _sums(start: int, parts: dict[str, Any], complete: str, plan: Plan) -> Sums:
     return plan.sums(_piece(start, parts, complete)[0])
 
 

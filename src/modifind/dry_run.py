@@ -46,12 +46,15 @@ def describe(selector: Any, X: Any, y: Any, treatment: Any, **rest: Any) -> list
     """
     data, run = selector.read(X, y, treatment, **rest)
     table = data.table
+    tested = [m for m, name in enumerate(table.names) if name not in data.adjusted]
     lines = [("rows", _rows(data)), ("treatment", _treatment(data)), ("outcome", _outcome(data, run.outcome_transform))]
     for kind, title in (("continuous", "numbers"), ("discrete", "categories")):
-        members = [m for m in range(table.n_features) if table.kind(m) == kind and not table.is_constant(m)]
+        members = [m for m in tested if table.kind(m) == kind and not table.is_constant(m)]
         if members:
             lines.append((f"features, {title}", f"{len(members)}: {_listed([_feature(table, m) for m in members])}"))
-    still = [table.names[m] for m in range(table.n_features) if table.is_constant(m)]
+    if data.adjusted:
+        lines.append(("adjusted for", f"{len(data.adjusted)}, not tested: {_listed(list(data.adjusted))}"))
+    still = [table.names[m] for m in tested if table.is_constant(m)]
     if still:
         lines.append(("not tested", f"{_listed(still)}: the same in all rows"))
     frame = as_frame(X) if data.kept is None else as_frame(X).loc[data.kept]
@@ -114,7 +117,11 @@ def _rows_known(data: Data) -> list[tuple[str, str]]:
     found = []
     if data.strata is not None:
         found.append(("strata", f"{len(data.strata.labels)}; models and samplers condition on them"))
-    if data.weights is not None:
+    if data.outcome_weights:
+        own = data.outcome_weights
+        shown = f"missing in {own['n_missing']:,} rows ({own['share_missing']:.0%}); the others are weighted for them"
+        found.append(("outcomes", f"{shown}, worth {own['effective_rows']:,.0f} rows that count alike"))
+    elif data.weights is not None:
         found.append(("weights", f"worth {effective_size(data.weights):,.0f} rows that count alike"))
     if data.clusters is not None:
         found.append(("clusters", f"{np.unique(data.clusters).size:,}; rows of a cluster are not taken as independent"))
@@ -131,7 +138,7 @@ def _propensity(estimator: Any, data: Data) -> str:
 
 
 def _time(data: Data, explain: bool, placebos: int, n_jobs: int) -> str:
-    n, d = data.table.n_rows, data.table.n_features
+    n, d = data.table.n_rows, data.table.n_features - len(data.adjusted)
     once = BASE + d * (PER_FEATURE + PER_CELL * n)
     seconds = once * (EXPLAINING if explain else 1.0) + once * placebos
     spread = f" with {n_jobs} processes" if n_jobs > 1 else ""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal, TypeAlias
 
@@ -28,11 +28,15 @@ class Unit:
         Places of its columns, which are neighbours.
     group : bool
         Whether the user named it as a group.
+    place : int
+        Its number among all that could be tested, columns that are adjusted for included. Its random stream is that of
+        this number, so that it does not depend on which of the others are tested.
     """
 
     name: str
     members: tuple[int, ...]
     group: bool = False
+    place: int = 0
 
     def kind(self, table: FeatureTable) -> Kind | Literal["group"]:
         """What the result says it is."""
@@ -108,10 +112,24 @@ def read_feature_groups(feature_groups: Any, names: tuple[str, ...]) -> dict[str
     return found
 
 
-def arrange(table: FeatureTable, groups: Mapping[str, tuple[str, ...]]) -> tuple[FeatureTable, tuple[Unit, ...]]:
+def refuse_adjusted(groups: Mapping[str, tuple[str, ...]], adjusted: Collection[str]) -> None:
+    """Refuse a group that has a column which is only adjusted for."""
+    for group, columns in groups.items():
+        both = [repr(column) for column in columns if column in adjusted]
+        if both:
+            raise ValueError(
+                f"feature_groups: {group!r} names {', '.join(both)}, which adjust_for names too; a column is tested or "
+                "adjusted for, so leave it out of one of the two"
+            )
+
+
+def arrange(
+    table: FeatureTable, groups: Mapping[str, tuple[str, ...]], adjusted: Collection[str] = ()
+) -> tuple[FeatureTable, tuple[Unit, ...]]:
     """The table with the columns of each group side by side, and what is tested, in that order.
 
-    A group takes the place of its first column. Without groups the table is the same object.
+    A group takes the place of its first column. Without groups the table is the same object. Columns in `adjusted` stay
+    in the table and are not tested.
 
     Examples
     --------
@@ -122,18 +140,21 @@ def arrange(table: FeatureTable, groups: Mapping[str, tuple[str, ...]]) -> tuple
     (('x0', 'x2', 'x1'), [('both', (0, 1)), ('x1', (2,))])
     """
     if not groups:
-        return table, tuple(Unit(name, (m,)) for m, name in enumerate(table.names))
+        single = (Unit(name, (m,), place=m) for m, name in enumerate(table.names))
+        return table, tuple(unit for unit in single if unit.name not in adjusted)
     group_of = {column: group for group, columns in groups.items() for column in columns}
     rows = dict.fromkeys(group_of.get(name, name) for name in table.names)
     # A group of one column may have that column's name; any other name is a group's or a column's, never both.
     order: list[str] = []
-    units = []
+    units: list[Unit] = []
     for name in rows:
         columns = groups.get(name, (name,))
-        units.append(Unit(name, tuple(range(len(order), len(order) + len(columns))), name in groups))
+        units.append(Unit(name, tuple(range(len(order), len(order) + len(columns))), name in groups, len(units)))
         order += columns
     places = [table.names.index(name) for name in order]
-    return replace(part_of(table, places), reference=table.reference), tuple(units)
+    return replace(part_of(table, places), reference=table.reference), tuple(
+        unit for unit in units if unit.group or unit.name not in adjusted
+    )
 
 
 def part_of(table: FeatureTable, places: list[int]) -> FeatureTable:

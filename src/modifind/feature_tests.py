@@ -124,7 +124,8 @@ def run_tests(
     """
     total = len(plan.units)
     found = {m: finding for m, finding in (known or {}).items() if not _lacks_bounds(plan, finding)}
-    seeds = {m: own for m, own in enumerate(seed.spawn(total)) if m not in found}
+    children = seed.spawn(1 + max(unit.place for unit in plan.units))
+    seeds = {m: children[unit.place] for m, unit in enumerate(plan.units) if m not in found}
     results = survivors(_test_features, (plan, checkpoint), seeds, n_jobs, most_tasks=MOST_TASKS)
     try:
         with ProgressBar(progress) as advance, closing(results):

@@ -11,8 +11,16 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
+from modifind.columns.arm_labels import first_treated
 from modifind.columns.inputs import as_column, as_frame, check_names
-from modifind.columns.missing import NEEDED, count_missing, missing_label, refuse_few, refuse_missing
+from modifind.columns.missing import (
+    count_missing,
+    missing_label,
+    refuse_few,
+    refuse_gaps,
+    refuse_missing,
+    refuse_outcome_gaps,
+)
 from modifind.columns.types import (
     MAX_DISCRETE_VALUES,
     feature_column,
@@ -23,6 +31,7 @@ from modifind.columns.types import (
     plain_label,
     refuse_identifiers,
     text_outcome,
+    treatment_name,
 )
 from modifind.kernels import Array
 
@@ -30,10 +39,6 @@ Kind = Literal["continuous", "discrete"]
 MIN_ROWS = 50
 MIN_ARM_ROWS = 20
 LARGEST = 1e150  # squares must not overflow
-_CONTROL_WORDS = {
-    *("0", "control", "placebo", "sham", "vehicle", "untreated", "usual care", "standard", "standard care"),
-    *("no", "none", "off", "false", "n", "c", "baseline"),
-}
 
 
 @dataclass(frozen=True)
@@ -259,21 +264,44 @@ def discrete_mask(names: tuple[str, ...], discrete_features: Any) -> tuple[NDArr
         if discrete_features == "auto":
             return np.zeros(len(names), dtype=bool), True
         raise ValueError(f"discrete_features must be 'auto' or a list of columns, not {discrete_features!r}")
-    chosen = np.asarray(discrete_features)
+    return column_mask(names, discrete_features, "discrete_features"), False
+
+
+def column_mask(names: tuple[str, ...], columns: Any, argument: str) -> NDArray[np.bool_]:
+    """Which columns an argument means by names, positions or a mask.
+
+    Examples
+    --------
+    >>> column_mask(("age", "sex", "dose"), ["sex", -1], "adjust_for")
+    array([False,  True,  True])
+    """
+    chosen = np.asarray(columns)
     mask = np.zeros(len(names), dtype=bool)
     if chosen.size == 0:
-        return mask, False
+        return mask
     if chosen.dtype == bool:
         if chosen.shape != mask.shape:
-            raise ValueError(f"discrete_features as a mask needs {mask.size} entries, found {chosen.size}")
-        return chosen, False
-    for item in chosen.tolist() if isinstance(discrete_features, np.ndarray) else discrete_features:
+            raise ValueError(f"{argument} as a mask needs {mask.size} entries, found {chosen.size}")
+        return chosen
+    for item in chosen.tolist() if isinstance(columns, np.ndarray) else columns:
         # Names first: a table whose columns are called 0, 2, 1 means the column called 1.
         position = names.index(str(item)) if str(item) in names else (item if isinstance(item, int) else None)
         if position is None or not -len(names) <= position < len(names):
-            raise ValueError(f"discrete_features names {item!r}, which is no column of X")
+            raise ValueError(f"{argument} names {item!r}, which is no column of X")
         mask[position] = True
-    return mask, False
+    return mask
+
+
+def adjusted_columns(names: tuple[str, ...], adjust_for: Any) -> tuple[str, ...]:
+    """The columns that are adjusted for and not tested; refuses what leaves none to test."""
+    if adjust_for is None:
+        return ()
+    if isinstance(adjust_for, str | bytes) or not hasattr(adjust_for, "__iter__"):
+        raise ValueError(f"adjust_for must be a list of columns, not {adjust_for!r}")
+    chosen = column_mask(names, adjust_for, "adjust_for")
+    if chosen.all():
+        raise ValueError(f"adjust_for names all {len(names)} columns of X; at least one must be left to test")
+    return tuple(name for name, own in zip(names, chosen, strict=True) if own)
 
 
 def _few_values(column: pd.Series[Any]) -> bool:
@@ -299,10 +327,7 @@ def _codes(column: pd.Series[Any], name: str) -> tuple[tuple[Any, ...], NDArray[
 
 
 def read_treatment(treatment: ArrayLike | None, n_rows: int, treated: Any = None) -> Treatment:
-    """Two labels as 0 and 1.
-
-    Numbers and booleans: the larger is treated. Text: a label such as "control" or "placebo" is the control,
-    otherwise the later in alphabetical order is treated. `treated` decides when given.
+    """Two labels as 0 and 1; see `first_treated` for which is which.
 
     Examples
     --------
@@ -313,32 +338,16 @@ def read_treatment(treatment: ArrayLike | None, n_rows: int, treated: Any = None
         raise ValueError("treatment is required: pass treatment=, one value of two per row")
     column = plain_column(as_column(treatment, "treatment"))
     check_length("treatment", len(column), n_rows)
+    name = treatment_name(column)
     missing = int(column.isna().sum())
     infinite = int(np.isinf(column.to_numpy()).sum()) if pd.api.types.is_float_dtype(column.dtype) else 0
-    if missing or infinite:
-        raise ValueError(f"treatment has {missing} missing and {infinite} infinite values; {NEEDED}")
+    refuse_gaps(name, missing, infinite)
     labels, codes = _codes(column, "treatment")
-    first_is_treated = first_treated(labels, treated)
+    first_is_treated = first_treated(labels, treated, name)
     arms = 1 - codes if first_is_treated else codes
     check_arms(int(min(arms.sum(), n_rows - arms.sum())))
     control, treated_label = (labels[1], labels[0]) if first_is_treated else labels
     return Treatment(arms, control, treated_label)
-
-
-def first_treated(labels: Sequence[Any], treated: Any) -> bool:
-    """Whether the first of two labels, in their natural order, is the treated one."""
-    if len(labels) != 2:
-        shown = ", ".join(map(repr, labels[:5])) + (", ..." if len(labels) > 5 else "")
-        raise ValueError(f"treatment must have exactly two values; found {len(labels)}: {shown}")
-    if treated is not None:
-        matches = [_same_label(label, treated) for label in labels]
-        if not any(matches):
-            raise ValueError(f"treated={treated!r} is not a value of treatment: {labels[0]!r}, {labels[1]!r}")
-        return matches[0]
-    if isinstance(labels[0], str):
-        controls = [str(label).strip().lower() in _CONTROL_WORDS for label in labels]
-        return controls == [False, True]
-    return False
 
 
 def check_rows(n_rows: int) -> None:
@@ -353,16 +362,6 @@ def check_arms(smaller: int) -> None:
         raise ValueError(f"each arm of treatment needs at least {MIN_ARM_ROWS} rows; the smaller has {smaller}")
 
 
-def _same_label(label: Any, wanted: Any) -> bool:
-    """Equal as text, or as numbers: 1.0 is what a user means by 1."""
-    if str(label) == str(wanted):
-        return True
-    try:
-        return float(label) == float(wanted)
-    except (TypeError, ValueError):
-        return False
-
-
 def read_outcome(y: ArrayLike | None, n_rows: int) -> Array:
     """A finite numeric outcome that is not constant."""
     if y is None:
@@ -371,8 +370,7 @@ def read_outcome(y: ArrayLike | None, n_rows: int) -> Array:
     check_length("y", len(column), n_rows)
     outcome = outcome_values(column)
     missing, infinite = int(np.isnan(outcome).sum()), int(np.isinf(outcome).sum())
-    if missing or infinite:
-        raise ValueError(f"y has {missing} missing and {infinite} infinite values; {NEEDED}")
+    refuse_outcome_gaps(outcome_name(column), n_rows, missing, infinite)
     if (outcome == outcome[0]).all():
         raise ValueError(f"y is constant ({outcome[0]:g}); there is no effect to look for")
     check_scale("y", outcome)

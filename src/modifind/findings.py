@@ -161,7 +161,8 @@ def assemble(
     for name, kind in zip(names, kinds, strict=True):
         if name in named and kind == "discrete" and untestable.get(name) == "constant":
             untestable[name] = "rare"  # pooling has left one level, as a message says
-    checks = run_checks(features, diagnostics, overlap, settings, untestable)
+    untested = None if columns is None else columns.loc[list(settings.get("adjust_for") or ())]
+    checks = run_checks(features, diagnostics, overlap, settings, untestable, untested)
     features["caution"] = cautions(checks, names)
     views = {name: dict(f.views or {name: f.view}) for name, f in zip(names, findings, strict=True)}
     by_column = {column: view for own in views.values() for column, view in own.items()}

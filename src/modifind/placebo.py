@@ -165,7 +165,7 @@ def run_placebos(fit: WholeFit, data: Data, n: int, checkpoint: Checkpoint | Non
     if failed:
         reasons = "; ".join(dict.fromkeys(failed.values()))
         warnings.warn(f"{len(failed)} of {n} placebo treatments could not be analysed: {reasons}", UserWarning, 4)
-    names = tuple(unit.name for unit in arrange(data.table, fit.feature_groups)[1])
+    names = tuple(unit.name for unit in arrange(data.table, fit.feature_groups, data.adjusted)[1])
     runs = sorted(found)
     p_values = [found[k].p_values for k in runs]
     selected = [adjust_p_values(own, fit.adjust) <= fit.alpha for own in p_values]

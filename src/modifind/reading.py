@@ -20,6 +20,7 @@ from modifind.columns.support import Outside, outside_levels
 from modifind.features import (
     FeatureTable,
     Treatment,
+    adjusted_columns,
     check_length,
     check_rows,
     read_features,
@@ -29,6 +30,7 @@ from modifind.features import (
 from modifind.kernels import Array
 from modifind.rows.clusters import check_clusters, read_clusters, read_weights, treated_as_one
 from modifind.rows.strata import Strata, read_strata, with_strata
+from modifind.rows.unseen import weigh_observed
 from modifind.rows.weights import effective_size
 
 
@@ -56,6 +58,10 @@ class Data:
         Codes before rare levels were pooled, of categories that have many levels left.
     outside : dict
         Rows at levels that one arm has hardly any rows of, by column, before rare levels were pooled.
+    adjusted : tuple of str
+        Columns that everything conditions on and that are not tested.
+    outcome_weights : dict
+        What is recorded of weights for rows without an outcome; nothing where there are none.
     """
 
     table: FeatureTable
@@ -70,6 +76,8 @@ class Data:
     names: dict[str, str] = field(default_factory=dict)
     unpooled: tuple[Array, ...] = ()
     outside: dict[str, Outside] = field(default_factory=dict)
+    adjusted: tuple[str, ...] = ()
+    outcome_weights: dict[str, Any] = field(default_factory=dict)
 
     @property
     def arms(self) -> NDArray[Any]:
@@ -83,9 +91,13 @@ class Data:
 
     @property
     def settings(self) -> dict[str, Any]:
-        """What a result records of names, weights, clusters and strata; nothing where there are none."""
+        """What a result records of names, weights, clusters, strata and adjustment; nothing where there is none."""
         found: dict[str, Any] = dict(self.names)
-        if self.weights is not None:
+        if self.adjusted:
+            found["adjust_for"] = list(self.adjusted)
+        if self.outcome_weights:
+            found["outcome_weights"] = self.outcome_weights
+        elif self.weights is not None:
             found["sample_weight"] = {"effective_rows": effective_size(self.weights)}
         if self.clusters is not None:
             found["clusters"] = {"n_clusters": int(np.unique(self.clusters).size)}
@@ -102,9 +114,13 @@ def read_data(
     treated: Any = None,
     discrete_features: Any = "auto",
     missing: str = "error",
+    missing_outcome: str = "error",
     sample_weight: Any = None,
     clusters: Any = None,
     strata: Any = None,
+    adjust_for: Any = None,
+    n_folds: int = 5,
+    seed: int = 0,
 ) -> Data:
     """Check and encode a table; rare levels are pooled, and what looks odd is warned of.
 
@@ -120,8 +136,14 @@ def read_data(
         See `read_features`.
     missing : {"error", "category", "drop"}, default="error"
         What becomes of missing values; "drop" leaves out the rows that have any, with a warning.
+    missing_outcome : {"error", "drop", "weight"}, default="error"
+        What becomes of rows without an outcome; see `ModifierSelector`.
     sample_weight, clusters, strata : array of shape (n,), optional
         Weights, cluster labels and strata of the rows. Rows of weight 0 are left out, with a warning.
+    adjust_for : names, positions or a mask, optional
+        Columns of X that are not tested.
+    n_folds, seed : int
+        Of the models by which rows stand for those without an outcome.
 
     Raises
     ------
@@ -141,14 +163,33 @@ def read_data(
     columns = {name: as_column(values, name) for name, values in given.items()}
     for name, column in columns.items():
         check_length(name, len(column), len(frame))
-    weights = read_weights(columns["sample_weight"], len(frame)) if "sample_weight" in columns else None
-    kept, dropped = _kept_rows(frame, columns, weights, missing)
-    if kept is not None:
-        frame = frame.loc[kept]
-        columns = {name: column[kept].reset_index(drop=True) for name, column in columns.items()}
-        weights = None if weights is None else weights[kept]
-    table = read_features(frame, discrete_features, "category" if missing == "category" else "error")
+    kept, dropped, weights = _kept_rows(frame, columns, missing, missing_outcome)
+    frame, columns, weights = _some_rows(frame, columns, weights, kept)
+    gaps = "category" if missing == "category" else "error"
+    unseen, sampled = None, weights is not None
+    if missing_outcome == "weight" and "y" in columns and columns["y"].isna().any():
+        observed = columns["y"].notna().to_numpy()
+        codes = read_clusters(columns["clusters"], len(frame)) if "clusters" in columns else None
+        arms = read_treatment(columns.get("treatment"), len(frame), treated).arms
+        features = read_features(frame, discrete_features, gaps)
+        if "strata" in columns and columns["strata"].notna().all():
+            sites, labels_of = pd.factorize(columns["strata"].astype(str))
+            features = with_strata(features, Strata(sites.astype(np.int64), tuple(labels_of)))
+        unseen = weigh_observed(
+            features,
+            arms,
+            observed,
+            n_folds=n_folds,
+            seed=seed,
+            weights=weights,
+            clusters=codes,
+        )
+        frame, columns, weights = _some_rows(frame, columns, weights, observed)
+        weights = unseen.weights if weights is None else unseen.weights * weights
+        kept[kept] = observed
+    table = read_features(frame, discrete_features, gaps)
     check_rows(table.n_rows)
+    adjusted = adjusted_columns(table.names, adjust_for)
     outcome = read_outcome(columns.get("y"), table.n_rows)
     labels = read_treatment(columns.get("treatment"), table.n_rows, treated)
     codes = read_clusters(columns["clusters"], table.n_rows) if "clusters" in columns else None
@@ -165,24 +206,59 @@ def read_data(
         weights = weights / weights.max()
         weights = weights / weights.mean()
     names = recorded_names(columns["y"], columns["treatment"])
-    return Data(table, outcome, labels, weights, codes, found, kept, dropped, left_out, names, unpooled, outside)
+    return Data(
+        table,
+        outcome,
+        labels,
+        weights,
+        codes,
+        found,
+        None if kept.all() else kept,
+        dropped,
+        left_out,
+        names,
+        unpooled,
+        outside,
+        adjusted,
+        {} if unseen is None or weights is None else unseen.settings(weights, sampled=sampled),
+    )
+
+
+def _some_rows(
+    frame: pd.DataFrame, columns: dict[str, pd.Series[Any]], weights: Array | None, kept: NDArray[np.bool_]
+) -> tuple[pd.DataFrame, dict[str, pd.Series[Any]], Array | None]:
+    """Some rows of everything."""
+    if kept.all():
+        return frame, columns, weights
+    columns = {name: column[kept].reset_index(drop=True) for name, column in columns.items()}
+    return frame.loc[kept], columns, None if weights is None else weights[kept]
 
 
 def _kept_rows(
-    frame: pd.DataFrame, columns: dict[str, pd.Series[Any]], weights: Array | None, missing: str
-) -> tuple[NDArray[np.bool_] | None, Dropped]:
-    """Which rows count and, with missing="drop", have no missing value; None for all of them."""
+    frame: pd.DataFrame, columns: dict[str, pd.Series[Any]], missing: str, missing_outcome: str
+) -> tuple[NDArray[np.bool_], Dropped, Array | None]:
+    """Which rows count and have what they must have, a count of the others, and the weights of all rows."""
     kept, dropped = np.ones(len(frame), dtype=bool), Dropped()
-    if weights is not None and (weights == 0).any():
-        kept &= weights > 0
-        warnings.warn(
-            f"{int((~kept).sum())} of {len(frame)} rows have sample_weight 0 and are left out",
-            UserWarning,
-            stacklevel=4,
+    weighed = columns.get("sample_weight")
+    others = {name: column for name, column in columns.items() if name not in ("y", "treatment")}
+    if (missing == "drop" or missing_outcome == "drop") and {"y", "treatment"} <= set(columns):
+        what = "outcomes" if missing != "drop" else "inputs" if missing_outcome == "weight" else "rows"
+        counted = kept if weighed is None else ~(weighed == 0).to_numpy(dtype=bool)
+        some = {name: column[counted] for name, column in others.items()}
+        complete, dropped = complete_rows(
+            frame.loc[counted], columns["y"][counted], columns["treatment"][counted], some, what=what
         )
-    if missing == "drop" and {"y", "treatment"} <= set(columns):
-        complete, dropped = complete_rows(frame.loc[kept], columns["y"][kept], columns["treatment"][kept])
         dropped.refuse_all()
-        dropped.warn()
-        kept[kept] = complete
-    return (None if kept.all() else kept), dropped
+        kept[counted] = complete
+    weights = None
+    if weighed is not None:
+        weights = np.zeros(len(frame))
+        weights[kept] = read_weights(weighed[kept], int(kept.sum()))
+        if (weights[kept] == 0).any():
+            nothing = int((weights[kept] == 0).sum())
+            warnings.warn(
+                f"{nothing} of {len(frame)} rows have sample_weight 0 and are left out", UserWarning, stacklevel=4
+            )
+            kept &= weights > 0
+    dropped.warn()
+    return kept, dropped, weights

@@ -73,7 +73,7 @@ def steadied(
         assert isinstance(first, AnalyticOutcome)
         outcomes[place] = [first]
     *fold_seeds, bound_seed = seed.spawn(most)
-    bound_seeds = bound_seed.spawn(len(plan.units))
+    bound_seeds = bound_seed.spawn(1 + max(unit.place for unit in plan.units))
     for number, own in enumerate(fold_seeds, start=2):
         again = replace(tester, prepared=model(own), explain=False)
         for place, law in laws.items():
@@ -87,9 +87,9 @@ def steadied(
             break
     found_now = list(findings)
     for place, each in outcomes.items():
-        found_now[place] = with_bounds(
-            plan, plan.units[place], replace(findings[place], outcome=_mean(each)), bound_seeds[place]
-        )
+        unit = plan.units[place]
+        finding = replace(findings[place], outcome=_mean(each))
+        found_now[place] = with_bounds(plan, unit, finding, bound_seeds[unit.place])
     return found_now
 
 

@@ -21,9 +21,9 @@ from modifind.base import (
 )
 from modifind.checks import warn_of
 from modifind.columns.inputs import as_frame, is_distributed
-from modifind.columns.missing import Dropped, check_missing
+from modifind.columns.missing import Dropped, check_missing, check_missing_outcome
 from modifind.composition import Statistic, agreeing_sampler, recorded_settings, resolve_statistic
-from modifind.feature_groups import has_groups, read_feature_groups
+from modifind.feature_groups import has_groups, read_feature_groups, refuse_adjusted
 from modifind.findings import assemble, tell
 from modifind.memory import remedies_told, warn_of_memory
 from modifind.placebo import check_runs, run_placebos
@@ -39,7 +39,7 @@ from modifind.streaming import FrameSource, LocalPieces, Piece, Pieces, Source, 
 from modifind.streaming.sources import CompleteRows, has_row_scores
 from modifind.testing import ConditionalRandomizationTest, adjust_p_values
 from modifind.torch_support import import_torch
-from modifind.whole import NO_MODIFICATION, Whole, WholeFit, warn_unused
+from modifind.whole import GIVEN_ADJUSTED, NO_MODIFICATION, Whole, WholeFit, warn_unused
 
 MIN_TRAIN_ROWS = 200
 
@@ -94,7 +94,13 @@ class ModifierSelector(BaseModifierSelector):
         What becomes of missing values of features. "error" refuses them by name. "category" takes missing as a level of
         a discrete feature, and as a state of a continuous one beside its values: the test then asks for both, whether
         the value matters and whether it matters that there is none. "drop" leaves out every row with a missing feature,
-        outcome or treatment, with a warning that counts them.
+        outcome, treatment, weight, cluster or stratum, with a warning that counts them.
+    missing_outcome : {"error", "drop", "weight"}, default="error"
+        What becomes of rows without an outcome. "error" refuses them. "drop" leaves them out, with a count: p-values
+        hold where the outcome is missing by features and arm alone, and averages are those of the rows that are left.
+        "weight" lets each row with an outcome stand for 1 / P(observed | features, arm) rows, by cross-fitted models,
+        at most 20, times its sample weight: averages are then those of all rows. Needs the table in memory. With
+        ``missing="drop"`` "error" leaves such rows out as well.
     feature_groups : dict, optional
         Columns that are tested as one feature, by the name of their group: ``{"blood pressure": ["sbp", "dbp"]}``. The
         null hypothesis of a group is that the arms' difference does not depend on its columns together given the
@@ -165,6 +171,7 @@ class ModifierSelector(BaseModifierSelector):
         explain: bool = True,
         placebo_runs: int = 0,
         population: str = "all",
+        missing_outcome: str = "error",
     ) -> None:
         self.statistic = statistic
         self.sampler = sampler
@@ -187,6 +194,7 @@ class ModifierSelector(BaseModifierSelector):
         self.explain = explain
         self.placebo_runs = placebo_runs
         self.population = population
+        self.missing_outcome = missing_outcome
 
     def fit(
         self,
@@ -195,6 +203,7 @@ class ModifierSelector(BaseModifierSelector):
         treatment: Any = None,
         *,
         treated: Any = None,
+        adjust_for: Any = None,
         sample_weight: Any = None,
         clusters: Any = None,
         strata: Any = None,
@@ -211,8 +220,12 @@ class ModifierSelector(BaseModifierSelector):
         treatment : array of shape (n,)
             Two values: 0/1, booleans or any two labels; with a Dask DataFrame as `y`.
         treated : optional
-            The label that means "treated"; by default the larger one, or the one that is not called control, placebo,
-            ...
+            The label that means "treated". Needed unless labels are unmistakable: 0 and 1, truth values, yes and no, or
+            one that says control, placebo, untreated, ... beside one that does not.
+        adjust_for : list, optional
+            Names, positions or a mask of columns of X that are not tested. Models of the outcome, scores and laws of
+            the tested features condition on them as on all others: the p-value of a tested feature is the one that it
+            has where all columns are tested. A column that is left out of X instead is not adjusted for at all.
         sample_weight : array of shape (n,), optional
             How much each row counts, such as one over its probability of being in the sample. Only ratios matter; rows
             of weight 0 are left out. Needs the table in memory.
@@ -240,23 +253,24 @@ class ModifierSelector(BaseModifierSelector):
         if is_distributed(X):
             remedy = "pass a sample of the rows as a DataFrame"
             _refuse_in_pieces(per_row | self._placebos, "a Dask DataFrame", remedy)
-            return self._fit_distributed(X, y, treatment, treated, statistic)
+            return self._fit_distributed(X, y, treatment, treated, adjust_for, statistic)
         frame = as_frame(X)
+        reading = per_row | {"treated": treated, "adjust_for": adjust_for}
         with held(self.checkpoint), remedies_told():
             if isinstance(statistic, EffectLikelihood) and self._check_length(frame, per_row):
                 source = FrameSource.of(frame, y, treatment, self.propensity)
-                return self._fit_pieces(self._local(source), statistic, treated)
-            return self._fit_whole(frame, y, treatment, treated, per_row, statistic, test)
+                return self._fit_pieces(self._local(source), statistic, treated, adjust_for)
+            return self._fit_whole(frame, y, treatment, reading, statistic, test)
 
-    def fit_source(self, source: Source, *, treated: Any = None) -> ModifierSelector:
+    def fit_source(self, source: Source, *, treated: Any = None, adjust_for: Any = None) -> ModifierSelector:
         """Test every feature of a table that comes in pieces, such as a file larger than memory.
 
         Parameters
         ----------
         source : Source
             Where the rows come from; `modifind.streaming.open_files` makes one of CSV or Parquet files.
-        treated : optional
-            The label that means "treated".
+        treated, adjust_for : optional
+            As in `fit`.
 
         Returns
         -------
@@ -267,12 +281,24 @@ class ModifierSelector(BaseModifierSelector):
         if has_row_scores(self.propensity) and getattr(source, "scores", None) is None:
             raise ValueError("propensity is one score per row; the scores of a source must come with it")
         with held(self.checkpoint), remedies_told():
-            return self._fit_pieces(self._local(source), statistic, treated)
+            return self._fit_pieces(self._local(source), statistic, treated, adjust_for)
 
     def _local(self, source: Source) -> LocalPieces:
-        return LocalPieces(CompleteRows(source) if self.missing == "drop" else source, self.n_jobs)
+        return LocalPieces(CompleteRows(source, self._complete) if self._complete else source, self.n_jobs)
 
-    def _fit_distributed(self, X: Any, y: Any, treatment: Any, treated: Any, statistic: Statistic) -> ModifierSelector:
+    @property
+    def _complete(self) -> str:
+        """What rows of a table in pieces must have a value of: everything, the outcome, or nothing."""
+        if self.missing_outcome == "weight":
+            raise ValueError(
+                "missing_outcome='weight' needs all rows in memory at once, and this table is worked on in pieces; "
+                "take 'drop', or a sample of the rows as a DataFrame"
+            )
+        return "rows" if self.missing == "drop" else "outcomes" if self.missing_outcome == "drop" else ""
+
+    def _fit_distributed(
+        self, X: Any, y: Any, treatment: Any, treated: Any, adjust_for: Any, statistic: Statistic
+    ) -> ModifierSelector:
         """Test every feature of a Dask table."""
         if self.checkpoint is not None:
             raise ValueError(
@@ -281,10 +307,10 @@ class ModifierSelector(BaseModifierSelector):
             )
         from modifind.distributed import DaskPieces
 
-        with DaskPieces.of(X, y, treatment, self.propensity, self.n_jobs, complete=self.missing == "drop") as pieces:
-            return self._fit_pieces(pieces, statistic, treated)
+        with DaskPieces.of(X, y, treatment, self.propensity, self.n_jobs, complete=self._complete) as pieces:
+            return self._fit_pieces(pieces, statistic, treated, adjust_for)
 
-    def _fit_pieces(self, pieces: Pieces, statistic: Statistic, treated: Any) -> ModifierSelector:
+    def _fit_pieces(self, pieces: Pieces, statistic: Statistic, treated: Any, adjust_for: Any) -> ModifierSelector:
         """Test every feature by sums over pieces of the table."""
         if has_groups(self.feature_groups):
             raise ValueError(
@@ -301,7 +327,7 @@ class ModifierSelector(BaseModifierSelector):
         sampler = agreeing_sampler(self.sampler, statistic, self.device)
         saved = None
         if self.checkpoint is not None and isinstance(pieces, LocalPieces):
-            saved = continued_pass(self.get_params(deep=False), statistic, treated, entropy)
+            saved = continued_pass(self.get_params(deep=False), statistic, treated, adjust_for, entropy)
             pieces = replace(pieces, checkpoint=saved)
         with recorded() as caught:
             warn_unused(self.test, self.n_resamples, self.alpha, self.adjust)
@@ -312,6 +338,7 @@ class ModifierSelector(BaseModifierSelector):
                 discrete_features=self.discrete_features,
                 outcome_transform=self.outcome_transform,
                 treated=treated,
+                adjust_for=adjust_for,
                 n_folds=self.cv,
                 max_train_rows=self.max_train_rows,
                 n_jobs=self.n_jobs,
@@ -329,7 +356,7 @@ class ModifierSelector(BaseModifierSelector):
             else:
                 caught.clear()  # the fit that follows says it again
         if isinstance(found, Piece):
-            return self._fit_piece(found, pieces.dropped, treated, entropy)
+            return self._fit_piece(found, pieces.dropped, treated, adjust_for, entropy)
         for note in saved.notes if saved is not None else ():
             warnings.warn(note, UserWarning, stacklevel=3)
         settings = {
@@ -339,12 +366,13 @@ class ModifierSelector(BaseModifierSelector):
             **data_settings(*found.labels, found.n_rows, found.n_treated, found.propensity, entropy),
             **found.sample_settings,
             **self._dropped_settings(pieces.dropped),
-            "null_hypothesis": f"{NO_MODIFICATION} given the other features",
+            "null_hypothesis": f"{NO_MODIFICATION} given the other features{GIVEN_ADJUSTED * bool(found.adjusted)}",
         }
-        named = frozenset(found.names[m] for m in found.named)
-        return self._conclude(found.names, found, settings, caught, named)
+        return self._conclude(found.columns_in, found, settings, caught, found.named)
 
-    def _fit_piece(self, piece: Piece, dropped: Dropped, treated: Any, entropy: int) -> ModifierSelector:
+    def _fit_piece(
+        self, piece: Piece, dropped: Dropped, treated: Any, adjust_for: Any, entropy: int
+    ) -> ModifierSelector:
         """Test a table in pieces that has few enough rows for all to be taken at once."""
         own = self.get_params(deep=False) | {"random_state": entropy}
         if piece.scores is not None:
@@ -353,7 +381,7 @@ class ModifierSelector(BaseModifierSelector):
             own["propensity"] = PropensityModel(known, clip=self.propensity.clip) if wrapped else known
         whole = type(self)(**own)
         try:
-            whole.fit(piece.X, piece.y, piece.treatment, treated=treated)
+            whole.fit(piece.X, piece.y, piece.treatment, treated=treated, adjust_for=adjust_for)
         finally:
             if hasattr(whole, "result_"):  # of an interrupted fit, what it found
                 _, left_out = with_messages(dropped.warn)
@@ -371,6 +399,7 @@ class ModifierSelector(BaseModifierSelector):
         *,
         n: int = 20,
         treated: Any = None,
+        adjust_for: Any = None,
         sample_weight: Any = None,
         clusters: Any = None,
         strata: Any = None,
@@ -383,7 +412,7 @@ class ModifierSelector(BaseModifierSelector):
 
         Parameters
         ----------
-        X, y, treatment, treated, sample_weight, clusters, strata
+        X, y, treatment, treated, adjust_for, sample_weight, clusters, strata
             As in `fit`; the table must be in memory, with at most `max_train_rows` rows.
         n : int, default=20
             Number of placebo treatments.
@@ -408,8 +437,8 @@ class ModifierSelector(BaseModifierSelector):
         """
         check_runs(n)
         _check_placebo_rows(X, self.max_train_rows)
-        own = {"treated": treated, "sample_weight": sample_weight, "clusters": clusters, "strata": strata}
-        data, run = self.read(X, y, treatment, **own)
+        own = {"sample_weight": sample_weight, "clusters": clusters, "strata": strata}
+        data, run = self.read(X, y, treatment, treated=treated, adjust_for=adjust_for, **own)
         params = self.get_params(deep=False)
         with held(self.checkpoint), remedies_told():
             saved, _ = continued_tests(params, data, run.feature_groups, run.statistic, run.test, run.seed)
@@ -425,6 +454,7 @@ class ModifierSelector(BaseModifierSelector):
         treatment: Any = None,
         *,
         treated: Any = None,
+        adjust_for: Any = None,
         sample_weight: Any = None,
         clusters: Any = None,
         strata: Any = None,
@@ -433,7 +463,7 @@ class ModifierSelector(BaseModifierSelector):
 
         Parameters
         ----------
-        X, y, treatment, treated, sample_weight, clusters, strata
+        X, y, treatment, treated, adjust_for, sample_weight, clusters, strata
             As in `fit`; a table in memory.
         """
         statistic, test = self._validate()
@@ -441,7 +471,8 @@ class ModifierSelector(BaseModifierSelector):
         frame = as_frame(X)
         if isinstance(statistic, EffectLikelihood):
             self._check_length(frame, per_row)
-        data, run = self._read_whole(frame, y, treatment, treated, per_row, statistic, test)
+        reading = per_row | {"treated": treated, "adjust_for": adjust_for}
+        data, run = self._read_whole(frame, y, treatment, reading, statistic, test)
         run.check(data)
         return data, run
 
@@ -464,18 +495,29 @@ class ModifierSelector(BaseModifierSelector):
         X: pd.DataFrame,
         y: Any,
         treatment: Any,
-        treated: Any,
-        per_row: dict[str, Any],
+        reading: dict[str, Any],
         statistic: Statistic,
         test: ConditionalRandomizationTest,
     ) -> tuple[Data, WholeFit]:
         """The table, checked and encoded, and what is to be done with it."""
-        if per_row["clusters"] is not None and isinstance(statistic, WCMMD):
+        if reading["clusters"] is not None and isinstance(statistic, WCMMD):
             raise ValueError(
                 "clusters needs statistic='effect_likelihood'; resampled features of 'wcmmd' take rows as independent"
             )
-        reading = {"treated": treated, "discrete_features": self.discrete_features, "missing": self.missing}
-        data = read_data(X, y, treatment, **reading, **per_row)
+        seed = seed_of(self.random_state, self.checkpoint)
+        data = read_data(
+            X,
+            y,
+            treatment,
+            discrete_features=self.discrete_features,
+            missing=self.missing,
+            missing_outcome=self.missing_outcome,
+            n_folds=self.cv,
+            seed=seed,
+            **reading,
+        )
+        groups = read_feature_groups(self.feature_groups, data.table.names)
+        refuse_adjusted(groups, data.adjusted)
         if isinstance(statistic, EffectLikelihood):
             warn_unused(self.test, self.n_resamples, self.alpha, self.adjust)
         return data, WholeFit(
@@ -487,11 +529,11 @@ class ModifierSelector(BaseModifierSelector):
             alpha=self.alpha,
             adjust=self.adjust,
             outcome_transform=self.outcome_transform,
-            feature_groups=read_feature_groups(self.feature_groups, data.table.names),
+            feature_groups=groups,
             n_folds=self.cv,
             n_jobs=self.n_jobs,
             progress=self.progress,
-            seed=seed_of(self.random_state, self.checkpoint),
+            seed=seed,
             explain=self.explain,
             population=self.population,
         )
@@ -501,8 +543,7 @@ class ModifierSelector(BaseModifierSelector):
         X: pd.DataFrame,
         y: Any,
         treatment: Any,
-        treated: Any,
-        per_row: dict[str, Any],
+        reading: dict[str, Any],
         statistic: Statistic,
         test: ConditionalRandomizationTest,
     ) -> ModifierSelector:
@@ -511,7 +552,7 @@ class ModifierSelector(BaseModifierSelector):
         if isinstance(statistic, EffectLikelihood):
             warn_of_memory(*X.shape, effective_n_jobs(self.n_jobs))  # of this machine, so no part of the result
         with recorded() as caught:
-            data, run = self._read_whole(X, y, treatment, treated, per_row, statistic, test)
+            data, run = self._read_whole(X, y, treatment, reading, statistic, test)
             # What is said of the folder is not part of the result, which is that of a run without one.
             saved, notes = with_messages(continued_tests, params, data, run.feature_groups, statistic, test, run.seed)
             found = run.fit(data, *saved)
@@ -564,7 +605,7 @@ class ModifierSelector(BaseModifierSelector):
         return self
 
     def _dropped_settings(self, dropped: Dropped) -> dict[str, Any]:
-        return dropped.settings() if self.missing == "drop" else {}
+        return dropped.settings() if "drop" in (self.missing, self.missing_outcome) else {}
 
     def _validate(self) -> tuple[Statistic, ConditionalRandomizationTest]:
         check_shared_settings(self.alpha, self.cv, self.outcome_transform)
@@ -575,6 +616,7 @@ class ModifierSelector(BaseModifierSelector):
         adjust_p_values([1.0], self.adjust)
         check_runs(self.placebo_runs, "placebo_runs", least=0)
         check_missing(self.missing)
+        check_missing_outcome(self.missing_outcome)
         check_population(self.population)
         if self.checkpoint is not None and not os.fspath(self.checkpoint):
             raise ValueError("checkpoint must be a folder, not ''; leave it out to save nothing")

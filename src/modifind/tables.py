@@ -17,14 +17,21 @@ from modifind.result import SelectionResult, write_bytes
 from modifind.selector import ModifierSelector
 from modifind.streaming.sources import FileSource
 
+FIRST_ROWS = 10_000
+
 
 @dataclass(frozen=True)
 class Roles:
-    """What the columns of a table are; `scores` are known propensity scores, the last three arguments of `fit`."""
+    """What the columns of a table are.
+
+    `features` are the columns of X, `adjusted` those of them that are not tested, `scores` known propensity scores, and
+    the last three arguments of `fit`.
+    """
 
     features: list[str]
     outcome: str
     treatment: str
+    adjusted: list[str]
     scores: str | None = None
     strata: str | None = None
     weight: str | None = None
@@ -37,6 +44,9 @@ class Table(Protocol):
     @property
     def columns(self) -> list[str]:
         """Names of the columns."""
+
+    def rows(self, names: list[str]) -> pd.DataFrame:
+        """Some columns, of all rows or of the first."""
 
     def fit(self, selector: ModifierSelector, roles: Roles, treated: str | None) -> SelectionResult:
         """What a selector finds."""
@@ -56,6 +66,11 @@ class FrameTable:
         """Names of the columns."""
         return [str(name) for name in self.frame.columns]
 
+    def rows(self, names: list[str]) -> pd.DataFrame:
+        """Some columns, of all rows or of the first."""
+        some = self.frame[names]
+        return some if isinstance(some, pd.DataFrame) else some.head(FIRST_ROWS, npartitions=-1)
+
     def fit(self, selector: ModifierSelector, roles: Roles, treated: str | None) -> SelectionResult:
         """What a selector finds."""
         return selector.fit(**self._arguments(selector, roles), treated=treated).result_
@@ -72,8 +87,9 @@ class FrameTable:
             scores = frame[roles.scores]
             selector.set_params(propensity=scores.to_numpy() if isinstance(frame, pd.DataFrame) else scores)
         others = {"sample_weight": roles.weight, "clusters": roles.clusters, "strata": roles.strata}
-        per_row = {argument: frame[name] for argument, name in others.items() if name is not None}
-        return {"X": frame[roles.features], "y": frame[roles.outcome], "treatment": frame[roles.treatment], **per_row}
+        more = {argument: frame[name] for argument, name in others.items() if name is not None}
+        more |= {"adjust_for": roles.adjusted or None}
+        return {"X": frame[roles.features], "y": frame[roles.outcome], "treatment": frame[roles.treatment], **more}
 
 
 @dataclass(frozen=True)
@@ -87,6 +103,10 @@ class FileTable:
         """Names of the columns."""
         return self.files[0].names
 
+    def rows(self, names: list[str]) -> pd.DataFrame:
+        """Some columns, of all rows or of the first."""
+        return next(FileSource(self.files, tuple(names), names[0], names[0]).pieces()).X if names else pd.DataFrame()
+
     def fit(self, selector: ModifierSelector, roles: Roles, treated: str | None) -> SelectionResult:
         """What a selector finds."""
         for option, name in (("--weight", roles.weight), ("--clusters", roles.clusters), ("--strata", roles.strata)):
@@ -95,7 +115,7 @@ class FileTable:
         if roles.scores is not None:
             selector.set_params(propensity="auto")  # the source brings the scores
         source = FileSource(self.files, tuple(roles.features), roles.outcome, roles.treatment, roles.scores)
-        return selector.fit_source(source, treated=treated).result_
+        return selector.fit_source(source, treated=treated, adjust_for=roles.adjusted or None).result_
 
     def arguments(self, selector: ModifierSelector, roles: Roles, option: str) -> dict[str, Any]:
         """Arguments of the selector's `fit`, which a table in batches does not have."""

@@ -47,6 +47,7 @@ from modifind.testing import ConditionalRandomizationTest
 
 EXPLAINING = EffectLikelihood(["linear", "splines"])  # of what 'wcmmd' finds without a model of the outcome
 NO_MODIFICATION = "the difference between the arms' outcome distributions does not depend on the feature"
+GIVEN_ADJUSTED = " and what is adjusted for"
 GIVEN_GROUPS = " (the columns of a group counting as one feature)"
 
 
@@ -139,7 +140,7 @@ class WholeFit:
         """
         seeds = np.random.SeedSequence(self.seed).spawn(7)
         propensity_seed, sampler_seed, statistic_seed, feature_seed, fold_seed, cluster_seed, repeat_seed = seeds
-        arranged, units = arrange(data.table, self.feature_groups)
+        arranged, units = arrange(data.table, self.feature_groups, data.adjusted)
         table, arms = with_level_columns(replace(data, table=arranged).conditioned, data.weights), data.arms
         weighted: dict[str, Any] = {} if data.weights is None else {"weights": data.weights}
         outcome = self.check(data)
@@ -257,7 +258,8 @@ class WholeFit:
     def _null_hypothesis(self, data: Data) -> str:
         resampled = isinstance(self.statistic, WCMMD)
         given = "the outcome is independent of the feature" if resampled else NO_MODIFICATION
-        given += " given the other features" + (" and the stratum" if data.strata is not None else "")
+        given += " given the other features" + (GIVEN_ADJUSTED if data.adjusted else "")
+        given += " and the stratum" if data.strata is not None else ""
         if resampled and getattr(self.sampler, "condition_on_treatment", True):
             given += " and the treatment"
         return given + (GIVEN_GROUPS if self.feature_groups else "")

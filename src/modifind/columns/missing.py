@@ -19,17 +19,53 @@ CHOICES = ("error", "category", "drop")
 LABELS = ("missing", "missing (no value)")
 LEAST_OBSERVED = 20  # values of a continuous column from which its law can be learned
 LARGE_SHARE = 0.2
+FEWEST_OUTCOMES = 20  # rows with and without an outcome that a model of who has one can be fitted to
 REMEDY = (
     "fill them, exclude the columns, or use missing='category' (a level of its own) or missing='drop' (complete rows "
     "only)"
 )
-NEEDED = "drop those rows, or use missing='drop'"
+OUTCOME_CHOICES = ("error", "drop", "weight")
+INFINITE = "replace infinite values by numbers, or by missing ones"
 
 
 def check_missing(missing: Any) -> None:
     """Refuse a setting that has no meaning."""
     if missing not in CHOICES:
         raise ValueError(f"missing must be one of {', '.join(map(repr, CHOICES))}, not {missing!r}")
+
+
+def check_missing_outcome(missing_outcome: Any) -> None:
+    """Refuse a setting that has no meaning."""
+    if missing_outcome not in OUTCOME_CHOICES:
+        choices = ", ".join(map(repr, OUTCOME_CHOICES))
+        raise ValueError(f"missing_outcome must be one of {choices}, not {missing_outcome!r}")
+
+
+def refuse_gaps(name: str, missing: int, infinite: int) -> None:
+    """Refuse a treatment with missing or infinite values."""
+    if missing or infinite:
+        remedy = INFINITE if infinite else "drop those rows, or take missing='drop' (--missing drop)"
+        raise ValueError(f"{name} has {missing} missing and {infinite} infinite values; {remedy}")
+
+
+def refuse_outcome_gaps(name: str, n_rows: int, missing: int, infinite: int) -> None:
+    """Refuse an outcome with missing or infinite values.
+
+    Examples
+    --------
+    >>> refuse_outcome_gaps("the outcome 'change'", 90, 30, 0)
+    Traceback (most recent call last):
+    ...
+    ValueError: the outcome 'change' is missing in 30 of 90 rows; missing_outcome='drop' leaves them out, \
+missing_outcome='weight' lets the other rows stand for them (--missing-outcome on the command line)
+    """
+    if infinite:
+        raise ValueError(f"{name} has {infinite} infinite and {missing} missing values of {n_rows}; {INFINITE}")
+    if missing:
+        raise ValueError(
+            f"{name} is missing in {missing} of {n_rows} rows; missing_outcome='drop' leaves them out, "
+            "missing_outcome='weight' lets the other rows stand for them (--missing-outcome on the command line)"
+        )
 
 
 def count_missing(column: pd.Series[Any]) -> tuple[int, int]:
@@ -57,9 +93,9 @@ def refuse_missing(counts: Mapping[str, tuple[int, int]], *, allowed: bool = Fal
         if infinite:
             bad.append(f"{name!r} ({infinite} infinite)")
     if bad:
-        where = ", ".join(bad)
-        remedy = "replace them, drop the rows or exclude the columns" if allowed else REMEDY
-        raise ValueError(f"{'' if allowed else 'missing or '}infinite values in {where}; {remedy}")
+        where, gaps = ", ".join(bad), not allowed and any(missing for missing, _ in counts.values())
+        remedies = [REMEDY] * gaps + [f"{INFINITE}, or exclude the columns"] * any(own for _, own in counts.values())
+        raise ValueError(f"{'' if allowed else 'missing or '}infinite values in {where}; {'; '.join(remedies)}")
 
 
 def missing_label(labels: Sequence[Any]) -> str:
@@ -98,17 +134,22 @@ class Dropped:
         Rows looked at, and those left out.
     columns : Counter
         Missing values of each column that has any.
+    n_outcomes : int
+        Missing values of the outcome.
     """
 
     n_rows: int = 0
     n_dropped: int = 0
     columns: Counter[str] = field(default_factory=Counter)
+    n_outcomes: int = 0
 
     def __add__(self, other: Dropped) -> Dropped:
         """The counts of both sets of rows."""
         columns = Counter(self.columns)
         columns.update(other.columns)
-        return Dropped(self.n_rows + other.n_rows, self.n_dropped + other.n_dropped, columns)
+        sums = (getattr(self, name) + getattr(other, name) for name in ("n_rows", "n_dropped", "n_outcomes"))
+        n_rows, n_dropped, n_outcomes = sums
+        return Dropped(n_rows, n_dropped, columns, n_outcomes)
 
     def warn(self) -> None:
         """Warn with the number of rows, and of missing values by column."""
@@ -116,10 +157,11 @@ class Dropped:
             return
         named = ", ".join(f"{printable(name)} ({count})" for name, count in self.columns.items())
         share = self.n_dropped / self.n_rows
-        strong = (
-            f". That is {share:.0%} of the table: what is left may be another population, and power is lost; "
-            "missing='category' keeps all rows"
-        )
+        many = self.n_outcomes >= FEWEST_OUTCOMES
+        kept = ["missing='category' keeps rows without a feature"] * (self.n_outcomes < self.columns.total())
+        kept += ["missing_outcome='weight' lets rows with an outcome stand for those without"] * many
+        strong = f". That is {share:.0%} of the table: what is left may be another population, and power is lost"
+        strong += "".join(f"; {advice}" for advice in kept)
         warnings.warn(
             f"{self.n_dropped} of {self.n_rows} rows have missing values and are left out: {named}"
             + strong * (share > LARGE_SHARE),
@@ -139,8 +181,18 @@ class Dropped:
         return {"n_rows_dropped": self.n_dropped, "missing_values": dict(self.columns)}
 
 
-def complete_rows(X: pd.DataFrame, y: pd.Series[Any], treatment: pd.Series[Any]) -> tuple[NDArray[np.bool_], Dropped]:
+def complete_rows(
+    X: pd.DataFrame,
+    y: pd.Series[Any],
+    treatment: pd.Series[Any],
+    others: Mapping[str, pd.Series[Any]] | None = None,
+    *,
+    what: str = "rows",
+) -> tuple[NDArray[np.bool_], Dropped]:
     """Which rows have every feature, the outcome and the treatment, and a count of the others.
+
+    `others` are more columns that must have a value, by the name of their argument. With `what` "outcomes" only the
+    outcome must have one, and with "inputs" everything but the outcome.
 
     Examples
     --------
@@ -150,10 +202,12 @@ def complete_rows(X: pd.DataFrame, y: pd.Series[Any], treatment: pd.Series[Any])
     >>> kept, dropped.n_dropped, dict(dropped.columns)
     (array([False,  True, False]), 2, {'dose': 1, 'y': 1})
     """
-    parts = [(str(name), X.iloc[:, m]) for m, name in enumerate(X.columns)]
-    taken = {name for name, _ in parts}  # features may be called y or treatment, too
-    parts += [("the outcome" if "y" in taken else "y", y)]
-    parts += [("the treatment" if "treatment" in taken else "treatment", treatment)]
+    features = [(str(name), X.iloc[:, m]) for m, name in enumerate(X.columns)]
+    taken = {name for name, _ in features}  # features may be called y or treatment, too
+    outcome = ("the outcome" if "y" in taken else "y", y)
+    parts = [outcome] if what == "outcomes" else features + [outcome] * (what == "rows")
+    if what != "outcomes":
+        parts += [("the treatment" if "treatment" in taken else "treatment", treatment), *(others or {}).items()]
     kept = np.ones(len(X), dtype=bool)
     counts: Counter[str] = Counter()
     for name, column in parts:
@@ -161,4 +215,4 @@ def complete_rows(X: pd.DataFrame, y: pd.Series[Any], treatment: pd.Series[Any])
         if gaps.any():
             kept &= ~gaps
             counts[name] += int(gaps.sum())
-    return kept, Dropped(len(X), int((~kept).sum()), counts)
+    return kept, Dropped(len(X), int((~kept).sum()), counts, counts[outcome[0]] if what != "inputs" else 0)

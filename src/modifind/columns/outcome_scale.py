@@ -31,7 +31,9 @@ def transform_outcome(y: Array, transform: str | None) -> Array:
             raise ValueError(f"outcome_transform='log' needs a positive outcome; {found} not")
         return np.log(y)
     lowest = y.min()
-    if lowest > 0 and np.unique(y).size > MAX_DISCRETE_VALUES:
+    if is_count(y):
+        _warn_count(y)
+    elif lowest > 0 and np.unique(y).size > MAX_DISCRETE_VALUES:
         raw, logged = float(skew(y)), float(skew(np.log(y)))
         if raw > STRONG_SKEW and abs(logged) < raw / 2:
             warnings.warn(
@@ -48,26 +50,49 @@ def transform_outcome(y: Array, transform: str | None) -> Array:
 
 
 def _warn_zeros(y: Array) -> None:
-    """Warn of an outcome with many zeros, of counts, and of skewed outcomes that are never negative."""
+    """Warn of an outcome with many zeros, and of skewed outcomes that are never negative."""
     share, skewness = float((y == 0).mean()), float(skew(y))
     if share > MANY_ZEROS and skewness > 0:
         what = f"has zeros in {share:.0%} of the rows"
-    elif _is_count(y, skewness):
-        what = f"looks like a count (mean {y.mean():.2g}, variance {y.var():.2g})"
     elif skewness > STRONG_SKEW:
         what = f"is strongly skewed (skewness {skewness:.1f}) and has zeros"
     else:
         return
+    _warn_scale(what)
+
+
+def _warn_count(y: Array) -> None:
+    zeros = f", zeros in {(y == 0).mean():.0%} of the rows" if (y == 0).any() else ""
+    _warn_scale(f"looks like a count (mean {y.mean():.2g}, variance {y.var():.2g}{zeros})")
+
+
+def _warn_scale(what: str) -> None:
     warnings.warn(
         f"the outcome {what}. A treatment that multiplies such an outcome has a larger additive effect where the level "
         "is higher, so that features which raise the level modify it. Zeros have no logarithm: analyse the square root "
         "or log(1 + y), and whether y is above zero as an outcome of 0 and 1, and trust what they find too",
         UserWarning,
-        stacklevel=4,
+        stacklevel=5,
     )
 
 
-def _is_count(y: Array, skewness: float) -> bool:
-    """Whole numbers close to zero, skewed, with at least the spread of a Poisson variable or nearly so."""
+def is_count(y: Array) -> bool:
+    """Whether an outcome looks like a count, whether or not a zero or a long tail is among its rows.
+
+    Counts are whole numbers of more than two values, none negative, skewed to the right (skewness above 0.2), that vary
+    nearly as much as a Poisson variable of their mean (variance above 0.7 means) and come close to zero: the smallest
+    is at most 0.7 standard deviations, and the mean below four.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> is_count(rng.poisson(3.0, 500)), is_count(1 + rng.poisson(3.0, 500)), is_count(rng.integers(0, 11, 500))
+    (True, True, False)
+    """
+    low = float(y.min())
+    if low < 0 or not (y == np.rint(y)).all() or np.unique(y).size <= 2:
+        return False
     mean, variance = float(y.mean()), float(y.var())
-    return bool((y == np.rint(y)).all()) and skewness > 0.5 and variance > 0.8 * mean and mean**2 < 16.0 * variance
+    spread = variance**0.5
+    close = low <= 0.7 * spread and mean < 4.0 * spread
+    return close and variance > 0.7 * mean and float(skew(y)) > 0.2

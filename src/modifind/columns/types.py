@@ -26,6 +26,35 @@ _DATE = (
     rf")(?:[T ]{_CLOCK}\s*(?:Z|UTC|[+-]\d{{2}}:?\d{{2}})?)?\s*|\s*{_CLOCK}\s*"
 )
 
+_NUMBER = r"[+-]?(?:\d+(?:[.,]\d*)?|[.,]\d+)(?:[eE][+-]?\d+)?"
+_NEAR_NUMBERS = (  # a pattern, the least share of texts that have it, what is told of them and what to do
+    (
+        r"[+-]?[1-9]\d{0,2}(?:,\d{3})+(?:\.\d+)?",
+        1.0,  # 1,200 alone may be a decimal comma
+        "numbers with commas between thousands",
+        "Take the commas out: y.str.replace(',', '').astype(float)",
+    ),
+    (
+        r"[+-]?(?:\d+(?:\.\d{3})*)?,\d+",
+        0.5,
+        "numbers with a decimal comma",
+        "Read them with decimal=',' (pandas.read_csv), or --decimal on the command line",
+    ),
+    (rf"{_NUMBER}\s*%", 0.5, "percentages as text", "Strip the sign: y.str.rstrip('% ').astype(float)"),
+    (
+        rf"[<>≤≥~]=?\s*{_NUMBER}.*",
+        0.5,
+        "numbers with a sign of comparison",
+        "Write values beyond a limit of detection as numbers (half the limit, for instance)",
+    ),
+    (
+        rf"{_NUMBER}\s*[^\d\s.,].*",
+        0.5,
+        "numbers with a unit",
+        "Strip the unit, and mind that all rows have the same: y.str.extract(r'([-+.\\d]+)')[0].astype(float)",
+    ),
+)
+
 
 def feature_column(column: pd.Series[Any], name: str, check: bool = True) -> tuple[pd.Series[Any], bool]:
     """A column that can be a feature, and whether it holds numbers.
@@ -146,6 +175,12 @@ def outcome_name(column: pd.Series[Any]) -> str:
     return f"the outcome {column.name!r}" if named else "the outcome y"
 
 
+def treatment_name(column: pd.Series[Any]) -> str:
+    """How messages call a treatment: by the name of its column, if it has one."""
+    named = isinstance(column.name, str) and column.name not in ("", "treatment")
+    return f"the treatment {column.name!r}" if named else "treatment"
+
+
 def text_outcome(column: pd.Series[Any]) -> str:
     """What is wrong with an outcome that holds text."""
     numbers = int(pd.to_numeric(column.astype(object), errors="coerce").notna().sum())
@@ -158,7 +193,20 @@ def text_outcome(column: pd.Series[Any]) -> str:
             f"{outcome_name(column)} must be numeric; {numbers} of {found} values are numbers, the others are "
             f"{_some(others.unique())}. Drop those rows or write them as numbers."
         )
-    return f"{outcome_name(column)} must be numeric; found text. Code two labels as 0 and 1."
+    return f"{outcome_name(column)} must be numeric; found {_written(column.dropna().astype(str))}."
+
+
+def _written(texts: pd.Series[Any]) -> str:
+    """What texts that are no numbers look like, and what to do."""
+    distinct = pd.Series(texts.unique(), dtype=object)
+    stripped = distinct.str.strip()
+    for pattern, least, found, remedy in _NEAR_NUMBERS:
+        matches = stripped.str.fullmatch(pattern)
+        if matches.mean() >= least:
+            return f"{found}, such as {distinct[matches].iloc[0]!r}. {remedy}"
+    if len(distinct) == 2:
+        return f"text, {_some(sorted(distinct))}. Code the two labels as 0 and 1"
+    return f"text, such as {_some(distinct)}. Code ordered labels as numbers, and two labels as 0 and 1"
 
 
 def _inferred(column: pd.Series[Any]) -> str:
@@ -197,14 +245,24 @@ def _check_text(values: pd.Series[Any], name: str) -> None:
         distinct = distinct.iloc[np.linspace(0, len(distinct) - 1, PROBED).astype(int)]
     if not len(distinct):
         return
-    dated = distinct.str.fullmatch(_DATE).fillna(False).astype(bool)
-    if 2 * int(dated.sum()) > len(distinct):
+    dates = dated(distinct)
+    if 2 * int(dates.sum()) > len(distinct):
         raise ValueError(
-            f"column {name!r} holds dates or times as text, such as {distinct[dated].iloc[0]!r}; convert them to a "
+            f"column {name!r} holds dates or times as text, such as {distinct[dates].iloc[0]!r}; convert them to a "
             "number (days since a date, for instance) or exclude the column"
         )
-    if 2 * int(_as_numbers(distinct, loose=True).notna().sum()) > len(distinct):
+    if mostly_numbers(distinct):
         _refuse_near_numbers(values, name, least=MAX_DISCRETE_VALUES + 1)
+
+
+def dated(texts: pd.Series[Any]) -> pd.Series[bool]:
+    """Which texts are dates or times."""
+    return texts.str.fullmatch(_DATE).fillna(False).astype(bool)
+
+
+def mostly_numbers(texts: pd.Series[Any]) -> bool:
+    """Whether more than half of some texts are numbers, also such as 1,5 and < 3 and 20 %."""
+    return 2 * int(_as_numbers(texts, loose=True).notna().sum()) > len(texts)
 
 
 def _refuse_near_numbers(values: pd.Series[Any], name: str, least: int) -> None:

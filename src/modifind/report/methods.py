@@ -157,8 +157,19 @@ def _missing_methods(s: Mapping[str, Any]) -> str:
 
 
 def _row_methods(s: Mapping[str, Any]) -> str:
-    """Weights, clusters of rows and groups of columns."""
+    """Columns adjusted for, weights, clusters of rows and groups of columns."""
     said = ""
+    if s.get("adjust_for"):
+        columns = ", ".join(map(str, s["adjust_for"]))
+        said += f" Models, propensity scores and laws also conditioned on columns that were not tested: {columns}."
+    if s.get("outcome_weights"):
+        own = s["outcome_weights"]
+        said += (
+            f" The outcome was missing in {own['n_missing']} rows ({own['share_missing']:.0%}); rows that have one "
+            "were weighted by the inverse of their chance to have one given features and arm (cross-fitted, at most 20)"
+            f"{', times sample weights' if own['times_sample_weight'] else ''}, and are worth "
+            f"{own['effective_rows']:.0f} equal rows."
+        )
     if s.get("sample_weight"):
         said += f" Rows were weighted by sample weights (worth {s['sample_weight']['effective_rows']:.0f} equal rows)."
     if s.get("clusters"):

@@ -61,7 +61,8 @@ def continued_tests(
         return None, {}
     settings = _settings(params, statistic, test)
     settings["feature_groups"] = {name: list(columns) for name, columns in groups.items()}
-    names = tuple(unit.name for unit in arrange(data.table, groups)[1])
+    settings["adjust_for"] = list(data.adjusted)
+    names = tuple(unit.name for unit in arrange(data.table, groups, data.adjusted)[1])
     if isinstance(statistic, WCMMD):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of too few resamples, which the test says itself
@@ -78,10 +79,15 @@ def continued_tests(
     return checkpoint, checkpoint.load()
 
 
-def continued_pass(params: dict[str, Any], statistic: Statistic, treated: Any, seed: int) -> PassCheckpoint:
+def continued_pass(
+    params: dict[str, Any], statistic: Statistic, treated: Any, adjust_for: Any, seed: int
+) -> PassCheckpoint:
     """Where the sums over a table in pieces are saved; the data are compared when they are first read."""
     settings = _settings(params, statistic, ConditionalRandomizationTest())
-    return PassCheckpoint(params["checkpoint"], {**settings, "treated": readable(treated)}, seed)
+    adjusted = [] if adjust_for is None else readable(list(adjust_for))
+    return PassCheckpoint(
+        params["checkpoint"], {**settings, "treated": readable(treated), "adjust_for": adjusted}, seed
+    )
 
 
 def _settings(params: dict[str, Any], statistic: Statistic, test: ConditionalRandomizationTest) -> dict[str, Any]:

@@ -112,7 +112,9 @@ def validate(data: Any) -> None:
     for place, value in enumerate(_list("warnings", data.get("warnings", []))):
         _text(f"warnings[{place}]", value)
     if "checks" in data:
-        _checks(data["checks"], features)
+        adjusted = data["settings"].get("adjust_for")  # columns that are checked, too
+        more = [name for name in adjusted if isinstance(name, str)] if isinstance(adjusted, list) else []
+        _checks(data["checks"], [*features, *more])
     for name, columns in OPTIONAL_FRAMES.items():
         if name in data:
             _frame(name, data[name], columns)

@@ -24,8 +24,9 @@ from modifind.columns.missing import LEAST_OBSERVED, Dropped
 from modifind.columns.outcome_scale import transform_outcome
 from modifind.columns.review import review_columns
 from modifind.columns.support import outside_levels
+from modifind.columns.types import outcome_name, treatment_name
 from modifind.explain.marginal import MarginalView, told_percentiles
-from modifind.features import FeatureTable, Kind
+from modifind.features import FeatureTable, Kind, adjusted_columns
 from modifind.findings import DETERMINED, NO_SAMPLER, Finding
 from modifind.kernels import Array
 from modifind.parallel import results_of
@@ -200,13 +201,16 @@ def check_unchanged(n_rows: int, found: int) -> None:
 
 @dataclass(frozen=True)
 class Streamed:
-    """What a streamed fit found; features in `named` cannot be tested, as a warning has said."""
+    """What a streamed fit found; features in `named` cannot be tested, as a warning has said.
+
+    `names` are the tested features, and `columns_in` all columns of the table.
+    """
 
     names: tuple[str, ...]
+    columns_in: tuple[str, ...]
     kinds: list[Kind]
-    constant: tuple[bool, ...]
     findings: list[Finding]
-    named: frozenset[int]
+    named: frozenset[str]
     overlap: dict[str, float]
     labels: tuple[Any, Any]
     n_rows: int
@@ -220,12 +224,14 @@ class Streamed:
     column_names: dict[str, str]
     columns: pd.DataFrame
     overall: dict[str, float] = field(default_factory=dict)
+    adjusted: tuple[str, ...] = ()
 
     @property
     def sample_settings(self) -> dict[str, Any]:
         """What a result records of the sample and of the names of outcome and treatment."""
         sizes = {"n_train_rows": self.n_train_rows, "n_explained_rows": self.n_explained_rows}
-        return sizes | self.column_names | ({"outcome_levels": True} if self.outcome_levels else {})
+        more: dict[str, Any] = {"adjust_for": list(self.adjusted)} if self.adjusted else {}
+        return sizes | self.column_names | ({"outcome_levels": True} if self.outcome_levels else {}) | more
 
 
 @dataclass(frozen=True)
@@ -261,6 +267,7 @@ class StreamedFit:
     explain: bool = True
     alpha: float = 0.05
     population: str = "all"
+    adjust_for: Any = None
 
     def fit(self, pieces: Pieces) -> Streamed | Piece:
         """Test every feature; a table of few rows is returned instead, to be taken at once."""
@@ -273,7 +280,9 @@ class StreamedFit:
         if look.summary.n_rows <= self.max_train_rows:
             return sample
         check_rule(self.sampler)
-        schema = look.summary.schema(self.treated, self.outcome_transform, self.missing)
+        adjusted = adjusted_columns(look.summary.names, self.adjust_for)
+        called = treatment_name(sample.treatment), outcome_name(sample.y)
+        schema = look.summary.schema(self.treated, self.outcome_transform, self.missing, *called)
         plain = schema.read(sample)
         refuse_leaks(plain.table, plain.y, plain.treatment)
         warn_codes(plain.table, plain.y)
@@ -284,7 +293,9 @@ class StreamedFit:
         block = replace(block, table=table)
         determined = find_determined(block.table)
         determined.warn()
-        plan, laws, propensity, outcome = self._plan(schema, rows, numbers, block, seeds[:5], determined.features)
+        plan, laws, propensity, outcome = self._plan(
+            schema, rows, numbers, block, seeds[:5], determined.features, adjusted
+        )
         with ProgressBar(self.progress, "Scoring rows") as advance:
             sums = pieces.sums(plan, schema.n_rows, advance)
         choice_seed, overall_seed, feature_seed = seeds[5].spawn(3)
@@ -299,11 +310,11 @@ class StreamedFit:
             population=self.population,
         )
         return Streamed(
-            names=schema.names,
-            kinds=[block.table.kind(m) for m in range(block.table.n_features)],
-            constant=schema.constant,
-            findings=self._findings(plan, laws, sums, explaining, feature_seed),
-            named=schema.left_out | determined.features,
+            names=tuple(name for name in schema.names if name not in adjusted),
+            columns_in=schema.names,
+            kinds=[block.table.kind(m) for m, name in enumerate(schema.names) if name not in adjusted],
+            findings=self._findings(plan, laws, sums, explaining, feature_seed, adjusted),
+            named=frozenset(schema.names[m] for m in schema.left_out | determined.features),
             overlap=sums.overlap.overlap(propensity),
             labels=(schema.arm_labels[0], schema.arm_labels[1]),
             n_rows=schema.n_rows,
@@ -325,14 +336,23 @@ class StreamedFit:
                 levels=outside_levels(plain.table, plain.treatment),
             ),
             overall=explaining.overall(overall_seed),
+            adjusted=adjusted,
         )
 
     def _findings(
-        self, plan: Plan, laws: list[_Law], sums: Sums, explaining: ExplainingRows, seed: np.random.SeedSequence
+        self,
+        plan: Plan,
+        laws: list[_Law],
+        sums: Sums,
+        explaining: ExplainingRows,
+        seed: np.random.SeedSequence,
+        adjusted: tuple[str, ...],
     ) -> list[Finding]:
         """Test every feature by its sums, and explain it by rows of the sample."""
-        tests: list[AnalyticOutcome | None] = []
-        for law, own in zip(laws, sums.features, strict=True):
+        tests: dict[int, AnalyticOutcome | None] = {}
+        for m, (law, own) in enumerate(zip(laws, sums.features, strict=True)):
+            if plan.schema.names[m] in adjusted:
+                continue
             test = UNSEEN if law.unseen else None
             if law.reuse and own.test is not None and own.prognosis is not None:
                 shared = [reuse.variance(list(part)) for reuse, part in zip(law.reuse, own.per_fold, strict=True)]
@@ -341,15 +361,15 @@ class StreamedFit:
                 )
             if test is not None and own.tails is not None:
                 test = test.with_tails(own.tails.p_value())
-            tests.append(test)
+            tests[m] = test
         questions = {
-            m: Question(rule, law.unseen, bounds=test is not None and test.p_value <= self.alpha)
-            for m, (rule, law, test) in enumerate(zip(plan.rules, laws, tests, strict=True))
+            m: Question(plan.rules[m], laws[m].unseen, bounds=test is not None and test.p_value <= self.alpha)
+            for m, test in tests.items()
         }
         explained = explain_features(explaining, questions, seed, self.n_jobs, self.progress)
         findings = []
-        for m, (law, test, found) in enumerate(zip(laws, tests, explained, strict=True)):
-            place = plan.views[m]
+        for (m, test), found in zip(tests.items(), explained, strict=True):
+            law, place = laws[m], plan.views[m]
             importance = 0.0
             if not plan.schema.constant[m]:
                 importance = place.importance(sums.features[m].view, plan.bins)
@@ -369,6 +389,7 @@ class StreamedFit:
         block: Block,
         seeds: list[np.random.SeedSequence],
         copies: frozenset[int],
+        adjusted: tuple[str, ...],
     ) -> tuple[Plan, list[_Law], FittedPropensity, PreparedEffectLikelihood]:
         """Fit the nuisance models to the sample."""
         _, propensity_seed, sampler_seed, view_seed, bins_seed = seeds
@@ -392,7 +413,8 @@ class StreamedFit:
         sampler.fit(table, arms, sampler_seed)
         laws: list[_Law] = [_Law(None, (), NO_SAMPLER)] * table.n_features
         unknown = [_says_nothing(table, m) for m in range(table.n_features)]
-        still = [m for m, nothing in enumerate(unknown) if nothing and not schema.constant[m]]
+        asked = [m for m, name in enumerate(schema.names) if name not in adjusted]
+        still = [m for m in asked if unknown[m] and not schema.constant[m]]
         for m in still:
             laws[m] = _Law(None, (), NO_SAMPLER, unseen=True)
         if still:
@@ -403,7 +425,7 @@ class StreamedFit:
                 UserWarning,
                 stacklevel=4,
             )
-        tested = [m for m, nothing in enumerate(unknown) if not nothing]
+        tested = [m for m in asked if not unknown[m]]
         jobs = [
             delayed(with_messages)(_fit_law, sampler, outcome, propensity, m, m in copies, folds[0]) for m in tested
         ]

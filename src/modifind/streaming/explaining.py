@@ -224,7 +224,7 @@ def explain_features(
     n_jobs: int | None,
     progress: bool | Progress,
 ) -> list[Explanation]:
-    """Explain every feature.
+    """Explain every feature that something is asked of.
 
     Parameters
     ----------
@@ -242,9 +242,10 @@ def explain_features(
     Returns
     -------
     list of Explanation
-        In the order of the features. What cannot be found is left out, and a message says why.
+        In the order of the questions. What cannot be found is left out, and a message says why.
     """
-    items = {m: (questions[m], own) for m, own in enumerate(seed.spawn(len(questions)))}
+    children = seed.spawn(rows.table.n_features)
+    items = {m: (question, children[m]) for m, question in questions.items()}
     found: dict[int, Explanation] = {}
     results = survivors(_explain_some, (rows,), items, n_jobs, most_tasks=MOST_TASKS)
     with ProgressBar(progress, "Explaining features") as advance, closing(results):
@@ -255,7 +256,7 @@ def explain_features(
                 own = Explanation(no_curve(), messages=(missing(what, WORKER_DIED),))
             found[feature] = own
             advance(len(found), len(items))
-    return [found[m] for m in range(len(items))]
+    return [found[m] for m in items]
 
 
 def _explain_some(

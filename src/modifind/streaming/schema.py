@@ -11,8 +11,9 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from modifind.columns.arm_labels import first_treated
 from modifind.columns.inputs import check_names
-from modifind.columns.missing import NEEDED, missing_label, refuse_few, refuse_missing
+from modifind.columns.missing import missing_label, refuse_few, refuse_gaps, refuse_missing, refuse_outcome_gaps
 from modifind.columns.rare_levels import Pooling, pool, warn_pooled
 from modifind.columns.types import (
     MAX_DISCRETE_VALUES,
@@ -26,7 +27,6 @@ from modifind.features import (
     check_arms,
     check_scale,
     discrete_mask,
-    first_treated,
     outcome_values,
 )
 from modifind.kernels import Array
@@ -136,13 +136,22 @@ class Summary:
             None if self.scores is None or other.scores is None else self.scores.merged(other.scores, "propensity", 0),
         )
 
-    def schema(self, treated: Any, transform: str | None, missing: str = "error") -> Schema:
-        """Check everything that can be wrong with a table, and fix how its pieces are read."""
+    def schema(
+        self,
+        treated: Any,
+        transform: str | None,
+        missing: str = "error",
+        treatment: str = "treatment",
+        outcome: str = "the outcome y",
+    ) -> Schema:
+        """Check everything that can be wrong with a table, and fix how its pieces are read.
+
+        `treatment` and `outcome` are what messages call these.
+        """
         counts = {n: (c.n_missing, c.n_infinite) for n, c in zip(self.names, self.columns, strict=True)}
         refuse_missing(counts, allowed=missing == "category")
-        for name, own in (("y", self.y), ("treatment", self.treatment)):
-            if own.n_missing or own.n_infinite:
-                raise ValueError(f"{name} has {own.n_missing} missing and {own.n_infinite} infinite values; {NEEDED}")
+        refuse_outcome_gaps(outcome, self.n_rows, self.y.n_missing, self.y.n_infinite)
+        refuse_gaps(treatment, self.treatment.n_missing, self.treatment.n_infinite)
         known = self.scores
         if known is not None and known.kind != "number":
             raise ValueError(f"propensity must lie strictly between 0 and 1; it holds {known.kind}")
@@ -172,10 +181,10 @@ class Summary:
                 labels.append(own.labels(name))
         refuse_few(observed)
         if self.treatment.levels is None:
-            raise ValueError("treatment must have exactly two values; found more")
+            raise ValueError(f"{treatment} must have exactly two values; found more")
         arms = self.treatment.labels("treatment")
         shown = tuple(plain_label(label) for label in arms)
-        if first_treated(shown, treated):
+        if first_treated(shown, treated, treatment):
             arms, shown = arms[::-1], shown[::-1]
         check_arms(min(self.treatment.levels.values()))
         totals = np.array([self.treatment.levels[arm] for arm in arms])

@@ -77,6 +77,8 @@ class CompleteRows:
     ----------
     source : Source
         All rows.
+    what : {"rows", "outcomes"}
+        Whether all columns must have a value or the outcome alone.
 
     Attributes
     ----------
@@ -86,24 +88,25 @@ class CompleteRows:
 
     n_rows = None
 
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: Source, what: str = "rows") -> None:
         self.source = source
+        self.what = what
         self.dropped = Dropped()
 
     def pieces(self) -> Iterator[Piece]:
         """The complete rows of every piece."""
         self.dropped, start = Dropped(), 0
         for piece in self.source.pieces():
-            own, dropped = complete_piece(piece, start)
+            own, dropped = complete_piece(piece, start, self.what)
             self.dropped = self.dropped + dropped
             start += len(own.X)
             yield own
         self.dropped.refuse_all()
 
 
-def complete_piece(piece: Piece, start: int) -> tuple[Piece, Dropped]:
+def complete_piece(piece: Piece, start: int, what: str = "rows") -> tuple[Piece, Dropped]:
     """The complete rows of a piece, numbered from `start` on, and a count of the others."""
-    kept, dropped = complete_rows(piece.X, piece.y, piece.treatment)
+    kept, dropped = complete_rows(piece.X, piece.y, piece.treatment, what=what)
     return replace(piece.take(kept), start=start), dropped
 
 

@@ -1,0 +1,151 @@
+"""Rows without an outcome: refused, left out, or stood for by the others."""
+
+import warnings
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy.stats import binom
+
+from modifind import EffectLikelihood, ModifierSelector, SelectionResult
+from modifind.check_kinds import KINDS
+from modifind.checks import run_checks
+from modifind.report.methods import methods
+
+QUICK = {"statistic": EffectLikelihood("linear"), "sampler": "gaussian", "propensity": 0.5, "explain": False}
+
+
+def table(n, seed):
+    """A trial whose effect is 1 + x; where x is large, above all treated rows have no outcome."""
+    rng = np.random.default_rng(seed)
+    X = pd.DataFrame(rng.normal(size=(n, 3)), columns=["x", "noise", "other"])
+    treatment = pd.Series(rng.integers(0, 2, n), name="arm")
+    y = pd.Series(X["x"] + treatment * (1 + X["x"]) + rng.normal(size=n), name="change")
+    chance = 1 / (1 + np.exp(-0.8 + (1.4 + 0.4 * treatment) * X["x"] - 0.5 * X["noise"]))
+    return X, y.where(rng.random(n) < chance), treatment
+
+
+def fit(data, *, rows=None, **settings):
+    X, y, treatment = data
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)
+        selector = ModifierSelector(**QUICK | {"random_state": 0} | settings)
+        return selector.fit(X, y, treatment=treatment, **rows or {}).result_
+
+
+@pytest.fixture(scope="module")
+def data():
+    return table(2500, 1)
+
+
+def test_weights_give_the_average_effect_of_all_rows(data):
+    weighted = fit(data, missing_outcome="weight", explain=True)
+    dropped = fit(data, missing_outcome="drop", explain=True)
+    assert abs(weighted.overall["mean_effect"] - 1) < 0.2  # a standard error of about 0.07
+    assert dropped.overall["mean_effect"] < 0.75
+    n_missing = int(data[1].isna().sum())
+    found = weighted.settings["outcome_weights"]
+    assert found["n_missing"] == n_missing
+    assert found["share_missing"] == pytest.approx(n_missing / 2500)
+    assert 1 < found["largest_weight"] <= 20
+    assert found["effective_rows"] < weighted.settings["n_rows"] == 2500 - n_missing
+    assert f"missing in {n_missing} rows" in methods(weighted)
+    assert weighted.checks.loc[weighted.checks["name"] == "outcome_weights", "passed"].tolist() == [True, True]
+    assert dropped.settings["missing_values"] == {"y": n_missing}
+
+
+def test_null_features_are_found_as_often_as_they_should():
+    # 15 tables with two null features each: of 30 p-values more than 6 are at most 0.05 with a chance below 0.001.
+    p_values = [fit(table(300, seed), missing_outcome="weight").table["p_value"][1:] for seed in range(15)]
+    assert int((np.array(p_values) <= 0.05).sum()) <= binom.ppf(0.999, 30, 0.05)
+    assert np.median(p_values) > 0.2
+
+
+def test_weights_are_the_same_for_every_run_and_saved(data, tmp_path):
+    some = [part[:500] for part in data]
+    result = fit(some, missing_outcome="weight")
+    assert fit(some, missing_outcome="weight", n_jobs=2) == result
+    result.to_json(tmp_path / "r.json")
+    assert SelectionResult.from_json(tmp_path / "r.json") == result
+
+
+def test_weights_go_with_those_of_the_sample_clusters_strata_and_gaps(data):
+    X, y, treatment = (part[:600].copy() for part in data)
+    X.loc[:20, "noise"] = np.nan
+    rng = np.random.default_rng(0)
+    rows = {"sample_weight": rng.uniform(1, 3, 600), "clusters": np.arange(600) % 50, "strata": np.arange(600) // 300}
+    for missing in ("category", "drop"):
+        found = fit((X, y, treatment), rows=rows, missing=missing, missing_outcome="weight").settings
+        assert found["outcome_weights"]["times_sample_weight"]
+        assert "sample_weight" not in found
+        assert found["n_rows"] == int((y.notna() & (X["noise"].notna() | (missing == "category"))).sum())
+
+
+def test_known_scores_are_those_of_the_rows_that_are_left(data):
+    X, y, treatment = (part[:400] for part in data)
+    chances = np.where(np.arange(400) % 2, 0.4, 0.6)
+    for missing_outcome in ("drop", "weight"):
+        found = fit((X, y, treatment), missing_outcome=missing_outcome, propensity=chances)
+        assert found.overlap["expected_share"] != 0.5
+
+
+def test_advice_to_the_refused_works(data):
+    X, y, treatment = (part[:300].copy() for part in data)
+    with pytest.raises(ValueError, match=r"the outcome 'change' is missing in \d+ of 300 rows; .*'drop'.*'weight'"):
+        fit((X, y, treatment))
+    for advice in ({"missing_outcome": "drop"}, {"missing_outcome": "weight"}, {"missing": "drop"}):
+        assert fit((X, y, treatment), **advice).settings["n_rows"] == y.notna().sum()
+    X.loc[3, "x"] = y.loc[np.flatnonzero(y.notna())[0]] = np.inf
+    for missing in ("error", "category", "drop"):
+        with pytest.raises(ValueError, match="replace infinite values by numbers, or by missing ones"):
+            fit((X, y, treatment), missing=missing, missing_outcome="drop")
+    clean = X.replace(np.inf, np.nan), y.replace(np.inf, np.nan), treatment
+    for missing in ("category", "drop"):
+        assert fit(clean, missing=missing, missing_outcome="drop").settings["n_rows"] < 300
+
+
+def test_rows_without_weight_cluster_or_stratum_are_dropped(data):
+    X, y, treatment = (part[:400] for part in data)
+    rows = {"sample_weight": np.ones(400), "clusters": np.arange(400.0) % 40, "strata": np.arange(400) % 2 * 1.0}
+    for place, column in enumerate(rows.values()):
+        column[place] = np.nan
+    found = fit((X, y, treatment), rows=rows, missing="drop").settings
+    assert found["n_rows"] == y[3:].notna().sum()
+    assert {"sample_weight", "clusters", "strata"} <= set(found["missing_values"])
+
+
+def test_tables_in_pieces_leave_out_rows_and_have_no_weights(data):
+    streamed = fit(data, missing_outcome="drop", max_train_rows=800)
+    assert streamed.settings["n_rows"] == data[1].notna().sum()
+    with pytest.raises(ValueError, match=r"the outcome 'change' is missing in \d+ of 2500 rows"):
+        fit(data, max_train_rows=800)
+    with pytest.raises(ValueError, match="missing_outcome='weight' needs all rows in memory"):
+        fit(data, missing_outcome="weight", max_train_rows=800)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"missing_outcome": "category"}, "missing_outcome must be one of 'error', 'drop', 'weight', not 'category'"),
+        ({"missing_outcome": "weight"}, "needs at least 20 rows with an outcome and as many without; found 3"),
+    ],
+)
+def test_what_cannot_be_done_is_refused(data, settings, message):
+    X, y, treatment = (part[:300] for part in data)
+    full = y.fillna(0.0).mask(np.arange(300) < 3)
+    with pytest.raises(ValueError, match=message):
+        fit((X, full, treatment), **settings)
+
+
+def test_weights_that_rest_on_few_rows_fail(data):
+    result = fit([part[:1500] for part in data], missing_outcome="weight")
+    assert KINDS["outcome_weights"].validity
+    for effective, largest, passed in (
+        (800, 0.01, [True, True]),
+        (100, 0.01, [False, True]),
+        (800, 0.2, [True, False]),
+    ):
+        found = result.settings["outcome_weights"] | {"effective_rows": effective, "largest_weight_share": largest}
+        settings = {**result.settings, "outcome_weights": found}
+        checks = run_checks(result.table, result.diagnostics, result.overlap, settings, {})
+        assert checks.loc[checks["name"] == "outcome_weights", "passed"].tolist() == passed
