@@ -397,7 +397,7 @@ def test_no_argument_of_python_is_named_on_the_command_line(case, tmp_path, monk
 )
 def test_messages_are_told_in_the_words_of_the_command_line(message, typed):
     columns = ["age", "dose", "change", "arm", "w", *(["y"] if message.endswith("= y") else [])]
-    roles = Roles(["age", "dose"], "change", "arm", weight="w")
+    roles = Roles(["age", "dose"], "change", "arm", [], weight="w")
     assert typed in as_typed(message, columns, roles)
 
 

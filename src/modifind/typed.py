@@ -16,6 +16,8 @@ OPTIONS = {
     "sample_weight": "--weight",
     "max_train_rows": "--train-rows",
     "feature_groups": "--feature-group",
+    "missing_outcome": "--missing-outcome",
+    "adjust_for": "--adjust-for",
     "discrete_features": "--discrete",
     "n_resamples": "--resamples",
     "n_jobs": "--jobs",
