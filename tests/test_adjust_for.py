@@ -181,7 +181,7 @@ def test_columns_are_adjusted_for_in_every_way_of_reading(file, how):
     [
         (("--features", "age", "--adjust-for", "age"), "--features and --adjust-for both name age"),
         (("--adjust-for", "arm"), "--adjust-for names arm, which is no feature here"),
-        (("--adjust-for", "weight"), "--adjust-for names 'weight', which the table has not"),
+        (("--adjust-for", "weight"), "--adjust-for: no column 'weight'"),
     ],
 )
 def test_command_line_refuses_contradictions(file, options, message):

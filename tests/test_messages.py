@@ -305,11 +305,12 @@ def test_messages_obey_nothing_that_is_in_a_name(case, tmp_path, capsys, monkeyp
     """Escape codes and changes of direction in the names of columns are written out in every message."""
     fit, codes = ModifierSelector.fit, "\x1b[31m\u202e\x07"
 
-    def hostile(self, X, y, treatment=None):
+    def hostile(self, X, y, treatment=None, **rows):
         X = X.rename(columns=lambda name: f"{name}{codes}") if isinstance(X, pd.DataFrame) else X
         y = None if y is None else pd.Series(y, name=f"y{codes}")
         treatment = None if treatment is None else pd.Series(treatment, name=f"arm{codes}")
-        return fit(self, X, y, treatment=treatment)
+        rows = {name: [f"{own}{codes}" for own in given] for name, given in rows.items() if name == "adjust_for"}
+        return fit(self, X, y, treatment=treatment, **rows)
 
     monkeypatch.setattr(ModifierSelector, "fit", hostile)
     assert case.said(tmp_path, capsys)[1].isprintable()

@@ -36,6 +36,7 @@ FOLLOWS = r"must\b|needs?\b|names\b|is for\b|for a\b|\S+ (?:is in use|belongs to
 PHRASES = {
     "outcome_transform='log'": "--log-outcome",
     "explain=False": "--no-explain",
+    "Read the file with pandas.read_csv(decimal=',')": "Read the file with --decimal ,",
     "feature_groups need ": "--feature-group needs ",
     "pass a DataFrame": "leave --stream and --dask out",
     "pass a sample of the rows as a DataFrame": "take a sample of the rows",

@@ -45,7 +45,7 @@ def first_treated(labels: Sequence[Any], treated: Any, name: str = "treatment") 
     Traceback (most recent call last):
     ...
     ValueError: treatment has the labels 'new' and 'old', and nothing says which of them means treated; name it with \
-treated= (--treated on the command line)
+treated=
     """
     if len(labels) != 2:
         shown = ", ".join(map(repr, labels[:5])) + (", ..." if len(labels) > 5 else "")
@@ -61,7 +61,7 @@ treated= (--treated on the command line)
     if controls[0] == controls[1]:
         raise ValueError(
             f"{name} has the labels {labels[0]!r} and {labels[1]!r}, and nothing says which of them means treated; "
-            "name it with treated= (--treated on the command line)"
+            "name it with treated="
         )
     return controls[1]
 

@@ -57,14 +57,14 @@ def refuse_outcome_gaps(name: str, n_rows: int, missing: int, infinite: int) -> 
     Traceback (most recent call last):
     ...
     ValueError: the outcome 'change' is missing in 30 of 90 rows; missing_outcome='drop' leaves them out, \
-missing_outcome='weight' lets the other rows stand for them (--missing-outcome on the command line)
+missing_outcome='weight' lets the other rows stand for them
     """
     if infinite:
         raise ValueError(f"{name} has {infinite} infinite and {missing} missing values of {n_rows}; {INFINITE}")
     if missing:
         raise ValueError(
             f"{name} is missing in {missing} of {n_rows} rows; missing_outcome='drop' leaves them out, "
-            "missing_outcome='weight' lets the other rows stand for them (--missing-outcome on the command line)"
+            "missing_outcome='weight' lets the other rows stand for them"
         )
 
 

@@ -38,7 +38,7 @@ _NEAR_NUMBERS = (  # a pattern, the least share of texts that have it, what is t
         r"[+-]?(?:\d+(?:\.\d{3})*)?,\d+",
         0.5,
         "numbers with a decimal comma",
-        "Read them with decimal=',' (pandas.read_csv), or --decimal on the command line",
+        "Read the file with pandas.read_csv(decimal=',')",
     ),
     (rf"{_NUMBER}\s*%", 0.5, "percentages as text", "Strip the sign: y.str.rstrip('% ').astype(float)"),
     (
