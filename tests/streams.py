@@ -46,7 +46,7 @@ def close(one, two, tolerance=1e-10):
             assert_frame_equal(mine[column], theirs[column], check_exact=True)
     assert_frame_equal(one.changes, two.changes, check_exact=True)
     assert one.overall == two.overall
-    assert one.overlap == pytest.approx(two.overlap, rel=1e-10, nan_ok=True)
+    assert one.overlap == pytest.approx(two.overlap, rel=1e-10)
     assert one.settings == two.settings
 
 

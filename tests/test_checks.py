@@ -256,7 +256,7 @@ def test_largest_weight_is_the_same_in_pieces():
         for rows in (slice(0, 130), slice(130, None))
     ]
     joined = (OverlapSums.of(halves[0]) + OverlapSums.of(halves[1])).overlap(fitted)
-    assert joined == pytest.approx(fitted.overlap(), nan_ok=True)
+    assert joined == pytest.approx(fitted.overlap())
 
 
 def test_marginal_likelihood_is_held_out_and_by_arm():
@@ -388,7 +388,7 @@ def test_strict_runs_end_with_code_3_and_write_the_result(skewed, tmp_path):
     assert done.stderr.splitlines()[-1].startswith("modifind: --strict: ")
     saved = SelectionResult.from_json(tmp_path / "later.json")
     assert not saved.ok
-    assert f"  caution: {saved.cautions[-1]}" == line
+    assert line.removeprefix("  caution: ") in saved.cautions
     done = modifind("select", "index.csv", *own, folder=tmp_path)
     assert done.returncode == 0
     assert "modifind: warning: the first column has no name" in done.stderr

@@ -99,7 +99,8 @@ class OverlapSums:
         out |= {"treated_share": float(treated / given), "expected_share": float(expected / given)}
         out["share_z"] = float((treated - expected) / np.sqrt(variance))
         out |= {"extreme_share": self.n_extreme / total, "n_clipped": float(self.n_clipped)}
-        return {**out, "auc": propensity.auc, "misfit_p_value": propensity.misfit_p}
+        known = {} if np.isnan(propensity.misfit_p) else {"misfit_p_value": propensity.misfit_p}
+        return {**out, "auc": propensity.auc, **known}
 
     def score_histogram(self) -> pd.DataFrame:
         """Shares of each arm by the propensity score, in twenty bins of equal width from `low` to `high`."""

@@ -66,6 +66,7 @@ from modifind.statistics.tails import N_SCORES, TailSums, ValueFunctions, residu
 from modifind.torch_support import check_device, import_torch
 
 LEAST_EXCESS = 1e-3
+SMALLEST = 1e-300  # p-value
 BLOCK_CELLS = 2**17  # rows times grid points evaluated at a time
 REUSE_ROWS = 250
 SIGN = 0.1  # p-value
@@ -587,7 +588,7 @@ class PreparedEffectLikelihood:
                 variance = own**2 + 0.01 * own.var()  # rows of a fold that sees hardly anything decide nothing
                 found.append(self._misfit.curve(own, variance, mean, columns))
                 found.append(self._misfit.product(own, variance, columns))
-        return min(min(found, default=1.0) * len(found), 1.0)
+        return max(min(min(found, default=1.0) * len(found), 1.0), SMALLEST)
 
     def may_show_tails(self, feature: Feature) -> bool:
         """Whether the same test gives a sign without a law of the feature, which takes time to fit.
