@@ -367,7 +367,7 @@ def test_select_tells_its_placebos(folder, saved, tmp_path, monkeypatch, capsys)
 
 def test_placebos_of_a_stream_are_refused(folder, monkeypatch, capsys):
     code, said = here(monkeypatch, capsys, "select", folder / "data.csv", *GOOD, *QUICK, "--placebo", 2, "--stream")
-    refused(code, said, "placebo_runs needs all rows in memory at once")
+    refused(code, said, "--placebo needs all rows in memory at once")
 
 
 def test_placebo_prints_a_sentence_and_writes_all_p_values(folder, tmp_path, monkeypatch, capsys):

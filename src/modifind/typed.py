@@ -38,6 +38,7 @@ PHRASES = {
     "explain=False": "--no-explain",
     "Read the file with pandas.read_csv(decimal=',')": "Read the file with --decimal ,",
     "feature_groups need ": "--feature-group needs ",
+    "read the table, or a sample of it, into a DataFrame": "leave --stream out, or take a sample of the rows",
     "pass a DataFrame": "leave --stream and --dask out",
     "pass a sample of the rows as a DataFrame": "take a sample of the rows",
     "or an EffectLikelihood or WCMMD object, ": "",
