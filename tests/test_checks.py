@@ -67,7 +67,9 @@ DIAGNOSTICS = {
 def checked(*, p_value=0.01, overlap=(), settings=(), diagnostics=(), untestable=()):
     """Checks of a table with one feature that is fine but for what is given."""
     table = pd.DataFrame({"p_value": [p_value], "selected": [p_value <= 0.05]}, index=["age"])
-    found = pd.DataFrame([DIAGNOSTICS | {"likelihood_p_value": p_value} | dict(diagnostics)], index=["age"])
+    found = pd.DataFrame(
+        [DIAGNOSTICS | {"likelihood_p_value": p_value, "checked_p_value": p_value} | dict(diagnostics)], index=["age"]
+    )
     return run_checks(table, found, OVERLAP | dict(overlap), SETTINGS | dict(settings), dict(untestable))
 
 

@@ -34,7 +34,6 @@ def test_skewed_positive_outcome_is_warned_of_with_both_remedies(costs):
     message = str(caught[0].message)
     assert "log scale" in message
     assert "outcome_transform='log'" in message
-    assert "--log-outcome" in message
     assert len(caught) == 1
 
 
@@ -91,7 +90,7 @@ def test_logarithm_of_what_is_not_positive_is_refused_with_the_count():
 
 def test_selector_refuses_the_logarithm_of_a_negative_outcome(costs):
     X, y, treatment = costs
-    with pytest.raises(ValueError, match="needs a positive outcome; 1 values of y are not"):
+    with pytest.raises(ValueError, match="needs a positive outcome; 1 value of y is not"):
         quiet_fit(X, np.where(np.arange(400) == 7, -1.0, y), treatment, **SETTINGS, outcome_transform="log")
 
 

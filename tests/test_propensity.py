@@ -291,8 +291,8 @@ def test_how_well_features_explain_known_scores_is_recorded():
 @pytest.mark.parametrize(
     ("estimator", "message"),
     [
-        (1.0, "strictly between 0 and 1; 1 values"),
-        (np.linspace(0, 0.5, 100), "strictly between 0 and 1; 1 values"),
+        (1.0, "strictly between 0 and 1; 1 value"),
+        (np.linspace(0, 0.5, 100), "strictly between 0 and 1; 1 value"),
         (np.full(99, 0.5), r"one score per row \(100\); found shape \(99,\)"),
         (np.full((100, 2), 0.5), "one score per row"),
         (np.full(100, np.nan), "strictly between 0 and 1; 100 values"),

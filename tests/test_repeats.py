@@ -52,3 +52,11 @@ def test_unit_and_origin_of_the_outcome_change_nothing(factor, shift):
     one = quiet_fit(X, y, treatment, random_state=0, explain=False).result_.table["p_value"]
     other = quiet_fit(X, factor * y + shift, treatment, random_state=0, explain=False).result_.table["p_value"]
     np.testing.assert_allclose(other, one, atol=1e-6)
+
+
+def test_features_that_cannot_be_tested_are_not_repeated():
+    X, y, treatment = near_the_cut(3, n=200)
+    X[:, 3] = 1.0
+    with pytest.warns(UserWarning, match="constant"):
+        result = quiet_fit(X, y, treatment, random_state=0, alpha=0.5).result_
+    assert result.table["p_value"].iloc[3] == 1

@@ -100,6 +100,7 @@ def test_trees_take_the_columns_of_the_splines_they_start_from(monkeypatch):
     folds = arm_folds(a, 2, 0)
     monkeypatch.setattr("modifind.learners.stacking.WORTHWHILE", -np.inf)
     monkeypatch.setattr("modifind.learners.stacking.NEGLIGIBLE", 0.0)
+    monkeypatch.setattr("modifind.learners.stacking.WEIGHT_STEP", 1e-9)
     candidates = {"splines": AdditiveLearner(4, products=False), "boosting": BoostingLearner(max_iter=2)}
     fit = cross_fit(candidates, X, a, y, folds, binary=False)
     for stack in fit.models:

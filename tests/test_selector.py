@@ -361,7 +361,7 @@ def test_check_by_resampling_is_recorded_beside_the_tail(data, likelihood):
     assert (diagnostics["n_resamples"] == 0).all()
     checked = quiet_fit(*data, **LIKELIHOOD | {"statistic": EffectLikelihood("linear", check_resamples=400)}).result_
     assert_frame_equal(checked.table, likelihood.result_.table, check_exact=True)
-    found, tail = checked.diagnostics["check_p_value"], checked.table["p_value"]
+    found, tail = checked.diagnostics["check_p_value"], checked.diagnostics["checked_p_value"]
     assert (checked.diagnostics["n_resamples"] == 400).all()
     np.testing.assert_allclose(found, (1 + checked.diagnostics["n_exceeding"]) / 401)
     # Four standard errors of 400 draws, one draw that is always counted, and a tenth for the tail's approximation.

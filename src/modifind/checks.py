@@ -449,7 +449,7 @@ def _resampled_checks(table: pd.DataFrame, diagnostics: pd.DataFrame) -> Iterato
         return
     checked = diagnostics[diagnostics["check_p_value"].notna() & table["p_value"].notna()]
     for feature in checked.index:
-        p_value = float(checked.loc[feature, "likelihood_p_value"])
+        p_value = float(checked.loc[feature, "checked_p_value"])
         resampled = float(checked.loc[feature, "check_p_value"])
         drawn, reached = (int(checked.loc[feature, name]) for name in ("n_resamples", "n_exceeding"))
         chance = float(binomtest(reached, drawn, min(p_value, 1.0)).pvalue)

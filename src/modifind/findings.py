@@ -148,7 +148,7 @@ def assemble(
         table["effect_low"] = _column(findings, "gain_low")
         table["effect_high"] = _column(findings, "gain_high")
         tails = ("likelihood_p_value", "tail_p_value", "prognostic_p_value", "normal_p_value", "check_p_value")
-        for name in (*tails, "law_p_value", "n_repeats", "z_spread"):
+        for name in (*tails, "checked_p_value", "law_p_value", "n_repeats", "z_spread"):
             diagnostics[name] = _column(findings, name)
     for name in ("n_resamples", "n_exceeding"):
         diagnostics[name] = [0 if f.outcome is None else getattr(f.outcome, name) for f in findings]

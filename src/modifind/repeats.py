@@ -62,7 +62,11 @@ def steadied(
     adjusted = adjust_p_values(p_values, adjust)
     close = (adjusted <= HIGH * plan.alpha) | ((p_values <= RAW) & (plan.y.size <= FEW_ROWS))
     close &= adjusted >= LOW * plan.alpha
-    near = [place for place, unit in enumerate(plan.units) if close[place] and len(unit.members) == 1]
+    near = [
+        place
+        for place, unit in enumerate(plan.units)
+        if close[place] and len(unit.members) == 1 and findings[place].outcome is not None
+    ]
     if not near:
         return findings
     with threadpool_limits(limits=1):
@@ -75,7 +79,7 @@ def steadied(
     *fold_seeds, bound_seed = seed.spawn(most)
     bound_seeds = bound_seed.spawn(1 + max(unit.place for unit in plan.units))
     for number, own in enumerate(fold_seeds, start=2):
-        again = replace(tester, prepared=model(own), explain=False)
+        again = replace(tester, prepared=model(own), explain=False, check_resamples=0)
         for place, law in laws.items():
             feature = plan.units[place].members[0]
             with threadpool_limits(limits=1):

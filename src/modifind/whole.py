@@ -199,7 +199,7 @@ class WholeFit:
             findings, interrupted = stop.findings, True
             if not any(finding.reached for finding in findings):
                 raise KeyboardInterrupt from None
-        if isinstance(self.statistic, EffectLikelihood) and self.statistic.is_repeatable and not interrupted:
+        if isinstance(self.statistic, EffectLikelihood) and self.statistic.cv_repeats == 1 and not interrupted:
             again = partial(self._model, self.statistic.with_stack(model), data, table, outcome, scores)
             try:
                 findings = steadied(plan, findings, self.adjust, repeat_seed, again)

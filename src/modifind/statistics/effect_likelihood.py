@@ -118,11 +118,6 @@ class EffectLikelihood(BaseEstimator):
         self.check_resamples = check_resamples
         self.device = device
 
-    @property
-    def is_repeatable(self) -> bool:
-        """Whether features near the cut may be cross-fitted more often: the number is open and no tail is checked."""
-        return self.cv_repeats == 1 and not self.check_resamples
-
     def with_stack(self, prepared: PreparedEffectLikelihood | None) -> EffectLikelihood:
         """The same with the learners that another cross-fit of the same rows took, where it was to choose."""
         if self.learner != "auto" or prepared is None:

@@ -37,8 +37,8 @@ class AnalyticOutcome:
         Saddlepoint and normal tail of the sum.
     gain, gain_low, gain_high : float
         Mean excess per row over the null mean, with a 95% interval.
-    check_p_value : float
-        Resampled p-value, NaN when not asked for.
+    check_p_value, checked_p_value : float
+        Resampled p-value, NaN when not asked for, and the tail that it is to be compared with.
     n_resamples, n_exceeding : int
         Resamples drawn for the check, and those that reached the observed sum.
     tail_p_value : float
@@ -62,6 +62,7 @@ class AnalyticOutcome:
     gain_low: float
     gain_high: float
     check_p_value: float = float("nan")
+    checked_p_value: float = float("nan")
     n_resamples: int = 0
     n_exceeding: int = 0
     tail_p_value: float = float("nan")
@@ -175,6 +176,7 @@ def analytic_test(
         gain_low=gain - half,
         gain_high=gain + half,
         check_p_value=check,
+        checked_p_value=p_value if check_resamples else float("nan"),
         n_resamples=check_resamples,
         n_exceeding=exceeding,
     )
