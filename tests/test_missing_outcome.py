@@ -10,7 +10,9 @@ from scipy.stats import binom
 from modifind import EffectLikelihood, ModifierSelector, SelectionResult
 from modifind.check_kinds import KINDS
 from modifind.checks import run_checks
+from modifind.features import read_features
 from modifind.report.methods import methods
+from modifind.rows.unseen import weigh_observed
 
 QUICK = {"statistic": EffectLikelihood("linear"), "sampler": "gaussian", "propensity": 0.5, "explain": False}
 
@@ -149,3 +151,11 @@ def test_weights_that_rest_on_few_rows_fail(data):
         settings = {**result.settings, "outcome_weights": found}
         checks = run_checks(result.table, result.diagnostics, result.overlap, settings, {})
         assert checks.loc[checks["name"] == "outcome_weights", "passed"].tolist() == passed
+
+
+def test_an_arm_that_has_all_of_its_outcomes_is_told_apart():
+    table, arms = read_features([[k % 7, k % 13] for k in range(400)]), np.arange(400) % 2
+    observed = (arms == 0) | (np.arange(400) % 4 == 1)  # half of the treated rows have none
+    weights = weigh_observed(table, arms, observed, n_folds=2, seed=0).weights
+    assert weights[arms[observed] == 0].mean() < 1.1
+    assert weights[arms[observed] == 1].mean() == pytest.approx(2.0, abs=0.2)

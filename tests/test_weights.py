@@ -313,7 +313,7 @@ def test_penalty_of_the_propensity_is_chosen_by_clusters():
     by_row = PropensityModel().fit(data.table, data.arms, seed=np.random.SeedSequence(0))
     assert by_row.auc > 0.75  # rows of the cluster tell its treatment
     assert by_cluster.auc < 0.65
-    assert by_cluster.models[0].C < by_row.models[0].C
+    assert by_cluster.models[0].C <= 0.01  # as good as none of the columns
 
 
 class NoWeights:
@@ -433,7 +433,7 @@ def test_null_features_of_clusters_and_surveys_are_seldom_small():
     # X1 is prognostic; 30 p-values of the others, which are smaller if rows are taken as independent.
     assert (told[:, 1:] <= 0.05).mean() <= 0.05 + four_sd(0.05, 30)
     assert np.median(untold[:, 1:] / told[:, 1:3]) < 1
-    with pytest.raises(ValueError, match=r"X4: determines the treatment.*say so by clusters="):
+    with pytest.raises(ValueError, match=r"X4: determines the treatment.*say so with clusters="):
         fitted(*clusters[0][:3], propensity=0.5)
     samples = [surveyed(seed) for seed in range(10)]
     weighted = np.array([fitted(X, y, a, sample_weight=w, propensity=0.5).table["p_value"] for X, y, a, w in samples])

@@ -90,7 +90,7 @@ def weigh_observed(
     >>> table, arms = read_features([[k % 7, k % 13] for k in range(400)]), np.arange(400) % 2
     >>> observed = (arms == 0) | (np.arange(400) % 4 == 1)
     >>> found = weigh_observed(table, arms, observed, n_folds=2, seed=0)
-    >>> found.n_missing, found.weights[arms[observed] == 1].mean() > 1.5
+    >>> found.n_missing, bool(found.weights[arms[observed] == 1].mean() > 1.5)
     (100, True)
     """
     seen = observed.astype(np.int64)
@@ -103,19 +103,21 @@ def weigh_observed(
     name = "arm"
     while name in table.names:
         name = f"({name})"
-    with_arm = replace(
-        table,
-        names=(*table.names, name),
-        values=np.column_stack((table.values, arms)),
-        categories=(*table.categories, (0, 1)),
-    )
     model = PropensityModel(clip=(SMALLEST_CHANCE, LARGEST_CHANCE))
     scaled = None if weights is None else weights / weights.mean()
     stream = np.random.SeedSequence(seed, spawn_key=(STREAM,))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # of levels that are pooled here only
-        pooled = with_level_columns(pool_rare_levels(with_arm, seen)[0], scaled)
-    fitted = model.fit(pooled, seen, n_folds=n_folds, seed=stream, weights=scaled, clusters=clusters)
+        pooled = pool_rare_levels(table, seen)[0]
+    with_arm = replace(  # not pooled: an arm may have all of its outcomes
+        pooled,
+        names=(*pooled.names, name),
+        values=np.column_stack((pooled.values, arms)),
+        categories=(*pooled.categories, (0, 1)),
+    )
+    fitted = model.fit(
+        with_level_columns(with_arm, scaled), seen, n_folds=n_folds, seed=stream, weights=scaled, clusters=clusters
+    )
     return Unseen(
         1.0 / fitted.scores[observed],
         int((~observed).sum()),
