@@ -34,7 +34,7 @@ lint: $(VENV)/.test
 	$(BIN)/mypy
 
 test: lint
-	$(BIN)/python -m pytest -n $(JOBS)
+	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal
 
 # The site goes to site/; warnings are errors, broken links and anchors among them.
 docs: $(VENV)/.docs
