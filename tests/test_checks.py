@@ -297,7 +297,7 @@ def test_fit_warns_once_per_kind_and_the_result_carries_it(skewed, tmp_path):
     messages = [str(w.message) for w in caught if w.category is UserWarning]
     assert messages == list(result.warnings)
     twins, *others = messages
-    assert twins.startswith("identical up to relabelling or units: age = years.")
+    assert twins.startswith("identical, or nearly so, up to relabelling or units: age = years.")
     assert others == concerns(result.checks, frozenset(["age", "years"]))
     assert sum("crp" in message for message in messages) <= 2
     assert result.table["caution"].tolist() == [

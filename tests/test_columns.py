@@ -277,7 +277,7 @@ def test_copies_and_combinations_are_found_exactly_once():
     assert "d" not in {frame.columns[m] for m in found.features}
     _, texts = messages(found.warn)
     assert len(texts) == 2
-    assert texts[0].startswith("identical up to relabelling or units: a = a_inch; site = city. ")
+    assert texts[0].startswith("identical, or nearly so, up to relabelling or units: a = a_inch; site = city. ")
     assert texts[1].startswith("exact linear combinations: total of b, c; score of flag, items. ")
 
 
@@ -432,7 +432,10 @@ def test_streamed_tables_are_checked_too(plain):
     [
         (["3.2 mg", "4 mg", "11.75 mg"], "found numbers with a unit, such as '3.2 mg'. Strip the unit"),
         (["3.2%", "4 %", "5%"], "found percentages as text, such as '3.2%'. Strip the sign"),
-        (["3,2", "4,755", "-0,123"], "found numbers with a decimal comma, such as '3,2'. Read them with decimal=','"),
+        (
+            ["3,2", "4,755", "-0,123"],
+            "found numbers with a decimal comma, such as '3,2'. Read the file with pandas.read_csv(decimal=',')",
+        ),
         (["1,200", "34,000", "1,000,000"], "found numbers with commas between thousands, such as '1,200'"),
         (["<0.5", "< 1", ">20"], "found numbers with a sign of comparison, such as '<0.5'"),
         (["good", "bad", "good"], "found text, 'bad', 'good'. Code the two labels as 0 and 1"),

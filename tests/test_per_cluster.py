@@ -51,7 +51,9 @@ def test_features_of_clusters_are_known_by_their_values(told):
     if told:
         found = cluster_features(table, clusters, frozenset())
     else:
-        with pytest.warns(UserWarning, match=r"C1, C2, D: one value each in the same 60 sets of rows.*pass clusters="):
+        with pytest.warns(
+            UserWarning, match=r"C1, C2, D: one value each in the same 60 sets of rows.*pass them as clusters="
+        ):
             found = cluster_features(table, None, frozenset())
     assert sorted(found) == [0, 1, 2]
     for codes in found.values():
@@ -132,3 +134,35 @@ def test_null_features_of_clusters_keep_the_level():
     # 72 p-values: at a true share of 0.05 ten or more have a chance of 0.003.
     assert (np.array(p) <= 0.05).sum() < 10
     assert np.mean(passed) >= 0.9  # whole clusters in one arm leave gaps by chance, which is no lack of overlap
+
+
+def nested(seed=0):
+    """Sixty villages in fifteen districts: two columns of each, and one of rows."""
+    rng = np.random.default_rng(seed)
+    village = np.repeat(np.arange(60), 10)
+    columns = {name: rng.standard_normal(60)[village] for name in ("vsize", "vpoor")}
+    columns |= {name: rng.standard_normal(15)[village // 4] for name in ("droad", "drain")}
+    return pd.DataFrame(columns | {"x": rng.standard_normal(600)}), village
+
+
+@pytest.mark.filterwarnings("ignore:.*one value each")
+@pytest.mark.parametrize(
+    "order", [["vsize", "vpoor", "droad", "drain", "x"], ["droad", "drain", "vsize", "vpoor", "x"]]
+)
+@pytest.mark.parametrize("told", [True, False])
+def test_features_go_with_the_largest_sets_whatever_their_order(order, told):
+    X, village = nested()
+    found = cluster_features(read_features(X[order]), village if told else None, frozenset())
+    sets = {order[m]: codes.max() + 1 for m, codes in found.items()}
+    assert sets == {"vsize": 60, "vpoor": 60, "droad": 15, "drain": 15}
+
+
+def test_sets_are_seen_although_some_values_are_alike():
+    rng = np.random.default_rng(1)
+    school = np.repeat(np.arange(30), 12)
+    size, girls = rng.permutation(np.arange(30)), rng.permutation(np.arange(30)) * 0.02
+    size[3], girls[5], girls[6] = size[4], girls[7], girls[8]
+    X = pd.DataFrame({"size": size[school], "girls": girls[school], "age": rng.integers(6, 70, school.size)})
+    with pytest.warns(UserWarning, match="size, girls: one value each in the same 30 sets"):
+        found = cluster_features(read_features(X), None, frozenset())
+    assert sorted(found) == [0, 1]

@@ -184,6 +184,12 @@ def read_data(
             weights=weights,
             clusters=codes,
         )
+        warnings.warn(
+            f"{unseen.n_missing} of {observed.size} rows have no outcome; the others stand for them by weights of up "
+            f"to {unseen.weights.max():.2g}, which hold where features and treatment tell who has an outcome",
+            UserWarning,
+            stacklevel=4,
+        )
         frame, columns, weights = _some_rows(frame, columns, weights, observed)
         weights = unseen.weights if weights is None else unseen.weights * weights
         kept[kept] = observed

@@ -58,7 +58,9 @@ class Determined:
     def warn(self) -> None:
         """One warning for columns that say the same, one for linear combinations."""
         if self.twins:
-            self._warn("identical up to relabelling or units", [self._named(some, " = ") for some in self.twins])
+            self._warn(
+                "identical, or nearly so, up to relabelling or units", [self._named(some, " = ") for some in self.twins]
+            )
         if self.combinations:
             shown = [f"{self.names[own]} of {self._named(parts)}" for own, *parts in self.combinations]
             self._warn("exact linear combinations", shown)

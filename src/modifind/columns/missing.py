@@ -44,7 +44,7 @@ def check_missing_outcome(missing_outcome: Any) -> None:
 def refuse_gaps(name: str, missing: int, infinite: int) -> None:
     """Refuse a treatment with missing or infinite values."""
     if missing or infinite:
-        remedy = INFINITE if infinite else "drop those rows, or take missing='drop' (--missing drop)"
+        remedy = INFINITE if infinite else "drop those rows, or use missing='drop'"
         raise ValueError(f"{name} has {missing} missing and {infinite} infinite values; {remedy}")
 
 

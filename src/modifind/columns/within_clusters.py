@@ -3,25 +3,33 @@
 from __future__ import annotations
 
 import warnings
+from itertools import combinations
 
 import numpy as np
 from numpy.typing import NDArray
 
-from modifind.columns.determined import repeated_values
+from modifind.columns.determined import first_seen, repeated_values
 from modifind.features import FeatureTable
 from modifind.rows.clusters import LEAST_CLUSTERS, is_within
+from modifind.terminal import named
 
 LEAST_LEVEL_CLUSTERS = 5  # of each level of a discrete feature
+# Two columns tell of the same sets of rows where their pairs of values are hardly more than the values of either.
+MOST_PAIRS = 1.25
+LEAST_VALUES = 0.6
+MOST_COLUMNS = 40  # whose pairs are looked at
+
+Codes = NDArray[np.int64]
 
 
-def cluster_features(
-    table: FeatureTable, clusters: NDArray[np.int64] | None, determined: frozenset[int]
-) -> dict[int, NDArray[np.int64]]:
+def cluster_features(table: FeatureTable, clusters: Codes | None, determined: frozenset[int]) -> dict[int, Codes]:
     """The clusters of the rows, numbered 0, 1, ..., for every feature that has one value in each of them.
 
-    Where `clusters` are not told, two continuous columns whose values change in the same rows only tell of some:
-    schools have a size and a share of girls each. A warning then asks for them. Columns in `determined`, which others
-    determine, tell nothing, and categories of many levels and of few clusters each are left out.
+    Two continuous columns whose values change together tell of sets of rows too: schools have a size and a share of
+    girls each. They count where `clusters` are not told, and where they are sets of those: a feature of districts is
+    known by as many values as there are districts, not villages. Every feature goes with the largest sets, and a
+    warning names those that nobody told of. Columns in `determined`, which others determine, tell nothing; categories
+    of many levels and of few clusters each are left out.
 
     Examples
     --------
@@ -34,43 +42,69 @@ def cluster_features(
     >>> import warnings
     >>> with warnings.catch_warnings(record=True) as told:
     ...     found = sorted(cluster_features(table, None, frozenset()))
-    >>> found, str(told[0].message)[:60]
-    ([0, 1], 'size, girls: one value each in the same 30 sets of rows, so ')
+    >>> found, str(told[0].message)[:58]
+    ([0, 1], 'size, girls: one value each in the same 30 sets of rows, s')
     """
+    sets = [own for own in _shared_sets(table, determined) if own.max() + 1 >= LEAST_CLUSTERS]
     if clusters is not None:
-        return _within(table, np.unique(clusters, return_inverse=True)[1].reshape(-1).astype(np.int64))
-    sets: dict[bytes, list[int]] = {}
-    for m in range(table.n_features):
-        if not table.n_levels(m) and m not in determined and m not in table.incomplete and not table.is_constant(m):
-            codes = repeated_values(table, m)
-            if codes is not None:
-                sets.setdefault(codes.tobytes(), []).append(m)
-    found: dict[int, NDArray[np.int64]] = {}
-    for key, members in sets.items():
-        codes = np.frombuffer(key, dtype=np.int32)
-        if len(members) > 1 and codes.max() + 1 >= LEAST_CLUSTERS:
-            own = _within(table, codes.astype(np.int64))
+        known = np.unique(clusters, return_inverse=True)[1].reshape(-1).astype(np.int64)
+        sets = [known, *(own for own in sets if own.max() < known.max() and is_within(own.astype(np.float64), known))]
+    largest_last = sorted(sets, key=lambda own: -int(own.max()))
+    found = {m: own for own in largest_last for m in _within(table, own)}
+    for own in sets[clusters is not None :]:
+        members = [m for m, codes in found.items() if codes is own]
+        if members:
             warnings.warn(
-                f"{', '.join(table.names[m] for m in own)}: one value each in the same {codes.max() + 1} sets of rows, "
-                "so that these rows seem to belong together (in a school, a village). These features were tested as "
-                "features of sets; pass clusters= so that rows of a set are not taken as independent elsewhere either",
+                f"{named(table.names[m] for m in members)}: one value each in the same {own.max() + 1} sets of rows, "
+                "so that these rows seem to belong together (in a school, a village), or one column is looked up from "
+                "another. They were tested as features of such sets. If the sets are real, pass them as clusters=; if "
+                "a column is looked up from another, leave it out",
                 UserWarning,
                 stacklevel=4,
             )
-            found.update(own)
     return found
 
 
-def _within(table: FeatureTable, clusters: NDArray[np.int64]) -> dict[int, NDArray[np.int64]]:
+def _shared_sets(table: FeatureTable, determined: frozenset[int]) -> list[Codes]:
+    """Sets of rows that two or more continuous columns tell of."""
+    codes: dict[int, Codes] = {}
+    for m in range(table.n_features):
+        if not table.n_levels(m) and m not in determined and m not in table.incomplete and not table.is_constant(m):
+            own = repeated_values(table, m)
+            if own is not None and len(codes) < MOST_COLUMNS:
+                codes[m] = own.astype(np.int64)
+    joined: list[tuple[set[int], Codes]] = []
+    for one, other in combinations(codes, 2):
+        values = sorted(int(codes[m].max()) + 1 for m in (one, other))
+        if values[0] < LEAST_VALUES * values[1]:
+            continue
+        both = _together(codes[one], codes[other])
+        if both.max() + 1 > MOST_PAIRS * values[1]:
+            continue
+        for k, (members, sets) in enumerate(joined):
+            if members & {one, other} and _together(sets, both).max() + 1 <= MOST_PAIRS * (sets.max() + 1):
+                joined[k] = (members | {one, other}, _together(sets, both))
+                break
+        else:
+            joined.append(({one, other}, both))
+    return [sets for _, sets in joined]
+
+
+def _together(one: Codes, other: Codes) -> Codes:
+    """Rows that agree in both, numbered."""
+    return first_seen(one * (int(other.max()) + 1) + other).astype(np.int64)
+
+
+def _within(table: FeatureTable, clusters: Codes) -> list[int]:
     """Features that have one value in each cluster."""
-    sizes = np.unique(clusters, return_index=True)[1]
-    found = {}
+    first = np.unique(clusters, return_index=True)[1]
+    found = []
     for m in range(table.n_features):
         column = table.values[:, m]
         left_out = m in table.level_columns or m in table.incomplete or table.is_constant(m)
         if left_out or not is_within(column, clusters):
             continue
-        counts = np.bincount(column[sizes].astype(np.intp)) if table.n_levels(m) else np.array([sizes.size])
+        counts = np.bincount(column[first].astype(np.intp)) if table.n_levels(m) else np.array([first.size])
         if counts[counts > 0].min() >= LEAST_LEVEL_CLUSTERS:
-            found[m] = clusters
+            found.append(m)
     return found

@@ -33,6 +33,9 @@ SEPARATORS = {",": "','", ";": "';'", "\t": "tab", "|": "'|'", " ": "space"}  # 
 WORDS = {"tab": "\t", r"\t": "\t", "space": " "}
 UNREADABLE = (OSError, EOFError, ValueError, RuntimeError, csv.Error, zlib.error, lzma.LZMAError, zipfile.BadZipFile)
 LONGEST_SHOWN = 60
+# What pandas takes for missing, but for None, which is a label of treatments: None against Drug.
+MISSING = ["", "#N/A", "#N/A N/A", "#NA", "-1.#IND", "-1.#QNAN", "-NaN", "-nan", "1.#IND", "1.#QNAN", "<NA>", "N/A"]
+MISSING += ["NA", "NULL", "NaN", "n/a", "nan", "null"]
 DECIMAL_COMMA = r"[+-]?\d+(,\d+)?"
 
 
@@ -114,7 +117,8 @@ class TextFile:
     def options(self) -> dict[str, Any]:
         """What pandas is told, but for the encoding."""
         names = {"header": 0, "names": list(self.header), "index_col": False}
-        return {"sep": self.separator, "decimal": self.decimal or ".", **names}
+        gaps = {"keep_default_na": False, "na_values": MISSING}
+        return {"sep": self.separator, "decimal": self.decimal or ".", **names, **gaps}
 
     def read(self) -> pd.DataFrame:
         """The whole table."""

@@ -13,6 +13,7 @@ from sklearn.utils.validation import has_fit_parameter
 from modifind.columns.inputs import as_column
 from modifind.features import check_length
 from modifind.kernels import Array
+from modifind.wording import counted
 
 LEAST_CLUSTERS = 10
 FEW_CLUSTERS = 40
@@ -72,13 +73,13 @@ def check_clusters(clusters: NDArray[np.int64]) -> None:
     count = int(np.unique(clusters).size)
     if count < LEAST_CLUSTERS:
         raise ValueError(
-            f"clusters has {count} different labels; variances between clusters need at least {LEAST_CLUSTERS}. With "
+            f"clusters has {counted(count, 'label')}; variances between clusters need at least {LEAST_CLUSTERS}. With "
             "so few, make the cluster a feature and leave clusters out"
         )
     if count < FEW_CLUSTERS:
         warnings.warn(
-            f"clusters has only {count} different labels: p-values lean on a variance between few clusters, and little "
-            f"will be found; {FEW_CLUSTERS} or more are better",
+            f"clusters has only {counted(count, 'label')}: p-values lean on a variance between few clusters, and "
+            f"little will be found; {FEW_CLUSTERS} or more are better",
             UserWarning,
             stacklevel=3,
         )
