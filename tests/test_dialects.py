@@ -13,6 +13,7 @@ import pandas as pd
 import pytest
 from pandas.testing import assert_frame_equal
 
+from modifind import SelectionResult
 from modifind.cli import _columns, _feature_groups, main
 from modifind.files.opening import open_file
 from modifind.files.text import Dialect
@@ -251,7 +252,22 @@ def test_columns_may_have_commas_in_their_names(texts, names):
     assert _columns(texts, columns, "--features") == names
     with pytest.raises(ValueError, match="--features: no column 'mg'"):
         _columns(["age, mg"], columns, "--features")
+    with pytest.raises(ValueError, match="--features names no column"):
+        _columns([""], columns, "--features")
     assert _feature_groups(["both=age,dose, mg"], columns) == {"both": ["age", "dose, mg"]}
+
+
+def test_none_is_a_label(tmp_path, monkeypatch):
+    rng = np.random.default_rng(0)
+    arm = np.where(np.arange(120) % 2, "Drug", "None")
+    frame = pd.DataFrame({"age": rng.normal(size=120), "arm": arm, "y": rng.normal(size=120)})
+    frame.to_csv(tmp_path / "a.csv", index=False)
+    own = ("--treatment", "arm", "--outcome", "y", "--learner", "linear", "--sampler", "gaussian", "--no-explain")
+    out = tmp_path / "r.json"
+    for stream in ((), ("--stream",)):
+        assert run(monkeypatch, "select", str(tmp_path / "a.csv"), *own, *stream, "--out", str(out)) == 0
+        settings = SelectionResult.from_json(out).settings
+        assert (settings["treated_label"], settings["control_label"]) == ("Drug", "None")
 
 
 def test_columns_with_commas_are_chosen_on_the_command_line(table, tmp_path, monkeypatch):

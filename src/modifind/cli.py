@@ -660,6 +660,8 @@ def _propensity(value: str, columns: list[str]) -> tuple[Any, str | None]:
 def _columns(texts: list[str] | None, columns: list[str], option: str) -> list[str]:
     """The columns that an option names, each once."""
     names = list(dict.fromkeys(name for text in texts or [] for name in _split(text, columns)))
+    if texts and not names:
+        raise ValueError(f"{option} names no column; name some or leave it out")
     _known_columns(names, columns, option)
     return names
 
