@@ -49,12 +49,13 @@ def test_features_of_clusters_are_known_by_their_values(told):
     X, _, _, clusters = schools(0)
     table = read_features(X.assign(age=np.arange(len(X)) % 47))
     if told:
-        found = cluster_features(table, clusters, frozenset())
+        found, taken = cluster_features(table, clusters, frozenset())
     else:
         with pytest.warns(
             UserWarning, match=r"C1, C2, D: one value each in the same 60 sets of rows.*pass them as clusters="
         ):
-            found = cluster_features(table, None, frozenset())
+            found, taken = cluster_features(table, None, frozenset())
+    assert taken.max() == 59
     assert sorted(found) == [0, 1, 2]
     for codes in found.values():
         assert is_within(codes.astype(float), clusters)
@@ -63,13 +64,13 @@ def test_features_of_clusters_are_known_by_their_values(told):
 
 def test_one_column_of_repeated_values_tells_of_no_clusters():
     X, *_ = schools(0)
-    assert cluster_features(read_features(X.drop(columns="C2")), None, frozenset()) == {}
+    assert cluster_features(read_features(X.drop(columns="C2")), None, frozenset()) == ({}, None)
 
 
 def test_rows_of_a_cluster_share_law_and_draw():
     X, _, a, clusters = schools(1)
     table = read_features(X)
-    sampler = ClusterSampler(GaussianSampler(), cluster_features(table, clusters, frozenset()), DETERMINED)
+    sampler = ClusterSampler(GaussianSampler(), cluster_features(table, clusters, frozenset())[0], DETERMINED)
     sampler.fit(table, a, np.random.SeedSequence(0))
     for feature in (0, 2):
         law = sampler.law(feature)
@@ -152,7 +153,8 @@ def nested(seed=0):
 @pytest.mark.parametrize("told", [True, False])
 def test_features_go_with_the_largest_sets_whatever_their_order(order, told):
     X, village = nested()
-    found = cluster_features(read_features(X[order]), village if told else None, frozenset())
+    found, taken = cluster_features(read_features(X[order]), village if told else None, frozenset())
+    assert taken.max() == 14
     sets = {order[m]: codes.max() + 1 for m, codes in found.items()}
     assert sets == {"vsize": 60, "vpoor": 60, "droad": 15, "drain": 15}
 
@@ -164,5 +166,5 @@ def test_sets_are_seen_although_some_values_are_alike():
     size[3], girls[5], girls[6] = size[4], girls[7], girls[8]
     X = pd.DataFrame({"size": size[school], "girls": girls[school], "age": rng.integers(6, 70, school.size)})
     with pytest.warns(UserWarning, match="size, girls: one value each in the same 30 sets"):
-        found = cluster_features(read_features(X), None, frozenset())
-    assert sorted(found) == [0, 1]
+        found, taken = cluster_features(read_features(X), None, frozenset())
+    assert (sorted(found), taken.max()) == ([0, 1], 29)

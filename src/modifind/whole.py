@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
 from modifind.base import data_settings
@@ -144,17 +145,19 @@ class WholeFit:
         table, arms = with_level_columns(replace(data, table=arranged).conditioned, data.weights), data.arms
         weighted: dict[str, Any] = {} if data.weights is None else {"weights": data.weights}
         outcome = self.check(data)
+        determined = find_determined(table).apart([unit.members for unit in units])
+        determined.warn()
+        within: dict[int, NDArray[np.int64]] = {}
+        if isinstance(self.statistic, EffectLikelihood) and isinstance(self.sampler, BaseSampler):
+            within, clusters = cluster_features(table, data.clusters, determined.features)
+            data = replace(data, clusters=clusters)
         if weighted and isinstance(self.statistic, WCMMD):
             warn_resampled_weights()
         with threadpool_limits(limits=1):  # threads of small models wait for each other
             scores = fit_scores(model_of_rows(self.propensity, data), data, table, self.n_folds, propensity_seed)
         refuse_separation(scores)
-        determined = find_determined(table).apart([unit.members for unit in units])
-        determined.warn()
         sampler = for_gaps(self.sampler, table)
-        within = cluster_features(table, data.clusters, determined.features)
-        if within and isinstance(self.statistic, EffectLikelihood) and isinstance(sampler, BaseSampler):
-            sampler = ClusterSampler(sampler, within, DETERMINED)
+        sampler = ClusterSampler(sampler, within, DETERMINED) if within else sampler
         if self.feature_groups:
             self._check_groups(table, units)
         if data.clusters is not None:

@@ -22,13 +22,16 @@ MOST_COLUMNS = 40  # whose pairs are looked at
 Codes = NDArray[np.int64]
 
 
-def cluster_features(table: FeatureTable, clusters: Codes | None, determined: frozenset[int]) -> dict[int, Codes]:
-    """The clusters of the rows, numbered 0, 1, ..., for every feature that has one value in each of them.
+def cluster_features(
+    table: FeatureTable, clusters: Codes | None, determined: frozenset[int]
+) -> tuple[dict[int, Codes], Codes | None]:
+    """Features that have one value in each of some clusters, with these, and the clusters that rows are taken to be in.
 
     Two continuous columns whose values change together tell of sets of rows too: schools have a size and a share of
     girls each. They count where `clusters` are not told, and where they are sets of those: a feature of districts is
-    known by as many values as there are districts, not villages. Every feature goes with the largest sets, and a
-    warning names those that nobody told of. Columns in `determined`, which others determine, tell nothing; categories
+    known by as many values as there are districts, not villages. Every feature goes with the largest sets, a warning
+    names those that nobody told of, and rows are taken to be in the largest of all: models that have seen a district
+    know its effect. Columns in `determined`, which others determine, tell nothing; categories
     of many levels and of few clusters each are left out.
 
     Examples
@@ -37,13 +40,13 @@ def cluster_features(table: FeatureTable, clusters: Codes | None, determined: fr
     >>> schools, rng = np.repeat(np.arange(30), 8), np.random.default_rng(0)
     >>> size, girls = (rng.normal(size=30)[schools] for _ in range(2))
     >>> table = read_features({"size": size, "girls": girls, "age": rng.normal(size=240)})
-    >>> sorted(cluster_features(table, schools, frozenset()))
+    >>> sorted(cluster_features(table, schools, frozenset())[0])
     [0, 1]
     >>> import warnings
     >>> with warnings.catch_warnings(record=True) as told:
-    ...     found = sorted(cluster_features(table, None, frozenset()))
-    >>> found, str(told[0].message)[:58]
-    ([0, 1], 'size, girls: one value each in the same 30 sets of rows, s')
+    ...     found, clusters = cluster_features(table, None, frozenset())
+    >>> sorted(found), int(clusters.max()) + 1, str(told[0].message)[:58]
+    ([0, 1], 30, 'size, girls: one value each in the same 30 sets of rows, s')
     """
     sets = [own for own in _shared_sets(table, determined) if own.max() + 1 >= LEAST_CLUSTERS]
     if clusters is not None:
@@ -57,12 +60,12 @@ def cluster_features(table: FeatureTable, clusters: Codes | None, determined: fr
             warnings.warn(
                 f"{named(table.names[m] for m in members)}: one value each in the same {own.max() + 1} sets of rows, "
                 "so that these rows seem to belong together (in a school, a village), or one column is looked up from "
-                "another. They were tested as features of such sets. If the sets are real, pass them as clusters=; if "
-                "a column is looked up from another, leave it out",
+                "another. The sets are taken for clusters. If they are real, pass them as clusters=; if a column is "
+                "looked up from another, leave it out",
                 UserWarning,
                 stacklevel=4,
             )
-    return found
+    return found, largest_last[-1] if sets else None
 
 
 def _shared_sets(table: FeatureTable, determined: frozenset[int]) -> list[Codes]:

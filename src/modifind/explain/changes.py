@@ -100,12 +100,18 @@ class Sweep:
         alone = np.einsum("ij,ij,ij->", terms.values, terms.values, self.weights)
         shared *= float(np.einsum("ij,ij,ij->", values, values, weights) / alone) if alone > 0 else 1.0
         found = analytic_test(
-            observed, values, weights, shared_variance=shared, clusters=np.arange(observed.size), **settings
+            observed, values, weights, shared_variance=shared, clusters=self._units(prepared), **settings
         )
         per_row = observed.size / terms.observed.size
         return replace(
             found, gain=found.gain * per_row, gain_low=found.gain_low * per_row, gain_high=found.gain_high * per_row
         )
+
+    def _units(self, prepared: PreparedEffectLikelihood) -> NDArray[np.int64]:
+        """What is independent of each other, for each cluster that shares a draw: itself, or a larger one around it."""
+        assert self.clusters is not None
+        first = np.unique(self.clusters, return_index=True)[1]
+        return np.arange(first.size) if prepared.clusters is None else prepared.clusters[first]
 
 
 def shared_draws(grid: RowGrid) -> NDArray[np.int64] | None:

@@ -547,7 +547,7 @@ class PreparedEffectLikelihood:
 
         Where rows of `clusters` share one value of the feature, they are not independent even if no one has said so.
         """
-        own = self.clusters if clusters is None else clusters
+        own = clusters if self.clusters is None else self.clusters  # the larger ones
         return TailSums.of(scores, excess, own).p_value(self._freedom(own))
 
     @cached_property
