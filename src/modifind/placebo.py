@@ -25,6 +25,7 @@ from modifind.parallel import WORKER_DIED, survivors
 from modifind.placebo_result import PlaceboResult
 from modifind.progress import ProgressBar
 from modifind.reading import Data
+from modifind.rows.clusters import is_within
 from modifind.rows.scoring import fit_scores, model_of_rows
 from modifind.saving.checkpoint import Checkpoint
 from modifind.testing import adjust_p_values
@@ -72,10 +73,10 @@ class Assignment:
     def of(cls, data: Data, scores: Array, known: bool) -> Assignment:
         """From what is known of the rows."""
         units, of_what = np.arange(data.arms.size), "row"
-        if data.clusters is not None and _whole_clusters(data.arms, data.clusters):
+        if data.clusters is not None and is_within(data.arms, data.clusters):
             units, of_what = np.unique(data.clusters, return_inverse=True)[1].astype(np.int64), "cluster"
         strata = None if data.strata is None else data.strata.codes
-        if strata is not None and not _whole_clusters(strata, units):
+        if strata is not None and not is_within(strata, units):
             strata = None  # clusters that lie in several strata
         if strata is not None and not known:
             return cls(scores, units, strata, f"the treated {of_what}s of every stratum were drawn anew")
@@ -102,11 +103,6 @@ class Assignment:
             f"a placebo treatment by these scores leaves fewer than {MIN_ARM_ROWS} rows in an arm in each of "
             f"{MOST_DRAWS} draws; scores nearer to one half are needed"
         )
-
-
-def _whole_clusters(codes: NDArray[np.int64], clusters: NDArray[np.int64]) -> bool:
-    """Whether every cluster has one code."""
-    return bool(pd.Series(codes).groupby(clusters).nunique().max() == 1)
 
 
 def run_placebos(fit: WholeFit, data: Data, n: int, checkpoint: Checkpoint | None = None) -> tuple[PlaceboResult, bool]:

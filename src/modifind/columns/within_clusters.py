@@ -51,7 +51,7 @@ def cluster_features(
     sets = [own for own in _shared_sets(table, determined) if own.max() + 1 >= LEAST_CLUSTERS]
     if clusters is not None:
         known = np.unique(clusters, return_inverse=True)[1].reshape(-1).astype(np.int64)
-        sets = [known, *(own for own in sets if own.max() < known.max() and is_within(own.astype(np.float64), known))]
+        sets = [known, *(own for own in sets if own.max() < known.max() and is_within(own, known))]
     largest_last = sorted(sets, key=lambda own: -int(own.max()))
     found = {m: own for own in largest_last for m in _within(table, own)}
     for own in sets[clusters is not None :]:

@@ -85,7 +85,7 @@ def check_clusters(clusters: NDArray[np.int64]) -> None:
         )
 
 
-def is_within(column: Array, clusters: NDArray[np.int64]) -> bool:
+def is_within(column: NDArray[Any], clusters: NDArray[np.int64]) -> bool:
     """Whether a column has one value in every cluster.
 
     Examples
@@ -99,7 +99,7 @@ def is_within(column: Array, clusters: NDArray[np.int64]) -> bool:
 
 def treated_as_one(arms: NDArray[np.int64], clusters: NDArray[np.int64] | None) -> NDArray[np.int64] | None:
     """The clusters where all rows of each are in one arm, otherwise None."""
-    return clusters if clusters is not None and is_within(arms.astype(np.float64), clusters) else None
+    return clusters if clusters is not None and is_within(arms, clusters) else None
 
 
 def check_takes_weights(part: Any, what: str) -> None:

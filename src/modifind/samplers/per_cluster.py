@@ -191,7 +191,7 @@ class ClusterMeans:
             names, columns = [*names, *[name] * len(parts)], [*columns, *parts]
             categories += [None] * len(parts)
         share = means(treatment.astype(np.float64))
-        whole = is_within(treatment.astype(np.float64), clusters)
+        whole = is_within(treatment, clusters)
         if not whole:
             names, columns, categories = [*names, "treated"], [*columns, share], [*categories, None]
         place = names.index(table.names[feature])
