@@ -1,0 +1,72 @@
+"""CPU time of default fits, this version beside an earlier one, alternating in one run.
+
+    python benchmarks/versions.py --before v0.1 --rows 1000 10000 --rounds 2
+
+`--before` is any name of a commit; its sources are read from this repository's history. Each figure is the CPU time of
+a process that imports modifind, makes the paper's data (d = 30) and fits with n_jobs=1; ratios are of medians.
+"""
+
+from __future__ import annotations
+
+import argparse
+import io
+import os
+import resource
+import statistics
+import subprocess
+import sys
+import tarfile
+import tempfile
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parents[1]
+KINDS = ("LinMean", "NonlinMean", "LinVar", "NonlinVar")
+FIT = """
+import warnings
+warnings.simplefilter("ignore")
+from modifind import ModifierSelector
+from modifind.datasets import make_modifiers
+data = make_modifiers({kind!r}, n_samples={n}, random_state=0)
+ModifierSelector(n_jobs=1, random_state=0).fit(data.X, data.y, treatment=data.treatment)
+"""
+
+
+def cpu_seconds(sources: Path, kind: str, n: int) -> float:
+    """User and system time of one fit by the package in `sources`, children included."""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    threads = {name: "1" for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")}
+    environment = {**os.environ, **threads, "PYTHONPATH": str(sources)}
+    subprocess.run([sys.executable, "-c", FIT.format(kind=kind, n=n)], env=environment, check=True)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--before", required=True)
+    parser.add_argument("--rows", type=int, nargs="+", default=[1000, 10_000])
+    parser.add_argument("--rounds", type=int, default=2)
+    parser.add_argument("--kinds", nargs="+", choices=KINDS, default=KINDS)
+    args = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        archive = subprocess.run(["git", "archive", args.before, "src"], cwd=HERE, check=True, capture_output=True)
+        with tarfile.open(fileobj=io.BytesIO(archive.stdout)) as files:
+            files.extractall(folder, filter="data")
+        sources = (Path(folder) / "src", HERE / "src")
+        print("| data | n | before, CPU s | now, CPU s | ratio |\n|" + "---|" * 5)
+        for n in args.rows:
+            totals = [0.0, 0.0]
+            for kind in args.kinds:
+                times = [[cpu_seconds(own, kind, n) for own in sources] for _ in range(args.rounds)]
+                medians = [statistics.median(own) for own in zip(*times, strict=True)]
+                totals = [total + own for total, own in zip(totals, medians, strict=True)]
+                print_row(kind, n, *medians)
+            print_row("all", n, *totals)
+
+
+def print_row(kind: str, n: int, before: float, now: float) -> None:
+    print(f"| {kind} | {n} | {before:.1f} | {now:.1f} | {now / before:.2f} |", flush=True)
+
+
+if __name__ == "__main__":
+    main()
