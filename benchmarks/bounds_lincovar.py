@@ -17,7 +17,7 @@ import pandas as pd
 from modifind.datasets import make_modifiers
 from modifind.explain.bounds import bounds_test, effect_bounds
 from modifind.explain.local import local_bandwidth
-from modifind.kernels import gaussian_gram
+from modifind.statistics.kernels import gaussian_gram
 
 
 def true_variance(column: np.ndarray, effect: np.ndarray, points: np.ndarray) -> np.ndarray:

@@ -24,7 +24,7 @@ from modifind.explain.bounds import BoundDraws, effect_bounds
 from modifind.explain.couplings import benefit_bounds, correlation_bounds, variance_bounds
 from modifind.explain.local import local_bandwidth
 from modifind.explain.local_laws import ENDS
-from modifind.kernels import median_bandwidth
+from modifind.statistics.kernels import median_bandwidth
 
 Quantiles = Callable[[np.ndarray], np.ndarray]
 SAME_VALUES = 1e-9

@@ -29,18 +29,18 @@ from sklearn.base import clone
 from threadpoolctl import threadpool_limits
 
 from modifind import ConditionalRandomizationTest, ModifierSelector, PropensityModel, whole
+from modifind._torch import open_device
+from modifind.data.feature_matrix import read_features
 from modifind.datasets import make_modifiers
-from modifind.feature_tests import _test_feature
-from modifind.features import read_features
-from modifind.kernels import median_bandwidth
-from modifind.learners import NeuralLearner
+from modifind.engine.features import _test_feature
+from modifind.nuisance.conditional import CVAESampler
+from modifind.nuisance.outcome import NeuralLearner
+from modifind.nuisance.propensity.on_device import DeviceProfile
+from modifind.nuisance.propensity.scores import EarlyStoppedMLP, FittedPropensity
 from modifind.presets import uai2022
-from modifind.propensity import EarlyStoppedMLP, FittedPropensity
-from modifind.propensity_torch import DeviceProfile
-from modifind.samplers import CVAESampler
 from modifind.statistics import WCMMD
+from modifind.statistics.kernels import median_bandwidth
 from modifind.statistics.wcmmd_torch import DeviceWCMMD
-from modifind.torch_support import open_device
 
 METHODS = ("preset", "wcmmd", "default")
 MANY_ROWS = 20_000

@@ -39,7 +39,7 @@ class Tally:
 
 
 def command(data: Path, out: Path, statistic: str, jobs: int, checkpoint: Path | None = None) -> list[str]:
-    start = "import sys; from modifind.cli import main; sys.argv[0] = 'modifind'; main()"
+    start = "import sys; from modifind.cli.app import main; sys.argv[0] = 'modifind'; main()"
     line = [sys.executable, "-c", start, "select", str(data), "--treatment", "treatment", "--outcome", "outcome"]
     line += ["--jobs", str(jobs), "--sampler", "gaussian", "--out", str(out), *STATISTICS[statistic]]
     return line if checkpoint is None else [*line, "--checkpoint", str(checkpoint)]

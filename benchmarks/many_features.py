@@ -24,7 +24,7 @@ from joblib.externals.loky import get_reusable_executor
 from designs import PAPER, Table, expit, prognosis
 from modifind import ModifierSelector
 from modifind.datasets import make_modifiers
-from modifind.reproduce.runs import selection_rates
+from modifind.paper.runs import selection_rates
 
 KINDS = (*PAPER, "null", "prognostic")
 SMALL = 0.001

@@ -16,14 +16,14 @@ import numpy as np
 from joblib import Parallel, delayed
 from threadpoolctl import threadpool_limits
 
+from modifind.data.feature_matrix import FeatureTable, read_features
 from modifind.datasets import fetch_nhanes_crp
-from modifind.features import FeatureTable, read_features
-from modifind.kernels import median_bandwidth
-from modifind.propensity import EarlyStoppedMLP, PropensityModel
-from modifind.samplers import BoostingSampler, CVAESampler, FeatureLaw, GaussianSampler, MarginalSampler
+from modifind.engine.testers import ResamplingTester
+from modifind.inference import ConditionalRandomizationTest
+from modifind.nuisance.conditional import BoostingSampler, CVAESampler, FeatureLaw, GaussianSampler, MarginalSampler
+from modifind.nuisance.propensity.scores import EarlyStoppedMLP, PropensityModel
 from modifind.statistics import WCMMD
-from modifind.testers import ResamplingTester
-from modifind.testing import ConditionalRandomizationTest
+from modifind.statistics.kernels import median_bandwidth
 
 FEATURES = ("age", "female", "cigarettes_month")
 SAMPLERS = {

@@ -43,8 +43,8 @@ from threadpoolctl import threadpool_limits
 
 import designs
 from modifind import ModifierSelector
-from modifind.result import write_text
-from modifind.testing import adjust_p_values
+from modifind.inference import adjust_p_values
+from modifind.result.writing import write_text
 
 Array = NDArray[np.float64]
 ALPHA = 0.05

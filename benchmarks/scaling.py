@@ -33,10 +33,10 @@ from joblib.externals.loky import get_reusable_executor
 
 from many_features import simulate
 from modifind import ModifierSelector
+from modifind.data.sources import open_files
 from modifind.datasets import make_modifiers
-from modifind.result import write_text
+from modifind.result.writing import write_text
 from modifind.statistics import WCMMD, wcmmd_importance
-from modifind.streaming import open_files
 
 KIND = "NonlinMean"
 CHUNK = 500_000
@@ -203,7 +203,7 @@ def fit_stream(path: Path, d: int, jobs: int, seed: int, train_rows: int = 200_0
 def fit_dask(path: Path, d: int, workers: int, seed: int, kill: bool) -> dict[str, Any]:
     import dask.dataframe
 
-    from modifind.distributed import connect
+    from modifind.engine.dask import connect
 
     names = [f"X{j}" for j in range(1, d + 1)]
     with connect(None, workers) as client:
@@ -250,7 +250,7 @@ def one_statistic(estimator: str, n: int, seed: int) -> dict[str, Any]:
 
 def traffic(n: int, d: int, seed: int) -> dict[str, Any]:
     """Bytes that a cluster moves: the plan to each worker, the sums of each partition, the sample."""
-    from modifind.streaming import engine
+    from modifind.data.sources import engine
 
     data = make_modifiers(KIND, n_samples=n, n_features=d, random_state=seed)
     sent: dict[str, Any] = {}

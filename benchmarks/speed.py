@@ -20,8 +20,8 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from modifind.datasets import make_modifiers
-from modifind.kernels import median_bandwidth
 from modifind.statistics import WCMMD, wcmmd_importance
+from modifind.statistics.kernels import median_bandwidth
 
 PAPER_SECONDS = 10_360  # the paper's run time at n=2000, d=30, B=100
 
@@ -30,7 +30,7 @@ import time, warnings
 warnings.simplefilter("ignore")
 from modifind import ConditionalRandomizationTest, ModifierSelector
 from modifind.datasets import make_modifiers
-from modifind.samplers import CVAESampler, GaussianSampler
+from modifind.nuisance.conditional import CVAESampler, GaussianSampler
 data = make_modifiers({kind!r}, n_samples={n}, random_state=0)
 selector = ModifierSelector({settings}, n_jobs=2, random_state=0)
 start = time.perf_counter()

@@ -40,7 +40,7 @@ import check_designs
 import designs
 import real_tables
 from modifind import EffectLikelihood, ModifierSelector
-from modifind.testing import adjust_p_values
+from modifind.inference import adjust_p_values
 
 Run = dict[str, Any]
 MESS_ROWS = 720

@@ -15,7 +15,7 @@ from threadpoolctl import threadpool_limits
 
 from modifind import ModifierSelector
 from modifind.datasets import make_modifiers
-from modifind.samplers import BaseSampler, Calibration
+from modifind.nuisance.conditional import BaseSampler, Calibration
 from streams import SMALL, fit
 
 # A finder, because scipy itself stumbles over sys.modules["torch"] = None.

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from modifind.checks import Check, as_frame
-from modifind.result import PIT_COLUMNS, SelectionResult
+from modifind.result.checks import Check, as_frame
+from modifind.result.selection_result import PIT_COLUMNS, SelectionResult
 
 SCRIPT = "<script>alert(1)</script>"
 NAMES = (

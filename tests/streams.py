@@ -7,8 +7,8 @@ import pytest
 from pandas.testing import assert_frame_equal
 
 from modifind import EffectLikelihood, ModifierSelector
-from modifind.streaming import FrameSource
-from modifind.streaming.rows import RowPlan
+from modifind.data.row_plan import RowPlan
+from modifind.data.sources import FrameSource
 
 FAST = {
     "statistic": EffectLikelihood("linear"),

@@ -6,13 +6,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import t
 
-from modifind.learners import AdditiveLearner
-from modifind.learners.additive import ArmLocations
-from modifind.learners.density import SHAPES, best_shape, student_log_density
-from modifind.learners.evidence import STRONGEST, solve_ridge, symmetric, updated_penalties
-from modifind.learners.scale import ScaleModel
-from modifind.learners.splines import ColumnBasis
-from modifind.learners.terms import AdditiveTerms
+from modifind.nuisance.outcome import AdditiveLearner
+from modifind.nuisance.outcome.additive import ArmLocations
+from modifind.nuisance.outcome.density import SHAPES, best_shape, student_log_density
+from modifind.nuisance.outcome.evidence import STRONGEST, solve_ridge, symmetric, updated_penalties
+from modifind.nuisance.outcome.scale import ScaleModel
+from modifind.nuisance.outcome.splines import ColumnBasis
+from modifind.nuisance.outcome.terms import AdditiveTerms
 
 COLUMNS = {
     "normal": lambda rng: rng.normal(3.0, 2.0, size=300),

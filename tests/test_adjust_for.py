@@ -7,8 +7,8 @@ from pandas.testing import assert_frame_equal
 from typer.testing import CliRunner
 
 from modifind import EffectLikelihood, ModifierSelector, SelectionResult
-from modifind.cli import app
-from modifind.dry_run import describe
+from modifind.cli.app import app
+from modifind.engine.dry_run import describe
 from modifind.report.methods import methods
 
 QUICK = {"statistic": EffectLikelihood("linear"), "sampler": "gaussian", "random_state": 0, "explain": False}

@@ -6,8 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import binom, norm
 
-from modifind.testing import analytic_test
-from modifind.testing.analytic import sum_tail
+from modifind.inference import analytic_test
+from modifind.inference.tails import sum_tail
 
 
 def exact_tail(values, weights, observed):

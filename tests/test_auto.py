@@ -4,8 +4,8 @@ import pytest
 from scipy.special import expit
 
 from conftest import ar_normal, confounded_table, seed_of
-from modifind.features import read_features
-from modifind.samplers import AutoSampler, auto
+from modifind.data.feature_matrix import read_features
+from modifind.nuisance.conditional import AutoSampler, auto
 
 
 def chosen(frame, feature=0, seed=0, **settings):

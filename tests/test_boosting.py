@@ -3,8 +3,8 @@ import pandas as pd
 import pytest
 
 from conftest import seed_of
-from modifind.features import read_features
-from modifind.samplers import BoostingSampler, splines
+from modifind.data.feature_matrix import read_features
+from modifind.nuisance.conditional import BoostingSampler, splines
 
 
 def law_of(frame, treatment, feature=0, **settings):

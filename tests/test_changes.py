@@ -9,16 +9,16 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from conftest import four_sd, logistic_treatment, quiet_fit
 from modifind import EffectLikelihood, ModifierSelector, SelectionResult
+from modifind.data.feature_matrix import read_features
 from modifind.datasets import make_modifiers
+from modifind.engine.assemble import Finding
+from modifind.engine.testers import AnalyticTester
 from modifind.explain.changes import Changes, Sweep, change_tests, shape_test, unseen_changes
 from modifind.explain.verdict import verdict
-from modifind.features import read_features
-from modifind.findings import Finding
-from modifind.result import CHANGE_COLUMNS, PARTS
-from modifind.saving.records import decode, encode
+from modifind.inference import UNSEEN, adjust_p_values
+from modifind.result.codec import decode, encode
+from modifind.result.selection_result import CHANGE_COLUMNS, PARTS
 from modifind.statistics.effect_likelihood import MEAN, SPREAD, WHOLE
-from modifind.testers import AnalyticTester
-from modifind.testing import UNSEEN, adjust_p_values
 
 QUICK = {
     "statistic": EffectLikelihood("linear"),
@@ -299,7 +299,7 @@ def test_the_other_statistic_says_what_changes_too(linear_mean):
 
 
 def test_findings_with_changes_survive_a_file(linear_mean):
-    from modifind.findings import UNTESTED
+    from modifind.engine.assemble import UNTESTED
 
     finding = replace(UNTESTED, changes=Changes(0.1, np.nan, 0.3))
     found = decode(encode(finding, Finding), Finding).changes

@@ -16,13 +16,13 @@ import numpy as np
 import pytest
 from sklearn.utils import Bunch
 
-import modifind.saving.checkpoint
+import modifind.engine.checkpoint
 from modifind import EffectLikelihood, ModifierSelector
-from modifind.cli import main
+from modifind.cli.app import main
 from modifind.datasets import make_modifiers
-from modifind.propensity import PropensityModel
-from modifind.saving.checkpoint import differences, run_record
-from modifind.saving.lock import held
+from modifind.engine.checkpoint import differences, run_record
+from modifind.engine.lock import held
+from modifind.nuisance.propensity.scores import PropensityModel
 from streams import SMALL, cut, fit_source
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "benchmarks"))
@@ -140,7 +140,7 @@ def test_another_version_is_refused(table, tmp_path):
     stopped(table, tmp_path, CRT)
     path = tmp_path / "run.json"
     path.write_text(path.read_text().replace('"modifind": "', '"modifind": "9.'))
-    token = modifind.saving.checkpoint._token(json.loads(path.read_text()))
+    token = modifind.engine.checkpoint._token(json.loads(path.read_text()))
     for file in files(tmp_path):
         file.rename(tmp_path / f"feature-{token}-{file.name.split('-')[2]}")
     with pytest.raises(ValueError, match=r"made by modifind 9\."):
@@ -227,7 +227,7 @@ def test_odd_feature_files_are_named_and_done_again(table, tmp_path):
     deep, other, number, keys, kept = files(tmp_path)
     deep.write_text(DEEP)
     other.write_text('{"check": 1, "record": %s}' % ("[" * 900 + "]" * 900))
-    number.write_text(json.dumps({"check": modifind.saving.checkpoint._check(5), "record": 5}))
+    number.write_text(json.dumps({"check": modifind.engine.checkpoint._check(5), "record": 5}))
     keys.write_text('{"check": "x"}')
     with pytest.warns(UserWarning, match="4 damaged files not used, and done again: 'X1', 'X2', 'X3', 'X4'"):
         selector = ModifierSelector(**CRT, checkpoint=tmp_path).fit(table.X, table.y, treatment=table.treatment)
@@ -284,7 +284,7 @@ def test_a_full_disk_is_one_line_on_the_command_line(table, tmp_path, monkeypatc
 
 
 def test_a_pass_over_pieces_continues(few, tmp_path, monkeypatch):
-    monkeypatch.setattr(modifind.saving.checkpoint, "SAVE_SECONDS", 0.0)
+    monkeypatch.setattr(modifind.engine.checkpoint, "SAVE_SECONDS", 0.0)
     source = cut(few.X, few.y, few.treatment, 100)
     alone = fit_source(source, **SMALL)
     for count in (350, 700):

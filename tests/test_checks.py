@@ -14,16 +14,16 @@ from scipy.stats import kstest
 from conftest import quiet_fit, seed_of
 from modifind import EffectLikelihood, ModifierSelector, SelectionResult
 from modifind.baselines import SIEM
-from modifind.check_kinds import KINDS
-from modifind.checks import Check, as_frame, cautions, concerns, run_checks, summary
+from modifind.data.feature_matrix import read_features
 from modifind.datasets import make_modifiers
-from modifind.features import read_features
-from modifind.learners.marginal import marginal_log_likelihood
-from modifind.overlap import OverlapSums
-from modifind.propensity import PropensityModel
+from modifind.nuisance.conditional import BoostingSampler, GaussianSampler
+from modifind.nuisance.conditional.pit import tie_cells, uniformity
+from modifind.nuisance.outcome.marginal import marginal_log_likelihood
+from modifind.nuisance.propensity.overlap import OverlapSums
+from modifind.nuisance.propensity.scores import PropensityModel
 from modifind.report import checks_by_kind
-from modifind.samplers import BoostingSampler, GaussianSampler
-from modifind.samplers.pit import tie_cells, uniformity
+from modifind.result.check_kinds import KINDS
+from modifind.result.checks import Check, as_frame, cautions, concerns, run_checks, summary
 
 LINEAR = EffectLikelihood("linear")
 OVERLAP = {
@@ -363,7 +363,7 @@ def test_resampled_p_values_of_a_fit_agree_with_its_tail(skewed):
 
 
 def modifind(*arguments, folder):
-    command = [sys.executable, "-c", "from modifind.cli import main; main()", *map(str, arguments)]
+    command = [sys.executable, "-c", "from modifind.cli.app import main; main()", *map(str, arguments)]
     return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=300)
 
 

@@ -9,11 +9,11 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from modifind.cli import _counts, _with_local_cluster, main
+from modifind.cli.app import _counts, _with_local_cluster, main
 from modifind.datasets import make_modifiers
-from modifind.result import SelectionResult
+from modifind.result.selection_result import SelectionResult
 
-RUN = [sys.executable, "-c", "from modifind.cli import main; main()"]
+RUN = [sys.executable, "-c", "from modifind.cli.app import main; main()"]
 
 
 def modifind(*arguments, folder, environment=None):

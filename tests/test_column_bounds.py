@@ -8,12 +8,12 @@ from scipy.stats import uniform
 
 from conftest import seed_of
 from modifind import EffectLikelihood, ModifierSelector, PropensityModel, SelectionResult
-from modifind.cli import main
+from modifind.cli.app import main
+from modifind.data.feature_matrix import read_features
 from modifind.explain import effect_bounds
 from modifind.explain.column_bounds import explain_bounds
 from modifind.explain.local import local_bandwidth
-from modifind.features import read_features
-from modifind.samplers.pit import pit_shares, uniformity
+from modifind.nuisance.conditional.pit import pit_shares, uniformity
 from streams import fit as streamed_fit
 
 QUICK = {

@@ -11,17 +11,18 @@ import pyarrow as pa
 import pytest
 
 from modifind import EffectLikelihood, ModifierSelector
-from modifind.columns.codes import missing_codes, warn_codes
-from modifind.columns.determined import find_determined
-from modifind.columns.inputs import as_column, as_frame
-from modifind.columns.leaks import refuse_leaks, refuse_separation
-from modifind.columns.rare_levels import pool, pool_rare_levels
-from modifind.columns.types import feature_column
-from modifind.features import read_features, read_outcome, read_treatment
-from modifind.propensity import PropensityModel
-from modifind.reading import read_data
-from modifind.streaming import Piece
-from modifind.streaming.schema import Summary
+from modifind.data.codes import missing_codes, warn_codes
+from modifind.data.column_types import feature_column
+from modifind.data.containers import as_column, as_frame
+from modifind.data.determined import find_determined
+from modifind.data.feature_matrix import read_features, read_outcome, read_treatment
+from modifind.data.leaks import refuse_leaks
+from modifind.data.pieces import Summary
+from modifind.data.rare_levels import pool, pool_rare_levels
+from modifind.data.sources import Piece
+from modifind.engine.reading import read_data
+from modifind.engine.scoring import refuse_separation
+from modifind.nuisance.propensity.scores import PropensityModel
 
 N = 120
 FAST = {

@@ -3,8 +3,8 @@ import pytest
 
 from conftest import FrozenLogit, OracleSampler, confounded_table, four_sd, raw_p_values
 from modifind import WCMMD, ConditionalRandomizationTest
-from modifind.samplers import GaussianSampler, MarginalSampler
-from modifind.testing import adjust_p_values
+from modifind.inference import adjust_p_values
+from modifind.nuisance.conditional import GaussianSampler, MarginalSampler
 
 
 class Stream:

@@ -12,8 +12,8 @@ import pandas as pd
 import pytest
 
 from conftest import BLOCK_TORCH
-from modifind.features import FeatureTable, read_features
-from modifind.samplers.cvae import CVAESampler
+from modifind.data.feature_matrix import FeatureTable, read_features
+from modifind.nuisance.conditional.cvae import CVAESampler
 
 ROOT = Path(__file__).resolve().parents[1] / "src"
 SLOPES, OFFSETS = np.array([0.0, 1.0, -1.0]), np.array([0.0, 0.3, 0.0])
@@ -156,7 +156,7 @@ def test_law_draws_without_torch(quick: CVAESampler, tmp_path: Path) -> None:
 
 
 def test_import_does_not_load_torch() -> None:
-    result = python("import modifind.samplers.cvae\nassert 'torch' not in sys.modules")
+    result = python("import modifind.nuisance.conditional.cvae\nassert 'torch' not in sys.modules")
     assert result.returncode == 0, result.stderr
 
 

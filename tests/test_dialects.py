@@ -14,10 +14,10 @@ import pytest
 from pandas.testing import assert_frame_equal
 
 from modifind import SelectionResult
-from modifind.cli import _columns, _feature_groups, main
-from modifind.files.opening import open_file
-from modifind.files.text import Dialect
-from modifind.tables import open_table
+from modifind.cli.app import _columns, _feature_groups, main
+from modifind.cli.tables import open_table
+from modifind.data.files.opening import open_file
+from modifind.data.files.text import Dialect
 
 N = 120
 QUICK = ("--learner", "linear", "--sampler", "gaussian", "--propensity", "0.5", "--no-explain")

@@ -15,10 +15,10 @@ from pandas.testing import assert_frame_equal
 
 from conftest import confounded_table
 from modifind import EffectLikelihood, ModifierSelector, PropensityModel
-from modifind.cli import main
-from modifind.distributed import FAN_IN, DaskPieces, connect, read_table
-from modifind.files.text import Dialect
-from modifind.result import SelectionResult
+from modifind.cli.app import main
+from modifind.data.files.text import Dialect
+from modifind.engine.dask import FAN_IN, DaskPieces, connect, read_table
+from modifind.result.selection_result import SelectionResult
 from streams import close
 
 distributed = pytest.importorskip("distributed")
@@ -242,7 +242,7 @@ def test_failed_fit_closes_the_client_it_opened(cluster, table, monkeypatch):
         opened.append((distributed.Client(cluster), address, n_workers))
         return opened[0][0]
 
-    monkeypatch.setattr("modifind.distributed.connect", connect_here)
+    monkeypatch.setattr("modifind.engine.dask.connect", connect_here)
     with pytest.raises(ValueError, match="exactly two values"):
         fit_parts(table.assign(arm=1), (600,), n_jobs=3)
     ((client, address, n_workers),) = opened

@@ -54,7 +54,7 @@ def test_formulas_are_drawn_by_the_browser(site):
 def test_every_option_of_the_command_line_is_listed(site):
     import typer
 
-    from modifind.cli import app
+    from modifind.cli.app import app
 
     page = (site / "reference" / "cli.html").read_text(encoding="utf-8")
     for name, command in typer.main.get_command(app).commands.items():

@@ -9,9 +9,9 @@ import pytest
 from sklearn.linear_model import LogisticRegression
 
 from modifind import EffectLikelihood, ModifierSelector, SelectionResult
-from modifind.cli import main
-from modifind.dry_run import describe
-from modifind.samplers import GaussianSampler
+from modifind.cli.app import main
+from modifind.engine.dry_run import describe
+from modifind.nuisance.conditional import GaussianSampler
 from modifind.statistics import WCMMD
 
 N = 300
@@ -398,7 +398,7 @@ def test_placebo_prints_a_sentence_and_writes_all_p_values(folder, tmp_path, mon
 
 def test_too_many_finds_are_one_line_and_an_exit_code_when_strict(folder, monkeypatch, capsys):
     # At a level of 0.9 every run finds something; here that is to be remarkable.
-    monkeypatch.setattr("modifind.placebo_result.UNLIKELY", 0.99)
+    monkeypatch.setattr("modifind.result.placebo_result.UNLIKELY", 0.99)
     line = ("placebo", folder / "data.csv", *GOOD, *QUICK, "--n", 3, "--alpha", 0.9)
     for strict, expected in (((), 0), (("--strict",), 3)):
         code, said = here(monkeypatch, capsys, *line, *strict)

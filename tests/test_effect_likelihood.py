@@ -10,13 +10,13 @@ from scipy.stats import norm, t
 
 from conftest import ar_normal, four_sd, logistic_treatment, quiet_fit, raw_p_values, seed_of
 from modifind import EffectLikelihood
-from modifind.features import read_features
-from modifind.learners.stacking import StackedModel
-from modifind.propensity import arm_folds
-from modifind.samplers import ConditionalGrid, GaussianSampler, MarginalSampler
-from modifind.samplers.grid import N_GRID
+from modifind.data.feature_matrix import read_features
+from modifind.inference import analytic_test
+from modifind.nuisance.conditional import ConditionalGrid, GaussianSampler, MarginalSampler
+from modifind.nuisance.conditional.grid import N_GRID
+from modifind.nuisance.outcome.stacking import StackedModel
+from modifind.nuisance.propensity.scores import arm_folds
 from modifind.statistics.effect_likelihood import MEAN, REUSE_ROWS, SPREAD, WHOLE
-from modifind.testing import analytic_test
 
 
 class Known:

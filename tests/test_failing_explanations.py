@@ -18,16 +18,16 @@ N_ROWS = 240
 # What breaks, and the parts of a result that differ then; verdicts and bounds look at curves.
 PLACES = {
     "its curve": ("modifind.explain.marginal.explain_column", {"curves", "densities"}),
-    "what changes along it": ("modifind.testers.change_tests", {"changes"}),
-    "bounds along it": ("modifind.feature_tests.explain_bounds", {"bounds", "bound_tests"}),
-    "its verdict": ("modifind.findings.verdict", {"changes"}),
-    "the effect in all rows together": ("modifind.whole.overall_effects", {"overall"}),
+    "what changes along it": ("modifind.engine.testers.change_tests", {"changes"}),
+    "bounds along it": ("modifind.engine.features.explain_bounds", {"bounds", "bound_tests"}),
+    "its verdict": ("modifind.engine.assemble.verdict", {"changes"}),
+    "the effect in all rows together": ("modifind.engine.run.overall_effects", {"overall"}),
 }
 STREAMED = {
-    "its curve": "modifind.streaming.explaining.explain_column",
-    "what changes along it": "modifind.streaming.explaining.change_tests",
-    "bounds along it": "modifind.streaming.explaining.explain_bounds",
-    "the effect in all rows together": "modifind.streaming.explaining.overall_effects",
+    "its curve": "modifind.engine.explaining.explain_column",
+    "what changes along it": "modifind.engine.explaining.change_tests",
+    "bounds along it": "modifind.engine.explaining.explain_bounds",
+    "the effect in all rows together": "modifind.engine.explaining.overall_effects",
 }
 
 

@@ -10,15 +10,15 @@ from matplotlib import pyplot as plt
 
 from conftest import OracleSampler, ar_covariance, confounded_table, four_sd, quiet_fit, seed_of
 from modifind import EffectLikelihood, ModifierSelector
-from modifind.cli import main
-from modifind.feature_groups import arrange, part_of, read_feature_groups
-from modifind.features import read_features
-from modifind.findings import DETERMINED
-from modifind.plots import CurveDisplay, ImportanceDisplay
-from modifind.result import SelectionResult
-from modifind.samplers import BoostingSampler, GaussianSampler, MarginalSampler
-from modifind.samplers.joint import N_POINTS, NearestRow, joint_law, set_variance
-from modifind.streaming import FrameSource
+from modifind.charts import CurveDisplay, ImportanceDisplay
+from modifind.cli.app import main
+from modifind.data.feature_groups import arrange, part_of, read_feature_groups
+from modifind.data.feature_matrix import read_features
+from modifind.data.sources import FrameSource
+from modifind.engine.assemble import DETERMINED
+from modifind.nuisance.conditional import BoostingSampler, GaussianSampler, MarginalSampler
+from modifind.nuisance.conditional.joint import N_POINTS, NearestRow, joint_law, set_variance
+from modifind.result.selection_result import SelectionResult
 
 QUICK = {"statistic": EffectLikelihood("linear"), "sampler": "gaussian", "random_state": 0, "explain": False}
 ROWS = 400

@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from modifind.features import read_features, read_outcome, read_treatment
+from modifind.data.feature_matrix import read_features, read_outcome, read_treatment
 
 N = 40
 

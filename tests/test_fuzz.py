@@ -21,9 +21,9 @@ from pandas.testing import assert_frame_equal
 
 from messy import MessyTable, Written, messy_tables, ways_of_writing
 from modifind import EffectLikelihood, ModifierSelector, SelectionResult
+from modifind.data.wording import printable
+from modifind.inference import ConditionalRandomizationTest
 from modifind.statistics import WCMMD
-from modifind.terminal import printable
-from modifind.testing import ConditionalRandomizationTest
 
 N_TABLES = int(os.environ.get("MODIFIND_FUZZ_TABLES", "40"))
 N_COMMANDS = int(os.environ.get("MODIFIND_FUZZ_COMMANDS", "6"))
@@ -127,7 +127,7 @@ def test_command_line(folder: Path, table: MessyTable, how: Written) -> None:
     data.write_bytes(how.content(frame))
     command = [*("select", str(data), "--treatment", "arm of the trial", "--outcome", "result of it")]
     command += [*("--out", str(out), "--report", str(report), *options_of(table), *how.options)]
-    code = "import sys; from modifind.cli import main; main()"
+    code = "import sys; from modifind.cli.app import main; main()"
     ran = subprocess.run(
         [sys.executable, "-c", code, *command], capture_output=True, text=True, timeout=300, check=False
     )

@@ -5,8 +5,8 @@ from scipy.special import expit
 from sklearn.linear_model import LogisticRegression, RidgeCV
 
 from conftest import ar_covariance, ar_normal, seed_of
-from modifind.features import read_features
-from modifind.samplers import GaussianSampler
+from modifind.data.feature_matrix import read_features
+from modifind.nuisance.conditional import GaussianSampler
 
 
 def law_of(frame, treatment, feature=0, seed=0, **settings):

@@ -5,8 +5,8 @@ import pandas as pd
 import pytest
 
 from conftest import OracleSampler, confounded_table, seed_of
-from modifind.features import read_features
-from modifind.samplers import (
+from modifind.data.feature_matrix import read_features
+from modifind.nuisance.conditional import (
     AutoSampler,
     BoostingSampler,
     ConditionalGrid,
@@ -15,9 +15,9 @@ from modifind.samplers import (
     MarginalSampler,
     SplineSampler,
 )
-from modifind.samplers.base import CategoricalLaw, NormalLaw, PoolLaw
-from modifind.samplers.cvae_law import GRID_BLOCK, CVAELaw, Decoder, latent_nodes
-from modifind.samplers.grid import N_GRID, cell_grid
+from modifind.nuisance.conditional.contract import CategoricalLaw, NormalLaw, PoolLaw
+from modifind.nuisance.conditional.cvae_law import GRID_BLOCK, CVAELaw, Decoder, latent_nodes
+from modifind.nuisance.conditional.grid import N_GRID, cell_grid
 
 ALL = slice(None)
 N_DRAWS = 20_000

@@ -13,13 +13,13 @@ import numpy as np
 import pytest
 from joblib import delayed
 
-import modifind.learners.stacking
+import modifind.nuisance.outcome.stacking
 from modifind import ModifierSelector, SelectionResult
-from modifind.cli import main
+from modifind.cli.app import main
 from modifind.datasets import make_modifiers
-from modifind.parallel import WorkerError, results_of, survivors
-from modifind.samplers import GaussianSampler
-from modifind.testing import adjust_p_values
+from modifind.engine.workers import WorkerError, results_of, survivors
+from modifind.inference import adjust_p_values
+from modifind.nuisance.conditional import GaussianSampler
 
 QUICK = {
     "statistic": "wcmmd",
@@ -107,7 +107,8 @@ def living(group):
 def test_control_c_writes_what_was_found_and_the_same_command_continues(tmp_path):
     data = make_modifiers("LinMean", n_samples=300, n_features=12, random_state=0)
     data.X.assign(arm=data.treatment, y=data.y).to_csv(tmp_path / "data.csv", index=False)
-    line = [sys.executable, "-c", "from modifind.cli import main; main()", "select", "data.csv", "--treatment", "arm"]
+    line = [sys.executable, "-c", "from modifind.cli.app import main; main()", "select", "data.csv"]
+    line += ["--treatment", "arm"]
     line += ["--outcome", "y", "--statistic", "wcmmd", "--resamples", "6000", "--sampler", "gaussian", "--jobs", "2"]
     line += ["--propensity", "0.5", "--out", "result.json", "--report", "report.html", "--checkpoint", "saved"]
     process = subprocess.Popen(
@@ -217,7 +218,7 @@ def test_a_run_in_which_every_test_fails_is_an_error(table):
 
 def test_learners_that_kill_their_workers_are_one_line(table, tmp_path, monkeypatch, capsys):
     table.X.assign(arm=table.treatment, y=table.y).to_csv(tmp_path / "data.csv", index=False)
-    monkeypatch.setattr(modifind.learners.stacking, "_fit_fold", _die)
+    monkeypatch.setattr(modifind.nuisance.outcome.stacking, "_fit_fold", _die)
     line = ["modifind", "select", str(tmp_path / "data.csv"), "--treatment", "arm", "--outcome", "y", "--jobs", "2"]
     monkeypatch.setattr(sys, "argv", line)
     with pytest.raises(SystemExit) as end:

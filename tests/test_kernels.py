@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from modifind.kernels import (
+from modifind.statistics.kernels import (
     MAX_DENSE_RANGE,
     DenseSums,
     GroupSums,

@@ -6,10 +6,10 @@ from scipy.special import expit
 
 from conftest import quiet_fit
 from modifind import EffectLikelihood
-from modifind.learners import AdditiveClassifier, AdditiveLearner, BoostingLearner, NeuralLearner
-from modifind.learners.base import predict_along, predict_arms
-from modifind.learners.stacking import cross_fit, describe, log_likelihood, own_arm, resolve_learners
-from modifind.propensity import arm_folds
+from modifind.nuisance.outcome import AdditiveClassifier, AdditiveLearner, BoostingLearner, NeuralLearner
+from modifind.nuisance.outcome.contract import predict_along, predict_arms
+from modifind.nuisance.outcome.stacking import cross_fit, describe, log_likelihood, own_arm, resolve_learners
+from modifind.nuisance.propensity.scores import arm_folds
 
 
 def changed_rows(X, columns, points):

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from modifind import EffectLikelihood, ModifierSelector
-from modifind.result import SelectionResult
+from modifind.result.selection_result import SelectionResult
 
 LINEAR = EffectLikelihood("linear")
 

@@ -7,12 +7,12 @@ import pandas as pd
 import pytest
 
 from modifind import EffectLikelihood, ModifierSelector
-from modifind.columns.many_levels import MOST_DIRECTIONS, MOST_INDICATORS, Directions, with_level_columns
-from modifind.features import read_features
-from modifind.learners.level_effects import MOST_GROUPS, LevelEffects, LevelSums
-from modifind.propensity import PropensityModel
-from modifind.samplers import AutoSampler, BoostingSampler, GaussianSampler
-from modifind.samplers.level_law import LevelModel
+from modifind.data.feature_matrix import read_features
+from modifind.data.many_levels import MOST_DIRECTIONS, MOST_INDICATORS, Directions, with_level_columns
+from modifind.nuisance.conditional import AutoSampler, BoostingSampler, GaussianSampler
+from modifind.nuisance.conditional.level_law import LevelModel
+from modifind.nuisance.outcome.level_effects import MOST_GROUPS, LevelEffects, LevelSums
+from modifind.nuisance.propensity.scores import PropensityModel
 from modifind.statistics.level_groups import LevelGroups
 
 ROWS = 3000

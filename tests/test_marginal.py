@@ -2,8 +2,8 @@ import numpy as np
 import pytest
 
 from conftest import seed_of
-from modifind.features import read_features
-from modifind.samplers import MarginalSampler
+from modifind.data.feature_matrix import read_features
+from modifind.nuisance.conditional import MarginalSampler
 
 
 def draws_of(condition):

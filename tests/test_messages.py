@@ -15,10 +15,10 @@ import pandas as pd
 import pytest
 
 from modifind import EffectLikelihood, ModifierSelector
-from modifind.cli import main
-from modifind.tables import Roles
-from modifind.terminal import complain
-from modifind.typed import as_typed
+from modifind.cli.app import main
+from modifind.cli.tables import Roles
+from modifind.cli.terminal import complain
+from modifind.cli.typed import as_typed
 
 PAGE = Path(__file__).parents[1] / "docs" / "messages.md"
 HEAD = """# Messages

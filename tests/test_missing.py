@@ -9,16 +9,16 @@ from typer.testing import CliRunner
 
 from conftest import four_sd, quiet_fit, seed_of
 from modifind import WCMMD, EffectLikelihood, ModifierSelector, SelectionResult
-from modifind.cli import app
-from modifind.columns.determined import find_determined
-from modifind.features import read_features
-from modifind.learners.additive import AdditiveLearner
-from modifind.learners.filling import FilledLearner, Filling
-from modifind.plots import CurveDisplay
-from modifind.propensity import PropensityModel
-from modifind.samplers import AutoSampler, CVAESampler, for_gaps, resolve_sampler
-from modifind.streaming import FrameSource
-from modifind.streaming.schema import Summary
+from modifind.charts import CurveDisplay
+from modifind.cli.app import app
+from modifind.data.determined import find_determined
+from modifind.data.feature_matrix import read_features
+from modifind.data.pieces import Summary
+from modifind.data.sources import FrameSource
+from modifind.nuisance.conditional import AutoSampler, CVAESampler, for_gaps, resolve_sampler
+from modifind.nuisance.outcome.additive import AdditiveLearner
+from modifind.nuisance.outcome.filling import FilledLearner, Filling
+from modifind.nuisance.propensity.scores import PropensityModel
 from streams import FAST, close, cut, fit, fit_source
 
 CATEGORY = {"missing": "category"}
@@ -287,7 +287,7 @@ def test_propensity_profiles_follow_a_value_that_goes_missing(table, model):
     gone = profile(np.full(400, np.nan))
     np.testing.assert_allclose(gone[np.isnan(column)], fitted.scores[np.isnan(column)], atol=1e-10)
     torch = pytest.importorskip("torch")
-    from modifind.propensity_torch import DeviceProfile
+    from modifind.nuisance.propensity.on_device import DeviceProfile
 
     on_device = DeviceProfile(profile, "torch:cpu")(torch.from_numpy(np.stack((column, np.full(400, np.nan)))))
     np.testing.assert_allclose(on_device.numpy(), np.stack((profile(column), gone)), atol=1e-10)

@@ -8,11 +8,11 @@ import pytest
 from scipy.stats import binom
 
 from modifind import EffectLikelihood, ModifierSelector, SelectionResult
-from modifind.check_kinds import KINDS
-from modifind.checks import run_checks
-from modifind.features import read_features
+from modifind.data.feature_matrix import read_features
+from modifind.nuisance.observation import weigh_observed
 from modifind.report.methods import methods
-from modifind.rows.unseen import weigh_observed
+from modifind.result.check_kinds import KINDS
+from modifind.result.checks import run_checks
 
 QUICK = {"statistic": EffectLikelihood("linear"), "sampler": "gaussian", "propensity": 0.5, "explain": False}
 

@@ -4,7 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from conftest import quiet_fit
-from modifind.testing import adjust_p_values
+from modifind.inference import adjust_p_values
 
 METHODS = ("bh", "by", "holm", "bonferroni", "none")
 SETTINGS = settings(derandomize=True, deadline=None, max_examples=100)

@@ -14,10 +14,10 @@ import torch
 from sklearn.base import clone
 
 from conftest import BLOCK_TORCH
-from modifind.learners.additive import AdditiveLearner
-from modifind.learners.base import predict_arms
-from modifind.learners.density import student_log_density
-from modifind.learners.neural import NeuralLearner, _arm_constants, _held_out
+from modifind.nuisance.outcome.additive import AdditiveLearner
+from modifind.nuisance.outcome.contract import predict_arms
+from modifind.nuisance.outcome.density import student_log_density
+from modifind.nuisance.outcome.neural import NeuralLearner, _arm_constants, _held_out
 
 ROOT = Path(__file__).resolve().parents[1] / "src"
 

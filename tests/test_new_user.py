@@ -10,9 +10,9 @@ import pandas as pd
 import pytest
 
 from modifind import EffectLikelihood, ModifierSelector
-from modifind.cli import main
-from modifind.columns.missing import complete_rows
-from modifind.columns.rare_levels import pool
+from modifind.cli.app import main
+from modifind.data.missing import complete_rows
+from modifind.data.rare_levels import pool
 from modifind.report import render_report
 
 N = 200

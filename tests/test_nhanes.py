@@ -11,8 +11,8 @@ import pandas as pd
 import pytest
 from pandas.testing import assert_frame_equal, assert_series_equal
 
+from modifind.data.feature_matrix import read_features
 from modifind.datasets import build_nhanes_crp, fetch_nhanes_crp, nhanes
-from modifind.features import read_features
 from xport import xport_bytes
 
 PUBLISHED = Path(__file__).parents[2] / "shared" / "data"

@@ -7,7 +7,7 @@ import pytest
 
 from conftest import ar_normal, quiet_fit
 from modifind import EffectLikelihood
-from modifind.columns.outcome_scale import transform_outcome
+from modifind.data.outcome_scale import transform_outcome
 
 SETTINGS = {
     "statistic": EffectLikelihood("linear"),

@@ -12,11 +12,13 @@ import pandas as pd
 import pytest
 
 import modifind
-from modifind.checks import Check, as_frame
-from modifind.plots import CurveDisplay, ImportanceDisplay
-from modifind.result import SelectionResult, write_bytes, write_text
-from modifind.saving.spreadsheet import safe_cell, safe_csv
-from modifind.terminal import print_checks, print_result, printable
+from modifind.charts import CurveDisplay, ImportanceDisplay
+from modifind.cli.terminal import print_checks, print_result
+from modifind.data.wording import printable
+from modifind.result.checks import Check, as_frame
+from modifind.result.safe_csv import safe_cell, safe_csv
+from modifind.result.selection_result import SelectionResult
+from modifind.result.writing import write_bytes, write_text
 
 HOSTILE = (
     "<script>alert(1)</script>",

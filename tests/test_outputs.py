@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-import modifind.result
+import modifind.result.selection_result
 from modifind import SelectionResult
-from modifind.cli import main
+from modifind.cli.app import main
 from modifind.datasets import make_modifiers
 
 COLUMNS = ("--treatment", "arm", "--outcome", "size_µ")
@@ -47,14 +47,14 @@ STREAMS = {
 @pytest.mark.parametrize("case", STREAMS)
 def test_no_stream_loses_a_run(case, folder):
     line, code = STREAMS[case]
-    command = f'"{sys.executable}" -c "from modifind.cli import main; main()" select data.csv'
+    command = f'"{sys.executable}" -c "from modifind.cli.app import main; main()" select data.csv'
     command = " ".join((command, *COLUMNS, *QUICK, "--out r.json --report new/r.html"))
     done = subprocess.run(
         ["bash", "-c", line.format(command)],
         capture_output=True,
         text=True,
         timeout=300,
-        env=os.environ | {"PYTHONPATH": str(Path(modifind.result.__file__).parents[1])},
+        env=os.environ | {"PYTHONPATH": str(Path(modifind.result.selection_result.__file__).parents[1])},
     )
     assert done.returncode == code, done.stderr
     assert set(SelectionResult.from_json(folder / "r.json").table.index) == {"größe", "年齢", "X3", "X4", "X5"}
@@ -73,7 +73,7 @@ def test_what_cannot_be_written_in_the_end_is_named_and_the_rest_is_kept(folder,
     def fail(*_):
         raise OSError(28, "No space left on device", "/some/.r.json.temporary")
 
-    monkeypatch.setattr(SelectionResult, "to_json", lambda self, path: modifind.result.write_text(path, "{"))
+    monkeypatch.setattr(SelectionResult, "to_json", lambda self, path: modifind.result.writing.write_text(path, "{"))
     monkeypatch.setattr("os.fsync", fail)
     line = ("select", "data.csv", *COLUMNS, *QUICK, "--out", "r.json", "--report", "r.html")
     code, said = here(monkeypatch, capsys, *line)

@@ -7,9 +7,9 @@ import pandas as pd
 import pytest
 from pandas.testing import assert_frame_equal
 
-from modifind.cli import main
-from modifind.files.parquet import open_parquet
-from modifind.streaming import open_files
+from modifind.cli.app import main
+from modifind.data.files.parquet import open_parquet
+from modifind.data.sources import open_files
 
 N = 300
 

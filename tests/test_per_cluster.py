@@ -5,14 +5,14 @@ import pandas as pd
 import pytest
 
 from modifind import EffectLikelihood, ModifierSelector
-from modifind.columns.determined import find_determined
-from modifind.columns.within_clusters import cluster_features
-from modifind.features import read_features
-from modifind.findings import DETERMINED
-from modifind.rows.clusters import is_within
-from modifind.samplers import GaussianSampler
-from modifind.samplers.per_cluster import ClusterLaw, ClusterSampler
-from modifind.testing.analytic import analytic_test, cluster_sums
+from modifind.data.clusters import is_within
+from modifind.data.determined import find_determined
+from modifind.data.feature_matrix import read_features
+from modifind.data.within_clusters import cluster_features
+from modifind.engine.assemble import DETERMINED
+from modifind.inference.tails import analytic_test, cluster_sums
+from modifind.nuisance.conditional import GaussianSampler
+from modifind.nuisance.conditional.per_cluster import ClusterLaw, ClusterSampler
 
 QUICK = {"statistic": EffectLikelihood("linear"), "sampler": "gaussian", "propensity": 0.5, "explain": False}
 

@@ -10,12 +10,12 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from pandas.testing import assert_frame_equal
 
-import modifind.placebo_result
+import modifind.result.placebo_result
 from modifind import EffectLikelihood, ModifierSelector, SelectionResult
-from modifind.placebo import Assignment
-from modifind.placebo_result import PlaceboResult
-from modifind.reading import read_data
-from modifind.terminal import print_result
+from modifind.cli.terminal import print_result
+from modifind.engine.placebo import Assignment
+from modifind.engine.reading import read_data
+from modifind.result.placebo_result import PlaceboResult
 
 QUICK = {
     "statistic": EffectLikelihood("linear"),
@@ -289,7 +289,7 @@ def test_report_and_terminal_say_what_placebos_found(with_runs, tmp_path, capsys
 
 def test_too_many_finds_of_a_fit_are_a_warning(table, monkeypatch):
     # At a level of 0.9 most placebos find something; here that is to be remarkable.
-    monkeypatch.setattr(modifind.placebo_result, "UNLIKELY", 0.99)
+    monkeypatch.setattr(modifind.result.placebo_result, "UNLIKELY", 0.99)
     with pytest.warns(UserWarning, match="P-values of this table are too small"):
         result = fit(table, placebo_runs=3, alpha=0.9).result_
     assert result.placebo.warning in result.warnings

@@ -13,9 +13,7 @@ from matplotlib.text import Text
 
 from conftest import quiet_fit
 from modifind import SelectionResult
-from modifind.checks import Check, as_frame
-from modifind.explain import bounds_test, effect_bounds
-from modifind.plots import (
+from modifind.charts import (
     BoundsDisplay,
     CalibrationDisplay,
     ChangesDisplay,
@@ -26,9 +24,11 @@ from modifind.plots import (
     OverlapDisplay,
     QuantileDisplay,
 )
-from modifind.plots.labels import shown, tick_labels
-from modifind.plots.style import FAINT, HALF_PAGE, SELECTED, SPREAD
-from modifind.result import PIT_COLUMNS
+from modifind.charts.labels import shown, tick_labels
+from modifind.charts.style import FAINT, HALF_PAGE, SELECTED, SPREAD
+from modifind.explain import bounds_test, effect_bounds
+from modifind.result.checks import Check, as_frame
+from modifind.result.selection_result import PIT_COLUMNS
 
 QUANTILES = [f"q{q}_effect" for q in (10, 25, 50, 75, 90)]
 MONTHS = list(calendar.month_name)[1:]

@@ -6,10 +6,10 @@ import pytest
 
 from conftest import quiet_fit, seed_of
 from modifind import EffectLikelihood, ModifierSelector
+from modifind.data.population import population_weights, row_weights
 from modifind.explain import effect_curve
 from modifind.explain.pseudo import OutcomeModel, PseudoOutcomes
 from modifind.explain.views import overall_effects
-from modifind.population import population_weights, row_weights
 from modifind.report.methods import methods, references
 
 LINEAR = EffectLikelihood("linear")
@@ -108,7 +108,7 @@ def test_population_changes_effects_and_no_p_value(fits):
 
 
 def test_population_is_named(fits, tmp_path, capsys):
-    from modifind.terminal import print_result
+    from modifind.cli.terminal import print_result
 
     every, overlap = fits["all"], fits["overlap"]
     assert overlap.settings["population"] == "overlap"

@@ -2,9 +2,9 @@ import numpy as np
 import pytest
 
 from modifind.datasets import make_modifiers
+from modifind.nuisance.conditional import CVAESampler, GaussianSampler, MarginalSampler
+from modifind.nuisance.propensity.scores import EarlyStoppedMLP
 from modifind.presets import exact, naive, uai2022
-from modifind.propensity import EarlyStoppedMLP
-from modifind.samplers import CVAESampler, GaussianSampler, MarginalSampler
 from modifind.statistics import WCMMD
 
 

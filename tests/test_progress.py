@@ -1,6 +1,6 @@
 """The progress bar."""
 
-from modifind.progress import ProgressBar
+from modifind.engine.progress import ProgressBar
 
 
 def test_time_left_is_known_when_a_step_takes_minutes():

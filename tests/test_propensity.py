@@ -13,9 +13,9 @@ from sklearn.tree import DecisionTreeClassifier
 
 from conftest import logistic_treatment, seed_of
 from modifind import PropensityModel, propensity, propensity_choice
-from modifind.features import read_features
-from modifind.propensity import EarlyStoppedMLP, FittedPropensity, resolve_propensity
-from modifind.propensity_profile import ScoreProfile
+from modifind.data.feature_matrix import read_features
+from modifind.nuisance.propensity.profile import ScoreProfile
+from modifind.nuisance.propensity.scores import EarlyStoppedMLP, FittedPropensity, resolve_propensity
 
 
 def noise_data(n=300, seed=0):

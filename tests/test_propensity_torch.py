@@ -6,10 +6,10 @@ from sklearn.linear_model import LogisticRegression
 
 from conftest import seed_of
 from modifind import PropensityModel, propensity_torch
-from modifind.features import read_features
-from modifind.propensity import EarlyStoppedMLP
-from modifind.propensity_profile import ScoreProfile
-from modifind.propensity_torch import DeviceProfile, FixedScores
+from modifind.data.feature_matrix import read_features
+from modifind.nuisance.propensity.on_device import DeviceProfile, FixedScores
+from modifind.nuisance.propensity.profile import ScoreProfile
+from modifind.nuisance.propensity.scores import EarlyStoppedMLP
 
 torch = pytest.importorskip("torch")
 MODELS = {

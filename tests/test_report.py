@@ -7,10 +7,10 @@ import pandas as pd
 import pytest
 
 from conftest import quiet_fit
-from modifind.checks import concerns
-from modifind.plots import CurveDisplay, ImportanceDisplay
-from modifind.plots.style import PLAIN, SELECTED
+from modifind.charts import CurveDisplay, ImportanceDisplay
+from modifind.charts.style import PLAIN, SELECTED
 from modifind.report import answer, methods
+from modifind.result.checks import concerns
 
 HOSTILE = "<script>alert(1)</script>"
 

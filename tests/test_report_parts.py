@@ -21,7 +21,7 @@ from modifind.report.methods import methods, references
 from modifind.report.panels import make_panels
 from modifind.report.render import island
 from modifind.report.svg import Drawing, Scale, spanning, text_width
-from modifind.result import SelectionResult, no_changes
+from modifind.result.selection_result import SelectionResult, no_changes
 
 TERMS = Terms("drug", "placebo")
 SELECTIVE = {

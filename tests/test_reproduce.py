@@ -11,11 +11,11 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from modifind.reproduce import NAMES, Order, catalogue, reproduce, runs
-from modifind.reproduce.catalogue import STUDIES
-from modifind.reproduce.methods import METHODS, make_method
-from modifind.reproduce.runs import Archive, Record, Run
-from modifind.reproduce.studies import RatesStudy
+from modifind.paper import NAMES, Order, catalogue, reproduce, runs
+from modifind.paper.catalogue import STUDIES
+from modifind.paper.methods import METHODS, make_method
+from modifind.paper.runs import Archive, Record, Run
+from modifind.paper.studies import RatesStudy
 
 SMALL = RatesStudy(
     "small", "A small study", ("naive", "si-em"), quick={"": 1}, kinds=("LinMean", "LinVar"), sizes=(70,)
@@ -23,8 +23,8 @@ SMALL = RatesStudy(
 # The like in a process of its own: four seeds of two tables.
 SMALL_SCRIPT = """
 import sys
-from modifind.reproduce import Order, catalogue, reproduce, runs
-from modifind.reproduce.studies import RatesStudy
+from modifind.paper import Order, catalogue, reproduce, runs
+from modifind.paper.studies import RatesStudy
 runs.N_FEATURES = 6
 catalogue.STUDIES["small"] = RatesStudy("small", "Small", ("naive",), kinds=("LinMean", "LinVar"), sizes=(70,))
 catalogue.NAMES = (*catalogue.NAMES, "small")

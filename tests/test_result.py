@@ -7,7 +7,7 @@ from pandas.testing import assert_frame_equal
 
 from conftest import quiet_fit
 from modifind import EffectLikelihood, SelectionResult
-from modifind.result import readable_p
+from modifind.result.selection_result import readable_p
 
 
 def fit_mixed(**settings):

@@ -9,8 +9,8 @@ import pytest
 
 from conftest import quiet_fit
 from modifind import EffectLikelihood, ModifierSelector, SelectionResult
-from modifind.terminal import print_result
-from modifind.testing import adjust_p_values
+from modifind.cli.terminal import print_result
+from modifind.inference import adjust_p_values
 
 QUICK = {"statistic": EffectLikelihood("linear"), "sampler": "gaussian", "propensity": 0.5, "random_state": 0}
 ROLES = {"moves": "modifier", "predicts": "prognostic", "noise": ""}

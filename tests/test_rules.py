@@ -10,8 +10,8 @@ import pytest
 
 from conftest import OracleSampler, confounded_table, seed_of
 from modifind import EffectLikelihood, ModifierSelector
-from modifind.features import FeatureTable, read_features
-from modifind.samplers import (
+from modifind.data.feature_matrix import FeatureTable, read_features
+from modifind.nuisance.conditional import (
     AutoSampler,
     BoostingSampler,
     CVAESampler,
@@ -19,8 +19,8 @@ from modifind.samplers import (
     MarginalSampler,
     SplineSampler,
 )
-from modifind.samplers.base import Calibration
-from modifind.samplers.rules import CategoryRule, NormalRule, ResidualRule
+from modifind.nuisance.conditional.contract import Calibration
+from modifind.nuisance.conditional.rules import CategoryRule, NormalRule, ResidualRule
 
 FEATURES = ("linear", "curved", "zeros", "group")
 NO_TORCH = importlib.util.find_spec("torch") is None

@@ -6,8 +6,8 @@ import pytest
 from scipy.stats import kstest
 
 from conftest import OracleSampler, seed_of
-from modifind.features import read_features
-from modifind.samplers import (
+from modifind.data.feature_matrix import read_features
+from modifind.nuisance.conditional import (
     AutoSampler,
     BoostingSampler,
     GaussianSampler,
@@ -15,7 +15,13 @@ from modifind.samplers import (
     SplineSampler,
     resolve_sampler,
 )
-from modifind.samplers.base import CategoricalLaw, NormalLaw, binned_log_score, marginal_log_score, value_bins
+from modifind.nuisance.conditional.contract import (
+    CategoricalLaw,
+    NormalLaw,
+    binned_log_score,
+    marginal_log_score,
+    value_bins,
+)
 
 SAMPLERS = (GaussianSampler, SplineSampler, BoostingSampler, MarginalSampler, AutoSampler, OracleSampler)
 

@@ -11,10 +11,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from explained import explained_result
-from modifind.checks import Check, as_frame
 from modifind.report import render_report
-from modifind.result import SelectionResult
-from modifind.saving.schema import parse_json, validate
+from modifind.result.checks import Check, as_frame
+from modifind.result.schema import parse_json, validate
+from modifind.result.selection_result import SelectionResult
 
 
 def small_result():

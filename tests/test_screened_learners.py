@@ -2,10 +2,10 @@ import numpy as np
 import pytest
 
 from modifind import EffectLikelihood
-from modifind.learners import AdditiveClassifier, AdditiveLearner, BoostingLearner, screening
-from modifind.learners.screening import ScreenedLearner, screened_columns
-from modifind.learners.stacking import cross_fit
-from modifind.propensity import arm_folds
+from modifind.nuisance.outcome import AdditiveClassifier, AdditiveLearner, BoostingLearner, screening
+from modifind.nuisance.outcome.screening import ScreenedLearner, screened_columns
+from modifind.nuisance.outcome.stacking import cross_fit
+from modifind.nuisance.propensity.scores import arm_folds
 
 
 def many(seed=0, n=250, p=300):
@@ -85,7 +85,7 @@ def test_folds_screen_without_their_rows_and_other_learners_get_all_columns(monk
         seen.append(rows[:, 0].copy())
         return screened_columns(rows, *args, **kwargs)
 
-    monkeypatch.setattr("modifind.learners.stacking.screened_columns", recorded)
+    monkeypatch.setattr("modifind.nuisance.outcome.stacking.screened_columns", recorded)
     fit = cross_fit({"linear": AdditiveLearner(0), "Plain": Plain()}, X, a, y, folds, binary=False)
     assert [set(rows) for rows in seen] == [set(X[folds != fold, 0]) for fold in range(3)]
     models = [model for stack in fit.models for model in stack.models]
@@ -98,9 +98,9 @@ def test_folds_screen_without_their_rows_and_other_learners_get_all_columns(monk
 def test_trees_take_the_columns_of_the_splines_they_start_from(monkeypatch):
     X, a, y = many(n=150, p=100)
     folds = arm_folds(a, 2, 0)
-    monkeypatch.setattr("modifind.learners.stacking.WORTHWHILE", -np.inf)
-    monkeypatch.setattr("modifind.learners.stacking.NEGLIGIBLE", 0.0)
-    monkeypatch.setattr("modifind.learners.stacking.WEIGHT_STEP", 1e-9)
+    monkeypatch.setattr("modifind.nuisance.outcome.stacking.WORTHWHILE", -np.inf)
+    monkeypatch.setattr("modifind.nuisance.outcome.stacking.NEGLIGIBLE", 0.0)
+    monkeypatch.setattr("modifind.nuisance.outcome.stacking.WEIGHT_STEP", 1e-9)
     candidates = {"splines": AdditiveLearner(4, products=False), "boosting": BoostingLearner(max_iter=2)}
     fit = cross_fit(candidates, X, a, y, folds, binary=False)
     for stack in fit.models:
@@ -120,7 +120,7 @@ def test_ordinary_tables_are_never_screened(monkeypatch):
 
 
 def test_statistic_says_which_features_no_fold_looks_at():
-    from modifind.features import read_features
+    from modifind.data.feature_matrix import read_features
 
     X, a, y = many(n=200, p=150)
     folds = [arm_folds(a, 2, 0)]

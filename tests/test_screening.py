@@ -3,9 +3,9 @@ import pytest
 from sklearn.base import clone
 from sklearn.linear_model import LogisticRegression
 
-from modifind.features import read_features
-from modifind.propensity import PropensityModel
-from modifind.screening import Association, ScreenedLogistic, has_many_columns
+from modifind.data.feature_matrix import read_features
+from modifind.nuisance.propensity.scores import PropensityModel
+from modifind.nuisance.screening import Association, ScreenedLogistic, has_many_columns
 
 
 @pytest.mark.parametrize(

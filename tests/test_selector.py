@@ -12,12 +12,12 @@ from sklearn.preprocessing import StandardScaler
 from conftest import confounded_table, quiet_fit
 from modifind import WCMMD, ConditionalRandomizationTest, EffectLikelihood, ModifierSelector, PropensityModel
 from modifind.baselines import SIEM
-from modifind.composition import agreeing_sampler
-from modifind.learners import AdditiveLearner
-from modifind.learners.stacking import resolve_learners
-from modifind.propensity import EarlyStoppedMLP
-from modifind.samplers import CVAESampler, GaussianSampler, MarginalSampler
-from modifind.testing import adjust_p_values
+from modifind.engine.parts import agreeing_sampler
+from modifind.inference import adjust_p_values
+from modifind.nuisance.conditional import CVAESampler, GaussianSampler, MarginalSampler
+from modifind.nuisance.outcome import AdditiveLearner
+from modifind.nuisance.outcome.stacking import resolve_learners
+from modifind.nuisance.propensity.scores import EarlyStoppedMLP
 
 # The resampling test, and the default one with the quickest learner.
 FAST = {

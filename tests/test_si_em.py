@@ -16,10 +16,10 @@ from modifind import ModifierSelector, PropensityModel, SelectionResult
 from modifind.baselines import SIEM, lasso_selective_inference
 from modifind.baselines.design import effect_design, lasso_columns
 from modifind.baselines.outcome import outcome_learner, propensity_forest
+from modifind.charts import CurveDisplay, ImportanceDisplay
+from modifind.data.feature_matrix import read_features, read_treatment
 from modifind.datasets import make_modifiers
 from modifind.explain.views import EFFECTS
-from modifind.features import read_features, read_treatment
-from modifind.plots import CurveDisplay, ImportanceDisplay
 from modifind.report import answer, methods
 
 LINEAR = {"outcome_model": LinearRegression(), "propensity": LogisticRegression(), "random_state": 0}

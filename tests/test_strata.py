@@ -8,12 +8,13 @@ from sklearn.linear_model import LogisticRegression
 
 from conftest import four_sd
 from modifind import EffectLikelihood, ModifierSelector
-from modifind.cli import main
-from modifind.features import read_features
-from modifind.propensity import PropensityModel
-from modifind.reading import read_data
-from modifind.result import SelectionResult
-from modifind.rows.strata import Strata, read_strata, stratum_folds, stratum_scores, with_strata
+from modifind.cli.app import main
+from modifind.data.feature_matrix import read_features
+from modifind.data.strata import Strata, read_strata, stratum_folds, with_strata
+from modifind.engine.reading import read_data
+from modifind.engine.scoring import stratum_scores
+from modifind.nuisance.propensity.scores import PropensityModel
+from modifind.result.selection_result import SelectionResult
 
 RATIOS = np.array([0.25, 0.5, 0.7, 0.8])
 BASELINES = np.array([0.0, 1.5, 3.0, -1.0])

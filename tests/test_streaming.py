@@ -12,11 +12,12 @@ from pandas.testing import assert_frame_equal
 
 from conftest import confounded_table
 from modifind import EffectLikelihood, ModifierSelector, PropensityModel
+from modifind.data.feature_matrix import AlsoDiscrete
+from modifind.data.row_plan import LAST_WORD, RowPlan
+from modifind.data.sources import FrameSource, Piece, plan
 from modifind.datasets import make_modifiers
-from modifind.features import AlsoDiscrete
-from modifind.result import SelectionResult
-from modifind.streaming import FrameSource, LocalPieces, Piece, plan
-from modifind.streaming.rows import LAST_WORD, RowPlan
+from modifind.engine.pieces import LocalPieces
+from modifind.result.selection_result import SelectionResult
 from streams import FAST, SMALL, close, cut, fit, fit_source, logistic_scores
 
 

@@ -8,22 +8,22 @@ from types import SimpleNamespace
 import numpy as np
 import pandas as pd
 import pytest
+from modifind.saving import checkpoint
 from pandas.testing import assert_frame_equal
 
 from conftest import confounded_table, seed_of
 from modifind import EffectLikelihood, ModifierSelector, PropensityModel
+from modifind.data.feature_matrix import read_features
+from modifind.data.pieces import Block
+from modifind.data.sources import explaining
+from modifind.engine.explaining import ExplainingRows, Question
+from modifind.engine.testers import AnalyticTester
 from modifind.explain.column_bounds import explain_bounds
 from modifind.explain.marginal import marginal_view
 from modifind.explain.views import CURVE_COLUMNS
-from modifind.features import read_features
-from modifind.samplers import GaussianSampler
-from modifind.saving import checkpoint
+from modifind.nuisance.conditional import GaussianSampler
 from modifind.statistics import WCMMD
 from modifind.statistics.reuse import Reuse
-from modifind.streaming import explaining
-from modifind.streaming.explaining import ExplainingRows, Question
-from modifind.streaming.schema import Block
-from modifind.testers import AnalyticTester
 from streams import FAST, SMALL, cut, fit, fit_source
 
 BANDS = {"d2_null_low", "mean_effect_low", "q90_effect_high", "sd_ratio_low", "rows_treated", "low_support"}

@@ -9,8 +9,8 @@ import pandas as pd
 import pytest
 from pandas.testing import assert_frame_equal
 
-from modifind.streaming import Piece, open_files
-from modifind.streaming.engine import Look
+from modifind.data.sources import Piece, open_files
+from modifind.engine.pieces import Look
 from streams import SMALL, close, cut, fit, fit_source, logistic_scores, row_plan
 
 

@@ -7,11 +7,11 @@ import pandas as pd
 import pytest
 
 from modifind import ModifierSelector
-from modifind.features import read_features
-from modifind.samplers import AutoSampler, GaussianSampler
-from modifind.streaming import FrameSource, Piece
-from modifind.streaming.rows import RowPlan
-from modifind.streaming.schema import Summary
+from modifind.data.feature_matrix import read_features
+from modifind.data.pieces import Summary
+from modifind.data.row_plan import RowPlan
+from modifind.data.sources import FrameSource, Piece
+from modifind.nuisance.conditional import AutoSampler, GaussianSampler
 
 N = 900
 

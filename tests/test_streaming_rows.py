@@ -11,10 +11,11 @@ import pandas as pd
 import pytest
 
 from conftest import four_sd
-from modifind.features import AlsoDiscrete, read_features, read_treatment
-from modifind.streaming import LocalPieces, Piece
-from modifind.streaming.rows import LAST_WORD, generous_limit
-from modifind.streaming.schema import Summary
+from modifind.data.feature_matrix import AlsoDiscrete, read_features, read_treatment
+from modifind.data.pieces import Summary
+from modifind.data.row_plan import LAST_WORD, generous_limit
+from modifind.data.sources import Piece
+from modifind.engine.pieces import LocalPieces
 from streams import cut, row_plan
 
 

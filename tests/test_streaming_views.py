@@ -7,13 +7,13 @@ import pandas as pd
 import pytest
 
 from conftest import confounded_table, seed_of
+from modifind.data.feature_matrix import read_features
+from modifind.engine.importance_sums import BinnedRows, FeatureView, OutcomeBins
 from modifind.explain.marginal import marginal_view
 from modifind.explain.pseudo import PseudoOutcomes
-from modifind.features import read_features
-from modifind.overlap import OverlapSums
-from modifind.propensity import FittedPropensity
+from modifind.nuisance.propensity.overlap import OverlapSums
+from modifind.nuisance.propensity.scores import FittedPropensity
 from modifind.statistics import WCMMD
-from modifind.streaming.views import BinnedRows, FeatureView, OutcomeBins
 
 
 def view_inputs(kind, n=3000, seed=3):

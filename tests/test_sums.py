@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.stats import norm
 
-from modifind.testing import RowSums, analytic_test, sums_test
+from modifind.inference import RowSums, analytic_test, sums_test
 
 
 def rows_of(rng, n, g=25, skew=0.0):

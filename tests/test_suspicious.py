@@ -6,12 +6,12 @@ import pytest
 
 from conftest import quiet_fit, seed_of
 from modifind import EffectLikelihood
-from modifind.columns.review import REVIEWED, review_columns
-from modifind.columns.support import LEAST_EXPECTED, outside_along, without_counterpart
-from modifind.columns.suspicious import Arms, OutcomeRanks, is_event_name
-from modifind.features import read_features
-from modifind.overlap import OverlapSums
-from modifind.propensity import PropensityModel
+from modifind.data.feature_matrix import read_features
+from modifind.data.support import LEAST_EXPECTED, outside_along, without_counterpart
+from modifind.data.suspicious import Arms, OutcomeRanks, is_event_name
+from modifind.engine.review import REVIEWED, review_columns
+from modifind.nuisance.propensity.overlap import OverlapSums
+from modifind.nuisance.propensity.scores import PropensityModel
 
 LINEAR = EffectLikelihood("linear")
 

@@ -11,8 +11,9 @@ from scipy.stats import norm
 
 from conftest import four_sd, quiet_fit
 from modifind import EffectLikelihood
-from modifind.features import read_features
-from modifind.statistics.tails import (
+from modifind.data.feature_matrix import read_features
+from modifind.inference.tails import LARGEST_COMBINED, SMALLEST, UNSEEN, combined_p_value
+from modifind.statistics.shape import (
     MOST_CUBED,
     MOST_LEVELS,
     MOST_RANKS,
@@ -22,7 +23,6 @@ from modifind.statistics.tails import (
     largest_tail,
     residual_scores,
 )
-from modifind.testing.analytic import LARGEST_COMBINED, SMALLEST, UNSEEN, combined_p_value
 
 QUICK = {"statistic": EffectLikelihood("linear"), "sampler": "gaussian", "propensity": 0.5, "random_state": 0}
 LEVEL = 0.05

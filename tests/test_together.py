@@ -7,10 +7,10 @@ import pandas as pd
 import pytest
 
 from modifind import EffectLikelihood, ModifierSelector
-from modifind.columns.determined import find_determined
-from modifind.features import read_features
-from modifind.reading import read_data
-from modifind.samplers import BoostingSampler
+from modifind.data.determined import find_determined
+from modifind.data.feature_matrix import read_features
+from modifind.engine.reading import read_data
+from modifind.nuisance.conditional import BoostingSampler
 
 LINEAR = EffectLikelihood(learner="linear")
 

@@ -11,8 +11,8 @@ from sklearn.linear_model import LogisticRegression
 
 from conftest import quiet_fit, seed_of
 from modifind import WCMMD, ModifierSelector
-from modifind.propensity import EarlyStoppedMLP
-from modifind.samplers import BaseSampler, Calibration
+from modifind.nuisance.conditional import BaseSampler, Calibration
+from modifind.nuisance.propensity.scores import EarlyStoppedMLP
 from modifind.statistics import wcmmd_torch
 
 torch = pytest.importorskip("torch")

@@ -12,15 +12,14 @@ from sklearn.linear_model import LogisticRegression
 
 from conftest import FrozenLogit, seed_of
 from modifind import ModifierSelector
+from modifind.data.feature_matrix import read_features
+from modifind.data.survey import effective_size, effective_weights
+from modifind.engine.testers import ResamplingTester
 from modifind.explain import effect_bounds, effect_curve
 from modifind.explain.marginal import marginal_view
 from modifind.explain.pseudo import PseudoOutcomes
-from modifind.features import read_features
-from modifind.overlap import OverlapSums
-from modifind.propensity import PropensityModel
-from modifind.propensity_models import EarlyStoppedMLP
-from modifind.rows.weights import effective_size, effective_weights
-from modifind.samplers import (
+from modifind.inference import ConditionalRandomizationTest
+from modifind.nuisance.conditional import (
     AutoSampler,
     BoostingSampler,
     Calibration,
@@ -29,12 +28,13 @@ from modifind.samplers import (
     MarginalSampler,
     SplineSampler,
 )
-from modifind.samplers.base import PoolLaw
-from modifind.samplers.pit import uniformity
+from modifind.nuisance.conditional.contract import PoolLaw
+from modifind.nuisance.conditional.pit import uniformity
+from modifind.nuisance.propensity.models import EarlyStoppedMLP
+from modifind.nuisance.propensity.overlap import OverlapSums
+from modifind.nuisance.propensity.scores import PropensityModel
 from modifind.statistics import WCMMD, wcmmd_importance
 from modifind.statistics.wcmmd import curve_variance, prepare_curves
-from modifind.testers import ResamplingTester
-from modifind.testing import ConditionalRandomizationTest
 
 HAS_TORCH = importlib.util.find_spec("torch") is not None
 needs_torch = pytest.mark.skipif(not HAS_TORCH, reason="needs torch")
@@ -161,7 +161,8 @@ def test_a_classifier_without_weights_is_refused():
 
 
 def test_a_network_of_old_releases_takes_no_weights(monkeypatch):
-    monkeypatch.setattr("modifind.propensity_models.MLPClassifier.partial_fit", lambda self, X, y, classes=None: self)
+    network = "modifind.nuisance.propensity.models.MLPClassifier"
+    monkeypatch.setattr(f"{network}.partial_fit", lambda self, X, y, classes=None: self)
     with pytest.raises(ValueError, match=r"scikit-learn 1\.7"):
         EarlyStoppedMLP().fit(np.zeros((4, 1)), np.array([0, 1, 0, 1]), np.ones(4))
 

@@ -10,21 +10,21 @@ from scipy.stats import t as student
 
 from conftest import four_sd
 from modifind import EffectLikelihood, ModifierSelector, whole
-from modifind.cli import main
-from modifind.learners.additive import AdditiveLearner, ArmLocations
-from modifind.learners.binary import AdditiveClassifier
-from modifind.learners.boosting import BoostingLearner
-from modifind.learners.density import best_shape
-from modifind.learners.neural import NeuralLearner
-from modifind.learners.scale import ScaleModel
-from modifind.learners.screening import screened_columns
-from modifind.learners.stacking import arm_shapes, cross_fit
-from modifind.propensity import PropensityModel, arm_folds
-from modifind.reading import read_data
-from modifind.result import SelectionResult
-from modifind.rows.clusters import cluster_folds, read_clusters, read_weights
-from modifind.rows.scoring import fit_scores
-from modifind.testing import analytic_test
+from modifind.cli.app import main
+from modifind.data.clusters import cluster_folds, read_clusters, read_weights
+from modifind.engine.reading import read_data
+from modifind.engine.scoring import fit_scores
+from modifind.inference import analytic_test
+from modifind.nuisance.outcome.additive import AdditiveLearner, ArmLocations
+from modifind.nuisance.outcome.binary import AdditiveClassifier
+from modifind.nuisance.outcome.boosting import BoostingLearner
+from modifind.nuisance.outcome.density import best_shape
+from modifind.nuisance.outcome.neural import NeuralLearner
+from modifind.nuisance.outcome.scale import ScaleModel
+from modifind.nuisance.outcome.screening import screened_columns
+from modifind.nuisance.outcome.stacking import arm_shapes, cross_fit
+from modifind.nuisance.propensity.scores import PropensityModel, arm_folds
+from modifind.result.selection_result import SelectionResult
 
 LINEAR = EffectLikelihood(learner="linear")
 

@@ -3,9 +3,9 @@ import pandas as pd
 import pytest
 from sklearn.linear_model import Ridge
 
-from modifind.features import read_features
-from modifind.samplers import AutoSampler, BoostingSampler, GaussianSampler, wide
-from modifind.samplers.wide import CrossFittedRidge
+from modifind.data.feature_matrix import read_features
+from modifind.nuisance.conditional import AutoSampler, BoostingSampler, GaussianSampler, wide
+from modifind.nuisance.conditional.wide import CrossFittedRidge
 
 
 def autoregressive(seed, n, d, correlation=0.5):
@@ -86,8 +86,8 @@ def test_ordinary_tables_keep_the_shared_factorisation(monkeypatch):
         pytest.fail("screened")
 
     for name in ("gaussian.CrossFittedRidge.of", "gaussian.Association", "splines.Association"):
-        monkeypatch.setattr(f"modifind.samplers.{name}", refuse)
-    monkeypatch.setattr("modifind.misfit.Association", refuse)
+        monkeypatch.setattr(f"modifind.nuisance.conditional.{name}", refuse)
+    monkeypatch.setattr("modifind.nuisance.misfit.Association", refuse)
     x, a = autoregressive(4, 120, 50)
     x[:, 3] = x[:, 2] ** 2 + 0.1 * x[:, 3]
     sampler = AutoSampler().fit(read_features(x), a, np.random.SeedSequence(0))

@@ -37,7 +37,7 @@ def command_line() -> str:
     """Markdown with one section per command, made of what ``--help`` says."""
     import typer
 
-    from modifind.cli import app
+    from modifind.cli.app import app
 
     group: Any = typer.main.get_command(app)
     sections = []

@@ -9,11 +9,11 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from modifind.propensity import PropensityModel
-    from modifind.result import SelectionResult
+    from modifind.inference import ConditionalRandomizationTest
+    from modifind.nuisance.propensity.scores import PropensityModel
+    from modifind.result.selection_result import SelectionResult
     from modifind.selector import ModifierSelector
     from modifind.statistics import WCMMD, EffectLikelihood
-    from modifind.testing import ConditionalRandomizationTest
 
 __version__ = "0.1.0"
 
@@ -28,11 +28,11 @@ __all__ = [
 ]
 
 _HOME = {
-    "ConditionalRandomizationTest": "modifind.testing",
+    "ConditionalRandomizationTest": "modifind.inference",
     "EffectLikelihood": "modifind.statistics",
     "ModifierSelector": "modifind.selector",
-    "PropensityModel": "modifind.propensity",
-    "SelectionResult": "modifind.result",
+    "PropensityModel": "modifind.nuisance.propensity.scores",
+    "SelectionResult": "modifind.result.selection_result",
     "WCMMD": "modifind.statistics",
 }
 

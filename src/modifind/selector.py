@@ -11,35 +11,29 @@ import numpy as np
 import pandas as pd
 from joblib import effective_n_jobs
 
-from modifind.base import (
-    BaseModifierSelector,
-    check_shared_settings,
-    data_settings,
-    distinct_messages,
-    recorded,
-    with_messages,
-)
-from modifind.checks import warn_of
-from modifind.columns.inputs import as_frame, is_distributed
-from modifind.columns.missing import Dropped, check_missing, check_missing_outcome
-from modifind.composition import Statistic, agreeing_sampler, recorded_settings, resolve_statistic
-from modifind.feature_groups import has_groups, read_feature_groups, refuse_adjusted
-from modifind.findings import assemble, tell
-from modifind.memory import remedies_told, warn_of_memory
-from modifind.placebo import check_runs, run_placebos
-from modifind.placebo_result import PlaceboResult
-from modifind.population import check_population
-from modifind.progress import Progress
-from modifind.propensity import PropensityModel, resolve_propensity
-from modifind.reading import Data, read_data
-from modifind.saving.lock import held
-from modifind.saving.resuming import continued_pass, continued_tests, seed_of
+from modifind._torch import import_torch
+from modifind.base import BaseModifierSelector, check_shared_settings
+from modifind.data.containers import as_frame, is_distributed
+from modifind.data.feature_groups import has_groups, read_feature_groups, refuse_adjusted
+from modifind.data.missing import Dropped, check_missing, check_missing_outcome
+from modifind.data.population import check_population
+from modifind.data.sources import CompleteRows, FrameSource, Piece, Source, has_row_scores
+from modifind.engine.assemble import assemble, tell
+from modifind.engine.lock import held
+from modifind.engine.memory import remedies_told, warn_of_memory
+from modifind.engine.parts import Statistic, agreeing_sampler, recorded_settings, resolve_statistic
+from modifind.engine.pieces import LocalPieces, Pieces, Streamed, StreamedFit
+from modifind.engine.placebo import check_runs, run_placebos
+from modifind.engine.progress import Progress
+from modifind.engine.reading import Data, read_data
+from modifind.engine.record import data_settings, distinct_messages, recorded, with_messages
+from modifind.engine.resuming import continued_pass, continued_tests, seed_of
+from modifind.engine.run import GIVEN_ADJUSTED, NO_MODIFICATION, Whole, WholeFit, warn_unused
+from modifind.inference import ConditionalRandomizationTest, adjust_p_values
+from modifind.nuisance.propensity.scores import PropensityModel, resolve_propensity
+from modifind.result.checks import warn_of
+from modifind.result.placebo_result import PlaceboResult
 from modifind.statistics import WCMMD, EffectLikelihood
-from modifind.streaming import FrameSource, LocalPieces, Piece, Pieces, Source, Streamed, StreamedFit
-from modifind.streaming.sources import CompleteRows, has_row_scores
-from modifind.testing import ConditionalRandomizationTest, adjust_p_values
-from modifind.torch_support import import_torch
-from modifind.whole import GIVEN_ADJUSTED, NO_MODIFICATION, Whole, WholeFit, warn_unused
 
 MIN_TRAIN_ROWS = 200
 
@@ -305,7 +299,7 @@ class ModifierSelector(BaseModifierSelector):
                 "checkpoint is for tables in memory and files read in batches; on a Dask cluster leave it out: what a "
                 "worker loses is computed again there"
             )
-        from modifind.distributed import DaskPieces
+        from modifind.engine.dask import DaskPieces
 
         with DaskPieces.of(X, y, treatment, self.propensity, self.n_jobs, complete=self._complete) as pieces:
             return self._fit_pieces(pieces, statistic, treated, adjust_for)

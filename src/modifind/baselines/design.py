@@ -8,11 +8,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from modifind._typing import Array
 from modifind.baselines.lasso import COLLINEAR
-from modifind.columns.rare_levels import MIN_LEVEL_ROWS
-from modifind.features import FeatureTable
-from modifind.kernels import Array
-from modifind.terminal import named
+from modifind.data.feature_matrix import FeatureTable
+from modifind.data.rare_levels import MIN_LEVEL_ROWS
+from modifind.data.wording import named
 
 MIN_FREE_ROWS = 10  # rows beyond the number of columns, without which the noise is anybody's guess
 

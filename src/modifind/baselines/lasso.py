@@ -18,9 +18,9 @@ import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 from scipy.linalg import LinAlgError, cho_factor, cho_solve, solve_triangular
 
+from modifind._typing import Array
 from modifind.base import check_level
 from modifind.baselines.truncated_normal import mean_interval, tail_log_odds, tail_p_value
-from modifind.kernels import Array
 
 SIDES = ("one", "two")
 COLUMNS = ("sign", "coef", "sd", "lower", "upper", "p_value", "ci_low", "ci_high")

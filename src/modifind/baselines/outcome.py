@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 from sklearn.base import clone
 from sklearn.ensemble import RandomForestClassifier, RandomForestRegressor
 
-from modifind.kernels import Array
-from modifind.propensity import seeded_clone
+from modifind._typing import Array
+from modifind.nuisance.propensity.scores import seeded_clone
 
 # Splits and leaves as in R's randomForest; its classifier grows leaves of one row, for votes and not for probabilities.
 N_TREES = 200

@@ -24,18 +24,8 @@ from numpy.typing import NDArray
 from sklearn.metrics import roc_auc_score
 from threadpoolctl import threadpool_limits
 
-from modifind.base import (
-    UNRECORDED,
-    BaseModifierSelector,
-    check_shared_settings,
-    data_settings,
-    distinct_messages,
-    entropy_of,
-    hand_on,
-    installed_versions,
-    readable,
-    with_messages,
-)
+from modifind._typing import Array
+from modifind.base import BaseModifierSelector, check_shared_settings
 from modifind.baselines.design import EffectDesign, effect_design, lasso_columns
 from modifind.baselines.lasso import (
     N_DRAWS,
@@ -53,21 +43,30 @@ from modifind.baselines.outcome import (
     outcome_learner,
     propensity_forest,
 )
-from modifind.checks import cautions, concerns, run_checks, warn_of
-from modifind.columns.leaks import refuse_separation
-from modifind.columns.outcome_scale import transform_outcome
-from modifind.explain.marginal import MarginalView, marginal_view
-from modifind.explain.pseudo import PseudoOutcomes
-from modifind.features import (
+from modifind.data.feature_matrix import (
     FeatureTable,
     Treatment,
 )
-from modifind.kernels import Array
-from modifind.overlap import OverlapSums
-from modifind.parallel import results_of
-from modifind.propensity import FittedPropensity, PropensityModel, arm_folds, resolve_propensity
-from modifind.reading import read_data
-from modifind.result import SelectionResult
+from modifind.data.outcome_scale import transform_outcome
+from modifind.engine.reading import read_data
+from modifind.engine.record import (
+    UNRECORDED,
+    data_settings,
+    distinct_messages,
+    entropy_of,
+    hand_on,
+    installed_versions,
+    readable,
+    with_messages,
+)
+from modifind.engine.scoring import refuse_separation
+from modifind.engine.workers import results_of
+from modifind.explain.marginal import MarginalView, marginal_view
+from modifind.explain.pseudo import PseudoOutcomes
+from modifind.nuisance.propensity.overlap import OverlapSums
+from modifind.nuisance.propensity.scores import FittedPropensity, PropensityModel, arm_folds, resolve_propensity
+from modifind.result.checks import cautions, concerns, run_checks, warn_of
+from modifind.result.selection_result import SelectionResult
 from modifind.statistics import WCMMD
 
 NULL_HYPOTHESIS = (

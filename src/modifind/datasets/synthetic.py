@@ -9,7 +9,7 @@ import pandas as pd
 from scipy.special import expit
 from sklearn.utils import Bunch
 
-from modifind.kernels import Array
+from modifind._typing import Array
 
 KINDS = ("LinMean", "NonlinMean", "LinVar", "NonlinVar", "LinCovar", "NonlinCovar")
 N_MODIFIERS = 5

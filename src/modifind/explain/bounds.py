@@ -16,6 +16,7 @@ import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 from scipy.stats import norm
 
+from modifind._typing import Array
 from modifind.explain.local import curve_points, local_bandwidth
 from modifind.explain.local_laws import (
     EDGES,
@@ -27,7 +28,7 @@ from modifind.explain.local_laws import (
     bootstrap,
 )
 from modifind.explain.reading import GivenFeature, check_bandwidth, check_draws
-from modifind.kernels import Array, gaussian_gram
+from modifind.statistics.kernels import gaussian_gram
 
 RANGES = {"var": (0.0, np.inf), "corr": (-1.0, 1.0), "benefit": (0.0, 1.0), "no_harm": (0.0, 1.0)}
 # Points with fewer effective rows than this in an arm are flagged.

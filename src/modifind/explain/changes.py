@@ -18,16 +18,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from modifind.feature_groups import Feature
-from modifind.kernels import Array
-from modifind.samplers.grid import ConditionalGrid, RowGrid
-from modifind.samplers.joint import JointLaw, set_variance
-from modifind.samplers.overlap import OverlapLaw
-from modifind.samplers.per_cluster import ClusterLaw
+from modifind._typing import Array
+from modifind.data.feature_groups import Feature
+from modifind.inference import AnalyticOutcome, analytic_test
+from modifind.inference.tails import cluster_sums
+from modifind.nuisance.conditional.grid import ConditionalGrid, RowGrid
+from modifind.nuisance.conditional.joint import JointLaw, set_variance
+from modifind.nuisance.conditional.overlap import OverlapLaw
+from modifind.nuisance.conditional.per_cluster import ClusterLaw
 from modifind.statistics.effect_likelihood import MEAN, OUTCOME, SPREAD, WHOLE, PreparedEffectLikelihood, RowTerms
 from modifind.statistics.reuse import Reuse
-from modifind.testing import AnalyticOutcome, analytic_test
-from modifind.testing.analytic import cluster_sums
 
 NAN = float("nan")
 
@@ -167,8 +167,8 @@ def change_tests(
     >>> import numpy as np
     >>> from modifind import EffectLikelihood
     >>> from modifind.datasets import make_modifiers
-    >>> from modifind.features import read_features
-    >>> from modifind.samplers import ConditionalGrid, GaussianSampler
+    >>> from modifind.data.feature_matrix import read_features
+    >>> from modifind.nuisance.conditional import ConditionalGrid, GaussianSampler
     >>> data = make_modifiers("LinVar", n_samples=500, n_features=6, random_state=0)
     >>> table, folds = read_features(data.X), np.arange(500) % 5
     >>> prepared = EffectLikelihood("linear").prepare(table, data.y, data.treatment, data.propensity, [folds])

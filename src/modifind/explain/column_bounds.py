@@ -9,13 +9,13 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from modifind._typing import Array
+from modifind.data.feature_matrix import FeatureTable
+from modifind.data.survey import some
 from modifind.explain.bounds import BoundDraws, near_points
 from modifind.explain.local import curve_points, local_bandwidth
 from modifind.explain.local_laws import WeightedRows
 from modifind.explain.views import N_DRAWS
-from modifind.features import FeatureTable
-from modifind.kernels import Array
-from modifind.rows.weights import some
 
 # Bounds take far longer than curves, and half the points of a curve show how they go.
 MAX_POINTS = 13

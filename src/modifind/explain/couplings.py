@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from modifind.kernels import Array
+from modifind._typing import Array
 
 # Cumulative probabilities are sums of rounded numbers. Two of them this close are the same.
 SAME_PROBABILITY = 1e-12

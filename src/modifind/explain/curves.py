@@ -13,15 +13,15 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
+from modifind._typing import Array
+from modifind.data.population import check_population
+from modifind.data.survey import some
 from modifind.explain.local_laws import WeightedRows
 from modifind.explain.pseudo import OutcomeModel, PseudoOutcomes
 from modifind.explain.reading import GivenFeature, check_bandwidth, check_draws
 from modifind.explain.views import LEVEL, N_DRAWS, Explained, explain_column
-from modifind.kernels import Array
-from modifind.learners.density import best_shape
-from modifind.learners.stacking import own_arm
-from modifind.population import check_population
-from modifind.rows.weights import some
+from modifind.nuisance.outcome.density import best_shape
+from modifind.nuisance.outcome.stacking import own_arm
 from modifind.statistics.wcmmd import weighted_bandwidth
 
 

@@ -8,11 +8,11 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
 
+from modifind._typing import Array
+from modifind.data.survey import quantiles_of
 from modifind.explain.bounds import MIN_SUPPORT, bands, feature_kernels, row_priority
 from modifind.explain.local_laws import SHARES, LocalLaw, WeightedRows, bootstrap
 from modifind.explain.reading import check_draws
-from modifind.kernels import Array
-from modifind.rows.weights import quantiles_of
 
 DEFAULT_LEVELS = np.array([0.1, 0.2, 0.3, 0.4, 0.6, 0.7, 0.8, 0.9])
 # P(Y1 - Y0 <= d) is the share whose outcome is not raised by more than d: the last two of the four bounds on shares.

@@ -14,9 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from modifind._typing import Array
+from modifind.data.survey import effective_size, mean_of, quantiles_of, some
 from modifind.explain.pseudo import PseudoOutcomes
-from modifind.kernels import Array
-from modifind.rows.weights import effective_size, mean_of, quantiles_of, some
 
 MAX_POINTS = 25
 MAX_CELLS = 100

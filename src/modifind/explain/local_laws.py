@@ -11,10 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from modifind._typing import Array
+from modifind.data.feature_matrix import check_scale
+from modifind.data.survey import effective_size
 from modifind.explain.couplings import SAME_VALUE, correlation, mean_squares, same_ranks, share_bounds
-from modifind.features import check_scale
-from modifind.kernels import Array
-from modifind.rows.weights import effective_size
 
 # The variance of the effect, the correlation of Y0 and Y1, P(Y1 > Y0) and P(Y1 >= Y0).
 QUANTITIES = ("var", "corr", "benefit", "no_harm")

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
+from modifind._typing import Array
+from modifind.data.feature_matrix import FeatureTable
+from modifind.data.survey import quantiles_of, some
 from modifind.explain.attempts import attempt
 from modifind.explain.pseudo import PseudoOutcomes
 from modifind.explain.views import N_DRAWS, explain_column, no_curve
-from modifind.features import FeatureTable
-from modifind.kernels import Array
-from modifind.rows.weights import quantiles_of, some
 from modifind.statistics.wcmmd import PreparedWCMMD, curve_variance, weighted_bandwidth
 
 TOLD = (0.1, 0.5, 0.9)

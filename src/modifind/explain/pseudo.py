@@ -16,9 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import stdtr
 
-from modifind.kernels import Array
-from modifind.population import row_weights
-from modifind.rows.weights import mean_of, quantiles_of, some
+from modifind._typing import Array
+from modifind.data.population import row_weights
+from modifind.data.survey import mean_of, quantiles_of, some
 
 if TYPE_CHECKING:
     from modifind.statistics.effect_likelihood import PreparedEffectLikelihood

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from modifind.kernels import Array
+from modifind._typing import Array
 
 
 @dataclass(frozen=True)

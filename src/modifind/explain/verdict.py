@@ -18,9 +18,9 @@ import numpy as np
 import pandas as pd
 from scipy.stats import norm
 
+from modifind._typing import Array
 from modifind.explain.marginal import TOLD
-from modifind.kernels import Array
-from modifind.result import PARTS, readable_p
+from modifind.result.selection_result import PARTS, readable_p
 
 NOT_TESTED = "Not tested."
 NAMES = {"mean": "the average", "spread": "the spread", "shape": "the shape"}

@@ -11,9 +11,10 @@ from numpy.typing import NDArray
 from scipy.special import ndtr
 from scipy.stats import t as student_t
 
+from modifind._typing import Array
 from modifind.explain.local import Averages, Places
 from modifind.explain.pseudo import EDGE, N_MOMENTS, PseudoOutcomes
-from modifind.kernels import Array, gaussian_gram
+from modifind.statistics.kernels import gaussian_gram
 
 QUANTILES = (0.10, 0.25, 0.50, 0.75, 0.90)
 EFFECTS = ("mean_effect", "sd_ratio", *(f"q{round(100 * q)}_effect" for q in QUANTILES))

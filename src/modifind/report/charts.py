@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from modifind.kernels import Array
-from modifind.population import SHORT_NAMES
+from modifind._typing import Array
+from modifind.data.population import SHORT_NAMES
 from modifind.report.layers import MOST_ROWS, Band, Chart, Layer, Line, Picture, Points, Rule, with_limits
 from modifind.report.svg import number, shortened
-from modifind.result import readable_p
+from modifind.result.selection_result import readable_p
 
 if TYPE_CHECKING:
-    from modifind.result import SelectionResult
+    from modifind.result.selection_result import SelectionResult
 
 QUANTILES = (10, 25, 50, 75, 90)
 BARE = frozenset(("yes", "no", "y", "n", "true", "false", "0", "1", "2"))  # arms that say nothing by themselves

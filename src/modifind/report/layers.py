@@ -12,7 +12,7 @@ import pandas as pd
 from markupsafe import Markup
 from numpy.typing import NDArray
 
-from modifind.kernels import Array
+from modifind._typing import Array
 from modifind.report.svg import Drawing, Scale, number, shortened, spanning, spread_apart, text_width
 
 WIDTH, HEIGHT = 380.0, 236.0

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from modifind.explain.views import MIN_SUPPORT, N_DRAWS
 
 if TYPE_CHECKING:
-    from modifind.result import SelectionResult
+    from modifind.result.selection_result import SelectionResult
 
 PAPER = (
     "Chikahara Y, Yamada M, Kashima H. Feature selection for discovering distributional treatment effect modifiers. "

@@ -15,10 +15,10 @@ from modifind.report.charts import Column, Terms, bound_charts
 from modifind.report.content import KINDS, anchor, change_marks, verdict
 from modifind.report.distributions import density_charts
 from modifind.report.layers import MISSING, Chart
-from modifind.result import readable_p
+from modifind.result.selection_result import readable_p
 
 if TYPE_CHECKING:
-    from modifind.result import SelectionResult
+    from modifind.result.selection_result import SelectionResult
 
 MOST_CHARACTERS = 4_000_000
 

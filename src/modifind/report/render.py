@@ -12,16 +12,16 @@ from typing import TYPE_CHECKING, Any
 from jinja2 import Environment, PackageLoader
 from markupsafe import Markup, escape
 
-from modifind.checks import summary
 from modifind.report import content
 from modifind.report.charts import Terms
 from modifind.report.distributions import placebo_picture, rank_picture, score_picture
 from modifind.report.methods import methods, references
 from modifind.report.panels import make_panels, worst_ranks
-from modifind.saving.spreadsheet import safe_csv
+from modifind.result.checks import summary
+from modifind.result.safe_csv import safe_csv
 
 if TYPE_CHECKING:
-    from modifind.result import SelectionResult
+    from modifind.result.selection_result import SelectionResult
 
 SPLIT = re.compile(r"(?<=[_.])")
 

@@ -9,12 +9,12 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import minimize
 
-from modifind.kernels import Array
-from modifind.learners.blocks import random_rows
-from modifind.learners.density import best_shape, student_log_density, student_weight
-from modifind.learners.stacking import EDGE, WEIGHED_ROWS, CrossFit, arm_shapes, own_arm
-from modifind.rows.weights import mean_of, some
-from modifind.statistics.tails import N_SCORES, residual_scores
+from modifind._typing import Array
+from modifind.data.survey import mean_of, some
+from modifind.nuisance.outcome.blocks import random_rows
+from modifind.nuisance.outcome.density import best_shape, student_log_density, student_weight
+from modifind.nuisance.outcome.stacking import EDGE, WEIGHED_ROWS, CrossFit, arm_shapes, own_arm
+from modifind.statistics.shape import N_SCORES, residual_scores
 
 MAX_LOG_SCALE = 30.0  # of residuals in units of their median scale
 MOST_BEYOND = float(np.log(2.0))  # of the arms' mean contrast of log-scales beyond none, or what the models say

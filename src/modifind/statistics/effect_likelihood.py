@@ -42,12 +42,17 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 
-from modifind.feature_groups import Feature, columns_of, encode
-from modifind.features import FeatureTable
-from modifind.kernels import Array
-from modifind.learners.density import student_weight
-from modifind.learners.marginal import marginal_log_likelihood
-from modifind.learners.stacking import (
+from modifind._torch import check_device, import_torch
+from modifind._typing import Array
+from modifind.data.clusters import check_takes_weights
+from modifind.data.feature_groups import Feature, columns_of, encode
+from modifind.data.feature_matrix import FeatureTable
+from modifind.data.survey import effective_size, mean_of, some
+from modifind.nuisance.conditional.grid import RowGrid
+from modifind.nuisance.misfit import Misfit
+from modifind.nuisance.outcome.density import student_weight
+from modifind.nuisance.outcome.marginal import marginal_log_likelihood
+from modifind.nuisance.outcome.stacking import (
     CrossFit,
     cross_fit,
     describe,
@@ -55,15 +60,10 @@ from modifind.learners.stacking import (
     own_arm,
     resolve_learners,
 )
-from modifind.misfit import Misfit
-from modifind.rows.clusters import check_takes_weights
-from modifind.rows.weights import effective_size, mean_of, some
-from modifind.samplers.grid import RowGrid
 from modifind.statistics.arms import ArmTraits, CommonPart, contrast_precision, contrasts, variances
 from modifind.statistics.level_groups import LevelGroups
 from modifind.statistics.reuse import Reuse
-from modifind.statistics.tails import N_SCORES, TailSums, ValueFunctions, residual_scores
-from modifind.torch_support import check_device, import_torch
+from modifind.statistics.shape import N_SCORES, TailSums, ValueFunctions, residual_scores
 
 LEAST_EXCESS = 1e-3
 SMALLEST = 1e-300  # p-value

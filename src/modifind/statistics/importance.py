@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from modifind.kernels import Array
+from modifind._typing import Array
 from modifind.statistics.wcmmd import (
     ESTIMATORS,
     WEIGHTINGS,

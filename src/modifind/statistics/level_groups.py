@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from modifind.kernels import Array
+from modifind._typing import Array
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from modifind.kernels import Array
+from modifind._typing import Array
 
 
 @dataclass(frozen=True)

@@ -18,9 +18,11 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 
-from modifind.kernels import (
+from modifind._torch import check_device, import_torch
+from modifind._typing import Array
+from modifind.data.survey import mean_of, representative_values, some
+from modifind.statistics.kernels import (
     NEGLIGIBLE,
-    Array,
     DenseSums,
     GroupSums,
     KernelSums,
@@ -34,8 +36,6 @@ from modifind.kernels import (
     relative_exponent,
     spectral_map,
 )
-from modifind.rows.weights import mean_of, representative_values, some
-from modifind.torch_support import check_device, import_torch
 
 Scores = TypeVar("Scores", bound=Any)
 ESTIMATORS = ("spectral", "rff", "exact")

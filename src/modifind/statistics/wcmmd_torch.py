@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from modifind.kernels import MAX_DENSE_RANGE, NEGLIGIBLE, NODES_PER_BANDWIDTH, REACH, Array, quadrature_weight
+from modifind._torch import open_device
+from modifind._typing import Array
+from modifind.statistics.kernels import MAX_DENSE_RANGE, NEGLIGIBLE, NODES_PER_BANDWIDTH, REACH, quadrature_weight
 from modifind.statistics.wcmmd import PreparedWCMMD
-from modifind.torch_support import open_device
 
 if TYPE_CHECKING:
     import torch

@@ -1,0 +1,97 @@
+"""Files that a command is asked for: checked before the work starts, and every one of them tried at its end."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+
+LEAST_ROOM = 2**19  # bytes; results of small tables and their reports take about half of it
+
+
+def check_outputs(wanted: Mapping[str, tuple[Path | None, tuple[str, ...]]], inputs: Iterable[Path] = ()) -> None:
+    """Refuse files that could not be written, or that would replace what is read.
+
+    Parameters
+    ----------
+    wanted : mapping
+        The path, if one is given, and the endings that it may have, by option.
+    inputs : iterable of Path
+        Files that must stay as they are.
+
+    Raises
+    ------
+    ValueError
+        It names the option and the path.
+
+    Examples
+    --------
+    >>> check_outputs({"--out": (Path("result.txt"), (".json", ".csv"))})
+    Traceback (most recent call last):
+        ...
+    ValueError: --out must end in .json or .csv; found 'result.txt'
+    """
+    owners = {_real(path): f"the input {path}" for path in inputs}
+    for option, (path, endings) in wanted.items():
+        if path is None:
+            continue
+        if path.suffix.lower() not in endings:
+            raise ValueError(f"{option} must end in {' or '.join(endings)}; found {str(path)!r}")
+        if path.is_dir():
+            raise ValueError(f"{option}: {path} is a folder; name a file")
+        owner = owners.setdefault(_real(path), option)
+        if owner != option:
+            raise ValueError(f"{option}: {path} would replace {owner}; choose another name")
+        _check_folder(option, path)
+
+
+def _real(path: Path) -> str:
+    return os.path.realpath(path)
+
+
+def _check_folder(option: str, path: Path) -> None:
+    """Try whether a file can be made beside `path`, or where its folder would be."""
+    folder = path.absolute().parent
+    while not folder.exists() and folder != folder.parent:
+        folder = folder.parent
+    try:
+        with tempfile.TemporaryFile(dir=folder):
+            free = shutil.disk_usage(folder).free
+    except OSError as error:
+        raise ValueError(f"{option}: cannot write {path}: {error.strerror}") from None
+    if path.exists() and not os.access(path, os.W_OK):
+        raise ValueError(f"{option}: cannot write {path}: the file is write-protected")
+    if free < LEAST_ROOM:
+        raise ValueError(
+            f"{option}: cannot write {path}: {free // 1024} KB are free there, {LEAST_ROOM // 1024} KB are needed; "
+            "make room or choose another folder"
+        )
+
+
+def write_outputs(writers: Mapping[str, tuple[Path | None, Callable[[Path], None]]]) -> list[str]:
+    """Write every file that is asked for, whatever becomes of the others.
+
+    Parameters
+    ----------
+    writers : mapping
+        The path, if one is given, and what writes it, by option.
+
+    Returns
+    -------
+    list of str
+        What could not be written, and why.
+    """
+    from modifind.result.writing import make_folder
+
+    failures = []
+    for option, (path, write) in writers.items():
+        if path is None:
+            continue
+        try:
+            make_folder(path.absolute().parent)
+            write(path)
+        except (OSError, ValueError) as error:
+            failures.append(f"{option}: {error}")
+    return failures

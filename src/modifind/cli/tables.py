@@ -1,0 +1,169 @@
+"""Tables of the command line: a file read at once, files read in batches, or files on a cluster."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+import pandas as pd
+
+from modifind.data.files.opening import DataFile, open_file, open_matching
+from modifind.data.files.text import Dialect
+from modifind.data.sources import FileSource
+from modifind.result.selection_result import SelectionResult
+from modifind.result.writing import write_bytes
+from modifind.selector import ModifierSelector
+
+FIRST_ROWS = 10_000
+
+
+@dataclass(frozen=True)
+class Roles:
+    """What the columns of a table are.
+
+    `features` are the columns of X, `adjusted` those of them that are not tested, `scores` known propensity scores, and
+    the last three arguments of `fit`.
+    """
+
+    features: list[str]
+    outcome: str
+    treatment: str
+    adjusted: list[str]
+    scores: str | None = None
+    strata: str | None = None
+    weight: str | None = None
+    clusters: str | None = None
+
+
+class Table(Protocol):
+    """A table that a selector can be fitted to."""
+
+    @property
+    def columns(self) -> list[str]:
+        """Names of the columns."""
+
+    def rows(self, names: list[str]) -> pd.DataFrame:
+        """Some columns, of all rows or of the first."""
+
+    def fit(self, selector: ModifierSelector, roles: Roles, treated: str | None) -> SelectionResult:
+        """What a selector finds."""
+
+    def arguments(self, selector: ModifierSelector, roles: Roles, option: str) -> dict[str, Any]:
+        """Arguments of the selector's `fit`, for a table in memory; `option` is what needs one."""
+
+
+@dataclass(frozen=True)
+class FrameTable:
+    """A table in memory, or on a cluster: both are sliced by names."""
+
+    frame: Any
+
+    @property
+    def columns(self) -> list[str]:
+        """Names of the columns."""
+        return [str(name) for name in self.frame.columns]
+
+    def rows(self, names: list[str]) -> pd.DataFrame:
+        """Some columns, of all rows or of the first."""
+        some = self.frame[names]
+        return some if isinstance(some, pd.DataFrame) else some.head(FIRST_ROWS, npartitions=-1)
+
+    def fit(self, selector: ModifierSelector, roles: Roles, treated: str | None) -> SelectionResult:
+        """What a selector finds."""
+        return selector.fit(**self._arguments(selector, roles), treated=treated).result_
+
+    def arguments(self, selector: ModifierSelector, roles: Roles, option: str) -> dict[str, Any]:
+        """Arguments of the selector's `fit`, for a table in memory; `option` is what needs one."""
+        if not isinstance(self.frame, pd.DataFrame):
+            raise ValueError(f"{option} needs the table in memory; leave --dask out")
+        return self._arguments(selector, roles)
+
+    def _arguments(self, selector: ModifierSelector, roles: Roles) -> dict[str, Any]:
+        frame = self.frame
+        if roles.scores is not None:
+            scores = frame[roles.scores]
+            selector.set_params(propensity=scores.to_numpy() if isinstance(frame, pd.DataFrame) else scores)
+        others = {"sample_weight": roles.weight, "clusters": roles.clusters, "strata": roles.strata}
+        more = {argument: frame[name] for argument, name in others.items() if name is not None}
+        more |= {"adjust_for": roles.adjusted or None}
+        return {"X": frame[roles.features], "y": frame[roles.outcome], "treatment": frame[roles.treatment], **more}
+
+
+@dataclass(frozen=True)
+class FileTable:
+    """Files that are read in batches."""
+
+    files: tuple[DataFile, ...]
+
+    @property
+    def columns(self) -> list[str]:
+        """Names of the columns."""
+        return self.files[0].names
+
+    def rows(self, names: list[str]) -> pd.DataFrame:
+        """Some columns, of all rows or of the first."""
+        return next(FileSource(self.files, tuple(names), names[0], names[0]).pieces()).X if names else pd.DataFrame()
+
+    def fit(self, selector: ModifierSelector, roles: Roles, treated: str | None) -> SelectionResult:
+        """What a selector finds."""
+        for option, name in (("--weight", roles.weight), ("--clusters", roles.clusters), ("--strata", roles.strata)):
+            if name is not None:
+                raise ValueError(f"{option} needs all rows in memory at once; leave --stream out")
+        if roles.scores is not None:
+            selector.set_params(propensity="auto")  # the source brings the scores
+        source = FileSource(self.files, tuple(roles.features), roles.outcome, roles.treatment, roles.scores)
+        return selector.fit_source(source, treated=treated, adjust_for=roles.adjusted or None).result_
+
+    def arguments(self, selector: ModifierSelector, roles: Roles, option: str) -> dict[str, Any]:
+        """Arguments of the selector's `fit`, which a table in batches does not have."""
+        raise ValueError(f"{option} needs the table in memory; leave --stream out")
+
+
+@contextmanager
+def open_table(
+    data: str, *, dialect: Dialect | None = None, stream: bool = False, dask: str = "", jobs: int = 1
+) -> Iterator[Table]:
+    """Open a table.
+
+    Parameters
+    ----------
+    data : str
+        A file of text or Parquet; with `stream` or `dask` also a pattern of several.
+    dialect : Dialect, optional
+        How text is read.
+    stream : bool, default=False
+        Read the files in batches.
+    dask : str, default=""
+        Address of a Dask scheduler, or "local" for a cluster of `jobs` processes that is started and stopped again.
+    jobs : int, default=1
+        Processes of a local cluster.
+    """
+    if dask:
+        from modifind.engine.dask import connect, read_table
+
+        with connect(None if dask == "local" else dask, jobs):
+            yield FrameTable(read_table(data, dialect))
+    elif stream:
+        yield FileTable(open_matching(data, dialect))
+    else:
+        frame = open_file(Path(data), dialect).read()
+        if frame.empty:
+            raise ValueError(f"{data} has no rows")
+        yield FrameTable(frame)
+
+
+def write_file(frame: pd.DataFrame, path: Path) -> None:
+    """Write a DataFrame as CSV or Parquet, whole or not at all."""
+    buffer = io.BytesIO()
+    if path.suffix.lower() == ".csv":
+        frame.to_csv(buffer, index=False)
+    else:
+        try:
+            frame.to_parquet(buffer, index=False)
+        except ImportError:
+            raise ValueError('writing Parquet needs pyarrow: pip install "modifind[parquet]"') from None
+    write_bytes(path, buffer.getvalue())

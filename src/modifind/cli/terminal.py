@@ -1,0 +1,171 @@
+"""What the command line prints: names are shown as they are, and nothing in them is a command to the terminal."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+import textwrap
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, Any, TextIO
+
+from modifind.data.wording import counted, printable
+
+if TYPE_CHECKING:
+    from modifind.result.selection_result import SelectionResult
+
+
+class LastingStream:
+    """Standard output or standard error that ends no run.
+
+    Letters that its encoding lacks are written out, and what comes after a failure, such as a closed pipe or a full
+    disk, is dropped.
+
+    Attributes
+    ----------
+    failure : OSError or None
+        Why something was dropped.
+    """
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+        self.failure: OSError | None = None
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="backslashreplace")
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+    def write(self, text: str) -> int:
+        """Write, if that is possible."""
+        self._attempt(self._stream.write, text)
+        return len(text)
+
+    def flush(self) -> None:
+        """Write what is still waiting, if that is possible."""
+        self._attempt(self._stream.flush)
+
+    def _attempt(self, call: Callable[..., Any], *arguments: str) -> None:
+        try:
+            call(*arguments)
+        except OSError as error:
+            self.failure = self.failure or error
+            with suppress(OSError):  # else Python would fail over the rest once more when it ends
+                nowhere = os.open(os.devnull, os.O_WRONLY)
+                os.dup2(nowhere, self._stream.fileno())
+                os.close(nowhere)
+
+
+@contextmanager
+def lasting_streams() -> Iterator[LastingStream]:
+    """Standard output and standard error that end no run; gives the output."""
+    for number in (0, 1, 2):  # a closed one would be given to the next file that is opened
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)
+    before = sys.stdout, sys.stderr
+    out, err = (
+        LastingStream(os.fdopen(number, "w", encoding="utf-8", closefd=False) if stream is None else stream)
+        for number, stream in zip((1, 2), before, strict=True)
+    )
+    sys.stdout, sys.stderr = out, err
+    try:
+        yield out
+    finally:
+        out.flush()
+        err.flush()
+        sys.stdout, sys.stderr = before
+
+
+def star() -> str:
+    """What marks a selected feature, in a letter that the terminal has."""
+    try:
+        "★".encode(sys.stdout.encoding or "ascii")
+    except (UnicodeEncodeError, LookupError):
+        return "*"
+    return "★"
+
+
+def complain(line: str) -> None:
+    """A line on stderr, between words on several where that is a terminal."""
+    print(_wrapped(printable(line), sys.stderr), file=sys.stderr)
+
+
+def _wrapped(line: str, stream: TextIO) -> str:
+    if not stream.isatty():
+        return line
+    width = max(40, shutil.get_terminal_size().columns)
+    return textwrap.fill(line, width, subsequent_indent="    ", break_long_words=False, break_on_hyphens=False)
+
+
+def print_checks(result: SelectionResult, typed: Callable[[str], str] = str) -> None:
+    """How many kinds of check need attention, a line for each of those in the words of `typed`, and then the notes."""
+    from modifind.result.checks import concerns, summary
+
+    if not len(result.checks):
+        return
+    print(f"checks: {summary(result.checks)}")
+    for bears, word in ((True, "caution"), (False, "note")):
+        for concern in concerns(result.checks, validity=bears):
+            print(_wrapped(f"  {word}: {printable(' '.join(typed(concern).split()))}", sys.stdout))
+
+
+def strict_line(result: SelectionResult) -> str:
+    """Why a strict run ends with an error."""
+    reason = counted(len(result.cautions), "thing puts", "things put")
+    return f"modifind: --strict: {reason} the answer in doubt; results were written all the same (exit code 3)"
+
+
+def print_result(result: SelectionResult, truth: dict[str, str] | None = None) -> None:
+    """The table of features, what was selected and how many rows that rests on."""
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    from modifind.result.selection_result import readable_p
+
+    settings = result.settings
+    console, mark = Console(), star()
+    shown = Table(box=None, pad_edge=False)
+    shown.add_column("feature", overflow="fold")
+    shown.add_column("kind")
+    for name in ("importance", "p", "adjusted p"):
+        shown.add_column(name, justify="right")
+    shown.add_column("")
+    if truth is not None:
+        shown.add_column("in truth moves")
+    careful = "caution" in result.table and bool((result.table["caution"] != "").any())
+    if careful:
+        shown.add_column("caution", overflow="fold")
+    ordered = result.table.sort_values(["p_value", "importance"], ascending=[True, False])
+    for row in ordered.itertuples():
+        cells: list[str | Text] = [
+            Text(printable(str(row.Index))),
+            str(row.kind),
+            f"{row.importance:.3g}",
+            readable_p(float(row.p_value)),  # type: ignore[arg-type]
+            readable_p(float(row.p_adjusted)),  # type: ignore[arg-type]
+            mark if row.selected else "",
+        ]
+        if truth is not None:
+            cells.append(truth.get(str(row.Index), "nothing"))
+        if careful:
+            cells.append(Text(printable(str(row.caution))))
+        shown.add_row(*cells, style="bold" if row.selected else None)
+    console.print(shown)
+    labels = f"treated = {settings['treated_label']}, control = {settings['control_label']}"
+    chosen = ", ".join(map(str, result.selected)) or "none"
+    adjusted = "unadjusted" if settings["adjust"] == "none" else f"{settings['adjust'].upper()}-adjusted"
+    console.print(Text(f"\n{mark} selected at {adjusted} p <= {settings['alpha']:g}: {printable(chosen)}"))
+    roles = result.table.get("role")
+    predictors = [] if roles is None else [str(name) for name in result.table.index[roles == "prognostic"]]
+    if predictors:
+        console.print(Text(f"predict the outcome, no difference found: {printable(', '.join(predictors))}"))
+    if result.placebo is not None:
+        console.print(Text(printable(result.placebo.text)))
+    kept = "overlap_rows" if settings.get("population") == "overlap" else "effective_rows"
+    effective = f"{result.overlap[f'{kept}_treated']:.0f} treated, {result.overlap[f'{kept}_control']:.0f} control"
+    effective += " (overlap population)" if kept == "overlap_rows" else ""
+    console.print(Text(f"{settings['n_rows']} rows, {printable(labels)}; effective rows after weighting: {effective}"))

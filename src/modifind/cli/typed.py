@@ -1,0 +1,121 @@
+"""Messages in the words of the command line: options instead of arguments, and the user's columns."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from modifind.data.wording import meant
+
+if TYPE_CHECKING:
+    from modifind.cli.tables import Roles
+
+# Arguments of Python and what is typed instead. Those that are English words too are recognised by what follows them.
+OPTIONS = {
+    "sample_weight": "--weight",
+    "max_train_rows": "--train-rows",
+    "feature_groups": "--feature-group",
+    "missing_outcome": "--missing-outcome",
+    "adjust_for": "--adjust-for",
+    "discrete_features": "--discrete",
+    "n_resamples": "--resamples",
+    "n_jobs": "--jobs",
+    "random_state": "--seed",
+    "check_resamples": "--check",
+    "cv_repeats": "--repeats",
+    "placebo_runs": "--placebo",
+    "fit_source": "--stream",
+    "outcome_transform": "--log-outcome",
+}
+WORDS = (
+    *("alpha", "adjust", "statistic", "sampler", "missing", "propensity", "strata", "clusters", "treated"),
+    *("population", "checkpoint", "device", "learner", "treatment"),
+)
+FOLLOWS = r"must\b|needs?\b|names\b|is for\b|for a\b|\S+ (?:is in use|belongs to|cannot)\b"
+PHRASES = {
+    "outcome_transform='log'": "--log-outcome",
+    "explain=False": "--no-explain",
+    "Read the file with pandas.read_csv(decimal=',')": "Read the file with --decimal ,",
+    "feature_groups need ": "--feature-group needs ",
+    "read the table, or a sample of it, into a DataFrame": "leave --stream out, or take a sample of the rows",
+    "pass a DataFrame": "leave --stream and --dask out",
+    "pass a sample of the rows as a DataFrame": "take a sample of the rows",
+    "or an EffectLikelihood or WCMMD object, ": "",
+    "a number, an array or a classifier": "a number or a column",
+    " or a sampler, not": ", not",
+}
+COLUMN_OPTIONS = {
+    "sample_weight": ("--weight", "weight"),
+    "clusters": ("--clusters", "clusters"),
+    "strata": ("--strata", "strata"),
+    "propensity": ("--propensity", "scores"),
+    "treatment": ("--treatment", "treatment"),
+}
+
+
+def as_typed(message: str, columns: Sequence[str] = (), roles: Roles | None = None) -> str:
+    """A message in the words of the command line.
+
+    Parameters
+    ----------
+    message : str
+        What Python says.
+    columns : sequence of str
+        Columns of the table; their names are left as they are.
+    roles : Roles, optional
+        What the columns are.
+
+    Examples
+    --------
+    >>> as_typed("fill them, or use missing='drop'; raise max_train_rows=200")
+    'fill them, or use --missing drop; raise --train-rows 200'
+    >>> as_typed("alpha must lie strictly between 0 and 1, not 2")
+    '--alpha must lie strictly between 0 and 1, not 2'
+    """
+    for phrase, typed in PHRASES.items():
+        message = message.replace(phrase, typed)
+    free = set(columns)
+    if roles is not None:
+        for argument, (option, role) in COLUMN_OPTIONS.items():
+            name = getattr(roles, role)
+            if name is not None and argument not in free:
+                message = re.sub(rf"^{argument} (?=has|must|is|lies)", _plain(f"{option} {name} "), message)
+        message = re.sub(r"\bof treatment(?=:| needs)", _plain(f"of the treatment {roles.treatment!r}"), message)
+        if "y" not in free - {roles.outcome}:
+            whole = r"(?<!['\w.=/-])(?:the outcome )?y(?!['\w=(/-]| = )"
+            message = re.sub(whole, _plain(f"the outcome {roles.outcome!r}"), message)
+    if "X" not in free:
+        message = re.sub(r"(?<=\bof )X(?=[;,. ]|$)|(?<!['\w.=/-])X(?= has\b| does\b| must\b)", "the table", message)
+    for argument in (*OPTIONS, *WORDS):
+        option = OPTIONS.get(argument, f"--{argument}")
+        if argument in free:
+            continue
+        value = r"=(?:'([^'\s]*)'|\"([^\"\s]*)\"|([\w.+-]+))?"
+        message = re.sub(rf"(?<![\w'-]){argument}{value}", _with_value(option), message)
+        if argument in OPTIONS:
+            message = re.sub(rf"(?<![\w'-]){argument}(?![\w'])", option, message)
+        else:
+            message = re.sub(rf"^{argument} (?={FOLLOWS})", f"{option} ", message)
+    return _suggested(message)
+
+
+def _plain(text: str) -> Callable[[re.Match[str]], str]:
+    """A replacement in which no sign means anything."""
+    return lambda _: text
+
+
+def _with_value(option: str) -> Callable[[re.Match[str]], str]:
+    def typed(found: re.Match[str]) -> str:
+        value = next((group for group in found.groups() if group), "")
+        return f"{option} {value}" if value else option
+
+    return typed
+
+
+def _suggested(message: str) -> str:
+    """With the choice that was probably meant, where one of several must be chosen."""
+    found = re.search(r"must be (.*), not '([^']*)'$", message)
+    if found is None:
+        return message
+    return message + meant(found[2], re.findall(r"'([^']+)'", found[1]))

@@ -1,1 +1,0 @@
-"""Columns as users have them: read, recognised, and refused or warned of where they would mislead."""

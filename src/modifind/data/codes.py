@@ -1,0 +1,135 @@
+"""Numbers that are no measurements: codes for missing values, and row numbers."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from modifind._typing import Array
+from modifind.data.feature_matrix import FeatureTable
+from modifind.data.wording import named
+
+MOST_CODES = 3
+LARGE_CODES = frozenset(float(digit * k) for digit in "789" for k in range(2, 8))  # 77, 88, 99, 777, ...
+LOW_CODES = frozenset(-code for code in LARGE_CODES) | {-7.0, -8.0, -9.0}
+SMALL_CODES = frozenset((7.0, 8.0, 9.0))
+COMMON_ROWS = 5
+
+
+def warn_codes(table: FeatureTable, y: Array) -> None:
+    """Warn of values that look like codes for missing ones, and of columns that look like row numbers.
+
+    Parameters
+    ----------
+    table : FeatureTable
+        Features, before rare levels are pooled.
+    y : array of shape (n,)
+        Outcome.
+    """
+    coded, numbered = [], []
+    for m, name in enumerate(table.names):
+        column = _numbers(table, m)
+        if column is None:
+            continue
+        found = missing_codes(column)
+        if found:
+            coded.append(_shown(name, column, found))
+        if table.categories[m] is None and _is_row_number(column):
+            numbered.append(name)
+    found = missing_codes(y)
+    if found:
+        coded.append(_shown("y", y, found))
+    if coded:
+        warnings.warn(
+            f"looks like a code for missing: {'; '.join(coded)}. If so, write these as missing values; if they are "
+            "measured, ignore this",
+            UserWarning,
+            stacklevel=3,
+        )
+    if numbered:
+        warnings.warn(
+            f"looks like a row number (whole numbers in row order, all distinct): {named(numbered)}. Exclude it "
+            "unless it means time",
+            UserWarning,
+            stacklevel=3,
+        )
+
+
+def missing_codes(column: Array) -> list[float]:
+    """Values of a numeric column that look like codes for missing ones: 999, -9, 7 and 9 after 1 and 2, ...
+
+    Such a value lies at an end of the column, with a gap to the other values that is larger than their whole range. Two
+    more patterns count: the only negative values of a column are such codes, and 7 and 9 follow a gapless scale that
+    ends at 5 or below.
+
+    Examples
+    --------
+    >>> missing_codes(np.array([34.0, 51.0, 28.0, 999.0, 47.0, 999.0]))
+    [999.0]
+    >>> missing_codes(np.arange(100.0))
+    []
+    """
+    values, rows = np.unique(column[np.isfinite(column)], return_counts=True)
+    for n_codes in range(_n_codes(values[::-1], LARGE_CODES | SMALL_CODES), 0, -1):
+        rest, high = values[:-n_codes], values[-n_codes:]
+        if _may_be_codes(rest, rows[-n_codes:], rows) and _are_high_codes(rest, high):
+            return high.tolist()
+    for n_codes in range(_n_codes(values, LOW_CODES), 0, -1):
+        low, rest = values[:n_codes], values[n_codes:]
+        # A single digit below zero must come often to be no measurement.
+        often = low[0] <= -77 or rows[:n_codes].sum() > COMMON_ROWS
+        if _may_be_codes(rest, rows[:n_codes], rows) and (_is_wide(rest, low[-1]) or (rest[0] >= 0 and often)):
+            return low.tolist()
+    return []
+
+
+def _are_high_codes(rest: Array, high: Array) -> bool:
+    """Whether the largest values lie far above the rest, single digits only above a scale without gaps."""
+    wide = _is_wide(rest, high[0])
+    if high[0] > max(SMALL_CODES):
+        return wide
+    refused, unknown = 7.0 in high, 9.0 in high
+    is_scale = rest[0] in (0.0, 1.0) and bool((np.diff(rest) == 1).all())
+    return is_scale and ((wide and (refused or unknown)) or (rest[-1] <= 5 and refused and unknown))
+
+
+def _is_wide(rest: Array, nearest: float) -> bool:
+    """Whether the gap between the nearest code and the rest is larger than the range of the rest."""
+    return bool(min(abs(nearest - rest[0]), abs(nearest - rest[-1])) > np.ptp(rest))
+
+
+def _n_codes(values: Array, codes: frozenset[float]) -> int:
+    """How many of the first values are codes, one after the other."""
+    n_codes = 0
+    while n_codes < min(MOST_CODES, values.size) and values[n_codes] in codes:
+        n_codes += 1
+    return n_codes
+
+
+def _may_be_codes(rest: Array, own: NDArray[Any], rows: NDArray[Any]) -> bool:
+    """Whether there are other values to compare codes with, and more rows of those."""
+    return bool(rest.size > 1 and 2 * own.sum() <= rows.sum())
+
+
+def _numbers(table: FeatureTable, feature: int) -> Array | None:
+    """The values of a feature as numbers, None where its levels are none."""
+    labels = table.categories[feature]
+    column = table.values[:, feature]
+    if labels is None:
+        return column
+    if not all(isinstance(label, int | float) and not isinstance(label, bool) for label in labels):
+        return None
+    return np.array(labels, dtype=np.float64)[column.astype(np.int64)]
+
+
+def _is_row_number(column: Array) -> bool:
+    steps = np.diff(column)
+    return bool((column == np.rint(column)).all() and ((steps > 0).all() or (steps < 0).all()))
+
+
+def _shown(name: str, column: Array, found: list[float]) -> str:
+    values = ", ".join(f"{value:g}" for value in found)
+    return f"{values} in {name!r} ({int(np.isin(column, found).sum())} of {column.size} rows)"

@@ -1,0 +1,177 @@
+"""From what users hold to pandas: frames of polars and pyarrow, arrays, lists and dictionaries."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from modifind.data.wording import named
+
+
+def is_distributed(X: Any) -> bool:
+    """Whether a table is a Dask collection, without importing Dask."""
+    return hasattr(X, "dask") and hasattr(X, "npartitions")
+
+
+def is_from(value: Any, package: str) -> bool:
+    """Whether an object's class belongs to a package, without importing it."""
+    return type(value).__module__.split(".")[0] == package
+
+
+def as_frame(X: Any) -> pd.DataFrame:
+    """A DataFrame of what the user passed; columns of an array are called x0, x1, ...
+
+    Parameters
+    ----------
+    X : DataFrame of pandas or polars, pyarrow Table, dict of columns, array or list of rows
+        Features.
+
+    Examples
+    --------
+    >>> as_frame({"age": [30, 40], "sex": ["f", "m"]}).dtypes["age"]
+    dtype('int64')
+    >>> list(as_frame([[1, "a"], [2, "b"]]).columns)
+    ['x0', 'x1']
+    """
+    if isinstance(X, pd.DataFrame):
+        return X.infer_objects()
+    if is_from(X, "polars"):
+        X = X.collect() if hasattr(X, "collect") else X
+        if hasattr(X, "get_columns"):
+            names, columns = list(X.columns), X.get_columns()
+            return _joined(names, [_of_polars(column) for column in columns])
+    if is_from(X, "pyarrow") and hasattr(X, "column_names"):
+        # Integers with gaps stay integers: as floats the large ones would change.
+        return X.to_pandas(integer_object_nulls=True).infer_objects()
+    if isinstance(X, Mapping):
+        columns = [as_column(values, f"column {name!r}") for name, values in X.items()]
+        lengths = sorted({len(column) for column in columns})
+        if len(lengths) > 1:
+            raise ValueError(f"the columns of X have between {lengths[0]} and {lengths[-1]} values; they must agree")
+        return _joined(list(X), columns)
+    if isinstance(X, list | tuple) and X and isinstance(X[0], list | tuple):
+        lengths = sorted({len(row) if isinstance(row, list | tuple) else 0 for row in X})
+        if len(lengths) > 1:
+            raise ValueError(f"the rows of X have between {lengths[0]} and {lengths[-1]} values; they must agree")
+        return _numbered(pd.DataFrame(X)).infer_objects()
+    if hasattr(X, "toarray") and hasattr(X, "nnz"):
+        raise ValueError("X is a sparse matrix; pass X.toarray()")
+    array = _unmasked(X)
+    if array.ndim == 1 and array.dtype.names:
+        return pd.DataFrame({name: array[name] for name in array.dtype.names}).infer_objects()
+    if array.ndim != 2:
+        raise ValueError(f"X must be a table of two dimensions; found {array.ndim}")
+    frame = _numbered(pd.DataFrame(array))
+    return frame.infer_objects() if array.dtype == object else frame
+
+
+def as_column(values: Any, what: str) -> pd.Series[Any]:
+    """A column of what the user passed, rows numbered from 0.
+
+    Examples
+    --------
+    >>> as_column([3, None], "y").isna().tolist()
+    [False, True]
+    """
+    if isinstance(values, pd.Series):
+        return values.reset_index(drop=True)
+    if isinstance(values, pd.DataFrame) or hasattr(values, "get_columns") or hasattr(values, "column_names"):
+        frame = as_frame(values)
+        if frame.shape[1] != 1:
+            raise ValueError(f"{what} must be one column; found {frame.shape[1]}")
+        return frame.iloc[:, 0].reset_index(drop=True)
+    if is_from(values, "polars"):
+        return _of_polars(values)
+    if is_from(values, "pyarrow"):
+        return pd.Series(values.to_pandas(integer_object_nulls=True)).infer_objects()
+    if isinstance(values, list | tuple | range):
+        array = np.asarray(values, dtype=object)
+        if array.ndim == 1:
+            return pd.Series(array, dtype=object).infer_objects()
+    elif isinstance(values, pd.Index) or (hasattr(values, "dtype") and not isinstance(values, np.ndarray)):
+        return pd.Series(values).reset_index(drop=True)
+    else:
+        array = _unmasked(values)
+    if array.ndim > 1 and array.size != array.shape[0]:
+        raise ValueError(f"{what} must be one column; found shape {array.shape}")
+    return pd.Series(array.ravel()).infer_objects()
+
+
+def recorded_names(y: pd.Series[Any], treatment: pd.Series[Any]) -> dict[str, str]:
+    """What a result records of the names of outcome and treatment, for axes and sentences; nothing without names.
+
+    Examples
+    --------
+    >>> recorded_names(pd.Series([1.0], name="pressure"), pd.Series(["yes"], name=0))
+    {'outcome_name': 'pressure'}
+    """
+    named = {"outcome_name": y.name, "treatment_name": treatment.name}
+    return {role: name for role, name in named.items() if isinstance(name, str) and name}
+
+
+def check_names(names: tuple[str, ...]) -> None:
+    """Refuse names that occur twice."""
+    repeated = sorted({name for name, count in Counter(names).items() if count > 1})
+    if repeated:
+        raise ValueError(f"column names must be unique; repeated: {named(repeated)}. Rename the columns.")
+
+
+def check_same_order(X: Any, **columns: Any) -> None:
+    """Refuse a pandas column whose index has the labels of X in another order: rows are matched by position."""
+    if not isinstance(X, pd.DataFrame):
+        return
+    for name, column in columns.items():
+        if not isinstance(column, pd.Series) or len(column) != len(X) or column.index.equals(X.index):
+            continue
+        if X.index.is_unique and column.index.is_unique and column.index.isin(X.index).all():
+            raise ValueError(
+                f"the index of {name} has the labels of X in another order, but rows are matched by position; "
+                f"pass {name}.loc[X.index], or {name}.to_numpy() if the positions are right"
+            )
+
+
+def _numbered(frame: pd.DataFrame) -> pd.DataFrame:
+    return frame.set_axis([f"x{j}" for j in range(frame.shape[1])], axis=1)
+
+
+def _joined(names: list[Any], columns: list[pd.Series[Any]]) -> pd.DataFrame:
+    """Columns side by side; names may repeat, which is refused later with a message of its own."""
+    if not columns:
+        return pd.DataFrame()
+    return pd.concat(columns, axis=1).set_axis(names, axis=1)
+
+
+def _unmasked(values: Any) -> np.ndarray[Any, Any]:
+    """An array; masked entries are missing values."""
+    if isinstance(values, np.ma.MaskedArray):
+        gaps = np.ma.getmaskarray(values)
+        array = values.data.astype(np.float64 if values.dtype.kind in "biuf" else object)
+        array[gaps] = np.nan if array.dtype == np.float64 else None
+        return array
+    return np.asarray(values)
+
+
+def _of_polars(series: Any) -> pd.Series[Any]:
+    """A polars column, without pyarrow; integers and booleans with gaps get pandas' nullable types."""
+    kind, missing = series.dtype.base_type().__name__, series.null_count() > 0
+    if series.dtype.is_float():
+        return pd.Series(series.to_numpy())
+    if series.dtype.is_integer() or kind == "Boolean":
+        values = series.fill_null(False if kind == "Boolean" else 0).to_numpy()
+        if not missing:
+            return pd.Series(values)
+        array: Any = pd.arrays.BooleanArray if kind == "Boolean" else pd.arrays.IntegerArray
+        return pd.Series(array(values.copy(), series.is_null().to_numpy().copy()))
+    if kind == "Enum":
+        return pd.Series(pd.Categorical(series.to_list(), categories=series.dtype.categories.to_list()))
+    return pd.Series(series.to_list(), dtype=object).infer_objects()
+
+
+def is_known(propensity: Any) -> bool:
+    """Whether a propensity, or the `PropensityModel` around it, is a number or one score per row."""
+    estimator = getattr(propensity, "estimator", propensity)
+    return not isinstance(estimator, str) and not hasattr(estimator, "fit")

@@ -1,0 +1,197 @@
+"""Columns that are tested together: what the user named, checked, and the table arranged for it."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+
+from modifind._typing import Array
+from modifind.data.feature_matrix import FeatureTable, Kind
+from modifind.data.wording import listed, named
+
+# One feature by its place in the table, or the places of neighbouring ones that are looked at together.
+Feature: TypeAlias = int | tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Unit:
+    """What has one row in the result: a column, or a group of columns.
+
+    Attributes
+    ----------
+    name : str
+        Name of the row.
+    members : tuple of int
+        Places of its columns, which are neighbours.
+    group : bool
+        Whether the user named it as a group.
+    place : int
+        Its number among all that could be tested, columns that are adjusted for included. Its random stream is that of
+        this number, so that it does not depend on which of the others are tested.
+    """
+
+    name: str
+    members: tuple[int, ...]
+    group: bool = False
+    place: int = 0
+
+    def kind(self, table: FeatureTable) -> Kind | Literal["group"]:
+        """What the result says it is."""
+        return "group" if self.group else table.kind(self.members[0])
+
+    def is_constant(self, table: FeatureTable) -> bool:
+        """Whether all rows agree in all columns."""
+        return all(table.is_constant(m) for m in self.members)
+
+
+def has_groups(feature_groups: Any) -> bool:
+    """Whether the user named any groups; refuses what is no dictionary."""
+    if feature_groups is not None and not isinstance(feature_groups, Mapping):
+        raise ValueError(
+            "feature_groups must be a dictionary of columns by group name, such as "
+            f"{{'blood pressure': ['sbp', 'dbp']}}, not {type(feature_groups).__name__}"
+        )
+    return bool(feature_groups)
+
+
+def read_feature_groups(feature_groups: Any, names: tuple[str, ...]) -> dict[str, tuple[str, ...]]:
+    """Check what the user passed as groups.
+
+    Parameters
+    ----------
+    feature_groups : dict or None
+        Columns by the name of their group.
+    names : tuple of str
+        Columns of the table.
+
+    Returns
+    -------
+    dict
+        The columns of every group, in the order of the table.
+
+    Raises
+    ------
+    ValueError
+        Names the group or column and the remedy.
+
+    Examples
+    --------
+    >>> read_feature_groups({"blood pressure": ["dbp", "sbp"]}, ("age", "sbp", "dbp"))
+    {'blood pressure': ('sbp', 'dbp')}
+    """
+    if not has_groups(feature_groups):
+        return {}
+    found: dict[str, tuple[str, ...]] = {}
+    owner: dict[str, str] = {}
+    for key, columns in feature_groups.items():
+        group = str(key)
+        if group in found:
+            raise ValueError(f"feature_groups has two groups called {group!r}; rename one")
+        if isinstance(columns, str | bytes | Mapping) or not hasattr(columns, "__iter__"):
+            raise ValueError(f"feature_groups: the columns of {group!r} must be a list of names, not {columns!r}")
+        own = [str(column) for column in columns]
+        if not own:
+            raise ValueError(f"feature_groups: {group!r} has no columns; name some or leave the group out")
+        unknown = [column for column in own if column not in names]
+        if unknown:
+            shown = named(names[:12]) + (", ..." if len(names) > 12 else "")
+            raise ValueError(
+                f"feature_groups: {group!r} names {listed(unknown)}, which X does not have; columns: {shown}"
+            )
+        for column in own:
+            if column in owner:
+                where = f"twice in {group!r}" if owner[column] == group else f"in {owner[column]!r} and in {group!r}"
+                raise ValueError(f"feature_groups: column {column!r} is {where}; a column can be in one group, once")
+            owner[column] = group
+        if group in names and own != [group]:
+            raise ValueError(f"feature_groups: {group!r} is also the name of a column; give the group another name")
+        found[group] = tuple(sorted(own, key=names.index))
+    return found
+
+
+def refuse_adjusted(groups: Mapping[str, tuple[str, ...]], adjusted: Collection[str]) -> None:
+    """Refuse a group that has a column which is only adjusted for."""
+    for group, columns in groups.items():
+        both = [repr(column) for column in columns if column in adjusted]
+        if both:
+            raise ValueError(
+                f"feature_groups: {group!r} names {', '.join(both)}, which adjust_for names too; a column is tested or "
+                "adjusted for, so leave it out of one of the two"
+            )
+
+
+def arrange(
+    table: FeatureTable, groups: Mapping[str, tuple[str, ...]], adjusted: Collection[str] = ()
+) -> tuple[FeatureTable, tuple[Unit, ...]]:
+    """The table with the columns of each group side by side, and what is tested, in that order.
+
+    A group takes the place of its first column. Without groups the table is the same object. Columns in `adjusted` stay
+    in the table and are not tested.
+
+    Examples
+    --------
+    >>> from modifind.data.feature_matrix import read_features
+    >>> table = read_features([[k, k % 7, -k] for k in range(30)])
+    >>> arranged, units = arrange(table, {"both": ("x0", "x2")})
+    >>> arranged.names, [(unit.name, unit.members) for unit in units]
+    (('x0', 'x2', 'x1'), [('both', (0, 1)), ('x1', (2,))])
+    """
+    if not groups:
+        single = (Unit(name, (m,), place=m) for m, name in enumerate(table.names))
+        return table, tuple(unit for unit in single if unit.name not in adjusted)
+    group_of = {column: group for group, columns in groups.items() for column in columns}
+    rows = dict.fromkeys(group_of.get(name, name) for name in table.names)
+    # A group of one column may have that column's name; any other name is a group's or a column's, never both.
+    order: list[str] = []
+    units: list[Unit] = []
+    for name in rows:
+        columns = groups.get(name, (name,))
+        units.append(Unit(name, tuple(range(len(order), len(order) + len(columns))), name in groups, len(units)))
+        order += columns
+    places = [table.names.index(name) for name in order]
+    return replace(part_of(table, places), reference=table.reference), tuple(
+        unit for unit in units if unit.group or unit.name not in adjusted
+    )
+
+
+def part_of(table: FeatureTable, places: list[int]) -> FeatureTable:
+    """Some columns of a table, in this order, standardised as they are there."""
+    means, spreads = table.scaling
+    categories = tuple(table.categories[m] for m in places)
+    names = tuple(table.names[m] for m in places)
+    return replace(
+        table,
+        names=names,
+        values=np.take(table.values, places, axis=1),
+        categories=categories,
+        reference=(means[places], spreads[places]),
+        incomplete=frozenset(k for k, m in enumerate(places) if m in table.incomplete),
+        level_columns={k: table.level_columns[m] for k, m in enumerate(places) if m in table.level_columns},
+    )
+
+
+def members_of(feature: Feature) -> tuple[int, ...]:
+    """Places of the columns of a feature: its own, or those of a group."""
+    return feature if isinstance(feature, tuple) else (int(feature),)
+
+
+def columns_of(table: FeatureTable, feature: Feature) -> slice:
+    """Columns of `design` that belong to a feature, or to neighbouring ones."""
+    if isinstance(feature, tuple):
+        return slice(table.encoding[feature[0]].start, table.encoding[feature[-1]].stop)
+    return table.encoding[feature]
+
+
+def encode(table: FeatureTable, feature: Feature, points: Array) -> Array:
+    """Model columns of a feature at some points; those of several features have one more axis for these."""
+    if isinstance(feature, tuple):
+        return np.concatenate([table.encode(m, points[..., k]) for k, m in enumerate(feature)], axis=-1)
+    return table.encode(feature, points)
+
+
+def column_kinds(table: FeatureTable, units: tuple[Unit, ...]) -> dict[str, str]:
+    """Kind of every column that is in a group."""
+    return {table.names[m]: table.kind(m) for unit in units if unit.group for m in unit.members}

@@ -1,0 +1,336 @@
+"""Tables as text: what separates fields, how numbers and letters are written, and what is wrong with a file."""
+
+from __future__ import annotations
+
+import bz2
+import codecs
+import csv
+import gzip
+import io
+import lzma
+import re
+import warnings
+import zipfile
+import zlib
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import chain
+from pathlib import Path
+from typing import IO, Any, TextIO
+
+import pandas as pd
+
+from modifind.data.wording import listed
+
+COMPRESSIONS = (".gz", ".bz2", ".xz", ".zip", ".zst")
+BYTE_ORDER_MARKS = (  # those of UTF-32 first, which begin like those of UTF-16
+    *((codecs.BOM_UTF8, "utf-8-sig"), (codecs.BOM_UTF32_LE, "utf-32"), (codecs.BOM_UTF32_BE, "utf-32")),
+    *((codecs.BOM_UTF16_LE, "utf-16"), (codecs.BOM_UTF16_BE, "utf-16")),
+)
+SEPARATORS = {",": "','", ";": "';'", "\t": "tab", "|": "'|'", " ": "space"}  # as --separator takes them
+WORDS = {"tab": "\t", r"\t": "\t", "space": " "}
+UNREADABLE = (OSError, EOFError, ValueError, RuntimeError, csv.Error, zlib.error, lzma.LZMAError, zipfile.BadZipFile)
+LONGEST_SHOWN = 60
+# What pandas takes for missing, but for None, which is a label of treatments: None against Drug.
+MISSING = ["", "#N/A", "#N/A N/A", "#NA", "-1.#IND", "-1.#QNAN", "-NaN", "-nan", "1.#IND", "1.#QNAN", "<NA>", "N/A"]
+MISSING += ["NA", "NULL", "NaN", "n/a", "nan", "null"]
+DECIMAL_COMMA = r"[+-]?\d+(,\d+)?"
+
+
+@dataclass(frozen=True)
+class Dialect:
+    r"""How text is to be read; what is None follows from the file.
+
+    Attributes
+    ----------
+    separator : str, optional
+        What separates fields: one character, "tab" or "space". A comma, or a tab in files that end in .tsv.
+    decimal : {".", ","}, optional
+        What separates decimals; a point.
+    encoding : str, optional
+        How letters are written, such as "latin-1". UTF-8, or what a byte-order mark says.
+    row_names : bool, default=False
+        Whether lines begin with the name of their row, which is left out, as in files of R's ``write.table``.
+
+    Examples
+    --------
+    >>> Dialect(separator="tab").separator
+    '\t'
+    >>> Dialect(decimal="comma")
+    Traceback (most recent call last):
+    ValueError: --decimal must be '.' or ','; found 'comma'
+    """
+
+    separator: str | None = None
+    decimal: str | None = None
+    encoding: str | None = None
+    row_names: bool = False
+
+    def __post_init__(self) -> None:
+        """Refuse what no file can have."""
+        separator = WORDS.get(self.separator or "", self.separator)
+        object.__setattr__(self, "separator", separator)
+        if separator is not None and (len(separator) != 1 or separator.isalnum() or separator in "\"'.+-\r\n\0"):
+            raise ValueError(f"--separator must be one character such as ';', or tab or space; found {separator!r}")
+        if self.decimal not in (None, ".", ","):
+            raise ValueError(f"--decimal must be '.' or ','; found {self.decimal!r}")
+        try:
+            "".encode(self.encoding or "utf-8")
+        except (LookupError, ValueError):
+            raise ValueError(
+                f"--encoding must be one that Python knows, such as latin-1 or utf-16; found {self.encoding!r}"
+            ) from None
+
+
+@dataclass(frozen=True)
+class TextFile:
+    """A file of lines that have as many fields as its header; `open_text` makes one.
+
+    Attributes
+    ----------
+    path : Path
+        The file.
+    header : tuple of str
+        Names of all fields, without blanks around them.
+    left_out : int
+        How many of the first fields are no columns: 1 for a saved index or names of rows.
+    n_rows : None
+        Not known before the file is read.
+    """
+
+    path: Path
+    header: tuple[str, ...]
+    left_out: int
+    separator: str
+    decimal: str | None
+    encoding: str
+    n_rows: int | None = None
+
+    @property
+    def names(self) -> list[str]:
+        """Names of the columns."""
+        return list(self.header[self.left_out :])
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """What pandas is told, but for the encoding."""
+        names = {"header": 0, "names": list(self.header), "index_col": False}
+        gaps = {"keep_default_na": False, "na_values": MISSING}
+        return {"sep": self.separator, "decimal": self.decimal or ".", **names, **gaps}
+
+    def read(self) -> pd.DataFrame:
+        """The whole table."""
+        with readable(self.path), _letters(self.path, self.encoding) as lines:
+            return self._columns(pd.read_csv(lines, **self.options))
+
+    def batches(self, columns: Sequence[str], n_rows: int) -> Iterator[pd.DataFrame]:
+        """Some of the columns, so many rows at a time."""
+        with readable(self.path), _letters(self.path, self.encoding) as lines:
+            for frame in pd.read_csv(lines, chunksize=n_rows, **self.options):
+                yield self._columns(frame)[list(columns)]
+
+    def _columns(self, frame: pd.DataFrame) -> pd.DataFrame:
+        """The columns, unless numbers have been read as text for their decimal commas."""
+        frame = frame.iloc[:, self.left_out :]
+        for name in frame.columns if self.separator != "," and self.decimal is None else ():
+            if pd.api.types.is_string_dtype(frame[name]):
+                values = pd.Series(frame[name].dropna().unique(), dtype=object).astype(str)
+                commas = values[values.str.contains(",")]
+                if len(commas) and values.str.fullmatch(DECIMAL_COMMA).all():
+                    raise ValueError(
+                        f"column {name!r} has values such as {commas.iloc[0]!r}; add --decimal , if those are decimal "
+                        "commas, or --decimal . if they are not"
+                    )
+        return frame
+
+
+def open_text(path: Path, dialect: Dialect | None = None) -> TextFile:
+    r"""Look at a file of text: its header, and the number of fields in every line.
+
+    pandas would take lines that are longer than the header as if the first field had no name, fill lines that are
+    shorter, rename the second of two columns of the same name and read other separators as part of one name.
+
+    Raises
+    ------
+    ValueError
+        Says what is wrong with the file and what to do.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> path = Path(tempfile.mkdtemp()) / "t.tsv"
+    >>> _ = path.write_text("age\tdose\n31\t1.5\n")
+    >>> open_text(path).names
+    ['age', 'dose']
+    """
+    dialect = dialect or Dialect()
+    separator = dialect.separator or ("\t" if kind_of(path) == ".tsv" else ",")
+    if separator == dialect.decimal:
+        raise ValueError(f"fields of {path} and decimals are both separated by ','; add --separator, such as ';'")
+    with readable(path):
+        with _bytes(path) as beginning:
+            first = beginning.read(4)
+        marked = (encoding for mark, encoding in BYTE_ORDER_MARKS if first.startswith(mark))
+        encoding = next(marked, dialect.encoding or "utf-8")
+        with _letters(path, encoding) as lines:
+            header, left_out = _check_lines(path, lines, separator, dialect)
+    return TextFile(path, header, left_out, separator, dialect.decimal, encoding)
+
+
+def kind_of(path: Path) -> str:
+    """How a file's name ends, less the ending of a compression.
+
+    Examples
+    --------
+    >>> kind_of(Path("trial.CSV.gz"))
+    '.csv'
+    """
+    return Path(path.stem if path.suffix.lower() in COMPRESSIONS else path.name).suffix.lower()
+
+
+@contextmanager
+def readable(path: Path) -> Iterator[None]:
+    """Why a file cannot be read is told in one line that names it."""
+    try:
+        yield
+    except UNREADABLE as error:
+        text = _reason(error)
+        raise ValueError(text if str(path) in text else f"cannot read {path}: {text}") from None
+
+
+def _reason(error: BaseException) -> str:
+    if isinstance(error, UnicodeDecodeError):
+        byte = f"byte 0x{error.object[error.start]:02x}" if error.start < len(error.object) else error.reason
+        name = "UTF-8" if error.encoding.lower().startswith("utf-8") else error.encoding
+        return f"it is not {name} text ({byte}); say --encoding, such as --encoding latin-1, or save it as UTF-8"
+    return str(error) or type(error).__name__
+
+
+def _bytes(path: Path) -> IO[bytes]:
+    """What a file holds, uncompressed."""
+    suffix = path.suffix.lower()
+    if suffix == ".zip":
+        with zipfile.ZipFile(path) as archive:
+            members = [member for member in archive.infolist() if not member.is_dir()]
+            if len(members) != 1:
+                raise ValueError(f"{path} holds {len(members)} files; put one table into it")
+            return archive.open(members[0])
+    if suffix == ".zst":
+        try:
+            import zstandard
+        except ImportError:
+            raise ValueError(f"reading {path} needs zstandard: pip install zstandard") from None
+        return zstandard.open(path, "rb")
+    openers: dict[str, Any] = {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open}
+    return openers.get(suffix, open)(path, "rb")
+
+
+def _letters(path: Path, encoding: str) -> TextIO:
+    return io.TextIOWrapper(_bytes(path), encoding=encoding, newline="")
+
+
+def _check_lines(path: Path, lines: TextIO, separator: str, dialect: Dialect) -> tuple[tuple[str, ...], int]:
+    """The header, and how many of its first fields are no columns; every line must have as many fields."""
+    numbered = enumerate(lines, start=1)
+    rest = (line for _, line in numbered)
+    blank = " \t\r\n".replace(separator, "")  # pandas overlooks lines of nothing but blanks
+    top = next((line for line in rest if line.strip(blank)), "")
+    if not top:
+        raise ValueError(f"cannot read {path}: it is empty")
+    if 3 * top.count("\0") > len(top):
+        raise ValueError(f"cannot read {path}: it looks like UTF-16 without a mark; add --encoding utf-16-le")
+    given = _fields(top, rest, separator)
+    expected = len(given)
+    number, second = next(((number, line) for number, line in numbered if line.strip(blank)), (0, top))
+    other = _other_separator(top, second, separator)
+    if expected == 1:
+        raise ValueError(f"{path} has one column, {_short(given[0])}; {_remedy(second, separator, other)}")
+    counts = _counts(numbered, rest, separator, blank)
+    found = len(_fields(second, rest, separator)) if number else expected
+    if dialect.row_names and number:
+        expected = _with_row_names(path, given, found)
+    wrong = next(((line, count) for line, count in chain([(number, found)], counts) if count != expected), None)
+    if wrong is None:
+        return _names(path, given, expected - len(given), dialect)
+    line, found = wrong
+    if other is not None and line == number:
+        remedy = _remedy(second, separator, other)
+    elif found == len(given) + 1 and line == number:
+        remedy = "add --row-names if lines begin with the name of their row, or name all fields in the header"
+    else:
+        remedy = "give every line as many, and put fields that hold a separator into quotation marks"
+    raise ValueError(
+        f"line {line} of {path} has {found} field{'s' * (found != 1)} and its header {len(given)}; {remedy}"
+    )
+
+
+def _counts(
+    numbered: Iterator[tuple[int, str]], rest: Iterator[str], separator: str, blank: str
+) -> Iterator[tuple[int, int]]:
+    """Where the lines that are left begin, and how many fields each has."""
+    for number, line in numbered:
+        if '"' in line:  # from here on csv counts, which knows of quotation marks and is slower
+            reader, read = csv.reader(chain((line,), rest), delimiter=separator), 0
+            for row in reader:
+                if row and (len(row) > 1 or not row[0] or row[0].strip(blank)):
+                    yield number + read, len(row)
+                read = reader.line_num
+        elif line.strip(blank):
+            yield number, line.count(separator) + 1
+
+
+def _fields(line: str, rest: Iterator[str], separator: str) -> list[str]:
+    """The fields of a line, and of those that follow where a field in quotation marks holds line ends."""
+    return next(csv.reader(chain((line,), rest), delimiter=separator))
+
+
+def _with_row_names(path: Path, given: list[str], found: int) -> int:
+    """How many fields a line has with the name of its row."""
+    if found > len(given) or not given[0].strip():
+        return len(given) + (found > len(given))
+    raise ValueError(
+        f"--row-names: the header of {path} names all {len(given)} fields, the first {_short(given[0])}; "
+        "leave --row-names out"
+    )
+
+
+def _other_separator(top: str, second: str, separator: str) -> str | None:
+    """A separator by which the header and the line after it have the same number of fields, and several."""
+    for other in SEPARATORS:
+        count = top.count(other)
+        if other != separator and count == second.count(other) and count > (other == " "):
+            return other
+    return None
+
+
+def _remedy(second: str, separator: str, other: str | None) -> str:
+    if other is None:
+        return f"fields must be separated by {SEPARATORS.get(separator, repr(separator))}, or by what --separator says"
+    fields = second.strip("\r\n").split(other) if other != "," else []
+    commas = any("," in field and re.fullmatch(DECIMAL_COMMA, field.strip('" ')) for field in fields)
+    return f"add --separator {SEPARATORS[other]}{' --decimal ,' * commas} (its lines then agree with its header)"
+
+
+def _names(path: Path, given: list[str], unnamed: int, dialect: Dialect) -> tuple[tuple[str, ...], int]:
+    """Names of all fields, and how many of the first are no columns."""
+    bare = [*[""] * unnamed, *(name.strip() for name in given)]
+    names = tuple(name or f"Unnamed: {place}" for place, name in enumerate(bare))  # what pandas calls them
+    twice = [name for name, count in Counter(names).items() if count > 1]
+    if twice:
+        raise ValueError(f"{path} has several columns called {listed(twice)}; rename all but one")
+    blanks = [name for name in given if name.strip() != name]
+    if blanks:
+        _warn(f"blanks around names of columns are left out: {listed(blanks[:12])}{', ...' * (len(blanks) > 12)}")
+    if not bare[0] and not dialect.row_names:
+        _warn("the first column has no name and is left out (a saved index?)")
+    return names, int(not bare[0])
+
+
+def _short(name: str) -> str:
+    return repr(name if len(name) <= LONGEST_SHOWN else name[:LONGEST_SHOWN] + "...")
+
+
+def _warn(text: str) -> None:
+    warnings.warn(text, UserWarning, stacklevel=5)

@@ -1,0 +1,217 @@
+"""Missing values: how they are counted, refused, left out with their rows or given a level of their own."""
+
+from __future__ import annotations
+
+import warnings
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from modifind.data.wording import counted, printable
+
+CHOICES = ("error", "category", "drop")
+LABELS = ("missing", "missing (no value)")
+LEAST_OBSERVED = 20  # values of a continuous column from which its law can be learned
+LARGE_SHARE = 0.2
+FEWEST_OUTCOMES = 20  # rows with and without an outcome that a model of who has one can be fitted to
+REMEDY = (
+    "fill them, exclude the columns, or use missing='category' (a level of its own) or missing='drop' (complete rows "
+    "only)"
+)
+OUTCOME_CHOICES = ("error", "drop", "weight")
+INFINITE = "replace infinite values by numbers, or by missing ones"
+
+
+def check_missing(missing: Any) -> None:
+    """Refuse a setting that has no meaning."""
+    if missing not in CHOICES:
+        raise ValueError(f"missing must be one of {', '.join(map(repr, CHOICES))}, not {missing!r}")
+
+
+def check_missing_outcome(missing_outcome: Any) -> None:
+    """Refuse a setting that has no meaning."""
+    if missing_outcome not in OUTCOME_CHOICES:
+        choices = ", ".join(map(repr, OUTCOME_CHOICES))
+        raise ValueError(f"missing_outcome must be one of {choices}, not {missing_outcome!r}")
+
+
+def refuse_gaps(name: str, missing: int, infinite: int) -> None:
+    """Refuse a treatment with missing or infinite values."""
+    if missing or infinite:
+        remedy = INFINITE if infinite else "drop those rows, or use missing='drop'"
+        raise ValueError(f"{name} has {missing} missing and {infinite} infinite values; {remedy}")
+
+
+def refuse_outcome_gaps(name: str, n_rows: int, missing: int, infinite: int) -> None:
+    """Refuse an outcome with missing or infinite values.
+
+    Examples
+    --------
+    >>> refuse_outcome_gaps("the outcome 'change'", 90, 30, 0)
+    Traceback (most recent call last):
+    ...
+    ValueError: the outcome 'change' is missing in 30 of 90 rows; missing_outcome='drop' leaves them out, \
+missing_outcome='weight' lets the other rows stand for them
+    """
+    if infinite:
+        raise ValueError(f"{name} has {infinite} infinite and {missing} missing values of {n_rows}; {INFINITE}")
+    if missing:
+        raise ValueError(
+            f"{name} is missing in {missing} of {n_rows} rows; missing_outcome='drop' leaves them out, "
+            "missing_outcome='weight' lets the other rows stand for them"
+        )
+
+
+def count_missing(column: pd.Series[Any]) -> tuple[int, int]:
+    """Number of missing and of infinite values."""
+    missing, infinite = int(column.isna().sum()), 0
+    if pd.api.types.is_float_dtype(column):
+        infinite = int(np.isinf(column.to_numpy(dtype=np.float64, na_value=np.nan)).sum())
+    return missing, infinite
+
+
+def refuse_missing(counts: Mapping[str, tuple[int, int]], *, allowed: bool = False) -> None:
+    """Name every column that has missing or infinite values, with their numbers.
+
+    Parameters
+    ----------
+    counts : mapping
+        Number of missing and of infinite values by name.
+    allowed : bool, default=False
+        Whether missing values are allowed; infinite ones never are.
+    """
+    bad = []
+    for name, (missing, infinite) in counts.items():
+        if missing and not allowed:
+            bad.append(f"{name!r} ({missing} missing)")
+        if infinite:
+            bad.append(f"{name!r} ({infinite} infinite)")
+    if bad:
+        where, gaps = ", ".join(bad), not allowed and any(missing for missing, _ in counts.values())
+        remedies = [REMEDY] * gaps + [f"{INFINITE}, or exclude the columns"] * any(own for _, own in counts.values())
+        raise ValueError(f"{'' if allowed else 'missing or '}infinite values in {where}; {'; '.join(remedies)}")
+
+
+def missing_label(labels: Sequence[Any]) -> str:
+    """Label of the level of missing values among others.
+
+    Examples
+    --------
+    >>> missing_label(["no", "yes"]), missing_label(["missing", "seen"])
+    ('missing', 'missing (no value)')
+    """
+    present = set(map(str, labels))
+    label = next((label for label in LABELS if label not in present), None)
+    if label is None:
+        raise ValueError(f"the levels {LABELS[0]!r} and {LABELS[1]!r} are both taken; rename one of them")
+    return label
+
+
+def refuse_few(observed: Mapping[str, int]) -> None:
+    """Name continuous columns with so few values that their law cannot be learned."""
+    few = {name: count for name, count in observed.items() if count < LEAST_OBSERVED}
+    if few:
+        where = ", ".join(f"{name!r} ({counted(count, 'value')})" for name, count in few.items())
+        raise ValueError(
+            f"too few values to learn from in {where}; with missing='category' a continuous column needs at least "
+            f"{LEAST_OBSERVED}. Exclude it, or name it in discrete_features"
+        )
+
+
+@dataclass(frozen=True)
+class Dropped:
+    """Rows that were left out because a value is missing; counts of sets of rows add up.
+
+    Attributes
+    ----------
+    n_rows, n_dropped : int
+        Rows looked at, and those left out.
+    columns : Counter
+        Missing values of each column that has any.
+    n_outcomes : int
+        Missing values of the outcome.
+    """
+
+    n_rows: int = 0
+    n_dropped: int = 0
+    columns: Counter[str] = field(default_factory=Counter)
+    n_outcomes: int = 0
+
+    def __add__(self, other: Dropped) -> Dropped:
+        """The counts of both sets of rows."""
+        columns = Counter(self.columns)
+        columns.update(other.columns)
+        sums = (getattr(self, name) + getattr(other, name) for name in ("n_rows", "n_dropped", "n_outcomes"))
+        n_rows, n_dropped, n_outcomes = sums
+        return Dropped(n_rows, n_dropped, columns, n_outcomes)
+
+    def warn(self) -> None:
+        """Warn with the number of rows, and of missing values by column."""
+        if not self.n_dropped:
+            return
+        named = ", ".join(f"{printable(name)} ({count})" for name, count in self.columns.items())
+        share = self.n_dropped / self.n_rows
+        many = self.n_outcomes >= FEWEST_OUTCOMES
+        kept = ["missing='category' keeps rows without a feature"] * (self.n_outcomes < self.columns.total())
+        kept += ["missing_outcome='weight' lets rows with an outcome stand for those without"] * many
+        strong = f". That is {share:.0%} of the table: what is left may be another population, and power is lost"
+        strong += "".join(f"; {advice}" for advice in kept)
+        warnings.warn(
+            f"{self.n_dropped} of {self.n_rows} rows have missing values and are left out: {named}"
+            + strong * (share > LARGE_SHARE),
+            UserWarning,
+            stacklevel=4,
+        )
+
+    def refuse_all(self) -> None:
+        """Refuse a table of which nothing is left."""
+        if self.n_rows and self.n_rows == self.n_dropped:
+            empty = [repr(name) for name, count in self.columns.items() if count == self.n_rows]
+            where = f" ({', '.join(empty)} {'have' if len(empty) > 1 else 'has'} no value at all)" if empty else ""
+            raise ValueError(f"every row has a missing value{where}; exclude columns or use missing='category'")
+
+    def settings(self) -> dict[str, Any]:
+        """What a result records."""
+        return {"n_rows_dropped": self.n_dropped, "missing_values": dict(self.columns)}
+
+
+def complete_rows(
+    X: pd.DataFrame,
+    y: pd.Series[Any],
+    treatment: pd.Series[Any],
+    others: Mapping[str, pd.Series[Any]] | None = None,
+    *,
+    what: str = "rows",
+) -> tuple[NDArray[np.bool_], Dropped]:
+    """Which rows have every feature, the outcome and the treatment, and a count of the others.
+
+    `others` are more columns that must have a value, by the name of their argument. With `what` "outcomes" only the
+    outcome must have one, and with "inputs" everything but the outcome.
+
+    Examples
+    --------
+    >>> import numpy as np, pandas as pd
+    >>> y, a = pd.Series([1.0, 2.0, np.nan]), pd.Series([0, 1, 1])
+    >>> kept, dropped = complete_rows(pd.DataFrame({"dose": [None, 2.0, 3.0]}), y, a)
+    >>> kept, dropped.n_dropped, dict(dropped.columns)
+    (array([False,  True, False]), 2, {'dose': 1, 'y': 1})
+    """
+    features = [(str(name), X.iloc[:, m]) for m, name in enumerate(X.columns)]
+    taken = {name for name, _ in features}  # features may be called y or treatment, too
+    outcome = ("the outcome" if "y" in taken else "y", y)
+    parts = [outcome] if what == "outcomes" else features + [outcome] * (what == "rows")
+    if what != "outcomes":
+        parts += [("the treatment" if "treatment" in taken else "treatment", treatment), *(others or {}).items()]
+    kept = np.ones(len(X), dtype=bool)
+    counts: Counter[str] = Counter()
+    for name, column in parts:
+        gaps = column.isna().to_numpy()
+        if gaps.any():
+            kept &= ~gaps
+            counts[name] += int(gaps.sum())
+    return kept, Dropped(len(X), int((~kept).sum()), counts, counts[outcome[0]] if what != "inputs" else 0)

@@ -1,0 +1,157 @@
+"""Rare levels of discrete features, pooled into one."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from modifind.data.feature_matrix import FeatureTable
+from modifind.data.missing import LABELS
+from modifind.data.wording import named
+
+MIN_LEVEL_ROWS = 5
+POOLED = "other"
+SHOWN_LEVELS = 3
+SHOWN_FEATURES = 10
+
+
+@dataclass(frozen=True)
+class Pooling:
+    """What became of the levels of one feature.
+
+    Attributes
+    ----------
+    labels : tuple
+        The levels that are left; the pooled one is the last.
+    codes : array of int
+        New code of every old one.
+    rare : tuple
+        Labels that were pooled, the rarest first.
+    n_rows : int
+        Rows of the table.
+    n_joined : int
+        How many of `rare`, the last ones, are not rare themselves: the pool was too small without them.
+    """
+
+    labels: tuple[Any, ...]
+    codes: NDArray[np.int64]
+    rare: tuple[Any, ...]
+    n_rows: int
+    n_joined: int = 0
+
+    @property
+    def left_out(self) -> bool:
+        """Whether one level is left, so that there is nothing to test."""
+        return len(self.labels) == 1
+
+    @property
+    def is_identifier(self) -> bool:
+        """Whether nearly every row had a level of its own."""
+        return self.left_out and 2 * len(self.rare) > self.n_rows
+
+
+def pool(labels: Sequence[Any], counts: NDArray[Any]) -> Pooling | None:
+    """Pool the levels that have fewer than five rows in an arm; None where there are none.
+
+    While the pool has too few rows itself, the next rarest level joins it; that of missing values does so last.
+
+    Parameters
+    ----------
+    labels : sequence
+        Levels in code order.
+    counts : array of shape (k, 2)
+        Rows of each level in each arm.
+
+    Examples
+    --------
+    >>> found = pool(["a", "b", "c", "d"], np.array([[30, 30], [4, 9], [20, 20], [2, 1]]))
+    >>> found.labels, found.rare, found.codes.tolist()
+    (('a', 'c', 'other'), ('d', 'b'), [0, 2, 1, 2])
+    """
+    if len(labels) < 2 or counts.min() >= MIN_LEVEL_ROWS:
+        return None
+    is_rare = counts.min(axis=1) < MIN_LEVEL_ROWS
+    last = np.array([str(label) in LABELS for label in labels]) & ~is_rare
+    order = np.lexsort((np.arange(len(labels)), counts.sum(axis=1), counts.min(axis=1), last))
+    sums = np.cumsum(counts[order], axis=0).min(axis=1)
+    enough = np.flatnonzero(sums >= MIN_LEVEL_ROWS)
+    n_rare = int(is_rare.sum())
+    n_pooled = max(n_rare, int(enough[0]) + 1 if enough.size else len(labels))
+    is_pooled = np.zeros(len(labels), dtype=bool)
+    is_pooled[order[:n_pooled]] = True
+    kept = [label for label, gone in zip(labels, is_pooled, strict=True) if not gone]
+    codes = np.where(is_pooled, len(kept), np.cumsum(~is_pooled) - 1)
+    name = POOLED if POOLED not in map(str, kept) else f"{POOLED} (pooled)"
+    rare = tuple(labels[k] for k in order[:n_pooled])
+    return Pooling((*kept, name), codes.astype(np.int64), rare, int(counts.sum()), n_pooled - n_rare)
+
+
+def pool_rare_levels(table: FeatureTable, arms: NDArray[np.int64]) -> tuple[FeatureTable, frozenset[int]]:
+    """The table with rare levels pooled, and the features of which one level is left; one warning names them all.
+
+    Parameters
+    ----------
+    table : FeatureTable
+        Features.
+    arms : array of shape (n,)
+        0 or 1 for every row.
+    """
+    found: dict[int, Pooling] = {}
+    for m in range(table.n_features):
+        labels = table.categories[m]
+        if labels is None:
+            continue
+        codes = table.values[:, m].astype(np.int64)
+        counts = np.bincount(2 * codes + arms, minlength=2 * len(labels)).reshape(-1, 2)
+        pooling = pool(labels, counts)
+        if pooling is not None:
+            found[m] = pooling
+    if not found:
+        return table, frozenset()
+    values, categories = table.values.copy(), list(table.categories)
+    for m, pooling in found.items():
+        values[:, m] = pooling.codes[table.values[:, m].astype(np.int64)]
+        categories[m] = pooling.labels
+    warn_pooled({table.names[m]: pooling for m, pooling in found.items()})
+    left_out = frozenset(m for m, pooling in found.items() if pooling.left_out)
+    return replace(table, values=values, categories=tuple(categories)), left_out
+
+
+def warn_pooled(found: dict[str, Pooling]) -> None:
+    """Warn of identifiers, of features that are left out, and of levels that were pooled."""
+    ids = [f"{n} ({len(p.rare)} distinct values in {p.n_rows} rows)" for n, p in found.items() if p.is_identifier]
+    if ids:
+        warnings.warn(f"looks like an identifier and is left out: {_first(ids)}", UserWarning, stacklevel=4)
+    empty = [name for name, p in found.items() if p.left_out and not p.is_identifier]
+    if empty:
+        warnings.warn(
+            f"no two levels have {MIN_LEVEL_ROWS} rows in each arm, so it cannot be tested: {_first(empty)}",
+            UserWarning,
+            stacklevel=4,
+        )
+    pooled = [f"{name}: {_levels(p)}" for name, p in found.items() if not p.left_out]
+    if pooled:
+        warnings.warn(
+            f"levels with fewer than {MIN_LEVEL_ROWS} rows in an arm are pooled as {POOLED!r} ({_first(pooled, '; ')})",
+            UserWarning,
+            stacklevel=4,
+        )
+
+
+def _levels(pooling: Pooling) -> str:
+    n_rare = len(pooling.rare) - pooling.n_joined
+    rare, joined = pooling.rare[:n_rare], pooling.rare[n_rare:]
+    shown = ", ".join(repr(label) for label in rare[:SHOWN_LEVELS])
+    shown += f" and {len(rare) - SHOWN_LEVELS} more" if len(rare) > SHOWN_LEVELS else ""
+    return shown + (f", and {', '.join(map(repr, joined))} with them, as they are too few" if joined else "")
+
+
+def _first(items: list[str], between: str = ", ") -> str:
+    """The first few items, and how many more there are."""
+    shown = named(items[:SHOWN_FEATURES], between)
+    return shown if len(items) <= SHOWN_FEATURES else f"{shown} and {len(items) - SHOWN_FEATURES} more"

@@ -1,0 +1,199 @@
+"""Tables that come in pieces: a frame in memory, or files larger than memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
+
+import numpy as np
+import pandas as pd
+
+from modifind.data.containers import as_column, check_same_order, is_known
+from modifind.data.files.opening import DataFile, open_matching
+from modifind.data.files.text import Dialect
+from modifind.data.missing import Dropped, complete_rows
+from modifind.data.pieces import Piece
+from modifind.data.wording import listed
+
+PIECE_ROWS = 65_536
+
+
+class Source(Protocol):
+    """Rows in pieces, as often as asked for, in the same order every time."""
+
+    @property
+    def n_rows(self) -> int | None:
+        """Number of rows, where it is known beforehand."""
+
+    def pieces(self) -> Iterator[Piece]:
+        """The pieces, one after the other."""
+
+
+@dataclass(frozen=True)
+class FrameSource:
+    """A table in memory."""
+
+    X: pd.DataFrame
+    y: pd.Series[Any]
+    treatment: pd.Series[Any]
+    scores: pd.Series[Any] | None = None
+    piece_rows: int = PIECE_ROWS
+
+    @classmethod
+    def of(cls, X: pd.DataFrame, y: Any, treatment: Any, propensity: Any = None) -> FrameSource:
+        """From what the user passed; a propensity of one score per row comes along."""
+        if y is None or treatment is None:
+            raise ValueError("y and treatment are required: the outcome and one value of two for each row")
+        check_same_order(X, y=y, treatment=treatment)
+        columns = {"y": as_column(y, "y"), "treatment": as_column(treatment, "treatment")}
+        if has_row_scores(propensity):
+            columns["propensity"] = as_column(getattr(propensity, "estimator", propensity), "propensity")
+        for name, column in columns.items():
+            if len(column) != len(X):
+                raise ValueError(f"{name} has {len(column)} rows but X has {len(X)}")
+        return cls(X, columns["y"], columns["treatment"], columns.get("propensity"))
+
+    @property
+    def n_rows(self) -> int:
+        """Number of rows."""
+        return len(self.X)
+
+    def pieces(self) -> Iterator[Piece]:
+        """Slices of the rows."""
+        whole = Piece(0, self.X, self.y, self.treatment, self.scores)
+        for start in range(0, self.n_rows, self.piece_rows):
+            part = whole.take(slice(start, start + self.piece_rows))
+            yield Piece(start, part.X, part.y, part.treatment, part.scores)
+
+
+class CompleteRows:
+    """A source without the rows that have a missing feature, outcome or treatment.
+
+    Rows are numbered as if the others had never been there.
+
+    Parameters
+    ----------
+    source : Source
+        All rows.
+    what : {"rows", "outcomes"}
+        Whether all columns must have a value or the outcome alone.
+
+    Attributes
+    ----------
+    dropped : Dropped
+        A count of the rows left out, after the pieces have been read.
+    """
+
+    n_rows = None
+
+    def __init__(self, source: Source, what: str = "rows") -> None:
+        self.source = source
+        self.what = what
+        self.dropped = Dropped()
+
+    def pieces(self) -> Iterator[Piece]:
+        """The complete rows of every piece."""
+        self.dropped, start = Dropped(), 0
+        for piece in self.source.pieces():
+            own, dropped = complete_piece(piece, start, self.what)
+            self.dropped = self.dropped + dropped
+            start += len(own.X)
+            yield own
+        self.dropped.refuse_all()
+
+
+def complete_piece(piece: Piece, start: int, what: str = "rows") -> tuple[Piece, Dropped]:
+    """The complete rows of a piece, numbered from `start` on, and a count of the others."""
+    kept, dropped = complete_rows(piece.X, piece.y, piece.treatment, what=what)
+    return replace(piece.take(kept), start=start), dropped
+
+
+@dataclass(frozen=True)
+class FileSource:
+    """Files of text or Parquet, read in batches.
+
+    Attributes
+    ----------
+    files : tuple of DataFile
+        Files that have the columns; their rows follow one another.
+    features : tuple of str
+        Columns that are features.
+    outcome, treatment : str
+        The other columns.
+    scores : str, optional
+        Column of known propensity scores.
+    """
+
+    files: tuple[DataFile, ...]
+    features: tuple[str, ...]
+    outcome: str
+    treatment: str
+    scores: str | None = None
+    piece_rows: int = PIECE_ROWS
+
+    def __post_init__(self) -> None:
+        """Refuse a file that lacks a column."""
+        for file in self.files:
+            missing = [name for name in self.columns if name not in file.names]
+            if missing:
+                raise ValueError(f"{file.path} has no column {listed(missing)}")
+
+    @property
+    def columns(self) -> list[str]:
+        """The columns that are read."""
+        return list(dict.fromkeys([*self.features, self.outcome, self.treatment, *filter(None, [self.scores])]))
+
+    @property
+    def n_rows(self) -> int | None:
+        """Number of rows, which Parquet files tell."""
+        known = [file.n_rows for file in self.files if file.n_rows is not None]
+        return sum(known) if len(known) == len(self.files) else None
+
+    def pieces(self) -> Iterator[Piece]:
+        """Batches of rows; only the columns asked for are handed on."""
+        start = 0
+        for file in self.files:
+            for frame in file.batches(self.columns, self.piece_rows):
+                yield self.piece(start, frame)
+                start += len(frame)
+
+    def piece(self, start: int, frame: pd.DataFrame) -> Piece:
+        """A frame of rows as a piece."""
+        scores = None if self.scores is None else frame[self.scores]
+        return Piece(start, frame[list(self.features)], frame[self.outcome], frame[self.treatment], scores)
+
+
+def open_files(
+    pattern: str,
+    features: Sequence[str],
+    outcome: str,
+    treatment: str,
+    scores: str | None = None,
+    dialect: Dialect | None = None,
+) -> FileSource:
+    """Files as a source of rows.
+
+    Parameters
+    ----------
+    pattern : str
+        A file of text or Parquet, or a pattern that several match.
+    features : sequence of str
+        Columns that are features.
+    outcome, treatment : str
+        The other columns.
+    scores : str, optional
+        Column of known propensity scores.
+    dialect : modifind.data.files.text.Dialect, optional
+        How text is read: separators, decimals, letters, names of rows.
+
+    Returns
+    -------
+    FileSource
+    """
+    return FileSource(open_matching(pattern, dialect), tuple(features), outcome, treatment, scores)
+
+
+def has_row_scores(propensity: Any) -> bool:
+    """Whether a propensity, or the `PropensityModel` around it, is one known score per row."""
+    return is_known(propensity) and np.ndim(getattr(propensity, "estimator", propensity)) > 0

@@ -1,0 +1,72 @@
+"""Words that messages are made of."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+from typing import Any
+
+
+def counted(number: int, thing: str, things: str = "") -> str:
+    """A number and what it counts, in the singular for one.
+
+    Examples
+    --------
+    >>> counted(1, "value does", "values do"), counted(3, "row")
+    ('1 value does', '3 rows')
+    """
+    return f"{number} {thing if number == 1 else things or f'{thing}s'}"
+
+
+def meant(word: str, known: Iterable[str]) -> str:
+    """A question that asks for the most similar of some words; empty if none is.
+
+    Examples
+    --------
+    >>> meant("HorTh", ["age", "horTh"])
+    "; did you mean 'horTh'?"
+    """
+    by_lower = {other.lower(): other for other in known}
+    close = difflib.get_close_matches(word.lower(), by_lower, n=1, cutoff=0.7)
+    return f"; did you mean {by_lower[close[0]]!r}?" if close else ""
+
+
+def printable(text: str) -> str:
+    r"""Text with line ends, escape sequences and the like written out.
+
+    Examples
+    --------
+    >>> print(printable("dose\x1b[31m\n"))
+    dose\x1b[31m\n
+    """
+    return "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in text)
+
+
+def named(names: Iterable[Any], between: str = ", ") -> str:
+    r"""Names in a sentence: as they are, but for what a terminal would obey, which is written out.
+
+    Examples
+    --------
+    >>> print(named(["dose\x1b[31m", "age"]))
+    dose\x1b[31m, age
+    """
+    return printable(between.join(map(str, names)))
+
+
+def listed(names: Iterable[Any], most: int | None = None) -> str:
+    r"""Names in a message: each in quotation marks, and what a terminal would obey written out.
+
+    Parameters
+    ----------
+    names : iterable
+        The names.
+    most : int, optional
+        How many are shown.
+
+    Examples
+    --------
+    >>> print(listed(["dose\x1b[31m", "age"]), listed("abc", most=2))
+    'dose\x1b[31m', 'age' 'a', 'b', ...
+    """
+    quoted = [repr(name) for name in names]
+    return ", ".join(quoted[:most]) + ", ..." * (most is not None and len(quoted) > most)

@@ -1,0 +1,373 @@
+"""What a run has found so far, in a folder that the same run continues from.
+
+The folder holds `run.json`, which says what run it is, and one file for every feature tested so far. All are written
+beside their place and renamed, so that a file is whole or not there. File names carry a digest of `run.json`: files of
+another run, and any other file, are left alone.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import time
+import warnings
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any, TypeVar
+
+import pandas as pd
+
+from modifind.data.pieces import Piece
+from modifind.data.wording import counted
+from modifind.engine.assemble import Finding
+from modifind.engine.fingerprint import RunningDigests, digest
+from modifind.engine.plan import Sums
+from modifind.engine.record import installed_versions
+from modifind.result.codec import decode, encode
+from modifind.result.schema import check_plain, parse_json
+from modifind.result.writing import make_folder, write_text
+
+Record = TypeVar("Record")
+FORMAT = 2
+RUN_FILE = "run.json"
+VERSIONS = ("modifind", "numpy", "scipy", "scikit-learn", "torch")
+# They change how a result is put together, not what is found of a feature. Of a table taken at once the digests show
+# what is discrete, and `n_resamples_used` is what the number of resamples comes to.
+IMMATERIAL = ("alpha", "adjust", "n_resamples")
+IMMATERIAL_IF_WHOLE = ("discrete_features", "max_train_rows")
+SHOWN_DIFFERENCES = 5
+PARTS: dict[str, Any] = {
+    **{"format": int, "versions": dict[str, str], "table": str, "settings": dict[str, Any], "seed": int},
+    **{"columns": list[tuple[str, str]], "rows": dict[str, str]},
+}
+DAMAGED = (ValueError, OSError, TypeError, RecursionError, OverflowError)  # what reading a file of another kind raises
+STALE_SECONDS = 600.0  # a temporary file lives for milliseconds
+SAVE_SECONDS = 10.0  # sums over rows are saved as often as this
+WORDS = {
+    "y": "the outcome",
+    "treatment": "the treatment",
+    "scores": "propensity",
+    "weights": "sample_weight",
+    "kept": "which rows are left out",
+}
+
+
+def run_record(
+    table: str,
+    settings: dict[str, Any],
+    seed: int,
+    columns: dict[str, str],
+    rows: dict[str, str],
+) -> dict[str, Any]:
+    """What makes a run the same run.
+
+    Parameters
+    ----------
+    table : {"whole", "pieces"}
+        How its rows are taken.
+    settings : dict
+        Every setting, as a result records them; those that cannot change what is found of a feature are left out.
+    seed : int
+        The seed.
+    columns, rows : dict
+        Digests of the features, and of the arguments that have one value per row.
+    """
+    left_out = IMMATERIAL + (IMMATERIAL_IF_WHOLE if table == "whole" else ())
+    kept = {name: value for name, value in settings.items() if name not in left_out}
+    versions = {name: number for name, number in installed_versions().items() if name in VERSIONS}
+    record = {
+        "format": FORMAT,
+        "versions": versions,
+        "table": table,
+        "settings": kept,
+        "seed": seed,
+        # pairs, because the order of the columns counts
+        "columns": [list(pair) for pair in columns.items()],
+        "rows": rows,
+    }
+    # An object that shows its address in memory would never be the same again.
+    return json.loads(re.sub(r" at 0x[0-9a-fA-F]+", "", json.dumps(record)))
+
+
+def differences(old: dict[str, Any], new: dict[str, Any]) -> list[str]:
+    """In what two runs differ, in words.
+
+    Examples
+    --------
+    >>> one = run_record("whole", {"cv": 5}, 1, {"age": "a1"}, {"y": "b1"})
+    >>> differences(one, run_record("whole", {"cv": 4}, 2, {"age": "a2"}, {"y": "b1"}))
+    ['cv was 5, is 4', 'the seed was 1, is 2', "column 'age' differs"]
+    """
+    if old.get("format") != new["format"]:
+        return [f"its format is {old.get('format')!r}, not {new['format']}"]
+    found = []
+    for name in sorted(set(old["versions"]) | set(new["versions"])):
+        mine, theirs = new["versions"].get(name, "not installed"), old["versions"].get(name, "not installed")
+        if mine != theirs:
+            found.append(f"it was made {'by' if name == 'modifind' else 'with'} {name} {theirs}, this is {mine}")
+    if old["table"] != new["table"]:
+        found.append("the rows were taken " + ("at once" if old["table"] == "whole" else "in pieces") + " before")
+    before, now = _flat(old["settings"]), _flat(new["settings"])
+    for name in dict.fromkeys([*before, *now]):
+        if before.get(name) != now.get(name):
+            found.append(f"{name} was {before.get(name)!r}, is {now.get(name)!r}")
+    if old["seed"] != new["seed"]:
+        found.append(f"the seed was {old['seed']}, is {new['seed']}")
+    was, are = dict(old["columns"]), dict(new["columns"])
+    found += [f"column {name!r} is new" for name in are if name not in was]
+    found += [f"column {name!r} is gone" for name in was if name not in are]
+    found += [f"column {name!r} differs" for name in are if name in was and was[name] != are[name]]
+    if set(was) == set(are) and list(was) != list(are):
+        found.append("the columns come in another order")
+    for name in dict.fromkeys([*old["rows"], *new["rows"]]):
+        if old["rows"].get(name) != new["rows"].get(name):
+            found.append(f"{WORDS.get(name, name)} differs")
+    return found
+
+
+def _flat(settings: dict[str, Any], above: str = "") -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for name, value in settings.items():
+        own = f"{above}.{name}" if above else name
+        found.update(_flat(value, own) if isinstance(value, dict) else {own: value})
+    return found
+
+
+def saved_seed(folder: str | os.PathLike[str] | None) -> int | None:
+    """The seed of the run that a folder holds, if it holds one."""
+    if folder is None or not (Path(folder) / RUN_FILE).exists():
+        return None
+    return int(_read_run(Path(folder))["seed"])
+
+
+def _read_run(folder: Path) -> dict[str, Any]:
+    path = folder / RUN_FILE
+    try:
+        found = parse_json(path.read_bytes())
+        if not isinstance(found, dict):
+            raise ValueError("it is no object")
+        missing = [name for name in PARTS if name not in found]
+        if missing:
+            raise ValueError(f"it has no {missing[0]}")
+        for name, kind in PARTS.items():
+            decode(found[name], kind)
+        if found["seed"] < 0:
+            raise ValueError("its seed is negative")
+        check_plain("settings", found["settings"])
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise ValueError(
+            f"{path} is no run of modifind that can be read ({reason}); use another folder for checkpoint"
+        ) from None
+    return found
+
+
+def open_folder(folder: str | os.PathLike[str], run: dict[str, Any]) -> tuple[Path, str]:
+    """Make a folder the checkpoint of a run, or continue with it.
+
+    Returns
+    -------
+    folder, token : Path, str
+        The folder, and the part of file names that belongs to the run.
+
+    Raises
+    ------
+    ValueError
+        The folder holds results of another run; the message says how that differs.
+    """
+    path = Path(folder).absolute()
+    make_folder(path)
+    _remove_stale(path)
+    if not (path / RUN_FILE).exists():
+        _write(path / RUN_FILE, _text(run), keep=True)
+    found = _read_run(path)
+    other = differences(found, run)
+    if other and not any(path.glob(f"*-{_token(found)}*.json")):  # nothing would be lost
+        _write(path / RUN_FILE, _text(run))
+        other = []
+    if other:
+        more = len(other) - SHOWN_DIFFERENCES
+        named = "; ".join(other[:SHOWN_DIFFERENCES]) + (f"; and {more} more" if more > 0 else "")
+        raise ValueError(f"checkpoint {folder} belongs to another run: {named}. Use another folder or empty this one.")
+    return path, _token(run)
+
+
+def _text(run: dict[str, Any]) -> str:
+    return json.dumps(run, indent=1, allow_nan=False) + "\n"
+
+
+def _token(run: dict[str, Any]) -> str:
+    return digest(json.dumps(run, sort_keys=True).encode())[:12]
+
+
+def _remove_stale(folder: Path) -> None:
+    """Remove what a killed process left unfinished."""
+    for path in folder.glob(".*.json.*"):
+        try:
+            stale = time.time() - path.stat().st_mtime > STALE_SECONDS
+            if stale and path.name.startswith((".feature-", ".placebo-", ".sums-", f".{RUN_FILE}.")):
+                path.unlink()
+        except OSError:
+            continue
+
+
+def _write(path: Path, text: str, *, keep: bool = False) -> None:
+    try:
+        write_text(path, text, keep=keep)
+    except (OSError, ValueError) as error:
+        reason = getattr(error.__cause__, "strerror", None) or error
+        raise OSError(
+            f"cannot save to the checkpoint {path.parent}: {reason}. What was saved before is kept; make room and "
+            "start again to continue"
+        ) from None
+
+
+def _save_record(path: Path, owner: str, value: Any, hint: Any) -> None:
+    record = {"of": owner, "value": encode(value, hint)}
+    _write(path, json.dumps({"check": _check(record), "record": record}, allow_nan=False) + "\n")
+
+
+def _load_record(path: Path, owner: str, hint: type[Record]) -> Record:
+    """What `_save_record` saved; a ValueError says that the file is damaged."""
+    found = parse_json(path.read_bytes())
+    if not isinstance(found, dict) or set(found) != {"check", "record"} or found["check"] != _check(found["record"]):
+        raise ValueError("its check sum is wrong")
+    if set(found["record"]) != {"of", "value"} or found["record"]["of"] != owner:
+        raise ValueError("it is of something else")
+    return decode(found["record"]["value"], hint)
+
+
+def _check(record: Any) -> str:
+    return digest(json.dumps(record, sort_keys=True).encode())
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """Features tested, or runs done, so far; workers save each as they finish it.
+
+    Attributes
+    ----------
+    folder : Path
+        Where they are kept.
+    token : str
+        What marks the files of this run.
+    names : tuple of str
+        All features, or runs.
+    kind : str
+        What files are called.
+    holds : type
+        What is in them.
+    """
+
+    folder: Path
+    token: str
+    names: tuple[str, ...]
+    kind: str = "feature"
+    holds: Any = Finding
+
+    def _path(self, feature: int) -> Path:
+        return self.folder / f"{self.kind}-{self.token}-{feature:05d}.json"
+
+    def save(self, feature: int, finding: Any) -> None:
+        """Save one feature, whole or not at all."""
+        _save_record(self._path(feature), self.names[feature], finding, self.holds)
+
+    def save_here(self, feature: int, finding: Finding) -> None:
+        """Save from a worker, unless it works where the folder is not."""
+        if (self.folder / RUN_FILE).exists():
+            self.save(feature, finding)
+
+    def save_missing(self, feature: int, finding: Finding) -> None:
+        """Save what the worker could not."""
+        if not self._path(feature).exists():
+            self.save(feature, finding)
+
+    def load(self) -> dict[int, Any]:
+        """Features on file, with a warning for files that cannot be used."""
+        found: dict[int, Any] = {}
+        damaged = []
+        for feature, name in enumerate(self.names):
+            path = self._path(feature)
+            if path.exists():
+                try:
+                    found[feature] = _load_record(path, name, self.holds)
+                except DAMAGED:
+                    damaged.append(name)
+        if damaged:
+            warnings.warn(
+                f"checkpoint {self.folder}: {counted(len(damaged), 'damaged file')} not used, and done again: "
+                f"{', '.join(map(repr, damaged))}",
+                UserWarning,
+                stacklevel=4,
+            )
+        return found
+
+
+@dataclass(frozen=True)
+class SavedSums:
+    """Sums over the first pieces of a table."""
+
+    n_pieces: int
+    sums: Sums
+
+
+class PassCheckpoint:
+    """Sums over the pieces of a table so far, saved now and then.
+
+    Parameters
+    ----------
+    folder : path
+        Where they are kept.
+    settings : dict
+        Every setting, as a result records them.
+    seed : int
+        The seed.
+
+    Attributes
+    ----------
+    notes : list of str
+        What the user should be warned of.
+    """
+
+    def __init__(self, folder: str | os.PathLike[str], settings: dict[str, Any], seed: int) -> None:
+        self._given = folder
+        self._settings = settings
+        self._seed = seed
+        self._columns, self._rows = RunningDigests(), RunningDigests()
+        self._path: Path | None = None
+        self._last = time.monotonic()
+        self.notes: list[str] = []
+
+    def see(self, piece: Piece) -> None:
+        """The next piece, when the table is read for the first time."""
+        for name in piece.X.columns:
+            self._columns.add(str(name), piece.X[name])
+        for field in fields(piece):
+            column = getattr(piece, field.name)
+            if isinstance(column, pd.Series):
+                self._rows.add(field.name, column)
+
+    def open(self) -> None:
+        """Continue, or refuse another run, once all pieces have been seen."""
+        run = run_record("pieces", self._settings, self._seed, self._columns.found(), self._rows.found())
+        folder, token = open_folder(self._given, run)
+        self._path = folder / f"sums-{token}.json"
+
+    def load(self) -> SavedSums | None:
+        """The sums on file."""
+        assert self._path is not None
+        if not self._path.exists():
+            return None
+        try:
+            return _load_record(self._path, "sums", SavedSums)
+        except DAMAGED:
+            self.notes.append(f"checkpoint {self._path.parent}: {self._path.name} is damaged and not used")
+            return None
+
+    def save(self, n_pieces: int, sums: Sums, *, now: bool = False) -> None:
+        """Save the sums so far, unless that was done just before."""
+        assert self._path is not None
+        if now or time.monotonic() - self._last >= SAVE_SECONDS:
+            _save_record(self._path, "sums", SavedSums(n_pieces, sums), SavedSums)
+            self._last = time.monotonic()

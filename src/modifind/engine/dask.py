@@ -1,0 +1,334 @@
+"""The same sums over the partitions of a Dask DataFrame.
+
+Rows stay where they are: apart from the sample that models are fitted to, only sums travel, and those are added up in
+a tree. Workers that are lost take nothing with them; what they had not handed on is computed again.
+"""
+
+from __future__ import annotations
+
+import glob
+import operator
+import re
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import reduce
+from itertools import product
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+from joblib import effective_n_jobs
+
+from modifind.data.containers import is_distributed
+from modifind.data.files.opening import ENDINGS, DataFile
+from modifind.data.files.parquet import open_parquet
+from modifind.data.files.text import COMPRESSIONS, Dialect, TextFile, kind_of, open_text
+from modifind.data.missing import Dropped
+from modifind.data.pieces import Piece
+from modifind.data.row_plan import RowPlan, generous_limit
+from modifind.data.sources import complete_piece, has_row_scores
+from modifind.data.wording import listed
+from modifind.engine.pieces import Look, check_unchanged
+from modifind.engine.plan import Plan, Sums
+from modifind.engine.progress import Progress
+from modifind.engine.workers import WorkerError
+
+if TYPE_CHECKING:
+    from distributed import Client
+
+FAN_IN = 8  # sums that are added up at a time
+# Dask has its workers give memory back at once, which makes every array of a few hundred kilobytes a call to the system
+# and sums much slower. Here freed memory is kept, up to 256 MB; one thread of BLAS and OpenMP each.
+WORKER_ENVIRONMENT = {
+    "MALLOC_TRIM_THRESHOLD_": 2**28,
+    "MALLOC_MMAP_THRESHOLD_": 2**26,
+    "OMP_NUM_THREADS": 1,
+    "MKL_NUM_THREADS": 1,
+    "OPENBLAS_NUM_THREADS": 1,
+}
+
+
+def import_dask() -> Any:
+    """The distributed module, or what to do without it."""
+    try:
+        import distributed
+    except ImportError:
+        raise ImportError('tables on a cluster need dask: pip install "modifind[dask]"') from None
+    return distributed
+
+
+def connect(address: str | None = None, n_workers: int | None = None) -> Client:
+    """A client of the cluster at an address, or of one that is started on this machine.
+
+    Parameters
+    ----------
+    address : str, optional
+        Address of a scheduler, such as ``tcp://10.0.0.1:8786``.
+    n_workers : int, optional
+        Processes of a cluster that is started here; all cores by default.
+
+    Returns
+    -------
+    distributed.Client
+        Closing it stops a cluster that was started here.
+    """
+    distributed = import_dask()
+    if address:
+        try:
+            return distributed.Client(address, timeout="30s")
+        except OSError as error:
+            raise ValueError(f"no Dask scheduler answers at {address!r}: {error}") from None
+    from dask import config
+
+    workers = effective_n_jobs(-1 if n_workers is None else n_workers)
+    with config.set({"distributed.nanny.pre-spawn-environ": WORKER_ENVIRONMENT}):
+        return distributed.Client(n_workers=workers, threads_per_worker=1, processes=True, dashboard_address=":0")
+
+
+@dataclass
+class DaskPieces:
+    """The partitions of a table as pieces, worked on by a cluster.
+
+    A context that closes the cluster again where none was there before. Use `of`.
+
+    Attributes
+    ----------
+    columns : dict
+        Features, outcome, treatment and known scores as lists of delayed partitions.
+    complete : {"", "rows", "outcomes"}
+        Which rows are left out: none, those with a missing value, or those without an outcome.
+    dropped : Dropped
+        A count of those rows, once they have been looked at.
+    """
+
+    columns: dict[str, list[Any]]
+    n_workers: int | None = None
+    client: Any = None
+    lengths: list[int] = field(default_factory=list)
+    complete: str = ""
+    dropped: Dropped = field(default_factory=Dropped)
+    _started: bool = False
+    _workers: frozenset[str] = frozenset()
+
+    @classmethod
+    def of(
+        cls,
+        X: Any,
+        y: Any,
+        treatment: Any,
+        propensity: Any = None,
+        n_workers: int | None = None,
+        *,
+        complete: str = "",
+    ) -> DaskPieces:
+        """From Dask collections that are partitioned alike; `y` and `treatment` may name columns of `X`."""
+        import_dask()
+        named = [name for name in (y, treatment) if isinstance(name, str)]
+        unknown = [name for name in named if name not in X.columns]
+        if unknown:
+            raise ValueError(f"X has no column {listed(unknown)}")
+        y, treatment = (X[column] if isinstance(column, str) else column for column in (y, treatment))
+        parts = {"X": X.drop(columns=named) if named else X, "y": y, "treatment": treatment}
+        if has_row_scores(propensity):
+            parts["propensity"] = getattr(propensity, "estimator", propensity)
+        for name, part in parts.items():
+            wanted = hasattr(part, "columns") if name == "X" else getattr(part, "ndim", 0) == 1
+            if not is_distributed(part) or not wanted or not hasattr(part, "divisions"):
+                kind = "DataFrame" if name == "X" else "series of the same partitions"
+                raise ValueError(f"X is a Dask table, so {name} must be a Dask {kind}, not {type(part).__name__}")
+            if part.npartitions != X.npartitions:
+                raise ValueError(f"{name} has {part.npartitions} partitions but X has {X.npartitions}")
+            if X.known_divisions and part.known_divisions and part.divisions != X.divisions:
+                raise ValueError(f"{name} and X are divided differently; take them from the same Dask DataFrame")
+        # Optimised one by one, columns of the same files may be read in partitions of different sizes. As they are,
+        # they share the task that reads them.
+        delayed = {name: list(part.to_delayed(optimize_graph=False)) for name, part in parts.items()}
+        return cls(delayed, n_workers, complete=complete)
+
+    def __enter__(self) -> DaskPieces:
+        """Find the cluster that is in use, or start one here."""
+        try:
+            self.client = import_dask().get_client()
+        except ValueError:
+            self.client, self._started = connect(None, self.n_workers), True
+        self._workers = self._present()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Stop what was started."""
+        if self._started:
+            self.client.close()
+
+    def _warn_lost(self) -> None:
+        lost = len(self._workers - self._present())
+        if lost:
+            warnings.warn(
+                f"{lost} of {len(self._workers)} workers were lost during the run; what they had not handed on was "
+                "computed again, and the result is the same",
+                UserWarning,
+                stacklevel=4,
+            )
+
+    def look(self, rows: RowPlan, discrete_features: Any, n_sample: int) -> tuple[Look, RowPlan]:
+        """Count the rows of every partition, then look at each; only its rows of the sample come back."""
+        counts = self._gather(self.client.compute(self._each(_count)))
+        self.lengths[:] = [n_kept for n_kept, _ in counts]
+        self.dropped = reduce(operator.add, (dropped for _, dropped in counts), Dropped())
+        self.dropped.refuse_all()
+        n_rows = sum(self.lengths)
+        if not n_rows:
+            raise ValueError("the table has no rows")
+        rows = rows.limited(generous_limit(n_rows, n_sample))
+        looks = self._each(_look, rows, discrete_features)
+        found = self._tree([own for own, length in zip(looks, self.lengths, strict=True) if length])
+        return found.pruned(rows, n_sample)
+
+    def sums(self, plan: Plan, n_rows: int, advance: Progress) -> Sums:
+        """Sums over all rows, added up in a tree whose shape depends on the partitions alone."""
+        parts = self._each(_sums, plan)
+        kept = [(own, length) for own, length in zip(parts, self.lengths, strict=True) if length]
+        total = self._tree([own for own, _ in kept], [length for _, length in kept], advance)
+        self._warn_lost()
+        check_unchanged(n_rows, int(total.overlap.n_rows.sum()))
+        return total
+
+    def _each(self, function: Callable[..., Any], *shared: Any) -> list[Any]:
+        """A delayed call for every partition."""
+        from dask import delayed
+
+        call = delayed(function, pure=False)
+        common = [delayed(item, pure=False, traverse=False) for item in (self.complete, *shared)]
+        names, partitions = list(self.columns), list(zip(*self.columns.values(), strict=True))
+        lengths = self.lengths or [0] * len(partitions)  # not counted yet
+        starts = np.cumsum([0, *lengths[:-1]])
+        return [
+            call(int(start), dict(zip(names, parts, strict=True)), *common)
+            for start, parts in zip(starts, partitions, strict=True)
+        ]
+
+    def _tree(self, parts: list[Any], sizes: Sequence[int] = (), advance: Progress | None = None) -> Any:
+        """Add up delayed parts, some at a time; groups are followed as they are done."""
+        from dask import delayed
+
+        add = delayed(_add, pure=False)
+        groups = [parts[k : k + FAN_IN] for k in range(0, len(parts), FAN_IN)]
+        futures = self.client.compute([add(group) for group in groups])
+        if advance is not None:
+            weight = {f.key: sum(sizes[k * FAN_IN : (k + 1) * FAN_IN]) for k, f in enumerate(futures)}
+            done, total = 0, sum(sizes)
+            advance(0, total)
+            for future in import_dask().as_completed(futures):
+                done += weight[future.key]
+                advance(min(done, total), total)
+        while len(futures) > 1:
+            futures = [
+                self.client.submit(_add, futures[k : k + FAN_IN], pure=False) for k in range(0, len(futures), FAN_IN)
+            ]
+        return self._gather(futures)[0]
+
+    def _gather(self, tasks: list[Any]) -> list[Any]:
+        killed = import_dask().KilledWorker
+        try:
+            return self.client.gather(tasks)
+        except killed as error:
+            raise WorkerError(
+                f"workers died again and again over the same rows, most likely for want of memory; take smaller "
+                f"partitions ({error})"
+            ) from None
+        except KeyError as error:  # what pandas says of a column that is not there
+            found = re.fullmatch(r"\[(.*)\] not .*", str(error.args[0]), flags=re.DOTALL)
+            lacking = found[1] if found else listed(error.args)
+            raise ValueError(
+                f"a partition of the table lacks column {lacking}; give all of them the same columns"
+            ) from None
+
+    def _present(self) -> frozenset[str]:
+        return frozenset(self.client.scheduler_info(n_workers=-1)["workers"])
+
+
+def _piece(start: int, parts: dict[str, Any], complete: str) -> tuple[Piece, Dropped]:
+    """The rows of one partition, and a count of those left out for missing values."""
+    columns = {name: part.reset_index(drop=True) for name, part in parts.items() if name != "X"}
+    X = parts["X"].reset_index(drop=True)
+    for name, column in columns.items():
+        if len(column) != len(X):
+            raise ValueError(f"a partition of {name} has {len(column)} rows, that of X {len(X)}")
+    piece = Piece(start, X, columns["y"], columns["treatment"], columns.get("propensity"))
+    return complete_piece(piece, start, complete) if complete else (piece, Dropped())
+
+
+def _count(start: int, parts: dict[str, Any], complete: str) -> tuple[int, Dropped]:
+    piece, dropped = _piece(start, parts, complete)
+    return len(piece.X), dropped
+
+
+def _look(start: int, parts: dict[str, Any], complete: str, rows: RowPlan, discrete_features: Any) -> Look:
+    return Look.of(_piece(start, parts, complete)[0], rows, discrete_features)
+
+
+def _sums(start: int, parts: dict[str, Any], complete: str, plan: Plan) -> Sums:
+    return plan.sums(_piece(start, parts, complete)[0])
+
+
+def _add(parts: list[Any]) -> Any:
+    return reduce(operator.add, parts)
+
+
+def read_table(pattern: str, dialect: Dialect | None = None) -> Any:
+    """A Dask DataFrame of the files that a pattern names, on disk or in a store that fsspec knows.
+
+    Text on a disk is looked at first; of text elsewhere the dialect says all that is known.
+    """
+    import_dask()
+    import dask.dataframe
+
+    dialect = dialect or Dialect()
+    parquet = pattern.rstrip("/").lower().endswith(".parquet")
+    if not (parquet or dialect.separator or kind_of(Path(pattern)) in (".csv", ".tsv")):
+        raise ValueError(f"the data files must end in {ENDINGS}; found {pattern!r}")
+    try:
+        if parquet:
+            return _read_parquet(pattern)
+        files = [open_text(path, dialect) for path in sorted(map(Path, glob.glob(pattern)))]
+        if not files:
+            separator = dialect.separator or ("\t" if kind_of(Path(pattern)) == ".tsv" else ",")
+            options = {"sep": separator, "decimal": dialect.decimal or ".", "encoding": dialect.encoding or "utf-8"}
+            return dask.dataframe.read_csv(pattern, **options)
+        _check_alike(files)
+        first = files[0]
+        # Bytes can be cut at line ends only where these are one byte and not compressed.
+        whole = Path(pattern).suffix.lower() in COMPRESSIONS or not first.encoding.startswith(("utf-8", "latin"))
+        cut = {"blocksize": None, "compression": "infer"} if whole else {}
+        frame = dask.dataframe.read_csv(pattern, encoding=first.encoding, **first.options, **cut)
+        return frame[first.names]
+    except (OSError, ImportError, pd.errors.ParserError) as error:
+        raise ValueError(f"cannot read {pattern}: {error}") from None
+
+
+def _read_parquet(pattern: str) -> Any:
+    """Parquet files, with an index that has a name as the last column."""
+    import dask.dataframe
+
+    files = [open_parquet(path) for path in sorted(map(Path, glob.glob(pattern))) if path.is_file()]
+    _check_alike(files)
+    if any(file.counted for file in files):
+        raise ValueError(f"{pattern} has an index that only counts rows, {listed(files[0].counted)}; leave --dask out")
+    frame = dask.dataframe.read_parquet(pattern, index=False)
+    if not files:
+        return frame[[name for name in frame.columns if not re.fullmatch(r"__index_level_\d+__", name)]]
+    stored = files[0].stored
+    return frame[list(stored.values())].rename(columns={field: name for name, field in stored.items()})
+
+
+def _check_alike(files: Sequence[DataFile]) -> None:
+    """Refuse files that differ in their columns: Dask reads all of them like the first."""
+    for first, file in product(files[:1], files[1:]):
+        absent = [name for name in first.names if name not in file.names]
+        if absent:
+            raise ValueError(f"{file.path} has no column {listed(absent)}, which {first.path} has")
+        if not (isinstance(first, TextFile) and isinstance(file, TextFile)):
+            continue
+        if (file.header, file.encoding) != (first.header, first.encoding):
+            raise ValueError(f"{file.path} and {first.path} differ in the order of their columns or in their encoding")

@@ -1,0 +1,164 @@
+"""How a table is read and what will be done with it, before any model is fitted."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from joblib import effective_n_jobs
+
+from modifind.data.containers import as_frame, is_known
+from modifind.data.feature_matrix import FeatureTable
+from modifind.data.survey import effective_size
+from modifind.engine.placebo import Assignment
+from modifind.engine.reading import Data
+from modifind.statistics import WCMMD, EffectLikelihood
+from modifind.statistics.effect_likelihood import is_binary
+
+MOST_NAMES = 12
+# Seconds of one process, from fits of 1,000 to 10,000 rows with 5 to 30 features: whatever the table, for every
+# feature, and for every row of every feature.
+BASE, PER_FEATURE, PER_CELL = 0.4, 0.07, 2.9e-5
+EXPLAINING = 1.8  # times as long with explanations
+
+
+def describe(selector: Any, X: Any, y: Any, treatment: Any, **rest: Any) -> list[tuple[str, str]]:
+    """What a selector would do, in pairs of a heading and a line.
+
+    Parameters
+    ----------
+    selector : ModifierSelector
+        The selector, not fitted.
+    X, y, treatment, **rest
+        Arguments of its `fit`. What is wrong with them is told as `fit` would tell it.
+
+    Examples
+    --------
+    >>> from modifind import ModifierSelector
+    >>> from modifind.datasets import load_trial
+    >>> trial = load_trial()
+    >>> for heading, line in describe(ModifierSelector(), trial.X, trial.y, trial.treatment)[:2]:
+    ...     print(f"{heading}: {line}")
+    rows: 1,500
+    treatment: drug: drug (treated) 733 rows, placebo (control) 767 rows
+    """
+    data, run = selector.read(X, y, treatment, **rest)
+    table = data.table
+    tested = [m for m, name in enumerate(table.names) if name not in data.adjusted]
+    lines = [("rows", _rows(data)), ("treatment", _treatment(data)), ("outcome", _outcome(data, run.outcome_transform))]
+    for kind, title in (("continuous", "numbers"), ("discrete", "categories")):
+        members = [m for m in tested if table.kind(m) == kind and not table.is_constant(m)]
+        if members:
+            lines.append((f"features, {title}", f"{len(members)}: {_listed([_feature(table, m) for m in members])}"))
+    if data.adjusted:
+        lines.append(("adjusted for", f"{len(data.adjusted)}, not tested: {_listed(list(data.adjusted))}"))
+    still = [table.names[m] for m in tested if table.is_constant(m)]
+    if still:
+        lines.append(("not tested", f"{_listed(still)}: the same in all rows"))
+    frame = as_frame(X) if data.kept is None else as_frame(X).loc[data.kept]
+    gaps = {str(name): int(frame[name].isna().sum()) for name in frame.columns}
+    gaps = {name: count for name, count in gaps.items() if count}
+    if gaps:
+        shown = _listed([f"{name} {count:,}" for name, count in gaps.items()])
+        lines.append(("missing values", f"{shown}; missing is a state of its own"))
+    if run.feature_groups:
+        lines.append(
+            ("tested as one", _listed([f"{name} ({', '.join(own)})" for name, own in run.feature_groups.items()]))
+        )
+    lines += _rows_known(data)
+    if data.y.size > selector.max_train_rows and isinstance(run.statistic, EffectLikelihood):
+        most = f"{selector.max_train_rows:,}"
+        lines.append(("in pieces", f"models are fitted to a random sample of {most} rows, and all rows are scored"))
+    lines.append(("propensity", _propensity(run.propensity.estimator, data)))
+    resampled = isinstance(run.statistic, WCMMD)
+    test = f"{'wcmmd' if resampled else 'effect_likelihood'}, sampler {type(run.sampler).__name__}"
+    adjusted = "unadjusted" if run.adjust == "none" else f"adjusted by {run.adjust}"
+    lines.append(("test", f"{test}; {adjusted} p-values, level {run.alpha:g}"))
+    if selector.placebo_runs:
+        scores = np.full(data.arms.size, data.arms.mean())
+        drawn = Assignment.of(data, scores, is_known(run.propensity)).described
+        lines.append(("placebo treatments", f"{selector.placebo_runs}; {drawn}"))
+    if isinstance(run.statistic, EffectLikelihood):
+        lines.append(("time", _time(data, run.explain, selector.placebo_runs, effective_n_jobs(run.n_jobs))))
+    return lines
+
+
+def _rows(data: Data) -> str:
+    if data.kept is None:
+        return f"{data.y.size:,}"
+    return f"{data.y.size:,} of {data.kept.size:,}; the others are left out"
+
+
+def _treatment(data: Data) -> str:
+    treated = int(data.arms.sum())
+    labels = ((data.treatment.treated, "treated", treated), (data.treatment.control, "control", data.y.size - treated))
+    name = f"{data.names['treatment_name']}: " if data.names.get("treatment_name") else ""
+    return name + ", ".join(f"{label} ({role}) {count:,} rows" for label, role, count in labels)
+
+
+def _outcome(data: Data, transform: str | None) -> str:
+    y = data.y
+    name = f"{data.names['outcome_name']}: " if data.names.get("outcome_name") else ""
+    if is_binary(y):
+        high = y == y.max()
+        return f"{name}two values, {y.min():g} in {int((~high).sum()):,} rows and {y.max():g} in {int(high.sum()):,}"
+    scale = ", taken as its logarithm" if transform == "log" else ""
+    return f"{name}a number from {y.min():g} to {y.max():g}, {np.unique(y).size:,} distinct values{scale}"
+
+
+def _feature(table: FeatureTable, m: int) -> str:
+    levels = table.n_levels(m)
+    return f"{table.names[m]} ({levels} levels)" if levels else table.names[m]
+
+
+def _rows_known(data: Data) -> list[tuple[str, str]]:
+    found = []
+    if data.strata is not None:
+        found.append(("strata", f"{len(data.strata.labels)}; models and samplers condition on them"))
+    if data.outcome_weights:
+        own = data.outcome_weights
+        shown = f"missing in {own['n_missing']:,} rows ({own['share_missing']:.0%}); the others are weighted for them"
+        found.append(("outcomes", f"{shown}, worth {own['effective_rows']:,.0f} rows that count alike"))
+    elif data.weights is not None:
+        found.append(("weights", f"worth {effective_size(data.weights):,.0f} rows that count alike"))
+    if data.clusters is not None:
+        found.append(("clusters", f"{np.unique(data.clusters).size:,}; rows of a cluster are not taken as independent"))
+    return found
+
+
+def _propensity(estimator: Any, data: Data) -> str:
+    if isinstance(estimator, str):
+        shares = data.strata is not None and estimator == "auto"
+        return "share of treated rows in each stratum" if shares else f"{estimator}: fitted to the features"
+    if hasattr(estimator, "fit"):
+        return f"{type(estimator).__name__}, fitted to the features"
+    return "known, one score per row" if np.ndim(estimator) else f"known, {float(estimator):g} for every row"
+
+
+def _time(data: Data, explain: bool, placebos: int, n_jobs: int) -> str:
+    n, d = data.table.n_rows, data.table.n_features - len(data.adjusted)
+    once = BASE + d * (PER_FEATURE + PER_CELL * n)
+    seconds = once * (EXPLAINING if explain else 1.0) + once * placebos
+    spread = f" with {n_jobs} processes" if n_jobs > 1 else ""
+    about = _duration(seconds / min(n_jobs, max(d, 1)))
+    return f"about {about}{spread}, as on the machine that this was measured on; networks take longer"
+
+
+def _duration(seconds: float) -> str:
+    """A duration that is no more exact than it can be.
+
+    Examples
+    --------
+    >>> _duration(3.2), _duration(47), _duration(400), _duration(9000)
+    ('5 seconds', '50 seconds', '7 minutes', '2.5 hours')
+    """
+    if seconds < 60:
+        step = 5 if seconds <= 20 else 10
+        return f"{step * math.ceil(seconds / step)} seconds"
+    return f"{math.ceil(seconds / 60)} minutes" if seconds < 5400 else f"{seconds / 3600:.1f} hours"
+
+
+def _listed(names: list[str]) -> str:
+    more = len(names) - MOST_NAMES
+    return ", ".join(names[:MOST_NAMES]) + (f" and {more} more" if more > 0 else "")

@@ -1,0 +1,270 @@
+"""Explanations of a streamed fit: curves, densities, what changes and bounds, from rows that are at hand.
+
+Tests and importance are sums over all rows. An explanation needs rows, two hundred times over for its bands, and those
+of the sample that models are fitted to are in memory. A random part of them explains every feature by the code that
+explains tables in memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import closing
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+from threadpoolctl import threadpool_limits
+
+from modifind._typing import Array
+from modifind.data.feature_matrix import FeatureTable
+from modifind.data.pieces import Block
+from modifind.data.population import population_weights
+from modifind.engine.progress import Progress, ProgressBar
+from modifind.engine.record import with_messages
+from modifind.engine.workers import WORKER_DIED, survivors
+from modifind.explain.attempts import attempt, missing
+from modifind.explain.changes import Changes, Sweep, change_tests, unseen_changes
+from modifind.explain.column_bounds import Bounds, explain_bounds
+from modifind.explain.pseudo import MAX_ROWS, OutcomeModel, PseudoOutcomes
+from modifind.explain.views import N_DRAWS, OVERALL, Explained, explain_column, no_curve, overall_effects
+from modifind.nuisance.conditional import ConditionalGrid, LawRule
+from modifind.nuisance.conditional.overlap import OverlapLaw
+from modifind.nuisance.propensity.scores import FittedPropensity
+from modifind.statistics.effect_likelihood import PreparedEffectLikelihood
+
+MOST_TASKS = 100
+
+
+@dataclass(frozen=True)
+class Question:
+    """What is asked of one feature.
+
+    Attributes
+    ----------
+    rule : LawRule, optional
+        Its law, where what it changes is tested.
+    unseen : bool
+        Whether no model looks at it, so that it changes nothing that they see.
+    bounds : bool
+        Whether bounds are wanted.
+    """
+
+    rule: LawRule | None = None
+    unseen: bool = False
+    bounds: bool = False
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """What explains one feature."""
+
+    curve: pd.DataFrame
+    densities: pd.DataFrame | None = None
+    changes: Changes | None = None
+    bounds: Bounds | None = None
+    messages: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class ExplainingRows:
+    """Rows of the sample, and what the models that have not seen them make of them.
+
+    Attributes
+    ----------
+    table : FeatureTable
+        Features.
+    y, treatment : arrays of shape (n,)
+        Outcome and 0/1 treatment.
+    propensity : FittedPropensity
+        Scores of the rows, also with other values of a feature.
+    folds : int array of shape (n,)
+        Which of several models of a feature's law scores a row.
+    model : PreparedEffectLikelihood
+        Models of the outcome.
+    outcomes : PseudoOutcomes
+        What curves are averages of; its `rows` are places in the sample.
+    share : float
+        Share of the sample that these rows are.
+    y_bandwidth : float
+        Bandwidth of the kernel on outcomes.
+    bands : bool
+        Whether there is more to explain than a curve without bands.
+    """
+
+    table: FeatureTable
+    y: Array
+    treatment: NDArray[np.int64]
+    propensity: FittedPropensity
+    folds: NDArray[np.int64]
+    model: PreparedEffectLikelihood
+    outcomes: PseudoOutcomes
+    share: float
+    y_bandwidth: float
+    bands: bool
+
+    @classmethod
+    def of(
+        cls,
+        block: Block,
+        propensity: FittedPropensity,
+        folds: list[NDArray[np.int64]],
+        model: PreparedEffectLikelihood,
+        y_bandwidth: float,
+        seed: np.random.SeedSequence,
+        *,
+        bands: bool,
+        max_rows: int = MAX_ROWS,
+        population: str = "all",
+    ) -> ExplainingRows:
+        """A random part of the sample, or all of it where it is small.
+
+        Parameters
+        ----------
+        block : Block
+            The sample.
+        propensity : FittedPropensity
+            Its propensity scores.
+        folds : list of int arrays
+            Fold of each of its rows, for every repeat of the cross-fitting.
+        model : PreparedEffectLikelihood
+            Models of the outcome, cross-fitted to it.
+        seed : SeedSequence
+            For the choice of `max_rows` rows.
+        population : {"all", "overlap"}
+            Whom curves, averages and bounds are about.
+        """
+        y, treatment, scores = block.y, block.treatment, propensity.scores
+        own = {"seed": seed, "max_rows": max_rows, "population": population}
+        outcomes = PseudoOutcomes.of(y, treatment, scores, OutcomeModel.of(model), **own)  # type: ignore[arg-type]
+        rows = outcomes.rows
+        if rows.size < y.size:
+            table = replace(block.table, values=block.table.values[rows], reference=block.table.scaling)
+            model = model.at(table, model.y[rows], treatment[rows], scores[rows], [own[rows] for own in folds])
+            propensity = propensity.at(table, treatment[rows], folds[0][rows], propensity.raw[rows])
+        return cls(
+            table=model.table,
+            y=y[rows],
+            treatment=treatment[rows],
+            propensity=propensity,
+            folds=folds[0][rows],
+            model=model,
+            outcomes=outcomes,
+            share=rows.size / y.size,
+            y_bandwidth=y_bandwidth,
+            bands=bands,
+        )
+
+    @property
+    def weights(self) -> Array | None:
+        """How much rows count in the population that effects are about; None where all count alike."""
+        return population_weights(self.propensity.scores, self.outcomes.population, None)
+
+    def overall(self, seed: np.random.SeedSequence) -> dict[str, float]:
+        """Effects for all rows together."""
+        if not self.bands:
+            return {}
+        with threadpool_limits(limits=1):
+            return attempt(OVERALL, overall_effects, self.outcomes, self.y_bandwidth, seed) or {}
+
+    def explain(self, feature: int, question: Question, seed: np.random.SeedSequence) -> Explanation:
+        """Answer a question about one feature, by one thread."""
+        with threadpool_limits(limits=1):
+            curve_seed, bounds_seed = seed.spawn(2)
+            named = f"feature {self.table.names[feature]!r}"
+            shown = attempt(f"{named}: its curve", self._column, feature, curve_seed)
+            curve, densities = (no_curve(), None) if shown is None else (shown.curve, shown.densities)
+            if not self.bands:
+                return Explanation(curve)
+            bounds = None
+            if question.bounds and self.table.observed(feature).any():
+                data = (self.table, feature, self.y, self.treatment, self.propensity.scores)
+                own = {"weights": self.weights}
+                bounds = attempt(f"{named}: bounds along it", explain_bounds, *data, bounds_seed, **own)
+            changes = attempt(f"{named}: what changes along it", self._changes, feature, question)
+            return Explanation(curve, densities, changes, bounds)
+
+    def _column(self, feature: int, seed: np.random.SeedSequence) -> Explained:
+        column, labels = self.table.values[:, feature], self.table.categories[feature]
+        rng, n_draws = np.random.default_rng(seed), N_DRAWS if self.bands else 0
+        if self.table.observed(feature).any():
+            return explain_column(
+                column,
+                self.table.n_levels(feature),
+                self.outcomes,
+                self.y_bandwidth,
+                rng,
+                labels=labels,
+                n_draws=n_draws,
+            )
+        # Every value is missing here, so that there is one point, as of a single category.
+        none = explain_column(
+            np.zeros(column.size), 1, self.outcomes, self.y_bandwidth, rng, labels=(np.nan,), n_draws=n_draws
+        )
+        curve, densities = (part.astype({"value": np.float64}) for part in (none.curve, none.densities))
+        return Explained(curve, densities)
+
+    def _changes(self, feature: int, question: Question) -> Changes | None:
+        if question.rule is None:
+            return unseen_changes(self.model) if question.unseen else None
+        law = ConditionalGrid(question.rule.law(self.table, self.treatment, self.folds), self.y.size)
+        grid = OverlapLaw(law, self.propensity, feature)
+        sweep = None
+        if not question.unseen:
+            sweep = Sweep.of(self.model, feature, grid)
+            # Folds share what their rows here have taught each other's models; the sample's other rows taught more.
+            sweep = replace(sweep, reuse=tuple(replace(own, share=self.share) for own in sweep.reuse))
+        return change_tests(self.model, feature, grid, sweep)
+
+
+def explain_features(
+    rows: ExplainingRows,
+    questions: Mapping[int, Question],
+    seed: np.random.SeedSequence,
+    n_jobs: int | None,
+    progress: bool | Progress,
+) -> list[Explanation]:
+    """Explain every feature that something is asked of.
+
+    Parameters
+    ----------
+    rows : ExplainingRows
+        What explains them.
+    questions : mapping
+        What is asked of each feature, by position.
+    seed : SeedSequence
+        Every feature has a child of its own.
+    n_jobs : int, optional
+        Processes.
+    progress : bool or callable
+        See `ProgressBar`.
+
+    Returns
+    -------
+    list of Explanation
+        In the order of the questions. What cannot be found is left out, and a message says why.
+    """
+    children = seed.spawn(rows.table.n_features)
+    items = {m: (question, children[m]) for m, question in questions.items()}
+    found: dict[int, Explanation] = {}
+    results = survivors(_explain_some, (rows,), items, n_jobs, most_tasks=MOST_TASKS)
+    with ProgressBar(progress, "Explaining features") as advance, closing(results):
+        advance(0, len(items))
+        for feature, own in results:
+            if own is None:
+                what = f"feature {rows.table.names[feature]!r}: its curve"
+                own = Explanation(no_curve(), messages=(missing(what, WORKER_DIED),))
+            found[feature] = own
+            advance(len(found), len(items))
+    return [found[m] for m in items]
+
+
+def _explain_some(
+    rows: ExplainingRows, pairs: list[tuple[int, tuple[Question, np.random.SeedSequence]]]
+) -> list[Explanation]:
+    return [_explain_one(rows, feature, *asked) for feature, asked in pairs]
+
+
+def _explain_one(rows: ExplainingRows, feature: int, question: Question, seed: np.random.SeedSequence) -> Explanation:
+    found, messages = with_messages(rows.explain, feature, question, seed)
+    return replace(found, messages=messages)

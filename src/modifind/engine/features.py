@@ -1,0 +1,278 @@
+"""One fitted analysis, put to the test feature by feature."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from threadpoolctl import threadpool_limits
+
+from modifind._typing import Array
+from modifind.data.feature_groups import Unit
+from modifind.data.feature_matrix import FeatureTable
+from modifind.data.population import population_weights
+from modifind.engine.assemble import DETERMINED, DIED, NO_SAMPLER, UNTESTED, Finding, failed
+from modifind.engine.checkpoint import Checkpoint
+from modifind.engine.progress import Progress, ProgressBar
+from modifind.engine.record import with_messages
+from modifind.engine.testers import AnalyticTester, Tester
+from modifind.engine.workers import WorkerError, survivors
+from modifind.explain.attempts import attempt
+from modifind.explain.column_bounds import Bounds, explain_bounds
+from modifind.explain.marginal import MarginalView, marginal_view
+from modifind.explain.pseudo import PseudoOutcomes
+from modifind.explain.views import N_DRAWS
+from modifind.nuisance.conditional import BaseSampler
+from modifind.nuisance.conditional.joint import joint_law
+from modifind.nuisance.propensity.scores import FittedPropensity
+from modifind.statistics.wcmmd import PreparedWCMMD
+
+MOST_TASKS = 100
+MANY_FEATURES = 100
+
+
+@dataclass(frozen=True)
+class Analysis:
+    """Everything a worker needs to test any feature.
+
+    Attributes
+    ----------
+    copies : frozenset of int
+        Features that others determine exactly.
+    units : tuple of Unit
+        What is tested: features, and groups of them. Models and samplers only condition on the other columns.
+    weights : array of shape (n,), optional
+        How much each row counts.
+    outcomes : PseudoOutcomes
+        What curves are averages of.
+    clusters : array of shape (n,), optional
+        Codes of rows that belong together.
+    explain : bool
+        Whether features are explained and not only tested.
+    alpha : float
+        Bounds are those of features with a p-value of at most this.
+    """
+
+    table: FeatureTable
+    y: Array
+    outcomes: PseudoOutcomes
+    propensity: FittedPropensity
+    sampler: BaseSampler
+    prepared: PreparedWCMMD
+    tester: Tester
+    copies: frozenset[int]
+    units: tuple[Unit, ...]
+    weights: Array | None = None
+    clusters: NDArray[np.int64] | None = None
+    explain: bool = True
+    alpha: float = 0.05
+
+
+class Interrupted(KeyboardInterrupt):
+    """Ctrl-C during the tests.
+
+    Attributes
+    ----------
+    findings : list of Finding
+        In the order of the features; those that were not reached are `UNTESTED`.
+    """
+
+    def __init__(self, findings: list[Finding]) -> None:
+        super().__init__()
+        self.findings = findings
+
+
+def run_tests(
+    plan: Analysis,
+    seed: np.random.SeedSequence,
+    n_jobs: int | None,
+    progress: bool | Progress,
+    checkpoint: Checkpoint | None = None,
+    known: dict[int, Finding] | None = None,
+) -> list[Finding]:
+    """Test every feature and group.
+
+    Parameters
+    ----------
+    plan : Analysis
+        What is needed to test any feature.
+    seed : SeedSequence
+        Every feature has a child of its own.
+    n_jobs : int, optional
+        Processes.
+    progress : bool or callable
+        See `ProgressBar`.
+    checkpoint : Checkpoint, optional
+        Where each feature is saved as soon as it is tested.
+    known : dict, optional
+        Findings that are there already, by position.
+
+    Returns
+    -------
+    list of Finding
+        In the order of the plan's units.
+
+    Raises
+    ------
+    Interrupted
+        Ctrl-C; it carries what was found before.
+    WorkerError
+        Not a single feature could be tested.
+    """
+    total = len(plan.units)
+    found = {m: finding for m, finding in (known or {}).items() if not _lacks_bounds(plan, finding)}
+    children = seed.spawn(1 + max(unit.place for unit in plan.units))
+    seeds = {m: children[unit.place] for m, unit in enumerate(plan.units) if m not in found}
+    results = survivors(_test_features, (plan, checkpoint), seeds, n_jobs, most_tasks=MOST_TASKS)
+    try:
+        with ProgressBar(progress) as advance, closing(results):
+            advance(len(found), total)
+            for feature, finding in results:
+                found[feature] = DIED if finding is None else finding
+                if checkpoint is not None and not found[feature].failure:
+                    checkpoint.save_missing(feature, found[feature])
+                advance(len(found), total)
+    except KeyboardInterrupt:
+        if checkpoint is not None:  # workers may have saved more than they handed on
+            found = {**checkpoint.load(), **found}
+        raise Interrupted([found.get(m, UNTESTED) for m in range(total)]) from None
+    if all(finding.failure for finding in found.values()):
+        raise WorkerError(f"no feature could be tested: {found[0].failure}")
+    return [found[m] for m in range(total)]
+
+
+def _test_features(
+    plan: Analysis, checkpoint: Checkpoint | None, pairs: list[tuple[int, np.random.SeedSequence]]
+) -> list[Finding]:
+    found = []
+    for feature, seed in pairs:
+        finding = _test_feature(plan, feature, seed)
+        if checkpoint is not None and not finding.failure:
+            checkpoint.save_here(feature, finding)
+        found.append(finding)
+    return found
+
+
+def _test_feature(plan: Analysis, place: int, seed: np.random.SeedSequence) -> Finding:
+    """Test one feature or group; its warnings travel with the finding, and so does what went wrong."""
+    unit = plan.units[place]
+    try:
+        finding, messages = with_messages(_find_and_explain, plan, unit, seed)
+    except (Warning, np.linalg.LinAlgError, ValueError) as error:
+        if isinstance(error, np.linalg.LinAlgError):  # also a ValueError, but none that the user could mend
+            return failed(error)
+        if isinstance(error, Warning) or repr(unit.name) in str(error):
+            raise
+        raise ValueError(f"feature {unit.name!r}: {error}") from error
+    except Exception as error:
+        return failed(error)
+    if unit.group and finding.views is None:
+        finding = replace(finding, views={plan.table.names[unit.members[0]]: finding.view})
+    return replace(finding, messages=messages)
+
+
+def _find_and_explain(plan: Analysis, unit: Unit, seed: np.random.SeedSequence) -> Finding:
+    together = len(unit.members) > 1
+    finding = _find_together(plan, unit, seed) if together else _find(plan, unit.members[0], seed)
+    # The test has had its seeds by now, so that explanations change no p-value.
+    return with_bounds(plan, unit, finding, seed)
+
+
+def with_bounds(plan: Analysis, unit: Unit, finding: Finding, seed: np.random.SeedSequence) -> Finding:
+    """A finding with bounds where its p-value asks for them."""
+    return replace(finding, bounds=_bounds(plan, unit, finding, seed)) if _lacks_bounds(plan, finding) else finding
+
+
+def _lacks_bounds(plan: Analysis, finding: Finding) -> bool:
+    """Whether bounds are to be computed; a finding on file may be of a run with a smaller alpha."""
+    outcome = finding.outcome
+    return plan.explain and outcome is not None and outcome.p_value <= plan.alpha and finding.bounds is None
+
+
+def _bounds(plan: Analysis, unit: Unit, finding: Finding, seed: np.random.SeedSequence) -> dict[str, Bounds]:
+    """Bounds along every column that they can be found of, at points of its curve."""
+    found = {}
+    with threadpool_limits(limits=1):
+        for member, own in zip(unit.members, seed.spawn(1)[0].spawn(len(unit.members)), strict=True):
+            name = plan.table.names[member]
+            view = finding.views[name] if finding.views else finding.view
+            at_curve = plan.table.kind(member) == "continuous" and len(view.curve) > 0
+            own_bounds = attempt(
+                f"feature {name!r}: bounds along it",
+                explain_bounds,
+                plan.table,
+                member,
+                plan.y,
+                plan.prepared.treatment,
+                plan.propensity.scores,
+                own,
+                points=view.curve["value"].to_numpy(dtype=np.float64) if at_curve else None,
+                weights=population_weights(plan.propensity.scores, plan.outcomes.population, plan.weights),
+                clusters=plan.clusters,
+            )
+            if own_bounds is not None:
+                found[name] = own_bounds
+    return found
+
+
+def _find(plan: Analysis, feature: int, seed: np.random.SeedSequence) -> Finding:
+    """Work with one BLAS thread, so that results do not depend on how many workers there are."""
+    with threadpool_limits(limits=1):
+        table = plan.table
+        bandwidth_seed, draw_seed = seed.spawn(2)
+        known = plan.tester.without_law(feature)
+        view = _view(plan, feature, bandwidth_seed, bands=_has_bands(plan, known))
+        if table.is_constant(feature):
+            return Finding(view, None, NO_SAMPLER)
+        if known is not None and feature not in plan.copies:
+            return Finding(view, known[0], NO_SAMPLER, changes=known[1])
+        law = plan.sampler.law(feature)
+        if feature in plan.copies or law.calibration.explained_share > DETERMINED[table.kind(feature)]:
+            return Finding(view, None, law.calibration)
+        outcome, changes = plan.tester.examine(feature, law, view.bandwidth, np.random.default_rng(draw_seed))
+        return Finding(view, outcome, law.calibration, changes=changes)
+
+
+def _view(plan: Analysis, feature: int, seed: np.random.SeedSequence, *, bands: bool) -> MarginalView:
+    return marginal_view(
+        plan.table,
+        feature,
+        plan.outcomes,
+        plan.propensity.scores,
+        plan.prepared,
+        seed,
+        plan.weights,
+        n_draws=N_DRAWS if bands else 0,
+    )
+
+
+def _has_bands(plan: Analysis, known: Any) -> bool:
+    """Whether a feature gets bands and densities; of many features those of which nothing is known without a law do."""
+    return plan.explain and (len(plan.units) <= MANY_FEATURES or known is None)
+
+
+def _find_together(plan: Analysis, unit: Unit, seed: np.random.SeedSequence) -> Finding:
+    """The same for the columns of a group at once; importance and bandwidth are those of the most important column."""
+    with threadpool_limits(limits=1):
+        table, tester = plan.table, plan.tester
+        assert isinstance(tester, AnalyticTester)
+        bandwidth_seed, law_seed, draw_seed = seed.spawn(3)
+        views: dict[str, MarginalView] = {}
+        for member, own in zip(unit.members, bandwidth_seed.spawn(len(unit.members)), strict=True):
+            views[table.names[member]] = _view(plan, member, own, bands=_has_bands(plan, tester.without_law(member)))
+        view = max(views.values(), key=lambda own: own.importance)
+        if unit.is_constant(table):
+            return Finding(view, None, NO_SAMPLER, views=views)
+        known = tester.without_law(unit.members)
+        if known is not None:
+            return Finding(view, known[0], NO_SAMPLER, views=views, changes=known[1])
+        law = joint_law(
+            plan.sampler, table, plan.prepared.treatment, unit.members, DETERMINED, law_seed, weights=plan.weights
+        )
+        if law.determined:
+            return Finding(view, None, law.calibration, views=views)
+        outcome, changes = tester.examine_together(unit.members, law, np.random.default_rng(draw_seed))
+        return Finding(view, outcome, law.calibration, views=views, changes=changes)

@@ -1,0 +1,72 @@
+"""Digests of data: the same table has the same ones, and where they differ they say which column does."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from modifind.data.feature_matrix import FeatureTable
+
+SIZE = 16
+
+
+def digest(*parts: bytes) -> str:
+    """One hexadecimal number of some bytes.
+
+    Examples
+    --------
+    >>> digest(b"age") == digest(b"age"), digest(b"age") == digest(b"sex")
+    (True, False)
+    """
+    hasher = hashlib.blake2b(digest_size=SIZE)
+    for part in parts:
+        hasher.update(len(part).to_bytes(8, "little"))
+        hasher.update(part)
+    return hasher.hexdigest()
+
+
+def table_digests(table: FeatureTable) -> dict[str, str]:
+    """A digest of every column: its kind, its labels and its values."""
+    found = {}
+    for m, name in enumerate(table.names):
+        labels = json.dumps([[type(label).__name__, str(label)] for label in table.categories[m] or ()])
+        values = np.ascontiguousarray(table.values[:, m]).tobytes()
+        found[name] = digest(table.kind(m).encode(), labels.encode(), values)
+    return found
+
+
+def row_digests(**rows: Any) -> dict[str, str]:
+    """A digest of every argument that has one value per row; those of None are left out.
+
+    Examples
+    --------
+    >>> list(row_digests(y=[1.0, 2.0], treatment=["a", "b"], propensity=None))
+    ['y', 'treatment']
+    """
+    return {name: digest(_row_bytes(values)) for name, values in rows.items() if values is not None}
+
+
+def _row_bytes(values: Any) -> bytes:
+    """Bytes that follow the values, whatever their type."""
+    column = values if isinstance(values, pd.Series) else pd.Series(np.asarray(values).ravel())
+    return pd.util.hash_pandas_object(column, index=False).to_numpy(dtype="<u8").tobytes()
+
+
+class RunningDigests:
+    """Digests of columns that come in pieces."""
+
+    def __init__(self) -> None:
+        self._hashers: dict[str, Any] = {}
+
+    def add(self, name: str, column: pd.Series[Any]) -> None:
+        """The next rows of a column."""
+        hasher = self._hashers.setdefault(name, hashlib.blake2b(digest_size=SIZE))
+        hasher.update(_row_bytes(column))
+
+    def found(self) -> dict[str, str]:
+        """The digest of every column so far."""
+        return {name: hasher.hexdigest() for name, hasher in self._hashers.items()}

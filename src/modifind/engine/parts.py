@@ -1,0 +1,69 @@
+"""The parts of a selector as the user named them: made, made to agree with each other, and put on record."""
+
+from __future__ import annotations
+
+from typing import Any, TypeAlias
+
+from sklearn.base import BaseEstimator, clone
+
+from modifind.engine.record import UNRECORDED, readable
+from modifind.inference import ConditionalRandomizationTest
+from modifind.nuisance.conditional import BaseSampler, resolve_sampler
+from modifind.statistics import WCMMD, EffectLikelihood
+
+Statistic: TypeAlias = WCMMD | EffectLikelihood
+_STATISTICS: dict[str, type[Statistic]] = {"effect_likelihood": EffectLikelihood, "wcmmd": WCMMD}
+
+
+def resolve_statistic(statistic: Any, device: str | None) -> Statistic:
+    """A statistic from its name, or the object itself."""
+    if statistic in tuple(_STATISTICS):
+        statistic = on_device(_STATISTICS[statistic](), device)
+    if not isinstance(statistic, WCMMD | EffectLikelihood):
+        given = repr(statistic) if isinstance(statistic, str) else type(statistic).__name__
+        raise ValueError(
+            f"statistic must be 'effect_likelihood', 'wcmmd', or an EffectLikelihood or WCMMD object, not {given}"
+        )
+    return statistic
+
+
+def on_device(part: Any, device: str | None) -> Any:
+    """A part made from its name, told the device where it has such a setting."""
+    return part if device is None or "device" not in part.get_params() else part.set_params(device=device)
+
+
+def agreeing_sampler(sampler: Any, statistic: Statistic, device: str | None) -> BaseSampler:
+    """A fresh sampler whose conditioning goes with the weights.
+
+    Weights that do not follow a resampled feature are right only with a sampler that ignores the treatment.
+    """
+    named = isinstance(sampler, str)
+    chosen = resolve_sampler(sampler)
+    chosen = clone(chosen) if isinstance(chosen, BaseEstimator) else chosen
+    chosen = on_device(chosen, device) if named else chosen
+    if isinstance(statistic, EffectLikelihood) and not getattr(chosen, "condition_on_treatment", True):
+        raise ValueError(
+            "effect_likelihood needs the law of a feature given the treatment: condition_on_treatment=True"
+        )
+    fixed = isinstance(statistic, WCMMD) and statistic.resample_weights == "fixed"
+    if fixed and getattr(chosen, "condition_on_treatment", False):
+        if not named:
+            raise ValueError("resample_weights='fixed' needs a sampler with condition_on_treatment=False")
+        chosen.set_params(condition_on_treatment=False)
+    return chosen
+
+
+def recorded_settings(
+    params: dict[str, Any], statistic: Statistic, sampler: BaseSampler, test: ConditionalRandomizationTest
+) -> dict[str, Any]:
+    """The selector's arguments as plain values, with the parts spelled out as they were used."""
+    parts = {"statistic": statistic, "sampler": sampler, "test": test}
+    shown: dict[str, Any] = {}
+    for name, value in params.items():
+        if name in parts:
+            part = parts[name]
+            own = part.get_params() if hasattr(part, "get_params") else {}
+            shown[name] = {"class": type(part).__name__, **{k: readable(v) for k, v in own.items()}}
+        elif name not in UNRECORDED:
+            shown[name] = readable(value)
+    return shown

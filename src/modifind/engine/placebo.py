@@ -1,0 +1,201 @@
+"""Placebo treatments: the same analysis of the same table with a treatment that does nothing.
+
+The treatment is drawn anew as it was given in the first place: by a known probability, by the shares within strata, by
+clusters where whole ones were treated, or by the fitted scores. Everything is refitted, and whatever is then found is
+false. Where nothing but chance is at work, a selection at level alpha finds something in at most a share alpha of such
+runs (with "bh", "by", "holm" and "bonferroni"; with "none" in as many as single tests of all features do).
+"""
+
+from __future__ import annotations
+
+import warnings
+from contextlib import closing
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from modifind._typing import Array
+from modifind.data.clusters import is_within
+from modifind.data.feature_groups import arrange
+from modifind.data.feature_matrix import MIN_ARM_ROWS, Treatment
+from modifind.data.rare_levels import pool_rare_levels
+from modifind.engine.checkpoint import Checkpoint
+from modifind.engine.progress import ProgressBar
+from modifind.engine.reading import Data
+from modifind.engine.run import WholeFit
+from modifind.engine.scoring import fit_scores, model_of_rows
+from modifind.engine.workers import WORKER_DIED, survivors
+from modifind.inference import adjust_p_values
+from modifind.result.placebo_result import PlaceboResult
+
+STREAM = 8  # of the seed: apart from what the fit itself draws
+MOST_DRAWS = 100
+
+
+@dataclass(frozen=True)
+class PlaceboRun:
+    """P-values of one run, in the order of the features."""
+
+    p_values: Array
+
+
+def check_runs(n: Any, name: str = "n", least: int = 1) -> None:
+    """Refuse a number of runs that is none."""
+    if not isinstance(n, int | np.integer) or isinstance(n, bool) or n < least:
+        raise ValueError(f"{name} must be a whole number of at least {least}, not {n!r}")
+
+
+@dataclass(frozen=True)
+class Assignment:
+    """How the treatment of a table was given: to what, and by what chance.
+
+    Attributes
+    ----------
+    scores : array of shape (n,)
+        Chance of every row to be treated.
+    units : int array of shape (n,)
+        What is treated as a whole: the row itself, or its cluster.
+    strata : int array of shape (n,), optional
+        Where the number of treated units is kept.
+    described : str
+        The same in words.
+    """
+
+    scores: Array
+    units: NDArray[np.int64]
+    strata: NDArray[np.int64] | None
+    described: str
+
+    @classmethod
+    def of(cls, data: Data, scores: Array, known: bool) -> Assignment:
+        """From what is known of the rows."""
+        units, of_what = np.arange(data.arms.size), "row"
+        if data.clusters is not None and is_within(data.arms, data.clusters):
+            units, of_what = np.unique(data.clusters, return_inverse=True)[1].astype(np.int64), "cluster"
+        strata = None if data.strata is None else data.strata.codes
+        if strata is not None and not is_within(strata, units):
+            strata = None  # clusters that lie in several strata
+        if strata is not None and not known:
+            return cls(scores, units, strata, f"the treated {of_what}s of every stratum were drawn anew")
+        by = "the known probability" if known else "the fitted propensity score"
+        return cls(scores, units, None, f"every {of_what} was treated by {by}")
+
+    def draw(self, arms: NDArray[np.int64], rng: np.random.Generator) -> NDArray[np.int64]:
+        """A treatment that does nothing; both arms have enough rows."""
+        first = np.unique(self.units, return_index=True)[1]
+        sizes = np.bincount(self.units)
+        chances = np.bincount(self.units, self.scores) / sizes
+        for _ in range(MOST_DRAWS):
+            if self.strata is None:
+                own = (rng.random(first.size) < chances).astype(np.int64)
+            else:
+                own = arms[first].copy()
+                for stratum in np.unique(self.strata):
+                    inside = np.flatnonzero(self.strata[first] == stratum)
+                    own[inside] = rng.permutation(own[inside])
+            drawn = own[self.units]
+            if min(drawn.sum(), drawn.size - drawn.sum()) >= MIN_ARM_ROWS:
+                return drawn
+        raise ValueError(
+            f"a placebo treatment by these scores leaves fewer than {MIN_ARM_ROWS} rows in an arm in each of "
+            f"{MOST_DRAWS} draws; scores nearer to one half are needed"
+        )
+
+
+def run_placebos(fit: WholeFit, data: Data, n: int, checkpoint: Checkpoint | None = None) -> tuple[PlaceboResult, bool]:
+    """Analyse a table with placebo treatments.
+
+    Parameters
+    ----------
+    fit : WholeFit
+        The analysis; runs are spread over its processes, and its progress is told by runs.
+    data : Data
+        The table with its own treatment.
+    n : int
+        Number of runs. Run k is the same whatever their number.
+    checkpoint : Checkpoint, optional
+        Where runs are saved as soon as they are done.
+
+    Returns
+    -------
+    result : PlaceboResult
+        What was found.
+    interrupted : bool
+        Whether Ctrl-C came before all runs were done.
+    """
+    seed = np.random.SeedSequence(fit.seed, spawn_key=(STREAM,))
+    score_seed, *seeds = seed.spawn(n + 1)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # the fit itself has said it
+        scores = fit_scores(model_of_rows(fit.propensity, data), data, data.conditioned, fit.n_folds, score_seed)
+    assignment = Assignment.of(data, scores.scores, scores.is_known)
+    quiet = replace(fit, n_jobs=1, progress=False, explain=False)
+    saved = None
+    found: dict[int, PlaceboRun] = {}
+    if checkpoint is not None:
+        labels = tuple(f"placebo {k + 1}" for k in range(n))
+        saved = replace(checkpoint, names=labels, kind="placebo", holds=PlaceboRun)
+        found = saved.load()
+    left = {k: own for k, own in enumerate(seeds) if k not in found}
+    failed: dict[int, str] = {}
+    interrupted = False
+    results = survivors(_run_some, (quiet, data, assignment), left, fit.n_jobs, most_tasks=n)
+    try:
+        with ProgressBar(fit.progress, "Placebo treatments") as advance, closing(results):
+            advance(len(found), n)
+            for k, run in results:
+                if isinstance(run, PlaceboRun):
+                    found[k] = run
+                    if saved is not None:
+                        saved.save(k, run)
+                else:
+                    failed[k] = run or WORKER_DIED
+                advance(len(found) + len(failed), n)
+    except KeyboardInterrupt:
+        interrupted = True
+    if failed and not found and not interrupted:
+        raise ValueError(next(iter(failed.values())))
+    if failed:
+        reasons = "; ".join(dict.fromkeys(failed.values()))
+        warnings.warn(f"{len(failed)} of {n} placebo treatments could not be analysed: {reasons}", UserWarning, 4)
+    names = tuple(unit.name for unit in arrange(data.table, fit.feature_groups, data.adjusted)[1])
+    runs = sorted(found)
+    p_values = [found[k].p_values for k in runs]
+    selected = [adjust_p_values(own, fit.adjust) <= fit.alpha for own in p_values]
+    table = pd.DataFrame(
+        {
+            "run": np.repeat(np.array(runs, dtype=np.int64) + 1, len(names)),
+            "feature": np.tile(np.array(names, dtype=object), len(runs)),
+            "p_value": np.array(p_values, dtype=np.float64).ravel(),
+            "selected": np.array(selected, dtype=bool).ravel(),
+        }
+    )
+    chance = fit.alpha if fit.adjust != "none" else 1.0 - (1.0 - fit.alpha) ** len(names)
+    return PlaceboResult(table, n, chance, assignment.described), interrupted
+
+
+def _run_some(
+    fit: WholeFit, data: Data, assignment: Assignment, pairs: list[tuple[int, np.random.SeedSequence]]
+) -> list[PlaceboRun | str]:
+    return [_run_one(fit, data, assignment, seed) for _, seed in pairs]
+
+
+def _run_one(fit: WholeFit, data: Data, assignment: Assignment, seed: np.random.SeedSequence) -> PlaceboRun | str:
+    """One run; in words why there is none, where the table cannot be analysed with the treatment drawn."""
+    draw_seed, fit_seed = seed.spawn(2)
+    arms = assignment.draw(data.arms, np.random.default_rng(draw_seed))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        table, _ = pool_rare_levels(data.table, arms)
+        treatment = Treatment(arms, data.treatment.control, data.treatment.treated)
+        own = replace(fit, seed=int(fit_seed.generate_state(1, np.uint64)[0]))
+        try:
+            found = own.fit(replace(data, table=table, treatment=treatment), None, {})
+        except (ValueError, np.linalg.LinAlgError) as error:
+            return str(error)
+    if found.interrupted:
+        raise KeyboardInterrupt
+    return PlaceboRun(np.array([1.0 if f.outcome is None else f.outcome.p_value for f in found.findings]))

@@ -1,0 +1,124 @@
+"""What a run puts on record: its seed, settings, versions and warnings."""
+
+from __future__ import annotations
+
+import platform
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import cache
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any, TypeVar
+
+import numpy as np
+import pandas as pd
+
+from modifind import __version__
+from modifind.data.containers import is_distributed
+from modifind.data.feature_matrix import AlsoDiscrete
+from modifind.nuisance.propensity.scores import FittedPropensity
+
+Found = TypeVar("Found")
+
+
+# The seed is recorded as such; the others change nothing.
+UNRECORDED = ("random_state", "progress", "n_jobs", "checkpoint", "placebo_runs")
+
+
+def entropy_of(random_state: Any) -> int:
+    """One number that seeds everything; drawn afresh for None."""
+    if random_state is None:
+        fresh = np.random.SeedSequence().entropy
+        assert isinstance(fresh, int)
+        return fresh
+    if isinstance(random_state, int | np.integer):
+        if random_state < 0:
+            raise ValueError(f"random_state must not be negative; found {random_state}")
+        return int(random_state)
+    if isinstance(random_state, np.random.Generator):
+        return int(random_state.integers(2**63))
+    if isinstance(random_state, np.random.RandomState):
+        return int(random_state.randint(2**31))
+    raise ValueError(f"random_state must be an integer, a Generator or None, not {type(random_state).__name__}")
+
+
+def with_messages(function: Callable[..., Found], *args: Any) -> tuple[Found, tuple[str, ...]]:
+    """Call and collect the warnings, because those of a worker process reach nobody."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", UserWarning)
+        found = function(*args)
+    return found, distinct_messages(caught)
+
+
+def hand_on(messages: list[tuple[str, ...]]) -> None:
+    """Warn of what workers were warned of, once each."""
+    for message in dict.fromkeys(message for some in messages for message in some):
+        warnings.warn(message, UserWarning, stacklevel=4)
+
+
+def distinct_messages(caught: list[warnings.WarningMessage]) -> tuple[str, ...]:
+    """Texts of the warnings that are meant for users."""
+    return tuple(dict.fromkeys(str(w.message) for w in caught if issubclass(w.category, UserWarning)))
+
+
+def data_settings(
+    control: Any, treated: Any, n_rows: int, n_treated: int, propensity: FittedPropensity, entropy: int
+) -> dict[str, Any]:
+    """What a result records of the data, the propensity scores and the seed."""
+    return {
+        "seed": entropy,
+        "propensity_model": propensity.description,
+        **({"propensity_known": True, "propensity_r2": propensity.r2} if propensity.is_known else {}),
+        "control_label": control,
+        "treated_label": treated,
+        "n_rows": n_rows,
+        "n_treated": n_treated,
+        "n_control": n_rows - n_treated,
+        "propensity_clip": list(propensity.clip),
+    }
+
+
+def readable(value: Any) -> Any:
+    """A setting as JSON can hold it and a person can read it."""
+    if isinstance(value, np.generic):
+        value = value.item()
+    if value is None or isinstance(value, bool | int | str) or (isinstance(value, float) and np.isfinite(value)):
+        return value
+    if isinstance(value, AlsoDiscrete):
+        return ["auto", *value.names]
+    if is_distributed(value):
+        return "one known value per row"
+    if isinstance(value, np.ndarray | pd.Series) and len(value) > 20:
+        return f"array of {len(value)} values"
+    if isinstance(value, list | tuple | np.ndarray | pd.Series):
+        return [readable(v) for v in value]
+    return repr(value)
+
+
+def installed_versions() -> dict[str, str]:
+    """Versions of modifind and what it stands on."""
+    return dict(_versions())
+
+
+@cache
+def _versions() -> dict[str, str]:
+    found = {"modifind": __version__, "python": platform.python_version()}
+    for name in ("numpy", "scipy", "scikit-learn", "pandas", "torch"):
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:
+            continue
+    return found
+
+
+@contextmanager
+def recorded() -> Iterator[list[warnings.WarningMessage]]:
+    """Collect warnings for the record; users have them at the end, also when that is an error."""
+    caught: list[warnings.WarningMessage] = []
+    try:
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always", UserWarning)
+            yield caught
+    finally:
+        for warning in caught:
+            warnings.warn_explicit(warning.message, warning.category, warning.filename, warning.lineno)

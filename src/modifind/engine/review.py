@@ -1,0 +1,76 @@
+"""What every column is looked at for before it is tested, as a table that checks are made of."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from modifind._typing import Array
+from modifind.data.clusters import treated_as_one
+from modifind.data.population import row_weights
+from modifind.data.support import Outside, outside_along
+from modifind.data.suspicious import Arms, OutcomeRanks
+from modifind.nuisance.propensity.scores import FittedPropensity
+
+REVIEWED = ("outside_share", "outside_where", "arm_difference", "arm_p_value", "outcome_share", "event_flag")
+NOWHERE = Outside(0.0, "")
+
+
+def review_columns(
+    scores: FittedPropensity,
+    y: Array,
+    *,
+    randomised: bool,
+    population: str = "all",
+    clusters: NDArray[np.int64] | None = None,
+    outcome_name: str | None = None,
+    positive: bool = False,
+    levels: Mapping[str, Outside] | None = None,
+) -> pd.DataFrame:
+    """Overlap along every column, and whether it looks as if it were measured after the treatment.
+
+    Parameters
+    ----------
+    scores : FittedPropensity
+        Scores of the rows, with their features and treatment.
+    y : array of shape (n,)
+        Outcome.
+    randomised : bool
+        Whether the scores are how the treatment was given, and not an estimate of it.
+    population : {"all", "overlap"}
+        Whom effects are about.
+    clusters : array of shape (n,), optional
+        Which rows belong together.
+    outcome_name : str, optional
+        What the outcome is called.
+    positive : bool
+        Whether the outcome was positive before it was transformed.
+    levels : mapping, optional
+        Rows without a counterpart before levels were pooled, by column; see `outside_levels`.
+
+    Returns
+    -------
+    DataFrame
+        One row per column: `outside_share`, the larger share of an arm's rows that lie where the other arm has hardly
+        any, and `outside_where`, which rows these are; `arm_difference` and `arm_p_value`, how much randomised arms
+        differ in it, in standard deviations; `outcome_share`, how nearly it and the outcome determine each other; and
+        `event_flag`, 1 where it looks like a flag of the event that the outcome is the time of.
+    """
+    table, arms = scores.table, scores.treatment
+    given = Arms(arms, scores.raw if randomised else None, scores.weights, clusters)
+    outcome = OutcomeRanks.of(y, arms, outcome_name, positive=positive)
+    counted = np.ones(arms.size)
+    if population == "overlap":
+        counted = row_weights(scores.scores, population) / np.where(arms == 1, scores.scores, 1.0 - scores.scores)
+    found = []
+    whole = treated_as_one(arms, clusters)
+    for m in range(table.n_features):
+        before = (levels or {}).get(table.names[m], NOWHERE)
+        outside = max(before, outside_along(table, m, arms, counted, whole), key=lambda own: own.share)
+        difference, p_value = given.difference(table, m)
+        shared, flag = outcome.shared(table, m), float(outcome.flags_event(table, m))
+        found.append((outside.share, outside.where, difference, p_value, shared, flag))
+    return pd.DataFrame(found, index=pd.Index(table.names, name="feature"), columns=list(REVIEWED))

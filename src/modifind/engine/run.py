@@ -1,0 +1,350 @@
+"""Tests of a table in memory, all rows at once."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, Literal
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+from threadpoolctl import threadpool_limits
+
+from modifind._typing import Array
+from modifind.data.clusters import assign_cluster_folds, check_sampler_weights, warn_resampled_weights
+from modifind.data.determined import find_determined
+from modifind.data.feature_groups import Unit, arrange, column_kinds
+from modifind.data.feature_matrix import FeatureTable, Kind
+from modifind.data.many_levels import with_level_columns
+from modifind.data.outcome_scale import transform_outcome
+from modifind.data.within_clusters import cluster_features
+from modifind.data.wording import named
+from modifind.engine.assemble import DETERMINED, Finding, tell
+from modifind.engine.checkpoint import Checkpoint
+from modifind.engine.features import Analysis, Interrupted, run_tests
+from modifind.engine.parts import Statistic
+from modifind.engine.progress import Progress
+from modifind.engine.reading import Data
+from modifind.engine.record import data_settings
+from modifind.engine.repeats import steadied
+from modifind.engine.review import review_columns
+from modifind.engine.scoring import draw_folds, fit_scores, model_of_rows, refuse_separation
+from modifind.engine.testers import AnalyticTester, ResamplingTester
+from modifind.explain.attempts import attempt
+from modifind.explain.pseudo import OutcomeModel, PseudoOutcomes
+from modifind.explain.views import OVERALL, overall_effects
+from modifind.inference import ConditionalRandomizationTest
+from modifind.nuisance.conditional import BaseSampler, for_gaps
+from modifind.nuisance.conditional.per_cluster import ClusterSampler
+from modifind.nuisance.conditional.rules import check_rule
+from modifind.nuisance.propensity.overlap import OverlapSums
+from modifind.nuisance.propensity.scores import FittedPropensity, PropensityModel
+from modifind.statistics import WCMMD, EffectLikelihood
+from modifind.statistics.effect_likelihood import PreparedEffectLikelihood
+from modifind.statistics.wcmmd import PreparedWCMMD
+
+EXPLAINING = EffectLikelihood(["linear", "splines"])  # of what 'wcmmd' finds without a model of the outcome
+NO_MODIFICATION = "the difference between the arms' outcome distributions does not depend on the feature"
+GIVEN_ADJUSTED = " and what is adjusted for"
+GIVEN_GROUPS = " (the columns of a group counting as one feature)"
+
+
+@dataclass(frozen=True)
+class Whole:
+    """What the tests of a table found.
+
+    Attributes
+    ----------
+    names, kinds : tuple of str, list
+        Features and groups, and what they are.
+    findings : list of Finding
+        What was found of each.
+    named : frozenset of str
+        Features that cannot be tested, as a warning has said.
+    settings : dict
+        What a result records beyond the selector's arguments.
+    interrupted : bool
+        Whether Ctrl-C came before all were tested.
+    overall : dict
+        Effects for all rows together.
+    score_histogram : DataFrame
+        Propensity scores by arm.
+    columns : DataFrame
+        What every column was looked at for; see `review_columns`.
+    """
+
+    names: tuple[str, ...]
+    kinds: list[Kind | Literal["group"]]
+    findings: list[Finding]
+    named: frozenset[str]
+    overlap: dict[str, float]
+    settings: dict[str, Any]
+    interrupted: bool
+    overall: dict[str, float]
+    score_histogram: pd.DataFrame
+    columns: pd.DataFrame
+
+
+@dataclass(frozen=True)
+class WholeFit:
+    """Settings of the tests of a table; they are those of `ModifierSelector`.
+
+    `feature_groups` are checked columns by group, and `sampler` one that agrees with the statistic.
+    """
+
+    statistic: Statistic
+    sampler: BaseSampler
+    propensity: PropensityModel
+    test: ConditionalRandomizationTest
+    n_resamples: int | str
+    alpha: float
+    adjust: str
+    outcome_transform: str | None
+    feature_groups: dict[str, tuple[str, ...]]
+    n_folds: int
+    n_jobs: int | None
+    progress: bool | Progress
+    seed: int
+    explain: bool = True
+    population: str = "all"
+
+    def check(self, data: Data) -> Array:
+        """Refuse settings that have no meaning for a table, as `fit` does before it fits anything.
+
+        Returns the outcome on the scale on which effects are measured.
+        """
+        outcome = transform_outcome(data.y, self.outcome_transform)
+        if isinstance(self.statistic, EffectLikelihood):
+            self.statistic.validate(outcome, weighted=data.weights is not None)
+        model_of_rows(self.propensity, data).check(data.y.size)
+        return outcome
+
+    def fit(self, data: Data, checkpoint: Checkpoint | None, known: dict[int, Finding]) -> Whole:
+        """Fit models, scores and laws, and test every feature.
+
+        Parameters
+        ----------
+        data : Data
+            The table.
+        checkpoint : Checkpoint, optional
+            Where features are saved as soon as they are tested.
+        known : dict
+            Findings that are there already, by position.
+
+        Raises
+        ------
+        KeyboardInterrupt
+            Ctrl-C before any feature was tested.
+        """
+        seeds = np.random.SeedSequence(self.seed).spawn(7)
+        propensity_seed, sampler_seed, statistic_seed, feature_seed, fold_seed, cluster_seed, repeat_seed = seeds
+        arranged, units = arrange(data.table, self.feature_groups, data.adjusted)
+        table, arms = with_level_columns(replace(data, table=arranged).conditioned, data.weights), data.arms
+        weighted: dict[str, Any] = {} if data.weights is None else {"weights": data.weights}
+        outcome = self.check(data)
+        determined = find_determined(table).apart([unit.members for unit in units])
+        determined.warn()
+        within: dict[int, NDArray[np.int64]] = {}
+        if isinstance(self.statistic, EffectLikelihood) and isinstance(self.sampler, BaseSampler):
+            within, clusters = cluster_features(table, data.clusters, determined.features)
+            data = replace(data, clusters=clusters)
+        if weighted and isinstance(self.statistic, WCMMD):
+            warn_resampled_weights()
+        with threadpool_limits(limits=1):  # threads of small models wait for each other
+            scores = fit_scores(model_of_rows(self.propensity, data), data, table, self.n_folds, propensity_seed)
+        refuse_separation(scores)
+        sampler = for_gaps(self.sampler, table)
+        sampler = ClusterSampler(sampler, within, DETERMINED) if within else sampler
+        if self.feature_groups:
+            self._check_groups(table, units)
+        if data.clusters is not None:
+            assign_cluster_folds(sampler, arms, data.clusters, self.n_folds, cluster_seed)
+        if weighted:
+            check_sampler_weights(self.sampler)
+        sampler.fit(table, arms, sampler_seed, **weighted)
+        marginal = self.statistic if isinstance(self.statistic, WCMMD) else WCMMD()
+        prepared = marginal.prepare(outcome, arms, statistic_seed, **weighted)
+        tester, n_resamples = self._tester(data, table, outcome, scores, prepared, fold_seed, len(units))
+        model = tester.prepared if isinstance(tester, AnalyticTester) else tester.model
+        outcome_seed, overall_seed = statistic_seed.spawn(2)
+        outcomes = PseudoOutcomes.of(
+            outcome,
+            arms,
+            scores.scores,
+            () if model is None else OutcomeModel.of(model),
+            weights=data.weights,
+            clusters=data.clusters,
+            seed=outcome_seed,
+            population=self.population,
+        )
+        plan = Analysis(
+            table,
+            outcome,
+            outcomes,
+            scores,
+            sampler,
+            prepared,
+            tester,
+            determined.features,
+            units,
+            data.weights,
+            clusters=data.clusters,
+            explain=self.explain,
+            alpha=self.alpha,
+        )
+        interrupted = False
+        try:
+            findings = run_tests(plan, feature_seed, self.n_jobs, self.progress, checkpoint, known)
+        except Interrupted as stop:
+            findings, interrupted = stop.findings, True
+            if not any(finding.reached for finding in findings):
+                raise KeyboardInterrupt from None
+        if isinstance(self.statistic, EffectLikelihood) and self.statistic.cv_repeats == 1 and not interrupted:
+            again = partial(self._model, self.statistic.with_stack(model), data, table, outcome, scores)
+            try:
+                findings = steadied(plan, findings, self.adjust, repeat_seed, again)
+            except KeyboardInterrupt:
+                interrupted = True
+        names = tuple(unit.name for unit in units)
+        tell(names, findings)
+        named = {table.names[m] for m in determined.features} | {data.table.names[m] for m in data.left_out}
+        named |= _warn_constant_members(table, units)
+        settings = {
+            "n_resamples_used": n_resamples,
+            "n_resamples_needed": self._needed_resamples(len(units)),
+            "model": tester.prepared.description if isinstance(tester, AnalyticTester) else None,
+            **data_settings(
+                data.treatment.control, data.treatment.treated, arms.size, int(arms.sum()), scores, self.seed
+            ),
+            **data.settings,
+            "null_hypothesis": self._null_hypothesis(data),
+        }
+        if self.feature_groups:
+            settings["feature_groups"] = {name: list(columns) for name, columns in self.feature_groups.items()}
+            settings["group_column_kinds"] = column_kinds(table, units)
+        if outcomes.levels:
+            settings["outcome_levels"] = True
+        if outcomes.rows.size < outcome.size:
+            settings["n_explained_rows"] = outcomes.rows.size
+        overall = None
+        if self.explain:
+            with threadpool_limits(limits=1):
+                overall = attempt(OVERALL, overall_effects, outcomes, prepared.y_bandwidth, overall_seed)
+        kinds = [unit.kind(table) for unit in units]
+        overlap = OverlapSums.of(scores, data.clusters)
+        columns = review_columns(
+            scores,
+            outcome,
+            randomised=scores.is_known or data.strata is not None,
+            population=self.population,
+            clusters=data.clusters,
+            outcome_name=data.names.get("outcome_name"),
+            positive=self.outcome_transform == "log",
+            levels=data.outside,
+        )
+        return Whole(
+            names,
+            kinds,
+            findings,
+            frozenset(named),
+            overlap.overlap(scores),
+            settings,
+            interrupted,
+            overall or {},
+            overlap.score_histogram(),
+            columns,
+        )
+
+    def _null_hypothesis(self, data: Data) -> str:
+        resampled = isinstance(self.statistic, WCMMD)
+        given = "the outcome is independent of the feature" if resampled else NO_MODIFICATION
+        given += " given the other features" + (GIVEN_ADJUSTED if data.adjusted else "")
+        given += " and the stratum" if data.strata is not None else ""
+        if resampled and getattr(self.sampler, "condition_on_treatment", True):
+            given += " and the treatment"
+        return given + (GIVEN_GROUPS if self.feature_groups else "")
+
+    def _check_groups(self, table: FeatureTable, units: tuple[Unit, ...]) -> None:
+        check_rule(self.sampler, "feature_groups need; take another sampler or leave the groups out")
+        gaps = [
+            table.names[m] for unit in units if len(unit.members) > 1 for m in unit.members if m in table.incomplete
+        ]
+        if gaps:
+            raise ValueError(
+                f"feature_groups: continuous columns of a group must have no missing values; {named(gaps)} have. "
+                "Fill them, use missing='drop', or leave them out of the group"
+            )
+
+    def _tester(
+        self,
+        data: Data,
+        table: FeatureTable,
+        outcome: Array,
+        scores: FittedPropensity,
+        prepared: PreparedWCMMD,
+        seed: np.random.SeedSequence,
+        n_tested: int,
+    ) -> tuple[AnalyticTester | ResamplingTester, int]:
+        """What tests one feature, and how many resamples it may take."""
+        statistic = self.statistic
+        if isinstance(statistic, WCMMD):
+            n_resamples = self.test.resolve_resamples(self.n_resamples, n_tested, self.alpha, self.adjust)
+            # A law that ignores the treatment cannot tell what depends on it from what changes.
+            explain = self.explain and getattr(self.sampler, "condition_on_treatment", True)
+            model = None
+            if explain:
+                model = attempt(
+                    "what changes along features", self._model, EXPLAINING, data, table, outcome, scores, seed
+                )
+            return ResamplingTester(prepared, statistic, self.test, n_resamples, scores, table, model), n_resamples
+        model = self._model(statistic, data, table, outcome, scores, seed)
+        return AnalyticTester(model, scores, statistic.check_resamples, self.explain), statistic.check_resamples
+
+    def _model(
+        self,
+        statistic: EffectLikelihood,
+        data: Data,
+        table: FeatureTable,
+        outcome: Array,
+        scores: FittedPropensity,
+        seed: np.random.SeedSequence,
+    ) -> PreparedEffectLikelihood:
+        return statistic.prepare(
+            table,
+            outcome,
+            data.arms,
+            scores.scores,
+            [draw_folds(data, self.n_folds, child) for child in seed.spawn(statistic.cv_repeats)],
+            n_jobs=self.n_jobs,
+            weights=data.weights,
+            clusters=data.clusters,
+        )
+
+    def _needed_resamples(self, n_tested: int) -> int:
+        if not isinstance(self.statistic, WCMMD):
+            return 0
+        return self.test.needed_resamples(n_tested, self.alpha, self.adjust)
+
+
+def _warn_constant_members(table: FeatureTable, units: tuple[Unit, ...]) -> set[str]:
+    """Name the constant columns of groups in a warning; returns the groups that have no other."""
+    still = [table.names[m] for unit in units if unit.group for m in unit.members if table.is_constant(m)]
+    if still:
+        warnings.warn(f"constant columns cannot modify anything: {named(still)}", UserWarning, stacklevel=4)
+    return {unit.name for unit in units if unit.group and unit.is_constant(table)}
+
+
+def warn_unused(test: ConditionalRandomizationTest | None, n_resamples: int | str, alpha: float, adjust: str) -> None:
+    """Name settings that the effect-likelihood test has no use for."""
+    if test is not None:
+        warnings.warn("test= belongs to 'wcmmd'; effect_likelihood does not use it", UserWarning, stacklevel=4)
+    if n_resamples != "auto":
+        ConditionalRandomizationTest().resolve_resamples(n_resamples, 1, alpha, adjust)  # refuses what is no count
+        warnings.warn(
+            "effect_likelihood does not resample, so n_resamples has no effect; "
+            "EffectLikelihood(check_resamples=...) checks its tail by resampling",
+            UserWarning,
+            stacklevel=4,
+        )

@@ -1,0 +1,190 @@
+"""From the law of one feature to its p-value: what each statistic needs, put together."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any, Protocol, TypeAlias
+
+import numpy as np
+
+from modifind._typing import Array
+from modifind.data.feature_groups import Feature, members_of
+from modifind.data.feature_matrix import FeatureTable
+from modifind.explain.attempts import attempt
+from modifind.explain.changes import NAN, Changes, Sweep, change_tests, shared_draws, unseen_changes
+from modifind.inference import UNSEEN, AnalyticOutcome, ConditionalRandomizationTest, CRTOutcome
+from modifind.nuisance.conditional import ConditionalGrid, FeatureLaw
+from modifind.nuisance.conditional.grid import RowGrid
+from modifind.nuisance.conditional.joint import JointLaw
+from modifind.nuisance.conditional.overlap import OverlapLaw
+from modifind.nuisance.propensity.profile import ScoreProfile
+from modifind.nuisance.propensity.scores import FittedPropensity
+from modifind.statistics import WCMMD
+from modifind.statistics.effect_likelihood import PreparedEffectLikelihood
+from modifind.statistics.wcmmd import PreparedWCMMD
+
+Outcome: TypeAlias = CRTOutcome | AnalyticOutcome
+TIE = 1e-10  # relative difference of two statistics that only rounding keeps apart
+
+
+class Tester(Protocol):
+    """Turns the law of a feature into a p-value."""
+
+    def without_law(self, feature: Feature) -> tuple[Outcome, Changes | None] | None:
+        """What `examine` finds where it is the same for every law of the feature, None where it is not."""
+
+    def examine(
+        self, feature: int, law: FeatureLaw, bandwidth: float, rng: np.random.Generator
+    ) -> tuple[Outcome, Changes | None]:
+        """Test one feature, and what it changes."""
+
+
+@dataclass(frozen=True)
+class ResamplingTester:
+    """Conditional randomisation test of the weighted conditional MMD.
+
+    Attributes
+    ----------
+    model : PreparedEffectLikelihood, optional
+        Models of the outcome that say what changes; without them nothing does.
+    """
+
+    prepared: PreparedWCMMD
+    statistic: WCMMD
+    crt: ConditionalRandomizationTest
+    n_resamples: int
+    propensity: FittedPropensity
+    table: FeatureTable
+    model: PreparedEffectLikelihood | None = None
+
+    def without_law(self, feature: Feature) -> None:
+        """Every feature is resampled."""
+        return None
+
+    def examine(
+        self, feature: int, law: FeatureLaw, bandwidth: float, rng: np.random.Generator
+    ) -> tuple[Outcome, Changes | None]:
+        """The test; what changes is for a model of the outcome to say."""
+        outcome = self.test(feature, law, bandwidth, rng)
+        if self.model is None:
+            return outcome, None
+        plain = ConditionalGrid.of(law, self.table.n_rows, n_levels=self.table.n_levels(feature))
+        grid = OverlapLaw(plain, self.propensity, feature)
+        return outcome, attempt(_changes_of(self.table, feature), change_tests, self.model, feature, grid)
+
+    def test(self, feature: int, law: FeatureLaw, bandwidth: float, rng: np.random.Generator) -> Outcome:
+        """Compare the feature with resampled copies of it."""
+        levels = self.table.n_levels(feature)
+        fixed = self.statistic.resample_weights == "fixed"
+        profile = None if fixed else self.propensity.profile(feature, self.statistic.device)
+
+        def statistic(values: Array) -> float:
+            # The data and its resamples are scored by the same function, which is what makes them comparable.
+            followed = self.statistic.capped(self.propensity.scores if profile is None else profile(values))
+            return self.prepared.importance(values, followed, bandwidth=bandwidth, n_levels=levels)
+
+        observed = statistic(self.table.values[:, feature])
+        evaluate: Callable[[Array], Any] = statistic
+        on_device = self.statistic.device != "cpu"
+        if on_device:
+            evaluate = self._on_device(profile, statistic, observed, bandwidth, levels)
+        return self.crt.run(observed, lambda k: law.draw(rng, k), evaluate, self.n_resamples, batched=on_device)
+
+    def _on_device(
+        self,
+        profile: ScoreProfile | None,
+        statistic: Callable[[Array], float],
+        observed: float,
+        bandwidth: float,
+        n_levels: int,
+    ) -> Callable[[Array], Array]:
+        """Statistics of blocks of columns by torch; `statistic` does those that need numpy."""
+        from modifind.nuisance.propensity.on_device import DeviceProfile, FixedScores
+        from modifind.statistics.wcmmd_torch import DeviceWCMMD
+
+        device, known = self.statistic.device, self.propensity.scores
+        wcmmd = DeviceWCMMD(self.prepared, device, bandwidth=bandwidth, n_levels=n_levels)
+        scores = FixedScores(known, device) if profile is None else DeviceProfile(profile, device)
+
+        def statistics(columns: Array) -> Array:
+            values, left = wcmmd.importances(columns, lambda x: self.statistic.capped(scores(x)))
+            for k in np.flatnonzero(left):
+                values[k] = statistic(columns[k])
+            # A resample that repeats the data ties with it, whatever the device makes of the last digits.
+            return np.where(np.abs(values - observed) <= TIE * observed, observed, values)
+
+        return statistics
+
+
+LAW_TESTED = 0.05  # where a feature is not found, its law cannot have found it
+
+
+@dataclass(frozen=True)
+class AnalyticTester:
+    """Effect-likelihood test: the null distribution of a sum over rows.
+
+    Attributes
+    ----------
+    propensity : FittedPropensity
+        Scores of the rows, also with other values of a feature.
+    explain : bool
+        Whether to test also what a feature changes.
+    """
+
+    prepared: PreparedEffectLikelihood
+    propensity: FittedPropensity
+    check_resamples: int
+    explain: bool = True
+
+    def without_law(self, feature: Feature) -> tuple[Outcome, Changes | None] | None:
+        """A feature that no fold's model looks at has the same likelihood at every value."""
+        if self.prepared.looks_at(feature) or self.prepared.may_show_tails(feature):
+            return None
+        return UNSEEN, unseen_changes(self.prepared) if self.explain else None
+
+    def examine(
+        self, feature: int, law: FeatureLaw, bandwidth: float, rng: np.random.Generator
+    ) -> tuple[Outcome, Changes | None]:
+        """Compare sums over rows with their distribution under the law."""
+        table = self.prepared.table
+        return self._compare(feature, ConditionalGrid.of(law, table.n_rows, n_levels=table.n_levels(feature)), rng)
+
+    def examine_together(
+        self, members: tuple[int, ...], law: JointLaw, rng: np.random.Generator
+    ) -> tuple[Outcome, Changes | None]:
+        """The same for several features at once, whose law is known by drawn points."""
+        return self._compare(members, law, rng)
+
+    def _compare(self, feature: Feature, law: RowGrid, rng: np.random.Generator) -> tuple[Outcome, Changes | None]:
+        grid = OverlapLaw(law, self.propensity, feature)
+        prepared, what = self.prepared, _changes_of(self.prepared.table, feature)
+        parts = None
+        if not prepared.looks_at(feature):
+            outcome, scores = UNSEEN, prepared.tail_scores
+        else:
+            parts = attempt(what, Sweep.of, prepared, feature, grid) if self.explain else None
+            sweep = Sweep.of(prepared, feature, grid, parts=False) if parts is None else parts
+            outcome = sweep.test(prepared, grid, 0, check_resamples=self.check_resamples, rng=rng)
+            outcome = replace(outcome, prognostic_p_value=sweep.test(prepared, grid, -1).p_value)
+            scores = sweep.terms[0].tails
+        shape, functions = NAN, prepared.tail_functions(feature)
+        if functions is not None:
+            excess = functions.excess(prepared.table, grid)
+            clusters = shared_draws(grid)
+            outcome = outcome.with_tails(prepared.tail_test(scores, excess, clusters))
+            shape = prepared.tail_test(prepared.tail_scores, excess, clusters) if self.explain else NAN
+        independent = prepared.clusters is None and shared_draws(grid) is None
+        if outcome.p_value <= LAW_TESTED and prepared.looks_at(feature) and independent:
+            outcome = replace(outcome, law_p_value=prepared.law_test(feature, grid))
+        if not self.explain:
+            return outcome, None
+        return outcome, attempt(what, change_tests, prepared, feature, grid, parts, shape)
+
+
+def _changes_of(table: FeatureTable, feature: Feature) -> str:
+    members = members_of(feature)
+    named = ", ".join(repr(table.names[member]) for member in members)
+    return (
+        f"features {named}: what changes along them" if len(members) > 1 else f"feature {named}: what changes along it"
+    )

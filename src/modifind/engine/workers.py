@@ -1,0 +1,316 @@
+"""Work spread over the workers of whatever backend joblib is set to, and what becomes of it when workers die."""
+
+from __future__ import annotations
+
+import inspect
+import os
+import signal
+import threading
+import time
+import warnings
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from contextlib import closing, contextmanager
+from multiprocessing import resource_tracker
+from typing import Any, TypeVar
+
+from joblib import Parallel, delayed, effective_n_jobs
+from joblib.externals.loky import ProcessPoolExecutor
+from joblib.externals.loky.process_executor import TerminatedWorkerError
+from joblib.parallel import get_active_backend
+
+from modifind.engine.memory import REMEDIES
+
+Found = TypeVar("Found")
+WORKER_DIED = "its worker process died three times (out of memory?)"
+DONE_AGAIN = (
+    "a worker process died (out of memory?), and what it had in hand was done again; the results are the same. If it "
+    "happens often, use fewer processes (n_jobs)"
+)
+MOST_DEATHS = 3  # over the same piece of work
+DEAD = object()
+WATCH_SECONDS = 0.5
+# Earlier releases of joblib tell their workers nothing; those then end when they have been idle for five minutes.
+HAS_INITIALIZER = "backend_kwargs" in inspect.signature(Parallel.__init__).parameters
+
+
+class WorkerError(RuntimeError):
+    """Work that could not be done because the processes that did it died."""
+
+
+@contextmanager
+def interrupts_held() -> Iterator[None]:
+    """Keep Ctrl-C waiting while workers are started.
+
+    Workers inherit that and never hear of it, so that the process that started them is the only one to answer.
+    """
+    if not hasattr(signal, "pthread_sigmask"):
+        yield
+        return
+    resource_tracker.ensure_running()  # to start it later, with the first worker, would let Ctrl-C through again
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def end_with(parent: int) -> None:
+    """Let a worker end when the process that started it has, however that ended.
+
+    The system's own signal for it is tied to the thread that started the worker, which may end before the process.
+    """
+    if os.name != "posix" or os.getpid() == parent:
+        return
+
+    def watch() -> None:
+        while os.getppid() == parent:
+            time.sleep(WATCH_SECONDS)
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
+
+
+def results_of(
+    jobs: Iterable[Any],
+    n_jobs: int | None,
+    *,
+    shared: bool = True,
+    ordered: bool = True,
+    doing: str = "working",
+) -> Generator[Any, None, None]:
+    """Results of joblib's delayed calls in their order, as they come where the backend can do so.
+
+    Loky, threads and Dask hand each result on when it is there; processes of multiprocessing and Ray all at the end.
+    When a worker dies, the calls that may have been in work are made again, one at a time by a worker of their own;
+    then the others go on together. There is one warning.
+
+    Parameters
+    ----------
+    jobs : iterable
+        The calls. There are no more workers than calls in a list; any other iterable is read as calls are made.
+    n_jobs : int, optional
+        Processes.
+    shared : bool, default=True
+        Whether the calls have large arrays in common. Joblib puts those into files that all workers map, and keeps
+        every one until the last call has ended, so arrays that differ from call to call would pile up.
+    ordered : bool, default=True
+        Whether a result waits for those before it.
+    doing : str, default="working"
+        What the calls do, for the message when workers die over one of them.
+
+    Raises
+    ------
+    WorkerError
+        Worker processes died over the same call again and again.
+
+    Examples
+    --------
+    >>> from joblib import delayed
+    >>> list(results_of((delayed(abs)(number) for number in (-1, 2)), 1))
+    [1, 2]
+    """
+    calls = _Calls(jobs)
+    most = len(jobs) if isinstance(jobs, list) else None
+    while True:
+        left = most if most is None else most - calls.n_done
+        try:
+            with closing(_results(calls.hand_out(), n_jobs, left, shared=shared, ordered=ordered)) as results:
+                for number, result in results:
+                    calls.done(number)
+                    yield result
+            return
+        except WorkerError:
+            warnings.warn(DONE_AGAIN, UserWarning, stacklevel=2)
+        # Calls are handed out in order, so those in work were among the first that are left.
+        with closing(_one_by_one(calls.unfinished()[: effective_n_jobs(n_jobs)])) as alone:
+            for number, result in alone:
+                if result is DEAD:
+                    raise WorkerError(
+                        f"a worker process died while {doing}, {MOST_DEATHS} times in a row and most likely for want "
+                        f"of memory; {REMEDIES}"
+                    )
+                calls.done(number)
+                yield result
+
+
+class _Calls:
+    """Calls that are read as they are handed out, and kept until they are done."""
+
+    def __init__(self, jobs: Iterable[Any]) -> None:
+        self._jobs = enumerate(jobs)
+        self._kept: dict[int, Any] = {}
+        self._lock = threading.Lock()  # joblib reads from threads, also from those of a round that has failed
+        self.n_done = 0
+
+    def hand_out(self) -> Iterator[Any]:
+        """All calls that are not done, in order."""
+        for number, job in self.unfinished():
+            yield delayed(_numbered)(number, job)
+        while True:
+            with self._lock:
+                number, job = next(self._jobs, (-1, None))
+                if job is None:
+                    return
+                self._kept[number] = job
+            yield delayed(_numbered)(number, job)
+
+    def unfinished(self) -> list[tuple[int, Any]]:
+        """Calls that were handed out and are not done, in order."""
+        with self._lock:
+            return sorted(self._kept.items(), key=lambda pair: pair[0])
+
+    def done(self, number: int) -> None:
+        """A result is there."""
+        with self._lock:
+            del self._kept[number]
+        self.n_done += 1
+
+
+def _numbered(number: int, job: Any) -> tuple[int, Any]:
+    function, arguments, options = job
+    return number, function(*arguments, **options)
+
+
+def _one_by_one(jobs: list[tuple[int, Any]]) -> Generator[tuple[int, Any], None, None]:
+    """Results of numbered calls by a single worker, and by another when that dies; `DEAD` where too many did."""
+    deaths = 1  # that of the worker that had it before
+    while jobs:
+        with _single_worker() as submit:
+            try:
+                while jobs:
+                    yield submit(_numbered, *jobs[0])
+                    jobs, deaths = jobs[1:], 1
+            except TerminatedWorkerError:
+                deaths += 1
+        if deaths == MOST_DEATHS:
+            yield jobs[0][0], DEAD
+            jobs, deaths = jobs[1:], 1
+
+
+@contextmanager
+def _single_worker() -> Iterator[Callable[..., Any]]:
+    """A worker for one call at a time; gives what makes a call and waits for its result."""
+    with interrupts_held():
+        worker = ProcessPoolExecutor(max_workers=1, initializer=end_with, initargs=(os.getpid(),))
+
+    def submit(*call: Any, **options: Any) -> Any:
+        with interrupts_held():
+            future = worker.submit(*call, **options)
+        return future.result()
+
+    try:
+        yield submit
+    finally:
+        worker.shutdown(wait=True, kill_workers=True)
+
+
+def _results(
+    jobs: Iterable[Any],
+    n_jobs: int | None,
+    most: int | None,
+    *,
+    shared: bool = True,
+    ordered: bool,
+    singly: bool = False,
+) -> Generator[Any, None, None]:
+    """Results of delayed calls, of which there are `most`; a WorkerError when a worker dies."""
+    options: dict[str, Any] = {} if shared else {"max_nbytes": None}
+    options |= {"batch_size": 1} if singly else {}
+    if HAS_INITIALIZER and type(get_active_backend()[0]).__name__ == "LokyBackend":
+        options |= {"initializer": end_with, "initargs": (os.getpid(),)}
+    if most is not None and effective_n_jobs(n_jobs) > most:
+        n_jobs = max(1, most)
+    kind = "generator" if ordered else "generator_unordered"
+    try:
+        workers = Parallel(n_jobs=n_jobs, return_as=kind, **options)
+    except ValueError:
+        workers = Parallel(n_jobs=n_jobs, **options)
+    results: Any = ()
+    try:
+        if workers.return_generator and effective_n_jobs(n_jobs) > 1:
+            with interrupts_held():
+                results = workers(jobs)
+        else:
+            results = workers(jobs)
+        for result in results:  # noqa: UP028 (yield from would hand `close` on, past `_stop`)
+            yield result
+    except TerminatedWorkerError:
+        raise WorkerError from None
+    finally:
+        _stop(results)
+
+
+def _stop(results: Any) -> None:
+    """End what is still under way, without joblib's warning that it was."""
+    if hasattr(results, "close"):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            results.close()
+
+
+def survivors(
+    call: Callable[..., list[Found]],
+    shared: tuple[Any, ...],
+    items: Mapping[int, Any],
+    n_jobs: int | None,
+    *,
+    most_tasks: int,
+) -> Generator[tuple[int, Found | None], None, None]:
+    """Results of all items in no order, whoever dies over one of them.
+
+    When a worker dies, the items that may have been in work are done again, one at a time by a worker of their own; one
+    that three workers died over has no result. Then the others go on together.
+
+    Parameters
+    ----------
+    call : callable
+        ``call(*shared, items)`` gives a list of results, one for each of the pairs (number, item) it is handed.
+    shared : tuple
+        Arguments that all calls have in common.
+    items : mapping
+        Items by number.
+    n_jobs : int, optional
+        Processes.
+    most_tasks : int
+        Every task carries the shared arguments, so many items come in about as many tasks as this.
+
+    Yields
+    ------
+    number, result
+        The result is None where three workers died.
+
+    Examples
+    --------
+    >>> def roots(digits, pairs):
+    ...     return [round(number**0.5, digits) for _, number in pairs]
+    >>> sorted(survivors(roots, (2,), {0: 4, 1: 2}, 1, most_tasks=100))
+    [(0, 2.0), (1, 1.41)]
+    """
+    left = dict(items)
+    while left:
+        pairs = list(left.items())
+        step = max(1, len(pairs) // most_tasks)
+        tasks = [pairs[start : start + step] for start in range(0, len(pairs), step)]
+        jobs = (delayed(_with_numbers)(call, *shared, task) for task in tasks)
+        try:
+            with closing(_results(jobs, n_jobs, len(tasks), ordered=False, singly=True)) as results:
+                for found in results:
+                    for number, own in found:
+                        del left[number]
+                        yield number, own
+        except WorkerError:
+            warnings.warn(DONE_AGAIN, UserWarning, stacklevel=2)
+            # Tasks are handed out in order, so those in work were among the first that are left.
+            unfinished = [task for task in tasks if task[0][0] in left]
+            suspects = [pair for task in unfinished[: effective_n_jobs(n_jobs)] for pair in task]
+        else:
+            return
+        alone = [(number, delayed(call)(*shared, [(number, item)])) for number, item in suspects]
+        with closing(_one_by_one(alone)) as done:
+            for number, result in done:
+                del left[number]
+                yield number, None if result is DEAD else result[0]
+
+
+def _with_numbers(call: Callable[..., list[Found]], *arguments: Any) -> list[tuple[int, Found]]:
+    return [(number, result) for (number, _), result in zip(arguments[-1], call(*arguments), strict=True)]

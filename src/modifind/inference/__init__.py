@@ -1,0 +1,17 @@
+"""From statistics to p-values to selections."""
+
+from modifind.inference.adjust import adjust_p_values
+from modifind.inference.randomisation import ConditionalRandomizationTest, CRTOutcome
+from modifind.inference.sums import RowSums, sums_test
+from modifind.inference.tails import UNSEEN, AnalyticOutcome, analytic_test
+
+__all__ = [
+    "UNSEEN",
+    "AnalyticOutcome",
+    "CRTOutcome",
+    "ConditionalRandomizationTest",
+    "RowSums",
+    "adjust_p_values",
+    "analytic_test",
+    "sums_test",
+]

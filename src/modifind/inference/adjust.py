@@ -1,0 +1,52 @@
+"""Corrections for testing many features at once."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy.stats import false_discovery_control
+
+from modifind._typing import Array
+
+METHODS = ("bh", "by", "holm", "bonferroni", "none")
+
+
+def adjust_p_values(p_values: ArrayLike, method: str = "bh") -> Array:
+    """Adjusted p-values: a feature is selected at level alpha when its adjusted p-value is at most alpha.
+
+    Parameters
+    ----------
+    p_values : array of shape (d,)
+        Raw p-values.
+    method : {"bh", "by", "holm", "bonferroni", "none"}, default="bh"
+        "bh" controls the false discovery rate for independent or positively dependent p-values, "by" under any
+        dependence; "holm" and "bonferroni" control the probability of any false selection.
+
+    Examples
+    --------
+    >>> adjust_p_values([0.01, 0.02, 0.9], "bh").round(3).tolist()
+    [0.03, 0.03, 0.9]
+    >>> adjust_p_values([0.01, 0.02, 0.9], "holm").round(3).tolist()
+    [0.03, 0.04, 0.9]
+    """
+    p = np.asarray(p_values, dtype=np.float64)
+    if method in ("bh", "by"):
+        return false_discovery_control(p, method=method)
+    if method == "bonferroni":
+        return np.minimum(p * p.size, 1.0)
+    if method == "holm":
+        order = np.argsort(p, kind="stable")
+        steps = np.maximum.accumulate((p.size - np.arange(p.size)) * p[order])
+        adjusted = np.empty_like(p)
+        adjusted[order] = np.minimum(steps, 1.0)
+        return adjusted
+    if method == "none":
+        return p.copy()
+    raise ValueError(f"adjust must be one of {', '.join(map(repr, METHODS))}, not {method!r}")
+
+
+def smallest_factor(n_tests: int, method: str) -> float:
+    """By how much the adjustment multiplies a p-value that is small on its own among `n_tests`."""
+    if method == "none":
+        return 1.0
+    return n_tests * float((1.0 / np.arange(1, n_tests + 1)).sum()) if method == "by" else float(n_tests)

@@ -1,0 +1,48 @@
+"""Samplers of one feature given all else."""
+
+from __future__ import annotations
+
+from modifind.nuisance.conditional.auto import AutoSampler
+from modifind.nuisance.conditional.boosting import BoostingSampler
+from modifind.nuisance.conditional.contract import BaseSampler, Calibration, FeatureLaw
+from modifind.nuisance.conditional.cvae import CVAESampler
+from modifind.nuisance.conditional.gaussian import GaussianSampler
+from modifind.nuisance.conditional.grid import ConditionalGrid
+from modifind.nuisance.conditional.incomplete import IncompleteSampler, for_gaps
+from modifind.nuisance.conditional.marginal import MarginalSampler
+from modifind.nuisance.conditional.rules import LawRule
+from modifind.nuisance.conditional.splines import SplineSampler
+
+_BY_NAME: dict[str, type[BaseSampler]] = {
+    sampler.name: sampler
+    for sampler in (AutoSampler, GaussianSampler, SplineSampler, BoostingSampler, CVAESampler, MarginalSampler)
+}
+
+
+def resolve_sampler(sampler: str | BaseSampler) -> BaseSampler:
+    """A sampler from its name, or the object itself."""
+    if isinstance(sampler, str):
+        if sampler not in _BY_NAME:
+            raise ValueError(f"sampler must be one of {', '.join(map(repr, _BY_NAME))} or a sampler, not {sampler!r}")
+        return _BY_NAME[sampler]()
+    if not (hasattr(sampler, "fit") and hasattr(sampler, "law")):
+        raise ValueError(f"sampler must be a name or have fit and law; {type(sampler).__name__} does not")
+    return sampler
+
+
+__all__ = [
+    "AutoSampler",
+    "BaseSampler",
+    "BoostingSampler",
+    "CVAESampler",
+    "Calibration",
+    "ConditionalGrid",
+    "FeatureLaw",
+    "GaussianSampler",
+    "IncompleteSampler",
+    "LawRule",
+    "MarginalSampler",
+    "SplineSampler",
+    "for_gaps",
+    "resolve_sampler",
+]

@@ -1,0 +1,200 @@
+"""Choice between samplers, feature by feature."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import chdtrc
+from scipy.stats import jarque_bera
+
+from modifind._typing import Array
+from modifind.data.feature_matrix import FeatureTable
+from modifind.data.survey import effective_size, mean_of
+from modifind.nuisance.conditional.boosting import BoostingSampler
+from modifind.nuisance.conditional.contract import (
+    BaseSampler,
+    CategoricalLaw,
+    FeatureLaw,
+    NormalLaw,
+    PoolLaw,
+    column_atoms,
+)
+from modifind.nuisance.conditional.gaussian import GaussianSampler
+from modifind.nuisance.conditional.rules import LawRule
+from modifind.nuisance.conditional.splines import SplineSampler
+from modifind.nuisance.misfit import Misfit
+
+MISFIT_LEVEL = 0.01
+SHAPE_LEVEL = 0.05
+SCREEN_LEVEL = 0.01
+CHOICE_ROWS = 10_000
+MANY_ROWS = 20_000
+
+_Candidates: TypeAlias = tuple[GaussianSampler | SplineSampler, ...]
+
+
+class AutoSampler(BaseSampler):
+    """The gaussian, the spline or the boosting sampler, whichever predicts held-out rows of the feature better.
+
+    A richer law is taken when its held-out log-score is better by more than one standard error of the difference, or
+    when the plainer law fails its own held-out calibration test at 1% and the richer one passes: a wrong shape costs
+    little log-score but makes p-values too small.
+
+    Splines are fitted only where they could win: where the column has an atom, where the residuals of the gaussian law
+    are not normal, or where tests of those residuals against bins and products of the other features find a curve,
+    an interaction or a spread that varies. Trees are grown only where the same tests find something that the splines
+    left. These tests see far weaker departures than those that make a richer law worth its noise. Above 20,000 rows
+    the choice is made on 10,000 of them, drawn at random; the chosen law is fitted on all. Above 100 columns, products
+    are formed only of the 60 columns most associated with the residuals.
+
+    Parameters
+    ----------
+    condition_on_treatment : bool, default=True
+        Whether the treatment is among the conditioning variables.
+    """
+
+    name = "auto"
+
+    def fit(
+        self,
+        table: FeatureTable,
+        treatment: NDArray[np.int64],
+        seed: np.random.SeedSequence,
+        weights: Array | None = None,
+    ) -> AutoSampler:
+        """Hand the data to the candidates."""
+        super().fit(table, treatment, seed, weights)
+        first, second = seed.spawn(2)
+        self.candidates_ = self._fitted(table, treatment, first, weights, getattr(self, "assigned_folds_", None))
+        self.trial_ = self.candidates_
+        if table.n_rows > MANY_ROWS:
+            rows_seed, second = second.spawn(2)
+            rows = np.sort(np.random.default_rng(rows_seed).choice(table.n_rows, CHOICE_ROWS, replace=False))
+            table, treatment = replace(table, values=table.values[rows]), treatment[rows]
+            weights = None if weights is None else weights[rows] / weights[rows].mean()
+            folds = self.assigned_folds_[rows] if getattr(self, "whole_clusters_", False) else None
+            self.trial_ = self._fitted(table, treatment, second, weights, folds)
+        self.screen_ = _Screen(self.trial_[0])
+        return self
+
+    def _fitted(
+        self,
+        table: FeatureTable,
+        treatment: NDArray[np.int64],
+        seed: np.random.SeedSequence,
+        weights: Array | None,
+        folds: NDArray[np.int64] | None,
+    ) -> _Candidates:
+        """The candidates, from the plainest to the richest."""
+        kinds = (GaussianSampler, SplineSampler, BoostingSampler)
+        found = tuple(kind(condition_on_treatment=self.condition_on_treatment) for kind in kinds)
+        for sampler, own in zip(found, seed.spawn(len(found)), strict=True):
+            if folds is not None:
+                sampler.assign_folds(folds, whole_clusters=getattr(self, "whole_clusters_", False))
+            sampler.fit(table, treatment, own, weights)
+        return found
+
+    def law(self, feature: int) -> FeatureLaw:
+        """Fit the law of one feature that fits it better; one of many levels has the same with all."""
+        if feature in self.table_.level_columns:
+            return self.candidates_[0].law(feature)
+        place, chosen = self._choice(feature)
+        return chosen if self.trial_ is self.candidates_ else self.candidates_[place].law(feature)
+
+    def rule(self, feature: int) -> LawRule:
+        """The same for rows that were not in the table; the calibration is that of the choice."""
+        if feature in self.table_.level_columns:
+            return self.candidates_[0].rule(feature)
+        place, chosen = self._choice(feature)
+        return self.candidates_[place].rule(feature, chosen.calibration)
+
+    def _choice(self, feature: int) -> tuple[int, FeatureLaw]:
+        """The best candidate's place, and its law on the rows that the choice was made on."""
+        chosen, score = self.trial_[0].scored_law(feature)
+        best, last = 0, chosen
+        for place in range(1, len(self.trial_)):
+            if not self.screen_.suspects(feature, last):
+                break
+            last, own = self.trial_[place].scored_law(feature)
+            gain, error = _mean_and_error(own - score, self.trial_[0].weights_)
+            failed = chosen.calibration.pit_p_value < MISFIT_LEVEL <= last.calibration.pit_p_value
+            if gain > error or failed:
+                best, chosen, score = place, last, own
+        return best, chosen
+
+
+class _Screen:
+    """Score tests of a law's residuals: is there anything that a richer law could find?
+
+    Parameters
+    ----------
+    sampler : GaussianSampler
+        The fitted sampler whose laws are tested.
+    """
+
+    def __init__(self, sampler: GaussianSampler) -> None:
+        self.table = sampler.table_
+        self.weights = sampler.weights_
+        self.misfit = Misfit(sampler.ridge_.columns, self.weights)
+
+    def suspects(self, feature: int, law: FeatureLaw) -> bool:
+        """Whether a feature's law shows any sign of misfit."""
+        column = self.table.values[:, feature]
+        if isinstance(law, NormalLaw):
+            if law.calibration.pit_p_value < SHAPE_LEVEL or column_atoms(column).size:
+                return True
+            residual = (column - law.mean) / law.scale
+            return _normality(residual, self.weights) < SCREEN_LEVEL or self._follows(feature, law.mean, residual)
+        if isinstance(law, PoolLaw):
+            if not law.shift.any():  # values of similar rows: their mean is all that there is to test
+                return True
+            return self._follows(feature, law.shift, (column - law.shift) / law.scale)
+        assert isinstance(law, CategoricalLaw)
+        below = np.column_stack((np.zeros(column.size), law.cumulative, np.ones(column.size)))
+        for code, probability in enumerate(np.diff(below, axis=1).T):
+            residual, variance = (column == code).astype(np.float64) - probability, probability * (1.0 - probability)
+            if self._strays(feature, probability, residual, variance):
+                return True
+            if below.shape[1] == 3:  # with two categories the second residual is the first with its sign changed
+                break
+        return False
+
+    def _follows(self, feature: int, predicted: Array, residual: Array) -> bool:
+        """Whether residuals in units of their scale, or their size, follow other columns."""
+        residual = residual - mean_of(residual, self.weights)
+        spread = np.abs(residual) - mean_of(np.abs(residual), self.weights)
+        variances = [np.full(residual.size, mean_of(part**2, self.weights)) for part in (residual, spread)]
+        own = self.table.encoding[feature]
+        return (
+            self._strays(feature, predicted, residual, variances[0])
+            or self.misfit.curve(spread, variances[1], predicted, own) < SCREEN_LEVEL
+        )
+
+    def _strays(self, feature: int, predicted: Array, residual: Array, variance: Array) -> bool:
+        """Whether residuals follow bins or products of other columns."""
+        own = self.table.encoding[feature]
+        return (
+            self.misfit.curve(residual, variance, predicted, own) < SCREEN_LEVEL
+            or self.misfit.product(residual, variance, own) < SCREEN_LEVEL
+        )
+
+
+def _mean_and_error(gain: Array, weights: Array | None) -> tuple[float, float]:
+    """Mean over rows and its standard error."""
+    mean = mean_of(gain, weights)
+    if weights is None:
+        return mean, gain.std() / np.sqrt(gain.size)
+    return mean, float(np.sqrt(weights**2 @ (gain - mean) ** 2) / weights.sum())
+
+
+def _normality(residual: Array, weights: Array | None) -> float:
+    """P-value of the test of Jarque and Bera, with weights for as many rows as these are worth."""
+    if weights is None:
+        return float(jarque_bera(residual).pvalue)
+    centred = residual - mean_of(residual, weights)
+    variance, third, fourth = (mean_of(centred**power, weights) for power in (2, 3, 4))
+    statistic = effective_size(weights) / 6 * (third**2 / variance**3 + (fourth / variance**2 - 3) ** 2 / 4)
+    return float(chdtrc(2, statistic))

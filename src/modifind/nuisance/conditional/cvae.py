@@ -1,0 +1,359 @@
+"""Conditional variational autoencoder: a deep sampler for laws that are neither linear nor unimodal."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from modifind._torch import open_device
+from modifind._typing import Array
+from modifind.data.feature_matrix import FeatureTable
+from modifind.nuisance.conditional.contract import BaseSampler
+from modifind.nuisance.conditional.cvae_law import (
+    MAX_LOG_VARIANCE,
+    MIN_LOG_VARIANCE,
+    CVAELaw,
+    CVAERule,
+    Decoder,
+    Float32,
+    decoder_calibration,
+    network_inputs,
+)
+
+if TYPE_CHECKING:
+    import torch
+
+VALIDATION_NOISES = 2
+VALIDATION_BLOCK = 1024
+ADAM_DECAYS = (0.9, 0.999)
+AVERAGING = 0.98
+
+
+class CVAESampler(BaseSampler):
+    """X_m given the rest by a conditional variational autoencoder per feature, all trained as one batch.
+
+    Encoder q(z | x_m, rest) and decoder p(x_m | z, rest) have two hidden layers of ReLU units, as in Chikahara et
+    al. (UAI 2022). The decoder is normal on the standardised value, or categorical. Each network keeps the running
+    average of its weights at the epoch with the best held-out evidence bound, and stops when that has not improved
+    for `patience` epochs.
+
+    Needs torch (``pip install "modifind[cvae]"``) to fit, and with device="cpu" not to draw.
+
+    Parameters
+    ----------
+    condition_on_treatment : bool, default=True
+        Whether the treatment is among the conditioning variables.
+    hidden : int, default=128
+        Units of each hidden layer.
+    latent_dim : int, default=2
+        Latent variables of each network.
+    max_epochs : int, default=300
+        Most passes over the training rows.
+    batch_size : int, default=256
+        Rows per step.
+    learning_rate : float, default=1e-3
+        Step size of Adam.
+    patience : int, default=25
+        Epochs without a better held-out bound, counted after the warm-up, that stop a network.
+    warmup_epochs : int, default=10
+        Epochs over which the weight of the Kullback-Leibler term rises to 1; without them the latent variable
+        falls out of use before a law with two modes is found.
+    validation_fraction : float, default=0.2
+        Share of rows held out for early stopping and calibration.
+    device : {"cpu", "cuda", "cuda:0", ...}, default="cpu"
+        Where the networks are trained and evaluated. Random numbers are numpy's, so that a GPU differs by rounding in
+        single precision only.
+    n_threads : int, default=1
+        Threads torch trains with on the CPU. The steps are many and small: on a machine that is busy otherwise, a
+        second thread can make training slower by far.
+    chunk_features : int, default=64
+        Networks trained at a time; bounds memory and does not change results beyond rounding.
+
+    Attributes
+    ----------
+    best_epoch_ : array of shape (d,)
+        Epoch, from 1, whose weights each network keeps.
+    held_out_elbo_ : array of shape (d,)
+        Evidence bound at that epoch, in nats per held-out row (density of the standardised value if continuous).
+    validation_rows_ : array of int
+        The rows held out.
+    """
+
+    name = "cvae"
+
+    def __init__(
+        self,
+        *,
+        condition_on_treatment: bool = True,
+        hidden: int = 128,
+        latent_dim: int = 2,
+        max_epochs: int = 300,
+        batch_size: int = 256,
+        learning_rate: float = 1e-3,
+        patience: int = 25,
+        warmup_epochs: int = 10,
+        validation_fraction: float = 0.2,
+        device: str = "cpu",
+        n_threads: int = 1,
+        chunk_features: int = 64,
+    ) -> None:
+        super().__init__(condition_on_treatment=condition_on_treatment)
+        self.hidden = hidden
+        self.latent_dim = latent_dim
+        self.max_epochs = max_epochs
+        self.batch_size = batch_size
+        self.learning_rate = learning_rate
+        self.patience = patience
+        self.warmup_epochs = warmup_epochs
+        self.validation_fraction = validation_fraction
+        self.device = device
+        self.n_threads = n_threads
+        self.chunk_features = chunk_features
+
+    def fit(
+        self,
+        table: FeatureTable,
+        treatment: NDArray[np.int64],
+        seed: np.random.SeedSequence,
+        weights: Array | None = None,
+    ) -> CVAESampler:
+        """Train the networks of all features."""
+        torch, device = open_device(self.device, "the cvae sampler")
+        super().fit(table.with_indicators, treatment, seed, weights)
+        split_seed, self.order_seed_ = seed.spawn(2)
+        order = np.random.default_rng(split_seed).permutation(table.n_rows)
+        n_held = int(np.clip(round(self.validation_fraction * table.n_rows), 1, table.n_rows - 1))
+        self.validation_rows_ = np.sort(order[:n_held])
+        self.inputs_ = self._network_inputs()
+        self.best_epoch_ = np.zeros(table.n_features, dtype=np.int64)
+        self.held_out_elbo_ = np.full(table.n_features, -np.inf)
+        self.decoders_: list[dict[str, Float32]] = []
+        threads = torch.get_num_threads()
+        torch.set_num_threads(self.n_threads)
+        try:
+            for start in range(0, table.n_features, self.chunk_features):
+                features = np.arange(start, min(start + self.chunk_features, table.n_features))
+                ensemble = _Ensemble(torch, device, self, features)
+                self.decoders_ += ensemble.train(order[n_held:])
+                self.best_epoch_[features] = ensemble.best_epoch
+                self.held_out_elbo_[features] = ensemble.best_elbo
+        finally:
+            torch.set_num_threads(threads)
+        return self
+
+    def law(self, feature: int) -> CVAELaw:
+        """The trained law of one feature, with its calibration on the held-out rows."""
+        column = self.table_.values[:, feature]
+        decoder = self._decoder(feature, self.inputs_)
+        # A jump ahead, so that calibration shares no numbers with training and `law` may be called again.
+        rng = np.random.Generator(np.random.PCG64(self.seeds_[feature]).jumped())
+        calibration = decoder_calibration(self.name, decoder, column, self.validation_rows_, rng, self.weights_)
+        return CVAELaw(decoder, calibration)
+
+    def rule(self, feature: int) -> CVAERule:
+        """The trained network of one feature, for any rows."""
+        mean = float(self.treatment_.mean()) if self.condition_on_treatment else None
+        context = self.decoders_[feature]["decode_context"]
+        empty = self._decoder(feature, np.empty((0, context.shape[0]), dtype=np.float32))
+        return CVAERule(empty, context, mean, self.law(feature).calibration)
+
+    def _decoder(self, feature: int, inputs: Float32) -> Decoder:
+        weights = self.decoders_[feature]
+        column = self.table_.values[:, feature]
+        n_outputs = self.table_.n_levels(feature) or 2
+        return Decoder(
+            inputs @ weights["decode_context"],
+            (
+                weights["decode_latent"],
+                weights["decode_2"],
+                weights["decode_2_bias"],
+                np.ascontiguousarray(weights["decode_3"][:, :n_outputs]),
+                weights["decode_3_bias"][:, :n_outputs],
+            ),
+            float(column.mean()),
+            float(column.std()),
+            self.table_.n_levels(feature),
+            self.device,
+        )
+
+    def _network_inputs(self) -> Float32:
+        mean = float(self.treatment_.mean()) if self.condition_on_treatment else None
+        return network_inputs(self.table_, self.treatment_, mean)
+
+
+class _Ensemble:
+    """Networks of some features, trained side by side.
+
+    All weights of a network lie in one row of `theta`, so that an optimiser step, a snapshot or the removal of
+    finished networks is one operation. Nothing couples the rows: the summed loss has separate gradients.
+    """
+
+    def __init__(self, torch: Any, device: Any, sampler: CVAESampler, features: NDArray[np.int64]) -> None:
+        table, hidden, latent = sampler.table_, sampler.hidden, sampler.latent_dim
+        n_inputs = sampler.inputs_.shape[1]
+        n_outputs = max(2, *(table.n_levels(m) for m in range(table.n_features)))
+        self.torch, self.device, self.sampler = torch, device, sampler
+        self.shapes = {
+            "encode_1": (n_inputs, hidden),
+            "encode_2": (hidden, hidden),
+            "encode_2_bias": (1, hidden),
+            "encode_3": (hidden, 2 * latent),
+            "encode_3_bias": (1, 2 * latent),
+            "decode_context": (n_inputs, hidden),
+            "decode_latent": (latent, hidden),
+            "decode_2": (hidden, hidden),
+            "decode_2_bias": (1, hidden),
+            "decode_3": (hidden, n_outputs),
+            "decode_3_bias": (1, n_outputs),
+        }
+        self.generators = [np.random.default_rng(sampler.seeds_[m]) for m in features]
+        self.theta = self._tensor(np.stack([self._initial(rng) for rng in self.generators]))
+        self.inputs = self._tensor(sampler.inputs_)
+        own = sampler.weights_
+        self.weights = None if own is None else self._tensor(own.astype(np.float32))
+        levels = np.array([table.n_levels(m) for m in features])
+        self.mask = np.ones((features.size, n_inputs, 1), dtype=np.float32)
+        for mask, m in zip(self.mask, features, strict=True):
+            mask[table.encoding[m]] = 0.0
+        columns = table.values[:, features].T
+        standardised = np.stack([table.encode(m, table.values[:, m])[:, 0] for m in features])
+        # Everything that has a row per network, so that finished networks can be dropped in one place.
+        self.data = {
+            "mask": self._tensor(self.mask),
+            "value": self._tensor(np.where(levels[:, None] > 0, 0.0, standardised).astype(np.float32)),
+            "code": self._tensor(np.where(levels[:, None] > 0, columns, 0.0).astype(np.int64)[..., None]),
+            "discrete": self._tensor(levels[:, None] > 0),
+            "impossible": self._tensor((np.arange(n_outputs) >= np.maximum(levels, 1)[:, None])[:, None]),
+        }
+        self.any_discrete = bool((levels > 0).any())
+        self.best_elbo = np.full(features.size, -np.inf)
+        self.best_epoch = np.zeros(features.size, dtype=np.int64)
+
+    def _tensor(self, array: NDArray[Any]) -> torch.Tensor:
+        return self.torch.from_numpy(np.ascontiguousarray(array)).to(self.device)
+
+    def _initial(self, rng: np.random.Generator) -> Float32:
+        """Random weights of one network; the last layer is zero, so that training starts from the marginal law."""
+        parts = []
+        for name, (n_in, n_out) in self.shapes.items():
+            fan_in = self.sampler.hidden if name.endswith("bias") else n_in
+            scale = 0.0 if name.startswith("decode_3") else 1.0 / math.sqrt(fan_in)
+            parts.append(scale * rng.uniform(-1.0, 1.0, n_in * n_out))
+        return np.concatenate(parts).astype(np.float32)
+
+    def _layers(self, theta: torch.Tensor) -> dict[str, torch.Tensor]:
+        pieces = theta.split([math.prod(shape) for shape in self.shapes.values()], dim=1)
+        layers = {
+            name: piece.view(-1, *shape) for (name, shape), piece in zip(self.shapes.items(), pieces, strict=True)
+        }
+        layers["decode_context"] = layers["decode_context"] * self.data["mask"]
+        return layers
+
+    def elbo(self, theta: torch.Tensor, rows: torch.Tensor, noise: torch.Tensor, beta: float) -> torch.Tensor:
+        """Evidence bound of each network at each row, shape (networks, rows), with the KL term weighted by `beta`."""
+        torch, w = self.torch, self._layers(theta)
+        x = self.inputs[rows].expand(theta.shape[0], -1, -1)
+        hidden = torch.bmm(x, w["encode_1"]).relu()
+        hidden = torch.baddbmm(w["encode_2_bias"], hidden, w["encode_2"]).relu()
+        posterior = torch.baddbmm(w["encode_3_bias"], hidden, w["encode_3"])
+        mean, log_variance = posterior.chunk(2, dim=2)
+        log_variance = log_variance.clamp(-8.0, 4.0)
+        divergence = 0.5 * (mean.square() + log_variance.exp() - 1.0 - log_variance).sum(dim=2)
+        latent = mean + noise * (0.5 * log_variance).exp()
+        hidden = torch.baddbmm(torch.bmm(x, w["decode_context"]), latent, w["decode_latent"]).relu()
+        hidden = torch.baddbmm(w["decode_2_bias"], hidden, w["decode_2"]).relu()
+        output = torch.baddbmm(w["decode_3_bias"], hidden, w["decode_3"])
+        return self._log_likelihood(output, rows) - beta * divergence
+
+    def _log_likelihood(self, output: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
+        log_variance = output[..., 1].clamp(MIN_LOG_VARIANCE, MAX_LOG_VARIANCE)
+        error = (self.data["value"][:, rows] - output[..., 0]).square() * (-log_variance).exp()
+        normal = -0.5 * (log_variance + error + math.log(2.0 * math.pi))
+        if not self.any_discrete:
+            return normal
+        logits = output.masked_fill(self.data["impossible"], -1e9).log_softmax(dim=2)
+        categorical = logits.gather(2, self.data["code"][:, rows]).squeeze(2)
+        return self.torch.where(self.data["discrete"], categorical, normal)
+
+    def train(self, training_rows: NDArray[np.int64]) -> list[dict[str, Float32]]:
+        """Train until every network has stopped; returns the weights of the decoders."""
+        torch, sampler = self.torch, self.sampler
+        alive = np.arange(len(self.generators))
+        # One stream orders the rows for all networks, started anew by every chunk.
+        order = np.random.default_rng(sampler.order_seed_)
+        n_batches = max(1, round(training_rows.size / sampler.batch_size))
+        held = self._tensor(np.tile(sampler.validation_rows_, VALIDATION_NOISES))
+        held_noise = self._noise(alive, len(held))
+        best = self.theta.clone()
+        state = {"theta": self.theta, "average": best.clone()}
+        state |= {name: torch.zeros_like(best) for name in ("first", "second")}
+        step = 0
+        for epoch in range(1, sampler.max_epochs + 1):
+            beta = min(1.0, epoch / max(sampler.warmup_epochs, 1))
+            shuffled = self._tensor(order.permutation(training_rows)).tensor_split(n_batches)
+            noise = self._noise(alive, training_rows.size).tensor_split(n_batches, dim=1)
+            for rows, batch_noise in zip(shuffled, noise, strict=True):
+                step += 1
+                theta = state["theta"].detach().requires_grad_()
+                loss = -self._weighted(self.elbo(theta, rows, batch_noise, beta), rows).mean(dim=1).sum()
+                (gradient,) = torch.autograd.grad(loss, theta)
+                _adam_step(state, gradient, step, sampler.learning_rate)
+            elbo = self._held_out_elbo(state["average"], held, held_noise)
+            better = elbo > self.best_elbo[alive]
+            improved = alive[better]
+            self.best_elbo[improved], self.best_epoch[improved] = elbo[better], epoch
+            best[self._tensor(improved)] = state["average"][self._tensor(better)]
+            waiting = epoch - np.maximum(self.best_epoch[alive], sampler.warmup_epochs) < sampler.patience
+            if not waiting.any():
+                break
+            # Copying costs as much as some steps do: finished networks go when they are a quarter of all.
+            if waiting.mean() <= 0.75:
+                alive, kept = alive[waiting], self._tensor(waiting)
+                held_noise = held_noise[kept]
+                state = {name: tensor[kept] for name, tensor in state.items()}
+                self.data = {name: tensor[kept] for name, tensor in self.data.items()}
+        return self._decoders(best)
+
+    def _noise(self, networks: NDArray[np.int64], n_rows: int) -> torch.Tensor:
+        """Normal noise, each network's from its own stream."""
+        shape = (n_rows, self.sampler.latent_dim)
+        return self._tensor(np.stack([self.generators[i].standard_normal(shape, dtype=np.float32) for i in networks]))
+
+    def _held_out_elbo(self, theta: torch.Tensor, rows: torch.Tensor, noise: torch.Tensor) -> Array:
+        """Mean bound over the held-out rows, in blocks that bound memory."""
+        with self.torch.no_grad():
+            blocks = zip(rows.split(VALIDATION_BLOCK), noise.split(VALIDATION_BLOCK, dim=1), strict=True)
+            total = sum(self._weighted(self.elbo(theta, *block, beta=1.0), block[0]).sum(dim=1) for block in blocks)
+        size = len(rows) if self.weights is None else float(self.weights[rows].sum())
+        return total.cpu().numpy().astype(np.float64) / size
+
+    def _weighted(self, bound: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
+        """Terms of a sum over rows."""
+        return bound if self.weights is None else bound * self.weights[rows]
+
+    def _decoders(self, theta: torch.Tensor) -> list[dict[str, Float32]]:
+        ends = np.cumsum([math.prod(shape) for shape in self.shapes.values()])
+        decoders = []
+        for flat, mask in zip(theta.cpu().numpy(), self.mask, strict=True):
+            pieces = np.split(flat, ends[:-1])
+            layers = {
+                name: piece.reshape(shape).copy()
+                for (name, shape), piece in zip(self.shapes.items(), pieces, strict=True)
+                if name.startswith("decode")
+            }
+            layers["decode_context"] *= mask
+            decoders.append(layers)
+        return decoders
+
+
+def _adam_step(state: dict[str, Any], gradient: Any, step: int, learning_rate: float) -> None:
+    """Adam in place with a running average; written out because its state loses rows when networks finish."""
+    fast, slow = ADAM_DECAYS
+    state["first"].lerp_(gradient, 1.0 - fast)
+    state["second"].mul_(slow).addcmul_(gradient, gradient, value=1.0 - slow)
+    spread = (state["second"] / (1.0 - slow**step)).sqrt_().add_(1e-8)
+    state["theta"].addcdiv_(state["first"], spread, value=-learning_rate / (1.0 - fast**step))
+    state["average"].lerp_(state["theta"], 1.0 - min(AVERAGING, step / (step + 9.0)))

@@ -1,0 +1,249 @@
+"""What a trained conditional autoencoder leaves behind: a decoder that draws in numpy, and by torch on a GPU."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import ndtr, ndtri
+from scipy.stats import qmc
+
+from modifind._torch import open_device
+from modifind._typing import Array
+from modifind.data.feature_matrix import FeatureTable
+from modifind.data.survey import some
+from modifind.nuisance.conditional.contract import (
+    Calibration,
+    binned_log_score,
+    category_score,
+    continuous_calibration,
+    discrete_calibration,
+    marginal_log_score,
+    value_bins,
+)
+from modifind.nuisance.conditional.grid import Rows, cell_grid, code_grid
+from modifind.nuisance.conditional.pit import tie_cells
+
+Float32: TypeAlias = NDArray[np.float32]
+
+# Bounds of the decoder's log-variance on the standardised scale. Below, one per cent of the column's spread: a
+# narrower law would let a few ties dominate the likelihood. Above, so that no early step can overflow.
+MIN_LOG_VARIANCE, MAX_LOG_VARIANCE = -9.2, 4.0
+CALIBRATION_DRAWS = 64
+LATENT_NODES, NOISE_NODES = 64, 5
+GRID_BLOCK = 1024
+
+
+@dataclass(frozen=True)
+class Decoder:
+    """The generative half of one network: value of the feature from latent noise, row by row.
+
+    Attributes
+    ----------
+    context : array of shape (n, hidden)
+        What the other features add to the first hidden layer, bias included.
+    weights : tuple of arrays
+        Latent to first hidden layer, first to second, its bias, second to output, its bias.
+    centre, spread : float
+        Mean and standard deviation that the column was standardised by.
+    n_levels : int
+        Number of categories, 0 for a continuous feature.
+    device : str
+        Where the network is evaluated: numpy for "cpu", torch for any other. Noise is drawn by numpy in any case.
+    """
+
+    context: Float32
+    weights: tuple[Float32, Float32, Float32, Float32, Float32]
+    centre: float
+    spread: float
+    n_levels: int
+    device: str = "cpu"
+
+    def at(self, rows: Rows) -> Decoder:
+        """The decoder of some rows only."""
+        return replace(self, context=self.context[rows])
+
+    def output(self, latent: Array) -> Float32:
+        """Mean and log-variance, or logits, at given latent values."""
+        if self.device != "cpu":
+            return self._on_device(latent)
+        latent_weight, middle, middle_bias, last, last_bias = self.weights
+        first = latent.astype(np.float32) @ latent_weight
+        first += self.context
+        second = np.maximum(first, 0, out=first) @ middle
+        second += middle_bias
+        return np.maximum(second, 0, out=second) @ last + last_bias
+
+    @cached_property
+    def _on_device(self) -> Callable[[Array], Float32]:
+        """The same network with its context and weights on the device."""
+        torch, device = open_device(self.device, "a decoder on a device")
+        context, *weights = (
+            torch.from_numpy(np.ascontiguousarray(w)).to(device) for w in (self.context, *self.weights)
+        )
+        latent_weight, middle, middle_bias, last, last_bias = weights
+
+        def output(latent: Array) -> Float32:
+            hidden = torch.addmm(context, torch.from_numpy(latent.astype(np.float32)).to(device), latent_weight).relu_()
+            hidden = torch.addmm(middle_bias, hidden, middle).relu_()
+            return torch.addmm(last_bias, hidden, last).cpu().numpy()
+
+        return output
+
+    def probabilities(self, latent: Array) -> Array:
+        """Category probabilities at given latent values."""
+        logits = self.output(latent)[:, : self.n_levels].astype(np.float64)
+        odds = np.exp(logits - logits.max(axis=1, keepdims=True))
+        return odds / odds.sum(axis=1, keepdims=True)
+
+    def moments(self, latent: Array) -> tuple[Array, Array]:
+        """Mean and standard deviation at given latent values, on the original scale."""
+        mean, log_variance = self.output(latent).T.astype(np.float64)
+        deviation = np.exp(0.5 * np.clip(log_variance, MIN_LOG_VARIANCE, MAX_LOG_VARIANCE))
+        return self.centre + self.spread * mean, self.spread * deviation
+
+    def latent(self, rng: np.random.Generator) -> Array:
+        """Standard normal latent values of all rows."""
+        return rng.standard_normal((self.context.shape[0], self.weights[0].shape[0]))
+
+    def resample(self, rng: np.random.Generator) -> Array:
+        """One new column: the latent values of all rows are drawn first, then the decoder's own noise."""
+        latent, n_rows = self.latent(rng), self.context.shape[0]
+        if self.n_levels:
+            edges = np.cumsum(self.probabilities(latent), axis=1)[:, :-1]
+            return (rng.random((n_rows, 1)) > edges).sum(axis=1).astype(np.float64)
+        mean, scale = self.moments(latent)
+        return mean + scale * rng.standard_normal(n_rows)
+
+
+@dataclass(frozen=True)
+class CVAELaw:
+    """The law of one feature as a trained decoder fed with standard normal latent noise."""
+
+    decoder: Decoder
+    calibration: Calibration
+
+    def draw(self, rng: np.random.Generator, n_draws: int) -> Array:
+        """Resampled columns."""
+        return np.stack([self.decoder.resample(rng) for _ in range(n_draws)])
+
+    def grid(self, rows: Rows) -> tuple[Array, Array]:
+        """Cell means of the decoder's output over latent and noise nodes, or the average probabilities of codes."""
+        decoder = self.decoder.at(rows)
+        starts = range(0, max(decoder.context.shape[0], 1), GRID_BLOCK)
+        grids = [_decoder_grid(decoder.at(slice(start, start + GRID_BLOCK))) for start in starts]
+        points, weights = zip(*grids, strict=True)
+        return np.concatenate(points), np.concatenate(weights)
+
+
+@dataclass(frozen=True)
+class CVAERule:
+    """A trained decoder for any rows.
+
+    Attributes
+    ----------
+    decoder : Decoder
+        Without rows.
+    context_weights : array of shape (inputs, hidden)
+        From the other features to the first hidden layer.
+    mean_treatment : float or None
+        What the treatment is centred at; None where it is not conditioned on.
+    """
+
+    decoder: Decoder
+    context_weights: Float32
+    mean_treatment: float | None
+    calibration: Calibration
+
+    def law(self, table: FeatureTable, treatment: NDArray[np.int64], parts: NDArray[np.int64]) -> CVAELaw:
+        """The law of some rows."""
+        inputs = network_inputs(table, treatment, self.mean_treatment)
+        return CVAELaw(replace(self.decoder, context=inputs @ self.context_weights), self.calibration)
+
+
+def network_inputs(table: FeatureTable, treatment: NDArray[np.int64], mean_treatment: float | None) -> Float32:
+    """The design of all features, the treatment and a constant that carries the first layers' biases."""
+    arms = np.zeros(table.n_rows) if mean_treatment is None else treatment - mean_treatment
+    return np.column_stack((table.with_indicators.design, arms, np.ones(table.n_rows))).astype(np.float32)
+
+
+def _decoder_grid(decoder: Decoder) -> tuple[Array, Array]:
+    nodes, noise = latent_nodes(decoder.weights[0].shape[0])
+    latents = [np.broadcast_to(node, (decoder.context.shape[0], node.size)) for node in nodes]
+    if decoder.n_levels:
+        return code_grid(np.asarray(sum(map(decoder.probabilities, latents))) / len(latents))
+    moments = map(decoder.moments, latents)
+    points = [mean[:, None] + scale[:, None] * z for (mean, scale), z in zip(moments, noise, strict=True)]
+    return cell_grid(np.concatenate(points, axis=1), np.full(noise.size, 1.0 / noise.size))
+
+
+def latent_nodes(dim: int) -> tuple[Array, Array]:
+    """Equally weighted nodes for expectations over the latent variables and the decoder's own noise.
+
+    The nodes are normal scores of a Sobol sequence, moved by half a cell so that they are symmetric in each variable,
+    and stretched to variance 1. Gauss-Hermite rules are no choice here: a decoder with two modes is nearly a step
+    function. One more variable shifts a stratified sample of the noise, so that a decoder that ignores its latent
+    variables still has as many values as there are nodes.
+
+    Returns
+    -------
+    latent : array of shape (LATENT_NODES, dim)
+    noise : array of shape (LATENT_NODES, NOISE_NODES)
+    """
+    uniform = qmc.Sobol(dim + 1, scramble=False).random(LATENT_NODES) + 0.5 / LATENT_NODES
+    latent = ndtri(uniform[:, :-1])
+    noise = ndtri((np.arange(NOISE_NODES) + uniform[:, -1:]) / NOISE_NODES)
+    return latent / latent.std(axis=0), noise / noise.std()
+
+
+def decoder_calibration(
+    name: str,
+    decoder: Decoder,
+    column: Array,
+    rows: NDArray[np.int64],
+    rng: np.random.Generator,
+    weights: Array | None = None,
+) -> Calibration:
+    """Calibration of a decoder on held-out rows; `weights` are those of all rows."""
+    calibrate = _discrete_calibration if decoder.n_levels else _continuous_calibration
+    return calibrate(name, decoder, column, rows, rng, weights)
+
+
+def _continuous_calibration(
+    name: str,
+    decoder: Decoder,
+    column: Array,
+    rows: NDArray[np.int64],
+    rng: np.random.Generator,
+    weights: Array | None,
+) -> Calibration:
+    # Normal distribution functions averaged over latent draws: far less noise than counts of drawn values.
+    held, values, edges = decoder.at(rows), column[rows], value_bins(column)
+    pit, cumulative = np.zeros((rows.size, 2)), np.zeros((rows.size, edges.size))
+    cells = tie_cells(column)[rows]
+    for _ in range(CALIBRATION_DRAWS):
+        mean, scale = held.moments(held.latent(rng))
+        scale = np.maximum(scale, np.finfo(float).tiny)
+        pit += ndtr((cells - mean[:, None]) / scale[:, None]) / CALIBRATION_DRAWS
+        cumulative += ndtr((edges - mean[:, None]) / scale[:, None]) / CALIBRATION_DRAWS
+    score = binned_log_score(values, edges, cumulative)
+    marginal = marginal_log_score(column, edges, weights)[rows]
+    return continuous_calibration(name, pit, score, marginal, some(weights, rows))
+
+
+def _discrete_calibration(
+    name: str,
+    decoder: Decoder,
+    column: Array,
+    rows: NDArray[np.int64],
+    rng: np.random.Generator,
+    weights: Array | None,
+) -> Calibration:
+    held = decoder.at(rows)
+    draws = [held.probabilities(held.latent(rng)) for _ in range(CALIBRATION_DRAWS)]
+    score = category_score(column[rows], np.mean(draws, axis=0))
+    return discrete_calibration(name, column[rows], score, some(weights, rows))

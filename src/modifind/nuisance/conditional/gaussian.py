@@ -1,0 +1,339 @@
+"""Linear-Gaussian sampler: ridge mean with normal residuals; multinomial logistic for discrete features."""
+
+from __future__ import annotations
+
+from copy import copy
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.linear_model import LogisticRegression
+from threadpoolctl import threadpool_limits
+
+from modifind._typing import Array
+from modifind.data.feature_matrix import FeatureTable
+from modifind.data.survey import effective_size, effective_weights, mean_of, shares_of, some
+from modifind.nuisance.conditional.contract import (
+    BaseSampler,
+    Calibration,
+    CategoricalLaw,
+    FeatureLaw,
+    NormalLaw,
+    category_score,
+    continuous_calibration,
+    discrete_calibration,
+    marginal_log_score,
+    normal_scores,
+    value_bins,
+)
+from modifind.nuisance.conditional.level_law import LevelLaw, LevelRule, fit_level_law
+from modifind.nuisance.conditional.rules import CategoryRule, Conditioning, LawRule, NormalRule, Selected
+from modifind.nuisance.conditional.wide import CrossFittedRidge
+from modifind.nuisance.screening import Association, has_many_columns
+
+PENALTIES: Array = np.logspace(-2, 4, 7)
+N_FOLDS = 5
+RULE_NEIGHBOURS = 20  # columns of a category's rule where columns are many
+N_NEIGHBOURS = (0, 5, 20, 60)
+
+
+class GaussianSampler(BaseSampler):
+    """X_m given the rest as a ridge regression with homoscedastic normal residuals.
+
+    The penalty is chosen by leave-one-out error and the residual variance is divided by the residual degrees of
+    freedom. Discrete features use a multinomial logistic regression.
+
+    Where columns are many (above 60 and above an eighth of the rows), means and probabilities are out of fold. Means
+    come from a ridge regression on all columns or on the few most correlated ones, whichever predicts better, and
+    probabilities from the columns most associated with the feature in the training rows. The treatment is then not
+    penalised in the former, and always among the columns in the latter.
+
+    Parameters
+    ----------
+    condition_on_treatment : bool, default=True
+        Whether the treatment is among the conditioning variables.
+    """
+
+    name = "gaussian"
+
+    def fit(
+        self,
+        table: FeatureTable,
+        treatment: NDArray[np.int64],
+        seed: np.random.SeedSequence,
+        weights: Array | None = None,
+    ) -> GaussianSampler:
+        """Take the data and do the part of the ridge regressions that all features share."""
+        super().fit(table, treatment, seed, weights)
+        self.folds_ = self._folds(N_FOLDS, np.random.default_rng(seed.spawn(1)[0]))
+        self.scaled_weights_ = effective_weights(weights)
+        n_rows = table.n_rows if weights is None else int(effective_size(weights))
+        with threadpool_limits(limits=1):  # the sums must not depend on the number of threads
+            columns, own = self._columns(), self.scaled_weights_
+            if has_many_columns(n_rows, table.design.shape[1]):
+                arms = treatment if self.condition_on_treatment else np.zeros_like(treatment)
+                self.ridge_: _SharedRidge | CrossFittedRidge = CrossFittedRidge.of(columns, arms, self.folds_, own)
+            else:
+                self.ridge_ = _SharedRidge.of(columns, self.folds_, own)
+        return self
+
+    def law(self, feature: int) -> FeatureLaw:
+        """Fit the law of one feature."""
+        return self.scored_law(feature)[0]
+
+    def scored_law(self, feature: int) -> tuple[FeatureLaw, Array]:
+        """The law of one feature and its held-out log-score row by row."""
+        many = isinstance(self.ridge_, CrossFittedRidge)
+        if feature in self.table_.level_columns:
+            return self._level_law(feature)
+        if self.table_.n_levels(feature):
+            return self._screened_categorical_law(feature) if many else self._categorical_law(feature)
+        return self._normal_law(feature)
+
+    def _level_law(self, feature: int) -> tuple[LevelLaw, Array]:
+        column, levels = self.table_.values[:, feature], self.table_.n_levels(feature)
+        return fit_level_law(self._inputs(feature), column, levels, self.folds_, self.weights_)
+
+    def rule(self, feature: int, calibration: Calibration | None = None) -> LawRule:
+        """The fitted law for other rows; its calibration is measured unless given."""
+        if feature in self.table_.level_columns:
+            law = self._level_law(feature)[0]
+            return LevelRule(Conditioning.of(self, feature), law.model, law.calibration)
+        calibration = self.law(feature).calibration if calibration is None else calibration
+        inputs = Conditioning.of(self, feature)
+        if self.table_.n_levels(feature):
+            return self._category_rule(feature, inputs, calibration)
+        target = self.table_.encoding[feature].start
+        means, spreads = self.table_.scaling
+        if isinstance(self.ridge_, CrossFittedRidge):
+            last = self.ridge_.columns.shape[1] - 1 if self.condition_on_treatment else None
+            slopes, shifts, scale = self.ridge_.lines(target, last)
+        else:
+            slopes, shifts, scale = self.ridge_.lines(target)
+        slopes = np.delete(slopes, target, axis=1) * spreads[feature]
+        return NormalRule(
+            inputs,
+            slopes if slopes.size else np.zeros((1, 1)),
+            means[feature] + spreads[feature] * shifts,
+            max(float(spreads[feature] * scale), np.finfo(float).tiny),
+            calibration,
+        )
+
+    def _category_rule(self, feature: int, inputs: Conditioning, calibration: Calibration) -> CategoryRule:
+        """One classifier of all rows; where columns are many one of each fold's outside, on a few of them."""
+        columns, codes = self._inputs(feature), self.table_.values[:, feature]
+        levels = self.table_.n_levels(feature)
+        many = isinstance(self.ridge_, CrossFittedRidge)
+        models, present = [], []
+        for fold in range(int(self.folds_.max()) + 1) if many else (-1,):
+            rows = self.folds_ != fold
+            seen: NDArray[np.intp] | slice = np.s_[:]
+            own = some(self.scaled_weights_, rows)
+            if many:
+                labels = (codes[rows, None] == np.arange(levels)).astype(np.float64)
+                order = Association(columns[rows], own).order(labels)
+                seen = self._with_treatment(order[:RULE_NEIGHBOURS], columns)
+            _, model = _logistic(columns[rows][:, seen], codes[rows], np.empty((0, 0)), levels, weights=own)
+            models.append(None if model is None else Selected.of(model, seen))
+            present.append(np.unique(codes[rows]).astype(np.intp))
+        frequencies = shares_of(codes, levels, self.weights_)
+        return CategoryRule(inputs, tuple(models), tuple(present), frequencies, calibration)
+
+    def _columns(self) -> Array:
+        """Every feature's model columns, and the treatment."""
+        if not self.condition_on_treatment:
+            return self.level_shares_(self.table_.design)
+        return np.column_stack((self.level_shares_(self.table_.design), self.treatment_ - self.treatment_.mean()))
+
+    def _normal_law(self, feature: int) -> tuple[FeatureLaw, Array]:
+        column = self.table_.values[:, feature]
+        means, spreads = self.table_.scaling
+        place = self.table_.encoding[feature].start
+        held_scale: Array | float
+        if isinstance(self.ridge_, CrossFittedRidge):
+            mean, scale = self.ridge_.regress(place)
+            held_mean, held_scale = mean, scale
+        else:
+            mean, scale, held_mean, held_scale = self.ridge_.regress(place, self.folds_)
+        centre, unit = means[feature], spreads[feature]
+        tiny = np.finfo(float).tiny
+        edges = value_bins(column)
+        held_scale = np.maximum(unit * held_scale, tiny)
+        pit, score = normal_scores(column, centre + unit * held_mean, held_scale, edges)
+        marginal = marginal_log_score(column, edges, self.weights_)
+        calibration = continuous_calibration(self.name, pit, score, marginal, self.weights_)
+        return NormalLaw(centre + unit * mean, max(unit * scale, tiny), calibration), score
+
+    def _categorical_law(self, feature: int) -> tuple[FeatureLaw, Array]:
+        inputs, codes = self._inputs(feature), self.table_.values[:, feature]
+        levels = self.table_.n_levels(feature)
+        own = self.scaled_weights_
+        probabilities, start = _logistic(inputs, codes, inputs, levels, weights=own)
+        held = np.empty((codes.size, levels))
+        for fold in range(N_FOLDS):
+            out = self.folds_ == fold
+            held[out], _ = _logistic(inputs[~out], codes[~out], inputs[out], levels, start, some(own, ~out))
+        score = category_score(codes, held)
+        return CategoricalLaw.of(probabilities, discrete_calibration(self.name, codes, score, self.weights_)), score
+
+    def _screened_categorical_law(self, feature: int) -> tuple[FeatureLaw, Array]:
+        """Out-of-fold probabilities from as few of the columns as predict best, and from the treatment."""
+        inputs, codes = self._inputs(feature), self.table_.values[:, feature]
+        levels = self.table_.n_levels(feature)
+        held = np.empty((len(N_NEIGHBOURS), codes.size, levels))
+        for fold in range(N_FOLDS):
+            out = self.folds_ == fold
+            own = some(self.scaled_weights_, ~out)
+            order = Association(inputs[~out], own).order((codes[~out, None] == np.arange(levels)).astype(np.float64))
+            for k, count in enumerate(N_NEIGHBOURS):
+                chosen = self._with_treatment(order[:count], inputs)
+                held[k, out], _ = _logistic(
+                    inputs[np.ix_(~out, chosen)], codes[~out], inputs[np.ix_(out, chosen)], levels, weights=own
+                )
+        scores = np.stack([category_score(codes, probabilities) for probabilities in held])
+        best = int(np.argmax(scores.mean(axis=1) if self.weights_ is None else scores @ self.weights_))
+        calibration = discrete_calibration(self.name, codes, scores[best], self.weights_)
+        return CategoricalLaw.of(held[best], calibration), scores[best]
+
+
+@dataclass(frozen=True)
+class _Spectrum:
+    """Eigenvalues and eigenvectors of the scatter matrix of some rows, with their number and mean."""
+
+    n_rows: float
+    centre: Array
+    values: Array
+    vectors: Array
+
+    @classmethod
+    def of(cls, n_rows: float, total: Array, moments: Array) -> _Spectrum:
+        """From the number, or total weight, the sums and the raw second moments of the rows."""
+        n_rows = max(n_rows, 1)
+        centre = total / n_rows
+        values, vectors = np.linalg.eigh(moments - n_rows * np.outer(centre, centre))
+        return cls(n_rows, centre, np.maximum(values, 0.0), vectors)
+
+    def slopes(self, target: int, penalties: Array) -> tuple[Array, Array, Array]:
+        """Ridge slopes of one column on the others, a column of them per penalty (0 for the target itself).
+
+        With P the inverse of the penalised scatter matrix of *all* columns, the slopes are -P[rest, target] /
+        P[target, target], so that no matrix without the target need be factored. Also returned are
+        P[target, target] and the residual degrees of freedom.
+        """
+        shrunk = 1.0 / (self.values[:, None] + penalties)
+        inverse = self.vectors @ (self.vectors[target][:, None] * shrunk)
+        own = inverse[target].copy()
+        slopes = -inverse / own
+        slopes[target] = 0.0
+        trace = shrunk.sum(axis=0) - (inverse**2).sum(axis=0) / own
+        used = self.values.size - 1 - penalties * trace
+        return slopes, own, np.maximum(self.n_rows - 1 - used, 1.0)
+
+
+@dataclass(frozen=True)
+class _SharedRidge:
+    """Ridge regressions of each column on all others, from one factorisation per set of training rows.
+
+    Attributes
+    ----------
+    columns : array of shape (n, p)
+        The columns.
+    spectrum : _Spectrum
+        Of all rows.
+    training : tuple of _Spectrum
+        Of the rows outside each fold.
+    leverage : array of shape (n, penalties)
+        Leverage of each row in a regression on all p columns, without the intercept and before its weight.
+    weights : array of shape (n,), optional
+        Weights of the rows, adding up to the effective number of rows.
+    """
+
+    columns: Array
+    spectrum: _Spectrum
+    training: tuple[_Spectrum, ...]
+    leverage: Array
+    weights: Array | None = None
+
+    @classmethod
+    def of(cls, columns: Array, folds: NDArray[np.int64], weights: Array | None = None) -> _SharedRidge:
+        """Factor the scatter matrices."""
+        parts = [_sums(columns[folds == fold], some(weights, folds == fold)) for fold in range(N_FOLDS)]
+        size, total, moment = _sums(columns, weights)  # not the folds' sums: the law is the same for any folds
+        spectrum = _Spectrum.of(size, total, moment)
+        training = tuple(_Spectrum.of(size - own, total - part, moment - square) for own, part, square in parts)
+        turned = (columns - spectrum.centre) @ spectrum.vectors
+        leverage = turned**2 @ (1.0 / (spectrum.values[:, None] + PENALTIES))
+        return cls(columns, spectrum, training, leverage, weights)
+
+    def regress(self, target: int, folds: NDArray[np.int64]) -> tuple[Array, float, Array, Array]:
+        """Fitted mean and residual standard deviation of one column, then both for each row from the other folds."""
+        best, mean, scale = self._best(target)
+        slopes, shifts, freedoms = [], [], []
+        for part in self.training:
+            slope, _, freedom = part.slopes(target, PENALTIES[best : best + 1])
+            slopes.append(slope[:, 0])
+            shifts.append(part.centre[target] - part.centre @ slope[:, 0])
+            freedoms.append(freedom[0])
+        fitted = self.columns @ np.column_stack(slopes) + np.array(shifts)
+        outside = folds[:, None] != np.arange(N_FOLDS)
+        if self.weights is not None:
+            outside = outside * self.weights[:, None]
+        squares = (outside * (self.columns[:, target, None] - fitted) ** 2).sum(axis=0)
+        held_scale = np.sqrt(squares / np.array(freedoms))
+        return mean, scale, fitted[np.arange(folds.size), folds], held_scale[folds]
+
+    def lines(self, target: int) -> tuple[Array, Array, float]:
+        """Slopes, intercept and residual standard deviation of one column on the others: one line, of all rows."""
+        best, _, scale = self._best(target)
+        slopes = self.spectrum.slopes(target, PENALTIES[best : best + 1])[0].T
+        return slopes, self.spectrum.centre[target] - slopes @ self.spectrum.centre, scale
+
+    def _best(self, target: int) -> tuple[int, Array, float]:
+        """The penalty of least leave-one-out error, the fitted mean and the residual standard deviation."""
+        slopes, own, freedom = self.spectrum.slopes(target, PENALTIES)
+        fitted = self.columns @ slopes + (self.spectrum.centre[target] - self.spectrum.centre @ slopes)
+        residual = self.columns[:, target, None] - fitted
+        # Leverage on the others alone: what the target adds to the leverage on all columns is known in closed form.
+        leverage = self.leverage - residual**2 * own + 1.0 / self.spectrum.n_rows
+        if self.weights is not None:
+            leverage *= self.weights[:, None]
+        left_out = residual / np.maximum(1.0 - leverage, np.finfo(float).eps)
+        best = int(np.argmin(mean_of(left_out**2, self.weights)))
+        rest = residual[:, best]
+        square = rest @ rest if self.weights is None else self.weights @ rest**2
+        return best, fitted[:, best], float(np.sqrt(square / freedom[best]))
+
+
+def _sums(columns: Array, weights: Array | None) -> tuple[float, Array, Array]:
+    """Number or total weight of some rows, their sums and their raw second moments."""
+    if weights is None:
+        return columns.shape[0], columns.sum(axis=0), columns.T @ columns
+    return float(weights.sum()), weights @ columns, columns.T @ (weights[:, None] * columns)
+
+
+def _logistic(
+    inputs: Array,
+    codes: Array,
+    at: Array,
+    levels: int,
+    start: LogisticRegression | None = None,
+    weights: Array | None = None,
+) -> tuple[Array, LogisticRegression | None]:
+    """Category probabilities at new rows, and the model.
+
+    Categories absent from the training rows get probability zero. The search begins at `start`, a model of much the
+    same rows.
+    """
+    present = np.unique(codes).astype(np.intp)
+    probabilities = np.zeros((at.shape[0], levels))
+    if present.size == 1 or inputs.shape[1] == 0:
+        probabilities[:, present] = shares_of(codes, levels, weights)[present]
+        return probabilities, None
+    if start is not None and start.classes_.size == present.size:
+        model = copy(start)  # fitting gives a copy new arrays and leaves those of `start` alone
+    else:
+        model = LogisticRegression(C=1.0, max_iter=500, warm_start=True)
+    model.fit(inputs, codes, weights)
+    if at.size:
+        probabilities[:, present] = model.predict_proba(at)
+    return probabilities, model

@@ -1,0 +1,212 @@
+"""Laws as a few weighted points per row, for expectations without random draws.
+
+A normal law takes the trapezoidal rule in normal scores, a discrete law its codes. A law that is known by many values
+takes the means of cells of neighbouring values, which keeps the law's mean exactly.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Protocol, TypeAlias, runtime_checkable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from modifind._typing import Array
+from modifind.data.survey import shares_of
+
+if TYPE_CHECKING:
+    from modifind.nuisance.conditional.contract import FeatureLaw
+
+Rows: TypeAlias = slice | NDArray[np.int64]
+
+N_GRID = 25
+BLOCK_ROWS = 4096
+FALLBACK_DRAWS = 200
+ATOM_SHARE = 0.05
+NORMAL_REACH = 5.0  # standard deviations; cut at 4, the trapezoidal rule would miss 1e-3 of the variance
+
+
+def _normal_rule() -> tuple[Array, Array]:
+    """Trapezoidal rule of the standard normal law, points stretched so that the variance is 1 exactly."""
+    points = np.linspace(-NORMAL_REACH, NORMAL_REACH, N_GRID)
+    weights = np.exp(-0.5 * points**2)
+    weights /= weights.sum()
+    return points / np.sqrt(weights @ points**2), weights
+
+
+NORMAL_POINTS, NORMAL_WEIGHTS = _normal_rule()
+
+
+@runtime_checkable
+class GridLaw(Protocol):
+    """A law that can be written as a few weighted points per row."""
+
+    def grid(self, rows: Rows) -> tuple[Array, Array]:
+        """Points and weights, each of shape (rows, g); every row's weights sum to 1. Read-only views are fine."""
+
+
+class RowGrid(Protocol):
+    """The law of a feature, or of several together, given all else, as weighted points for any rows."""
+
+    def at(self, rows: NDArray[np.int64]) -> tuple[Array, Array]:
+        """Points and weights, each of shape (rows, g); points of several features have one more axis for these."""
+
+
+@dataclass(frozen=True)
+class ConditionalGrid:
+    """The estimated law of one feature given all else as weighted points per row, streamed in blocks of rows.
+
+    Iterating yields ``(rows, points, weights)`` block by block: a slice of rows and two arrays of shape (rows, g).
+
+    Attributes
+    ----------
+    law : GridLaw
+        Where points and weights come from.
+    n_rows : int
+        Number of rows of the table.
+    block_rows : int
+        Rows per block.
+    """
+
+    law: GridLaw
+    n_rows: int
+    block_rows: int = BLOCK_ROWS
+
+    def __post_init__(self) -> None:
+        if self.block_rows < 1:
+            raise ValueError(f"block_rows must be at least 1, not {self.block_rows}")
+
+    @classmethod
+    def of(cls, law: FeatureLaw, n_rows: int, *, n_levels: int = 0, block_rows: int = BLOCK_ROWS) -> ConditionalGrid:
+        """Grid of a fitted law; one that can only draw is summarised by 200 draws from a fixed stream.
+
+        Parameters
+        ----------
+        law : FeatureLaw
+            The law of one feature.
+        n_rows : int
+            Number of rows of the table.
+        n_levels : int, default=0
+            Number of categories, 0 for a continuous feature.
+        block_rows : int, default=4096
+            Rows per block.
+        """
+        return cls(law if isinstance(law, GridLaw) else DrawnLaw(law, n_levels), n_rows, block_rows)
+
+    def __iter__(self) -> Iterator[tuple[slice, Array, Array]]:
+        for start in range(0, self.n_rows, self.block_rows):
+            rows = slice(start, min(start + self.block_rows, self.n_rows))
+            points, weights = self.at(rows)
+            yield rows, points, weights
+
+    def at(self, rows: Rows) -> tuple[Array, Array]:
+        """Points and weights of some rows, each of shape (rows, g)."""
+        return self.law.grid(rows)
+
+
+@dataclass(frozen=True)
+class DrawnLaw:
+    """A law that can only draw, summarised by draws that are made once from a fixed stream."""
+
+    law: FeatureLaw
+    n_levels: int
+
+    @cached_property
+    def draws(self) -> Array:
+        """The draws, shape (n, 200)."""
+        return np.ascontiguousarray(self.law.draw(np.random.default_rng(0), FALLBACK_DRAWS).T)
+
+    def grid(self, rows: Rows) -> tuple[Array, Array]:
+        """Cell means of the draws, or their category frequencies."""
+        draws = self.draws[rows]
+        if self.n_levels:
+            return code_grid(np.stack([(draws == code).mean(axis=1) for code in range(self.n_levels)], axis=1))
+        return cell_grid(draws, np.full(FALLBACK_DRAWS, 1.0 / FALLBACK_DRAWS))
+
+
+def code_grid(probabilities: Array) -> tuple[Array, Array]:
+    """The codes 0, 1, ... and their probabilities."""
+    return np.broadcast_to(np.arange(probabilities.shape[1], dtype=np.float64), probabilities.shape), probabilities
+
+
+def cell_grid(points: Array, weights: Array, n_cells: int = N_GRID) -> tuple[Array, Array]:
+    """Summarise each row's weighted points by the means and weights of cells of neighbouring points.
+
+    All points begin as one cell. The cell that contributes most to the variance is split at its mean until there are
+    `n_cells`. This keeps the mean exactly, loses about 0.5% of a normal variance with 25 cells, leaves no cell across
+    the gap between two modes and spends one cell on an outlier. Up to `n_cells` distinct values are all kept; cells
+    to spare have weight zero.
+
+    Parameters
+    ----------
+    points : array of shape (rows, k)
+        Values, in any order.
+    weights : array of shape (k,) or (rows, k)
+        Their probabilities; each row's sum to 1.
+    n_cells : int, default=25
+        Number of cells.
+
+    Returns
+    -------
+    points, weights : arrays of shape (rows, n_cells)
+        Ascending means of the cells and their probabilities.
+
+    Examples
+    --------
+    >>> points, weights = cell_grid(np.array([[0.0, 0.0, 1.0, 8.0, 9.0]]), np.full(5, 0.2), n_cells=3)
+    >>> points, weights
+    (array([[0. , 1. , 8.5]]), array([[0.4, 0.2, 0.4]]))
+    """
+    n_rows, n_points = points.shape
+    row = np.arange(n_rows)
+    order = np.argsort(points, axis=1, kind="stable")
+    value = np.take_along_axis(points, order, axis=1)
+    mass = np.take_along_axis(np.broadcast_to(weights, points.shape), order, axis=1)
+    mean = (mass * value).sum(axis=1)
+    centred = value - mean[:, None]  # sums of squares are small differences
+    sums = np.zeros((3, n_rows, n_points + 1))
+    for power in range(3):
+        np.cumsum(mass * centred**power, axis=1, out=sums[power, :, 1:])
+
+    first, end = np.zeros((2, n_rows, n_cells), dtype=np.int64)
+    weight, point, spread = np.zeros((3, n_rows, n_cells))
+
+    def set_cell(cell: int | NDArray[np.intp], start: NDArray[np.int64], stop: NDArray[np.int64]) -> None:
+        first[row, cell], end[row, cell] = start, stop
+        total, moment, square = sums[:, row, stop] - sums[:, row, start]
+        offset = moment / np.maximum(total, np.finfo(float).tiny)
+        low, high = value[row, np.minimum(start, n_points - 1)], value[row, stop - 1]
+        flat = low == high  # without rounding: a value that repeats is kept as it is
+        weight[row, cell] = total
+        point[row, cell] = np.where(flat, low, mean + offset)
+        spread[row, cell] = np.where(flat, 0.0, np.maximum(square - moment * offset, 0.0))
+
+    set_cell(0, np.zeros(n_rows, dtype=np.int64), np.full(n_rows, n_points))
+    for cell in range(1, n_cells):
+        widest = spread.argmax(axis=1)
+        start, stop = first[row, widest], end[row, widest]
+        cut = np.clip((value <= point[row, widest][:, None]).sum(axis=1), start, stop)
+        set_cell(widest, start, cut)
+        set_cell(cell, cut, stop)
+    order = np.argsort(point, axis=1, kind="stable")
+    return np.take_along_axis(point, order, axis=1), np.take_along_axis(weight, order, axis=1)
+
+
+def window_grid(values: Array, own: Array | None = None) -> tuple[Array, Array]:
+    """Points and weights, N_GRID each, of the uniform law over some values, or of one with weights of their `own`.
+
+    A value that holds at least 5% of them, such as zero cigarettes, is a point of its own with its exact share: the
+    mean of a cell that mixed it with others would be a value that never occurs.
+    """
+    distinct, codes = np.unique(values, return_inverse=True)
+    share = shares_of(codes, distinct.size, own)
+    atom = (share >= ATOM_SHARE) & (distinct.size > N_GRID)  # few values are points of their own anyway
+    rest = share[~atom].sum()
+    others, weights = cell_grid(distinct[None, ~atom], share[~atom] / rest, N_GRID - int(atom.sum()))
+    points = np.concatenate((distinct[atom], others[0]))
+    weights = np.concatenate((share[atom], rest * weights[0]))
+    order = np.argsort(points, kind="stable")
+    return points[order], weights[order]

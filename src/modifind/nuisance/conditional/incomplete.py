@@ -1,0 +1,212 @@
+"""Laws of features with missing values: whether a value is there, and which one if it is.
+
+The feature is missing with a probability that the other features and the treatment tell, by the sampler's own law of a
+discrete feature. If it is not missing, its value follows the sampler's law of a continuous feature, learned from the
+rows that have one.
+"""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator, clone
+
+from modifind._typing import Array
+from modifind.data.feature_matrix import FeatureTable
+from modifind.data.survey import mean_of
+from modifind.data.wording import named
+from modifind.nuisance.conditional.auto import AutoSampler
+from modifind.nuisance.conditional.boosting import BoostingSampler
+from modifind.nuisance.conditional.contract import BaseSampler, Calibration, row_folds
+from modifind.nuisance.conditional.cvae import CVAESampler
+from modifind.nuisance.conditional.gaussian import GaussianSampler
+from modifind.nuisance.conditional.grid import GridLaw, Rows
+from modifind.nuisance.conditional.rules import LawRule
+from modifind.nuisance.screening import has_many_columns
+
+N_PARTS = 20  # a multiple of the folds of all samplers
+KNOWN_SHARE = 0.9  # of perfect prediction, above which other columns tell which values are missing
+LEAST_ARM = 5  # values of an arm from which it has a say
+PRESENCE = ("observed", "missing")
+
+
+@dataclass(frozen=True)
+class IncompleteLaw:
+    """Missing with a probability per row, else drawn from the law of the values.
+
+    Attributes
+    ----------
+    chance : array of shape (n,)
+        Probability that the value is missing.
+    value : GridLaw
+        Law of the value if there is one.
+    """
+
+    chance: Array
+    value: GridLaw
+    calibration: Calibration
+
+    def draw(self, rng: np.random.Generator, n_draws: int) -> Array:
+        """Resampled columns, NaN where missing."""
+        draws = np.empty((n_draws, self.chance.size))
+        for own in draws:
+            missing = rng.random(self.chance.size) < self.chance
+            own[:] = np.where(missing, np.nan, self._values(rng))
+        return draws
+
+    def _values(self, rng: np.random.Generator) -> Array:
+        """One value per row: by the law itself, or one of its weighted points where it has no draws."""
+        if hasattr(self.value, "draw"):
+            return self.value.draw(rng, 1)[0]
+        points, weights = self.value.grid(slice(None))
+        place = (rng.random((self.chance.size, 1)) > np.cumsum(weights, axis=1)[:, :-1]).sum(axis=1)
+        return points[np.arange(place.size), place]
+
+    def grid(self, rows: Rows) -> tuple[Array, Array]:
+        """The points of the value's law, and NaN with the probability that it is missing."""
+        points, weights = self.value.grid(rows)
+        chance = self.chance[rows, None]
+        points = np.concatenate((points, np.full(chance.shape, np.nan)), axis=1)
+        return points, np.concatenate(((1.0 - chance) * weights, chance), axis=1)
+
+
+@dataclass(frozen=True)
+class IncompleteRule:
+    """The law of an incomplete feature for any rows.
+
+    Attributes
+    ----------
+    feature : int
+        Position of the feature.
+    presence : LawRule or None
+        Law of whether the value is missing; None where that is taken as it is, because other columns tell it.
+    value : LawRule
+        Law of the value if there is one.
+    """
+
+    feature: int
+    presence: LawRule | None
+    value: LawRule
+    calibration: Calibration
+
+    def law(self, table: FeatureTable, treatment: NDArray[np.int64], parts: NDArray[np.int64]) -> IncompleteLaw:
+        """The law of some rows."""
+        chance = (~table.observed(self.feature)).astype(np.float64)
+        if self.presence is not None:
+            chance = self.presence.law(table, treatment, parts).grid(slice(None))[1][:, 1]
+        return IncompleteLaw(chance, self.value.law(table, treatment, parts), self.calibration)
+
+
+class IncompleteSampler(BaseSampler):
+    """A sampler for tables in which continuous features have missing values.
+
+    Complete features are left to the sampler, which sees of the others the value, at its mean where missing, and an
+    indicator. (Another constant than the mean would move the indicator's slope and nothing else, up to the penalty.)
+    Where columns are many, the gaussian sampler and "auto" leave incomplete features to the boosting sampler, whose
+    work is per feature. Theirs is shared by all features of a table, but each incomplete one has rows of its own.
+
+    Parameters
+    ----------
+    sampler : BaseSampler
+        The sampler.
+    """
+
+    name = "incomplete"
+
+    def __init__(self, sampler: BaseSampler) -> None:
+        super().__init__(condition_on_treatment=getattr(sampler, "condition_on_treatment", True))
+        self.sampler = sampler
+
+    def fit(
+        self,
+        table: FeatureTable,
+        treatment: NDArray[np.int64],
+        seed: np.random.SeedSequence,
+        weights: Array | None = None,
+    ) -> IncompleteSampler:
+        """Take the data and fit the sampler for the complete features."""
+        super().fit(table, treatment, seed, weights)
+        inner_seed, fold_seed = seed.spawn(2)
+        self.parts_ = self._folds(N_PARTS, np.random.default_rng(fold_seed))
+        if hasattr(self, "assigned_folds_") and hasattr(self.sampler, "assign_folds"):
+            self.sampler.assign_folds(self.assigned_folds_, whole_clusters=self.whole_clusters_)
+        if len(table.incomplete) < table.n_features:
+            self.sampler.fit(table, treatment, inner_seed, **self._weighted(np.ones(table.n_rows, dtype=bool)))
+        return self
+
+    def _weighted(self, rows: NDArray[np.bool_]) -> dict[str, Array]:
+        """The weights of some rows as an argument of the sampler, scaled to mean 1; nothing where there are none."""
+        if self.weights_ is None:
+            return {}
+        own = self.weights_[rows]
+        return {"weights": own / own.mean()}
+
+    def _folds(self, n_folds: int, rng: np.random.Generator) -> NDArray[np.int64]:
+        assigned = getattr(self, "assigned_folds_", None)
+        return row_folds(self.table_.n_rows, n_folds, rng) if assigned is None else assigned
+
+    def law(self, feature: int) -> Any:
+        """Fit the law of one feature."""
+        if feature not in self.table_.incomplete:
+            return self.sampler.law(feature)
+        return self.rule(feature).law(self.table_, self.treatment_, self.parts_)
+
+    def rule(self, feature: int) -> LawRule:
+        """The same for rows that were not in the table."""
+        table = self.table_
+        if feature not in table.incomplete:
+            return self.sampler.rule(feature)
+        observed = table.observed(feature)
+        first, second = self.seeds_[feature].spawn(2)
+        rest = table.incomplete - {feature}
+        codes = table.values.copy()
+        codes[:, feature] = ~observed
+        kinds = (*table.categories[:feature], PRESENCE, *table.categories[feature + 1 :])
+        whole = replace(table, values=codes, categories=kinds, incomplete=rest, reference=table.scaling)
+        part = replace(table, values=table.values[observed], incomplete=rest, reference=table.scaling)
+        presence: LawRule | None = self._rule_of(whole, np.ones_like(observed), feature, first)
+        value = self._rule_of(part, observed, feature, second)
+        assert presence is not None
+        if presence.calibration.explained_share > KNOWN_SHARE:
+            presence = None
+        return IncompleteRule(feature, presence, value, self._calibration(feature, presence, value))
+
+    def _rule_of(
+        self, table: FeatureTable, rows: NDArray[np.bool_], feature: int, seed: np.random.SeedSequence
+    ) -> LawRule:
+        """The rule of one feature, from a sampler of its own that sees some rows."""
+        treatment = self.treatment_[rows]
+        sampler = self.sampler
+        if has_many_columns(*table.design.shape) and isinstance(sampler, AutoSampler | GaussianSampler):
+            sampler = BoostingSampler(condition_on_treatment=self.condition_on_treatment)
+        sampler = clone(sampler) if isinstance(sampler, BaseEstimator) else copy.deepcopy(sampler)
+        if np.bincount(treatment, minlength=2).min() < LEAST_ARM and isinstance(sampler, BaseSampler):
+            sampler.set_params(condition_on_treatment=False)  # an arm of so few values says nothing of its own
+        if hasattr(sampler, "assign_folds"):
+            sampler.assign_folds(self.parts_[rows], whole_clusters=getattr(self, "whole_clusters_", False))
+        return sampler.fit(table, treatment, seed, **self._weighted(rows)).rule(feature)
+
+    def _calibration(self, feature: int, presence: LawRule | None, value: LawRule) -> Calibration:
+        """Held-out log-score of presence and value together; the rest is that of the value."""
+        observed = self.table_.observed(feature)
+        gain = mean_of(observed.astype(np.float64), self.weights_) * value.calibration.log_score_gain
+        if presence is not None:
+            gain += presence.calibration.log_score_gain
+        return replace(value.calibration, log_score_gain=float(gain))
+
+
+def for_gaps(sampler: BaseSampler, table: FeatureTable) -> BaseSampler:
+    """The sampler itself, or where continuous features have missing values one that has laws for them too."""
+    if not table.incomplete:
+        return sampler
+    if isinstance(sampler, CVAESampler) or getattr(type(sampler), "rule", BaseSampler.rule) is BaseSampler.rule:
+        gaps = named(table.names[m] for m in sorted(table.incomplete))
+        raise ValueError(
+            f"{type(sampler).__name__} has no law for continuous features with missing values ({gaps}); take "
+            "sampler='auto', or missing='drop'"
+        )
+    return IncompleteSampler(sampler)

@@ -1,0 +1,376 @@
+"""The law of several features together given all others, as points drawn one feature after the other.
+
+The first feature is drawn from its law given the features outside the group, the second from its law given those and
+the first, and so on. Every law is a sampler's rule (module `rules`), fitted to a table without the later features and
+applied to rows in which the earlier ones hold drawn values.
+
+Two kinds of features are not drawn. What the features outside the group determine has no law of its own: it keeps its
+value. What the others of the group determine (a square, the last of a set of dummies, other units) follows them: it
+takes the value of the row that is nearest in these.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.spatial import cKDTree
+from scipy.special import ndtri
+from scipy.stats import qmc, rankdata
+from sklearn.base import clone
+
+from modifind._typing import Array
+from modifind.data.determined import find_determined
+from modifind.data.feature_groups import part_of
+from modifind.data.feature_matrix import FeatureTable
+from modifind.nuisance.conditional.contract import BaseSampler, Calibration, NormalLaw, row_folds
+from modifind.nuisance.conditional.rules import LawRule
+
+N_SETS = 2
+SET_POINTS = 32
+N_POINTS = N_SETS * SET_POINTS
+BLOCK_CELLS = 2**21  # numbers in the rows that are drawn at a time
+N_PARTS = 20  # every number of folds that samplers use divides it
+FOLLOWS = 0.005
+APART = 10.0  # distance of two categories; values of continuous columns differ by 1 at most
+
+
+@dataclass(frozen=True)
+class Step:
+    """How one feature is drawn.
+
+    Attributes
+    ----------
+    feature : int
+        The feature.
+    columns : list of int
+        The columns of the table that the rule knows, the feature's own last.
+    names, categories, scaling : tuple
+        Those columns' own.
+    incomplete : frozenset of int
+        Which of them may have missing values.
+    level_columns : dict
+        Model columns of those with many levels.
+    rule : LawRule
+        Its law given the others.
+    """
+
+    feature: int
+    columns: list[int]
+    names: tuple[str, ...]
+    categories: tuple[tuple[Any, ...] | None, ...]
+    scaling: tuple[Array, Array]
+    incomplete: frozenset[int]
+    level_columns: Mapping[int, Array]
+    rule: LawRule
+
+    def table(self, values: Array) -> FeatureTable:
+        """What the rule knows of some rows of the whole table."""
+        known = np.take(values, self.columns, axis=1)
+        return FeatureTable(self.names, known, self.categories, self.scaling, self.incomplete, self.level_columns)
+
+
+@dataclass(frozen=True)
+class JointLaw:
+    """Points of the joint law of some features, the same for a row whichever rows are asked for.
+
+    Each row has two sets of 32 evenly spread points, shifted at random by its own amount. Every point has the law of
+    the features, and the difference between the two sets tells how far their mean is from that of the law.
+
+    Attributes
+    ----------
+    table : FeatureTable
+        All features.
+    treatment, parts : array of shape (n,)
+        Arm, and the fold whose models have not seen the row.
+    members : tuple of int
+        The features.
+    steps : tuple of Step
+        Those that are drawn, in this order; none where the features outside the group determine all of them.
+    leaders, followers : list of int
+        Features that no others of the group determine, and those that these determine.
+    nearest : NearestRow
+        The row nearest in the leaders.
+    shifts : array of shape (n, sets, steps)
+        Shifts of each row's points.
+    calibration : Calibration
+        How well the rules predict rows they were not fitted on, the worst of them.
+    """
+
+    table: FeatureTable
+    treatment: NDArray[np.int64]
+    parts: NDArray[np.int64]
+    members: tuple[int, ...]
+    steps: tuple[Step, ...]
+    leaders: list[int]
+    followers: list[int]
+    nearest: NearestRow
+    shifts: Array
+    calibration: Calibration
+
+    @property
+    def determined(self) -> bool:
+        """Whether nothing is left to draw."""
+        return not self.steps
+
+    def at(self, rows: NDArray[np.int64]) -> tuple[Array, Array]:
+        """Points of shape (rows, g, members) and weights of shape (rows, g)."""
+        points = np.empty((rows.size, N_POINTS, len(self.members)))
+        step = max(1, BLOCK_CELLS // (N_POINTS * self.table.n_features))
+        for start in range(0, rows.size, step):
+            some = rows[start : start + step]
+            points[start : start + step] = self._draw(some).reshape(some.size, N_POINTS, -1)
+        return points, np.full(points.shape[:2], 1.0 / N_POINTS)
+
+    @cached_property
+    def _spread(self) -> Array:
+        """Evenly spread points of the unit cube, shape (points of a set, steps)."""
+        return qmc.Sobol(len(self.steps), scramble=False).random_base2(SET_POINTS.bit_length() - 1)
+
+    def _draw(self, rows: NDArray[np.int64]) -> Array:
+        values = np.repeat(self.table.values[rows], N_POINTS, axis=0)
+        treatment, parts = (np.repeat(of[rows], N_POINTS) for of in (self.treatment, self.parts))
+        uniform = (self._spread + self.shifts[rows][:, :, None]) % 1.0
+        uniform = uniform.reshape(values.shape[0], -1)
+        for step, level in zip(self.steps, uniform.T, strict=True):
+            known = step.table(values)
+            values[:, step.feature] = _quantiles(step.rule.law(known, treatment, parts), level)
+        if self.followers:
+            nearest = self.nearest(values[:, self.leaders])
+            values[:, self.followers] = self.table.values[nearest][:, self.followers]
+        return values[:, self.members]
+
+
+def joint_law(
+    sampler: BaseSampler,
+    table: FeatureTable,
+    treatment: NDArray[np.int64],
+    members: tuple[int, ...],
+    limits: dict[str, float],
+    seed: np.random.SeedSequence,
+    weights: Array | None = None,
+) -> JointLaw:
+    """Fit the law of several features given all others and the treatment.
+
+    Parameters
+    ----------
+    sampler : BaseSampler
+        Its settings are used; fresh ones are fitted. It must have rules.
+    table : FeatureTable
+        All features.
+    treatment : array of shape (n,)
+        0 or 1.
+    members : tuple of int
+        The features.
+    limits : dict
+        Held-out share, for continuous and for discrete features, above which a feature counts as determined.
+    seed : SeedSequence
+        For folds, samplers and points.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from modifind.data.feature_matrix import read_features
+    >>> from modifind.nuisance.conditional import GaussianSampler
+    >>> rng = np.random.default_rng(0)
+    >>> x = rng.normal(size=(300, 3)) @ np.array([[1, 1, 0], [0, 1, 0], [0, 0, 1]])
+    >>> table, arms = read_features(x), rng.integers(0, 2, size=300)
+    >>> limits = {"continuous": 0.65, "discrete": 0.9}
+    >>> law = joint_law(GaussianSampler(), table, arms, (0, 1), limits, np.random.SeedSequence(0))
+    >>> points, weights = law.at(np.arange(300))
+    >>> points.shape, float(np.corrcoef(points[..., 0].ravel(), points[..., 1].ravel())[0, 1].round(1))
+    ((300, 64, 2), 0.7)
+    """
+    fold_seed, point_seed, sampler_seed = seed.spawn(3)
+    drawn_folds = row_folds(table.n_rows, N_PARTS, np.random.default_rng(fold_seed))
+    parts = getattr(sampler, "assigned_folds_", drawn_folds)
+    weighted = {} if weights is None else {"weights": weights}
+    rest = [m for m in range(table.n_features) if m not in members]
+    moving = [m for m in members if not table.is_constant(m)]
+    leaders, followers = _leaders(table, moving)
+
+    def fitted(feature: int, given: list[int]) -> Step:
+        columns = [*given, feature]
+        own = clone(sampler, safe=False)
+        if hasattr(own, "assign_folds"):
+            own.assign_folds(parts, whole_clusters=getattr(sampler, "whole_clusters_", False))
+        known = part_of(table, columns)
+        own.fit(known, treatment, sampler_seed.spawn(1)[0], **weighted)
+        rule = own.rule(len(given))
+        return Step(
+            feature,
+            columns,
+            known.names,
+            known.categories,
+            known.scaling,
+            known.incomplete,
+            known.level_columns,
+            rule,
+        )
+
+    def is_determined(step: Step) -> bool:
+        share = step.rule.calibration.explained_share
+        limit = limits[table.kind(step.feature)]
+        return share > limit or len(step.columns) - 1 in find_determined(step.table(table.values)).features
+
+    held: list[int] = []
+    steps: list[Step] = []
+    seen: list[Calibration] = []
+    for feature in leaders:
+        drawn = [step.feature for step in steps]
+        step = fitted(feature, [*rest, *held, *drawn])
+        if is_determined(step):
+            # By what lies outside the group, or with the help of what has been drawn?
+            outside = fitted(feature, [*rest, *held]) if drawn else step
+            if is_determined(outside):
+                held.append(feature)
+                seen.append(outside.rule.calibration)
+                continue
+        steps.append(step)
+    calibrations = [step.rule.calibration for step in steps] or seen
+    shifts = np.random.default_rng(point_seed).random((table.n_rows, N_SETS, len(steps)))
+    return JointLaw(
+        table,
+        treatment,
+        parts,
+        members,
+        tuple(steps),
+        leaders,
+        followers,
+        NearestRow.of(table, leaders),
+        shifts,
+        _worst(calibrations),
+    )
+
+
+def set_variance(values: Array) -> float:
+    """What the points add to the variance of a sum over rows, beyond that of the law as the points show it.
+
+    Let m be the mean of a row's g values l(V_k), v their variance under the law and w the variance of m. The row's
+    observed value less m has variance v + w under the null hypothesis, while the mean square of the values about m is
+    v - w on average: each V_k has the law, whatever ties them to each other. So 2w is missing. The two sets of points
+    are independent, hence (m_1 - m_2)^2 / 4 is w on average.
+
+    Parameters
+    ----------
+    values : array of shape (n, g)
+        Values at the points of `JointLaw.at`.
+    """
+    means = values.reshape(values.shape[0], N_SETS, -1).mean(axis=2)
+    return float(((means[:, 0] - means[:, 1]) ** 2).sum()) / 2
+
+
+@dataclass(frozen=True)
+class NearestRow:
+    """Finds the row that is nearest in some columns: ranks of continuous ones, and the same categories first of all.
+
+    Attributes
+    ----------
+    columns : tuple
+        Distinct values and their ranks for every continuous column, None for a discrete one.
+    tree : cKDTree
+        The distinct places of rows: a tree of many equal ones would be slow.
+    place : array of shape (n,)
+        Place of each row.
+    first : array
+        The first row of each place.
+    """
+
+    columns: tuple[tuple[Array, Array] | None, ...]
+    tree: Any
+    place: NDArray[np.intp]
+    first: NDArray[np.intp]
+
+    @classmethod
+    def of(cls, table: FeatureTable, features: Sequence[int]) -> NearestRow:
+        """From the rows of a table."""
+        columns = tuple(None if table.n_levels(m) else _ranks(table.values[:, m]) for m in features)
+        places = _places(columns, table.values[:, list(features)])
+        distinct, first, place = np.unique(places, axis=0, return_index=True, return_inverse=True)
+        return cls(columns, cKDTree(distinct), place.ravel(), first)
+
+    def __call__(self, values: Array) -> NDArray[np.intp]:
+        """Nearest rows."""
+        return self.first[self.tree.query(_places(self.columns, values))[1]]
+
+    def other_rows(self) -> NDArray[np.intp]:
+        """For every row of the table the nearest one besides itself: the next in the same place, or in the nearest."""
+        order = np.argsort(self.place, kind="stable")
+        counts = np.bincount(self.place)
+        starts = np.cumsum(counts) - counts
+        own = self.place[order]
+        following = starts[own] + (np.arange(order.size) - starts[own] + 1) % counts[own]
+        found = np.empty(order.size, dtype=np.intp)
+        found[order] = order[following]
+        alone = counts[self.place] == 1
+        if alone.any() and counts.size > 1:
+            near = self.tree.query(self.tree.data[self.place[alone]], k=2)[1][:, 1]
+            found[alone] = self.first[near]
+        return found
+
+
+def _ranks(column: Array) -> tuple[Array, Array]:
+    """Distinct values and their ranks, from 0 to 1."""
+    distinct, counts = np.unique(column, return_counts=True)
+    return distinct, (np.cumsum(counts) - counts / 2) / column.size
+
+
+def _places(columns: tuple[tuple[Array, Array] | None, ...], values: Array) -> Array:
+    parts = [
+        APART * own if known is None else np.interp(own, *known) for known, own in zip(columns, values.T, strict=True)
+    ]
+    return np.stack(parts, axis=1)
+
+
+def _leaders(table: FeatureTable, features: list[int]) -> tuple[list[int], list[int]]:
+    """The features that must be drawn, and those that the former determine."""
+    leaders, followers = list(features), []
+    for feature in reversed(features):
+        others = [m for m in leaders if m != feature]
+        if others and _is_function(table, feature, others):
+            leaders = others
+            followers.append(feature)
+    return leaders, followers
+
+
+def _is_function(table: FeatureTable, feature: int, others: list[int]) -> bool:
+    """Whether rows that are near in the others hardly differ in the feature, against any two rows."""
+    nearest = NearestRow.of(table, others).other_rows()
+    column = table.values[:, feature]
+    if table.n_levels(feature):
+        shares = np.bincount(column.astype(np.intp)) / column.size
+        return float((column != column[nearest]).mean()) < FOLLOWS * float(1 - shares @ shares)
+    ranks = rankdata(column)
+    return float(((ranks - ranks[nearest]) ** 2).mean()) < FOLLOWS * 2 * float(ranks.var())
+
+
+def _quantiles(law: Any, levels: Array) -> Array:
+    """The value of each row's law at a level of its own."""
+    levels = np.clip(levels, 2.0**-54, 1 - 2.0**-53)
+    if isinstance(law, NormalLaw):
+        return law.mean + law.scale * ndtri(levels)
+    points, weights = law.grid(slice(None))
+    cumulative = np.cumsum(weights, axis=1)
+    place = (levels[:, None] * cumulative[:, -1:] > cumulative[:, :-1]).sum(axis=1)
+    return points[np.arange(levels.size), place]
+
+
+def _worst(calibrations: list[Calibration]) -> Calibration:
+    """One line for several features: the worst fit, the sum of what is gained, the least that is explained."""
+    if not calibrations:
+        return Calibration("none", float("nan"), float("nan"), float("nan"))
+    names = dict.fromkeys(c.sampler for c in calibrations)
+    fits = [c for c in calibrations if not np.isnan(c.pit_p_value)]
+    worst = max(fits, key=lambda c: c.pit_distance, default=None)
+    return Calibration(
+        "+".join(names),
+        float("nan") if worst is None else worst.pit_distance,
+        min(1.0, len(fits) * min(c.pit_p_value for c in fits)) if fits else float("nan"),
+        sum(c.log_score_gain for c in calibrations),
+        min(c.explained_share for c in calibrations),
+        () if worst is None else worst.pit_histogram,
+    )

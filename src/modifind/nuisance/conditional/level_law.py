@@ -1,0 +1,215 @@
+"""The law of a category of many levels given all else.
+
+Levels differ in the other features and in how often they are treated along a few directions (`columns.many_levels`).
+The log-odds of a level are a straight line in these, with an intercept of its own and slopes that are normal with a
+variance like that between levels: a multinomial logistic regression whose coefficients are few and shrunk. It starts
+from the discriminant functions of normal columns, and Newton's steps, one level at a time, carry it on to where the
+rows of every level have the means that the law expects of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from modifind._typing import Array
+from modifind.data.feature_matrix import FeatureTable
+from modifind.data.many_levels import Directions
+from modifind.data.survey import effective_weights, shares_of, some
+from modifind.nuisance.conditional.contract import MIXTURE, Calibration, discrete_calibration
+from modifind.nuisance.conditional.grid import Rows, code_grid
+from modifind.nuisance.conditional.rules import Conditioning
+from modifind.nuisance.outcome.blocks import random_rows
+
+MOST_ROWS = 50_000  # that decide a few coefficients of each level
+BLOCK_CELLS = 2**20
+N_STEPS = 6
+N_CHECK_STEPS = 3
+CLOSE = 0.02  # of the standard error of a level's mean is near enough
+MOST_MOVE = 2.0
+WIDE = 4.0  # times the variance between levels: that rows balance matters more than that slopes are precise
+NAME = "levels"
+
+
+@dataclass(frozen=True)
+class LevelModel:
+    """Log-odds of levels as straight lines in a few directions.
+
+    Attributes
+    ----------
+    directions : Directions
+        From columns to directions.
+    intercepts : array of shape (levels,)
+        Log-odds at zero.
+    slopes : array of shape (levels, k)
+        Slopes.
+    """
+
+    directions: Directions
+    intercepts: Array
+    slopes: Array
+
+    @classmethod
+    def of(
+        cls,
+        inputs: Array,
+        codes: NDArray[np.intp],
+        n_levels: int,
+        weights: Array | None = None,
+        n_steps: int = N_STEPS,
+    ) -> LevelModel:
+        """Fit to rows; weights add up to their effective number."""
+        rows = random_rows(codes.size, MOST_ROWS)
+        inputs, codes, weights = inputs[rows], codes[rows], some(weights, rows)
+        found = Directions.of(inputs, codes, n_levels, weights)
+        own = np.ones(codes.size) if weights is None else weights
+        counts = np.maximum(np.bincount(codes, own, minlength=n_levels), 1e-3)
+        intercepts = np.log(counts / counts.sum()) - 0.5 * (found.means**2).sum(axis=1)
+        model = cls(found, intercepts, found.means)
+        return model._polished(found(inputs), codes, own, counts, n_steps) if found.variances.size else model
+
+    def _polished(
+        self, scores: Array, codes: NDArray[np.intp], weights: Array, counts: Array, n_steps: int
+    ) -> LevelModel:
+        """Some of Newton's steps towards the largest posterior density."""
+        terms = np.column_stack((np.ones(codes.size), scores))
+        width = terms.shape[1]
+        products = (terms[:, :, None] * terms[:, None]).reshape(codes.size, -1)
+        sums = np.stack([np.bincount(codes, weights * t, minlength=counts.size) for t in terms.T], axis=1)
+        prior = np.concatenate(([1e-6], 1.0 / (WIDE * self.directions.variances)))
+        lines = np.column_stack((self.intercepts, self.slopes))
+        best, before, length = lines, -np.inf, 1.0
+        move = np.zeros(lines.shape)
+        for _ in range(n_steps + 1):
+            trial = lines + length * move
+            likelihood, expected, information = 0.0, np.zeros(lines.shape), np.zeros((counts.size, width * width))
+            for part in _blocks(codes.size, counts.size):
+                chance = _softmax(terms[part] @ trial.T)
+                own = chance[np.arange(chance.shape[0]), codes[part]]
+                likelihood += float(weights[part] @ np.log(np.maximum(own, 1e-300)))
+                chance *= weights[part, None]
+                expected += chance.T @ terms[part]
+                information += chance.T @ products[part]
+            objective = likelihood - 0.5 * float((prior * trial**2).sum())
+            if objective < before - 1e-9 * abs(before):
+                length /= 2
+                continue
+            lines, best, before, length = trial, trial, objective, min(2 * length, 1.0)
+            gradient = sums - expected - prior * lines
+            if np.abs((sums - expected)[:, 0] / np.sqrt(counts)).max() < CLOSE and length == 1.0:
+                far = np.abs(gradient) / np.sqrt(counts)[:, None]
+                if far.max() < CLOSE:
+                    break
+            # With many levels each has a small chance, and chance * (1 - chance) is the chance itself.
+            matrix = information.reshape(-1, width, width) + np.diag(prior + 1e-9)
+            move = np.linalg.solve(matrix, gradient[:, :, None])[:, :, 0]
+            move *= np.minimum(1.0, MOST_MOVE / np.maximum(np.abs(move).max(axis=1, keepdims=True), 1e-12))
+        return LevelModel(self.directions, best[:, 0], best[:, 1:])
+
+    def chances(self, scores: Array) -> Array:
+        """Chances of levels of rows that stand at `scores` in the directions, shape (n, levels)."""
+        if not scores.shape[1]:
+            return np.broadcast_to(_softmax(self.intercepts[None]), (len(scores), self.intercepts.size))
+        return _softmax(scores @ self.slopes.T + self.intercepts)
+
+    def log_score(self, scores: Array, codes: NDArray[np.intp]) -> Array:
+        """Log-chance of each row's level, a little of the even law mixed in."""
+        found = np.empty(codes.size)
+        for part in _blocks(codes.size, self.intercepts.size):
+            chance = self.chances(scores[part])
+            found[part] = chance[np.arange(chance.shape[0]), codes[part]]
+        return np.log((1 - MIXTURE) * found + MIXTURE / self.intercepts.size)
+
+
+@dataclass(frozen=True)
+class LevelLaw:
+    """Chances of levels, computed where they are asked for: a table of them all would be large.
+
+    Attributes
+    ----------
+    model : LevelModel
+        The model.
+    scores : array of shape (n, k)
+        Where the rows stand in its directions.
+    """
+
+    model: LevelModel
+    scores: Array
+    calibration: Calibration
+
+    def draw(self, rng: np.random.Generator, n_draws: int) -> Array:
+        """Resampled codes."""
+        uniform = rng.random((n_draws, len(self.scores)))
+        for part in _blocks(len(self.scores), self.model.intercepts.size):
+            steps = np.cumsum(self.model.chances(self.scores[part]), axis=1)[:, :-1]
+            # One ascending sequence of all rows' steps: a search in it finds the level of every draw.
+            n_rows, n_steps = steps.shape
+            shift = 2.0 * np.arange(n_rows)
+            place = np.searchsorted((np.minimum(steps, 1.0) + shift[:, None]).ravel(), uniform[:, part] + shift)
+            uniform[:, part] = place - n_steps * np.arange(n_rows)
+        return uniform
+
+    def grid(self, rows: Rows) -> tuple[Array, Array]:
+        """The codes and their chances."""
+        return code_grid(self.model.chances(self.scores[rows]))
+
+
+@dataclass(frozen=True)
+class LevelRule:
+    """The same for rows that the law was not fitted on."""
+
+    inputs: Conditioning
+    model: LevelModel
+    calibration: Calibration
+
+    def law(self, table: FeatureTable, treatment: NDArray[np.int64], parts: NDArray[np.int64]) -> LevelLaw:
+        """The law of some rows."""
+        return LevelLaw(self.model, self.model.directions(self.inputs(table, treatment)), self.calibration)
+
+
+def fit_level_law(
+    inputs: Array, column: Array, n_levels: int, folds: NDArray[np.int64], weights: Array | None = None
+) -> tuple[LevelLaw, Array]:
+    """The law of a category of many levels, and its held-out log-score row by row.
+
+    Parameters
+    ----------
+    inputs : array of shape (n, p)
+        Model columns of the other features, and the treatment.
+    column : array of shape (n,)
+        Codes.
+    n_levels : int
+        Number of levels.
+    folds : array of shape (n,)
+        Folds; models of the rows of even and of odd ones score each other's rows.
+    weights : array of shape (n,), optional
+        How much each row counts.
+    """
+    codes = column.astype(np.intp)
+    own = effective_weights(weights)
+    score = np.empty(codes.size)
+    for half in (0, 1):
+        out = folds % 2 == half
+        if out.all() or not out.any():
+            score[:] = np.log(shares_of(codes, n_levels, weights)[codes])
+            break
+        model = LevelModel.of(inputs[~out], codes[~out], n_levels, some(own, ~out), N_CHECK_STEPS)
+        score[out] = model.log_score(model.directions(inputs[out]), codes[out])
+    model = LevelModel.of(inputs, codes, n_levels, own)
+    calibration = discrete_calibration(NAME, column, score, weights)
+    return LevelLaw(model, model.directions(inputs), calibration), score
+
+
+def _softmax(index: Array) -> Array:
+    index -= index.max(axis=1, keepdims=True)
+    np.exp(index, out=index)
+    index /= index.sum(axis=1, keepdims=True)
+    return index
+
+
+def _blocks(n_rows: int, n_levels: int) -> Iterator[slice]:
+    step = max(1, BLOCK_CELLS // n_levels)
+    return (slice(start, min(start + step, n_rows)) for start in range(0, n_rows, step))

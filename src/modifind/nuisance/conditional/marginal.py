@@ -1,0 +1,50 @@
+"""Marginal sampler: draws from the feature's own values and ignores the other features (the paper's "Naive")."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from modifind.data.survey import some
+from modifind.nuisance.conditional.contract import BaseSampler, Calibration, FeatureLaw, PoolLaw
+from modifind.nuisance.conditional.rules import ArmRule, LawRule
+
+
+class MarginalSampler(BaseSampler):
+    """Draws X_m from its empirical distribution, within arms when `condition_on_treatment`.
+
+    It breaks the dependence of X_m on the other features, so its p-values are valid only for independent features. It
+    is the baseline that shows why the conditional law matters.
+
+    Parameters
+    ----------
+    condition_on_treatment : bool, default=True
+        Draw from the rows of the same arm. The paper's Naive does not.
+    """
+
+    name = "marginal"
+
+    def rule(self, feature: int) -> LawRule:
+        """The column's own values as weighted points, for any rows."""
+        law = self._pool(feature)
+        points, weights, window = law.window_grids
+        first = window[[int(np.argmax(self.treatment_ == arm)) for arm in (0, 1)]]
+        return ArmRule(points[first], weights[first], self.condition_on_treatment, law.calibration)
+
+    def law(self, feature: int) -> FeatureLaw:
+        """Take the column's own values as the law."""
+        return self._pool(feature)
+
+    def _pool(self, feature: int) -> PoolLaw:
+        column = self.table_.values[:, feature]
+        if self.condition_on_treatment:
+            order = np.argsort(self.treatment_, kind="stable")
+            n_control = int((self.treatment_ == 0).sum())
+            start = np.where(self.treatment_ == 0, 0, n_control)
+            size = np.where(self.treatment_ == 0, n_control, column.size - n_control)
+        else:
+            order = np.arange(column.size)
+            start, size = np.zeros(column.size, dtype=np.int64), np.full(column.size, column.size)
+        calibration = Calibration(self.name, float("nan"), float("nan"), 0.0)  # it is the marginal law
+        shift, scale = np.zeros(column.size), np.ones(column.size)
+        levels, weights = self.table_.n_levels(feature), some(self.weights_, order)
+        return PoolLaw(column[order], start, size, calibration, shift, scale, levels, weights)

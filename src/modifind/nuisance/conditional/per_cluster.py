@@ -1,0 +1,201 @@
+"""Laws of features that are the same for all rows of a cluster: as many values are known as there are clusters.
+
+The law of such a feature is fitted to one row per cluster, which has the means of the other features and of the
+treatment, and every row of a cluster has the same law and the same draw.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import clone
+
+from modifind._typing import Array
+from modifind.data.clusters import is_within
+from modifind.data.feature_matrix import FeatureTable
+from modifind.nuisance.conditional.contract import BaseSampler, Calibration, FeatureLaw
+from modifind.nuisance.conditional.grid import ConditionalGrid, Rows
+
+
+@dataclass(frozen=True)
+class ClusterLaw:
+    """A law of clusters, for their rows.
+
+    Attributes
+    ----------
+    law : FeatureLaw
+        The law, a value for each cluster.
+    clusters : int array of shape (n,)
+        The cluster of each row: 0, 1, ...
+    points : ConditionalGrid
+        The law's weighted points.
+    """
+
+    law: FeatureLaw
+    clusters: NDArray[np.int64]
+    points: ConditionalGrid
+
+    @property
+    def calibration(self) -> Calibration:
+        """How well the law predicts clusters that it was not fitted on."""
+        return replace(self.law.calibration, n_clusters=self.points.n_rows)
+
+    def draw(self, rng: np.random.Generator, n_draws: int) -> Array:
+        """Resampled columns: one draw for all rows of a cluster."""
+        return self.law.draw(rng, n_draws)[:, self.clusters]
+
+    def grid(self, rows: Rows) -> tuple[Array, Array]:
+        """Points and weights, equal for all rows of a cluster."""
+        return self.points.at(self.clusters[rows])
+
+
+class ClusterSampler(BaseSampler):
+    """A sampler for tables in which some features are the same for all rows of a cluster.
+
+    Other features are left to the sampler as they are, and so is one that the means of others determine in clusters:
+    the share of girls of a school, beside the sex of its pupils, says nothing that these do not say of the school, but
+    more than a single pupil does.
+
+    Parameters
+    ----------
+    sampler : BaseSampler
+        The sampler.
+    clusters : dict
+        For each of these features the clusters of the rows, numbered 0, 1, ...
+    most_explained : dict
+        For each kind of feature the share of its law above which others determine it.
+    """
+
+    name = "per cluster"
+
+    def __init__(
+        self,
+        sampler: BaseSampler,
+        clusters: Mapping[int, NDArray[np.int64]],
+        most_explained: Mapping[str, float],
+    ) -> None:
+        super().__init__(condition_on_treatment=getattr(sampler, "condition_on_treatment", True))
+        self.sampler = sampler
+        self.clusters = clusters
+        self.most_explained = most_explained
+
+    def fit(
+        self,
+        table: FeatureTable,
+        treatment: NDArray[np.int64],
+        seed: np.random.SeedSequence,
+        weights: Array | None = None,
+    ) -> ClusterSampler:
+        """Take the data and fit the sampler for the other features."""
+        super().fit(table, treatment, seed, weights)
+        self.sampler.fit(table, treatment, seed, **({} if weights is None else {"weights": weights}))
+        return self
+
+    def assign_folds(self, folds: NDArray[np.int64], *, whole_clusters: bool = False) -> None:
+        """Cross-fit the laws of other features by these folds."""
+        super().assign_folds(folds, whole_clusters=whole_clusters)
+        self.sampler.assign_folds(folds, whole_clusters=whole_clusters)
+
+    def rule(self, feature: int) -> Any:
+        """The sampler's own: rows that were not in the table are in clusters that were not."""
+        return self.sampler.rule(feature)
+
+    def law(self, feature: int) -> FeatureLaw:
+        """Fit the law of one feature."""
+        if feature not in self.clusters:
+            return self.sampler.law(feature)
+        clusters = self.clusters[feature]
+        by_cluster = ClusterMeans.of(self.table_, self.treatment_, clusters, feature, self.weights_)
+        sampler = clone(getattr(self.sampler, "sampler", self.sampler))  # a table of clusters has no missing values
+        if not by_cluster.whole_arms:  # the share treated is a column like others
+            sampler.set_params(condition_on_treatment=False)
+        weighted = {} if by_cluster.weights is None else {"weights": by_cluster.weights}
+        sampler.fit(by_cluster.table, by_cluster.arms, self.seeds_[feature], **weighted)
+        law = sampler.law(by_cluster.feature)
+        if law.calibration.explained_share > self.most_explained[self.table_.kind(feature)]:
+            return self.sampler.law(feature)
+        n_clusters, levels = by_cluster.table.n_rows, self.table_.n_levels(feature)
+        return ClusterLaw(law, clusters, ConditionalGrid.of(law, n_clusters, n_levels=levels))
+
+
+@dataclass(frozen=True)
+class ClusterMeans:
+    """A table of clusters, for the law of one feature that is the same for all rows of a cluster.
+
+    Attributes
+    ----------
+    table : FeatureTable
+        One row per cluster: features that are the same in a cluster as they are, means of the others' model columns,
+        and the share treated where clusters were not treated as a whole.
+    feature : int
+        Place of the feature.
+    arms : int array
+        Arm of each cluster; zeros where clusters were not treated as a whole.
+    whole_arms : bool
+        Whether they were.
+    weights : array, optional
+        Weights of the clusters, of mean 1.
+    """
+
+    table: FeatureTable
+    feature: int
+    arms: NDArray[np.int64]
+    whole_arms: bool
+    weights: Array | None
+
+    @classmethod
+    def of(
+        cls,
+        table: FeatureTable,
+        treatment: NDArray[np.int64],
+        clusters: NDArray[np.int64],
+        feature: int,
+        weights: Array | None,
+    ) -> ClusterMeans:
+        """Means over the rows of each cluster.
+
+        Examples
+        --------
+        >>> from modifind.data.feature_matrix import read_features
+        >>> clusters, arms = np.repeat(np.arange(20), 3), np.tile([0, 1, 1], 20)
+        >>> x = np.random.default_rng(0).normal(size=60)
+        >>> table = read_features({"size": np.linspace(1, 2, 20)[clusters], "age": x})
+        >>> means = ClusterMeans.of(table, arms, clusters, 0, None)
+        >>> means.table.names, means.table.values.shape, means.whole_arms
+        (('size', 'age', 'treated'), (20, 3), False)
+        """
+        first = np.unique(clusters, return_index=True)[1]
+        counts = np.bincount(clusters, weights).astype(np.float64)
+        counts = np.maximum(counts, np.finfo(float).tiny)
+
+        def means(column: Array) -> Array:
+            own = column if weights is None else column * weights
+            return np.bincount(clusters, own).astype(np.float64) / counts
+
+        names: list[str] = []
+        columns: list[Array] = []
+        categories: list[tuple[Any, ...] | None] = []
+        for m, name in enumerate(table.names):
+            if m in table.level_columns:  # too many levels for so few rows
+                continue
+            column = table.values[:, m]
+            if m == feature or (m not in table.incomplete and is_within(column, clusters)):
+                names, columns = [*names, name], [*columns, column[first]]
+                categories.append(table.categories[m])
+                continue
+            parts = [means(own) for own in table.design[:, table.encoding[m]].T]
+            names, columns = [*names, *[name] * len(parts)], [*columns, *parts]
+            categories += [None] * len(parts)
+        share = means(treatment.astype(np.float64))
+        whole = is_within(treatment, clusters)
+        if not whole:
+            names, columns, categories = [*names, "treated"], [*columns, share], [*categories, None]
+        place = names.index(table.names[feature])
+        arms = np.rint(share).astype(np.int64) if whole else np.zeros(first.size, dtype=np.int64)
+        own = None if weights is None else counts / counts.mean()
+        known = FeatureTable(tuple(names), np.column_stack(columns), tuple(categories))
+        return cls(known, place, arms, whole, own)

@@ -1,0 +1,241 @@
+"""Laws for rows that a sampler was not fitted on.
+
+A *rule* is what a sampler has learned of one feature. Given other rows of the same table it returns their law, written
+as weighted points per row. Rules are small: they are sent to every worker.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from modifind._typing import Array
+from modifind.data.feature_matrix import FeatureTable
+from modifind.nuisance.conditional.contract import BaseSampler, Calibration, CategoricalLaw, NormalLaw, PoolLaw
+from modifind.nuisance.conditional.grid import GridLaw, Rows
+from modifind.nuisance.conditional.level_shares import LevelShares
+
+N_STEPS = 4096
+
+
+def check_rule(sampler: Any, needed: str = "") -> None:
+    """Refuse a sampler that has no rule for rows it was not fitted on; `needed` says by what, and the remedy."""
+    if getattr(type(sampler), "rule", BaseSampler.rule) is BaseSampler.rule:
+        if needed:
+            raise ValueError(f"{type(sampler).__name__} has no rule for rows it was not fitted on, which {needed}")
+        BaseSampler.rule(sampler, 0)
+
+
+class LawRule(Protocol):
+    """What is known of the law of one feature given all else, for any rows."""
+
+    @property
+    def calibration(self) -> Calibration:
+        """How well the rule predicts rows it was not fitted on."""
+
+    def law(self, table: FeatureTable, treatment: NDArray[np.int64], parts: NDArray[np.int64]) -> GridLaw:
+        """The law of some rows; `parts` are numbers that say which of several models scores a row."""
+
+
+@dataclass(frozen=True)
+class Conditioning:
+    """The columns that a feature is predicted from.
+
+    Attributes
+    ----------
+    feature : int
+        The feature, whose own columns are left out.
+    mean_treatment : float or None
+        What the treatment is centred at; None where it is not conditioned on.
+    level_shares : LevelShares
+        What is seen of categories of many levels.
+    """
+
+    feature: int
+    mean_treatment: float | None
+    level_shares: LevelShares = field(default_factory=LevelShares)
+
+    @classmethod
+    def of(cls, sampler: BaseSampler, feature: int) -> Conditioning:
+        """As a fitted sampler conditions."""
+        mean = float(sampler.treatment_.mean()) if sampler.condition_on_treatment else None
+        return cls(feature, mean, sampler.level_shares_)
+
+    def __call__(self, table: FeatureTable, treatment: NDArray[np.int64]) -> Array:
+        """Model columns of some rows."""
+        extra: Array | None = None if self.mean_treatment is None else np.subtract(treatment, self.mean_treatment)
+        inputs = table.design_without(self.feature, extra, self.level_shares)
+        return inputs if inputs.shape[1] else np.zeros((table.n_rows, 1))
+
+
+@dataclass(frozen=True)
+class Selected:
+    """A model of some of the columns, to be called with all of them."""
+
+    model: Any
+    columns: NDArray[np.intp]
+
+    @classmethod
+    def of(cls, model: Any, columns: NDArray[np.intp] | slice) -> Any:
+        """The model itself where it takes all columns."""
+        return model if isinstance(columns, slice) else cls(model, columns)
+
+    def predict(self, X: Array) -> Any:
+        """Predictions of rows."""
+        return self.model.predict(X[:, self.columns])
+
+    def predict_proba(self, X: Array) -> Array:
+        """Class probabilities of rows."""
+        return self.model.predict_proba(X[:, self.columns])
+
+
+@dataclass(frozen=True)
+class NormalRule:
+    """Linear mean, by one line or by one of several, and one standard deviation.
+
+    Attributes
+    ----------
+    slopes : array of shape (lines, inputs)
+        Slopes of each line.
+    shifts : array of shape (lines,)
+        Their intercepts.
+    """
+
+    inputs: Conditioning
+    slopes: Array
+    shifts: Array
+    scale: float
+    calibration: Calibration
+
+    def law(self, table: FeatureTable, treatment: NDArray[np.int64], parts: NDArray[np.int64]) -> NormalLaw:
+        """The law of some rows."""
+        means = self.shifts + self.inputs(table, treatment) @ self.slopes.T
+        mean = means[np.arange(table.n_rows), parts % self.shifts.size]
+        return NormalLaw(mean, self.scale, self.calibration)
+
+
+@dataclass(frozen=True)
+class CategoryRule:
+    """Category probabilities by one classifier, or by one of several.
+
+    Attributes
+    ----------
+    models : tuple
+        Classifiers; None stands for a constant law.
+    present : tuple of arrays
+        The codes that each knows.
+    constant : array of shape (levels,)
+        Frequencies of the codes.
+    """
+
+    inputs: Conditioning
+    models: tuple[Any, ...]
+    present: tuple[NDArray[np.intp], ...]
+    constant: Array
+    calibration: Calibration
+
+    def law(self, table: FeatureTable, treatment: NDArray[np.int64], parts: NDArray[np.int64]) -> CategoricalLaw:
+        """The law of some rows."""
+        inputs = self.inputs(table, treatment)
+        probabilities = np.zeros((table.n_rows, self.constant.size))
+        for part, model in enumerate(self.models):
+            rows = np.flatnonzero(parts % len(self.models) == part)
+            if model is None:
+                probabilities[rows] = self.constant
+            elif rows.size:
+                probabilities[np.ix_(rows, self.present[part])] = model.predict_proba(inputs[rows])
+        return CategoricalLaw.of(probabilities, self.calibration)
+
+
+@dataclass(frozen=True)
+class WindowLaw:
+    """Every row has one of a few sets of weighted points, times `scale` plus `shift`."""
+
+    points: Array
+    weights: Array
+    window: NDArray[np.intp]
+    shift: Array
+    scale: Array
+
+    def grid(self, rows: Rows) -> tuple[Array, Array]:
+        """Points and weights of some rows."""
+        window = self.window[rows]
+        return self.shift[rows, None] + self.scale[rows, None] * self.points[window], self.weights[window]
+
+
+@dataclass(frozen=True)
+class ResidualRule:
+    """A predicted mean, and residuals from rows with a similar one.
+
+    Attributes
+    ----------
+    models : tuple of pairs
+        Model of location and spread, and trees on top of it or None, one pair for each fold.
+    edges : array
+        Predicted means at which the window, or the local scale, may change.
+    window, scale : arrays of shape (edges + 1,)
+        Window, and scale in units of the model's spread, between them.
+    points, weights : arrays of shape (windows, g)
+        The residuals of each window, or the values themselves where `shifted` is false.
+    """
+
+    inputs: Conditioning
+    models: tuple[tuple[Any, Any], ...]
+    edges: Array
+    window: NDArray[np.intp]
+    scale: Array
+    points: Array
+    weights: Array
+    shifted: bool
+    calibration: Calibration
+
+    @classmethod
+    def of(
+        cls,
+        inputs: Conditioning,
+        models: tuple[tuple[Any, Any], ...],
+        mean: Array,
+        local: Array,
+        law: PoolLaw,
+        shifted: bool,
+    ) -> ResidualRule:
+        """From a fitted law: its windows, and its `local` scale at some thousands of predicted means."""
+        points, weights, window = law.window_grids
+        order = np.argsort(mean, kind="stable")
+        at = np.unique(np.linspace(0, mean.size - 1, min(N_STEPS, mean.size)).astype(np.int64))
+        chosen = order[at]
+        edges = (mean[chosen][1:] + mean[chosen][:-1]) / 2
+        return cls(inputs, models, edges, window[chosen], local[chosen], points, weights, shifted, law.calibration)
+
+    def law(self, table: FeatureTable, treatment: NDArray[np.int64], parts: NDArray[np.int64]) -> WindowLaw:
+        """The law of some rows."""
+        inputs = self.inputs(table, treatment)
+        mean, spread = np.empty(table.n_rows), np.empty(table.n_rows)
+        for part, (start, trees) in enumerate(self.models):
+            rows = np.flatnonzero(parts % len(self.models) == part)
+            if rows.size:
+                mean[rows], spread[rows] = start.predict(inputs[rows])
+                if trees is not None:
+                    mean[rows] += spread[rows] * trees.predict(inputs[rows])
+        place = np.searchsorted(self.edges, mean)
+        if self.shifted:
+            return WindowLaw(self.points, self.weights, self.window[place], mean, self.scale[place] * spread)
+        return WindowLaw(self.points, self.weights, self.window[place], np.zeros(mean.size), np.ones(mean.size))
+
+
+@dataclass(frozen=True)
+class ArmRule:
+    """The same law for all rows of an arm, or for all rows."""
+
+    points: Array
+    weights: Array
+    by_arm: bool
+    calibration: Calibration
+
+    def law(self, table: FeatureTable, treatment: NDArray[np.int64], parts: NDArray[np.int64]) -> WindowLaw:
+        """The law of some rows."""
+        window = (treatment if self.by_arm else np.zeros(table.n_rows, dtype=np.int64)).astype(np.intp)
+        return WindowLaw(self.points, self.weights, window, np.zeros(window.size), np.ones(window.size))

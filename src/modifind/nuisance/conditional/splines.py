@@ -1,0 +1,280 @@
+"""Spline sampler: smooth functions for mean and spread, resampled residuals around them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.linear_model import RidgeCV
+
+from modifind._typing import Array
+from modifind.data.survey import effective_weights, fit_weights, shares_of, some
+from modifind.nuisance.conditional.contract import (
+    MANY_COLUMNS,
+    N_NEIGHBOURS,
+    BaseSampler,
+    Calibration,
+    CategoricalLaw,
+    FeatureLaw,
+    PoolLaw,
+    binned_log_score,
+    category_score,
+    column_atoms,
+    continuous_calibration,
+    discrete_calibration,
+    marginal_log_score,
+    value_bins,
+)
+from modifind.nuisance.conditional.level_law import LevelRule, fit_level_law
+from modifind.nuisance.conditional.rules import CategoryRule, Conditioning, LawRule, ResidualRule, Selected
+from modifind.nuisance.outcome.smooth import SmoothClassifier, SmoothRegression
+from modifind.nuisance.screening import Association, has_many_columns
+
+N_WINDOWS = 50
+MANY_ROWS = 50_000
+PENALTIES: Array = np.logspace(0, 5, 6)
+
+
+class SplineSampler(BaseSampler):
+    """X_m given the rest as a smooth mean plus a residual of smooth spread, drawn from rows with a similar mean.
+
+    Mean and log-spread are sums of lines, of penalised curves and of products of two other features, each where
+    residuals call for it. Residuals are drawn, in units of the spread, from the half of the rows nearest in predicted
+    mean. Predictions are out of fold. Columns with an atom (a value that rows pile up on, such as zero cigarettes)
+    draw the *values* of similar rows instead, which keeps the atom. Discrete features use out-of-fold class
+    probabilities of a logistic regression on the same functions.
+
+    Above 100 columns the model sees the 60 that go most with the feature in the rows it is fitted to, and the
+    treatment. Where columns are many for the rows, it is a ridge regression of these, and the spread follows the mean.
+
+    Parameters
+    ----------
+    condition_on_treatment : bool, default=True
+        Whether the treatment is among the conditioning variables.
+    n_folds : int, optional
+        Folds of the out-of-fold predictions; 4, or 2 above 50,000 rows, half of which teach as much.
+    """
+
+    name = "splines"
+
+    def __init__(self, *, condition_on_treatment: bool = True, n_folds: int | None = None) -> None:
+        super().__init__(condition_on_treatment=condition_on_treatment)
+        self.n_folds = n_folds
+
+    def law(self, feature: int) -> FeatureLaw:
+        """Fit the law of one feature."""
+        return self.scored_law(feature)[0]
+
+    def scored_law(self, feature: int) -> tuple[FeatureLaw, Array]:
+        """The law of one feature and its held-out log-score row by row."""
+        return self._fit(feature)[:2]
+
+    def rule(self, feature: int, calibration: Calibration | None = None) -> LawRule:
+        """The fitted law for other rows; a row is scored by the models of one fold."""
+        rule = self._fit(feature)[2]
+        return rule if calibration is None else replace(rule, calibration=calibration)
+
+    def _fit(self, feature: int) -> tuple[FeatureLaw, Array, ResidualRule | CategoryRule | LevelRule]:
+        inputs = self._inputs(feature)
+        column = self.table_.values[:, feature]
+        rng = np.random.default_rng(self.seeds_[feature])
+        n_folds = self.n_folds or (4 if column.size <= MANY_ROWS else 2)
+        folds = self._folds(n_folds, rng)
+        levels = self.table_.n_levels(feature)
+        if inputs.shape[1] == 0:
+            inputs = np.zeros((column.size, 1))
+        conditioning = Conditioning.of(self, feature)
+        if feature in self.table_.level_columns:
+            known, score = fit_level_law(inputs, column, levels, folds, self.weights_)
+            return known, score, LevelRule(conditioning, known.model, known.calibration)
+        if levels:
+            return self._categorical_law(conditioning, inputs, column, levels, folds)
+        return self._residual_law(conditioning, inputs, column, folds, n_folds)
+
+    def _neighbours(self, inputs: Array, targets: Array, weights: Array | None) -> NDArray[np.intp] | slice:
+        """The inputs that are looked at: of many those that go most with the feature, and the treatment, the last."""
+        if inputs.shape[1] <= MANY_COLUMNS:
+            return np.s_[:]
+        return self._with_treatment(Association(inputs, weights).order(targets)[:N_NEIGHBOURS], inputs)
+
+    def _grow(self, inputs: Array, rest: Array, weights: Array | None) -> Any:
+        """A model of what smooth functions leave over, in units of the spread; None for none."""
+        return None
+
+    def _classifier(self, inputs: Array, codes: Array, weights: Array | None) -> Any:
+        """A classifier of a discrete feature."""
+        return SmoothClassifier().fit(inputs, codes, weights)
+
+    def _residual_law(
+        self, conditioning: Conditioning, inputs: Array, column: Array, folds: NDArray[np.int64], n_folds: int
+    ) -> tuple[FeatureLaw, Array, ResidualRule]:
+        mean, spread = np.empty(column.size), np.ones(column.size)
+        models = {}
+        weights = effective_weights(self.weights_)
+        few = has_many_columns(*inputs.shape)
+        smooth = None if few or inputs.shape[1] > MANY_COLUMNS else SmoothRegression().fit(inputs, column, weights)
+        for fold in np.unique(folds):
+            out = folds == fold
+            own = some(weights, ~out)
+            seen = self._neighbours(inputs[~out], column[~out, None], own)
+            train, test = inputs[~out][:, seen], inputs[out][:, seen]
+            start: Any
+            if smooth is not None:
+                start = smooth.refit(train, column[~out], own)
+            elif few:
+                start = _Line.of(train, column[~out], own)
+            else:
+                start = SmoothRegression().fit(train, column[~out], own)
+            located, unit = start.predict(train)
+            trees = self._grow(train, (column[~out] - located) / unit, own)
+            models[fold] = (Selected.of(start, seen), None if trees is None else Selected.of(trees, seen))
+            mean[out], spread[out] = start.predict(test)
+            if trees is not None:
+                mean[out] += spread[out] * trees.predict(test)
+        # The rule finds a row's model by the number of its fold; rows of a fold without values may have any.
+        by_fold = tuple(models.get(fold, models[folds[0]]) for fold in range(n_folds))
+        order = np.argsort(mean, kind="stable")
+        rank = np.empty(column.size, dtype=np.int64)
+        rank[order] = np.arange(column.size)
+        piled = column_atoms(column).size > 0
+        local = np.ones(column.size)
+        if piled:
+            shift, scale = np.zeros(column.size), local
+            width = int(np.clip(column.size // 10, 50, 500))
+        else:
+            local = _local_scale((column - mean) / spread, order, rank, weights) if few else local
+            shift, scale = mean, spread * local
+            width = column.size // 2
+        width = min(max(width, 2), column.size)
+        # Neighbouring rows share a window, so that scoring the law sorts a few windows and not one per row.
+        step = max(1, column.size // N_WINDOWS)
+        centre = rank // step * step + step // 2
+        start_row = np.clip(centre - width // 2, 0, column.size - width)
+        pool = ((column - shift) / scale)[order]
+        unknown = Calibration(self.name, 0.0, 0.0, 0.0)
+        law = PoolLaw(
+            pool, start_row, np.full(column.size, width), unknown, shift, scale, weights=some(self.weights_, order)
+        )
+        pit, score, edges = _window_scores(column, law, self.weights_)
+        marginal = marginal_log_score(column, edges, self.weights_)
+        calibration = continuous_calibration(self.name, pit, score, marginal, self.weights_)
+        law = replace(law, calibration=calibration)
+        return law, score, ResidualRule.of(conditioning, by_fold, mean, local, law, shifted=not piled)
+
+    def _categorical_law(
+        self, conditioning: Conditioning, inputs: Array, codes: Array, levels: int, folds: NDArray[np.int64]
+    ) -> tuple[FeatureLaw, Array, CategoryRule]:
+        held = np.zeros((codes.size, levels))
+        models: list[Any] = []
+        known = []
+        weights = effective_weights(self.weights_)
+        for fold in np.unique(folds):
+            out = folds == fold
+            present = np.unique(codes[~out]).astype(np.intp)
+            known.append(present)
+            if present.size == 1:
+                held[np.ix_(out, present)] = 1.0
+                models.append(None)
+                continue
+            part = some(weights, ~out)
+            near = self._neighbours(inputs[~out], (codes[~out, None] == present).astype(np.float64), part)
+            model = self._classifier(inputs[~out][:, near], codes[~out], part)
+            held[np.ix_(out, present)] = model.predict_proba(inputs[out][:, near])
+            models.append(Selected.of(model, near))
+        score = category_score(codes, held)
+        calibration = discrete_calibration(self.name, codes, score, self.weights_)
+        frequencies = shares_of(codes, levels, self.weights_)
+        rule = CategoryRule(conditioning, tuple(models), tuple(known), frequencies, calibration)
+        return CategoricalLaw.of(held, calibration), score, rule
+
+
+@dataclass(frozen=True)
+class _Line:
+    """A ridge regression of a spread of 1: chosen columns fit their rows too well, and are shrunk."""
+
+    model: RidgeCV
+
+    @classmethod
+    def of(cls, inputs: Array, column: Array, weights: Array | None) -> _Line:
+        return cls(RidgeCV(PENALTIES).fit(inputs, column, **fit_weights(weights)))
+
+    def predict(self, X: Array) -> tuple[Array, Array]:
+        """Mean and spread."""
+        return self.model.predict(X), np.ones(X.shape[0])
+
+
+def _local_scale(
+    residual: Array, order: NDArray[np.intp], rank: NDArray[np.int64], weights: Array | None = None
+) -> Array:
+    """Root mean square of the residuals of a tenth of the rows around each row's predicted mean."""
+    width = min(residual.size, int(np.clip(residual.size // 10, 50, 2000)))
+    squares = residual[order] ** 2
+    size: Array | int = width
+    start = np.clip(rank - width // 2, 0, residual.size - width)
+    if weights is not None:
+        squares = squares * weights[order]
+        size = _window_totals(weights[order], start, width)
+    return np.sqrt(np.maximum(_window_totals(squares, start, width) / size, np.finfo(float).tiny))
+
+
+def _window_totals(terms: Array, start: NDArray[np.int64], width: int) -> Array:
+    """Sums of `width` terms from each start on."""
+    total = _steps(terms)
+    return total[start + width] - total[start]
+
+
+def _window_scores(column: Array, law: PoolLaw, weights: Array | None = None) -> tuple[Array, Array, Array]:
+    """PIT and binned log-score of each row under its window of the pool, the row itself left out."""
+    if law.weights is not None:
+        assert weights is not None
+        return _weighted_window_scores(column, law, law.weights, weights)
+    edges = value_bins(column)
+    prior = np.searchsorted(np.sort(column), edges, side="right") / column.size
+    pit, score = np.empty((column.size, 2)), np.empty(column.size)
+    for start in np.unique(law.start):
+        rows = np.flatnonzero(law.start == start)
+        window = np.sort(law.pool[start : start + law.size[rows[0]]])
+        own = ((column[rows] - law.shift[rows]) / law.scale[rows])[:, None]
+        at_edges = (edges - law.shift[rows, None]) / law.scale[rows, None]
+        n_others = window.size - 1
+        below = np.searchsorted(window, own, side="left")
+        ties = np.searchsorted(window, own, side="right") - below - 1
+        # The rows of the window that share the value share its probability; a value of its own has one place.
+        pit[rows] = (below + np.where(ties > 0, [0.0, 1.0], 0.5) * (ties + 1)) / (n_others + 1.0)
+        # One pseudo-row spread over the bins: a window says little about a bin it has no row in.
+        within = np.searchsorted(window, at_edges, side="right") - (own <= at_edges)
+        score[rows] = binned_log_score(column[rows], edges, (within + prior) / (n_others + 1.0))
+    return pit, score, edges
+
+
+def _weighted_window_scores(
+    column: Array, law: PoolLaw, pool_weights: Array, weights: Array
+) -> tuple[Array, Array, Array]:
+    """The same where rows have weights: counts of rows become sums of weights, the pseudo-row has the mean weight."""
+    edges = value_bins(column)
+    order = np.argsort(column, kind="stable")
+    prior = _steps(weights[order])[np.searchsorted(column[order], edges, side="right")] / weights.sum()
+    pit, score = np.empty((column.size, 2)), np.empty(column.size)
+    for start in np.unique(law.start):
+        rows = np.flatnonzero(law.start == start)
+        part = slice(start, start + law.size[rows[0]])
+        order = np.argsort(law.pool[part], kind="stable")
+        window, steps = law.pool[part][order], _steps(pool_weights[part][order])
+        own = ((column[rows] - law.shift[rows]) / law.scale[rows])[:, None]
+        at_edges = (edges - law.shift[rows, None]) / law.scale[rows, None]
+        mine, typical = weights[rows, None], steps[-1] / window.size
+        total = np.maximum(steps[-1] - mine, 0.0) + typical
+        below = steps[np.searchsorted(window, own, side="left")]
+        ties = steps[np.searchsorted(window, own, side="right")] - below - mine
+        shared = ties > 1e-9 * typical
+        pit[rows] = np.clip((below + np.where(shared, [0.0, 1.0], 0.5) * (ties + typical)) / total, 0.0, 1.0)
+        within = steps[np.searchsorted(window, at_edges, side="right")] - mine * (own <= at_edges)
+        score[rows] = binned_log_score(column[rows], edges, (within + typical * prior) / total)
+    return pit, score, edges
+
+
+def _steps(weights: Array) -> Array:
+    """Cumulative sums that begin at zero."""
+    return np.concatenate(([0.0], np.cumsum(weights)))

@@ -1,0 +1,181 @@
+"""Linear laws where columns are many and rows are few: means out of fold, from all columns or from a few of them.
+
+In such tables a regression follows its own rows. Residuals are then too small, the more so the closer the number of
+columns comes to that of the rows, and degrees of freedom no longer make up for it once columns are chosen. So the mean
+of every row comes from a regression that has not seen it, and the spread is that of the errors so made: the observed
+value then lies about its mean as a draw does, whatever the regression missed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from modifind._typing import Array
+from modifind.data.survey import mean_of, some
+
+PENALTIES: Array = np.logspace(0, 6, 7)
+N_NEIGHBOURS = (5, 20, 60)
+NEIGHBOUR_PENALTIES = (1.0, 30.0, 1000.0)
+N_CANDIDATES = PENALTIES.size + len(N_NEIGHBOURS) * len(NEIGHBOUR_PENALTIES)
+
+
+@dataclass(frozen=True)
+class _Part:
+    """One fold: its rows, and from the rows outside it means by arm and the spectrum of the scatter about them.
+
+    Attributes
+    ----------
+    rows : array of int
+        The rows of the fold.
+    centres : array of shape (2, p)
+        Means of the columns in both arms.
+    expected, deviations : array of shape (rows, p)
+        Means of the columns in each row's arm, and what its values add to them. Taking off the means of both arms
+        leaves the effect of the treatment unpenalised.
+    values : array of shape (r,)
+        Eigenvalues that are not zero; r is at most the number of rows.
+    vectors : array of shape (p, r)
+        Their eigenvectors.
+    squares : array of shape (p,)
+        Diagonal of the scatter matrix.
+    """
+
+    rows: NDArray[np.intp]
+    centres: Array
+    expected: Array
+    deviations: Array
+    values: Array
+    vectors: Array
+    squares: Array
+
+    @classmethod
+    def of(
+        cls, table: Array, all_arms: NDArray[np.int64], out: NDArray[np.bool_], weights: Array | None = None
+    ) -> _Part:
+        """Factor the smaller of the two Gram matrices."""
+        columns, arms = table[~out], all_arms[~out]
+        own = some(weights, ~out)
+        centres = np.zeros((2, columns.shape[1]))
+        for arm in np.unique(arms):
+            centres[arm] = mean_of(columns[arms == arm], some(own, arms == arm))
+        centred = columns - centres[arms]
+        if own is not None:
+            centred *= np.sqrt(own)[:, None]
+        n_rows, n_columns = centred.shape
+        if n_columns <= n_rows:
+            values, vectors = np.linalg.eigh(centred.T @ centred)
+        else:
+            values, left = np.linalg.eigh(centred @ centred.T)
+        large = values > 1e-10 * values[-1]
+        values = values[large]
+        vectors = vectors[:, large] if n_columns <= n_rows else centred.T @ (left[:, large] / np.sqrt(values))
+        expected = centres[all_arms[out]]
+        squares = np.einsum("ij,ij->j", centred, centred)
+        return cls(np.flatnonzero(out), centres, expected, table[out] - expected, values, vectors, squares)
+
+    def slopes(self, target: int) -> Array:
+        """Slopes of one column on the others, a column of them for every candidate (0 for the target itself).
+
+        The first candidates are ridge regressions on all columns: with P the inverse of the penalised scatter matrix,
+        their slopes are -P[rest, target] / P[target, target]. The others are ridge regressions on the columns most
+        correlated with the target.
+        """
+        own = self.vectors[target]
+        shrunk = 1.0 / (self.values[:, None] + PENALTIES) - 1.0 / PENALTIES
+        products = self.vectors @ (own[:, None] * np.column_stack((shrunk, self.values)))
+        inverse, scatter = products[:, :-1], products[:, -1]
+        inverse[target] += 1.0 / PENALTIES
+        found = np.zeros((scatter.size, N_CANDIDATES))
+        found[:, : PENALTIES.size] = -inverse / inverse[target]
+        strength = scatter**2 / np.where(self.squares > 1e-9 * self.squares.max(), self.squares, np.inf)
+        strength[target] = -1.0
+        nearest = np.argsort(-strength, kind="stable")[: min(N_NEIGHBOURS[-1], scatter.size - 1)]
+        near = self.vectors[nearest] * np.sqrt(self.values)
+        gram = near @ near.T
+        place = PENALTIES.size
+        for count in N_NEIGHBOURS:
+            chosen = nearest[:count]
+            for penalty in NEIGHBOUR_PENALTIES:
+                matrix = gram[:count, :count] + penalty * np.eye(chosen.size)
+                found[chosen, place] = np.linalg.solve(matrix, scatter[chosen])
+                place += 1
+        found[target] = 0.0
+        return found
+
+
+@dataclass(frozen=True)
+class CrossFittedRidge:
+    """Regressions of each column on the others, for every row from the rows of the other folds.
+
+    Attributes
+    ----------
+    columns : array of shape (n, p)
+        The columns.
+    parts : tuple
+        What is known of each fold.
+    weights : array of shape (n,), optional
+        Weights of the rows.
+    """
+
+    columns: Array
+    parts: tuple[_Part, ...]
+    weights: Array | None = None
+
+    @classmethod
+    def of(
+        cls, columns: Array, arms: NDArray[np.int64], folds: NDArray[np.int64], weights: Array | None = None
+    ) -> CrossFittedRidge:
+        """One factorisation per fold serves all columns; its cost is that of the smaller Gram matrix.
+
+        Parameters
+        ----------
+        columns : array of shape (n, p)
+            The columns.
+        arms : array of shape (n,)
+            Arm of each row; all 0 where the treatment is not conditioned on.
+        folds : array of shape (n,)
+            Fold of each row.
+        weights : array of shape (n,), optional
+            Weights of the rows, adding up to the effective number of rows.
+        """
+        parts = (_Part.of(columns, arms, folds == fold, weights) for fold in range(int(folds.max()) + 1))
+        return cls(columns, tuple(parts), weights)
+
+    def regress(self, target: int) -> tuple[Array, float]:
+        """Out-of-fold mean of one column, by the candidate of least error, and the root mean square of its errors."""
+        means = self._means(target, [part.slopes(target) for part in self.parts])
+        best, scale = self._best(target, means)
+        return means[:, best], scale
+
+    def _means(self, target: int, lines: list[Array]) -> Array:
+        """Out-of-fold means of one column, by every candidate."""
+        means = np.empty((self.columns.shape[0], N_CANDIDATES))
+        for part, slopes in zip(self.parts, lines, strict=True):
+            means[part.rows] = part.expected[:, target, None] + part.deviations @ slopes
+        return means
+
+    def lines(self, target: int, treatment: int | None) -> tuple[Array, Array, float]:
+        """Slopes and intercepts of each fold's line of one column on the others, and the spread about them.
+
+        The column at `treatment`, centred at its mean, carries what the arms differ by.
+        """
+        found = [part.slopes(target) for part in self.parts]
+        best, scale = self._best(target, self._means(target, found))
+        slopes = np.stack([own[:, best] for own in found])
+        if treatment is not None:
+            slopes[:, treatment] = 0.0
+        levels = np.stack([p.centres[:, target] - p.centres @ own for p, own in zip(self.parts, slopes, strict=True)])
+        if treatment is None:
+            return slopes, levels[:, 0], scale
+        low, high = np.unique(self.columns[:, treatment])
+        slopes[:, treatment] = (levels[:, 1] - levels[:, 0]) / (high - low)
+        return slopes, levels[:, 0] - slopes[:, treatment] * low, scale
+
+    def _best(self, target: int, means: Array) -> tuple[int, float]:
+        """The candidate of least error out of fold, and the root mean square of its errors."""
+        errors = mean_of((self.columns[:, target, None] - means) ** 2, self.weights)
+        best = int(np.argmin(errors))
+        return best, float(np.sqrt(errors[best]))

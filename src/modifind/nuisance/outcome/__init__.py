@@ -1,0 +1,9 @@
+"""Models of the outcome in both arms: where it lies and how far it spreads."""
+
+from modifind.nuisance.outcome.additive import AdditiveLearner
+from modifind.nuisance.outcome.binary import AdditiveClassifier
+from modifind.nuisance.outcome.boosting import BoostingLearner
+from modifind.nuisance.outcome.contract import OutcomeLearner
+from modifind.nuisance.outcome.neural import NeuralLearner
+
+__all__ = ["AdditiveClassifier", "AdditiveLearner", "BoostingLearner", "NeuralLearner", "OutcomeLearner"]

@@ -1,0 +1,239 @@
+"""Additive location-scale models of a numeric outcome in two arms."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator
+
+from modifind._typing import Array
+from modifind.data.survey import effective_weights
+from modifind.nuisance.outcome.blocks import quadratic_forms, scaled_gram
+from modifind.nuisance.outcome.density import SHAPES, best_shape, robust_spread, student_weight
+from modifind.nuisance.outcome.evidence import Groups, solve_ridge, symmetric, updated_penalties
+from modifind.nuisance.outcome.scale import LEAST_UNIT, LINKS, ScaleModel
+from modifind.nuisance.outcome.terms import AdditiveTerms
+
+MAX_LEVERAGE = 0.9
+CURVE_START = 30.0
+ROUNDS = 3
+MAX_CURVES_PER_ROW = 2
+FAR = 8.0
+LEAST_ARM = 0.01  # of the other arm's spread is the least scale that weighs rows
+
+
+class AdditiveLearner(BaseEstimator):
+    """Location and scale of each arm as sums of smooth functions of single columns and of a few products.
+
+    The location has a part common to both arms and a difference between them, each with a line and a smooth curve per
+    column and a penalty of its own for every line and every curve, chosen by evidence: what the arms share is learned
+    from both, and differences are shrunk. The scale of each arm is a generalised linear model of leave-one-out
+    residuals, with the link (multiplicative, or rising from a floor) chosen by AIC. Student-t tails weigh down rows far
+    from both. Products of two columns enter where residuals call for them.
+
+    Parameters
+    ----------
+    n_knots : int, default=12
+        Knots of the curves of the common part, fewer where columns are many and rows few; 0 leaves straight lines.
+    contrast_curves, scale_curves : int, default=5, 4
+        Number of curves, smoothest first, that the arms' difference and the scale may use.
+    products : bool, default=True
+        Whether products of two columns may enter.
+    links : tuple of str, default=("exp", "softplus")
+        Links of the scale to choose from.
+
+    Attributes
+    ----------
+    terms_ : AdditiveTerms
+        The terms.
+    coefficients_ : array of shape (n_terms, 4)
+        Of the two locations and the two indices of the scale.
+    """
+
+    def __init__(
+        self,
+        n_knots: int = 12,
+        *,
+        contrast_curves: int = 5,
+        scale_curves: int = 4,
+        products: bool = True,
+        links: tuple[str, ...] = LINKS,
+    ) -> None:
+        self.n_knots = n_knots
+        self.contrast_curves = contrast_curves
+        self.scale_curves = scale_curves
+        self.products = products
+        self.links = links
+
+    def fit(self, X: Array, a: NDArray[np.int64], y: Array, sample_weight: Array | None = None) -> AdditiveLearner:
+        """Alternate between the locations given the scales and the scales given leave-one-out residuals.
+
+        Weights are scaled to sum to the effective sample size, so that penalties are no surer than they should be.
+        """
+        rows = [np.flatnonzero(a == arm) for arm in (0, 1)]
+        counts = None if sample_weight is None else effective_weights(np.asarray(sample_weight, dtype=np.float64))
+        # Penalties and floors below are for outcomes of size 1.
+        centre, unit = float(np.median(y)), robust_spread(y) or 1.0
+        scaled = (y - centre) / unit
+        # An arm whose outcome hardly varies must not outweigh the other one: what the arms share is fitted to both.
+        least = LEAST_ARM * max(robust_spread(scaled[r]) for r in rows)
+        arms = [_Arm(scaled[r], None if counts is None else counts[r], max(least, LEAST_UNIT)) for r in rows]
+        n_knots = min(self.n_knots, 1 + MAX_CURVES_PER_ROW * X.shape[0] // max(X.shape[1], 1))
+        self._use(AdditiveTerms.of(X, n_knots), X, rows, arms)
+        for arm in arms:
+            arm.models = [ScaleModel("exp", self._scale_groups())]
+        for turn in range(ROUNDS):
+            if turn == 1:
+                if self.products:
+                    scores = [
+                        [arm.counted(arm.location_score) for arm in arms],
+                        [arm.counted(arm.scale_score) for arm in arms],
+                    ]
+                    enlarged = self.terms_.with_products(X, scores, rows, bends=True)
+                    if enlarged.pairs:
+                        self._use(enlarged, X, rows, arms)
+                for arm in arms:
+                    arm.models = [ScaleModel(link, self._scale_groups()) for link in self.links]
+            self._location.fit_least_squares(
+                [(arm.terms, arm.y, arm.counted(arm.weight)) for arm in arms], n_steps=6 if turn < 2 else 4
+            )
+            for k, arm in enumerate(arms):
+                arm.update(self._location, k, self._scale_columns, n_steps=(4, 10, 5)[turn])
+        self.scales_ = [arm.models[0] for arm in arms]
+        self.coefficients_ = np.zeros((self.terms_.degree.size, 4))
+        for k, model in enumerate(self.scales_):
+            self.coefficients_[:, k] = self._location.coefficients[k]
+            self.coefficients_[self._scale_columns, 2 + k] = model.coefficients
+        self.coefficients_[:, :2] *= unit
+        self.coefficients_[0, :2] += centre
+        for model in self.scales_:
+            model.unit *= unit
+            model.least *= unit
+        self.residual_, self.weight_ = np.empty(y.size), np.empty(y.size)
+        for r, arm in zip(rows, arms, strict=True):
+            self.residual_[r], self.weight_[r] = unit * arm.residual, arm.weight / unit**2
+        del self._location
+        return self
+
+    def predict(self, X: Array) -> tuple[Array, Array]:
+        """Location and scale of every row in both arms, shape (n, 2) each."""
+        return self._outputs(self.index(X))
+
+    def index(self, X: Array) -> Array:
+        """What `along` can reuse from feature to feature: locations and scale indices of the rows as they are."""
+        return self.terms_.combine(X, self.coefficients_)
+
+    def along(self, X: Array, columns: slice, points: Array, index: Array | None = None) -> tuple[Array, Array]:
+        """Location and scale, shape (n, g, 2) each, when some columns take the values `points`, (n, g, width)."""
+        return self._outputs(self.terms_.along(X, columns, points, self.coefficients_, index))
+
+    def _outputs(self, total: Array) -> tuple[Array, Array]:
+        scale = np.stack([model.at_index(total[..., 2 + arm]) for arm, model in enumerate(self.scales_)], axis=-1)
+        return total[..., :2], scale
+
+    def _use(self, terms: AdditiveTerms, X: Array, rows: list[NDArray[np.int64]], arms: list[_Arm]) -> None:
+        self.terms_ = terms
+        self._location = ArmLocations(terms.groups, np.flatnonzero(terms.degree <= self.contrast_curves))
+        self._scale_columns = np.flatnonzero(terms.degree <= self.scale_curves)
+        for arm in arms:
+            arm.terms = np.empty((0, 0))  # terms fill most of the memory: never twice
+        for r, arm in zip(rows, arms, strict=True):
+            arm.terms = terms(X[r])
+
+    def _scale_groups(self) -> Groups:
+        return np.unique(self.terms_.groups[self._scale_columns], return_inverse=True)[1].astype(np.int64)
+
+
+@dataclass
+class _Arm:
+    """Rows of one arm and what is known of them so far."""
+
+    y: Array
+    counts: Array | None = None
+    least: float = LEAST_UNIT
+    terms: Array = field(default_factory=lambda: np.empty((0, 0)))
+    models: list[ScaleModel] = field(default_factory=list)
+    shape: float = SHAPES[-1]
+
+    def __post_init__(self) -> None:
+        spread = max(robust_spread(self.y), self.least)
+        self.scale = np.full(self.y.size, spread)
+        far = np.abs(self.y - np.median(self.y)) / (FAR * spread)
+        self.weight = np.maximum(far, 1.0) ** -2.0 / spread**2  # wild rows must not start the fit
+        self.residual = self.y
+
+    def counted(self, values: Array) -> Array:
+        """Values times the weights of their rows."""
+        return values if self.counts is None else self.counts * values
+
+    @property
+    def standardised(self) -> Array:
+        return self.residual / self.scale
+
+    @property
+    def location_score(self) -> Array:
+        return student_weight(self.standardised, self.shape) * self.standardised
+
+    @property
+    def scale_score(self) -> Array:
+        return student_weight(self.standardised, self.shape) * self.standardised**2 - 1.0
+
+    def update(self, location: ArmLocations, number: int, columns: NDArray[np.int64], n_steps: int) -> None:
+        """Leave-one-out residuals of a new location, their scale, and the weights that follow."""
+        leverage = self.counted(self.weight) * location.leverage(self.terms, number)
+        fitted = self.terms @ location.coefficients[number]
+        self.residual = (self.y - fitted) / (1.0 - np.clip(leverage, 0.0, MAX_LEVERAGE))
+        part = np.take(self.terms, columns, axis=1)
+        for model in self.models:
+            model.fit(part, self.residual, self.shape, n_steps, self.counts)
+        self.models = [min(self.models, key=lambda model: model.criterion)]
+        self.scale = self.models[0].at(part)
+        self.shape = best_shape(self.standardised, self.counts)
+        self.weight = student_weight(self.standardised, self.shape) / np.maximum(self.scale, self.least) ** 2
+
+
+class ArmLocations:
+    """Weighted penalised least squares in both arms: a common part and the arms' difference, shrunk apart.
+
+    Parameters
+    ----------
+    groups : array of int
+        Penalty group of each term of the common part.
+    contrast : array of int
+        The terms that the difference may use.
+    """
+
+    def __init__(self, groups: Groups, contrast: NDArray[np.int64]) -> None:
+        self.n_terms = groups.size
+        self.contrast = contrast
+        second = np.unique(groups[contrast], return_inverse=True)[1]
+        self.groups = np.concatenate((groups, np.where(second > 0, second + groups.max(), 0)))
+        self.penalties = np.where(np.bincount(self.groups) > 1, CURVE_START, 1.0)
+        self.penalties[0] = 0.0
+
+    def fit_least_squares(self, arms: list[tuple[Array, Array, Array]], n_steps: int) -> None:
+        """Solve with the present penalties and improve them, `n_steps` times; terms, outcomes and weights per arm."""
+        grams = [scaled_gram(terms, np.sqrt(weight)) for terms, _, weight in arms]
+        sides = [terms.T @ (weight * y) for terms, y, weight in arms]
+        both, apart = grams[1] + grams[0], (grams[1] - grams[0])[:, self.contrast] / 2
+        gram = np.block([[both, apart], [apart.T, both[np.ix_(self.contrast, self.contrast)] / 4]])
+        side = np.concatenate((sides[1] + sides[0], (sides[1] - sides[0])[self.contrast] / 2))
+        for step in range(n_steps):
+            solution, inverse = solve_ridge(gram, side, self.penalties, self.groups)
+            if step < n_steps - 1:
+                self.penalties, _ = updated_penalties(solution, inverse, np.diag(gram), self.penalties, self.groups)
+        half = np.zeros(self.n_terms)
+        half[self.contrast] = solution[self.n_terms :] / 2
+        self.coefficients = [solution[: self.n_terms] - half, solution[: self.n_terms] + half]
+        self.inverse = symmetric(inverse)
+
+    def leverage(self, terms: Array, arm: int) -> Array:
+        """Variance of each row's fitted value when weights are inverse variances."""
+        sign, n = (0.5 if arm else -0.5), self.n_terms
+        form = self.inverse[:n, :n].copy()
+        form[:, self.contrast] += sign * self.inverse[:n, n:]
+        form[self.contrast] += sign * self.inverse[n:, :n]
+        form[np.ix_(self.contrast, self.contrast)] += sign**2 * self.inverse[n:, n:]
+        return quadratic_forms(terms, form)

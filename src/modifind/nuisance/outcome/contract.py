@@ -1,0 +1,78 @@
+"""What outcome learners have in common, and how any of them is followed along one feature."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from modifind._typing import Array
+
+TINY = np.finfo(np.float64).tiny
+
+
+class OutcomeLearner(Protocol):
+    """Location and scale of the outcome in both arms.
+
+    For a binary outcome the location is a probability; the scale is checked but not used. A learner may also have
+    ``along(X, columns, points)``, which gives the same two arrays, of shape (n, g, 2), when the columns take other
+    values; one that has not is called with the rows repeated. With ``index(X)`` beside it, what that gives for the rows
+    as they are is computed once and handed to ``along(..., index)`` for every feature. One that leaves some columns out
+    may say so by ``looks_at(columns)``. Tables with sample weights need ``fit(X, a, y, sample_weight=None)``.
+    """
+
+    def fit(self, X: Array, a: NDArray[np.int64], y: Array) -> Any:
+        """Learn from features as a numeric matrix, arms 0 and 1, and the outcome."""
+
+    def predict(self, X: Array) -> tuple[Array, Array]:
+        """Location and scale, each of shape (n, 2) with one column per arm."""
+
+
+def predict_arms(model: OutcomeLearner, X: Array) -> tuple[Array, Array]:
+    """Location and scale of both arms, checked."""
+    return _checked(model, "predict", model.predict(X), (X.shape[0], 2))
+
+
+def predict_along(
+    model: OutcomeLearner, X: Array, columns: slice, points: Array, index: Array | None = None
+) -> tuple[Array, Array]:
+    """Location and scale, shape (n, g, 2) each, when `columns` take the values `points` of shape (n, g, width)."""
+    n, g = points.shape[:2]
+    if hasattr(model, "along"):
+        found = model.along(X, columns, points) if index is None else model.along(X, columns, points, index)
+        return _checked(model, "along", found, (n, g, 2))
+    rows = np.repeat(X, g, axis=0)
+    rows[:, columns] = points.reshape(n * g, -1)
+    location, scale = predict_arms(model, rows)
+    return location.reshape(n, g, 2), scale.reshape(n, g, 2)
+
+
+def looks_at(model: OutcomeLearner, columns: slice) -> bool:
+    """Whether what a learner predicts can depend on any of some columns."""
+    return bool(model.looks_at(columns)) if hasattr(model, "looks_at") else True
+
+
+def check_along(model: OutcomeLearner, X: Array) -> None:
+    """Refuse a learner that follows a column to another place than it predicts: the test compares the two."""
+    columns = slice(0, 1)
+    direct, along = predict_arms(model, X), predict_along(model, X, columns, X[:, None, columns])
+    for name, first, second in zip(("location", "scale"), direct, along, strict=True):
+        if not np.allclose(first, second[:, 0], rtol=1e-3, atol=1e-6 * float(np.abs(first).max())):
+            raise ValueError(f"{type(model).__name__}.along and .predict give different values of the {name}")
+
+
+def _checked(model: OutcomeLearner, method: str, found: Any, shape: tuple[int, ...]) -> tuple[Array, Array]:
+    location, scale = (np.asarray(part, dtype=np.float64) for part in found)
+    caller = f"{type(model).__name__}.{method}"
+    for name, part in (("location", location), ("scale", scale)):
+        if part.shape != shape:
+            raise ValueError(
+                f"{caller} must return (location, scale) of shape {shape}, the last axis being the arms; its {name} "
+                f"has shape {part.shape}"
+            )
+        if not np.isfinite(part).all():
+            raise ValueError(f"{caller} returned a {name} that is not finite")
+    if (scale < 0).any():
+        raise ValueError(f"{caller} returned a negative scale")
+    return location, np.maximum(scale, TINY)

@@ -1,0 +1,44 @@
+"""Ridge regression whose penalties are chosen by the data: one per group of coefficients, by maximal evidence."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import cho_factor, cho_solve, lapack
+
+from modifind._typing import Array
+
+WEAKEST, STRONGEST = 1e-7, 1e4  # bounds of a penalty, in units of its group's information
+Groups = NDArray[np.int64]
+
+
+def solve_ridge(matrix: Array, side: Array, penalties: Array, groups: Groups) -> tuple[Array, Array]:
+    """Solution of ``(matrix + penalties) x = side``, and the inverse's lower triangle; group 0 goes unpenalised."""
+    diagonal = penalties[groups] + 1e-9 * np.trace(matrix) / groups.size + 1e-12
+    factor = cho_factor(matrix + np.diag(diagonal), lower=True, check_finite=False)
+    inverse, _ = lapack.dpotri(factor[0], lower=1)
+    return cho_solve(factor, side, check_finite=False), inverse
+
+
+def updated_penalties(
+    solution: Array, inverse: Array, information: Array, penalties: Array, groups: Groups
+) -> tuple[Array, float]:
+    """One step of MacKay's fixed point for the penalties, and the effective number of parameters.
+
+    `information` is the diagonal of the matrix without penalties. A group's penalty becomes its effective number of
+    parameters over its squared norm. A group that the data do not support is shrunk towards zero without ever reaching
+    it, so that its direction can still be tested.
+    """
+    sizes = np.bincount(groups, minlength=penalties.size)
+    freedom = sizes - penalties * np.bincount(groups, np.diag(inverse), minlength=penalties.size)
+    square = np.bincount(groups, solution**2, minlength=penalties.size)
+    unit = np.bincount(groups, information, minlength=penalties.size) / np.maximum(sizes, 1) + 1e-300
+    new = np.clip(np.maximum(freedom, 1e-8) / np.maximum(square, 1e-300), WEAKEST * unit, STRONGEST * unit)
+    new[0] = 0.0
+    return new, float(freedom.sum())
+
+
+def symmetric(lower: Array) -> Array:
+    """The symmetric matrix with this lower triangle."""
+    lower = np.tril(lower)
+    return lower + np.tril(lower, -1).T

@@ -1,0 +1,332 @@
+"""Categories of many levels in models of the outcome: what a level adds, shrunk, instead of an indicator per level.
+
+From the rows that a learner is fitted to, each level gets what it adds to the location of both arms, to the difference
+between them and, for a numeric outcome, the same two of the log-scale: posterior means under normal priors whose
+variances are those of greatest evidence. What other columns explain is taken off before. A learner is then given these
+few columns, in which every row of its own has the effects that the *other* rows of the level show, so that it trusts
+them no more than they deserve.
+
+Above 100 levels those with like effects are gathered. A learner cannot tell the levels of such a group apart, and
+neither can a test that follows it, so that chances of levels need only be known by group.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import expit
+from sklearn.cluster import KMeans
+
+from modifind._typing import Array
+from modifind.data.survey import effective_weights
+from modifind.nuisance.outcome.additive import AdditiveLearner
+from modifind.nuisance.outcome.binary import AdditiveClassifier
+from modifind.nuisance.outcome.contract import looks_at, predict_along, predict_arms
+from modifind.nuisance.outcome.density import student_weight
+
+MOST_GROUPS = 100
+N_FOLDS = 5
+N_STEPS = 20
+N_KNOTS = 5
+SHAPE = 6.0
+LARGE_EFFECT = 0.3  # of levels on both arms, in standard errors of a row
+LEAST_SHARE = 1e-3  # of what the rows of a level say is believed at the least, so that its direction can be tested
+
+Coded = tuple[tuple[slice, int], ...]
+
+
+@dataclass(frozen=True)
+class LevelSums:
+    """Sums over the rows of every level, arm and fold.
+
+    Attributes
+    ----------
+    weight, total : array of shape (levels, arms, folds)
+        Information, and information times residual.
+    """
+
+    weight: Array
+    total: Array
+
+    @classmethod
+    def of(
+        cls,
+        codes: NDArray[np.intp],
+        n_levels: int,
+        arms: NDArray[Any],
+        folds: NDArray[Any],
+        weight: Array,
+        residual: Array,
+        n_arms: int = 2,
+    ) -> LevelSums:
+        """From rows."""
+        shape = n_levels, n_arms, N_FOLDS
+        place = np.ravel_multi_index((codes, np.asarray(arms, dtype=np.intp), folds), shape)
+        size = n_levels * n_arms * N_FOLDS
+        found = [np.bincount(place, own, minlength=size).astype(np.float64) for own in (weight, weight * residual)]
+        return cls(found[0].reshape(shape), found[1].reshape(shape))
+
+    def effects(self) -> tuple[Array, Array]:
+        """Effects of the levels by all rows, shape (levels, k), and by those outside each fold, (folds, levels, k).
+
+        With one arm there is one effect. With two there are that on both, and that on their difference, which is
+        estimated with the former free: one that is shrunk would leave some of itself to the arm that has more rows of
+        the level.
+        """
+        whole = _differences(self.weight.sum(axis=2), self.total.sum(axis=2))
+        variances = [_best_variance(*part) for part in whole]
+        found = np.stack([_shrunk(*part, v) for part, v in zip(whole, variances, strict=True)], axis=-1)
+        outside = []
+        for fold in range(self.weight.shape[2]):
+            sums = (part.sum(axis=2) - part[:, :, fold] for part in (self.weight, self.total))
+            pairs = zip(_differences(*sums), variances, strict=True)
+            outside.append(np.stack([_shrunk(*part, v) for part, v in pairs], axis=-1))
+        return found, np.stack(outside)
+
+
+def _differences(weight: Array, total: Array) -> list[tuple[Array, Array]]:
+    """Information on each effect of every level and its estimate without shrinking, from sums by arm."""
+    mean = total / np.maximum(weight, 1e-300)
+    if weight.shape[1] == 1:
+        return [(weight[:, 0], mean[:, 0])]
+    both = weight.sum(axis=1)
+    apart = weight.prod(axis=1) / np.maximum(both, 1e-300)
+    difference = np.where(apart > 0, mean[:, 1] - mean[:, 0], 0.0)
+    # Half way between the arms, as far as both are known.
+    middle = total.sum(axis=1) - difference * (weight[:, 1] - weight[:, 0]) / 2
+    return [(both, middle / np.maximum(both, 1e-300)), (apart, difference)]
+
+
+def _best_variance(weight: Array, estimate: Array) -> float:
+    """Variance between levels of greatest evidence, by MacKay's fixed point."""
+    unit = 1.0 / max(float(weight.mean()), 1e-300)
+    variance = unit
+    for _ in range(N_STEPS):
+        share = weight * variance / (weight * variance + 1.0)
+        told = max(float(share.sum()), 1e-8)
+        variance = float(np.clip(((share * estimate) ** 2).sum() / told, LEAST_SHARE * unit, 1e4 * unit))
+    return variance
+
+
+def _shrunk(weight: Array, estimate: Array, variance: float) -> Array:
+    """Posterior means."""
+    return weight * variance / (weight * variance + 1.0) * estimate
+
+
+def inner_folds(n_rows: int) -> NDArray[np.intp]:
+    """Folds of rows that get the effects that the others show; the same for every run."""
+    return np.random.default_rng(0).permutation(n_rows) % N_FOLDS
+
+
+@dataclass(frozen=True)
+class LevelEffects:
+    """What the levels of some categories add to an outcome, as columns.
+
+    Attributes
+    ----------
+    coded : tuple
+        Columns of each category, of which the first holds codes, and the number of its levels.
+    tables : tuple of arrays of shape (levels, k)
+        The effects, which take the place of these columns.
+    """
+
+    coded: Coded
+    tables: tuple[Array, ...]
+
+    @classmethod
+    def of(
+        cls,
+        coded: Coded,
+        X: Array,
+        a: NDArray[np.int64],
+        y: Array,
+        *,
+        binary: bool,
+        sample_weight: Array | None = None,
+    ) -> tuple[LevelEffects, Array]:
+        """Learn effects from rows; also the columns of these rows, each with the effects that the others show."""
+        folds = inner_folds(y.size)
+        counts = effective_weights(sample_weight)
+        rows = _Rows.of(coded, X, a, y, binary, sample_weight)
+        tables, columns = [], []
+        for own, n_levels in coded:
+            codes = X[:, own.start].astype(np.intp)
+            parts = [rows.effects(codes, n_levels, folds, counts)]
+            if not binary:
+                parts.append(rows.scale_effects(codes, n_levels, folds, counts))
+            table = np.concatenate([part[0] for part in parts], axis=1)
+            held = np.concatenate([part[1] for part in parts], axis=1)
+            size = np.concatenate([part[2] for part in parts])
+            table = _gathered(table, size, np.bincount(codes, minlength=n_levels))
+            centre, spread = held.mean(axis=0), held.std(axis=0)
+            spread = np.where(spread > 0, spread, 1.0)
+            tables.append((table - centre) / spread)
+            columns.append((held - centre) / spread)
+        found = cls(coded, tuple(tables))
+        return found, found._placed(X, columns)
+
+    def __call__(self, X: Array, first: int = 0) -> Array:
+        """Rows, of any shape, whose last axis has all columns, or neighbouring ones from `first` on, with effects."""
+        parts = [table[X[..., own.start - first].astype(np.intp)] for (own, _), table in self._within(X, first)]
+        return self._placed(X, parts, first)
+
+    def _within(self, X: Array, first: int) -> list[tuple[tuple[slice, int], Array]]:
+        stop = first + X.shape[-1]
+        pairs = zip(self.coded, self.tables, strict=True)
+        return [(part, table) for part, table in pairs if first <= part[0].start < stop]
+
+    def _placed(self, X: Array, columns: Sequence[Array], first: int = 0) -> Array:
+        """Columns of effects in the place of codes and what goes with them."""
+        parts, last = [], 0
+        for ((own, _), _), effects in zip(self._within(X, first), columns, strict=True):
+            parts += [X[..., last : own.start - first], effects]
+            last = own.stop - first
+        return np.concatenate([*parts, X[..., last:]], axis=-1)
+
+    def place(self, columns: slice) -> slice:
+        """Where columns are among those with effects."""
+        start, stop = columns.start, columns.stop
+        for (own, _), table in zip(self.coded, self.tables, strict=True):
+            change = table.shape[1] - (own.stop - own.start)
+            start += change * (own.start < columns.start)
+            stop += change * (own.start < columns.stop)
+        return slice(start, stop)
+
+    def alike(self, columns: slice) -> NDArray[np.intp] | None:
+        """Group of every level of a category such that its levels have the same effects; None for other columns."""
+        for (own, _), table in zip(self.coded, self.tables, strict=True):
+            if own == columns:
+                return np.unique(table, axis=0, return_inverse=True)[1].reshape(-1)
+        return None
+
+
+@dataclass
+class _Rows:
+    """What other columns leave over of the outcome, row by row, as one category after the other takes its part.
+
+    Attributes
+    ----------
+    a : array of int
+        Arms.
+    residual, weight : array
+        Residuals of the outcome and the information on a shift of them.
+    scale : array
+        Scale of the residuals, 1 for a binary outcome.
+    """
+
+    a: NDArray[np.int64]
+    residual: Array
+    weight: Array
+    scale: Array
+
+    @classmethod
+    def of(
+        cls, coded: Coded, X: Array, a: NDArray[np.int64], y: Array, binary: bool, sample_weight: Array | None
+    ) -> _Rows:
+        """Fit a model without the levels, but with what their rows have in common; the latter is then left in."""
+        codes = [own.start for own, _ in coded]
+        means = np.concatenate([np.arange(own.start + 1, own.stop) for own, _ in coded])
+        means = np.searchsorted(np.delete(np.arange(X.shape[1]), codes), means)
+        others = np.delete(X, codes, axis=1)
+        if not others.shape[1]:
+            others = np.zeros((y.size, 1))
+        still = others.copy()
+        still[:, means] = others[:, means].mean(axis=0)
+        own_arm = np.arange(y.size), a
+        if binary:
+            model = AdditiveClassifier(0, products=False).fit(others, a, y, sample_weight)
+            chance = expit(model.index(still)[own_arm])
+            weight = chance * (1 - chance)
+            return cls(a, (y - chance) / weight, weight, np.ones(y.size))
+        learner = AdditiveLearner(N_KNOTS, products=False).fit(others, a, y, sample_weight)
+        location, scale = learner.predict(others)
+        moved = location[own_arm] - learner.predict(still)[0][own_arm] if means.size else 0.0
+        return cls(a, learner.residual_ + moved, learner.weight_, scale[own_arm])
+
+    def effects(
+        self, codes: NDArray[np.intp], n_levels: int, folds: NDArray[np.intp], counts: Array | None
+    ) -> tuple[Array, Array, Array]:
+        """Effects on the location: of levels, of rows by the others of their level, and the root of the information."""
+        weight = self.weight if counts is None else self.weight * counts
+        table, outside = LevelSums.of(codes, n_levels, self.a, folds, weight, self.residual).effects()
+        held = outside[folds, codes]
+        self.residual = self.residual - held[:, 0] - (self.a - 0.5) * held[:, 1]
+        return table, held, np.sqrt(weight.mean()) * np.array([1.0, 0.5])
+
+    def scale_effects(
+        self, codes: NDArray[np.intp], n_levels: int, folds: NDArray[np.intp], counts: Array | None
+    ) -> tuple[Array, Array, Array]:
+        """The same of the log-scale, from residuals that the effects on the location have been taken off."""
+        u = self.residual / self.scale
+        score = student_weight(u, SHAPE) * u**2
+        for arm in (0, 1):
+            score[self.a == arm] /= max(float(score[self.a == arm].mean()), 1e-12)
+        information = 1.0 / max(float(score.var()), 1e-12)
+        weight = np.full(u.size, information) if counts is None else information * counts
+        table, outside = LevelSums.of(codes, n_levels, self.a, folds, weight, score - 1.0).effects()
+        return table, outside[folds, codes], np.sqrt(information) * np.array([1.0, 0.5])
+
+
+def _gathered(table: Array, size: Array, counts: NDArray[np.intp]) -> Array:
+    """Effects of levels, at most 100 different ones.
+
+    Levels are near that differ little, in units of their spread, in what sets the arms apart, and in what they have in
+    common as far as that matters to the likelihood, of which `size` is the unit.
+    """
+    if len(table) <= MOST_GROUPS:
+        return table
+    share = counts / counts.sum()
+    spread = np.maximum(np.sqrt(share @ (table - share @ table) ** 2), 1e-300)
+    common = np.minimum(spread * size / LARGE_EFFECT, 1.0)
+    scaled = table / spread * np.where(np.arange(size.size) % 2 == 0, common, 1.0)
+    found = KMeans(MOST_GROUPS, n_init=1, max_iter=30, random_state=0).fit(scaled, sample_weight=counts + 1e-3)
+    centres = np.zeros((MOST_GROUPS, table.shape[1]))
+    weight = np.bincount(found.labels_, counts + 1e-3, minlength=MOST_GROUPS)
+    for k, column in enumerate(table.T):
+        sums = np.bincount(found.labels_, (counts + 1e-3) * column, minlength=MOST_GROUPS)
+        centres[:, k] = sums / np.maximum(weight, 1e-300)
+    return centres[found.labels_]
+
+
+class EncodedLearner:
+    """A learner that is given effects of levels in the place of their codes.
+
+    Parameters
+    ----------
+    model : learner
+        The learner.
+    effects : LevelEffects
+        Learned from the rows that it is fitted to, and from no others.
+    training : array of shape (n, p), optional
+        The columns that it is fitted to, for another learner of the same rows.
+    """
+
+    def __init__(self, model: Any, effects: LevelEffects, training: Array | None = None) -> None:
+        self.model = model
+        self.effects = effects
+        self.training = training
+
+    def predict(self, X: Array) -> tuple[Array, Array]:
+        """Location and scale of every row in both arms, shape (n, 2) each."""
+        return predict_arms(self.model, self.effects(X))
+
+    def index(self, X: Array) -> Array | None:
+        """What the learner can reuse from feature to feature."""
+        return self.model.index(self.effects(X)) if hasattr(self.model, "index") else None
+
+    def looks_at(self, columns: slice) -> bool:
+        """Whether the learner looks at any of some columns."""
+        return looks_at(self.model, self.effects.place(columns))
+
+    def alike(self, columns: slice) -> NDArray[np.intp] | None:
+        """Groups of levels that the learner cannot tell apart."""
+        return self.effects.alike(columns)
+
+    def along(self, X: Array, columns: slice, points: Array, index: Array | None = None) -> tuple[Array, Array]:
+        """Location and scale, shape (n, g, 2) each, when some columns take the values `points`, (n, g, width)."""
+        moved = self.effects(points, columns.start)
+        return predict_along(self.model, self.effects(X), self.effects.place(columns), moved, index)

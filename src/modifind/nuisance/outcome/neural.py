@@ -1,0 +1,363 @@
+"""An ensemble of small networks for the location and the scale of a numeric outcome in two arms."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator
+
+from modifind._torch import open_device
+from modifind._typing import Array
+from modifind.data.survey import mean_of
+from modifind.nuisance.outcome.density import robust_spread, student_log_density, student_weight
+
+if TYPE_CHECKING:
+    import torch
+
+Float32 = NDArray[np.float32]
+Ints = NDArray[np.int64]
+
+SHAPE = 10.0
+N_OUTPUTS = 4  # common location, difference of the arms' locations, log-scale of each arm
+LOG_BOUND = 5.0
+MIN_SCALE = 1e-3
+MAX_RATIO = 3.0
+MAX_VALUE = 1e6
+MAX_GRADIENT = 5.0
+ADAM_DECAYS = (0.9, 0.999)
+AVERAGING = 0.98
+MAX_STEPS = 50
+BLOCK = 8192
+
+
+class NeuralLearner(BaseEstimator):
+    """Location and scale of each arm by a few networks of two hidden layers, trained side by side.
+
+    Every network has one trunk for both arms and four outputs: what the arms' locations share, how they differ, and
+    the log-scale of each arm. The inputs reach the outputs directly too, so that the trunk need only learn what is not
+    linear. Networks start from the two arms' constants, are fitted by a Student-t likelihood with 10 degrees of
+    freedom, and each keeps the running average of its weights at the epoch that is best on the rows held out from it.
+    Columns should be standardised or indicators.
+
+    Needs torch (``pip install "modifind[cvae]"``) to fit, not to predict.
+
+    Parameters
+    ----------
+    members : int, default=5
+        Networks whose predictions are averaged.
+    hidden : int, default=32
+        Units of each hidden layer.
+    max_epochs : int, default=100
+        Most passes over the training rows.
+    batch_size : int, default=96
+        Rows per step, about; more in large data, where an epoch has 50 steps.
+    learning_rate : float, default=1e-2
+        Step size of Adam.
+    weight_decay : float, default=0.4
+        What every step takes from the size of each weight but the biases, as a share of Adam's longest move. The same
+        for small weights as for large: a column whose gradients are mostly noise falls out.
+    patience : int, default=25
+        Epochs without a better held-out likelihood that stop a network.
+    validation_fraction : float, default=0.2
+        Share of rows held out from each network, others for each as far as they reach.
+    max_rows : int, default=20000
+        Most rows used; a random choice of larger data.
+    random_state : int, default=0
+        Seed of the choice of rows, the starting weights and the order of the rows.
+    n_threads : int, default=1
+        Threads torch trains with on the CPU. The steps are many and small: more threads seldom help.
+    device : {"cpu", "cuda", "cuda:0", ...}, default="cpu"
+        Where the networks are trained.
+
+    Attributes
+    ----------
+    best_epoch_ : array of shape (members,)
+        Epoch whose weights each network keeps; 0 if no training helped.
+    held_out_log_likelihood_ : array of shape (members,)
+        At that epoch, in nats per held-out row, of the outcome in its own units.
+    """
+
+    def __init__(
+        self,
+        *,
+        members: int = 5,
+        hidden: int = 32,
+        max_epochs: int = 100,
+        batch_size: int = 96,
+        learning_rate: float = 1e-2,
+        weight_decay: float = 0.4,
+        patience: int = 25,
+        validation_fraction: float = 0.2,
+        max_rows: int = 20000,
+        random_state: int = 0,
+        n_threads: int = 1,
+        device: str = "cpu",
+    ) -> None:
+        self.members = members
+        self.hidden = hidden
+        self.max_epochs = max_epochs
+        self.batch_size = batch_size
+        self.learning_rate = learning_rate
+        self.weight_decay = weight_decay
+        self.patience = patience
+        self.validation_fraction = validation_fraction
+        self.max_rows = max_rows
+        self.random_state = random_state
+        self.n_threads = n_threads
+        self.device = device
+
+    def fit(self, X: Array, a: Ints, y: Array, sample_weight: Array | None = None) -> NeuralLearner:
+        """Train all networks; the likelihood of a row counts as often as its weight says."""
+        torch, device = open_device(self.device, "the neural learner")
+        a = np.asarray(a, dtype=np.int64)
+        X, y = np.asarray(X, dtype=np.float64), np.asarray(y, dtype=np.float64)
+        rng = np.random.default_rng(self.random_state)
+        if y.size > self.max_rows:
+            rows = np.sort(rng.choice(y.size, self.max_rows, replace=False))
+            X, a, y = X[rows], a[rows], y[rows]
+            sample_weight = None if sample_weight is None else np.asarray(sample_weight)[rows]
+        counts = None if sample_weight is None else np.asarray(sample_weight, dtype=np.float64) / np.mean(sample_weight)
+        self.n_features_in_ = X.shape[1]
+        self.column_center_ = X.mean(axis=0)
+        self.column_unit_ = np.maximum(X.std(axis=0), 1.0)  # indicators stay as small as they are
+        self.center_, self.unit_ = _center_and_unit(y)
+        standardised = np.clip((y - self.center_) / self.unit_, -MAX_VALUE, MAX_VALUE)
+        self.constants_ = _arm_constants(standardised, a, counts)
+        # An arm with little noise would have the whole say in the trunk. Its location moves in smaller units; without
+        # any noise it keeps its constants and the networks skip it.
+        log_scale = self.constants_[1]
+        self.varies_ = log_scale > math.log(MIN_SCALE)
+        self.reach_ = self.varies_ * np.minimum(MAX_RATIO * np.exp(log_scale - log_scale.max()), 1.0)
+        threads = torch.get_num_threads()
+        torch.set_num_threads(self.n_threads)
+        try:
+            ensemble = _Ensemble(torch, device, self, self._inputs(X), a, standardised, rng, counts)
+            self.weights_ = ensemble.train()
+        finally:
+            torch.set_num_threads(threads)
+        self.best_epoch_ = ensemble.best_epoch
+        self.held_out_log_likelihood_ = (
+            ensemble.best + ensemble.constant + float(student_log_density(np.zeros(1), SHAPE)[0]) - math.log(self.unit_)
+        )
+        return self
+
+    def predict(self, X: Array) -> tuple[Array, Array]:
+        """Location and scale of every row in both arms, shape (n, 2) each."""
+        X = np.asarray(X, dtype=np.float64)
+        location, scale = np.empty((X.shape[0], 2)), np.empty((X.shape[0], 2))
+        for start in range(0, X.shape[0], BLOCK):
+            part = slice(start, start + BLOCK)
+            inputs = self._inputs(X[part])
+            entered = np.stack([inputs @ enter for enter in self.weights_["enter"]])
+            location[part], scale[part] = self._combine(entered)
+        return location, scale
+
+    def along(self, X: Array, columns: slice, points: Array) -> tuple[Array, Array]:
+        """Location and scale, shape (n, g, 2) each, when some columns take the values `points`, (n, g, width)."""
+        X, (n, g) = np.asarray(X, dtype=np.float64), points.shape[:2]
+        change = ((points - X[:, None, columns]) / self.column_unit_[columns]).astype(np.float32)
+        location, scale = np.empty((n, g, 2)), np.empty((n, g, 2))
+        step = max(BLOCK // max(g, 1), 1)
+        for start in range(0, n, step):
+            part = slice(start, start + step)
+            inputs, moved = self._inputs(X[part]), change[part]
+            entered = np.stack(
+                [((inputs @ enter)[:, None] + moved @ enter[:-1][columns]) for enter in self.weights_["enter"]]
+            )
+            flat = entered.reshape(entered.shape[0], -1, entered.shape[-1])
+            location[part], scale[part] = (out.reshape(-1, g, 2) for out in self._combine(flat))
+        return location, scale
+
+    def _inputs(self, X: Array) -> Float32:
+        """Columns centred, and a constant that carries the biases."""
+        columns = (X - self.column_center_) / self.column_unit_
+        return np.column_stack((columns, np.ones(X.shape[0]))).astype(np.float32)
+
+    def _combine(self, entered: Float32) -> tuple[Array, Array]:
+        """One location and scale, shape (rows, 2) each, from what enters the networks, (members, rows, hidden + 4)."""
+        w = self.weights_
+        n_hidden = w["second"].shape[-1]
+        hidden = _silu(entered[..., :n_hidden])
+        hidden = _silu(hidden @ w["second"] + w["second_bias"])
+        output = (entered[..., n_hidden:] + hidden @ w["last"]).astype(np.float64)
+        common, half = output[..., :1], output[..., 1:2] / 2
+        location = self.constants_[0] + self.reach_ * np.concatenate((common - half, common + half), axis=-1)
+        log_scale = self.constants_[1] + self.varies_ * LOG_BOUND * np.tanh(output[..., 2:] / LOG_BOUND)
+        # Where the networks disagree none of them is to be trusted: their spread is part of the scale.
+        scale = np.sqrt(np.exp(2 * log_scale).mean(axis=0) + location.var(axis=0))
+        return self.center_ + self.unit_ * location.mean(axis=0), self.unit_ * scale
+
+
+class _Ensemble:
+    """The networks in training: all weights of one lie in a row of `theta`, and nothing couples the rows."""
+
+    def __init__(
+        self,
+        torch: Any,
+        device: Any,
+        learner: NeuralLearner,
+        inputs: Float32,
+        a: Ints,
+        y: Array,
+        rng: np.random.Generator,
+        counts: Array | None = None,
+    ) -> None:
+        n_inputs = inputs.shape[1]
+        hidden, members = learner.hidden, learner.members
+        self.torch, self.device, self.learner, self.rng = torch, device, learner, rng
+        self.shapes = {
+            "enter": (n_inputs, hidden + N_OUTPUTS),
+            "second": (hidden, hidden),
+            "second_bias": (1, hidden),
+            "last": (hidden, N_OUTPUTS),
+        }
+        self.held, self.training = _held_out(a, members, learner.validation_fraction, rng)
+        self.theta = self._tensor(np.stack([self._initial() for _ in range(members)]))
+        decayed = self._flat({name: self._is_weight(name) for name in self.shapes})
+        self.threshold = self._tensor(learner.learning_rate * learner.weight_decay * decayed)
+        self.inputs = self._tensor(inputs)
+        # Per row: what each output adds to location and log-scale in units of the arm's constants, and the outcome.
+        center, log_scale = learner.constants_
+        unit = np.exp(-log_scale[a])
+        reach = learner.reach_[a] * unit
+        rows = np.column_stack((reach, (a - 0.5) * reach, a == 0, a == 1, (y - center[a]) * unit))
+        rows *= learner.varies_[a][:, None]
+        self.weighted = counts is not None
+        if counts is not None:  # last, where the likelihood does not look
+            rows = np.column_stack((rows, counts))
+        self.rows = self._tensor(rows.astype(np.float32))
+        held_counts = None if counts is None else counts[self.held]
+        self.constant = -np.average(log_scale[a][self.held], axis=1, weights=held_counts)
+
+    def _tensor(self, array: NDArray[Any]) -> torch.Tensor:
+        return self.torch.from_numpy(np.ascontiguousarray(array)).to(self.device)
+
+    def _flat(self, layers: dict[str, Float32]) -> Float32:
+        return np.concatenate([layers[name].ravel() for name in self.shapes]).astype(np.float32)
+
+    def _initial(self) -> Float32:
+        """Random weights of one network; those of the outputs are zero, so that it starts from the constants."""
+        hidden = self.learner.hidden
+        layers = {name: np.zeros(shape, dtype=np.float32) for name, shape in self.shapes.items()}
+        for name in ("enter", "second"):
+            shape = (self.shapes[name][0], hidden)
+            layers[name][:, :hidden] = self.rng.standard_normal(shape) / math.sqrt(shape[0])
+        return self._flat(layers)
+
+    def _is_weight(self, name: str) -> Float32:
+        mark = np.full(self.shapes[name], 0.0 if name.endswith("bias") else 1.0, dtype=np.float32)
+        if name == "enter":
+            mark[-1] = 0.0
+        return mark
+
+    def log_likelihood(self, theta: torch.Tensor, inputs: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
+        """Of each network at its rows, shape (members, rows), less what no weight changes."""
+        torch, w = self.torch, self._layers(theta)
+        first, direct = torch.bmm(inputs, w["enter"]).split((self.learner.hidden, N_OUTPUTS), dim=2)
+        hidden = torch.nn.functional.silu(first)
+        hidden = torch.nn.functional.silu(torch.baddbmm(w["second_bias"], hidden, w["second"]))
+        output = torch.baddbmm(direct, hidden, w["last"])
+        location, log_scale = (output * rows[..., :N_OUTPUTS]).unflatten(2, (2, 2)).sum(dim=3).unbind(dim=2)
+        log_scale = LOG_BOUND * torch.tanh(log_scale / LOG_BOUND)
+        squared = ((rows[..., N_OUTPUTS] - location) * (-log_scale).exp()).square()
+        return -(SHAPE + 1) / 2 * torch.log1p(squared / SHAPE) - log_scale
+
+    def _layers(self, theta: Any) -> dict[str, Any]:
+        pieces = theta.split([math.prod(shape) for shape in self.shapes.values()], dim=1)
+        return {name: piece.view(-1, *shape) for (name, shape), piece in zip(self.shapes.items(), pieces, strict=True)}
+
+    def train(self) -> dict[str, Float32]:
+        """Train until every network has stopped; returns the weights kept, with members along the first axis."""
+        torch, learner = self.torch, self.learner
+        held = self._gather(self.held)
+        n_batches = int(np.clip(round(self.training.shape[1] / learner.batch_size), 1, MAX_STEPS))
+        kept = self.theta.clone()
+        state = {"theta": self.theta, "average": kept.clone()}
+        state |= {name: torch.zeros_like(kept) for name in ("first", "second")}
+        self.best, self.best_epoch = self._held_out_score(kept, held), np.zeros(learner.members, dtype=np.int64)
+        going = np.ones(learner.members, dtype=bool)
+        step = 0
+        for epoch in range(1, learner.max_epochs + 1):
+            shuffled = self._gather(self.rng.permuted(self.training, axis=1))
+            for batch in zip(*(part.tensor_split(n_batches, dim=1) for part in shuffled), strict=True):
+                step += 1
+                theta = state["theta"].detach().requires_grad_()
+                loss = -self._mean(self.log_likelihood(theta, *batch), batch[1]).sum()
+                (gradient,) = torch.autograd.grad(loss, theta)
+                self._step(state, gradient, step)
+            score = self._held_out_score(state["average"], held)
+            better = going & (score > self.best)
+            self.best[better], self.best_epoch[better] = score[better], epoch
+            kept[self._tensor(better)] = state["average"][self._tensor(better)]
+            going &= epoch - self.best_epoch < learner.patience
+            if not going.any():
+                break
+        return {name: layer.cpu().numpy().copy() for name, layer in self._layers(kept).items()}
+
+    def _gather(self, rows: Ints) -> tuple[torch.Tensor, torch.Tensor]:
+        index = self._tensor(rows)
+        return self.inputs[index], self.rows[index]
+
+    def _held_out_score(self, theta: torch.Tensor, held: tuple[torch.Tensor, torch.Tensor]) -> Array:
+        with self.torch.no_grad():
+            return self._mean(self.log_likelihood(theta, *held).double(), held[1], whole=True).cpu().numpy()
+
+    def _mean(self, values: torch.Tensor, rows: torch.Tensor, whole: bool = False) -> torch.Tensor:
+        """Mean over the rows of each network; of a batch that is weighted, the part of the mean of all rows."""
+        if not self.weighted:
+            return values.mean(dim=1)
+        counts = rows[..., -1].to(values.dtype)
+        counts = counts / counts.mean(dim=1, keepdim=True) if whole else counts
+        return (values * counts).mean(dim=1)
+
+    def _step(self, state: dict[str, Any], gradient: torch.Tensor, step: int) -> None:
+        """Adam with clipped gradients, soft thresholding of the weights and a running average, in place."""
+        fast, slow = ADAM_DECAYS
+        rate = self.learner.learning_rate
+        norm = gradient.norm(dim=1, keepdim=True)
+        gradient = gradient * (MAX_GRADIENT / norm.clamp_min(MAX_GRADIENT))
+        state["first"].lerp_(gradient, 1.0 - fast)
+        state["second"].mul_(slow).addcmul_(gradient, gradient, value=1.0 - slow)
+        spread = (state["second"] / (1.0 - slow**step)).sqrt_().add_(1e-8)
+        theta = state["theta"].addcdiv_(state["first"], spread, value=-rate / (1.0 - fast**step))
+        theta.sub_(theta.clamp(-self.threshold, self.threshold))
+        state["average"].lerp_(theta, 1.0 - min(AVERAGING, step / (step + 9.0)))
+
+
+def _held_out(a: Ints, members: int, fraction: float, rng: np.random.Generator) -> tuple[Ints, Ints]:
+    """Rows held out from each network and the others, one row of each array per network, both arms in proportion."""
+    n = a.size
+    position = np.empty(n)
+    for arm in (0, 1):
+        rows = rng.permutation(np.flatnonzero(a == arm))
+        position[rows] = (np.arange(rows.size) + 0.5) / max(rows.size, 1)
+    order = np.argsort(position, kind="stable")
+    n_held = int(np.clip(round(fraction * n), 1, n - 1))
+    turned = np.stack([np.roll(order, -member * n_held) for member in range(members)])
+    return np.sort(turned[:, :n_held], axis=1), turned[:, n_held:]
+
+
+def _center_and_unit(y: Array) -> tuple[float, float]:
+    return float(np.median(y)), robust_spread(y) or 1.0
+
+
+def _arm_constants(y: Array, a: Ints, counts: Array | None = None) -> Array:
+    """Location and log-scale of each arm without features, shape (2, 2), by maximum likelihood."""
+    constants = np.zeros((2, 2))
+    for arm in (0, 1):
+        own = a == arm if (a == arm).any() else np.ones(a.size, dtype=bool)
+        values, counted = y[own], None if counts is None else counts[own]
+        center, scale = _center_and_unit(values)
+        for _ in range(30):
+            weight = student_weight((values - center) / scale, SHAPE)
+            center = float(np.average(values, weights=weight if counted is None else weight * counted))
+            scale = max(math.sqrt(mean_of(weight * (values - center) ** 2, counted)), MIN_SCALE)
+        constants[:, arm] = center, math.log(scale)
+    return constants
+
+
+def _silu(x: Float32) -> Float32:
+    return (x / (1.0 + np.exp(-np.maximum(x, -80.0)))).astype(np.float32, copy=False)

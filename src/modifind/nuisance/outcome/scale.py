@@ -1,0 +1,141 @@
+"""Scale of residuals as a function of an additive index: a generalised linear model of their spread."""
+
+from __future__ import annotations
+
+import numpy as np
+from scipy.special import expit
+
+from modifind._typing import Array
+from modifind.nuisance.outcome.blocks import scaled_gram
+from modifind.nuisance.outcome.density import student_log_density, student_weight, total
+from modifind.nuisance.outcome.evidence import Groups, solve_ridge, updated_penalties
+
+LINKS = ("exp", "softplus")
+START = 100.0
+MAX_MOVE = 3.0
+MAX_INDEX = 7.0
+MAX_HALVINGS = 6
+LEAST_UNIT = 1e-3  # of the outcome's spread: a fit that is exact leaves no scale
+LEAST_SHARE = 0.1  # of the residuals' upper quartile: where rows pile up on one value, any smaller scale fits better
+
+
+class ScaleModel:
+    """Student-t scale with ``scale = unit * exp(index)`` or ``unit * (floor + softplus(index))``.
+
+    The first link is for spreads that multiply (a gamma model of the variance with a logarithmic link, made robust),
+    the second for spreads that rise from a floor in proportion to a score. Coefficients are found by Fisher scoring,
+    penalties by evidence.
+
+    Parameters
+    ----------
+    link : {"exp", "softplus"}
+        From index to scale.
+    groups : array of int
+        Penalty group of each term, 0 for those without.
+    """
+
+    def __init__(self, link: str, groups: Groups) -> None:
+        self.link = link
+        self.groups = groups
+        self.penalties = np.where(np.arange(int(groups.max()) + 1) > 0, START, 0.0)
+        self.coefficients: Array = np.zeros(groups.size)
+        self.log_floor = float(np.log(0.5))
+        if link == "softplus":  # floor and softplus share the start alike
+            self.coefficients[0] = np.log(np.expm1(0.5))
+        self.unit = 0.0
+        self.least = 0.0
+        self.criterion = np.inf
+
+    def at_index(self, index: Array, log_floor: float | None = None) -> Array:
+        """Scale at values of the index."""
+        if self.link == "exp":
+            return np.maximum(self.unit * np.exp(np.clip(index, -MAX_INDEX, MAX_INDEX)), self.least)
+        # log(1 + exp(index)), in half the time of np.logaddexp
+        softplus = np.log1p(np.exp(-np.abs(index))) + np.maximum(index, 0.0)
+        scale = self.unit * (np.exp(self.log_floor if log_floor is None else log_floor) + softplus)
+        return np.maximum(scale, self.least)
+
+    def at(self, terms: Array) -> Array:
+        """Scale of rows given their terms."""
+        return self.at_index(terms @ self.coefficients)
+
+    def fit(
+        self, terms: Array, residual: Array, shape: float, n_steps: int, sample_weight: Array | None = None
+    ) -> ScaleModel:
+        """Some steps of Fisher scoring from where the coefficients stand; `criterion` tells links apart (AIC / 2)."""
+        if not self.unit:
+            middle, upper, far = np.quantile(np.abs(residual), (0.5, 0.75, 0.95))
+            self.unit = max(float(middle) / 0.6745, 0.05 * float(far), LEAST_UNIT)
+            self.least = LEAST_SHARE * float(upper) / 1.1503
+        information = 2 * shape / (shape + 3)
+        size = self.groups.size
+        with_floor = self.link == "softplus"
+        groups = np.append(self.groups, 0) if with_floor else self.groups
+        root = None if sample_weight is None else np.sqrt(sample_weight)
+        plain = None  # of the exponential link, the same at every step
+        if not with_floor:
+            plain = terms.T @ terms if root is None else scaled_gram(terms, root)
+        index = terms @ self.coefficients
+        for step in range(n_steps):
+            scale = self.at_index(index)
+            standardised = residual / scale
+            score = student_weight(standardised, shape) * standardised**2 - 1.0
+            score = score if sample_weight is None else sample_weight * score
+            if plain is None:
+                gradient, gram = self._floor_derivatives(terms, index, scale, score, root)
+            else:
+                gradient, gram = terms.T @ score, plain
+            gradient[:size] -= self.penalties[self.groups] * self.coefficients
+            fisher = information * gram
+            move, inverse = solve_ridge(fisher, gradient, self.penalties, groups)
+            index = self._advance(terms, index, residual, shape, move, sample_weight)
+            penalties, freedom = updated_penalties(
+                self.coefficients, inverse[:size, :size], np.diag(fisher)[:size], self.penalties, self.groups
+            )
+            if step < n_steps - 1:
+                self.penalties = penalties
+        self.criterion = freedom + with_floor - self._fit(index, residual, shape, self.log_floor, sample_weight)
+        return self
+
+    def _floor_derivatives(
+        self, terms: Array, index: Array, scale: Array, score: Array, root: Array | None
+    ) -> tuple[Array, Array]:
+        """Gradient of the log-likelihood and the Gram matrix of the log-scale's slopes, the floor's coming last.
+
+        Weights are in the scores already; the matrix takes their square roots.
+        """
+        slope = self.unit * expit(index) / scale
+        floor = self.unit * np.exp(self.log_floor) / scale
+        gradient = np.append(terms.T @ (slope * score), floor @ score)
+        if root is not None:
+            slope, floor = root * slope, root * floor
+        mixed = terms.T @ (slope * floor)
+        gram = np.block([[scaled_gram(terms, slope), mixed[:, None]], [mixed, floor @ floor]])
+        return gradient, gram
+
+    def _advance(
+        self, terms: Array, index: Array, residual: Array, shape: float, move: Array, sample_weight: Array | None
+    ) -> Array:
+        """Step as far as the penalised likelihood improves; returns the index there."""
+        penalty, change = self.penalties[self.groups], move[: self.groups.size]
+        shift = terms @ change
+        length = min(1.0, MAX_MOVE / max(float(np.abs(shift).max()), 1e-12))
+
+        def objective(index: Array, coefficients: Array, log_floor: float) -> float:
+            return self._fit(index, residual, shape, log_floor, sample_weight) - 0.5 * float(penalty @ coefficients**2)
+
+        before = objective(index, self.coefficients, self.log_floor)
+        for _ in range(MAX_HALVINGS):
+            coefficients, log_floor = self.coefficients + length * change, self.log_floor
+            if self.link == "softplus":
+                log_floor += float(np.clip(length * move[-1], -1.0, 1.0))
+            moved = index + length * shift
+            if objective(moved, coefficients, log_floor) >= before:
+                self.coefficients, self.log_floor = coefficients, log_floor
+                return moved
+            length /= 2
+        return index
+
+    def _fit(self, index: Array, residual: Array, shape: float, log_floor: float, sample_weight: Array | None) -> float:
+        scale = self.at_index(index, log_floor)
+        return total(student_log_density(residual / scale, shape) - np.log(scale), sample_weight)

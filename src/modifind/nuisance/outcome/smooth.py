@@ -1,0 +1,214 @@
+"""One variable as sums of smooth functions of others: its location and scale, or the log-odds of its categories."""
+
+from __future__ import annotations
+
+from copy import copy, deepcopy
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import chdtrc
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.linear_model import LogisticRegression
+
+from modifind._typing import Array
+from modifind.data.survey import mean_of
+from modifind.nuisance.outcome.blocks import quadratic_forms, random_rows, row_blocks, scaled_gram
+from modifind.nuisance.outcome.density import SHAPES, best_shape, robust_spread, student_weight
+from modifind.nuisance.outcome.evidence import solve_ridge, symmetric, updated_penalties
+from modifind.nuisance.outcome.scale import LEAST_UNIT, ScaleModel
+from modifind.nuisance.outcome.splines import ColumnBasis
+from modifind.nuisance.outcome.terms import AdditiveTerms
+
+N_KNOTS = 24
+N_BINS = 12
+SIGN = 0.1  # p-value of a column's bins at which it gets a curve
+SCALE_CURVES = 4
+MAX_CLASSES = 5
+CURVE_START = 30.0
+ROUNDS = 3
+MAX_LEVERAGE = 0.9
+MAX_ROWS = 20_000  # as many teach penalties, products and scales as much as all
+
+
+class SmoothRegression:
+    """Lines of all columns, and penalised curves and products where residuals call for them, for location and scale.
+
+    The model of `AdditiveLearner` for a variable without arms, with penalties chosen by evidence. `refit` keeps terms
+    and penalties and learns the coefficients of other rows, which takes a fraction of the time: laws that are
+    cross-fitted need it for every fold.
+
+    Attributes
+    ----------
+    terms : AdditiveTerms
+        The terms.
+    coefficients : array of shape (n_terms, 2)
+        Of the location and of the index of the scale.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(500, 3))
+    >>> y = X[:, 0] * X[:, 1] + np.exp(X[:, 2] / 2) * rng.normal(size=500)
+    >>> model = SmoothRegression().fit(X, y)
+    >>> model.terms.pairs[0]
+    (0, 1)
+    >>> location, scale = model.predict(np.array([[2.0, 1.0, -1.0], [2.0, 1.0, 1.0]]))
+    >>> location.round(1), scale.round(1)
+    (array([2., 2.]), array([0.6, 1.6]))
+    """
+
+    terms: AdditiveTerms
+    coefficients: Array
+    penalties: Array
+    scale: ScaleModel
+
+    def fit(self, X: Array, y: Array, weights: Array | None = None) -> SmoothRegression:
+        """Alternate between the location given the scale and the scale given leave-one-out residuals.
+
+        `weights` add up to the effective number of rows.
+        """
+        rows = random_rows(y.size, MAX_ROWS)
+        X, y, counts = X[rows], y[rows], None if weights is None else weights[rows]
+        self.centre, self.unit = float(np.median(y)), robust_spread(y) or 1.0
+        scaled = (y - self.centre) / self.unit
+        self._use(AdditiveTerms.of(X, 0))
+        terms = self.terms(X)
+        self.shape = SHAPES[-1]
+        standardised = scaled - np.median(scaled)
+        precision = student_weight(standardised, self.shape)
+        for turn in range(ROUNDS):
+            if turn == 1:
+                weight = student_weight(standardised, self.shape)
+                scores = [weight * standardised, weight * standardised**2 - 1.0]
+                self._use(called_for(X, scores, counts))
+                terms = self.terms(X)
+            weight = _times(precision, counts)
+            gram, side = scaled_gram(terms, np.sqrt(weight)), terms.T @ (weight * scaled)
+            for _ in range(6 if turn < 2 else 4):
+                solution, inverse = solve_ridge(gram, side, self.penalties, self.terms.groups)
+                self.penalties, _ = updated_penalties(
+                    solution, inverse, np.diag(gram), self.penalties, self.terms.groups
+                )
+            leverage = weight * quadratic_forms(terms, symmetric(inverse))
+            residual = (scaled - terms @ solution) / (1.0 - np.clip(leverage, 0.0, MAX_LEVERAGE))
+            part = np.take(terms, self.scale_columns, axis=1)
+            self.scale.fit(part, residual, self.shape, (4, 6, 4)[turn], counts)
+            scale = np.maximum(self.scale.at(part), LEAST_UNIT)
+            standardised = residual / scale
+            self.shape = best_shape(standardised, counts)
+            precision = student_weight(standardised, self.shape) / scale**2
+        self._set(solution)
+        return self
+
+    def refit(self, X: Array, y: Array, weights: Array | None = None) -> SmoothRegression:
+        """A model of other rows with the same terms and penalties."""
+        found = copy(self)
+        found.scale = deepcopy(self.scale)
+        scaled = (y - self.centre) / self.unit
+        gram, side = np.zeros((self.terms.degree.size,) * 2), np.zeros(self.terms.degree.size)
+        for rows in row_blocks(y.size):
+            location, scale = self._predict(X[rows])
+            standardised = (scaled[rows] - location) / scale
+            weight = student_weight(standardised, self.shape) / scale**2
+            weight = weight if weights is None else weight * weights[rows]
+            terms = self.terms(X[rows])
+            gram += scaled_gram(terms, np.sqrt(weight))
+            side += terms.T @ (weight * scaled[rows])
+        solution, inverse = solve_ridge(gram, side, self.penalties, self.terms.groups)
+        some = random_rows(y.size, MAX_ROWS)
+        counts = None if weights is None else weights[some]
+        terms = self.terms(X[some])
+        _, scale = self._predict(X[some])
+        leverage = _times(1.0 / scale**2, counts) * quadratic_forms(terms, symmetric(inverse))
+        residual = (scaled[some] - terms @ solution) / (1.0 - np.clip(leverage, 0.0, MAX_LEVERAGE))
+        found.scale.fit(np.take(terms, self.scale_columns, axis=1), residual, self.shape, 2, counts)
+        found._set(solution)
+        return found
+
+    def predict(self, X: Array) -> tuple[Array, Array]:
+        """Location and scale of every row."""
+        location, scale = self._predict(X)
+        return self.centre + self.unit * location, self.unit * scale
+
+    def _predict(self, X: Array) -> tuple[Array, Array]:
+        index = self.terms.combine(X, self.coefficients)
+        return index[:, 0], np.maximum(self.scale.at_index(index[:, 1]), LEAST_UNIT)
+
+    def _use(self, terms: AdditiveTerms) -> None:
+        self.terms = terms
+        self.penalties = np.where(np.bincount(terms.groups) > 1, CURVE_START, 1.0)
+        self.penalties[0] = 0.0
+        self.scale_columns: NDArray[np.intp] = np.flatnonzero(terms.degree <= SCALE_CURVES)
+        groups = np.unique(terms.groups[self.scale_columns], return_inverse=True)[1].astype(np.int64)
+        self.scale = ScaleModel("exp", groups)
+
+    def _set(self, solution: Array) -> None:
+        self.coefficients = np.zeros((solution.size, 2))
+        self.coefficients[:, 0] = solution
+        self.coefficients[self.scale_columns, 1] = self.scale.coefficients
+
+
+class SmoothClassifier(ClassifierMixin, BaseEstimator):
+    """Ridge-penalised logistic regression on lines, and on curves and products where its residuals call for them.
+
+    Rougher functions are smaller, so that one penalty smooths curves too.
+
+    Parameters
+    ----------
+    C : float, default=1.0
+        Inverse of the penalty.
+    """
+
+    def __init__(self, C: float = 1.0) -> None:
+        self.C = C
+
+    def fit(self, X: Array, y: NDArray[Any], sample_weight: Array | None = None) -> SmoothClassifier:
+        """Fit lines, look at the residuals, and fit again."""
+        plain = LogisticRegression(C=self.C, max_iter=1000).fit(X, y, sample_weight)
+        self.classes_ = plain.classes_
+        chances = plain.predict_proba(X)
+        common = np.argsort(-chances.mean(axis=0), kind="stable")[: 1 if self.classes_.size == 2 else MAX_CLASSES]
+        residuals = [(y == self.classes_[k]) - chances[:, k] for k in common]
+        self.terms_ = called_for(X, residuals, sample_weight)
+        self.model_ = LogisticRegression(C=self.C, max_iter=1000)
+        self.model_.fit(self.terms_(X)[:, 1:], y, sample_weight)
+        return self
+
+    def predict_proba(self, X: Array) -> Array:
+        """Chance of each class."""
+        return self.model_.predict_proba(self.terms_(X)[:, 1:])
+
+    def log_odds_along(self, X: Array, columns: slice, points: Array) -> Array:
+        """Log-odds of the second of two classes, (n, g), when some columns take the values `points`, (n, g, width)."""
+        coefficients = np.append(self.model_.intercept_, self.model_.coef_[0])[:, None]
+        return self.terms_.along(X, columns, points, coefficients)[..., 0]
+
+
+def called_for(X: Array, scores: list[Array], counts: Array | None = None, sign: float = SIGN) -> AdditiveTerms:
+    """Lines of all columns, and the curves, at a p-value below `sign`, and products that scores of rows call for."""
+    lines = AdditiveTerms.of(X, 0)
+    counted = [_times(score - mean_of(score, counts), counts) for score in scores]
+    bases = tuple(
+        ColumnBasis.of(column, N_KNOTS) if _bends(column, counted, sign) else line
+        for column, line in zip(X.T, lines.bases, strict=True)
+    )
+    everyone = [np.arange(X.shape[0])]
+    return AdditiveTerms(bases, lines.with_products(X, [[score] for score in counted], everyone, bends=True).pairs)
+
+
+def _bends(column: Array, scores: list[Array], sign: float) -> bool:
+    """Whether sums of any of the scores over bins of a column are larger than chance has them."""
+    edges = np.unique(np.quantile(column, np.arange(1, N_BINS) / N_BINS))
+    bins = np.searchsorted(edges, column)
+    for score in scores:
+        sums, squares = (np.bincount(bins, part) for part in (score, score**2))
+        statistic = (sums[squares > 0] ** 2 / squares[squares > 0]).sum()
+        if chdtrc(max(edges.size, 1), statistic) < sign:
+            return True
+    return False
+
+
+def _times(values: Array, counts: Array | None) -> Array:
+    return values if counts is None else counts * values

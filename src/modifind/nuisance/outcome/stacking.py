@@ -1,0 +1,456 @@
+"""Cross-fitted stacks of learners: out-of-fold predictions, weights by held-out log-likelihood."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from importlib.util import find_spec
+from typing import Any
+
+import numpy as np
+from joblib import delayed
+from numpy.typing import NDArray
+from scipy.optimize import minimize
+from sklearn.base import BaseEstimator, clone
+from threadpoolctl import threadpool_limits
+
+from modifind._typing import Array
+from modifind.data.survey import mean_of
+from modifind.engine.workers import results_of
+from modifind.nuisance.outcome.additive import AdditiveLearner
+from modifind.nuisance.outcome.binary import AdditiveClassifier
+from modifind.nuisance.outcome.blocks import random_rows
+from modifind.nuisance.outcome.boosting import BoostingLearner
+from modifind.nuisance.outcome.contract import OutcomeLearner, check_along, looks_at, predict_along, predict_arms
+from modifind.nuisance.outcome.density import best_shape, robust_spread, student_log_density
+from modifind.nuisance.outcome.filling import FilledLearner, Filling
+from modifind.nuisance.outcome.level_effects import Coded, EncodedLearner, LevelEffects
+from modifind.nuisance.outcome.neural import NeuralLearner
+from modifind.nuisance.outcome.screening import ScreenedLearner, is_screened, screened_columns
+
+NEGLIGIBLE = 0.1
+WEIGHT_STEP = 0.01
+CHECKED_ROWS = 20
+WORTHWHILE = 0.01
+WEIGHED_ROWS = 50_000  # at most so many decide a few weights
+LEAST_SCALE = 1e-3  # of the outcome's interquartile range
+COSTLY = ("boosting", "neural")
+EDGE = 1e-3  # probabilities are kept this far from 0 and 1
+NUMERIC = ("linear", "splines", "boosting", "neural")
+BINARY = ("linear", "splines")
+OWN = (AdditiveLearner, AdditiveClassifier, BoostingLearner, NeuralLearner)
+
+
+def resolve_learners(learner: Any, *, binary: bool, device: str = "cpu") -> dict[str, OutcomeLearner]:
+    """Candidates by name from what the user passed: "auto", a name, an object, or a list of those.
+
+    Networks made from their name are trained on `device`.
+    """
+    if isinstance(learner, str) and learner == "auto":
+        names = BINARY if binary else NUMERIC
+        found = [name for name in names if name != "neural" or find_spec("torch") is not None]
+        return {name: _by_name(name, binary, device) for name in found}
+    chosen: dict[str, OutcomeLearner] = {}
+    for item in learner if isinstance(learner, list | tuple) else [learner]:
+        model = _by_name(item, binary, device) if isinstance(item, str) else item
+        if not (hasattr(model, "fit") and hasattr(model, "predict")):
+            raise ValueError(f"learner must be a name or have fit and predict; {type(item).__name__} does not")
+        name = item if isinstance(item, str) else type(item).__name__
+        chosen[name if name not in chosen else f"{name} {len(chosen) + 1}"] = model
+    if not chosen:
+        raise ValueError("learner must not be an empty list")
+    return chosen
+
+
+def _by_name(name: str, binary: bool, device: str) -> OutcomeLearner:
+    known = BINARY if binary else NUMERIC
+    if name not in known:
+        kind = "a binary" if binary else "a numeric"
+        raise ValueError(f"learner for {kind} outcome must be 'auto', {', '.join(map(repr, known))}, not {name!r}")
+    if name == "linear":
+        return AdditiveClassifier(0, products=False) if binary else AdditiveLearner(0, products=False)
+    if name == "splines":
+        return AdditiveClassifier() if binary else AdditiveLearner()
+    return BoostingLearner() if name == "boosting" else NeuralLearner(device=device)
+
+
+@dataclass(frozen=True)
+class StackedModel:
+    """Weighted mean of several learners' locations and of the logarithms of their scales.
+
+    No scale is below `least_scale`: in an arm whose outcome is constant, rounding would decide otherwise.
+    """
+
+    models: tuple[OutcomeLearner, ...]
+    weights: tuple[float, ...]
+    least_scale: float = 0.0
+
+    def predict(self, X: Array) -> tuple[Array, Array]:
+        """Location and scale of every row in both arms, shape (n, 2) each."""
+        return self.combine([predict_arms(model, X) for model in self.models])
+
+    def index(self, X: Array) -> tuple[Array | None, ...]:
+        """What each learner can reuse from feature to feature."""
+        return tuple(model.index(X) if hasattr(model, "index") else None for model in self.models)
+
+    def looks_at(self, columns: slice) -> bool:
+        """Whether any learner looks at any of some columns."""
+        return any(looks_at(model, columns) for model in self.models)
+
+    def alike(self, columns: slice) -> NDArray[np.intp] | None:
+        """Groups of levels of a category that no learner can tell apart; None where it can, and for other features."""
+        found = [model.alike(columns) if hasattr(model, "alike") else None for model in self.models]
+        return found[0]  # learners of a fold share what they know of levels
+
+    def along(
+        self, X: Array, columns: slice, points: Array, index: tuple[Array | None, ...] | None = None
+    ) -> tuple[Array, Array]:
+        """The same, shape (n, g, 2) each, when some columns take the values `points`, (n, g, width)."""
+        known = index or (None,) * len(self.models)
+        pairs = zip(self.models, known, strict=True)
+        return self.combine([predict_along(model, X, columns, points, part) for model, part in pairs])
+
+    def combine(self, parts: list[tuple[Array, Array]]) -> tuple[Array, Array]:
+        """The stack's location and scale from those of its learners."""
+        if len(parts) == 1:
+            return parts[0][0], np.maximum(parts[0][1], self.least_scale)
+        location = sum(w * part[0] for w, part in zip(self.weights, parts, strict=True))
+        log_scale = sum(w * np.log(part[1]) for w, part in zip(self.weights, parts, strict=True))
+        return np.asarray(location), np.maximum(np.exp(log_scale), self.least_scale)
+
+
+@dataclass(frozen=True)
+class CrossFit:
+    """A model per fold, fitted to the other folds, and its predictions of the rows of its own fold.
+
+    Attributes
+    ----------
+    models : tuple
+        One stack per fold.
+    folds : array of int
+        Fold of each row.
+    location, scale : array of shape (n, 2)
+        Out-of-fold predictions in both arms.
+    weights : dict
+        Mean weight of each candidate over folds.
+    log_scores : dict
+        Mean held-out log-likelihood of each candidate alone, in nats per row.
+    """
+
+    models: tuple[StackedModel, ...]
+    folds: NDArray[np.int64]
+    location: Array
+    scale: Array
+    weights: dict[str, float]
+    log_scores: dict[str, float]
+
+    def at(self, X: Array, folds: NDArray[np.int64]) -> CrossFit:
+        """The same models for other rows, whose folds say which of them predicts a row."""
+        location, scale = np.empty((folds.size, 2)), np.empty((folds.size, 2))
+        for fold, model in enumerate(self.models):
+            rows = np.flatnonzero(folds == fold)
+            if rows.size:
+                location[rows], scale[rows] = model.predict(X[rows])
+        return replace(self, folds=folds, location=location, scale=scale)
+
+
+def cross_fit(
+    candidates: dict[str, OutcomeLearner],
+    X: Array,
+    a: NDArray[np.int64],
+    y: Array,
+    folds: NDArray[np.int64],
+    *,
+    binary: bool,
+    n_jobs: int | None = None,
+    sample_weight: Array | None = None,
+    gaps: tuple[int, ...] = (),
+    coded: Coded = (),
+) -> CrossFit:
+    """Fit every candidate to the complement of every fold and stack them.
+
+    The weights of a fold's stack maximise the held-out log-likelihood of the other folds' rows. Trees and networks take
+    many times as long to follow along a feature as additive models. They join the stack where they raise its
+    held-out log-likelihood by more than 0.01 nats per row, and networks are tried only where trees have joined.
+
+    Where columns are many, the learners of this package are given those that `screened_columns` chooses, anew for every
+    fold and without its rows. Other learners get all columns. Weights of the rows enter fits and log-likelihoods.
+
+    `gaps` are columns with missing values, each followed by their indicator. Missing values are filled in by the mean
+    of the rows outside the fold. `coded` are columns of categories of many levels, which learners see as effects that
+    their levels have in the rows outside the fold.
+    """
+    cheap = {n: c for n, c in candidates.items() if n not in COSTLY}
+    fitted = _fit_all(cheap, X, a, y, folds, binary, n_jobs, gaps, coded, sample_weight=sample_weight)
+    best = _stack(fitted, a, y, folds, binary, sample_weight) if fitted else None
+    for name in (name for name in COSTLY if name in candidates):
+        splines = fitted.get("splines")
+        own = {name: candidates[name]}
+        bases = splines.models if splines else None
+        more = {**fitted, **_fit_all(own, X, a, y, folds, binary, n_jobs, gaps, coded, bases, sample_weight)}
+        richer = _stack(more, a, y, folds, binary, sample_weight)
+        if best is not None and richer.log_score < best.log_score + WORTHWHILE:
+            break  # and what is costlier still is not tried
+        fitted, best = more, richer
+    assert best is not None
+    weights = best.weights
+    low, high = np.quantile(y, (0.25, 0.75))
+    least = LEAST_SCALE * float((high - low) or y.std())
+    models = []
+    location, scale = np.empty((y.size, 2)), np.empty((y.size, 2))
+    for fold, own in enumerate(weights):
+        kept = [k for k, weight in enumerate(own) if weight > 0]
+        per_fold = [part.models[fold] for part in fitted.values()]
+        chosen = tuple(_without_rows(per_fold[k]) for k in kept)
+        models.append(StackedModel(chosen, tuple(float(own[k]) for k in kept), least))
+        rows = folds == fold
+        parts = [part for k, part in enumerate(fitted.values()) if k in kept]
+        location[rows], scale[rows] = models[fold].combine([(p.location[rows], p.scale[rows]) for p in parts])
+    return CrossFit(
+        tuple(models),
+        folds,
+        location,
+        scale,
+        dict(zip(fitted, weights.mean(axis=0).tolist(), strict=True)),
+        dict(zip(fitted, best.alone, strict=True)),
+    )
+
+
+@dataclass(frozen=True)
+class _Fitted:
+    models: list[OutcomeLearner]
+    location: Array
+    scale: Array
+
+
+def _fit_all(
+    candidates: dict[str, OutcomeLearner],
+    X: Array,
+    a: NDArray[np.int64],
+    y: Array,
+    folds: NDArray[np.int64],
+    binary: bool,
+    n_jobs: int | None,
+    gaps: tuple[int, ...],
+    coded: Coded,
+    bases: list[OutcomeLearner] | None = None,
+    sample_weight: Array | None = None,
+) -> dict[str, _Fitted]:
+    if not candidates:
+        return {}
+    n_folds = int(folds.max()) + 1
+    starts: Sequence[OutcomeLearner | None] = bases or [None] * n_folds
+    # Every candidate of every fold is a job, the richer candidates first: plain ones fill the gaps at the end. Where
+    # columns are screened, or levels have effects, the candidates of a fold share these.
+    names = list(reversed(candidates))
+    groups = [names] if coded or is_screened(*X.shape) else [[name] for name in names]
+    tasks = [(group, fold) for group in groups for fold in range(n_folds)]
+    jobs = [
+        delayed(_fit_fold)(
+            {name: candidates[name] for name in group},
+            X,
+            a,
+            y,
+            folds == fold,
+            starts[fold],
+            binary,
+            gaps,
+            coded,
+            sample_weight,
+        )
+        for group, fold in tasks
+    ]
+    results = {}
+    found_by = results_of(jobs, n_jobs, doing="fitting models of the outcome")
+    for (group, fold), fits in zip(tasks, found_by, strict=True):
+        results.update({(name, fold): fit for name, fit in zip(group, fits, strict=True)})
+    found = {}
+    for name in candidates:
+        location, scale = np.empty((y.size, 2)), np.empty((y.size, 2))
+        for fold in range(n_folds):
+            location[folds == fold], scale[folds == fold] = results[name, fold][1:]
+        found[name] = _Fitted([results[name, fold][0] for fold in range(n_folds)], location, scale)
+    return found
+
+
+def _fit_fold(
+    candidates: dict[str, OutcomeLearner],
+    X: Array,
+    a: NDArray[np.int64],
+    y: Array,
+    out: NDArray[np.bool_],
+    base: OutcomeLearner | None,
+    binary: bool,
+    gaps: tuple[int, ...],
+    coded: Coded,
+    sample_weight: Array | None = None,
+) -> list[tuple[OutcomeLearner, Array, Array]]:
+    """Fit the candidates to the rows outside and predict those inside; trees start from splines already fitted."""
+    found: list[tuple[OutcomeLearner, Array, Array]] = []
+    weighted = {} if sample_weight is None else {"sample_weight": sample_weight[~out]}
+    with threadpool_limits(limits=1):
+        kept = None
+        filling = Filling.of(X[~out], gaps)
+        X = filling(X)
+        if isinstance(base, FilledLearner):
+            base = base.model
+        effects = None
+        inside, outside = X[~out], X[out]
+        if coded:
+            if isinstance(base, EncodedLearner):
+                assert base.training is not None
+                effects, inside, base = base.effects, base.training, base.model
+            else:
+                effects, inside = LevelEffects.of(coded, inside, a[~out], y[~out], binary=binary, **weighted)
+            outside = effects(outside)
+        if isinstance(base, ScreenedLearner):
+            kept, base = base.kept, base.model
+        elif any(isinstance(candidate, OWN) for candidate in candidates.values()):
+            kept = screened_columns(inside, a[~out], y[~out], binary=binary, **weighted)
+        for candidate in candidates.values():
+            model: Any = clone(candidate) if isinstance(candidate, BaseEstimator) else copy.deepcopy(candidate)
+            given = {"fitted_base": base} if isinstance(model, BoostingLearner) and model.base is None else {}
+            if kept is not None and isinstance(model, OWN):
+                model = ScreenedLearner(model, kept)
+            model.fit(inside, a[~out], y[~out], **given, **weighted)
+            if hasattr(model, "along"):
+                check_along(model, outside[:CHECKED_ROWS])
+            predicted = predict_arms(model, outside)
+            if effects is not None:
+                model = EncodedLearner(model, effects, inside)
+            found.append((FilledLearner(model, filling) if gaps else model, *predicted))
+    return found
+
+
+def _without_rows(model: Any) -> Any:
+    """The learner without what it has kept of its training rows for others to start from."""
+    if isinstance(model, ScreenedLearner):
+        return ScreenedLearner(_without_rows(model.model), model.kept)
+    if isinstance(model, EncodedLearner):
+        return EncodedLearner(_without_rows(model.model), model.effects)
+    if isinstance(model, FilledLearner):
+        return FilledLearner(_without_rows(model.model), model.filling)
+    if not isinstance(model, AdditiveLearner | BoostingLearner):
+        return model
+    model = copy.copy(model)
+    if isinstance(model, BoostingLearner):
+        model.base_ = _without_rows(model.base_)
+    else:
+        del model.residual_, model.weight_
+    return model
+
+
+def own_arm(both: Array, a: NDArray[np.int64]) -> Array:
+    """The column of each row's own arm."""
+    return both[np.arange(a.size), a]
+
+
+def log_likelihood(y: Array, location: Array, scale: Array, shape: Array | float, *, binary: bool) -> Array:
+    """Log-likelihood row by row: Bernoulli, or Student-t."""
+    if binary:
+        probability = np.clip(location, EDGE, 1 - EDGE)
+        return np.where(y > 0.5, np.log(probability), np.log1p(-probability))
+    return student_log_density((y - location) / scale, shape) - np.log(scale)
+
+
+def arm_shapes(
+    y: Array,
+    a: NDArray[np.int64],
+    location: Array,
+    scale: Array,
+    *,
+    binary: bool,
+    sample_weight: Array | None = None,
+) -> Array:
+    """Degrees of freedom of each row's arm, from out-of-fold residuals."""
+    shape = np.full(y.size, np.inf)
+    if not binary:
+        standardised = (y - own_arm(location, a)) / own_arm(scale, a)
+        for arm in (0, 1):
+            own = None if sample_weight is None else sample_weight[a == arm]
+            shape[a == arm] = best_shape(standardised[a == arm], own)
+    return shape
+
+
+@dataclass(frozen=True)
+class _Stack:
+    """Weights, one row per fold; held-out log-likelihood of the stack and of each candidate alone."""
+
+    weights: Array
+    log_score: float
+    alone: list[float]
+
+
+def _stack(
+    fitted: dict[str, _Fitted],
+    a: NDArray[np.int64],
+    y: Array,
+    folds: NDArray[np.int64],
+    binary: bool,
+    sample_weight: Array | None,
+) -> _Stack:
+    parts = list(fitted.values())
+    location = np.stack([own_arm(part.location, a) for part in parts])
+    log_scale = np.log(np.stack([own_arm(part.scale, a) for part in parts]))
+    shapes = [arm_shapes(y, a, part.location, part.scale, binary=binary, sample_weight=sample_weight) for part in parts]
+    alone = [
+        float(mean_of(log_likelihood(y, location[k], np.exp(log_scale[k]), shapes[k], binary=binary), sample_weight))
+        for k in range(len(parts))
+    ]
+    n_folds = int(folds.max()) + 1
+    if len(parts) == 1:
+        return _Stack(np.ones((n_folds, 1)), alone[0], alone)
+    shape = shapes[int(np.argmax(alone))]
+    weights = np.empty((n_folds, len(parts)))
+    unit = 1.0
+    if not binary:  # weights do not depend on the outcome's unit and origin, and the search for them should not
+        centre, unit = float(np.median(y)), robust_spread(y) or 1.0
+        y, location, log_scale = (y - centre) / unit, (location - centre) / unit, log_scale - np.log(unit)
+    for fold in range(n_folds):
+        rows = np.flatnonzero(folds != fold)
+        rows = rows[random_rows(rows.size, WEIGHED_ROWS)]
+        weights[fold] = _best_weights(
+            y[rows],
+            location[:, rows],
+            log_scale[:, rows],
+            shape[rows],
+            binary,
+            None if sample_weight is None else sample_weight[rows],
+        )
+    mixed = weights[folds].T
+    scale = np.exp((mixed * log_scale).sum(axis=0))
+    score = mean_of(log_likelihood(y, (mixed * location).sum(axis=0), scale, shape, binary=binary), sample_weight)
+    return _Stack(weights, float(score - np.log(unit)), alone)
+
+
+def _best_weights(
+    y: Array, location: Array, log_scale: Array, shape: Array, binary: bool, sample_weight: Array | None
+) -> Array:
+    """Convex weights with the largest log-likelihood; negligible ones are dropped."""
+    n_parts = location.shape[0]
+
+    def loss(free: Array) -> float:
+        weights = _softmax(free)
+        scale = np.exp(weights @ log_scale)
+        return -float(mean_of(log_likelihood(y, weights @ location, scale, shape, binary=binary), sample_weight))
+
+    # Start from the best of the candidates and the even mix; the search is over log-odds, which keeps weights convex.
+    starts = [np.zeros(n_parts), *(np.where(np.arange(n_parts) == k, 3.0, 0.0) for k in range(n_parts))]
+    start = min(starts, key=loss)
+    found = minimize(loss, start, method="L-BFGS-B", bounds=[(-8.0, 8.0)] * n_parts, options={"ftol": 1e-12})
+    # Rounded: where the search ends depends on the last digits of the outcome, and so on its unit and origin.
+    weights = np.round(_softmax(found.x) / WEIGHT_STEP) * WEIGHT_STEP
+    weights[weights < NEGLIGIBLE] = 0.0
+    return weights / weights.sum()
+
+
+def _softmax(free: Array) -> Array:
+    odds = np.exp(free - free.max())
+    return odds / odds.sum()
+
+
+def describe(weights: dict[str, float]) -> str:
+    """The stack in words, largest weight first."""
+    ordered: Sequence[tuple[str, float]] = sorted(weights.items(), key=lambda item: -item[1])
+    return ", ".join(f"{name} {weight:.2f}" for name, weight in ordered if weight > 0)

@@ -1,0 +1,171 @@
+"""The terms of an additive model: lines and curves of single columns, and products of two."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from modifind._typing import Array
+from modifind.nuisance.outcome.blocks import row_blocks, scaled_gram
+from modifind.nuisance.outcome.evidence import Groups
+from modifind.nuisance.outcome.splines import ColumnBasis
+
+MAX_PRODUCTS = 10
+
+
+@dataclass(frozen=True)
+class AdditiveTerms:
+    """Maps rows to model terms: 1, then the functions of each column, then the products of pairs of columns.
+
+    Attributes
+    ----------
+    bases : tuple of ColumnBasis
+        Functions of each column.
+    pairs : tuple of pairs of int
+        Factors of each product: the line of a column, or, with the number of columns added, its bend, a hyperbola with
+        its bottom at the column's mean.
+    """
+
+    bases: tuple[ColumnBasis, ...]
+    pairs: tuple[tuple[int, int], ...] = ()
+
+    @classmethod
+    def of(cls, X: Array, n_knots: int) -> AdditiveTerms:
+        """Terms for the columns of a matrix; fewer than four knots give straight lines."""
+        return cls(tuple(ColumnBasis.of(column, n_knots) for column in X.T))
+
+    @cached_property
+    def slices(self) -> tuple[slice, ...]:
+        """Terms of each column."""
+        ends = 1 + np.cumsum([basis.width for basis in self.bases])
+        return tuple(slice(int(end - b.width), int(end)) for end, b in zip(ends, self.bases, strict=True))
+
+    @cached_property
+    def degree(self) -> NDArray[np.int64]:
+        """0 for the intercept, lines and products; 1, 2, ... for the curves of a column, smoothest first."""
+        parts = [np.zeros(1), *(np.arange(basis.width) for basis in self.bases), np.zeros(len(self.pairs))]
+        return np.concatenate(parts).astype(np.int64)
+
+    @cached_property
+    def groups(self) -> Groups:
+        """Penalty groups: 0 the intercept; one for each line, for each column's curves and for each product."""
+        lines = np.cumsum(self.degree == 0) - 1
+        curves = np.repeat(np.arange(len(self.bases)), [basis.width for basis in self.bases]) + 1 + lines[-1]
+        groups = lines.copy()
+        inner = slice(1, 1 + curves.size)
+        groups[inner] = np.where(self.degree[inner] == 0, lines[inner], curves)
+        return np.unique(groups, return_inverse=True)[1].astype(np.int64)
+
+    def __call__(self, X: Array) -> Array:
+        """Terms of rows, shape (n, n_terms)."""
+        terms = np.empty((X.shape[0], self.degree.size))
+        for rows in row_blocks(X.shape[0]):
+            block = terms[rows]
+            block[:, 0] = 1.0
+            for basis, own, column in zip(self.bases, self.slices, X[rows].T.copy(), strict=True):
+                basis.write(column, block[:, own])
+            for place, (j, k) in enumerate(self.pairs, start=self.degree.size - len(self.pairs)):
+                block[:, place] = self._factor(j, X[rows]) * self._factor(k, X[rows])
+        return terms
+
+    def combine(self, X: Array, coefficients: Array) -> Array:
+        """``self(X) @ coefficients``, shape (n, n_outputs), without forming the terms."""
+        total = np.empty((X.shape[0], coefficients.shape[1]))
+        products = coefficients[len(coefficients) - len(self.pairs) :]
+        for rows in row_blocks(X.shape[0]):
+            columns = X[rows].T.copy()
+            part = np.repeat(coefficients[:1], columns.shape[1], axis=0)
+            for basis, own, column in zip(self.bases, self.slices, columns, strict=True):
+                part += basis.combine(column, coefficients[own])
+            for weight, (j, k) in zip(products, self.pairs, strict=True):
+                part += (self._factor(j, X[rows]) * self._factor(k, X[rows]))[:, None] * weight
+            total[rows] = part
+        return total
+
+    def along(self, X: Array, columns: slice, points: Array, coefficients: Array, index: Array | None = None) -> Array:
+        """``terms @ coefficients``, shape (n, g, n_outputs), when some columns take other values.
+
+        Parameters
+        ----------
+        X : array of shape (n, p)
+            Rows.
+        columns : slice
+            The columns that change.
+        points : array of shape (n, g, width)
+            Their values. Only the terms of these columns are evaluated anew.
+        coefficients : array of shape (n_terms, n_outputs)
+            Coefficients.
+        index : array of shape (n, n_outputs), optional
+            ``self(X) @ coefficients``, where it is known.
+        """
+        index = self.combine(X, coefficients) if index is None else index
+        total = np.repeat(index[:, None, :], points.shape[1], axis=1)
+        for j in range(columns.start, columns.stop):
+            own = coefficients[self.slices[j]]
+            total += self.bases[j].combine(points[..., j - columns.start], own)
+            total -= self.bases[j].combine(X[:, j], own)[:, None, :]
+        for weight, pair in zip(coefficients[len(coefficients) - len(self.pairs) :], self.pairs, strict=True):
+            moving = [columns.start <= j % len(self.bases) < columns.stop for j in pair]
+            if any(moving):
+                before = after = np.ones((1, 1))
+                for j, moves in zip(pair, moving, strict=True):
+                    fixed = self._factor(j, X)[:, None]
+                    before = before * fixed
+                    after = after * (self._factor(j, points, columns.start) if moves else fixed)
+                total += (after - before)[..., None] * weight
+        return total
+
+    def _factor(self, number: int, X: Array, first: int = 0) -> Array:
+        """A factor of products, from arrays whose last axis has the columns from `first` on."""
+        bent, column = divmod(number, len(self.bases))
+        line = self.bases[column].line(X[..., column - first])
+        return bend(line) if bent else line
+
+    def with_products(
+        self, X: Array, scores: list[list[Array]], rows: list[NDArray[np.int64]], *, bends: bool = False
+    ) -> AdditiveTerms:
+        """The same with the products that scores call for.
+
+        `scores` holds, for each kind of score (location, scale), one array per set of rows (the arms, or one set):
+        derivatives of the log-likelihood row by row. Their correlations with all products of two columns cost one
+        matrix product; a product enters when one arm, both together or their difference exceed what the largest of so
+        many would be by chance. With `bends` products of a line and a bend are looked at, too.
+        """
+        n = len(self.bases)
+        first, second = np.triu_indices(n, 1)
+        if first.size == 0:
+            return self
+        centre, spread = (np.array(part) for part in zip(*((b.centre, b.spread) for b in self.bases), strict=True))
+        factors = [(X[r] - centre) / spread for r in rows]
+        if bends:
+            factors = [np.column_stack((lines, bend(lines) - bend(lines).mean(axis=0))) for lines in factors]
+            apart = np.nonzero(~np.eye(n, dtype=bool))
+            first, second = np.concatenate((first, apart[0])), np.concatenate((second, n + apart[1]))
+        largest = np.zeros(first.size)
+        for per_set in scores:
+            z = [_product_scores(own, score)[first, second] for own, score in zip(factors, per_set, strict=True)]
+            candidates = z if len(z) == 1 else [*z, (z[1] + z[0]) / np.sqrt(2), (z[1] - z[0]) / np.sqrt(2)]
+            for candidate in candidates:
+                largest = np.maximum(largest, np.abs(candidate))
+        limit = np.sqrt(2 * np.log(len(candidates) * len(scores) * first.size))
+        order = np.argsort(-largest, kind="stable")[:MAX_PRODUCTS]
+        return AdditiveTerms(self.bases, tuple((int(first[k]), int(second[k])) for k in order if largest[k] > limit))
+
+
+def bend(line: Array) -> Array:
+    """A hyperbola: a parabola in the middle, and straight where a parabola would run away."""
+    return np.sqrt(1.0 + line**2)
+
+
+def _product_scores(lines: Array, score: Array) -> Array:
+    """Standardised correlations of a score with all products of two columns."""
+    score = score - score.mean()
+    sums, variance = np.zeros((2, lines.shape[1], lines.shape[1]))
+    for rows in row_blocks(lines.shape[0]):
+        block = lines[rows]
+        sums += block.T @ (block * score[rows, None])
+        variance += scaled_gram(block**2, score[rows])
+    return sums / np.sqrt(np.maximum(variance, 1e-12))

@@ -1,0 +1,1 @@
+"""Propensity scores: models of who was treated."""

@@ -1,0 +1,223 @@
+"""Which model of the treatment: logistic lines, splines and products, trees, or a mixture of them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import minimize
+from scipy.special import expit, logit
+from sklearn.base import BaseEstimator, ClassifierMixin, clone
+from sklearn.ensemble import HistGradientBoostingClassifier
+from sklearn.linear_model import LogisticRegression
+
+from modifind._typing import Array
+from modifind.data.survey import fit_weights, mean_of, some
+from modifind.nuisance.misfit import Misfit
+from modifind.nuisance.outcome.smooth import SmoothClassifier, called_for
+from modifind.nuisance.screening import ScreenedLogistic, has_many_columns
+
+PENALTY_STRENGTHS = (0.001, 0.003, 0.01, 0.03, 0.1, 1.0, 10.0)
+SMOOTH_STRENGTHS = (0.1, 1.0, 10.0)
+MISFIT_LEVEL = 0.01
+NEGLIGIBLE = 0.05
+EDGE = 1e-6
+
+
+class StackedScores(ClassifierMixin, BaseEstimator):
+    """A mean of the log-odds of several classifiers.
+
+    Parameters
+    ----------
+    members : list of classifiers
+        The classifiers.
+    weights : list of float
+        Their weights.
+    """
+
+    def __init__(self, members: list[Any], weights: list[float]) -> None:
+        self.members = members
+        self.weights = weights
+
+    def fit(self, X: Array, y: NDArray[np.int64], sample_weight: Array | None = None) -> StackedScores:
+        """Fit every classifier."""
+        self.classes_ = np.unique(y)
+        self.fitted_ = [clone(member).fit(X, y, **fit_weights(sample_weight)) for member in self.members]
+        return self
+
+    def predict_proba(self, X: Array) -> Array:
+        """Both class probabilities."""
+        total = sum(w * log_odds(member.predict_proba(X)) for w, member in zip(self.weights, self.fitted_, strict=True))
+        treated = expit(total)
+        return np.stack((1.0 - treated, treated), axis=1)
+
+    def log_odds_along(self, X: Array, columns: slice, points: Array) -> Array:
+        """Log-odds, shape (n, g), when some columns take the values `points`, (n, g, width)."""
+        found = (log_odds_along(member, X, columns, points) for member in self.fitted_)
+        return np.sum([weight * own for weight, own in zip(self.weights, found, strict=True)], axis=0)
+
+
+class CalledTrees(ClassifierMixin, BaseEstimator):
+    """Boosted trees on the columns that the residuals of a logistic regression follow, alone or in a product.
+
+    Trees that look for the product of two steps among many columns begin with splits by chance.
+
+    Parameters
+    ----------
+    C : float, default=1.0
+        Inverse of the penalty of the logistic regression.
+    """
+
+    def __init__(self, C: float = 1.0) -> None:
+        self.C = C
+
+    def fit(self, X: Array, y: NDArray[np.int64], sample_weight: Array | None = None) -> CalledTrees:
+        """Fit lines, look at the residuals, and grow trees."""
+        self.classes_ = np.unique(y)
+        lines = LogisticRegression(C=self.C, max_iter=1000).fit(X, y, sample_weight)
+        residual = y - lines.predict_proba(X)[:, 1]
+        terms = called_for(X, [residual], sample_weight, sign=MISFIT_LEVEL / X.shape[1])
+        called = {k for k, basis in enumerate(terms.bases) if basis.width > 1}
+        called |= {factor % X.shape[1] for pair in terms.pairs for factor in pair}
+        self.columns_ = np.array(sorted(called) or range(X.shape[1]), dtype=np.int64)
+        self.trees_ = HistGradientBoostingClassifier(
+            max_iter=30, learning_rate=0.1, max_leaf_nodes=8, early_stopping=False, random_state=0
+        ).fit(X[:, self.columns_], y, sample_weight)
+        return self
+
+    def predict_proba(self, X: Array) -> Array:
+        """Both class probabilities."""
+        return self.trees_.predict_proba(X[:, self.columns_])
+
+    def log_odds_along(self, X: Array, columns: slice, points: Array) -> Array:
+        """Log-odds, shape (n, g), when some columns take the values `points`, (n, g, width)."""
+        own = X[:, self.columns_]
+        moving = [(k, j - columns.start) for k, j in enumerate(self.columns_) if columns.start <= j < columns.stop]
+        if not moving:
+            return np.repeat(log_odds(self.trees_.predict_proba(own))[:, None], points.shape[1], axis=1)
+        rows = np.repeat(own, points.shape[1], axis=0)
+        for k, j in moving:
+            rows[:, k] = points[..., j].ravel()
+        return log_odds(self.trees_.predict_proba(rows)).reshape(points.shape[:2])
+
+
+def described(model: Any) -> str:
+    """A model in words."""
+    if isinstance(model, StackedScores):
+        parts = (f"{described(part)} ({weight:.2f})" for part, weight in zip(model.members, model.weights, strict=True))
+        return "mean log-odds of " + ", ".join(parts) if len(model.members) > 1 else described(model.members[0])
+    if isinstance(model, CalledTrees):
+        return "boosted trees"
+    kind = "splines and products" if isinstance(model, SmoothClassifier) else "logistic regression"
+    screened = " on the columns most associated with the treatment" * isinstance(model, ScreenedLogistic)
+    return f"{kind}, ridge penalty C = {model.C:g}{screened}"
+
+
+def held_out_scores(
+    model: Any, design: Array, treatment: NDArray[np.int64], folds: NDArray[np.int64], weights: Array | None
+) -> Array:
+    """Scores of every row by a model of the other folds."""
+    scores = np.empty(treatment.size)
+    for fold in np.unique(folds):
+        out = folds == fold
+        fitted = clone(model).fit(design[~out], treatment[~out], **fit_weights(some(weights, ~out)))
+        scores[out] = fitted.predict_proba(design[out])[:, 1]
+    return scores
+
+
+def log_odds(chances: Array) -> Array:
+    """Log-odds of the second class, with chances kept off 0 and 1."""
+    return logit(np.clip(chances[:, 1], EDGE, 1.0 - EDGE))
+
+
+def log_odds_along(model: Any, X: Array, columns: slice, points: Array) -> Array:
+    """Log-odds of a classifier, shape (n, g), when some columns take the values `points`, (n, g, width)."""
+    if isinstance(model, LogisticRegression):
+        moved = np.einsum("igk,k->ig", points - X[:, columns][:, None], model.coef_[0, columns])
+        return model.decision_function(X)[:, None] + moved
+    if hasattr(model, "log_odds_along"):
+        return model.log_odds_along(X, columns, points)
+    X, found = X.copy(), np.empty(points.shape[:2])
+    for k in range(points.shape[1]):
+        X[:, columns] = points[:, k]
+        found[:, k] = log_odds(model.predict_proba(X))
+    return found
+
+
+def chosen_model(
+    design: Array,
+    treatment: NDArray[np.int64],
+    folds: NDArray[np.int64],
+    weights: Array | None,
+    *,
+    only_lines: bool = False,
+) -> Any:
+    """The model of least held-out log-loss, not fitted yet.
+
+    Logistic regression on lines comes first. Where its held-out residuals follow bins or products of columns, splines
+    and products are tried, and where residuals still do, trees. The candidates are mixed on the scale of log-odds as
+    held-out rows have it. The mixture is taken where it is better than lines alone by more than one standard error.
+    With `only_lines` it ends there: where whole clusters were treated, rows are too few for more, however many.
+    """
+
+    def held_out(model: Any) -> Array:
+        return held_out_scores(model, design, treatment, folds, weights)
+
+    def loss(chances: Array) -> Array:
+        chances = np.clip(chances, EDGE, 1.0 - EDGE)
+        return -np.where(treatment == 1, np.log(chances), np.log1p(-chances))
+
+    def best(kind: Any, strengths: tuple[float, ...]) -> tuple[Any, Array]:
+        models = [kind(C=strength) for strength in strengths]
+        found = [held_out(model) for model in models]
+        place = int(np.argmin([mean_of(loss(own), weights) for own in found]))
+        return models[place], found[place]
+
+    def logistic(C: float) -> Any:
+        return (ScreenedLogistic if has_many_columns(*design.shape) else LogisticRegression)(C=C, max_iter=1000)
+
+    lines, chances = best(logistic, PENALTY_STRENGTHS)
+    if only_lines or has_many_columns(*design.shape):
+        return lines
+    tests = Misfit(design, weights)
+
+    def strays(chances: Array) -> bool:
+        residual, variance = treatment - chances, chances * (1.0 - chances)
+        return min(tests.curve(residual, variance, chances), tests.product(residual, variance)) < MISFIT_LEVEL
+
+    candidates, predicted = [lines], [chances]
+    if strays(chances):
+        smooth, chances = best(SmoothClassifier, SMOOTH_STRENGTHS)
+        candidates.append(smooth)
+        predicted.append(chances)
+        candidates.append(CalledTrees(lines.C))
+        predicted.append(held_out(candidates[-1]))
+    if len(candidates) == 1:
+        return lines
+    index = np.stack([logit(np.clip(own, EDGE, 1.0 - EDGE)) for own in predicted])
+    mixed = _mixture(index, lambda own: float(mean_of(loss(expit(own)), weights)))
+    gain = loss(predicted[0]) - loss(expit(mixed @ index))
+    error = float(gain.std() / np.sqrt(gain.size))
+    if mean_of(gain, weights) <= error:
+        return lines
+    kept = np.flatnonzero(mixed)
+    return StackedScores([candidates[k] for k in kept], [float(mixed[k]) for k in kept])
+
+
+def _mixture(index: Array, loss: Any) -> Array:
+    """Convex weights of least loss; negligible ones are dropped."""
+    n_parts = index.shape[0]
+
+    def weights_of(free: Array) -> Array:
+        odds = np.exp(free - free.max())
+        return odds / odds.sum()
+
+    starts = [np.zeros(n_parts), *(np.where(np.arange(n_parts) == k, 3.0, 0.0) for k in range(n_parts))]
+    start = min(starts, key=lambda free: loss(weights_of(free) @ index))
+    free = minimize(
+        lambda free: loss(weights_of(free) @ index), start, method="L-BFGS-B", bounds=[(-8.0, 8.0)] * n_parts
+    )
+    weights = weights_of(free.x)
+    weights[weights < NEGLIGIBLE] = 0.0
+    return weights / weights.sum()

@@ -1,0 +1,157 @@
+"""Models of the treatment: known scores as a function of the features, and the paper's network."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from inspect import signature
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import expit, logit
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.ensemble import HistGradientBoostingRegressor
+from sklearn.linear_model import LinearRegression
+from sklearn.metrics import log_loss
+from sklearn.model_selection import cross_val_predict
+from sklearn.neural_network import MLPClassifier
+
+from modifind._typing import Array
+from modifind.data.survey import fit_weights, mean_of, some
+
+
+class KnownScores(BaseEstimator):
+    """Known scores as a function of the features, so that they can follow a resampled one.
+
+    Linear on the logit scale (assignment by a logistic rule, or by strata), plus trees where those predict held-out
+    scores better.
+    """
+
+    def fit(
+        self,
+        X: Array,
+        scores: Array,
+        sample_weight: Array | None = None,
+        coded: tuple[tuple[slice, int], ...] = (),
+    ) -> KnownScores:
+        """Learn the assignment rule from its own scores; of `coded` categories the mean of every level."""
+        target = logit(scores)
+        self.levels_ = {}
+        for columns, n_levels in coded:
+            codes = X[:, columns.start].astype(np.intp)
+            counts = np.maximum(np.bincount(codes, minlength=n_levels), 1)
+            self.levels_[columns.start] = np.bincount(codes, target, minlength=n_levels) / counts
+        X = self._recoded(X)
+        own = fit_weights(sample_weight)
+        self.linear_ = LinearRegression().fit(X, target, **own)
+        rest = target - self.linear_.predict(X)
+        self.trees_ = None
+        whole = _variance(target, sample_weight)
+        unexplained = _variance(rest, sample_weight) / whole
+        if unexplained > 1e-8:
+            trees = HistGradientBoostingRegressor(min_samples_leaf=5, random_state=0)
+            predicted = cross_val_predict(trees, X, rest, cv=5, params=own)
+            held_out = float(_variance(rest - predicted, sample_weight) / whole)
+            if held_out < unexplained:
+                self.trees_, unexplained = trees.fit(X, rest, **own), held_out
+        self.r2_ = 1.0 - unexplained
+        return self
+
+    def predict_proba(self, X: Array) -> Array:
+        """Both class probabilities."""
+        X = self._recoded(X)
+        index = self.linear_.predict(X)
+        if self.trees_ is not None:
+            index = index + self.trees_.predict(X)
+        treated = expit(index)
+        return np.stack((1.0 - treated, treated), axis=1)
+
+    def _recoded(self, X: Array) -> Array:
+        X = X.copy() if self.levels_ else X
+        for column, means in self.levels_.items():
+            X[:, column] = means[X[:, column].astype(np.intp)]
+        return X
+
+
+class EarlyStoppedMLP(ClassifierMixin, BaseEstimator):
+    """Feed-forward network that stops at its best held-out log-loss.
+
+    Parameters
+    ----------
+    hidden_layer_sizes : tuple of int, default=(50, 50)
+        Units of each ReLU layer; the paper's network.
+    epochs : int, optional
+        Train for exactly this many epochs on all rows, without early stopping. Under Horvitz-Thompson weights this
+        number decides the result (see docs/reproduction.md), which is why it is not the default.
+    max_epochs : int, default=200
+        Upper limit with early stopping.
+    patience : int, default=10
+        Epochs without improvement before stopping.
+    random_state : int, default=0
+        Seeds the split, the initial weights and the batches.
+    """
+
+    def __init__(
+        self,
+        hidden_layer_sizes: tuple[int, ...] = (50, 50),
+        *,
+        epochs: int | None = None,
+        max_epochs: int = 200,
+        patience: int = 10,
+        random_state: int | None = 0,
+    ) -> None:
+        self.hidden_layer_sizes = hidden_layer_sizes
+        self.epochs = epochs
+        self.max_epochs = max_epochs
+        self.patience = patience
+        self.random_state = random_state
+
+    def fit(self, X: Array, y: NDArray[np.int64], sample_weight: Array | None = None) -> EarlyStoppedMLP:
+        """Train on four fifths of the rows, watch the rest, keep the best weights."""
+        if sample_weight is not None and not takes_weights(MLPClassifier.partial_fit):
+            raise ValueError(
+                "the network of propensity='mlp' takes sample weights with scikit-learn 1.7 or newer only; "
+                "install that, or take propensity='auto'"
+            )
+        self.classes_ = np.unique(y)
+        rng = np.random.default_rng(self.random_state)
+        network = MLPClassifier(self.hidden_layer_sizes, random_state=int(rng.integers(2**31)))
+        held = rng.permutation(len(y)) < (0 if self.epochs else max(len(y) // 5, 1))
+        best, stale, loss = np.inf, 0, 0.0
+        for epoch in range(self.epochs or self.max_epochs):
+            network.partial_fit(X[~held], y[~held], classes=self.classes_, **fit_weights(some(sample_weight, ~held)))
+            if self.epochs:
+                continue
+            predicted = network.predict_proba(X[held])
+            loss = log_loss(y[held], predicted, labels=self.classes_, sample_weight=some(sample_weight, held))
+            if loss < best:
+                best, stale, self.n_epochs_ = loss, 0, epoch + 1
+                weights = [w.copy() for w in network.coefs_], [b.copy() for b in network.intercepts_]
+            else:
+                stale += 1
+                if stale >= self.patience:
+                    break
+        if self.epochs:
+            self.n_epochs_ = self.epochs
+        else:
+            network.coefs_, network.intercepts_ = weights
+        self.network_ = network
+        return self
+
+    def predict_proba(self, X: Array) -> Array:
+        """Class probabilities."""
+        return self.network_.predict_proba(X)
+
+    def predict(self, X: Array) -> NDArray[Any]:
+        """More probable class."""
+        return self.classes_[np.argmax(self.predict_proba(X), axis=1)]
+
+
+def takes_weights(fit: Callable[..., Any]) -> bool:
+    """Whether a model's fit has an argument `sample_weight`."""
+    return "sample_weight" in signature(fit).parameters
+
+
+def _variance(values: Array, weights: Array | None) -> Any:
+    """Variance over rows."""
+    return values.var() if weights is None else mean_of((values - mean_of(values, weights)) ** 2, weights)

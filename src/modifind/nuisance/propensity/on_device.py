@@ -1,0 +1,120 @@
+"""Propensity scores of whole batches of resampled columns, by torch on any device, in double precision."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from modifind._torch import open_device
+from modifind._typing import Array
+from modifind.nuisance.propensity.profile import ScoreProfile
+
+if TYPE_CHECKING:
+    import torch
+
+USER = "a propensity profile on a device"
+BLOCK_ROWS = 2**18
+
+
+class DeviceProfile:
+    """A `ScoreProfile` on a torch device.
+
+    Parameters
+    ----------
+    profile : ScoreProfile
+        Scores along one feature.
+    device : str
+        Device to evaluate them on.
+    """
+
+    def __init__(self, profile: ScoreProfile, device: str) -> None:
+        self.torch, self.device = open_device(device, USER)
+        self.clip = profile.clip
+        self.offset = self._tensor(profile.offset)
+        self.slope, self.table, self.grid = map(self._tensor, (profile.slope, profile.table, profile.grid))
+        self.missing = self._tensor(profile.missing)
+
+    def __call__(self, x: torch.Tensor) -> torch.Tensor:
+        """Clipped scores of all rows for each of k columns, shape (k, n)."""
+        index = self._index(x)
+        if self.missing is not None:
+            index = self.torch.where(x.isnan(), self.missing, index)
+        return index.sigmoid().clamp(*self.clip)
+
+    def _tensor(self, part: Array | None) -> Any:
+        return None if part is None else self.torch.from_numpy(np.ascontiguousarray(part)).to(self.device)
+
+    def _index(self, x: torch.Tensor) -> torch.Tensor:
+        torch = self.torch
+        if self.table is not None:
+            rows = torch.arange(x.shape[1], device=self.device)
+            if self.grid is None:
+                return self.table[rows, x.long()]
+            if len(self.grid) == 1:  # a constant column
+                return self.table[:, 0].expand_as(x)
+            right = torch.searchsorted(self.grid, x).clamp(1, len(self.grid) - 1)
+            left = right - 1
+            share = ((x - self.grid[left]) / (self.grid[right] - self.grid[left])).clamp(0.0, 1.0)
+            return (1 - share) * self.table[rows, left] + share * self.table[rows, right]
+        return self.offset.expand_as(x) if self.slope is None else self.offset + self.slope * x
+
+
+class FixedScores:
+    """Scores that do not follow the feature, on a torch device."""
+
+    def __init__(self, scores: Array, device: str) -> None:
+        torch, place = open_device(device, USER)
+        self.scores = torch.tensor(scores, device=place)  # a copy: what a worker process is given may be read-only
+
+    def __call__(self, x: torch.Tensor) -> torch.Tensor:
+        """The same scores for each of k columns, shape (k, n)."""
+        return self.scores.expand_as(x)
+
+
+def network_scores(
+    models: tuple[Any, ...], folds: NDArray[np.int64], design: Array, moved: slice, encoded: Array, device: str
+) -> Array:
+    """Scores of all rows, shape (n, g), when some columns of the design take each of g encoded values.
+
+    Parameters
+    ----------
+    models : tuple of EarlyStoppedMLP
+        The fitted model of each fold.
+    folds : array of shape (n,)
+        Fold of each row.
+    design : array of shape (n, p)
+        Encoded features.
+    moved : slice
+        The columns that take other values.
+    encoded : array of shape (g, width)
+        Their values.
+    device : str
+        Device to evaluate the networks on.
+    """
+    torch, place = open_device(device, USER)
+
+    def tensor(array: Array) -> Any:
+        return torch.from_numpy(np.ascontiguousarray(array, dtype=np.float64)).to(place)
+
+    scores = np.empty((design.shape[0], len(encoded)))
+    fixed = np.delete(np.arange(design.shape[1]), np.arange(design.shape[1])[moved])
+    for fold, model in enumerate(models):
+        network = model.network_
+        weights, biases = [tensor(w) for w in network.coefs_], [tensor(b) for b in network.intercepts_]
+        steps = tensor(encoded) @ weights[0][moved]
+        rest = weights[0][fixed.tolist()]
+        members = np.flatnonzero(folds == fold)
+        for start in range(0, members.size, BLOCK_ROWS):
+            rows = members[start : start + BLOCK_ROWS]
+            # Only the moved columns change what enters the first layer.
+            still = tensor(design[rows][:, fixed]) @ rest + biases[0]
+            out = torch.empty((rows.size, len(encoded)), dtype=still.dtype, device=place)
+            for k, step in enumerate(steps):
+                hidden = still + step
+                for weight, bias in zip(weights[1:], biases[1:], strict=True):
+                    hidden = hidden.relu() @ weight + bias
+                out[:, k] = hidden[:, 0].sigmoid()
+            scores[rows] = out.cpu().numpy()
+    return scores

@@ -1,0 +1,438 @@
+"""Propensity scores e(x) = P(A = 1 | X = x): cross-fitted, clipped with a count, and cheap to re-evaluate.
+
+A resampled feature changes one column, so its scores are read off a *profile*: a closed form for logistic models, a
+grid of values of that one feature for any other classifier.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.special import expit, logit
+from sklearn.base import BaseEstimator, clone
+from sklearn.metrics import roc_auc_score
+from sklearn.model_selection import StratifiedKFold
+
+from modifind._typing import Array
+from modifind.data.clusters import cluster_folds, treated_as_one
+from modifind.data.containers import is_known
+from modifind.data.feature_matrix import FeatureTable
+from modifind.data.survey import effective_weights, some
+from modifind.data.wording import counted
+from modifind.nuisance.misfit import Misfit
+from modifind.nuisance.outcome.blocks import random_rows
+from modifind.nuisance.propensity.choice import EDGE, chosen_model, described, held_out_scores, log_odds_along
+from modifind.nuisance.propensity.levels import (
+    LevelOdds,
+    balanced,
+    fit_classifier,
+    is_linear,
+    linear_tables,
+    slopes_of,
+)
+from modifind.nuisance.propensity.models import EarlyStoppedMLP, KnownScores, takes_weights
+from modifind.nuisance.propensity.overlap import OverlapSums
+from modifind.nuisance.propensity.profile import ScoreProfile
+
+N_GRID = 25
+CHOICE_ROWS = 20_000
+MISFIT_ROWS = 10_000
+LEAST_ARM = 500  # rows of an arm, where it has so many
+
+
+class PropensityModel(BaseEstimator):
+    """How propensity scores are obtained.
+
+    Parameters
+    ----------
+    estimator : "auto", "mlp", classifier, float or array, default="auto"
+        "auto": ridge-penalised logistic regression on the standardised features, the penalty chosen by
+        cross-validated log-loss; mixed with splines and products and with trees where its held-out residuals follow
+        bins or products of the features and the mixture's held-out log-loss is better.
+        "mlp": the paper's network with two hidden layers of 50 ReLU units, stopped early on held-out log-loss. A
+        scikit-learn classifier is fitted to the encoded features. A number is a known randomisation probability; an
+        array holds one known score per row.
+    cross_fit : bool, default=True
+        Score each row by a model that has not seen it. False scores the training rows themselves, as the paper does.
+    clip : tuple of two floats, default=(0.01, 0.99)
+        Scores are moved into this interval; the result's checks count the rows.
+    """
+
+    def __init__(
+        self, estimator: Any = "auto", *, cross_fit: bool = True, clip: tuple[float, float] = (0.01, 0.99)
+    ) -> None:
+        self.estimator = estimator
+        self.cross_fit = cross_fit
+        self.clip = clip
+
+    def fit(
+        self,
+        table: FeatureTable,
+        treatment: NDArray[np.int64],
+        *,
+        n_folds: int = 5,
+        seed: np.random.SeedSequence | None = None,
+        folds: NDArray[np.int64] | None = None,
+        weights: Array | None = None,
+        clusters: NDArray[np.int64] | None = None,
+        unpooled: tuple[Array, ...] = (),
+    ) -> FittedPropensity:
+        """Score every row; the result can re-score rows with one feature changed.
+
+        Folds are drawn unless `folds` gives the fold of each row. With `weights`, one number per row of mean 1, scores
+        are those of the population that the weighted rows stand for. Rows of one of `clusters` stay in one fold, also
+        where the penalty is chosen. `unpooled` are codes of categories of many levels before rare ones were pooled.
+        """
+        self.check()
+        low, high = self.clip
+        seed = np.random.SeedSequence() if seed is None else seed
+        if is_known(self):
+            return self._known(table, treatment, weights)
+        fold_seed, model_seed = (int(s.generate_state(1)[0]) for s in seed.spawn(2))
+        # Missing values are at the mean of all observed rows. Another constant, such as a fold's mean, would move the
+        # slope of the indicator beside it and no score, up to the penalty. Treatment and outcome have no part in it.
+        design = table.design
+        if folds is None or not self.cross_fit:
+            folds = arm_folds(treatment, n_folds if self.cross_fit else 1, fold_seed, clusters)
+        own = effective_weights(weights)
+        columns = LevelOdds.of(table.coded, design, treatment, own)[1] if table.coded else design
+        template = self._model(model_seed, columns, treatment, own, clusters)
+        models = []
+        for fold in range(int(folds.max()) + 1):
+            train = folds != fold if self.cross_fit else np.ones(treatment.size, dtype=bool)
+            models.append(
+                fit_classifier(clone(template), design[train], treatment[train], some(own, train), table.coded)
+            )
+        raw = _predict(models, folds, design)
+        auc = self._auc(template, columns, treatment, raw, fold_seed, own)
+        if table.coded:
+            models, raw = balanced(models, raw, design, treatment, own, table.coded, unpooled)
+        return FittedPropensity(
+            raw=raw,
+            clip=(low, high),
+            treatment=treatment,
+            table=table,
+            models=tuple(models),
+            folds=folds,
+            description=self._describe(template),
+            auc=auc,
+            weights=weights,
+            misfit_p=_misfit(columns, treatment, raw, weights) if self.cross_fit and clusters is None else np.nan,
+        )
+
+    def check(self, n_rows: int | None = None) -> None:
+        """Refuse settings that have no meaning, and known scores that are none for so many rows."""
+        low, high = self.clip
+        if not 0 < low < high < 1:
+            raise ValueError(f"clip must be two numbers with 0 < low < high < 1, not {self.clip!r}")
+        if isinstance(self.estimator, str) and self.estimator not in ("auto", "mlp"):
+            raise ValueError(
+                f"propensity must be 'auto', 'mlp', a number, an array or a classifier, not {self.estimator!r}"
+            )
+        if n_rows is not None and is_known(self):
+            _read_scores(self.estimator, n_rows)
+
+    def _model(
+        self,
+        seed: int,
+        design: Array,
+        treatment: NDArray[np.int64],
+        weights: Array | None,
+        clusters: NDArray[np.int64] | None,
+    ) -> Any:
+        if isinstance(self.estimator, str):
+            if self.estimator == "mlp":
+                return EarlyStoppedMLP(random_state=seed)
+            return _chosen(design, treatment, seed, weights, clusters)
+        model = seeded_clone(self.estimator, seed)
+        if not hasattr(model, "predict_proba"):
+            raise ValueError(f"propensity classifier {type(model).__name__} has no predict_proba")
+        if weights is not None and not takes_weights(model.fit):
+            raise ValueError(
+                f"propensity classifier {type(model).__name__} takes no sample_weight in fit, which weighted rows "
+                "need; take another classifier or propensity='auto'"
+            )
+        return model
+
+    def _known(self, table: FeatureTable, treatment: NDArray[np.int64], weights: Array | None) -> FittedPropensity:
+        scores = _read_scores(self.estimator, table.n_rows)
+        if (scores == scores[0]).all():
+            return FittedPropensity(
+                raw=scores,
+                clip=self.clip,
+                treatment=treatment,
+                table=table,
+                description=f"known, {scores[0]:g} for every row",
+                auc=0.5,
+                weights=weights,
+            )
+        model = KnownScores().fit(table.design, scores, weights, table.coded)
+        return FittedPropensity(
+            raw=scores,
+            clip=self.clip,
+            treatment=treatment,
+            table=table,
+            models=(model,),
+            folds=np.zeros(table.n_rows, dtype=np.int64),
+            description=f"known per row; as a function of the features R2 = {model.r2_:.3f} on the logit scale",
+            auc=float(roc_auc_score(treatment, scores, sample_weight=weights)),
+            r2=model.r2_,
+            weights=weights,
+        )
+
+    def _auc(
+        self,
+        template: Any,
+        design: Array,
+        treatment: NDArray[np.int64],
+        raw: Array,
+        seed: int,
+        weights: Array | None,
+    ) -> float:
+        """Held-out AUC, also where the scores themselves are in-sample; two halves are enough for a diagnostic."""
+        if not self.cross_fit:
+            raw = held_out_scores(template, design, treatment, arm_folds(treatment, 2, seed), weights)
+        return float(roc_auc_score(treatment, raw, sample_weight=weights))
+
+    def _describe(self, template: Any) -> str:
+        if isinstance(self.estimator, str):
+            name = (
+                described(template) if self.estimator == "auto" else "neural network of two hidden layers of 50 units"
+            )
+        else:
+            name = repr(self.estimator)
+        return f"{name}, {'cross-fitted' if self.cross_fit else 'fitted and evaluated on the same rows'}"
+
+
+def _read_scores(value: ArrayLike, n_rows: int) -> Array:
+    try:
+        scores = np.asarray(value, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise ValueError(
+            f"propensity must be 'auto', 'mlp', a number, an array or a classifier; found {type(value).__name__}"
+        ) from None
+    if scores.ndim > 1 or (scores.ndim == 1 and scores.size != n_rows):
+        raise ValueError(f"propensity array must have one score per row ({n_rows}); found shape {scores.shape}")
+    outside = int((~((scores > 0) & (scores < 1))).sum())
+    if outside:
+        raise ValueError(
+            f"propensity must lie strictly between 0 and 1; {counted(outside, 'value does not', 'values do not')}"
+        )
+    return np.broadcast_to(scores, (n_rows,)).copy()
+
+
+def resolve_propensity(propensity: Any) -> PropensityModel:
+    """A `PropensityModel` from what the user passed."""
+    return propensity if isinstance(propensity, PropensityModel) else PropensityModel(propensity)
+
+
+def seeded_clone(model: Any, seed: int) -> Any:
+    """A fresh copy of a learner, seeded where the user left its seed open."""
+    model = clone(model)
+    unseeded = (name for name, value in model.get_params().items() if value is None)
+    return model.set_params(**{name: seed for name in unseeded if name.split("__")[-1] == "random_state"})
+
+
+def arm_folds(
+    treatment: NDArray[np.int64], n_folds: int, seed: int, clusters: NDArray[np.int64] | None = None
+) -> NDArray[np.int64]:
+    """Fold of each row; every fold holds both arms, also where this makes fewer, and rows of a cluster share one."""
+    if clusters is not None and n_folds > 1:
+        return cluster_folds(treatment, clusters, n_folds, seed)
+    folds = np.zeros(treatment.size, dtype=np.int64)
+    if n_folds > 1:
+        splits = StratifiedKFold(min(n_folds, int(np.bincount(treatment).min())), shuffle=True, random_state=seed)
+        for fold, (_, out) in enumerate(splits.split(treatment[:, None], treatment)):
+            folds[out] = fold
+    return folds
+
+
+def _chosen(
+    design: Array,
+    treatment: NDArray[np.int64],
+    seed: int,
+    weights: Array | None = None,
+    clusters: NDArray[np.int64] | None = None,
+) -> Any:
+    """The model of "auto".
+
+    A penalty is a normal prior with variance C of every coefficient. The best C tells how large the coefficients are,
+    whatever the number of rows: it is chosen on at most 20,000 of them and used on all as it is.
+    """
+    if treatment.size > CHOICE_ROWS:
+        drawn = np.random.default_rng(seed).permutation(treatment.size)
+        arms = [drawn[treatment[drawn] == arm] for arm in (0, 1)]  # a small arm is taken as a whole
+        rows = np.concatenate([r[: max(CHOICE_ROWS * r.size // treatment.size, LEAST_ARM)] for r in arms])
+        design, treatment, weights = design[rows], treatment[rows], some(weights, rows)
+        clusters = some(clusters, rows)
+    folds = arm_folds(treatment, 4, seed, clusters)
+    return chosen_model(design, treatment, folds, weights, only_lines=treated_as_one(treatment, clusters) is not None)
+
+
+def _misfit(design: Array, treatment: NDArray[np.int64], scores: Array, weights: Array | None) -> float:
+    """P-value of arms less scores along bins and products of columns, on at most 10,000 rows."""
+    rows = random_rows(treatment.size, MISFIT_ROWS)
+    chance = np.clip(scores[rows], EDGE, 1.0 - EDGE)
+    tests = Misfit(design[rows], some(weights, rows))
+    residual, variance = treatment[rows] - chance, chance * (1.0 - chance)
+    return min(2.0 * min(tests.curve(residual, variance, chance), tests.product(residual, variance)), 1.0)
+
+
+def _predict(models: list[Any] | tuple[Any, ...], folds: NDArray[np.int64], design: Array) -> Array:
+    scores = np.empty(design.shape[0])
+    for fold, model in enumerate(models):
+        rows = folds == fold
+        if rows.any():
+            scores[rows] = model.predict_proba(design[rows])[:, 1]
+    return scores
+
+
+@dataclass(frozen=True)
+class FittedPropensity:
+    """Scores of the rows, and of the rows with one feature changed.
+
+    Attributes
+    ----------
+    raw : array of shape (n,)
+        Scores before clipping.
+    r2 : float
+        How well known scores are a function of the features, 1 for fitted ones. Resampled features are scored by
+        that function.
+    weights : array of shape (n,), optional
+        Weights of the rows.
+    misfit_p : float
+        P-value of whether arms less scores follow bins or products of features; NaN where it was not looked at.
+    """
+
+    raw: Array
+    clip: tuple[float, float]
+    treatment: NDArray[np.int64]
+    table: FeatureTable
+    description: str
+    auc: float
+    models: tuple[Any, ...] = ()
+    folds: NDArray[np.int64] | None = None
+    r2: float = 1.0
+    weights: Array | None = None
+    misfit_p: float = np.nan
+    scores: Array = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "scores", np.clip(self.raw, *self.clip))
+
+    def at(
+        self,
+        table: FeatureTable,
+        treatment: NDArray[np.int64],
+        folds: NDArray[np.int64],
+        known: Array | None = None,
+    ) -> FittedPropensity:
+        """The same models for other rows.
+
+        Parameters
+        ----------
+        table, treatment
+            The other rows.
+        folds : array of int
+            Which model scores a row.
+        known : array, optional
+            Scores of the rows, where they are known.
+        """
+        if known is None and not self.models:
+            known = np.broadcast_to(self.raw[:1], treatment.shape).copy()
+        folds = folds % max(len(self.models), 1)
+        raw = _predict(self.models, folds, table.design) if known is None else known
+        return replace(self, raw=raw, treatment=treatment, table=table, folds=folds, weights=None)
+
+    @property
+    def is_known(self) -> bool:
+        """Whether the scores came with the data."""
+        return self.description.startswith("known")
+
+    @property
+    def n_clipped(self) -> int:
+        """Number of rows whose score was moved."""
+        return int((self.scores != self.raw).sum())
+
+    def overlap(self) -> dict[str, float]:
+        """Summary of how comparable the arms are.
+
+        Returns
+        -------
+        dict
+            Effective sample size of each arm's weights, its share of the arm, the largest weight's share of the arm's
+            total, the share of scores outside [0.05, 0.95], the number of clipped rows, and the AUC of the scores (0.5
+            in a randomised trial). Weights are inverse probabilities, times the weights of the rows if there are any.
+        """
+        return OverlapSums.of(self).overlap(self)
+
+    def along(self, rows: NDArray[np.int64], columns: slice, encoded: Array) -> Array:
+        """Scores of some rows, shape (rows, g), when columns of the design take g encoded values, (rows, g, width)."""
+        if not self.models:
+            return np.repeat(self.scores[rows][:, None], encoded.shape[1], axis=1)
+        assert self.folds is not None
+        design = self.table.design[rows]
+        found: Array = np.empty(encoded.shape[:2])
+        for fold, model in enumerate(self.models):
+            own = np.flatnonzero(self.folds[rows] == fold)
+            if own.size:  # from the row's own score, which may be known, as far as the model says that it moves
+                points = np.concatenate((design[own, None, columns], encoded[own]), axis=1)
+                moved = log_odds_along(model, design[own], columns, points)
+                found[own] = (
+                    logit(np.clip(self.raw[rows[own]], EDGE, 1.0 - EDGE))[:, None] + moved[:, 1:] - moved[:, :1]
+                )
+        return np.clip(expit(found), *self.clip)
+
+    def profile(self, feature: int, device: str = "cpu") -> ScoreProfile:
+        """Scores as a function of one feature, the others staying as they are; networks are evaluated on `device`."""
+        if not self.models:
+            return ScoreProfile(self.clip, logit(self.scores))
+        columns = self.table.encoding[feature]
+        values = self.table.values[:, feature]
+        levels = self.table.n_levels(feature)
+        gaps = feature in self.table.incomplete
+        if feature in self.table.level_columns and all(is_linear(model) for model in self.models):
+            own = linear_tables(self.models, columns, self.table.level_columns[feature])[self.folds]
+            still = logit(self.raw) - own[np.arange(values.size), values.astype(np.intp)]
+            return ScoreProfile(self.clip, still, table=still[:, None] + own)
+        if all(is_linear(model) for model in self.models):
+            slopes = np.stack([slopes_of(model)[columns] for model in self.models])[self.folds]
+            index = logit(self.raw) - np.einsum("ij,ij->i", slopes, self.table.encode(feature, values))
+            if levels:
+                table = index[:, None] + np.concatenate((np.zeros((index.size, 1)), slopes), axis=1)[:, :levels]
+                return ScoreProfile(self.clip, index, table=table)
+            mean, spread = (part[feature] for part in self.table.scaling)
+            missing = index + slopes[:, 1] if gaps else None
+            return ScoreProfile(self.clip, index - slopes[:, 0] * mean / spread, slopes[:, 0] / spread, missing=missing)
+        grid = np.arange(levels, dtype=np.float64) if levels else _grid(values[self.table.observed(feature)])
+        points = np.append(grid, np.nan) if gaps else grid
+        table = np.clip(self._table(columns, self.table.encode(feature, points), device), 1e-6, 1 - 1e-6)
+        if gaps:
+            return ScoreProfile(
+                self.clip, np.empty(0), table=logit(table[:, :-1]), grid=grid, missing=logit(table[:, -1])
+            )
+        return ScoreProfile(self.clip, np.empty(0), table=logit(table), grid=None if levels else grid)
+
+    def _table(self, columns: slice, encoded: Array, device: str) -> Array:
+        """Scores of all rows, shape (n, g), when a feature's columns take each of g encoded values."""
+        assert self.folds is not None
+        if device != "cpu" and all(isinstance(model, EarlyStoppedMLP) for model in self.models):
+            from modifind.nuisance.propensity.on_device import network_scores
+
+            return network_scores(self.models, self.folds, self.table.design, columns, encoded, device)
+        design = self.table.design.copy()
+        table = np.empty((design.shape[0], len(encoded)))
+        for k, value in enumerate(encoded):
+            design[:, columns] = value
+            table[:, k] = _predict(self.models, self.folds, design)
+        return table
+
+
+def _grid(column: Array) -> Array:
+    """Values of a feature that follow its distribution and reach half its spread beyond the data."""
+    inner = np.quantile(column, np.linspace(0, 1, N_GRID - 2))
+    margin = column.std() / 2
+    return np.unique(np.concatenate(([inner[0] - margin], inner, [inner[-1] + margin])))

@@ -1,0 +1,89 @@
+"""Few of many columns: when there are many, and which of them a model of one variable looks at.
+
+Every choice is made on the rows that the model is fitted to, so that the rows it is later judged on have no part in it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.linear_model import LogisticRegression
+
+from modifind._typing import Array
+from modifind.data.survey import mean_of
+
+FEW_COLUMNS = 60
+ROWS_PER_COLUMN = 8
+ROWS_PER_KEPT_COLUMN = 20
+LEAST_KEPT = 20
+
+
+def has_many_columns(n_rows: int, n_columns: int) -> bool:
+    """Whether columns are too many for a model of all of them at once: above 60, and above an eighth of the rows."""
+    return n_columns > max(FEW_COLUMNS, n_rows / ROWS_PER_COLUMN)
+
+
+class Association:
+    """How far columns go with other variables, with what all variables share computed once.
+
+    The measure is the largest correlation between the column or its square and a variable or its square: a column
+    that moves only the spread of a variable, or bends it, counts too.
+
+    Parameters
+    ----------
+    columns : array of shape (n, p)
+        Columns to choose from.
+    weights : array of shape (n,), optional
+        Weights of the rows.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> x = np.random.default_rng(0).normal(size=(200, 4))
+    >>> Association(x).order(x[:, 2:3] ** 2 + 0.1 * x[:, :1])[:1]
+    array([2])
+    """
+
+    def __init__(self, columns: Array, weights: Array | None = None) -> None:
+        self.weights = weights
+        lines = columns - mean_of(columns, weights)
+        self.parts = []
+        for part in (lines, lines**2):
+            squares = np.einsum("ij,ij->j", part, part) - part.sum(axis=0) ** 2 / part.shape[0]
+            if weights is not None:
+                squares = weights @ part**2 - (weights @ part) ** 2 / weights.sum()
+            self.parts.append((part, np.where(squares > 1e-12, np.sqrt(np.maximum(squares, 1e-12)), np.inf)))
+
+    def order(self, targets: Array) -> NDArray[np.intp]:
+        """Positions of the columns, those first that go most with any of the variables, shape (n, q)."""
+        centred = targets - mean_of(targets, self.weights)
+        sides = np.column_stack((centred, centred**2 - mean_of(centred**2, self.weights)))
+        if self.weights is None:
+            sides /= np.maximum(np.sqrt((sides**2).sum(axis=0)), np.finfo(float).tiny)
+        else:
+            sides *= self.weights[:, None] / np.maximum(np.sqrt(self.weights @ sides**2), np.finfo(float).tiny)
+        strength = [np.abs(part.T @ sides).max(axis=1) / norm for part, norm in self.parts]
+        return np.argsort(-np.maximum(*strength), kind="stable")
+
+
+class ScreenedLogistic(LogisticRegression):
+    """Ridge-penalised logistic regression on the columns that go most with the label, one for every 20 rows.
+
+    The columns are chosen when the model is fitted, on the rows that it is fitted to; the others get a slope of zero.
+    """
+
+    def fit(self, X: Array, y: ArrayLike, sample_weight: Any = None) -> ScreenedLogistic:
+        """Choose the columns and fit their slopes."""
+        labels = np.asarray(y)
+        treated = (labels == labels.max())[:, None].astype(np.float64)
+        kept = np.sort(
+            Association(X, sample_weight).order(treated)[: max(labels.size // ROWS_PER_KEPT_COLUMN, LEAST_KEPT)]
+        )
+        super().fit(X[:, kept], labels, sample_weight)
+        slopes: Array = np.zeros((1, X.shape[1]))
+        slopes[:, kept] = self.coef_
+        self.coef_: Array = slopes
+        self.n_features_in_: int = X.shape[1]
+        return self

@@ -1,0 +1,173 @@
+"""Pictures of the studies: means with standard deviations as error bars, as in the paper."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+
+from modifind.charts.style import INK, make_figure, tidy
+from modifind.paper.methods import METHODS
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+PAPER = "#7A828C"
+# Colours that colour-blind readers tell apart, each with a marker of its own for grey print.
+STYLES = {
+    "default": ("#0072B2", "o"),
+    "wcmmd": ("#56B4E9", "s"),
+    "preset": ("#D55E00", "^"),
+    "preset-short": ("#F0A830", "<"),
+    "preset-hajek": ("#E69F00", "v"),
+    "preset-sums": ("#E69F00", "v"),
+    "si-em": ("#009E73", "D"),
+    "naive": ("#CC79A7", "P"),
+    "exact": ("#000000", "X"),
+}
+RATES = {"tpr": "TPR", "fpr": "FPR"}
+
+
+def _grid(n_rows: int, n_columns: int, width: float, height: float) -> tuple[Figure, Any]:
+    figure, _ = make_figure(0, width=width, height=height)
+    return figure, figure.subplots(n_rows, n_columns, squeeze=False)
+
+
+def _draw(axes: Axes, method: str, x: Any, mean: Any, sd: Any) -> None:
+    colour, marker = STYLES[method]
+    axes.errorbar(
+        x,
+        mean,
+        yerr=np.nan_to_num(sd),
+        color=colour,
+        marker=marker,
+        markersize=4.5,
+        linewidth=1.3,
+        elinewidth=0.9,
+        capsize=2,
+        label=METHODS[method].label,
+    )
+
+
+def _legend(figure: Figure, axes: Any, n_columns: int = 4) -> None:
+    found: dict[str, Any] = {}
+    for panel in axes.flat:
+        found.update(zip(*reversed(panel.get_legend_handles_labels()), strict=True))
+    figure.legend(
+        found.values(), found.keys(), loc="outside lower center", ncols=min(len(found), n_columns), fontsize=9
+    )
+
+
+def rates_figure(table: pd.DataFrame, x: str, title: str) -> Figure:
+    """True and false positive rates against `x`, one column of panels per kind of data."""
+    kinds = list(dict.fromkeys(table["data"]))
+    methods = list(dict.fromkeys(table["method"]))
+    figure, axes = _grid(2, len(kinds), max(2.9 * len(kinds), 5.6), 5.6)
+    values = sorted(set(table[x]))
+    shift = 0.006 * (values[-1] - values[0])  # so that error bars do not hide each other
+    for row, (rate, name) in enumerate(RATES.items()):
+        for panel, kind in zip(axes[row], kinds, strict=True):
+            here = table[table["data"] == kind]
+            for k, method in enumerate(methods):
+                rows = here[here["method"] == method]
+                places = rows[x] + shift * (k - (len(methods) - 1) / 2)
+                if len(values) == 1:
+                    places = [k] * len(rows)
+                _draw(panel, method, places, rows[f"{rate}_mean"], rows[f"{rate}_sd"])
+            published = here.drop_duplicates(x).dropna(subset=[f"paper_{rate}"])
+            if len(published):
+                places = [-1] if len(values) == 1 else published[x]
+                spread = published[f"paper_{rate}_sd"]
+                panel.errorbar(
+                    places,
+                    published[f"paper_{rate}"],
+                    spread,
+                    color=PAPER,
+                    marker="*",
+                    ls=":",
+                    capsize=2,
+                    label="paper",
+                )
+            panel.set_ylim((-0.04, 1.04) if rate == "tpr" else (-0.02, max(0.3, 1.05 * _reach(table, rate))))
+            if rate == "fpr":
+                panel.axhline(0.05, color=INK, linewidth=0.7, linestyle=":")
+            if len(values) == 1:
+                panel.set_xticks([])
+            elif row:
+                panel.set_xlabel(x.replace("_", " "))
+            if not row:
+                panel.set_title(kind)
+            tidy(panel)
+        axes[row][0].set_ylabel(name)
+    figure.suptitle(title, fontsize=11)
+    _legend(figure, axes)
+    return figure
+
+
+def _reach(table: pd.DataFrame, rate: str) -> float:
+    return float((table[f"{rate}_mean"] + table[f"{rate}_sd"].fillna(0.0)).max())
+
+
+def time_figure(table: pd.DataFrame, title: str) -> Figure:
+    """Seconds against rows, both on a log scale."""
+    figure, axes = _grid(1, 1, 6.4, 4.6)
+    panel = axes[0][0]
+    for method, rows in table.groupby("method", sort=False):
+        _draw(panel, str(method), rows["n"], rows["seconds_mean"], rows["seconds_sd"])
+    published = table.dropna(subset=["paper_seconds"])
+    for row in published.to_dict("records"):
+        colour = STYLES[row["method"]][0]
+        panel.plot(row["n"], row["paper_seconds"], "*", color=colour, markersize=11, markeredgecolor=INK, ls="none")
+    if len(published):
+        panel.plot([], [], "*", color=PAPER, markersize=11, markeredgecolor=INK, ls="none", label="paper's own machine")
+    panel.set_xscale("log")
+    panel.set_yscale("log")
+    sizes = sorted(set(table["n"]))
+    panel.set_xticks(sizes, [str(n) for n in sizes])
+    panel.minorticks_off()
+    panel.set_xlabel("rows")
+    panel.set_ylabel("seconds on one core")
+    panel.set_title(title)
+    tidy(panel)
+    _legend(figure, axes, 2)
+    return figure
+
+
+def nhanes_figure(table: pd.DataFrame, alpha: float, title: str) -> Figure:
+    """Mean adjusted p-value of every feature, one panel per scale of the outcome."""
+    scales = list(dict.fromkeys(table["data"]))
+    features = list(dict.fromkeys(table["feature"]))
+    figure, axes = _grid(1, len(scales), 3.9 * len(scales) + 1.2, 6.6)
+    for panel, scale in zip(axes[0], scales, strict=True):
+        here = table[table["data"] == scale]
+        methods = list(dict.fromkeys(here["method"]))
+        for k, method in enumerate(methods):
+            rows = here[here["method"] == method].set_index("feature").loc[features]
+            places = np.arange(len(features)) + 0.13 * (k - (len(methods) - 1) / 2)
+            colour, marker = STYLES[method]
+            panel.errorbar(
+                rows["p_mean"],
+                places,
+                xerr=np.nan_to_num(rows["p_sd"]),
+                color=colour,
+                marker=marker,
+                markersize=4,
+                elinewidth=0.8,
+                ls="none",
+                label=METHODS[method].label,
+            )
+        panel.axvline(alpha, color=INK, linewidth=0.7, linestyle=":")
+        for k in range(len(features) - 1):
+            panel.axhline(k + 0.5, color="#E6E9EC", linewidth=0.6)
+        shown = [feature.replace("_", " ") for feature in features] if scale == scales[0] else []
+        panel.set_yticks(np.arange(len(features)), shown or [""] * len(features))
+        panel.set_ylim(len(features) - 0.5, -0.5)
+        panel.set_xlim(-0.03, 1.06)
+        panel.set_xlabel("adjusted p-value, mean and sd")
+        panel.set_title(scale)
+        tidy(panel)
+    figure.suptitle(title, fontsize=11)
+    _legend(figure, axes)
+    return figure

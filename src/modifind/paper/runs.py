@@ -1,0 +1,253 @@
+"""Single runs of a study: one method on one table, each kept in a file of its own.
+
+A run that is on file is never done again, so a study that was killed continues where it stopped, and studies share the
+runs that they have in common.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+import warnings
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from joblib import delayed
+from numpy.typing import ArrayLike
+from sklearn.utils import Bunch
+from threadpoolctl import threadpool_limits
+
+from modifind import __version__
+from modifind.datasets import KINDS, fetch_nhanes_crp, make_modifiers
+from modifind.engine.progress import ProgressBar
+from modifind.engine.workers import results_of
+from modifind.paper.methods import make_method
+from modifind.result.writing import write_text
+from modifind.statistics.kernels import median_bandwidth
+
+N_FEATURES = 30
+NHANES = ("CRP", "log CRP", "permuted CRP")
+FORMAT = "modifind-run-1"
+TIMED_STATISTICS = 5
+
+
+@dataclass(frozen=True)
+class Run:
+    """One method on one table.
+
+    Attributes
+    ----------
+    data : str
+        A kind of `make_modifiers`, or one of `NHANES`.
+    n : int
+        Rows of a synthetic table; 0 for NHANES.
+    method : str
+        Name in `METHODS`.
+    seed : int
+        Of the table and of the method.
+    options : tuple of pairs
+        Arguments of the method.
+    measure : {"selection", "time", "multiplied"}
+        "time" asks for the wall time of the whole fit, which is then made alone. "multiplied" fits with two resamples,
+        times one statistic, and multiplies it out to all resamples.
+    """
+
+    data: str
+    n: int
+    method: str
+    seed: int
+    options: tuple[tuple[str, Any], ...] = ()
+    measure: str = "selection"
+
+    @property
+    def file_name(self) -> str:
+        """Name that no other run has."""
+        data = self.data.replace(" ", "-")
+        parts = [data, f"n{self.n}" if self.n else "", self.method, *(f"{k}={v}" for k, v in self.options)]
+        parts += [f"seed{self.seed}", "" if self.measure == "selection" else self.measure]
+        return "_".join(part for part in parts if part) + ".json"
+
+
+@dataclass(frozen=True)
+class Record:
+    """What one run found."""
+
+    run: Run
+    features: list[str]
+    p_value: list[float]
+    p_adjusted: list[float]
+    selected: list[bool]
+    truth: list[bool]
+    seconds: float
+    device: str
+    warnings: list[str] = field(default_factory=list)
+
+    @property
+    def rates(self) -> dict[str, float]:
+        """See `selection_rates`."""
+        return selection_rates(self.selected, self.p_value, self.truth)
+
+
+def selection_rates(selected: ArrayLike, p_value: ArrayLike, truth: ArrayLike) -> dict[str, float]:
+    """True and false positive rate, false discovery proportion, and share of null features with p <= 0.05."""
+    chosen, true = np.asarray(selected), np.asarray(truth)
+    null = ~true
+    return {
+        "tpr": float(chosen[true].mean()),
+        "fpr": float(chosen[null].mean()),
+        "fdp": float(chosen[null].sum() / max(chosen.sum(), 1)),
+        "null_share": float((np.asarray(p_value)[null] <= 0.05).mean()),
+    }
+
+
+@dataclass(frozen=True)
+class Archive:
+    """A folder of runs.
+
+    Attributes
+    ----------
+    folder : Path
+        Where runs are kept.
+    device : {"cpu", "cuda"}
+        Where autoencoders are trained; in timed runs always on the CPU.
+    data_home : str, optional
+        Where the NHANES tables lie.
+    """
+
+    folder: Path
+    device: str = "cpu"
+    data_home: str | None = None
+
+    def find(self, run: Run) -> Record | None:
+        """The run's record, or None if it has to be done (again)."""
+        path = self.folder / run.file_name
+        if not path.exists():
+            return None
+        try:
+            data = json.loads(path.read_text(encoding="utf-8"))
+            data["run"]["options"] = tuple(tuple(pair) for pair in data["run"]["options"])
+            known = Run(**data.pop("run"))
+            if (data.pop("format"), data.pop("modifind")) != (FORMAT, __version__) or known != run:
+                reason = "it is of another version of modifind"
+            else:
+                return Record(run=run, **data)
+        except (ValueError, KeyError, TypeError):
+            reason = "it cannot be read"
+        warnings.warn(f"{path} is not used, because {reason}; the run is repeated", UserWarning, stacklevel=2)
+        return None
+
+    def carry_out(self, run: Run) -> None:
+        """Do one run and file it, whole or not at all."""
+        with warnings.catch_warnings(), threadpool_limits(limits=1):
+            warnings.simplefilter("ignore")
+            try:
+                record = asdict(_carry_out(run, self.device if run.measure == "selection" else "cpu", self.data_home))
+            except ValueError as error:
+                raise ValueError(f"{run.file_name}: {error}") from error
+        text = json.dumps({"format": FORMAT, "modifind": __version__, **record}, allow_nan=False)
+        write_text(self.folder / run.file_name, text + "\n")
+
+    def prepare(self, runs: Iterable[Run]) -> list[Run]:
+        """The runs that have to be done; the data they need are fetched, once and before anything is begun."""
+        missing = [run for run in dict.fromkeys(runs) if self.find(run) is None]
+        if any(run.data in NHANES for run in missing):
+            _nhanes(self.data_home)
+        return missing
+
+    def complete(
+        self, runs: Iterable[Run], *, jobs: int, title: str, progress: bool, missing: list[Run] | None = None
+    ) -> list[Record]:
+        """Records of all runs, in their order; those that are not on file, or what `prepare` found, are done now."""
+        wanted = list(dict.fromkeys(runs))
+        self.folder.mkdir(parents=True, exist_ok=True)
+        missing = self.prepare(wanted) if missing is None else missing
+        # Clocked runs get the machine to themselves, after a small one that loads what they need.
+        together = [run for run in missing if run.measure == "selection"]
+        alone = [run for run in missing if run.measure != "selection"]
+        for method in dict.fromkeys(run.method for run in alone):
+            _warm_up(method)
+        with ProgressBar(progress, title) as advance:
+            done = len(wanted) - len(missing)
+            advance(done, len(wanted))
+            calls = [delayed(self.carry_out)(run) for run in together]
+            for _ in results_of(calls, jobs, ordered=False, doing="doing the runs of a study"):
+                done += 1
+                advance(done, len(wanted))
+            for run in alone:
+                self.carry_out(run)
+                done += 1
+                advance(done, len(wanted))
+        records = [record for run in wanted if (record := self.find(run)) is not None]
+        if len(records) < len(wanted):
+            raise OSError(f"{len(wanted) - len(records)} runs are gone from {self.folder}; start again to repeat them")
+        return records
+
+
+def _carry_out(run: Run, device: str, data_home: str | None) -> Record:
+    table = _table(run, data_home)
+    options = dict(run.options)
+    if "discrete_features" in table:
+        options["discrete_features"] = table.discrete_features
+    estimator = make_method(run.method, run.seed, device, **options)
+    n_resamples = getattr(estimator, "n_resamples", None)
+    if run.measure == "multiplied":
+        estimator.set_params(n_resamples=2)
+    start = time.perf_counter()
+    result = estimator.fit(table.X, table.y, treatment=table.treatment).result_
+    seconds = time.perf_counter() - start
+    if run.measure == "multiplied":
+        assert n_resamples is not None
+        seconds += (n_resamples - 2) * table.X.shape[1] * _statistic_seconds(estimator.statistic, table)
+    found = result.table
+    return Record(
+        run=run,
+        features=[str(name) for name in found.index],
+        p_value=found["p_value"].tolist(),
+        p_adjusted=found["p_adjusted"].tolist(),
+        selected=found["selected"].tolist(),
+        truth=[str(name) in table.get("modifiers", ()) for name in found.index],
+        seconds=round(seconds, 3),
+        device=device,
+        warnings=list(result.warnings),
+    )
+
+
+def _table(run: Run, data_home: str | None) -> Bunch:
+    if run.data in KINDS:
+        return make_modifiers(run.data, n_samples=run.n, n_features=N_FEATURES, random_state=run.seed)
+    table = Bunch(**_nhanes(data_home))
+    if run.data == "log CRP":
+        table.y = np.log(table.y)
+    elif run.data == "permuted CRP":
+        table.y = np.random.default_rng(run.seed).permutation(table.y)
+    return table
+
+
+@cache
+def _nhanes(data_home: str | None) -> Bunch:
+    return fetch_nhanes_crp(data_home)
+
+
+def _statistic_seconds(statistic: Any, table: Bunch) -> float:
+    """Median time of one statistic of one feature, as a resample costs it."""
+    seed = np.random.SeedSequence(0)
+    prepared = statistic.prepare(np.asarray(table.y, dtype=float), np.asarray(table.treatment), seed)
+    column = table.X.iloc[:, 0].to_numpy(dtype=float)
+    width = median_bandwidth(column)
+    times = []
+    for _ in range(TIMED_STATISTICS):
+        start = time.perf_counter()
+        prepared.importance(column, table.propensity, bandwidth=width)
+        times.append(time.perf_counter() - start)
+    return float(np.median(times))
+
+
+def _warm_up(method: str) -> None:
+    table = make_modifiers("LinMean", n_samples=100, n_features=5, random_state=0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        make_method(method, 0).fit(table.X, table.y, treatment=table.treatment)

@@ -1,0 +1,328 @@
+"""Kinds of studies: which runs each consists of, and its table, figure and text."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+
+from modifind.paper import figures, paper
+from modifind.paper.methods import METHODS
+from modifind.paper.runs import NHANES, Record, Run
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+KINDS = ("LinMean", "NonlinMean", "LinVar", "NonlinVar")
+SIZES = (500, 750, 1000, 1250, 1500, 1750, 2000)
+DEFAULT_RUNS = 50
+FIRST_SEED = 1000
+ALPHA = 0.05
+
+
+@dataclass(frozen=True)
+class Order:
+    """What is asked for.
+
+    Parameters
+    ----------
+    runs : int or dict, optional
+        Runs of every method, or runs by method with the others' under ``""``. By default what the study has: 50 in
+        most.
+    quick : bool, default=False
+        A small version of the study: few runs, fewer sizes.
+    methods : sequence of str, optional
+        Only these.
+    seed : int, default=1000
+        Seed of the first run; the others follow.
+    """
+
+    runs: int | Mapping[str, int] | None = None
+    quick: bool = False
+    methods: Sequence[str] | None = None
+    seed: int = FIRST_SEED
+
+    def __post_init__(self) -> None:
+        by_method = self.runs if isinstance(self.runs, Mapping) else {}
+        unknown = sorted({*by_method} - {*METHODS, ""} | {*(self.methods or ())} - {*METHODS})
+        if unknown:
+            raise ValueError(f"no method {', '.join(unknown)}; methods are {', '.join(METHODS)}")
+        counts = list(by_method.values()) if isinstance(self.runs, Mapping) else [self.runs]
+        for count in counts:
+            if count is not None and count < 1:
+                raise ValueError(f"runs must be at least 1, not {count}")
+
+
+@dataclass(frozen=True)
+class Study(ABC):
+    """One table or figure of the paper."""
+
+    name: str
+    title: str
+    methods: tuple[str, ...]
+    full: Mapping[str, int] = field(default_factory=dict)  # runs by method where not DEFAULT_RUNS
+    quick: Mapping[str, int] = field(default_factory=dict)
+
+    def n_runs(self, method: str, order: Order) -> int:
+        """How many runs of a method are asked for."""
+        own = self.quick if order.quick else self.full
+        standard = own.get(method, own.get("", DEFAULT_RUNS))
+        if isinstance(order.runs, Mapping):
+            return order.runs.get(method, order.runs.get("", standard))
+        return standard if order.runs is None else order.runs
+
+    def chosen(self, order: Order) -> list[str]:
+        """The methods that are asked for and belong here."""
+        return [method for method in self.methods if order.methods is None or method in order.methods]
+
+    def runs(self, order: Order) -> list[Run]:
+        """All runs, seed by seed, so that what is done early is a small version of the whole."""
+        wanted = self.chosen(order)
+        most = max((self.n_runs(method, order) for method in wanted), default=0)
+        return [
+            run
+            for k in range(most)
+            for method in wanted
+            if k < self.n_runs(method, order)
+            for run in self.cells(method, order.seed + k, order.quick)
+        ]
+
+    @abstractmethod
+    def cells(self, method: str, seed: int, quick: bool) -> list[Run]:
+        """The runs of one method with one seed."""
+
+    @abstractmethod
+    def table(self, records: list[Record]) -> pd.DataFrame:
+        """What goes into the CSV file."""
+
+    @abstractmethod
+    def figure(self, table: pd.DataFrame) -> Figure:
+        """What goes into the PNG file."""
+
+    @abstractmethod
+    def text(self, table: pd.DataFrame) -> str:
+        """The tables of the Markdown file."""
+
+
+@dataclass(frozen=True)
+class RatesStudy(Study):
+    """True and false positive rates on synthetic data, by kind of data and by size or by an option of the method."""
+
+    kinds: tuple[str, ...] = KINDS
+    sizes: tuple[int, ...] = (1000,)
+    quick_sizes: tuple[int, ...] = (500,)
+    option: str = ""
+    values: tuple[int, ...] = ()
+    usual: int = 0  # the value that a method has anyway
+    published: Mapping[tuple[str, int], paper.Rates] = field(default_factory=dict)
+
+    def cells(self, method: str, seed: int, quick: bool) -> list[Run]:
+        """All kinds, sizes and values of the option."""
+        choices: list[tuple[tuple[str, Any], ...]] = [()]
+        if self.option:  # the usual value is the plain method, whose runs other studies share
+            choices = [() if value == self.usual else ((self.option, value),) for value in self.values]
+        return [
+            Run(kind, n, method, seed, options)
+            for kind in self.kinds
+            for n in (self.quick_sizes if quick else self.sizes)
+            for options in choices
+        ]
+
+    def table(self, records: list[Record]) -> pd.DataFrame:
+        """Mean and standard deviation of the rates over runs."""
+        rows = []
+        for record in records:
+            run = record.run
+            place = {"data": run.data, "n": run.n, "method": run.method}
+            if self.option:
+                place[self.option] = dict(run.options).get(self.option, self.usual)
+            rows.append({**place, **record.rates})
+        frame = pd.DataFrame(rows)
+        keys = [key for key in ("data", "n", "method", self.option) if key]
+        groups = frame.groupby(keys, sort=False)
+        summary = groups["tpr"].agg(runs="size").reset_index()
+        for rate in ("tpr", "fpr", "fdp", "null_share"):
+            summary[f"{rate}_mean"] = groups[rate].mean().to_numpy()
+            summary[f"{rate}_sd"] = groups[rate].std(ddof=1).to_numpy()
+        known = [
+            self.published.get((row["data"], row[self.option or "n"])) if row["n"] in self.sizes else None
+            for row in summary.to_dict("records")
+        ]  # a quick version has other sizes, of which the paper says nothing
+        for k, column in enumerate(("paper_tpr", "paper_tpr_sd", "paper_fpr", "paper_fpr_sd")):
+            summary[column] = [np.nan if rates is None else rates[k] for rates in known]
+        order = {name: k for k, name in enumerate((*self.kinds, *self.methods))}
+        return summary.sort_values(keys, key=lambda c: c.map(order) if c.name in ("data", "method") else c)
+
+    def figure(self, table: pd.DataFrame) -> Figure:
+        """Rates against the size or the option, one panel per kind."""
+        return figures.rates_figure(table, self.option or "n", self.title + self._size(table))
+
+    def text(self, table: pd.DataFrame) -> str:
+        """One row per cell, one column per method."""
+        x = self.option or "n"
+        lines = []
+        methods = list(dict.fromkeys(table["method"]))
+        for (kind, value), cell in table.groupby(["data", x], sort=False):
+            by_method = {row["method"]: row for row in cell.to_dict("records")}
+            first = next(iter(by_method.values()))
+            published = "" if np.isnan(first["paper_tpr"]) else _rates(first, "paper_tpr", "paper_fpr", "", "_sd")
+            shown = [_rates(by_method[m], "tpr", "fpr", "_mean", "_sd") if m in by_method else "" for m in methods]
+            lines.append([str(kind), str(value), *shown, published])
+        counts = [f"{METHODS[m].label} ({_counts(table[table['method'] == m]['runs'])} runs)" for m in methods]
+        head = ["data", x.replace("_", " "), *counts, "paper (50 runs)"]
+        return f"TPR (sd) / FPR (sd){self._size(table)}\n\n" + markdown_table(head, lines)
+
+    def _size(self, table: pd.DataFrame) -> str:
+        """The size, where no column and no axis shows it."""
+        return f", n = {_counts(table['n'])}" if self.option else ""
+
+
+@dataclass(frozen=True)
+class TimeStudy(Study):
+    """Wall time of whole runs on LinMean."""
+
+    sizes: tuple[int, ...] = SIZES
+    quick_sizes: tuple[int, ...] = (500, 1000)
+    multiplied: tuple[str, ...] = ("preset-sums", "exact")
+
+    def cells(self, method: str, seed: int, quick: bool) -> list[Run]:
+        """All sizes."""
+        measure = "multiplied" if method in self.multiplied else "time"
+        sizes = self.quick_sizes if quick else self.sizes
+        return [Run("LinMean", n, method, seed, measure=measure) for n in sizes]
+
+    def table(self, records: list[Record]) -> pd.DataFrame:
+        """Mean and standard deviation of seconds over runs."""
+        frame = pd.DataFrame(
+            [
+                {"method": r.run.method, "n": r.run.n, "measured": _MEASURES[r.run.measure], "seconds": r.seconds}
+                for r in records
+            ]
+        )
+        groups = frame.groupby(["method", "n", "measured"], sort=False)["seconds"]
+        summary = groups.agg(runs="size", seconds_mean="mean", seconds_sd="std").reset_index()
+        order = {name: k for k, name in enumerate(self.methods)}
+        summary = summary.sort_values(["method", "n"], key=lambda c: c.map(order) if c.name == "method" else c)
+        known = [paper.SECONDS.get(m, np.nan) if n == SIZES[-1] else np.nan for m, n in summary[["method", "n"]].values]
+        return summary.assign(paper_seconds=known)
+
+    def figure(self, table: pd.DataFrame) -> Figure:
+        """Seconds against rows, both on a log scale."""
+        return figures.time_figure(table, self.title)
+
+    def text(self, table: pd.DataFrame) -> str:
+        """One row per method, one column per size."""
+        sizes = sorted(set(table["n"]))
+        lines = []
+        for method, rows in table.groupby("method", sort=False):
+            mean = rows.set_index("n")["seconds_mean"]
+            shown = [_seconds(mean.get(n, np.nan)) for n in sizes]
+            published = rows["paper_seconds"].dropna()
+            said = f"{published.iloc[0]:,.0f}" if len(published) else ""
+            mark = " *" if str(method) in self.multiplied else ""
+            lines.append([METHODS[str(method)].label + mark, *shown, _counts(rows["runs"]), said])
+        head = ["method", *(f"n = {n}" for n in sizes), "runs", f"paper, n = {SIZES[-1]}"]
+        note = (
+            "Seconds of one process on one core. The paper's seconds are of another machine.\n\n"
+            "\\* multiplied out: fitted with two resamples, one statistic timed, the other 98 resamples of 30 features "
+            "added."
+        )
+        return markdown_table(head, lines) + "\n\n" + note
+
+
+@dataclass(frozen=True)
+class NhanesStudy(Study):
+    """Adjusted p-values of every feature on the NHANES table."""
+
+    permuted_too: tuple[str, ...] = ()  # methods that are also tried where nothing is to be found
+
+    def cells(self, method: str, seed: int, quick: bool) -> list[Run]:
+        """The outcome, its logarithm and, for some methods and without hurry, its values in another order."""
+        permuted = method in self.permuted_too and not quick
+        return [Run(data, 0, method, seed) for data in NHANES if permuted or data != "permuted CRP"]
+
+    def table(self, records: list[Record]) -> pd.DataFrame:
+        """Mean and standard deviation of the adjusted p-value, and share of runs that select, by feature."""
+        frame = pd.concat(
+            pd.DataFrame(
+                {
+                    "data": r.run.data,
+                    "method": r.run.method,
+                    "feature": r.features,
+                    "p": r.p_adjusted,
+                    "chosen": r.selected,
+                }
+            )
+            for r in records
+        )
+        groups = frame.groupby(["data", "method", "feature"], sort=False)
+        summary = groups["p"].agg(runs="size", p_mean="mean", p_sd="std").reset_index()
+        summary["share_selected"] = groups["chosen"].mean().to_numpy()
+        summary["selected_by_mean"] = summary["p_mean"] <= ALPHA
+        preset = (summary["method"] == "preset") & (summary["data"] == "CRP")
+        for k, column in enumerate(("paper_p_mean", "paper_p_sd")):
+            known = summary["feature"].map({feature: value[k] for feature, value in paper.NHANES.items()})
+            summary[column] = known.where(preset)
+        order = {name: k for k, name in enumerate((*NHANES, *self.methods))}
+        return summary.sort_values(["data", "method"], key=lambda c: c.map(order), kind="stable")
+
+    def figure(self, table: pd.DataFrame) -> Figure:
+        """Mean adjusted p-values by feature, one panel per scale."""
+        return figures.nhanes_figure(table, ALPHA, self.title)
+
+    def text(self, table: pd.DataFrame) -> str:
+        """Selected features by method, then every mean p-value."""
+        lines = [
+            ["CRP", "paper, its method", "50", ", ".join(f"{f} {m:g} ({s:g})" for f, (m, s) in paper.NHANES.items())],
+            ["CRP", "paper, SI-EM", "", ", ".join(paper.NHANES_SIEM)],
+        ]
+        for (data, method), rows in table.groupby(["data", "method"], sort=False):
+            chosen = rows[rows["selected_by_mean"] | (rows["share_selected"] >= 0.5)].sort_values("p_mean")
+            names = [
+                f"{r['feature']} {r['p_mean']:.2g} ({_plain(r['p_sd'], '.2g')}) {r['share_selected']:.0%}"
+                for r in chosen.to_dict("records")
+            ]
+            lines.append([str(data), METHODS[str(method)].label, _counts(rows["runs"]), ", ".join(names) or "none"])
+        head = ["outcome", "method", "runs", "mean adjusted p (sd), share of runs that select"]
+        rule = (
+            f"Features whose mean adjusted p-value is at most {ALPHA:g} (the paper's rule), or that half of the runs "
+            "select; SI-EM does not adjust:"
+        )
+        parts = [f"{rule}\n\n{markdown_table(head, lines)}"]
+        for data, rows in table.groupby("data", sort=False):
+            wide = rows.pivot(index="feature", columns="method", values="p_mean")
+            methods = list(dict.fromkeys(rows["method"]))
+            body = [[str(f), *(_plain(wide.loc[f, m], ".3f") for m in methods)] for f in dict.fromkeys(rows["feature"])]
+            labels = [METHODS[m].label for m in methods]
+            parts.append(f"Mean adjusted p-value, {data!s}:\n\n" + markdown_table(["feature", *labels], body))
+        return "\n\n".join(parts)
+
+
+_MEASURES = {"time": "whole run", "multiplied": "multiplied out"}
+
+
+def markdown_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """A table in Markdown."""
+    lines = [head, ["---"] * len(head), *rows]
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+
+
+def _rates(row: Mapping[Any, Any], first: str, second: str, mean: str, sd: str) -> str:
+    return " / ".join(f"{row[rate + mean]:.2f} ({_plain(row[rate + sd], '.2f')})" for rate in (first, second))
+
+
+def _plain(value: float, form: str) -> str:
+    return "-" if np.isnan(value) else format(value, form)
+
+
+def _seconds(value: float) -> str:
+    return "" if np.isnan(value) else f"{value:,.1f}" if value < 100 else f"{value:,.0f}"
+
+
+def _counts(numbers: Any) -> str:
+    low, high = int(numbers.min()), int(numbers.max())
+    return f"{low}" if low == high else f"{low}-{high}"

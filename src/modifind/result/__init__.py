@@ -1,0 +1,1 @@
+"""What a run found: frozen, checked, written to files and read back."""

@@ -1,0 +1,462 @@
+"""Checks that every fit ends with: what was found, why it matters and what to do.
+
+A check that bears on validity decides whether the answer can be relied on, `SelectionResult.ok`; the others are notes.
+`check_kinds` says which is which. Thresholds are set by what a departure does to the answer, not by whether it is
+significant: with 100,000 rows every law and every score is significantly wrong by a little. docs/validity.md has the
+rates at which good and bad tables fail.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import astuple, dataclass, fields
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from scipy.stats import binomtest
+
+from modifind.data.wording import printable
+from modifind.inference.adjust import adjust_p_values
+from modifind.inference.tails import combined_p_value
+from modifind.result.check_kinds import KINDS, UNSEEN
+
+LEAST_EFFECTIVE_SHARE = 0.05
+LEAST_EFFECTIVE_ROWS = 30.0
+MOST_OUTSIDE = 0.4  # share of an arm, by the propensity score
+MOST_OUTSIDE_ALONG = 0.2  # share of an arm, along one feature
+LEAST_EXPLAINED = 0.95  # of known propensity scores by the features
+LARGEST_SHARE_Z = 4.0  # between the arms' shares and known chances, in standard errors,
+LEAST_SHARE_GAP = 0.02  # and in itself
+LARGEST_ARM_DIFFERENCE = 0.1  # standard deviations, between randomised arms
+ARM_DIFFERENCE_LEVEL = 0.001  # over all features
+MOST_OUTCOME_SHARE = 0.95
+LARGEST_WEIGHT = 0.15  # share of an arm that one row may have, in arms of 300 rows and more
+MOST_CLIPPED = 0.08
+LEAST_OBSERVED_SHARE = 0.3  # of the rows with an outcome that are left when weighted for those without,
+LEAST_OBSERVED_ROWS = 60.0  # and in rows
+LARGEST_OBSERVED = 0.03  # share of all weight that one such row may have, in tables of 300 rows and more
+LEAST_ARM = 50
+LARGEST_DISTANCE = 0.05  # of the PIT: at 0.07 twice as many null features as should be are found
+MISFIT_LEVEL = 0.001
+LAW_FOLLOWS = 1e-6
+SCORES_MISFIT = 1e-4
+LEAST_LAW_GAIN = -0.2  # nats per row
+LEAST_MODEL_GAIN = -0.05  # nats per row
+COST_OF_ROWS = 40.0  # nats that fitting to n rows may cost in all
+DISAGREEMENT_LEVEL = 0.001
+NOTICEABLE_FACTOR = 1.25  # between an analytic and a resampled p-value
+DECIDING_FACTOR = 1.5  # between two tails that decide differently
+MOST_NAMES = 12
+
+
+@dataclass(frozen=True)
+class Check:
+    """One thing that was looked at.
+
+    Attributes
+    ----------
+    name : str
+        Kind of check.
+    feature : str or None
+        The feature it is about; None where it is about the whole table.
+    value, threshold : float
+        What was found, and the limit.
+    passed : bool
+        Whether the value is within the limit.
+    text : str
+        What was found; where it failed also why it matters.
+    remedy : str
+        What to do where it failed, if that is not what its kind says.
+    """
+
+    name: str
+    feature: str | None
+    value: float
+    threshold: float
+    passed: bool
+    text: str
+    remedy: str = ""
+
+
+def as_frame(checks: Sequence[Check]) -> pd.DataFrame:
+    """Checks as a table, one row each, with whether they bear on validity and what to do about those that failed."""
+    columns = [field.name for field in fields(Check)]
+    frame = pd.DataFrame([astuple(check) for check in checks], columns=columns)
+    frame = frame.astype({"feature": object, "value": float, "threshold": float, "passed": bool})
+    frame["feature"] = frame["feature"].where(frame["feature"].notna(), None)
+    bears = np.array([KINDS[check.name].validity for check in checks], dtype=bool)
+    frame.insert(columns.index("passed") + 1, "validity", bears)
+    remedies = ["" if check.passed else check.remedy or KINDS[check.name].remedy for check in checks]
+    frame["remedy"] = pd.Series(remedies, dtype=frame["text"].dtype)
+    return frame
+
+
+def run_checks(
+    table: pd.DataFrame,
+    diagnostics: pd.DataFrame,
+    overlap: Mapping[str, float],
+    settings: Mapping[str, Any],
+    untestable: Mapping[str, str],
+    adjusted: pd.DataFrame | None = None,
+) -> pd.DataFrame:
+    """All checks of a fit.
+
+    Parameters
+    ----------
+    table, diagnostics, overlap, settings
+        What the result is made of.
+    untestable : mapping
+        For features that were not tested the reason: "constant", "rare", "determined", "failed" or "unreached".
+    adjusted : DataFrame, optional
+        What columns that are adjusted for and not tested were looked at for; see `review_columns`.
+
+    Returns
+    -------
+    DataFrame
+        One row per check, with the attributes of `Check` as columns, `validity` and `remedy`.
+    """
+    found = [
+        *_overlap_checks(overlap, settings),
+        *_outcome_weight_checks(settings),
+        *_score_check(overlap),
+        *_known_checks(overlap, settings),
+        *_arm_checks(settings),
+    ]
+    found += [*_model_check(settings), *_resample_check(len(table), settings)]
+    for feature in table.index:
+        found += _testable(str(feature), untestable.get(str(feature)))
+    found += _column_checks(diagnostics if adjusted is None else pd.concat([diagnostics, adjusted]), settings)
+    found += [check for row in diagnostics.itertuples() for check in _law_checks(row, int(settings["n_rows"]))]
+    found += [*_tail_checks(table, diagnostics, settings), *_resampled_checks(table, diagnostics)]
+    return as_frame(found)
+
+
+def cautions(checks: pd.DataFrame, features: Sequence[str]) -> list[str]:
+    """For each feature what its failed checks come to, in a few words; empty where nothing is wrong."""
+    found: dict[str, list[str]] = {str(feature): [] for feature in features}
+    failed = checks[~checks["passed"] & checks["feature"].isin(list(found))]  # others are columns adjusted for
+    for name, feature in zip(failed["name"], failed["feature"], strict=True):
+        found[feature].append(KINDS[name].caution)
+    return ["; ".join(dict.fromkeys(found[str(feature)])) for feature in features]
+
+
+def concerns(checks: pd.DataFrame, named: frozenset[str] = frozenset(), *, validity: bool | None = None) -> list[str]:
+    """One sentence or a few for every kind of check that failed, naming the features; what bears on validity first.
+
+    Features in `named` are left out where they cannot be tested: they have had a warning of their own. With `validity`
+    only cautions (True) or only notes (False) are told.
+
+    Examples
+    --------
+    >>> found = [Check("constant", name, 1.0, 1.0, False, "") for name in ("site", "batch")]
+    >>> concerns(as_frame(found))
+    ['constant columns cannot modify anything: site, batch']
+    >>> concerns(as_frame(found), validity=True)
+    []
+    """
+    told = checks["name"].isin(["constant", "rare", "determined"]) & checks["feature"].isin(list(named))
+    failed = checks[~checks["passed"] & ~told]
+    wanted = (True, False) if validity is None else (validity,)
+    return [
+        printable(_concern(str(name), rows))
+        for bears in wanted
+        for name, rows in failed[failed["validity"] == bears].groupby("name", sort=False)
+    ]
+
+
+def summary(checks: pd.DataFrame) -> str:
+    """How many kinds of check bear on validity, how many of them failed, and how many notes there are.
+
+    Examples
+    --------
+    >>> found = [Check("law_fit", "age", 0.1, 0.05, False, ""), Check("constant", "site", 1.0, 0.0, False, "")]
+    >>> summary(as_frame(found))
+    '1 of 1 needs attention; 1 note'
+    """
+    bearing = checks[checks["validity"]]
+    failed = bearing.loc[~bearing["passed"], "name"].nunique()
+    notes = checks.loc[~checks["passed"] & ~checks["validity"], "name"].nunique()
+    counted = f"{failed} of {bearing['name'].nunique()} need{'s' if failed == 1 else ''} attention"
+    return counted + (f"; {notes} note{'s' if notes > 1 else ''}" if notes else "")
+
+
+def warn_of(checks: pd.DataFrame, named: frozenset[str] = frozenset()) -> None:
+    """One warning for every kind of check that failed; see `concerns`."""
+    for message in concerns(checks, named):
+        warnings.warn(message, UserWarning, stacklevel=4)
+
+
+def _concern(name: str, rows: pd.DataFrame) -> str:
+    kind, remedy = KINDS[name], str(rows["remedy"].iloc[0])
+    if rows["feature"].isna().all() or not kind.told:
+        texts = list(rows["text"])
+        more = f"And {len(texts) - MOST_NAMES} more." if len(texts) > MOST_NAMES else ""
+        return " ".join(filter(None, [*texts[:MOST_NAMES], more, remedy]))
+    names = [str(feature) for feature in rows["feature"]]
+    count = f"{len(names)} feature{'s' if len(names) > 1 else ''}"
+    listed = ", ".join(names[:MOST_NAMES]) + (f" and {len(names) - MOST_NAMES} more" if len(names) > MOST_NAMES else "")
+    return " ".join(filter(None, [kind.told.format(count=count, features=listed), remedy]))
+
+
+def _overlap_checks(overlap: Mapping[str, float], settings: Mapping[str, Any]) -> Iterator[Check]:
+    """Whether the arms can be compared where the effects that are told are about."""
+    even = settings.get("population") == "overlap"
+    yield from _support_checks(overlap, even)
+    for arm in ("treated", "control"):
+        rows = overlap["overlap_rows_" + arm] if even else overlap["effective_rows_" + arm]
+        share = rows / max(int(settings["n_" + arm]), 1) if even else overlap[f"effective_share_{arm}"]
+        # Few rows are enough for the share to say little; where an arm is small anyway that is another check.
+        least = max(LEAST_EFFECTIVE_SHARE, min(LEAST_EFFECTIVE_ROWS / max(int(settings["n_" + arm]), 1), 0.5))
+        passed = share >= least
+        text = f"The {arm} arm is worth {'' if passed else 'only '}{rows:.0f} rows ({share:.0%} of it) after weighting"
+        text += "." if passed else ": the arms overlap poorly, and effects rest on few rows."
+        yield Check("effective_rows", None, share, least, passed, text)
+    if even:  # no row counts much, and rows with extreme scores hardly at all
+        return
+    for arm in ("treated", "control"):
+        share = overlap[f"max_weight_share_{arm}"]
+        limit = max(LARGEST_WEIGHT, min(0.5, 300 * LARGEST_WEIGHT / max(settings[f"n_{arm}"], 1)))
+        passed = share <= limit
+        text = f"The largest weight is {share:.1%} of the weight of the {arm} arm."
+        text += "" if passed else " A single row can then shape importance and curves."
+        yield Check("largest_weight", None, share, limit, passed, text)
+    n_rows, clipped = int(settings["n_rows"]), int(overlap["n_clipped"])
+    low, high = settings["propensity_clip"]
+    passed = clipped <= MOST_CLIPPED * n_rows
+    text = f"{clipped} of {n_rows} propensity scores were outside [{low:g}, {high:g}] and were clipped"
+    text += "." if passed else ": the arms hardly overlap there, and what is said about such rows rests on the model."
+    yield Check("clipped_scores", None, clipped / max(n_rows, 1), MOST_CLIPPED, passed, text)
+
+
+def _support_checks(overlap: Mapping[str, float], even: bool) -> Iterator[Check]:
+    if "outside_share_treated" not in overlap:
+        return
+    for arm, other in (("treated", "control"), ("control", "treated")):
+        share = overlap[f"outside_{'overlap_' if even else ''}share_{arm}"]
+        passed = share <= MOST_OUTSIDE
+        text = f"{share:.0%} of the {'weight' if even else 'rows'} of the {arm} arm {'lies' if even else 'lie'} "
+        text += f"where the features leave hardly a {other} row to compare with"
+        text += "." if passed else ": what is said about their effect is the model's guess."
+        yield Check("common_support", None, share, MOST_OUTSIDE, passed, text, UNSEEN if even else "")
+
+
+def _outcome_weight_checks(settings: Mapping[str, Any]) -> Iterator[Check]:
+    """Whether rows with an outcome can stand for those without."""
+    found = settings.get("outcome_weights")
+    if not found:
+        return
+    n_rows = max(int(settings["n_rows"]), 1)
+    share, least = found["effective_rows"] / n_rows, max(LEAST_OBSERVED_SHARE, min(LEAST_OBSERVED_ROWS / n_rows, 0.9))
+    passed = share >= least
+    text = f"The outcome is missing in {found['share_missing']:.0%} of the rows. Those that have one are worth "
+    text += f"{'' if passed else 'only '}{found['effective_rows']:.0f} rows ({share:.0%} of them) as weighted for it"
+    text += "." if passed else ": few of them stand for many, and effects rest on these."
+    yield Check("outcome_weights", None, share, least, passed, text)
+    largest, most = found["largest_weight_share"], max(LARGEST_OBSERVED, min(0.5, 300 * LARGEST_OBSERVED / n_rows))
+    passed = largest <= most
+    text = f"The largest weight for missing outcomes is {largest:.1%} of all weight."
+    text += "" if passed else " A single row can then shape effects."
+    yield Check("outcome_weights", None, largest, most, passed, text)
+
+
+def _score_check(overlap: Mapping[str, float]) -> Iterator[Check]:
+    """Whether scores fit along the features."""
+    p_value = overlap.get("misfit_p_value", math.nan)
+    if p_value != p_value:
+        return
+    passed = p_value >= SCORES_MISFIT
+    text = f"As many rows are treated as the scores say along all features and their products (p = {p_value:.2g})."
+    if not passed:
+        text = (
+            f"Somewhere along the features, or along a product of two, more rows are treated than the scores say "
+            f"(p = {p_value:.2g}): what such rows have in common may be taken for an effect."
+        )
+    yield Check("scores_fit", None, p_value, SCORES_MISFIT, passed, text)
+
+
+def _known_checks(overlap: Mapping[str, float], settings: Mapping[str, Any]) -> Iterator[Check]:
+    """Whether known chances to be treated agree with the arms and with the features."""
+    if not settings.get("propensity_known") or "share_z" not in overlap:
+        return
+    share, expected, z = (overlap[name] for name in ("treated_share", "expected_share", "share_z"))
+    gap = abs(share - expected)
+    passed = not (abs(z) > LARGEST_SHARE_Z and gap > LEAST_SHARE_GAP)
+    text = f"{share:.1%} of the rows are treated, and by the known chance to be treated it would be {expected:.1%}"
+    text += "." if passed else ": by chance they would not be so far apart, and comparisons of the arms are off."
+    yield Check("known_share", None, gap, LEAST_SHARE_GAP, passed, text)
+    r2 = float(settings.get("propensity_r2", 1.0))
+    passed = r2 >= LEAST_EXPLAINED
+    text = f"The features explain {r2:.0%} of the differences between the known chances to be treated (R2)"
+    text += "." if passed else ": the treatment was assigned by something that is not among them."
+    yield Check("known_scores", None, r2, LEAST_EXPLAINED, passed, text)
+
+
+def _column_checks(diagnostics: pd.DataFrame, settings: Mapping[str, Any]) -> Iterator[Check]:
+    """Overlap along every feature, and whether it looks as if it were measured after the treatment."""
+    if "outside_share" not in diagnostics:
+        return
+    unseen = UNSEEN if settings.get("population") == "overlap" else ""
+    level = ARM_DIFFERENCE_LEVEL / max(len(diagnostics), 1)
+    for row in diagnostics.itertuples():
+        feature = str(row.Index)
+        share = float(row.outside_share)  # type: ignore[arg-type]
+        passed = share <= MOST_OUTSIDE_ALONG
+        text = f"Along {feature} both arms have rows side by side."
+        if share > 0:
+            text = f"{row.outside_where} have hardly a row of the other arm beside them"
+            text += "." if passed else ": what is said about their effect is the model's guess."
+        yield Check("support_along", feature, share, MOST_OUTSIDE_ALONG, passed, text, unseen)
+    for row in diagnostics.itertuples():
+        difference, p_value = float(row.arm_difference), float(row.arm_p_value)  # type: ignore[arg-type]
+        if difference == difference:
+            feature, passed = str(row.Index), not (abs(difference) > LARGEST_ARM_DIFFERENCE and p_value < level)
+            text = f"The arms differ in {feature} by {abs(difference):.2f} standard deviations (p = {p_value:.2g})"
+            text += "." if passed else (
+                ", which what came before a randomised treatment does not: it looks as if it were measured afterwards."
+            )  # fmt: skip
+            yield Check("arms_differ", feature, abs(difference), LARGEST_ARM_DIFFERENCE, passed, text)
+    for row in diagnostics.itertuples():
+        feature, share = str(row.Index), float(row.outcome_share)  # type: ignore[arg-type]
+        passed = share <= MOST_OUTCOME_SHARE
+        text = f"{feature} and the outcome share {share:.0%} of their order."
+        if not passed:
+            text = f"{feature} nearly determines the outcome ({share:.0%}), or the outcome it: it looks as if it were "
+            text += "measured with the outcome or made from it."
+        yield Check("near_outcome", feature, share, MOST_OUTCOME_SHARE, passed, text)
+    for row in diagnostics.itertuples():
+        if float(row.event_flag):  # type: ignore[arg-type]
+            name = settings.get("outcome_name") or "the outcome"
+            text = f"{row.Index} looks like a flag of the event that {name} is the time of."
+            yield Check("event_flag", str(row.Index), 1.0, 0.0, False, text)
+
+
+def _arm_checks(settings: Mapping[str, Any]) -> Iterator[Check]:
+    for arm in ("treated", "control"):
+        rows = int(settings[f"n_{arm}"])
+        passed = rows >= LEAST_ARM
+        text = f"The {arm} arm has {rows} rows."
+        if not passed:
+            text += " Models of so few rows are poor and power is low: a feature that is not selected may still modify."
+        yield Check("arm_size", None, float(rows), float(LEAST_ARM), passed, text)
+
+
+def _model_check(settings: Mapping[str, Any]) -> Iterator[Check]:
+    gain = (settings.get("model") or {}).get("gain_over_marginal")
+    if gain is None:
+        return
+    limit = LEAST_MODEL_GAIN - COST_OF_ROWS / int(settings.get("n_train_rows") or settings["n_rows"])
+    passed = gain >= limit
+    text = f"The model of the outcome predicts held-out rows {abs(gain):.3f} nats per row "
+    text += "better" if gain > 0 else "worse"
+    text += " than each arm's own distribution without features."
+    if not passed:
+        text += " Such a model is of no use and power is low."
+    elif gain <= 0:
+        text += " It has found nothing in the features, as it must where there is nothing."
+    yield Check("outcome_model", None, float(gain), limit, passed, text)
+
+
+def _resample_check(n_features: int, settings: Mapping[str, Any]) -> Iterator[Check]:
+    needed, used = settings.get("n_resamples_needed"), settings.get("n_resamples_used")
+    if not needed or not used:
+        return
+    passed = used >= needed
+    text = f"n_resamples={used} can give a single discovery among {n_features} features."
+    if not passed:
+        text = (
+            f"n_resamples={used} cannot give a single discovery among {n_features} features at "
+            f"alpha={settings['alpha']:g}; use at least {needed} or 'auto'"
+        )
+    yield Check("resamples", None, float(used), float(needed), passed, text)
+
+
+def _testable(feature: str, reason: str | None) -> list[Check]:
+    texts = {
+        "constant": f"{feature} has one value only and cannot modify anything. Leave it out.",
+        "rare": f"{feature} has no two levels with enough rows in each arm, so it was not tested. Leave it out.",
+        "determined": (
+            f"{feature} is so nearly a function of the other features that the data cannot tell them apart; its "
+            "p-value is set to 1."
+        ),
+        "failed": f"The test of {feature} failed, as a warning says; its p-value is set to 1.",
+        "unreached": f"{feature} was not tested: the run was interrupted.",
+    }
+    return [] if reason is None else [Check(reason, feature, 1.0, 0.0, False, texts[reason])]
+
+
+def _law_checks(row: Any, n_rows: int) -> Iterator[Check]:
+    feature, n_rows = str(row.Index), int(getattr(row, "n_clusters", 0)) or n_rows
+    distance, p_value = getattr(row, "pit_distance", math.nan), getattr(row, "pit_p_value", math.nan)
+    if distance == distance:
+        passed = not (distance > LARGEST_DISTANCE and p_value < MISFIT_LEVEL)
+        text = f"The law of {feature} given the rest ({row.sampler}) is off by {distance:.3f} on held-out rows"
+        text += f" (Kolmogorov-Smirnov distance; p = {p_value:.2g})."
+        if not passed:
+            text += " Its p-value may be too small or too large."
+        yield Check("law_fit", feature, distance, LARGEST_DISTANCE, passed, text)
+    gain = getattr(row, "log_score_gain", math.nan)
+    if gain == gain:
+        limit = LEAST_LAW_GAIN - COST_OF_ROWS / n_rows
+        passed = gain >= limit
+        text = (
+            f"The law of {feature} given the rest ({row.sampler}) predicts held-out rows {abs(gain):.3f} nats per row "
+            f"{'better' if gain > 0 else 'worse'} than the feature's own distribution."
+        )
+        if not passed:
+            text += " Its p-value may be off."
+        elif gain < 0:
+            text += f" With this many rows up to {-limit:.3f} is no concern."
+        yield Check("law_gain", feature, gain, limit, passed, text)
+    follows = getattr(row, "law_p_value", math.nan)
+    if follows == follows:
+        passed = follows >= LAW_FOLLOWS
+        text = f"What the law of {feature} given the rest leaves over follows no other feature (p = {follows:.2g})."
+        if not passed:
+            text = (
+                f"What the law of {feature} given the rest ({row.sampler}) leaves over still follows other features "
+                f"(p = {follows:.2g}): part of what is found for it may be theirs."
+            )
+        yield Check("law_along", feature, follows, LAW_FOLLOWS, passed, text)
+
+
+def _tail_checks(table: pd.DataFrame, diagnostics: pd.DataFrame, settings: Mapping[str, Any]) -> Iterator[Check]:
+    if "normal_p_value" not in diagnostics:
+        return
+    combined = table["p_value"].fillna(1.0).to_numpy(dtype=float)
+    p_values = diagnostics["likelihood_p_value"].fillna(1.0).to_numpy(dtype=float)
+    normal = diagnostics["normal_p_value"].to_numpy(dtype=float)
+    normal = np.where(np.isnan(normal) | table["p_value"].isna(), p_values, normal)
+    # Another tail of the likelihood decides where the other component does not.
+    instead = combined_p_value(normal, diagnostics["tail_p_value"].to_numpy(dtype=float))
+    instead = np.where(table["p_value"].isna(), combined, instead)
+    decided = adjust_p_values(instead, settings["adjust"]) <= settings["alpha"]
+    factors = np.exp(np.abs(np.log(np.maximum(p_values, 1e-300)) - np.log(np.maximum(normal, 1e-300))).clip(max=700))
+    selected = table["selected"].to_numpy(dtype=bool)
+    for k, feature in enumerate(table.index):
+        factor = 1.0 if decided[k] == selected[k] else float(factors[k])  # one that decides nothing does not matter
+        passed = factor < DECIDING_FACTOR
+        text = f"The saddlepoint tail of {feature} gives p = {p_values[k]:.2g}, the normal tail {normal[k]:.2g}."
+        if not passed:
+            text += " They decide differently."
+        yield Check("tail", str(feature), factor, DECIDING_FACTOR, passed, text)
+
+
+def _resampled_checks(table: pd.DataFrame, diagnostics: pd.DataFrame) -> Iterator[Check]:
+    if "check_p_value" not in diagnostics:
+        return
+    checked = diagnostics[diagnostics["check_p_value"].notna() & table["p_value"].notna()]
+    for feature in checked.index:
+        p_value = float(checked.loc[feature, "checked_p_value"])
+        resampled = float(checked.loc[feature, "check_p_value"])
+        drawn, reached = (int(checked.loc[feature, name]) for name in ("n_resamples", "n_exceeding"))
+        chance = float(binomtest(reached, drawn, min(p_value, 1.0)).pvalue)
+        apart = abs(math.log(resampled / max(p_value, 1e-300))) > math.log(NOTICEABLE_FACTOR)
+        limit = DISAGREEMENT_LEVEL / len(checked)
+        passed = chance >= limit or not apart
+        text = f"P-value of {feature}: {p_value:.2g}; {reached} of {drawn} resamples reached the statistic."
+        if not passed:
+            text += " They differ by more than chance explains."
+        yield Check("resampled_p", str(feature), chance, limit, passed, text)
