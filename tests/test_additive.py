@@ -8,11 +8,11 @@ from scipy.stats import t
 
 from modifind.nuisance.outcome import AdditiveLearner
 from modifind.nuisance.outcome.additive import ArmLocations
-from modifind.nuisance.outcome.density import SHAPES, best_shape, student_log_density
-from modifind.nuisance.outcome.evidence import STRONGEST, solve_ridge, symmetric, updated_penalties
-from modifind.nuisance.outcome.scale import ScaleModel
-from modifind.nuisance.outcome.splines import ColumnBasis
-from modifind.nuisance.outcome.terms import AdditiveTerms
+from modifind.nuisance.regression.density import SHAPES, best_shape, student_log_density
+from modifind.nuisance.regression.evidence import STRONGEST, solve_ridge, symmetric, updated_penalties
+from modifind.nuisance.regression.scale import ScaleModel
+from modifind.nuisance.regression.splines import ColumnBasis
+from modifind.nuisance.regression.terms import AdditiveTerms
 
 COLUMNS = {
     "normal": lambda rng: rng.normal(3.0, 2.0, size=300),

@@ -7,11 +7,11 @@ import pytest
 
 from modifind.datasets import make_modifiers
 from modifind.nuisance.outcome import AdditiveClassifier, AdditiveLearner, BoostingLearner, blocks, boosting, stacking
-from modifind.nuisance.outcome.blocks import quadratic_forms, random_rows, row_blocks, scaled_gram
-from modifind.nuisance.outcome.splines import _inner_product, _interpolate, _quantiles
 from modifind.nuisance.outcome.stacking import cross_fit, resolve_learners
-from modifind.nuisance.outcome.terms import AdditiveTerms
 from modifind.nuisance.propensity.scores import arm_folds
+from modifind.nuisance.regression.blocks import quadratic_forms, random_rows, row_blocks, scaled_gram
+from modifind.nuisance.regression.splines import _inner_product, _interpolate, _quantiles
+from modifind.nuisance.regression.terms import AdditiveTerms
 
 SIZES = [1, 7, 100, 1000]
 

@@ -12,8 +12,8 @@ from modifind import EffectLikelihood, ModifierSelector, SelectionResult
 from modifind.data.feature_matrix import read_features
 from modifind.datasets import make_modifiers
 from modifind.engine.assemble import Finding
+from modifind.engine.change_tests import Changes, Sweep, change_tests, shape_test, unseen_changes
 from modifind.engine.testers import AnalyticTester
-from modifind.explain.changes import Changes, Sweep, change_tests, shape_test, unseen_changes
 from modifind.explain.verdict import verdict
 from modifind.inference import UNSEEN, adjust_p_values
 from modifind.result.codec import decode, encode

@@ -14,8 +14,8 @@ import pytest
 from joblib import delayed
 
 from modifind import EffectLikelihood, ModifierSelector
+from modifind._workers import DONE_AGAIN, WorkerError, results_of
 from modifind.datasets import make_modifiers
-from modifind.engine.workers import DONE_AGAIN, WorkerError, results_of
 from streams import cut
 
 pytestmark = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="looks for processes in /proc")
@@ -122,7 +122,7 @@ LONG = """
 import sys
 import numpy as np
 from joblib import delayed
-from modifind.engine.workers import results_of
+from modifind._workers import results_of
 import time
 
 def work(array, k):

@@ -15,7 +15,7 @@ from modifind.nuisance.conditional import (
     MarginalSampler,
     SplineSampler,
 )
-from modifind.nuisance.conditional.contract import CategoricalLaw, NormalLaw, PoolLaw
+from modifind.nuisance.conditional.base import CategoricalLaw, NormalLaw, PoolLaw
 from modifind.nuisance.conditional.cvae_law import GRID_BLOCK, CVAELaw, Decoder, latent_nodes
 from modifind.nuisance.conditional.grid import N_GRID, cell_grid
 

@@ -15,9 +15,9 @@ from joblib import delayed
 
 import modifind.nuisance.outcome.stacking
 from modifind import ModifierSelector, SelectionResult
+from modifind._workers import WorkerError, results_of, survivors
 from modifind.cli.app import main
 from modifind.datasets import make_modifiers
-from modifind.engine.workers import WorkerError, results_of, survivors
 from modifind.inference import adjust_p_values
 from modifind.nuisance.conditional import GaussianSampler
 

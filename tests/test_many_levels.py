@@ -11,8 +11,9 @@ from modifind.data.feature_matrix import read_features
 from modifind.data.many_levels import MOST_DIRECTIONS, MOST_INDICATORS, Directions, with_level_columns
 from modifind.nuisance.conditional import AutoSampler, BoostingSampler, GaussianSampler
 from modifind.nuisance.conditional.level_law import LevelModel
-from modifind.nuisance.outcome.level_effects import MOST_GROUPS, LevelEffects, LevelSums
+from modifind.nuisance.outcome.level_effects import MOST_GROUPS, LevelEffects
 from modifind.nuisance.propensity.scores import PropensityModel
+from modifind.nuisance.regression.level_sums import LevelSums
 from modifind.statistics.level_groups import LevelGroups
 
 ROWS = 3000

@@ -16,8 +16,8 @@ from sklearn.base import clone
 from conftest import BLOCK_TORCH
 from modifind.nuisance.outcome.additive import AdditiveLearner
 from modifind.nuisance.outcome.contract import predict_arms
-from modifind.nuisance.outcome.density import student_log_density
 from modifind.nuisance.outcome.neural import NeuralLearner, _arm_constants, _held_out
+from modifind.nuisance.regression.density import student_log_density
 
 ROOT = Path(__file__).resolve().parents[1] / "src"
 

@@ -7,8 +7,8 @@ from numpy.testing import assert_allclose
 from conftest import four_sd, raw_p_values
 from modifind import EffectLikelihood, PropensityModel
 from modifind.data.feature_matrix import read_features
+from modifind.engine.overlap_law import OverlapLaw
 from modifind.nuisance.conditional import ConditionalGrid, GaussianSampler
-from modifind.nuisance.conditional.overlap import OverlapLaw
 
 
 @pytest.fixture(scope="module")

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from joblib import delayed, parallel_config
 
-from modifind.engine.workers import results_of
+from modifind._workers import results_of
 
 
 @pytest.mark.parametrize("backend", ["loky", "threading", "multiprocessing"])
@@ -32,7 +32,7 @@ def test_the_first_workers_of_a_process_do_not_hear_of_ctrl_c():
     code = """
 import signal
 from joblib import delayed
-from modifind.engine.workers import results_of
+from modifind._workers import results_of
 print(*results_of((delayed(signal.pthread_sigmask)(signal.SIG_BLOCK, []) for _ in range(2)), 2))
 """
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=True)

@@ -15,7 +15,7 @@ from modifind.nuisance.conditional import (
     SplineSampler,
     resolve_sampler,
 )
-from modifind.nuisance.conditional.contract import (
+from modifind.nuisance.conditional.base import (
     CategoricalLaw,
     NormalLaw,
     binned_log_score,

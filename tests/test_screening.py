@@ -5,7 +5,7 @@ from sklearn.linear_model import LogisticRegression
 
 from modifind.data.feature_matrix import read_features
 from modifind.nuisance.propensity.scores import PropensityModel
-from modifind.nuisance.screening import Association, ScreenedLogistic, has_many_columns
+from modifind.nuisance.regression.screening import Association, ScreenedLogistic, has_many_columns
 
 
 @pytest.mark.parametrize(

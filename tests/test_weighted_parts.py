@@ -28,7 +28,7 @@ from modifind.nuisance.conditional import (
     MarginalSampler,
     SplineSampler,
 )
-from modifind.nuisance.conditional.contract import PoolLaw
+from modifind.nuisance.conditional.base import PoolLaw
 from modifind.nuisance.conditional.pit import uniformity
 from modifind.nuisance.propensity.models import EarlyStoppedMLP
 from modifind.nuisance.propensity.overlap import OverlapSums

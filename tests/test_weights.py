@@ -18,12 +18,12 @@ from modifind.inference import analytic_test
 from modifind.nuisance.outcome.additive import AdditiveLearner, ArmLocations
 from modifind.nuisance.outcome.binary import AdditiveClassifier
 from modifind.nuisance.outcome.boosting import BoostingLearner
-from modifind.nuisance.outcome.density import best_shape
 from modifind.nuisance.outcome.neural import NeuralLearner
-from modifind.nuisance.outcome.scale import ScaleModel
 from modifind.nuisance.outcome.screening import screened_columns
 from modifind.nuisance.outcome.stacking import arm_shapes, cross_fit
 from modifind.nuisance.propensity.scores import PropensityModel, arm_folds
+from modifind.nuisance.regression.density import best_shape
+from modifind.nuisance.regression.scale import ScaleModel
 from modifind.result.selection_result import SelectionResult
 
 LINEAR = EffectLikelihood(learner="linear")

@@ -87,7 +87,7 @@ def test_ordinary_tables_keep_the_shared_factorisation(monkeypatch):
 
     for name in ("gaussian.CrossFittedRidge.of", "gaussian.Association", "splines.Association"):
         monkeypatch.setattr(f"modifind.nuisance.conditional.{name}", refuse)
-    monkeypatch.setattr("modifind.nuisance.misfit.Association", refuse)
+    monkeypatch.setattr("modifind.nuisance.regression.misfit.Association", refuse)
     x, a = autoregressive(4, 120, 50)
     x[:, 3] = x[:, 2] ** 2 + 0.1 * x[:, 3]
     sampler = AutoSampler().fit(read_features(x), a, np.random.SeedSequence(0))

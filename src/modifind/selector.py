@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 from joblib import effective_n_jobs
 
+from modifind._memory import remedies_told, warn_of_memory
 from modifind._torch import import_torch
 from modifind.base import BaseModifierSelector, check_shared_settings
 from modifind.data.containers import as_frame, is_distributed
@@ -20,7 +21,6 @@ from modifind.data.population import check_population
 from modifind.data.sources import CompleteRows, FrameSource, Piece, Source, has_row_scores
 from modifind.engine.assemble import assemble, tell
 from modifind.engine.lock import held
-from modifind.engine.memory import remedies_told, warn_of_memory
 from modifind.engine.parts import Statistic, agreeing_sampler, recorded_settings, resolve_statistic
 from modifind.engine.pieces import LocalPieces, Pieces, Streamed, StreamedFit
 from modifind.engine.placebo import check_runs, run_placebos

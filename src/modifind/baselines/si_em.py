@@ -25,6 +25,7 @@ from sklearn.metrics import roc_auc_score
 from threadpoolctl import threadpool_limits
 
 from modifind._typing import Array
+from modifind._workers import results_of
 from modifind.base import BaseModifierSelector, check_shared_settings
 from modifind.baselines.design import EffectDesign, effect_design, lasso_columns
 from modifind.baselines.lasso import (
@@ -60,7 +61,6 @@ from modifind.engine.record import (
     with_messages,
 )
 from modifind.engine.scoring import refuse_separation
-from modifind.engine.workers import results_of
 from modifind.explain.marginal import MarginalView, marginal_view
 from modifind.explain.pseudo import PseudoOutcomes
 from modifind.nuisance.propensity.overlap import OverlapSums

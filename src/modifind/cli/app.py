@@ -114,11 +114,11 @@ def _run() -> int:
     except (ValueError, OSError, ImportError) as error:
         code = _complain(str(error))
     except MemoryError as error:
-        from modifind.engine.memory import out_of_memory
+        from modifind._memory import out_of_memory
 
         code = _complain(str(out_of_memory(error)))
     except Exception as error:
-        from modifind.engine.workers import WorkerError
+        from modifind._workers import WorkerError
 
         if hasattr(error, "format_message"):  # typer's own complaint about the arguments
             code = _complain(error.format_message())
@@ -742,7 +742,7 @@ def _warnings_as_lines() -> Iterator[Lines]:
         try:
             yield lines
         except Exception as error:
-            from modifind.engine.workers import WorkerError
+            from modifind._workers import WorkerError
 
             if not isinstance(error, ValueError | OSError | WorkerError):
                 raise

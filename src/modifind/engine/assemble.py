@@ -10,12 +10,12 @@ from typing import Any, Literal
 import numpy as np
 import pandas as pd
 
+from modifind._workers import WORKER_DIED
 from modifind.data.feature_matrix import Kind
+from modifind.engine.change_tests import Changes
 from modifind.engine.record import hand_on, installed_versions
 from modifind.engine.testers import Outcome
-from modifind.engine.workers import WORKER_DIED
 from modifind.explain.attempts import attempt, described
-from modifind.explain.changes import Changes
 from modifind.explain.column_bounds import Bounds
 from modifind.explain.marginal import MarginalView
 from modifind.explain.verdict import verdict

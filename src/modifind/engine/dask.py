@@ -21,6 +21,7 @@ import numpy as np
 import pandas as pd
 from joblib import effective_n_jobs
 
+from modifind._workers import WorkerError
 from modifind.data.containers import is_distributed
 from modifind.data.files.opening import ENDINGS, DataFile
 from modifind.data.files.parquet import open_parquet
@@ -33,7 +34,6 @@ from modifind.data.wording import listed
 from modifind.engine.pieces import Look, check_unchanged
 from modifind.engine.plan import Plan, Sums
 from modifind.engine.progress import Progress
-from modifind.engine.workers import WorkerError
 
 if TYPE_CHECKING:
     from distributed import Client

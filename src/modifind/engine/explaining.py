@@ -17,20 +17,21 @@ from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
 from modifind._typing import Array
+from modifind._workers import WORKER_DIED, survivors
 from modifind.data.feature_matrix import FeatureTable
 from modifind.data.pieces import Block
 from modifind.data.population import population_weights
+from modifind.engine.change_tests import Changes, Sweep, change_tests, unseen_changes
+from modifind.engine.overlap_law import OverlapLaw
 from modifind.engine.progress import Progress, ProgressBar
 from modifind.engine.record import with_messages
-from modifind.engine.workers import WORKER_DIED, survivors
 from modifind.explain.attempts import attempt, missing
-from modifind.explain.changes import Changes, Sweep, change_tests, unseen_changes
 from modifind.explain.column_bounds import Bounds, explain_bounds
 from modifind.explain.pseudo import MAX_ROWS, OutcomeModel, PseudoOutcomes
-from modifind.explain.views import N_DRAWS, OVERALL, Explained, explain_column, no_curve, overall_effects
+from modifind.explain.views import OVERALL, Explained, explain_column, no_curve, overall_effects
 from modifind.nuisance.conditional import ConditionalGrid, LawRule
-from modifind.nuisance.conditional.overlap import OverlapLaw
 from modifind.nuisance.propensity.scores import FittedPropensity
+from modifind.result.explained import N_DRAWS
 from modifind.statistics.effect_likelihood import PreparedEffectLikelihood
 
 MOST_TASKS = 100

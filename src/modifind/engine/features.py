@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
 from modifind._typing import Array
+from modifind._workers import WorkerError, survivors
 from modifind.data.feature_groups import Unit
 from modifind.data.feature_matrix import FeatureTable
 from modifind.data.population import population_weights
@@ -19,15 +20,14 @@ from modifind.engine.checkpoint import Checkpoint
 from modifind.engine.progress import Progress, ProgressBar
 from modifind.engine.record import with_messages
 from modifind.engine.testers import AnalyticTester, Tester
-from modifind.engine.workers import WorkerError, survivors
 from modifind.explain.attempts import attempt
 from modifind.explain.column_bounds import Bounds, explain_bounds
 from modifind.explain.marginal import MarginalView, marginal_view
 from modifind.explain.pseudo import PseudoOutcomes
-from modifind.explain.views import N_DRAWS
 from modifind.nuisance.conditional import BaseSampler
 from modifind.nuisance.conditional.joint import joint_law
 from modifind.nuisance.propensity.scores import FittedPropensity
+from modifind.result.explained import N_DRAWS
 from modifind.statistics.wcmmd import PreparedWCMMD
 
 MOST_TASKS = 100

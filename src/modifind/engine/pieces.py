@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
 from modifind._typing import Array
+from modifind._workers import results_of
 from modifind.data.codes import warn_codes
 from modifind.data.column_types import outcome_name, treatment_name
 from modifind.data.containers import recorded_names
@@ -32,16 +33,15 @@ from modifind.data.wording import named
 from modifind.engine.assemble import DETERMINED, NO_SAMPLER, Finding
 from modifind.engine.explaining import ExplainingRows, Question, explain_features
 from modifind.engine.importance_sums import FeatureView, OutcomeBins
+from modifind.engine.overlap_law import OverlapLaw
 from modifind.engine.plan import Plan, Sums
 from modifind.engine.progress import Progress, ProgressBar
 from modifind.engine.record import with_messages
 from modifind.engine.review import review_columns
 from modifind.engine.scoring import refuse_separation
-from modifind.engine.workers import results_of
 from modifind.explain.marginal import MarginalView, told_percentiles
 from modifind.inference import UNSEEN, AnalyticOutcome, sums_test
 from modifind.nuisance.conditional import BaseSampler, Calibration, ConditionalGrid, LawRule, for_gaps
-from modifind.nuisance.conditional.overlap import OverlapLaw
 from modifind.nuisance.conditional.rules import check_rule
 from modifind.nuisance.propensity.scores import FittedPropensity, PropensityModel
 from modifind.statistics import EffectLikelihood

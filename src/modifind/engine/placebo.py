@@ -18,6 +18,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from modifind._typing import Array
+from modifind._workers import WORKER_DIED, survivors
 from modifind.data.clusters import is_within
 from modifind.data.feature_groups import arrange
 from modifind.data.feature_matrix import MIN_ARM_ROWS, Treatment
@@ -27,7 +28,6 @@ from modifind.engine.progress import ProgressBar
 from modifind.engine.reading import Data
 from modifind.engine.run import WholeFit
 from modifind.engine.scoring import fit_scores, model_of_rows
-from modifind.engine.workers import WORKER_DIED, survivors
 from modifind.inference import adjust_p_values
 from modifind.result.placebo_result import PlaceboResult
 

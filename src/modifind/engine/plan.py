@@ -15,9 +15,9 @@ from modifind._typing import Array
 from modifind.data.pieces import Block, Piece, Schema
 from modifind.data.row_plan import RowPlan
 from modifind.engine.importance_sums import BinnedRows, FeatureView, OutcomeBins, ViewSums
+from modifind.engine.overlap_law import OverlapLaw
 from modifind.inference import RowSums
 from modifind.nuisance.conditional import ConditionalGrid, LawRule
-from modifind.nuisance.conditional.overlap import OverlapLaw
 from modifind.nuisance.propensity.overlap import OverlapSums
 from modifind.nuisance.propensity.scores import FittedPropensity
 from modifind.statistics.effect_likelihood import OUTCOME, WHOLE, PreparedEffectLikelihood

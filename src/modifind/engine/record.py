@@ -19,8 +19,6 @@ from modifind.data.feature_matrix import AlsoDiscrete
 from modifind.nuisance.propensity.scores import FittedPropensity
 
 Found = TypeVar("Found")
-
-
 # The seed is recorded as such; the others change nothing.
 UNRECORDED = ("random_state", "progress", "n_jobs", "checkpoint", "placebo_runs")
 

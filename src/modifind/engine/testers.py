@@ -11,13 +11,13 @@ import numpy as np
 from modifind._typing import Array
 from modifind.data.feature_groups import Feature, members_of
 from modifind.data.feature_matrix import FeatureTable
+from modifind.engine.change_tests import NAN, Changes, Sweep, change_tests, shared_draws, unseen_changes
+from modifind.engine.overlap_law import OverlapLaw
 from modifind.explain.attempts import attempt
-from modifind.explain.changes import NAN, Changes, Sweep, change_tests, shared_draws, unseen_changes
 from modifind.inference import UNSEEN, AnalyticOutcome, ConditionalRandomizationTest, CRTOutcome
 from modifind.nuisance.conditional import ConditionalGrid, FeatureLaw
-from modifind.nuisance.conditional.grid import RowGrid
+from modifind.nuisance.conditional.contract import RowGrid
 from modifind.nuisance.conditional.joint import JointLaw
-from modifind.nuisance.conditional.overlap import OverlapLaw
 from modifind.nuisance.propensity.profile import ScoreProfile
 from modifind.nuisance.propensity.scores import FittedPropensity
 from modifind.statistics import WCMMD

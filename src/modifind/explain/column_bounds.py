@@ -15,7 +15,7 @@ from modifind.data.survey import some
 from modifind.explain.bounds import BoundDraws, near_points
 from modifind.explain.local import curve_points, local_bandwidth
 from modifind.explain.local_laws import WeightedRows
-from modifind.explain.views import N_DRAWS
+from modifind.result.explained import N_DRAWS
 
 # Bounds take far longer than curves, and half the points of a curve show how they go.
 MAX_POINTS = 13

@@ -19,9 +19,10 @@ from modifind.data.survey import some
 from modifind.explain.local_laws import WeightedRows
 from modifind.explain.pseudo import OutcomeModel, PseudoOutcomes
 from modifind.explain.reading import GivenFeature, check_bandwidth, check_draws
-from modifind.explain.views import LEVEL, N_DRAWS, Explained, explain_column
-from modifind.nuisance.outcome.density import best_shape
+from modifind.explain.views import LEVEL, Explained, explain_column
 from modifind.nuisance.outcome.stacking import own_arm
+from modifind.nuisance.regression.density import best_shape
+from modifind.result.explained import N_DRAWS
 from modifind.statistics.wcmmd import weighted_bandwidth
 
 

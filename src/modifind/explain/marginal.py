@@ -12,7 +12,8 @@ from modifind.data.feature_matrix import FeatureTable
 from modifind.data.survey import quantiles_of, some
 from modifind.explain.attempts import attempt
 from modifind.explain.pseudo import PseudoOutcomes
-from modifind.explain.views import N_DRAWS, explain_column, no_curve
+from modifind.explain.views import explain_column, no_curve
+from modifind.result.explained import N_DRAWS
 from modifind.statistics.wcmmd import PreparedWCMMD, curve_variance, weighted_bandwidth
 
 TOLD = (0.1, 0.5, 0.9)

@@ -20,9 +20,8 @@ from scipy.stats import norm
 
 from modifind._typing import Array
 from modifind.explain.marginal import TOLD
-from modifind.result.selection_result import PARTS, readable_p
+from modifind.result.selection_result import NOT_TESTED, PARTS, readable_p
 
-NOT_TESTED = "Not tested."
 NAMES = {"mean": "the average", "spread": "the spread", "shape": "the shape"}
 LONGEST_LABEL = 40
 LONGEST_NUMBER = 9

@@ -14,17 +14,15 @@ from scipy.stats import t as student_t
 from modifind._typing import Array
 from modifind.explain.local import Averages, Places
 from modifind.explain.pseudo import EDGE, N_MOMENTS, PseudoOutcomes
+from modifind.result.explained import MIN_SUPPORT, N_DRAWS
 from modifind.statistics.kernels import gaussian_gram
 
 QUANTILES = (0.10, 0.25, 0.50, 0.75, 0.90)
 EFFECTS = ("mean_effect", "sd_ratio", *(f"q{round(100 * q)}_effect" for q in QUANTILES))
 CURVE_COLUMNS = ("value", "d2", *EFFECTS)
-N_DRAWS = 200
 LEVEL = 0.95
 OVERALL = "the effect in all rows together"
 N_OUTCOMES = 64
-# Points with fewer effective rows than this in an arm are not drawn as fact.
-MIN_SUPPORT = 20.0
 DENSITY_SHARES = (0.1, 0.3, 0.5, 0.7, 0.9)
 MOST_DENSITIES = 8
 LEAST_VARIANCE = 1e-12  # of the outcome's

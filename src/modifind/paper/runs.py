@@ -22,9 +22,9 @@ from sklearn.utils import Bunch
 from threadpoolctl import threadpool_limits
 
 from modifind import __version__
+from modifind._workers import results_of
 from modifind.datasets import KINDS, fetch_nhanes_crp, make_modifiers
 from modifind.engine.progress import ProgressBar
-from modifind.engine.workers import results_of
 from modifind.paper.methods import make_method
 from modifind.result.writing import write_text
 from modifind.statistics.kernels import median_bandwidth

@@ -9,12 +9,11 @@ from urllib.parse import quote
 
 import pandas as pd
 
-from modifind.explain.verdict import NOT_TESTED
 from modifind.report.charts import Terms
 from modifind.report.layers import with_limits
 from modifind.report.svg import shortened
 from modifind.result.check_kinds import KINDS as CHECK_KINDS
-from modifind.result.selection_result import PARTS, readable_number, readable_p
+from modifind.result.selection_result import NOT_TESTED, PARTS, readable_number, readable_p
 
 if TYPE_CHECKING:
     from modifind.result.selection_result import SelectionResult

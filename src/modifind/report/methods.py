@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from modifind.explain.views import MIN_SUPPORT, N_DRAWS
+from modifind.result.explained import MIN_SUPPORT, N_DRAWS
 
 if TYPE_CHECKING:
     from modifind.result.selection_result import SelectionResult

@@ -10,12 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from modifind.explain.verdict import NOT_TESTED
 from modifind.report.charts import Column, Terms, bound_charts
 from modifind.report.content import KINDS, anchor, change_marks, verdict
 from modifind.report.distributions import density_charts
 from modifind.report.layers import MISSING, Chart
-from modifind.result.selection_result import readable_p
+from modifind.result.selection_result import NOT_TESTED, readable_p
 
 if TYPE_CHECKING:
     from modifind.result.selection_result import SelectionResult

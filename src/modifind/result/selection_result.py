@@ -340,3 +340,6 @@ def _frame_from_dict(data: Mapping[str, Any]) -> pd.DataFrame:
     frame = pd.DataFrame(columns, index=pd.Index(data["index"]))
     frame.index.name = data["index_name"]
     return frame
+
+
+NOT_TESTED = "Not tested."

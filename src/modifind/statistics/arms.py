@@ -11,9 +11,9 @@ from scipy.optimize import minimize
 
 from modifind._typing import Array
 from modifind.data.survey import mean_of, some
-from modifind.nuisance.outcome.blocks import random_rows
-from modifind.nuisance.outcome.density import best_shape, student_log_density, student_weight
 from modifind.nuisance.outcome.stacking import EDGE, WEIGHED_ROWS, CrossFit, arm_shapes, own_arm
+from modifind.nuisance.regression.blocks import random_rows
+from modifind.nuisance.regression.density import best_shape, student_log_density, student_weight
 from modifind.statistics.shape import N_SCORES, residual_scores
 
 MAX_LOG_SCALE = 30.0  # of residuals in units of their median scale

@@ -48,9 +48,7 @@ from modifind.data.clusters import check_takes_weights
 from modifind.data.feature_groups import Feature, columns_of, encode
 from modifind.data.feature_matrix import FeatureTable
 from modifind.data.survey import effective_size, mean_of, some
-from modifind.nuisance.conditional.grid import RowGrid
-from modifind.nuisance.misfit import Misfit
-from modifind.nuisance.outcome.density import student_weight
+from modifind.nuisance.conditional.contract import RowGrid
 from modifind.nuisance.outcome.marginal import marginal_log_likelihood
 from modifind.nuisance.outcome.stacking import (
     CrossFit,
@@ -60,6 +58,8 @@ from modifind.nuisance.outcome.stacking import (
     own_arm,
     resolve_learners,
 )
+from modifind.nuisance.regression.density import student_weight
+from modifind.nuisance.regression.misfit import Misfit
 from modifind.statistics.arms import ArmTraits, CommonPart, contrast_precision, contrasts, variances
 from modifind.statistics.level_groups import LevelGroups
 from modifind.statistics.reuse import Reuse

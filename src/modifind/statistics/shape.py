@@ -30,7 +30,7 @@ from scipy.stats import t as student
 from modifind._typing import Array
 from modifind.data.feature_groups import Feature, members_of
 from modifind.data.feature_matrix import FeatureTable
-from modifind.nuisance.conditional.grid import RowGrid
+from modifind.nuisance.conditional.contract import RowGrid
 
 MOST_SQUARE = 100.0
 MOST_CUBED = 4.0  # residuals whose cube is taken as it is

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from modifind.nuisance.conditional.auto import AutoSampler
+from modifind.nuisance.conditional.base import BaseSampler
 from modifind.nuisance.conditional.boosting import BoostingSampler
-from modifind.nuisance.conditional.contract import BaseSampler, Calibration, FeatureLaw
+from modifind.nuisance.conditional.contract import Calibration, FeatureLaw, LawRule
 from modifind.nuisance.conditional.cvae import CVAESampler
 from modifind.nuisance.conditional.gaussian import GaussianSampler
 from modifind.nuisance.conditional.grid import ConditionalGrid
 from modifind.nuisance.conditional.incomplete import IncompleteSampler, for_gaps
 from modifind.nuisance.conditional.marginal import MarginalSampler
-from modifind.nuisance.conditional.rules import LawRule
 from modifind.nuisance.conditional.splines import SplineSampler
 
 _BY_NAME: dict[str, type[BaseSampler]] = {

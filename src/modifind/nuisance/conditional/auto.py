@@ -13,19 +13,12 @@ from scipy.stats import jarque_bera
 from modifind._typing import Array
 from modifind.data.feature_matrix import FeatureTable
 from modifind.data.survey import effective_size, mean_of
+from modifind.nuisance.conditional.base import BaseSampler, CategoricalLaw, NormalLaw, PoolLaw, column_atoms
 from modifind.nuisance.conditional.boosting import BoostingSampler
-from modifind.nuisance.conditional.contract import (
-    BaseSampler,
-    CategoricalLaw,
-    FeatureLaw,
-    NormalLaw,
-    PoolLaw,
-    column_atoms,
-)
+from modifind.nuisance.conditional.contract import FeatureLaw, LawRule
 from modifind.nuisance.conditional.gaussian import GaussianSampler
-from modifind.nuisance.conditional.rules import LawRule
 from modifind.nuisance.conditional.splines import SplineSampler
-from modifind.nuisance.misfit import Misfit
+from modifind.nuisance.regression.misfit import Misfit
 
 MISFIT_LEVEL = 0.01
 SHAPE_LEVEL = 0.05

@@ -1,45 +1,15 @@
-"""What every conditional sampler shares: the interface, the laws it fits and how their calibration is measured.
-
-A *sampler* estimates, for each feature m, the law of X_m given the other features (and the treatment). A *law* draws
-new columns from it, and may also write itself as a few weighted points per row (module `grid`). Draws come one
-resample after the other from one random stream, so that the number of resamples asked for at a time never changes
-them.
-"""
+"""What a conditional distribution must have: draws, weighted points, and how well it predicts."""
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from functools import cached_property
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import ndtr, ndtri
-from sklearn.base import BaseEstimator
 
 from modifind._typing import Array
 from modifind.data.feature_matrix import FeatureTable
-from modifind.data.survey import mean_of, shares_of, some
-from modifind.nuisance.conditional.grid import (
-    BLOCK_ROWS,
-    NORMAL_POINTS,
-    NORMAL_WEIGHTS,
-    ConditionalGrid,
-    Rows,
-    code_grid,
-    window_grid,
-)
-from modifind.nuisance.conditional.level_shares import LevelShares
-from modifind.nuisance.conditional.pit import pit_shares, tie_cells, uniformity
-
-if TYPE_CHECKING:
-    from modifind.nuisance.conditional.rules import LawRule
-
-N_BINS = 20
-MANY_COLUMNS = 100
-N_NEIGHBOURS = 60  # columns that are looked at where there are more than that
-MIXTURE = 1e-3
 
 
 @dataclass(frozen=True)
@@ -89,294 +59,30 @@ class FeatureLaw(Protocol):
         """`n_draws` resampled columns, shape (n_draws, n); codes for a discrete feature."""
 
 
-class BaseSampler(BaseEstimator, ABC):
-    """Base of the samplers. Subclasses implement `law`; those with joint work to do also extend `fit`.
-
-    Parameters
-    ----------
-    condition_on_treatment : bool, default=True
-        Whether the treatment is among the conditioning variables. The null hypothesis that ignorability gives is
-        "Y independent of X_m given the other features and the treatment", so it should be; the paper leaves it out.
-    """
-
-    name: str
-
-    def __init__(self, *, condition_on_treatment: bool = True) -> None:
-        self.condition_on_treatment = condition_on_treatment
-
-    def fit(
-        self,
-        table: FeatureTable,
-        treatment: NDArray[np.int64],
-        seed: np.random.SeedSequence,
-        weights: Array | None = None,
-    ) -> BaseSampler:
-        """Take the data; the work per feature is done by `law`.
-
-        With `weights`, one number per row of mean 1, laws are those of the population that the weighted rows stand for.
-        """
-        self.table_ = table
-        self.weights_ = weights
-        self.treatment_ = treatment
-        self.seeds_ = seed.spawn(table.n_features)
-        self.level_shares_ = LevelShares.of(table, treatment if self.condition_on_treatment else None, weights)
-        return self
-
-    @abstractmethod
-    def law(self, feature: int) -> FeatureLaw:
-        """Fit the law of one feature."""
-
-    def assign_folds(self, folds: NDArray[np.int64], *, whole_clusters: bool = False) -> None:
-        """Cross-fit laws by these folds at the next `fit`, so that a rule scores no row by what has seen it.
-
-        With `whole_clusters` they keep together what belongs together, and a sample of the rows must do so too.
-        """
-        self.assigned_folds_ = folds
-        self.whole_clusters_ = whole_clusters
-
-    def _folds(self, n_folds: int, rng: np.random.Generator) -> NDArray[np.int64]:
-        """Fold of each row: drawn, or as assigned for these rows unless all of them lie in one."""
-        drawn = row_folds(self.table_.n_rows, n_folds, rng)
-        assigned = getattr(self, "assigned_folds_", drawn)
-        if assigned.size != drawn.size:
-            return drawn
-        folds = assigned % n_folds
-        return folds if (folds != folds[0]).any() else drawn
-
-    def rule(self, feature: int) -> LawRule:
-        """What has been learned of one feature, to be applied to rows that were not in the table.
-
-        Parameters
-        ----------
-        feature : int
-            Position of the feature.
-
-        Returns
-        -------
-        LawRule
-        """
-        raise ValueError(
-            f"{type(self).__name__} has no rule for rows it was not fitted on, which tables of more than "
-            "max_train_rows rows need; take another sampler or raise max_train_rows"
-        )
-
-    def conditional_grid(self, feature: int, block_rows: int = BLOCK_ROWS) -> ConditionalGrid:
-        """The fitted law of one feature as weighted points per row, without random draws.
-
-        Parameters
-        ----------
-        feature : int
-            Position of the feature.
-        block_rows : int, default=4096
-            Rows per block.
-
-        Returns
-        -------
-        ConditionalGrid
-            Iterable of ``(rows, points, weights)``. A continuous feature has 25 points per row, a discrete one its
-            codes.
-
-        See Also
-        --------
-        ConditionalGrid.of : The same for a law that is already fitted.
-
-        Examples
-        --------
-        >>> import numpy as np
-        >>> from modifind.data.feature_matrix import read_features
-        >>> from modifind.nuisance.conditional import GaussianSampler
-        >>> rng = np.random.default_rng(0)
-        >>> X, treatment = rng.normal(size=(100, 3)), rng.integers(0, 2, size=100)
-        >>> sampler = GaussianSampler().fit(read_features(X), treatment, np.random.SeedSequence(0))
-        >>> grid = sampler.conditional_grid(0, block_rows=60)
-        >>> for rows, points, weights in grid:
-        ...     print(rows.start, rows.stop, points.shape, weights.sum(axis=1).round(6).max())
-        0 60 (60, 25) 1.0
-        60 100 (40, 25) 1.0
-        >>> points, weights = grid.at(np.array([7]))
-        >>> mean = (weights * points).sum(axis=1)
-        >>> bool(np.allclose(mean, sampler.law(0).mean[7]))
-        True
-        """
-        levels = self.table_.n_levels(feature)
-        return ConditionalGrid.of(self.law(feature), self.table_.n_rows, n_levels=levels, block_rows=block_rows)
-
-    def _inputs(self, feature: int) -> Array:
-        extra = self.treatment_ - self.treatment_.mean() if self.condition_on_treatment else None
-        return self.table_.design_without(feature, extra, self.level_shares_)
-
-    def _with_treatment(self, chosen: NDArray[np.intp], inputs: Array) -> NDArray[np.intp]:
-        """Positions of chosen inputs in ascending order, with the treatment, which is last, where it is among them."""
-        given = [inputs.shape[1] - 1] if self.condition_on_treatment else []
-        return np.union1d(chosen, given).astype(np.intp)
+Rows: TypeAlias = slice | NDArray[np.int64]
 
 
-@dataclass(frozen=True)
-class NormalLaw:
-    """Normal with a mean per row and one standard deviation."""
-
-    mean: Array
-    scale: float
-    calibration: Calibration
-
-    def draw(self, rng: np.random.Generator, n_draws: int) -> Array:
-        """Resampled columns."""
-        return self.mean + self.scale * ndtri(open_uniform(rng, n_draws, self.mean.size))
+@runtime_checkable
+class GridLaw(Protocol):
+    """A law that can be written as a few weighted points per row."""
 
     def grid(self, rows: Rows) -> tuple[Array, Array]:
-        """Equally spaced normal scores."""
-        points = self.mean[rows, None] + self.scale * NORMAL_POINTS
-        return points, np.broadcast_to(NORMAL_WEIGHTS, points.shape)
+        """Points and weights, each of shape (rows, g); every row's weights sum to 1. Read-only views are fine."""
 
 
-@dataclass(frozen=True)
-class CategoricalLaw:
-    """Category probabilities per row, stored cumulatively and without the last column."""
+class RowGrid(Protocol):
+    """The law of a feature, or of several together, given all else, as weighted points for any rows."""
 
-    cumulative: Array
-    calibration: Calibration
-
-    @classmethod
-    def of(cls, probabilities: Array, calibration: Calibration) -> CategoricalLaw:
-        """From probabilities of shape (n, k)."""
-        return cls(np.cumsum(probabilities, axis=1)[:, :-1], calibration)
-
-    def draw(self, rng: np.random.Generator, n_draws: int) -> Array:
-        """Resampled codes."""
-        uniform = rng.random((n_draws, self.cumulative.shape[0]))
-        codes = np.zeros(uniform.shape)
-        for edge in self.cumulative.T:
-            codes += uniform > edge
-        return codes
-
-    def grid(self, rows: Rows) -> tuple[Array, Array]:
-        """The codes and their probabilities."""
-        probabilities = np.diff(self.cumulative[rows], axis=1, prepend=0.0, append=1.0)
-        return code_grid(np.maximum(probabilities, 0.0))  # rounding may carry a cumulative sum beyond 1
+    def at(self, rows: NDArray[np.int64]) -> tuple[Array, Array]:
+        """Points and weights, each of shape (rows, g); points of several features have one more axis for these."""
 
 
-@dataclass(frozen=True)
-class PoolLaw:
-    """Draws from a window of a pool of values, the window being each row's own, times `scale` plus `shift`.
+class LawRule(Protocol):
+    """What is known of the law of one feature given all else, for any rows."""
 
-    A pool of codes says by `n_levels` how many there are. Values are drawn in proportion to `weights`, where there are
-    any.
-    """
+    @property
+    def calibration(self) -> Calibration:
+        """How well the rule predicts rows it was not fitted on."""
 
-    pool: Array
-    start: NDArray[np.int64]
-    size: NDArray[np.int64]
-    calibration: Calibration
-    shift: Array
-    scale: Array
-    n_levels: int = 0
-    weights: Array | None = None
-
-    def draw(self, rng: np.random.Generator, n_draws: int) -> Array:
-        """Resampled columns."""
-        uniform = rng.random((n_draws, self.start.size))
-        if self.weights is not None:
-            steps = np.concatenate(([0.0], np.cumsum(self.weights)))
-            low, last = steps[self.start], self.start + self.size - 1
-            place = np.searchsorted(steps, low + uniform * (steps[last + 1] - low), side="right") - 1
-            return self.shift + self.scale * self.pool[np.clip(place, self.start, last)]
-        return self.shift + self.scale * self.pool[self.start + (uniform * self.size).astype(np.int64)]
-
-    def grid(self, rows: Rows) -> tuple[Array, Array]:
-        """Atoms and cell means of each row's window, or the codes and their frequencies in it."""
-        points, weights, window = self.window_grids
-        window = window[rows]
-        return self.shift[rows, None] + self.scale[rows, None] * points[window], weights[window]
-
-    @cached_property
-    def window_grids(self) -> tuple[Array, Array, NDArray[np.intp]]:
-        """Points and weights of the distinct windows, and the window of each row: many rows share one."""
-        key = self.start * (self.pool.size + 1) + self.size
-        _, first, window = np.unique(key, return_index=True, return_inverse=True)
-        parts = [slice(self.start[row], self.start[row] + self.size[row]) for row in first]
-        pools = [(self.pool[part], some(self.weights, part)) for part in parts]
-        if self.n_levels:
-            counts = [shares_of(pool, self.n_levels, own) for pool, own in pools]
-            return *code_grid(np.stack(counts)), window
-        points, weights = zip(*(window_grid(*pool) for pool in pools), strict=True)
-        return np.stack(points), np.stack(weights), window
-
-
-def open_uniform(rng: np.random.Generator, n_draws: int, n_rows: int) -> Array:
-    """Uniform numbers inside (0, 1), one 64-bit word each, so that streams do not depend on how they are cut."""
-    return np.maximum(rng.random((n_draws, n_rows)), 2.0**-54)
-
-
-def row_folds(n_rows: int, n_folds: int, rng: np.random.Generator) -> NDArray[np.int64]:
-    """Fold number of each row; folds differ by at most one row."""
-    return rng.permutation(np.arange(n_rows) % n_folds)
-
-
-def column_atoms(values: Array) -> Array:
-    """Values that a continuous column piles up on, such as zero cigarettes; ordinary rounding is no atom."""
-    distinct, counts = np.unique(values, return_counts=True)
-    return distinct[(counts >= values.size / N_BINS) & (counts >= 5 * np.median(counts))]
-
-
-def value_bins(values: Array) -> Array:
-    """Inner bin edges at quantiles of a column; atoms keep a bin of their own."""
-    edges = np.quantile(values, np.arange(1, N_BINS) / N_BINS)
-    atoms = column_atoms(values)
-    return np.unique(np.concatenate((edges, atoms, np.nextafter(atoms, -np.inf))))
-
-
-def binned_log_score(values: Array, edges: Array, cumulative: Array) -> Array:
-    """Log-probability, row by row, of the bin that holds the value.
-
-    `cumulative` has the law's distribution function at each edge, shape (rows, edges). A little of the uniform law
-    over bins is mixed in, so that an empty bin costs much but not infinity.
-    """
-    padded = np.concatenate((np.zeros((values.size, 1)), cumulative, np.ones((values.size, 1))), axis=1)
-    place = np.searchsorted(edges, values, side="left")
-    rows = np.arange(values.size)
-    probability = padded[rows, place + 1] - padded[rows, place]
-    return np.log((1 - MIXTURE) * np.maximum(probability, 0.0) + MIXTURE / (edges.size + 1))
-
-
-def marginal_log_score(values: Array, edges: Array, weights: Array | None = None) -> Array:
-    """Log-score of the column's own bin frequencies."""
-    place = np.searchsorted(edges, values, side="left")
-    return np.log(shares_of(place, edges.size + 1, weights)[place])
-
-
-def normal_scores(values: Array, mean: Array, scale: Array | float, edges: Array) -> tuple[Array, Array]:
-    """PIT, shape (n, 2) as in `uniformity`, and binned log-scores of normal predictions."""
-    scale = np.broadcast_to(np.asarray(scale, dtype=np.float64), values.shape)
-    pit = ndtr((tie_cells(values) - mean[:, None]) / scale[:, None])
-    cumulative = ndtr((edges - mean[:, None]) / scale[:, None])
-    return pit, binned_log_score(values, edges, cumulative)
-
-
-def continuous_calibration(
-    sampler: str, pit: Array, score: Array, marginal: Array, weights: Array | None = None
-) -> Calibration:
-    """Calibration from held-out PIT values, shape (n, 2) as in `uniformity`, and log-scores."""
-    distance, p_value = uniformity(pit, weights)
-    gain, share = _gain(score, marginal, weights)
-    return Calibration(sampler, distance, p_value, gain, share, pit_shares(pit, weights))
-
-
-def category_score(codes: Array, probabilities: Array) -> Array:
-    """Log-probability of each row's category, with the same small mixture as for bins."""
-    n, k = probabilities.shape
-    chosen = probabilities[np.arange(n), codes.astype(np.intp)]
-    return np.log((1 - MIXTURE) * chosen + MIXTURE / k)
-
-
-def discrete_calibration(sampler: str, codes: Array, score: Array, weights: Array | None = None) -> Calibration:
-    """Calibration from held-out log-scores of categories."""
-    place = codes.astype(np.intp)
-    marginal = np.log(shares_of(place, 0, weights)[place])
-    gain, share = _gain(score, marginal, weights)
-    return Calibration(sampler, float("nan"), float("nan"), gain, share)
-
-
-def _gain(score: Array, marginal: Array, weights: Array | None) -> tuple[float, float]:
-    """Mean gain over the marginal log-score, and its share of what perfect prediction gains."""
-    gain, ceiling = float(mean_of(score - marginal, weights)), -float(mean_of(marginal, weights))
-    return gain, gain / ceiling if ceiling > 0 else 0.0
+    def law(self, table: FeatureTable, treatment: NDArray[np.int64], parts: NDArray[np.int64]) -> GridLaw:
+        """The law of some rows; `parts` are numbers that say which of several models scores a row."""

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from modifind._torch import open_device
 from modifind._typing import Array
 from modifind.data.feature_matrix import FeatureTable
-from modifind.nuisance.conditional.contract import BaseSampler
+from modifind.nuisance.conditional.base import BaseSampler
 from modifind.nuisance.conditional.cvae_law import (
     MAX_LOG_VARIANCE,
     MIN_LOG_VARIANCE,

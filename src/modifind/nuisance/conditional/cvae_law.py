@@ -16,8 +16,7 @@ from modifind._torch import open_device
 from modifind._typing import Array
 from modifind.data.feature_matrix import FeatureTable
 from modifind.data.survey import some
-from modifind.nuisance.conditional.contract import (
-    Calibration,
+from modifind.nuisance.conditional.base import (
     binned_log_score,
     category_score,
     continuous_calibration,
@@ -25,7 +24,8 @@ from modifind.nuisance.conditional.contract import (
     marginal_log_score,
     value_bins,
 )
-from modifind.nuisance.conditional.grid import Rows, cell_grid, code_grid
+from modifind.nuisance.conditional.contract import Calibration, Rows
+from modifind.nuisance.conditional.grid import cell_grid, code_grid
 from modifind.nuisance.conditional.pit import tie_cells
 
 Float32: TypeAlias = NDArray[np.float32]

@@ -13,11 +13,9 @@ from threadpoolctl import threadpool_limits
 from modifind._typing import Array
 from modifind.data.feature_matrix import FeatureTable
 from modifind.data.survey import effective_size, effective_weights, mean_of, shares_of, some
-from modifind.nuisance.conditional.contract import (
+from modifind.nuisance.conditional.base import (
     BaseSampler,
-    Calibration,
     CategoricalLaw,
-    FeatureLaw,
     NormalLaw,
     category_score,
     continuous_calibration,
@@ -26,10 +24,11 @@ from modifind.nuisance.conditional.contract import (
     normal_scores,
     value_bins,
 )
+from modifind.nuisance.conditional.contract import Calibration, FeatureLaw, LawRule
 from modifind.nuisance.conditional.level_law import LevelLaw, LevelRule, fit_level_law
-from modifind.nuisance.conditional.rules import CategoryRule, Conditioning, LawRule, NormalRule, Selected
+from modifind.nuisance.conditional.rules import CategoryRule, Conditioning, NormalRule, Selected
 from modifind.nuisance.conditional.wide import CrossFittedRidge
-from modifind.nuisance.screening import Association, has_many_columns
+from modifind.nuisance.regression.screening import Association, has_many_columns
 
 PENALTIES: Array = np.logspace(-2, 4, 7)
 N_FOLDS = 5

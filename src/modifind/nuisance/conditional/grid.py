@@ -9,18 +9,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Protocol, TypeAlias, runtime_checkable
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from modifind._typing import Array
 from modifind.data.survey import shares_of
+from modifind.nuisance.conditional.contract import GridLaw, Rows
 
 if TYPE_CHECKING:
     from modifind.nuisance.conditional.contract import FeatureLaw
-
-Rows: TypeAlias = slice | NDArray[np.int64]
 
 N_GRID = 25
 BLOCK_ROWS = 4096
@@ -38,21 +37,6 @@ def _normal_rule() -> tuple[Array, Array]:
 
 
 NORMAL_POINTS, NORMAL_WEIGHTS = _normal_rule()
-
-
-@runtime_checkable
-class GridLaw(Protocol):
-    """A law that can be written as a few weighted points per row."""
-
-    def grid(self, rows: Rows) -> tuple[Array, Array]:
-        """Points and weights, each of shape (rows, g); every row's weights sum to 1. Read-only views are fine."""
-
-
-class RowGrid(Protocol):
-    """The law of a feature, or of several together, given all else, as weighted points for any rows."""
-
-    def at(self, rows: NDArray[np.int64]) -> tuple[Array, Array]:
-        """Points and weights, each of shape (rows, g); points of several features have one more axis for these."""
 
 
 @dataclass(frozen=True)

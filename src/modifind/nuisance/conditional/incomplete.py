@@ -20,13 +20,12 @@ from modifind.data.feature_matrix import FeatureTable
 from modifind.data.survey import mean_of
 from modifind.data.wording import named
 from modifind.nuisance.conditional.auto import AutoSampler
+from modifind.nuisance.conditional.base import BaseSampler, row_folds
 from modifind.nuisance.conditional.boosting import BoostingSampler
-from modifind.nuisance.conditional.contract import BaseSampler, Calibration, row_folds
+from modifind.nuisance.conditional.contract import Calibration, GridLaw, LawRule, Rows
 from modifind.nuisance.conditional.cvae import CVAESampler
 from modifind.nuisance.conditional.gaussian import GaussianSampler
-from modifind.nuisance.conditional.grid import GridLaw, Rows
-from modifind.nuisance.conditional.rules import LawRule
-from modifind.nuisance.screening import has_many_columns
+from modifind.nuisance.regression.screening import has_many_columns
 
 N_PARTS = 20  # a multiple of the folds of all samplers
 KNOWN_SHARE = 0.9  # of perfect prediction, above which other columns tell which values are missing

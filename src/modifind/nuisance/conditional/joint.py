@@ -27,8 +27,8 @@ from modifind._typing import Array
 from modifind.data.determined import find_determined
 from modifind.data.feature_groups import part_of
 from modifind.data.feature_matrix import FeatureTable
-from modifind.nuisance.conditional.contract import BaseSampler, Calibration, NormalLaw, row_folds
-from modifind.nuisance.conditional.rules import LawRule
+from modifind.nuisance.conditional.base import BaseSampler, NormalLaw, row_folds
+from modifind.nuisance.conditional.contract import Calibration, LawRule
 
 N_SETS = 2
 SET_POINTS = 32

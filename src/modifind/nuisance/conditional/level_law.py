@@ -19,10 +19,11 @@ from modifind._typing import Array
 from modifind.data.feature_matrix import FeatureTable
 from modifind.data.many_levels import Directions
 from modifind.data.survey import effective_weights, shares_of, some
-from modifind.nuisance.conditional.contract import MIXTURE, Calibration, discrete_calibration
-from modifind.nuisance.conditional.grid import Rows, code_grid
+from modifind.nuisance.conditional.base import MIXTURE, discrete_calibration
+from modifind.nuisance.conditional.contract import Calibration, Rows
+from modifind.nuisance.conditional.grid import code_grid
 from modifind.nuisance.conditional.rules import Conditioning
-from modifind.nuisance.outcome.blocks import random_rows
+from modifind.nuisance.regression.blocks import random_rows
 
 MOST_ROWS = 50_000  # that decide a few coefficients of each level
 BLOCK_CELLS = 2**20

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from modifind._typing import Array
 from modifind.data.feature_matrix import FeatureTable
 from modifind.data.survey import effective_weights, mean_of
-from modifind.nuisance.outcome.level_effects import LevelSums
+from modifind.nuisance.regression.level_sums import LevelSums
 
 
 @dataclass(frozen=True)

@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from modifind.data.survey import some
-from modifind.nuisance.conditional.contract import BaseSampler, Calibration, FeatureLaw, PoolLaw
-from modifind.nuisance.conditional.rules import ArmRule, LawRule
+from modifind.nuisance.conditional.base import BaseSampler, PoolLaw
+from modifind.nuisance.conditional.contract import Calibration, FeatureLaw, LawRule
+from modifind.nuisance.conditional.rules import ArmRule
 
 
 class MarginalSampler(BaseSampler):

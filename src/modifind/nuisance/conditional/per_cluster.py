@@ -17,8 +17,9 @@ from sklearn.base import clone
 from modifind._typing import Array
 from modifind.data.clusters import is_within
 from modifind.data.feature_matrix import FeatureTable
-from modifind.nuisance.conditional.contract import BaseSampler, Calibration, FeatureLaw
-from modifind.nuisance.conditional.grid import ConditionalGrid, Rows
+from modifind.nuisance.conditional.base import BaseSampler
+from modifind.nuisance.conditional.contract import Calibration, FeatureLaw, Rows
+from modifind.nuisance.conditional.grid import ConditionalGrid
 
 
 @dataclass(frozen=True)

@@ -7,15 +7,15 @@ as weighted points per row. Rules are small: they are sent to every worker.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from modifind._typing import Array
 from modifind.data.feature_matrix import FeatureTable
-from modifind.nuisance.conditional.contract import BaseSampler, Calibration, CategoricalLaw, NormalLaw, PoolLaw
-from modifind.nuisance.conditional.grid import GridLaw, Rows
+from modifind.nuisance.conditional.base import BaseSampler, CategoricalLaw, NormalLaw, PoolLaw
+from modifind.nuisance.conditional.contract import Calibration, Rows
 from modifind.nuisance.conditional.level_shares import LevelShares
 
 N_STEPS = 4096
@@ -27,17 +27,6 @@ def check_rule(sampler: Any, needed: str = "") -> None:
         if needed:
             raise ValueError(f"{type(sampler).__name__} has no rule for rows it was not fitted on, which {needed}")
         BaseSampler.rule(sampler, 0)
-
-
-class LawRule(Protocol):
-    """What is known of the law of one feature given all else, for any rows."""
-
-    @property
-    def calibration(self) -> Calibration:
-        """How well the rule predicts rows it was not fitted on."""
-
-    def law(self, table: FeatureTable, treatment: NDArray[np.int64], parts: NDArray[np.int64]) -> GridLaw:
-        """The law of some rows; `parts` are numbers that say which of several models scores a row."""
 
 
 @dataclass(frozen=True)

@@ -11,13 +11,11 @@ from sklearn.linear_model import RidgeCV
 
 from modifind._typing import Array
 from modifind.data.survey import effective_weights, fit_weights, shares_of, some
-from modifind.nuisance.conditional.contract import (
+from modifind.nuisance.conditional.base import (
     MANY_COLUMNS,
     N_NEIGHBOURS,
     BaseSampler,
-    Calibration,
     CategoricalLaw,
-    FeatureLaw,
     PoolLaw,
     binned_log_score,
     category_score,
@@ -27,10 +25,11 @@ from modifind.nuisance.conditional.contract import (
     marginal_log_score,
     value_bins,
 )
+from modifind.nuisance.conditional.contract import Calibration, FeatureLaw, LawRule
 from modifind.nuisance.conditional.level_law import LevelRule, fit_level_law
-from modifind.nuisance.conditional.rules import CategoryRule, Conditioning, LawRule, ResidualRule, Selected
-from modifind.nuisance.outcome.smooth import SmoothClassifier, SmoothRegression
-from modifind.nuisance.screening import Association, has_many_columns
+from modifind.nuisance.conditional.rules import CategoryRule, Conditioning, ResidualRule, Selected
+from modifind.nuisance.regression.screening import Association, has_many_columns
+from modifind.nuisance.regression.smooth import SmoothClassifier, SmoothRegression
 
 N_WINDOWS = 50
 MANY_ROWS = 50_000

@@ -10,11 +10,11 @@ from sklearn.base import BaseEstimator
 
 from modifind._typing import Array
 from modifind.data.survey import effective_weights
-from modifind.nuisance.outcome.blocks import quadratic_forms, scaled_gram
-from modifind.nuisance.outcome.density import SHAPES, best_shape, robust_spread, student_weight
-from modifind.nuisance.outcome.evidence import Groups, solve_ridge, symmetric, updated_penalties
-from modifind.nuisance.outcome.scale import LEAST_UNIT, LINKS, ScaleModel
-from modifind.nuisance.outcome.terms import AdditiveTerms
+from modifind.nuisance.regression.blocks import quadratic_forms, scaled_gram
+from modifind.nuisance.regression.density import SHAPES, best_shape, robust_spread, student_weight
+from modifind.nuisance.regression.evidence import Groups, solve_ridge, symmetric, updated_penalties
+from modifind.nuisance.regression.scale import LEAST_UNIT, LINKS, ScaleModel
+from modifind.nuisance.regression.terms import AdditiveTerms
 
 MAX_LEVERAGE = 0.9
 CURVE_START = 30.0

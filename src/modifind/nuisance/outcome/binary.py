@@ -10,7 +10,7 @@ from sklearn.base import BaseEstimator
 from modifind._typing import Array
 from modifind.data.survey import effective_weights, mean_of
 from modifind.nuisance.outcome.additive import ArmLocations
-from modifind.nuisance.outcome.terms import AdditiveTerms
+from modifind.nuisance.regression.terms import AdditiveTerms
 
 MAX_INDEX = 8.0
 ROUNDS = 4

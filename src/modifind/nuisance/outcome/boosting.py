@@ -12,7 +12,7 @@ from sklearn.ensemble import HistGradientBoostingRegressor
 from modifind._typing import Array
 from modifind.data.survey import effective_weights, mean_of
 from modifind.nuisance.outcome.additive import AdditiveLearner
-from modifind.nuisance.outcome.blocks import random_rows
+from modifind.nuisance.regression.blocks import random_rows
 
 N_FOLDS = 2
 N_BINS = 64

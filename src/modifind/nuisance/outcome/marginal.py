@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from modifind._typing import Array
 from modifind.data.survey import representative_values
-from modifind.nuisance.outcome.density import SHAPES, robust_spread, student_log_density, student_weight
+from modifind.nuisance.regression.density import SHAPES, robust_spread, student_log_density, student_weight
 
 N_STEPS = 50
 EDGE = 1e-3  # probabilities are kept this far from 0 and 1, as those of the model are

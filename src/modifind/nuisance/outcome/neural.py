@@ -12,7 +12,7 @@ from sklearn.base import BaseEstimator
 from modifind._torch import open_device
 from modifind._typing import Array
 from modifind.data.survey import mean_of
-from modifind.nuisance.outcome.density import robust_spread, student_log_density, student_weight
+from modifind.nuisance.regression.density import robust_spread, student_log_density, student_weight
 
 if TYPE_CHECKING:
     import torch

@@ -13,8 +13,8 @@ from modifind.data.survey import mean_of
 from modifind.nuisance.outcome.additive import AdditiveLearner
 from modifind.nuisance.outcome.binary import AdditiveClassifier
 from modifind.nuisance.outcome.contract import predict_along, predict_arms
-from modifind.nuisance.outcome.density import robust_spread, student_weight
-from modifind.nuisance.screening import has_many_columns
+from modifind.nuisance.regression.density import robust_spread, student_weight
+from modifind.nuisance.regression.screening import has_many_columns
 
 Columns = NDArray[np.int64]
 

@@ -16,18 +16,19 @@ from sklearn.base import BaseEstimator, clone
 from threadpoolctl import threadpool_limits
 
 from modifind._typing import Array
+from modifind._workers import results_of
 from modifind.data.survey import mean_of
-from modifind.engine.workers import results_of
 from modifind.nuisance.outcome.additive import AdditiveLearner
 from modifind.nuisance.outcome.binary import AdditiveClassifier
-from modifind.nuisance.outcome.blocks import random_rows
 from modifind.nuisance.outcome.boosting import BoostingLearner
 from modifind.nuisance.outcome.contract import OutcomeLearner, check_along, looks_at, predict_along, predict_arms
-from modifind.nuisance.outcome.density import best_shape, robust_spread, student_log_density
 from modifind.nuisance.outcome.filling import FilledLearner, Filling
-from modifind.nuisance.outcome.level_effects import Coded, EncodedLearner, LevelEffects
+from modifind.nuisance.outcome.level_effects import EncodedLearner, LevelEffects
 from modifind.nuisance.outcome.neural import NeuralLearner
 from modifind.nuisance.outcome.screening import ScreenedLearner, is_screened, screened_columns
+from modifind.nuisance.regression.blocks import random_rows
+from modifind.nuisance.regression.density import best_shape, robust_spread, student_log_density
+from modifind.nuisance.regression.level_sums import Coded
 
 NEGLIGIBLE = 0.1
 WEIGHT_STEP = 0.01

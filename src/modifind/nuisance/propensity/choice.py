@@ -14,9 +14,9 @@ from sklearn.linear_model import LogisticRegression
 
 from modifind._typing import Array
 from modifind.data.survey import fit_weights, mean_of, some
-from modifind.nuisance.misfit import Misfit
-from modifind.nuisance.outcome.smooth import SmoothClassifier, called_for
-from modifind.nuisance.screening import ScreenedLogistic, has_many_columns
+from modifind.nuisance.regression.misfit import Misfit
+from modifind.nuisance.regression.screening import ScreenedLogistic, has_many_columns
+from modifind.nuisance.regression.smooth import SmoothClassifier, called_for
 
 PENALTY_STRENGTHS = (0.001, 0.003, 0.01, 0.03, 0.1, 1.0, 10.0)
 SMOOTH_STRENGTHS = (0.1, 1.0, 10.0)

@@ -18,8 +18,8 @@ from sklearn.linear_model import LogisticRegression
 
 from modifind._typing import Array
 from modifind.data.survey import fit_weights
-from modifind.nuisance.outcome.level_effects import Coded, LevelSums, inner_folds
 from modifind.nuisance.propensity.choice import log_odds_along
+from modifind.nuisance.regression.level_sums import Coded, LevelSums, inner_folds
 
 N_ROUNDS = 3
 N_STEPS = 12

@@ -22,8 +22,6 @@ from modifind.data.containers import is_known
 from modifind.data.feature_matrix import FeatureTable
 from modifind.data.survey import effective_weights, some
 from modifind.data.wording import counted
-from modifind.nuisance.misfit import Misfit
-from modifind.nuisance.outcome.blocks import random_rows
 from modifind.nuisance.propensity.choice import EDGE, chosen_model, described, held_out_scores, log_odds_along
 from modifind.nuisance.propensity.levels import (
     LevelOdds,
@@ -36,6 +34,8 @@ from modifind.nuisance.propensity.levels import (
 from modifind.nuisance.propensity.models import EarlyStoppedMLP, KnownScores, takes_weights
 from modifind.nuisance.propensity.overlap import OverlapSums
 from modifind.nuisance.propensity.profile import ScoreProfile
+from modifind.nuisance.regression.blocks import random_rows
+from modifind.nuisance.regression.misfit import Misfit
 
 N_GRID = 25
 CHOICE_ROWS = 20_000

@@ -6,9 +6,9 @@ import numpy as np
 from scipy.special import expit
 
 from modifind._typing import Array
-from modifind.nuisance.outcome.blocks import scaled_gram
-from modifind.nuisance.outcome.density import student_log_density, student_weight, total
-from modifind.nuisance.outcome.evidence import Groups, solve_ridge, updated_penalties
+from modifind.nuisance.regression.blocks import scaled_gram
+from modifind.nuisance.regression.density import student_log_density, student_weight, total
+from modifind.nuisance.regression.evidence import Groups, solve_ridge, updated_penalties
 
 LINKS = ("exp", "softplus")
 START = 100.0

@@ -18,7 +18,7 @@ from joblib.externals.loky import ProcessPoolExecutor
 from joblib.externals.loky.process_executor import TerminatedWorkerError
 from joblib.parallel import get_active_backend
 
-from modifind.engine.memory import REMEDIES
+from modifind._memory import REMEDIES
 
 Found = TypeVar("Found")
 WORKER_DIED = "its worker process died three times (out of memory?)"

@@ -13,12 +13,12 @@ from sklearn.linear_model import LogisticRegression
 
 from modifind._typing import Array
 from modifind.data.survey import mean_of
-from modifind.nuisance.outcome.blocks import quadratic_forms, random_rows, row_blocks, scaled_gram
-from modifind.nuisance.outcome.density import SHAPES, best_shape, robust_spread, student_weight
-from modifind.nuisance.outcome.evidence import solve_ridge, symmetric, updated_penalties
-from modifind.nuisance.outcome.scale import LEAST_UNIT, ScaleModel
-from modifind.nuisance.outcome.splines import ColumnBasis
-from modifind.nuisance.outcome.terms import AdditiveTerms
+from modifind.nuisance.regression.blocks import quadratic_forms, random_rows, row_blocks, scaled_gram
+from modifind.nuisance.regression.density import SHAPES, best_shape, robust_spread, student_weight
+from modifind.nuisance.regression.evidence import solve_ridge, symmetric, updated_penalties
+from modifind.nuisance.regression.scale import LEAST_UNIT, ScaleModel
+from modifind.nuisance.regression.splines import ColumnBasis
+from modifind.nuisance.regression.terms import AdditiveTerms
 
 N_KNOTS = 24
 N_BINS = 12

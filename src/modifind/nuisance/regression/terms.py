@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from modifind._typing import Array
-from modifind.nuisance.outcome.blocks import row_blocks, scaled_gram
-from modifind.nuisance.outcome.evidence import Groups
-from modifind.nuisance.outcome.splines import ColumnBasis
+from modifind.nuisance.regression.blocks import row_blocks, scaled_gram
+from modifind.nuisance.regression.evidence import Groups
+from modifind.nuisance.regression.splines import ColumnBasis
 
 MAX_PRODUCTS = 10
 

@@ -20,11 +20,12 @@ from numpy.typing import NDArray
 
 from modifind._typing import Array
 from modifind.data.feature_groups import Feature
+from modifind.engine.overlap_law import OverlapLaw
 from modifind.inference import AnalyticOutcome, analytic_test
 from modifind.inference.tails import cluster_sums
-from modifind.nuisance.conditional.grid import ConditionalGrid, RowGrid
+from modifind.nuisance.conditional.contract import RowGrid
+from modifind.nuisance.conditional.grid import ConditionalGrid
 from modifind.nuisance.conditional.joint import JointLaw, set_variance
-from modifind.nuisance.conditional.overlap import OverlapLaw
 from modifind.nuisance.conditional.per_cluster import ClusterLaw
 from modifind.statistics.effect_likelihood import MEAN, OUTCOME, SPREAD, WHOLE, PreparedEffectLikelihood, RowTerms
 from modifind.statistics.reuse import Reuse

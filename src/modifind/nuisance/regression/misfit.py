@@ -9,8 +9,8 @@ from scipy.special import chdtrc, ndtr
 
 from modifind._typing import Array
 from modifind.data.survey import mean_of
-from modifind.nuisance.outcome.terms import bend
-from modifind.nuisance.screening import Association
+from modifind.nuisance.regression.screening import Association
+from modifind.nuisance.regression.terms import bend
 
 N_BINS = 10
 MANY_COLUMNS = 100

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from modifind._typing import Array
 from modifind.data.feature_groups import Feature, columns_of, encode
-from modifind.nuisance.conditional.grid import RowGrid
+from modifind.nuisance.conditional.contract import RowGrid
 from modifind.nuisance.propensity.scores import FittedPropensity
 
 

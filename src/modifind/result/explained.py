@@ -1,0 +1,7 @@
+"""What explanations are made with, as the methods tell it."""
+
+from __future__ import annotations
+
+N_DRAWS = 200
+# Points with fewer effective rows than this in an arm are not drawn as fact.
+MIN_SUPPORT = 20.0
