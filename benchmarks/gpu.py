@@ -126,7 +126,7 @@ def draws(data: Any, table: Any, few: int, args: argparse.Namespace) -> tuple[fl
 def statistic(data: Any, table: Any, few: int, args: argparse.Namespace) -> tuple[float, float, str]:
     column = table.values[:, 0]
     scores = PropensityModel("auto").fit(table, data.treatment, seed=seed()).profile(0)
-    prepared = WCMMD().prepare(data.y, data.treatment, seed())
+    prepared = WCMMD().for_rows(data.y, data.treatment, seed())
     width = median_bandwidth(column)
     columns = np.random.default_rng(0).permuted(np.tile(column, (few, 1)), axis=1)
     on_device, followed = DeviceWCMMD(prepared, args.device, bandwidth=width), DeviceProfile(scores, args.device)

@@ -61,7 +61,7 @@ def one_run(data_home: str | None, seed: int, samplers: list[str]) -> list[dict[
                 y = np.random.default_rng(seed).permutation(y) if outcome == "permuted CRP" else y
                 for weighting in WEIGHTINGS:
                     statistic = WCMMD("spectral", weighting, weight_cap=None)
-                    prepared = statistic.prepare(y, arms, np.random.SeedSequence(seed))
+                    prepared = statistic.for_rows(y, arms, np.random.SeedSequence(seed))
                     tester = ResamplingTester(prepared, statistic, crt, B, scores, table)
                     for name in samplers:
                         found = {"sampler": name, "epochs": epochs, "outcome": outcome, "weighting": weighting}

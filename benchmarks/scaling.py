@@ -226,7 +226,7 @@ def published_sums(n: int, d: int, seed: int) -> dict[str, Any]:
     """One evaluation of the paper's statistic by its published sums, times those that a run makes."""
     data = make_modifiers(KIND, n_samples=n, n_features=d, random_state=seed)
     statistic = WCMMD("rff", "horvitz_thompson", weight_cap=None, accelerate=False)
-    prepared = statistic.prepare(data.y, data.treatment, np.random.SeedSequence(seed))
+    prepared = statistic.for_rows(data.y, data.treatment, np.random.SeedSequence(seed))
     column, repeats = data.X["X1"].to_numpy(), 3
     start = time.perf_counter()
     for _ in range(repeats):

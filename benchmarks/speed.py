@@ -64,7 +64,7 @@ def statistic(n: int, repeats: int) -> None:
             def call(estimator: str = estimator, weighting: str = weighting) -> tuple[float, object]:
                 return wcmmd_importance(x, y, a, e, estimator=estimator, weighting=weighting, random_state=0, **widths)
 
-            prepared = WCMMD(estimator, weighting, accelerate=estimator == "spectral").prepare(
+            prepared = WCMMD(estimator, weighting, accelerate=estimator == "spectral").for_rows(
                 y, a, np.random.SeedSequence(0)
             )
 

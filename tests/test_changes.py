@@ -61,7 +61,7 @@ def believing(y, x, treatment, model, **settings):
     """Prepared with a column whose design is the column itself."""
     table = replace(read_features(x[:, None], []), reference=(np.zeros(1), np.ones(1)))
     folds = np.arange(y.size) % 5
-    return EffectLikelihood(model).prepare(table, y, treatment, np.full(y.size, 0.5), [folds], **settings)
+    return EffectLikelihood(model).for_rows(table, y, treatment, np.full(y.size, 0.5), [folds], **settings)
 
 
 def skewed(rng, size):

@@ -19,7 +19,7 @@ from modifind.datasets import make_modifiers
 from modifind.nuisance.conditional import BoostingSampler, GaussianSampler
 from modifind.nuisance.conditional.pit import tie_cells, uniformity
 from modifind.nuisance.outcome.marginal import marginal_log_likelihood
-from modifind.nuisance.propensity.overlap import OverlapSums
+from modifind.nuisance.propensity.overlap import OverlapSums, overlap_of
 from modifind.nuisance.propensity.scores import PropensityModel
 from modifind.report import checks_by_kind
 from modifind.result.check_kinds import KINDS
@@ -252,13 +252,13 @@ def test_largest_weight_is_the_same_in_pieces():
     data = make_modifiers("LinMean", n_samples=300, n_features=5, random_state=0)
     fitted = PropensityModel().fit(read_features(data.X), data.treatment, seed=seed_of(0))
     weights = 1 / fitted.scores[data.treatment == 1]
-    assert fitted.overlap()["max_weight_share_treated"] == pytest.approx(weights.max() / weights.sum())
+    assert overlap_of(fitted)["max_weight_share_treated"] == pytest.approx(weights.max() / weights.sum())
     halves = [
         replace(fitted, raw=fitted.raw[rows], treatment=fitted.treatment[rows])
         for rows in (slice(0, 130), slice(130, None))
     ]
     joined = (OverlapSums.of(halves[0]) + OverlapSums.of(halves[1])).overlap(fitted)
-    assert joined == pytest.approx(fitted.overlap())
+    assert joined == pytest.approx(overlap_of(fitted))
 
 
 def test_marginal_likelihood_is_held_out_and_by_arm():

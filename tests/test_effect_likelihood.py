@@ -64,7 +64,7 @@ def prepare(X, y, treatment, learner="linear", scores=None, n_repeats=1, **setti
     folds = [arm_folds(treatment, 5, seed) for seed in range(n_repeats)]
     scores = np.full(y.size, 0.5) if scores is None else scores
     statistic = EffectLikelihood(learner, cv_repeats=n_repeats)
-    return statistic.prepare(table, y, treatment, scores, folds, **settings)
+    return statistic.for_rows(table, y, treatment, scores, folds, **settings)
 
 
 def reuse_variance(prepared, feature, grid, values, weights):
@@ -104,7 +104,9 @@ def test_categories_at_their_observed_code_give_the_observed_terms():
     treatment = rng.integers(0, 2, size=200)
     y = treatment * (frame["c"] == "b").to_numpy() + rng.normal(size=200)
     table = read_features(frame)
-    prepared = EffectLikelihood("splines").prepare(table, y, treatment, np.full(200, 0.5), [arm_folds(treatment, 5, 0)])
+    prepared = EffectLikelihood("splines").for_rows(
+        table, y, treatment, np.full(200, 0.5), [arm_folds(treatment, 5, 0)]
+    )
     (spread,), _ = prepared.terms(1, Points([0, 1, 2, 3], [0.25] * 4), SPREAD)
     chosen = spread.values[np.arange(200), table.values[:, 1].astype(int)]
     np.testing.assert_allclose(chosen, spread.observed, rtol=1e-9, atol=1e-12)
@@ -294,8 +296,8 @@ def test_repeats_are_averaged_row_by_row(data):
     table = read_features(X, [])
     folds = [arm_folds(treatment, 5, seed) for seed in (7, 8)]
     scores = np.full(300, 0.5)
-    both = EffectLikelihood("linear", cv_repeats=2).prepare(table, y, treatment, scores, folds)
-    single = [EffectLikelihood("linear").prepare(table, y, treatment, scores, [own]) for own in folds]
+    both = EffectLikelihood("linear", cv_repeats=2).for_rows(table, y, treatment, scores, folds)
+    single = [EffectLikelihood("linear").for_rows(table, y, treatment, scores, [own]) for own in folds]
     grid = GaussianSampler().fit(table, treatment, seed_of(0)).conditional_grid(0)
     (terms,), _ = both.terms(0, grid)
     parts = [part.terms(0, grid)[0][0] for part in single]

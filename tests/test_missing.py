@@ -248,7 +248,7 @@ def test_missing_rows_are_an_atom_of_the_statistic(table, weighting, estimator):
     X, y, a = table
     x, scores = X["X2"].to_numpy(), np.full(400, 0.4)
     gaps = np.isnan(x)
-    whole = WCMMD(estimator, weighting).prepare(y, a, seed_of(0))
+    whole = WCMMD(estimator, weighting).for_rows(y, a, seed_of(0))
     found = whole.curve(x, scores, bandwidth=1.0)
     as_levels = whole.curve(gaps.astype(float), scores, bandwidth=1.0, n_levels=2)
     np.testing.assert_allclose(found[gaps], as_levels[gaps])
@@ -266,7 +266,7 @@ def test_torch_gives_the_same_statistic(table, weighting):
     X, y, a = table
     rng = np.random.default_rng(0)
     columns = np.stack([rng.permutation(X["X1"]), X["X2"], X["X5"] * 2, np.full(400, np.nan)])
-    prepared = WCMMD(weighting=weighting).prepare(y, a, seed_of(0))
+    prepared = WCMMD(weighting=weighting).for_rows(y, a, seed_of(0))
     scores = np.full(columns.shape, 0.4)
     found, left = DeviceWCMMD(prepared, "torch:cpu", bandwidth=1.0).importances(
         columns, lambda x: torch.full_like(x, 0.4)

@@ -14,6 +14,7 @@ from sklearn.tree import DecisionTreeClassifier
 from conftest import logistic_treatment, seed_of
 from modifind import PropensityModel, propensity, propensity_choice
 from modifind.data.feature_matrix import read_features
+from modifind.nuisance.propensity.overlap import overlap_of
 from modifind.nuisance.propensity.profile import ScoreProfile
 from modifind.nuisance.propensity.scores import EarlyStoppedMLP, FittedPropensity, resolve_propensity
 
@@ -223,7 +224,7 @@ def test_clipping_counts_the_rows():
     fitted = PropensityModel(scores).fit(table, treatment)
     assert fitted.n_clipped == 7
     assert (fitted.scores.min(), fitted.scores.max()) == (0.01, 0.99)
-    assert fitted.overlap()["n_clipped"] == 7.0
+    assert overlap_of(fitted)["n_clipped"] == 7.0
 
 
 def test_one_score_for_all_rows_is_no_cause_for_a_warning():
@@ -248,7 +249,7 @@ def test_overlap_summary_on_a_hand_example():
     treatment = np.array([1, 1, 1, 1, 0, 0, 0, 0])
     raw = np.array([0.5, 0.5, 0.25, 0.25, 0.5, 0.5, 0.04, 0.97])
     fitted = FittedPropensity(raw, (0.01, 0.99), treatment, table, "by hand", auc=0.5)
-    overlap = fitted.overlap()
+    overlap = overlap_of(fitted)
     # Treated weights 2, 2, 4, 4: 12^2 / 40. Control weights 2, 2, 1/0.96, 1/0.03.
     assert overlap["effective_rows_treated"] == pytest.approx(3.6)
     assert overlap["effective_share_treated"] == pytest.approx(0.9)

@@ -124,6 +124,6 @@ def test_statistic_says_which_features_no_fold_looks_at():
 
     X, a, y = many(n=200, p=150)
     folds = [arm_folds(a, 2, 0)]
-    prepared = EffectLikelihood("linear").prepare(read_features(X), y, a, np.full(200, 0.5), folds)
+    prepared = EffectLikelihood("linear").for_rows(read_features(X), y, a, np.full(200, 0.5), folds)
     kept = set().union(*(set(stack.models[0].kept) for stack in prepared.fits[0].cross.models))
     assert [m for m in range(150) if prepared.looks_at(m)] == sorted(kept)

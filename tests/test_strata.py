@@ -13,6 +13,7 @@ from modifind.data.feature_matrix import read_features
 from modifind.data.strata import Strata, read_strata, stratum_folds, with_strata
 from modifind.engine.reading import read_data
 from modifind.engine.scoring import stratum_scores
+from modifind.nuisance.propensity.overlap import overlap_of
 from modifind.nuisance.propensity.scores import PropensityModel
 from modifind.result.selection_result import SelectionResult
 
@@ -80,7 +81,7 @@ def test_weighted_scores_are_weighted_shares():
     fitted = stratum_scores(PropensityModel(), Strata(codes, ("a", "b")), table, arms, weights)
     first = codes == 0
     assert fitted.raw[first][0] == pytest.approx(weights[first & (arms == 1)].sum() / weights[first].sum())
-    assert fitted.overlap()["max_weight_share_treated"] > 0
+    assert overlap_of(fitted)["max_weight_share_treated"] > 0
 
 
 def test_known_scores_and_classifiers_stay(fitted):
@@ -138,14 +139,14 @@ def test_folds_divide_every_stratum_and_arm():
 def test_the_model_s_folds_are_the_strata_s(monkeypatch, fitted):
     X, y, treatment, site = fitted[1]
     seen = []
-    prepare = EffectLikelihood.prepare
+    prepare = EffectLikelihood.for_rows
 
     def spy(self, table, outcome, arms, scores, folds, **settings):
         seen.extend(folds)
         assert table.names[-1] == "stratum"
         return prepare(self, table, outcome, arms, scores, folds, **settings)
 
-    monkeypatch.setattr(EffectLikelihood, "prepare", spy)
+    monkeypatch.setattr(EffectLikelihood, "for_rows", spy)
     selector(cv=4).fit(X, y, treatment=treatment, strata=site)
     counts = pd.crosstab([treatment, site], seen[0]).to_numpy()
     assert (counts.max(axis=1) - counts.min(axis=1)).max() <= 1

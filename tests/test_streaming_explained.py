@@ -41,7 +41,7 @@ def sample():
     table = read_features(frame, missing="category")
     folds = [rng.integers(0, 5, size=1200) for _ in range(2)]
     scores = 1 / (1 + np.exp(-0.4 * X[:, 0]))
-    model = EffectLikelihood("linear", cv_repeats=2).prepare(table, y, treatment, scores, folds)
+    model = EffectLikelihood("linear", cv_repeats=2).for_rows(table, y, treatment, scores, folds)
     sampler = GaussianSampler()
     sampler.fit(table, treatment, seed_of(2))
     block = Block(0, table, y, treatment)
@@ -57,7 +57,7 @@ def rows_of(sample, y_bandwidth=1.0, **settings):
 @pytest.mark.parametrize("feature", [0, 3])
 def test_a_small_sample_is_explained_as_a_table_in_memory(sample, feature):
     block = sample.block
-    prepared = WCMMD().prepare(block.y, block.treatment, seed_of(0))
+    prepared = WCMMD().for_rows(block.y, block.treatment, seed_of(0))
     rows = rows_of(sample, prepared.y_bandwidth)
     found = rows.explain(feature, Question(sample.sampler.rule(feature), bounds=True), seed_of(7))
     expected = marginal_view(block.table, feature, rows.outcomes, sample.scores, prepared, seed_of(7))

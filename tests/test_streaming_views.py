@@ -47,7 +47,7 @@ def sums_of(table, y, treatment, scores, cuts=(), looked_at=None):
 
 def rows_view(table, y, treatment, scores):
     outcomes = PseudoOutcomes.of(y, treatment, scores)
-    prepared = WCMMD().prepare(y, treatment, seed_of(0))
+    prepared = WCMMD().for_rows(y, treatment, seed_of(0))
     return marginal_view(table, 0, outcomes, scores, prepared, seed_of(1), n_draws=0)
 
 

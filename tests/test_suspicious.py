@@ -10,7 +10,7 @@ from modifind.data.feature_matrix import read_features
 from modifind.data.support import LEAST_EXPECTED, outside_along, without_counterpart
 from modifind.data.suspicious import Arms, OutcomeRanks, is_event_name
 from modifind.engine.review import REVIEWED, review_columns
-from modifind.nuisance.propensity.overlap import OverlapSums
+from modifind.nuisance.propensity.overlap import OverlapSums, overlap_of
 from modifind.nuisance.propensity.scores import PropensityModel
 
 LINEAR = EffectLikelihood("linear")
@@ -176,7 +176,7 @@ def test_sums_of_pieces_say_the_same_of_the_score():
     x = rng.normal(size=(900, 3))
     arms = (rng.random(900) < 1 / (1 + np.exp(-4 * x[:, 0]))).astype(np.int64)
     fitted = PropensityModel().fit(read_features(x), arms, seed=seed_of(0))
-    whole = fitted.overlap()
+    whole = overlap_of(fitted)
     assert whole["outside_share_control"] > 0.1
     assert whole["outside_overlap_share_control"] < 0.5 * whole["outside_share_control"]
     assert whole["overlap_rows_control"] > whole["effective_rows_control"]

@@ -313,7 +313,7 @@ def test_a_shape_that_changes_in_both_arms_keeps_the_level():
         table = replace(read_features(x[:, None], []), reference=(np.zeros(1), np.ones(1)))
         y = np.sign(x) * skewed(rng, 250)
         folds = [np.arange(250) % 5]
-        prepared = EffectLikelihood("linear").prepare(table, y, treatment, np.full(250, 0.5), folds)
+        prepared = EffectLikelihood("linear").for_rows(table, y, treatment, np.full(250, 0.5), folds)
         excess = prepared.tail_functions(0).excess(table, Uniform())
         found.append(prepared.tail_test(prepared.tail_scores, excess))
     assert (np.array(found) <= LEVEL).mean() <= LEVEL + four_sd(LEVEL, runs)

@@ -294,7 +294,7 @@ def test_accelerated_path_gives_the_same_number_as_the_published_sums(column, es
     curves = []
     for accelerate in (True, False):
         statistic = WCMMD(estimator, weighting, n_components=300, accelerate=accelerate)
-        prepared = statistic.prepare(y, treatment, seed_of(11))
+        prepared = statistic.for_rows(y, treatment, seed_of(11))
         curves.append(prepared.curve(x, scores, bandwidth=1.0, n_levels=levels))
     assert_same_curve_and_importance(*((curve_variance(curve), curve) for curve in curves))
 
@@ -304,7 +304,9 @@ def test_accelerated_rff_of_another_seed_gives_another_number():
     x, y = rng.normal(size=(2, 100))
     treatment = np.arange(100) % 2
     first, second = (
-        WCMMD("rff", n_components=100).prepare(y, treatment, seed_of(k)).importance(x, np.full(100, 0.5), bandwidth=1.0)
+        WCMMD("rff", n_components=100)
+        .for_rows(y, treatment, seed_of(k))
+        .importance(x, np.full(100, 0.5), bandwidth=1.0)
         for k in (0, 1)
     )
     assert first != second
@@ -383,7 +385,7 @@ def test_statistic_refuses_unknown_choices_when_it_is_used():
     y, treatment = np.arange(20.0), np.arange(20) % 2
     for statistic in (WCMMD("fast"), WCMMD(weighting="none"), WCMMD(resample_weights="maybe")):
         with pytest.raises(ValueError, match="must be one of"):
-            statistic.prepare(y, treatment, seed_of(0))
+            statistic.for_rows(y, treatment, seed_of(0))
 
 
 def test_modifier_has_more_importance_than_a_prognostic_feature():

@@ -36,7 +36,7 @@ def problem(n=300, seed=0, **settings):
     rng = np.random.default_rng(seed)
     treatment = rng.integers(0, 2, n)
     y = rng.normal(size=n) + treatment * rng.normal(size=n)
-    return WCMMD(**settings).prepare(y, treatment, seed_of(1)), rng
+    return WCMMD(**settings).for_rows(y, treatment, seed_of(1)), rng
 
 
 def both_ways(prepared, rng, kind, device, k=7):

@@ -31,7 +31,7 @@ from modifind.nuisance.conditional import (
 from modifind.nuisance.conditional.base import PoolLaw
 from modifind.nuisance.conditional.pit import uniformity
 from modifind.nuisance.propensity.models import EarlyStoppedMLP
-from modifind.nuisance.propensity.overlap import OverlapSums
+from modifind.nuisance.propensity.overlap import OverlapSums, overlap_of
 from modifind.nuisance.propensity.scores import PropensityModel
 from modifind.statistics import WCMMD, wcmmd_importance
 from modifind.statistics.wcmmd import curve_variance, prepare_curves
@@ -95,7 +95,7 @@ def test_equal_weights_leave_scores_as_they_are(estimator, cross_fit):
     plain, weighted = (model.fit(table, treatment, seed=seed_of(0), weights=w) for w in (None, np.ones(300)))
     np.testing.assert_allclose(weighted.raw, plain.raw, rtol=1e-5)
     assert weighted.auc == pytest.approx(plain.auc, rel=1e-4)
-    assert weighted.overlap() == pytest.approx(plain.overlap(), rel=1e-4)
+    assert overlap_of(weighted) == pytest.approx(overlap_of(plain), rel=1e-4)
 
 
 def test_counts_as_weights_give_the_scores_of_repeated_rows():
@@ -172,7 +172,7 @@ def test_overlap_counts_rows_by_their_weights():
     table, treatment = mixed_table(rng, 200)
     weights = rng.uniform(0.5, 1.5, size=200)
     fitted = PropensityModel(0.25).fit(table, treatment, weights=weights)
-    found = fitted.overlap()
+    found = overlap_of(fitted)
     for arm, name in ((0, "control"), (1, "treated")):
         own = weights[treatment == arm]  # the score is the same for all rows of an arm
         assert found[f"effective_rows_{name}"] == pytest.approx(effective_size(own))
@@ -188,7 +188,7 @@ def test_largest_weight_of_pieces_is_that_of_the_whole():
     for rows in (slice(0, 100), slice(100, 300)):
         piece = read_features(table.values[rows])
         parts.append(OverlapSums.of(fitted.at(piece, treatment[rows], fitted.folds[rows], fitted.raw[rows])))
-    assert (parts[0] + parts[1]).overlap(fitted) == pytest.approx(fitted.overlap())
+    assert (parts[0] + parts[1]).overlap(fitted) == pytest.approx(overlap_of(fitted))
 
 
 # Samplers.
@@ -368,8 +368,8 @@ def test_counts_as_weights_give_the_curve_of_repeated_rows(estimator, weighting,
 def test_prepared_estimators_agree_under_weights(estimator, accelerate):
     x, y, treatment, scores, counts = outcome_data(16, 200, False)
     weights = counts / counts.mean()
-    exact = WCMMD("exact", accelerate=False).prepare(y, treatment, seed_of(0), weights)
-    other = WCMMD(estimator, accelerate=accelerate, n_components=2000).prepare(y, treatment, seed_of(0), weights)
+    exact = WCMMD("exact", accelerate=False).for_rows(y, treatment, seed_of(0), weights)
+    other = WCMMD(estimator, accelerate=accelerate, n_components=2000).for_rows(y, treatment, seed_of(0), weights)
     assert other.y_bandwidth == exact.y_bandwidth
     found = [own.importance(x, scores, bandwidth=0.8) for own in (exact, other)]
     assert found[1] == pytest.approx(found[0], rel=0.2 if estimator == "rff" else 1e-6)
@@ -379,11 +379,11 @@ def test_far_rows_keep_their_weights():
     x, y, treatment, scores, counts = outcome_data(17, 120, False)
     x[:6] = 500.0 + np.arange(6)  # an isolated group: kernel sums of the arms underflow
     found = [
-        WCMMD(estimator).prepare(y, treatment, seed_of(0), counts / counts.mean()).curve(x, scores, bandwidth=0.5)
+        WCMMD(estimator).for_rows(y, treatment, seed_of(0), counts / counts.mean()).curve(x, scores, bandwidth=0.5)
         for estimator in ("spectral", "exact")
     ]
     np.testing.assert_allclose(*found, rtol=1e-6)
-    exact = WCMMD("exact", accelerate=False).prepare(y, treatment, seed_of(0), counts / counts.mean())
+    exact = WCMMD("exact", accelerate=False).for_rows(y, treatment, seed_of(0), counts / counts.mean())
     np.testing.assert_allclose(found[0], exact.curve(x, scores, bandwidth=0.5), rtol=1e-6, atol=1e-9)
 
 
@@ -396,7 +396,7 @@ def test_torch_agrees_under_weights(weighting, levels):
     from modifind.statistics.wcmmd_torch import DeviceWCMMD
 
     x, y, treatment, scores, counts = outcome_data(18, 200, levels)
-    prepared = WCMMD(weighting=weighting).prepare(y, treatment, seed_of(0), counts / counts.mean())
+    prepared = WCMMD(weighting=weighting).for_rows(y, treatment, seed_of(0), counts / counts.mean())
     columns = np.stack([np.random.default_rng(k).permutation(x) for k in range(3)])
     if levels:
         columns[0, treatment == 1] = np.minimum(columns[0, treatment == 1], 2.0)  # a category with one arm only
@@ -414,9 +414,9 @@ def test_the_bandwidth_is_that_of_the_population():
     kept = rng.random(6000) < keep
     treatment = rng.integers(0, 2, size=kept.sum())
     weights = 1 / keep[kept]
-    whole = WCMMD().prepare(y, np.arange(6000) % 2, seed_of(0)).y_bandwidth
+    whole = WCMMD().for_rows(y, np.arange(6000) % 2, seed_of(0)).y_bandwidth
     weighted, plain = (
-        WCMMD().prepare(y[kept], treatment, seed_of(0), own).y_bandwidth for own in (weights / weights.mean(), None)
+        WCMMD().for_rows(y[kept], treatment, seed_of(0), own).y_bandwidth for own in (weights / weights.mean(), None)
     )
     assert weighted == pytest.approx(whole, rel=0.07)
     assert abs(plain / whole - 1) > 0.1
@@ -442,7 +442,7 @@ def test_marginal_view_of_counts_is_that_of_repeated_rows():
     views = []
     for rows, own in ((np.arange(300), weights), (again, None)):
         table = read_features(np.column_stack((x[rows], -(x[rows] ** 2))))
-        prepared = WCMMD().prepare(y[rows], treatment[rows], seed_of(0), own)
+        prepared = WCMMD().for_rows(y[rows], treatment[rows], seed_of(0), own)
         outcomes = PseudoOutcomes.of(y[rows], treatment[rows], scores[rows], weights=own)
         views.append(marginal_view(table, 0, outcomes, scores[rows], prepared, seed_of(1), own, n_draws=0))
     one, other = views

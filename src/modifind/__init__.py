@@ -6,40 +6,47 @@ Names are imported on first use, so ``import modifind`` is quick and never loads
 from __future__ import annotations
 
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from modifind.inference import ConditionalRandomizationTest
-    from modifind.nuisance.propensity.scores import PropensityModel
-    from modifind.result.selection_result import SelectionResult
-    from modifind.selector import ModifierSelector
-    from modifind.statistics import WCMMD, EffectLikelihood
-
-__version__ = "0.1.0"
+from modifind._version import __version__
 
 __all__ = [
     "WCMMD",
+    "AutoSampler",
+    "BoostingSampler",
+    "CVAESampler",
     "ConditionalRandomizationTest",
+    "EarlyStoppedMLP",
     "EffectLikelihood",
+    "GaussianSampler",
+    "MarginalSampler",
     "ModifierSelector",
     "PropensityModel",
     "SelectionResult",
+    "SplineSampler",
     "__version__",
 ]
 
 _HOME = {
-    "ConditionalRandomizationTest": "modifind.inference",
-    "EffectLikelihood": "modifind.statistics",
-    "ModifierSelector": "modifind.selector",
-    "PropensityModel": "modifind.nuisance.propensity.scores",
-    "SelectionResult": "modifind.result.selection_result",
-    "WCMMD": "modifind.statistics",
+    "AutoSampler": "nuisance.conditional.auto",
+    "BoostingSampler": "nuisance.conditional.boosting",
+    "CVAESampler": "nuisance.conditional.cvae",
+    "ConditionalRandomizationTest": "inference.randomisation",
+    "EarlyStoppedMLP": "nuisance.propensity.models",
+    "EffectLikelihood": "statistics.effect_likelihood",
+    "GaussianSampler": "nuisance.conditional.gaussian",
+    "MarginalSampler": "nuisance.conditional.marginal",
+    "ModifierSelector": "selector",
+    "PropensityModel": "nuisance.propensity.scores",
+    "SelectionResult": "result.selection_result",
+    "SplineSampler": "nuisance.conditional.splines",
+    "WCMMD": "statistics.wcmmd",
 }
 
 
 def __getattr__(name: str) -> Any:
     if name in _HOME:
-        return getattr(import_module(_HOME[name]), name)
+        return getattr(import_module(f"modifind.{_HOME[name]}"), name)
     raise AttributeError(f"module 'modifind' has no attribute {name!r}")
 
 

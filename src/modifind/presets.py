@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from modifind.inference import ConditionalRandomizationTest
-from modifind.nuisance.conditional import CVAESampler, MarginalSampler
-from modifind.nuisance.propensity.models import EarlyStoppedMLP
-from modifind.nuisance.propensity.scores import PropensityModel
-from modifind.selector import ModifierSelector
-from modifind.statistics import WCMMD
+from modifind import (
+    WCMMD,
+    ConditionalRandomizationTest,
+    CVAESampler,
+    EarlyStoppedMLP,
+    MarginalSampler,
+    ModifierSelector,
+    PropensityModel,
+)
 
 PROPENSITY_UNITS = 50
 SAMPLER_UNITS = 128

@@ -21,19 +21,26 @@ from modifind.data.population import check_population
 from modifind.data.sources import CompleteRows, FrameSource, Piece, Source, has_row_scores
 from modifind.engine.assemble import assemble, tell
 from modifind.engine.lock import held
-from modifind.engine.parts import Statistic, agreeing_sampler, recorded_settings, resolve_statistic
+from modifind.engine.parts import (
+    ConditionalRandomizationTest,
+    Statistic,
+    agreeing_sampler,
+    called,
+    recorded_settings,
+    resolve_propensity,
+    resolve_statistic,
+    resolve_test,
+    with_row_scores,
+)
 from modifind.engine.pieces import LocalPieces, Pieces, Streamed, StreamedFit
 from modifind.engine.placebo import check_runs, run_placebos
 from modifind.engine.progress import Progress
 from modifind.engine.reading import Data, read_data
 from modifind.engine.record import data_settings, distinct_messages, recorded, with_messages
 from modifind.engine.resuming import continued_pass, continued_tests, seed_of
-from modifind.engine.run import GIVEN_ADJUSTED, NO_MODIFICATION, Whole, WholeFit, warn_unused
-from modifind.inference import ConditionalRandomizationTest, adjust_p_values
-from modifind.nuisance.propensity.scores import PropensityModel, resolve_propensity
+from modifind.engine.run import GIVEN_ADJUSTED, GIVEN_OTHERS, Whole, WholeFit, warn_unused
 from modifind.result.checks import warn_of
 from modifind.result.placebo_result import PlaceboResult
-from modifind.statistics import WCMMD, EffectLikelihood
 
 MIN_TRAIN_ROWS = 200
 
@@ -47,7 +54,7 @@ class ModifierSelector(BaseModifierSelector):
 
     Parameters
     ----------
-    statistic : {"effect_likelihood", "wcmmd"}, EffectLikelihood or WCMMD, default="effect_likelihood"
+    statistic : {"effect_likelihood", "wcmmd"} or Statistic, default="effect_likelihood"
         What is compared between the data and what the null hypothesis would give. "effect_likelihood" asks whether the
         arms' difference in location and spread, as models of all features predict it for held-out rows, follows this
         one; its p-values need no resampling. "wcmmd" is the paper's statistic, with a conditional randomisation test.
@@ -251,7 +258,7 @@ class ModifierSelector(BaseModifierSelector):
         frame = as_frame(X)
         reading = per_row | {"treated": treated, "adjust_for": adjust_for}
         with held(self.checkpoint), remedies_told():
-            if isinstance(statistic, EffectLikelihood) and self._check_length(frame, per_row):
+            if statistic.in_pieces and self._check_length(frame, per_row):
                 source = FrameSource.of(frame, y, treatment, self.propensity)
                 return self._fit_pieces(self._local(source), statistic, treated, adjust_for)
             return self._fit_whole(frame, y, treatment, reading, statistic, test)
@@ -311,10 +318,10 @@ class ModifierSelector(BaseModifierSelector):
                 "feature_groups need the table in memory, of at most max_train_rows rows; pass a DataFrame, raise "
                 "max_train_rows, or leave the groups out"
             )
-        if not isinstance(statistic, EffectLikelihood):
+        if not statistic.in_pieces:
             raise ValueError(
                 "a table in pieces is tested by statistic='effect_likelihood', whose p-values are sums over rows; "
-                "'wcmmd' needs the table in memory"
+                f"{called(statistic)} needs the table in memory"
             )
         entropy = seed_of(self.random_state, self.checkpoint)
         model = resolve_propensity(self.propensity)
@@ -360,7 +367,7 @@ class ModifierSelector(BaseModifierSelector):
             **data_settings(*found.labels, found.n_rows, found.n_treated, found.propensity, entropy),
             **found.sample_settings,
             **self._dropped_settings(pieces.dropped),
-            "null_hypothesis": f"{NO_MODIFICATION} given the other features{GIVEN_ADJUSTED * bool(found.adjusted)}",
+            "null_hypothesis": statistic.null_hypothesis + GIVEN_OTHERS + GIVEN_ADJUSTED * bool(found.adjusted),
         }
         return self._conclude(found.columns_in, found, settings, caught, found.named)
 
@@ -370,9 +377,7 @@ class ModifierSelector(BaseModifierSelector):
         """Test a table in pieces that has few enough rows for all to be taken at once."""
         own = self.get_params(deep=False) | {"random_state": entropy}
         if piece.scores is not None:
-            known = piece.scores.to_numpy()
-            wrapped = isinstance(self.propensity, PropensityModel)
-            own["propensity"] = PropensityModel(known, clip=self.propensity.clip) if wrapped else known
+            own["propensity"] = with_row_scores(self.propensity, piece.scores.to_numpy())
         whole = type(self)(**own)
         try:
             whole.fit(piece.X, piece.y, piece.treatment, treated=treated, adjust_for=adjust_for)
@@ -463,7 +468,7 @@ class ModifierSelector(BaseModifierSelector):
         statistic, test = self._validate()
         per_row = {"sample_weight": sample_weight, "clusters": clusters, "strata": strata}
         frame = as_frame(X)
-        if isinstance(statistic, EffectLikelihood):
+        if statistic.in_pieces:
             self._check_length(frame, per_row)
         reading = per_row | {"treated": treated, "adjust_for": adjust_for}
         data, run = self._read_whole(frame, y, treatment, reading, statistic, test)
@@ -494,9 +499,10 @@ class ModifierSelector(BaseModifierSelector):
         test: ConditionalRandomizationTest,
     ) -> tuple[Data, WholeFit]:
         """The table, checked and encoded, and what is to be done with it."""
-        if reading["clusters"] is not None and isinstance(statistic, WCMMD):
+        if reading["clusters"] is not None and not statistic.takes_clusters:
             raise ValueError(
-                "clusters needs statistic='effect_likelihood'; resampled features of 'wcmmd' take rows as independent"
+                "clusters needs statistic='effect_likelihood'; "
+                f"resampled features of {called(statistic)} take rows as independent"
             )
         seed = seed_of(self.random_state, self.checkpoint)
         data = read_data(
@@ -512,7 +518,7 @@ class ModifierSelector(BaseModifierSelector):
         )
         groups = read_feature_groups(self.feature_groups, data.table.names)
         refuse_adjusted(groups, data.adjusted)
-        if isinstance(statistic, EffectLikelihood):
+        if not statistic.resamples:
             warn_unused(self.test, self.n_resamples, self.alpha, self.adjust)
         return data, WholeFit(
             statistic=statistic,
@@ -543,7 +549,7 @@ class ModifierSelector(BaseModifierSelector):
     ) -> ModifierSelector:
         """Test every feature with all rows at once."""
         params = self.get_params(deep=False)
-        if isinstance(statistic, EffectLikelihood):
+        if not statistic.resamples:
             warn_of_memory(*X.shape, effective_n_jobs(self.n_jobs))  # of this machine, so no part of the result
         with recorded() as caught:
             data, run = self._read_whole(X, y, treatment, reading, statistic, test)
@@ -607,7 +613,7 @@ class ModifierSelector(BaseModifierSelector):
             raise ValueError(
                 f"max_train_rows must be an integer of at least {MIN_TRAIN_ROWS}, not {self.max_train_rows!r}"
             )
-        adjust_p_values([1.0], self.adjust)
+        test = resolve_test(self.test, self.adjust)
         check_runs(self.placebo_runs, "placebo_runs", least=0)
         check_missing(self.missing)
         check_missing_outcome(self.missing_outcome)
@@ -617,10 +623,10 @@ class ModifierSelector(BaseModifierSelector):
         if self.device not in (None, "cpu"):
             import_torch(self.device, f"device={self.device!r}")
         statistic = resolve_statistic(self.statistic, self.device)
-        if has_groups(self.feature_groups) and not isinstance(statistic, EffectLikelihood):
-            raise ValueError("feature_groups need statistic='effect_likelihood'; 'wcmmd' looks at one column at a time")
-        test = ConditionalRandomizationTest() if self.test is None else self.test
-        test.validate()
+        if has_groups(self.feature_groups) and not statistic.takes_feature_groups:
+            raise ValueError(
+                f"feature_groups need statistic='effect_likelihood'; {called(statistic)} looks at one column at a time"
+            )
         return statistic, test
 
 

@@ -49,6 +49,7 @@ from modifind.data.feature_matrix import (
     Treatment,
 )
 from modifind.data.outcome_scale import transform_outcome
+from modifind.engine.alone import MarginalView, views_alone
 from modifind.engine.reading import read_data
 from modifind.engine.record import (
     UNRECORDED,
@@ -61,13 +62,10 @@ from modifind.engine.record import (
     with_messages,
 )
 from modifind.engine.scoring import refuse_separation
-from modifind.explain.marginal import MarginalView, marginal_view
-from modifind.explain.pseudo import PseudoOutcomes
-from modifind.nuisance.propensity.overlap import OverlapSums
+from modifind.nuisance.propensity.overlap import OverlapSums, overlap_of
 from modifind.nuisance.propensity.scores import FittedPropensity, PropensityModel, arm_folds, resolve_propensity
 from modifind.result.checks import cautions, concerns, run_checks, warn_of
 from modifind.result.selection_result import SelectionResult
-from modifind.statistics import WCMMD
 
 NULL_HYPOTHESIS = (
     "its partial linear coefficient is zero in the best linear approximation of the conditional average effect by the "
@@ -201,13 +199,7 @@ class SIEM(BaseModifierSelector):
             refuse_separation(scores)
             design = effect_design(table, columns, outcome - expected, arms - scores.scores)
             fit = self._infer(design, penalty_seed)
-            prepared = WCMMD().prepare(outcome, arms, statistic_seed)
-            outcomes = PseudoOutcomes.of(outcome, arms, scores.scores, seed=statistic_seed.spawn(1)[0])
-            jobs = (
-                delayed(_alone)(marginal_view, table, m, outcomes, scores.scores, prepared, seed.spawn(2)[0])
-                for m, seed in enumerate(feature_seed.spawn(table.n_features))
-            )
-            views = self._run(jobs)
+            views = views_alone(table, outcome, arms, scores.scores, (statistic_seed, feature_seed), self.n_jobs)
         for warning in caught:
             warnings.warn_explicit(warning.message, warning.category, warning.filename, warning.lineno)
 
@@ -348,7 +340,7 @@ def _assemble(
     }
     diagnostics = rows[["n_columns", "n_active", "level", "sd", "lower", "upper"]].copy()
     diagnostics["bandwidth"] = [view.bandwidth for view in views]
-    features, overlap = pd.DataFrame(columns, index=index), scores.overlap()
+    features, overlap = pd.DataFrame(columns, index=index), overlap_of(scores)
     still = [name for name, same in zip(table.names, table.constant, strict=True) if same]
     untestable = {name: "rare" if name in named else "constant" for name in still}
     checks = run_checks(features, diagnostics, overlap, settings, untestable)

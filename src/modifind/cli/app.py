@@ -152,7 +152,7 @@ def _root(
     version: Annotated[bool, typer.Option("--version", help="Show the version and exit.")] = False,
 ) -> None:
     if version:
-        from modifind import __version__
+        from modifind._version import __version__
 
         print(__version__)
         raise typer.Exit

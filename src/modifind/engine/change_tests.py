@@ -172,7 +172,7 @@ def change_tests(
     >>> from modifind.nuisance.conditional import ConditionalGrid, GaussianSampler
     >>> data = make_modifiers("LinVar", n_samples=500, n_features=6, random_state=0)
     >>> table, folds = read_features(data.X), np.arange(500) % 5
-    >>> prepared = EffectLikelihood("linear").prepare(table, data.y, data.treatment, data.propensity, [folds])
+    >>> prepared = EffectLikelihood("linear").for_rows(table, data.y, data.treatment, data.propensity, [folds])
     >>> law = GaussianSampler().fit(table, data.treatment, np.random.SeedSequence(0)).law(0)
     >>> found = change_tests(prepared, 0, ConditionalGrid.of(law, 500))
     >>> found.mean > 0.05, found.spread < 0.001, found.shape > 0.05

@@ -13,7 +13,6 @@ from modifind.data.feature_matrix import FeatureTable
 from modifind.data.survey import effective_size
 from modifind.engine.placebo import Assignment
 from modifind.engine.reading import Data
-from modifind.statistics import WCMMD, EffectLikelihood
 from modifind.statistics.effect_likelihood import is_binary
 
 MOST_NAMES = 12
@@ -67,19 +66,18 @@ def describe(selector: Any, X: Any, y: Any, treatment: Any, **rest: Any) -> list
             ("tested as one", _listed([f"{name} ({', '.join(own)})" for name, own in run.feature_groups.items()]))
         )
     lines += _rows_known(data)
-    if data.y.size > selector.max_train_rows and isinstance(run.statistic, EffectLikelihood):
+    if data.y.size > selector.max_train_rows and run.statistic.in_pieces:
         most = f"{selector.max_train_rows:,}"
         lines.append(("in pieces", f"models are fitted to a random sample of {most} rows, and all rows are scored"))
     lines.append(("propensity", _propensity(run.propensity.estimator, data)))
-    resampled = isinstance(run.statistic, WCMMD)
-    test = f"{'wcmmd' if resampled else 'effect_likelihood'}, sampler {type(run.sampler).__name__}"
+    test = f"{run.statistic.name or type(run.statistic).__name__}, sampler {type(run.sampler).__name__}"
     adjusted = "unadjusted" if run.adjust == "none" else f"adjusted by {run.adjust}"
     lines.append(("test", f"{test}; {adjusted} p-values, level {run.alpha:g}"))
     if selector.placebo_runs:
         scores = np.full(data.arms.size, data.arms.mean())
         drawn = Assignment.of(data, scores, is_known(run.propensity)).described
         lines.append(("placebo treatments", f"{selector.placebo_runs}; {drawn}"))
-    if isinstance(run.statistic, EffectLikelihood):
+    if not run.statistic.resamples:
         lines.append(("time", _time(data, run.explain, selector.placebo_runs, effective_n_jobs(run.n_jobs))))
     return lines
 

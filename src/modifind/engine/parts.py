@@ -2,29 +2,53 @@
 
 from __future__ import annotations
 
-from typing import Any, TypeAlias
+from typing import Any
 
 from sklearn.base import BaseEstimator, clone
 
+from modifind._typing import Array
 from modifind.engine.record import UNRECORDED, readable
-from modifind.inference import ConditionalRandomizationTest
+from modifind.inference import ConditionalRandomizationTest, adjust_p_values
 from modifind.nuisance.conditional import BaseSampler, resolve_sampler
-from modifind.statistics import WCMMD, EffectLikelihood
+from modifind.nuisance.propensity.scores import PropensityModel, resolve_propensity
+from modifind.statistics import WCMMD, EffectLikelihood, Statistic
+from modifind.statistics.contract import called, check_statistic
 
-Statistic: TypeAlias = WCMMD | EffectLikelihood
+__all__ = [
+    "ConditionalRandomizationTest",
+    "Statistic",
+    "agreeing_sampler",
+    "called",
+    "recorded_settings",
+    "resolve_propensity",
+    "resolve_statistic",
+    "resolve_test",
+    "with_row_scores",
+]
+
 _STATISTICS: dict[str, type[Statistic]] = {"effect_likelihood": EffectLikelihood, "wcmmd": WCMMD}
 
 
 def resolve_statistic(statistic: Any, device: str | None) -> Statistic:
     """A statistic from its name, or the object itself."""
-    if statistic in tuple(_STATISTICS):
+    if isinstance(statistic, str) and statistic in _STATISTICS:
         statistic = on_device(_STATISTICS[statistic](), device)
-    if not isinstance(statistic, WCMMD | EffectLikelihood):
-        given = repr(statistic) if isinstance(statistic, str) else type(statistic).__name__
-        raise ValueError(
-            f"statistic must be 'effect_likelihood', 'wcmmd', or an EffectLikelihood or WCMMD object, not {given}"
-        )
-    return statistic
+    check_statistic(statistic, tuple(_STATISTICS))
+    found: Statistic = statistic
+    return found
+
+
+def resolve_test(test: ConditionalRandomizationTest | None, adjust: str) -> ConditionalRandomizationTest:
+    """How resampled statistics become p-values; refuses an adjustment that there is not."""
+    adjust_p_values([1.0], adjust)
+    found = ConditionalRandomizationTest() if test is None else test
+    found.validate()
+    return found
+
+
+def with_row_scores(propensity: Any, known: Array) -> Any:
+    """A propensity as the user gave it, with one known score per row in the place of its estimator."""
+    return PropensityModel(known, clip=propensity.clip) if isinstance(propensity, PropensityModel) else known
 
 
 def on_device(part: Any, device: str | None) -> Any:
@@ -41,12 +65,11 @@ def agreeing_sampler(sampler: Any, statistic: Statistic, device: str | None) -> 
     chosen = resolve_sampler(sampler)
     chosen = clone(chosen) if isinstance(chosen, BaseEstimator) else chosen
     chosen = on_device(chosen, device) if named else chosen
-    if isinstance(statistic, EffectLikelihood) and not getattr(chosen, "condition_on_treatment", True):
+    if not statistic.resamples and not getattr(chosen, "condition_on_treatment", True):
         raise ValueError(
             "effect_likelihood needs the law of a feature given the treatment: condition_on_treatment=True"
         )
-    fixed = isinstance(statistic, WCMMD) and statistic.resample_weights == "fixed"
-    if fixed and getattr(chosen, "condition_on_treatment", False):
+    if not statistic.follows_scores and getattr(chosen, "condition_on_treatment", False):
         if not named:
             raise ValueError("resample_weights='fixed' needs a sampler with condition_on_treatment=False")
         chosen.set_params(condition_on_treatment=False)

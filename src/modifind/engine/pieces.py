@@ -407,7 +407,7 @@ class StreamedFit:
             model = PropensityModel(block.scores, cross_fit=model.cross_fit, clip=model.clip)
         propensity = model.fit(table, arms, n_folds=self.n_folds, seed=propensity_seed, folds=folds[0])
         refuse_separation(propensity)
-        outcome = self.statistic.prepare(table, y, arms, propensity.scores, folds, n_jobs=self.n_jobs)
+        outcome = self.statistic.for_rows(table, y, arms, propensity.scores, folds, n_jobs=self.n_jobs)
         sampler = for_gaps(self.sampler, table)
         if hasattr(sampler, "assign_folds"):
             sampler.assign_folds(folds[0])

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 import numpy as np
 import pandas as pd
 
-from modifind import __version__
+from modifind._version import __version__
 from modifind.data.containers import is_distributed
 from modifind.data.feature_matrix import AlsoDiscrete
 from modifind.nuisance.propensity.scores import FittedPropensity

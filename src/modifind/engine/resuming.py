@@ -20,7 +20,6 @@ from modifind.engine.reading import Data
 from modifind.engine.record import entropy_of, readable
 from modifind.inference import ConditionalRandomizationTest
 from modifind.nuisance.propensity.scores import resolve_propensity
-from modifind.statistics import WCMMD
 
 
 def seed_of(random_state: Any, checkpoint: str | os.PathLike[str] | None) -> int:
@@ -63,7 +62,7 @@ def continued_tests(
     settings["feature_groups"] = {name: list(columns) for name, columns in groups.items()}
     settings["adjust_for"] = list(data.adjusted)
     names = tuple(unit.name for unit in arrange(data.table, groups, data.adjusted)[1])
-    if isinstance(statistic, WCMMD):
+    if statistic.resamples:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of too few resamples, which the test says itself
             settings["n_resamples_used"] = test.resolve_resamples(
@@ -93,7 +92,7 @@ def continued_pass(
 def _settings(params: dict[str, Any], statistic: Statistic, test: ConditionalRandomizationTest) -> dict[str, Any]:
     """The settings that a continued run must share."""
     used = dict(params)
-    if not isinstance(statistic, WCMMD):
+    if not statistic.resamples:
         used.pop("test")
     model = resolve_propensity(params["propensity"])
     known = _row_scores(params["propensity"]) is not None

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any, Literal
 
 import numpy as np
@@ -24,7 +23,6 @@ from modifind.data.wording import named
 from modifind.engine.assemble import DETERMINED, Finding, tell
 from modifind.engine.checkpoint import Checkpoint
 from modifind.engine.features import Analysis, Interrupted, run_tests
-from modifind.engine.parts import Statistic
 from modifind.engine.progress import Progress
 from modifind.engine.reading import Data
 from modifind.engine.record import data_settings
@@ -41,12 +39,12 @@ from modifind.nuisance.conditional.per_cluster import ClusterSampler
 from modifind.nuisance.conditional.rules import check_rule
 from modifind.nuisance.propensity.overlap import OverlapSums
 from modifind.nuisance.propensity.scores import FittedPropensity, PropensityModel
-from modifind.statistics import WCMMD, EffectLikelihood
+from modifind.statistics import WCMMD, EffectLikelihood, Nuisances, Statistic
 from modifind.statistics.effect_likelihood import PreparedEffectLikelihood
 from modifind.statistics.wcmmd import PreparedWCMMD
 
 EXPLAINING = EffectLikelihood(["linear", "splines"])  # of what 'wcmmd' finds without a model of the outcome
-NO_MODIFICATION = "the difference between the arms' outcome distributions does not depend on the feature"
+GIVEN_OTHERS = " given the other features"
 GIVEN_ADJUSTED = " and what is adjusted for"
 GIVEN_GROUPS = " (the columns of a group counting as one feature)"
 
@@ -116,8 +114,7 @@ class WholeFit:
         Returns the outcome on the scale on which effects are measured.
         """
         outcome = transform_outcome(data.y, self.outcome_transform)
-        if isinstance(self.statistic, EffectLikelihood):
-            self.statistic.validate(outcome, weighted=data.weights is not None)
+        self.statistic.validate(outcome, weighted=data.weights is not None)
         model_of_rows(self.propensity, data).check(data.y.size)
         return outcome
 
@@ -147,10 +144,10 @@ class WholeFit:
         determined = find_determined(table).apart([unit.members for unit in units])
         determined.warn()
         within: dict[int, NDArray[np.int64]] = {}
-        if isinstance(self.statistic, EffectLikelihood) and isinstance(self.sampler, BaseSampler):
+        if self.statistic.takes_clusters and getattr(self.sampler, "takes_clusters", False):
             within, clusters = cluster_features(table, data.clusters, determined.features)
             data = replace(data, clusters=clusters)
-        if weighted and isinstance(self.statistic, WCMMD):
+        if weighted and self.statistic.resamples:
             warn_resampled_weights()
         with threadpool_limits(limits=1):  # threads of small models wait for each other
             scores = fit_scores(model_of_rows(self.propensity, data), data, table, self.n_folds, propensity_seed)
@@ -164,10 +161,14 @@ class WholeFit:
         if weighted:
             check_sampler_weights(self.sampler)
         sampler.fit(table, arms, sampler_seed, **weighted)
-        marginal = self.statistic if isinstance(self.statistic, WCMMD) else WCMMD()
-        prepared = marginal.prepare(outcome, arms, statistic_seed, **weighted)
-        tester, n_resamples = self._tester(data, table, outcome, scores, prepared, fold_seed, len(units))
-        model = tester.prepared if isinstance(tester, AnalyticTester) else tester.model
+        folds = [draw_folds(data, self.n_folds, child) for child in fold_seed.spawn(self.statistic.cv_repeats or 1)]
+        nuisances = Nuisances(
+            table, outcome, arms, scores.scores, statistic_seed, tuple(folds), data.weights, data.clusters, self.n_jobs
+        )
+        tester, n_resamples = self._tester(nuisances, scores, len(units))
+        own: Any = tester.prepared
+        prepared: PreparedWCMMD = own if self.statistic.measures_importance else WCMMD().prepare(nuisances)
+        model = tester.model
         outcome_seed, overall_seed = statistic_seed.spawn(2)
         outcomes = PseudoOutcomes.of(
             outcome,
@@ -201,10 +202,14 @@ class WholeFit:
             findings, interrupted = stop.findings, True
             if not any(finding.reached for finding in findings):
                 raise KeyboardInterrupt from None
-        if isinstance(self.statistic, EffectLikelihood) and self.statistic.cv_repeats == 1 and not interrupted:
-            again = partial(self._model, self.statistic.with_stack(model), data, table, outcome, scores)
+        if not self.statistic.resamples and self.statistic.cv_repeats == 1 and not interrupted:
+            again = self.statistic.with_stack(model)
+
+            def refitted(seed: np.random.SeedSequence) -> PreparedEffectLikelihood:
+                return again.prepare(replace(nuisances, folds=(draw_folds(data, self.n_folds, *seed.spawn(1)),)))
+
             try:
-                findings = steadied(plan, findings, self.adjust, repeat_seed, again)
+                findings = steadied(plan, findings, self.adjust, repeat_seed, refitted)
             except KeyboardInterrupt:
                 interrupted = True
         names = tuple(unit.name for unit in units)
@@ -214,7 +219,7 @@ class WholeFit:
         settings = {
             "n_resamples_used": n_resamples,
             "n_resamples_needed": self._needed_resamples(len(units)),
-            "model": tester.prepared.description if isinstance(tester, AnalyticTester) else None,
+            "model": None if self.statistic.resamples else own.description,
             **data_settings(
                 data.treatment.control, data.treatment.treated, arms.size, int(arms.sum()), scores, self.seed
             ),
@@ -258,11 +263,9 @@ class WholeFit:
         )
 
     def _null_hypothesis(self, data: Data) -> str:
-        resampled = isinstance(self.statistic, WCMMD)
-        given = "the outcome is independent of the feature" if resampled else NO_MODIFICATION
-        given += " given the other features" + (GIVEN_ADJUSTED if data.adjusted else "")
+        given = self.statistic.null_hypothesis + GIVEN_OTHERS + (GIVEN_ADJUSTED if data.adjusted else "")
         given += " and the stratum" if data.strata is not None else ""
-        if resampled and getattr(self.sampler, "condition_on_treatment", True):
+        if self.statistic.resamples and getattr(self.sampler, "condition_on_treatment", True):
             given += " and the treatment"
         return given + (GIVEN_GROUPS if self.feature_groups else "")
 
@@ -278,52 +281,23 @@ class WholeFit:
             )
 
     def _tester(
-        self,
-        data: Data,
-        table: FeatureTable,
-        outcome: Array,
-        scores: FittedPropensity,
-        prepared: PreparedWCMMD,
-        seed: np.random.SeedSequence,
-        n_tested: int,
+        self, nuisances: Nuisances, scores: FittedPropensity, n_tested: int
     ) -> tuple[AnalyticTester | ResamplingTester, int]:
         """What tests one feature, and how many resamples it may take."""
         statistic = self.statistic
-        if isinstance(statistic, WCMMD):
-            n_resamples = self.test.resolve_resamples(self.n_resamples, n_tested, self.alpha, self.adjust)
-            # A law that ignores the treatment cannot tell what depends on it from what changes.
-            explain = self.explain and getattr(self.sampler, "condition_on_treatment", True)
-            model = None
-            if explain:
-                model = attempt(
-                    "what changes along features", self._model, EXPLAINING, data, table, outcome, scores, seed
-                )
-            return ResamplingTester(prepared, statistic, self.test, n_resamples, scores, table, model), n_resamples
-        model = self._model(statistic, data, table, outcome, scores, seed)
-        return AnalyticTester(model, scores, statistic.check_resamples, self.explain), statistic.check_resamples
-
-    def _model(
-        self,
-        statistic: EffectLikelihood,
-        data: Data,
-        table: FeatureTable,
-        outcome: Array,
-        scores: FittedPropensity,
-        seed: np.random.SeedSequence,
-    ) -> PreparedEffectLikelihood:
-        return statistic.prepare(
-            table,
-            outcome,
-            data.arms,
-            scores.scores,
-            [draw_folds(data, self.n_folds, child) for child in seed.spawn(statistic.cv_repeats)],
-            n_jobs=self.n_jobs,
-            weights=data.weights,
-            clusters=data.clusters,
-        )
+        prepared = statistic.prepare(nuisances)
+        if not statistic.resamples:
+            return AnalyticTester(prepared, scores, statistic.check_resamples, self.explain), statistic.check_resamples
+        n_resamples = self.test.resolve_resamples(self.n_resamples, n_tested, self.alpha, self.adjust)
+        # A law that ignores the treatment cannot tell what depends on it from what changes.
+        explain = self.explain and getattr(self.sampler, "condition_on_treatment", True)
+        model = attempt("what changes along features", EXPLAINING.prepare, nuisances) if explain else None
+        return ResamplingTester(
+            prepared, statistic, self.test, n_resamples, scores, nuisances.table, model
+        ), n_resamples
 
     def _needed_resamples(self, n_tested: int) -> int:
-        if not isinstance(self.statistic, WCMMD):
+        if not self.statistic.resamples:
             return 0
         return self.test.needed_resamples(n_tested, self.alpha, self.adjust)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias, cast
 
 import numpy as np
 
@@ -20,7 +20,7 @@ from modifind.nuisance.conditional.contract import RowGrid
 from modifind.nuisance.conditional.joint import JointLaw
 from modifind.nuisance.propensity.profile import ScoreProfile
 from modifind.nuisance.propensity.scores import FittedPropensity
-from modifind.statistics import WCMMD
+from modifind.statistics.contract import Column, PreparedStatistic, Statistic
 from modifind.statistics.effect_likelihood import PreparedEffectLikelihood
 from modifind.statistics.wcmmd import PreparedWCMMD
 
@@ -42,7 +42,7 @@ class Tester(Protocol):
 
 @dataclass(frozen=True)
 class ResamplingTester:
-    """Conditional randomisation test of the weighted conditional MMD.
+    """Conditional randomisation test of a statistic.
 
     Attributes
     ----------
@@ -50,8 +50,8 @@ class ResamplingTester:
         Models of the outcome that say what changes; without them nothing does.
     """
 
-    prepared: PreparedWCMMD
-    statistic: WCMMD
+    prepared: PreparedStatistic
+    statistic: Statistic
     crt: ConditionalRandomizationTest
     n_resamples: int
     propensity: FittedPropensity
@@ -76,13 +76,13 @@ class ResamplingTester:
     def test(self, feature: int, law: FeatureLaw, bandwidth: float, rng: np.random.Generator) -> Outcome:
         """Compare the feature with resampled copies of it."""
         levels = self.table.n_levels(feature)
-        fixed = self.statistic.resample_weights == "fixed"
-        profile = None if fixed else self.propensity.profile(feature, self.statistic.device)
+        follows = self.statistic.follows_scores
+        profile = self.propensity.profile(feature, self.statistic.device) if follows else None
 
         def statistic(values: Array) -> float:
             # The data and its resamples are scored by the same function, which is what makes them comparable.
-            followed = self.statistic.capped(self.propensity.scores if profile is None else profile(values))
-            return self.prepared.importance(values, followed, bandwidth=bandwidth, n_levels=levels)
+            followed = self.propensity.scores if profile is None else profile(values)
+            return float(self.prepared.value(Column(feature, values, followed, levels, bandwidth)))
 
         observed = statistic(self.table.values[:, feature])
         evaluate: Callable[[Array], Any] = statistic
@@ -104,11 +104,12 @@ class ResamplingTester:
         from modifind.statistics.wcmmd_torch import DeviceWCMMD
 
         device, known = self.statistic.device, self.propensity.scores
-        wcmmd = DeviceWCMMD(self.prepared, device, bandwidth=bandwidth, n_levels=n_levels)
+        prepared = cast(PreparedWCMMD, self.prepared)
+        wcmmd = DeviceWCMMD(prepared, device, bandwidth=bandwidth, n_levels=n_levels)
         scores = FixedScores(known, device) if profile is None else DeviceProfile(profile, device)
 
         def statistics(columns: Array) -> Array:
-            values, left = wcmmd.importances(columns, lambda x: self.statistic.capped(scores(x)))
+            values, left = wcmmd.importances(columns, lambda x: prepared.capped(scores(x)))
             for k in np.flatnonzero(left):
                 values[k] = statistic(columns[k])
             # A resample that repeats the data ties with it, whatever the device makes of the last digits.
@@ -136,6 +137,11 @@ class AnalyticTester:
     propensity: FittedPropensity
     check_resamples: int
     explain: bool = True
+
+    @property
+    def model(self) -> PreparedEffectLikelihood:
+        """Models of the outcome: those that the test is made of."""
+        return self.prepared
 
     def without_law(self, feature: Feature) -> tuple[Outcome, Changes | None] | None:
         """A feature that no fold's model looks at has the same likelihood at every value."""

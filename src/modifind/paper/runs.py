@@ -235,7 +235,7 @@ def _nhanes(data_home: str | None) -> Bunch:
 def _statistic_seconds(statistic: Any, table: Bunch) -> float:
     """Median time of one statistic of one feature, as a resample costs it."""
     seed = np.random.SeedSequence(0)
-    prepared = statistic.prepare(np.asarray(table.y, dtype=float), np.asarray(table.treatment), seed)
+    prepared = statistic.for_rows(np.asarray(table.y, dtype=float), np.asarray(table.treatment), seed)
     column = table.X.iloc[:, 0].to_numpy(dtype=float)
     width = median_bandwidth(column)
     times = []

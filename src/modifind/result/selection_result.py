@@ -7,8 +7,9 @@ import math
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -18,9 +19,6 @@ from modifind.result.placebo_result import PlaceboResult
 from modifind.result.safe_csv import safe_csv
 from modifind.result.schema import BY_COLUMN, FORMAT, OPTIONAL_FRAMES, parse_json, validate
 from modifind.result.writing import write_text
-
-if TYPE_CHECKING:
-    from modifind.charts import PlotAccessor
 
 PARTS = ("mean", "spread", "shape")
 CHANGE_COLUMNS = (*(f"{part}_p" for part in PARTS), *(f"{part}_adjusted" for part in PARTS), "verdict")
@@ -250,17 +248,13 @@ class SelectionResult:
         write_text(path, safe_csv(self.table))
 
     @property
-    def plot(self) -> PlotAccessor:
-        """Pictures by name, ``result.plot.curve("age")``: see `PlotAccessor`."""
-        from modifind.charts import PlotAccessor
-
-        return PlotAccessor(self)
+    def plot(self) -> Any:
+        """Pictures by name, ``result.plot.curve("age")``: see `modifind.charts.PlotAccessor`."""
+        return import_module("modifind.charts").PlotAccessor(self)
 
     def report(self, path: str | os.PathLike[str]) -> None:
         """Write a self-contained HTML report."""
-        from modifind.report import render_report
-
-        write_text(path, render_report(self))
+        write_text(path, import_module("modifind.report").render_report(self))
 
     def __eq__(self, other: object) -> bool:
         """Equal in every number, label and setting."""

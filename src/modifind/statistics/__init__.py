@@ -1,7 +1,8 @@
 """Test statistics."""
 
+from modifind.statistics.contract import Column, Nuisances, Statistic
 from modifind.statistics.effect_likelihood import EffectLikelihood
 from modifind.statistics.importance import wcmmd_importance
 from modifind.statistics.wcmmd import WCMMD
 
-__all__ = ["WCMMD", "EffectLikelihood", "wcmmd_importance"]
+__all__ = ["WCMMD", "Column", "EffectLikelihood", "Nuisances", "Statistic", "wcmmd_importance"]

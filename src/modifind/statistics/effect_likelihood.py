@@ -40,7 +40,6 @@ from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator
 
 from modifind._torch import check_device, import_torch
 from modifind._typing import Array
@@ -61,6 +60,7 @@ from modifind.nuisance.outcome.stacking import (
 from modifind.nuisance.regression.density import student_weight
 from modifind.nuisance.regression.misfit import Misfit
 from modifind.statistics.arms import ArmTraits, CommonPart, contrast_precision, contrasts, variances
+from modifind.statistics.contract import Nuisances, Statistic
 from modifind.statistics.level_groups import LevelGroups
 from modifind.statistics.reuse import Reuse
 from modifind.statistics.shape import N_SCORES, TailSums, ValueFunctions, residual_scores
@@ -70,6 +70,7 @@ SMALLEST = 1e-300  # p-value
 BLOCK_CELLS = 2**17  # rows times grid points evaluated at a time
 REUSE_ROWS = 250
 SIGN = 0.1  # p-value
+NO_MODIFICATION = "the difference between the arms' outcome distributions does not depend on the feature"
 # Which contrasts move along the grid, of locations and of scales, in the statistic and in its two parts. In the last
 # the prediction for the row's own arm moves: an ordinary held-out likelihood, of whether the outcome follows the
 # feature.
@@ -77,7 +78,7 @@ Part: TypeAlias = tuple[bool, bool]
 WHOLE, MEAN, SPREAD, OUTCOME = (True, True), (True, False), (False, True), (False, False)
 
 
-class EffectLikelihood(BaseEstimator):
+class EffectLikelihood(Statistic):
     """Held-out log-likelihood of the treatment effect as the test statistic of a `ModifierSelector`.
 
     Finds what changes the difference between the arms: that of their locations, and the ratio of their scales. What
@@ -110,6 +111,11 @@ class EffectLikelihood(BaseEstimator):
     ['X1', 'X2', 'X3', 'X4', 'X5']
     """
 
+    name = "effect_likelihood"
+    null_hypothesis = NO_MODIFICATION
+    resamples = False
+    in_pieces = takes_weights = takes_clusters = takes_feature_groups = True
+
     def __init__(
         self, learner: Any = "auto", *, cv_repeats: int = 1, check_resamples: int = 0, device: str = "cpu"
     ) -> None:
@@ -134,17 +140,30 @@ class EffectLikelihood(BaseEstimator):
             if not isinstance(value, int | np.integer) or isinstance(value, bool) or value < least:
                 raise ValueError(f"{name} must be an integer of at least {least}, not {value!r}")
 
-    def validate(self, y: Array, *, weighted: bool = False) -> None:
+    def validate(self, outcome: Array, *, weighted: bool = False) -> None:
         """Refuse settings that have no meaning for this outcome, and learners that take no weights where there are."""
         self.check()
         check_device(self.device)
         if self.device != "cpu":
             import_torch(self.device, "EffectLikelihood(device=...)")
-        for learner in resolve_learners(self.learner, binary=is_binary(y), device=self.device).values():
+        for learner in resolve_learners(self.learner, binary=is_binary(outcome), device=self.device).values():
             if weighted:
                 check_takes_weights(learner, "learner")
 
-    def prepare(
+    def prepare(self, nuisances: Nuisances) -> PreparedEffectLikelihood:
+        """Cross-fit the model of the outcome, once for every set of folds."""
+        return self.for_rows(
+            nuisances.table,
+            nuisances.outcome,
+            nuisances.arms,
+            nuisances.scores,
+            list(nuisances.folds),
+            n_jobs=nuisances.n_jobs,
+            weights=nuisances.weights,
+            clusters=nuisances.clusters,
+        )
+
+    def for_rows(
         self,
         table: FeatureTable,
         y: Array,

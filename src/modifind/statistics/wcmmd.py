@@ -16,11 +16,11 @@ from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator
 
 from modifind._torch import check_device, import_torch
 from modifind._typing import Array
 from modifind.data.survey import mean_of, representative_values, some
+from modifind.statistics.contract import Column, Nuisances, Statistic
 from modifind.statistics.kernels import (
     NEGLIGIBLE,
     DenseSums,
@@ -52,7 +52,7 @@ def check_choice(name: str, value: str, choices: tuple[str, ...]) -> None:
         raise ValueError(f"{name} must be one of {', '.join(map(repr, choices))}, not {value!r}")
 
 
-class WCMMD(BaseEstimator):
+class WCMMD(Statistic):
     """Weighted conditional MMD as the test statistic of a `ModifierSelector`.
 
     Parameters
@@ -89,6 +89,9 @@ class WCMMD(BaseEstimator):
     Chikahara, Yamada, Kashima. Feature selection for discovering distributional treatment effect modifiers. UAI 2022.
     """
 
+    name = "wcmmd"
+    takes_weights = measures_importance = True
+
     def __init__(
         self,
         estimator: str = "spectral",
@@ -108,7 +111,17 @@ class WCMMD(BaseEstimator):
         self.accelerate = accelerate
         self.device = device
 
-    def prepare(
+    @property
+    def follows_scores(self) -> bool:
+        """Whether inverse probability weights follow the resampled feature."""
+        return self.resample_weights != "fixed"
+
+    def prepare(self, nuisances: Nuisances) -> PreparedWCMMD:
+        """The statistic for these rows; scores are capped in its `value`."""
+        prepared = self.for_rows(nuisances.outcome, nuisances.arms, nuisances.seed, nuisances.weights)
+        return replace(prepared, weight_cap=self.weight_cap)
+
+    def for_rows(
         self,
         y: Array,
         treatment: NDArray[np.int64],
@@ -144,10 +157,6 @@ class WCMMD(BaseEstimator):
             rng=rng,
             weights=weights,
         )
-
-    def capped(self, scores: Scores) -> Scores:
-        """Scores, array or tensor, as they enter the test: moved to where no weight exceeds `weight_cap`."""
-        return scores if self.weight_cap is None else scores.clip(1 / self.weight_cap, 1 - 1 / self.weight_cap)
 
 
 def prepare_curves(
@@ -188,7 +197,8 @@ def weighted_bandwidth(values: Array, weights: Array | None, rng: np.random.Gene
 class PreparedWCMMD:
     """The statistic for one outcome and treatment, to be evaluated at any column of feature values.
 
-    `row_weights` have mean 1; None means that all rows count alike.
+    `row_weights` have mean 1; None means that all rows count alike. `weight_cap` is the largest inverse probability
+    weight in `value`, which is what is tested; `curve` and `importance` have no cap.
     """
 
     treatment: NDArray[np.int64]
@@ -198,6 +208,7 @@ class PreparedWCMMD:
     outcome_gram: Array | None
     direct: bool
     row_weights: Array | None = None
+    weight_cap: float | None = None
     # Rows are handled with the control arm first, so that each arm is a slice and nothing is gathered.
     _order: NDArray[np.intp] = field(init=False, repr=False)
     _arms: tuple[tuple[slice, Array], ...] = field(init=False, repr=False)
@@ -336,6 +347,15 @@ class PreparedWCMMD:
                         omega[:, rows] = sign[rows] * kernel / kernel.sum(axis=1, keepdims=True)
             d2[start : start + _EXACT_BLOCK] = np.einsum("ij,ij->i", omega @ self.outcome_gram, omega)
         return d2[place]
+
+    def capped(self, scores: Scores) -> Scores:
+        """Scores, array or tensor, as they enter the test: moved to where no weight exceeds `weight_cap`."""
+        return scores if self.weight_cap is None else scores.clip(1 / self.weight_cap, 1 - 1 / self.weight_cap)
+
+    def value(self, column: Column) -> float:
+        """The importance of a column, under capped weights."""
+        scores = self.capped(column.scores)
+        return self.importance(column.values, scores, bandwidth=column.bandwidth, n_levels=column.n_levels)
 
     def importance(self, x: Array, scores: Array, *, bandwidth: float, n_levels: int = 0) -> float:
         """Variance of D2 over rows."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
@@ -14,9 +13,7 @@ from modifind._typing import Array
 from modifind.data.clusters import treated_as_one
 from modifind.data.population import row_weights
 from modifind.data.support import count_by_arm, without_counterpart
-
-if TYPE_CHECKING:
-    from modifind.nuisance.propensity.scores import FittedPropensity
+from modifind.nuisance.propensity.scores import FittedPropensity
 
 EXTREME = 0.05
 SCORE_EDGES = np.linspace(0.0, 1.0, 21)
@@ -82,7 +79,7 @@ class OverlapSums:
         return OverlapSums(**(added | {"largest": np.maximum(self.largest, other.largest)}))
 
     def overlap(self, propensity: FittedPropensity) -> dict[str, float]:
-        """The summary that `FittedPropensity.overlap` describes, with what is known of the scores themselves."""
+        """The summary that `overlap_of` describes, with what is known of the scores themselves."""
         out = {}
         alone = without_counterpart(self.side_by_side)
         for arm, name in ((1, "treated"), (0, "control")):
@@ -106,3 +103,16 @@ class OverlapSums:
         """Shares of each arm by the propensity score, in twenty bins of equal width from `low` to `high`."""
         control, treated = self.histogram / self.histogram.sum(axis=1, keepdims=True)
         return pd.DataFrame({"low": SCORE_EDGES[:-1], "high": SCORE_EDGES[1:], "treated": treated, "control": control})
+
+
+def overlap_of(propensity: FittedPropensity) -> dict[str, float]:
+    """Summary of how comparable the arms are.
+
+    Returns
+    -------
+    dict
+        Effective sample size of each arm's weights, its share of the arm, the largest weight's share of the arm's
+        total, the share of scores outside [0.05, 0.95], the number of clipped rows, and the AUC of the scores (0.5 in
+        a randomised trial). Weights are inverse probabilities, times the weights of the rows if there are any.
+    """
+    return OverlapSums.of(propensity).overlap(propensity)

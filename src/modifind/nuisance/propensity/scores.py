@@ -32,7 +32,6 @@ from modifind.nuisance.propensity.levels import (
     slopes_of,
 )
 from modifind.nuisance.propensity.models import EarlyStoppedMLP, KnownScores, takes_weights
-from modifind.nuisance.propensity.overlap import OverlapSums
 from modifind.nuisance.propensity.profile import ScoreProfile
 from modifind.nuisance.regression.blocks import random_rows
 from modifind.nuisance.regression.misfit import Misfit
@@ -166,6 +165,7 @@ class PropensityModel(BaseEstimator):
                 treatment=treatment,
                 table=table,
                 description=f"known, {scores[0]:g} for every row",
+                is_known=True,
                 auc=0.5,
                 weights=weights,
             )
@@ -178,6 +178,7 @@ class PropensityModel(BaseEstimator):
             models=(model,),
             folds=np.zeros(table.n_rows, dtype=np.int64),
             description=f"known per row; as a function of the features R2 = {model.r2_:.3f} on the logit scale",
+            is_known=True,
             auc=float(roc_auc_score(treatment, scores, sample_weight=weights)),
             r2=model.r2_,
             weights=weights,
@@ -305,6 +306,8 @@ class FittedPropensity:
         Weights of the rows.
     misfit_p : float
         P-value of whether arms less scores follow bins or products of features; NaN where it was not looked at.
+    is_known : bool
+        Whether the scores came with the data.
     """
 
     raw: Array
@@ -318,6 +321,7 @@ class FittedPropensity:
     r2: float = 1.0
     weights: Array | None = None
     misfit_p: float = np.nan
+    is_known: bool = False
     scores: Array = field(init=False)
 
     def __post_init__(self) -> None:
@@ -348,26 +352,9 @@ class FittedPropensity:
         return replace(self, raw=raw, treatment=treatment, table=table, folds=folds, weights=None)
 
     @property
-    def is_known(self) -> bool:
-        """Whether the scores came with the data."""
-        return self.description.startswith("known")
-
-    @property
     def n_clipped(self) -> int:
         """Number of rows whose score was moved."""
         return int((self.scores != self.raw).sum())
-
-    def overlap(self) -> dict[str, float]:
-        """Summary of how comparable the arms are.
-
-        Returns
-        -------
-        dict
-            Effective sample size of each arm's weights, its share of the arm, the largest weight's share of the arm's
-            total, the share of scores outside [0.05, 0.95], the number of clipped rows, and the AUC of the scores (0.5
-            in a randomised trial). Weights are inverse probabilities, times the weights of the rows if there are any.
-        """
-        return OverlapSums.of(self).overlap(self)
 
     def along(self, rows: NDArray[np.int64], columns: slice, encoded: Array) -> Array:
         """Scores of some rows, shape (rows, g), when columns of the design take g encoded values, (rows, g, width)."""

@@ -10,6 +10,8 @@ from numpy.typing import NDArray
 
 from modifind._typing import Array
 
+N_FOLDS = 5
+N_STEPS = 20
 LARGE_EFFECT = 0.3  # of levels on both arms, in standard errors of a row
 LEAST_SHARE = 1e-3  # of what the rows of a level say is believed at the least, so that its direction can be tested
 Coded = tuple[tuple[slice, int], ...]
@@ -96,7 +98,3 @@ def _shrunk(weight: Array, estimate: Array, variance: float) -> Array:
 def inner_folds(n_rows: int) -> NDArray[np.intp]:
     """Folds of rows that get the effects that the others show; the same for every run."""
     return np.random.default_rng(0).permutation(n_rows) % N_FOLDS
-
-
-N_FOLDS = 5
-N_STEPS = 20

@@ -1,0 +1,157 @@
+"""What a statistic must have, so that the engine can test features with it.
+
+A statistic measures one column of feature values against the outcome and the treatment. It is either compared with its
+own values on resampled copies of the feature (`Statistic.resamples`), which any function of a column can be, or it is a
+sum over rows with an analytic tail. Statistics of users are of the first kind: a class with `prepare`, whose result has
+`value`.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Any, ClassVar, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator
+
+from modifind._typing import Array
+from modifind.data.feature_matrix import FeatureTable
+
+
+@dataclass(frozen=True)
+class Nuisances:
+    """What a statistic is prepared from.
+
+    Attributes
+    ----------
+    table : FeatureTable
+        Features.
+    outcome : array of shape (n,)
+        Outcome, on the scale on which effects are measured.
+    arms : int array of shape (n,)
+        1 for treated rows, 0 for control rows.
+    scores : array of shape (n,)
+        Propensity scores.
+    seed : SeedSequence
+        For whatever is random in the statistic itself.
+    folds : tuple of int arrays
+        Fold of each row, once for every cross-fit that the statistic asks for (`Statistic.cv_repeats`).
+    weights : array of shape (n,), optional
+        How much each row counts, of mean 1.
+    clusters : int array of shape (n,), optional
+        Which rows belong together.
+    n_jobs : int, optional
+        Processes.
+    """
+
+    table: FeatureTable
+    outcome: Array
+    arms: NDArray[np.int64]
+    scores: Array
+    seed: np.random.SeedSequence
+    folds: tuple[NDArray[np.int64], ...] = ()
+    weights: Array | None = None
+    clusters: NDArray[np.int64] | None = None
+    n_jobs: int | None = None
+
+
+@dataclass(frozen=True)
+class Column:
+    """One column of values to be measured: the feature as observed, or a resampled copy of it.
+
+    Attributes
+    ----------
+    feature : int
+        Position of the feature in the table.
+    values : array of shape (n,)
+        Its values; codes of a discrete feature.
+    scores : array of shape (n,)
+        Propensity scores of the rows with these values.
+    n_levels : int
+        Number of levels of a discrete feature; 0 for a continuous one.
+    bandwidth : float
+        Median distance between observed values of a continuous feature.
+    """
+
+    feature: int
+    values: Array
+    scores: Array
+    n_levels: int
+    bandwidth: float
+
+
+class PreparedStatistic(Protocol):
+    """A statistic that knows the outcome and the treatment."""
+
+    def value(self, column: Column) -> float:
+        """The larger, the more the feature seems to modify the effect."""
+
+
+class Statistic(BaseEstimator, ABC):
+    """Base of the statistics. Subclasses implement `prepare`, and set what they can do beyond that.
+
+    Attributes
+    ----------
+    name : str
+        How messages and results call it.
+    null_hypothesis : str
+        What its p-values are valid under, before "given the other features".
+    resamples : bool
+        Whether p-values come from resampled copies of the feature.
+    measures_importance : bool
+        Whether the prepared statistic also has `curve` and `importance`, as `WCMMD` has; if not, those of `WCMMD` with
+        its defaults are reported.
+    in_pieces, takes_weights, takes_clusters, takes_feature_groups : bool
+        Whether it can be evaluated on a table in pieces, on weighted rows, on rows that belong together, and for
+        several columns at once. What it cannot is refused.
+    cv_repeats : int
+        Number of cross-fits that it needs folds for.
+    """
+
+    name: ClassVar[str] = ""
+    null_hypothesis: ClassVar[str] = "the outcome is independent of the feature"
+    resamples: ClassVar[bool] = True
+    measures_importance: ClassVar[bool] = False
+    in_pieces: ClassVar[bool] = False
+    takes_weights: ClassVar[bool] = False
+    takes_clusters: ClassVar[bool] = False
+    takes_feature_groups: ClassVar[bool] = False
+    cv_repeats: int = 0
+    device: str = "cpu"
+
+    @property
+    def follows_scores(self) -> bool:
+        """Whether propensity scores are those of the resampled values, or stay as they are."""
+        return True
+
+    def validate(self, outcome: Array, *, weighted: bool = False) -> None:
+        """Refuse settings that have no meaning for this outcome, or for rows with weights."""
+        if weighted and not self.takes_weights:
+            raise ValueError(f"{called(self)} takes no sample weights; leave sample_weight out")
+
+    @abstractmethod
+    def prepare(self, nuisances: Nuisances) -> Any:
+        """The statistic for an outcome and a treatment: an object with `value`, see `PreparedStatistic`."""
+
+
+def called(statistic: Statistic) -> str:
+    """How messages call a statistic."""
+    return repr(statistic.name) if statistic.name else type(statistic).__name__
+
+
+def check_statistic(given: Any, names: tuple[str, ...]) -> None:
+    """Refuse what is no statistic, and say what it lacks."""
+    if isinstance(given, Statistic):
+        if not given.resamples and not hasattr(given, "with_stack"):
+            raise ValueError(f"{called(given)} must have resamples = True: it has no sums over rows to be tested by")
+        return
+    known = ", ".join(map(repr, names))
+    if isinstance(given, str):
+        raise ValueError(f"statistic must be one of {known}, or a statistic, not {given!r}")
+    lacks = "" if callable(getattr(given, "prepare", None)) else ", which has no method prepare"
+    raise ValueError(
+        f"statistic must be one of {known}, or an object of a class derived from modifind.statistics.Statistic, "
+        f"not {type(given).__name__}{lacks}"
+    )
