@@ -28,10 +28,11 @@ from joblib import Parallel, delayed
 from sklearn.base import clone
 from threadpoolctl import threadpool_limits
 
-from modifind import ConditionalRandomizationTest, ModifierSelector, PropensityModel, whole
+from modifind import ConditionalRandomizationTest, ModifierSelector, PropensityModel
 from modifind._torch import open_device
 from modifind.data.feature_matrix import read_features
 from modifind.datasets import make_modifiers
+from modifind.engine import run as whole
 from modifind.engine.features import _test_feature
 from modifind.nuisance.conditional import CVAESampler
 from modifind.nuisance.outcome import NeuralLearner

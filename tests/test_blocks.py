@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 
 from modifind.datasets import make_modifiers
-from modifind.nuisance.outcome import AdditiveClassifier, AdditiveLearner, BoostingLearner, blocks, boosting, stacking
+from modifind.nuisance.outcome import AdditiveClassifier, AdditiveLearner, BoostingLearner, boosting, stacking
 from modifind.nuisance.outcome.stacking import cross_fit, resolve_learners
 from modifind.nuisance.propensity.scores import arm_folds
+from modifind.nuisance.regression import blocks
 from modifind.nuisance.regression.blocks import quadratic_forms, random_rows, row_blocks, scaled_gram
 from modifind.nuisance.regression.splines import _inner_product, _interpolate, _quantiles
 from modifind.nuisance.regression.terms import AdditiveTerms

@@ -12,8 +12,10 @@ from sklearn.svm import LinearSVC
 from sklearn.tree import DecisionTreeClassifier
 
 from conftest import logistic_treatment, seed_of
-from modifind import PropensityModel, propensity, propensity_choice
+from modifind import PropensityModel
 from modifind.data.feature_matrix import read_features
+from modifind.nuisance.propensity import choice as propensity_choice
+from modifind.nuisance.propensity import scores as propensity
 from modifind.nuisance.propensity.overlap import overlap_of
 from modifind.nuisance.propensity.profile import ScoreProfile
 from modifind.nuisance.propensity.scores import EarlyStoppedMLP, FittedPropensity, resolve_propensity

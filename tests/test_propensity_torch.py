@@ -5,8 +5,9 @@ from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.linear_model import LogisticRegression
 
 from conftest import seed_of
-from modifind import PropensityModel, propensity_torch
+from modifind import PropensityModel
 from modifind.data.feature_matrix import read_features
+from modifind.nuisance.propensity import on_device as propensity_torch
 from modifind.nuisance.propensity.on_device import DeviceProfile, FixedScores
 from modifind.nuisance.propensity.profile import ScoreProfile
 from modifind.nuisance.propensity.scores import EarlyStoppedMLP

@@ -5,7 +5,7 @@ import pytest
 from scipy.stats import norm
 
 from conftest import quiet_fit
-from modifind import repeats
+from modifind.engine import repeats
 
 
 def near_the_cut(seed, n=300):

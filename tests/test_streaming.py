@@ -14,8 +14,9 @@ from conftest import confounded_table
 from modifind import EffectLikelihood, ModifierSelector, PropensityModel
 from modifind.data.feature_matrix import AlsoDiscrete
 from modifind.data.row_plan import LAST_WORD, RowPlan
-from modifind.data.sources import FrameSource, Piece, plan
+from modifind.data.sources import FrameSource, Piece
 from modifind.datasets import make_modifiers
+from modifind.engine import plan
 from modifind.engine.pieces import LocalPieces
 from modifind.result.selection_result import SelectionResult
 from streams import FAST, SMALL, close, cut, fit, fit_source, logistic_scores

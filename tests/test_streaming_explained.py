@@ -8,7 +8,6 @@ from types import SimpleNamespace
 import numpy as np
 import pandas as pd
 import pytest
-from modifind.saving import checkpoint
 from pandas.testing import assert_frame_equal
 
 from conftest import confounded_table, seed_of
@@ -16,6 +15,7 @@ from modifind import EffectLikelihood, ModifierSelector, PropensityModel
 from modifind.data.feature_matrix import read_features
 from modifind.data.pieces import Block
 from modifind.data.sources import explaining
+from modifind.engine import checkpoint
 from modifind.engine.explaining import ExplainingRows, Question
 from modifind.engine.testers import AnalyticTester
 from modifind.explain.column_bounds import explain_bounds

@@ -9,9 +9,10 @@ from scipy.stats import norm
 from scipy.stats import t as student
 
 from conftest import four_sd
-from modifind import EffectLikelihood, ModifierSelector, whole
+from modifind import EffectLikelihood, ModifierSelector
 from modifind.cli.app import main
 from modifind.data.clusters import cluster_folds, read_clusters, read_weights
+from modifind.engine import run as whole
 from modifind.engine.reading import read_data
 from modifind.engine.scoring import fit_scores
 from modifind.inference import analytic_test

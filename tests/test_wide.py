@@ -116,7 +116,7 @@ def test_trees_see_neighbours_and_the_treatment(monkeypatch):
 
 
 def test_products_are_formed_of_few_columns(monkeypatch):
-    from modifind import misfit
+    from modifind.nuisance.regression import misfit
 
     sizes = []
     ratio = misfit._squared_ratio

@@ -269,7 +269,7 @@ class ModifierSelector(BaseModifierSelector):
         Parameters
         ----------
         source : Source
-            Where the rows come from; `modifind.streaming.open_files` makes one of CSV or Parquet files.
+            Where the rows come from; `modifind.data.sources.open_files` makes one of CSV or Parquet files.
         treated, adjust_for : optional
             As in `fit`.
 
