@@ -14,8 +14,7 @@ from conftest import confounded_table, seed_of
 from modifind import EffectLikelihood, ModifierSelector, PropensityModel
 from modifind.data.feature_matrix import read_features
 from modifind.data.pieces import Block
-from modifind.data.sources import explaining
-from modifind.engine import checkpoint
+from modifind.engine import checkpoint, explaining
 from modifind.engine.explaining import ExplainingRows, Question
 from modifind.engine.testers import AnalyticTester
 from modifind.explain.column_bounds import explain_bounds
