@@ -201,7 +201,7 @@ def test_names_resolve_to_learners():
         ("boosting", True, "learner for a binary outcome must be 'auto', 'linear', 'splines', not 'boosting'"),
         (["linear", "auto"], False, "not 'auto'"),
         ([], False, "must not be an empty list"),
-        (None, False, "a name or have fit and predict; NoneType does not"),
+        (None, False, "a name or have fit and predict; NoneType has no fit and no predict"),
         ([3.0], False, "float does not"),
     ],
 )

@@ -406,7 +406,10 @@ def test_labels_of_treatment_reach_the_result(data):
         ({"statistic": GaussianSampler()}, "EffectLikelihood or WCMMD object, not GaussianSampler"),
         ({"statistic": EffectLikelihood("trees")}, "learner for a numeric outcome must be 'auto', .* not 'trees'"),
         ({"statistic": EffectLikelihood([])}, "learner must not be an empty list"),
-        ({"statistic": EffectLikelihood(3)}, "learner must be a name or have fit and predict; int does not"),
+        (
+            {"statistic": EffectLikelihood(3)},
+            "a name or have fit and predict; int has no fit and no predict",
+        ),
         ({"statistic": EffectLikelihood(cv_repeats=0)}, "cv_repeats must be an integer of at least 1, not 0"),
         ({"statistic": EffectLikelihood(cv_repeats=1.0)}, "cv_repeats must be an integer of at least 1, not 1.0"),
         ({"statistic": EffectLikelihood(check_resamples=-1)}, "check_resamples must be an integer of at least 0"),

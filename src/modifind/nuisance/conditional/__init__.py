@@ -25,8 +25,11 @@ def resolve_sampler(sampler: str | BaseSampler) -> BaseSampler:
         if sampler not in _BY_NAME:
             raise ValueError(f"sampler must be one of {', '.join(map(repr, _BY_NAME))} or a sampler, not {sampler!r}")
         return _BY_NAME[sampler]()
-    if not (hasattr(sampler, "fit") and hasattr(sampler, "law")):
-        raise ValueError(f"sampler must be a name or have fit and law; {type(sampler).__name__} does not")
+    lacks = [method for method in ("fit", "law") if not callable(getattr(sampler, method, None))]
+    if lacks:
+        raise ValueError(
+            f"sampler must be a name or have fit and law; {type(sampler).__name__} has no {' and no '.join(lacks)}"
+        )
     return sampler
 
 

@@ -5,5 +5,13 @@ from modifind.nuisance.outcome.binary import AdditiveClassifier
 from modifind.nuisance.outcome.boosting import BoostingLearner
 from modifind.nuisance.outcome.contract import OutcomeLearner
 from modifind.nuisance.outcome.neural import NeuralLearner
+from modifind.nuisance.outcome.regressor import RegressorLearner
 
-__all__ = ["AdditiveClassifier", "AdditiveLearner", "BoostingLearner", "NeuralLearner", "OutcomeLearner"]
+__all__ = [
+    "AdditiveClassifier",
+    "AdditiveLearner",
+    "BoostingLearner",
+    "NeuralLearner",
+    "OutcomeLearner",
+    "RegressorLearner",
+]

@@ -12,7 +12,7 @@ import numpy as np
 from joblib import delayed
 from numpy.typing import NDArray
 from scipy.optimize import minimize
-from sklearn.base import BaseEstimator, clone
+from sklearn.base import BaseEstimator, clone, is_classifier, is_regressor
 from threadpoolctl import threadpool_limits
 
 from modifind._typing import Array
@@ -25,6 +25,7 @@ from modifind.nuisance.outcome.contract import OutcomeLearner, check_along, look
 from modifind.nuisance.outcome.filling import FilledLearner, Filling
 from modifind.nuisance.outcome.level_effects import EncodedLearner, LevelEffects
 from modifind.nuisance.outcome.neural import NeuralLearner
+from modifind.nuisance.outcome.regressor import RegressorLearner
 from modifind.nuisance.outcome.screening import ScreenedLearner, is_screened, screened_columns
 from modifind.nuisance.regression.blocks import random_rows
 from modifind.nuisance.regression.density import best_shape, robust_spread, student_log_density
@@ -55,8 +56,13 @@ def resolve_learners(learner: Any, *, binary: bool, device: str = "cpu") -> dict
     chosen: dict[str, OutcomeLearner] = {}
     for item in learner if isinstance(learner, list | tuple) else [learner]:
         model = _by_name(item, binary, device) if isinstance(item, str) else item
-        if not (hasattr(model, "fit") and hasattr(model, "predict")):
-            raise ValueError(f"learner must be a name or have fit and predict; {type(item).__name__} does not")
+        lacks = [method for method in ("fit", "predict") if not callable(getattr(model, method, None))]
+        if lacks:
+            raise ValueError(
+                f"learner must be a name or have fit and predict; {type(item).__name__} has no {' and no '.join(lacks)}"
+            )
+        if is_regressor(model) or is_classifier(model):
+            model = RegressorLearner(model)
         name = item if isinstance(item, str) else type(item).__name__
         chosen[name if name not in chosen else f"{name} {len(chosen) + 1}"] = model
     if not chosen:

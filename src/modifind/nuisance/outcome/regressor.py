@@ -1,0 +1,82 @@
+"""Any scikit-learn regressor or classifier as a model of the outcome in two arms."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator, clone, is_classifier
+from sklearn.model_selection import cross_val_predict
+from sklearn.utils.validation import has_fit_parameter
+
+from modifind._typing import Array
+from modifind.data.survey import mean_of
+
+N_FOLDS = 5
+
+
+class RegressorLearner(BaseEstimator):
+    """One regressor per arm for the location, and the size of its held-out residuals for the scale.
+
+    Parameters
+    ----------
+    regressor : estimator
+        Any regressor of scikit-learn's kind; for an outcome of 0 and 1 a classifier with `predict_proba`.
+    spread : regressor, optional
+        Predicts the logarithm of squared residuals, so that the scale follows the features. Without it each arm has
+        one scale.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sklearn.ensemble import RandomForestRegressor
+    >>> rng = np.random.default_rng(0)
+    >>> X, a = rng.normal(size=(300, 2)), np.arange(300) % 2
+    >>> y = a * X[:, 0] + rng.normal(size=300)
+    >>> learner = RegressorLearner(RandomForestRegressor(min_samples_leaf=10, random_state=0))
+    >>> location, scale = learner.fit(X, a, y).predict(X)
+    >>> location.shape, scale.shape
+    ((300, 2), (300, 2))
+    """
+
+    def __init__(self, regressor: Any, spread: Any = None) -> None:
+        self.regressor = regressor
+        self.spread = spread
+
+    def fit(self, X: Array, a: NDArray[np.int64], y: Array, sample_weight: Array | None = None) -> RegressorLearner:
+        """Fit both arms, each by itself."""
+        weighted = sample_weight is not None
+        for part in (self.regressor, self.spread):
+            if weighted and part is not None and not has_fit_parameter(part, "sample_weight"):
+                raise ValueError(f"{type(part).__name__} takes no sample_weight; take another learner")
+        self.locations_, self.spreads_, self.scales_ = [], [], []
+        for arm in (0, 1):
+            rows = a == arm
+            own = {"sample_weight": sample_weight[rows]} if sample_weight is not None else {}
+            self.locations_.append(clone(self.regressor).fit(X[rows], y[rows], **own))
+            if is_classifier(self.regressor):
+                continue
+            held = cross_val_predict(clone(self.regressor), X[rows], y[rows], cv=N_FOLDS, params=own or None)
+            squares = (y[rows] - held) ** 2
+            weights = own.get("sample_weight")
+            spread = None
+            if self.spread is not None:
+                least = max(float(np.median(squares)), np.finfo(np.float64).tiny) * 1e-3
+                spread = clone(self.spread).fit(X[rows], np.log(np.maximum(squares, least)), **own)
+                squares = squares / np.exp(spread.predict(X[rows]))
+            self.spreads_.append(spread)
+            self.scales_.append(float(np.sqrt(mean_of(squares, weights))))
+        return self
+
+    def predict(self, X: Array) -> tuple[Array, Array]:
+        """Location and scale of both arms."""
+        if is_classifier(self.regressor):
+            chance = np.column_stack([model.predict_proba(X)[:, -1] for model in self.locations_])
+            return chance, np.sqrt(chance * (1.0 - chance))
+        location = np.column_stack([model.predict(X) for model in self.locations_])
+        scale = [
+            own * (np.ones(len(X)) if spread is None else np.exp(spread.predict(X) / 2))
+            for own, spread in zip(self.scales_, self.spreads_, strict=True)
+        ]
+        return location, np.column_stack(scale)

@@ -1,0 +1,186 @@
+"""The house is as it is described: import rules, the picture of the packages, where things are, contracts."""
+
+import ast
+import re
+import sys
+from pathlib import Path
+
+import grimp
+import numpy as np
+import pytest
+
+from modifind import EffectLikelihood, ModifierSelector
+from modifind.datasets import make_modifiers
+from modifind.statistics import Statistic
+
+ROOT = Path(__file__).resolve().parents[1]
+SOURCES = ROOT / "src" / "modifind"
+APART = ("statistics", "nuisance.conditional", "nuisance.propensity", "inference")
+
+
+def home(module):
+    """Which of the parts that stand apart a module belongs to; contracts belong to all."""
+    if module.endswith(".contract"):
+        return None
+    return next((part for part in APART if f"{module}.".startswith(f"modifind.{part}.")), None)
+
+
+@pytest.fixture(scope="module")
+def graph():
+    return grimp.build_graph("modifind", cache_dir=None)
+
+
+def test_only_the_engine_puts_parts_together(graph):
+    found = {}
+    for module in graph.modules:
+        parts = {home(module)} | {home(other) for other in graph.find_modules_directly_imported_by(module)}
+        parts.discard(None)
+        if len(parts) > 1 and not module.startswith("modifind.engine."):
+            found[module] = parts
+    assert found == {}
+
+
+def test_no_module_asks_for_the_class_of_a_part_of_another_package():
+    kinds = re.compile(r"(Statistic|WCMMD|EffectLikelihood|Sampler|Learner)$")
+    owners = ("statistics/", "nuisance/conditional/", "nuisance/outcome/")
+    found = []
+    for file in SOURCES.rglob("*.py"):
+        place = file.relative_to(SOURCES).as_posix()
+        if place.startswith(owners):
+            continue
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "isinstance":
+                classes = [name.id for name in ast.walk(node.args[1]) if isinstance(name, ast.Name)]
+                found += [f"{place}:{node.lineno}" for name in classes if kinds.search(name)]
+    assert found == []
+
+
+def test_the_picture_of_the_packages_is_drawn_from_their_imports():
+    sys.path.insert(0, str(ROOT / "tools"))
+    try:
+        import walk
+    finally:
+        sys.path.pop(0)
+    assert walk.PICTURE.read_text(encoding="utf-8") == walk.draw(), "run `python tools/walk.py`"
+
+
+def test_every_place_that_contributing_names_is_there():
+    text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    answers = re.search(r"\| I want to .*?\n\n", text, re.S).group(0).strip().split("\n")[2:]
+    assert len(answers) >= 10
+    for answer in answers:
+        places = [place for place in re.findall(r"`([\w./]+)`", answer) if "/" in place]
+        assert places, answer
+        for place in places:
+            assert (SOURCES / place).exists() or (ROOT / place).exists(), f"{place} of: {answer}"
+
+
+def blocks(page):
+    return re.findall(r"```python\n(.*?)```", (ROOT / "docs" / page).read_text(encoding="utf-8"), re.S)
+
+
+def test_the_examples_of_the_page_on_extending_run(capsys):
+    scope = {}
+    for block in blocks("extending.md"):
+        exec(compile(block, "extending.md", "exec"), scope)
+    data = scope["data"]
+    p_values = scope["selector"].result_.table["p_value"]
+    assert p_values[data.modifiers].max() <= 0.05 < p_values.drop(data.modifiers).min()
+    assert "['x0']" in capsys.readouterr().out
+
+
+class Slopes(Statistic):
+    def prepare(self, nuisances):
+        return self
+
+    def value(self, column):
+        return float(np.var(column.values))
+
+
+@pytest.mark.parametrize(
+    ("settings", "rows", "message"),
+    [
+        ({}, {"sample_weight": np.arange(1.0, 201)}, "Slopes takes no sample weights"),
+        ({}, {"clusters": np.arange(200) // 2}, "clusters needs statistic='effect_likelihood'; resampled .* Slopes"),
+        ({"feature_groups": {"both": ["X1", "X2"]}}, {}, "feature_groups need .* Slopes looks at one column"),
+    ],
+)
+def test_what_a_statistic_does_not_say_that_it_takes_is_refused(settings, rows, message):
+    data = make_modifiers("LinMean", n_samples=200, n_features=5, random_state=0)
+    with pytest.raises(ValueError, match=message):
+        ModifierSelector(Slopes(), **settings).fit(data.X, data.y, data.treatment, **rows)
+
+
+class Sums(Statistic):
+    resamples = False
+
+    def prepare(self, nuisances):
+        return self
+
+
+@pytest.mark.parametrize(
+    ("part", "message"),
+    [
+        ({"statistic": object()}, "not object, which has no method prepare"),
+        ({"statistic": Sums()}, "Sums must have resamples = True"),
+        ({"statistic": "slope"}, "statistic must be one of 'effect_likelihood', 'wcmmd', or a statistic, not 'slope'"),
+        ({"statistic": EffectLikelihood(object())}, "object has no fit and no predict"),
+        ({"sampler": object()}, "object has no fit and no law"),
+    ],
+)
+def test_parts_that_lack_a_method_are_refused_by_its_name(part, message):
+    data = make_modifiers("LinMean", n_samples=100, n_features=5, random_state=0)
+    with pytest.raises(ValueError, match=re.escape(message)):
+        ModifierSelector(**part).fit(data.X, data.y, data.treatment)
+
+
+def test_a_statistic_of_one_s_own_has_the_level_that_resamples_have():
+    """Under the null 40 p-values of 20 tables; at most 5 at or below 0.05 (more have a probability of 0.014)."""
+    p_values = []
+    for seed in range(20):
+        rng = np.random.default_rng(seed)
+        X, a = rng.normal(size=(80, 3)), np.arange(80) % 2
+        selector = ModifierSelector(Curious(), "gaussian", 0.5, n_resamples=39, explain=False, random_state=seed)
+        p_values += (
+            selector.fit(X, a + X[:, 0] + rng.normal(size=80), treatment=a).result_.table["p_value"].tolist()[1:]
+        )
+    assert np.mean(np.array(p_values) <= 0.05) <= 5 / 40
+
+
+class Curious(Statistic):
+    """Looks at everything that it is given, at the largest outcomes only."""
+
+    def prepare(self, nuisances):
+        self.top_ = nuisances.outcome >= np.quantile(nuisances.outcome, 0.9)
+        self.arms_ = nuisances.arms
+        return self
+
+    def value(self, column):
+        return float(abs(column.values[self.top_ & (self.arms_ == 1)].sum()))
+
+
+def test_a_binary_outcome_takes_a_classifier():
+    from sklearn.linear_model import LogisticRegression
+
+    rng = np.random.default_rng(0)
+    X, a = rng.normal(size=(400, 2)), np.arange(400) % 2
+    y = (rng.random(400) < 1 / (1 + np.exp(-2 * a * X[:, 0]))).astype(float)
+    selector = ModifierSelector(EffectLikelihood(LogisticRegression()), "gaussian", 0.5, explain=False, random_state=0)
+    assert selector.fit(X, y, treatment=a).result_.selected == ["x0"]
+
+
+def test_a_spread_that_follows_the_features_is_found():
+    from sklearn.linear_model import LinearRegression
+
+    from modifind.nuisance.outcome import RegressorLearner
+
+    rng = np.random.default_rng(0)
+    X, a = rng.normal(size=(600, 2)), np.arange(600) % 2
+    y = np.exp(0.8 * a * X[:, 1]) * rng.normal(size=600)
+    learner = RegressorLearner(LinearRegression(), spread=LinearRegression())
+    _, scale = learner.fit(X, a, y).predict(np.array([[0.0, -1.0], [0.0, 1.0]]))
+    assert scale[1, 1] / scale[0, 1] == pytest.approx(np.exp(1.6), rel=0.35)
+    assert scale[1, 0] / scale[0, 0] == pytest.approx(1.0, rel=0.35)
+    doubled = RegressorLearner(LinearRegression()).fit(X, a, y, np.full(600, 2.0)).predict(X)
+    plain = RegressorLearner(LinearRegression()).fit(X, a, y).predict(X)
+    np.testing.assert_allclose(doubled, plain)
