@@ -202,7 +202,7 @@ def test_names_resolve_to_learners():
         (["linear", "auto"], False, "not 'auto'"),
         ([], False, "must not be an empty list"),
         (None, False, "a name or have fit and predict; NoneType has no fit and no predict"),
-        ([3.0], False, "float does not"),
+        ([3.0], False, "float has no fit"),
     ],
 )
 def test_learners_that_are_none_are_refused(learner, binary, message):

@@ -61,7 +61,7 @@ def resolve_learners(learner: Any, *, binary: bool, device: str = "cpu") -> dict
             raise ValueError(
                 f"learner must be a name or have fit and predict; {type(item).__name__} has no {' and no '.join(lacks)}"
             )
-        if is_regressor(model) or is_classifier(model):
+        if isinstance(model, BaseEstimator) and (is_regressor(model) or is_classifier(model)):
             model = RegressorLearner(model)
         name = item if isinstance(item, str) else type(item).__name__
         chosen[name if name not in chosen else f"{name} {len(chosen) + 1}"] = model
