@@ -68,7 +68,7 @@ def test_every_public_name_is_in_the_reference(site):
     import modifind
 
     pages = "".join(page.read_text(encoding="utf-8") for page in (site / "reference").glob("*.html"))
-    parts = ["plots", "explain", "baselines", "presets"]
+    parts = ["charts", "explain", "baselines", "presets"]
     names = [name for name in modifind.__all__ if not name.startswith("_")]
     names += [name for part in parts for name in getattr(importlib.import_module(f"modifind.{part}"), "__all__", [])]
     assert [name for name in names if not re.search(rf'<h[23] id="modifind[\w.]*\.{name}"', pages)] == []
