@@ -1,5 +1,6 @@
 """What a feature changes: three p-values that mean what they say, adjusted, saved and put into words."""
 
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -249,7 +250,7 @@ def test_binary_outcomes_have_neither_spread_nor_shape():
     assert changes[[f"{part}_{p}" for part in ("spread", "shape") for p in ("p", "adjusted")]].isna().all(axis=None)
     assert changes.loc["x0", "mean_adjusted"] < 0.001
     assert_allclose(np.log(changes["mean_p"]), np.log(result.table["p_value"]), rtol=0.2, atol=0.05)
-    assert changes.loc["x0", "verdict"].startswith("Changes the average: the effect rises from -")
+    assert changes.loc["x0", "verdict"].startswith("Changes the average: the risk difference rises from -")
 
 
 def test_missing_values_categories_and_repeats():
@@ -418,6 +419,33 @@ def test_log_outcomes_are_told_as_ratios():
     frame = curve(["no", "yes"], np.log([0.8, 1.3]), half=0.05)
     told = say(frame, "discrete", log_outcome=True)
     assert told.endswith('the effect is x0.8 (x0.76 to x0.85) for "no" and x1.3 (x1.2 to x1.4) for "yes".')
+
+
+def test_outcomes_of_two_values_always_have_figures():
+    rising, flat = curve(AGES, 0.01 * (AGES - 50), half=0.05), curve(AGES, 0.002 * (AGES - 50), half=0.05)
+    told = "the risk difference rises from -0.16 (-0.22 to -0.10) at 34 to 0.24 (0.18 to 0.30) at 74."
+    assert say(rising, two_values=[0.0, 1.0]) == f"Changes the average: {told}"
+    told = "is -0.03 (-0.09 to 0.03) at 34, 0.01 (-0.05 to 0.07) at 54 and 0.05 (-0.01 to 0.11) at 74"
+    assert say(flat, two_values=[0.0, 1.0]) == (
+        f"Changes the average: the risk difference {told}, with limits that overlap."
+    )
+    assert say(flat, two_values=[2.0, 5.5]).startswith("Changes the average: the effect is -0.03 ")
+    assert say(flat) == "Changes the average."
+    levels = curve(list("abcd"), [0.1, 0.0, 0.05, 0.02], half=0.1)
+    told = 'is 0.10 (-0.03 to 0.23) for "a" and 0.00 (-0.13 to 0.13) for "b", with limits that overlap.'
+    assert say(levels, "discrete", two_values=[0.0, 1.0]).endswith(told)
+    assert say(flat[["value", "mean_effect"]], two_values=[0.0, 1.0]) == "Changes the average."
+
+
+@pytest.mark.parametrize(("low", "high", "subject"), [(0, 1, "the risk difference"), (2, 5.5, "the effect")])
+def test_a_fit_of_two_outcomes_tells_the_difference_in_risk(low, high, subject):
+    rng = np.random.default_rng(3)
+    X = pd.DataFrame({"dose": rng.normal(size=600), "sex": rng.choice(["f", "m"], 600)})
+    treatment = np.arange(600) % 2
+    y = np.where(rng.random(600) < 0.3 + 0.4 * treatment * (X["sex"] == "m"), high, low)
+    selector = ModifierSelector(EffectLikelihood("linear"), sampler="gaussian", propensity=0.5, random_state=0)
+    told = selector.fit(X, y, treatment=treatment).result_.changes.loc["sex", "verdict"]
+    assert re.fullmatch(rf'Changes the average: {subject} is .* for "f" and .* for "m"\.', told)
 
 
 def test_shape_names_the_tail_that_moves():

@@ -124,7 +124,7 @@ def test_good_fit_passes_everything_and_says_what_was_found():
         (
             {"settings": {"model": None, "n_resamples_used": 39, "n_resamples_needed": 599}},
             "resamples",
-            "n_resamples=39 cannot give a single discovery among 1 features at alpha=0.05; use at least 599",
+            "n_resamples=39 cannot give a single discovery among 1 feature at alpha=0.05; use at least 599",
         ),
         ({"untestable": {"age": "constant"}}, "constant", "constant columns cannot modify anything: age"),
         ({"untestable": {"age": "determined"}}, "determined", "age: so nearly a function of the other features"),

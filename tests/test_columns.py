@@ -161,7 +161,7 @@ NUMBERS = [str(k) for k in range(20, 40)]
 NOT_NUMBERS = {
     "a word": ([*NUMBERS, "unknown"], "20 of 21 values of 'age' are numbers, the others are 'unknown'; write"),
     "all": (NUMBERS, "the 20 values of 'age' are numbers written as text"),
-    "commas": ([f"{k},5" for k in range(20)], "0 of 20 values of 'age' are numbers, the others are '0,5', "),
+    "commas": ([f"{k},5" for k in range(20)], "column 'age' holds numbers with a decimal comma, such as '0,5'. Read"),
     "limits": ([*NUMBERS, "<20", ">90"], "20 of 22 values of 'age' are numbers, the others are '<20', '>90'"),
     "objects": ([*range(20), "unknown"], "20 of 21 values of 'age' are numbers, the others are 'unknown'"),
 }
@@ -352,7 +352,9 @@ def test_codes_and_row_numbers_share_a_warning_each():
     columns["age"] = np.where(np.arange(N) < 6, 999, rng.integers(18, 90, N))
     _, texts = messages(warn_codes, read_features(columns), np.where(np.arange(N) == 5, -99.0, rng.random(N)))
     assert len(texts) == 2
-    assert "9 in 'smoker' (4 of 120 rows); 999 in 'age' (6 of 120 rows); -99 in 'y' (1 of 120 rows)" in texts[0]
+    assert (
+        "9 in 'smoker' (4 of 120 rows); 999 in 'age' (6 of 120 rows); -99 in the outcome y (1 of 120 rows)" in texts[0]
+    )
     assert "row number (whole numbers in row order, all distinct): row." in texts[1]
 
 

@@ -7,6 +7,9 @@ import lzma
 import sys
 import warnings
 import zipfile
+from importlib import import_module
+from importlib.util import find_spec
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -172,6 +175,44 @@ def test_saved_index_is_left_out_with_a_note(tmp_path):
     found, said = read_both(written(tmp_path, f",age,arm,y\n{ROWS}"), None)
     assert list(found.columns) == ["age", "arm", "y"]
     assert said == ["the first column has no name and is left out (a saved index?)"]
+
+
+ZSTANDARD = ("compression.zstd", "zstandard")
+
+
+def test_zst_is_read_by_python_or_zstandard(table, tmp_path):
+    module = next((name for name in ZSTANDARD if find_spec(name.split(".")[0]) and find_spec(name)), None)
+    if module is None:
+        pytest.skip("neither Python 3.14 nor zstandard is here")
+    content = table.to_csv(index=False).encode()
+    found, said = read_both(written(tmp_path, import_module(module).compress(content), "t.csv.zst"), None)
+    assert_frame_equal(found, table)
+    assert said == []
+    assert "cannot read" in refusal(written(tmp_path, content, "plain.csv.zst"))
+
+
+@pytest.mark.parametrize("module", ZSTANDARD)
+def test_either_module_opens_zst(table, tmp_path, monkeypatch, module):
+    """The modules are stood in for, so that this runs without them."""
+    for name in ZSTANDARD:
+        monkeypatch.setitem(sys.modules, name, None)
+    path = written(tmp_path, gzip.compress(table.to_csv(index=False).encode()), "t.csv.zst")
+    assert refusal(path) == f"reading {path} needs zstandard: pip install zstandard"
+    monkeypatch.setitem(sys.modules, module, SimpleNamespace(open=gzip.open))
+    assert_frame_equal(read_both(path, None)[0], table)
+
+
+@pytest.mark.parametrize("header", ["age,arm,y", "age,arm,y,"])
+def test_separators_at_the_end_of_every_line_are_left_out_with_a_note(tmp_path, header):
+    rows = "".join(f'{k},"drug",0.5,{" " * (k % 2)}\n' for k in range(60))
+    found, said = read_both(path := written(tmp_path, f"{header}\n{rows}"), None)
+    assert (list(found.columns), found["age"].tolist()) == (["age", "arm", "y"], list(range(60)))
+    assert said == [f"every line of {path} ends in a separator; the empty field behind it is left out"]
+    message = refusal(written(tmp_path, f"{header}\n{rows}60,drug,0.5,7\n"))
+    assert "line 62 of" in message
+    assert "this one has a value behind it: name all fields in the header" in message
+    message = refusal(written(tmp_path, f"{header}\n{rows}60,drug,0.5\n"))
+    assert "line 2 ends in a separator and has 4; give every line as many" in message
 
 
 REMEDIES = {

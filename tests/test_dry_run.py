@@ -12,6 +12,7 @@ from modifind import EffectLikelihood, ModifierSelector, SelectionResult
 from modifind.cli.app import main
 from modifind.engine.dry_run import describe
 from modifind.nuisance.conditional import GaussianSampler
+from modifind.nuisance.propensity.scores import PropensityModel
 from modifind.statistics import WCMMD
 
 N = 300
@@ -115,6 +116,31 @@ def test_a_messy_table_is_told_line_by_line(messy):
     assert found["propensity"] == "share of treated rows in each stratum"
     assert found["test"] == "effect_likelihood, sampler GaussianSampler; adjusted by bh p-values, level 0.05"
     assert found["time"].startswith("about 5 seconds, ")
+
+
+@pytest.mark.usefixtures("nothing_is_fitted")
+@pytest.mark.filterwarnings("ignore:looks like an identifier", "ignore:no two levels")
+def test_columns_that_are_left_out_are_told_why():
+    X, y, treatment = plain()
+    X = pd.DataFrame(X, columns=["a", "b"]).assign(patient=[f"p{k}" for k in range(N)], flat=1)
+    X["rare"] = np.where(np.arange(N) < 3, "yes", "no")
+    found = told((X, y, treatment))["not tested"].split("; ")
+    assert found == [
+        "patient: looks like an identifier",
+        "flat: the same in all rows",
+        "rare: no two levels have rows enough in each arm",
+    ]
+
+
+def test_weights_for_missing_outcomes_are_not_fitted(monkeypatch):
+    monkeypatch.setattr(PropensityModel, "fit", None)
+    X, y, treatment = plain()
+    y = np.where(np.arange(N) % 4, y, np.nan)
+    found = told((X, y, treatment), {"missing_outcome": "weight"})
+    assert found["rows"] == "225 of 300; the others are left out"
+    assert found["outcomes"] == "missing in 75 rows (25%); models of who has one would weight the others for them"
+    with pytest.raises(ValueError, match="needs at least 20 rows with an outcome"):
+        told((X, np.r_[np.nan, np.ones(N - 1)], treatment), {"missing_outcome": "weight"})
 
 
 @pytest.mark.usefixtures("nothing_is_fitted")

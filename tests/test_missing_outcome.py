@@ -53,7 +53,7 @@ def test_weights_give_the_average_effect_of_all_rows(data):
     assert found["effective_rows"] < weighted.settings["n_rows"] == 2500 - n_missing
     assert f"missing in {n_missing} rows" in methods(weighted)
     assert weighted.checks.loc[weighted.checks["name"] == "outcome_weights", "passed"].tolist() == [True, True]
-    assert dropped.settings["missing_values"] == {"y": n_missing}
+    assert dropped.settings["missing_values"] == {"change": n_missing}
 
 
 def test_null_features_are_found_as_often_as_they_should():
@@ -129,7 +129,10 @@ def test_tables_in_pieces_leave_out_rows_and_have_no_weights(data):
     ("settings", "message"),
     [
         ({"missing_outcome": "category"}, "missing_outcome must be one of 'error', 'drop', 'weight', not 'category'"),
-        ({"missing_outcome": "weight"}, "needs at least 20 rows with an outcome and as many without; found 3"),
+        (
+            {"missing_outcome": "weight"},
+            "needs at least 20 rows with an outcome and as many without; found 297 with and 3 without",
+        ),
     ],
 )
 def test_what_cannot_be_done_is_refused(data, settings, message):

@@ -88,7 +88,7 @@ def test_levels_that_are_not_rare_are_not_called_rare():
     rows.loc[:1, "sex"] = "x"
     X = rows[["age", "dose"]].assign(sex=rows["sex"].where(np.arange(N) % 3 > 0, "u").where(rows["sex"] != "x", "x"))
     fast = ModifierSelector(EffectLikelihood("linear"), sampler="gaussian", random_state=0)
-    with pytest.warns(UserWarning, match=r"sex: 'x', and '.' with them, as they are too few"):
+    with pytest.warns(UserWarning, match=r"sex: 'x', and '.' with it, as it has too few rows"):
         fast.fit(X, rows["change"], treatment=rows["arm"])
 
 

@@ -1,8 +1,11 @@
 """Files that a command is asked for are on disk, whatever becomes of what it prints."""
 
 import os
+import shutil
 import subprocess
 import sys
+import tempfile
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -91,6 +94,10 @@ REFUSED = {
     "a link to it": (("--out", "link.csv"), "--out: link.csv would replace the input data.csv"),
     "the checkpoint": (("--out", "a/run.json", "--checkpoint", "a"), "would replace the input a/run.json"),
     "a folder": (("--report", "in.html"), "--report: in.html is a folder; name a file"),
+    "a folder that is not there": (
+        ("--out", "new.json/"),
+        "Invalid value for '--out': new.json/ is a folder; name a file",
+    ),
     "a file as folder": (("--out", "data.csv/r.json"), "--out: cannot write data.csv/r.json: Not a directory"),
     "a place for nobody": (("--out", "/proc/r.json"), "--out: cannot write /proc/r.json: No such file or directory"),
     "nothing": (("--checkpoint", ""), "checkpoint must be a folder, not ''"),
@@ -135,9 +142,30 @@ def test_a_full_disk_is_told_before_the_fit(folder, monkeypatch, capsys):
         subprocess.run(["umount", str(disk)], check=True)
 
 
-@pytest.mark.skipif(os.name != "posix" or os.geteuid() == 0, reason="root may write anywhere")
+@contextmanager
+def nobody():
+    """Without the rights of the superuser, who may write anywhere."""
+    is_root = os.geteuid() == 0
+    try:
+        if is_root:
+            os.seteuid(65534)
+        yield
+    finally:
+        if is_root:
+            os.seteuid(0)
+
+
+@pytest.mark.skipif(os.name != "posix", reason="permissions of POSIX")
 def test_a_read_only_folder_is_told_before_the_fit(folder, monkeypatch, capsys):
-    (folder / "fixed").mkdir(mode=0o555)
-    code, said = here(monkeypatch, capsys, "select", "data.csv", *COLUMNS, *QUICK, "--out", "fixed/r.json")
+    command = ("select", "data.csv", *COLUMNS, *QUICK, "--out", "fixed/r.json")
+    assert here(monkeypatch, capsys, *command, "--dry-run")[0] == 0  # as root, whose modules nobody may not read
+    with tempfile.TemporaryDirectory() as own:  # the folders of pytest are closed to others
+        os.chmod(own, 0o755)
+        shutil.copy("data.csv", own)
+        os.mkdir(Path(own, "fixed"), 0o555)
+        monkeypatch.chdir(own)
+        with nobody():
+            code, said = here(monkeypatch, capsys, *command)
+        monkeypatch.chdir(folder)
     assert code == 2
-    assert "--out: cannot write fixed/r.json: Permission denied" in said.err
+    assert said.err == "modifind: error: --out: cannot write fixed/r.json: Permission denied\n"

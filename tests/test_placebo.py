@@ -320,7 +320,7 @@ def test_an_interrupted_fit_keeps_its_result(table, four, done):
         assert result.placebo is None
     else:
         assert_frame_equal(result.placebo.table, four.table[four.table["run"] == 1], check_exact=True)
-        assert result.placebo.text == "0 of 1 placebo treatments found anything (5 were asked for)."
+        assert result.placebo.text == "0 of 1 placebo treatment found anything (5 were asked for)."
 
 
 def test_interrupted_runs_are_kept_in_the_checkpoint(table, four, tmp_path):

@@ -90,7 +90,7 @@ def changed(path, value):
         (("table", "columns", "importance", 0), 10**400, "importance[0]: expected a number that a double can hold"),
         (("table", "columns", "selected", 0), 1, "table.columns.selected[0]: expected true or false"),
         (("table", "columns", "kind", 0), "odd", "table.columns.kind[0]: expected one of 'continuous'"),
-        (("table", "columns", "p_value"), [0.5], "table.columns.p_value: 1 values for 2 labels of table.index"),
+        (("table", "columns", "p_value"), [0.5], "table.columns.p_value: 1 value for 2 labels of table.index"),
         (("table", "columns", "p_value"), KeyError, "table.types: expected the names of table.columns"),
         (("table", "types", "p_value"), "text", "table.types.p_value: expected 'float', found text ('text')"),
         (("table", "types", "caution"), "date", "table.types.caution: expected one of 'bool', 'int'"),

@@ -381,3 +381,21 @@ def test_too_wide_a_table_is_refused_before_anything_is_fitted():
     X, treatment = rng.standard_normal((50, 40)), np.tile([0, 1], 25)
     with pytest.raises(ValueError, match=r"50 rows are too few for SI-EM with 40 columns .* it needs 51"):
         SIEM().fit(X, rng.standard_normal(50), treatment=treatment)
+
+
+def test_columns_adjusted_for_are_in_scores_and_outcomes_and_not_tested():
+    data = make_modifiers("LinMean", n_samples=400, n_features=6, random_state=0)
+    whole = quiet_fit(data.X, data.y, data.treatment).result_
+    selector = SIEM(**LINEAR)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)
+        some = selector.fit(data.X, data.y, treatment=data.treatment, adjust_for=["X2", "X6"]).result_
+    assert some.table.index.tolist() == ["X1", "X3", "X4", "X5"] == list(some.curves)
+    assert some.settings["adjust_for"] == ["X2", "X6"]
+    assert some.settings["n_columns"] == 4
+    # Scores are those of all columns, and a feature's importance and curve are what they are without adjustment.
+    assert some.overlap == whole.overlap
+    assert_frame_equal(some.curves["X3"], whole.curves["X3"])
+    assert selector.transform(data.X).columns.tolist() == sorted(some.selected)
+    assert SelectionResult.from_dict(some.to_dict()).table.equals(some.table)
+    assert "Models and propensity scores also conditioned on columns that were not tested: X2, X6." in methods(some)

@@ -53,8 +53,8 @@ def fitted(X, y, a, **given):
     ("weights", "message"),
     [
         ([1.0] * 59, "sample_weight has 59 rows but X has 60"),
-        ([np.nan] * 2 + [1.0] * 58, "sample_weight has 2 missing and 0 infinite"),
-        ([np.inf] + [1.0] * 59, "sample_weight has 0 missing and 1 infinite"),
+        ([np.nan] * 2 + [1.0] * 58, "sample_weight has 2 missing values; "),
+        ([np.inf] + [1.0] * 59, "sample_weight has 1 infinite value; "),
         ([-1.0] * 3 + [1.0] * 57, "sample_weight has 3 negative"),
         ([0.0] * 60, "sample_weight is zero in every row"),
         ([1e120] + [1.0] * 59, "rescale it"),
@@ -93,7 +93,7 @@ def test_rows_of_weight_zero_are_left_out_with_a_count():
     kept = weights > 0
     known = np.where(X["X2"] > 0, 0.6, 0.4)
     clusters = np.arange(300) % 50
-    with pytest.warns(UserWarning, match="30 of 300 rows have sample_weight 0"):
+    with pytest.warns(UserWarning, match="30 of 300 rows have a weight of 0"):
         ModifierSelector(LINEAR, sampler="gaussian", random_state=0).fit(X, y, treatment=a, sample_weight=weights)
     found = fitted(X, y, a, sample_weight=weights, clusters=clusters, propensity=known)
     without = fitted(

@@ -457,20 +457,23 @@ class ModifierSelector(BaseModifierSelector):
         sample_weight: Any = None,
         clusters: Any = None,
         strata: Any = None,
+        weigh: bool = True,
     ) -> tuple[Data, WholeFit]:
-        """The table as `fit` would read it, checked and encoded, and what is to be done with it; nothing is fitted.
+        """The table as `fit` would read it, checked and encoded, and what is to be done with it; nothing is tested.
 
         Parameters
         ----------
         X, y, treatment, treated, adjust_for, sample_weight, clusters, strata
             As in `fit`; a table in memory.
+        weigh : bool, default=True
+            Whether rows are weighted for those without an outcome, which takes models of who has one.
         """
         statistic, test = self._validate()
         per_row = {"sample_weight": sample_weight, "clusters": clusters, "strata": strata}
         frame = as_frame(X)
         if statistic.in_pieces:
             self._check_length(frame, per_row)
-        reading = per_row | {"treated": treated, "adjust_for": adjust_for}
+        reading = per_row | {"treated": treated, "adjust_for": adjust_for, "weigh": weigh}
         data, run = self._read_whole(frame, y, treatment, reading, statistic, test)
         run.check(data)
         return data, run

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -42,8 +43,12 @@ class EffectDesign:
     scales: Array
 
 
-def lasso_columns(table: FeatureTable, arms: NDArray[np.int64]) -> list[tuple[int, int]]:
+def lasso_columns(
+    table: FeatureTable, arms: NDArray[np.int64], tested: Sequence[int] | None = None
+) -> list[tuple[int, int]]:
     """Columns to choose among, each as a feature and a place in its encoding: those that vary enough in both arms.
+
+    `tested` are the features whose columns these are, by default all.
 
     Raises
     ------
@@ -51,7 +56,7 @@ def lasso_columns(table: FeatureTable, arms: NDArray[np.int64]) -> list[tuple[in
         When there are hardly more rows than columns.
     """
     found, rare = [], []
-    for feature in range(table.n_features):
+    for feature in range(table.n_features) if tested is None else tested:
         if table.is_constant(feature):
             continue
         if not table.n_levels(feature):

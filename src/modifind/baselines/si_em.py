@@ -165,7 +165,7 @@ class SIEM(BaseModifierSelector):
         self.random_state = random_state
         self.outcome_transform = outcome_transform
 
-    def fit(self, X: Any, y: Any = None, treatment: Any = None, *, treated: Any = None) -> SIEM:
+    def fit(self, X: Any, y: Any = None, treatment: Any = None, *, treated: Any = None, adjust_for: Any = None) -> SIEM:
         """Test every feature.
 
         Parameters
@@ -178,6 +178,9 @@ class SIEM(BaseModifierSelector):
             Two values: 0/1, booleans or any two labels.
         treated : optional
             The label that means "treated"; by default as in `ModifierSelector`.
+        adjust_for : list, optional
+            Columns of X, by names, positions or a mask, that expected outcomes and propensity scores are given and
+            whose part in the effect is not asked for.
 
         Returns
         -------
@@ -191,22 +194,27 @@ class SIEM(BaseModifierSelector):
 
         with warnings.catch_warnings(record=True) as caught, threadpool_limits(limits=1):
             warnings.simplefilter("always", UserWarning)
-            data = read_data(X, y, treatment, treated=treated, discrete_features=self.discrete_features)
+            data = read_data(
+                X, y, treatment, treated=treated, discrete_features=self.discrete_features, adjust_for=adjust_for
+            )
             table, labels, arms = data.table, data.treatment, data.arms
+            tested = [m for m, name in enumerate(table.names) if name not in data.adjusted]
             outcome = transform_outcome(data.y, self.outcome_transform)
-            columns = lasso_columns(table, arms)  # refuses too wide a table before anything slow
+            columns = lasso_columns(table, arms, tested)  # refuses too wide a table before anything slow
             scores, expected = self._nuisances(table, outcome, arms, propensity_seed, outcome_seed)
             refuse_separation(scores)
             design = effect_design(table, columns, outcome - expected, arms - scores.scores)
             fit = self._infer(design, penalty_seed)
-            views = views_alone(table, outcome, arms, scores.scores, (statistic_seed, feature_seed), self.n_jobs)
+            seeds_used = (statistic_seed, feature_seed)
+            views = views_alone(table, outcome, arms, scores.scores, tested, seeds_used, self.n_jobs)
         for warning in caught:
             warnings.warn_explicit(warning.message, warning.category, warning.filename, warning.lineno)
 
-        settings = self._settings(labels, scores, fit, entropy) | data.names
+        settings = self._settings(labels, scores, fit, entropy) | data.settings
         messages = distinct_messages(caught)
         named = frozenset(table.names[m] for m in data.left_out)
-        found = _assemble(table, fit, views, float(self.alpha), scores, settings, messages, named)
+        seen = dict(zip(tested, views, strict=True))
+        found = _assemble(table, seen, fit, float(self.alpha), scores, settings, messages, named)
         warn_of(found.checks, named)
         self._keep(table.names, found)
         return self
@@ -318,20 +326,22 @@ def _alone(function: Callable[..., Any], *args: Any) -> tuple[Any, tuple[str, ..
 
 def _assemble(
     table: FeatureTable,
+    views: Mapping[int, MarginalView],
     fit: _Fit,
-    views: list[MarginalView],
     alpha: float,
     scores: FittedPropensity,
     settings: dict[str, Any],
     messages: tuple[str, ...],
     named: frozenset[str],
 ) -> SelectionResult:
-    index = pd.Index(table.names, name="feature")
-    rows = pd.DataFrame([_feature_row(fit, m) for m in range(table.n_features)], index=index)
+    """The result, of the features that have a view."""
+    names = [table.names[m] for m in views]
+    index = pd.Index(names, name="feature")
+    rows = pd.DataFrame([_feature_row(fit, m) for m in views], index=index)
     p_values = rows["p_value"].to_numpy()
     columns = {
-        "kind": [table.kind(m) for m in range(table.n_features)],
-        "importance": [view.importance for view in views],
+        "kind": [table.kind(m) for m in views],
+        "importance": [view.importance for view in views.values()],
         "statistic": rows["statistic"],
         "p_value": p_values,
         "p_adjusted": p_values,
@@ -339,24 +349,22 @@ def _assemble(
         **{name: rows[name] for name in ("coef", "ci_low", "ci_high")},
     }
     diagnostics = rows[["n_columns", "n_active", "level", "sd", "lower", "upper"]].copy()
-    diagnostics["bandwidth"] = [view.bandwidth for view in views]
+    diagnostics["bandwidth"] = [view.bandwidth for view in views.values()]
     features, overlap = pd.DataFrame(columns, index=index), overlap_of(scores)
-    still = [name for name, same in zip(table.names, table.constant, strict=True) if same]
+    still = [table.names[m] for m in views if table.is_constant(m)]
     untestable = {name: "rare" if name in named else "constant" for name in still}
     checks = run_checks(features, diagnostics, overlap, settings, untestable)
-    features["caution"] = cautions(checks, table.names)
+    features["caution"] = cautions(checks, names)
     return SelectionResult(
         table=features,
         diagnostics=diagnostics,
-        curves={name: view.curve for name, view in zip(table.names, views, strict=True)},
+        curves={table.names[m]: view.curve for m, view in views.items()},
         overlap=overlap,
         settings=settings,
         versions=installed_versions(),
         warnings=(*messages, *concerns(checks, named)),
         checks=checks,
-        densities={
-            name: view.densities for name, view in zip(table.names, views, strict=True) if view.densities is not None
-        },
+        densities={table.names[m]: view.densities for m, view in views.items() if view.densities is not None},
         score_histogram=OverlapSums.of(scores).score_histogram(),
     )
 

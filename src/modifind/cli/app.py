@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import glob
 import io
+import os
 import signal
 import sys
 import warnings
@@ -25,6 +26,14 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
+
+
+def _file(text: str) -> Path:
+    """A file to write; a name that ends in a slash is one of a folder."""
+    if text.endswith(("/", os.sep)):
+        raise typer.BadParameter(f"{text} is a folder; name a file")
+    return Path(text)
+
 
 Jobs = Annotated[int, typer.Option("--jobs", help="Processes to use.", min=1)]
 Seed = Annotated[int, typer.Option("--seed", help="Seed of everything random.", min=0)]
@@ -193,7 +202,7 @@ def demo(
 @app.command()
 def simulate(
     kind: Annotated[str, typer.Argument(help="LinMean, NonlinMean, LinVar, NonlinVar, LinCovar or NonlinCovar.")],
-    out: Annotated[Path, typer.Option("--out", help="CSV or Parquet file to write.")],
+    out: Annotated[Path, typer.Option("--out", help="CSV or Parquet file to write.", parser=_file, metavar="FILE")],
     n: Annotated[int, typer.Option("--n", help="Rows.", min=2)] = 1000,
     d: Annotated[int, typer.Option("--d", help="Features; the first five are modifiers.", min=5)] = 30,
     seed: Seed = 0,
@@ -268,8 +277,13 @@ def select(
     placebo_runs: Annotated[
         int, typer.Option("--placebo", help="Also run this many treatments that do nothing.", min=0)
     ] = 0,
-    out: Annotated[Path | None, typer.Option("--out", help="Result as .json (all of it) or .csv (table).")] = None,
-    report: Annotated[Path | None, typer.Option("--report", help="HTML report to write.")] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", help="Result as .json (all of it) or .csv (table).", parser=_file, metavar="FILE"),
+    ] = None,
+    report: Annotated[
+        Path | None, typer.Option("--report", help="HTML report to write.", parser=_file, metavar="FILE")
+    ] = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Only say how the table is read and what would be run.")
     ] = False,
@@ -353,7 +367,9 @@ def placebo(
     seed: Seed = 0,
     jobs: Jobs = 1,
     checkpoint: CheckpointFolder = None,
-    out: Annotated[Path | None, typer.Option("--out", help="P-values of all runs as .csv.")] = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", help="P-values of all runs as .csv.", parser=_file, metavar="FILE")
+    ] = None,
     strict: Annotated[
         bool, typer.Option("--strict", help="End with exit code 3 if more is found than chance allows.")
     ] = False,
@@ -403,7 +419,9 @@ def placebo(
 @app.command()
 def report(
     result: Annotated[Path, typer.Argument(help="Result that `modifind select --out` wrote, .json.")],
-    out: Annotated[Path | None, typer.Option("--out", help="HTML file; default: beside the result.")] = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", help="HTML file; default: beside the result.", parser=_file, metavar="FILE")
+    ] = None,
 ) -> None:
     """Write the report of a saved result."""
     from modifind.result.selection_result import SelectionResult

@@ -30,21 +30,23 @@ OPTIONS = {
 }
 WORDS = (
     *("alpha", "adjust", "statistic", "sampler", "missing", "propensity", "strata", "clusters", "treated"),
-    *("population", "checkpoint", "device", "learner", "treatment"),
+    *("population", "checkpoint", "device", "learner", "treatment", "runs"),
 )
 FOLLOWS = r"must\b|needs?\b|names\b|is for\b|for a\b|\S+ (?:is in use|belongs to|cannot)\b"
 PHRASES = {
     "outcome_transform='log'": "--log-outcome",
     "explain=False": "--no-explain",
-    "Read the file with pandas.read_csv(decimal=',')": "Read the file with --decimal ,",
+    "Read the file with pandas.read_csv(decimal=',')": "Write them with decimal points",
+    "leave clusters out": "leave --clusters out",
     "feature_groups need ": "--feature-group needs ",
     "read the table, or a sample of it, into a DataFrame": "leave --stream out, or take a sample of the rows",
     "pass a DataFrame": "leave --stream and --dask out",
     "pass a sample of the rows as a DataFrame": "take a sample of the rows",
-    "or an EffectLikelihood or WCMMD object, ": "",
+    "'effect_likelihood', 'wcmmd', or an EffectLikelihood or WCMMD object, ": "'effect_likelihood' or 'wcmmd', ",
     "a number, an array or a classifier": "a number or a column",
     " or a sampler, not": ", not",
 }
+CODE = re.compile(r": (?:y|X\[.*?\])\.str\..*?\.astype\(float\)")  # what pandas would do
 COLUMN_OPTIONS = {
     "sample_weight": ("--weight", "weight"),
     "clusters": ("--clusters", "clusters"),
@@ -75,12 +77,14 @@ def as_typed(message: str, columns: Sequence[str] = (), roles: Roles | None = No
     """
     for phrase, typed in PHRASES.items():
         message = message.replace(phrase, typed)
+    message = CODE.sub("", message)
     free = set(columns)
     if roles is not None:
         for argument, (option, role) in COLUMN_OPTIONS.items():
             name = getattr(roles, role)
             if name is not None and argument not in free:
-                message = re.sub(rf"^{argument} (?=has|must|is|lies)", _plain(f"{option} {name} "), message)
+                follows = r"(?=:| (?:has|must|is|lies|says)\b)"
+                message = re.sub(rf"^{argument}{follows}", _plain(f"{option} {name}"), message)
         message = re.sub(r"\bof treatment(?=:| needs)", _plain(f"of the treatment {roles.treatment!r}"), message)
         if "y" not in free - {roles.outcome}:
             whole = r"(?<!['\w.=/-])(?:the outcome )?y(?!['\w=(/-]| = )"

@@ -13,7 +13,7 @@ from sklearn.utils.validation import has_fit_parameter
 from modifind._typing import Array
 from modifind.data.containers import as_column
 from modifind.data.feature_matrix import check_length
-from modifind.data.wording import counted
+from modifind.data.wording import counted, gaps
 
 LEAST_CLUSTERS = 10
 FEW_CLUSTERS = 40
@@ -31,7 +31,7 @@ def read_weights(sample_weight: Any, n_rows: int) -> Array:
     column = as_column(sample_weight, "sample_weight")
     check_length("sample_weight", len(column), n_rows)
     numeric = pd.api.types.is_numeric_dtype(column) and not pd.api.types.is_complex_dtype(column)
-    if not numeric and column.dtype != object:
+    if not numeric and not pd.api.types.is_string_dtype(column) and column.dtype != object:
         raise ValueError(f"sample_weight must be numeric; found {column.dtype}")
     try:
         weights = column.to_numpy(dtype=np.float64, na_value=np.nan)
@@ -39,12 +39,11 @@ def read_weights(sample_weight: Any, n_rows: int) -> Array:
         raise ValueError("sample_weight must be numeric; found text") from None
     missing, infinite = int(np.isnan(weights).sum()), int(np.isinf(weights).sum())
     if missing or infinite:
-        raise ValueError(
-            f"sample_weight has {missing} missing and {infinite} infinite values; drop those rows or give them weight 0"
-        )
+        raise ValueError(f"sample_weight has {gaps(missing, infinite)}; drop such rows or give them weight 0")
     negative = int((weights < 0).sum())
     if negative:
-        raise ValueError(f"sample_weight has {negative} negative values; a row that should not count has weight 0")
+        found = counted(negative, "negative value")
+        raise ValueError(f"sample_weight has {found}; a row that should not count has weight 0")
     if not (weights > 0).any():
         raise ValueError("sample_weight is zero in every row; at least some rows must count")
     if weights.max() > LARGEST_WEIGHT:
@@ -64,7 +63,8 @@ def read_clusters(clusters: Any, n_rows: int) -> NDArray[np.int64]:
     check_length("clusters", len(column), n_rows)
     missing = int(column.isna().sum())
     if missing:
-        raise ValueError(f"clusters has {missing} missing labels; drop those rows or give each a cluster of its own")
+        found = counted(missing, "missing label")
+        raise ValueError(f"clusters has {found}; drop such rows or give each a cluster of its own")
     return np.asarray(pd.factorize(column)[0], dtype=np.int64)
 
 

@@ -19,7 +19,7 @@ SMALL_CODES = frozenset((7.0, 8.0, 9.0))
 COMMON_ROWS = 5
 
 
-def warn_codes(table: FeatureTable, y: Array) -> None:
+def warn_codes(table: FeatureTable, y: Array, outcome: str = "the outcome y") -> None:
     """Warn of values that look like codes for missing ones, and of columns that look like row numbers.
 
     Parameters
@@ -28,6 +28,8 @@ def warn_codes(table: FeatureTable, y: Array) -> None:
         Features, before rare levels are pooled.
     y : array of shape (n,)
         Outcome.
+    outcome : str
+        What it is called.
     """
     coded, numbered = [], []
     for m, name in enumerate(table.names):
@@ -36,12 +38,12 @@ def warn_codes(table: FeatureTable, y: Array) -> None:
             continue
         found = missing_codes(column)
         if found:
-            coded.append(_shown(name, column, found))
+            coded.append(_shown(repr(name), column, found))
         if table.categories[m] is None and _is_row_number(column):
             numbered.append(name)
     found = missing_codes(y)
     if found:
-        coded.append(_shown("y", y, found))
+        coded.append(_shown(outcome, y, found))
     if coded:
         warnings.warn(
             f"looks like a code for missing: {'; '.join(coded)}. If so, write these as missing values; if they are "
@@ -50,9 +52,10 @@ def warn_codes(table: FeatureTable, y: Array) -> None:
             stacklevel=3,
         )
     if numbered:
+        one = len(numbered) == 1
         warnings.warn(
-            f"looks like a row number (whole numbers in row order, all distinct): {named(numbered)}. Exclude it "
-            "unless it means time",
+            f"{'looks like a row number' if one else 'look like row numbers'} (whole numbers in row order, all "
+            f"distinct): {named(numbered)}. Exclude {'it unless it means' if one else 'them unless they mean'} time",
             UserWarning,
             stacklevel=3,
         )
@@ -132,4 +135,4 @@ def _is_row_number(column: Array) -> bool:
 
 def _shown(name: str, column: Array, found: list[float]) -> str:
     values = ", ".join(f"{value:g}" for value in found)
-    return f"{values} in {name!r} ({int(np.isin(column, found).sum())} of {column.size} rows)"
+    return f"{values} in {name} ({int(np.isin(column, found).sum())} of {column.size} rows)"

@@ -12,6 +12,7 @@ import pandas as pd
 MAX_DISCRETE_VALUES = 10
 PROBED = 2000  # distinct texts that are looked at, of more
 SHOWN = 3
+DAYS = "Analyse a number, such as days since a date"
 _NUMBERS = ("integer", "floating", "mixed-integer-float", "decimal")
 _TIMES = ("date", "datetime", "datetime64", "time", "timedelta", "timedelta64", "period", "interval")
 _NESTED = (list, tuple, dict, set, frozenset, np.ndarray, pd.Series, pd.DataFrame)
@@ -32,7 +33,7 @@ _NEAR_NUMBERS = (  # a pattern, the least share of texts that have it, what is t
         r"[+-]?[1-9]\d{0,2}(?:,\d{3})+(?:\.\d+)?",
         1.0,  # 1,200 alone may be a decimal comma
         "numbers with commas between thousands",
-        "Take the commas out: y.str.replace(',', '').astype(float)",
+        "Take the commas out: {}.str.replace(',', '').astype(float)",
     ),
     (
         r"[+-]?(?:\d+(?:\.\d{3})*)?,\d+",
@@ -40,7 +41,7 @@ _NEAR_NUMBERS = (  # a pattern, the least share of texts that have it, what is t
         "numbers with a decimal comma",
         "Read the file with pandas.read_csv(decimal=',')",
     ),
-    (rf"{_NUMBER}\s*%", 0.5, "percentages as text", "Strip the sign: y.str.rstrip('% ').astype(float)"),
+    (rf"{_NUMBER}\s*%", 0.5, "percentages as text", "Strip the sign: {}.str.rstrip('% ').astype(float)"),
     (
         rf"[<>≤≥~]=?\s*{_NUMBER}.*",
         0.5,
@@ -51,7 +52,7 @@ _NEAR_NUMBERS = (  # a pattern, the least share of texts that have it, what is t
         rf"{_NUMBER}\s*[^\d\s.,].*",
         0.5,
         "numbers with a unit",
-        "Strip the unit, and mind that all rows have the same: y.str.extract(r'([-+.\\d]+)')[0].astype(float)",
+        "Strip the unit, and mind that all rows have the same: {}.str.extract(r'([-+.\\d]+)')[0].astype(float)",
     ),
 )
 
@@ -196,14 +197,25 @@ def text_outcome(column: pd.Series[Any]) -> str:
     return f"{outcome_name(column)} must be numeric; found {_written(column.dropna().astype(str))}."
 
 
-def _written(texts: pd.Series[Any]) -> str:
-    """What texts that are no numbers look like, and what to do."""
-    distinct = pd.Series(texts.unique(), dtype=object)
+def _near_numbers(distinct: pd.Series[Any], column: str) -> str | None:
+    """What texts look like that could be read as numbers, and what to do with the `column`; None for others."""
     stripped = distinct.str.strip()
     for pattern, least, found, remedy in _NEAR_NUMBERS:
         matches = stripped.str.fullmatch(pattern)
         if matches.mean() >= least:
-            return f"{found}, such as {distinct[matches].iloc[0]!r}. {remedy}"
+            return f"{found}, such as {distinct[matches].iloc[0]!r}. {remedy.replace('{}', column)}"
+    return None
+
+
+def _written(texts: pd.Series[Any]) -> str:
+    """What texts that are no numbers look like, and what to do."""
+    distinct = pd.Series(texts.unique(), dtype=object)
+    dates = dated(distinct)
+    if 2 * int(dates.sum()) > len(distinct):
+        return f"dates or times as text, such as {distinct[dates].iloc[0]!r}. {DAYS}"
+    near = _near_numbers(distinct, "y")
+    if near is not None:
+        return near
     if len(distinct) == 2:
         return f"text, {_some(sorted(distinct))}. Code the two labels as 0 and 1"
     return f"text, such as {_some(distinct)}. Code ordered labels as numbers, and two labels as 0 and 1"
@@ -276,6 +288,9 @@ def _refuse_near_numbers(values: pd.Series[Any], name: str, least: int) -> None:
             f"the {count} values of {name!r} are numbers written as text; convert the column to numbers, or declare it "
             "as categories if they are codes"
         )
+    near = _near_numbers(pd.Series(values.unique(), dtype=object), f"X[{name!r}]") if count == 0 else None
+    if near is not None:
+        raise ValueError(f"column {name!r} holds {near}")
     others = values[strict.isna()].value_counts().index
     raise ValueError(
         f"{count} of {len(values)} values of {name!r} are numbers, the others are {_some(others)}; write them as "

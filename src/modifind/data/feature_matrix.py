@@ -14,6 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 from modifind._typing import Array
 from modifind.data.arm_labels import first_treated
 from modifind.data.column_types import (
+    DAYS,
     MAX_DISCRETE_VALUES,
     feature_column,
     is_time,
@@ -34,6 +35,7 @@ from modifind.data.missing import (
     refuse_missing,
     refuse_outcome_gaps,
 )
+from modifind.data.wording import counted
 
 Kind = Literal["continuous", "discrete"]
 MIN_ROWS = 50
@@ -300,7 +302,8 @@ def adjusted_columns(names: tuple[str, ...], adjust_for: Any) -> tuple[str, ...]
         raise ValueError(f"adjust_for must be a list of columns, not {adjust_for!r}")
     chosen = column_mask(names, adjust_for, "adjust_for")
     if chosen.all():
-        raise ValueError(f"adjust_for names all {len(names)} columns of X; at least one must be left to test")
+        every = "the only column" if len(names) == 1 else f"all {len(names)} columns"
+        raise ValueError(f"adjust_for names {every} of X; at least one must be left to test")
     return tuple(name for name, own in zip(names, chosen, strict=True) if own)
 
 
@@ -353,7 +356,7 @@ def read_treatment(treatment: ArrayLike | None, n_rows: int, treated: Any = None
 def check_rows(n_rows: int) -> None:
     """Refuse a table of a few rows."""
     if n_rows < MIN_ROWS:
-        raise ValueError(f"X has {n_rows} row{'s' * (n_rows != 1)}; at least {MIN_ROWS} are needed")
+        raise ValueError(f"X has {counted(n_rows, 'row')}; at least {MIN_ROWS} are needed")
 
 
 def check_arms(smaller: int) -> None:
@@ -381,7 +384,8 @@ def outcome_values(column: pd.Series[Any]) -> Array:
     """An outcome as numbers, missing ones as NaN."""
     column = plain_column(column)
     if is_time(column) or pd.api.types.is_complex_dtype(column):
-        raise ValueError(f"{outcome_name(column)} must be numeric; found {column.dtype}")
+        found = f"dates or times ({column.dtype}). {DAYS}" if is_time(column) else f"{column.dtype}"
+        raise ValueError(f"{outcome_name(column)} must be numeric; found {found}")
     if pd.api.types.is_string_dtype(column) and not column.isna().all():
         raise ValueError(text_outcome(column))
     try:
@@ -400,4 +404,4 @@ def check_scale(what: str, values: Array) -> None:
 def check_length(what: str, found: int, expected: int) -> None:
     """Refuse a column of another length than the table."""
     if found != expected:
-        raise ValueError(f"{what} has {found} rows but X has {expected}")
+        raise ValueError(f"{what} has {counted(found, 'row')} but X has {expected}")

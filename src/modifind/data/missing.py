@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from modifind.data.wording import counted, printable
+from modifind.data.wording import counted, gaps, printable
 
 CHOICES = ("error", "category", "drop")
 LABELS = ("missing", "missing (no value)")
@@ -44,7 +44,7 @@ def refuse_gaps(name: str, missing: int, infinite: int) -> None:
     """Refuse a treatment with missing or infinite values."""
     if missing or infinite:
         remedy = INFINITE if infinite else "drop those rows, or use missing='drop'"
-        raise ValueError(f"{name} has {missing} missing and {infinite} infinite values; {remedy}")
+        raise ValueError(f"{name} has {gaps(missing, infinite)}; {remedy}")
 
 
 def refuse_outcome_gaps(name: str, n_rows: int, missing: int, infinite: int) -> None:
@@ -55,15 +55,16 @@ def refuse_outcome_gaps(name: str, n_rows: int, missing: int, infinite: int) -> 
     >>> refuse_outcome_gaps("the outcome 'change'", 90, 30, 0)
     Traceback (most recent call last):
     ...
-    ValueError: the outcome 'change' is missing in 30 of 90 rows; missing_outcome='drop' leaves them out, \
-missing_outcome='weight' lets the other rows stand for them
+    ValueError: the outcome 'change' is missing in 30 of 90 rows; missing_outcome='drop' leaves such rows out, \
+missing_outcome='weight' lets the others stand for them
     """
     if infinite:
-        raise ValueError(f"{name} has {infinite} infinite and {missing} missing values of {n_rows}; {INFINITE}")
+        raise ValueError(f"{name} has {gaps(missing, infinite)} in {n_rows} rows; {INFINITE}")
     if missing:
+        enough = min(missing, n_rows - missing) >= FEWEST_OUTCOMES
+        weighed = ", missing_outcome='weight' lets the others stand for them" * enough
         raise ValueError(
-            f"{name} is missing in {missing} of {n_rows} rows; missing_outcome='drop' leaves them out, "
-            "missing_outcome='weight' lets the other rows stand for them"
+            f"{name} is missing in {missing} of {n_rows} rows; missing_outcome='drop' leaves such rows out{weighed}"
         )
 
 
@@ -92,9 +93,10 @@ def refuse_missing(counts: Mapping[str, tuple[int, int]], *, allowed: bool = Fal
         if infinite:
             bad.append(f"{name!r} ({infinite} infinite)")
     if bad:
-        where, gaps = ", ".join(bad), not allowed and any(missing for missing, _ in counts.values())
-        remedies = [REMEDY] * gaps + [f"{INFINITE}, or exclude the columns"] * any(own for _, own in counts.values())
-        raise ValueError(f"{'' if allowed else 'missing or '}infinite values in {where}; {'; '.join(remedies)}")
+        holes, infinite = not allowed and any(own for own, _ in counts.values()), any(own for _, own in counts.values())
+        kinds = " or ".join(["missing"] * holes + ["infinite"] * infinite)
+        remedies = [REMEDY] * holes + [f"{INFINITE}, or exclude the columns"] * infinite
+        raise ValueError(f"{kinds} values in {', '.join(bad)}; {'; '.join(remedies)}")
 
 
 def missing_label(labels: Sequence[Any]) -> str:
@@ -161,9 +163,9 @@ class Dropped:
         kept += ["missing_outcome='weight' lets rows with an outcome stand for those without"] * many
         strong = f". That is {share:.0%} of the table: what is left may be another population, and power is lost"
         strong += "".join(f"; {advice}" for advice in kept)
+        some = "has a missing value and is" if self.n_dropped == 1 else "have missing values and are"
         warnings.warn(
-            f"{self.n_dropped} of {self.n_rows} rows have missing values and are left out: {named}"
-            + strong * (share > LARGE_SHARE),
+            f"{self.n_dropped} of {self.n_rows} rows {some} left out: {named}" + strong * (share > LARGE_SHARE),
             UserWarning,
             stacklevel=4,
         )
@@ -203,15 +205,22 @@ def complete_rows(
     """
     features = [(str(name), X.iloc[:, m]) for m, name in enumerate(X.columns)]
     taken = {name for name, _ in features}  # features may be called y or treatment, too
-    outcome = ("the outcome" if "y" in taken else "y", y)
+    outcome = (_own_name(y, "y", "the outcome", taken), y)
     parts = [outcome] if what == "outcomes" else features + [outcome] * (what == "rows")
     if what != "outcomes":
-        parts += [("the treatment" if "treatment" in taken else "treatment", treatment), *(others or {}).items()]
+        parts += [(_own_name(treatment, "treatment", "the treatment", taken), treatment)]
+        parts += [(_own_name(column, name, f"the {name}", taken), column) for name, column in (others or {}).items()]
     kept = np.ones(len(X), dtype=bool)
     counts: Counter[str] = Counter()
     for name, column in parts:
-        gaps = column.isna().to_numpy()
-        if gaps.any():
-            kept &= ~gaps
-            counts[name] += int(gaps.sum())
+        holes = column.isna().to_numpy()
+        if holes.any():
+            kept &= ~holes
+            counts[name] += int(holes.sum())
     return kept, Dropped(len(X), int((~kept).sum()), counts, counts[outcome[0]] if what != "inputs" else 0)
+
+
+def _own_name(column: pd.Series[Any], argument: str, role: str, taken: set[str]) -> str:
+    """What a column is called that is no feature: by its name, its argument or, where features have these, its role."""
+    names = [column.name, argument] if isinstance(column.name, str) and column.name else [argument]
+    return next((name for name in names if name not in taken), role)

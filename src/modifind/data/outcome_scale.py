@@ -34,7 +34,7 @@ def transform_outcome(y: Array, transform: str | None) -> Array:
     if is_count(y):
         _warn_count(y)
     elif lowest > 0 and np.unique(y).size > MAX_DISCRETE_VALUES:
-        raw, logged = float(skew(y)), float(skew(np.log(y)))
+        raw, logged = float(skew(y)), round(float(skew(np.log(y))), 1) + 0.0
         if raw > STRONG_SKEW and abs(logged) < raw / 2:
             warnings.warn(
                 f"the outcome is positive and strongly skewed (skewness {raw:.1f}, {logged:.1f} on the log scale). "
@@ -58,19 +58,25 @@ def _warn_zeros(y: Array) -> None:
         what = f"is strongly skewed (skewness {skewness:.1f}) and has zeros"
     else:
         return
-    _warn_scale(what)
+    _warn_scale(what, zeros=True)
 
 
 def _warn_count(y: Array) -> None:
-    zeros = f", zeros in {(y == 0).mean():.0%} of the rows" if (y == 0).any() else ""
-    _warn_scale(f"looks like a count (mean {y.mean():.2g}, variance {y.var():.2g}{zeros})")
+    share = float((y == 0).mean())
+    zeros = f", zeros in {share:.0%} of the rows" if share else ""
+    _warn_scale(f"looks like a count (mean {y.mean():.2g}, variance {y.var():.2g}{zeros})", zeros=share > 0)
 
 
-def _warn_scale(what: str) -> None:
+def _warn_scale(what: str, *, zeros: bool) -> None:
+    remedy = "Analyse the logarithm, too (outcome_transform='log'), or the square root, and trust what both scales find"
+    if zeros:
+        remedy = (
+            "Zeros have no logarithm: analyse the square root or log(1 + outcome), too, and whether the outcome is "
+            "above zero as one of 0 and 1, and trust what all of them find"
+        )
     warnings.warn(
         f"the outcome {what}. A treatment that multiplies such an outcome has a larger additive effect where the level "
-        "is higher, so that features which raise the level modify it. Zeros have no logarithm: analyse the square root "
-        "or log(1 + y), and whether y is above zero as an outcome of 0 and 1, and trust what they find too",
+        f"is higher, so that features which raise the level modify it. {remedy}",
         UserWarning,
         stacklevel=5,
     )

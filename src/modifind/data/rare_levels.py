@@ -126,11 +126,13 @@ def warn_pooled(found: dict[str, Pooling]) -> None:
     """Warn of identifiers, of features that are left out, and of levels that were pooled."""
     ids = [f"{n} ({len(p.rare)} distinct values in {p.n_rows} rows)" for n, p in found.items() if p.is_identifier]
     if ids:
-        warnings.warn(f"looks like an identifier and is left out: {_first(ids)}", UserWarning, stacklevel=4)
+        look = "looks like an identifier and is" if len(ids) == 1 else "look like identifiers and are"
+        warnings.warn(f"{look} left out: {_first(ids)}", UserWarning, stacklevel=4)
     empty = [name for name, p in found.items() if p.left_out and not p.is_identifier]
     if empty:
+        them = "it" if len(empty) == 1 else "they"
         warnings.warn(
-            f"no two levels have {MIN_LEVEL_ROWS} rows in each arm, so it cannot be tested: {_first(empty)}",
+            f"no two levels have {MIN_LEVEL_ROWS} rows in each arm, so {them} cannot be tested: {_first(empty)}",
             UserWarning,
             stacklevel=4,
         )
@@ -148,7 +150,8 @@ def _levels(pooling: Pooling) -> str:
     rare, joined = pooling.rare[:n_rare], pooling.rare[n_rare:]
     shown = ", ".join(repr(label) for label in rare[:SHOWN_LEVELS])
     shown += f" and {len(rare) - SHOWN_LEVELS} more" if len(rare) > SHOWN_LEVELS else ""
-    return shown + (f", and {', '.join(map(repr, joined))} with them, as they are too few" if joined else "")
+    why = "with it, as it has too few rows" if len(rare) == 1 else "with them, as they are too few"
+    return shown + (f", and {', '.join(map(repr, joined))} {why}" if joined else "")
 
 
 def _first(items: list[str], between: str = ", ") -> str:

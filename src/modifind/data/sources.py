@@ -14,7 +14,7 @@ from modifind.data.files.opening import DataFile, open_matching
 from modifind.data.files.text import Dialect
 from modifind.data.missing import Dropped, complete_rows
 from modifind.data.pieces import Piece
-from modifind.data.wording import listed
+from modifind.data.wording import counted, listed
 
 PIECE_ROWS = 65_536
 
@@ -51,7 +51,7 @@ class FrameSource:
             columns["propensity"] = as_column(getattr(propensity, "estimator", propensity), "propensity")
         for name, column in columns.items():
             if len(column) != len(X):
-                raise ValueError(f"{name} has {len(column)} rows but X has {len(X)}")
+                raise ValueError(f"{name} has {counted(len(column), 'row')} but X has {len(X)}")
         return cls(X, columns["y"], columns["treatment"], columns.get("propensity"))
 
     @property

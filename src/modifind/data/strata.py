@@ -14,6 +14,7 @@ from modifind.data.containers import as_column
 from modifind.data.determined import first_seen
 from modifind.data.feature_matrix import FeatureTable, check_length
 from modifind.data.rare_levels import MIN_LEVEL_ROWS
+from modifind.data.wording import gaps
 
 SHOWN = 3
 
@@ -63,7 +64,7 @@ def read_strata(strata: Any, table: FeatureTable, arms: NDArray[np.int64]) -> St
     check_length("strata", len(column), table.n_rows)
     missing = int(column.isna().sum())
     if missing:
-        raise ValueError(f"strata has {missing} missing values; drop those rows or give them a stratum of their own")
+        raise ValueError(f"strata has {gaps(missing, 0)}; drop such rows or give them a stratum of their own")
     if column.dtype == object and pd.api.types.infer_dtype(column).startswith("mixed"):
         column = column.astype(str)
     codes, found = pd.factorize(column, sort=True)
@@ -74,10 +75,7 @@ def read_strata(strata: Any, table: FeatureTable, arms: NDArray[np.int64]) -> St
     own = first_seen(codes)
     for m, name in enumerate(table.names):
         if np.array_equal(own, first_seen(table.values[:, m])):
-            raise ValueError(
-                f"strata says the same as the feature {name!r}; leave that column out of the features, or leave out "
-                "strata to have it tested"
-            )
+            raise ValueError(f"strata says the same as the feature {name!r}; leave one of the two out")
     return Strata(codes.astype(np.int64), labels)
 
 

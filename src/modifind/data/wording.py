@@ -18,6 +18,18 @@ def counted(number: int, thing: str, things: str = "") -> str:
     return f"{number} {thing if number == 1 else things or f'{thing}s'}"
 
 
+def gaps(missing: int, infinite: int) -> str:
+    """How many values are missing or infinite.
+
+    Examples
+    --------
+    >>> gaps(2, 0), gaps(1, 1)
+    ('2 missing values', '1 missing value and 1 infinite value')
+    """
+    counts = (("missing", missing), ("infinite", infinite))
+    return " and ".join(counted(number, f"{kind} value") for kind, number in counts if number)
+
+
 def meant(word: str, known: Iterable[str]) -> str:
     """A question that asks for the most similar of some words; empty if none is.
 

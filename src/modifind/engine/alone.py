@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 import numpy as np
 from joblib import delayed
 from numpy.typing import NDArray
@@ -23,15 +25,18 @@ def views_alone(
     outcome: Array,
     arms: NDArray[np.int64],
     scores: Array,
+    features: Collection[int],
     seeds: tuple[np.random.SeedSequence, np.random.SeedSequence],
     n_jobs: int | None,
 ) -> list[MarginalView]:
-    """Importance, curve and densities of every feature.
+    """Importance, curve and densities of some features.
 
     Parameters
     ----------
     table, outcome, arms, scores
         Features, outcome, treatment and propensity scores.
+    features : collection of int
+        Positions of the features.
     seeds : pair of SeedSequence
         Of the statistic and of the features.
     n_jobs : int or None
@@ -42,6 +47,7 @@ def views_alone(
     jobs = [
         delayed(_view)(table, m, outcomes, scores, prepared, seed.spawn(2)[0])
         for m, seed in enumerate(seeds[1].spawn(table.n_features))
+        if m in features
     ]
     found = list(results_of(jobs, n_jobs, doing="looking at features"))
     hand_on([messages for _, messages in found])

@@ -238,6 +238,8 @@ def _changes(
         found[f"{part}_adjusted"] = np.where(known, adjust_p_values(np.where(known, p_values, 1.0), adjust), np.nan)
     changes = pd.DataFrame(found, index=features.index, columns=list(CHANGE_COLUMNS[:-1]))
     kinds = {**features["kind"].to_dict(), **settings.get("group_column_kinds", {})}
+    densities = [view.densities for own in views.values() for view in own.values() if view.densities is not None]
+    outcomes = sorted(densities[0]["outcome"].unique()) if densities and _is_binary(settings) else []
     changes["verdict"] = [
         attempt(
             f"feature {name!r}: its verdict",
@@ -250,11 +252,16 @@ def _changes(
             selected=bool(features.loc[name, "selected"]),
             tested=f.outcome is not None,
             log_outcome=settings.get("outcome_transform") == "log",
+            two_values=outcomes,
         )
         or ""
         for name, f in zip(features.index, findings, strict=True)
     ]
     return changes
+
+
+def _is_binary(settings: Mapping[str, Any]) -> bool:
+    return (settings["model"] or {}).get("likelihood") == "bernoulli"
 
 
 def _column(findings: list[Finding], name: str) -> list[float]:

@@ -157,9 +157,7 @@ def _read_run(folder: Path) -> dict[str, Any]:
         check_plain("settings", found["settings"])
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else error
-        raise ValueError(
-            f"{path} is no run of modifind that can be read ({reason}); use another folder for checkpoint"
-        ) from None
+        raise ValueError(f"{path} is no run of modifind that can be read ({reason}); use another folder") from None
     return found
 
 

@@ -6,6 +6,7 @@ import math
 from typing import Any
 
 import numpy as np
+import pandas as pd
 from joblib import effective_n_jobs
 
 from modifind.data.containers import as_frame, is_known
@@ -42,7 +43,7 @@ def describe(selector: Any, X: Any, y: Any, treatment: Any, **rest: Any) -> list
     rows: 1,500
     treatment: drug: drug (treated) 733 rows, placebo (control) 767 rows
     """
-    data, run = selector.read(X, y, treatment, **rest)
+    data, run = selector.read(X, y, treatment, **rest, weigh=False)
     table = data.table
     tested = [m for m, name in enumerate(table.names) if name not in data.adjusted]
     lines = [("rows", _rows(data)), ("treatment", _treatment(data)), ("outcome", _outcome(data, run.outcome_transform))]
@@ -52,10 +53,10 @@ def describe(selector: Any, X: Any, y: Any, treatment: Any, **rest: Any) -> list
             lines.append((f"features, {title}", f"{len(members)}: {_listed([_feature(table, m) for m in members])}"))
     if data.adjusted:
         lines.append(("adjusted for", f"{len(data.adjusted)}, not tested: {_listed(list(data.adjusted))}"))
-    still = [table.names[m] for m in tested if table.is_constant(m)]
-    if still:
-        lines.append(("not tested", f"{_listed(still)}: the same in all rows"))
     frame = as_frame(X) if data.kept is None else as_frame(X).loc[data.kept]
+    untested = _untested(data, frame)
+    if untested:
+        lines.append(("not tested", "; ".join(f"{_listed(names)}: {why}" for why, names in untested.items())))
     gaps = {str(name): int(frame[name].isna().sum()) for name in frame.columns}
     gaps = {name: count for name, count in gaps.items() if count}
     if gaps:
@@ -105,6 +106,20 @@ def _outcome(data: Data, transform: str | None) -> str:
     return f"{name}a number from {y.min():g} to {y.max():g}, {np.unique(y).size:,} distinct values{scale}"
 
 
+def _untested(data: Data, frame: pd.DataFrame) -> dict[str, list[str]]:
+    """Features that are not tested, by the reason why."""
+    found: dict[str, list[str]] = {}
+    for m, name in enumerate(data.table.names):
+        if name in data.adjusted or not data.table.is_constant(m):
+            continue
+        reason = "the same in all rows"
+        if m in data.left_out:
+            distinct = 2 * frame.iloc[:, m].nunique() > len(frame)
+            reason = "looks like an identifier" if distinct else "no two levels have rows enough in each arm"
+        found.setdefault(reason, []).append(name)
+    return found
+
+
 def _feature(table: FeatureTable, m: int) -> str:
     levels = table.n_levels(m)
     return f"{table.names[m]} ({levels} levels)" if levels else table.names[m]
@@ -116,8 +131,8 @@ def _rows_known(data: Data) -> list[tuple[str, str]]:
         found.append(("strata", f"{len(data.strata.labels)}; models and samplers condition on them"))
     if data.outcome_weights:
         own = data.outcome_weights
-        shown = f"missing in {own['n_missing']:,} rows ({own['share_missing']:.0%}); the others are weighted for them"
-        found.append(("outcomes", f"{shown}, worth {own['effective_rows']:,.0f} rows that count alike"))
+        shown = f"missing in {own['n_missing']:,} rows ({own['share_missing']:.0%}); models of who has one would weight"
+        found.append(("outcomes", f"{shown} the others for them"))
     elif data.weights is not None:
         found.append(("weights", f"worth {effective_size(data.weights):,.0f} rows that count alike"))
     if data.clusters is not None:

@@ -286,7 +286,7 @@ class StreamedFit:
         schema = look.summary.schema(self.treated, self.outcome_transform, self.missing, *called)
         plain = schema.read(sample)
         refuse_leaks(plain.table, plain.y, plain.treatment)
-        warn_codes(plain.table, plain.y)
+        warn_codes(plain.table, plain.y, called[1])
         schema = schema.pooled()
         block = schema.read(sample) if schema.poolings else plain
         table = with_level_columns(replace(block.table, reference=block.table.scaling))

@@ -23,6 +23,7 @@ from modifind.data.clusters import is_within
 from modifind.data.feature_groups import arrange
 from modifind.data.feature_matrix import MIN_ARM_ROWS, Treatment
 from modifind.data.rare_levels import pool_rare_levels
+from modifind.data.wording import counted
 from modifind.engine.checkpoint import Checkpoint
 from modifind.engine.progress import ProgressBar
 from modifind.engine.reading import Data
@@ -160,7 +161,9 @@ def run_placebos(fit: WholeFit, data: Data, n: int, checkpoint: Checkpoint | Non
         raise ValueError(next(iter(failed.values())))
     if failed:
         reasons = "; ".join(dict.fromkeys(failed.values()))
-        warnings.warn(f"{len(failed)} of {n} placebo treatments could not be analysed: {reasons}", UserWarning, 4)
+        warnings.warn(
+            f"{len(failed)} of {counted(n, 'placebo treatment')} could not be analysed: {reasons}", UserWarning, 4
+        )
     names = tuple(unit.name for unit in arrange(data.table, fit.feature_groups, data.adjusted)[1])
     runs = sorted(found)
     p_values = [found[k].p_values for k in runs]

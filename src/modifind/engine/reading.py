@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from modifind._typing import Array
 from modifind.data.clusters import check_clusters, read_clusters, read_weights, treated_as_one
 from modifind.data.codes import warn_codes
+from modifind.data.column_types import outcome_name
 from modifind.data.containers import as_column, as_frame, check_same_order, recorded_names
 from modifind.data.feature_matrix import (
     FeatureTable,
@@ -121,6 +122,7 @@ def read_data(
     adjust_for: Any = None,
     n_folds: int = 5,
     seed: int = 0,
+    weigh: bool = True,
 ) -> Data:
     """Check and encode a table; rare levels are pooled, and what looks odd is warned of.
 
@@ -144,6 +146,8 @@ def read_data(
         Columns of X that are not tested.
     n_folds, seed : int
         Of the models by which rows stand for those without an outcome.
+    weigh : bool, default=True
+        Whether these models are fitted; otherwise such rows count alike.
 
     Raises
     ------
@@ -183,13 +187,15 @@ def read_data(
             seed=seed,
             weights=weights,
             clusters=codes,
+            fit=weigh,
         )
-        warnings.warn(
-            f"{unseen.n_missing} of {observed.size} rows have no outcome; the others stand for them by weights of up "
-            f"to {unseen.weights.max():.2g}, which hold where features and treatment tell who has an outcome",
-            UserWarning,
-            stacklevel=4,
-        )
+        if weigh:
+            warnings.warn(
+                f"{unseen.n_missing} of {observed.size} rows have no outcome; the others stand for them by weights of "
+                f"up to {unseen.weights.max():.2g}, which hold where features and treatment tell who has an outcome",
+                UserWarning,
+                stacklevel=4,
+            )
         frame, columns, weights = _some_rows(frame, columns, weights, observed)
         weights = unseen.weights if weights is None else unseen.weights * weights
         kept[kept] = observed
@@ -202,7 +208,7 @@ def read_data(
     if codes is not None:
         check_clusters(codes)
     refuse_leaks(table, outcome, labels.arms, codes)
-    warn_codes(table, outcome)
+    warn_codes(table, outcome, outcome_name(columns["y"]))
     outside = outside_levels(table, labels.arms, treated_as_one(labels.arms, codes))
     whole, (table, left_out) = table, pool_rare_levels(table, labels.arms)
     pooled = [m for m in range(table.n_features) if whole.n_levels(m) > table.n_levels(m) > MOST_INDICATORS]
@@ -263,7 +269,10 @@ def _kept_rows(
         if (weights[kept] == 0).any():
             nothing = int((weights[kept] == 0).sum())
             warnings.warn(
-                f"{nothing} of {len(frame)} rows have sample_weight 0 and are left out", UserWarning, stacklevel=4
+                f"{nothing} of {len(frame)} rows {'has' if nothing == 1 else 'have'} a weight of 0 and "
+                f"{'is' if nothing == 1 else 'are'} left out",
+                UserWarning,
+                stacklevel=4,
             )
             kept &= weights > 0
     dropped.warn()

@@ -4,7 +4,8 @@ A sentence speaks only of a selected feature, and only of the parts whose own te
 numbers come from the feature's curve at its 10th, 50th and 90th percentile, or at its categories, and only where bands
 that hold at all of these points at once are apart. The curve is that of the feature alone, while the p-values are given
 all others: where features go together, a change can be sure without a direction that the curve would show, and the
-sentence then names none.
+sentence then names none. An outcome of two values has nothing but its average to tell of, so that its figures are given
+in any case, without a direction where their limits overlap.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from modifind.result.selection_result import NOT_TESTED, PARTS, readable_p
 
 NAMES = {"mean": "the average", "spread": "the spread", "shape": "the shape"}
 LONGEST_LABEL = 40
+MOST_FIGURES = 3
 LONGEST_NUMBER = 9
 MOST_MORE_DIGITS = 3
 SAME = 1e-9  # share of a number that is rounding
@@ -41,6 +43,7 @@ def verdict(
     tested: bool = True,
     alpha: float = 0.05,
     log_outcome: bool = False,
+    two_values: Sequence[float] = (),
 ) -> str:
     """One sentence about one feature.
 
@@ -62,6 +65,8 @@ def verdict(
         Level that adjusted p-values are compared with.
     log_outcome : bool, default=False
         Whether the outcome was taken as its logarithm: effects are then told as ratios, such as x1.3.
+    two_values : sequence of float
+        The values of an outcome that has two; effects on one of 0 and 1 are told as differences in risk.
 
     Examples
     --------
@@ -83,7 +88,9 @@ def verdict(
     shown = {column: _Shown(curve, kinds[column], tuple(at.get(column, ()))) for column, curve in curves.items()}
     names, clauses = [NAMES[part] for part in found], []
     if "mean" in found:
-        clauses.append(_clause(shown, "mean_effect", "the effect", _ratios if log_outcome else _numbers))
+        subject = "the risk difference" if tuple(two_values) == (0.0, 1.0) else "the effect"
+        form = _ratios if log_outcome else _numbers
+        clauses.append(_clause(shown, "mean_effect", subject, form, always=len(two_values) == 2))
     if "spread" in found:
         clauses.append(_clause(shown, "sd_ratio", "the ratio of treated to control spread", _factors))
     if found == ["shape"]:
@@ -178,29 +185,50 @@ class _Points:
         return [f"{shown[k]} ({shown[k + 1]} to {shown[k + 2]})" for k in range(0, len(shown), 3)]
 
 
-def _clause(columns: Mapping[str, _Shown], effect: str, subject: str, form: Format) -> str | None:
-    """How one effect goes along a feature; along the column of a group that shows it best."""
+def _clause(
+    columns: Mapping[str, _Shown], effect: str, subject: str, form: Format, *, always: bool = False
+) -> str | None:
+    """How one effect goes along a feature; along the column of a group that shows it best.
+
+    Without a direction there is nothing to tell, or with `always` the figures alone.
+    """
     found = {
         column: points
         for column, shown in columns.items()
-        if (points := _Points.of(shown, effect)) is not None and points.gap > 0
+        if (points := _Points.of(shown, effect)) is not None and (always or points.gap > 0)
     }
     if not found:
         return None
     best = max(found, key=lambda column: found[column].gap)
     along = f"along {_plain(best)} " if len(columns) > 1 else ""
-    tell = _along if columns[best].kind == "continuous" else _by_level
-    return f"{along}{subject} {tell(found[best], form)}"
+    kind = columns[best].kind
+    if found[best].gap <= 0:
+        return f"{along}{subject} {_figures(found[best], form, kind)}, with limits that overlap"
+    return f"{along}{subject} {(_along if kind == 'continuous' else _by_level)(found[best], form)}"
+
+
+def _figures(points: _Points, form: Format, kind: str) -> str:
+    """Estimates at all points, or at the lowest and the highest of many, in the order of the curve."""
+    places = list(range(points.estimate.size))
+    if len(places) > MOST_FIGURES:
+        places = sorted({int(points.estimate.argmin()), int(points.estimate.argmax())})
+    at = [f"at {value}" for value in _digits(points.values)] if kind == "continuous" else _labels(points)
+    told = points.told(form, *places)
+    return f"is {_listed([f'{figure} {at[k]}' for figure, k in zip(told, places, strict=True)])}"
+
+
+def _labels(points: _Points) -> list[str]:
+    return [f'for "{_plain(value)}"' if isinstance(value, str) else f"for {_plain(value)}" for value in points.values]
 
 
 def _by_level(points: _Points, form: Format) -> str:
-    labels = [f'"{_plain(value)}"' if isinstance(value, str) else _plain(value) for value in points.values]
+    labels = _labels(points)
     if len(labels) == 2:
         first, second = points.told(form, 0, 1)
-        return f"is {first} for {labels[0]} and {second} for {labels[1]}"
+        return f"is {first} {labels[0]} and {second} {labels[1]}"
     top, bottom = points.apart
     high, low = points.told(form, top, bottom)
-    return f"is higher for {labels[top]}, {high}, than for {labels[bottom]}, {low}"
+    return f"is higher {labels[top]}, {high}, than {labels[bottom]}, {low}"
 
 
 def _along(points: _Points, form: Format) -> str:

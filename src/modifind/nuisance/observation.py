@@ -68,6 +68,7 @@ def weigh_observed(
     seed: int,
     weights: Array | None = None,
     clusters: NDArray[np.int64] | None = None,
+    fit: bool = True,
 ) -> Unseen:
     """Weights of the rows that have an outcome.
 
@@ -83,6 +84,8 @@ def weigh_observed(
         Folds of cross-fitting, and the seed of the run.
     weights, clusters : arrays of shape (n,), optional
         Of all rows.
+    fit : bool, default=True
+        Whether chances are estimated; otherwise all weights are 1.
 
     Examples
     --------
@@ -98,8 +101,10 @@ def weigh_observed(
     if fewest < FEWEST_OUTCOMES:
         raise ValueError(
             f"missing_outcome='weight' needs at least {FEWEST_OUTCOMES} rows with an outcome and as many without; "
-            f"found {fewest}; take missing_outcome='drop'"
+            f"found {seen.sum()} with and {seen.size - seen.sum()} without. Take missing_outcome='drop'"
         )
+    if not fit:
+        return Unseen(np.ones(seen.sum()), int((~observed).sum()), 0)
     name = "arm"
     while name in table.names:
         name = f"({name})"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from modifind.data.wording import counted
 from modifind.result.explained import MIN_SUPPORT, N_DRAWS
 
 if TYPE_CHECKING:
@@ -132,8 +133,8 @@ def _explained_methods(result: SelectionResult) -> str:
         )
     if result.placebo is not None:
         said += (
-            f" The analysis was repeated with {result.placebo.n_runs} placebo treatments ({result.placebo.drawn}): "
-            f"{result.placebo.n_found} of them found something."
+            f" The analysis was repeated with {counted(result.placebo.n_runs, 'placebo treatment')} "
+            f"({result.placebo.drawn}): {result.placebo.n_found} of them found something."
         )
     if result.bounds:
         said += (
@@ -150,7 +151,8 @@ def _has_bands(result: SelectionResult) -> bool:
 
 def _missing_methods(s: Mapping[str, Any]) -> str:
     if s.get("n_rows_dropped"):
-        return f" {s['n_rows_dropped']} rows with missing values were left out."
+        rows = counted(s["n_rows_dropped"], "row with a missing value was", "rows with missing values were")
+        return f" {rows} left out."
     if s.get("missing") == "category":
         return " Missing values were taken as a category of their own, whose law was modelled like that of the values."
     return ""
@@ -161,7 +163,8 @@ def _row_methods(s: Mapping[str, Any]) -> str:
     said = ""
     if s.get("adjust_for"):
         columns = ", ".join(map(str, s["adjust_for"]))
-        said += f" Models, propensity scores and laws also conditioned on columns that were not tested: {columns}."
+        parts = "Models and propensity scores" if s.get("method") == "si_em" else "Models, propensity scores and laws"
+        said += f" {parts} also conditioned on columns that were not tested: {columns}."
     if s.get("outcome_weights"):
         own = s["outcome_weights"]
         said += (
@@ -216,8 +219,8 @@ def _selective_methods(s: Mapping[str, Any]) -> str:
         f"by SI-EM (Zhao, Small and Ertefaie, JRSS B 2022): the residuals of the outcome ({s['outcome_learner']}) were "
         "regressed on the residuals of the treatment times the standardised features by a lasso with penalty"
         f"{penalty}, {s['penalty_factor']:g} times what noise would reach on average; it selected {s['n_active']} of "
-        f"{s['n_columns']} columns, whose p-values ({sides}) are conditional on the selected columns and their signs "
-        "(Lee, Sun, Sun and Taylor, Annals of Statistics 2016)."
+        f"{counted(s['n_columns'], 'column')}, whose p-values ({sides}) are conditional on the selected columns and "
+        "their signs (Lee, Sun, Sun and Taylor, Annals of Statistics 2016)."
     )
 
 

@@ -18,7 +18,7 @@ import numpy as np
 import pandas as pd
 from scipy.stats import binomtest
 
-from modifind.data.wording import printable
+from modifind.data.wording import counted, printable
 from modifind.inference.adjust import adjust_p_values
 from modifind.inference.tails import combined_p_value
 from modifind.result.check_kinds import KINDS, UNSEEN
@@ -179,8 +179,8 @@ def summary(checks: pd.DataFrame) -> str:
     bearing = checks[checks["validity"]]
     failed = bearing.loc[~bearing["passed"], "name"].nunique()
     notes = checks.loc[~checks["passed"] & ~checks["validity"], "name"].nunique()
-    counted = f"{failed} of {bearing['name'].nunique()} need{'s' if failed == 1 else ''} attention"
-    return counted + (f"; {notes} note{'s' if notes > 1 else ''}" if notes else "")
+    shown = f"{failed} of {bearing['name'].nunique()} need{'s' if failed == 1 else ''} attention"
+    return shown + (f"; {counted(notes, 'note')}" if notes else "")
 
 
 def warn_of(checks: pd.DataFrame, named: frozenset[str] = frozenset()) -> None:
@@ -364,10 +364,10 @@ def _resample_check(n_features: int, settings: Mapping[str, Any]) -> Iterator[Ch
     if not needed or not used:
         return
     passed = used >= needed
-    text = f"n_resamples={used} can give a single discovery among {n_features} features."
+    text = f"n_resamples={used} can give a single discovery among {counted(n_features, 'feature')}."
     if not passed:
         text = (
-            f"n_resamples={used} cannot give a single discovery among {n_features} features at "
+            f"n_resamples={used} cannot give a single discovery among {counted(n_features, 'feature')} at "
             f"alpha={settings['alpha']:g}; use at least {needed} or 'auto'"
         )
     yield Check("resamples", None, float(used), float(needed), passed, text)

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 import pandas as pd
 from scipy.stats import binom
 
+from modifind.data.wording import counted
+
 UNLIKELY = 0.05
 
 
@@ -59,8 +61,8 @@ class PlaceboResult:
         """
         stopped = f" ({self.n_asked} were asked for)" if self.n_runs < self.n_asked else ""
         if not self.n_found:
-            return f"0 of {self.n_runs} placebo treatments found anything{stopped}."
-        return f"{self.n_found} of {self.n_runs} placebo treatments found something{stopped}."
+            return f"0 of {counted(self.n_runs, 'placebo treatment')} found anything{stopped}."
+        return f"{self.n_found} of {counted(self.n_runs, 'placebo treatment')} found something{stopped}."
 
     @property
     def warning(self) -> str:

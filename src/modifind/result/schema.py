@@ -7,6 +7,8 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any, NoReturn
 
+from modifind.data.wording import counted
+
 FAMILY = "modifind-result-"
 FORMAT = f"{FAMILY}1"
 REQUIRED = ("table", "diagnostics", "curves", "overlap", "settings")
@@ -219,7 +221,9 @@ def _frame(path: str, frame: Any, required: Mapping[str, str]) -> None:
         if not isinstance(types[name], str) or types[name] not in _CELLS:
             _fail(f"{path}.types.{name}", f"one of {', '.join(map(repr, _CELLS))}", types[name])
         if len(_list(where, values)) != len(index):
-            raise ValueError(f"{where}: {len(values)} values for {len(index)} labels of {path}.index")
+            raise ValueError(
+                f"{where}: {counted(len(values), 'value')} for {counted(len(index), 'label')} of {path}.index"
+            )
         check = _probability if name in P_VALUES and types[name] == "float" else _CELLS[types[name]]
         for place, value in enumerate(values):
             check(f"{where}[{place}]", value)

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from modifind.data.wording import counted
 from modifind.result.checks import as_frame, concerns
 from modifind.result.placebo_result import PlaceboResult
 from modifind.result.safe_csv import safe_csv
@@ -264,7 +265,7 @@ class SelectionResult:
 
     def __repr__(self) -> str:
         chosen = ", ".join(self.selected) or "none"
-        return f"SelectionResult({len(self.table)} features, selected: {chosen})"
+        return f"SelectionResult({counted(len(self.table), 'feature')}, selected: {chosen})"
 
 
 def readable_p(p_value: float) -> str:

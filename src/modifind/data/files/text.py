@@ -14,15 +14,16 @@ import zipfile
 import zlib
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from importlib import import_module
 from itertools import chain
 from pathlib import Path
-from typing import IO, Any, TextIO
+from typing import IO, Any, TextIO, cast
 
 import pandas as pd
 
-from modifind.data.wording import listed
+from modifind.data.wording import counted, listed
 
 COMPRESSIONS = (".gz", ".bz2", ".xz", ".zip", ".zst")
 BYTE_ORDER_MARKS = (  # those of UTF-32 first, which begin like those of UTF-16
@@ -96,6 +97,8 @@ class TextFile:
         Names of all fields, without blanks around them.
     left_out : int
         How many of the first fields are no columns: 1 for a saved index or names of rows.
+    cut : int
+        How many of the last fields are no columns: 1 where every line ends in a separator.
     n_rows : None
         Not known before the file is read.
     """
@@ -103,6 +106,7 @@ class TextFile:
     path: Path
     header: tuple[str, ...]
     left_out: int
+    cut: int
     separator: str
     decimal: str | None
     encoding: str
@@ -111,7 +115,7 @@ class TextFile:
     @property
     def names(self) -> list[str]:
         """Names of the columns."""
-        return list(self.header[self.left_out :])
+        return list(self.header[self.left_out : len(self.header) - self.cut])
 
     @property
     def options(self) -> dict[str, Any]:
@@ -133,7 +137,7 @@ class TextFile:
 
     def _columns(self, frame: pd.DataFrame) -> pd.DataFrame:
         """The columns, unless numbers have been read as text for their decimal commas."""
-        frame = frame.iloc[:, self.left_out :]
+        frame = frame.iloc[:, self.left_out : len(self.header) - self.cut]
         for name in frame.columns if self.separator != "," and self.decimal is None else ():
             if pd.api.types.is_string_dtype(frame[name]):
                 values = pd.Series(frame[name].dropna().unique(), dtype=object).astype(str)
@@ -175,8 +179,8 @@ def open_text(path: Path, dialect: Dialect | None = None) -> TextFile:
         marked = (encoding for mark, encoding in BYTE_ORDER_MARKS if first.startswith(mark))
         encoding = next(marked, dialect.encoding or "utf-8")
         with _letters(path, encoding) as lines:
-            header, left_out = _check_lines(path, lines, separator, dialect)
-    return TextFile(path, header, left_out, separator, dialect.decimal, encoding)
+            header, left_out, cut = _check_lines(path, lines, separator, dialect)
+    return TextFile(path, header, left_out, cut, separator, dialect.decimal, encoding)
 
 
 def kind_of(path: Path) -> str:
@@ -195,7 +199,9 @@ def readable(path: Path) -> Iterator[None]:
     """Why a file cannot be read is told in one line that names it."""
     try:
         yield
-    except UNREADABLE as error:
+    except Exception as error:
+        if not isinstance(error, UNREADABLE) and type(error).__name__ != "ZstdError":  # of a module that may be absent
+            raise
         text = _reason(error)
         raise ValueError(text if str(path) in text else f"cannot read {path}: {text}") from None
 
@@ -218,11 +224,10 @@ def _bytes(path: Path) -> IO[bytes]:
                 raise ValueError(f"{path} holds {len(members)} files; put one table into it")
             return archive.open(members[0])
     if suffix == ".zst":
-        try:
-            import zstandard
-        except ImportError:
-            raise ValueError(f"reading {path} needs zstandard: pip install zstandard") from None
-        return zstandard.open(path, "rb")
+        for module in ("compression.zstd", "zstandard"):  # that of Python 3.14, and what older ones can install
+            with suppress(ImportError):
+                return cast("IO[bytes]", import_module(module).open(path, "rb"))
+        raise ValueError(f"reading {path} needs zstandard: pip install zstandard")
     openers: dict[str, Any] = {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open}
     return openers.get(suffix, open)(path, "rb")
 
@@ -231,8 +236,8 @@ def _letters(path: Path, encoding: str) -> TextIO:
     return io.TextIOWrapper(_bytes(path), encoding=encoding, newline="")
 
 
-def _check_lines(path: Path, lines: TextIO, separator: str, dialect: Dialect) -> tuple[tuple[str, ...], int]:
-    """The header, and how many of its first fields are no columns; every line must have as many fields."""
+def _check_lines(path: Path, lines: TextIO, separator: str, dialect: Dialect) -> tuple[tuple[str, ...], int, int]:
+    """The header, and how many of its first and last fields are no columns; every line must have as many fields."""
     numbered = enumerate(lines, start=1)
     rest = (line for _, line in numbered)
     blank = " \t\r\n".replace(separator, "")  # pandas overlooks lines of nothing but blanks
@@ -248,37 +253,46 @@ def _check_lines(path: Path, lines: TextIO, separator: str, dialect: Dialect) ->
     if expected == 1:
         raise ValueError(f"{path} has one column, {_short(given[0])}; {_remedy(second, separator, other)}")
     counts = _counts(numbered, rest, separator, blank)
-    found = len(_fields(second, rest, separator)) if number else expected
+    fields = _fields(second, rest, separator) if number else given
+    found, cut = len(fields), 0
     if dialect.row_names and number:
         expected = _with_row_names(path, given, found)
-    wrong = next(((line, count) for line, count in chain([(number, found)], counts) if count != expected), None)
+    elif number and not fields[-1].strip() and (found == len(given) + 1 or not given[-1].strip()):
+        expected, cut = found, 1  # every line ends in a separator, the header or not
+    every = chain([(number, found, not fields[-1].strip())], counts)
+    wrong = next(((line, count) for line, count, empty in every if count != expected or (cut and not empty)), None)
     if wrong is None:
-        return _names(path, given, expected - len(given), dialect)
+        if cut:
+            given = given[: expected - 1]
+            _warn(f"every line of {path} ends in a separator; the empty field behind it is left out")
+        return *_names(path, given, 0 if cut else expected - len(given), cut, dialect), cut
     line, found = wrong
-    if other is not None and line == number:
+    if found == expected:
+        remedy = "lines end in a separator, but this one has a value behind it: name all fields in the header"
+    elif cut:
+        remedy = f"line {number} ends in a separator and has {expected}; give every line as many"
+    elif other is not None and line == number:
         remedy = _remedy(second, separator, other)
     elif found == len(given) + 1 and line == number:
         remedy = "add --row-names if lines begin with the name of their row, or name all fields in the header"
     else:
         remedy = "give every line as many, and put fields that hold a separator into quotation marks"
-    raise ValueError(
-        f"line {line} of {path} has {found} field{'s' * (found != 1)} and its header {len(given)}; {remedy}"
-    )
+    raise ValueError(f"line {line} of {path} has {counted(found, 'field')} and its header {len(given)}; {remedy}")
 
 
 def _counts(
     numbered: Iterator[tuple[int, str]], rest: Iterator[str], separator: str, blank: str
-) -> Iterator[tuple[int, int]]:
-    """Where the lines that are left begin, and how many fields each has."""
+) -> Iterator[tuple[int, int, bool]]:
+    """Where the lines that are left begin, how many fields each has, and whether the last is empty."""
     for number, line in numbered:
         if '"' in line:  # from here on csv counts, which knows of quotation marks and is slower
             reader, read = csv.reader(chain((line,), rest), delimiter=separator), 0
             for row in reader:
                 if row and (len(row) > 1 or not row[0] or row[0].strip(blank)):
-                    yield number + read, len(row)
+                    yield number + read, len(row), not row[-1].strip()
                 read = reader.line_num
         elif line.strip(blank):
-            yield number, line.count(separator) + 1
+            yield number, line.count(separator) + 1, line.rstrip(blank).endswith(separator)
 
 
 def _fields(line: str, rest: Iterator[str], separator: str) -> list[str]:
@@ -313,9 +327,9 @@ def _remedy(second: str, separator: str, other: str | None) -> str:
     return f"add --separator {SEPARATORS[other]}{' --decimal ,' * commas} (its lines then agree with its header)"
 
 
-def _names(path: Path, given: list[str], unnamed: int, dialect: Dialect) -> tuple[tuple[str, ...], int]:
-    """Names of all fields, and how many of the first are no columns."""
-    bare = [*[""] * unnamed, *(name.strip() for name in given)]
+def _names(path: Path, given: list[str], unnamed: int, cut: int, dialect: Dialect) -> tuple[tuple[str, ...], int]:
+    """Names of all fields, and how many of the first are no columns; `cut` fields after them have no names."""
+    bare = [*[""] * unnamed, *(name.strip() for name in given), *[""] * cut]
     names = tuple(name or f"Unnamed: {place}" for place, name in enumerate(bare))  # what pandas calls them
     twice = [name for name, count in Counter(names).items() if count > 1]
     if twice:
