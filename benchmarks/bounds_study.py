@@ -23,7 +23,7 @@ from scipy.stats import expon, norm
 from modifind.explain.bounds import BoundDraws, effect_bounds
 from modifind.explain.couplings import benefit_bounds, correlation_bounds, variance_bounds
 from modifind.explain.local import local_bandwidth
-from modifind.explain.local_laws import ENDS
+from modifind.explain.local_distributions import ENDS
 from modifind.statistics.kernels import median_bandwidth
 
 Quantiles = Callable[[np.ndarray], np.ndarray]
@@ -48,12 +48,12 @@ DESIGNS: dict[str, tuple[Quantiles, Quantiles]] = {
 
 
 def truth(control: Quantiles, treated: Quantiles) -> np.ndarray:
-    """The bounds of the true laws, from quantiles; two rows of the same place count as a tie in discrete laws only."""
+    """The bounds of the true distributions, from quantiles; rows of one place are a tie in discrete ones only."""
     u = (np.arange(400_000) + 0.5) / 400_000
     y0, y1 = control(u), treated(u)
     moments = (*variance_bounds(y1, y0), *correlation_bounds(y1, y0))
     strict, weak = benefit_bounds(y1, y0), benefit_bounds(y1, y0, ties=True)
-    if np.unique(y0).size == u.size:  # laws without atoms have no ties
+    if np.unique(y0).size == u.size:  # distributions without atoms have no ties
         strict, weak = (strict[0], weak[1]), (strict[0], weak[1])
     return np.array([*moments, *strict, *weak])
 

@@ -317,7 +317,7 @@ CHOSEN_ON: dict[str, dict[str, CaseOf]] = {
         "mediator in a trial": mediator,
         "column that nearly is the outcome": outcome_again,
         "known chance 0.5, share 0.65": wrong_chance,
-        "gaussian law of zero-heavy costs": wrong_law,
+        "gaussian distribution of zero-heavy costs": wrong_law,
     },
 }
 HELD_OUT: dict[str, dict[str, CaseOf]] = {

@@ -87,11 +87,14 @@ def training(data: Any, table: Any, few: int, args: argparse.Namespace) -> tuple
         strict=True,
     )
     apart = [mean_draw(sampler, 0) for sampler in fitted]
-    return *seconds, f"{np.abs(apart[0] - apart[1]).max() / table.values[:, 0].std():.0e} sd of the laws' means"
+    return (
+        *seconds,
+        f"{np.abs(apart[0] - apart[1]).max() / table.values[:, 0].std():.0e} sd of the distributions' means",
+    )
 
 
 def mean_draw(sampler: CVAESampler, feature: int) -> np.ndarray:
-    return sampler.law(feature).draw(np.random.default_rng(0), 20).mean(axis=0)
+    return sampler.conditional(feature).draw(np.random.default_rng(0), 20).mean(axis=0)
 
 
 def neural(data: Any, table: Any, few: int, args: argparse.Namespace) -> tuple[float, float, str]:
@@ -116,7 +119,7 @@ def profile(data: Any, table: Any, few: int, args: argparse.Namespace) -> tuple[
 
 
 def draws(data: Any, table: Any, few: int, args: argparse.Namespace) -> tuple[float, float, str]:
-    fast = CVAESampler(max_epochs=1, device=args.device).fit(table, data.treatment, seed()).law(0)
+    fast = CVAESampler(max_epochs=1, device=args.device).fit(table, data.treatment, seed()).conditional(0)
     plain = replace(fast, decoder=replace(fast.decoder, device="cpu"))
     fast.draw(np.random.default_rng(1), 1)
     gpu, found = timed(lambda: fast.draw(np.random.default_rng(0), few))
@@ -195,8 +198,8 @@ class ClockedSampler:
         self.fitted = self.clock.fit(*given)
         return self
 
-    def law(self, feature: int) -> Any:
-        return self.fitted.law(feature)
+    def conditional(self, feature: int) -> Any:
+        return self.fitted.conditional(feature)
 
 
 @dataclass
@@ -329,7 +332,9 @@ def open_up(device: str) -> None:
     """Have the device load what it computes with, which is not timed."""
     data = make_modifiers("LinMean", n_samples=500, n_features=5, random_state=0)
     table = read_features(data.X)
-    CVAESampler(max_epochs=1, device=device).fit(table, data.treatment, seed()).law(0).draw(np.random.default_rng(0), 1)
+    CVAESampler(max_epochs=1, device=device).fit(table, data.treatment, seed()).conditional(0).draw(
+        np.random.default_rng(0), 1
+    )
     NeuralLearner(max_epochs=1, device=device).fit(table.design, data.treatment, data.y)
 
 

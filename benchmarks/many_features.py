@@ -7,7 +7,7 @@ LinVar and NonlinVar: the first five modify the effect and all 30 go with the tr
 outcome depends on any feature. `prognostic`: neighbours correlate by 0.5, every fifth feature is a category, five of
 them modify the mean or the spread, and five others move both arms alike; these have a column of their own and count
 nowhere else. The null share of p <= 0.05 is that among the features that some fold's model looks at. Raw p-values of at
-most 0.001 are counted among all null features, over all runs, beside the number that a uniform law would give.
+most 0.001 are counted among all null features, over all runs, beside the number that a uniform distribution would give.
 """
 
 from __future__ import annotations

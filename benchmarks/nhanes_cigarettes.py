@@ -20,7 +20,7 @@ from modifind.data.feature_matrix import FeatureTable, read_features
 from modifind.datasets import fetch_nhanes_crp
 from modifind.engine.testers import ResamplingTester
 from modifind.inference import ConditionalRandomizationTest
-from modifind.nuisance.conditional import BoostingSampler, CVAESampler, FeatureLaw, GaussianSampler, MarginalSampler
+from modifind.nuisance.conditional import BoostingSampler, Conditional, CVAESampler, GaussianSampler, MarginalSampler
 from modifind.nuisance.propensity.scores import EarlyStoppedMLP, PropensityModel
 from modifind.statistics import WCMMD
 from modifind.statistics.kernels import median_bandwidth
@@ -38,9 +38,9 @@ OUTCOMES = ("CRP", "permuted CRP")
 B = 100
 
 
-def fitted_laws(name: str, table: FeatureTable, arms: np.ndarray, seed: int, places: list[int]) -> list[FeatureLaw]:
+def fitted_laws(name: str, table: FeatureTable, arms: np.ndarray, seed: int, places: list[int]) -> list[Conditional]:
     sampler = SAMPLERS[name](condition_on_treatment=False).fit(table, arms, np.random.SeedSequence(seed))
-    return [sampler.law(m) for m in places]
+    return [sampler.conditional(m) for m in places]
 
 
 def one_run(data_home: str | None, seed: int, samplers: list[str]) -> list[dict[str, object]]:
@@ -52,7 +52,7 @@ def one_run(data_home: str | None, seed: int, samplers: list[str]) -> list[dict[
     rows = []
     with threadpool_limits(limits=1):
         places = [table.names.index(feature) for feature in FEATURES]
-        laws = {name: fitted_laws(name, table, arms, seed, places) for name in samplers}
+        conditionals = {name: fitted_laws(name, table, arms, seed, places) for name in samplers}
         for epochs in EPOCHS:
             network = EarlyStoppedMLP(epochs=epochs or None, random_state=seed)
             scores = PropensityModel(network, cross_fit=False).fit(table, arms, seed=np.random.SeedSequence(seed))
@@ -65,10 +65,10 @@ def one_run(data_home: str | None, seed: int, samplers: list[str]) -> list[dict[
                     tester = ResamplingTester(prepared, statistic, crt, B, scores, table)
                     for name in samplers:
                         found = {"sampler": name, "epochs": epochs, "outcome": outcome, "weighting": weighting}
-                        for feature, m, law in zip(FEATURES, places, laws[name], strict=True):
+                        for feature, m, conditional in zip(FEATURES, places, conditionals[name], strict=True):
                             width = 1.0 if table.n_levels(m) else median_bandwidth(table.values[:, m])
                             rng = np.random.default_rng(seed)
-                            found[feature] = tester.test(m, law, width, rng).p_value
+                            found[feature] = tester.test(m, conditional, width, rng).p_value
                         rows.append(found)
     return rows
 

@@ -47,7 +47,7 @@ def ar_normal(rng, n, d, rho):
 
 
 def confounded_table(rng, n, d, *, rho=0.5, shift=0.2):
-    """X | A ~ N(+-shift, AR(rho)), the design that `OracleSampler` knows the law of."""
+    """X | A ~ N(+-shift, AR(rho)), the design that `OracleSampler` knows the distribution of."""
     treatment = rng.integers(0, 2, size=n)
     X = ar_normal(rng, n, d, rho) + np.where(treatment == 1, shift, -shift)[:, None]
     return X, treatment
@@ -82,7 +82,7 @@ class OracleLaw:
 
 
 class OracleSampler(BaseSampler):
-    """The true law of X_m given the rest and A when X | A ~ N(+-shift, AR(rho))."""
+    """The true distribution of X_m given the rest and A when X | A ~ N(+-shift, AR(rho))."""
 
     name = "oracle"
 
@@ -91,7 +91,7 @@ class OracleSampler(BaseSampler):
         self.rho = rho
         self.shift = shift
 
-    def law(self, feature):
+    def conditional(self, feature):
         d = self.table_.n_features
         precision = np.linalg.inv(ar_covariance(d, self.rho))
         rest = np.delete(np.arange(d), feature)

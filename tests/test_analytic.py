@@ -12,12 +12,12 @@ from modifind.inference.tails import sum_tail
 
 def exact_tail(values, weights, observed):
     """P(sum >= observed) for whole-numbered values, by convolution."""
-    law = np.ones(1)
+    conditional = np.ones(1)
     for row, chances in zip(values.astype(int), weights, strict=True):
         own = np.zeros(row.max() + 1)
         np.add.at(own, row, chances)
-        law = np.convolve(law, own)
-    return law[np.arange(law.size) >= observed - 1e-9].sum()
+        conditional = np.convolve(conditional, own)
+    return conditional[np.arange(conditional.size) >= observed - 1e-9].sum()
 
 
 def exact_middle(values, weights, observed):

@@ -11,11 +11,11 @@ from modifind.nuisance.conditional import AutoSampler, auto
 def chosen(frame, feature=0, seed=0, **settings):
     treatment = np.arange(len(frame)) % 2
     sampler = AutoSampler(**settings).fit(read_features(frame), treatment, seed_of(seed))
-    return sampler.law(feature).calibration.sampler
+    return sampler.conditional(feature).calibration.sampler
 
 
-def test_linear_conditional_takes_the_gaussian_law():
-    # A richer law needs a gain of more than one standard error, so by chance at most 16% of linear
+def test_linear_conditional_takes_the_gaussian_distribution():
+    # A richer distribution needs a gain of more than one standard error, so by chance at most 16% of linear
     # columns go to it; on top of that it is truly worse. Of 12 columns at most 5 by chance, P < 0.01.
     rng = np.random.default_rng(0)
     picks = [chosen(ar_normal(rng, 500, 4, 0.6), feature=m % 4) for m in range(12)]
@@ -23,7 +23,7 @@ def test_linear_conditional_takes_the_gaussian_law():
 
 
 @pytest.mark.parametrize("kind", ["sine", "product", "line times absolute value", "spread"])
-def test_smooth_conditional_takes_the_spline_law(kind):
+def test_smooth_conditional_takes_the_spline_distribution(kind):
     rng = np.random.default_rng(1)
     z, other, noise = rng.normal(size=(3, 800))
     column = {
@@ -35,7 +35,7 @@ def test_smooth_conditional_takes_the_spline_law(kind):
     assert chosen(np.column_stack([column, z, other])) == "splines"
 
 
-def test_steps_of_two_features_take_the_boosting_law():
+def test_steps_of_two_features_take_the_boosting_distribution():
     rng = np.random.default_rng(1)
     z, other, noise = rng.normal(size=(3, 1500))
     assert chosen(np.column_stack([2.0 * ((z > 0.5) & (other > 0.3)) + 0.3 * noise, z, other])) == "boosting"
@@ -46,12 +46,12 @@ def test_zero_inflated_column_keeps_its_atom():
     z = rng.normal(size=800)
     column = np.where(rng.random(800) < 0.7, 0.0, np.exp(rng.normal(size=800)))
     sampler = AutoSampler().fit(read_features(np.column_stack([column, z])), np.arange(800) % 2, seed_of(0))
-    law = sampler.law(0)
-    assert law.calibration.sampler != "gaussian"
-    assert (law.draw(np.random.default_rng(0), 20) == 0).mean() == pytest.approx((column == 0).mean(), abs=0.03)
+    conditional = sampler.conditional(0)
+    assert conditional.calibration.sampler != "gaussian"
+    assert (conditional.draw(np.random.default_rng(0), 20) == 0).mean() == pytest.approx((column == 0).mean(), abs=0.03)
 
 
-def test_nonlinear_category_takes_a_richer_law_and_linear_one_the_gaussian():
+def test_nonlinear_category_takes_a_richer_distribution_and_linear_one_the_gaussian():
     rng = np.random.default_rng(3)
     z, noise = rng.normal(size=(2, 1000))
     curved = pd.DataFrame({"c": np.where(np.abs(z) + 0.2 * noise > 0.7, "b", "a"), "z": z})
@@ -70,10 +70,10 @@ def test_conditioning_reaches_all_candidates():
 def suspected(frame, treatment, features=None):
     sampler = AutoSampler().fit(read_features(frame), treatment, seed_of(0))
     features = range(sampler.table_.n_features) if features is None else features
-    return [sampler.screen_.suspects(m, sampler.candidates_[0].law(m)) for m in features]
+    return [sampler.screen_.suspects(m, sampler.candidates_[0].conditional(m)) for m in features]
 
 
-def test_richer_laws_are_rarely_tried_for_jointly_normal_features():
+def test_richer_distributions_are_rarely_tried_for_jointly_normal_features():
     rng = np.random.default_rng(5)
     votes = [suspected(*confounded_table(rng, 1000, 10, rho=0.2)) for _ in range(10)]
     # Four tests at 1% and one at 5%: at most 9%, sd of the share of 100 votes 0.029; 4 sd.
@@ -81,7 +81,7 @@ def test_richer_laws_are_rarely_tried_for_jointly_normal_features():
 
 
 @pytest.mark.parametrize("kind", ["square", "product", "spread", "skewed", "atom", "treatment", "category", "levels"])
-def test_anything_that_a_richer_law_could_use_is_suspected(kind):
+def test_anything_that_a_richer_distribution_could_use_is_suspected(kind):
     rng = np.random.default_rng(6)
     n = 1000
     z, noise = ar_normal(rng, n, 10, 0.2), rng.normal(size=n)
@@ -99,13 +99,13 @@ def test_anything_that_a_richer_law_could_use_is_suspected(kind):
     assert suspected(np.column_stack([z, column]), treatment, [10]) == [True]
 
 
-def test_without_suspicion_no_richer_law_is_fitted(monkeypatch):
+def test_without_suspicion_no_richer_distribution_is_fitted(monkeypatch):
     X, treatment = confounded_table(np.random.default_rng(7), 400, 4)
     sampler = AutoSampler().fit(read_features(X), treatment, seed_of(0))
-    monkeypatch.setattr(sampler.screen_, "suspects", lambda feature, law: False)
+    monkeypatch.setattr(sampler.screen_, "suspects", lambda feature, conditional: False)
     for candidate in sampler.candidates_[1:]:
-        monkeypatch.setattr(candidate, "scored_law", None)
-    assert sampler.law(1).calibration.sampler == "gaussian"
+        monkeypatch.setattr(candidate, "scored_conditional", None)
+    assert sampler.conditional(1).calibration.sampler == "gaussian"
 
 
 @pytest.mark.parametrize(("curved", "name"), [(False, "gaussian"), (True, "splines")])
@@ -119,10 +119,10 @@ def test_with_many_rows_a_sample_chooses_and_all_rows_fit(monkeypatch, curved, n
     treatment = np.arange(n) % 2
     one, two = (AutoSampler().fit(read_features(X), treatment, seed_of(3)) for _ in range(2))
     assert one.trial_[0].table_.n_rows == 1000
-    law = one.law(0)
-    assert law.calibration.sampler == name
+    conditional = one.conditional(0)
+    assert conditional.calibration.sampler == name
     whole = one.candidates_[curved]
-    draws = [each.draw(np.random.default_rng(9), 3) for each in (law, two.law(0), whole.law(0))]
+    draws = [each.draw(np.random.default_rng(9), 3) for each in (conditional, two.conditional(0), whole.conditional(0))]
     assert draws[0].shape == (3, n)
     assert np.array_equal(draws[0], draws[1])
     assert np.array_equal(draws[0], draws[2])
@@ -131,4 +131,4 @@ def test_with_many_rows_a_sample_chooses_and_all_rows_fit(monkeypatch, curved, n
 def test_single_feature_without_treatment_has_nothing_to_be_suspected_of():
     X = np.random.default_rng(10).normal(size=(300, 1))
     sampler = AutoSampler(condition_on_treatment=False).fit(read_features(X), np.arange(300) % 2, seed_of(0))
-    assert not sampler.screen_.suspects(0, sampler.candidates_[0].law(0))
+    assert not sampler.screen_.suspects(0, sampler.candidates_[0].conditional(0))

@@ -8,7 +8,7 @@ from modifind.nuisance.conditional import BoostingSampler, splines
 
 
 def law_of(frame, treatment, feature=0, **settings):
-    return BoostingSampler(**settings).fit(read_features(frame), treatment, seed_of(0)).law(feature)
+    return BoostingSampler(**settings).fit(read_features(frame), treatment, seed_of(0)).conditional(feature)
 
 
 def test_nonlinear_mean_is_learned():
@@ -69,11 +69,11 @@ def test_category_probabilities_match_a_nonlinear_truth():
     z = rng.normal(size=n)
     probability = np.where(np.abs(z) > 0.7, 0.85, 0.15)
     frame = pd.DataFrame({"c": np.where(rng.random(n) < probability, "b", "a"), "z": z})
-    law = law_of(frame, rng.integers(0, 2, size=n))
-    fitted = 1 - law.cumulative[:, 0]
+    conditional = law_of(frame, rng.integers(0, 2, size=n))
+    fitted = 1 - conditional.cumulative[:, 0]
     # sd of one outcome 0.36, about 40 effective parameters on 3000 rows: rms 0.041; twice that.
     assert np.sqrt(np.mean((fitted - probability) ** 2)) < 0.085
-    draws = law.draw(np.random.default_rng(9), 100)
+    draws = conditional.draw(np.random.default_rng(9), 100)
     assert np.mean((draws.mean(axis=0) - fitted) ** 2) < 0.25 / 100
 
 
@@ -96,7 +96,7 @@ def test_draws_follow_the_arm_only_when_conditioned_on_treatment(discrete):
     assert gaps[1] == pytest.approx(0.0, abs=0.1)
 
 
-def test_right_law_passes_the_calibration_check():
+def test_right_distribution_passes_the_calibration_check():
     rng = np.random.default_rng(12)
     n = 1500
     z = rng.normal(size=n)

@@ -11,7 +11,7 @@ from scipy.stats import norm
 
 from conftest import four_sd, logistic_treatment
 from modifind.datasets import make_modifiers
-from modifind.explain import local_laws
+from modifind.explain import local_distributions
 from modifind.explain.bounds import BoundDraws, bounds_test, effect_bounds
 from modifind.explain.couplings import (
     benefit_bounds,
@@ -22,10 +22,10 @@ from modifind.explain.couplings import (
     variance_bounds,
 )
 from modifind.explain.local import local_bandwidth
-from modifind.explain.local_laws import ENDS
+from modifind.explain.local_distributions import ENDS
 
 VALUES = np.array([-1.0, 0.0, 1.0])
-# The paper's joint laws of (Y0, Y1), rows Y0: example 1, and the counterexample of appendix B.
+# The paper's joint distributions of (Y0, Y1), rows Y0: example 1, and the counterexample of appendix B.
 EXAMPLE = ([[0, 0, 0], [0.5, 0, 0.5], [0, 0, 0]], [[0, 0, 0], [0, 1, 0], [0, 0, 0]])
 COUNTEREXAMPLE = ([[0.5, 0, 0], [0, 0, 0], [0, 0, 0.5]], [[0, 0, 0.5], [0, 0, 0], [0.5, 0, 0]])
 
@@ -41,7 +41,7 @@ def effect_variance(table):
 
 
 def test_example_of_the_paper_is_identified():
-    # One arm is constant, so there is one joint law only: variance 1 at X = 0 and 0 at X = 1.
+    # One arm is constant, so there is one joint distribution only: variance 1 at X = 0 and 0 at X = 1.
     for table, expected in zip(EXAMPLE, (1.0, 0.0), strict=True):
         found = variance_bounds(VALUES, VALUES, **margins(table))
         assert found == pytest.approx((expected, expected), abs=1e-15)
@@ -65,7 +65,7 @@ def test_counterexample_of_the_paper_has_bounds_that_reach_from_one_table_to_the
 
 
 def extremes(cost, p0, p1):
-    """Smallest and largest expectation of a cost matrix over all joint laws with the given margins."""
+    """Smallest and largest expectation of a cost matrix over all joint distributions with the given margins."""
     shape = cost.shape
     rows = np.kron(np.eye(shape[0]), np.ones(shape[1]))
     columns = np.kron(np.ones(shape[0]), np.eye(shape[1]))
@@ -75,20 +75,20 @@ def extremes(cost, p0, p1):
 
 @st.composite
 def two_laws(draw):
-    """Small laws on few integers or tenths, with ties within and between the arms, and points on and off the atoms."""
+    """Small distributions on few integers or tenths, with ties within and between arms, and points on and off atoms."""
     unit = draw(st.sampled_from((1.0, 0.1)))
-    laws = []
+    conditionals = []
     for _ in range(2):
         size = draw(st.integers(1, 5))
         values = np.array(draw(st.lists(st.integers(-3, 3), min_size=size, max_size=size))) * unit
         weights = np.array(draw(st.lists(st.integers(1, 6), min_size=size, max_size=size)), dtype=float)
-        laws.append((values, weights))
-    return laws, np.arange(-7, 8) * unit / 2
+        conditionals.append((values, weights))
+    return conditionals, np.arange(-7, 8) * unit / 2
 
 
 @settings(max_examples=40, deadline=None, derandomize=True)
 @given(two_laws())
-def test_bounds_equal_linear_programming_over_all_joint_laws(case):
+def test_bounds_equal_linear_programming_over_all_joint_distributions(case):
     ((y0, w0), (y1, w1)), points = case
     p0, p1 = w0 / w0.sum(), w1 / w1.sum()
     weights = {"treated_weights": w1, "control_weights": w0}
@@ -190,7 +190,7 @@ def test_bounds_do_not_depend_on_origin_and_follow_the_scale():
         (lambda: effect_quantile_bounds([1.0], [1.0], 0.0), "probabilities must be above 0"),
     ],
 )
-def test_wrong_laws_are_refused(call, message):
+def test_wrong_distributions_are_refused(call, message):
     with pytest.raises(ValueError, match=message):
         call()
 
@@ -260,7 +260,7 @@ def test_same_seed_same_bands_whatever_the_block(monkeypatch):
     x, y, treatment = trial(5, 500)
     few = {"points": [0.0, 1.0], "n_bootstrap": 30}
     first = effect_bounds(x, y, treatment, 0.5, random_state=7, **few)
-    monkeypatch.setattr(local_laws, "BLOCK_DRAWS", 7)
+    monkeypatch.setattr(local_distributions, "BLOCK_DRAWS", 7)
     pd.testing.assert_frame_equal(effect_bounds(x, y, treatment, 0.5, random_state=7, **few), first, rtol=1e-12)
     other = effect_bounds(x, y, treatment, 0.5, random_state=8, **few)
     assert not np.allclose(other["var_low_ci_high"], first["var_low_ci_high"])
@@ -273,7 +273,9 @@ def test_cells_cost_little_of_the_band(heavy, monkeypatch):
         y = np.where(np.abs(y) < 0.4, 0.0, np.sinh(y / 2))  # an atom at zero and long tails
     settings_ = {"points": [-1.0, 0.0, 1.0], "bandwidth": 0.5, "n_bootstrap": 40, "random_state": 0}
     coarse = BoundDraws.of(x, y, treatment, 0.5, **settings_)
-    monkeypatch.setattr(local_laws.LocalLaw.of.__func__, "__defaults__", (10**9, None, local_laws.ALL))
+    monkeypatch.setattr(
+        local_distributions.LocalDistribution.of.__func__, "__defaults__", (10**9, None, local_distributions.ALL)
+    )
     exact = BoundDraws.of(x, y, treatment, 0.5, **settings_)
     np.testing.assert_array_equal(coarse.estimates, exact.estimates)
     spread = np.maximum(exact.shifts.std(axis=0), 1e-12)
@@ -287,7 +289,7 @@ def test_draws_of_some_rows_vary_like_those_of_all(monkeypatch):
     x, y, treatment = trial(7, 20_000, spread=0.3)
     settings_ = {"points": [-1.0, 0.0, 0.2], "bandwidth": 0.4, "n_bootstrap": 400, "random_state": 0}
     some = BoundDraws.of(x, y, treatment, 0.5, **settings_)
-    monkeypatch.setattr(local_laws.LocalPart.thinned, "__defaults__", (10**9,))
+    monkeypatch.setattr(local_distributions.LocalPart.thinned, "__defaults__", (10**9,))
     full = BoundDraws.of(x, y, treatment, 0.5, **settings_)
     np.testing.assert_array_equal(some.estimates, full.estimates)
     np.testing.assert_array_equal(some.support, full.support)
@@ -329,7 +331,8 @@ def test_bands_cover_bounds_at_the_edge_of_their_range():
         x, treatment = np.arange(800) % 4, rng.integers(0, 2, size=800)
         y = rng.integers(0, 4, size=800) if seed % 2 else rng.normal(size=800)
         found = effect_bounds(x, y, treatment, 0.5, discrete=True, n_bootstrap=100, random_state=seed)
-        # Both arms have the same law: no variance of the effect, full correlation and no benefit are all possible.
+        # Both arms have the same distribution: no variance of the effect, full correlation and no benefit are all
+        # possible.
         parts = (found["var_low_ci_low"] == 0, found["corr_high_ci_high"] == 1, found["benefit_low_ci_low"] == 0)
         inside.append([part.mean() for part in parts])
     assert np.min(np.mean(inside, axis=0)) > 0.95 - four_sd(0.05, 200)

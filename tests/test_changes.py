@@ -51,7 +51,7 @@ class Believes:
 
 
 class Uniform:
-    """The law of columns that are uniform on [-1, 1] and independent of all else."""
+    """The distribution of columns that are uniform on [-1, 1] and independent of all else."""
 
     def at(self, rows):
         points = (np.arange(40) + 0.5) / 20 - 1
@@ -171,20 +171,24 @@ def test_spread_keeps_its_level_where_only_the_mean_changes():
     assert shares["mean"] > 0.9
 
 
-@pytest.mark.parametrize("law", ["normal", "skewed", "t3"])
-def test_mean_and_spread_keep_their_level_where_both_arms_widen_alike(law):
+@pytest.mark.parametrize("distribution", ["normal", "skewed", "t3"])
+def test_mean_and_spread_keep_their_level_where_both_arms_widen_alike(conditional):
     def noise(rng, x, a):
-        own = {"normal": rng.normal(size=x.size), "skewed": skewed(rng, x.size), "t3": rng.standard_t(3, x.size)}[law]
+        own = {"normal": rng.normal(size=x.size), "skewed": skewed(rng, x.size), "t3": rng.standard_t(3, x.size)}[
+            conditional
+        ]
         return x + np.exp(0.8 * x) * own
 
     shares = simulated_shares(noise, Believes(effect=0.2, log_scale=0.2, both=0.8, both_log_scale=0.6))
     assert max(shares["mean"], shares["spread"]) <= LEVEL + four_sd(LEVEL, RUNS)
 
 
-@pytest.mark.parametrize("law", ["normal", "skewed", "t3"])
-def test_shape_keeps_its_level_where_location_and_scale_are_somewhat_wrong(law):
+@pytest.mark.parametrize("distribution", ["normal", "skewed", "t3"])
+def test_shape_keeps_its_level_where_location_and_scale_are_somewhat_wrong(conditional):
     def noise(rng, x, a):
-        own = {"normal": rng.normal(size=x.size), "skewed": skewed(rng, x.size), "t3": rng.standard_t(3, x.size)}[law]
+        own = {"normal": rng.normal(size=x.size), "skewed": skewed(rng, x.size), "t3": rng.standard_t(3, x.size)}[
+            conditional
+        ]
         return (0.3 + a) * x + np.exp(0.3 * x) * own
 
     shares = simulated_shares(noise, Believes(effect=0.8, both=0.2, both_log_scale=0.15))
@@ -277,10 +281,10 @@ def test_features_that_no_model_looks_at_are_not_changed(turning):
     assert unseen_changes(prepared) == Changes(1.0, 1.0, 1.0)
     assert change_tests(blind, 0, Uniform()) == Changes(1.0, 1.0, shape_test(prepared, 0, Uniform()))
     # What gives a sign of its own is tested; what does not has p = 1.
-    assert AnalyticTester(blind, None, 0, explain=False).without_law(0) is None
+    assert AnalyticTester(blind, None, 0, explain=False).without_conditional(0) is None
     flat = believing(np.random.default_rng(3).normal(size=y.size), x, treatment, Believes())
     flat = replace(flat, fits=tuple(replace(f, cross=replace(f.cross, models=())) for f in flat.fits))
-    assert AnalyticTester(flat, None, 0, explain=False).without_law(0) == (UNSEEN, None)
+    assert AnalyticTester(flat, None, 0, explain=False).without_conditional(0) == (UNSEEN, None)
 
 
 def test_sweep_without_parts_evaluates_the_whole_and_the_outcome(turning):

@@ -83,7 +83,7 @@ def test_good_fit_passes_everything_and_says_what_was_found():
     assert checks["passed"].all()
     assert (checks["text"].str.len() > 20).all()
     assert set(checks["name"]) <= set(KINDS)
-    assert checks.loc[checks["name"] == "law_fit", "feature"].tolist() == ["age"]
+    assert checks.loc[checks["name"] == "conditional_fit", "feature"].tolist() == ["age"]
     assert checks.loc[checks["name"] == "arm_size", "feature"].tolist() == [None, None]
     assert concerns(checks) == []
     assert summary(checks) == f"0 of {checks.loc[checks['validity'], 'name'].nunique()} need attention"
@@ -128,8 +128,12 @@ def test_good_fit_passes_everything_and_says_what_was_found():
         ),
         ({"untestable": {"age": "constant"}}, "constant", "constant columns cannot modify anything: age"),
         ({"untestable": {"age": "determined"}}, "determined", "age: so nearly a function of the other features"),
-        ({"diagnostics": {"pit_distance": 0.08, "pit_p_value": 1e-6}}, "law_fit", r"1 feature \(age\): the estimated"),
-        ({"diagnostics": {"log_score_gain": -2.0}}, "law_gain", "worse than the feature's own distribution"),
+        (
+            {"diagnostics": {"pit_distance": 0.08, "pit_p_value": 1e-6}},
+            "conditional_fit",
+            r"1 feature \(age\): the estimated",
+        ),
+        ({"diagnostics": {"log_score_gain": -2.0}}, "conditional_gain", "worse than the feature's own distribution"),
         ({"diagnostics": {"normal_p_value": 0.2}}, "tail", "decide differently"),
         (
             {"diagnostics": {"check_p_value": 101 / 1001, "n_resamples": 1000, "n_exceeding": 100}},
@@ -184,11 +188,11 @@ def test_small_arms_may_have_larger_weights_but_not_any():
 
 
 def test_many_features_of_a_kind_are_one_message_with_a_count():
-    found = as_frame([Check("law_fit", f"x{k}", 0.2, 0.05, False, "") for k in range(15)])
+    found = as_frame([Check("conditional_fit", f"x{k}", 0.2, 0.05, False, "") for k in range(15)])
     (message,) = concerns(found)
     assert message.startswith("15 features (x0, x1,")
     assert "x11 and 3 more)" in message
-    assert cautions(found, ["other", *found["feature"]]) == ["", *["law of the feature fits badly"] * 15]
+    assert cautions(found, ["other", *found["feature"]]) == ["", *["distribution of the feature fits badly"] * 15]
 
 
 def test_remedies_name_the_overlap_population_where_it_is_not_taken_already():
@@ -226,21 +230,21 @@ def test_without_ties_the_distance_is_the_usual_one():
 
 
 @pytest.mark.parametrize("spread", [12.0, 3.0, 1.0])
-def test_whole_years_of_a_right_law_raise_no_alarm_and_of_a_wrong_one_do(spread):
+def test_whole_years_of_a_right_distribution_raise_no_alarm_and_of_a_wrong_one_do(spread):
     x = np.round(np.random.default_rng(2).normal(0, spread, 5000))
     assert uniformity(ndtr(tie_cells(x) / np.hypot(spread, 0.29)))[0] < 0.03
     assert uniformity(ndtr((tie_cells(x) - 0.4 * spread) / spread))[0] > 0.1
 
 
-def test_zero_inflated_column_fits_the_law_that_knows_its_zeros_only():
+def test_zero_inflated_column_fits_the_distribution_that_knows_its_zeros_only():
     rng = np.random.default_rng(3)
     n = 800
     other = rng.normal(size=n)
     packs = np.where(other + rng.normal(size=n) < 0.3, 0.0, np.exp(rng.normal(size=n)))
     table = read_features(pd.DataFrame({"packs": packs, "other": other}))
     treatment = rng.integers(0, 2, n)
-    right = BoostingSampler().fit(table, treatment, seed_of(0)).law(0).calibration
-    wrong = GaussianSampler().fit(table, treatment, seed_of(0)).law(0).calibration
+    right = BoostingSampler().fit(table, treatment, seed_of(0)).conditional(0).calibration
+    wrong = GaussianSampler().fit(table, treatment, seed_of(0)).conditional(0).calibration
     assert right.pit_distance < 0.04 < 0.15 < wrong.pit_distance
     assert wrong.pit_p_value < 1e-6 < right.pit_p_value
 
@@ -280,7 +284,7 @@ def test_marginal_likelihood_is_held_out_and_by_arm():
 
 @pytest.fixture(scope="module")
 def skewed():
-    """A gaussian law of a skewed column, a constant one and its twin beside good ones."""
+    """A gaussian distribution of a skewed column, a constant one and its twin beside good ones."""
     rng = np.random.default_rng(5)
     n = 600
     frame = pd.DataFrame({"age": rng.normal(size=n), "crp": np.exp(1.5 * rng.normal(size=n)), "flat": 1.0})
@@ -306,7 +310,7 @@ def test_fit_warns_once_per_kind_and_the_result_carries_it(skewed, tmp_path):
         "constant",
         "determined by other features",
     ]
-    assert "law of the feature fits badly" in result.table.loc["crp", "caution"]
+    assert "distribution of the feature fits badly" in result.table.loc["crp", "caution"]
     assert not result.ok
     result.to_json(tmp_path / "r.json")
     again = SelectionResult.from_json(tmp_path / "r.json")
@@ -318,7 +322,7 @@ def test_fit_warns_once_per_kind_and_the_result_carries_it(skewed, tmp_path):
     result.report(tmp_path / "r.html")
     html = (tmp_path / "r.html").read_text(encoding="utf-8")
     assert 'id="all-checks"' in html
-    assert "failed: </span>law of the feature" in html
+    assert "failed: </span>distribution of the feature" in html
     assert "passed: </span>size of the arms" in html
     assert html.count("constant columns cannot modify anything: flat") == 1
     assert "note: </span>constant features" in html

@@ -178,7 +178,7 @@ def test_streamed_histograms_are_those_of_the_table():
     np.testing.assert_allclose(tenths.loc[["a", "b", "c"]], 0.1, atol=0.05)
 
 
-def test_pit_histogram_of_a_fit_shows_a_law_of_the_wrong_shape():
+def test_pit_histogram_of_a_fit_shows_a_distribution_of_the_wrong_shape():
     rng = np.random.default_rng(4)
     X = pd.DataFrame({"bell": rng.normal(size=800), "tail": rng.exponential(size=800), "flag": rng.integers(0, 2, 800)})
     with pytest.warns(UserWarning, match="does not fit"):
@@ -187,7 +187,7 @@ def test_pit_histogram_of_a_fit_shows_a_law_of_the_wrong_shape():
     assert list(tenths.index) == list(X.columns)
     np.testing.assert_allclose(tenths.loc[["bell", "tail"]].sum(axis=1), 1.0)
     np.testing.assert_allclose(tenths.loc["bell"], 0.1, atol=0.045)  # four standard deviations of a share
-    assert tenths.loc["tail"].iloc[0] < 0.02  # a normal law expects values below the least one
+    assert tenths.loc["tail"].iloc[0] < 0.02  # a normal distribution expects values below the least one
     assert tenths.loc["flag"].isna().all()
     assert "pit_histogram" not in found.diagnostics
 

@@ -147,7 +147,7 @@ def null_p_values(n_sets, *, features=(1, 2, 3), **settings):
 
 @pytest.mark.parametrize("propensity", [FrozenLogit(), 0.5], ids=["re-evaluated", "constant"])
 @pytest.mark.parametrize("weighting", ["hajek", "horvitz_thompson"])
-def test_null_p_values_are_uniform_when_the_sampler_knows_the_law(weighting, propensity):
+def test_null_p_values_are_uniform_when_the_sampler_knows_the_distribution(weighting, propensity):
     p_values = null_p_values(
         70,
         statistic=WCMMD(weighting=weighting),

@@ -153,7 +153,7 @@ def test_distance_stays_in_the_null_band_where_a_feature_moves_both_arms_alike()
 
 
 def test_distance_is_that_of_the_kernel_means():
-    # Two known normal laws and a Gaussian kernel have a closed form.
+    # Two known normal distributions and a Gaussian kernel have a closed form.
     rng = np.random.default_rng(5)
     n = 40000
     treatment = np.arange(n) % 2

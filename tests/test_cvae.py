@@ -46,17 +46,17 @@ def test_linear_mean_and_variance() -> None:
     x = rng.standard_normal((3000, 2))
     x[:, 0] = 0.8 * x[:, 1] + 0.6 * x[:, 0]
     sampler = fitted(10.0 + 5.0 * x)
-    law = sampler.law(0)
-    drawn = (law.draw(np.random.default_rng(0), 200) - 10.0) / 5.0
+    conditional = sampler.conditional(0)
+    drawn = (conditional.draw(np.random.default_rng(0), 200) - 10.0) / 5.0
     # 200 draws of sd 0.6 put a Monte-Carlo error of 0.042 on each row's mean; the rest is the network's.
     error = drawn.mean(axis=0) - 0.8 * x[:, 1]
     assert np.sqrt(np.mean(error**2)) < 0.11
     # The overall residual sd within 5%, the rows' own within 10% on average.
     assert abs((drawn - 0.8 * x[:, 1]).std() - 0.6) < 0.03
     assert np.abs(drawn.std(axis=0) - 0.6).mean() < 0.06
-    assert law.calibration.sampler == "cvae"
-    assert law.calibration.pit_distance < 0.07  # 5% critical value of 600 held-out rows: 0.055
-    assert abs(law.calibration.log_score_gain + np.log(0.6)) < 0.12  # mutual information, less what bins lose
+    assert conditional.calibration.sampler == "cvae"
+    assert conditional.calibration.pit_distance < 0.07  # 5% critical value of 600 held-out rows: 0.055
+    assert abs(conditional.calibration.log_score_gain + np.log(0.6)) < 0.12  # mutual information, less what bins lose
     assert sampler.best_epoch_.min() >= 1
     assert np.isfinite(sampler.held_out_elbo_).all()
 
@@ -65,9 +65,9 @@ def test_bimodal_conditional() -> None:
     rng = np.random.default_rng(2)
     x = rng.standard_normal((2500, 2))
     x[:, 0] = 2.0 * rng.choice([-1.0, 1.0], 2500) + 0.5 * x[:, 1] + 0.3 * x[:, 0]
-    drawn = fitted(x).law(0).draw(np.random.default_rng(0), 40) - 0.5 * x[:, 1]
+    drawn = fitted(x).conditional(0).draw(np.random.default_rng(0), 40) - 0.5 * x[:, 1]
     low, high = drawn[drawn < -1.0], drawn[drawn > 1.0]
-    # Half the mass in each mode up to 0.08; a normal law of this variance would leave 0.31 within 0.8 of zero.
+    # Half the mass in each mode up to 0.08; a normal distribution of this variance would leave 0.31 within 0.8 of zero.
     assert abs(low.size - high.size) / drawn.size < 0.08
     assert np.mean(np.abs(drawn) < 0.8) < 0.13
     # Modes within 0.1 of +-2; their sd is 0.3, which normal latents joined by a bridge widen.
@@ -78,37 +78,40 @@ def test_bimodal_conditional() -> None:
 
 
 def test_categorical_conditional(mixed: FeatureTable) -> None:
-    law = fitted(mixed).law(2)
-    drawn = law.draw(np.random.default_rng(0), 400)
+    conditional = fitted(mixed).conditional(2)
+    drawn = conditional.draw(np.random.default_rng(0), 400)
     assert set(np.unique(drawn)) == {0.0, 1.0, 2.0}
     odds = np.exp(np.outer(mixed.values[:, 0], SLOPES) + OFFSETS)
     truth = odds / odds.sum(axis=1, keepdims=True)
     estimate = np.stack([(drawn == code).mean(axis=0) for code in range(3)], axis=1)
-    # Monte-Carlo error of 400 draws is 0.02; a constant law would be wrong by 0.17.
+    # Monte-Carlo error of 400 draws is 0.02; a constant distribution would be wrong by 0.17.
     assert np.abs(estimate - truth).mean() < 0.05
-    assert law.calibration.log_score_gain > 0.1
-    assert np.isnan(law.calibration.pit_distance)
+    assert conditional.calibration.log_score_gain > 0.1
+    assert np.isnan(conditional.calibration.pit_distance)
 
 
 @pytest.mark.parametrize("feature", [0, 2])
 def test_draws_do_not_depend_on_blocks(quick: CVAESampler, feature: int) -> None:
-    law = quick.law(feature)
+    conditional = quick.conditional(feature)
     rng = np.random.default_rng(5)
-    single = np.concatenate([law.draw(rng, 1) for _ in range(3)])
-    together = law.draw(np.random.default_rng(5), 3)
+    single = np.concatenate([conditional.draw(rng, 1) for _ in range(3)])
+    together = conditional.draw(np.random.default_rng(5), 3)
     assert together.dtype == np.float64
     assert together.shape == (3, 2500)
     np.testing.assert_array_equal(single, together)
 
 
-def test_same_seed_same_law(quick: CVAESampler, mixed: FeatureTable) -> None:
+def test_same_seed_same_distribution(quick: CVAESampler, mixed: FeatureTable) -> None:
     again, other = fitted(mixed, max_epochs=5, hidden=16), fitted(mixed, seed=1, max_epochs=5, hidden=16)
     for feature in range(3):
-        expected = quick.law(feature).draw(np.random.default_rng(0), 2)
-        np.testing.assert_array_equal(again.law(feature).draw(np.random.default_rng(0), 2), expected)
-        assert again.law(feature).calibration.log_score_gain == quick.law(feature).calibration.log_score_gain
-    changed = other.law(0).draw(np.random.default_rng(0), 2)
-    assert not np.allclose(changed, quick.law(0).draw(np.random.default_rng(0), 2))
+        expected = quick.conditional(feature).draw(np.random.default_rng(0), 2)
+        np.testing.assert_array_equal(again.conditional(feature).draw(np.random.default_rng(0), 2), expected)
+        assert (
+            again.conditional(feature).calibration.log_score_gain
+            == quick.conditional(feature).calibration.log_score_gain
+        )
+    changed = other.conditional(0).draw(np.random.default_rng(0), 2)
+    assert not np.allclose(changed, quick.conditional(0).draw(np.random.default_rng(0), 2))
 
 
 def test_chunks_do_not_matter(quick: CVAESampler, mixed: FeatureTable) -> None:
@@ -116,9 +119,9 @@ def test_chunks_do_not_matter(quick: CVAESampler, mixed: FeatureTable) -> None:
     # float32 rounding, grown over 40 steps of Adam.
     np.testing.assert_allclose(alone.held_out_elbo_, quick.held_out_elbo_, atol=1e-4)
     for feature in range(2):
-        expected = quick.law(feature).draw(np.random.default_rng(0), 2)
-        np.testing.assert_allclose(alone.law(feature).draw(np.random.default_rng(0), 2), expected, atol=1e-3)
-    codes = [sampler.law(2).draw(np.random.default_rng(0), 2) for sampler in (alone, quick)]
+        expected = quick.conditional(feature).draw(np.random.default_rng(0), 2)
+        np.testing.assert_allclose(alone.conditional(feature).draw(np.random.default_rng(0), 2), expected, atol=1e-3)
+    codes = [sampler.conditional(2).draw(np.random.default_rng(0), 2) for sampler in (alone, quick)]
     assert np.mean(codes[0] != codes[1]) < 1e-3
 
 
@@ -133,8 +136,8 @@ def test_constant_and_small_tables() -> None:
     x = np.random.default_rng(0).standard_normal((20, 3))
     x[:, 1] = 7.0
     sampler = fitted(read_features(x, discrete_features=[]), max_epochs=2, hidden=4, condition_on_treatment=False)
-    np.testing.assert_array_equal(sampler.law(1).draw(np.random.default_rng(0), 2), 7.0)
-    assert np.isfinite(sampler.law(0).draw(np.random.default_rng(0), 2)).all()
+    np.testing.assert_array_equal(sampler.conditional(1).draw(np.random.default_rng(0), 2), 7.0)
+    assert np.isfinite(sampler.conditional(0).draw(np.random.default_rng(0), 2)).all()
 
 
 def python(code: str) -> subprocess.CompletedProcess[str]:
@@ -142,16 +145,16 @@ def python(code: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=False)
 
 
-def test_law_draws_without_torch(quick: CVAESampler, tmp_path: Path) -> None:
-    laws = [quick.law(0), quick.law(2)]
-    (tmp_path / "laws.pkl").write_bytes(pickle.dumps(laws))
+def test_distribution_draws_without_torch(quick: CVAESampler, tmp_path: Path) -> None:
+    conditionals = [quick.conditional(0), quick.conditional(2)]
+    (tmp_path / "distributions.pkl").write_bytes(pickle.dumps(conditionals))
     result = python(
         f"{BLOCK_TORCH}import pickle, numpy as np\n"
-        f"laws = pickle.load(open({str(tmp_path / 'laws.pkl')!r}, 'rb'))\n"
-        f"np.save({str(tmp_path / 'drawn.npy')!r}, [law.draw(np.random.default_rng(4), 2) for law in laws])"
+        f"distributions = pickle.load(open({str(tmp_path / 'distributions.pkl')!r}, 'rb'))\n"
+        f"np.save({str(tmp_path / 'drawn.npy')!r}, [own.draw(np.random.default_rng(4), 2) for own in distributions])"
     )
     assert result.returncode == 0, result.stderr
-    expected = [law.draw(np.random.default_rng(4), 2) for law in laws]
+    expected = [conditional.draw(np.random.default_rng(4), 2) for conditional in conditionals]
     np.testing.assert_allclose(np.load(tmp_path / "drawn.npy"), expected, atol=1e-5)
 
 
@@ -177,8 +180,8 @@ def test_draws_grids_and_calibration_by_torch_are_those_of_numpy(mixed: FeatureT
     pytest.importorskip("torch")
     other = pickle.loads(pickle.dumps(quick)).set_params(device="torch:cpu")
     for feature in range(3):
-        ours, theirs = quick.law(feature), other.law(feature)
-        draws = [law.draw(np.random.default_rng(0), 3) for law in (ours, theirs)]
+        ours, theirs = quick.conditional(feature), other.conditional(feature)
+        draws = [conditional.draw(np.random.default_rng(0), 3) for conditional in (ours, theirs)]
         # Single precision: a code changes where a uniform number lies within rounding of an edge.
         assert np.mean(np.abs(draws[0] - draws[1]) > 1e-4) < 1e-3
         rows = slice(0, 1500)
@@ -187,10 +190,10 @@ def test_draws_grids_and_calibration_by_torch_are_those_of_numpy(mixed: FeatureT
         assert theirs.calibration.log_score_gain == pytest.approx(ours.calibration.log_score_gain, abs=1e-5)
 
 
-def test_training_on_a_gpu_gives_the_laws_of_the_cpu(mixed: FeatureTable) -> None:
+def test_training_on_a_gpu_gives_the_distributions_of_the_cpu(mixed: FeatureTable) -> None:
     torch = pytest.importorskip("torch")
     if not torch.cuda.is_available():
         pytest.skip("torch finds no CUDA device")
-    laws = [fitted(mixed, device=device, max_epochs=3, hidden=16).law(0) for device in ("cpu", "cuda")]
-    draws = [law.draw(np.random.default_rng(0), 5) for law in laws]
+    conditionals = [fitted(mixed, device=device, max_epochs=3, hidden=16).conditional(0) for device in ("cpu", "cuda")]
+    draws = [conditional.draw(np.random.default_rng(0), 5) for conditional in conditionals]
     np.testing.assert_allclose(draws[0], draws[1], atol=1e-3)

@@ -33,7 +33,7 @@ class Known:
 
 
 class Points:
-    """A law with given points and weights, the same for every row."""
+    """A distribution with given points and weights, the same for every row."""
 
     def __init__(self, points, weights):
         self.points, self.weights = np.asarray(points, dtype=float), np.asarray(weights, dtype=float)
@@ -44,7 +44,7 @@ class Points:
 
 
 class Observed:
-    """A law that has only the observed value of every row."""
+    """A distribution that has only the observed value of every row."""
 
     def __init__(self, column):
         self.column = column
@@ -87,7 +87,7 @@ def data():
 
 
 @pytest.mark.parametrize("learner", ["linear", "splines", "boosting", ["linear", "splines"]])
-def test_law_that_has_only_the_observed_value_leaves_nothing_to_test(data, learner):
+def test_distribution_that_has_only_the_observed_value_leaves_nothing_to_test(data, learner):
     X, y, treatment = data
     prepared = prepare(X, y, treatment, learner, n_repeats=2)
     for feature in range(4):
@@ -161,23 +161,28 @@ def test_terms_are_the_formula_of_the_docstring(part):
     along = np.stack([at(first[:, k], second[:, k]) for k in range(3)], axis=1)
     mean = (along * chances).sum(axis=1)
     np.testing.assert_allclose(terms.values, along - mean[:, None], rtol=1e-9, atol=1e-12)
-    # The location part is centred by its mean under the weighted law, the scale part by that under the law.
+    # The location part is centred by its mean under the weighted distribution, the scale part by that under the
+    # distribution.
     at_mean = at(first @ chances, second_bar) if part[0] else 0.0
     np.testing.assert_allclose(terms.observed, at(*own[:2]) - mean + at_mean, rtol=1e-9, atol=1e-12)
 
 
 @pytest.mark.parametrize("contrast", [(0.7, 0.0), (0.0, 0.4)], ids=["location", "scale"])
-@pytest.mark.parametrize("law", ["normal", "t3", "log-normal", "piled"])
-def test_where_the_treatment_does_nothing_the_coin_centres_every_row(law, contrast):
+@pytest.mark.parametrize("distribution", ["normal", "t3", "log-normal", "piled"])
+def test_where_the_treatment_does_nothing_the_coin_centres_every_row(conditional, contrast):
     # Whatever the model makes of a feature and whatever the noise does: given the outcome and the features a row of
     # the treated arm adds as much, times 1 - e, as the same row of the control arm takes away, times e.
     rng = np.random.default_rng(3)
     n = 200
     X, scores = standardised(rng, n, 2), rng.uniform(0.1, 0.9, size=n)
     noise = {"normal": rng.normal(size=n), "t3": rng.standard_t(3, n), "log-normal": np.exp(rng.normal(size=n))}
-    y = np.maximum(X[:, 0] + rng.normal(size=n), -0.3) if law == "piled" else np.exp(X[:, 0]) * noise[law]
+    y = (
+        np.maximum(X[:, 0] + rng.normal(size=n), -0.3)
+        if conditional == "piled"
+        else np.exp(X[:, 0]) * noise[conditional]
+    )
     location, log_scale = contrast
-    model = Known(  # contrasts that are zero on average over the law of the feature, and far from it at its points
+    model = Known(  # contrasts that are zero on average over the feature, and far from it at its points
         lambda X: X[:, 1] - location * X[:, 0],
         lambda X: X[:, 1] + location * X[:, 0],
         lambda X: np.exp(0.5 * X[:, 1:] + np.outer(X[:, 0], [-log_scale, log_scale])),
@@ -324,7 +329,7 @@ def test_p_values_do_not_depend_on_the_seed_of_a_gaussian_sampler(data):
     prepared = prepare(X, y, treatment)
     samplers = [GaussianSampler().fit(prepared.table, treatment, seed_of(seed)) for seed in (1, 2)]
     for feature in range(4):
-        grids = [ConditionalGrid.of(sampler.law(feature), 300) for sampler in samplers]
+        grids = [ConditionalGrid.of(sampler.conditional(feature), 300) for sampler in samplers]
         first, second = (p_of(prepared, feature, grid) for grid in grids)
         # The seed orders the rows of the sampler's own cross-validation: sums differ in their last digits.
         assert first.p_value == pytest.approx(second.p_value, rel=1e-9)
@@ -475,7 +480,7 @@ def test_reuse_variance_is_largest_where_models_agree_as_far_as_the_rows_they_sh
     assert reuse_variance(prepared, 0, grid, values, weights) == pytest.approx(share * most, rel=1e-6, abs=1e-6 * most)
 
 
-def test_law_given_the_rest_spares_what_travels_with_a_modifier():
+def test_distribution_given_the_rest_spares_what_travels_with_a_modifier():
     # A model that has mistaken the neighbour (correlation 0.8) for the modifier.
     mistaken = Known(lambda X: 0.0 * X[:, 1], lambda X: 1.6 * X[:, 1])
     z = {MarginalSampler: [], GaussianSampler: []}

@@ -17,7 +17,7 @@ from modifind.data.feature_matrix import read_features
 from modifind.data.sources import FrameSource
 from modifind.engine.assemble import DETERMINED
 from modifind.nuisance.conditional import BoostingSampler, GaussianSampler, MarginalSampler
-from modifind.nuisance.conditional.joint import N_POINTS, NearestRow, joint_law, set_variance
+from modifind.nuisance.conditional.joint import N_POINTS, NearestRow, joint_conditional, set_variance
 from modifind.result.selection_result import SelectionResult
 
 QUICK = {"statistic": EffectLikelihood("linear"), "sampler": "gaussian", "random_state": 0, "explain": False}
@@ -49,11 +49,11 @@ def p_values(frame, y, treatment, groups, **settings):
 
 
 def points_of(frame, members, sampler=None, seed=0):
-    """The joint law of the first columns of a table, and its points for all rows."""
+    """The joint distribution of the first columns of a table, and its points for all rows."""
     table = read_features(frame)
     treatment = np.random.default_rng(seed).integers(0, 2, table.n_rows)
-    law = joint_law(sampler or GaussianSampler(), table, treatment, members, DETERMINED, seed_of(seed))
-    return law, (law.at(np.arange(table.n_rows))[0] if law.steps else None)
+    conditional = joint_conditional(sampler or GaussianSampler(), table, treatment, members, DETERMINED, seed_of(seed))
+    return conditional, (conditional.at(np.arange(table.n_rows))[0] if conditional.steps else None)
 
 
 def test_a_pair_that_hides_each_other_is_found_as_a_group(table, fitted):
@@ -201,16 +201,16 @@ def test_arranged_tables_keep_columns_and_scaling():
     np.testing.assert_array_equal(half.design, table.design[:, [2]])
 
 
-# The joint law.
+# The joint distribution.
 
 
-def test_points_have_the_law_of_a_normal_table():
+def test_points_have_the_distribution_of_a_normal_table():
     """Given X3 and the arm, (X1, X2) of an AR(0.5) table is normal with a known mean and covariance."""
     rng = np.random.default_rng(1)
     X, treatment = confounded_table(rng, 3000, 3)
     table = read_features(X)
-    law = joint_law(GaussianSampler(), table, treatment, (0, 1), DETERMINED, seed_of(0))
-    points, weights = law.at(np.arange(3000))
+    conditional = joint_conditional(GaussianSampler(), table, treatment, (0, 1), DETERMINED, seed_of(0))
+    points, weights = conditional.at(np.arange(3000))
     covariance = ar_covariance(3, 0.5)
     slopes = covariance[:2, 2] / covariance[2, 2]
     centre = np.where(treatment == 1, 0.2, -0.2)
@@ -225,9 +225,9 @@ def test_points_have_the_law_of_a_normal_table():
 def test_points_of_a_row_do_not_depend_on_the_rows_asked_for():
     frame = pd.DataFrame(np.random.default_rng(0).normal(size=(200, 3)), columns=["a", "b", "c"])
     frame["d"] = frame["a"] + 0.5 * np.random.default_rng(1).exponential(size=200)
-    law, points = points_of(frame, (0, 1, 3), BoostingSampler())
+    conditional, points = points_of(frame, (0, 1, 3), BoostingSampler())
     rows = np.array([150, 3, 77])
-    np.testing.assert_array_equal(law.at(rows)[0], points[rows])
+    np.testing.assert_array_equal(conditional.at(rows)[0], points[rows])
 
 
 def test_the_variance_of_the_points_is_what_the_test_misses():
@@ -248,8 +248,8 @@ def test_a_square_follows_its_column_and_a_copy_its_original():
     x = rng.normal(size=500)
     # The square comes first: what is a function of what does not depend on the order.
     frame = pd.DataFrame({"square": x**2, "x": x, "inches": x / 2.54, "other": rng.normal(size=500)})
-    law, points = points_of(frame, (0, 1, 2))
-    assert [step.feature for step in law.steps] == [1]
+    conditional, points = points_of(frame, (0, 1, 2))
+    assert [step.feature for step in conditional.steps] == [1]
     assert np.corrcoef(points[..., 0].ravel(), points[..., 1].ravel() ** 2)[0, 1] > 0.995
     assert np.corrcoef(points[..., 2].ravel(), points[..., 1].ravel())[0, 1] > 0.999
 
@@ -272,8 +272,8 @@ def test_dummies_of_one_variable_stay_dummies():
     x = rng.normal(size=600)
     level = np.digitize(x + rng.normal(size=600), [-0.5, 0.5])
     frame = pd.DataFrame({f"is_{k}": (level == k).astype(int) for k in range(3)} | {"x": x})
-    law, points = points_of(frame, (0, 1, 2))
-    assert len(law.steps) == 2
+    conditional, points = points_of(frame, (0, 1, 2))
+    assert len(conditional.steps) == 2
     assert (points.sum(axis=2) == 1).mean() > 0.97
     shares = points.reshape(-1, 3).mean(axis=0)
     np.testing.assert_allclose(shares, np.bincount(level) / 600, atol=0.02)
@@ -283,8 +283,8 @@ def test_what_the_others_determine_keeps_its_value():
     rng = np.random.default_rng(0)
     x, free = rng.normal(size=(2, 500))
     frame = pd.DataFrame({"log": x, "free": free, "same": np.full(500, 3.0), "level": np.exp(x)})
-    law, points = points_of(frame, (0, 1, 2))
-    assert [step.feature for step in law.steps] == [1]
+    conditional, points = points_of(frame, (0, 1, 2))
+    assert [step.feature for step in conditional.steps] == [1]
     np.testing.assert_array_equal(points[..., 0], np.repeat(x[:, None], N_POINTS, axis=1))
     assert (points[..., 2] == points[0, 0, 2]).all()
     assert points[..., 1].std() == pytest.approx(free.std(), rel=0.05)
@@ -363,7 +363,7 @@ def null_study(n_sets=16):
 
 def test_share_of_small_p_values_of_null_groups_is_at_most_the_level():
     found = null_study().ravel()
-    # 64 p-values; sd 0.027; 0.01 for laws that are estimated from 250 rows.
+    # 64 p-values; sd 0.027; 0.01 for distributions that are estimated from 250 rows.
     assert (found <= 0.05).mean() < 0.05 + four_sd(0.05, found.size) + 0.01
     assert abs((found <= 0.5).mean() - 0.5) < four_sd(0.5, found.size)
 

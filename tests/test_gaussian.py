@@ -11,15 +11,15 @@ from modifind.nuisance.conditional import GaussianSampler
 
 def law_of(frame, treatment, feature=0, seed=0, **settings):
     sampler = GaussianSampler(**settings).fit(read_features(frame), treatment, seed_of(seed))
-    return sampler.law(feature)
+    return sampler.conditional(feature)
 
 
-def test_mean_and_residual_sd_of_a_linear_law_are_learned():
+def test_mean_and_residual_sd_of_a_linear_distribution_are_learned():
     rng = np.random.default_rng(0)
     n, d = 4000, 5
     X = ar_normal(rng, n, d, 0.6)
     treatment = rng.integers(0, 2, size=n)
-    law = law_of(X, treatment, feature=2)
+    conditional = law_of(X, treatment, feature=2)
     precision = np.linalg.inv(ar_covariance(d, 0.6))
     rest = [0, 1, 3, 4]
     mean = X[:, rest] @ (-precision[2, rest] / precision[2, 2])
@@ -27,12 +27,12 @@ def test_mean_and_residual_sd_of_a_linear_law_are_learned():
     # Fitted minus true mean: mean square scale^2 (5 slopes + intercept) / n, so rms 0.69 * sqrt(6/4000) =
     # 0.027; chi-square of six degrees exceeds 22 with probability 0.001, so 0.051. The sd has relative error
     # 1/sqrt(2n) = 0.011; 4 sd.
-    assert np.sqrt(np.mean((law.mean - mean) ** 2)) < 0.051
-    assert law.scale == pytest.approx(scale, rel=0.045)
-    draws = law.draw(np.random.default_rng(1), 50)
+    assert np.sqrt(np.mean((conditional.mean - mean) ** 2)) < 0.051
+    assert conditional.scale == pytest.approx(scale, rel=0.045)
+    draws = conditional.draw(np.random.default_rng(1), 50)
     # 200,000 draws around the fitted mean: sd of the mean 0.0015, of the sd 0.0011; 4 sd.
-    assert (draws - law.mean).mean() == pytest.approx(0.0, abs=0.0062)
-    assert (draws - law.mean).std() == pytest.approx(law.scale, abs=0.0045)
+    assert (draws - conditional.mean).mean() == pytest.approx(0.0, abs=0.0062)
+    assert (draws - conditional.mean).std() == pytest.approx(conditional.scale, abs=0.0045)
 
 
 def test_residual_variance_is_not_shrunk_by_many_features():
@@ -52,12 +52,12 @@ def test_category_probabilities_match_a_logistic_truth():
     x, z = rng.normal(size=(2, n))
     probability = expit(1.5 * x - 0.5)
     frame = pd.DataFrame({"c": np.where(rng.random(n) < probability, "yes", "no"), "x": x, "z": z})
-    law = law_of(frame, rng.integers(0, 2, size=n))
-    fitted = 1 - law.cumulative[:, 0]
+    conditional = law_of(frame, rng.integers(0, 2, size=n))
+    fitted = 1 - conditional.cumulative[:, 0]
     # Four parameters: mean square error of the probability about 4 * mean[p(1-p)] / n at most 4 * 0.25 / 6000,
     # rms 0.013; chi-square of four degrees stays below 18.5 / 4 times its mean with probability 0.999.
     assert np.sqrt(np.mean((fitted - probability) ** 2)) < 0.013 * np.sqrt(18.5 / 4)
-    draws = law.draw(np.random.default_rng(4), 400)
+    draws = conditional.draw(np.random.default_rng(4), 400)
     assert set(np.unique(draws)) == {0.0, 1.0}
     # Draw frequencies, mean over rows of squared error p(1-p)/400, at most 0.000625.
     assert np.mean((draws.mean(axis=0) - fitted) ** 2) < 0.000625
@@ -70,11 +70,11 @@ def test_three_categories_draw_their_fitted_probabilities():
     logits = np.column_stack([np.zeros(n), x, -x])
     p = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
     codes = (rng.random(n)[:, None] > np.cumsum(p, axis=1)[:, :2]).sum(axis=1)
-    law = law_of(pd.DataFrame({"c": np.array(list("abc"))[codes], "x": x}), rng.integers(0, 2, size=n))
-    fitted = np.diff(np.concatenate((np.zeros((n, 1)), law.cumulative, np.ones((n, 1))), axis=1), axis=1)
+    conditional = law_of(pd.DataFrame({"c": np.array(list("abc"))[codes], "x": x}), rng.integers(0, 2, size=n))
+    fitted = np.diff(np.concatenate((np.zeros((n, 1)), conditional.cumulative, np.ones((n, 1))), axis=1), axis=1)
     # Six parameters, each probability rms at most sqrt(6 * 0.25 / 3000) = 0.022; twice that.
     assert np.sqrt(np.mean((fitted - p) ** 2)) < 0.045
-    draws = law.draw(np.random.default_rng(6), 300)
+    draws = conditional.draw(np.random.default_rng(6), 300)
     for level in range(3):
         assert np.mean(((draws == level).mean(axis=0) - fitted[:, level]) ** 2) < 0.25 / 300
 
@@ -101,7 +101,7 @@ def test_draws_follow_the_arm_only_when_conditioned_on_treatment(discrete):
     assert gaps[1] == pytest.approx(0.0, abs=0.07)
 
 
-def test_right_law_passes_and_wrong_law_fails_the_calibration_check():
+def test_right_distribution_passes_and_wrong_law_fails_the_calibration_check():
     rng = np.random.default_rng(9)
     n = 1500
     z = rng.normal(size=n)
@@ -127,7 +127,7 @@ def test_log_score_gain_does_not_jump_where_quantiles_fall_on_rows():
     assert at == pytest.approx(below, abs=0.05)
 
 
-def test_discrete_law_reports_a_log_score_and_no_pit():
+def test_discrete_distribution_reports_a_log_score_and_no_pit():
     rng = np.random.default_rng(11)
     x = rng.normal(size=800)
     frame = pd.DataFrame({"c": np.where(x + 0.3 * rng.normal(size=800) > 0, "u", "d"), "x": x})
@@ -141,8 +141,8 @@ def test_discrete_law_reports_a_log_score_and_no_pit():
 
 def test_single_feature_without_treatment_draws_its_marginal():
     column = np.random.default_rng(12).normal(3.0, 2.0, size=(3000, 1))
-    law = law_of(column, np.arange(3000) % 2, condition_on_treatment=False)
-    draws = law.draw(np.random.default_rng(13), 10)
+    conditional = law_of(column, np.arange(3000) % 2, condition_on_treatment=False)
+    draws = conditional.draw(np.random.default_rng(13), 10)
     # Mean of 3000 rows: sd 0.037; sd of 3000 rows: 0.026; 4 sd.
     assert draws.mean() == pytest.approx(3.0, abs=0.15)
     assert draws.std() == pytest.approx(2.0, abs=0.11)
@@ -150,10 +150,10 @@ def test_single_feature_without_treatment_draws_its_marginal():
 
 def test_category_absent_from_a_fold_is_handled():
     frame = pd.DataFrame({"c": ["rare"] + ["a", "b"] * 30, "x": np.linspace(0, 1, 61)})
-    law = law_of(frame, np.arange(61) % 2)
-    draws = law.draw(np.random.default_rng(14), 5)
+    conditional = law_of(frame, np.arange(61) % 2)
+    draws = conditional.draw(np.random.default_rng(14), 5)
     assert set(np.unique(draws)) <= {0.0, 1.0, 2.0}
-    assert np.isfinite(law.calibration.log_score_gain)
+    assert np.isfinite(conditional.calibration.log_score_gain)
 
 
 @pytest.mark.parametrize(("n", "d"), [(400, 6), (40, 55)])
@@ -174,9 +174,9 @@ def test_shared_factorisation_gives_the_ridge_regression_of_each_feature(n, d, c
         used = np.trace(np.linalg.solve(scatter + model.alpha_ * np.eye(len(scatter)), scatter))
         fitted = model.predict(inputs)
         scale = np.sqrt(np.sum((X[:, feature] - fitted) ** 2) / max(n - 1 - used, 1.0))
-        law = sampler.law(feature)
-        assert np.allclose(law.mean, fitted, rtol=0, atol=1e-8 * X[:, feature].std())
-        assert law.scale == pytest.approx(scale, rel=1e-6)
+        conditional = sampler.conditional(feature)
+        assert np.allclose(conditional.mean, fitted, rtol=0, atol=1e-8 * X[:, feature].std())
+        assert conditional.scale == pytest.approx(scale, rel=1e-6)
 
 
 def test_held_out_scores_come_from_models_that_did_not_see_the_row():
@@ -189,7 +189,7 @@ def test_held_out_scores_come_from_models_that_did_not_see_the_row():
     _, scale, held_mean, held_scale = sampler.ridge_.regress(3, sampler.folds_)
     inputs, codes = table.design_without(8, treatment - 0.5), table.values[:, 8]
     columns = np.column_stack([table.design, treatment])
-    _, score = sampler.scored_law(8)
+    _, score = sampler.scored_conditional(8)
     penalty = RidgeCV(alphas=10.0 ** np.arange(-2, 5)).fit(np.delete(columns, 3, axis=1), columns[:, 3]).alpha_
     for fold in range(5):
         out = sampler.folds_ == fold

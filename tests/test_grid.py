@@ -1,4 +1,4 @@
-"""Laws as weighted points per row: what the points preserve, and that they agree with draws."""
+"""Distributions as weighted points per row: what the points preserve, and that they agree with draws."""
 
 import numpy as np
 import pandas as pd
@@ -15,8 +15,8 @@ from modifind.nuisance.conditional import (
     MarginalSampler,
     SplineSampler,
 )
-from modifind.nuisance.conditional.base import CategoricalLaw, NormalLaw, PoolLaw
-from modifind.nuisance.conditional.cvae_law import GRID_BLOCK, CVAELaw, Decoder, latent_nodes
+from modifind.nuisance.conditional.base import CategoricalConditional, NormalConditional, PoolConditional
+from modifind.nuisance.conditional.decoder import GRID_BLOCK, CVAEConditional, Decoder, latent_nodes
 from modifind.nuisance.conditional.grid import N_GRID, cell_grid
 
 ALL = slice(None)
@@ -41,7 +41,7 @@ def fit_mixed(sampler, n=250, seed=1):
 
 def pool_law(values, n_levels=0):
     """Two rows that share one window of all values, the second shifted and scaled."""
-    return PoolLaw(
+    return PoolConditional(
         values, np.zeros(2, int), np.full(2, values.size), None, np.array([0, 10]), np.array([1, 3]), n_levels
     )
 
@@ -54,7 +54,7 @@ def two_mode_law(n):
     last = np.array([[4.0, 0.0], [-4.0, 0.0], [1.0, 0.0], [-1.0, 0.0]])
     layers = (latent, np.eye(4), np.zeros((1, 4)), last, np.array([[-2.0, 2 * np.log(0.2)]]))
     weights = tuple(layer.astype(np.float32) for layer in layers)
-    return CVAELaw(Decoder(context.astype(np.float32), weights, 0.0, 1.0, 0), None)
+    return CVAEConditional(Decoder(context.astype(np.float32), weights, 0.0, 1.0, 0), None)
 
 
 def expectation(grid, function):
@@ -125,7 +125,7 @@ def test_gaussian_grid_does_not_depend_on_the_seed(feature):
 
 def test_normal_grid_integrates_smooth_functions():
     mean, scale = np.array([-1.0, 0.0, 2.5]), 1.3
-    grid = NormalLaw(mean, scale, None).grid(ALL)
+    grid = NormalConditional(mean, scale, None).grid(ALL)
     np.testing.assert_allclose(expectation(grid, lambda v: v), mean, atol=1e-12)
     np.testing.assert_allclose(variance(grid), scale**2, rtol=1e-12)
     np.testing.assert_allclose(expectation(grid, lambda v: v**3), mean**3 + 3 * mean * scale**2, atol=1e-10)
@@ -139,7 +139,7 @@ def test_normal_grid_integrates_smooth_functions():
 
 def test_categorical_grid_has_the_probabilities():
     probabilities = np.array([[0.2, 0.0, 0.5, 0.3], [0.0, 0.1, 0.2, 0.7]])
-    points, weights = CategoricalLaw.of(probabilities, None).grid(ALL)
+    points, weights = CategoricalConditional.of(probabilities, None).grid(ALL)
     np.testing.assert_array_equal(points, np.tile([0.0, 1.0, 2.0, 3.0], (2, 1)))
     np.testing.assert_allclose(weights, probabilities, atol=1e-15)
 
@@ -209,7 +209,7 @@ def test_each_row_has_the_grid_of_its_own_window():
     pool = np.concatenate((np.zeros(40), np.linspace(5, 6, 60), np.full(30, 9.0)))
     # Windows that share a start, and windows that share an end.
     start, size = np.array([0, 40, 100, 40, 30]), np.array([40, 60, 30, 30, 70])
-    grid = PoolLaw(pool, start, size, None, np.zeros(5), np.ones(5)).grid(ALL)
+    grid = PoolConditional(pool, start, size, None, np.zeros(5), np.ones(5)).grid(ALL)
     expected = [0.0, 5.5, 9.0, pool[40:70].mean(), pool[30:100].mean()]
     np.testing.assert_allclose(expectation(grid, lambda v: v), expected, atol=1e-12)
 
@@ -227,22 +227,22 @@ def test_cells_follow_unequal_weights_row_by_row():
 
 
 LAWS = {
-    "boosting": lambda: fit_mixed(BoostingSampler).law(0),
-    "boosting, atom": lambda: fit_mixed(BoostingSampler).law(2),
-    "marginal": lambda: fit_mixed(MarginalSampler).law(0),
-    "marginal, atom": lambda: fit_mixed(MarginalSampler).law(2),
-    "cvae": lambda: fit_mixed(CVAESampler).law(0),
+    "boosting": lambda: fit_mixed(BoostingSampler).conditional(0),
+    "boosting, atom": lambda: fit_mixed(BoostingSampler).conditional(2),
+    "marginal": lambda: fit_mixed(MarginalSampler).conditional(0),
+    "marginal, atom": lambda: fit_mixed(MarginalSampler).conditional(2),
+    "cvae": lambda: fit_mixed(CVAESampler).conditional(0),
     "cvae, two modes": lambda: two_mode_law(50),
 }
 
 
 @pytest.mark.parametrize("name", LAWS)
 def test_grid_agrees_with_draws(name):
-    law = LAWS[name]()
+    conditional = LAWS[name]()
     rows = np.arange(0, 50, 10)
-    grid = law.grid(rows)
+    grid = conditional.grid(rows)
     rng = np.random.default_rng(5)
-    draws = np.concatenate([law.draw(rng, N_DRAWS // 20)[:, rows] for _ in range(20)])
+    draws = np.concatenate([conditional.draw(rng, N_DRAWS // 20)[:, rows] for _ in range(20)])
     spread = draws.std()
     for function in (lambda v: v, lambda v: v**2, lambda v: np.cos(v / spread), lambda v: np.exp(-((v / spread) ** 2))):
         drawn = function(draws)
@@ -255,7 +255,7 @@ def test_grid_agrees_with_draws(name):
             tie = (draws[:, place] == quantile).mean()
             share = (draws[:, place] < quantile).mean() + 0.5 * tie
             # 4 standard errors, 0.0141 at the median, and as much for the interpolation between 25 points.
-            assert distribution_at(quantile, law.grid(np.array([row]))) == pytest.approx(share, abs=0.03)
+            assert distribution_at(quantile, conditional.grid(np.array([row]))) == pytest.approx(share, abs=0.03)
 
 
 def test_two_modes_of_a_decoder_keep_their_masses():
@@ -270,10 +270,10 @@ def test_two_modes_of_a_decoder_keep_their_masses():
 
 def test_discrete_decoder_averages_its_probabilities():
     fitted = fit_mixed(CVAESampler)
-    law = fitted.law(1)
-    points, weights = law.grid(ALL)
+    conditional = fitted.conditional(1)
+    points, weights = conditional.grid(ALL)
     np.testing.assert_array_equal(points[0], [0.0, 1.0, 2.0])
-    draws = law.draw(np.random.default_rng(6), 4000)
+    draws = conditional.draw(np.random.default_rng(6), 4000)
     for code in range(3):
         share = (draws == code).mean(axis=0)
         # 4.5 standard errors of 4,000 draws, because there are 750 comparisons.
@@ -281,9 +281,9 @@ def test_discrete_decoder_averages_its_probabilities():
 
 
 def test_decoder_blocks_are_joined_in_order():
-    law = two_mode_law(GRID_BLOCK + 30)
+    conditional = two_mode_law(GRID_BLOCK + 30)
     rows = np.array([GRID_BLOCK + 20, 4])
-    for whole, some in zip(law.grid(ALL), law.grid(rows), strict=True):
+    for whole, some in zip(conditional.grid(ALL), conditional.grid(rows), strict=True):
         np.testing.assert_allclose(whole[rows], some, atol=1e-5)
 
 
@@ -299,18 +299,18 @@ def test_latent_nodes_have_standard_moments(dim):
     assert np.abs(np.corrcoef(joint.T) - np.eye(dim + 1)).max() < 0.15
 
 
-def test_law_that_only_draws_is_summarised_by_draws():
+def test_distribution_that_only_draws_is_summarised_by_draws():
     X, treatment = confounded_table(np.random.default_rng(7), 400, 3)
     sampler = OracleSampler().fit(read_features(X), treatment, seed_of(0))
-    grid, law = sampler.conditional_grid(1), sampler.law(1)
-    assert not hasattr(law, "grid")
+    grid, conditional = sampler.conditional_grid(1), sampler.conditional(1)
+    assert not hasattr(conditional, "grid")
     points = grid.at(ALL)
     assert points[0].shape == (400, N_GRID)
-    error = (expectation(points, lambda v: v) - law.mean) / law.scale
+    error = (expectation(points, lambda v: v) - conditional.mean) / conditional.scale
     # 200 draws: sd 0.071 per row; the root mean square over 400 rows has a relative sd of 1/sqrt(800), 4 sd = 14%.
     assert np.sqrt(np.mean(error**2)) == pytest.approx(1 / np.sqrt(200), rel=0.15)
     # Mean of 400 sample variances of 200 draws: sd 0.1/20 = 0.005; the cells lose 0.5%.
-    assert variance(points).mean() == pytest.approx(law.scale**2, rel=0.03)
+    assert variance(points).mean() == pytest.approx(conditional.scale**2, rel=0.03)
 
 
 class CountedLaw:
@@ -326,10 +326,10 @@ class CountedLaw:
         return 2.0 * (rng.random((n_draws, self.share.size)) < self.share)
 
 
-def test_discrete_law_that_only_draws_has_frequencies_and_draws_once():
-    law = CountedLaw(300)
-    blocks = list(ConditionalGrid.of(law, 300, n_levels=4, block_rows=100))
-    assert law.calls == 1
+def test_discrete_distribution_that_only_draws_has_frequencies_and_draws_once():
+    conditional = CountedLaw(300)
+    blocks = list(ConditionalGrid.of(conditional, 300, n_levels=4, block_rows=100))
+    assert conditional.calls == 1
     points, weights = (np.concatenate(part) for part in list(zip(*blocks, strict=True))[1:])
     np.testing.assert_array_equal(points, np.tile([0.0, 1.0, 2.0, 3.0], (300, 1)))
     assert (weights[:, [1, 3]] == 0).all()

@@ -133,7 +133,7 @@ def test_control_c_writes_what_was_found_and_the_same_command_continues(tmp_path
     assert result.table.loc[done, "p_value"].equals(partial.table.loc[done, "p_value"])
 
 
-@pytest.mark.parametrize(("end", "code"), [(KeyboardInterrupt(), 130), (ValueError("no law"), 2)])
+@pytest.mark.parametrize(("end", "code"), [(KeyboardInterrupt(), 130), (ValueError("no distribution"), 2)])
 def test_ended_before_any_feature_writes_nothing_and_keeps_warnings(end, code, tmp_path, monkeypatch, capsys, table):
     table.X.assign(arm=table.treatment, y=table.y).to_csv(tmp_path / "data.csv", index=False)
 
@@ -165,14 +165,14 @@ class FailingSampler(GaussianSampler):
         self.how = how
         self.features = features
 
-    def law(self, feature):
+    def conditional(self, feature):
         if feature in self.features:
             if self.how == "exit":
                 os._exit(1)
             if self.how == "kill":
                 os.kill(os.getpid(), signal.SIGKILL)
             raise self.how("the matrix is no matrix")
-        return super().law(feature)
+        return super().conditional(feature)
 
 
 def others(result):

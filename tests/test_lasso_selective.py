@@ -228,7 +228,7 @@ def test_log_odds_are_those_of_the_plain_formula_where_that_works(z, below, abov
 
 
 @pytest.mark.parametrize("z", [1e4, 1e6, 1e9])
-def test_far_out_the_law_is_exponential(z):
+def test_far_out_the_distribution_is_exponential(z):
     # The density near z is exp(-z t), up to a factor 1 + O(1 / z^2).
     for below, above in ((1 / z, 1 / z), (1 / z, math.inf), (0.01 / z, 3 / z)):
         expected = math.log(-math.expm1(-z * above)) - math.log(math.expm1(z * below))

@@ -10,7 +10,7 @@ from modifind import EffectLikelihood, ModifierSelector
 from modifind.data.feature_matrix import read_features
 from modifind.data.many_levels import MOST_DIRECTIONS, MOST_INDICATORS, Directions, with_level_columns
 from modifind.nuisance.conditional import AutoSampler, BoostingSampler, GaussianSampler
-from modifind.nuisance.conditional.level_law import LevelModel
+from modifind.nuisance.conditional.level_conditional import LevelModel
 from modifind.nuisance.outcome.level_effects import MOST_GROUPS, LevelEffects
 from modifind.nuisance.propensity.scores import PropensityModel
 from modifind.nuisance.regression.level_sums import LevelSums
@@ -64,8 +64,13 @@ def test_a_category_of_few_levels_keeps_its_indicators():
 
 def test_no_table_of_all_rows_by_all_levels_is_kept():
     table, a, y = coded(200, n=4000)
-    law = AutoSampler().fit(table, a, np.random.SeedSequence(0)).law(2)
-    kept = [law.scores, law.model.slopes, law.model.intercepts, law.model.directions.means]
+    conditional = AutoSampler().fit(table, a, np.random.SeedSequence(0)).conditional(2)
+    kept = [
+        conditional.scores,
+        conditional.model.slopes,
+        conditional.model.intercepts,
+        conditional.model.directions.means,
+    ]
     assert sum(part.size for part in kept) < table.n_rows * 200 / 20
     effects, columns = LevelEffects.of(table.coded, table.design, a, y, binary=False)
     assert columns.shape[1] == 2 + 4
@@ -146,33 +151,35 @@ def test_as_many_rows_of_every_level_are_treated_as_scores_say():
 
 
 @pytest.mark.parametrize("sampler", [AutoSampler, GaussianSampler, BoostingSampler])
-def test_the_law_of_many_levels_balances_what_levels_differ_in(sampler):
+def test_the_distribution_of_many_levels_balances_what_levels_differ_in(sampler):
     table, a, _ = coded(80)
     fitted = sampler().fit(table, a, np.random.SeedSequence(0))
-    law = fitted.law(2)
-    _, chances = law.grid(slice(None))
+    conditional = fitted.conditional(2)
+    _, chances = conditional.grid(slice(None))
     np.testing.assert_allclose(chances.sum(axis=1), 1.0)
     observed = np.equal.outer(table.values[:, 2], np.arange(80)).astype(float)
     counts = observed.sum(axis=0)
     for column in (np.ones(a.size), table.design[:, 0], a - a.mean()):
         gap = (column @ (observed - chances)) / np.sqrt(counts)
         assert np.abs(gap).max() < 0.6  # by chance alone the largest of 80 would be about 2.5
-    assert law.calibration.log_score_gain > 0.1
-    again = fitted.rule(2).law(table, a, np.zeros(a.size, dtype=np.int64))
+    assert conditional.calibration.log_score_gain > 0.1
+    again = fitted.rule(2).conditional(table, a, np.zeros(a.size, dtype=np.int64))
     np.testing.assert_allclose(again.grid(slice(None))[1], chances)
 
 
 def test_draws_of_levels_have_their_chances_and_do_not_depend_on_how_many_are_asked_for():
     table, a, _ = coded(40, n=400)
-    law = GaussianSampler().fit(table, a, np.random.SeedSequence(0)).law(2)
-    drawn = law.draw(np.random.default_rng(0), 2000)
+    conditional = GaussianSampler().fit(table, a, np.random.SeedSequence(0)).conditional(2)
+    drawn = conditional.draw(np.random.default_rng(0), 2000)
     frequencies = np.stack([(drawn[:, :5] == level).mean(axis=0) for level in range(40)], axis=1)
-    np.testing.assert_allclose(frequencies, law.grid(np.arange(5))[1], atol=0.03)  # six standard errors of 0.005
+    np.testing.assert_allclose(
+        frequencies, conditional.grid(np.arange(5))[1], atol=0.03
+    )  # six standard errors of 0.005
     rng = np.random.default_rng(0)
-    np.testing.assert_array_equal(np.concatenate([law.draw(rng, 7), law.draw(rng, 3)]), drawn[:10])
+    np.testing.assert_array_equal(np.concatenate([conditional.draw(rng, 7), conditional.draw(rng, 3)]), drawn[:10])
 
 
-def test_a_law_without_any_difference_between_levels_is_their_frequencies():
+def test_a_distribution_without_any_difference_between_levels_is_their_frequencies():
     rng = np.random.default_rng(0)
     codes = rng.integers(0, 50, 2000)
     model = LevelModel.of(rng.normal(size=(2000, 3)), codes, 50)

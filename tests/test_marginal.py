@@ -11,7 +11,7 @@ def draws_of(condition):
     treatment = rng.integers(0, 2, size=600)
     X = np.column_stack([rng.normal(size=600) + 3 * treatment, rng.normal(size=600)])
     sampler = MarginalSampler(condition_on_treatment=condition).fit(read_features(X), treatment, seed_of(0))
-    return X, treatment, sampler.law(0).draw(np.random.default_rng(1), 40)
+    return X, treatment, sampler.conditional(0).draw(np.random.default_rng(1), 40)
 
 
 def test_draws_come_from_the_column_itself():

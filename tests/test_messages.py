@@ -209,7 +209,7 @@ class OwnSampler:
     def fit(self, table):
         """Nothing that is asked for."""
 
-    def law(self, feature):
+    def conditional(self, feature):
         """Nothing that is asked for."""
 
 

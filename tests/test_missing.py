@@ -1,4 +1,4 @@
-"""Missing values: refused, left out with their rows, or a category with a law of its own."""
+"""Missing values: refused, left out with their rows, or a category with a distribution of its own."""
 
 import numpy as np
 import pandas as pd
@@ -186,44 +186,44 @@ def test_learners_fill_in_the_mean_of_the_rows_they_are_fitted_to():
 
 
 @pytest.mark.parametrize("name", ["gaussian", "boosting", "marginal", "auto"])
-def test_laws_of_incomplete_features(table, name):
+def test_distributions_of_incomplete_features(table, name):
     X, _, a = table
     features = read_features(X, missing="category")
     sampler = for_gaps(resolve_sampler(name), features).fit(features, a, seed_of(0))
-    law = sampler.law(1)
-    points, weights = law.grid(np.arange(400))
+    conditional = sampler.conditional(1)
+    points, weights = conditional.grid(np.arange(400))
     np.testing.assert_allclose(weights.sum(axis=1), 1.0)
     assert np.isnan(points[:, -1]).all()
     assert np.isfinite(points[:, :-1]).all()
     gaps = X["X2"].isna().to_numpy()
     # In the mean over rows the chance is the share of missing values: probabilities are fitted.
-    assert law.chance.mean() == pytest.approx(gaps.mean(), abs=0.03)
+    assert conditional.chance.mean() == pytest.approx(gaps.mean(), abs=0.03)
     if name != "marginal":  # X4 tells who is missing
-        assert np.corrcoef(law.chance, X["X4"])[0, 1] > 0.6
-    draws = law.draw(np.random.default_rng(0), 200)
+        assert np.corrcoef(conditional.chance, X["X4"])[0, 1] > 0.6
+    draws = conditional.draw(np.random.default_rng(0), 200)
     assert draws.shape == (200, 400)
     share = np.isnan(draws).mean(axis=0)
-    assert np.abs(share - law.chance).max() < four_sd(0.25, 200) + 0.05  # the sd of a share is at most 0.035
+    assert np.abs(share - conditional.chance).max() < four_sd(0.25, 200) + 0.05  # the sd of a share is at most 0.035
     assert np.nanmean(draws) == pytest.approx(X["X2"].mean(), abs=0.1)
     assert np.nanstd(draws) == pytest.approx(X["X2"].std(), rel=0.1)
-    again, rng = law.draw(np.random.default_rng(0), 3), np.random.default_rng(0)
-    np.testing.assert_array_equal(again, np.concatenate([law.draw(rng, 1), law.draw(rng, 2)]))
-    assert sampler.law(3).draw(np.random.default_rng(0), 1).shape == (1, 400)  # a complete feature
+    again, rng = conditional.draw(np.random.default_rng(0), 3), np.random.default_rng(0)
+    np.testing.assert_array_equal(again, np.concatenate([conditional.draw(rng, 1), conditional.draw(rng, 2)]))
+    assert sampler.conditional(3).draw(np.random.default_rng(0), 1).shape == (1, 400)  # a complete feature
 
 
 def test_missingness_that_others_tell_is_taken_as_it_is(table):
     X, _, a = table
     X = X.assign(also=np.where(X["X1"].isna(), np.nan, np.random.default_rng(0).normal(size=400)))
     features = read_features(X, missing="category")
-    law = for_gaps(AutoSampler(), features).fit(features, a, seed_of(0)).law(5)
-    np.testing.assert_array_equal(law.chance, X["X1"].isna())
+    conditional = for_gaps(AutoSampler(), features).fit(features, a, seed_of(0)).conditional(5)
+    np.testing.assert_array_equal(conditional.chance, X["X1"].isna())
 
 
-def test_an_arm_without_values_still_has_a_law(table):
+def test_an_arm_without_values_still_has_a_distribution(table):
     X, _, a = table
     X = X.assign(late=np.where(a == 1, X["X5"] + np.random.default_rng(0).normal(size=400), np.nan))
     features = read_features(X, missing="category")
-    points, weights = for_gaps(AutoSampler(), features).fit(features, a, seed_of(0)).law(5).grid(slice(None))
+    points, weights = for_gaps(AutoSampler(), features).fit(features, a, seed_of(0)).conditional(5).grid(slice(None))
     assert np.isfinite(points[:, :-1]).all()
     np.testing.assert_array_equal(weights[:, -1], a == 0)
 
@@ -231,7 +231,7 @@ def test_an_arm_without_values_still_has_a_law(table):
 def test_autoencoders_are_refused_by_name(table):
     X, _, _ = table
     with pytest.raises(
-        ValueError, match=r"CVAESampler has no law .* missing values \(X1, X2, X3\); take sampler='auto'"
+        ValueError, match=r"CVAESampler has no distribution .* missing values \(X1, X2, X3\); take sampler='auto'"
     ):
         for_gaps(CVAESampler(), read_features(X, missing="category"))
 

@@ -173,7 +173,7 @@ def test_learns_the_interaction_and_the_scale(learned):
     # shrunk, and what the location misses adds scale that is unrelated.
     assert np.polyfit(X[:, 3], np.log(fitted_scale[:, 1]), 1)[0] == pytest.approx(0.5, abs=0.15)
     assert np.polyfit(X[:, 3], np.log(fitted_scale[:, 0]), 1)[0] == pytest.approx(0.0, abs=0.1)
-    # A t(10) scale is that of the normal law times 0.93.
+    # A t(10) scale is that of the normal distribution times 0.93.
     assert np.median(fitted_scale[:, 0]) == pytest.approx(0.93, rel=0.15)
 
 

@@ -77,7 +77,9 @@ def result_of(names):
         "null_hypothesis": names[0],
         "seed": 0,
     }
-    checks = [Check("law_fit", name, 0.2, 0.05, False, f"The law of {name} fits badly.") for name in names]
+    checks = [
+        Check("conditional_fit", name, 0.2, 0.05, False, f"The distribution of {name} fits badly.") for name in names
+    ]
     diagnostics = pd.DataFrame({"bandwidth": 1.0}, index=index)
     warned = tuple(f"look at {name}" for name in names)
     return SelectionResult(table, diagnostics, curves, overlap, settings, {"modifind": "0"}, warned, as_frame(checks))
@@ -252,4 +254,4 @@ def test_ok_is_false_with_a_failed_check_that_bears_on_validity_alone(hostile):
     noted = replace(fine, warnings=("look",), checks=as_frame([Check("arm_size", None, 9.0, 50.0, False, "small")]))
     assert noted.ok
     assert (noted.cautions, noted.notes) == ([], ["look", "small"])
-    assert not replace(fine, checks=as_frame([Check("law_fit", "a", 0.2, 0.05, False, "off")])).ok
+    assert not replace(fine, checks=as_frame([Check("conditional_fit", "a", 0.2, 0.05, False, "off")])).ok

@@ -12,7 +12,7 @@ from modifind.data.within_clusters import cluster_features
 from modifind.engine.assemble import DETERMINED
 from modifind.inference.tails import analytic_test, cluster_sums
 from modifind.nuisance.conditional import GaussianSampler
-from modifind.nuisance.conditional.per_cluster import ClusterLaw, ClusterSampler
+from modifind.nuisance.conditional.per_cluster import ClusterConditional, ClusterSampler
 
 QUICK = {"statistic": EffectLikelihood("linear"), "sampler": "gaussian", "propensity": 0.5, "explain": False}
 
@@ -67,21 +67,21 @@ def test_one_column_of_repeated_values_tells_of_no_clusters():
     assert cluster_features(read_features(X.drop(columns="C2")), None, frozenset()) == ({}, None)
 
 
-def test_rows_of_a_cluster_share_law_and_draw():
+def test_rows_of_a_cluster_share_distribution_and_draw():
     X, _, a, clusters = schools(1)
     table = read_features(X)
     sampler = ClusterSampler(GaussianSampler(), cluster_features(table, clusters, frozenset())[0], DETERMINED)
     sampler.fit(table, a, np.random.SeedSequence(0))
     for feature in (0, 2):
-        law = sampler.law(feature)
-        assert isinstance(law, ClusterLaw)
-        assert law.calibration.n_clusters == 60
-        drawn = law.draw(np.random.default_rng(0), 5)
+        conditional = sampler.conditional(feature)
+        assert isinstance(conditional, ClusterConditional)
+        assert conditional.calibration.n_clusters == 60
+        drawn = conditional.draw(np.random.default_rng(0), 5)
         assert all(is_within(column, clusters) for column in drawn)
-        points, weights = law.grid(slice(None))
+        points, weights = conditional.grid(slice(None))
         assert all(is_within(column, clusters) for column in (*points.T, *weights.T))
         np.testing.assert_allclose(weights.sum(axis=1), 1.0)
-    assert not isinstance(sampler.law(3), ClusterLaw)
+    assert not isinstance(sampler.conditional(3), ClusterConditional)
 
 
 def test_means_of_clusters_beside_their_rows_are_tested_by_rows():

@@ -121,7 +121,7 @@ def result():
             "group_column_kinds": {"height": "continuous", "weight": "continuous"},
         },
         versions={},
-        checks=as_frame([Check("law_fit", "age", 0.02, 0.05, True, "fits")]),
+        checks=as_frame([Check("conditional_fit", "age", 0.02, 0.05, True, "fits")]),
         changes=changes,
         densities={name: densities_of(shown, grid, weak=(20.0, "male")) for name, shown in values.items()},
         bounds={"sex": bounds, "age": numbers},
@@ -438,7 +438,7 @@ def test_results_without_explanations_are_drawn_as_far_as_they_go(old, result):
         old.plot.densities("age")
     with pytest.raises(ValueError, match=r"no bounds of 'age'; there are those of none.*effect_bounds"):
         old.plot.bounds("age")
-    with pytest.raises(ValueError, match="no calibration of laws"):
+    with pytest.raises(ValueError, match="no calibration of distributions"):
         replace(old, diagnostics=old.diagnostics.iloc[1:4]).plot.calibration()
 
 

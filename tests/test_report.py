@@ -114,14 +114,14 @@ def test_answer_names_the_selected_features_and_the_level(result):
 
 def test_concerns_of_the_checks_are_in_the_report_once(result, tmp_path):
     checks = result.checks.copy()
-    place = checks.index[(checks["name"] == "law_fit") & (checks["feature"] == "age")][0]
+    place = checks.index[(checks["name"] == "conditional_fit") & (checks["feature"] == "age")][0]
     checks.loc[place, ["value", "passed"]] = [0.3, False]
     (concern,) = concerns(checks)
-    assert "1 feature (age): the estimated law of the feature given the rest does not fit" in concern
+    assert "1 feature (age): the estimated distribution of the feature given the rest does not fit" in concern
     replace(result, checks=checks, warnings=(concern,)).report(tmp_path / "report.html")
     html = (tmp_path / "report.html").read_text(encoding="utf-8")
     assert html.count("1 feature (age)") == 1
-    assert '<span aria-hidden="true">!</span> <span class="away">failed: </span>law of the feature' in html
+    assert '<span aria-hidden="true">!</span> <span class="away">failed: </span>distribution of the feature' in html
 
 
 def test_importance_display_draws_what_the_table_says(result):

@@ -1,4 +1,4 @@
-"""Rules of the samplers: the fitted law on its own rows, and a law for rows that were not in the table."""
+"""Rules of the samplers: the fitted distribution on its own rows, and one for rows that were not in the table."""
 
 import importlib.util
 import pickle
@@ -27,7 +27,7 @@ NO_TORCH = importlib.util.find_spec("torch") is None
 
 
 def simulate(n, seed):
-    """A linear law, a curved one, one with an atom at zero and three categories, all moved by the treatment."""
+    """A line, a curve, an atom at zero and three categories, all moved by the treatment."""
     rng = np.random.default_rng(seed)
     arms = rng.integers(0, 2, size=n)
     z, first, second, third, fourth = rng.normal(size=(5, n))
@@ -91,25 +91,25 @@ def skip_without_torch(name):
 
 @pytest.mark.parametrize("feature", range(4), ids=FEATURES)
 @pytest.mark.parametrize("name", ["gaussian", "marginal", "cvae"])
-def test_rule_gives_the_fitted_law_on_the_fitted_rows(samplers, rules, seen, name, feature):
+def test_rule_gives_the_fitted_distribution_on_the_fitted_rows(samplers, rules, seen, name, feature):
     skip_without_torch(name)
     table, arms = seen
-    law, rule = samplers[name].law(feature), rules[name, feature]
+    conditional, rule = samplers[name].conditional(feature), rules[name, feature]
     rows = np.array([5, 3, 3, 1100, 0])
     for chosen in (slice(None), rows):
-        points, weights = rule.law(table, arms, parts_of(arms.size)).grid(chosen)
-        expected, chances = law.grid(chosen)
+        points, weights = rule.conditional(table, arms, parts_of(arms.size)).grid(chosen)
+        expected, chances = conditional.grid(chosen)
         np.testing.assert_allclose(points, expected, rtol=1e-9, atol=1e-9)
         np.testing.assert_allclose(weights, chances, rtol=1e-9, atol=1e-9)
-    np.testing.assert_equal(vars(rule.calibration), vars(law.calibration))
+    np.testing.assert_equal(vars(rule.calibration), vars(conditional.calibration))
 
 
 @pytest.mark.parametrize("feature", [0, 1], ids=FEATURES[:2])
-def test_boosted_rule_has_the_means_and_spreads_of_the_fitted_law(samplers, rules, seen, feature):
+def test_boosted_rule_has_the_means_and_spreads_of_the_fitted_distribution(samplers, rules, seen, feature):
     table, arms = seen
-    law, rule = samplers["boosting"].law(feature), rules["boosting", feature]
-    mean, spread = moments(*rule.law(table, arms, parts_of(arms.size)).grid(slice(None)))
-    expected, width = moments(*law.grid(slice(None)))
+    conditional, rule = samplers["boosting"].conditional(feature), rules["boosting", feature]
+    mean, spread = moments(*rule.conditional(table, arms, parts_of(arms.size)).grid(slice(None)))
+    expected, width = moments(*conditional.grid(slice(None)))
     # A row is predicted by the trees of some fold, not of its own: means differ by the noise of trees.
     assert np.sqrt(np.mean((mean - expected) ** 2)) < 0.3 * np.sqrt(np.mean(width**2))
     assert abs(np.mean(mean - expected)) < 0.03 * expected.std()
@@ -117,24 +117,24 @@ def test_boosted_rule_has_the_means_and_spreads_of_the_fitted_law(samplers, rule
     assert np.mean(np.abs(spread / width - 1)) < 0.1
 
 
-def test_boosted_rule_with_the_trees_of_the_own_fold_is_the_fitted_law(seen):
+def test_boosted_rule_with_the_trees_of_the_own_fold_is_the_fitted_distribution(seen):
     table, arms = seen
     sampler = BoostingSampler(n_folds=3).fit(table, arms, seed_of(4))
-    law, rule = sampler.law(1), sampler.rule(1)
-    laws = [rule.law(table, arms, np.full(arms.size, part)) for part in range(3)]
-    gaps = np.abs(np.stack([own.shift for own in laws]) - law.shift)
+    conditional, rule = sampler.conditional(1), sampler.rule(1)
+    conditionals = [rule.conditional(table, arms, np.full(arms.size, part)) for part in range(3)]
+    gaps = np.abs(np.stack([own.shift for own in conditionals]) - conditional.shift)
     np.testing.assert_allclose(gaps.min(axis=0), 0.0, atol=1e-9)
     assert np.bincount(gaps.argmin(axis=0)).tolist() == [400, 400, 400]
     assert (np.sort(gaps, axis=0)[1] > 1e-6).mean() > 0.95
-    for part, own in enumerate(laws):
+    for part, own in enumerate(conditionals):
         rows = np.flatnonzero(gaps.argmin(axis=0) == part)
-        for found, expected in zip(own.grid(rows), law.grid(rows), strict=True):
+        for found, expected in zip(own.grid(rows), conditional.grid(rows), strict=True):
             np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-9)
 
 
 def test_boosted_rule_keeps_the_atom_at_zero(rules, others):
     table, arms = others
-    points, weights = rules["boosting", 2].law(table, arms, parts_of(arms.size)).grid(slice(None))
+    points, weights = rules["boosting", 2].conditional(table, arms, parts_of(arms.size)).grid(slice(None))
     assert np.isin(0.0, points)
     zero = (weights * (points == 0.0)).sum(axis=1)
     column, z = table.values[:, 2], (table.values[:, 0] - 10) / 3
@@ -147,12 +147,12 @@ def test_boosted_rule_keeps_the_atom_at_zero(rules, others):
 
 @pytest.mark.parametrize("name", ["gaussian", "boosting", "auto", "cvae", "marginal"])
 @pytest.mark.parametrize("feature", range(4), ids=FEATURES)
-def test_rule_gives_laws_for_rows_that_were_not_in_the_table(rules, others, name, feature):
+def test_rule_gives_distributions_for_rows_that_were_not_in_the_table(rules, others, name, feature):
     skip_without_torch(name)
     table, arms = others
     rule = rules[name, feature]
-    law = rule.law(table, arms, parts_of(arms.size))
-    points, weights = law.grid(slice(None))
+    conditional = rule.conditional(table, arms, parts_of(arms.size))
+    points, weights = conditional.grid(slice(None))
     assert points.shape == weights.shape == (arms.size, 3 if feature == 3 else 25)
     assert np.isfinite(points).all()
     assert (weights >= 0).all()
@@ -171,9 +171,9 @@ def test_rule_gives_laws_for_rows_that_were_not_in_the_table(rules, others, name
 def test_rule_predicts_unseen_rows(rules, others, name):
     table, arms = others
     for feature in (0, 1):
-        mean, _ = moments(*rules[name, feature].law(table, arms, parts_of(arms.size)).grid(slice(None)))
+        mean, _ = moments(*rules[name, feature].conditional(table, arms, parts_of(arms.size)).grid(slice(None)))
         assert np.corrcoef(mean, table.values[:, feature])[0, 1] > 0.5
-    _, chances = rules[name, 3].law(table, arms, parts_of(arms.size)).grid(slice(None))
+    _, chances = rules[name, 3].conditional(table, arms, parts_of(arms.size)).grid(slice(None))
     codes = table.values[:, 3].astype(int)
     own = chances[np.arange(codes.size), codes]
     frequencies = np.bincount(codes) / codes.size
@@ -186,9 +186,9 @@ def test_rule_of_a_row_does_not_depend_on_the_rows_beside_it(rules, others, name
     skip_without_torch(name)
     table, arms = others
     rule, parts = rules[name, feature], parts_of(arms.size)
-    whole = rule.law(table, arms, parts).grid(slice(None))
+    whole = rule.conditional(table, arms, parts).grid(slice(None))
     piece = slice(300, 520)
-    part = rule.law(replace(table, values=table.values[piece]), arms[piece], parts[piece]).grid(slice(None))
+    part = rule.conditional(replace(table, values=table.values[piece]), arms[piece], parts[piece]).grid(slice(None))
     for expected, found in zip(whole, part, strict=True):
         np.testing.assert_allclose(found, expected[piece], rtol=1e-6, atol=1e-6)
 
@@ -203,18 +203,18 @@ def test_rule_is_small_and_the_same_after_pickling(rules, others, name, feature)
     # Far less than the table of the fit would need at scale; trees of four folds are most of it.
     assert len(stored) < (1_000_000 if name in ("boosting", "auto") else 50_000)
     rows = np.arange(50)
-    before = rule.law(table, arms, parts_of(arms.size)).grid(rows)
-    after = pickle.loads(stored).law(table, arms, parts_of(arms.size)).grid(rows)
+    before = rule.conditional(table, arms, parts_of(arms.size)).grid(rows)
+    after = pickle.loads(stored).conditional(table, arms, parts_of(arms.size)).grid(rows)
     for expected, found in zip(before, after, strict=True):
         np.testing.assert_array_equal(found, expected)
 
 
-def test_auto_takes_the_rule_of_the_sampler_whose_law_it_takes(samplers, rules):
+def test_auto_takes_the_rule_of_the_sampler_whose_distribution_it_takes(samplers, rules):
     kinds = set()
     for feature in range(4):
-        rule, law = rules["auto", feature], samplers["auto"].law(feature)
-        assert rule.calibration.sampler == law.calibration.sampler
-        linear = law.calibration.sampler == "gaussian"
+        rule, conditional = rules["auto", feature], samplers["auto"].conditional(feature)
+        assert rule.calibration.sampler == conditional.calibration.sampler
+        linear = conditional.calibration.sampler == "gaussian"
         assert isinstance(rule, (NormalRule if linear else ResidualRule, CategoryRule))
         kinds.add(linear)
     assert kinds == {True, False}  # both are exercised
@@ -226,11 +226,13 @@ def test_given_calibration_is_handed_on(samplers):
     assert samplers["boosting"].rule(0, mark).calibration == mark
 
 
-def test_treatment_moves_the_law_when_conditioned_on(seen, others):
+def test_treatment_moves_the_distribution_when_conditioned_on(seen, others):
     table, arms = others
     for sampler, moves in ((GaussianSampler(), True), (GaussianSampler(condition_on_treatment=False), False)):
         rule = sampler.fit(*seen, seed_of(0)).rule(1)
-        low, high = (moments(*rule.law(table, np.full(arms.size, arm), arms).grid(slice(None)))[0] for arm in (0, 1))
+        low, high = (
+            moments(*rule.conditional(table, np.full(arms.size, arm), arms).grid(slice(None)))[0] for arm in (0, 1)
+        )
         if moves:  # the effect on this feature is 0.5, its sd over 1200 rows 0.03 and the shrinkage small
             np.testing.assert_allclose(high - low, 0.5, atol=0.15)
         else:
@@ -244,7 +246,7 @@ def test_rule_of_a_table_of_one_feature(sampler, values):
     column = rng.normal(size=400) if values == "continuous" else rng.integers(0, 3, size=400)
     table, arms = read_features(pd.DataFrame({"only": column})), rng.integers(0, 2, size=400)
     fitted = sampler(condition_on_treatment=False).fit(table, arms, seed_of(0))
-    points, weights = fitted.rule(0).law(table, arms, parts_of(400)).grid(slice(None))
+    points, weights = fitted.rule(0).conditional(table, arms, parts_of(400)).grid(slice(None))
     mean, spread = moments(points, weights)
     # Folds of 100 rows have means of their own, and the windows of trees half of the rows: sd 0.1 and 5%.
     np.testing.assert_allclose(mean, table.values.mean(), atol=0.4)
@@ -259,7 +261,7 @@ def test_category_that_the_sample_lacks_has_no_probability(seen, sampler):
     values[:, 3] += 1
     wider = FeatureTable(table.names, values, categories)
     points, weights = (
-        sampler().fit(wider, arms, seed_of(0)).rule(3).law(wider, arms, parts_of(arms.size)).grid(slice(None))
+        sampler().fit(wider, arms, seed_of(0)).rule(3).conditional(wider, arms, parts_of(arms.size)).grid(slice(None))
     )
     assert weights.shape[1] == 4
     np.testing.assert_array_equal(weights[:, 0], 0.0)
@@ -274,8 +276,8 @@ class DuckSampler:
         self.oracle = OracleSampler().fit(table, treatment, seed)
         return self
 
-    def law(self, feature):
-        return self.oracle.law(feature)
+    def conditional(self, feature):
+        return self.oracle.conditional(feature)
 
 
 @pytest.mark.parametrize("sampler", [OracleSampler(), DuckSampler()], ids=["base", "duck"])

@@ -16,8 +16,8 @@ from modifind.nuisance.conditional import (
     resolve_sampler,
 )
 from modifind.nuisance.conditional.base import (
-    CategoricalLaw,
-    NormalLaw,
+    CategoricalConditional,
+    NormalConditional,
     binned_log_score,
     marginal_log_score,
     value_bins,
@@ -44,20 +44,20 @@ def test_draws_do_not_depend_on_how_they_are_cut_into_blocks(sampler):
     table, treatment = mixed_table()
     fitted = sampler().fit(table, treatment, seed_of(1))
     for feature in range(1 if sampler is OracleSampler else 3):
-        law = fitted.law(feature)
+        conditional = fitted.conditional(feature)
         rng = np.random.default_rng(2)
-        whole = law.draw(np.random.default_rng(2), 12)
-        parts = np.concatenate([law.draw(rng, k) for k in (1, 4, 7)])
+        whole = conditional.draw(np.random.default_rng(2), 12)
+        parts = np.concatenate([conditional.draw(rng, k) for k in (1, 4, 7)])
         np.testing.assert_array_equal(whole, parts)
         assert whole.shape == (12, 150)
 
 
 @pytest.mark.parametrize("sampler", SAMPLERS[:4])
-def test_same_seed_gives_the_same_law_in_any_order_of_features(sampler):
+def test_same_seed_gives_the_same_distribution_in_any_order_of_features(sampler):
     table, treatment = mixed_table()
     first, second = (sampler().fit(table, treatment, seed_of(3)) for _ in range(2))
-    forward = [first.law(m).draw(np.random.default_rng(4), 2) for m in (0, 1, 2)]
-    backward = [second.law(m).draw(np.random.default_rng(4), 2) for m in (2, 1, 0)][::-1]
+    forward = [first.conditional(m).draw(np.random.default_rng(4), 2) for m in (0, 1, 2)]
+    backward = [second.conditional(m).draw(np.random.default_rng(4), 2) for m in (2, 1, 0)][::-1]
     for left, right in zip(forward, backward, strict=True):
         np.testing.assert_array_equal(left, right)
 
@@ -65,18 +65,18 @@ def test_same_seed_gives_the_same_law_in_any_order_of_features(sampler):
 @pytest.mark.parametrize("sampler", SAMPLERS[:4])
 def test_discrete_draws_are_codes_of_known_categories(sampler):
     table, treatment = mixed_table()
-    draws = sampler().fit(table, treatment, seed_of(5)).law(1).draw(np.random.default_rng(6), 20)
+    draws = sampler().fit(table, treatment, seed_of(5)).conditional(1).draw(np.random.default_rng(6), 20)
     assert set(np.unique(draws)) <= {0.0, 1.0, 2.0}
 
 
 @pytest.mark.parametrize("sampler", SAMPLERS[:4])
-def test_treatment_does_not_enter_an_unconditioned_law(sampler):
+def test_treatment_does_not_enter_an_unconditioned_distribution(sampler):
     table, treatment = mixed_table()
     for feature in range(3):
         draws = [
             sampler(condition_on_treatment=False)
             .fit(table, arms, seed_of(7))
-            .law(feature)
+            .conditional(feature)
             .draw(np.random.default_rng(8), 3)
             for arms in (treatment, 1 - treatment[::-1])
         ]
@@ -90,20 +90,20 @@ def test_names_and_objects_are_resolved():
     assert resolve_sampler(own) is own
     with pytest.raises(ValueError, match="sampler must be one of 'auto', 'gaussian'"):
         resolve_sampler("knockoff")
-    with pytest.raises(ValueError, match="fit and law; int has no fit and no law"):
+    with pytest.raises(ValueError, match="fit and distribution; int has no fit and no distribution"):
         resolve_sampler(3)
 
 
-def test_normal_law_draws_are_normal():
-    law = NormalLaw(np.zeros(100), 2.0, None)
-    draws = law.draw(np.random.default_rng(9), 100).ravel()
+def test_normal_distribution_draws_are_normal():
+    conditional = NormalConditional(np.zeros(100), 2.0, None)
+    draws = conditional.draw(np.random.default_rng(9), 100).ravel()
     # 10,000 draws: the distance exceeds 1.95/sqrt(10000) = 0.0195 with probability 0.001.
     assert kstest(draws / 2.0, "norm").statistic < 0.0195
 
 
-def test_categorical_law_draws_its_probabilities_and_never_a_category_of_none():
+def test_categorical_distribution_draws_its_probabilities_and_never_a_category_of_none():
     probabilities = np.tile([0.2, 0.0, 0.5, 0.3], (200, 1))
-    draws = CategoricalLaw.of(probabilities, None).draw(np.random.default_rng(10), 200)
+    draws = CategoricalConditional.of(probabilities, None).draw(np.random.default_rng(10), 200)
     shares = np.bincount(draws.ravel().astype(int), minlength=4) / draws.size
     # 40,000 draws: sd at most 0.0025; 4 sd.
     np.testing.assert_allclose(shares, [0.2, 0.0, 0.5, 0.3], atol=0.01)
@@ -118,7 +118,7 @@ def test_an_atom_has_a_bin_of_its_own():
     assert (place[60:] != place[0]).all()
 
 
-def test_log_score_of_the_empirical_law_is_that_of_the_marginal():
+def test_log_score_of_the_empirical_distribution_is_that_of_the_marginal():
     values = np.random.default_rng(11).normal(size=500)
     edges = value_bins(values)
     cumulative = np.tile((values[:, None] <= edges).mean(axis=0), (500, 1))

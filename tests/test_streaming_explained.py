@@ -62,8 +62,10 @@ def test_a_small_sample_is_explained_as_a_table_in_memory(sample, feature):
     expected = marginal_view(block.table, feature, rows.outcomes, sample.scores, prepared, seed_of(7))
     assert_frame_equal(found.curve, expected.curve, check_exact=True)
     assert_frame_equal(found.densities, expected.densities, check_exact=True)
-    law = sample.sampler.law(feature)
-    _, changes = AnalyticTester(sample.model, sample.propensity, 0).examine(feature, law, 1.0, np.random.default_rng(0))
+    conditional = sample.sampler.conditional(feature)
+    _, changes = AnalyticTester(sample.model, sample.propensity, 0).examine(
+        feature, conditional, 1.0, np.random.default_rng(0)
+    )
     for part in ("mean", "spread", "shape"):
         assert getattr(found.changes, part) == pytest.approx(getattr(changes, part), rel=1e-6), part
     seed = seed_of(7).spawn(2)[1]

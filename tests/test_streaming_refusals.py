@@ -92,8 +92,8 @@ def test_rules_of_wide_tables_score_rows_by_lines_that_have_not_seen_them(sample
     fitted = sampler()
     fitted.assign_folds(folds)
     fitted.fit(whole, a, np.random.SeedSequence(0))
-    law, rule = fitted.law(0), fitted.rule(0)
-    np.testing.assert_allclose(rule.law(whole, a, folds).mean, law.mean, atol=1e-12)
+    conditional, rule = fitted.conditional(0), fitted.rule(0)
+    np.testing.assert_allclose(rule.conditional(whole, a, folds).mean, conditional.mean, atol=1e-12)
     # The trees or classifiers of a fold's outside: its own rows change nothing for them.
     moved = x.copy()
     moved[folds == 0, 2] += 100.0
@@ -103,8 +103,8 @@ def test_rules_of_wide_tables_score_rows_by_lines_that_have_not_seen_them(sample
     other.fit(changed, a, np.random.SeedSequence(0))
     inside = np.flatnonzero(folds == 0)
     original = replace(whole, reference=whole.scaling)
-    first = fitted.rule(80).law(original, a, folds).grid(inside)[1]
-    second = other.rule(80).law(original, a, folds).grid(inside)[1]
+    first = fitted.rule(80).conditional(original, a, folds).grid(inside)[1]
+    second = other.rule(80).conditional(original, a, folds).grid(inside)[1]
     np.testing.assert_allclose(first, second, atol=1e-6)
 
 

@@ -17,7 +17,7 @@ def rows_of(rng, n, g=25, skew=0.0):
 
 
 def rare_rows(rng, n, share):
-    """A category that few rows have: every row's law has a long tail on one side."""
+    """A category that few rows have: every row's distribution has a long tail on one side."""
     weights = np.column_stack((np.full(n, 1 - share), np.full(n, share)))
     values = np.column_stack((np.zeros(n), 1.0 + 0.5 * rng.normal(size=n)))
     return values[np.arange(n), (rng.random(n) < share).astype(int)], values, weights

@@ -106,8 +106,8 @@ def test_blocks_of_a_table_have_the_excess_of_the_whole(uniform):
     assert pieces.p_value() == pytest.approx(TailSums.of(scores, whole).p_value(), rel=1e-8)
 
 
-@pytest.mark.parametrize("law", ["normal", "t3", "rare"])
-def test_p_values_keep_their_level_whatever_the_noise(law):
+@pytest.mark.parametrize("distribution", ["normal", "t3", "rare"])
+def test_p_values_keep_their_level_whatever_the_noise(conditional):
     rng = np.random.default_rng(1)
     runs, n, found = 400, 300, []
     for _ in range(runs):
@@ -117,7 +117,7 @@ def test_p_values_keep_their_level_whatever_the_noise(law):
             "normal": rng.normal(size=(n, 2)),
             "t3": rng.standard_t(3, size=(n, 2)),
             "rare": 30.0 * (rng.random((n, 2)) < 0.1) - 3.0,
-        }[law]
+        }[conditional]
         found.append(TailSums.of(scores, excess).p_value())
     for level in (LEVEL, 0.3):
         share = (np.array(found) <= level).mean()
@@ -167,7 +167,7 @@ def test_residuals_far_out_are_cut_off():
 
 
 class Halves:
-    """A law with two points, 0 and 1, the second with a chance of its own for every row."""
+    """A distribution with two points, 0 and 1, the second with a chance of its own for every row."""
 
     def __init__(self, chances):
         self.chances = chances
@@ -257,7 +257,7 @@ def test_at_most_five_levels_are_told():
     assert_array_equal(functions(table.values).sum(axis=0), [95, 90, 85, 80, 75])
 
 
-def test_excess_is_less_the_mean_under_the_law():
+def test_excess_is_less_the_mean_under_the_distribution():
     rng = np.random.default_rng(5)
     chances = rng.uniform(0.3, 0.7, size=500)
     x = (rng.random(500) < chances).astype(float)
@@ -320,7 +320,7 @@ def test_a_shape_that_changes_in_both_arms_keeps_the_level():
 
 
 class Uniform:
-    """The law of a column that is uniform on [-1, 1] and independent of all else."""
+    """The distribution of a column that is uniform on [-1, 1] and independent of all else."""
 
     def at(self, rows):
         points = (np.arange(40) + 0.5) / 20 - 1

@@ -79,8 +79,8 @@ def test_rules_score_rows_by_trees_that_have_not_seen_them():
     sampler = BoostingSampler()
     sampler.assign_folds(parts)
     sampler.fit(read_features(X), a, np.random.SeedSequence(0))
-    own = sampler.law(1)
-    assert np.allclose(sampler.rule(1).law(read_features(X), a, parts).shift, own.shift)
+    own = sampler.conditional(1)
+    assert np.allclose(sampler.rule(1).conditional(read_features(X), a, parts).shift, own.shift)
 
 
 @pytest.mark.parametrize("usual", [np.nan, 0.0])

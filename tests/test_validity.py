@@ -47,7 +47,7 @@ def null_study(scenario):
 def test_share_of_small_null_p_values_is_at_most_the_level(scenario):
     p_values = null_study(scenario).ravel()
     # 200 p-values; 0.05 with sd 0.0154, features of one data set being nearly independent; four of those, and
-    # 0.01 for the law and the propensity being estimated from 250 rows.
+    # 0.01 for the distribution and the propensity being estimated from 250 rows.
     assert (p_values <= 0.05).mean() < 0.05 + four_sd(0.05, p_values.size) + 0.01
     # Uniform p-values are below one half half of the time: sd 0.035.
     assert abs((p_values <= 0.5).mean() - 0.5) < four_sd(0.5, p_values.size)
@@ -60,7 +60,7 @@ def test_features_beside_strong_prognostic_ones_stay_null():
 
 
 def test_purely_prognostic_features_are_seldom_selected():
-    # Their outcome law moves with them, alike in both arms: not the null of the test, but no effect
+    # Their outcome distribution moves with them, alike in both arms: not the null of the test, but no effect
     # modification either.
     p_values = null_study("prognostic")[:, [0, 2]].ravel()
     # 80 p-values; sd 0.024.
@@ -104,7 +104,7 @@ LIKELIHOOD_CASES = [
 def test_likelihood_rejects_at_most_the_level_whether_features_are_null_or_prognostic(scenario, learner):
     # A feature that shifts both arms alike, by a line or by a curve, modifies nothing: it counts as null here.
     p_values = likelihood_study(scenario, learner).ravel()
-    # 150 p-values: sd 0.018, four of those and 0.01 for laws and models that are estimated from 250 rows.
+    # 150 p-values: sd 0.018, four of those and 0.01 for distributions and models that are estimated from 250 rows.
     assert (p_values <= 0.05).mean() < 0.05 + four_sd(0.05, p_values.size) + 0.01
     assert (p_values <= 0.01).mean() < 0.01 + four_sd(0.01, p_values.size) + 0.005
 

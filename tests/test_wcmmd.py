@@ -159,8 +159,8 @@ def test_weights_recover_the_curve_of_both_potential_outcomes_and_no_weights_do_
     # 2 sqrt(D2) 0.026; 4 sd.
     error = np.abs(weighted - direct[:n])[inside]
     assert (error < 4 * (2 * np.sqrt(direct[:n][inside]) * 0.026 + 0.0007)).all()
-    # At x = 0 both potential outcomes have one law, so D2 is the smoothing bias only. Without weights the arms are near
-    # N(+-0.83, 4.3), so D2 = 2 (1 + 4.3)^-0.5 (1 - exp(-1.66^2 / (4 + 4 * 4.3))) = 0.106 with sd 0.008.
+    # At x = 0 both potential outcomes have one distribution, so D2 is the smoothing bias only. Without weights the arms
+    # are near N(+-0.83, 4.3), so D2 = 2 (1 + 4.3)^-0.5 (1 - exp(-1.66^2 / (4 + 4 * 4.3))) = 0.106 with sd 0.008.
     centre = np.abs(x) < 0.1
     assert direct[:n][centre].max() < 0.02
     assert weighted[centre].max() < 0.04
@@ -173,7 +173,7 @@ COLUMNS = ("normal", "uniform", "zero-inflated", "cauchy", "lognormal", "spike",
 OUTCOMES = ("normal", "cauchy", "lognormal", "binary")
 
 
-def draw_column(law, rng, n):
+def draw_column(conditional, rng, n):
     normal = rng.normal(size=n)
     return {
         "normal": normal,
@@ -184,7 +184,7 @@ def draw_column(law, rng, n):
         "spike": np.where(rng.random(n) < 0.75, 1e-5 * normal, 10 * normal),
         "discrete": rng.integers(0, 4, size=n).astype(float),
         "binary": (normal > 0).astype(float),
-    }[law]
+    }[conditional]
 
 
 def assert_same_curve_and_importance(first, second, tolerance=1e-6):

@@ -139,7 +139,7 @@ def test_p_values_of_a_whole_run_are_the_same(table, propensity, weighting, weig
 
 @dataclass(frozen=True)
 class Repeat:
-    """The law that gives back the data."""
+    """The distribution that gives back the data."""
 
     column: np.ndarray
     calibration: Calibration
@@ -151,7 +151,7 @@ class Repeat:
 class RepeatSampler(BaseSampler):
     name = "repeat"
 
-    def law(self, feature):
+    def conditional(self, feature):
         return Repeat(self.table_.values[:, feature], Calibration(self.name, np.nan, np.nan, 0.0))
 
 

@@ -28,7 +28,7 @@ from modifind.nuisance.conditional import (
     MarginalSampler,
     SplineSampler,
 )
-from modifind.nuisance.conditional.base import PoolLaw
+from modifind.nuisance.conditional.base import PoolConditional
 from modifind.nuisance.conditional.pit import uniformity
 from modifind.nuisance.propensity.models import EarlyStoppedMLP
 from modifind.nuisance.propensity.overlap import OverlapSums, overlap_of
@@ -195,23 +195,26 @@ def test_largest_weight_of_pieces_is_that_of_the_whole():
 
 
 @pytest.mark.parametrize("name", SAMPLER_NAMES)
-def test_equal_weights_leave_laws_as_they_are(name):
+def test_equal_weights_leave_distributions_as_they_are(name):
     table, treatment = mixed_table(np.random.default_rng(8), 250)
     fits = [SAMPLERS[name]().fit(table, treatment, seed_of(0), weights) for weights in (None, np.ones(250))]
     for feature in (2, 3) if name == "auto" else range(4):
-        plain, weighted = (sampler.law(feature) for sampler in fits)
-        draws = [law.draw(np.random.default_rng(1), 2) for law in (plain, weighted)]
+        plain, weighted = (sampler.conditional(feature) for sampler in fits)
+        draws = [conditional.draw(np.random.default_rng(1), 2) for conditional in (plain, weighted)]
         np.testing.assert_allclose(*draws, rtol=1e-4, atol=1e-5)
         np.testing.assert_allclose(
             [plain.calibration.log_score_gain, plain.calibration.pit_distance],
             [weighted.calibration.log_score_gain, weighted.calibration.pit_distance],
             atol=1e-4,
         )
-        grids = [sampler.rule(feature).law(table, treatment, np.arange(250) % 4).grid(slice(None)) for sampler in fits]
+        grids = [
+            sampler.rule(feature).conditional(table, treatment, np.arange(250) % 4).grid(slice(None))
+            for sampler in fits
+        ]
         np.testing.assert_allclose(grids[0][0], grids[1][0], rtol=1e-4, atol=1e-4)
 
 
-def test_counts_as_weights_give_the_law_of_repeated_rows():
+def test_counts_as_weights_give_the_distribution_of_repeated_rows():
     rng = np.random.default_rng(9)
     table, treatment = mixed_table(rng, 600)
     counts = np.where(table.values[:, 0] > 0, 2, 1)
@@ -226,29 +229,29 @@ def test_counts_as_weights_give_the_law_of_repeated_rows():
         whole = sampler().fit(repeated, treatment[again], seed_of(0))
         plain = sampler().fit(table, treatment, seed_of(0))
         for feature in range(4):
-            law, other, third = (grid_of(s, feature) for s in (weighted, whole, plain))
-            near = np.abs(law - other[first]).mean()
+            conditional, other, third = (grid_of(s, feature) for s in (weighted, whole, plain))
+            near = np.abs(conditional - other[first]).mean()
             assert near < 0.02 * table.values[:, feature].std()  # penalties and their choice differ a little
-            assert near < 0.25 * np.abs(law - third).mean()
+            assert near < 0.25 * np.abs(conditional - third).mean()
 
 
 @pytest.mark.parametrize("name", SAMPLER_NAMES)
 def test_weights_undo_a_biased_choice_of_rows(name):
     table, treatment, weights, second = biased_sample(10, 1500)
-    for feature, law in ((0, 0.8 * second), (2, expit(second))):
-        truth = (0.0, None, 0.5)[feature] if name == "marginal" else law
+    for feature, conditional in ((0, 0.8 * second), (2, expit(second))):
+        truth = (0.0, None, 0.5)[feature] if name == "marginal" else conditional
         off = []
         for own in (weights, None):
             sampler = SAMPLERS[name]().fit(table, treatment, seed_of(0), own)
             mean = grid_of(sampler, feature)
-            rule = sampler.rule(feature).law(table, treatment, np.arange(second.size) % 4)
+            rule = sampler.rule(feature).conditional(table, treatment, np.arange(second.size) % 4)
             points, shares = rule.grid(slice(None))
             off.append(abs((mean - truth).mean()))
             np.testing.assert_allclose((points * shares).sum(axis=1).mean(), mean.mean(), atol=0.03)
         # 1500 rows of about half their number in effect: four standard errors are 0.1.
         assert off[0] < min(0.1, 0.6 * off[1])
         assert off[1] > 0.1
-        assert np.isfinite(sampler.law(feature).calibration.log_score_gain)
+        assert np.isfinite(sampler.conditional(feature).calibration.log_score_gain)
 
 
 @pytest.mark.parametrize("sampler", [GaussianSampler, SAMPLERS["boosting"]], ids=["gaussian", "boosting"])
@@ -261,13 +264,13 @@ def test_weights_undo_a_biased_choice_where_columns_are_many(sampler):
         mean = (
             fits[0]
             .rule(feature)
-            .law(table, treatment, getattr(fits[0], "folds_", np.arange(400) % 4))
+            .conditional(table, treatment, getattr(fits[0], "folds_", np.arange(400) % 4))
             .grid(slice(None))
         )
         assert abs((mean[0] * mean[1]).sum(axis=1).mean() - grid_of(fits[0], feature).mean()) < 0.05
 
 
-def test_weights_enter_the_spread_of_a_law():
+def test_weights_enter_the_spread_of_a_distribution():
     rng = np.random.default_rng(12)
     x = rng.normal(size=(2000, 2))
     wide = rng.random(2000) < 0.5
@@ -290,11 +293,11 @@ def test_a_weighted_pool_draws_by_weight():
     none = Calibration("pool", 0.0, 0.0, 0.0)
     pool, weights = np.array([0.0, 1.0, 2.0, 9.0]), np.array([1.0, 2.0, 1.0, 50.0])
     start, size = np.zeros(2000, dtype=np.int64), np.full(2000, 3)
-    law = PoolLaw(pool, start, size, none, np.zeros(2000), np.ones(2000), weights=weights)
-    draws = law.draw(np.random.default_rng(0), 10)
+    conditional = PoolConditional(pool, start, size, none, np.zeros(2000), np.ones(2000), weights=weights)
+    draws = conditional.draw(np.random.default_rng(0), 10)
     share = np.array([(draws == value).mean() for value in pool])
     np.testing.assert_allclose(share, [0.25, 0.5, 0.25, 0.0], atol=4 * np.sqrt(0.25 / draws.size))
-    points, shares = law.grid(slice(0, 1))
+    points, shares = conditional.grid(slice(0, 1))
     assert dict(zip(points[0][shares[0] > 0], shares[0][shares[0] > 0], strict=True)) == {
         0.0: 0.25,
         1.0: 0.5,
@@ -322,9 +325,9 @@ def test_weighted_distance_from_uniform():
 def test_the_screen_of_the_auto_sampler_takes_a_normal_population_for_normal():
     table, treatment, weights, _ = biased_sample(14, 2000)
     sampler = AutoSampler().fit(table, treatment, seed_of(0), weights)
-    assert sampler.law(0).calibration.sampler == "gaussian"
+    assert sampler.conditional(0).calibration.sampler == "gaussian"
     skewed = read_features(np.column_stack((np.exp(table.values[:, 0]), table.values[:, 1])))
-    assert AutoSampler().fit(skewed, treatment, seed_of(0), weights).law(0).calibration.sampler == "splines"
+    assert AutoSampler().fit(skewed, treatment, seed_of(0), weights).conditional(0).calibration.sampler == "splines"
 
 
 # The weighted conditional MMD and curves.
@@ -539,7 +542,7 @@ def test_torch_has_the_weights_of_rows_with_gaps(weighting):
 
 
 class Permutations:
-    """The law that draws the rows of a table in another order, with their repeats where they have any."""
+    """The distribution that draws the rows of a table in another order, with their repeats where they have any."""
 
     def __init__(self, column, rows):
         self.column, self.rows = column, rows

@@ -250,7 +250,7 @@ def test_variance_of_clusters_is_that_of_their_sums():
     assert analytic_test(centre, values, weights).p_value < found.p_value or centre.sum() < 0
 
 
-def test_rows_that_vary_more_than_their_law_widen_the_null():
+def test_rows_that_vary_more_than_their_distribution_widen_the_null():
     rng = np.random.default_rng(0)
     values = np.tile([-1.0, 1.0], (200, 1))
     weights = np.full(values.shape, 0.5)
@@ -258,7 +258,7 @@ def test_rows_that_vary_more_than_their_law_widen_the_null():
     found = analytic_test(observed, values, weights)
     assert found.statistic == pytest.approx(observed.sum() / np.sqrt(200 * observed.var(ddof=1)))
     assert found.p_value > 10 * norm.sf(observed.sum() / np.sqrt(200))
-    calm = 0.1 * observed  # rows that vary less than their law leave it as it is
+    calm = 0.1 * observed  # rows that vary less than their distribution leave it as it is
     assert analytic_test(calm, values, weights).statistic == pytest.approx(calm.sum() / np.sqrt(200))
 
 
@@ -342,7 +342,7 @@ class OwnSampler:
     def fit(self, table, treatment, seed):
         return self
 
-    def law(self, feature):
+    def conditional(self, feature):
         raise AssertionError
 
 

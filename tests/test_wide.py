@@ -38,20 +38,20 @@ def test_slopes_are_those_of_ridge_regressions(n, d):
 
 
 @pytest.mark.parametrize("d", [150, 250, 400])
-def test_law_is_calibrated_where_columns_are_as_many_as_rows(d):
+def test_distribution_is_calibrated_where_columns_are_as_many_as_rows(d):
     x, a = autoregressive(1, 250, d)
     x[:, 40] += a  # conditioning on the treatment must survive the penalties
     sampler = GaussianSampler().fit(read_features(x), a, np.random.SeedSequence(0))
     spread, leak = [], []
     for m in (5, 20, 40, 60, 80, 100):
-        law = sampler.law(m)
-        error = (x[:, m] - law.mean) / law.scale
+        conditional = sampler.conditional(m)
+        error = (x[:, m] - conditional.mean) / conditional.scale
         spread.append(error.std())
         leak.append(abs(np.corrcoef(error, a)[0, 1]))
-        assert law.calibration.pit_p_value > 1e-3
+        assert conditional.calibration.pit_p_value > 1e-3
         neighbours = np.corrcoef(error, x[:, m - 1])[0, 1], np.corrcoef(error, x[:, m + 1])[0, 1]
         assert np.abs(neighbours).max() < 0.25
-        assert law.scale < 0.97 * x[:, m].std()  # the true share is sqrt(0.6)
+        assert conditional.scale < 0.97 * x[:, m].std()  # the true share is sqrt(0.6)
     assert np.mean(spread) == pytest.approx(1.0, abs=0.02)
     assert max(leak) < 0.15
 
@@ -74,7 +74,7 @@ def test_categories_get_out_of_fold_probabilities():
     frame["code"] = np.digitize(x[:, 10] + 0.5 * np.random.default_rng(0).normal(size=250), (-0.5, 0.5))
     frame["noise"] = np.random.default_rng(1).integers(0, 3, 250)
     sampler = GaussianSampler().fit(read_features(frame), a, np.random.SeedSequence(0))
-    informed, blind = sampler.law(300), sampler.law(301)
+    informed, blind = sampler.conditional(300), sampler.conditional(301)
     assert informed.calibration.log_score_gain > 0.2
     assert blind.calibration.log_score_gain == pytest.approx(0.0, abs=0.05)
     probability = np.diff(blind.cumulative, axis=1, prepend=0.0, append=1.0)
@@ -91,7 +91,7 @@ def test_ordinary_tables_keep_the_shared_factorisation(monkeypatch):
     x, a = autoregressive(4, 120, 50)
     x[:, 3] = x[:, 2] ** 2 + 0.1 * x[:, 3]
     sampler = AutoSampler().fit(read_features(x), a, np.random.SeedSequence(0))
-    assert sampler.law(3).calibration.sampler == "splines"
+    assert sampler.conditional(3).calibration.sampler == "splines"
 
 
 def test_trees_see_neighbours_and_the_treatment(monkeypatch):
@@ -106,13 +106,13 @@ def test_trees_see_neighbours_and_the_treatment(monkeypatch):
         return near
 
     monkeypatch.setattr(BoostingSampler, "_neighbours", recorded)
-    law = BoostingSampler().fit(read_features(x), a, np.random.SeedSequence(0)).law(50)
+    conditional = BoostingSampler().fit(read_features(x), a, np.random.SeedSequence(0)).conditional(50)
     assert len(widths) == 4
     for near in widths:
         assert near.size <= 61
         assert 119 in near
         assert near[-1] == 199
-    assert law.calibration.log_score_gain > 0.2
+    assert conditional.calibration.log_score_gain > 0.2
 
 
 def test_products_are_formed_of_few_columns(monkeypatch):
@@ -129,7 +129,10 @@ def test_products_are_formed_of_few_columns(monkeypatch):
     x, a = autoregressive(6, 300, 200)
     x[:, 50] = x[:, 120] * x[:, 130] + 2 * x[:, 50]
     sampler = AutoSampler().fit(read_features(x), a, np.random.SeedSequence(0))
-    sampler.law(3)
+    sampler.conditional(3)
     assert (2 * misfit.N_NEIGHBOURS, misfit.N_NEIGHBOURS) in sizes  # lines and bends times lines
-    law = GaussianSampler().fit(read_features(x), a, np.random.SeedSequence(0)).law(50)
-    assert sampler.screen_.misfit.product((x[:, 50] - law.mean) / law.scale, np.ones(300), slice(50, 51)) < 0.01
+    conditional = GaussianSampler().fit(read_features(x), a, np.random.SeedSequence(0)).conditional(50)
+    assert (
+        sampler.screen_.misfit.product((x[:, 50] - conditional.mean) / conditional.scale, np.ones(300), slice(50, 51))
+        < 0.01
+    )

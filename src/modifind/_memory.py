@@ -14,7 +14,7 @@ REMEDIES = (
 # Measured with the default settings: 267 MB at 5,000 rows and 20 columns, 374 MB at 20,000, one process each; 1568 MB
 # at 100,000 rows and 30 columns with two workers.
 BYTES_OF_A_PROCESS = 220 * 2**20
-COPIES = 48  # of the table, in models, laws and their bases; workers share them
+COPIES = 48  # of the table, in models, distributions and their bases; workers share them
 
 
 def estimated_memory(n_rows: int, n_columns: int, n_processes: int = 1) -> int:

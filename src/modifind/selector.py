@@ -224,9 +224,10 @@ class ModifierSelector(BaseModifierSelector):
             The label that means "treated". Needed unless labels are unmistakable: 0 and 1, truth values, yes and no, or
             one that says control, placebo, untreated, ... beside one that does not.
         adjust_for : list, optional
-            Names, positions or a mask of columns of X that are not tested. Models of the outcome, scores and laws of
-            the tested features condition on them as on all others: the p-value of a tested feature is the one that it
-            has where all columns are tested. A column that is left out of X instead is not adjusted for at all.
+            Names, positions or a mask of columns of X that are not tested. Models of the outcome, scores and
+            distributions of the tested features condition on them as on all others: the p-value of a tested feature is
+            the one that it has where all columns are tested. A column that is left out of X instead is not adjusted for
+            at all.
         sample_weight : array of shape (n,), optional
             How much each row counts, such as one over its probability of being in the sample. Only ratios matter; rows
             of weight 0 are left out. Needs the table in memory.

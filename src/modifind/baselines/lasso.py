@@ -200,8 +200,8 @@ def residual_sd(X: Array, y: Array, *, n_used: int = 0) -> float:
 def expected_max_correlation(X: Array, *, n_draws: int = N_DRAWS, random_state: Any = None) -> float:
     """Mean of max_j |X_j' z| for standard normal z, by simulation.
 
-    With X = QR the products X'z have the law of R'u with u as long as R, so neither time nor memory of the draws grows
-    with the number of rows.
+    With X = QR the products X'z have the distribution of R'u with u as long as R, so neither time nor memory of the
+    draws grows with the number of rows.
 
     Examples
     --------

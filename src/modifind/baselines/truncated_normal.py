@@ -27,7 +27,7 @@ def tail_log_odds(z: float, below: float, above: float) -> float:
     --------
     >>> tail_log_odds(0.0, 2.0, 2.0)
     0.0
-    >>> round(tail_log_odds(1000.0, 0.001, math.inf), 4)  # far out the law is exponential: log 1/(e - 1)
+    >>> round(tail_log_odds(1000.0, 0.001, math.inf), 4)  # far out the distribution is exponential: log 1/(e - 1)
     -0.5413
     """
     if below <= 0 or above <= 0:

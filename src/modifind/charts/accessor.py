@@ -82,6 +82,6 @@ class PlotAccessor:
         max_features: int = 30,
         axes: Sequence[Axes] | None = None,
     ) -> CalibrationDisplay:
-        """How well the laws of the features fit held-out rows; see `CalibrationDisplay`."""
+        """How well the distributions of the features fit held-out rows; see `CalibrationDisplay`."""
         made = CalibrationDisplay.from_result(self._result, features=features, max_features=max_features)
         return made.plot(axes)

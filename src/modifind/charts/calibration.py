@@ -1,4 +1,4 @@
-"""How well the laws of the features, which the test draws from, fit held-out rows."""
+"""How well the distributions of the features, which the test draws from, fit held-out rows."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ TWO_SIDED = 1.96
 
 
 class CalibrationDisplay(Display):
-    """Distances of the laws of the features from held-out rows, or histograms for chosen features.
+    """Distances of the distributions of the features from held-out rows, or histograms for chosen features.
 
-    The probability integral transform (PIT) of a feature is uniform where its estimated law given the other features
-    is right: the Kolmogorov-Smirnov distance is then near zero, and each tenth holds a tenth of the rows.
+    The probability integral transform (PIT) of a feature is uniform where its estimated distribution given the other
+    features is right: the Kolmogorov-Smirnov distance is then near zero, and each tenth holds a tenth of the rows.
 
     Parameters
     ----------
@@ -48,7 +48,7 @@ class CalibrationDisplay(Display):
     limit : float, optional
         Distance above which a check may fail.
     n_rows : int, optional
-        Rows that the histograms are of, for the band within which a right law lies 95% of the time.
+        Rows that the histograms are of, for the band within which a right distribution lies 95% of the time.
 
     Attributes
     ----------
@@ -80,13 +80,15 @@ class CalibrationDisplay(Display):
     def from_result(
         cls, result: SelectionResult, *, features: str | Sequence[str] | None = None, max_features: int = 30
     ) -> CalibrationDisplay:
-        """The laws of a result: distances of the `max_features` worst fits, or histograms of `features`."""
+        """The distributions of a result: distances of the `max_features` worst fits, or histograms of `features`."""
         found = result.diagnostics.get("pit_distance", pd.Series(dtype=float)).dropna()
-        limits = result.checks.loc[result.checks["name"] == "law_fit", "threshold"]
+        limits = result.checks.loc[result.checks["name"] == "conditional_fit", "threshold"]
         limit = float(limits.iloc[0]) if len(limits) else None
         if features is None:
             if not len(found):
-                raise ValueError("this result has no calibration of laws: no feature is continuous, or none was tested")
+                raise ValueError(
+                    "this result has no calibration of distributions: no feature is continuous, or none was tested"
+                )
             return cls(found.sort_values(ascending=False).head(max_features), limit=limit)
         chosen = [str(name) for name in ([features] if isinstance(features, str) else features)]
         known = result.pit_histogram.dropna()
@@ -105,7 +107,7 @@ class CalibrationDisplay(Display):
     def from_estimator(
         cls, estimator: Any, *, features: str | Sequence[str] | None = None, max_features: int = 30
     ) -> CalibrationDisplay:
-        """The laws of a fitted `ModifierSelector`."""
+        """The distributions of a fitted `ModifierSelector`."""
         return cls.from_result(estimator.result_, features=features, max_features=max_features)
 
     def plot(self, axes: Sequence[Axes] | None = None) -> CalibrationDisplay:
@@ -133,7 +135,7 @@ class CalibrationDisplay(Display):
         ax.set_ylim(n - 0.4, -0.6)
         ax.set_xlim(0, None)
         ax.tick_params(axis="y", length=0)
-        ax.set_xlabel("distance of the law\nfrom held-out rows (KS)")
+        ax.set_xlabel("distance of the distribution\nfrom held-out rows (KS)")
         return [ax]
 
     def _plot_histograms(self, axes: Sequence[Axes] | None, histograms: pd.DataFrame) -> list[Axes]:
@@ -160,6 +162,6 @@ class CalibrationDisplay(Display):
                 ax.set_ylabel("share of rows")
             elif axes is None:
                 ax.set_yticklabels([])
-        band = [(swatch(FAINT, 0.35), "where a right law lies (95%)")] if self.n_rows else []
+        band = [(swatch(FAINT, 0.35), "where a right distribution lies (95%)")] if self.n_rows else []
         self._legend(panels[0], [(swatch(SELECTED, 0.6), "held-out rows"), *band])
         return panels

@@ -156,10 +156,10 @@ def assign_cluster_folds(
     n_folds: int,
     seed: np.random.SeedSequence,
 ) -> None:
-    """Have a sampler cross-fit its laws by folds of whole clusters."""
+    """Have a sampler cross-fit its distributions by folds of whole clusters."""
     if not hasattr(sampler, "assign_folds"):
         raise ValueError(
-            f"clusters: the sampler {type(sampler).__name__} has no assign_folds(folds), so that its laws are judged "
+            f"clusters: the sampler {type(sampler).__name__} has no assign_folds(folds), so that its fit is judged "
             "on rows of clusters that they have seen; choose one of 'auto', 'gaussian' and 'boosting'"
         )
     folds = cluster_folds(treatment, clusters, n_folds, int(seed.generate_state(1)[0]))

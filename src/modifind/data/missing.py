@@ -16,7 +16,7 @@ from modifind.data.wording import counted, gaps, printable
 
 CHOICES = ("error", "category", "drop")
 LABELS = ("missing", "missing (no value)")
-LEAST_OBSERVED = 20  # values of a continuous column from which its law can be learned
+LEAST_OBSERVED = 20  # values of a continuous column from which its distribution can be learned
 LARGE_SHARE = 0.2
 FEWEST_OUTCOMES = 20  # rows with and without an outcome that a model of who has one can be fitted to
 REMEDY = (
@@ -115,7 +115,7 @@ def missing_label(labels: Sequence[Any]) -> str:
 
 
 def refuse_few(observed: Mapping[str, int]) -> None:
-    """Name continuous columns with so few values that their law cannot be learned."""
+    """Name continuous columns with so few values that their distribution cannot be learned."""
     few = {name: count for name, count in observed.items() if count < LEAST_OBSERVED}
     if few:
         where = ", ".join(f"{name!r} ({counted(count, 'value')})" for name, count in few.items())

@@ -25,8 +25,9 @@ from modifind.nuisance.conditional import Calibration
 from modifind.result.checks import cautions, concerns, run_checks
 from modifind.result.selection_result import CHANGE_COLUMNS, PARTS, PIT_COLUMNS, SelectionResult, no_changes, no_scores
 
-# Held-out share of a feature's law that the others explain, above which the data cannot tell it from them. What little
-# is left is then as much the sampler's own error as the feature's, and a test of it would be a test of the sampler.
+# Held-out share of a feature's distribution that the others explain, above which the data cannot tell it from them.
+# What little is left is then as much the sampler's own error as the feature's, and a test of it would be a test of the
+# sampler.
 DETERMINED = {"continuous": 0.65, "discrete": 0.9}
 MODIFIER, PROGNOSTIC = "modifier", "prognostic"
 MOST_DENSITIES = 100  # features; a result of thousands would be too large to save
@@ -46,7 +47,7 @@ class Finding:
     reached : bool
         False for a feature whose turn did not come before the run was interrupted.
     bounds : dict of Bounds
-        Bounds on the law of the effect by column; None where there are none.
+        Bounds on the distribution of the effect by column; None where there are none.
     changes : Changes, optional
         P-values of what the feature changes.
     """
@@ -148,7 +149,7 @@ def assemble(
         table["effect_low"] = _column(findings, "gain_low")
         table["effect_high"] = _column(findings, "gain_high")
         tails = ("likelihood_p_value", "tail_p_value", "prognostic_p_value", "normal_p_value", "check_p_value")
-        for name in (*tails, "checked_p_value", "law_p_value", "n_repeats", "z_spread"):
+        for name in (*tails, "checked_p_value", "conditional_p_value", "n_repeats", "z_spread"):
             diagnostics[name] = _column(findings, name)
     for name in ("n_resamples", "n_exceeding"):
         diagnostics[name] = [0 if f.outcome is None else getattr(f.outcome, name) for f in findings]

@@ -1,7 +1,7 @@
 r"""What a feature changes: the arms' difference in mean, their ratio of spreads, or their shapes.
 
-All three tests use the cross-fitted models and the law of the feature that the main test uses, and the same evaluation
-along that law (`statistics.effect_likelihood` has the notation).
+All three tests use the cross-fitted models and the distribution of the feature that the main test uses, and the same
+evaluation along that distribution (`statistics.effect_likelihood` has the notation).
 
 *Mean* and *spread* are the two parts of the main test: only the difference of the arms' locations follows the feature
 and the ratio of their scales stays at the row's own value, or the other way round.
@@ -20,13 +20,13 @@ from numpy.typing import NDArray
 
 from modifind._typing import Array
 from modifind.data.feature_groups import Feature
-from modifind.engine.overlap_law import OverlapLaw
+from modifind.engine.overlap_conditional import OverlapConditional
 from modifind.inference import AnalyticOutcome, analytic_test
 from modifind.inference.tails import cluster_sums
 from modifind.nuisance.conditional.contract import RowGrid
 from modifind.nuisance.conditional.grid import ConditionalGrid
-from modifind.nuisance.conditional.joint import JointLaw, set_variance
-from modifind.nuisance.conditional.per_cluster import ClusterLaw
+from modifind.nuisance.conditional.joint import JointConditional, set_variance
+from modifind.nuisance.conditional.per_cluster import ClusterConditional
 from modifind.statistics.effect_likelihood import MEAN, OUTCOME, SPREAD, WHOLE, PreparedEffectLikelihood, RowTerms
 from modifind.statistics.reuse import Reuse
 
@@ -55,7 +55,7 @@ def unseen_changes(prepared: PreparedEffectLikelihood) -> Changes:
 
 @dataclass(frozen=True)
 class Sweep:
-    """What rows add to the statistic and to its parts, along the law of a feature.
+    """What rows add to the statistic and to its parts, along the distribution of a feature.
 
     Attributes
     ----------
@@ -86,8 +86,8 @@ class Sweep:
         """Compare the sum over rows of one of the terms with its null distribution; settings of `analytic_test`."""
         terms = self.terms[part]
         shared = self.reuse[part].variance(prepared.fold_variances(terms.values, self.weights))
-        law = grid.law if isinstance(grid, OverlapLaw) else grid
-        shared += set_variance(terms.values) if isinstance(law, JointLaw) else 0.0
+        conditional = grid.conditional if isinstance(grid, OverlapConditional) else grid
+        shared += set_variance(terms.values) if isinstance(conditional, JointConditional) else 0.0
         if self.clusters is None:
             return analytic_test(
                 terms.observed,
@@ -117,9 +117,9 @@ class Sweep:
 
 def shared_draws(grid: RowGrid) -> NDArray[np.int64] | None:
     """The clusters whose rows share one draw of a feature, None where every row has its own."""
-    plain = grid.law if isinstance(grid, OverlapLaw) else grid
-    law = plain.law if isinstance(plain, ConditionalGrid) else plain
-    return law.clusters if isinstance(law, ClusterLaw) else None
+    plain = grid.conditional if isinstance(grid, OverlapConditional) else grid
+    conditional = plain.conditional if isinstance(plain, ConditionalGrid) else plain
+    return conditional.clusters if isinstance(conditional, ClusterConditional) else None
 
 
 def change_tests(
@@ -131,7 +131,7 @@ def change_tests(
 ) -> Changes:
     """Test what a feature changes, given all other features.
 
-    The hypotheses, each about the law of the outcome given all features and the treatment:
+    The hypotheses, each about the distribution of the outcome given all features and the treatment:
 
     mean
         the difference between the arms' locations does not depend on the feature. The scale may.
@@ -152,7 +152,7 @@ def change_tests(
     feature : int or tuple of int
         Place of the feature, or of the columns of a group, which are tested as one.
     grid : RowGrid
-        Its law.
+        Its distribution.
     sweep : Sweep, optional
         What `Sweep.of` gives, if it is known.
     shape : float, optional
@@ -173,8 +173,8 @@ def change_tests(
     >>> data = make_modifiers("LinVar", n_samples=500, n_features=6, random_state=0)
     >>> table, folds = read_features(data.X), np.arange(500) % 5
     >>> prepared = EffectLikelihood("linear").for_rows(table, data.y, data.treatment, data.propensity, [folds])
-    >>> law = GaussianSampler().fit(table, data.treatment, np.random.SeedSequence(0)).law(0)
-    >>> found = change_tests(prepared, 0, ConditionalGrid.of(law, 500))
+    >>> distribution = GaussianSampler().fit(table, data.treatment, np.random.SeedSequence(0)).conditional(0)
+    >>> found = change_tests(prepared, 0, ConditionalGrid.of(distribution, 500))
     >>> found.mean > 0.05, found.spread < 0.001, found.shape > 0.05
     (True, True, True)
     """

@@ -22,14 +22,14 @@ from modifind.data.feature_matrix import FeatureTable
 from modifind.data.pieces import Block
 from modifind.data.population import population_weights
 from modifind.engine.change_tests import Changes, Sweep, change_tests, unseen_changes
-from modifind.engine.overlap_law import OverlapLaw
+from modifind.engine.overlap_conditional import OverlapConditional
 from modifind.engine.progress import Progress, ProgressBar
 from modifind.engine.record import with_messages
 from modifind.explain.attempts import attempt, missing
 from modifind.explain.column_bounds import Bounds, explain_bounds
 from modifind.explain.pseudo import MAX_ROWS, OutcomeModel, PseudoOutcomes
 from modifind.explain.views import OVERALL, Explained, explain_column, no_curve, overall_effects
-from modifind.nuisance.conditional import ConditionalGrid, LawRule
+from modifind.nuisance.conditional import ConditionalGrid, ConditionalRule
 from modifind.nuisance.propensity.scores import FittedPropensity
 from modifind.result.explained import N_DRAWS
 from modifind.statistics.effect_likelihood import PreparedEffectLikelihood
@@ -43,15 +43,15 @@ class Question:
 
     Attributes
     ----------
-    rule : LawRule, optional
-        Its law, where what it changes is tested.
+    rule : ConditionalRule, optional
+        Its distribution, where what it changes is tested.
     unseen : bool
         Whether no model looks at it, so that it changes nothing that they see.
     bounds : bool
         Whether bounds are wanted.
     """
 
-    rule: LawRule | None = None
+    rule: ConditionalRule | None = None
     unseen: bool = False
     bounds: bool = False
 
@@ -80,7 +80,7 @@ class ExplainingRows:
     propensity : FittedPropensity
         Scores of the rows, also with other values of a feature.
     folds : int array of shape (n,)
-        Which of several models of a feature's law scores a row.
+        Which of several models of a feature's distribution scores a row.
     model : PreparedEffectLikelihood
         Models of the outcome.
     outcomes : PseudoOutcomes
@@ -208,8 +208,8 @@ class ExplainingRows:
     def _changes(self, feature: int, question: Question) -> Changes | None:
         if question.rule is None:
             return unseen_changes(self.model) if question.unseen else None
-        law = ConditionalGrid(question.rule.law(self.table, self.treatment, self.folds), self.y.size)
-        grid = OverlapLaw(law, self.propensity, feature)
+        conditional = ConditionalGrid(question.rule.conditional(self.table, self.treatment, self.folds), self.y.size)
+        grid = OverlapConditional(conditional, self.propensity, feature)
         sweep = None
         if not question.unseen:
             sweep = Sweep.of(self.model, feature, grid)

@@ -25,7 +25,7 @@ from modifind.explain.column_bounds import Bounds, explain_bounds
 from modifind.explain.marginal import MarginalView, marginal_view
 from modifind.explain.pseudo import PseudoOutcomes
 from modifind.nuisance.conditional import BaseSampler
-from modifind.nuisance.conditional.joint import joint_law
+from modifind.nuisance.conditional.joint import joint_conditional
 from modifind.nuisance.propensity.scores import FittedPropensity
 from modifind.result.explained import N_DRAWS
 from modifind.statistics.wcmmd import PreparedWCMMD
@@ -223,17 +223,17 @@ def _find(plan: Analysis, feature: int, seed: np.random.SeedSequence) -> Finding
     with threadpool_limits(limits=1):
         table = plan.table
         bandwidth_seed, draw_seed = seed.spawn(2)
-        known = plan.tester.without_law(feature)
+        known = plan.tester.without_conditional(feature)
         view = _view(plan, feature, bandwidth_seed, bands=_has_bands(plan, known))
         if table.is_constant(feature):
             return Finding(view, None, NO_SAMPLER)
         if known is not None and feature not in plan.copies:
             return Finding(view, known[0], NO_SAMPLER, changes=known[1])
-        law = plan.sampler.law(feature)
-        if feature in plan.copies or law.calibration.explained_share > DETERMINED[table.kind(feature)]:
-            return Finding(view, None, law.calibration)
-        outcome, changes = plan.tester.examine(feature, law, view.bandwidth, np.random.default_rng(draw_seed))
-        return Finding(view, outcome, law.calibration, changes=changes)
+        conditional = plan.sampler.conditional(feature)
+        if feature in plan.copies or conditional.calibration.explained_share > DETERMINED[table.kind(feature)]:
+            return Finding(view, None, conditional.calibration)
+        outcome, changes = plan.tester.examine(feature, conditional, view.bandwidth, np.random.default_rng(draw_seed))
+        return Finding(view, outcome, conditional.calibration, changes=changes)
 
 
 def _view(plan: Analysis, feature: int, seed: np.random.SeedSequence, *, bands: bool) -> MarginalView:
@@ -250,7 +250,7 @@ def _view(plan: Analysis, feature: int, seed: np.random.SeedSequence, *, bands: 
 
 
 def _has_bands(plan: Analysis, known: Any) -> bool:
-    """Whether a feature gets bands and densities; of many features those of which nothing is known without a law do."""
+    """Whether a feature gets bands and densities; of many those that need a distribution do."""
     return plan.explain and (len(plan.units) <= MANY_FEATURES or known is None)
 
 
@@ -259,20 +259,28 @@ def _find_together(plan: Analysis, unit: Unit, seed: np.random.SeedSequence) -> 
     with threadpool_limits(limits=1):
         table, tester = plan.table, plan.tester
         assert isinstance(tester, AnalyticTester)
-        bandwidth_seed, law_seed, draw_seed = seed.spawn(3)
+        bandwidth_seed, conditional_seed, draw_seed = seed.spawn(3)
         views: dict[str, MarginalView] = {}
         for member, own in zip(unit.members, bandwidth_seed.spawn(len(unit.members)), strict=True):
-            views[table.names[member]] = _view(plan, member, own, bands=_has_bands(plan, tester.without_law(member)))
+            views[table.names[member]] = _view(
+                plan, member, own, bands=_has_bands(plan, tester.without_conditional(member))
+            )
         view = max(views.values(), key=lambda own: own.importance)
         if unit.is_constant(table):
             return Finding(view, None, NO_SAMPLER, views=views)
-        known = tester.without_law(unit.members)
+        known = tester.without_conditional(unit.members)
         if known is not None:
             return Finding(view, known[0], NO_SAMPLER, views=views, changes=known[1])
-        law = joint_law(
-            plan.sampler, table, plan.prepared.treatment, unit.members, DETERMINED, law_seed, weights=plan.weights
+        conditional = joint_conditional(
+            plan.sampler,
+            table,
+            plan.prepared.treatment,
+            unit.members,
+            DETERMINED,
+            conditional_seed,
+            weights=plan.weights,
         )
-        if law.determined:
-            return Finding(view, None, law.calibration, views=views)
-        outcome, changes = tester.examine_together(unit.members, law, np.random.default_rng(draw_seed))
-        return Finding(view, outcome, law.calibration, views=views, changes=changes)
+        if conditional.determined:
+            return Finding(view, None, conditional.calibration, views=views)
+        outcome, changes = tester.examine_together(unit.members, conditional, np.random.default_rng(draw_seed))
+        return Finding(view, outcome, conditional.calibration, views=views, changes=changes)

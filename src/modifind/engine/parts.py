@@ -67,7 +67,7 @@ def agreeing_sampler(sampler: Any, statistic: Statistic, device: str | None) -> 
     chosen = on_device(chosen, device) if named else chosen
     if not statistic.resamples and not getattr(chosen, "condition_on_treatment", True):
         raise ValueError(
-            "effect_likelihood needs the law of a feature given the treatment: condition_on_treatment=True"
+            "effect_likelihood needs the distribution of a feature given the treatment: condition_on_treatment=True"
         )
     if not statistic.follows_scores and getattr(chosen, "condition_on_treatment", False):
         if not named:

@@ -33,7 +33,7 @@ from modifind.data.wording import named
 from modifind.engine.assemble import DETERMINED, NO_SAMPLER, Finding
 from modifind.engine.explaining import ExplainingRows, Question, explain_features
 from modifind.engine.importance_sums import FeatureView, OutcomeBins
-from modifind.engine.overlap_law import OverlapLaw
+from modifind.engine.overlap_conditional import OverlapConditional
 from modifind.engine.plan import Plan, Sums
 from modifind.engine.progress import Progress, ProgressBar
 from modifind.engine.record import with_messages
@@ -41,7 +41,7 @@ from modifind.engine.review import review_columns
 from modifind.engine.scoring import refuse_separation
 from modifind.explain.marginal import MarginalView, told_percentiles
 from modifind.inference import UNSEEN, AnalyticOutcome, sums_test
-from modifind.nuisance.conditional import BaseSampler, Calibration, ConditionalGrid, LawRule, for_gaps
+from modifind.nuisance.conditional import BaseSampler, Calibration, ConditionalGrid, ConditionalRule, for_gaps
 from modifind.nuisance.conditional.rules import check_rule
 from modifind.nuisance.propensity.scores import FittedPropensity, PropensityModel
 from modifind.statistics import EffectLikelihood
@@ -236,10 +236,10 @@ class Streamed:
 
 
 @dataclass(frozen=True)
-class _Law:
+class _Distribution:
     """What is known of a feature before the rows are added up; `unseen` is one that no model looks at."""
 
-    rule: LawRule | None
+    rule: ConditionalRule | None
     reuse: tuple[Reuse, ...]
     calibration: Calibration
     unseen: bool = False
@@ -294,7 +294,7 @@ class StreamedFit:
         block = replace(block, table=table)
         determined = find_determined(block.table)
         determined.warn()
-        plan, laws, propensity, outcome = self._plan(
+        plan, conditionals, propensity, outcome = self._plan(
             schema, rows, numbers, block, seeds[:5], determined.features, adjusted
         )
         with ProgressBar(self.progress, "Scoring rows") as advance:
@@ -314,7 +314,7 @@ class StreamedFit:
             names=tuple(name for name in schema.names if name not in adjusted),
             columns_in=schema.names,
             kinds=[block.table.kind(m) for m, name in enumerate(schema.names) if name not in adjusted],
-            findings=self._findings(plan, laws, sums, explaining, feature_seed, adjusted),
+            findings=self._findings(plan, conditionals, sums, explaining, feature_seed, adjusted),
             named=frozenset(schema.names[m] for m in schema.left_out | determined.features),
             overlap=sums.overlap.overlap(propensity),
             labels=(schema.arm_labels[0], schema.arm_labels[1]),
@@ -343,7 +343,7 @@ class StreamedFit:
     def _findings(
         self,
         plan: Plan,
-        laws: list[_Law],
+        conditionals: list[_Distribution],
         sums: Sums,
         explaining: ExplainingRows,
         seed: np.random.SeedSequence,
@@ -351,12 +351,14 @@ class StreamedFit:
     ) -> list[Finding]:
         """Test every feature by its sums, and explain it by rows of the sample."""
         tests: dict[int, AnalyticOutcome | None] = {}
-        for m, (law, own) in enumerate(zip(laws, sums.features, strict=True)):
+        for m, (conditional, own) in enumerate(zip(conditionals, sums.features, strict=True)):
             if plan.schema.names[m] in adjusted:
                 continue
-            test = UNSEEN if law.unseen else None
-            if law.reuse and own.test is not None and own.prognosis is not None:
-                shared = [reuse.variance(list(part)) for reuse, part in zip(law.reuse, own.per_fold, strict=True)]
+            test = UNSEEN if conditional.unseen else None
+            if conditional.reuse and own.test is not None and own.prognosis is not None:
+                shared = [
+                    reuse.variance(list(part)) for reuse, part in zip(conditional.reuse, own.per_fold, strict=True)
+                ]
                 test = replace(
                     sums_test(own.test, shared[0]), prognostic_p_value=sums_test(own.prognosis, shared[1]).p_value
                 )
@@ -364,13 +366,13 @@ class StreamedFit:
                 test = test.with_tails(own.tails.p_value())
             tests[m] = test
         questions = {
-            m: Question(plan.rules[m], laws[m].unseen, bounds=test is not None and test.p_value <= self.alpha)
+            m: Question(plan.rules[m], conditionals[m].unseen, bounds=test is not None and test.p_value <= self.alpha)
             for m, test in tests.items()
         }
         explained = explain_features(explaining, questions, seed, self.n_jobs, self.progress)
         findings = []
         for (m, test), found in zip(tests.items(), explained, strict=True):
-            law, place = laws[m], plan.views[m]
+            conditional, place = conditionals[m], plan.views[m]
             importance = 0.0
             if not plan.schema.constant[m]:
                 importance = place.importance(sums.features[m].view, plan.bins)
@@ -378,8 +380,10 @@ class StreamedFit:
             percentiles = () if explaining.table.n_levels(m) else told_percentiles(column, explaining.weights)
             view = MarginalView(importance, place.bandwidth, found.curve, found.densities, percentiles)
             bounds = None if found.bounds is None else {plan.schema.names[m]: found.bounds}
-            messages = (*law.messages, *found.messages)
-            findings.append(Finding(view, test, law.calibration, messages, bounds=bounds, changes=found.changes))
+            messages = (*conditional.messages, *found.messages)
+            findings.append(
+                Finding(view, test, conditional.calibration, messages, bounds=bounds, changes=found.changes)
+            )
         return findings
 
     def _plan(
@@ -391,7 +395,7 @@ class StreamedFit:
         seeds: list[np.random.SeedSequence],
         copies: frozenset[int],
         adjusted: tuple[str, ...],
-    ) -> tuple[Plan, list[_Law], FittedPropensity, PreparedEffectLikelihood]:
+    ) -> tuple[Plan, list[_Distribution], FittedPropensity, PreparedEffectLikelihood]:
         """Fit the nuisance models to the sample."""
         _, propensity_seed, sampler_seed, view_seed, bins_seed = seeds
         table, y, arms = block.table, block.y, block.treatment
@@ -412,12 +416,12 @@ class StreamedFit:
         if hasattr(sampler, "assign_folds"):
             sampler.assign_folds(folds[0])
         sampler.fit(table, arms, sampler_seed)
-        laws: list[_Law] = [_Law(None, (), NO_SAMPLER)] * table.n_features
+        conditionals: list[_Distribution] = [_Distribution(None, (), NO_SAMPLER)] * table.n_features
         unknown = [_says_nothing(table, m) for m in range(table.n_features)]
         asked = [m for m, name in enumerate(schema.names) if name not in adjusted]
         still = [m for m in asked if unknown[m] and not schema.constant[m]]
         for m in still:
-            laws[m] = _Law(None, (), NO_SAMPLER, unseen=True)
+            conditionals[m] = _Distribution(None, (), NO_SAMPLER, unseen=True)
         if still:
             warnings.warn(
                 f"{named(table.names[m] for m in still)}: the same, or missing, in all rows that models are fitted "
@@ -428,12 +432,15 @@ class StreamedFit:
             )
         tested = [m for m in asked if not unknown[m]]
         jobs = [
-            delayed(with_messages)(_fit_law, sampler, outcome, propensity, m, m in copies, folds[0]) for m in tested
+            delayed(with_messages)(_fit_conditional, sampler, outcome, propensity, m, m in copies, folds[0])
+            for m in tested
         ]
-        with ProgressBar(self.progress, "Fitting laws of features") as advance:
+        with ProgressBar(self.progress, "Fitting distributions of features") as advance:
             advance(0, len(tested))
-            for done, (law, messages) in enumerate(results_of(jobs, self.n_jobs, doing="fitting laws of features")):
-                laws[tested[done]] = replace(law, messages=messages)
+            for done, (conditional, messages) in enumerate(
+                results_of(jobs, self.n_jobs, doing="fitting distributions of features")
+            ):
+                conditionals[tested[done]] = replace(conditional, messages=messages)
                 advance(done + 1, len(tested))
         views = [FeatureView.of(table, m, seed) for m, seed in enumerate(view_seed.spawn(table.n_features))]
         first = replace(table, values=table.values[:1])
@@ -442,34 +449,36 @@ class StreamedFit:
             rows=rows,
             propensity=propensity.at(first, arms[:1], folds[0][:1], propensity.raw[:1]),
             outcome=outcome.at(first, outcome.y[:1], arms[:1], propensity.scores[:1], [own[:1] for own in folds]),
-            rules=tuple(law.rule for law in laws),
-            functions=tuple(outcome.tail_functions(m) if law.rule else None for m, law in enumerate(laws)),
+            rules=tuple(conditional.rule for conditional in conditionals),
+            functions=tuple(
+                outcome.tail_functions(m) if conditional.rule else None for m, conditional in enumerate(conditionals)
+            ),
             views=tuple(views),
             bins=OutcomeBins.of(y, bins_seed, table.n_features),
         )
-        return plan, laws, propensity, outcome
+        return plan, conditionals, propensity, outcome
 
 
-def _fit_law(
+def _fit_conditional(
     sampler: BaseSampler,
     outcome: PreparedEffectLikelihood,
     propensity: FittedPropensity,
     feature: int,
     is_copy: bool,
     parts: NDArray[np.int64],
-) -> _Law:
+) -> _Distribution:
     with threadpool_limits(limits=1):
         seen = outcome.looks_at(feature)
         if not is_copy and not seen and not outcome.may_show_tails(feature):
-            return _Law(None, (), NO_SAMPLER, unseen=True)
+            return _Distribution(None, (), NO_SAMPLER, unseen=True)
         rule = sampler.rule(feature)
         table = outcome.table
         if is_copy or rule.calibration.explained_share > DETERMINED[table.kind(feature)]:
-            return _Law(None, (), rule.calibration)
-        law = ConditionalGrid(rule.law(table, outcome.treatment, parts), table.n_rows)
-        grid = OverlapLaw(law, propensity, feature)
+            return _Distribution(None, (), rule.calibration)
+        conditional = ConditionalGrid(rule.conditional(table, outcome.treatment, parts), table.n_rows)
+        grid = OverlapConditional(conditional, propensity, feature)
         reuse = tuple(outcome.reuse(feature, grid, WHOLE, OUTCOME)) if seen else ()
-        return _Law(rule, reuse, rule.calibration, unseen=not seen)
+        return _Distribution(rule, reuse, rule.calibration, unseen=not seen)
 
 
 def _says_nothing(table: FeatureTable, feature: int) -> bool:

@@ -15,9 +15,9 @@ from modifind._typing import Array
 from modifind.data.pieces import Block, Piece, Schema
 from modifind.data.row_plan import RowPlan
 from modifind.engine.importance_sums import BinnedRows, FeatureView, OutcomeBins, ViewSums
-from modifind.engine.overlap_law import OverlapLaw
+from modifind.engine.overlap_conditional import OverlapConditional
 from modifind.inference import RowSums
-from modifind.nuisance.conditional import ConditionalGrid, LawRule
+from modifind.nuisance.conditional import ConditionalGrid, ConditionalRule
 from modifind.nuisance.propensity.overlap import OverlapSums
 from modifind.nuisance.propensity.scores import FittedPropensity
 from modifind.statistics.effect_likelihood import OUTCOME, WHOLE, PreparedEffectLikelihood
@@ -86,7 +86,7 @@ class Plan:
     outcome : PreparedEffectLikelihood
         Models of the outcome, without rows.
     rules : tuple
-        Law of each feature, None where it is not tested.
+        Distribution of each feature, None where it is not tested.
     functions : tuple
         What the component for tails looks at along each feature, None where it does not.
     views : tuple of FeatureView
@@ -99,7 +99,7 @@ class Plan:
     rows: RowPlan
     propensity: FittedPropensity
     outcome: PreparedEffectLikelihood
-    rules: tuple[LawRule | None, ...]
+    rules: tuple[ConditionalRule | None, ...]
     functions: tuple[ValueFunctions | None, ...]
     views: tuple[FeatureView, ...]
     bins: OutcomeBins
@@ -142,8 +142,8 @@ class Plan:
         rule = self.rules[feature]
         if rule is None:
             return FeatureSums(None, None, None, per_fold, view)
-        law = ConditionalGrid(rule.law(block.table, block.treatment, folds[0]), block.y.size)
-        grid = OverlapLaw(law, propensity, feature)
+        conditional = ConditionalGrid(rule.conditional(block.table, block.treatment, folds[0]), block.y.size)
+        grid = OverlapConditional(conditional, propensity, feature)
         functions = self.functions[feature]
         excess = None if functions is None else functions.excess(block.table, grid)
         if not outcome.looks_at(feature):

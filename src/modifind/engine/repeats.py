@@ -35,11 +35,11 @@ def steadied(
     """Findings in which features near the cut are judged by several cross-fits.
 
     With few rows the draw of the folds moves p-values: at n = 300 the same true modifier can have p = 0.02 or p = 0.4.
-    Each further cross-fit tests the features anew, and the mean of their z is compared with the normal law of a single
-    one. It varies at most as much, so that the level holds. It ends when the mean is steady to 0.3, after three
-    cross-fits at least, or after 2,000 / n of them, eight at most: with 1,000 rows two, and with more rows none is
-    added. Near the cut are adjusted p-values between a fifth of alpha and four times alpha, and with at most 500 rows
-    raw ones up to 0.25, which other folds may carry there.
+    Each further cross-fit tests the features anew, and the mean of their z is compared with the normal distribution of
+    a single one. It varies at most as much, so that the level holds. It ends when the mean is steady to 0.3, after
+    three cross-fits at least, or after 2,000 / n of them, eight at most: with 1,000 rows two, and with more rows none
+    is added. Near the cut are adjusted p-values between a fifth of alpha and four times alpha, and with at most 500
+    rows raw ones up to 0.25, which other folds may carry there.
 
     Parameters
     ----------
@@ -70,7 +70,7 @@ def steadied(
     if not near:
         return findings
     with threadpool_limits(limits=1):
-        laws = {place: plan.sampler.law(plan.units[place].members[0]) for place in near}
+        conditionals = {place: plan.sampler.conditional(plan.units[place].members[0]) for place in near}
     outcomes: dict[int, list[AnalyticOutcome]] = {}
     for place in near:
         first = findings[place].outcome
@@ -80,11 +80,11 @@ def steadied(
     bound_seeds = bound_seed.spawn(1 + max(unit.place for unit in plan.units))
     for number, own in enumerate(fold_seeds, start=2):
         again = replace(tester, prepared=model(own), explain=False, check_resamples=0)
-        for place, law in laws.items():
+        for place, conditional in conditionals.items():
             feature = plan.units[place].members[0]
             with threadpool_limits(limits=1):
-                known = again.without_law(feature)
-                found = known[0] if known else again.examine(feature, law, 0.0, np.random.default_rng(0))[0]
+                known = again.without_conditional(feature)
+                found = known[0] if known else again.examine(feature, conditional, 0.0, np.random.default_rng(0))[0]
             assert isinstance(found, AnalyticOutcome)
             outcomes[place].append(found)
         if number >= LEAST and max(_spread(each) for each in outcomes.values()) < STEADY:

@@ -119,7 +119,7 @@ class WholeFit:
         return outcome
 
     def fit(self, data: Data, checkpoint: Checkpoint | None, known: dict[int, Finding]) -> Whole:
-        """Fit models, scores and laws, and test every feature.
+        """Fit models, scores and distributions, and test every feature.
 
         Parameters
         ----------
@@ -289,7 +289,7 @@ class WholeFit:
         if not statistic.resamples:
             return AnalyticTester(prepared, scores, statistic.check_resamples, self.explain), statistic.check_resamples
         n_resamples = self.test.resolve_resamples(self.n_resamples, n_tested, self.alpha, self.adjust)
-        # A law that ignores the treatment cannot tell what depends on it from what changes.
+        # A distribution that ignores the treatment cannot tell what depends on it from what changes.
         explain = self.explain and getattr(self.sampler, "condition_on_treatment", True)
         model = attempt("what changes along features", EXPLAINING.prepare, nuisances) if explain else None
         return ResamplingTester(

@@ -1,4 +1,4 @@
-"""From the law of one feature to its p-value: what each statistic needs, put together."""
+"""From the distribution of one feature to its p-value: what each statistic needs, put together."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from modifind._typing import Array
 from modifind.data.feature_groups import Feature, members_of
 from modifind.data.feature_matrix import FeatureTable
 from modifind.engine.change_tests import NAN, Changes, Sweep, change_tests, shared_draws, unseen_changes
-from modifind.engine.overlap_law import OverlapLaw
+from modifind.engine.overlap_conditional import OverlapConditional
 from modifind.explain.attempts import attempt
 from modifind.inference import UNSEEN, AnalyticOutcome, ConditionalRandomizationTest, CRTOutcome
-from modifind.nuisance.conditional import ConditionalGrid, FeatureLaw
+from modifind.nuisance.conditional import Conditional, ConditionalGrid
 from modifind.nuisance.conditional.contract import RowGrid
-from modifind.nuisance.conditional.joint import JointLaw
+from modifind.nuisance.conditional.joint import JointConditional
 from modifind.nuisance.propensity.profile import ScoreProfile
 from modifind.nuisance.propensity.scores import FittedPropensity
 from modifind.statistics.contract import Column, PreparedStatistic, Statistic
@@ -29,13 +29,13 @@ TIE = 1e-10  # relative difference of two statistics that only rounding keeps ap
 
 
 class Tester(Protocol):
-    """Turns the law of a feature into a p-value."""
+    """Turns the distribution of a feature into a p-value."""
 
-    def without_law(self, feature: Feature) -> tuple[Outcome, Changes | None] | None:
-        """What `examine` finds where it is the same for every law of the feature, None where it is not."""
+    def without_conditional(self, feature: Feature) -> tuple[Outcome, Changes | None] | None:
+        """What `examine` finds where it is the same for every distribution of the feature, None where it is not."""
 
     def examine(
-        self, feature: int, law: FeatureLaw, bandwidth: float, rng: np.random.Generator
+        self, feature: int, conditional: Conditional, bandwidth: float, rng: np.random.Generator
     ) -> tuple[Outcome, Changes | None]:
         """Test one feature, and what it changes."""
 
@@ -58,22 +58,22 @@ class ResamplingTester:
     table: FeatureTable
     model: PreparedEffectLikelihood | None = None
 
-    def without_law(self, feature: Feature) -> None:
+    def without_conditional(self, feature: Feature) -> None:
         """Every feature is resampled."""
         return None
 
     def examine(
-        self, feature: int, law: FeatureLaw, bandwidth: float, rng: np.random.Generator
+        self, feature: int, conditional: Conditional, bandwidth: float, rng: np.random.Generator
     ) -> tuple[Outcome, Changes | None]:
         """The test; what changes is for a model of the outcome to say."""
-        outcome = self.test(feature, law, bandwidth, rng)
+        outcome = self.test(feature, conditional, bandwidth, rng)
         if self.model is None:
             return outcome, None
-        plain = ConditionalGrid.of(law, self.table.n_rows, n_levels=self.table.n_levels(feature))
-        grid = OverlapLaw(plain, self.propensity, feature)
+        plain = ConditionalGrid.of(conditional, self.table.n_rows, n_levels=self.table.n_levels(feature))
+        grid = OverlapConditional(plain, self.propensity, feature)
         return outcome, attempt(_changes_of(self.table, feature), change_tests, self.model, feature, grid)
 
-    def test(self, feature: int, law: FeatureLaw, bandwidth: float, rng: np.random.Generator) -> Outcome:
+    def test(self, feature: int, conditional: Conditional, bandwidth: float, rng: np.random.Generator) -> Outcome:
         """Compare the feature with resampled copies of it."""
         levels = self.table.n_levels(feature)
         follows = self.statistic.follows_scores
@@ -89,7 +89,7 @@ class ResamplingTester:
         on_device = self.statistic.device != "cpu"
         if on_device:
             evaluate = self._on_device(profile, statistic, observed, bandwidth, levels)
-        return self.crt.run(observed, lambda k: law.draw(rng, k), evaluate, self.n_resamples, batched=on_device)
+        return self.crt.run(observed, lambda k: conditional.draw(rng, k), evaluate, self.n_resamples, batched=on_device)
 
     def _on_device(
         self,
@@ -118,7 +118,7 @@ class ResamplingTester:
         return statistics
 
 
-LAW_TESTED = 0.05  # where a feature is not found, its law cannot have found it
+CONDITIONAL_TESTED = 0.05  # where a feature is not found, its distribution cannot have found it
 
 
 @dataclass(frozen=True)
@@ -143,27 +143,31 @@ class AnalyticTester:
         """Models of the outcome: those that the test is made of."""
         return self.prepared
 
-    def without_law(self, feature: Feature) -> tuple[Outcome, Changes | None] | None:
+    def without_conditional(self, feature: Feature) -> tuple[Outcome, Changes | None] | None:
         """A feature that no fold's model looks at has the same likelihood at every value."""
         if self.prepared.looks_at(feature) or self.prepared.may_show_tails(feature):
             return None
         return UNSEEN, unseen_changes(self.prepared) if self.explain else None
 
     def examine(
-        self, feature: int, law: FeatureLaw, bandwidth: float, rng: np.random.Generator
+        self, feature: int, conditional: Conditional, bandwidth: float, rng: np.random.Generator
     ) -> tuple[Outcome, Changes | None]:
-        """Compare sums over rows with their distribution under the law."""
+        """Compare sums over rows with their distribution under the distribution."""
         table = self.prepared.table
-        return self._compare(feature, ConditionalGrid.of(law, table.n_rows, n_levels=table.n_levels(feature)), rng)
+        return self._compare(
+            feature, ConditionalGrid.of(conditional, table.n_rows, n_levels=table.n_levels(feature)), rng
+        )
 
     def examine_together(
-        self, members: tuple[int, ...], law: JointLaw, rng: np.random.Generator
+        self, members: tuple[int, ...], conditional: JointConditional, rng: np.random.Generator
     ) -> tuple[Outcome, Changes | None]:
-        """The same for several features at once, whose law is known by drawn points."""
-        return self._compare(members, law, rng)
+        """The same for several features at once, whose distribution is known by drawn points."""
+        return self._compare(members, conditional, rng)
 
-    def _compare(self, feature: Feature, law: RowGrid, rng: np.random.Generator) -> tuple[Outcome, Changes | None]:
-        grid = OverlapLaw(law, self.propensity, feature)
+    def _compare(
+        self, feature: Feature, conditional: RowGrid, rng: np.random.Generator
+    ) -> tuple[Outcome, Changes | None]:
+        grid = OverlapConditional(conditional, self.propensity, feature)
         prepared, what = self.prepared, _changes_of(self.prepared.table, feature)
         parts = None
         if not prepared.looks_at(feature):
@@ -181,8 +185,8 @@ class AnalyticTester:
             outcome = outcome.with_tails(prepared.tail_test(scores, excess, clusters))
             shape = prepared.tail_test(prepared.tail_scores, excess, clusters) if self.explain else NAN
         independent = prepared.clusters is None and shared_draws(grid) is None
-        if outcome.p_value <= LAW_TESTED and prepared.looks_at(feature) and independent:
-            outcome = replace(outcome, law_p_value=prepared.law_test(feature, grid))
+        if outcome.p_value <= CONDITIONAL_TESTED and prepared.looks_at(feature) and independent:
+            outcome = replace(outcome, conditional_p_value=prepared.conditional_test(feature, grid))
         if not self.explain:
             return outcome, None
         return outcome, attempt(what, change_tests, prepared, feature, grid, parts, shape)

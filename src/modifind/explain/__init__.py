@@ -2,6 +2,6 @@
 
 from modifind.explain.bounds import bounds_test, effect_bounds
 from modifind.explain.curves import effect_curve, outcome_densities
-from modifind.explain.effect_laws import effect_distribution_bounds
+from modifind.explain.effect_distributions import effect_distribution_bounds
 
 __all__ = ["bounds_test", "effect_bounds", "effect_curve", "effect_distribution_bounds", "outcome_densities"]

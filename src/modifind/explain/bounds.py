@@ -1,8 +1,8 @@
 """Bounds along one feature on what no data identify: how the effect varies between units of the same feature value.
 
-The joint law of both potential outcomes cannot be known, but the laws of each arm around a value of the feature bound
-it. `effect_bounds` shows the bounds with bands, `bounds_test` asks whether they change along the feature, and
-`BoundDraws` serves both from the same bootstrap draws.
+The joint distribution of both potential outcomes cannot be known, but the distributions of each arm around a value of
+the feature bound it. `effect_bounds` shows the bounds with bands, `bounds_test` asks whether they change along the
+feature, and `BoundDraws` serves both from the same bootstrap draws.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from scipy.stats import norm
 
 from modifind._typing import Array
 from modifind.explain.local import curve_points, local_bandwidth
-from modifind.explain.local_laws import (
+from modifind.explain.local_distributions import (
     EDGES,
     ENDS,
     MAX_DRAWN,
     QUANTITIES,
-    LocalLaw,
+    LocalDistribution,
     WeightedRows,
     bootstrap,
 )
@@ -54,7 +54,7 @@ def effect_bounds(
     level: float = 0.95,
     random_state: Any = None,
 ) -> pd.DataFrame:
-    """Sharp bounds on the law of the effect Y1 - Y0 along the values of a feature.
+    """Sharp bounds on the distribution of the effect Y1 - Y0 along the values of a feature.
 
     Parameters
     ----------
@@ -127,7 +127,7 @@ def bounds_test(
     n_bootstrap: int = 200,
     random_state: Any = None,
 ) -> pd.DataFrame:
-    """Test whether bounds on the law of the effect change along a feature.
+    """Test whether bounds on the distribution of the effect change along a feature.
 
     Parameters
     ----------
@@ -230,9 +230,12 @@ class BoundDraws:
         """Bounds and draws of rows that are read; `kernels` says how much each row counts at each of the `values`."""
         n_rows = rows.order.size
         priority = row_priority(n_rows, clusters, rng)
-        laws = [LocalLaw.of(rows, kernel, higher_is_better, priority=priority) for kernel in kernels]
-        shifts, off_edge = bootstrap(laws, n_rows, n_bootstrap, higher_is_better, rng, clusters)
-        estimates, support = (np.array([getattr(law, part) for law in laws]) for part in ("estimate", "support"))
+        distributions = [LocalDistribution.of(rows, kernel, higher_is_better, priority=priority) for kernel in kernels]
+        shifts, off_edge = bootstrap(distributions, n_rows, n_bootstrap, higher_is_better, rng, clusters)
+        estimates, support = (
+            np.array([getattr(distribution, part) for distribution in distributions])
+            for part in ("estimate", "support")
+        )
         return cls(values, estimates, shifts, off_edge, support)
 
     @property
@@ -281,8 +284,8 @@ def bands(
     """Limits of all bounds.
 
     Two intervals are put together: the normal one, and the reflected one, which is moved by the bias that the draws
-    show. Bounds are biased where the extreme of a difference of two laws has several places. A bound near the edge of
-    its range keeps the edge in its interval while chance alone explains the distance.
+    show. Bounds are biased where the extreme of a difference of two distributions has several places. A bound near the
+    edge of its range keeps the edge in its interval while chance alone explains the distance.
 
     Parameters
     ----------

@@ -14,7 +14,7 @@ from modifind.data.feature_matrix import FeatureTable
 from modifind.data.survey import some
 from modifind.explain.bounds import BoundDraws, near_points
 from modifind.explain.local import curve_points, local_bandwidth
-from modifind.explain.local_laws import WeightedRows
+from modifind.explain.local_distributions import WeightedRows
 from modifind.result.explained import N_DRAWS
 
 # Bounds take far longer than curves, and half the points of a curve show how they go.
@@ -41,7 +41,7 @@ def explain_bounds(
     weights: Array | None = None,
     clusters: NDArray[np.int64] | None = None,
 ) -> Bounds:
-    """Bounds on the law of the effect along one column.
+    """Bounds on the distribution of the effect along one column.
 
     Parameters
     ----------

@@ -1,8 +1,8 @@
-"""Sharp bounds on the law of an effect Y1 - Y0 when only the laws of Y1 and of Y0 are known.
+"""Sharp bounds on the distribution of an effect Y1 - Y0 when only the distributions of Y1 and of Y0 are known.
 
-Every function takes the outcomes of both arms, with optional weights, as two discrete laws and returns the smallest
-and largest value that a joint law with these margins can have. Ties and atoms are handled exactly; nothing is put on a
-grid. docs/bounds.md has the formulas.
+Every function takes the outcomes of both arms, with optional weights, as two discrete distributions and returns the
+smallest and largest value that a joint distribution with these margins can have. Ties and atoms are handled exactly;
+nothing is put on a grid. docs/bounds.md has the formulas.
 """
 
 from __future__ import annotations
@@ -121,12 +121,12 @@ def benefit_bounds(
     >>> benefit_bounds([1, 2], [0, 1], ties=True)
     (1.0, 1.0)
     """
-    high_law = _law(treated, treated_weights, "treated")
-    low_law = _law(control, control_weights, "control")
+    high_distribution = _conditional(treated, treated_weights, "treated")
+    low_distribution = _conditional(control, control_weights, "control")
     if not higher_is_better:
-        high_law, low_law = low_law, high_law
+        high_distribution, low_distribution = low_distribution, high_distribution
     # P(Y1 > Y0) = P(Y0 - Y1 < 0), and the same with weak inequalities.
-    low, high = _below(low_law, high_law, np.zeros(1), strict=not ties)
+    low, high = _below(low_distribution, high_distribution, np.zeros(1), strict=not ties)
     return float(low[0]), float(high[0])
 
 
@@ -153,8 +153,8 @@ def effect_distribution_bounds(
     Returns
     -------
     tuple of arrays
-        Smallest and largest probability at each point. The bounds are sharp point by point: no single joint law need
-        reach them at all points.
+        Smallest and largest probability at each point. The bounds are sharp point by point: no single joint
+        distribution need reach them at all points.
 
     Examples
     --------
@@ -163,8 +163,8 @@ def effect_distribution_bounds(
     ([0.0, 0.5, 1.0], [0.5, 1.0, 1.0])
     """
     points = _finite(at, "at")
-    first = _law(treated, treated_weights, "treated")
-    second = _law(control, control_weights, "control")
+    first = _conditional(treated, treated_weights, "treated")
+    second = _conditional(control, control_weights, "control")
     low, high = _below(first, second, points.ravel(), strict=strict)
     return low.reshape(points.shape), high.reshape(points.shape)
 
@@ -200,8 +200,8 @@ def effect_quantile_bounds(
     levels = _finite(probabilities, "probabilities")
     if np.any((levels <= 0) | (levels > 1)):
         raise ValueError("probabilities must be above 0 and at most 1")
-    y1, f1 = _law(treated, treated_weights, "treated")
-    y0, f0 = _law(control, control_weights, "control")
+    y1, f1 = _conditional(treated, treated_weights, "treated")
+    y0, f0 = _conditional(control, control_weights, "control")
     low, high = np.empty(levels.size), np.empty(levels.size)
     for k, p in enumerate(levels.ravel()):
         # Some d <= y - t has P(effect <= d) >= p for certain when P(Y1 <= y) - P(Y0 < t) >= p: take the largest such t.
@@ -287,8 +287,8 @@ def _below(first: tuple[Array, Array], second: tuple[Array, Array], at: Array, *
 
 def _coupled(treated: Any, control: Any, treated_weights: Any, control_weights: Any) -> tuple[float, ...]:
     """Bounds on the variance of the effect and on the correlation of the outcomes."""
-    y1, f1 = _law(treated, treated_weights, "treated")
-    y0, f0 = _law(control, control_weights, "control")
+    y1, f1 = _conditional(treated, treated_weights, "treated")
+    y0, f0 = _conditional(control, control_weights, "control")
     # Around their means and in units of their size, so that neither origin nor scale costs digits.
     v1, v0 = _centred(y1, f1), _centred(y0, f0)
     unit = max(np.abs(v1).max(), np.abs(v0).max()) or 1.0
@@ -318,7 +318,7 @@ def _spread(values: Array, cumulative: Array) -> float:
     return float(np.sqrt(np.diff(cumulative, prepend=0.0) @ values**2))
 
 
-def _law(values: ArrayLike, weights: ArrayLike | None, name: str) -> tuple[Array, Array]:
+def _conditional(values: ArrayLike, weights: ArrayLike | None, name: str) -> tuple[Array, Array]:
     """Distinct values in rising order and their cumulative probabilities."""
     outcomes = _finite(values, name).ravel()
     if weights is None:

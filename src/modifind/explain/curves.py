@@ -1,8 +1,8 @@
 """How one feature moves the effect: distance, mean, spread, quantiles and densities of both arms along its values.
 
-Everything is a function of the two outcome laws around a value of the feature, and these are local-linear averages of
-pseudo-outcomes (see `pseudo` and `local`). Bands are pointwise and come from a weighted bootstrap: every row gets an
-exponential random weight, averages are taken anew, models and scores stay as they are.
+Everything is a function of the two outcome distributions around a value of the feature, and these are local-linear
+averages of pseudo-outcomes (see `pseudo` and `local`). Bands are pointwise and come from a weighted bootstrap: every
+row gets an exponential random weight, averages are taken anew, models and scores stay as they are.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 from modifind._typing import Array
 from modifind.data.population import check_population
 from modifind.data.survey import some
-from modifind.explain.local_laws import WeightedRows
+from modifind.explain.local_distributions import WeightedRows
 from modifind.explain.pseudo import OutcomeModel, PseudoOutcomes
 from modifind.explain.reading import GivenFeature, check_bandwidth, check_draws
 from modifind.explain.views import LEVEL, Explained, explain_column
@@ -79,10 +79,10 @@ def effect_curve(
     Returns
     -------
     DataFrame
-        One row per point: `value`; `d2`, the squared distance between the arms' outcome laws (of kernel means, less
-        what chance adds); `mean_effect`, treated less control; `sd_ratio`, the ratio of standard deviations; effects at
-        the 10, 25, 50, 75 and 90% quantiles (`q10_effect`, ...); for each the limits of its band (`_low`, `_high`); the
-        limits between which d2 would lie at the point if it were the same at all of them (`d2_null_low`,
+        One row per point: `value`; `d2`, the squared distance between the arms' outcome distributions (of kernel means,
+        less what chance adds); `mean_effect`, treated less control; `sd_ratio`, the ratio of standard deviations;
+        effects at the 10, 25, 50, 75 and 90% quantiles (`q10_effect`, ...); for each the limits of its band (`_low`,
+        `_high`); the limits between which d2 would lie at the point if it were the same at all of them (`d2_null_low`,
         `d2_null_high`); the effective number of rows of each arm around the point (`rows_treated`, `rows_control`); and
         `low_support`, true where one of them is below 20. Missing where an arm has no rows. Rows without a value of a
         continuous x come last, with a `value` of NaN.

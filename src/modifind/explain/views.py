@@ -1,4 +1,4 @@
-"""From averages of pseudo-outcomes to outcome laws, and from laws to tables with bands."""
+"""From averages of pseudo-outcomes to outcome distributions, and from distributions to tables with bands."""
 
 from __future__ import annotations
 
@@ -29,15 +29,15 @@ LEAST_VARIANCE = 1e-12  # of the outcome's
 
 
 @dataclass(frozen=True)
-class Laws:
-    """Outcome laws of control and treated (next to last axis), from averages of pseudo-outcomes."""
+class Distributions:
+    """Outcome distributions of control and treated (next to last axis), from averages of pseudo-outcomes."""
 
     mean: Array
     variance: Array
     cumulative: Array
 
     @classmethod
-    def of(cls, averages: Array) -> Laws:
+    def of(cls, averages: Array) -> Distributions:
         """From an array of shape (..., 2, k)."""
         mean = averages[..., 0]
         variance = averages[..., 1] - mean**2
@@ -180,9 +180,9 @@ class _View:
 
     def curve(self) -> pd.DataFrame:
         """The curve of `effect_curve`."""
-        laws, drawn = Laws.of(self.averages.estimate), Laws.of(self.averages.draws)
-        found, moved = laws.effects(self.outcomes), drawn.effects(self.outcomes)
-        d2 = self._distance(laws, drawn)
+        distributions, drawn = Distributions.of(self.averages.estimate), Distributions.of(self.averages.draws)
+        found, moved = distributions.effects(self.outcomes), drawn.effects(self.outcomes)
+        d2 = self._distance(distributions, drawn)
         columns: dict[str, Any] = {"value": self.values, "d2": d2["d2"]}
         columns |= {name: found[:, k] for k, name in enumerate(EFFECTS)}
         if self.n_draws:
@@ -212,18 +212,18 @@ class _View:
         marks = self.outcomes.marks
         return np.where(self.outcomes.steps, marks, (marks + np.append(marks[0], marks[:-1])) / 2)
 
-    def _distance(self, laws: Laws, drawn: Laws) -> dict[str, Array]:
-        """Squared distance between the arms' laws, less what chance adds to it; its band, and that without a modifier.
+    def _distance(self, distributions: Distributions, drawn: Distributions) -> dict[str, Array]:
+        """Squared distance between the arms' distributions, less what chance adds; its band, and that without a modifier.
 
-        Without a modifier the distance is the same at every point. The laws need not be: a feature that moves both arms
-        alike moves the place where they differ.
+        Without a modifier the distance is the same at every point. The distributions need not be: a feature that moves
+        both arms alike moves the place where they differ.
         """
         atoms = self._atoms()
         # Only products of the root enter, and it has far fewer columns than there are marks.
         values, vectors = np.linalg.eigh(gaussian_gram(atoms, atoms, self.y_bandwidth))
         kept = values > 1e-10 * values[-1]
         root = vectors[:, kept] * np.sqrt(values[kept])
-        found, moved = (np.diff(part.increments, axis=-2)[..., 0, :] @ root for part in (laws, drawn))
+        found, moved = (np.diff(part.increments, axis=-2)[..., 0, :] @ root for part in (distributions, drawn))
         raw = (found**2).sum(axis=-1)
         if not self.n_draws:
             return {"d2": raw}
@@ -247,9 +247,12 @@ class _View:
     def densities(self, shown: NDArray[np.intp]) -> pd.DataFrame:
         """The table of `outcome_densities`."""
         grid, spread = self._outcome_grid()
-        laws, drawn = Laws.of(self.averages.estimate[shown]), Laws.of(self.averages.draws[:, shown])
+        distributions, drawn = (
+            Distributions.of(self.averages.estimate[shown]),
+            Distributions.of(self.averages.draws[:, shown]),
+        )
         feel = gaussian_gram(grid, self._atoms(), self.y_bandwidth)
-        increments, moved = laws.increments, drawn.increments
+        increments, moved = distributions.increments, drawn.increments
         parts = {
             "treated": (increments[:, 1] @ spread.T, moved[:, :, 1] @ spread.T),
             "control": (increments[:, 0] @ spread.T, moved[:, :, 0] @ spread.T),
@@ -279,9 +282,11 @@ class _View:
         if outcomes.levels:
             return marks, np.eye(marks.size)
         inner = self.averages.estimate[~np.isnan(self.averages.estimate[:, 0, 0])]
-        law = Laws.of(inner).cumulative.mean(axis=(0, 1)) if inner.size else np.linspace(0, 1, marks.size)
-        low, high = np.interp((EDGE, 1 - EDGE), law, marks)
-        q25, q75 = np.interp((0.25, 0.75), law, marks)
+        distribution = (
+            Distributions.of(inner).cumulative.mean(axis=(0, 1)) if inner.size else np.linspace(0, 1, marks.size)
+        )
+        low, high = np.interp((EDGE, 1 - EDGE), distribution, marks)
+        q25, q75 = np.interp((0.25, 0.75), distribution, marks)
         rows = max(float(np.median(self.support)), MIN_SUPPORT)
         width = 0.9 * min((float(q75 - q25) / 1.349) or 1.0, 1.0) * rows**-0.2
         # No narrower than what the grid can show, or areas would depend on where its points are.

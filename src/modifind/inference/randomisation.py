@@ -2,7 +2,7 @@
 
 The null hypothesis is that Y is independent of X_m given the other features and the treatment. Under it the observed
 column and the resampled ones are exchangeable given everything else, so the p-value is valid for any statistic,
-provided the sampler knows the conditional law.
+provided the sampler knows the conditional distribution.
 """
 
 from __future__ import annotations

@@ -45,9 +45,9 @@ class AnalyticOutcome:
         Of the component for tails and shape, NaN where there is none.
     prognostic_p_value : float
         Of whether the outcome follows the feature, in whichever arm.
-    law_p_value : float
-        Of whether the contrasts' excess over their means under the law follows other features; NaN where it does not
-        matter.
+    conditional_p_value : float
+        Of whether the contrasts' excess over their means under the distribution follows other features; NaN where it
+        does not matter.
     n_repeats : int
         Cross-fits that were averaged.
     z_spread : float
@@ -67,7 +67,7 @@ class AnalyticOutcome:
     n_exceeding: int = 0
     tail_p_value: float = float("nan")
     prognostic_p_value: float = float("nan")
-    law_p_value: float = float("nan")
+    conditional_p_value: float = float("nan")
     n_repeats: int = 1
     z_spread: float = float("nan")
 

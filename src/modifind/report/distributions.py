@@ -142,7 +142,7 @@ def score_picture(histogram: pd.DataFrame, terms: Terms) -> Markup:
 
 
 def rank_picture(name: str, shares: Any) -> Markup:
-    """Ranks of a feature under its estimated law, in tenths; flat at one tenth where the law is right."""
+    """Ranks of a feature under its estimated distribution, in tenths; flat at one tenth where that is right."""
     drawing = Drawing(160, 64)
     values = np.asarray(shares, dtype=float)
     y = Scale(0.0, max(0.15, float(np.nanmax(values)) * 1.05), 58, 4)
@@ -151,7 +151,9 @@ def rank_picture(name: str, shares: Any) -> Markup:
             drawing.rect(2 + 15.6 * k, y(value), 14, 58 - y(value), "rank-bar")
     drawing.line(0, y(0.1), 160, y(0.1), "overall")
     listed = ", ".join(_percent(value) for value in values)
-    return drawing.svg(f"Shares of {name} by tenths of its estimated law, 10% each where it is right: {listed}")
+    return drawing.svg(
+        f"Shares of {name} by tenths of its estimated distribution, 10% each where it is right: {listed}"
+    )
 
 
 def placebo_picture(p_values: Any) -> Markup:

@@ -154,7 +154,10 @@ def _missing_methods(s: Mapping[str, Any]) -> str:
         rows = counted(s["n_rows_dropped"], "row with a missing value was", "rows with missing values were")
         return f" {rows} left out."
     if s.get("missing") == "category":
-        return " Missing values were taken as a category of their own, whose law was modelled like that of the values."
+        return (
+            " Missing values were taken as a category of their own, whose distribution was modelled like that of the "
+            "values."
+        )
     return ""
 
 
@@ -163,7 +166,11 @@ def _row_methods(s: Mapping[str, Any]) -> str:
     said = ""
     if s.get("adjust_for"):
         columns = ", ".join(map(str, s["adjust_for"]))
-        parts = "Models and propensity scores" if s.get("method") == "si_em" else "Models, propensity scores and laws"
+        parts = (
+            "Models and propensity scores"
+            if s.get("method") == "si_em"
+            else "Models, propensity scores and distributions"
+        )
         said += f" {parts} also conditioned on columns that were not tested: {columns}."
     if s.get("outcome_weights"):
         own = s["outcome_weights"]
@@ -199,7 +206,8 @@ def _analytic_methods(s: Mapping[str, Any]) -> str:
     tails = (
         " This p-value was combined (Cauchy combination, weights 0.6 and 0.4) with that of a second component for "
         "tails and skewness: sums over rows of squared and cubed standardised residuals, weighted by treatment less "
-        "propensity score, times functions of the feature less their means under its law, with the rows' own variance."
+        "propensity score, times functions of the feature less their means under its distribution, with the rows' own "
+        "variance."
     )
     tails = "" if model["likelihood"] == "bernoulli" else tails
     return (
@@ -207,8 +215,8 @@ def _analytic_methods(s: Mapping[str, Any]) -> str:
         f"a {model['n_folds']}-fold cross-fitted model of the outcome in both arms{again} (learners and their mean "
         f"weights: {model['stack']}), with what the arms have in common held fixed, were summed over rows, each "
         "weighted by treatment less propensity score, and compared with their distribution when the feature is drawn "
-        f"from its law given the rest ({s['sampler']['class']}), by a saddlepoint approximation with the rows' own "
-        f"variance where it is larger.{tails}"
+        f"from its distribution given the rest ({s['sampler']['class']}), by a saddlepoint approximation with the rows' "
+        f"own variance where it is larger.{tails}"
     )
 
 

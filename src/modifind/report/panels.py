@@ -157,7 +157,7 @@ def _named(chart: Chart, key: str, place: int, link: str) -> Chart:
 
 
 def worst_ranks(result: SelectionResult, most: int = 12) -> list[tuple[str, Any, str]]:
-    """Features whose estimated law fits worst, and the selected ones: name, shares by tenths, distance as text."""
+    """Features whose distribution fits worst, and the selected ones: name, shares by tenths, distance as text."""
     known = result.pit_histogram.dropna(how="all")
     if not len(known):
         return []

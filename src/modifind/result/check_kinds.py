@@ -99,8 +99,8 @@ KINDS = {
         "given.",
         AFTER,
     ),
-    "law_along": Kind(
-        "laws of features where effects are told by them",
+    "conditional_along": Kind(
+        "distributions of features where effects are told by them",
         True,
         "The feature may stand in for others that the models do not follow: look at it together with them (a feature "
         "group), or try another sampler.",
@@ -126,21 +126,21 @@ KINDS = {
         AFTER,
     ),
     # The test.
-    "law_fit": Kind(
-        "law of the feature",
+    "conditional_fit": Kind(
+        "distribution of the feature",
         True,
         OTHER_SAMPLER,
-        "law of the feature fits badly",
-        "{count} ({features}): the estimated law of the feature given the rest does not fit held-out rows, so that "
-        "p-values may be too small or too large.",
+        "distribution of the feature fits badly",
+        "{count} ({features}): the estimated distribution of the feature given the rest does not fit held-out rows, so "
+        "that p-values may be too small or too large.",
     ),
-    "law_gain": Kind(
-        "law of the feature against none",
+    "conditional_gain": Kind(
+        "distribution of the feature against none",
         True,
         OTHER_SAMPLER,
-        "law of the feature predicts worse than none",
-        "{count} ({features}): the estimated law of the feature given the rest predicts held-out rows worse than the "
-        "feature's own distribution does, so that p-values may be off.",
+        "distribution of the feature predicts worse than none",
+        "{count} ({features}): the estimated distribution of the feature given the rest predicts held-out rows worse than "
+        "the feature's own distribution does, so that p-values may be off.",
     ),
     "tail": Kind(
         "tail of the null distribution",

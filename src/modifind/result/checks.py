@@ -2,8 +2,8 @@
 
 A check that bears on validity decides whether the answer can be relied on, `SelectionResult.ok`; the others are notes.
 `check_kinds` says which is which. Thresholds are set by what a departure does to the answer, not by whether it is
-significant: with 100,000 rows every law and every score is significantly wrong by a little. docs/validity.md has the
-rates at which good and bad tables fail.
+significant: with 100,000 rows every distribution and every score is significantly wrong by a little. docs/validity.md
+has the rates at which good and bad tables fail.
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ LARGEST_OBSERVED = 0.03  # share of all weight that one such row may have, in ta
 LEAST_ARM = 50
 LARGEST_DISTANCE = 0.05  # of the PIT: at 0.07 twice as many null features as should be are found
 MISFIT_LEVEL = 0.001
-LAW_FOLLOWS = 1e-6
+CONDITIONAL_FOLLOWS = 1e-6
 SCORES_MISFIT = 1e-4
-LEAST_LAW_GAIN = -0.2  # nats per row
+LEAST_CONDITIONAL_GAIN = -0.2  # nats per row
 LEAST_MODEL_GAIN = -0.05  # nats per row
 COST_OF_ROWS = 40.0  # nats that fitting to n rows may cost in all
 DISAGREEMENT_LEVEL = 0.001
@@ -129,7 +129,7 @@ def run_checks(
     for feature in table.index:
         found += _testable(str(feature), untestable.get(str(feature)))
     found += _column_checks(diagnostics if adjusted is None else pd.concat([diagnostics, adjusted]), settings)
-    found += [check for row in diagnostics.itertuples() for check in _law_checks(row, int(settings["n_rows"]))]
+    found += [check for row in diagnostics.itertuples() for check in _conditional_checks(row, int(settings["n_rows"]))]
     found += [*_tail_checks(table, diagnostics, settings), *_resampled_checks(table, diagnostics)]
     return as_frame(found)
 
@@ -172,7 +172,7 @@ def summary(checks: pd.DataFrame) -> str:
 
     Examples
     --------
-    >>> found = [Check("law_fit", "age", 0.1, 0.05, False, ""), Check("constant", "site", 1.0, 0.0, False, "")]
+    >>> found = [Check("conditional_fit", "age", 0.1, 0.05, False, ""), Check("constant", "site", 1.0, 0.0, False, "")]
     >>> summary(as_frame(found))
     '1 of 1 needs attention; 1 note'
     """
@@ -387,39 +387,39 @@ def _testable(feature: str, reason: str | None) -> list[Check]:
     return [] if reason is None else [Check(reason, feature, 1.0, 0.0, False, texts[reason])]
 
 
-def _law_checks(row: Any, n_rows: int) -> Iterator[Check]:
+def _conditional_checks(row: Any, n_rows: int) -> Iterator[Check]:
     feature, n_rows = str(row.Index), int(getattr(row, "n_clusters", 0)) or n_rows
     distance, p_value = getattr(row, "pit_distance", math.nan), getattr(row, "pit_p_value", math.nan)
     if distance == distance:
         passed = not (distance > LARGEST_DISTANCE and p_value < MISFIT_LEVEL)
-        text = f"The law of {feature} given the rest ({row.sampler}) is off by {distance:.3f} on held-out rows"
+        text = f"The distribution of {feature} given the rest ({row.sampler}) is off by {distance:.3f} on held-out rows"
         text += f" (Kolmogorov-Smirnov distance; p = {p_value:.2g})."
         if not passed:
             text += " Its p-value may be too small or too large."
-        yield Check("law_fit", feature, distance, LARGEST_DISTANCE, passed, text)
+        yield Check("conditional_fit", feature, distance, LARGEST_DISTANCE, passed, text)
     gain = getattr(row, "log_score_gain", math.nan)
     if gain == gain:
-        limit = LEAST_LAW_GAIN - COST_OF_ROWS / n_rows
+        limit = LEAST_CONDITIONAL_GAIN - COST_OF_ROWS / n_rows
         passed = gain >= limit
         text = (
-            f"The law of {feature} given the rest ({row.sampler}) predicts held-out rows {abs(gain):.3f} nats per row "
-            f"{'better' if gain > 0 else 'worse'} than the feature's own distribution."
+            f"The distribution of {feature} given the rest ({row.sampler}) predicts held-out rows {abs(gain):.3f} nats "
+            f"per row {'better' if gain > 0 else 'worse'} than the feature's own distribution."
         )
         if not passed:
             text += " Its p-value may be off."
         elif gain < 0:
             text += f" With this many rows up to {-limit:.3f} is no concern."
-        yield Check("law_gain", feature, gain, limit, passed, text)
-    follows = getattr(row, "law_p_value", math.nan)
+        yield Check("conditional_gain", feature, gain, limit, passed, text)
+    follows = getattr(row, "conditional_p_value", math.nan)
     if follows == follows:
-        passed = follows >= LAW_FOLLOWS
-        text = f"What the law of {feature} given the rest leaves over follows no other feature (p = {follows:.2g})."
+        passed = follows >= CONDITIONAL_FOLLOWS
+        text = f"What the model of {feature} given the rest leaves over follows no other feature (p = {follows:.2g})."
         if not passed:
             text = (
-                f"What the law of {feature} given the rest ({row.sampler}) leaves over still follows other features "
+                f"What the model of {feature} given the rest ({row.sampler}) leaves over still follows other features "
                 f"(p = {follows:.2g}): part of what is found for it may be theirs."
             )
-        yield Check("law_along", feature, follows, LAW_FOLLOWS, passed, text)
+        yield Check("conditional_along", feature, follows, CONDITIONAL_FOLLOWS, passed, text)
 
 
 def _tail_checks(table: pd.DataFrame, diagnostics: pd.DataFrame, settings: Mapping[str, Any]) -> Iterator[Check]:

@@ -45,7 +45,7 @@ LABELS = ("value", "quantity", "part")  # columns that need not be numbers
 KINDS = ("continuous", "discrete", "group")
 P_VALUES = (
     *("p_value", "p_adjusted", "pit_p_value", "normal_p_value", "check_p_value", "likelihood_p_value", "tail_p_value"),
-    *("prognostic_p_value", "arm_p_value", "law_p_value", "checked_p_value"),
+    *("prognostic_p_value", "arm_p_value", "conditional_p_value", "checked_p_value"),
     *CHANGE_P_VALUES,
 )
 INFINITE = ("Infinity", "-Infinity")

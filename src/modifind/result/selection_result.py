@@ -76,16 +76,16 @@ class SelectionResult:
     densities : dict of DataFrame
         Outcome densities of both arms and the witness function at a few values of each column; see `density`.
     bounds, bound_tests : dict of DataFrame
-        Bounds on the law of the effect along a column and tests of whether they change, see `effect_bounds` and
-        `bounds_test`; of the columns whose p-value is at most alpha.
+        Bounds on the distribution of the effect along a column and tests of whether they change, see `effect_bounds`
+        and `bounds_test`; of the columns whose p-value is at most alpha.
     overall : dict
         The effects of a curve, and their limits, for all rows together, or for the overlap population where
         ``settings["population"]`` says so.
     score_histogram : DataFrame
         Shares of each arm (`treated`, `control`) whose propensity score lies between `low` and `high`.
     pit_histogram : DataFrame
-        One row per feature: shares of the rows by tenths of the probability integral transform of the feature's law,
-        each 0.1 where the law is right. Missing for discrete features.
+        One row per feature: shares of the rows by tenths of the probability integral transform of the feature's
+        distribution, each 0.1 where the distribution is right. Missing for discrete features.
     placebo : PlaceboResult, optional
         What the same analysis found with placebo treatments, where they were asked for.
     """

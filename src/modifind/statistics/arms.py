@@ -81,7 +81,8 @@ class ArmTraits:
         Degrees of freedom of each arm; infinite for a binary outcome.
     shape : float
         Those of both arms together. The test measures residuals of both arms by one density: two that differ by
-        chance would find a difference between arms of the same law, wherever that law is not the density's.
+        chance would find a difference between arms of the same distribution, wherever that distribution is not the
+        density's.
     location, scale : tuple of two floats
         Shift and share: of the models' contrast c of locations, or of log-scales, ``shift + share * c`` is what
         held-out rows bear out. Where arms do not differ both are near zero, and residuals of both arms are measured

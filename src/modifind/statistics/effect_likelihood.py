@@ -5,8 +5,8 @@ A cross-fitted model gives the location mu_a(x) and the scale sigma_a(x) of the 
 is held still at the observed row: the common location ``b = (1 - s) mu_0 + s mu_1``, s the treated arm's share of the
 precision, and the common log-scale ``c``, midway.
 
-For feature m let V be drawn from its law given the other features and the treatment, tilted to where both arms are
-(`samplers.overlap`), let D(v) and d(v) be the contrasts of a row whose m-th feature is v, and let Dbar and dbar be
+For feature m let V be drawn from its distribution given the other features and the treatment, tilted to where both arms
+are (`samplers.overlap`), let D(v) and d(v) be the contrasts of a row whose m-th feature is v, and let Dbar and dbar be
 their means over V: the contrasts if the feature modified nothing. A row's residual u is that of its outcome at location
 ``b + (a - s) Dbar`` and log-scale ``c + (a - 1/2) dbar``, Dbar and dbar taken as far as held-out rows bear them out
 (`arms.ArmTraits`). With e the propensity score, K the precision of a contrast of locations, w u the score of a
@@ -20,16 +20,17 @@ of l_i(x_im).
 
 *The null hypothesis* is that the difference between the arms' outcome distributions does not depend on X_m given the
 other features. Two things make T centred under it, whatever the noise does. Where the treatment does nothing, residuals
-of both arms have one law given x, and ``a - e`` has mean zero whatever that law is. And where the outcome is
-independent of X_m given the rest, x_im is a draw from the law of V_i. In between errors of D count with the information
-on it, so that Dbar is the mean under the law of V weighted by K(V). The tail is that of the sum of independent
-variables ``l_i(V_i)``; where rows vary more than that, as they do about a feature that moves both arms, their own
-variance is taken.
+of both arms have one distribution given x, and ``a - e`` has mean zero whatever that distribution is. And where the
+outcome is independent of X_m given the rest, x_im is a draw from the distribution of V_i. In between errors of D count
+with the information on it, so that Dbar is the mean under the distribution of V weighted by K(V). The tail is that of
+the sum of independent variables ``l_i(V_i)``; where rows vary more than that, as they do about a feature that moves
+both arms, their own variance is taken.
 
 A binary outcome has no scale: its statistic is the first term with ``K (y - p)`` for ``K sigma w u``, the score of the
 Bernoulli likelihood for a difference of risks.
 
-With sample weights the terms are ``w_i l_i``, models and laws are weighted too, and rows of a cluster stay in one fold.
+With sample weights the terms are ``w_i l_i``, models and distributions are weighted too, and rows of a cluster stay in
+one fold.
 """
 
 from __future__ import annotations
@@ -283,7 +284,7 @@ class RowTerms:
     tails : array of shape (n, 2)
         Scores of the same residuals for the component for tails and shape; see `tails.TailSums`.
     values : array of shape (n, g)
-        At the points of its law, less their mean under the law.
+        At the points of its distribution, less their mean under the distribution.
     """
 
     observed: Array
@@ -428,7 +429,7 @@ class PreparedEffectLikelihood:
         return fit.lead * fit.common.precision * scale * weight * u, fit.lead * (weight * u**2 - 1.0)
 
     def terms(self, feature: Feature, grid: RowGrid, *parts: Part) -> tuple[tuple[RowTerms, ...], Array]:
-        """What every row adds as a feature takes the points of its law, and the points' weights.
+        """What every row adds as a feature takes the points of its distribution, and the points' weights.
 
         Averaged over repeats of the cross-fitting, and times the weight of the row.
 
@@ -437,7 +438,7 @@ class PreparedEffectLikelihood:
         feature : int or tuple of int
             Place of the feature, or of the columns of a group.
         grid : RowGrid
-            Its law.
+            Its distribution.
         *parts : Part
             Which contrasts follow the points: both (`WHOLE`, by default), that of the locations (`MEAN`) or that of the
             scales (`SPREAD`). One that does not stays where the model has it at the row's own value. With `OUTCOME` the
@@ -505,7 +506,7 @@ class PreparedEffectLikelihood:
         information = chances * contrast_precision(variances(location, scale, self.binary), scores[:, None])
         means = [np.einsum("ij,ij->i", contrast, chances) for contrast in along]
         # Errors of the contrast count as much as there is information on it, so that its null value is the mean under
-        # the law weighted by that: where a feature changes the spread of both arms the two means differ.
+        # the distribution weighted by that: where a feature changes the spread of both arms the two means differ.
         centre = np.einsum("ij,ij->i", along[0], information) / information.sum(axis=1)
         found = []
         for part in parts:
@@ -573,13 +574,13 @@ class PreparedEffectLikelihood:
     def _misfit(self) -> Misfit:
         return Misfit(self.table.design, self.weights)
 
-    def law_test(self, feature: Feature, grid: RowGrid) -> float:
-        """P-value of whether the law of a feature is off where it matters: in the direction of the arms' contrasts.
+    def conditional_test(self, feature: Feature, grid: RowGrid) -> float:
+        """P-value of whether the distribution of a feature is off where it matters: along the arms' contrasts.
 
-        Under a right law the excess of a row's contrast over its mean under the law, times |a - e|, has mean zero
-        whatever the other features are. What it has left of them, times what the models of the contrast have left,
-        is what a feature that modifies nothing gains by. Tested are sums over bins of the other features and of the
-        contrast's mean, and over products of two features, for the location and for the scale.
+        Under a right distribution the excess of a row's contrast over its mean under the distribution, times |a - e|,
+        has mean zero whatever the other features are. What it has left of them, times what the models of the contrast
+        have left, is what a feature that modifies nothing gains by. Tested are sums over bins of the other features and
+        of the contrast's mean, and over products of two features, for the location and for the scale.
         """
         excess, means = np.zeros((2, self.y.size)), np.zeros((2, self.y.size))
         columns = columns_of(self.table, feature)
@@ -605,7 +606,7 @@ class PreparedEffectLikelihood:
         return max(min(min(found, default=1.0) * len(found), 1.0), SMALLEST)
 
     def may_show_tails(self, feature: Feature) -> bool:
-        """Whether the same test gives a sign without a law of the feature, which takes time to fit.
+        """Whether the same test gives a sign without a distribution of the feature, which takes time to fit.
 
         A feature that no model looks at is not tested where it does not: its p-value is 1 instead of a large one.
         """

@@ -1,4 +1,4 @@
-"""Levels of a category that a row's models cannot tell apart, taken as one point of the category's law."""
+"""Levels of a category that a row's models cannot tell apart, taken as one point of the category's distribution."""
 
 from __future__ import annotations
 

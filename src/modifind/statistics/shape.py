@@ -2,7 +2,7 @@ r"""Tails and shape: do the arms differ along a feature in what neither a locati
 
 The likelihood of `effect_likelihood` weighs down the very rows that rare severe events make. This component does not.
 With u a row's standardised residual at the models' contrasts of the arms, e its propensity score and V drawn from the
-law of the feature given the other features and the treatment, a direction of the test is
+distribution of the feature given the other features and the treatment, a direction of the test is
 
     sum_i (a_i - e_i) (g(u_i) - mean of g in the row's arm) (h(x_im) - E h(V_i))
 
@@ -10,8 +10,8 @@ for each of two functions of the residual, its square for tails and its cube (as
 both cut off far out, and each of a few functions h of the feature: its rank and a ramp about its median, or indicators
 of its levels. Means of g are taken over rows weighted by the chance to be in the other arm.
 
-*The null hypothesis* is that of the main test. Where the treatment does nothing, residuals of both arms have one law
-given x and ``a - e`` has mean zero: a shape that changes alike in both arms is not found. Where the outcome is
+*The null hypothesis* is that of the main test. Where the treatment does nothing, residuals of both arms have one
+distribution given x and ``a - e`` has mean zero: a shape that changes alike in both arms is not found. Where the outcome is
 independent of X_m given the rest, h(x) - E h(V) has mean zero. The variance is that of the rows themselves, or of
 clusters of rows, so that no noise is too heavy for the level. The p-value is that of the largest direction, by Hunter's
 bound for correlated normal variables.
@@ -54,7 +54,8 @@ def residual_scores(residual: Array) -> Array:
 class _Ranked:
     """The rank of a value, from -1 to 1, and a ramp between -1 and 1 about the median; 0 where the value is missing.
 
-    The ramp is for thresholds. A step would do for the data, but its mean under a law that is known by 25 points jumps.
+    The ramp is for thresholds. A step would do for the data, but its mean under a distribution that is known by 25
+    points jumps.
     """
 
     values: Array
@@ -130,7 +131,7 @@ class ValueFunctions:
         return np.concatenate([own(values[..., place]) for place, own in self.parts], axis=-1)
 
     def excess(self, table: FeatureTable, grid: RowGrid | None) -> Array:
-        """Functions of every row's own values less their mean under the law, or without a law as they are."""
+        """Functions of every row's own values less their mean under the distribution, or as they are without one."""
         observed = self(table.values[:, list(self.columns)])
         if grid is None:
             return observed

@@ -5,7 +5,7 @@ from __future__ import annotations
 from modifind.nuisance.conditional.auto import AutoSampler
 from modifind.nuisance.conditional.base import BaseSampler
 from modifind.nuisance.conditional.boosting import BoostingSampler
-from modifind.nuisance.conditional.contract import Calibration, FeatureLaw, LawRule
+from modifind.nuisance.conditional.contract import Calibration, Conditional, ConditionalRule
 from modifind.nuisance.conditional.cvae import CVAESampler
 from modifind.nuisance.conditional.gaussian import GaussianSampler
 from modifind.nuisance.conditional.grid import ConditionalGrid
@@ -25,10 +25,10 @@ def resolve_sampler(sampler: str | BaseSampler) -> BaseSampler:
         if sampler not in _BY_NAME:
             raise ValueError(f"sampler must be one of {', '.join(map(repr, _BY_NAME))} or a sampler, not {sampler!r}")
         return _BY_NAME[sampler]()
-    lacks = [method for method in ("fit", "law") if not callable(getattr(sampler, method, None))]
+    lacks = [method for method in ("fit", "conditional") if not callable(getattr(sampler, method, None))]
     if lacks:
         raise ValueError(
-            f"sampler must be a name or have fit and law; {type(sampler).__name__} has no {' and no '.join(lacks)}"
+            f"sampler must be a name or have fit and conditional; {type(sampler).__name__} has no {' and no '.join(lacks)}"
         )
     return sampler
 
@@ -39,11 +39,11 @@ __all__ = [
     "BoostingSampler",
     "CVAESampler",
     "Calibration",
+    "Conditional",
     "ConditionalGrid",
-    "FeatureLaw",
+    "ConditionalRule",
     "GaussianSampler",
     "IncompleteSampler",
-    "LawRule",
     "MarginalSampler",
     "SplineSampler",
     "for_gaps",

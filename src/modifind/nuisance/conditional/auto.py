@@ -13,9 +13,15 @@ from scipy.stats import jarque_bera
 from modifind._typing import Array
 from modifind.data.feature_matrix import FeatureTable
 from modifind.data.survey import effective_size, mean_of
-from modifind.nuisance.conditional.base import BaseSampler, CategoricalLaw, NormalLaw, PoolLaw, column_atoms
+from modifind.nuisance.conditional.base import (
+    BaseSampler,
+    CategoricalConditional,
+    NormalConditional,
+    PoolConditional,
+    column_atoms,
+)
 from modifind.nuisance.conditional.boosting import BoostingSampler
-from modifind.nuisance.conditional.contract import FeatureLaw, LawRule
+from modifind.nuisance.conditional.contract import Conditional, ConditionalRule
 from modifind.nuisance.conditional.gaussian import GaussianSampler
 from modifind.nuisance.conditional.splines import SplineSampler
 from modifind.nuisance.regression.misfit import Misfit
@@ -32,16 +38,16 @@ _Candidates: TypeAlias = tuple[GaussianSampler | SplineSampler, ...]
 class AutoSampler(BaseSampler):
     """The gaussian, the spline or the boosting sampler, whichever predicts held-out rows of the feature better.
 
-    A richer law is taken when its held-out log-score is better by more than one standard error of the difference, or
-    when the plainer law fails its own held-out calibration test at 1% and the richer one passes: a wrong shape costs
-    little log-score but makes p-values too small.
+    A richer distribution is taken when its held-out log-score is better by more than one standard error of the
+    difference, or when the plainer distribution fails its own held-out calibration test at 1% and the richer one
+    passes: a wrong shape costs little log-score but makes p-values too small.
 
-    Splines are fitted only where they could win: where the column has an atom, where the residuals of the gaussian law
-    are not normal, or where tests of those residuals against bins and products of the other features find a curve,
-    an interaction or a spread that varies. Trees are grown only where the same tests find something that the splines
-    left. These tests see far weaker departures than those that make a richer law worth its noise. Above 20,000 rows
-    the choice is made on 10,000 of them, drawn at random; the chosen law is fitted on all. Above 100 columns, products
-    are formed only of the 60 columns most associated with the residuals.
+    Splines are fitted only where they could win: where the column has an atom, where the residuals of the gaussian
+    distribution are not normal, or where tests of those residuals against bins and products of the other features find
+    a curve, an interaction or a spread that varies. Trees are grown only where the same tests find something that the
+    splines left. These tests see far weaker departures than those that make a richer distribution worth its noise.
+    Above 20,000 rows the choice is made on 10,000 of them, drawn at random; the chosen distribution is fitted on all.
+    Above 100 columns, products are formed only of the 60 columns most associated with the residuals.
 
     Parameters
     ----------
@@ -90,28 +96,28 @@ class AutoSampler(BaseSampler):
             sampler.fit(table, treatment, own, weights)
         return found
 
-    def law(self, feature: int) -> FeatureLaw:
-        """Fit the law of one feature that fits it better; one of many levels has the same with all."""
+    def conditional(self, feature: int) -> Conditional:
+        """Fit the distribution of one feature that fits it better; one of many levels has the same with all."""
         if feature in self.table_.level_columns:
-            return self.candidates_[0].law(feature)
+            return self.candidates_[0].conditional(feature)
         place, chosen = self._choice(feature)
-        return chosen if self.trial_ is self.candidates_ else self.candidates_[place].law(feature)
+        return chosen if self.trial_ is self.candidates_ else self.candidates_[place].conditional(feature)
 
-    def rule(self, feature: int) -> LawRule:
+    def rule(self, feature: int) -> ConditionalRule:
         """The same for rows that were not in the table; the calibration is that of the choice."""
         if feature in self.table_.level_columns:
             return self.candidates_[0].rule(feature)
         place, chosen = self._choice(feature)
         return self.candidates_[place].rule(feature, chosen.calibration)
 
-    def _choice(self, feature: int) -> tuple[int, FeatureLaw]:
-        """The best candidate's place, and its law on the rows that the choice was made on."""
-        chosen, score = self.trial_[0].scored_law(feature)
+    def _choice(self, feature: int) -> tuple[int, Conditional]:
+        """The best candidate's place, and its distribution on the rows that the choice was made on."""
+        chosen, score = self.trial_[0].scored_conditional(feature)
         best, last = 0, chosen
         for place in range(1, len(self.trial_)):
             if not self.screen_.suspects(feature, last):
                 break
-            last, own = self.trial_[place].scored_law(feature)
+            last, own = self.trial_[place].scored_conditional(feature)
             gain, error = _mean_and_error(own - score, self.trial_[0].weights_)
             failed = chosen.calibration.pit_p_value < MISFIT_LEVEL <= last.calibration.pit_p_value
             if gain > error or failed:
@@ -120,12 +126,12 @@ class AutoSampler(BaseSampler):
 
 
 class _Screen:
-    """Score tests of a law's residuals: is there anything that a richer law could find?
+    """Score tests of a distribution's residuals: is there anything that a richer distribution could find?
 
     Parameters
     ----------
     sampler : GaussianSampler
-        The fitted sampler whose laws are tested.
+        The fitted sampler whose distributions are tested.
     """
 
     def __init__(self, sampler: GaussianSampler) -> None:
@@ -133,20 +139,22 @@ class _Screen:
         self.weights = sampler.weights_
         self.misfit = Misfit(sampler.ridge_.columns, self.weights)
 
-    def suspects(self, feature: int, law: FeatureLaw) -> bool:
-        """Whether a feature's law shows any sign of misfit."""
+    def suspects(self, feature: int, conditional: Conditional) -> bool:
+        """Whether a feature's distribution shows any sign of misfit."""
         column = self.table.values[:, feature]
-        if isinstance(law, NormalLaw):
-            if law.calibration.pit_p_value < SHAPE_LEVEL or column_atoms(column).size:
+        if isinstance(conditional, NormalConditional):
+            if conditional.calibration.pit_p_value < SHAPE_LEVEL or column_atoms(column).size:
                 return True
-            residual = (column - law.mean) / law.scale
-            return _normality(residual, self.weights) < SCREEN_LEVEL or self._follows(feature, law.mean, residual)
-        if isinstance(law, PoolLaw):
-            if not law.shift.any():  # values of similar rows: their mean is all that there is to test
+            residual = (column - conditional.mean) / conditional.scale
+            return _normality(residual, self.weights) < SCREEN_LEVEL or self._follows(
+                feature, conditional.mean, residual
+            )
+        if isinstance(conditional, PoolConditional):
+            if not conditional.shift.any():  # values of similar rows: their mean is all that there is to test
                 return True
-            return self._follows(feature, law.shift, (column - law.shift) / law.scale)
-        assert isinstance(law, CategoricalLaw)
-        below = np.column_stack((np.zeros(column.size), law.cumulative, np.ones(column.size)))
+            return self._follows(feature, conditional.shift, (column - conditional.shift) / conditional.scale)
+        assert isinstance(conditional, CategoricalConditional)
+        below = np.column_stack((np.zeros(column.size), conditional.cumulative, np.ones(column.size)))
         for code, probability in enumerate(np.diff(below, axis=1).T):
             residual, variance = (column == code).astype(np.float64) - probability, probability * (1.0 - probability)
             if self._strays(feature, probability, residual, variance):

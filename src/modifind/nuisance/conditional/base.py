@@ -1,9 +1,9 @@
-"""What every conditional sampler shares: the interface, the laws it fits and how their calibration is measured.
+"""What samplers share: the interface, the distributions that they fit and how their calibration is measured.
 
-A *sampler* estimates, for each feature m, the law of X_m given the other features (and the treatment). A *law* draws
-new columns from it, and may also write itself as a few weighted points per row (module `grid`). Draws come one
-resample after the other from one random stream, so that the number of resamples asked for at a time never changes
-them.
+A *sampler* estimates, for each feature m, the distribution of X_m given the other features (and the treatment). A
+*distribution* draws new columns from it, and may also write itself as a few weighted points per row (module `grid`).
+Draws come one resample after the other from one random stream, so that the number of resamples asked for at a time
+never changes them.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from sklearn.base import BaseEstimator
 from modifind._typing import Array
 from modifind.data.feature_matrix import FeatureTable
 from modifind.data.survey import mean_of, shares_of, some
-from modifind.nuisance.conditional.contract import Calibration, FeatureLaw, Rows
+from modifind.nuisance.conditional.contract import Calibration, Conditional, Rows
 from modifind.nuisance.conditional.grid import (
     BLOCK_ROWS,
     NORMAL_POINTS,
@@ -34,7 +34,7 @@ from modifind.nuisance.conditional.level_shares import LevelShares
 from modifind.nuisance.conditional.pit import pit_shares, tie_cells, uniformity
 
 if TYPE_CHECKING:
-    from modifind.nuisance.conditional.contract import LawRule
+    from modifind.nuisance.conditional.contract import ConditionalRule
 
 N_BINS = 20
 MANY_COLUMNS = 100
@@ -43,7 +43,7 @@ MIXTURE = 1e-3
 
 
 class BaseSampler(BaseEstimator, ABC):
-    """Base of the samplers. Subclasses implement `law`; those with joint work to do also extend `fit`.
+    """Base of the samplers. Subclasses implement `conditional`; those with joint work to do also extend `fit`.
 
     Parameters
     ----------
@@ -53,7 +53,7 @@ class BaseSampler(BaseEstimator, ABC):
     """
 
     name: str
-    takes_clusters = True  # laws of features that have one value per cluster can be fitted to clusters
+    takes_clusters = True  # distributions of features that have one value per cluster can be fitted to clusters
 
     def __init__(self, *, condition_on_treatment: bool = True) -> None:
         self.condition_on_treatment = condition_on_treatment
@@ -65,9 +65,10 @@ class BaseSampler(BaseEstimator, ABC):
         seed: np.random.SeedSequence,
         weights: Array | None = None,
     ) -> BaseSampler:
-        """Take the data; the work per feature is done by `law`.
+        """Take the data; the work per feature is done by `conditional`.
 
-        With `weights`, one number per row of mean 1, laws are those of the population that the weighted rows stand for.
+        With `weights`, one number per row of mean 1, distributions are those of the population that the weighted rows
+        stand for.
         """
         self.table_ = table
         self.weights_ = weights
@@ -77,11 +78,11 @@ class BaseSampler(BaseEstimator, ABC):
         return self
 
     @abstractmethod
-    def law(self, feature: int) -> FeatureLaw:
-        """Fit the law of one feature."""
+    def conditional(self, feature: int) -> Conditional:
+        """Fit the distribution of one feature."""
 
     def assign_folds(self, folds: NDArray[np.int64], *, whole_clusters: bool = False) -> None:
-        """Cross-fit laws by these folds at the next `fit`, so that a rule scores no row by what has seen it.
+        """Cross-fit distributions by these folds at the next `fit`, so that a rule scores no row by what has seen it.
 
         With `whole_clusters` they keep together what belongs together, and a sample of the rows must do so too.
         """
@@ -97,7 +98,7 @@ class BaseSampler(BaseEstimator, ABC):
         folds = assigned % n_folds
         return folds if (folds != folds[0]).any() else drawn
 
-    def rule(self, feature: int) -> LawRule:
+    def rule(self, feature: int) -> ConditionalRule:
         """What has been learned of one feature, to be applied to rows that were not in the table.
 
         Parameters
@@ -107,7 +108,7 @@ class BaseSampler(BaseEstimator, ABC):
 
         Returns
         -------
-        LawRule
+        ConditionalRule
         """
         raise ValueError(
             f"{type(self).__name__} has no rule for rows it was not fitted on, which tables of more than "
@@ -115,7 +116,7 @@ class BaseSampler(BaseEstimator, ABC):
         )
 
     def conditional_grid(self, feature: int, block_rows: int = BLOCK_ROWS) -> ConditionalGrid:
-        """The fitted law of one feature as weighted points per row, without random draws.
+        """The fitted distribution of one feature as weighted points per row, without random draws.
 
         Parameters
         ----------
@@ -132,7 +133,7 @@ class BaseSampler(BaseEstimator, ABC):
 
         See Also
         --------
-        ConditionalGrid.of : The same for a law that is already fitted.
+        ConditionalGrid.of : The same for a distribution that is already fitted.
 
         Examples
         --------
@@ -149,11 +150,11 @@ class BaseSampler(BaseEstimator, ABC):
         60 100 (40, 25) 1.0
         >>> points, weights = grid.at(np.array([7]))
         >>> mean = (weights * points).sum(axis=1)
-        >>> bool(np.allclose(mean, sampler.law(0).mean[7]))
+        >>> bool(np.allclose(mean, sampler.conditional(0).mean[7]))
         True
         """
         levels = self.table_.n_levels(feature)
-        return ConditionalGrid.of(self.law(feature), self.table_.n_rows, n_levels=levels, block_rows=block_rows)
+        return ConditionalGrid.of(self.conditional(feature), self.table_.n_rows, n_levels=levels, block_rows=block_rows)
 
     def _inputs(self, feature: int) -> Array:
         extra = self.treatment_ - self.treatment_.mean() if self.condition_on_treatment else None
@@ -166,7 +167,7 @@ class BaseSampler(BaseEstimator, ABC):
 
 
 @dataclass(frozen=True)
-class NormalLaw:
+class NormalConditional:
     """Normal with a mean per row and one standard deviation."""
 
     mean: Array
@@ -184,14 +185,14 @@ class NormalLaw:
 
 
 @dataclass(frozen=True)
-class CategoricalLaw:
+class CategoricalConditional:
     """Category probabilities per row, stored cumulatively and without the last column."""
 
     cumulative: Array
     calibration: Calibration
 
     @classmethod
-    def of(cls, probabilities: Array, calibration: Calibration) -> CategoricalLaw:
+    def of(cls, probabilities: Array, calibration: Calibration) -> CategoricalConditional:
         """From probabilities of shape (n, k)."""
         return cls(np.cumsum(probabilities, axis=1)[:, :-1], calibration)
 
@@ -210,7 +211,7 @@ class CategoricalLaw:
 
 
 @dataclass(frozen=True)
-class PoolLaw:
+class PoolConditional:
     """Draws from a window of a pool of values, the window being each row's own, times `scale` plus `shift`.
 
     A pool of codes says by `n_levels` how many there are. Values are drawn in proportion to `weights`, where there are
@@ -282,8 +283,8 @@ def value_bins(values: Array) -> Array:
 def binned_log_score(values: Array, edges: Array, cumulative: Array) -> Array:
     """Log-probability, row by row, of the bin that holds the value.
 
-    `cumulative` has the law's distribution function at each edge, shape (rows, edges). A little of the uniform law
-    over bins is mixed in, so that an empty bin costs much but not infinity.
+    `cumulative` has the distribution's distribution function at each edge, shape (rows, edges). A little of the uniform
+    distribution over bins is mixed in, so that an empty bin costs much but not infinity.
     """
     padded = np.concatenate((np.zeros((values.size, 1)), cumulative, np.ones((values.size, 1))), axis=1)
     place = np.searchsorted(edges, values, side="left")

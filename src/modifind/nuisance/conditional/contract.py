@@ -14,26 +14,26 @@ from modifind.data.feature_matrix import FeatureTable
 
 @dataclass(frozen=True)
 class Calibration:
-    """How well a law predicts rows it was not fitted on.
+    """How well a distribution predicts rows it was not fitted on.
 
     Attributes
     ----------
     sampler : str
-        The sampler that made the law.
+        The sampler that made the distribution.
     pit_distance : float
         Kolmogorov-Smirnov distance of the held-out probability integral transform from uniform (continuous features;
         NaN for discrete ones). A value that several rows share is spread over the probability that it stands for.
     pit_p_value : float
         P-value of that distance.
     log_score_gain : float
-        Held-out log-score of the binned value minus that of the marginal law, in nats per row. At or below zero the
-        other features tell nothing about this one.
+        Held-out log-score of the binned value minus that of the marginal distribution, in nats per row. At or below
+        zero the other features tell nothing about this one.
     explained_share : float
         That gain as a share of what perfect prediction would gain. Near one the feature is a function of the others.
     pit_histogram : tuple of float
         Shares of the rows by tenths of that transform; empty where there is none.
     n_clusters : int
-        Number of clusters that the law was fitted to; 0 for a law of rows.
+        Number of clusters that the distribution was fitted to; 0 for a distribution of rows.
     """
 
     sampler: str
@@ -45,15 +45,16 @@ class Calibration:
     n_clusters: int = 0
 
 
-class FeatureLaw(Protocol):
-    """The estimated law of one feature given all else, row by row.
+class Conditional(Protocol):
+    """The estimated distribution of one feature given all else, row by row.
 
-    A law may also have `grid(rows)`, see `GridLaw`; one that has not is summarised by some of its draws.
+    A distribution may also have `grid(rows)`, see `GridConditional`; one that has not is summarised by some of its
+    draws.
     """
 
     @property
     def calibration(self) -> Calibration:
-        """How well the law predicts rows it was not fitted on."""
+        """How well the distribution predicts rows it was not fitted on."""
 
     def draw(self, rng: np.random.Generator, n_draws: int) -> Array:
         """`n_draws` resampled columns, shape (n_draws, n); codes for a discrete feature."""
@@ -63,26 +64,28 @@ Rows: TypeAlias = slice | NDArray[np.int64]
 
 
 @runtime_checkable
-class GridLaw(Protocol):
-    """A law that can be written as a few weighted points per row."""
+class GridConditional(Protocol):
+    """A distribution that can be written as a few weighted points per row."""
 
     def grid(self, rows: Rows) -> tuple[Array, Array]:
         """Points and weights, each of shape (rows, g); every row's weights sum to 1. Read-only views are fine."""
 
 
 class RowGrid(Protocol):
-    """The law of a feature, or of several together, given all else, as weighted points for any rows."""
+    """The distribution of a feature, or of several together, given all else, as weighted points for any rows."""
 
     def at(self, rows: NDArray[np.int64]) -> tuple[Array, Array]:
         """Points and weights, each of shape (rows, g); points of several features have one more axis for these."""
 
 
-class LawRule(Protocol):
-    """What is known of the law of one feature given all else, for any rows."""
+class ConditionalRule(Protocol):
+    """What is known of the distribution of one feature given all else, for any rows."""
 
     @property
     def calibration(self) -> Calibration:
         """How well the rule predicts rows it was not fitted on."""
 
-    def law(self, table: FeatureTable, treatment: NDArray[np.int64], parts: NDArray[np.int64]) -> GridLaw:
-        """The law of some rows; `parts` are numbers that say which of several models scores a row."""
+    def conditional(
+        self, table: FeatureTable, treatment: NDArray[np.int64], parts: NDArray[np.int64]
+    ) -> GridConditional:
+        """The distribution of some rows; `parts` are numbers that say which of several models scores a row."""

@@ -1,4 +1,4 @@
-"""Conditional variational autoencoder: a deep sampler for laws that are neither linear nor unimodal."""
+"""Conditional variational autoencoder: a deep sampler for distributions that are neither linear nor unimodal."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from modifind._torch import open_device
 from modifind._typing import Array
 from modifind.data.feature_matrix import FeatureTable
 from modifind.nuisance.conditional.base import BaseSampler
-from modifind.nuisance.conditional.cvae_law import (
+from modifind.nuisance.conditional.decoder import (
     MAX_LOG_VARIANCE,
     MIN_LOG_VARIANCE,
-    CVAELaw,
+    CVAEConditional,
     CVAERule,
     Decoder,
     Float32,
@@ -60,7 +60,7 @@ class CVAESampler(BaseSampler):
         Epochs without a better held-out bound, counted after the warm-up, that stop a network.
     warmup_epochs : int, default=10
         Epochs over which the weight of the Kullback-Leibler term rises to 1; without them the latent variable
-        falls out of use before a law with two modes is found.
+        falls out of use before a distribution with two modes is found.
     validation_fraction : float, default=0.2
         Share of rows held out for early stopping and calibration.
     device : {"cpu", "cuda", "cuda:0", ...}, default="cpu"
@@ -144,21 +144,21 @@ class CVAESampler(BaseSampler):
             torch.set_num_threads(threads)
         return self
 
-    def law(self, feature: int) -> CVAELaw:
-        """The trained law of one feature, with its calibration on the held-out rows."""
+    def conditional(self, feature: int) -> CVAEConditional:
+        """The trained distribution of one feature, with its calibration on the held-out rows."""
         column = self.table_.values[:, feature]
         decoder = self._decoder(feature, self.inputs_)
-        # A jump ahead, so that calibration shares no numbers with training and `law` may be called again.
+        # A jump ahead, so that calibration shares no numbers with training and `conditional` may be called again.
         rng = np.random.Generator(np.random.PCG64(self.seeds_[feature]).jumped())
         calibration = decoder_calibration(self.name, decoder, column, self.validation_rows_, rng, self.weights_)
-        return CVAELaw(decoder, calibration)
+        return CVAEConditional(decoder, calibration)
 
     def rule(self, feature: int) -> CVAERule:
         """The trained network of one feature, for any rows."""
         mean = float(self.treatment_.mean()) if self.condition_on_treatment else None
         context = self.decoders_[feature]["decode_context"]
         empty = self._decoder(feature, np.empty((0, context.shape[0]), dtype=np.float32))
-        return CVAERule(empty, context, mean, self.law(feature).calibration)
+        return CVAERule(empty, context, mean, self.conditional(feature).calibration)
 
     def _decoder(self, feature: int, inputs: Float32) -> Decoder:
         weights = self.decoders_[feature]
@@ -236,7 +236,7 @@ class _Ensemble:
         return self.torch.from_numpy(np.ascontiguousarray(array)).to(self.device)
 
     def _initial(self, rng: np.random.Generator) -> Float32:
-        """Random weights of one network; the last layer is zero, so that training starts from the marginal law."""
+        """Random weights of one network; the last layer is zero: training starts from the marginal distribution."""
         parts = []
         for name, (n_in, n_out) in self.shapes.items():
             fan_in = self.sampler.hidden if name.endswith("bias") else n_in

@@ -15,8 +15,8 @@ from modifind.data.feature_matrix import FeatureTable
 from modifind.data.survey import effective_size, effective_weights, mean_of, shares_of, some
 from modifind.nuisance.conditional.base import (
     BaseSampler,
-    CategoricalLaw,
-    NormalLaw,
+    CategoricalConditional,
+    NormalConditional,
     category_score,
     continuous_calibration,
     discrete_calibration,
@@ -24,8 +24,8 @@ from modifind.nuisance.conditional.base import (
     normal_scores,
     value_bins,
 )
-from modifind.nuisance.conditional.contract import Calibration, FeatureLaw, LawRule
-from modifind.nuisance.conditional.level_law import LevelLaw, LevelRule, fit_level_law
+from modifind.nuisance.conditional.contract import Calibration, Conditional, ConditionalRule
+from modifind.nuisance.conditional.level_conditional import LevelConditional, LevelRule, fit_level_conditional
 from modifind.nuisance.conditional.rules import CategoryRule, Conditioning, NormalRule, Selected
 from modifind.nuisance.conditional.wide import CrossFittedRidge
 from modifind.nuisance.regression.screening import Association, has_many_columns
@@ -76,29 +76,29 @@ class GaussianSampler(BaseSampler):
                 self.ridge_ = _SharedRidge.of(columns, self.folds_, own)
         return self
 
-    def law(self, feature: int) -> FeatureLaw:
-        """Fit the law of one feature."""
-        return self.scored_law(feature)[0]
+    def conditional(self, feature: int) -> Conditional:
+        """Fit the distribution of one feature."""
+        return self.scored_conditional(feature)[0]
 
-    def scored_law(self, feature: int) -> tuple[FeatureLaw, Array]:
-        """The law of one feature and its held-out log-score row by row."""
+    def scored_conditional(self, feature: int) -> tuple[Conditional, Array]:
+        """The distribution of one feature and its held-out log-score row by row."""
         many = isinstance(self.ridge_, CrossFittedRidge)
         if feature in self.table_.level_columns:
-            return self._level_law(feature)
+            return self._level_conditional(feature)
         if self.table_.n_levels(feature):
-            return self._screened_categorical_law(feature) if many else self._categorical_law(feature)
-        return self._normal_law(feature)
+            return self._screened_categorical(feature) if many else self._categorical(feature)
+        return self._normal_conditional(feature)
 
-    def _level_law(self, feature: int) -> tuple[LevelLaw, Array]:
+    def _level_conditional(self, feature: int) -> tuple[LevelConditional, Array]:
         column, levels = self.table_.values[:, feature], self.table_.n_levels(feature)
-        return fit_level_law(self._inputs(feature), column, levels, self.folds_, self.weights_)
+        return fit_level_conditional(self._inputs(feature), column, levels, self.folds_, self.weights_)
 
-    def rule(self, feature: int, calibration: Calibration | None = None) -> LawRule:
-        """The fitted law for other rows; its calibration is measured unless given."""
+    def rule(self, feature: int, calibration: Calibration | None = None) -> ConditionalRule:
+        """The fitted distribution for other rows; its calibration is measured unless given."""
         if feature in self.table_.level_columns:
-            law = self._level_law(feature)[0]
-            return LevelRule(Conditioning.of(self, feature), law.model, law.calibration)
-        calibration = self.law(feature).calibration if calibration is None else calibration
+            conditional = self._level_conditional(feature)[0]
+            return LevelRule(Conditioning.of(self, feature), conditional.model, conditional.calibration)
+        calibration = self.conditional(feature).calibration if calibration is None else calibration
         inputs = Conditioning.of(self, feature)
         if self.table_.n_levels(feature):
             return self._category_rule(feature, inputs, calibration)
@@ -144,7 +144,7 @@ class GaussianSampler(BaseSampler):
             return self.level_shares_(self.table_.design)
         return np.column_stack((self.level_shares_(self.table_.design), self.treatment_ - self.treatment_.mean()))
 
-    def _normal_law(self, feature: int) -> tuple[FeatureLaw, Array]:
+    def _normal_conditional(self, feature: int) -> tuple[Conditional, Array]:
         column = self.table_.values[:, feature]
         means, spreads = self.table_.scaling
         place = self.table_.encoding[feature].start
@@ -161,9 +161,9 @@ class GaussianSampler(BaseSampler):
         pit, score = normal_scores(column, centre + unit * held_mean, held_scale, edges)
         marginal = marginal_log_score(column, edges, self.weights_)
         calibration = continuous_calibration(self.name, pit, score, marginal, self.weights_)
-        return NormalLaw(centre + unit * mean, max(unit * scale, tiny), calibration), score
+        return NormalConditional(centre + unit * mean, max(unit * scale, tiny), calibration), score
 
-    def _categorical_law(self, feature: int) -> tuple[FeatureLaw, Array]:
+    def _categorical(self, feature: int) -> tuple[Conditional, Array]:
         inputs, codes = self._inputs(feature), self.table_.values[:, feature]
         levels = self.table_.n_levels(feature)
         own = self.scaled_weights_
@@ -173,9 +173,11 @@ class GaussianSampler(BaseSampler):
             out = self.folds_ == fold
             held[out], _ = _logistic(inputs[~out], codes[~out], inputs[out], levels, start, some(own, ~out))
         score = category_score(codes, held)
-        return CategoricalLaw.of(probabilities, discrete_calibration(self.name, codes, score, self.weights_)), score
+        return CategoricalConditional.of(
+            probabilities, discrete_calibration(self.name, codes, score, self.weights_)
+        ), score
 
-    def _screened_categorical_law(self, feature: int) -> tuple[FeatureLaw, Array]:
+    def _screened_categorical(self, feature: int) -> tuple[Conditional, Array]:
         """Out-of-fold probabilities from as few of the columns as predict best, and from the treatment."""
         inputs, codes = self._inputs(feature), self.table_.values[:, feature]
         levels = self.table_.n_levels(feature)
@@ -192,7 +194,7 @@ class GaussianSampler(BaseSampler):
         scores = np.stack([category_score(codes, probabilities) for probabilities in held])
         best = int(np.argmax(scores.mean(axis=1) if self.weights_ is None else scores @ self.weights_))
         calibration = discrete_calibration(self.name, codes, scores[best], self.weights_)
-        return CategoricalLaw.of(held[best], calibration), scores[best]
+        return CategoricalConditional.of(held[best], calibration), scores[best]
 
 
 @dataclass(frozen=True)
@@ -257,7 +259,7 @@ class _SharedRidge:
     def of(cls, columns: Array, folds: NDArray[np.int64], weights: Array | None = None) -> _SharedRidge:
         """Factor the scatter matrices."""
         parts = [_sums(columns[folds == fold], some(weights, folds == fold)) for fold in range(N_FOLDS)]
-        size, total, moment = _sums(columns, weights)  # not the folds' sums: the law is the same for any folds
+        size, total, moment = _sums(columns, weights)  # not the folds' sums: the distribution is the same for any folds
         spectrum = _Spectrum.of(size, total, moment)
         training = tuple(_Spectrum.of(size - own, total - part, moment - square) for own, part, square in parts)
         turned = (columns - spectrum.centre) @ spectrum.vectors

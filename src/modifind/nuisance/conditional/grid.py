@@ -1,7 +1,8 @@
-"""Laws as a few weighted points per row, for expectations without random draws.
+"""Distributions as a few weighted points per row, for expectations without random draws.
 
-A normal law takes the trapezoidal rule in normal scores, a discrete law its codes. A law that is known by many values
-takes the means of cells of neighbouring values, which keeps the law's mean exactly.
+A normal distribution takes the trapezoidal rule in normal scores, a discrete distribution its codes. A distribution
+that is known by many values takes the means of cells of neighbouring values, which keeps the distribution's mean
+exactly.
 """
 
 from __future__ import annotations
@@ -16,10 +17,10 @@ from numpy.typing import NDArray
 
 from modifind._typing import Array
 from modifind.data.survey import shares_of
-from modifind.nuisance.conditional.contract import GridLaw, Rows
+from modifind.nuisance.conditional.contract import GridConditional, Rows
 
 if TYPE_CHECKING:
-    from modifind.nuisance.conditional.contract import FeatureLaw
+    from modifind.nuisance.conditional.contract import Conditional
 
 N_GRID = 25
 BLOCK_ROWS = 4096
@@ -29,7 +30,7 @@ NORMAL_REACH = 5.0  # standard deviations; cut at 4, the trapezoidal rule would 
 
 
 def _normal_rule() -> tuple[Array, Array]:
-    """Trapezoidal rule of the standard normal law, points stretched so that the variance is 1 exactly."""
+    """Trapezoidal rule of the standard normal distribution, points stretched so that the variance is 1 exactly."""
     points = np.linspace(-NORMAL_REACH, NORMAL_REACH, N_GRID)
     weights = np.exp(-0.5 * points**2)
     weights /= weights.sum()
@@ -41,13 +42,13 @@ NORMAL_POINTS, NORMAL_WEIGHTS = _normal_rule()
 
 @dataclass(frozen=True)
 class ConditionalGrid:
-    """The estimated law of one feature given all else as weighted points per row, streamed in blocks of rows.
+    """The estimated distribution of one feature given all else as weighted points per row, streamed in blocks of rows.
 
     Iterating yields ``(rows, points, weights)`` block by block: a slice of rows and two arrays of shape (rows, g).
 
     Attributes
     ----------
-    law : GridLaw
+    distribution : GridConditional
         Where points and weights come from.
     n_rows : int
         Number of rows of the table.
@@ -55,7 +56,7 @@ class ConditionalGrid:
         Rows per block.
     """
 
-    law: GridLaw
+    conditional: GridConditional
     n_rows: int
     block_rows: int = BLOCK_ROWS
 
@@ -64,13 +65,15 @@ class ConditionalGrid:
             raise ValueError(f"block_rows must be at least 1, not {self.block_rows}")
 
     @classmethod
-    def of(cls, law: FeatureLaw, n_rows: int, *, n_levels: int = 0, block_rows: int = BLOCK_ROWS) -> ConditionalGrid:
-        """Grid of a fitted law; one that can only draw is summarised by 200 draws from a fixed stream.
+    def of(
+        cls, conditional: Conditional, n_rows: int, *, n_levels: int = 0, block_rows: int = BLOCK_ROWS
+    ) -> ConditionalGrid:
+        """Grid of a fitted distribution; one that can only draw is summarised by 200 draws from a fixed stream.
 
         Parameters
         ----------
-        law : FeatureLaw
-            The law of one feature.
+        distribution : Conditional
+            The distribution of one feature.
         n_rows : int
             Number of rows of the table.
         n_levels : int, default=0
@@ -78,7 +81,11 @@ class ConditionalGrid:
         block_rows : int, default=4096
             Rows per block.
         """
-        return cls(law if isinstance(law, GridLaw) else DrawnLaw(law, n_levels), n_rows, block_rows)
+        return cls(
+            conditional if isinstance(conditional, GridConditional) else DrawnConditional(conditional, n_levels),
+            n_rows,
+            block_rows,
+        )
 
     def __iter__(self) -> Iterator[tuple[slice, Array, Array]]:
         for start in range(0, self.n_rows, self.block_rows):
@@ -88,20 +95,20 @@ class ConditionalGrid:
 
     def at(self, rows: Rows) -> tuple[Array, Array]:
         """Points and weights of some rows, each of shape (rows, g)."""
-        return self.law.grid(rows)
+        return self.conditional.grid(rows)
 
 
 @dataclass(frozen=True)
-class DrawnLaw:
-    """A law that can only draw, summarised by draws that are made once from a fixed stream."""
+class DrawnConditional:
+    """A distribution that can only draw, summarised by draws that are made once from a fixed stream."""
 
-    law: FeatureLaw
+    conditional: Conditional
     n_levels: int
 
     @cached_property
     def draws(self) -> Array:
         """The draws, shape (n, 200)."""
-        return np.ascontiguousarray(self.law.draw(np.random.default_rng(0), FALLBACK_DRAWS).T)
+        return np.ascontiguousarray(self.conditional.draw(np.random.default_rng(0), FALLBACK_DRAWS).T)
 
     def grid(self, rows: Rows) -> tuple[Array, Array]:
         """Cell means of the draws, or their category frequencies."""
@@ -180,7 +187,7 @@ def cell_grid(points: Array, weights: Array, n_cells: int = N_GRID) -> tuple[Arr
 
 
 def window_grid(values: Array, own: Array | None = None) -> tuple[Array, Array]:
-    """Points and weights, N_GRID each, of the uniform law over some values, or of one with weights of their `own`.
+    """Points and weights, N_GRID each, of the uniform distribution over some values, or of one with `own` weights.
 
     A value that holds at least 5% of them, such as zero cigarettes, is a point of its own with its exact share: the
     mean of a cell that mixed it with others would be a value that never occurs.

@@ -1,8 +1,8 @@
-"""Laws of features with missing values: whether a value is there, and which one if it is.
+"""Distributions of features with missing values: whether a value is there, and which one if it is.
 
-The feature is missing with a probability that the other features and the treatment tell, by the sampler's own law of a
-discrete feature. If it is not missing, its value follows the sampler's law of a continuous feature, learned from the
-rows that have one.
+The feature is missing with a probability that the other features and the treatment tell, by the sampler's own
+distribution of a discrete feature. If it is not missing, its value follows the sampler's distribution of a continuous
+feature, learned from the rows that have one.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from modifind.data.wording import named
 from modifind.nuisance.conditional.auto import AutoSampler
 from modifind.nuisance.conditional.base import BaseSampler, row_folds
 from modifind.nuisance.conditional.boosting import BoostingSampler
-from modifind.nuisance.conditional.contract import Calibration, GridLaw, LawRule, Rows
+from modifind.nuisance.conditional.contract import Calibration, ConditionalRule, GridConditional, Rows
 from modifind.nuisance.conditional.cvae import CVAESampler
 from modifind.nuisance.conditional.gaussian import GaussianSampler
 from modifind.nuisance.regression.screening import has_many_columns
@@ -34,19 +34,19 @@ PRESENCE = ("observed", "missing")
 
 
 @dataclass(frozen=True)
-class IncompleteLaw:
-    """Missing with a probability per row, else drawn from the law of the values.
+class IncompleteConditional:
+    """Missing with a probability per row, else drawn from the distribution of the values.
 
     Attributes
     ----------
     chance : array of shape (n,)
         Probability that the value is missing.
-    value : GridLaw
-        Law of the value if there is one.
+    value : GridConditional
+        Distribution of the value if there is one.
     """
 
     chance: Array
-    value: GridLaw
+    value: GridConditional
     calibration: Calibration
 
     def draw(self, rng: np.random.Generator, n_draws: int) -> Array:
@@ -58,7 +58,7 @@ class IncompleteLaw:
         return draws
 
     def _values(self, rng: np.random.Generator) -> Array:
-        """One value per row: by the law itself, or one of its weighted points where it has no draws."""
+        """One value per row: by the distribution itself, or one of its weighted points where it has no draws."""
         if hasattr(self.value, "draw"):
             return self.value.draw(rng, 1)[0]
         points, weights = self.value.grid(slice(None))
@@ -66,7 +66,7 @@ class IncompleteLaw:
         return points[np.arange(place.size), place]
 
     def grid(self, rows: Rows) -> tuple[Array, Array]:
-        """The points of the value's law, and NaN with the probability that it is missing."""
+        """The points of the value's distribution, and NaN with the probability that it is missing."""
         points, weights = self.value.grid(rows)
         chance = self.chance[rows, None]
         points = np.concatenate((points, np.full(chance.shape, np.nan)), axis=1)
@@ -75,29 +75,31 @@ class IncompleteLaw:
 
 @dataclass(frozen=True)
 class IncompleteRule:
-    """The law of an incomplete feature for any rows.
+    """The distribution of an incomplete feature for any rows.
 
     Attributes
     ----------
     feature : int
         Position of the feature.
-    presence : LawRule or None
-        Law of whether the value is missing; None where that is taken as it is, because other columns tell it.
-    value : LawRule
-        Law of the value if there is one.
+    presence : ConditionalRule or None
+        Distribution of whether the value is missing; None where that is taken as it is, because other columns tell it.
+    value : ConditionalRule
+        Distribution of the value if there is one.
     """
 
     feature: int
-    presence: LawRule | None
-    value: LawRule
+    presence: ConditionalRule | None
+    value: ConditionalRule
     calibration: Calibration
 
-    def law(self, table: FeatureTable, treatment: NDArray[np.int64], parts: NDArray[np.int64]) -> IncompleteLaw:
-        """The law of some rows."""
+    def conditional(
+        self, table: FeatureTable, treatment: NDArray[np.int64], parts: NDArray[np.int64]
+    ) -> IncompleteConditional:
+        """The distribution of some rows."""
         chance = (~table.observed(self.feature)).astype(np.float64)
         if self.presence is not None:
-            chance = self.presence.law(table, treatment, parts).grid(slice(None))[1][:, 1]
-        return IncompleteLaw(chance, self.value.law(table, treatment, parts), self.calibration)
+            chance = self.presence.conditional(table, treatment, parts).grid(slice(None))[1][:, 1]
+        return IncompleteConditional(chance, self.value.conditional(table, treatment, parts), self.calibration)
 
 
 class IncompleteSampler(BaseSampler):
@@ -148,13 +150,13 @@ class IncompleteSampler(BaseSampler):
         assigned = getattr(self, "assigned_folds_", None)
         return row_folds(self.table_.n_rows, n_folds, rng) if assigned is None else assigned
 
-    def law(self, feature: int) -> Any:
-        """Fit the law of one feature."""
+    def conditional(self, feature: int) -> Any:
+        """Fit the distribution of one feature."""
         if feature not in self.table_.incomplete:
-            return self.sampler.law(feature)
-        return self.rule(feature).law(self.table_, self.treatment_, self.parts_)
+            return self.sampler.conditional(feature)
+        return self.rule(feature).conditional(self.table_, self.treatment_, self.parts_)
 
-    def rule(self, feature: int) -> LawRule:
+    def rule(self, feature: int) -> ConditionalRule:
         """The same for rows that were not in the table."""
         table = self.table_
         if feature not in table.incomplete:
@@ -167,7 +169,7 @@ class IncompleteSampler(BaseSampler):
         kinds = (*table.categories[:feature], PRESENCE, *table.categories[feature + 1 :])
         whole = replace(table, values=codes, categories=kinds, incomplete=rest, reference=table.scaling)
         part = replace(table, values=table.values[observed], incomplete=rest, reference=table.scaling)
-        presence: LawRule | None = self._rule_of(whole, np.ones_like(observed), feature, first)
+        presence: ConditionalRule | None = self._rule_of(whole, np.ones_like(observed), feature, first)
         value = self._rule_of(part, observed, feature, second)
         assert presence is not None
         if presence.calibration.explained_share > KNOWN_SHARE:
@@ -176,7 +178,7 @@ class IncompleteSampler(BaseSampler):
 
     def _rule_of(
         self, table: FeatureTable, rows: NDArray[np.bool_], feature: int, seed: np.random.SeedSequence
-    ) -> LawRule:
+    ) -> ConditionalRule:
         """The rule of one feature, from a sampler of its own that sees some rows."""
         treatment = self.treatment_[rows]
         sampler = self.sampler
@@ -189,7 +191,7 @@ class IncompleteSampler(BaseSampler):
             sampler.assign_folds(self.parts_[rows], whole_clusters=getattr(self, "whole_clusters_", False))
         return sampler.fit(table, treatment, seed, **self._weighted(rows)).rule(feature)
 
-    def _calibration(self, feature: int, presence: LawRule | None, value: LawRule) -> Calibration:
+    def _calibration(self, feature: int, presence: ConditionalRule | None, value: ConditionalRule) -> Calibration:
         """Held-out log-score of presence and value together; the rest is that of the value."""
         observed = self.table_.observed(feature)
         gain = mean_of(observed.astype(np.float64), self.weights_) * value.calibration.log_score_gain
@@ -199,13 +201,13 @@ class IncompleteSampler(BaseSampler):
 
 
 def for_gaps(sampler: BaseSampler, table: FeatureTable) -> BaseSampler:
-    """The sampler itself, or where continuous features have missing values one that has laws for them too."""
+    """The sampler itself, or where continuous features have missing values one that has distributions for them too."""
     if not table.incomplete:
         return sampler
     if isinstance(sampler, CVAESampler) or getattr(type(sampler), "rule", BaseSampler.rule) is BaseSampler.rule:
         gaps = named(table.names[m] for m in sorted(table.incomplete))
         raise ValueError(
-            f"{type(sampler).__name__} has no law for continuous features with missing values ({gaps}); take "
+            f"{type(sampler).__name__} has no distribution for continuous features with missing values ({gaps}); take "
             "sampler='auto', or missing='drop'"
         )
     return IncompleteSampler(sampler)

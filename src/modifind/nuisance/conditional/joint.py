@@ -1,12 +1,12 @@
-"""The law of several features together given all others, as points drawn one feature after the other.
+"""The distribution of several features together given all others, as points drawn one feature after the other.
 
-The first feature is drawn from its law given the features outside the group, the second from its law given those and
-the first, and so on. Every law is a sampler's rule (module `rules`), fitted to a table without the later features and
-applied to rows in which the earlier ones hold drawn values.
+The first feature is drawn from its distribution given the features outside the group, the second from its distribution
+given those and the first, and so on. Every distribution is a sampler's rule (module `rules`), fitted to a table without
+the later features and applied to rows in which the earlier ones hold drawn values.
 
-Two kinds of features are not drawn. What the features outside the group determine has no law of its own: it keeps its
-value. What the others of the group determine (a square, the last of a set of dummies, other units) follows them: it
-takes the value of the row that is nearest in these.
+Two kinds of features are not drawn. What the features outside the group determine has no distribution of its own: it
+keeps its value. What the others of the group determine (a square, the last of a set of dummies, other units) follows
+them: it takes the value of the row that is nearest in these.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ from modifind._typing import Array
 from modifind.data.determined import find_determined
 from modifind.data.feature_groups import part_of
 from modifind.data.feature_matrix import FeatureTable
-from modifind.nuisance.conditional.base import BaseSampler, NormalLaw, row_folds
-from modifind.nuisance.conditional.contract import Calibration, LawRule
+from modifind.nuisance.conditional.base import BaseSampler, NormalConditional, row_folds
+from modifind.nuisance.conditional.contract import Calibration, ConditionalRule
 
 N_SETS = 2
 SET_POINTS = 32
@@ -55,8 +55,8 @@ class Step:
         Which of them may have missing values.
     level_columns : dict
         Model columns of those with many levels.
-    rule : LawRule
-        Its law given the others.
+    rule : ConditionalRule
+        Its distribution given the others.
     """
 
     feature: int
@@ -66,7 +66,7 @@ class Step:
     scaling: tuple[Array, Array]
     incomplete: frozenset[int]
     level_columns: Mapping[int, Array]
-    rule: LawRule
+    rule: ConditionalRule
 
     def table(self, values: Array) -> FeatureTable:
         """What the rule knows of some rows of the whole table."""
@@ -75,11 +75,12 @@ class Step:
 
 
 @dataclass(frozen=True)
-class JointLaw:
-    """Points of the joint law of some features, the same for a row whichever rows are asked for.
+class JointConditional:
+    """Points of the joint distribution of some features, the same for a row whichever rows are asked for.
 
-    Each row has two sets of 32 evenly spread points, shifted at random by its own amount. Every point has the law of
-    the features, and the difference between the two sets tells how far their mean is from that of the law.
+    Each row has two sets of 32 evenly spread points, shifted at random by its own amount. Every point has the
+    distribution of the features, and the difference between the two sets tells how far their mean is from that of the
+    distribution.
 
     Attributes
     ----------
@@ -138,14 +139,14 @@ class JointLaw:
         uniform = uniform.reshape(values.shape[0], -1)
         for step, level in zip(self.steps, uniform.T, strict=True):
             known = step.table(values)
-            values[:, step.feature] = _quantiles(step.rule.law(known, treatment, parts), level)
+            values[:, step.feature] = _quantiles(step.rule.conditional(known, treatment, parts), level)
         if self.followers:
             nearest = self.nearest(values[:, self.leaders])
             values[:, self.followers] = self.table.values[nearest][:, self.followers]
         return values[:, self.members]
 
 
-def joint_law(
+def joint_conditional(
     sampler: BaseSampler,
     table: FeatureTable,
     treatment: NDArray[np.int64],
@@ -153,8 +154,8 @@ def joint_law(
     limits: dict[str, float],
     seed: np.random.SeedSequence,
     weights: Array | None = None,
-) -> JointLaw:
-    """Fit the law of several features given all others and the treatment.
+) -> JointConditional:
+    """Fit the distribution of several features given all others and the treatment.
 
     Parameters
     ----------
@@ -180,8 +181,8 @@ def joint_law(
     >>> x = rng.normal(size=(300, 3)) @ np.array([[1, 1, 0], [0, 1, 0], [0, 0, 1]])
     >>> table, arms = read_features(x), rng.integers(0, 2, size=300)
     >>> limits = {"continuous": 0.65, "discrete": 0.9}
-    >>> law = joint_law(GaussianSampler(), table, arms, (0, 1), limits, np.random.SeedSequence(0))
-    >>> points, weights = law.at(np.arange(300))
+    >>> distribution = joint_conditional(GaussianSampler(), table, arms, (0, 1), limits, np.random.SeedSequence(0))
+    >>> points, weights = distribution.at(np.arange(300))
     >>> points.shape, float(np.corrcoef(points[..., 0].ravel(), points[..., 1].ravel())[0, 1].round(1))
     ((300, 64, 2), 0.7)
     """
@@ -233,7 +234,7 @@ def joint_law(
         steps.append(step)
     calibrations = [step.rule.calibration for step in steps] or seen
     shifts = np.random.default_rng(point_seed).random((table.n_rows, N_SETS, len(steps)))
-    return JointLaw(
+    return JointConditional(
         table,
         treatment,
         parts,
@@ -248,17 +249,17 @@ def joint_law(
 
 
 def set_variance(values: Array) -> float:
-    """What the points add to the variance of a sum over rows, beyond that of the law as the points show it.
+    """What the points add to the variance of a sum over rows, beyond that of the distribution as the points show it.
 
-    Let m be the mean of a row's g values l(V_k), v their variance under the law and w the variance of m. The row's
-    observed value less m has variance v + w under the null hypothesis, while the mean square of the values about m is
-    v - w on average: each V_k has the law, whatever ties them to each other. So 2w is missing. The two sets of points
-    are independent, hence (m_1 - m_2)^2 / 4 is w on average.
+    Let m be the mean of a row's g values l(V_k), v their variance under the distribution and w the variance of m. The
+    row's observed value less m has variance v + w under the null hypothesis, while the mean square of the values about
+    m is v - w on average: each V_k has the distribution, whatever ties them to each other. So 2w is missing. The two
+    sets of points are independent, hence (m_1 - m_2)^2 / 4 is w on average.
 
     Parameters
     ----------
     values : array of shape (n, g)
-        Values at the points of `JointLaw.at`.
+        Values at the points of `JointConditional.at`.
     """
     means = values.reshape(values.shape[0], N_SETS, -1).mean(axis=2)
     return float(((means[:, 0] - means[:, 1]) ** 2).sum()) / 2
@@ -348,12 +349,12 @@ def _is_function(table: FeatureTable, feature: int, others: list[int]) -> bool:
     return float(((ranks - ranks[nearest]) ** 2).mean()) < FOLLOWS * 2 * float(ranks.var())
 
 
-def _quantiles(law: Any, levels: Array) -> Array:
-    """The value of each row's law at a level of its own."""
+def _quantiles(conditional: Any, levels: Array) -> Array:
+    """The value of each row's distribution at a level of its own."""
     levels = np.clip(levels, 2.0**-54, 1 - 2.0**-53)
-    if isinstance(law, NormalLaw):
-        return law.mean + law.scale * ndtri(levels)
-    points, weights = law.grid(slice(None))
+    if isinstance(conditional, NormalConditional):
+        return conditional.mean + conditional.scale * ndtri(levels)
+    points, weights = conditional.grid(slice(None))
     cumulative = np.cumsum(weights, axis=1)
     place = (levels[:, None] * cumulative[:, -1:] > cumulative[:, :-1]).sum(axis=1)
     return points[np.arange(levels.size), place]

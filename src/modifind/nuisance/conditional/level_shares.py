@@ -1,4 +1,4 @@
-"""What laws of features see of a category of many levels: how often the rows of a level are treated."""
+"""What distributions of features see of a category of many levels: how often the rows of a level are treated."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class LevelShares:
     columns : tuple of int
         Columns of codes in the design.
     tables : tuple of arrays of shape (levels,)
-        The shares; zero where laws ignore the treatment.
+        The shares; zero where distributions ignore the treatment.
     """
 
     columns: tuple[int, ...] = ()

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from modifind.data.survey import some
-from modifind.nuisance.conditional.base import BaseSampler, PoolLaw
-from modifind.nuisance.conditional.contract import Calibration, FeatureLaw, LawRule
+from modifind.nuisance.conditional.base import BaseSampler, PoolConditional
+from modifind.nuisance.conditional.contract import Calibration, Conditional, ConditionalRule
 from modifind.nuisance.conditional.rules import ArmRule
 
 
@@ -14,7 +14,7 @@ class MarginalSampler(BaseSampler):
     """Draws X_m from its empirical distribution, within arms when `condition_on_treatment`.
 
     It breaks the dependence of X_m on the other features, so its p-values are valid only for independent features. It
-    is the baseline that shows why the conditional law matters.
+    is the baseline that shows why the conditional distribution matters.
 
     Parameters
     ----------
@@ -24,18 +24,18 @@ class MarginalSampler(BaseSampler):
 
     name = "marginal"
 
-    def rule(self, feature: int) -> LawRule:
+    def rule(self, feature: int) -> ConditionalRule:
         """The column's own values as weighted points, for any rows."""
-        law = self._pool(feature)
-        points, weights, window = law.window_grids
+        conditional = self._pool(feature)
+        points, weights, window = conditional.window_grids
         first = window[[int(np.argmax(self.treatment_ == arm)) for arm in (0, 1)]]
-        return ArmRule(points[first], weights[first], self.condition_on_treatment, law.calibration)
+        return ArmRule(points[first], weights[first], self.condition_on_treatment, conditional.calibration)
 
-    def law(self, feature: int) -> FeatureLaw:
-        """Take the column's own values as the law."""
+    def conditional(self, feature: int) -> Conditional:
+        """Take the column's own values as the distribution."""
         return self._pool(feature)
 
-    def _pool(self, feature: int) -> PoolLaw:
+    def _pool(self, feature: int) -> PoolConditional:
         column = self.table_.values[:, feature]
         if self.condition_on_treatment:
             order = np.argsort(self.treatment_, kind="stable")
@@ -45,7 +45,7 @@ class MarginalSampler(BaseSampler):
         else:
             order = np.arange(column.size)
             start, size = np.zeros(column.size, dtype=np.int64), np.full(column.size, column.size)
-        calibration = Calibration(self.name, float("nan"), float("nan"), 0.0)  # it is the marginal law
+        calibration = Calibration(self.name, float("nan"), float("nan"), 0.0)  # it is the marginal distribution
         shift, scale = np.zeros(column.size), np.ones(column.size)
         levels, weights = self.table_.n_levels(feature), some(self.weights_, order)
-        return PoolLaw(column[order], start, size, calibration, shift, scale, levels, weights)
+        return PoolConditional(column[order], start, size, calibration, shift, scale, levels, weights)

@@ -1,7 +1,7 @@
-"""Laws of features that are the same for all rows of a cluster: as many values are known as there are clusters.
+"""Distributions of features that are the same for all rows of a cluster: one value is known per cluster.
 
-The law of such a feature is fitted to one row per cluster, which has the means of the other features and of the
-treatment, and every row of a cluster has the same law and the same draw.
+The distribution of such a feature is fitted to one row per cluster, which has the means of the other features and of
+the treatment, and every row of a cluster has the same distribution and the same draw.
 """
 
 from __future__ import annotations
@@ -18,36 +18,36 @@ from modifind._typing import Array
 from modifind.data.clusters import is_within
 from modifind.data.feature_matrix import FeatureTable
 from modifind.nuisance.conditional.base import BaseSampler
-from modifind.nuisance.conditional.contract import Calibration, FeatureLaw, Rows
+from modifind.nuisance.conditional.contract import Calibration, Conditional, Rows
 from modifind.nuisance.conditional.grid import ConditionalGrid
 
 
 @dataclass(frozen=True)
-class ClusterLaw:
-    """A law of clusters, for their rows.
+class ClusterConditional:
+    """A distribution of clusters, for their rows.
 
     Attributes
     ----------
-    law : FeatureLaw
-        The law, a value for each cluster.
+    distribution : Conditional
+        The distribution, a value for each cluster.
     clusters : int array of shape (n,)
         The cluster of each row: 0, 1, ...
     points : ConditionalGrid
-        The law's weighted points.
+        The distribution's weighted points.
     """
 
-    law: FeatureLaw
+    conditional: Conditional
     clusters: NDArray[np.int64]
     points: ConditionalGrid
 
     @property
     def calibration(self) -> Calibration:
-        """How well the law predicts clusters that it was not fitted on."""
-        return replace(self.law.calibration, n_clusters=self.points.n_rows)
+        """How well the distribution predicts clusters that it was not fitted on."""
+        return replace(self.conditional.calibration, n_clusters=self.points.n_rows)
 
     def draw(self, rng: np.random.Generator, n_draws: int) -> Array:
         """Resampled columns: one draw for all rows of a cluster."""
-        return self.law.draw(rng, n_draws)[:, self.clusters]
+        return self.conditional.draw(rng, n_draws)[:, self.clusters]
 
     def grid(self, rows: Rows) -> tuple[Array, Array]:
         """Points and weights, equal for all rows of a cluster."""
@@ -68,7 +68,7 @@ class ClusterSampler(BaseSampler):
     clusters : dict
         For each of these features the clusters of the rows, numbered 0, 1, ...
     most_explained : dict
-        For each kind of feature the share of its law above which others determine it.
+        For each kind of feature the share of its distribution above which others determine it.
     """
 
     name = "per cluster"
@@ -97,7 +97,7 @@ class ClusterSampler(BaseSampler):
         return self
 
     def assign_folds(self, folds: NDArray[np.int64], *, whole_clusters: bool = False) -> None:
-        """Cross-fit the laws of other features by these folds."""
+        """Cross-fit the distributions of other features by these folds."""
         super().assign_folds(folds, whole_clusters=whole_clusters)
         self.sampler.assign_folds(folds, whole_clusters=whole_clusters)
 
@@ -105,10 +105,10 @@ class ClusterSampler(BaseSampler):
         """The sampler's own: rows that were not in the table are in clusters that were not."""
         return self.sampler.rule(feature)
 
-    def law(self, feature: int) -> FeatureLaw:
-        """Fit the law of one feature."""
+    def conditional(self, feature: int) -> Conditional:
+        """Fit the distribution of one feature."""
         if feature not in self.clusters:
-            return self.sampler.law(feature)
+            return self.sampler.conditional(feature)
         clusters = self.clusters[feature]
         by_cluster = ClusterMeans.of(self.table_, self.treatment_, clusters, feature, self.weights_)
         sampler = clone(getattr(self.sampler, "sampler", self.sampler))  # a table of clusters has no missing values
@@ -116,16 +116,16 @@ class ClusterSampler(BaseSampler):
             sampler.set_params(condition_on_treatment=False)
         weighted = {} if by_cluster.weights is None else {"weights": by_cluster.weights}
         sampler.fit(by_cluster.table, by_cluster.arms, self.seeds_[feature], **weighted)
-        law = sampler.law(by_cluster.feature)
-        if law.calibration.explained_share > self.most_explained[self.table_.kind(feature)]:
-            return self.sampler.law(feature)
+        conditional = sampler.conditional(by_cluster.feature)
+        if conditional.calibration.explained_share > self.most_explained[self.table_.kind(feature)]:
+            return self.sampler.conditional(feature)
         n_clusters, levels = by_cluster.table.n_rows, self.table_.n_levels(feature)
-        return ClusterLaw(law, clusters, ConditionalGrid.of(law, n_clusters, n_levels=levels))
+        return ClusterConditional(conditional, clusters, ConditionalGrid.of(conditional, n_clusters, n_levels=levels))
 
 
 @dataclass(frozen=True)
 class ClusterMeans:
-    """A table of clusters, for the law of one feature that is the same for all rows of a cluster.
+    """A table of clusters, for the distribution of one feature that is the same for all rows of a cluster.
 
     Attributes
     ----------

@@ -1,9 +1,9 @@
 """Is a probability integral transform uniform? With values that many rows share: zeros, whole years.
 
-A law that is right gives a value that only one row has a PIT that is uniform. A value that k rows share, because it was
-rounded or because the law has an atom there, stands for an interval of probability, and every part of it is as likely.
-Such rows are spread evenly over their interval (Czado, Gneiting and Held, Biometrics 2009), which needs no random
-numbers.
+A distribution that is right gives a value that only one row has a PIT that is uniform. A value that k rows share,
+because it was rounded or because the distribution has an atom there, stands for an interval of probability, and every
+part of it is as likely. Such rows are spread evenly over their interval (Czado, Gneiting and Held, Biometrics 2009),
+which needs no random numbers.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ N_BINS = 10
 
 
 def tie_cells(column: Array) -> Array:
-    """What each value stands for under a law without atoms, shape (n, 2).
+    """What each value stands for under a distribution without atoms, shape (n, 2).
 
     A value that no other row has stands for itself. One that several rows share has been rounded: it stands for all
     that is nearer to it than to the next values of the column.

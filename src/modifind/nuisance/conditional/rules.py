@@ -1,7 +1,7 @@
-"""Laws for rows that a sampler was not fitted on.
+"""Distributions for rows that a sampler was not fitted on.
 
-A *rule* is what a sampler has learned of one feature. Given other rows of the same table it returns their law, written
-as weighted points per row. Rules are small: they are sent to every worker.
+A *rule* is what a sampler has learned of one feature. Given other rows of the same table it returns their distribution,
+written as weighted points per row. Rules are small: they are sent to every worker.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from modifind._typing import Array
 from modifind.data.feature_matrix import FeatureTable
-from modifind.nuisance.conditional.base import BaseSampler, CategoricalLaw, NormalLaw, PoolLaw
+from modifind.nuisance.conditional.base import BaseSampler, CategoricalConditional, NormalConditional, PoolConditional
 from modifind.nuisance.conditional.contract import Calibration, Rows
 from modifind.nuisance.conditional.level_shares import LevelShares
 
@@ -99,11 +99,13 @@ class NormalRule:
     scale: float
     calibration: Calibration
 
-    def law(self, table: FeatureTable, treatment: NDArray[np.int64], parts: NDArray[np.int64]) -> NormalLaw:
-        """The law of some rows."""
+    def conditional(
+        self, table: FeatureTable, treatment: NDArray[np.int64], parts: NDArray[np.int64]
+    ) -> NormalConditional:
+        """The distribution of some rows."""
         means = self.shifts + self.inputs(table, treatment) @ self.slopes.T
         mean = means[np.arange(table.n_rows), parts % self.shifts.size]
-        return NormalLaw(mean, self.scale, self.calibration)
+        return NormalConditional(mean, self.scale, self.calibration)
 
 
 @dataclass(frozen=True)
@@ -113,7 +115,7 @@ class CategoryRule:
     Attributes
     ----------
     models : tuple
-        Classifiers; None stands for a constant law.
+        Classifiers; None stands for a constant distribution.
     present : tuple of arrays
         The codes that each knows.
     constant : array of shape (levels,)
@@ -126,8 +128,10 @@ class CategoryRule:
     constant: Array
     calibration: Calibration
 
-    def law(self, table: FeatureTable, treatment: NDArray[np.int64], parts: NDArray[np.int64]) -> CategoricalLaw:
-        """The law of some rows."""
+    def conditional(
+        self, table: FeatureTable, treatment: NDArray[np.int64], parts: NDArray[np.int64]
+    ) -> CategoricalConditional:
+        """The distribution of some rows."""
         inputs = self.inputs(table, treatment)
         probabilities = np.zeros((table.n_rows, self.constant.size))
         for part, model in enumerate(self.models):
@@ -136,11 +140,11 @@ class CategoryRule:
                 probabilities[rows] = self.constant
             elif rows.size:
                 probabilities[np.ix_(rows, self.present[part])] = model.predict_proba(inputs[rows])
-        return CategoricalLaw.of(probabilities, self.calibration)
+        return CategoricalConditional.of(probabilities, self.calibration)
 
 
 @dataclass(frozen=True)
-class WindowLaw:
+class WindowConditional:
     """Every row has one of a few sets of weighted points, times `scale` plus `shift`."""
 
     points: Array
@@ -188,19 +192,23 @@ class ResidualRule:
         models: tuple[tuple[Any, Any], ...],
         mean: Array,
         local: Array,
-        law: PoolLaw,
+        conditional: PoolConditional,
         shifted: bool,
     ) -> ResidualRule:
-        """From a fitted law: its windows, and its `local` scale at some thousands of predicted means."""
-        points, weights, window = law.window_grids
+        """From a fitted distribution: its windows, and its `local` scale at some thousands of predicted means."""
+        points, weights, window = conditional.window_grids
         order = np.argsort(mean, kind="stable")
         at = np.unique(np.linspace(0, mean.size - 1, min(N_STEPS, mean.size)).astype(np.int64))
         chosen = order[at]
         edges = (mean[chosen][1:] + mean[chosen][:-1]) / 2
-        return cls(inputs, models, edges, window[chosen], local[chosen], points, weights, shifted, law.calibration)
+        return cls(
+            inputs, models, edges, window[chosen], local[chosen], points, weights, shifted, conditional.calibration
+        )
 
-    def law(self, table: FeatureTable, treatment: NDArray[np.int64], parts: NDArray[np.int64]) -> WindowLaw:
-        """The law of some rows."""
+    def conditional(
+        self, table: FeatureTable, treatment: NDArray[np.int64], parts: NDArray[np.int64]
+    ) -> WindowConditional:
+        """The distribution of some rows."""
         inputs = self.inputs(table, treatment)
         mean, spread = np.empty(table.n_rows), np.empty(table.n_rows)
         for part, (start, trees) in enumerate(self.models):
@@ -211,20 +219,22 @@ class ResidualRule:
                     mean[rows] += spread[rows] * trees.predict(inputs[rows])
         place = np.searchsorted(self.edges, mean)
         if self.shifted:
-            return WindowLaw(self.points, self.weights, self.window[place], mean, self.scale[place] * spread)
-        return WindowLaw(self.points, self.weights, self.window[place], np.zeros(mean.size), np.ones(mean.size))
+            return WindowConditional(self.points, self.weights, self.window[place], mean, self.scale[place] * spread)
+        return WindowConditional(self.points, self.weights, self.window[place], np.zeros(mean.size), np.ones(mean.size))
 
 
 @dataclass(frozen=True)
 class ArmRule:
-    """The same law for all rows of an arm, or for all rows."""
+    """The same distribution for all rows of an arm, or for all rows."""
 
     points: Array
     weights: Array
     by_arm: bool
     calibration: Calibration
 
-    def law(self, table: FeatureTable, treatment: NDArray[np.int64], parts: NDArray[np.int64]) -> WindowLaw:
-        """The law of some rows."""
+    def conditional(
+        self, table: FeatureTable, treatment: NDArray[np.int64], parts: NDArray[np.int64]
+    ) -> WindowConditional:
+        """The distribution of some rows."""
         window = (treatment if self.by_arm else np.zeros(table.n_rows, dtype=np.int64)).astype(np.intp)
-        return WindowLaw(self.points, self.weights, window, np.zeros(window.size), np.ones(window.size))
+        return WindowConditional(self.points, self.weights, window, np.zeros(window.size), np.ones(window.size))

@@ -15,8 +15,8 @@ from modifind.nuisance.conditional.base import (
     MANY_COLUMNS,
     N_NEIGHBOURS,
     BaseSampler,
-    CategoricalLaw,
-    PoolLaw,
+    CategoricalConditional,
+    PoolConditional,
     binned_log_score,
     category_score,
     column_atoms,
@@ -25,8 +25,8 @@ from modifind.nuisance.conditional.base import (
     marginal_log_score,
     value_bins,
 )
-from modifind.nuisance.conditional.contract import Calibration, FeatureLaw, LawRule
-from modifind.nuisance.conditional.level_law import LevelRule, fit_level_law
+from modifind.nuisance.conditional.contract import Calibration, Conditional, ConditionalRule
+from modifind.nuisance.conditional.level_conditional import LevelRule, fit_level_conditional
 from modifind.nuisance.conditional.rules import CategoryRule, Conditioning, ResidualRule, Selected
 from modifind.nuisance.regression.screening import Association, has_many_columns
 from modifind.nuisance.regression.smooth import SmoothClassifier, SmoothRegression
@@ -62,20 +62,20 @@ class SplineSampler(BaseSampler):
         super().__init__(condition_on_treatment=condition_on_treatment)
         self.n_folds = n_folds
 
-    def law(self, feature: int) -> FeatureLaw:
-        """Fit the law of one feature."""
-        return self.scored_law(feature)[0]
+    def conditional(self, feature: int) -> Conditional:
+        """Fit the distribution of one feature."""
+        return self.scored_conditional(feature)[0]
 
-    def scored_law(self, feature: int) -> tuple[FeatureLaw, Array]:
-        """The law of one feature and its held-out log-score row by row."""
+    def scored_conditional(self, feature: int) -> tuple[Conditional, Array]:
+        """The distribution of one feature and its held-out log-score row by row."""
         return self._fit(feature)[:2]
 
-    def rule(self, feature: int, calibration: Calibration | None = None) -> LawRule:
-        """The fitted law for other rows; a row is scored by the models of one fold."""
+    def rule(self, feature: int, calibration: Calibration | None = None) -> ConditionalRule:
+        """The fitted distribution for other rows; a row is scored by the models of one fold."""
         rule = self._fit(feature)[2]
         return rule if calibration is None else replace(rule, calibration=calibration)
 
-    def _fit(self, feature: int) -> tuple[FeatureLaw, Array, ResidualRule | CategoryRule | LevelRule]:
+    def _fit(self, feature: int) -> tuple[Conditional, Array, ResidualRule | CategoryRule | LevelRule]:
         inputs = self._inputs(feature)
         column = self.table_.values[:, feature]
         rng = np.random.default_rng(self.seeds_[feature])
@@ -86,11 +86,11 @@ class SplineSampler(BaseSampler):
             inputs = np.zeros((column.size, 1))
         conditioning = Conditioning.of(self, feature)
         if feature in self.table_.level_columns:
-            known, score = fit_level_law(inputs, column, levels, folds, self.weights_)
+            known, score = fit_level_conditional(inputs, column, levels, folds, self.weights_)
             return known, score, LevelRule(conditioning, known.model, known.calibration)
         if levels:
-            return self._categorical_law(conditioning, inputs, column, levels, folds)
-        return self._residual_law(conditioning, inputs, column, folds, n_folds)
+            return self._categorical(conditioning, inputs, column, levels, folds)
+        return self._residual_conditional(conditioning, inputs, column, folds, n_folds)
 
     def _neighbours(self, inputs: Array, targets: Array, weights: Array | None) -> NDArray[np.intp] | slice:
         """The inputs that are looked at: of many those that go most with the feature, and the treatment, the last."""
@@ -106,9 +106,9 @@ class SplineSampler(BaseSampler):
         """A classifier of a discrete feature."""
         return SmoothClassifier().fit(inputs, codes, weights)
 
-    def _residual_law(
+    def _residual_conditional(
         self, conditioning: Conditioning, inputs: Array, column: Array, folds: NDArray[np.int64], n_folds: int
-    ) -> tuple[FeatureLaw, Array, ResidualRule]:
+    ) -> tuple[Conditional, Array, ResidualRule]:
         mean, spread = np.empty(column.size), np.ones(column.size)
         models = {}
         weights = effective_weights(self.weights_)
@@ -147,24 +147,24 @@ class SplineSampler(BaseSampler):
             shift, scale = mean, spread * local
             width = column.size // 2
         width = min(max(width, 2), column.size)
-        # Neighbouring rows share a window, so that scoring the law sorts a few windows and not one per row.
+        # Neighbouring rows share a window, so that scoring the distribution sorts a few windows and not one per row.
         step = max(1, column.size // N_WINDOWS)
         centre = rank // step * step + step // 2
         start_row = np.clip(centre - width // 2, 0, column.size - width)
         pool = ((column - shift) / scale)[order]
         unknown = Calibration(self.name, 0.0, 0.0, 0.0)
-        law = PoolLaw(
+        conditional = PoolConditional(
             pool, start_row, np.full(column.size, width), unknown, shift, scale, weights=some(self.weights_, order)
         )
-        pit, score, edges = _window_scores(column, law, self.weights_)
+        pit, score, edges = _window_scores(column, conditional, self.weights_)
         marginal = marginal_log_score(column, edges, self.weights_)
         calibration = continuous_calibration(self.name, pit, score, marginal, self.weights_)
-        law = replace(law, calibration=calibration)
-        return law, score, ResidualRule.of(conditioning, by_fold, mean, local, law, shifted=not piled)
+        conditional = replace(conditional, calibration=calibration)
+        return conditional, score, ResidualRule.of(conditioning, by_fold, mean, local, conditional, shifted=not piled)
 
-    def _categorical_law(
+    def _categorical(
         self, conditioning: Conditioning, inputs: Array, codes: Array, levels: int, folds: NDArray[np.int64]
-    ) -> tuple[FeatureLaw, Array, CategoryRule]:
+    ) -> tuple[Conditional, Array, CategoryRule]:
         held = np.zeros((codes.size, levels))
         models: list[Any] = []
         known = []
@@ -186,7 +186,7 @@ class SplineSampler(BaseSampler):
         calibration = discrete_calibration(self.name, codes, score, self.weights_)
         frequencies = shares_of(codes, levels, self.weights_)
         rule = CategoryRule(conditioning, tuple(models), tuple(known), frequencies, calibration)
-        return CategoricalLaw.of(held, calibration), score, rule
+        return CategoricalConditional.of(held, calibration), score, rule
 
 
 @dataclass(frozen=True)
@@ -224,19 +224,21 @@ def _window_totals(terms: Array, start: NDArray[np.int64], width: int) -> Array:
     return total[start + width] - total[start]
 
 
-def _window_scores(column: Array, law: PoolLaw, weights: Array | None = None) -> tuple[Array, Array, Array]:
+def _window_scores(
+    column: Array, conditional: PoolConditional, weights: Array | None = None
+) -> tuple[Array, Array, Array]:
     """PIT and binned log-score of each row under its window of the pool, the row itself left out."""
-    if law.weights is not None:
+    if conditional.weights is not None:
         assert weights is not None
-        return _weighted_window_scores(column, law, law.weights, weights)
+        return _weighted_window_scores(column, conditional, conditional.weights, weights)
     edges = value_bins(column)
     prior = np.searchsorted(np.sort(column), edges, side="right") / column.size
     pit, score = np.empty((column.size, 2)), np.empty(column.size)
-    for start in np.unique(law.start):
-        rows = np.flatnonzero(law.start == start)
-        window = np.sort(law.pool[start : start + law.size[rows[0]]])
-        own = ((column[rows] - law.shift[rows]) / law.scale[rows])[:, None]
-        at_edges = (edges - law.shift[rows, None]) / law.scale[rows, None]
+    for start in np.unique(conditional.start):
+        rows = np.flatnonzero(conditional.start == start)
+        window = np.sort(conditional.pool[start : start + conditional.size[rows[0]]])
+        own = ((column[rows] - conditional.shift[rows]) / conditional.scale[rows])[:, None]
+        at_edges = (edges - conditional.shift[rows, None]) / conditional.scale[rows, None]
         n_others = window.size - 1
         below = np.searchsorted(window, own, side="left")
         ties = np.searchsorted(window, own, side="right") - below - 1
@@ -249,20 +251,20 @@ def _window_scores(column: Array, law: PoolLaw, weights: Array | None = None) ->
 
 
 def _weighted_window_scores(
-    column: Array, law: PoolLaw, pool_weights: Array, weights: Array
+    column: Array, conditional: PoolConditional, pool_weights: Array, weights: Array
 ) -> tuple[Array, Array, Array]:
     """The same where rows have weights: counts of rows become sums of weights, the pseudo-row has the mean weight."""
     edges = value_bins(column)
     order = np.argsort(column, kind="stable")
     prior = _steps(weights[order])[np.searchsorted(column[order], edges, side="right")] / weights.sum()
     pit, score = np.empty((column.size, 2)), np.empty(column.size)
-    for start in np.unique(law.start):
-        rows = np.flatnonzero(law.start == start)
-        part = slice(start, start + law.size[rows[0]])
-        order = np.argsort(law.pool[part], kind="stable")
-        window, steps = law.pool[part][order], _steps(pool_weights[part][order])
-        own = ((column[rows] - law.shift[rows]) / law.scale[rows])[:, None]
-        at_edges = (edges - law.shift[rows, None]) / law.scale[rows, None]
+    for start in np.unique(conditional.start):
+        rows = np.flatnonzero(conditional.start == start)
+        part = slice(start, start + conditional.size[rows[0]])
+        order = np.argsort(conditional.pool[part], kind="stable")
+        window, steps = conditional.pool[part][order], _steps(pool_weights[part][order])
+        own = ((column[rows] - conditional.shift[rows]) / conditional.scale[rows])[:, None]
+        at_edges = (edges - conditional.shift[rows, None]) / conditional.scale[rows, None]
         mine, typical = weights[rows, None], steps[-1] / window.size
         total = np.maximum(steps[-1] - mine, 0.0) + typical
         below = steps[np.searchsorted(window, own, side="left")]

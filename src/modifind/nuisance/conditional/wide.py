@@ -1,4 +1,4 @@
-"""Linear laws where columns are many and rows are few: means out of fold, from all columns or from a few of them.
+"""Linear models of a feature where columns are many and rows are few: means out of fold, from all or few columns.
 
 In such tables a regression follows its own rows. Residuals are then too small, the more so the closer the number of
 columns comes to that of the rows, and degrees of freedom no longer make up for it once columns are chosen. So the mean

@@ -35,7 +35,7 @@ class SmoothRegression:
     """Lines of all columns, and penalised curves and products where residuals call for them, for location and scale.
 
     The model of `AdditiveLearner` for a variable without arms, with penalties chosen by evidence. `refit` keeps terms
-    and penalties and learns the coefficients of other rows, which takes a fraction of the time: laws that are
+    and penalties and learns the coefficients of other rows, which takes a fraction of the time: distributions that are
     cross-fitted need it for every fold.
 
     Attributes

@@ -1,10 +1,10 @@
-"""The law of a category of many levels given all else.
+"""The distribution of a category of many levels given all else.
 
 Levels differ in the other features and in how often they are treated along a few directions (`columns.many_levels`).
 The log-odds of a level are a straight line in these, with an intercept of its own and slopes that are normal with a
 variance like that between levels: a multinomial logistic regression whose coefficients are few and shrunk. It starts
 from the discriminant functions of normal columns, and Newton's steps, one level at a time, carry it on to where the
-rows of every level have the means that the law expects of them.
+rows of every level have the means that the distribution expects of them.
 """
 
 from __future__ import annotations
@@ -117,7 +117,7 @@ class LevelModel:
         return _softmax(scores @ self.slopes.T + self.intercepts)
 
     def log_score(self, scores: Array, codes: NDArray[np.intp]) -> Array:
-        """Log-chance of each row's level, a little of the even law mixed in."""
+        """Log-chance of each row's level, a little of the even distribution mixed in."""
         found = np.empty(codes.size)
         for part in _blocks(codes.size, self.intercepts.size):
             chance = self.chances(scores[part])
@@ -126,7 +126,7 @@ class LevelModel:
 
 
 @dataclass(frozen=True)
-class LevelLaw:
+class LevelConditional:
     """Chances of levels, computed where they are asked for: a table of them all would be large.
 
     Attributes
@@ -160,21 +160,23 @@ class LevelLaw:
 
 @dataclass(frozen=True)
 class LevelRule:
-    """The same for rows that the law was not fitted on."""
+    """The same for rows that the distribution was not fitted on."""
 
     inputs: Conditioning
     model: LevelModel
     calibration: Calibration
 
-    def law(self, table: FeatureTable, treatment: NDArray[np.int64], parts: NDArray[np.int64]) -> LevelLaw:
-        """The law of some rows."""
-        return LevelLaw(self.model, self.model.directions(self.inputs(table, treatment)), self.calibration)
+    def conditional(
+        self, table: FeatureTable, treatment: NDArray[np.int64], parts: NDArray[np.int64]
+    ) -> LevelConditional:
+        """The distribution of some rows."""
+        return LevelConditional(self.model, self.model.directions(self.inputs(table, treatment)), self.calibration)
 
 
-def fit_level_law(
+def fit_level_conditional(
     inputs: Array, column: Array, n_levels: int, folds: NDArray[np.int64], weights: Array | None = None
-) -> tuple[LevelLaw, Array]:
-    """The law of a category of many levels, and its held-out log-score row by row.
+) -> tuple[LevelConditional, Array]:
+    """The distribution of a category of many levels, and its held-out log-score row by row.
 
     Parameters
     ----------
@@ -201,7 +203,7 @@ def fit_level_law(
         score[out] = model.log_score(model.directions(inputs[out]), codes[out])
     model = LevelModel.of(inputs, codes, n_levels, own)
     calibration = discrete_calibration(NAME, column, score, weights)
-    return LevelLaw(model, model.directions(inputs), calibration), score
+    return LevelConditional(model, model.directions(inputs), calibration), score
 
 
 def _softmax(index: Array) -> Array:

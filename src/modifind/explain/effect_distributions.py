@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 from modifind._typing import Array
 from modifind.data.survey import quantiles_of
 from modifind.explain.bounds import MIN_SUPPORT, bands, feature_kernels, row_priority
-from modifind.explain.local_laws import SHARES, LocalLaw, WeightedRows, bootstrap
+from modifind.explain.local_distributions import SHARES, LocalDistribution, WeightedRows, bootstrap
 from modifind.explain.reading import check_draws
 
 DEFAULT_LEVELS = np.array([0.1, 0.2, 0.3, 0.4, 0.6, 0.7, 0.8, 0.9])
@@ -72,13 +72,17 @@ def effect_distribution_bounds(
     priority = row_priority(n_rows, None, rng)
     moved = [rows.shifted(effect) for effect in shown.tolist()]
     # Y1 - Y0 <= d where Y1 <= Y0 + d: who is not harmed by a treatment that should lower the outcome.
-    laws = [LocalLaw.of(own, kernel, False, priority=priority, measure=SHARES) for kernel in kernels for own in moved]
-    shifts, off_edge = bootstrap(laws, n_rows, n_bootstrap, False, rng, measure=SHARES)
-    found = np.array([law.estimate for law in laws])[:, NOT_ABOVE]
+    distributions = [
+        LocalDistribution.of(own, kernel, False, priority=priority, measure=SHARES)
+        for kernel in kernels
+        for own in moved
+    ]
+    shifts, off_edge = bootstrap(distributions, n_rows, n_bootstrap, False, rng, measure=SHARES)
+    found = np.array([distribution.estimate for distribution in distributions])[:, NOT_ABOVE]
     low, high = bands(
         found, shifts[:, :, NOT_ABOVE], off_edge[:, :, NOT_ABOVE], np.array([0.0, 1.0]), SHARE_RANGES, (1.0 - level) / 2
     )
-    support = np.array([law.support for law in laws])
+    support = np.array([distribution.support for distribution in distributions])
     columns: dict[str, Any] = {"value": np.repeat(values, shown.size), "effect": np.tile(shown, len(values))}
     for k, end in enumerate(("low", "high")):
         three = (("", found[:, k]), ("_ci_low", low[:, k]), ("_ci_high", high[:, k]))

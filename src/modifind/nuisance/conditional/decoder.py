@@ -31,7 +31,7 @@ from modifind.nuisance.conditional.pit import tie_cells
 Float32: TypeAlias = NDArray[np.float32]
 
 # Bounds of the decoder's log-variance on the standardised scale. Below, one per cent of the column's spread: a
-# narrower law would let a few ties dominate the likelihood. Above, so that no early step can overflow.
+# narrower distribution would let a few ties dominate the likelihood. Above, so that no early step can overflow.
 MIN_LOG_VARIANCE, MAX_LOG_VARIANCE = -9.2, 4.0
 CALIBRATION_DRAWS = 64
 LATENT_NODES, NOISE_NODES = 64, 5
@@ -121,8 +121,8 @@ class Decoder:
 
 
 @dataclass(frozen=True)
-class CVAELaw:
-    """The law of one feature as a trained decoder fed with standard normal latent noise."""
+class CVAEConditional:
+    """The distribution of one feature as a trained decoder fed with standard normal latent noise."""
 
     decoder: Decoder
     calibration: Calibration
@@ -159,10 +159,12 @@ class CVAERule:
     mean_treatment: float | None
     calibration: Calibration
 
-    def law(self, table: FeatureTable, treatment: NDArray[np.int64], parts: NDArray[np.int64]) -> CVAELaw:
-        """The law of some rows."""
+    def conditional(
+        self, table: FeatureTable, treatment: NDArray[np.int64], parts: NDArray[np.int64]
+    ) -> CVAEConditional:
+        """The distribution of some rows."""
         inputs = network_inputs(table, treatment, self.mean_treatment)
-        return CVAELaw(replace(self.decoder, context=inputs @ self.context_weights), self.calibration)
+        return CVAEConditional(replace(self.decoder, context=inputs @ self.context_weights), self.calibration)
 
 
 def network_inputs(table: FeatureTable, treatment: NDArray[np.int64], mean_treatment: float | None) -> Float32:

@@ -1,4 +1,4 @@
-"""The outcome laws of both arms around a value of a feature, their bounds, and the bounds of reweighted rows."""
+"""Outcome distributions of both arms around a value of a feature, their bounds, and those of reweighted rows."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ from modifind.explain.couplings import SAME_VALUE, correlation, mean_squares, sa
 # The variance of the effect, the correlation of Y0 and Y1, P(Y1 > Y0) and P(Y1 >= Y0).
 QUANTITIES = ("var", "corr", "benefit", "no_harm")
 ENDS = tuple(f"{name}_{end}" for name in QUANTITIES for end in ("low", "high"))
-# Where a bound can go no further; it is there when the arms' laws are the same in some sense, whatever the rest.
+# Where a bound can go no further; it is there when the arms' distributions are the same in some sense, whatever the
+# rest.
 EDGES = (0.0, np.nan, -1.0, 1.0, 0.0, 1.0, 0.0, 1.0)
 # For the bootstrap outcomes are put into about this many cells; the bounds themselves use every value.
 MAX_CELLS = 400
@@ -104,7 +105,7 @@ class Cells:
 
     @classmethod
     def of(cls, cell: NDArray[np.intp], single: NDArray[np.bool_], part: LocalPart, n_rows: int) -> Cells:
-        """Cells of the rows of a local law; `cell` has each row's."""
+        """Cells of the rows of a local distribution; `cell` has each row's."""
         n_cells = single.size
         place = cell + np.where(part.treated, 0, n_cells)
         mass = np.bincount(place, part.weights, minlength=2 * n_cells)
@@ -118,10 +119,10 @@ class Cells:
         sums = sparse.csr_matrix((part.weights, (place, part.rows)), shape=(2 * n_cells, n_rows))
         return cls(treated, control, single, sums, unit)
 
-    def bounds(self, laws: tuple[Array, Array], higher_is_better: bool) -> Array:
-        """Bounds in the order of `ENDS` of laws that `cumulative` returned; one row per draw."""
-        shares = self.shares(laws, higher_is_better)
-        f1, f0 = laws
+    def bounds(self, distributions: tuple[Array, Array], higher_is_better: bool) -> Array:
+        """Bounds in the order of `ENDS` of distributions that `cumulative` returned; one row per draw."""
+        shares = self.shares(distributions, higher_is_better)
+        f1, f0 = distributions
         v1, f1, v0, f0 = self._occupied(f1, f0)
         mean1, variance1 = _moments(v1, f1)
         mean0, variance0 = _moments(v0, f0)
@@ -129,19 +130,19 @@ class Cells:
         correlations = (correlation(variance1, variance0, end) for end in (high, low))
         return np.column_stack((low * self.unit**2, high * self.unit**2, *correlations, shares))
 
-    def shares(self, laws: tuple[Array, Array], higher_is_better: bool) -> Array:
+    def shares(self, distributions: tuple[Array, Array], higher_is_better: bool) -> Array:
         """The last four of `bounds`: those of P(Y1 > Y0) and P(Y1 >= Y0)."""
-        return np.column_stack(share_bounds(*self._arms(*laws, higher_is_better)))
+        return np.column_stack(share_bounds(*self._arms(*distributions, higher_is_better)))
 
-    def off_edge(self, laws: tuple[Array, Array], higher_is_better: bool) -> Array:
-        """How far from `EDGES` chance puts a bound whose true place is there, for the same laws; 0 without an edge.
+    def off_edge(self, distributions: tuple[Array, Array], higher_is_better: bool) -> Array:
+        """How far from `EDGES` chance puts a bound whose true place is there, all else alike; 0 without an edge.
 
-        Each arm's law under a draw is compared with its law under equal weights, as each arm's law under equal weights
-        compares with the true one. The arms' distances are added up.
+        Each arm's distribution under a draw is compared with its distribution under equal weights, as each arm's
+        distribution under equal weights compares with the true one. The arms' distances are added up.
         """
-        f1, f0 = laws
+        f1, f0 = distributions
         g1, g0 = self.equal
-        shares = self.shares_off_edge(laws, higher_is_better)
+        shares = self.shares_off_edge(distributions, higher_is_better)
         v1, f1, v0, f0 = self._occupied(f1, f0)
         _, g1, _, g0 = self._occupied(g1, g0)
         moved1, moved0 = _moved(v1, f1, g1), _moved(v0, f0, g0)
@@ -151,9 +152,11 @@ class Cells:
         moments = ((moved1 + moved0) * self.unit**2, np.zeros_like(moved1), angle, angle)
         return np.column_stack((*moments, shares))
 
-    def shares_off_edge(self, laws: tuple[Array, Array], higher_is_better: bool) -> Array:
+    def shares_off_edge(self, distributions: tuple[Array, Array], higher_is_better: bool) -> Array:
         """The last four of `off_edge`."""
-        pairs = zip(self._arms(*laws, higher_is_better), self._arms(*self.equal, higher_is_better), strict=True)
+        pairs = zip(
+            self._arms(*distributions, higher_is_better), self._arms(*self.equal, higher_is_better), strict=True
+        )
         low_benefit, high_benefit, low_no_harm, high_no_harm = share_bounds(*(f - g for f, g in pairs))
         return np.column_stack((low_benefit, 1.0 - high_benefit, low_no_harm, 1.0 - high_no_harm))
 
@@ -239,7 +242,7 @@ class LocalPart:
 
 
 @dataclass(frozen=True)
-class LocalLaw:
+class LocalDistribution:
     """Bounds at one point, from all values, and the cells that its bootstrap uses; no cells where an arm is empty.
 
     Draws are multiplied by `scale` where they are of some of the rows only.
@@ -259,8 +262,8 @@ class LocalLaw:
         max_cells: int = MAX_CELLS,
         priority: NDArray[np.int64] | None = None,
         measure: Measure = ALL,
-    ) -> LocalLaw:
-        """The law around a point.
+    ) -> LocalDistribution:
+        """The distribution around a point.
 
         Parameters
         ----------
@@ -300,7 +303,7 @@ class LocalLaw:
 
 
 def bootstrap(
-    laws: list[LocalLaw],
+    distributions: list[LocalDistribution],
     n_rows: int,
     n_draws: int,
     higher_is_better: bool,
@@ -313,7 +316,7 @@ def bootstrap(
     Both have shape (draws, points, bounds). The same weights serve all points, so that a draw's points belong together.
     Rows of a cluster, whose codes are 0, 1, ..., have the same weight.
     """
-    shifts, off_edge = (np.full((n_draws, len(laws), measure.n_ends), np.nan) for _ in range(2))
+    shifts, off_edge = (np.full((n_draws, len(distributions), measure.n_ends), np.nan) for _ in range(2))
     n_units = n_rows if clusters is None else int(clusters.max()) + 1
     block = max(1, min(BLOCK_DRAWS, BLOCK_ENTRIES // n_rows))
     for start in range(0, n_draws, block):
@@ -321,16 +324,16 @@ def bootstrap(
         # One draw after the other, so that the block's size does not matter.
         draws = np.ascontiguousarray(rng.standard_exponential((stop - start, n_units)).T)
         draws = draws if clusters is None else draws[clusters]
-        for k, law in enumerate(laws):
-            if law.cells is not None:
-                drawn = law.cells.cumulative(draws)
-                shifts[start:stop, k] = measure.bounds(law.cells, drawn, higher_is_better)
-                off_edge[start:stop, k] = measure.off_edge(law.cells, drawn, higher_is_better)
-    for k, law in enumerate(laws):
-        if law.cells is not None:
-            shifts[:, k] -= measure.bounds(law.cells, law.cells.equal, higher_is_better)
-            shifts[:, k] *= law.scale
-            off_edge[:, k] *= law.scale
+        for k, distribution in enumerate(distributions):
+            if distribution.cells is not None:
+                drawn = distribution.cells.cumulative(draws)
+                shifts[start:stop, k] = measure.bounds(distribution.cells, drawn, higher_is_better)
+                off_edge[start:stop, k] = measure.off_edge(distribution.cells, drawn, higher_is_better)
+    for k, distribution in enumerate(distributions):
+        if distribution.cells is not None:
+            shifts[:, k] -= measure.bounds(distribution.cells, distribution.cells.equal, higher_is_better)
+            shifts[:, k] *= distribution.scale
+            off_edge[:, k] *= distribution.scale
     return shifts, off_edge
 
 
@@ -352,7 +355,7 @@ def _moments(values: Array, cumulative: Array) -> tuple[Array, Array]:
 
 
 def _moved(values: Array, f: Array, g: Array) -> Array:
-    """Squared distance of two laws of the same values once both have mean 0, the second one with a single row."""
+    """Squared distance of two distributions of the same values once both have mean 0; the second has one row."""
     apart = same_ranks(values, f, values, np.broadcast_to(g, f.shape))
     return np.maximum(apart - (_moments(values, f)[0] - _moments(values, g)[0]) ** 2, 0.0)
 

@@ -1,4 +1,4 @@
-"""The law of a feature where both arms are."""
+"""The distribution of a feature where both arms are."""
 
 import numpy as np
 import pytest
@@ -7,7 +7,7 @@ from numpy.testing import assert_allclose
 from conftest import four_sd, raw_p_values
 from modifind import EffectLikelihood, PropensityModel
 from modifind.data.feature_matrix import read_features
-from modifind.engine.overlap_law import OverlapLaw
+from modifind.engine.overlap_conditional import OverlapConditional
 from modifind.nuisance.conditional import ConditionalGrid, GaussianSampler
 
 
@@ -21,8 +21,8 @@ def assigned():
 
 
 def grid_of(table, treatment, feature):
-    law = GaussianSampler().fit(table, treatment, np.random.SeedSequence(1)).law(feature)
-    return ConditionalGrid.of(law, table.n_rows, n_levels=table.n_levels(feature))
+    conditional = GaussianSampler().fit(table, treatment, np.random.SeedSequence(1)).conditional(feature)
+    return ConditionalGrid.of(conditional, table.n_rows, n_levels=table.n_levels(feature))
 
 
 @pytest.mark.parametrize("feature", [0, 1, (0, 1)])
@@ -45,18 +45,18 @@ def test_scores_along_a_feature_are_those_of_rows_with_other_values(assigned, fe
         assert_allclose(found[:, k], again.scores, rtol=1e-9)
 
 
-def test_the_tilted_law_is_the_same_in_both_arms_and_nothing_changes_in_a_trial(assigned):
+def test_the_tilted_distribution_is_the_same_in_both_arms_and_nothing_changes_in_a_trial(assigned):
     table, treatment, propensity = assigned
     rows = np.arange(table.n_rows)
     plain = grid_of(table, treatment, 0)
-    points, weights = OverlapLaw(plain, propensity, 0).at(rows)
+    points, weights = OverlapConditional(plain, propensity, 0).at(rows)
     assert_allclose(weights.sum(axis=1), 1.0)
     tilted, own = (points * weights).sum(axis=1), (points * plain.at(rows)[1]).sum(axis=1)
     apart = [part[treatment == 1].mean() - part[treatment == 0].mean() for part in (own, tilted)]
     assert apart[0] > 0.5
     assert abs(apart[1]) < 0.15
     known = PropensityModel(0.5).fit(table, treatment)
-    assert_allclose(OverlapLaw(plain, known, 0).at(rows)[1], plain.at(rows)[1])
+    assert_allclose(OverlapConditional(plain, known, 0).at(rows)[1], plain.at(rows)[1])
 
 
 def test_a_shape_that_follows_a_confounder_in_both_arms_is_not_found():

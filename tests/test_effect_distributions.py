@@ -44,7 +44,7 @@ def test_bands_cover_the_closed_form_of_a_gaussian_pair():
 @pytest.mark.parametrize(
     ("tables", "effects", "expected"),
     [
-        # Example 1: one arm is constant, so the law of the effect is known: -1 or 1, and 0.
+        # Example 1: one arm is constant, so the distribution of the effect is known: -1 or 1, and 0.
         ((([0], [-1, 1]), ([0], [0])), [-1.0, 0.0, 1.0], [[0.5, 0.5], [0.5, 0.5], [1, 1], [0, 0], [1, 1], [1, 1]]),
         # The counterexample: the same margins at both values, effects 0 or -2 and 2.
         ((([-1, 1], [-1, 1]), ([-1, 1], [-1, 1])), [-2.0, 0.0, 2.0], [[0, 0.5], [0.5, 1], [1, 1]] * 2),
@@ -61,7 +61,7 @@ def test_tables_of_the_paper(tables, effects, expected):
     np.testing.assert_allclose(found[ENDS], expected, atol=1e-12)
 
 
-def test_points_equal_the_bounds_of_two_laws():
+def test_points_equal_the_bounds_of_two_distributions():
     rng = np.random.default_rng(2)
     x, weights = rng.normal(size=300), rng.uniform(0.5, 1.5, size=300)
     treatment, propensity = logistic_treatment(rng, x)

@@ -1,4 +1,4 @@
-"""The law of a feature where both arms are: what a comparison of the arms must be centred by."""
+"""The distribution of a feature where both arms are: what a comparison of the arms must be centred by."""
 
 from __future__ import annotations
 
@@ -14,33 +14,35 @@ from modifind.nuisance.propensity.scores import FittedPropensity
 
 
 @dataclass(frozen=True)
-class OverlapLaw:
-    r"""A feature's law given the other features and the treatment, tilted by the chance to be in the other arm.
+class OverlapConditional:
+    r"""A feature's distribution given the others and the treatment, tilted by the chance to be in the other arm.
 
-    A row counts with ``a - e(x)`` in a comparison of the arms, and e may follow the feature. With p the law of the
-    feature given the others alone, its law in an arm is p times e or 1 - e, and tilted by the other of the two it is
+    A row counts with ``a - e(x)`` in a comparison of the arms, and e may follow the feature. With p the distribution of
+    the feature given the others alone, its distribution in an arm is p times e or 1 - e, and tilted by the other of the
+    two it is
     ``p e (1 - e)`` in both arms. A mean under it is the same for treated and control rows, so that what both arms have
     in common drops out of ``(a - e)(h(x) - mean of h)``; and given the arm, ``(a - e(V))(h(V) - mean of h)`` has mean
-    zero, so that a feature on which the outcome does not depend is centred too. The untilted law does only the latter,
-    and only for weights that do not follow the feature. Where e does not depend on the feature, nothing changes.
+    zero, so that a feature on which the outcome does not depend is centred too. The untilted distribution does only the
+    latter, and only for weights that do not follow the feature. Where e does not depend on the feature, nothing
+    changes.
 
     Attributes
     ----------
-    law : RowGrid
-        The law.
+    distribution : RowGrid
+        The distribution.
     propensity : FittedPropensity
         Scores of the rows, also with other values of the feature.
     feature : int or tuple of int
         Place of the feature, or of the columns of a group.
     """
 
-    law: RowGrid
+    conditional: RowGrid
     propensity: FittedPropensity
     feature: Feature
 
     def at(self, rows: NDArray[np.int64]) -> tuple[Array, Array]:
-        """Points and weights of the tilted law."""
-        points, weights = self.law.at(rows)
+        """Points and weights of the tilted distribution."""
+        points, weights = self.conditional.at(rows)
         if not self.propensity.models:
             return points, weights
         table = self.propensity.table
