@@ -75,7 +75,7 @@ def explained_result(names=NAMES, chosen=CHOSEN, *, binary=False, notices=()):
     table = pd.DataFrame({"kind": kinds, "importance": np.linspace(2.0, 1.0, len(names))}, index=index)
     table["statistic"], table["p_value"], table["p_adjusted"] = 1.0, p_values, np.minimum(2 * p_values, 1.0)
     table["selected"] = picked
-    for place, name in enumerate(("effect_size", "effect_low", "effect_high")):
+    for place, name in enumerate(("likelihood_gain", "gain_low", "gain_high")):
         table[name] = np.linspace(0.1, 0.0, len(names)) + 0.01 * (place % 3)
     table["caution"] = ["constant" if name == "flat" else "" for name in names]
     grid = np.linspace(20.0, 80.0, 9)

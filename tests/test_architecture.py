@@ -125,7 +125,7 @@ class Sums(Statistic):
         ({"statistic": Sums()}, "Sums must have resamples = True"),
         ({"statistic": "slope"}, "statistic must be one of 'effect_likelihood', 'wcmmd', or a statistic, not 'slope'"),
         ({"statistic": EffectLikelihood(object())}, "object has no fit and no predict"),
-        ({"sampler": object()}, "object has no fit and no distribution"),
+        ({"sampler": object()}, "object has no fit and no conditional"),
     ],
 )
 def test_parts_that_lack_a_method_are_refused_by_its_name(part, message):

@@ -7,7 +7,7 @@ from modifind.data.feature_matrix import read_features
 from modifind.nuisance.conditional import BoostingSampler, splines
 
 
-def law_of(frame, treatment, feature=0, **settings):
+def conditional_of(frame, treatment, feature=0, **settings):
     return BoostingSampler(**settings).fit(read_features(frame), treatment, seed_of(0)).conditional(feature)
 
 
@@ -16,7 +16,7 @@ def test_nonlinear_mean_is_learned():
     n = 3000
     z, noise = rng.normal(size=(2, n))
     X = np.column_stack([np.sin(2 * z) + 0.3 * noise, z])
-    draws = law_of(X, rng.integers(0, 2, size=n)).draw(np.random.default_rng(1), 100)
+    draws = conditional_of(X, rng.integers(0, 2, size=n)).draw(np.random.default_rng(1), 100)
     truth = np.sin(2 * z)
     inside = np.abs(z) < 2
     error = np.sqrt(np.mean((draws.mean(axis=0) - truth)[inside] ** 2))
@@ -31,7 +31,7 @@ def test_residuals_follow_a_spread_that_grows_with_the_mean():
     n = 3000
     z = rng.uniform(0, 3, size=n)
     X = np.column_stack([2 * z + (0.1 + 0.5 * z) * rng.normal(size=n), z])
-    draws = law_of(X, rng.integers(0, 2, size=n)).draw(np.random.default_rng(3), 100)
+    draws = conditional_of(X, rng.integers(0, 2, size=n)).draw(np.random.default_rng(3), 100)
     for low in (0.3, 1.4, 2.4):
         rows = (z > low) & (z < low + 0.3)
         spread = (draws[:, rows] - 2 * z[rows]).std()
@@ -43,7 +43,7 @@ def test_residuals_follow_a_spread_that_grows_with_the_mean():
 def test_residuals_are_not_shrunk_by_trees_that_follow_the_noise():
     rng = np.random.default_rng(4)
     X = rng.normal(size=(400, 6))
-    draws = law_of(X, rng.integers(0, 2, size=400)).draw(np.random.default_rng(5), 50)
+    draws = conditional_of(X, rng.integers(0, 2, size=400)).draw(np.random.default_rng(5), 50)
     # The column is noise of sd 1: in-sample residuals of 40 rounds would have sd near 0.7. Sample sd has sd
     # 0.035; out-of-fold means add their own spread of about 0.35, so at most sqrt(1 + 2 * 0.12).
     assert 1 - 4 * 0.035 < draws.std() < 1.25
@@ -55,7 +55,7 @@ def test_atom_of_a_zero_inflated_column_is_kept_and_follows_the_other_features()
     z = rng.normal(size=n)
     smokes = rng.random(n) < np.where(z > 0, 0.8, 0.2)
     X = np.column_stack([np.where(smokes, np.exp(rng.normal(size=n)), 0.0), z])
-    draws = law_of(X, rng.integers(0, 2, size=n)).draw(np.random.default_rng(7), 50)
+    draws = conditional_of(X, rng.integers(0, 2, size=n)).draw(np.random.default_rng(7), 50)
     assert np.isin(draws, X[:, 0]).all()
     # Share of zeros within each half: pools of 300 rows with shares near 0.2 and 0.8 give sd 0.023, the share of the
     # half's own rows 0.01; rows whose predicted mean falls on the wrong side blur it.
@@ -69,7 +69,7 @@ def test_category_probabilities_match_a_nonlinear_truth():
     z = rng.normal(size=n)
     probability = np.where(np.abs(z) > 0.7, 0.85, 0.15)
     frame = pd.DataFrame({"c": np.where(rng.random(n) < probability, "b", "a"), "z": z})
-    conditional = law_of(frame, rng.integers(0, 2, size=n))
+    conditional = conditional_of(frame, rng.integers(0, 2, size=n))
     fitted = 1 - conditional.cumulative[:, 0]
     # sd of one outcome 0.36, about 40 effective parameters on 3000 rows: rms 0.041; twice that.
     assert np.sqrt(np.mean((fitted - probability) ** 2)) < 0.085
@@ -89,7 +89,7 @@ def test_draws_follow_the_arm_only_when_conditioned_on_treatment(discrete):
     frame = pd.DataFrame({"x": column, "z": rng.normal(size=n)})
     gaps = []
     for condition in (True, False):
-        draws = law_of(frame, treatment, condition_on_treatment=condition).draw(np.random.default_rng(11), 20)
+        draws = conditional_of(frame, treatment, condition_on_treatment=condition).draw(np.random.default_rng(11), 20)
         gaps.append(draws[:, treatment == 1].mean() - draws[:, treatment == 0].mean())
     # Gap of two arms of 1000 rows: sd 0.045; shrinkage by (1 - 0.12)^40 = 0.006 of it; 4 sd.
     assert gaps[0] == pytest.approx(shift, abs=0.19)
@@ -100,7 +100,7 @@ def test_right_distribution_passes_the_calibration_check():
     rng = np.random.default_rng(12)
     n = 1500
     z = rng.normal(size=n)
-    calibration = law_of(
+    calibration = conditional_of(
         np.column_stack([np.sin(2 * z) + 0.3 * rng.normal(size=n), z]), rng.integers(0, 2, size=n)
     ).calibration
     assert calibration.sampler == "boosting"
@@ -110,15 +110,15 @@ def test_right_distribution_passes_the_calibration_check():
 
 def test_window_never_leaves_a_small_table():
     X = np.random.default_rng(13).normal(size=(30, 3))
-    draws = law_of(X, np.arange(30) % 2).draw(np.random.default_rng(14), 10)
+    draws = conditional_of(X, np.arange(30) % 2).draw(np.random.default_rng(14), 10)
     assert draws.shape == (10, 30)
     assert np.isfinite(draws).all()
 
 
 def test_fewer_folds_with_many_rows_unless_told(monkeypatch):
     X, treatment = np.random.default_rng(15).normal(size=(200, 3)), np.arange(200) % 2
-    four = law_of(X, treatment)
-    assert np.array_equal(four.shift, law_of(X, treatment, n_folds=4).shift)
+    four = conditional_of(X, treatment)
+    assert np.array_equal(four.shift, conditional_of(X, treatment, n_folds=4).shift)
     monkeypatch.setattr(splines, "MANY_ROWS", 100)
-    assert np.array_equal(law_of(X, treatment).shift, law_of(X, treatment, n_folds=2).shift)
-    assert np.array_equal(four.shift, law_of(X, treatment, n_folds=4).shift)
+    assert np.array_equal(conditional_of(X, treatment).shift, conditional_of(X, treatment, n_folds=2).shift)
+    assert np.array_equal(four.shift, conditional_of(X, treatment, n_folds=4).shift)

@@ -74,7 +74,7 @@ def extremes(cost, p0, p1):
 
 
 @st.composite
-def two_laws(draw):
+def two_distributions(draw):
     """Small distributions on few integers or tenths, with ties within and between arms, and points on and off atoms."""
     unit = draw(st.sampled_from((1.0, 0.1)))
     conditionals = []
@@ -87,7 +87,7 @@ def two_laws(draw):
 
 
 @settings(max_examples=40, deadline=None, derandomize=True)
-@given(two_laws())
+@given(two_distributions())
 def test_bounds_equal_linear_programming_over_all_joint_distributions(case):
     ((y0, w0), (y1, w1)), points = case
     p0, p1 = w0 / w0.sum(), w1 / w1.sum()
@@ -118,7 +118,7 @@ def test_bounds_equal_linear_programming_over_all_joint_distributions(case):
 
 
 @settings(max_examples=60, deadline=None, derandomize=True)
-@given(two_laws(), st.integers(1, 12))
+@given(two_distributions(), st.integers(1, 12))
 def test_quantile_bounds_invert_the_distribution_bounds(case, twelfths):
     ((y0, w0), (y1, w1)), _ = case
     weights = {"treated_weights": w1, "control_weights": w0}

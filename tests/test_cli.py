@@ -112,7 +112,7 @@ def test_options_of_the_likelihood_reach_the_result(data_folder, tmp_path):
     assert result.settings["model"]["stack"] == "linear 1.00"
     assert (result.diagnostics["n_resamples"] == 200).all()
     assert result.diagnostics["check_p_value"].between(1 / 201, 1).all()
-    assert {"effect_size", "effect_low", "effect_high"} <= set(result.table)
+    assert {"likelihood_gain", "gain_low", "gain_high"} <= set(result.table)
     report = (tmp_path / "r.html").read_text(encoding="utf-8")
     assert "effect-likelihood test" in report
     assert "repeated 2 times" in report

@@ -392,7 +392,7 @@ def test_labels_of_a_binary_outcome_do_not_matter(binary):
     plain = quiet_fit(X, y, treatment, **settings).result_
     other = quiet_fit(X, np.where(y == 1, 7.0, 3.0), treatment, **settings).result_
     np.testing.assert_array_equal(plain.table["p_value"], other.table["p_value"])
-    np.testing.assert_array_equal(plain.table["effect_size"], other.table["effect_size"])
+    np.testing.assert_array_equal(plain.table["likelihood_gain"], other.table["likelihood_gain"])
 
 
 def test_swapped_labels_of_a_binary_outcome_give_the_same_p_values(binary):

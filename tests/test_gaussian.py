@@ -9,7 +9,7 @@ from modifind.data.feature_matrix import read_features
 from modifind.nuisance.conditional import GaussianSampler
 
 
-def law_of(frame, treatment, feature=0, seed=0, **settings):
+def conditional_of(frame, treatment, feature=0, seed=0, **settings):
     sampler = GaussianSampler(**settings).fit(read_features(frame), treatment, seed_of(seed))
     return sampler.conditional(feature)
 
@@ -19,7 +19,7 @@ def test_mean_and_residual_sd_of_a_linear_distribution_are_learned():
     n, d = 4000, 5
     X = ar_normal(rng, n, d, 0.6)
     treatment = rng.integers(0, 2, size=n)
-    conditional = law_of(X, treatment, feature=2)
+    conditional = conditional_of(X, treatment, feature=2)
     precision = np.linalg.inv(ar_covariance(d, 0.6))
     rest = [0, 1, 3, 4]
     mean = X[:, rest] @ (-precision[2, rest] / precision[2, 2])
@@ -41,7 +41,7 @@ def test_residual_variance_is_not_shrunk_by_many_features():
     scales = []
     for _ in range(10):
         X = ar_normal(rng, 150, 60, 0.0)
-        scales.append(law_of(X, rng.integers(0, 2, size=150)).scale)
+        scales.append(conditional_of(X, rng.integers(0, 2, size=150)).scale)
     # One scale has sd about 1/sqrt(2 * 90) = 0.075; the mean of ten 0.024; 4 sd.
     assert np.mean(scales) == pytest.approx(1.0, abs=0.095)
 
@@ -52,7 +52,7 @@ def test_category_probabilities_match_a_logistic_truth():
     x, z = rng.normal(size=(2, n))
     probability = expit(1.5 * x - 0.5)
     frame = pd.DataFrame({"c": np.where(rng.random(n) < probability, "yes", "no"), "x": x, "z": z})
-    conditional = law_of(frame, rng.integers(0, 2, size=n))
+    conditional = conditional_of(frame, rng.integers(0, 2, size=n))
     fitted = 1 - conditional.cumulative[:, 0]
     # Four parameters: mean square error of the probability about 4 * mean[p(1-p)] / n at most 4 * 0.25 / 6000,
     # rms 0.013; chi-square of four degrees stays below 18.5 / 4 times its mean with probability 0.999.
@@ -70,7 +70,7 @@ def test_three_categories_draw_their_fitted_probabilities():
     logits = np.column_stack([np.zeros(n), x, -x])
     p = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
     codes = (rng.random(n)[:, None] > np.cumsum(p, axis=1)[:, :2]).sum(axis=1)
-    conditional = law_of(pd.DataFrame({"c": np.array(list("abc"))[codes], "x": x}), rng.integers(0, 2, size=n))
+    conditional = conditional_of(pd.DataFrame({"c": np.array(list("abc"))[codes], "x": x}), rng.integers(0, 2, size=n))
     fitted = np.diff(np.concatenate((np.zeros((n, 1)), conditional.cumulative, np.ones((n, 1))), axis=1), axis=1)
     # Six parameters, each probability rms at most sqrt(6 * 0.25 / 3000) = 0.022; twice that.
     assert np.sqrt(np.mean((fitted - p) ** 2)) < 0.045
@@ -93,7 +93,7 @@ def test_draws_follow_the_arm_only_when_conditioned_on_treatment(discrete):
     frame = pd.DataFrame({"x": column, "z": rng.normal(size=n)})
     gaps = []
     for condition in (True, False):
-        draws = law_of(frame, treatment, condition_on_treatment=condition).draw(np.random.default_rng(8), 20)
+        draws = conditional_of(frame, treatment, condition_on_treatment=condition).draw(np.random.default_rng(8), 20)
         gaps.append(draws[:, treatment == 1].mean() - draws[:, treatment == 0].mean())
     # The fitted gap has sd at most 2/sqrt(2000) = 0.045 (residual sd 1), drawing adds 0.01; 4 sd.
     # Unconditioned, z and noise only.
@@ -106,8 +106,8 @@ def test_right_distribution_passes_and_wrong_law_fails_the_calibration_check():
     n = 1500
     z = rng.normal(size=n)
     treatment = rng.integers(0, 2, size=n)
-    right = law_of(np.column_stack([0.8 * z + 0.6 * rng.normal(size=n), z]), treatment).calibration
-    wrong = law_of(np.column_stack([0.8 * z + 0.6 * rng.exponential(size=n) ** 2, z]), treatment).calibration
+    right = conditional_of(np.column_stack([0.8 * z + 0.6 * rng.normal(size=n), z]), treatment).calibration
+    wrong = conditional_of(np.column_stack([0.8 * z + 0.6 * rng.exponential(size=n) ** 2, z]), treatment).calibration
     assert right.sampler == "gaussian"
     assert right.pit_p_value > 0.01
     assert right.pit_distance < 0.05
@@ -122,7 +122,7 @@ def test_log_score_gain_does_not_jump_where_quantiles_fall_on_rows():
     z = rng.normal(size=401)
     X = np.column_stack([0.8 * z + 0.6 * rng.normal(size=401), z])
     treatment = np.arange(401) % 2
-    at, below = (law_of(X[:n], treatment[:n]).calibration.log_score_gain for n in (401, 400))
+    at, below = (conditional_of(X[:n], treatment[:n]).calibration.log_score_gain for n in (401, 400))
     # One row changes a mean of 400 terms of size about one by 0.0025, other folds by a few times as much.
     assert at == pytest.approx(below, abs=0.05)
 
@@ -131,17 +131,17 @@ def test_discrete_distribution_reports_a_log_score_and_no_pit():
     rng = np.random.default_rng(11)
     x = rng.normal(size=800)
     frame = pd.DataFrame({"c": np.where(x + 0.3 * rng.normal(size=800) > 0, "u", "d"), "x": x})
-    calibration = law_of(frame, np.arange(800) % 2).calibration
+    calibration = conditional_of(frame, np.arange(800) % 2).calibration
     assert np.isnan(calibration.pit_distance)
     assert np.isnan(calibration.pit_p_value)
     assert calibration.log_score_gain > 0.3
-    nothing = law_of(frame[["c"]].assign(x=rng.normal(size=800)), np.arange(800) % 2).calibration
+    nothing = conditional_of(frame[["c"]].assign(x=rng.normal(size=800)), np.arange(800) % 2).calibration
     assert nothing.log_score_gain < 0.01
 
 
 def test_single_feature_without_treatment_draws_its_marginal():
     column = np.random.default_rng(12).normal(3.0, 2.0, size=(3000, 1))
-    conditional = law_of(column, np.arange(3000) % 2, condition_on_treatment=False)
+    conditional = conditional_of(column, np.arange(3000) % 2, condition_on_treatment=False)
     draws = conditional.draw(np.random.default_rng(13), 10)
     # Mean of 3000 rows: sd 0.037; sd of 3000 rows: 0.026; 4 sd.
     assert draws.mean() == pytest.approx(3.0, abs=0.15)
@@ -150,7 +150,7 @@ def test_single_feature_without_treatment_draws_its_marginal():
 
 def test_category_absent_from_a_fold_is_handled():
     frame = pd.DataFrame({"c": ["rare"] + ["a", "b"] * 30, "x": np.linspace(0, 1, 61)})
-    conditional = law_of(frame, np.arange(61) % 2)
+    conditional = conditional_of(frame, np.arange(61) % 2)
     draws = conditional.draw(np.random.default_rng(14), 5)
     assert set(np.unique(draws)) <= {0.0, 1.0, 2.0}
     assert np.isfinite(conditional.calibration.log_score_gain)

@@ -44,7 +44,7 @@ def test_features_that_no_model_looks_at_have_p_value_one(found):
     table = result.table[unseen]
     assert (table["p_value"] == 1.0).all()
     assert not table["selected"].any()
-    assert (table[["statistic", "effect_size", "effect_low", "effect_high"]] == 0.0).all(axis=None)
+    assert (table[["statistic", "likelihood_gain", "gain_low", "gain_high"]] == 0.0).all(axis=None)
     assert result.diagnostics.loc[unseen, "pit_p_value"].isna().all()
     assert not any("function of the other features" in message for message in messages)
 

@@ -60,7 +60,7 @@ def test_report_is_one_file_without_network_and_escapes_names(result, tmp_path):
 def test_report_shows_the_gain_with_its_interval_where_the_test_has_one(result, resampled, tmp_path):
     result.report(tmp_path / "likelihood.html")
     html = (tmp_path / "likelihood.html").read_text(encoding="utf-8")
-    size, low, high = result.table.loc["age", ["effect_size", "effect_low", "effect_high"]]
+    size, low, high = result.table.loc["age", ["likelihood_gain", "gain_low", "gain_high"]]
     assert 0 < low < size < high
     assert f">{size:.3f} ({low:.3f} to {high:.3f})</td>" in html
     before = features_of(html)
@@ -71,7 +71,7 @@ def test_report_shows_the_gain_with_its_interval_where_the_test_has_one(result, 
 
 def test_feature_that_was_not_tested_has_no_interval_in_the_report(result, tmp_path):
     table = result.table.copy()
-    table.loc["age", ["effect_size", "effect_low", "effect_high"]] = np.nan
+    table.loc["age", ["likelihood_gain", "gain_low", "gain_high"]] = np.nan
     replace(result, table=table).report(tmp_path / "report.html")
     html = (tmp_path / "report.html").read_text(encoding="utf-8")
     assert html.count(">not tested</td>") == 1

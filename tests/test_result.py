@@ -78,8 +78,8 @@ def test_json_round_trip_loses_nothing(result, tmp_path):
 
 def test_json_round_trip_keeps_the_gain_of_every_feature_and_the_model(likelihood, tmp_path):
     plain = without(likelihood, "banded")
-    assert plain.table.loc["flat", "effect_size":"effect_high"].isna().all()
-    assert plain.table["effect_size"].notna().sum() == len(plain.table) - 1
+    assert plain.table.loc["flat", "likelihood_gain":"gain_high"].isna().all()
+    assert plain.table["likelihood_gain"].notna().sum() == len(plain.table) - 1
     plain.to_json(tmp_path / "r.json")
     again = SelectionResult.from_json(tmp_path / "r.json")
     assert_same_result(plain, again)
@@ -88,9 +88,9 @@ def test_json_round_trip_keeps_the_gain_of_every_feature_and_the_model(likelihoo
 
 def test_gain_lies_inside_its_interval(likelihood):
     tested = likelihood.table.drop(index="flat")
-    assert (tested["effect_low"] < tested["effect_size"]).all()
+    assert (tested["gain_low"] < tested["likelihood_gain"]).all()
     np.testing.assert_allclose(
-        tested["effect_high"] - tested["effect_size"], tested["effect_size"] - tested["effect_low"], rtol=1e-9
+        tested["gain_high"] - tested["likelihood_gain"], tested["likelihood_gain"] - tested["gain_low"], rtol=1e-9
     )
 
 

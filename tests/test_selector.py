@@ -56,7 +56,7 @@ def likelihood(data):
 def test_table_has_one_row_per_feature_with_the_documented_columns(data, fitted, likelihood, test):
     table = (fitted if test == "resampling" else likelihood).result_.table
     assert table.index.tolist() == list(data[0].columns)
-    extra = [] if test == "resampling" else ["effect_size", "effect_low", "effect_high"]
+    extra = [] if test == "resampling" else ["likelihood_gain", "gain_low", "gain_high"]
     assert table.columns.tolist() == [
         "kind",
         "importance",
@@ -258,7 +258,7 @@ def test_constant_column_is_not_tested_by_the_likelihood_either(data, chosen):
         result = quiet_fit(frame, *data[1:], **LIKELIHOOD | {"propensity": 0.5}, discrete_features=chosen).result_
     row = result.table.loc["flat"]
     assert (row["importance"], row["p_value"], row["selected"]) == (0.0, 1.0, False)
-    assert result.table.loc["flat", ["effect_size", "effect_low", "effect_high"]].isna().all()
+    assert result.table.loc["flat", ["likelihood_gain", "gain_low", "gain_high"]].isna().all()
     assert result.selected == ["age"]
 
 

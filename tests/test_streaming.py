@@ -38,7 +38,7 @@ def test_streamed_fit_finds_what_all_rows_in_memory_tell(kind):
         assert (np.abs(at - two["mean_effect"]) < high - low).all()
         assert (np.abs(at - two["mean_effect"]) < (high - low) / 2).mean() > 0.8
     # The models have seen less than half of the rows; log-likelihood gains are alike.
-    np.testing.assert_allclose(found.table["effect_size"][:5], whole.table["effect_size"][:5], rtol=0.4)
+    np.testing.assert_allclose(found.table["likelihood_gain"][:5], whole.table["likelihood_gain"][:5], rtol=0.4)
 
 
 def test_defaults_work_above_the_limit():

@@ -127,10 +127,10 @@ def test_only_ratios_of_weights_matter():
     assert not np.allclose(one.table["p_value"], fitted(X, y, a).table["p_value"])
 
 
-def test_equal_weights_leave_effect_sizes_and_widen_nothing_but_variances():
+def test_equal_weights_leave_likelihood_gains_and_widen_nothing_but_variances():
     X, y, a, _ = simple()
     plain, equal = fitted(X, y, a).table, fitted(X, y, a, sample_weight=np.full(300, 7.0)).table
-    np.testing.assert_allclose(equal["effect_size"], plain["effect_size"], rtol=1e-4, atol=1e-7)
+    np.testing.assert_allclose(equal["likelihood_gain"], plain["likelihood_gain"], rtol=1e-4, atol=1e-7)
     assert (equal["statistic"].abs() <= plain["statistic"].abs() * (1 + 1e-4)).all()
 
 
@@ -149,9 +149,9 @@ def test_counts_as_weights_are_close_to_repeated_rows():
     weighted = fitted(X, y, a, sample_weight=counts, clusters=np.arange(600)).table
     # Folds differ, and with them effect sizes: by less than half a standard error, which is an eighth of the interval's
     # width, for the modifier, and by a hundredth of a nat for the others.
-    width = (repeated["effect_high"] - repeated["effect_low"]).to_numpy()
-    assert (np.abs(weighted["effect_size"] - repeated["effect_size"]) < np.maximum(width / 8, 0.01)).all()
-    assert (weighted["effect_high"] - weighted["effect_low"])["X1"] == pytest.approx(width[0], rel=0.2)
+    width = (repeated["gain_high"] - repeated["gain_low"]).to_numpy()
+    assert (np.abs(weighted["likelihood_gain"] - repeated["likelihood_gain"]) < np.maximum(width / 8, 0.01)).all()
+    assert (weighted["gain_high"] - weighted["gain_low"])["X1"] == pytest.approx(width[0], rel=0.2)
 
 
 def test_parts_of_learners_equal_those_of_repeated_rows():

@@ -145,9 +145,9 @@ def assemble(
     }
     diagnostics = pd.DataFrame([asdict(f.calibration) for f in findings], index=index).drop(columns="pit_histogram")
     if settings["model"] is not None:
-        table["effect_size"] = _column(findings, "gain")
-        table["effect_low"] = _column(findings, "gain_low")
-        table["effect_high"] = _column(findings, "gain_high")
+        table["likelihood_gain"] = _column(findings, "gain")
+        table["gain_low"] = _column(findings, "gain_low")
+        table["gain_high"] = _column(findings, "gain_high")
         tails = ("likelihood_p_value", "tail_p_value", "prognostic_p_value", "normal_p_value", "check_p_value")
         for name in (*tails, "checked_p_value", "conditional_p_value", "n_repeats", "z_spread"):
             diagnostics[name] = _column(findings, name)

@@ -213,7 +213,7 @@ class _View:
         return np.where(self.outcomes.steps, marks, (marks + np.append(marks[0], marks[:-1])) / 2)
 
     def _distance(self, distributions: Distributions, drawn: Distributions) -> dict[str, Array]:
-        """Squared distance between the arms' distributions, less what chance adds; its band, and that without a modifier.
+        """Squared distance between the arms' distributions less what chance adds; its band, also without a modifier.
 
         Without a modifier the distance is the same at every point. The distributions need not be: a feature that moves
         both arms alike moves the place where they differ.

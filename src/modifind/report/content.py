@@ -168,7 +168,7 @@ def table_rows(result: SelectionResult) -> list[dict[str, Any]]:
             "importance": _cell(readable_number(float(row["importance"])), row["importance"]),
             "p_value": _cell(readable_p(float(row["p_value"])), row["p_value"]),
             "p_adjusted": _cell(readable_p(float(row["p_adjusted"])), row["p_adjusted"]),
-            "effect": _cell(_effect_text(row), row.get("effect_size", row.get("coef", math.nan))),
+            "effect": _cell(_effect_text(row), row.get("likelihood_gain", row.get("coef", math.nan))),
             "caution": {"text": str(row.get("caution", "")), "sort": str(row.get("caution", ""))},
         }
         for part in PARTS:
@@ -222,7 +222,7 @@ def importance_bars(result: SelectionResult) -> list[dict[str, Any]]:
 
 def effect_column(result: SelectionResult) -> dict[str, str] | None:
     """Heading and explanation of the effect sizes that the test gives, if it gives any."""
-    if "effect_size" in result.table:
+    if "likelihood_gain" in result.table:
         return {
             "title": "nats per row",
             "note": "Nats per row, with a 95% interval: how much better held-out outcomes are predicted with the "
@@ -274,8 +274,8 @@ def _passed_text(rows: pd.DataFrame) -> str:
 
 
 def _effect_text(row: Any) -> str:
-    if "effect_size" in row:
-        size, low, high = (round(float(row[name]), 3) + 0.0 for name in ("effect_size", "effect_low", "effect_high"))
+    if "likelihood_gain" in row:
+        size, low, high = (round(float(row[name]), 3) + 0.0 for name in ("likelihood_gain", "gain_low", "gain_high"))
         return f"{size:.3f} ({low:.3f} to {high:.3f})" if size == size else "not tested"
     if "coef" in row:
         size, low, high = (float(row[name]) for name in ("coef", "ci_low", "ci_high"))

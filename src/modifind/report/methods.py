@@ -215,8 +215,8 @@ def _analytic_methods(s: Mapping[str, Any]) -> str:
         f"a {model['n_folds']}-fold cross-fitted model of the outcome in both arms{again} (learners and their mean "
         f"weights: {model['stack']}), with what the arms have in common held fixed, were summed over rows, each "
         "weighted by treatment less propensity score, and compared with their distribution when the feature is drawn "
-        f"from its distribution given the rest ({s['sampler']['class']}), by a saddlepoint approximation with the rows' "
-        f"own variance where it is larger.{tails}"
+        f"from its distribution given the rest ({s['sampler']['class']}), by a saddlepoint approximation with the "
+        f"rows' own variance where it is larger.{tails}"
     )
 
 

@@ -139,8 +139,8 @@ KINDS = {
         True,
         OTHER_SAMPLER,
         "distribution of the feature predicts worse than none",
-        "{count} ({features}): the estimated distribution of the feature given the rest predicts held-out rows worse than "
-        "the feature's own distribution does, so that p-values may be off.",
+        "{count} ({features}): the estimated distribution of the feature given the rest predicts held-out rows worse "
+        "than the feature's own distribution does, so that p-values may be off.",
     ),
     "tail": Kind(
         "tail of the null distribution",

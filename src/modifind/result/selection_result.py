@@ -51,7 +51,7 @@ class SelectionResult:
         One row per feature: kind, importance, statistic, p_value, p_adjusted, selected and role: "modifier" for a
         selected feature, "prognostic" for one that predicts the outcome without a difference between the arms being
         found (by a held-out likelihood test, adjusted over features), else empty. The effect-likelihood test adds
-        effect_size, the mean log-likelihood gain per row in nats, with its 95% interval effect_low to effect_high.
+        likelihood_gain, the mean log-likelihood gain per row in nats, with its 95% interval gain_low to gain_high.
         The last column, caution, says in a few words which checks of the feature failed; mostly it is empty.
     diagnostics : DataFrame
         One row per feature: the sampler used and its held-out calibration, resamples drawn.

@@ -11,10 +11,10 @@ both cut off far out, and each of a few functions h of the feature: its rank and
 of its levels. Means of g are taken over rows weighted by the chance to be in the other arm.
 
 *The null hypothesis* is that of the main test. Where the treatment does nothing, residuals of both arms have one
-distribution given x and ``a - e`` has mean zero: a shape that changes alike in both arms is not found. Where the outcome is
-independent of X_m given the rest, h(x) - E h(V) has mean zero. The variance is that of the rows themselves, or of
-clusters of rows, so that no noise is too heavy for the level. The p-value is that of the largest direction, by Hunter's
-bound for correlated normal variables.
+distribution given x and ``a - e`` has mean zero: a shape that changes alike in both arms is not found. Where the
+outcome is independent of X_m given the rest, h(x) - E h(V) has mean zero. The variance is that of the rows themselves,
+or of clusters of rows, so that no noise is too heavy for the level. The p-value is that of the largest direction, by
+Hunter's bound for correlated normal variables.
 """
 
 from __future__ import annotations

@@ -28,7 +28,8 @@ def resolve_sampler(sampler: str | BaseSampler) -> BaseSampler:
     lacks = [method for method in ("fit", "conditional") if not callable(getattr(sampler, method, None))]
     if lacks:
         raise ValueError(
-            f"sampler must be a name or have fit and conditional; {type(sampler).__name__} has no {' and no '.join(lacks)}"
+            f"sampler must be a name or have fit and conditional; {type(sampler).__name__} has no "
+            f"{' and no '.join(lacks)}"
         )
     return sampler
 
