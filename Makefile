@@ -51,7 +51,7 @@ validity: $(VENV)/.test
 
 # 2,000 random tables in Python and 200 on the command line; `make test` runs a few of the same.
 fuzz: $(VENV)/.test
-	MODIFIND_FUZZ_TABLES=2000 MODIFIND_FUZZ_COMMANDS=200 $(BIN)/python -m pytest -n $(JOBS) tests/test_fuzz.py
+	MODIFIND_FUZZ_TABLES=2000 MODIFIND_FUZZ_COMMANDS=200 $(BIN)/python -m pytest -n $(JOBS) tests/cli/test_fuzz.py
 
 bench: $(VENV)/.test
 	$(BIN)/python benchmarks/speed.py

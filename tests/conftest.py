@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -17,6 +18,8 @@ from modifind import ModifierSelector
 from modifind.datasets import make_modifiers
 from modifind.nuisance.conditional import BaseSampler, Calibration
 from streams import SMALL, fit
+
+ROOT = Path(__file__).resolve().parents[1]
 
 # A finder, because scipy itself stumbles over sys.modules["torch"] = None.
 BLOCK_TORCH = """

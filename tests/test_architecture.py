@@ -3,17 +3,16 @@
 import ast
 import re
 import sys
-from pathlib import Path
 
 import grimp
 import numpy as np
 import pytest
 
+from conftest import ROOT
 from modifind import EffectLikelihood, ModifierSelector
 from modifind.datasets import make_modifiers
 from modifind.statistics import Statistic
 
-ROOT = Path(__file__).resolve().parents[1]
 SOURCES = ROOT / "src" / "modifind"
 APART = ("statistics", "nuisance.conditional", "nuisance.propensity", "inference")
 

@@ -5,11 +5,11 @@ import os
 import re
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[1]
+from conftest import ROOT
+
 EXAMPLES = ("quickstart", "nhefs", "legislators", "nhanes")
 
 

@@ -1,7 +1,8 @@
 import re
-from pathlib import Path
 
-README = Path(__file__).parent.parent / "README.md"
+from conftest import ROOT
+
+README = ROOT / "README.md"
 
 
 def test_python_example_runs_and_says_what_it_says(capsys, tmp_path, monkeypatch):

@@ -57,7 +57,7 @@ def test_no_stream_loses_a_run(case, folder):
         capture_output=True,
         text=True,
         timeout=300,
-        env=os.environ | {"PYTHONPATH": str(Path(modifind.result.selection_result.__file__).parents[1])},
+        env=os.environ | {"PYTHONPATH": str(Path(modifind.__file__).parents[1])},
     )
     assert done.returncode == code, done.stderr
     assert set(SelectionResult.from_json(folder / "r.json").table.index) == {"größe", "年齢", "X3", "X4", "X5"}

@@ -1,19 +1,18 @@
 """The parts of benchmarks/peers.py that are our own; the packages it compares with are not needed here."""
 
 import importlib
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
 
-from conftest import ar_normal, four_sd, logistic_treatment
+from conftest import ROOT, ar_normal, four_sd, logistic_treatment
 
 
 @pytest.fixture(scope="module")
 def peers():
     with pytest.MonkeyPatch.context() as patch:
-        patch.syspath_prepend(str(Path(__file__).parents[1] / "benchmarks"))
+        patch.syspath_prepend(str(ROOT / "benchmarks"))
         yield importlib.import_module("peers")
 
 

@@ -10,13 +10,13 @@ import sys
 import time
 import warnings
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 import numpy as np
 import pytest
 from sklearn.utils import Bunch
 
 import modifind.engine.checkpoint
+from conftest import ROOT
 from modifind import EffectLikelihood, ModifierSelector
 from modifind.cli.app import main
 from modifind.datasets import make_modifiers
@@ -25,7 +25,7 @@ from modifind.engine.lock import held
 from modifind.nuisance.propensity.scores import PropensityModel
 from streams import SMALL, cut, fit_source
 
-sys.path.insert(0, str(Path(__file__).parent.parent / "benchmarks"))
+sys.path.insert(0, str(ROOT / "benchmarks"))
 from kills import command, kill_again_and_again, run
 
 QUICK = {"sampler": "gaussian", "propensity": 0.5, "random_state": 3}

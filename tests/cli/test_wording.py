@@ -55,7 +55,7 @@ def test_the_search_finds_what_it_should():
 
 
 def test_messages_tell_of_one_thing_in_the_singular():
-    lines = (Path(__file__).parents[1] / "docs" / "messages.md").read_text(encoding="utf-8").splitlines()
+    lines = (ROOT / "docs" / "messages.md").read_text(encoding="utf-8").splitlines()
     found = [wrong for line in lines if line.startswith("| ") for wrong in plurals(line)]
     assert not found
 

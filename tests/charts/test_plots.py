@@ -2,7 +2,6 @@ import calendar
 import re
 from dataclasses import replace
 from itertools import pairwise
-from pathlib import Path
 
 import matplotlib.colors
 import matplotlib.pyplot as plt
@@ -11,7 +10,7 @@ import pandas as pd
 import pytest
 from matplotlib.text import Text
 
-from conftest import quiet_fit
+from conftest import ROOT, quiet_fit
 from modifind import SelectionResult
 from modifind.charts import (
     BoundsDisplay,
@@ -557,7 +556,7 @@ def test_a_fit_is_drawn():
 
 
 def test_the_gallery_shows_pictures_that_exist_and_are_small():
-    docs = Path(__file__).parent.parent / "docs"
+    docs = ROOT / "docs"
     pictures = re.findall(r"!\[[^]]+]\(([^)]+)\)", (docs / "plots.md").read_text(encoding="utf-8"))
     assert len(pictures) == len(list((docs / "images").glob("plot-*.png"))) == 11
     assert all((docs / path).stat().st_size < 60_000 for path in pictures)

@@ -11,11 +11,12 @@ import pandas as pd
 import pytest
 from pandas.testing import assert_frame_equal, assert_series_equal
 
+from conftest import ROOT
 from modifind.data.feature_matrix import read_features
 from modifind.datasets import build_nhanes_crp, fetch_nhanes_crp, nhanes
 from xport import xport_bytes
 
-PUBLISHED = Path(__file__).parents[2] / "shared" / "data"
+PUBLISHED = ROOT.parent / "shared" / "data"
 needs_published = pytest.mark.skipif(
     not (PUBLISHED / "nhanes_crp.csv").is_file(), reason="the NHANES tables are not beside the repository"
 )

@@ -1,6 +1,5 @@
 import json
 import math
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -10,14 +9,14 @@ from scipy.special import logit
 from scipy.stats import kstest, norm
 from sklearn.linear_model import Lasso
 
-from conftest import ar_normal, four_sd
+from conftest import ROOT, ar_normal, four_sd
 from modifind.baselines import lasso_selective_inference
 from modifind.baselines.design import effect_design, lasso_columns
 from modifind.baselines.lasso import COLUMNS, expected_max_correlation, lasso_active_set, residual_sd
 from modifind.baselines.truncated_normal import mean_interval, tail_log_odds, tail_p_value
 from modifind.data.feature_matrix import read_features
 
-REFERENCE = Path(__file__).parents[2] / "shared" / "data" / "lasso_selective_inference_reference.json"
+REFERENCE = ROOT.parent / "shared" / "data" / "lasso_selective_inference_reference.json"
 CASES = (
     "plain_noint_sigma1",
     "plain_int_sigmaNULL",

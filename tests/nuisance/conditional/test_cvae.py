@@ -11,11 +11,11 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from conftest import BLOCK_TORCH
+from conftest import BLOCK_TORCH, ROOT
 from modifind.data.feature_matrix import FeatureTable, read_features
 from modifind.nuisance.conditional.cvae import CVAESampler
 
-ROOT = Path(__file__).resolve().parents[1] / "src"
+SOURCES = ROOT / "src"
 SLOPES, OFFSETS = np.array([0.0, 1.0, -1.0]), np.array([0.0, 0.3, 0.0])
 
 
@@ -141,7 +141,7 @@ def test_constant_and_small_tables() -> None:
 
 
 def python(code: str) -> subprocess.CompletedProcess[str]:
-    code = f"import sys; sys.path.insert(0, {str(ROOT)!r})\n{code}"
+    code = f"import sys; sys.path.insert(0, {str(SOURCES)!r})\n{code}"
     return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=False)
 
 

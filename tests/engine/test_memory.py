@@ -8,13 +8,14 @@ import numpy as np
 import pytest
 
 import modifind._memory
+from conftest import ROOT
 from modifind import EffectLikelihood, ModifierSelector
 from modifind._memory import estimated_memory, free_memory
 from modifind.cli.app import main
 from modifind.datasets import make_modifiers
 from modifind.nuisance.conditional import GaussianSampler
 
-BENCHMARK = Path(__file__).parent.parent / "benchmarks" / "memory.py"
+BENCHMARK = ROOT / "benchmarks" / "memory.py"
 
 
 @pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="reads resident memory from /proc")

@@ -6,20 +6,19 @@ import pickle
 import subprocess
 import sys
 import time
-from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 from sklearn.base import clone
 
-from conftest import BLOCK_TORCH
+from conftest import BLOCK_TORCH, ROOT
 from modifind.nuisance.outcome.additive import AdditiveLearner
 from modifind.nuisance.outcome.contract import predict_arms
 from modifind.nuisance.outcome.neural import NeuralLearner, _arm_constants, _held_out
 from modifind.nuisance.regression.density import student_log_density
 
-ROOT = Path(__file__).resolve().parents[1] / "src"
+SOURCES = ROOT / "src"
 
 
 def interaction(n, seed, p=10):
@@ -103,7 +102,7 @@ def test_pickle(quick, small):
 def test_predicts_without_torch(quick, small, tmp_path):
     (tmp_path / "learner.pkl").write_bytes(pickle.dumps((quick, small[0])))
     code = (
-        f"import sys; sys.path.insert(0, {str(ROOT)!r})\n{BLOCK_TORCH}import pickle, numpy as np\n"
+        f"import sys; sys.path.insert(0, {str(SOURCES)!r})\n{BLOCK_TORCH}import pickle, numpy as np\n"
         f"learner, X = pickle.load(open({str(tmp_path / 'learner.pkl')!r}, 'rb'))\n"
         f"np.save({str(tmp_path / 'out.npy')!r}, learner.predict(X))"
     )

@@ -25,6 +25,7 @@ from scipy.sparse import csr_array
 from sklearn.neighbors import KNeighborsClassifier, KNeighborsRegressor
 
 import modifind
+from conftest import ROOT
 from modifind import EffectLikelihood, ModifierSelector, SelectionResult
 from modifind.cli.app import main
 from modifind.cli.tables import FrameTable, Roles
@@ -32,14 +33,14 @@ from modifind.cli.terminal import complain
 from modifind.cli.typed import as_typed
 from modifind.engine.lock import LOCK_FILE
 
-PAGE = Path(__file__).parents[1] / "docs" / "messages.md"
+PAGE = ROOT / "docs" / "messages.md"
 HEAD = """# Messages
 
 What a wrong or odd input gets. An error is a `ValueError` in Python and one line with exit code 2 on the command line;
 a warning is a `UserWarning`, or a line on stderr or among the checks, and is kept in the result. The table has 120
 rows, the features age, dose and sex, the outcome change and the treatment arm; in Python the last two have no names
 unless the message shows one. A dash stands where the input cannot occur or is no mistake.
-`MODIFIND_WRITE_DOCS=1 pytest tests/test_messages.py -k page_has` writes this page.
+`MODIFIND_WRITE_DOCS=1 pytest tests/cli/test_messages.py -k page_has` writes this page.
 
 | | input | what happens | in Python | on the command line |
 |---|---|---|---|---|
@@ -673,8 +674,8 @@ READING = ("columns/*.py", "rows/*.py", "files/*.py", "saving/*.py", "reading.py
 # Messages of these that no case makes, each by how it begins in the source, and why.
 UNSHOWN = {
     " needs the table in memory; leave --dask out": "a cluster is slow to start; the next test",
-    "checkpoint .* is in use by another run": "needs two processes; tests/test_checkpoint.py",
-    "cannot save to the checkpoint": "needs a disk that is full; tests/test_checkpoint.py",
+    "checkpoint .* is in use by another run": "needs two processes; tests/engine/test_checkpoint.py",
+    "cannot save to the checkpoint": "needs a disk that is full; tests/engine/test_checkpoint.py",
     "its check sum is wrong": "shown as a damaged file",
     "it is of something else": "shown as a damaged file",
     "no record can hold": "tells of a mistake in modifind",

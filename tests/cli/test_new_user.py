@@ -3,12 +3,12 @@
 import importlib
 import re
 import sys
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
 
+from conftest import ROOT
 from modifind import EffectLikelihood, ModifierSelector
 from modifind.cli.app import main
 from modifind.data.missing import complete_rows
@@ -116,7 +116,7 @@ def test_the_methods_name_weights_clusters_and_columns_of_a_group():
 
 
 def test_tables_that_the_documentation_names_exist(monkeypatch):
-    root = Path(__file__).parents[1]
+    root = ROOT
     monkeypatch.syspath_prepend(root / "benchmarks")
     validity = importlib.import_module("validity")
     text = (root / "docs" / "validity.md").read_text(encoding="utf-8")
