@@ -4,12 +4,12 @@ import html
 import re
 import sys
 import warnings
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
 
+from conftest import ROOT
 from modifind import EffectLikelihood, ModifierSelector
 from modifind.cli.app import main
 
