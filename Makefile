@@ -46,12 +46,14 @@ docs: $(VENV)/.docs
 examples: $(VENV)/.docs
 	$(BIN)/python tools/run_examples.py
 
+# Every table of docs/validity.md with development seeds, and all cases of the studies that `make test` runs a third of.
 validity: $(VENV)/.test
+	MODIFIND_STUDIES=all $(BIN)/python -m pytest -n $(JOBS) --dist worksteal -m study
 	$(BIN)/python benchmarks/validity.py
 
-# 2,000 random tables in Python and 200 on the command line; `make test` runs a few of the same.
+# 3,000 random tables in Python and 400 on the command line; `make test` runs a few of the same.
 fuzz: $(VENV)/.test
-	MODIFIND_FUZZ_TABLES=2000 MODIFIND_FUZZ_COMMANDS=200 $(BIN)/python -m pytest -n $(JOBS) tests/cli/test_fuzz.py
+	MODIFIND_FUZZ_TABLES=3000 MODIFIND_FUZZ_COMMANDS=400 $(BIN)/python -m pytest -n $(JOBS) tests/cli/test_fuzz.py
 
 bench: $(VENV)/.test
 	$(BIN)/python benchmarks/speed.py

@@ -1,10 +1,13 @@
 """Kill a checkpointed run again and again: does it continue, and is the result the same to the last byte?
 
-    python benchmarks/kills.py --kills 100
+    python benchmarks/kills.py --kills 100                      # the run, by SIGKILL, SIGINT or SIGTERM
+    python benchmarks/kills.py --workers 20 --dask-workers 10   # its workers
 
 One run without a checkpoint gives the time it takes and the bytes to be had. Then the same command runs with a
-checkpoint, and all its processes are killed by SIGKILL after a random time between nothing and that of the whole run,
-until it comes to an end; then a new checkpoint is begun, until there have been so many kills.
+checkpoint, and its main process gets one of the signals after a random time between nothing and that of the whole run,
+until it comes to an end; then a new checkpoint is begun, until there have been so many kills. What is still running
+ten seconds after the main process has ended counts as left behind. With `--workers` runs are left to end, and in each
+one worker is killed at a random moment.
 """
 
 from __future__ import annotations
@@ -22,6 +25,12 @@ from pathlib import Path
 
 import numpy as np
 
+SIGNALS = (signal.SIGKILL, signal.SIGINT, signal.SIGTERM)
+STOPPED = (
+    *(-number for number in SIGNALS),
+    *(128 + number for number in SIGNALS),
+)  # exit codes of a run that was told to
+WORKERS = {"joblib": ("popen_loky", []), "dask": ("multiprocessing.spawn", ["--dask"])}  # what their commands have
 STATISTICS = {"effect_likelihood": ["--learner", "splines"], "wcmmd": ["--statistic", "wcmmd", "--resamples", "1000"]}
 
 
@@ -35,6 +44,8 @@ class Tally:
     at_work: int = 0  # kills after the first feature was saved and before the last
     lost: int = 0  # features that were on file before a start and not after it
     damaged: int = 0  # files that are no JSON
+    left: int = 0  # processes that outlived the run by ten seconds
+    warned: int = 0  # of the runs with a dead worker, those with one line about it
     failed: list[str] = field(default_factory=list)
 
 
@@ -45,17 +56,53 @@ def command(data: Path, out: Path, statistic: str, jobs: int, checkpoint: Path |
     return line if checkpoint is None else [*line, "--checkpoint", str(checkpoint)]
 
 
-def run(line: list[str], seconds: float | None = None) -> tuple[int, str]:
-    """Run a command, all of it killed after a time; its exit code and what it complained of."""
+def session(leader: int) -> dict[int, str]:
+    """Living processes of a session, by number, and their commands."""
+    found = {}
+    for path in Path("/proc").glob("[0-9]*"):
+        try:
+            state, _, _, own = (path / "stat").read_text().rpartition(")")[2].split()[:4]
+            if int(own) == leader and state not in "ZX":
+                found[int(path.name)] = (path / "cmdline").read_text()
+        except OSError:
+            continue
+    return found
+
+
+def run(line: list[str], seconds: float | None = None, end: int = signal.SIGKILL) -> tuple[int, str, int]:
+    """Run a command, whose main process gets a signal after a time; exit code, complaints, processes left behind."""
     process = subprocess.Popen(
         line, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, start_new_session=True
     )
     try:
         _, complaint = process.communicate(timeout=seconds)
     except subprocess.TimeoutExpired:
-        os.killpg(process.pid, signal.SIGKILL)
+        os.kill(process.pid, end)
+        process.wait()
         _, complaint = process.communicate()
-    return process.returncode, complaint
+    limit = time.monotonic() + 10
+    while (left := session(process.pid)) and time.monotonic() < limit:
+        time.sleep(0.05)
+    for number in left:
+        os.kill(number, signal.SIGKILL)
+    return process.returncode, complaint, len(left)
+
+
+def run_with_dead_worker(line: list[str], seconds: float, mark: str) -> tuple[int, str, bool]:
+    """Run a command, one of whose workers is killed after a time; whether there was one."""
+    with tempfile.TemporaryFile("w+") as complaints:
+        process = subprocess.Popen(line, stdout=subprocess.DEVNULL, stderr=complaints, start_new_session=True)
+        time.sleep(seconds)
+        killed = False
+        while process.poll() is None and not killed:
+            workers = [number for number, command in session(process.pid).items() if mark in command]
+            if workers:
+                os.kill(workers[0], signal.SIGKILL)
+                killed = True
+            time.sleep(0.02)
+        process.wait()
+        complaints.seek(0)
+        return process.returncode, complaints.read(), killed
 
 
 def saved(folder: Path) -> set[str]:
@@ -73,7 +120,7 @@ def kill_again_and_again(
     table.X.assign(treatment=table.treatment, outcome=table.y).to_csv(data, index=False)
     run(command(data, out, statistic, jobs))  # the first start reads from the disk what later ones find in memory
     start = time.monotonic()
-    code, complaint = run(command(data, out, statistic, jobs))
+    code, complaint, _ = run(command(data, out, statistic, jobs))
     whole = time.monotonic() - start
     if code:
         raise RuntimeError(complaint)
@@ -83,19 +130,21 @@ def kill_again_and_again(
         out.unlink(missing_ok=True)
         checkpoint = folder / f"checkpoint-{tally.runs}"
         line = command(data, out, statistic, jobs, checkpoint)
-        code = -signal.SIGKILL
-        while code == -signal.SIGKILL:
-            before = saved(checkpoint)
+        stopped = True
+        while stopped:
+            before, end = saved(checkpoint), int(rng.choice(SIGNALS))
             # The last run of all is left to end.
-            code, complaint = run(line, rng.uniform(0.0, whole) if tally.kills < kills else None)
+            code, complaint, left = run(line, rng.uniform(0.0, whole) if tally.kills < kills else None, end)
             after = saved(checkpoint)
+            stopped = code in STOPPED
+            tally.left += left
             tally.lost += len(before - after)
             for name in after:
                 try:
                     json.loads((checkpoint / name).read_text())
                 except ValueError:
                     tally.damaged += 1
-            if code == -signal.SIGKILL:
+            if stopped:
                 tally.kills += 1
                 tally.at_work += 0 < len(after) < features
         tally.runs += 1
@@ -106,32 +155,69 @@ def kill_again_and_again(
     return tally, whole
 
 
+def kill_workers(folder: Path, kills: int, kind: str, *, rows: int, features: int, jobs: int, seed: int) -> Tally:
+    """Kill one worker in each of so many runs."""
+    from modifind.datasets import make_modifiers
+
+    table = make_modifiers("LinMean", n_samples=rows, n_features=features, random_state=seed)
+    data, out = folder / "data.csv", folder / "result.json"
+    table.X.assign(treatment=table.treatment, outcome=table.y).to_csv(data, index=False)
+    mark, options = WORKERS[kind]
+    line = [*command(data, out, "effect_likelihood", jobs), *options]
+    run(line)
+    start = time.monotonic()
+    code, complaint, _ = run(line)
+    whole = time.monotonic() - start
+    if code:
+        raise RuntimeError(complaint)
+    wanted, rng, tally = out.read_bytes(), np.random.default_rng(seed), Tally()
+    while tally.kills < kills:
+        out.unlink(missing_ok=True)
+        code, complaint, killed = run_with_dead_worker(line, rng.uniform(0.0, whole), mark)
+        tally.runs += 1
+        tally.kills += killed
+        if code:
+            tally.failed.append(complaint.strip())
+            continue
+        tally.same += killed and out.read_bytes() == wanted
+        tally.warned += killed and sum("worker" in told for told in complaint.splitlines()) <= 1
+    return tally
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--kills", type=int, default=100, help="of each statistic's runs")
+    parser.add_argument("--kills", type=int, default=0, help="of each statistic's runs")
+    parser.add_argument("--workers", type=int, default=0, help="kills of joblib's workers")
+    parser.add_argument("--dask-workers", type=int, default=0, help="kills of Dask's workers")
     parser.add_argument("--statistics", nargs="+", default=list(STATISTICS), choices=list(STATISTICS))
     parser.add_argument("--rows", type=int, default=200)
     parser.add_argument("--features", type=int, default=40)
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
+    size = {"rows": options.rows, "features": options.features, "jobs": options.jobs, "seed": options.seed}
+    for kind, kills in (("joblib", options.workers), ("dask", options.dask_workers)):
+        if kills:
+            with tempfile.TemporaryDirectory() as folder:
+                tally = kill_workers(Path(folder), kills, kind, **size)
+            told = f"{tally.same} with the same bytes, {tally.warned} with at most one line about it"
+            print(
+                f"{kind}: {tally.kills} workers killed in {tally.runs} runs, {told}, {len(tally.failed)} failed",
+                flush=True,
+            )
+            for complaint in tally.failed:
+                print(complaint)
+    if not options.kills:
+        return
     heading = ("statistic", "seconds of a whole run", "kills", "of them with some features saved and some not")
-    heading += ("runs ended", "with the same bytes", "features lost", "damaged files", "errors")
+    heading += ("runs ended", "with the same bytes", "features lost", "damaged files", "left running", "errors")
     print("| " + " | ".join(heading) + " |")
-    print("|---|---|---|---|---|---|---|---|---|")
+    print("|" + "---|" * 10)
     for statistic in options.statistics:
         with tempfile.TemporaryDirectory() as folder:
-            tally, seconds = kill_again_and_again(
-                Path(folder),
-                options.kills,
-                statistic=statistic,
-                rows=options.rows,
-                features=options.features,
-                jobs=options.jobs,
-                seed=options.seed,
-            )
+            tally, seconds = kill_again_and_again(Path(folder), options.kills, statistic=statistic, **size)
         cells = (statistic, f"{seconds:.1f}", tally.kills, tally.at_work, tally.runs, tally.same, tally.lost)
-        print("| " + " | ".join(map(str, (*cells, tally.damaged, len(tally.failed)))) + " |", flush=True)
+        print("| " + " | ".join(map(str, (*cells, tally.damaged, tally.left, len(tally.failed)))) + " |", flush=True)
         for complaint in tally.failed:
             print(complaint)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import random
 import warnings
 from dataclasses import dataclass
 from pathlib import Path
@@ -158,3 +160,23 @@ def base(few):
 def two(few):
     """Two columns of the same table: quicker still."""
     return SimpleNamespace(X=few.X[["age", "dose"]], y=few.y, treatment=few.treatment)
+
+
+def pytest_configure(config):
+    config.addinivalue_line("markers", "study: a slow study, of which `make test` runs a third of the cases")
+
+
+def pytest_collection_modifyitems(config, items):
+    """Of every study a third of its cases, at least one, by a seed; all of them with MODIFIND_STUDIES=all."""
+    if os.environ.get("MODIFIND_STUDIES") == "all" or any("[" in argument for argument in config.args):
+        return
+    studies: dict[tuple[str, str], list[pytest.Item]] = {}
+    for item in items:
+        if item.get_closest_marker("study"):
+            studies.setdefault((str(item.path), getattr(item, "originalname", item.name)), []).append(item)
+    kept = {id(item) for own in studies.values() for item in random.Random(0).sample(own, -(-len(own) // 3))}
+    left = [item for own in studies.values() for item in own if id(item) not in kept]
+    if left:
+        config.hook.pytest_deselected(items=left)
+        gone = {id(item) for item in left}
+        items[:] = [item for item in items if id(item) not in gone]

@@ -13,6 +13,7 @@ from modifind.datasets import load_trial, make_modifiers
 
 N_SETS, N_ROWS, N_FEATURES = 40, 250, 5
 # The resampling test with one penalty for the propensity: a search for it is most of the time on small tables.
+pytestmark = pytest.mark.study
 SETTINGS = {
     "statistic": "wcmmd",
     "sampler": "gaussian",

@@ -172,10 +172,10 @@ def test_spread_keeps_its_level_where_only_the_mean_changes():
 
 
 @pytest.mark.parametrize("distribution", ["normal", "skewed", "t3"])
-def test_mean_and_spread_keep_their_level_where_both_arms_widen_alike(conditional):
+def test_mean_and_spread_keep_their_level_where_both_arms_widen_alike(distribution):
     def noise(rng, x, a):
         own = {"normal": rng.normal(size=x.size), "skewed": skewed(rng, x.size), "t3": rng.standard_t(3, x.size)}[
-            conditional
+            distribution
         ]
         return x + np.exp(0.8 * x) * own
 
@@ -184,10 +184,10 @@ def test_mean_and_spread_keep_their_level_where_both_arms_widen_alike(conditiona
 
 
 @pytest.mark.parametrize("distribution", ["normal", "skewed", "t3"])
-def test_shape_keeps_its_level_where_location_and_scale_are_somewhat_wrong(conditional):
+def test_shape_keeps_its_level_where_location_and_scale_are_somewhat_wrong(distribution):
     def noise(rng, x, a):
         own = {"normal": rng.normal(size=x.size), "skewed": skewed(rng, x.size), "t3": rng.standard_t(3, x.size)}[
-            conditional
+            distribution
         ]
         return (0.3 + a) * x + np.exp(0.3 * x) * own
 

@@ -145,6 +145,7 @@ def null_p_values(n_sets, *, features=(1, 2, 3), **settings):
     return np.concatenate(found)
 
 
+@pytest.mark.study
 @pytest.mark.parametrize("propensity", [FrozenLogit(), 0.5], ids=["re-evaluated", "constant"])
 @pytest.mark.parametrize("weighting", ["hajek", "horvitz_thompson"])
 def test_null_p_values_are_uniform_when_the_sampler_knows_the_distribution(weighting, propensity):
@@ -165,6 +166,7 @@ def test_null_p_values_are_uniform_when_the_sampler_knows_the_distribution(weigh
     assert abs((p_values <= 0.05).mean() - 0.05) < four_sd(0.05, p_values.size)
 
 
+@pytest.mark.study
 @pytest.mark.parametrize("weighting", ["hajek", "horvitz_thompson"])
 def test_early_stopped_null_p_values_are_super_uniform(weighting):
     p_values = null_p_values(

@@ -169,7 +169,7 @@ def test_terms_are_the_formula_of_the_docstring(part):
 
 @pytest.mark.parametrize("contrast", [(0.7, 0.0), (0.0, 0.4)], ids=["location", "scale"])
 @pytest.mark.parametrize("distribution", ["normal", "t3", "log-normal", "piled"])
-def test_where_the_treatment_does_nothing_the_coin_centres_every_row(conditional, contrast):
+def test_where_the_treatment_does_nothing_the_coin_centres_every_row(distribution, contrast):
     # Whatever the model makes of a feature and whatever the noise does: given the outcome and the features a row of
     # the treated arm adds as much, times 1 - e, as the same row of the control arm takes away, times e.
     rng = np.random.default_rng(3)
@@ -178,8 +178,8 @@ def test_where_the_treatment_does_nothing_the_coin_centres_every_row(conditional
     noise = {"normal": rng.normal(size=n), "t3": rng.standard_t(3, n), "log-normal": np.exp(rng.normal(size=n))}
     y = (
         np.maximum(X[:, 0] + rng.normal(size=n), -0.3)
-        if conditional == "piled"
-        else np.exp(X[:, 0]) * noise[conditional]
+        if distribution == "piled"
+        else np.exp(X[:, 0]) * noise[distribution]
     )
     location, log_scale = contrast
     model = Known(  # contrasts that are zero on average over the feature, and far from it at its points

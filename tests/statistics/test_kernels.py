@@ -131,7 +131,7 @@ def test_reduced_map_keeps_every_inner_product_with_few_columns():
 
 @pytest.mark.parametrize("reduce", [True, False])
 @pytest.mark.parametrize("distribution", ["normal", "uniform", "cauchy", "lognormal", "atoms"])
-def test_spectral_map_equals_the_gram_in_every_entry(conditional, reduce):
+def test_spectral_map_equals_the_gram_in_every_entry(distribution, reduce):
     rng = np.random.default_rng(8)
     values = {
         "normal": rng.normal(size=300),
@@ -139,7 +139,7 @@ def test_spectral_map_equals_the_gram_in_every_entry(conditional, reduce):
         "cauchy": rng.standard_cauchy(300),
         "lognormal": np.exp(8 * rng.normal(size=300)),
         "atoms": rng.integers(0, 3, size=300) * 1e4,
-    }[conditional]
+    }[distribution]
     for bandwidth in (1.0, 5.0):
         features = spectral_map(values, bandwidth, reduce=reduce)
         np.testing.assert_allclose(features @ features.T, gaussian_gram(values, values, bandwidth), atol=2e-8)
@@ -148,7 +148,7 @@ def test_spectral_map_equals_the_gram_in_every_entry(conditional, reduce):
 COLUMNS = ("normal", "edge of dense", "beyond dense", "cauchy", "lognormal", "spike", "clusters")
 
 
-def column_of(conditional, rng, n):
+def column_of(distribution, rng, n):
     normal = rng.normal(size=n)
     return {
         "normal": normal,
@@ -158,25 +158,25 @@ def column_of(conditional, rng, n):
         "lognormal": np.exp(8 * normal),
         "spike": np.where(rng.random(n) < 0.75, 1e-6 * normal, 1000 * normal),
         "clusters": rng.choice([0.0, 6.0, 30.0, 1e9], size=n) + 0.5 * normal,
-    }[conditional]
+    }[distribution]
 
 
 @pytest.mark.parametrize("distribution", COLUMNS)
-def test_kernel_sums_equal_dense_sums(conditional):
+def test_kernel_sums_equal_dense_sums(distribution):
     rng = np.random.default_rng(9)
-    x = column_of(conditional, rng, 180)
+    x = column_of(distribution, rng, 180)
     sources = [(slice(0, 70), rng.normal(size=(70, 3))), (slice(70, None), rng.random((110, 2)))]
     fast = KernelSums.of(x, 1.0)
     dense = DenseSums(gaussian_gram(x, x, 1.0)).sums(sources)
-    assert (fast.order is None) == (conditional in ("normal", "edge of dense"))
+    assert (fast.order is None) == (distribution in ("normal", "edge of dense"))
     for found, expected in zip(fast.sums(sources), dense, strict=True):
         np.testing.assert_allclose(found, expected, rtol=0, atol=1e-7)
 
 
 @pytest.mark.parametrize("distribution", ["normal", "edge of dense", "beyond dense", "clusters"])
-def test_small_positive_kernel_sums_keep_their_relative_accuracy(conditional):
+def test_small_positive_kernel_sums_keep_their_relative_accuracy(distribution):
     rng = np.random.default_rng(10)
-    x = np.sort(column_of(conditional, rng, 180))
+    x = np.sort(column_of(distribution, rng, 180))
     sources = [(slice(0, 5), np.ones((5, 1)))]
     exact = DenseSums(gaussian_gram(x, x, 1.0)).sums(sources)[0]
     found = KernelSums.of(x, 1.0).sums(sources)[0]

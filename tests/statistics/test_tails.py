@@ -107,7 +107,7 @@ def test_blocks_of_a_table_have_the_excess_of_the_whole(uniform):
 
 
 @pytest.mark.parametrize("distribution", ["normal", "t3", "rare"])
-def test_p_values_keep_their_level_whatever_the_noise(conditional):
+def test_p_values_keep_their_level_whatever_the_noise(distribution):
     rng = np.random.default_rng(1)
     runs, n, found = 400, 300, []
     for _ in range(runs):
@@ -117,7 +117,7 @@ def test_p_values_keep_their_level_whatever_the_noise(conditional):
             "normal": rng.normal(size=(n, 2)),
             "t3": rng.standard_t(3, size=(n, 2)),
             "rare": 30.0 * (rng.random((n, 2)) < 0.1) - 3.0,
-        }[conditional]
+        }[distribution]
         found.append(TailSums.of(scores, excess).p_value())
     for level in (LEVEL, 0.3):
         share = (np.array(found) <= level).mean()
