@@ -5,13 +5,14 @@ from __future__ import annotations
 from numbers import Real
 from typing import TYPE_CHECKING, Any
 
+import narwhals as nw
 import numpy as np
 import pandas as pd
 from sklearn.base import BaseEstimator
 from sklearn.feature_selection import SelectorMixin
 from sklearn.utils.validation import check_is_fitted
 
-from modifind.data.containers import as_frame, is_distributed, is_from
+from modifind.data.containers import as_frame, eager, is_distributed
 from modifind.result.selection_result import SelectionResult
 
 if TYPE_CHECKING:
@@ -39,19 +40,21 @@ class BaseModifierSelector(SelectorMixin, BaseEstimator):
         return np.array([name in chosen for name in self.feature_names_in_], dtype=bool)
 
     def transform(self, X: Any) -> Any:
-        """Keep the selected columns; a DataFrame stays a DataFrame."""
+        """Keep the selected columns; a DataFrame of whatever library stays one."""
         support = self.get_support()
         if isinstance(X, np.ndarray | list | tuple):
             X = np.asarray(X)
-        elif not isinstance(X, pd.DataFrame) and not is_distributed(X) and not is_from(X, "polars"):
-            X = as_frame(X)
+        elif not isinstance(X, pd.DataFrame) and not is_distributed(X):
+            given = eager(X)
+            X = given if isinstance(given, nw.DataFrame) else as_frame(X)
         if len(X.shape) != 2 or X.shape[1] != support.size:
             raise ValueError(f"X must have the {support.size} columns seen in fit; found shape {X.shape}")
         if hasattr(X, "columns"):
             names = [str(name) for name in X.columns]
             if names != list(self.feature_names_in_):
                 raise ValueError("the columns of X are not those seen in fit, in the same order")
-            return X[[name for name, kept in zip(X.columns, support, strict=True) if kept]]
+            chosen = X[[name for name, kept in zip(X.columns, support, strict=True) if kept]]
+            return nw.to_native(chosen, pass_through=True)
         return X[:, support]
 
     def _keep(self, names: tuple[str, ...], result: SelectionResult) -> None:

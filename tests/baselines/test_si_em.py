@@ -223,7 +223,7 @@ def test_rare_levels_are_pooled_and_named(data):
     rare.loc[:6, "flag"] = True
     with (
         pytest.warns(UserWarning, match="cannot be tested: flag"),
-        pytest.warns(UserWarning, match=r"pooled as 'other' \(site: 'z', and 'y' with them"),
+        pytest.warns(UserWarning, match=r"pooled as 'other' \(site: 'z', and 'y' with it"),
     ):
         result = quiet_fit(rare, y, treatment).result_
     assert result.table.loc["flag", "p_value"] == 1

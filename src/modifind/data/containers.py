@@ -1,4 +1,4 @@
-"""From what users hold to pandas: frames of polars and pyarrow, arrays, lists and dictionaries."""
+"""From what users hold to pandas: frames of any library that narwhals knows, arrays, lists and dictionaries."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
+import narwhals as nw
 import numpy as np
 import pandas as pd
 
@@ -17,17 +18,12 @@ def is_distributed(X: Any) -> bool:
     return hasattr(X, "dask") and hasattr(X, "npartitions")
 
 
-def is_from(value: Any, package: str) -> bool:
-    """Whether an object's class belongs to a package, without importing it."""
-    return type(value).__module__.split(".")[0] == package
-
-
 def as_frame(X: Any) -> pd.DataFrame:
     """A DataFrame of what the user passed; columns of an array are called x0, x1, ...
 
     Parameters
     ----------
-    X : DataFrame of pandas or polars, pyarrow Table, dict of columns, array or list of rows
+    X : DataFrame of pandas, polars or their like, pyarrow Table, dict of columns, array or list of rows
         Features.
 
     Examples
@@ -39,14 +35,10 @@ def as_frame(X: Any) -> pd.DataFrame:
     """
     if isinstance(X, pd.DataFrame):
         return X.infer_objects()
-    if is_from(X, "polars"):
-        X = X.collect() if hasattr(X, "collect") else X
-        if hasattr(X, "get_columns"):
-            names, columns = list(X.columns), X.get_columns()
-            return _joined(names, [_of_polars(column) for column in columns])
-    if is_from(X, "pyarrow") and hasattr(X, "column_names"):
-        # Integers with gaps stay integers: as floats the large ones would change.
-        return X.to_pandas(integer_object_nulls=True).infer_objects()
+    check_names(tuple(map(str, getattr(X, "column_names", ()))))
+    given = eager(X)
+    if isinstance(given, nw.DataFrame):
+        return _joined(given.columns, [_of_series(given[name]) for name in given.columns])
     if isinstance(X, Mapping):
         columns = [as_column(values, f"column {name!r}") for name, values in X.items()]
         lengths = sorted({len(column) for column in columns})
@@ -79,14 +71,15 @@ def as_column(values: Any, what: str) -> pd.Series[Any]:
     """
     if isinstance(values, pd.Series):
         return values.reset_index(drop=True)
-    if isinstance(values, pd.DataFrame) or hasattr(values, "get_columns") or hasattr(values, "column_names"):
+    given = eager(values)
+    if isinstance(given, nw.DataFrame):
         frame = as_frame(values)
         if frame.shape[1] != 1:
             raise ValueError(f"{what} must be one column; found {frame.shape[1]}")
         return frame.iloc[:, 0].reset_index(drop=True)
-    if is_from(values, "polars"):
-        return _of_polars(values)
-    if is_from(values, "pyarrow"):
+    if isinstance(given, nw.Series):
+        return _of_series(given).rename(given.name or None)
+    if type(values).__module__.startswith("pyarrow"):  # an array that no table holds
         return pd.Series(values.to_pandas(integer_object_nulls=True)).infer_objects()
     if isinstance(values, list | tuple | range):
         array = np.asarray(values, dtype=object)
@@ -155,19 +148,26 @@ def _unmasked(values: Any) -> np.ndarray[Any, Any]:
     return np.asarray(values)
 
 
-def _of_polars(series: Any) -> pd.Series[Any]:
-    """A polars column, without pyarrow; integers and booleans with gaps get pandas' nullable types."""
-    kind, missing = series.dtype.base_type().__name__, series.null_count() > 0
-    if series.dtype.is_float():
+def eager(value: Any) -> Any:
+    """A frame or column of any library that narwhals knows, as a narwhals object; anything else as it is."""
+    given = nw.from_native(value, pass_through=True, allow_series=True)
+    return given.collect() if isinstance(given, nw.LazyFrame) else given
+
+
+def _of_series(series: nw.Series[Any]) -> pd.Series[Any]:
+    """A column as pandas has it; integers and booleans with gaps get pandas' nullable types."""
+    kind, missing = series.dtype, series.null_count() > 0
+    if kind.is_float():
         return pd.Series(series.to_numpy())
-    if series.dtype.is_integer() or kind == "Boolean":
-        values = series.fill_null(False if kind == "Boolean" else 0).to_numpy()
+    if kind.is_integer() or kind == nw.Boolean:
+        # Integers with gaps stay integers: as floats the large ones would change.
+        values = (series.fill_null(False if kind == nw.Boolean else 0) if missing else series).to_numpy()
         if not missing:
             return pd.Series(values)
-        array: Any = pd.arrays.BooleanArray if kind == "Boolean" else pd.arrays.IntegerArray
+        array: Any = pd.arrays.BooleanArray if kind == nw.Boolean else pd.arrays.IntegerArray
         return pd.Series(array(values.copy(), series.is_null().to_numpy().copy()))
-    if kind == "Enum":
-        return pd.Series(pd.Categorical(series.to_list(), categories=series.dtype.categories.to_list()))
+    if isinstance(kind, nw.Enum):
+        return pd.Series(pd.Categorical(series.to_list(), categories=list(kind.categories)))
     return pd.Series(series.to_list(), dtype=object).infer_objects()
 
 
