@@ -57,15 +57,9 @@ class AutoSampler(BaseSampler):
 
     name = "auto"
 
-    def fit(
-        self,
-        table: FeatureTable,
-        treatment: NDArray[np.int64],
-        seed: np.random.SeedSequence,
-        weights: Array | None = None,
-    ) -> AutoSampler:
+    def _prepare(self, seed: np.random.SeedSequence) -> None:
         """Hand the data to the candidates."""
-        super().fit(table, treatment, seed, weights)
+        table, treatment, weights = self.table_, self.treatment_, self.weights_
         first, second = seed.spawn(2)
         self.candidates_ = self._fitted(table, treatment, first, weights, getattr(self, "assigned_folds_", None))
         self.trial_ = self.candidates_
@@ -77,7 +71,6 @@ class AutoSampler(BaseSampler):
             folds = self.assigned_folds_[rows] if getattr(self, "whole_clusters_", False) else None
             self.trial_ = self._fitted(table, treatment, second, weights, folds)
         self.screen_ = _Screen(self.trial_[0])
-        return self
 
     def _fitted(
         self,

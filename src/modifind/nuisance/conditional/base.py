@@ -43,7 +43,7 @@ MIXTURE = 1e-3
 
 
 class BaseSampler(BaseEstimator, ABC):
-    """Base of the samplers. Subclasses implement `conditional`; those with joint work to do also extend `fit`.
+    """Base of the samplers. Subclasses implement `conditional`, and `_prepare` if features share work.
 
     Parameters
     ----------
@@ -70,12 +70,21 @@ class BaseSampler(BaseEstimator, ABC):
         With `weights`, one number per row of mean 1, distributions are those of the population that the weighted rows
         stand for.
         """
-        self.table_ = table
+        self.table_ = self._read(table)
         self.weights_ = weights
         self.treatment_ = treatment
         self.seeds_ = seed.spawn(table.n_features)
-        self.level_shares_ = LevelShares.of(table, treatment if self.condition_on_treatment else None, weights)
+        arms = treatment if self.condition_on_treatment else None
+        self.level_shares_ = LevelShares.of(self.table_, arms, weights)
+        self._prepare(seed)
         return self
+
+    def _read(self, table: FeatureTable) -> FeatureTable:
+        """The table as the sampler needs it."""
+        return table
+
+    def _prepare(self, seed: np.random.SeedSequence) -> None:
+        """What is done once for all features."""
 
     @abstractmethod
     def conditional(self, feature: int) -> Conditional:

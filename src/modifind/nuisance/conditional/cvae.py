@@ -113,16 +113,14 @@ class CVAESampler(BaseSampler):
         self.n_threads = n_threads
         self.chunk_features = chunk_features
 
-    def fit(
-        self,
-        table: FeatureTable,
-        treatment: NDArray[np.int64],
-        seed: np.random.SeedSequence,
-        weights: Array | None = None,
-    ) -> CVAESampler:
+    def _read(self, table: FeatureTable) -> FeatureTable:
+        """Networks see every level of a category."""
+        return table.with_indicators
+
+    def _prepare(self, seed: np.random.SeedSequence) -> None:
         """Train the networks of all features."""
         torch, device = open_device(self.device, "the cvae sampler")
-        super().fit(table.with_indicators, treatment, seed, weights)
+        table = self.table_
         split_seed, self.order_seed_ = seed.spawn(2)
         order = np.random.default_rng(split_seed).permutation(table.n_rows)
         n_held = int(np.clip(round(self.validation_fraction * table.n_rows), 1, table.n_rows - 1))
@@ -142,7 +140,6 @@ class CVAESampler(BaseSampler):
                 self.held_out_elbo_[features] = ensemble.best_elbo
         finally:
             torch.set_num_threads(threads)
-        return self
 
     def conditional(self, feature: int) -> CVAEConditional:
         """The trained distribution of one feature, with its calibration on the held-out rows."""

@@ -11,7 +11,6 @@ from sklearn.linear_model import LogisticRegression
 from threadpoolctl import threadpool_limits
 
 from modifind._typing import Array
-from modifind.data.feature_matrix import FeatureTable
 from modifind.data.survey import effective_size, effective_weights, mean_of, shares_of, some
 from modifind.nuisance.conditional.base import (
     BaseSampler,
@@ -55,15 +54,9 @@ class GaussianSampler(BaseSampler):
 
     name = "gaussian"
 
-    def fit(
-        self,
-        table: FeatureTable,
-        treatment: NDArray[np.int64],
-        seed: np.random.SeedSequence,
-        weights: Array | None = None,
-    ) -> GaussianSampler:
-        """Take the data and do the part of the ridge regressions that all features share."""
-        super().fit(table, treatment, seed, weights)
+    def _prepare(self, seed: np.random.SeedSequence) -> None:
+        """Do the part of the ridge regressions that all features share."""
+        table, treatment, weights = self.table_, self.treatment_, self.weights_
         self.folds_ = self._folds(N_FOLDS, np.random.default_rng(seed.spawn(1)[0]))
         self.scaled_weights_ = effective_weights(weights)
         n_rows = table.n_rows if weights is None else int(effective_size(weights))
@@ -74,7 +67,6 @@ class GaussianSampler(BaseSampler):
                 self.ridge_: _SharedRidge | CrossFittedRidge = CrossFittedRidge.of(columns, arms, self.folds_, own)
             else:
                 self.ridge_ = _SharedRidge.of(columns, self.folds_, own)
-        return self
 
     def conditional(self, feature: int) -> Conditional:
         """Fit the distribution of one feature."""

@@ -122,22 +122,16 @@ class IncompleteSampler(BaseSampler):
         super().__init__(condition_on_treatment=getattr(sampler, "condition_on_treatment", True))
         self.sampler = sampler
 
-    def fit(
-        self,
-        table: FeatureTable,
-        treatment: NDArray[np.int64],
-        seed: np.random.SeedSequence,
-        weights: Array | None = None,
-    ) -> IncompleteSampler:
-        """Take the data and fit the sampler for the complete features."""
-        super().fit(table, treatment, seed, weights)
+    def _prepare(self, seed: np.random.SeedSequence) -> None:
+        """Fit the sampler for the complete features."""
+        table = self.table_
         inner_seed, fold_seed = seed.spawn(2)
         self.parts_ = self._folds(N_PARTS, np.random.default_rng(fold_seed))
         if hasattr(self, "assigned_folds_") and hasattr(self.sampler, "assign_folds"):
             self.sampler.assign_folds(self.assigned_folds_, whole_clusters=self.whole_clusters_)
         if len(table.incomplete) < table.n_features:
-            self.sampler.fit(table, treatment, inner_seed, **self._weighted(np.ones(table.n_rows, dtype=bool)))
-        return self
+            every = self._weighted(np.ones(table.n_rows, dtype=bool))
+            self.sampler.fit(table, self.treatment_, inner_seed, **every)
 
     def _weighted(self, rows: NDArray[np.bool_]) -> dict[str, Array]:
         """The weights of some rows as an argument of the sampler, scaled to mean 1; nothing where there are none."""

@@ -84,17 +84,10 @@ class ClusterSampler(BaseSampler):
         self.clusters = clusters
         self.most_explained = most_explained
 
-    def fit(
-        self,
-        table: FeatureTable,
-        treatment: NDArray[np.int64],
-        seed: np.random.SeedSequence,
-        weights: Array | None = None,
-    ) -> ClusterSampler:
-        """Take the data and fit the sampler for the other features."""
-        super().fit(table, treatment, seed, weights)
-        self.sampler.fit(table, treatment, seed, **({} if weights is None else {"weights": weights}))
-        return self
+    def _prepare(self, seed: np.random.SeedSequence) -> None:
+        """Fit the sampler for the other features."""
+        weighted = {} if self.weights_ is None else {"weights": self.weights_}
+        self.sampler.fit(self.table_, self.treatment_, seed, **weighted)
 
     def assign_folds(self, folds: NDArray[np.int64], *, whole_clusters: bool = False) -> None:
         """Cross-fit the distributions of other features by these folds."""
