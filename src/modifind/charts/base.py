@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from modifind.charts.style import DPI, HALF_PAGE, legend, make_figure
 from modifind.data.wording import named
@@ -28,6 +28,14 @@ class Display:
 
     figure_: Any = None
     _own_figure = False
+
+    from_result: ClassVar[Callable[..., Any]]
+
+    @classmethod
+    def from_estimator(cls, estimator: Any, *feature: Any, **settings: Any) -> Self:
+        """The same as `from_result`, for the result of a fitted `ModifierSelector`."""
+        made: Self = cls.from_result(estimator.result_, *feature, **settings)
+        return made
 
     def _axes(
         self, axes: Sequence[Axes] | None, n_axes: int, *, height: float, n_columns: int = 1, width: float = HALF_PAGE

@@ -102,11 +102,6 @@ class BoundsDisplay(Display):
             words=Words.of(result),
         )
 
-    @classmethod
-    def from_estimator(cls, estimator: Any, feature: str, *, quantities: Sequence[str] = DEFAULT) -> BoundsDisplay:
-        """The bounds along one feature of a fitted `ModifierSelector`."""
-        return cls.from_result(estimator.result_, feature, quantities=quantities)
-
     def plot(self, axes: Sequence[Axes] | None = None) -> BoundsDisplay:
         """Draw on one axes for each quantity, or on a new figure."""
         places = ValueAxis.of(self.feature, self.bounds, discrete=self.discrete)

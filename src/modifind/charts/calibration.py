@@ -103,13 +103,6 @@ class CalibrationDisplay(Display):
         n_rows = min(int(settings["n_rows"]), int(settings.get("max_train_rows") or settings["n_rows"]))
         return cls(found.reindex(chosen), known.loc[chosen], limit=limit, n_rows=n_rows)
 
-    @classmethod
-    def from_estimator(
-        cls, estimator: Any, *, features: str | Sequence[str] | None = None, max_features: int = 30
-    ) -> CalibrationDisplay:
-        """The distributions of a fitted `ModifierSelector`."""
-        return cls.from_result(estimator.result_, features=features, max_features=max_features)
-
     def plot(self, axes: Sequence[Axes] | None = None) -> CalibrationDisplay:
         """Draw on one axes, or on one for each histogram, or on a new figure."""
         if self.histograms is None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
@@ -58,11 +58,6 @@ class ChangesDisplay(Display):
             raise ValueError("this result does not say what features change; fit again to have it tested")
         order = known[columns].min(axis=1).sort_values(kind="stable").index[:max_features]
         return cls(known.loc[order, columns], alpha=float(result.settings.get("alpha", 0.05)))
-
-    @classmethod
-    def from_estimator(cls, estimator: Any, *, max_features: int = 30) -> ChangesDisplay:
-        """From a fitted `ModifierSelector`."""
-        return cls.from_result(estimator.result_, max_features=max_features)
 
     def plot(self, ax: Axes | None = None) -> ChangesDisplay:
         """Draw on `ax`, or on a new figure."""

@@ -74,11 +74,6 @@ class CurveDisplay(Display):
         discrete = result.kind(column) == "discrete"
         return cls(feature, result.curve(column), discrete=discrete, overall=result.overall, words=Words.of(result))
 
-    @classmethod
-    def from_estimator(cls, estimator: Any, feature: str) -> CurveDisplay:
-        """The curve of one feature of a fitted `ModifierSelector`."""
-        return cls.from_result(estimator.result_, feature)
-
     def plot(self, axes: Sequence[Axes] | None = None) -> CurveDisplay:
         """Draw on two axes, or on a new figure."""
         places = ValueAxis.of(self.feature, self.curve, discrete=self.discrete)

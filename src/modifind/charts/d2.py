@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pandas as pd
 
@@ -55,11 +55,6 @@ class D2Display(Display):
         """The distances along one feature of a result; of a group, along one of its columns."""
         column = column_of(result, feature, "distances")
         return cls(feature, result.curve(column), discrete=result.kind(column) == "discrete")
-
-    @classmethod
-    def from_estimator(cls, estimator: Any, feature: str) -> D2Display:
-        """The distances along one feature of a fitted `ModifierSelector`."""
-        return cls.from_result(estimator.result_, feature)
 
     def plot(self, ax: Axes | None = None) -> D2Display:
         """Draw on `ax`, or on a new figure."""

@@ -99,11 +99,6 @@ class DensityDisplay(Display):
         levels = bool(result.settings.get("outcome_levels", False))
         return cls(feature, pd.concat(parts, ignore_index=True), levels=levels, words=Words.of(result))
 
-    @classmethod
-    def from_estimator(cls, estimator: Any, feature: str, *, values: Sequence[Any] | None = None) -> DensityDisplay:
-        """Densities at values of one feature of a fitted `ModifierSelector`."""
-        return cls.from_result(estimator.result_, feature, values=values)
-
     def plot(self, axes: Sequence[Axes] | None = None) -> DensityDisplay:
         """Draw on twice as many axes as there are values, or on a new figure."""
         n = len(self.values_)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -59,11 +59,6 @@ class ImportanceDisplay(Display):
             table["p_adjusted"].to_numpy(dtype=float),
             table["selected"].to_numpy(dtype=bool),
         )
-
-    @classmethod
-    def from_estimator(cls, estimator: Any, *, max_features: int = 30) -> ImportanceDisplay:
-        """From a fitted `ModifierSelector`."""
-        return cls.from_result(estimator.result_, max_features=max_features)
 
     def plot(self, ax: Axes | None = None) -> ImportanceDisplay:
         """Draw on `ax`, or on a new figure."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
@@ -60,11 +60,6 @@ class OverlapDisplay(Display):
         if not len(result.score_histogram):
             raise ValueError("this result has no histogram of propensity scores; fit again to have one")
         return cls(result.score_histogram.copy(), clip=result.settings.get("propensity_clip"), words=Words.of(result))
-
-    @classmethod
-    def from_estimator(cls, estimator: Any) -> OverlapDisplay:
-        """The scores of a fitted `ModifierSelector`."""
-        return cls.from_result(estimator.result_)
 
     def plot(self, ax: Axes | None = None) -> OverlapDisplay:
         """Draw on `ax`, or on a new figure."""

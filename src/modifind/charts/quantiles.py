@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pandas as pd
 
@@ -65,11 +65,6 @@ class QuantileDisplay(Display):
         column = column_of(result, feature, "quantile effects")
         discrete = result.kind(column) == "discrete"
         return cls(feature, result.curve(column), discrete=discrete, words=Words.of(result))
-
-    @classmethod
-    def from_estimator(cls, estimator: Any, feature: str) -> QuantileDisplay:
-        """The quantile effects along one feature of a fitted `ModifierSelector`."""
-        return cls.from_result(estimator.result_, feature)
 
     def plot(self, ax: Axes | None = None) -> QuantileDisplay:
         """Draw on `ax`, or on a new figure."""
