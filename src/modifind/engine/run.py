@@ -139,7 +139,6 @@ class WholeFit:
         propensity_seed, sampler_seed, statistic_seed, feature_seed, fold_seed, cluster_seed, repeat_seed = seeds
         arranged, units = arrange(data.table, self.feature_groups, data.adjusted)
         table, arms = with_level_columns(replace(data, table=arranged).conditioned, data.weights), data.arms
-        weighted: dict[str, Any] = {} if data.weights is None else {"weights": data.weights}
         outcome = self.check(data)
         determined = find_determined(table).apart([unit.members for unit in units])
         determined.warn()
@@ -147,20 +146,14 @@ class WholeFit:
         if self.statistic.takes_clusters and getattr(self.sampler, "takes_clusters", False):
             within, clusters = cluster_features(table, data.clusters, determined.features)
             data = replace(data, clusters=clusters)
-        if weighted and self.statistic.resamples:
+        if data.weights is not None and self.statistic.resamples:
             warn_resampled_weights()
         with threadpool_limits(limits=1):  # threads of small models wait for each other
             scores = fit_scores(model_of_rows(self.propensity, data), data, table, self.n_folds, propensity_seed)
         refuse_separation(scores)
-        sampler = for_gaps(self.sampler, table)
-        sampler = ClusterSampler(sampler, within, DETERMINED) if within else sampler
         if self.feature_groups:
             self._check_groups(table, units)
-        if data.clusters is not None:
-            assign_cluster_folds(sampler, arms, data.clusters, self.n_folds, cluster_seed)
-        if weighted:
-            check_sampler_weights(self.sampler)
-        sampler.fit(table, arms, sampler_seed, **weighted)
+        sampler = self._fitted_sampler(data, table, within, sampler_seed, cluster_seed)
         folds = [draw_folds(data, self.n_folds, child) for child in fold_seed.spawn(self.statistic.cv_repeats or 1)]
         nuisances = Nuisances(
             table, outcome, arms, scores.scores, statistic_seed, tuple(folds), data.weights, data.clusters, self.n_jobs
@@ -195,44 +188,12 @@ class WholeFit:
             explain=self.explain,
             alpha=self.alpha,
         )
-        interrupted = False
-        try:
-            findings = run_tests(plan, feature_seed, self.n_jobs, self.progress, checkpoint, known)
-        except Interrupted as stop:
-            findings, interrupted = stop.findings, True
-            if not any(finding.reached for finding in findings):
-                raise KeyboardInterrupt from None
-        if not self.statistic.resamples and self.statistic.cv_repeats == 1 and not interrupted:
-            again = self.statistic.with_stack(model)
-
-            def refitted(seed: np.random.SeedSequence) -> PreparedEffectLikelihood:
-                return again.prepare(replace(nuisances, folds=(draw_folds(data, self.n_folds, *seed.spawn(1)),)))
-
-            try:
-                findings = steadied(plan, findings, self.adjust, repeat_seed, refitted)
-            except KeyboardInterrupt:
-                interrupted = True
+        findings, interrupted = self._tested(plan, data, nuisances, (feature_seed, repeat_seed), checkpoint, known)
         names = tuple(unit.name for unit in units)
         tell(names, findings)
         named = {table.names[m] for m in determined.features} | {data.table.names[m] for m in data.left_out}
         named |= _warn_constant_members(table, units)
-        settings = {
-            "n_resamples_used": n_resamples,
-            "n_resamples_needed": self._needed_resamples(len(units)),
-            "model": None if self.statistic.resamples else own.description,
-            **data_settings(
-                data.treatment.control, data.treatment.treated, arms.size, int(arms.sum()), scores, self.seed
-            ),
-            **data.settings,
-            "null_hypothesis": self._null_hypothesis(data),
-        }
-        if self.feature_groups:
-            settings["feature_groups"] = {name: list(columns) for name, columns in self.feature_groups.items()}
-            settings["group_column_kinds"] = column_kinds(table, units)
-        if outcomes.levels:
-            settings["outcome_levels"] = True
-        if outcomes.rows.size < outcome.size:
-            settings["n_explained_rows"] = outcomes.rows.size
+        settings = self._recorded(plan, data, n_resamples)
         overall = None
         if self.explain:
             with threadpool_limits(limits=1):
@@ -261,6 +222,75 @@ class WholeFit:
             overlap.score_histogram(),
             columns,
         )
+
+    def _fitted_sampler(
+        self,
+        data: Data,
+        table: FeatureTable,
+        within: dict[int, NDArray[np.int64]],
+        seed: np.random.SeedSequence,
+        fold_seed: np.random.SeedSequence,
+    ) -> BaseSampler:
+        """The sampler of this table; `within` has the clusters of features that have one value in each."""
+        sampler = for_gaps(self.sampler, table)
+        sampler = ClusterSampler(sampler, within, DETERMINED) if within else sampler
+        if data.clusters is not None:
+            assign_cluster_folds(sampler, data.arms, data.clusters, self.n_folds, fold_seed)
+        weighted: dict[str, Any] = {}
+        if data.weights is not None:
+            check_sampler_weights(self.sampler)
+            weighted["weights"] = data.weights
+        sampler.fit(table, data.arms, seed, **weighted)
+        return sampler
+
+    def _tested(
+        self,
+        plan: Analysis,
+        data: Data,
+        nuisances: Nuisances,
+        seeds: tuple[np.random.SeedSequence, np.random.SeedSequence],
+        checkpoint: Checkpoint | None,
+        known: dict[int, Finding],
+    ) -> tuple[list[Finding], bool]:
+        """What was found of every feature, and whether Ctrl-C came before the end."""
+        try:
+            findings = run_tests(plan, seeds[0], self.n_jobs, self.progress, checkpoint, known)
+        except Interrupted as stop:
+            if not any(finding.reached for finding in stop.findings):
+                raise KeyboardInterrupt from None
+            return stop.findings, True
+        if self.statistic.resamples or self.statistic.cv_repeats > 1:
+            return findings, False
+        again = self.statistic.with_stack(plan.tester.model)
+
+        def refitted(seed: np.random.SeedSequence) -> PreparedEffectLikelihood:
+            return again.prepare(replace(nuisances, folds=(draw_folds(data, self.n_folds, *seed.spawn(1)),)))
+
+        try:
+            return steadied(plan, findings, self.adjust, seeds[1], refitted), False
+        except KeyboardInterrupt:
+            return findings, True
+
+    def _recorded(self, plan: Analysis, data: Data, n_resamples: int) -> dict[str, Any]:
+        """What a result records beyond the selector's arguments."""
+        table, units, arms = plan.table, plan.units, data.arms
+        labels = data.treatment.control, data.treatment.treated
+        settings = {
+            "n_resamples_used": n_resamples,
+            "n_resamples_needed": self._needed_resamples(len(units)),
+            "model": plan.tester.description,
+            **data_settings(*labels, arms.size, int(arms.sum()), plan.propensity, self.seed),
+            **data.settings,
+            "null_hypothesis": self._null_hypothesis(data),
+        }
+        if self.feature_groups:
+            settings["feature_groups"] = {name: list(columns) for name, columns in self.feature_groups.items()}
+            settings["group_column_kinds"] = column_kinds(table, units)
+        if plan.outcomes.levels:
+            settings["outcome_levels"] = True
+        if plan.outcomes.rows.size < plan.y.size:
+            settings["n_explained_rows"] = plan.outcomes.rows.size
+        return settings
 
     def _null_hypothesis(self, data: Data) -> str:
         given = self.statistic.null_hypothesis + GIVEN_OTHERS + (GIVEN_ADJUSTED if data.adjusted else "")

@@ -31,6 +31,14 @@ TIE = 1e-10  # relative difference of two statistics that only rounding keeps ap
 class Tester(Protocol):
     """Turns the distribution of a feature into a p-value."""
 
+    @property
+    def model(self) -> PreparedEffectLikelihood | None:
+        """Models of the outcome, where there are any."""
+
+    @property
+    def description(self) -> dict[str, Any] | None:
+        """What a result records of the models that the test is made of."""
+
     def without_conditional(self, feature: Feature) -> tuple[Outcome, Changes | None] | None:
         """What `examine` finds where it is the same for every distribution of the feature, None where it is not."""
 
@@ -57,6 +65,7 @@ class ResamplingTester:
     propensity: FittedPropensity
     table: FeatureTable
     model: PreparedEffectLikelihood | None = None
+    description = None
 
     def without_conditional(self, feature: Feature) -> None:
         """Every feature is resampled."""
@@ -142,6 +151,11 @@ class AnalyticTester:
     def model(self) -> PreparedEffectLikelihood:
         """Models of the outcome: those that the test is made of."""
         return self.prepared
+
+    @property
+    def description(self) -> dict[str, Any]:
+        """The models and their weights."""
+        return self.prepared.description
 
     def without_conditional(self, feature: Feature) -> tuple[Outcome, Changes | None] | None:
         """A feature that no fold's model looks at has the same likelihood at every value."""
