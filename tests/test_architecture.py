@@ -122,7 +122,7 @@ class Sums(Statistic):
     [
         ({"statistic": object()}, "not object, which has no method prepare"),
         ({"statistic": Sums()}, "Sums must have resamples = True"),
-        ({"statistic": "slope"}, "statistic must be one of 'effect_likelihood', 'wcmmd', or a statistic, not 'slope'"),
+        ({"statistic": "slope"}, "statistic must be one of 'effect_likelihood', 'wcmmd' or a statistic, not 'slope'"),
         ({"statistic": EffectLikelihood(object())}, "object has no fit and no predict"),
         ({"sampler": object()}, "object has no fit and no conditional"),
     ],

@@ -283,7 +283,7 @@ BAD = {
     "missing y": ({"X": X40, "y": holes(range(40), [1, 30], np.nan)}, "the outcome y is missing in 2 of 40 rows"),
     "infinite y": (
         {"X": X40, "y": holes(range(40), [30], -np.inf)},
-        "the outcome y has 1 infinite and 0 missing",
+        "the outcome y has 1 infinite value in 40 rows",
     ),
     "huge y": ({"X": X40, "y": np.arange(40) * 1e200}, "y has values beyond"),
     "log of zero": ({"X": X40, "y": np.arange(40.0), "transform": "log"}, "needs a positive outcome"),

@@ -42,7 +42,7 @@ PHRASES = {
     "read the table, or a sample of it, into a DataFrame": "leave --stream out, or take a sample of the rows",
     "pass a DataFrame": "leave --stream and --dask out",
     "pass a sample of the rows as a DataFrame": "take a sample of the rows",
-    "'effect_likelihood', 'wcmmd', or an EffectLikelihood or WCMMD object, ": "'effect_likelihood' or 'wcmmd', ",
+    " or a statistic, not": ", not",
     "a number, an array or a classifier": "a number or a column",
     " or a sampler, not": ", not",
 }

@@ -160,7 +160,7 @@ def assign_cluster_folds(
     if not hasattr(sampler, "assign_folds"):
         raise ValueError(
             f"clusters: the sampler {type(sampler).__name__} has no assign_folds(folds), so that its fit is judged "
-            "on rows of clusters that they have seen; choose one of 'auto', 'gaussian' and 'boosting'"
+            "on rows of clusters that it has seen; choose one of 'auto', 'gaussian' and 'boosting'"
         )
     folds = cluster_folds(treatment, clusters, n_folds, int(seed.generate_state(1)[0]))
     sampler.assign_folds(folds, whole_clusters=True)

@@ -149,7 +149,7 @@ def check_statistic(given: Any, names: tuple[str, ...]) -> None:
         return
     known = ", ".join(map(repr, names))
     if isinstance(given, str):
-        raise ValueError(f"statistic must be one of {known}, or a statistic, not {given!r}")
+        raise ValueError(f"statistic must be one of {known} or a statistic, not {given!r}")
     lacks = "" if callable(getattr(given, "prepare", None)) else ", which has no method prepare"
     raise ValueError(
         f"statistic must be one of {known}, or an object of a class derived from modifind.statistics.Statistic, "

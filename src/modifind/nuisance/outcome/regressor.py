@@ -49,7 +49,10 @@ class RegressorLearner(BaseEstimator):
         weighted = sample_weight is not None
         for part in (self.regressor, self.spread):
             if weighted and part is not None and not has_fit_parameter(part, "sample_weight"):
-                raise ValueError(f"{type(part).__name__} takes no sample_weight; take another learner")
+                raise ValueError(
+                    f"learner {type(part).__name__} takes no sample_weight in fit; choose one that does, or leave "
+                    "sample_weight out"
+                )
         self.locations_, self.spreads_, self.scales_ = [], [], []
         for arm in (0, 1):
             rows = a == arm
