@@ -674,7 +674,8 @@ READING = (
     *("data/*.py", "data/files/*.py", "engine/reading.py", "engine/scoring.py", "engine/checkpoint.py"),
     *("engine/resuming.py", "engine/lock.py", "result/codec.py", "result/safe_csv.py", "cli/*.py"),
 )
-OTHERS = ("feature_groups.py", "pieces.py", "sources.py", "summary.py", "population.py")  # of tables in pieces and of arguments
+# Of tables in pieces and of arguments.
+OTHERS = ("feature_groups.py", "pieces.py", "sources.py", "summary.py", "population.py")
 # Messages of these that no case makes, each by how it begins in the source, and why.
 UNSHOWN = {
     " needs the table in memory; leave --dask out": "a cluster is slow to start; the next test",
