@@ -7,10 +7,14 @@ import sys
 import grimp
 import numpy as np
 import pytest
+from sklearn.ensemble import RandomForestClassifier
+from sklearn.linear_model import LinearRegression, LogisticRegression
 
 from conftest import ROOT
-from modifind import EffectLikelihood, ModifierSelector
+from modifind import EffectLikelihood, GaussianSampler, ModifierSelector
 from modifind.datasets import make_modifiers
+from modifind.engine.record import described
+from modifind.nuisance.outcome import RegressorLearner
 from modifind.statistics import Statistic
 
 SOURCES = ROOT / "src" / "modifind"
@@ -78,11 +82,13 @@ def blocks(page):
     return re.findall(r"```python\n(.*?)```", (ROOT / "docs" / page).read_text(encoding="utf-8"), re.S)
 
 
-def test_the_examples_of_the_page_on_extending_run(capsys):
+def test_the_examples_of_the_page_on_extending_run(capsys, tmp_path):
     scope = {}
     for block in blocks("extending.md"):
         exec(compile(block, "extending.md", "exec"), scope)
     data = scope["data"]
+    scope["selector"].result_.report(tmp_path / "report.html")
+    assert "and the statistic InteractionSlope." in (tmp_path / "report.html").read_text(encoding="utf-8")
     p_values = scope["selector"].result_.table["p_value"]
     assert p_values[data.modifiers].max() <= 0.05 < p_values.drop(data.modifiers).min()
     assert "['x0']" in capsys.readouterr().out
@@ -99,7 +105,7 @@ class Slopes(Statistic):
 @pytest.mark.parametrize(
     ("settings", "rows", "message"),
     [
-        ({}, {"sample_weight": np.arange(1.0, 201)}, "Slopes takes no sample weights"),
+        ({}, {"sample_weight": np.arange(1.0, 201)}, "Slopes takes no weights of rows; leave sample_weight out"),
         ({}, {"clusters": np.arange(200) // 2}, "clusters needs statistic='effect_likelihood'; resampled .* Slopes"),
         ({"feature_groups": {"both": ["X1", "X2"]}}, {}, "feature_groups need .* Slopes looks at one column"),
     ],
@@ -117,6 +123,36 @@ class Sums(Statistic):
         return self
 
 
+class Groups(Slopes):
+    takes_feature_groups = True
+
+
+class Endless(Slopes):
+    def value(self, column):
+        return np.nan
+
+
+class Wide(Slopes):
+    def value(self, column):
+        return np.zeros(2)
+
+
+class OneArray:
+    def fit(self, X, a, y):
+        return self
+
+    def predict(self, X):
+        return np.zeros((len(X), 2))
+
+
+class Bare:
+    def fit(self, table, treatment, seed):
+        return self
+
+    def conditional(self, feature):
+        return object()
+
+
 @pytest.mark.parametrize(
     ("part", "message"),
     [
@@ -125,12 +161,70 @@ class Sums(Statistic):
         ({"statistic": "slope"}, "statistic must be one of 'effect_likelihood', 'wcmmd' or a statistic, not 'slope'"),
         ({"statistic": EffectLikelihood(object())}, "object has no fit and no predict"),
         ({"sampler": object()}, "object has no fit and no conditional"),
+        ({"statistic": Sums}, "statistic must be an object, Sums(...), not the class"),
+        ({"statistic": EffectLikelihood(LinearRegression)}, "learner must be an object, LinearRegression(...)"),
+        ({"sampler": GaussianSampler}, "sampler must be an object, GaussianSampler(...)"),
+        (
+            {"statistic": EffectLikelihood(LogisticRegression())},
+            "a classifier, which needs an outcome of two values",
+        ),
+        ({"statistic": EffectLikelihood(OneArray())}, "OneArray.predict must return a pair (location, scale)"),
+        ({"statistic": Groups()}, "in_pieces, takes_clusters and takes_feature_groups must be False"),
+        ({"statistic": Endless()}, "feature 'X1': Endless is nan for the feature as observed; it must be finite"),
+        ({"statistic": Wide()}, "feature 'X1': Wide: value must be a number; found shape (2,)"),
+        ({"sampler": Bare()}, "feature 'X1': what Bare.conditional returns, object, has no calibration and no draw"),
     ],
 )
 def test_parts_that_lack_a_method_are_refused_by_its_name(part, message):
     data = make_modifiers("LinMean", n_samples=100, n_features=5, random_state=0)
+    settings = {"statistic": EffectLikelihood("linear"), "sampler": "gaussian", "explain": False, "random_state": 0}
     with pytest.raises(ValueError, match=re.escape(message)):
-        ModifierSelector(**part).fit(data.X, data.y, data.treatment)
+        ModifierSelector(**settings | part).fit(data.X, data.y, data.treatment)
+
+
+class Offset:
+    """A learner and a sampler that are told apart by what they hold alone."""
+
+    def __init__(self, offset):
+        self.offset = offset
+
+    def fit(self, X, a, y):
+        return self
+
+    def predict(self, X):
+        location = np.column_stack([np.zeros(len(X)), self.offset * X[:, 0]])
+        return location, np.ones_like(location)
+
+
+def test_a_checkpoint_of_another_object_of_the_same_class_is_refused(tmp_path):
+    data = make_modifiers("LinMean", n_samples=100, n_features=5, random_state=0)
+    settings = {"sampler": "gaussian", "explain": False, "random_state": 0, "checkpoint": tmp_path / "saved"}
+
+    def fit(learner):
+        return ModifierSelector(EffectLikelihood(learner), **settings).fit(data.X, data.y, data.treatment).result_
+
+    first = fit(Offset(1.0))
+    assert fit(Offset(1.0)) == first
+    with pytest.raises(ValueError, match=r"learner='Offset\(offset=1.0\)'|Offset\(offset=1.0\)"):
+        fit(Offset(2.0))
+    assert described(lambda x: x + 1) != described(lambda x: x + 2)
+    assert described(Offset(np.arange(30))) != described(Offset(np.arange(30) + 1))
+
+
+def test_missing_values_are_refused_for_statistics_that_do_not_take_them():
+    data = make_modifiers("LinMean", n_samples=100, n_features=5, random_state=0)
+    gaps = data.X.assign(X1=data.X["X1"].where(data.X["X1"] > -1))
+    with pytest.raises(ValueError, match="Slopes takes no missing values, which there are in X1; fill them"):
+        ModifierSelector(Slopes(), missing="category").fit(gaps, data.y, data.treatment)
+
+
+def test_an_arm_without_events_has_a_chance_of_zero():
+    rng = np.random.default_rng(0)
+    X, a = rng.normal(size=(60, 2)), np.arange(60) % 2
+    for model in (LogisticRegression(), RandomForestClassifier(n_estimators=5, random_state=0)):
+        chance, _ = RegressorLearner(model).fit(X, a, (a * (X[:, 0] > 0)).astype(float)).predict(X)
+        assert (chance[:, 0] == 0).all()
+        assert chance[:, 1].max() > 0.5
 
 
 def test_a_statistic_of_one_s_own_has_the_level_that_resamples_have():
@@ -159,8 +253,6 @@ class Curious(Statistic):
 
 
 def test_a_binary_outcome_takes_a_classifier():
-    from sklearn.linear_model import LogisticRegression
-
     rng = np.random.default_rng(0)
     X, a = rng.normal(size=(400, 2)), np.arange(400) % 2
     y = (rng.random(400) < 1 / (1 + np.exp(-2 * a * X[:, 0]))).astype(float)
@@ -169,10 +261,6 @@ def test_a_binary_outcome_takes_a_classifier():
 
 
 def test_a_spread_that_follows_the_features_is_found():
-    from sklearn.linear_model import LinearRegression
-
-    from modifind.nuisance.outcome import RegressorLearner
-
     rng = np.random.default_rng(0)
     X, a = rng.normal(size=(600, 2)), np.arange(600) % 2
     y = np.exp(0.8 * a * X[:, 1]) * rng.normal(size=600)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import warnings
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -294,7 +295,7 @@ class ModifierSelector(BaseModifierSelector):
         if self.missing_outcome == "weight":
             raise ValueError(
                 "missing_outcome='weight' needs all rows in memory at once, and this table is worked on in pieces; "
-                "take 'drop', or a sample of the rows as a DataFrame"
+                "take 'drop', or pass a sample of the rows as a DataFrame"
             )
         return "rows" if self.missing == "drop" else "outcomes" if self.missing_outcome == "drop" else ""
 
@@ -352,7 +353,7 @@ class ModifierSelector(BaseModifierSelector):
                 population=self.population,
             )
             found = run.fit(pieces)
-            pieces.dropped.warn()
+            pieces.dropped.warn(in_memory=False)
             if isinstance(found, Streamed):
                 tell(found.names, found.findings)
             else:
@@ -384,11 +385,11 @@ class ModifierSelector(BaseModifierSelector):
             whole.fit(piece.X, piece.y, piece.treatment, treated=treated, adjust_for=adjust_for)
         finally:
             if hasattr(whole, "result_"):  # of an interrupted fit, what it found
-                _, left_out = with_messages(dropped.warn)
+                _, left_out = with_messages(partial(dropped.warn, in_memory=False))
                 record = {**whole.result_.settings, **self._dropped_settings(dropped)}
                 result = replace(whole.result_, settings=record, warnings=(*left_out, *whole.result_.warnings))
                 self._keep(tuple(whole.feature_names_in_), result)
-        dropped.warn()
+        dropped.warn(in_memory=False)
         return self
 
     def placebo(

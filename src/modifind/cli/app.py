@@ -647,11 +647,15 @@ def _tested(
     both = [name for name in chosen if name in named]
     if both:
         raise ValueError(f"--features and --adjust-for both name {', '.join(both)}; a column is tested or adjusted for")
-    left_out = taken | set(_columns(exclude, columns, "--exclude"))
+    excluded = _columns(exclude, columns, "--exclude")
+    for option, own in (("--features", chosen), ("--adjust-for", named)):
+        both = [name for name in own if name in excluded]
+        if both:
+            raise ValueError(f"{option} and --exclude both name {', '.join(both)}; a column is used or left out")
+    left_out = taken | set(excluded)
     tested = [column for column in chosen or columns if column not in left_out and column not in named]
     if not tested:
         raise ValueError("no feature is left to test; --features, --adjust-for and --exclude decide which are")
-    named = [column for column in named if column not in left_out]
     unnamed = [column for column in columns if chosen and column not in (*left_out, *chosen, *named)]
     return tested, named, unnamed
 

@@ -178,7 +178,7 @@ def check_sampler_weights(sampler: Any) -> None:
 def warn_resampled_weights() -> None:
     """Say when resampled features go with weights."""
     warnings.warn(
-        "'wcmmd' with sample_weight: p-values hold where the weights do not depend on the tested feature given the "
+        "'wcmmd' with weights of rows: p-values hold where the weights do not depend on the tested feature given the "
         "others; effect_likelihood does not need that",
         UserWarning,
         stacklevel=4,

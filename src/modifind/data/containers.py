@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
+from importlib import import_module
 from typing import Any
 
 import narwhals as nw
@@ -150,6 +151,8 @@ def _unmasked(values: Any) -> np.ndarray[Any, Any]:
 
 def eager(value: Any) -> Any:
     """A frame or column of any library that narwhals knows, as a narwhals object; anything else as it is."""
+    if type(value).__name__ == "RecordBatch" and type(value).__module__.startswith("pyarrow"):
+        value = import_module("pyarrow").Table.from_batches([value])
     given = nw.from_native(value, pass_through=True, allow_series=True)
     return given.collect() if isinstance(given, nw.LazyFrame) else given
 
@@ -159,7 +162,7 @@ def _of_series(series: nw.Series[Any]) -> pd.Series[Any]:
     kind, missing = series.dtype, series.null_count() > 0
     if kind.is_float():
         return pd.Series(series.to_numpy())
-    if kind.is_integer() or kind == nw.Boolean:
+    if (kind.is_integer() and kind not in (nw.Int128, nw.UInt128)) or kind == nw.Boolean:
         # Integers with gaps stay integers: as floats the large ones would change.
         values = (series.fill_null(False if kind == nw.Boolean else 0) if missing else series).to_numpy()
         if not missing:

@@ -152,13 +152,13 @@ class Dropped:
         n_rows, n_dropped, n_outcomes = sums
         return Dropped(n_rows, n_dropped, columns, n_outcomes)
 
-    def warn(self) -> None:
-        """Warn with the number of rows, and of missing values by column."""
+    def warn(self, *, in_memory: bool = True) -> None:
+        """Warn with the number of rows, and of missing values by column; weights need all rows in memory."""
         if not self.n_dropped:
             return
         named = ", ".join(f"{printable(name)} ({count})" for name, count in self.columns.items())
         share = self.n_dropped / self.n_rows
-        many = self.n_outcomes >= FEWEST_OUTCOMES
+        many = in_memory and self.n_outcomes >= FEWEST_OUTCOMES
         kept = ["missing='category' keeps rows without a feature"] * (self.n_outcomes < self.columns.total())
         kept += ["missing_outcome='weight' lets rows with an outcome stand for those without"] * many
         strong = f". That is {share:.0%} of the table: what is left may be another population, and power is lost"

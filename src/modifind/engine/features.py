@@ -25,6 +25,7 @@ from modifind.explain.column_bounds import Bounds, explain_bounds
 from modifind.explain.marginal import MarginalView, marginal_view
 from modifind.explain.pseudo import PseudoOutcomes
 from modifind.nuisance.conditional import BaseSampler
+from modifind.nuisance.conditional.contract import check_conditional
 from modifind.nuisance.conditional.joint import joint_conditional
 from modifind.nuisance.propensity.scores import FittedPropensity
 from modifind.result.explained import N_DRAWS
@@ -230,6 +231,7 @@ def _find(plan: Analysis, feature: int, seed: np.random.SeedSequence) -> Finding
         if known is not None and feature not in plan.copies:
             return Finding(view, known[0], NO_SAMPLER, changes=known[1])
         conditional = plan.sampler.conditional(feature)
+        check_conditional(conditional, plan.sampler)
         if feature in plan.copies or conditional.calibration.explained_share > DETERMINED[table.kind(feature)]:
             return Finding(view, None, conditional.calibration)
         outcome, changes = plan.tester.examine(feature, conditional, view.bandwidth, np.random.default_rng(draw_seed))

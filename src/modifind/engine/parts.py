@@ -85,7 +85,7 @@ def recorded_settings(
     for name, value in params.items():
         if name in parts:
             part = parts[name]
-            own = part.get_params() if hasattr(part, "get_params") else {}
+            own = part.get_params() if hasattr(part, "get_params") else vars(part)
             shown[name] = {"class": type(part).__name__, **{k: readable(v) for k, v in own.items()}}
         elif name not in UNRECORDED:
             shown[name] = readable(value)

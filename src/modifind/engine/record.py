@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import platform
 import warnings
 from collections.abc import Callable, Iterator
@@ -90,7 +91,24 @@ def readable(value: Any) -> Any:
         return f"array of {len(value)} values"
     if isinstance(value, list | tuple | np.ndarray | pd.Series):
         return [readable(v) for v in value]
-    return repr(value)
+    return described(value)
+
+
+def described(value: Any, depth: int = 3) -> str:
+    """An object in words; one whose own words are but its place in memory is told by its class and what it holds."""
+    code = getattr(value, "__code__", None)
+    if code is not None:
+        digest = hashlib.sha256(code.co_code + repr((code.co_consts, code.co_names)).encode()).hexdigest()[:12]
+        return f"{value.__qualname__} {digest}"
+    if isinstance(value, np.ndarray | pd.Series | pd.DataFrame):
+        return f"array {hashlib.sha256(np.ascontiguousarray(value).tobytes()).hexdigest()[:12]}"
+    shown = repr(value)
+    if " at 0x" not in shown or depth == 0:
+        return shown
+    if isinstance(value, list | tuple):
+        return f"[{', '.join(described(item, depth - 1) for item in value)}]"
+    held = vars(value) if hasattr(value, "__dict__") else {}
+    return f"{type(value).__name__}({', '.join(f'{name}={described(own, depth - 1)}' for name, own in held.items())})"
 
 
 def installed_versions() -> dict[str, str]:

@@ -40,6 +40,7 @@ from modifind.nuisance.conditional.rules import check_rule
 from modifind.nuisance.propensity.overlap import OverlapSums
 from modifind.nuisance.propensity.scores import FittedPropensity, PropensityModel
 from modifind.statistics import WCMMD, EffectLikelihood, Nuisances, Statistic
+from modifind.statistics.contract import called
 from modifind.statistics.effect_likelihood import PreparedEffectLikelihood
 from modifind.statistics.wcmmd import PreparedWCMMD
 
@@ -115,6 +116,12 @@ class WholeFit:
         """
         outcome = transform_outcome(data.y, self.outcome_transform)
         self.statistic.validate(outcome, weighted=data.weights is not None)
+        gaps = [data.table.names[m] for m in data.table.incomplete]
+        if gaps and not self.statistic.takes_missing:
+            raise ValueError(
+                f"{called(self.statistic)} takes no missing values, which there are in {named(gaps)}; fill them, use "
+                "missing='drop', or set takes_missing = True if NaN is dealt with"
+            )
         model_of_rows(self.propensity, data).check(data.y.size)
         return outcome
 

@@ -20,7 +20,7 @@ from modifind.nuisance.conditional.contract import RowGrid
 from modifind.nuisance.conditional.joint import JointConditional
 from modifind.nuisance.propensity.profile import ScoreProfile
 from modifind.nuisance.propensity.scores import FittedPropensity
-from modifind.statistics.contract import Column, PreparedStatistic, Statistic
+from modifind.statistics.contract import Column, PreparedStatistic, Statistic, called
 from modifind.statistics.effect_likelihood import PreparedEffectLikelihood
 from modifind.statistics.wcmmd import PreparedWCMMD
 
@@ -91,9 +91,14 @@ class ResamplingTester:
         def statistic(values: Array) -> float:
             # The data and its resamples are scored by the same function, which is what makes them comparable.
             followed = self.propensity.scores if profile is None else profile(values)
-            return float(self.prepared.value(Column(feature, values, followed, levels, bandwidth)))
+            found = np.asarray(self.prepared.value(Column(feature, values, followed, levels, bandwidth)), dtype=float)
+            if found.ndim:
+                raise ValueError(f"{called(self.statistic)}: value must be a number; found shape {found.shape}")
+            return float(found)
 
         observed = statistic(self.table.values[:, feature])
+        if not np.isfinite(observed):
+            raise ValueError(f"{called(self.statistic)} is {observed} for the feature as observed; it must be finite")
         evaluate: Callable[[Array], Any] = statistic
         on_device = self.statistic.device != "cpu"
         if on_device:

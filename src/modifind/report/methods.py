@@ -191,10 +191,17 @@ def _row_methods(s: Mapping[str, Any]) -> str:
 
 
 def _resampling_methods(s: Mapping[str, Any]) -> str:
-    statistic, weights = s["statistic"], s["statistic"]["weighting"].replace("_", "-")
-    return (
+    statistic = s["statistic"]
+    resamples = (
         f"by a conditional randomisation test with up to {s['n_resamples_used']} resamples of the feature "
-        f"({s['sampler']['class']}) and the variance of the weighted conditional maximum mean discrepancy as statistic "
+        f"({s['sampler']['class']})"
+    )
+    if statistic["class"] != "WCMMD":
+        own = ", ".join(f"{name} = {value}" for name, value in statistic.items() if name != "class")
+        return f"{resamples} and the statistic {statistic['class']}{f' ({own})' if own else ''}."
+    weights = statistic["weighting"].replace("_", "-")
+    return (
+        f"{resamples} and the variance of the weighted conditional maximum mean discrepancy as statistic "
         f"({statistic['estimator']} estimator, {weights} weights; Chikahara, Yamada and Kashima, UAI 2022), with "
         f"weights {statistic['resample_weights']} on resampled data and {_cap(statistic['weight_cap'])}."
     )

@@ -103,9 +103,12 @@ class Statistic(BaseEstimator, ABC):
     measures_importance : bool
         Whether the prepared statistic also has `curve` and `importance`, as `WCMMD` has; if not, those of `WCMMD` with
         its defaults are reported.
-    in_pieces, takes_weights, takes_clusters, takes_feature_groups : bool
-        Whether it can be evaluated on a table in pieces, on weighted rows, on rows that belong together, and for
-        several columns at once. What it cannot is refused.
+    takes_weights, takes_missing : bool
+        Whether it can be evaluated on weighted rows, and on columns with NaN for missing values. What it cannot is
+        refused.
+    in_pieces, takes_clusters, takes_feature_groups : bool
+        The same for tables in pieces, for rows that belong together and for several columns at once, which need sums
+        over rows.
     cv_repeats : int
         Number of cross-fits that it needs folds for.
     """
@@ -116,6 +119,7 @@ class Statistic(BaseEstimator, ABC):
     measures_importance: ClassVar[bool] = False
     in_pieces: ClassVar[bool] = False
     takes_weights: ClassVar[bool] = False
+    takes_missing: ClassVar[bool] = False
     takes_clusters: ClassVar[bool] = False
     takes_feature_groups: ClassVar[bool] = False
     cv_repeats: int = 0
@@ -129,7 +133,10 @@ class Statistic(BaseEstimator, ABC):
     def validate(self, outcome: Array, *, weighted: bool = False) -> None:
         """Refuse settings that have no meaning for this outcome, or for rows with weights."""
         if weighted and not self.takes_weights:
-            raise ValueError(f"{called(self)} takes no sample weights; leave sample_weight out")
+            raise ValueError(
+                f"{called(self)} takes no weights of rows; leave sample_weight out, and take missing_outcome='drop' "
+                "where outcomes are missing"
+            )
 
     @abstractmethod
     def prepare(self, nuisances: Nuisances) -> Any:
@@ -146,10 +153,17 @@ def check_statistic(given: Any, names: tuple[str, ...]) -> None:
     if isinstance(given, Statistic):
         if not given.resamples and not hasattr(given, "with_stack"):
             raise ValueError(f"{called(given)} must have resamples = True: it has no sums over rows to be tested by")
+        if given.resamples and (given.in_pieces or given.takes_clusters or given.takes_feature_groups):
+            raise ValueError(
+                f"{called(given)} is tested by resamples, which need one column and independent rows in memory: "
+                "in_pieces, takes_clusters and takes_feature_groups must be False"
+            )
         return
     known = ", ".join(map(repr, names))
     if isinstance(given, str):
         raise ValueError(f"statistic must be one of {known} or a statistic, not {given!r}")
+    if isinstance(given, type):
+        raise ValueError(f"statistic must be an object, {given.__name__}(...), not the class")
     lacks = "" if callable(getattr(given, "prepare", None)) else ", which has no method prepare"
     raise ValueError(
         f"statistic must be one of {known}, or an object of a class derived from modifind.statistics.Statistic, "

@@ -115,7 +115,7 @@ class EffectLikelihood(Statistic):
     name = "effect_likelihood"
     null_hypothesis = NO_MODIFICATION
     resamples = False
-    in_pieces = takes_weights = takes_clusters = takes_feature_groups = True
+    in_pieces = takes_weights = takes_missing = takes_clusters = takes_feature_groups = True
 
     def __init__(
         self, learner: Any = "auto", *, cv_repeats: int = 1, check_resamples: int = 0, device: str = "cpu"

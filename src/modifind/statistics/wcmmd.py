@@ -90,7 +90,7 @@ class WCMMD(Statistic):
     """
 
     name = "wcmmd"
-    takes_weights = measures_importance = True
+    takes_weights = takes_missing = measures_importance = True
 
     def __init__(
         self,

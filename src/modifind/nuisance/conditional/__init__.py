@@ -25,6 +25,8 @@ def resolve_sampler(sampler: str | BaseSampler) -> BaseSampler:
         if sampler not in _BY_NAME:
             raise ValueError(f"sampler must be one of {', '.join(map(repr, _BY_NAME))} or a sampler, not {sampler!r}")
         return _BY_NAME[sampler]()
+    if isinstance(sampler, type):
+        raise ValueError(f"sampler must be an object, {sampler.__name__}(...), not the class")
     lacks = [method for method in ("fit", "conditional") if not callable(getattr(sampler, method, None))]
     if lacks:
         raise ValueError(

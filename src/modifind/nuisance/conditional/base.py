@@ -53,6 +53,7 @@ class BaseSampler(BaseEstimator, ABC):
     """
 
     name: str
+    condition_on_treatment = True
     takes_clusters = True  # distributions of features that have one value per cluster can be fitted to clusters
 
     def __init__(self, *, condition_on_treatment: bool = True) -> None:

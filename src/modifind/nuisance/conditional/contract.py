@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol, TypeAlias, runtime_checkable
+from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -61,6 +61,16 @@ class Conditional(Protocol):
 
 
 Rows: TypeAlias = slice | NDArray[np.int64]
+
+
+def check_conditional(conditional: Any, sampler: Any) -> None:
+    """Refuse what a sampler gives for a conditional distribution if it lacks something."""
+    lacks = [name for name in ("calibration", "draw") if not hasattr(conditional, name)]
+    if lacks:
+        raise ValueError(
+            f"what {type(sampler).__name__}.conditional returns, {type(conditional).__name__}, has no "
+            f"{' and no '.join(lacks)}"
+        )
 
 
 @runtime_checkable

@@ -63,8 +63,10 @@ def check_along(model: OutcomeLearner, X: Array) -> None:
 
 
 def _checked(model: OutcomeLearner, method: str, found: Any, shape: tuple[int, ...]) -> tuple[Array, Array]:
-    location, scale = (np.asarray(part, dtype=np.float64) for part in found)
     caller = f"{type(model).__name__}.{method}"
+    if not isinstance(found, tuple | list) or len(found) != 2:
+        raise ValueError(f"{caller} must return a pair (location, scale); found {type(found).__name__}")
+    location, scale = (np.asarray(part, dtype=np.float64) for part in found)
     for name, part in (("location", location), ("scale", scale)):
         if part.shape != shape:
             raise ValueError(

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, clone, is_classifier
+from sklearn.dummy import DummyClassifier
 from sklearn.model_selection import cross_val_predict
 from sklearn.utils.validation import has_fit_parameter
 
@@ -57,9 +58,12 @@ class RegressorLearner(BaseEstimator):
         for arm in (0, 1):
             rows = a == arm
             own = {"sample_weight": sample_weight[rows]} if sample_weight is not None else {}
-            self.locations_.append(clone(self.regressor).fit(X[rows], y[rows], **own))
             if is_classifier(self.regressor):
+                one_class = (y[rows] == y[rows][0]).all()  # which many classifiers refuse
+                model = DummyClassifier() if one_class else clone(self.regressor)
+                self.locations_.append(model.fit(X[rows], y[rows], **own))
                 continue
+            self.locations_.append(clone(self.regressor).fit(X[rows], y[rows], **own))
             held = cross_val_predict(clone(self.regressor), X[rows], y[rows], cv=N_FOLDS, params=own or None)
             squares = (y[rows] - held) ** 2
             weights = own.get("sample_weight")
@@ -75,7 +79,7 @@ class RegressorLearner(BaseEstimator):
     def predict(self, X: Array) -> tuple[Array, Array]:
         """Location and scale of both arms."""
         if is_classifier(self.regressor):
-            chance = np.column_stack([model.predict_proba(X)[:, -1] for model in self.locations_])
+            chance = np.column_stack([model.predict_proba(X) @ (model.classes_ == 1.0) for model in self.locations_])
             return chance, np.sqrt(chance * (1.0 - chance))
         location = np.column_stack([model.predict(X) for model in self.locations_])
         scale = [

@@ -61,7 +61,12 @@ def resolve_learners(learner: Any, *, binary: bool, device: str = "cpu") -> dict
             raise ValueError(
                 f"learner must be a name or have fit and predict; {type(item).__name__} has no {' and no '.join(lacks)}"
             )
+        if isinstance(model, type):
+            raise ValueError(f"learner must be an object, {model.__name__}(...), not the class")
         if isinstance(model, BaseEstimator) and (is_regressor(model) or is_classifier(model)):
+            if is_classifier(model) and not (binary and hasattr(model, "predict_proba")):
+                wanted = "predict_proba" if binary else "an outcome of two values"
+                raise ValueError(f"learner {type(model).__name__} is a classifier, which needs {wanted}")
             model = RegressorLearner(model)
         name = item if isinstance(item, str) else type(item).__name__
         chosen[name if name not in chosen else f"{name} {len(chosen) + 1}"] = model
