@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, Phase, given, settings
 from pandas.testing import assert_frame_equal
 
 from messy import MessyTable, Written, messy_tables, ways_of_writing
@@ -31,12 +31,14 @@ ARGUMENTS = (
     *("X", "y", "treatment", "outcome", "alpha", "adjust", "cv", "sampler", "statistic", "learner", "propensity"),
     *("missing", "discrete_features", "feature_groups", "sample_weight", "clusters", "strata", "outcome_transform"),
     *("n_resamples", "--weight", "--clusters", "--strata", "--missing", "--propensity", "--features", "data file"),
+    *("--separator", "--decimal", "--encoding", "--row-names"),
 )
 HOW = {
     "deadline": None,
     "derandomize": "MODIFIND_FUZZ_TABLES" not in os.environ,
     "suppress_health_check": list(HealthCheck),
     "database": None,
+    "phases": [Phase.explicit, Phase.generate],  # shrinking a table takes longer than reading it
 }
 
 
