@@ -383,6 +383,9 @@ class ModifierSelector(BaseModifierSelector):
         whole = type(self)(**own)
         try:
             whole.fit(piece.X, piece.y, piece.treatment, treated=treated, adjust_for=adjust_for)
+        except ValueError:
+            dropped.warn(in_memory=False)  # what is refused may be so for want of the rows that were left out
+            raise
         finally:
             if hasattr(whole, "result_"):  # of an interrupted fit, what it found
                 _, left_out = with_messages(partial(dropped.warn, in_memory=False))

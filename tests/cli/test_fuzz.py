@@ -31,7 +31,7 @@ ARGUMENTS = (
     *("X", "y", "treatment", "outcome", "alpha", "adjust", "cv", "sampler", "statistic", "learner", "propensity"),
     *("missing", "discrete_features", "feature_groups", "sample_weight", "clusters", "strata", "outcome_transform"),
     *("n_resamples", "--weight", "--clusters", "--strata", "--missing", "--propensity", "--features", "data file"),
-    *("--separator", "--decimal", "--encoding", "--row-names"),
+    *("--separator", "--decimal", "--encoding", "--row-names", "the table has"),
 )
 HOW = {
     "deadline": None,

@@ -408,3 +408,13 @@ def test_rare_levels_of_missing_values_are_pooled_streamed_as_in_memory():
     labels = list(whole.curve("grade")["value"])
     assert "other" in labels
     assert list(streamed.curve("grade")["value"]) == labels
+
+
+def test_rows_that_were_left_out_are_told_where_too_few_remain():
+    frame = pd.DataFrame({"age": np.arange(80.0), "b": np.where(np.arange(80) < 4, 1.0, np.nan)})
+    source = FrameSource.of(frame, np.arange(80.0) % 7, np.arange(80) % 2)
+    with (
+        pytest.warns(UserWarning, match="76 of 80 rows have missing values and are left out"),
+        pytest.raises(ValueError, match="X has 4 rows; at least 50 are needed"),
+    ):
+        ModifierSelector(missing="drop").fit_source(source)
