@@ -648,10 +648,9 @@ def _tested(
     if both:
         raise ValueError(f"--features and --adjust-for both name {', '.join(both)}; a column is tested or adjusted for")
     excluded = _columns(exclude, columns, "--exclude")
-    for option, own in (("--features", chosen), ("--adjust-for", named)):
-        both = [name for name in own if name in excluded]
-        if both:
-            raise ValueError(f"{option} and --exclude both name {', '.join(both)}; a column is used or left out")
+    both = [name for name in named if name in excluded]
+    if both:
+        raise ValueError(f"--adjust-for and --exclude both name {', '.join(both)}; a column is used or left out")
     left_out = taken | set(excluded)
     tested = [column for column in chosen or columns if column not in left_out and column not in named]
     if not tested:
