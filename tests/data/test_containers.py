@@ -63,3 +63,9 @@ def test_selected_columns_come_as_the_table_came(make):
         selector.transform(
             table.rename({"age": "a"}) if make is pl.DataFrame else table.rename_columns(["a", "b", "c"])
         )
+
+
+def test_batches_keep_their_names_and_large_integers_their_values():
+    batch = pa.RecordBatch.from_pydict({"age": [1, 2], "dose": [0.5, 1.5]})
+    assert as_frame(batch).columns.tolist() == ["age", "dose"]
+    assert as_column(pl.Series("y", [2**70, 3], dtype=pl.Int128), "y").tolist() == [2**70, 3]
