@@ -17,6 +17,8 @@ import subprocess
 import sys
 import tarfile
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parents[1]
@@ -31,12 +33,26 @@ ModifierSelector(n_jobs=1, random_state=0).fit(data.X, data.y, treatment=data.tr
 """
 
 
+@contextmanager
+def earlier_sources(revision: str) -> Iterator[Path]:
+    """The sources of an earlier version, in a folder of their own."""
+    with tempfile.TemporaryDirectory() as folder:
+        archive = subprocess.run(["git", "archive", revision, "src"], cwd=HERE, check=True, capture_output=True)
+        with tarfile.open(fileobj=io.BytesIO(archive.stdout)) as files:
+            files.extractall(folder, filter="data")
+        yield Path(folder) / "src"
+
+
+def environment(sources: Path) -> dict[str, str]:
+    """That of a process which imports modifind from `sources` and has one thread."""
+    threads = {name: "1" for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")}
+    return {**os.environ, **threads, "PYTHONPATH": str(sources)}
+
+
 def cpu_seconds(sources: Path, kind: str, n: int) -> float:
     """User and system time of one fit by the package in `sources`, children included."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    threads = {name: "1" for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")}
-    environment = {**os.environ, **threads, "PYTHONPATH": str(sources)}
-    subprocess.run([sys.executable, "-c", FIT.format(kind=kind, n=n)], env=environment, check=True)
+    subprocess.run([sys.executable, "-c", FIT.format(kind=kind, n=n)], env=environment(sources), check=True)
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
@@ -48,11 +64,8 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=2)
     parser.add_argument("--kinds", nargs="+", choices=KINDS, default=KINDS)
     args = parser.parse_args()
-    with tempfile.TemporaryDirectory() as folder:
-        archive = subprocess.run(["git", "archive", args.before, "src"], cwd=HERE, check=True, capture_output=True)
-        with tarfile.open(fileobj=io.BytesIO(archive.stdout)) as files:
-            files.extractall(folder, filter="data")
-        sources = (Path(folder) / "src", HERE / "src")
+    with earlier_sources(args.before) as before:
+        sources = (before, HERE / "src")
         print("| data | n | before, CPU s | now, CPU s | ratio |\n|" + "---|" * 5)
         for n in args.rows:
             totals = [0.0, 0.0]

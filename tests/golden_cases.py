@@ -10,13 +10,9 @@ says which numbers changed, why, and by how much.
 from __future__ import annotations
 
 import argparse
-import io
 import json
-import os
 import subprocess
 import sys
-import tarfile
-import tempfile
 import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -26,6 +22,10 @@ import numpy as np
 import pandas as pd
 
 HERE = Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parent / "benchmarks"))
+
+from versions import earlier_sources, environment  # noqa: E402
+
 KEPT = HERE / "golden"
 ROWS = 300
 PIECES = "pieces"
@@ -163,20 +163,14 @@ def run(name: str) -> dict[str, Any]:
 def _records_of(sources: Path, names: list[str]) -> dict[str, Any]:
     """Records of the cases by the package in `sources`, from a process of its own."""
     command = [sys.executable, __file__, "--print", *names]
-    threads = {name: "1" for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")}
-    done = subprocess.run(
-        command, env={**os.environ, **threads, "PYTHONPATH": str(sources)}, check=True, capture_output=True, text=True
-    )
+    done = subprocess.run(command, env=environment(sources), check=True, capture_output=True, text=True)
     return json.loads(done.stdout)  # type: ignore[no-any-return]
 
 
 def compare(revision: str, names: list[str]) -> int:
     """Print where this version differs from an earlier one; the number of cases that do."""
-    with tempfile.TemporaryDirectory() as folder:
-        archive = subprocess.run(["git", "archive", revision, "src"], cwd=HERE.parent, check=True, capture_output=True)
-        with tarfile.open(fileobj=io.BytesIO(archive.stdout)) as files:
-            files.extractall(folder, filter="data")
-        before = _records_of(Path(folder) / "src", names)
+    with earlier_sources(revision) as sources:
+        before = _records_of(sources, names)
     now = _records_of(HERE.parent / "src", names)
     changed = 0
     for name in names:

@@ -12,20 +12,18 @@ of `lasso_selective_inference`: valid given which columns the lasso took up.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from numbers import Real
 from typing import Any
 
 import numpy as np
 import pandas as pd
-from joblib import delayed
 from numpy.typing import NDArray
 from sklearn.metrics import roc_auc_score
 from threadpoolctl import threadpool_limits
 
 from modifind._typing import Array
-from modifind._workers import results_of
 from modifind.base import BaseModifierSelector, check_shared_settings
 from modifind.baselines.design import EffectDesign, effect_design, lasso_columns
 from modifind.baselines.lasso import (
@@ -49,17 +47,15 @@ from modifind.data.feature_matrix import (
     Treatment,
 )
 from modifind.data.outcome_scale import transform_outcome
-from modifind.engine.alone import MarginalView, views_alone
+from modifind.engine.alone import MarginalView, results_alone, views_alone
 from modifind.engine.reading import read_data
 from modifind.engine.record import (
     UNRECORDED,
     data_settings,
     distinct_messages,
     entropy_of,
-    hand_on,
     installed_versions,
     readable,
-    with_messages,
 )
 from modifind.engine.scoring import refuse_separation
 from modifind.nuisance.propensity.overlap import OverlapSums, overlap_of
@@ -269,16 +265,12 @@ class SIEM(BaseModifierSelector):
     ) -> dict[str, Array]:
         """Predictions for every row by models that were fitted to the other folds."""
         jobs = [(name, fold) for name in tasks for fold in range(int(folds.max()) + 1)]
-        found = self._run(delayed(_alone)(held_out, *tasks[name], design, folds, fold) for name, fold in jobs)
+        calls = [(held_out, *tasks[name], design, folds, fold) for name, fold in jobs]
+        found = results_alone(calls, self.n_jobs, doing="fitting models of the outcome")
         predicted = {name: np.empty(folds.size) for name in tasks}
         for (name, fold), values in zip(jobs, found, strict=True):
             predicted[name][folds == fold] = values
         return predicted
-
-    def _run(self, jobs: Iterable[Any]) -> list[Any]:
-        found = list(results_of(list(jobs), self.n_jobs, doing="fitting models of the outcome"))
-        hand_on([messages for _, messages in found])
-        return [value for value, _ in found]
 
     def _infer(self, design: EffectDesign, seed: np.random.SeedSequence) -> _Fit:
         if not design.features.size:
@@ -316,12 +308,6 @@ class _Fit:
     active: Mapping[Any, Mapping[Any, Any]] = field(default_factory=dict)
     sigma: float | None = None
     penalty: float | None = None
-
-
-def _alone(function: Callable[..., Any], *args: Any) -> tuple[Any, tuple[str, ...]]:
-    """Work with one BLAS thread, so that results do not depend on how many workers there are."""
-    with threadpool_limits(limits=1):
-        return with_messages(function, *args)
 
 
 def _assemble(

@@ -82,3 +82,23 @@ def listed(names: Iterable[Any], most: int | None = None) -> str:
     """
     quoted = [repr(name) for name in names]
     return ", ".join(quoted[:most]) + ", ..." * (most is not None and len(quoted) > most)
+
+
+def check_part(argument: str, part: Any, *methods: str) -> None:
+    """Refuse a class that is passed for an object, and an object that lacks a method.
+
+    Examples
+    --------
+    >>> check_part("sampler", 3, "fit", "conditional")
+    Traceback (most recent call last):
+    ...
+    ValueError: sampler must be a name or have fit and conditional; int has no fit and no conditional
+    """
+    if isinstance(part, type):
+        raise ValueError(f"{argument} must be an object, {part.__name__}(...), not the class")
+    lacks = [method for method in methods if not callable(getattr(part, method, None))]
+    if lacks:
+        raise ValueError(
+            f"{argument} must be a name or have {' and '.join(methods)}; {type(part).__name__} has no "
+            f"{' and no '.join(lacks)}"
+        )

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Iterable
+from typing import Any
 
 import numpy as np
 from joblib import delayed
@@ -15,9 +16,9 @@ from modifind.data.feature_matrix import FeatureTable
 from modifind.engine.record import hand_on, with_messages
 from modifind.explain.marginal import MarginalView, marginal_view
 from modifind.explain.pseudo import PseudoOutcomes
-from modifind.statistics.wcmmd import WCMMD, PreparedWCMMD
+from modifind.statistics.wcmmd import WCMMD
 
-__all__ = ["MarginalView", "views_alone"]
+__all__ = ["MarginalView", "results_alone", "views_alone"]
 
 
 def views_alone(
@@ -44,23 +45,22 @@ def views_alone(
     """
     prepared = WCMMD().for_rows(outcome, arms, seeds[0])
     outcomes = PseudoOutcomes.of(outcome, arms, scores, seed=seeds[0].spawn(1)[0])
-    jobs = [
-        delayed(_view)(table, m, outcomes, scores, prepared, seed.spawn(2)[0])
+    calls = [
+        (marginal_view, table, m, outcomes, scores, prepared, seed.spawn(2)[0])
         for m, seed in enumerate(seeds[1].spawn(table.n_features))
         if m in features
     ]
-    found = list(results_of(jobs, n_jobs, doing="looking at features"))
+    return results_alone(calls, n_jobs, doing="looking at features")
+
+
+def results_alone(calls: Iterable[tuple[Any, ...]], n_jobs: int | None, *, doing: str) -> list[Any]:
+    """Results of calls, functions with their arguments, whose warnings are handed on."""
+    found = list(results_of([delayed(_alone)(*call) for call in calls], n_jobs, doing=doing))
     hand_on([messages for _, messages in found])
-    return [view for view, _ in found]
+    return [value for value, _ in found]
 
 
-def _view(
-    table: FeatureTable,
-    feature: int,
-    outcomes: PseudoOutcomes,
-    scores: Array,
-    prepared: PreparedWCMMD,
-    seed: np.random.SeedSequence,
-) -> tuple[MarginalView, tuple[str, ...]]:
-    with threadpool_limits(limits=1):  # or results would depend on how many workers there are
-        return with_messages(marginal_view, table, feature, outcomes, scores, prepared, seed)
+def _alone(function: Callable[..., Any], *args: Any) -> tuple[Any, tuple[str, ...]]:
+    """Work with one BLAS thread, so that results do not depend on how many workers there are."""
+    with threadpool_limits(limits=1):
+        return with_messages(function, *args)

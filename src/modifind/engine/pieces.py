@@ -236,7 +236,7 @@ class Streamed:
 
 
 @dataclass(frozen=True)
-class _Distribution:
+class _Conditional:
     """What is known of a feature before the rows are added up; `unseen` is one that no model looks at."""
 
     rule: ConditionalRule | None
@@ -343,7 +343,7 @@ class StreamedFit:
     def _findings(
         self,
         plan: Plan,
-        conditionals: list[_Distribution],
+        conditionals: list[_Conditional],
         sums: Sums,
         explaining: ExplainingRows,
         seed: np.random.SeedSequence,
@@ -395,7 +395,7 @@ class StreamedFit:
         seeds: list[np.random.SeedSequence],
         copies: frozenset[int],
         adjusted: tuple[str, ...],
-    ) -> tuple[Plan, list[_Distribution], FittedPropensity, PreparedEffectLikelihood]:
+    ) -> tuple[Plan, list[_Conditional], FittedPropensity, PreparedEffectLikelihood]:
         """Fit the nuisance models to the sample."""
         _, propensity_seed, sampler_seed, view_seed, bins_seed = seeds
         table, y, arms = block.table, block.y, block.treatment
@@ -416,12 +416,12 @@ class StreamedFit:
         if hasattr(sampler, "assign_folds"):
             sampler.assign_folds(folds[0])
         sampler.fit(table, arms, sampler_seed)
-        conditionals: list[_Distribution] = [_Distribution(None, (), NO_SAMPLER)] * table.n_features
+        conditionals: list[_Conditional] = [_Conditional(None, (), NO_SAMPLER)] * table.n_features
         unknown = [_says_nothing(table, m) for m in range(table.n_features)]
         asked = [m for m, name in enumerate(schema.names) if name not in adjusted]
         still = [m for m in asked if unknown[m] and not schema.constant[m]]
         for m in still:
-            conditionals[m] = _Distribution(None, (), NO_SAMPLER, unseen=True)
+            conditionals[m] = _Conditional(None, (), NO_SAMPLER, unseen=True)
         if still:
             warnings.warn(
                 f"{named(table.names[m] for m in still)}: the same, or missing, in all rows that models are fitted "
@@ -466,19 +466,19 @@ def _fit_conditional(
     feature: int,
     is_copy: bool,
     parts: NDArray[np.int64],
-) -> _Distribution:
+) -> _Conditional:
     with threadpool_limits(limits=1):
         seen = outcome.looks_at(feature)
         if not is_copy and not seen and not outcome.may_show_tails(feature):
-            return _Distribution(None, (), NO_SAMPLER, unseen=True)
+            return _Conditional(None, (), NO_SAMPLER, unseen=True)
         rule = sampler.rule(feature)
         table = outcome.table
         if is_copy or rule.calibration.explained_share > DETERMINED[table.kind(feature)]:
-            return _Distribution(None, (), rule.calibration)
+            return _Conditional(None, (), rule.calibration)
         conditional = ConditionalGrid(rule.conditional(table, outcome.treatment, parts), table.n_rows)
         grid = OverlapConditional(conditional, propensity, feature)
         reuse = tuple(outcome.reuse(feature, grid, WHOLE, OUTCOME)) if seen else ()
-        return _Distribution(rule, reuse, rule.calibration, unseen=not seen)
+        return _Conditional(rule, reuse, rule.calibration, unseen=not seen)
 
 
 def _says_nothing(table: FeatureTable, feature: int) -> bool:

@@ -17,6 +17,8 @@ from modifind.data.wording import named
 from modifind.engine.reading import Data
 from modifind.nuisance.propensity.scores import FittedPropensity, PropensityModel, arm_folds
 
+SEPARATED = 1.0 - 1e-9
+
 
 def draw_folds(data: Data, n_folds: int, seed: np.random.SeedSequence) -> NDArray[np.int64]:
     """Fold of each row: of whole clusters where there are any, even in every stratum where there are some."""
@@ -87,9 +89,6 @@ def stratum_scores(
         auc=float(roc_auc_score(arms, raw, sample_weight=weights)),
         weights=weights,
     )
-
-
-SEPARATED = 1.0 - 1e-9
 
 
 def refuse_separation(scores: FittedPropensity) -> None:

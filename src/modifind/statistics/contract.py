@@ -18,6 +18,7 @@ from sklearn.base import BaseEstimator
 
 from modifind._typing import Array
 from modifind.data.feature_matrix import FeatureTable
+from modifind.data.wording import check_part
 
 
 @dataclass(frozen=True)
@@ -162,8 +163,7 @@ def check_statistic(given: Any, names: tuple[str, ...]) -> None:
     known = ", ".join(map(repr, names))
     if isinstance(given, str):
         raise ValueError(f"statistic must be one of {known} or a statistic, not {given!r}")
-    if isinstance(given, type):
-        raise ValueError(f"statistic must be an object, {given.__name__}(...), not the class")
+    check_part("statistic", given)
     lacks = "" if callable(getattr(given, "prepare", None)) else ", which has no method prepare"
     raise ValueError(
         f"statistic must be one of {known}, or an object of a class derived from modifind.statistics.Statistic, "

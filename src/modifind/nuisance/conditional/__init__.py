@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from modifind.data.wording import check_part
 from modifind.nuisance.conditional.auto import AutoSampler
 from modifind.nuisance.conditional.base import BaseSampler
 from modifind.nuisance.conditional.boosting import BoostingSampler
@@ -25,14 +26,7 @@ def resolve_sampler(sampler: str | BaseSampler) -> BaseSampler:
         if sampler not in _BY_NAME:
             raise ValueError(f"sampler must be one of {', '.join(map(repr, _BY_NAME))} or a sampler, not {sampler!r}")
         return _BY_NAME[sampler]()
-    if isinstance(sampler, type):
-        raise ValueError(f"sampler must be an object, {sampler.__name__}(...), not the class")
-    lacks = [method for method in ("fit", "conditional") if not callable(getattr(sampler, method, None))]
-    if lacks:
-        raise ValueError(
-            f"sampler must be a name or have fit and conditional; {type(sampler).__name__} has no "
-            f"{' and no '.join(lacks)}"
-        )
+    check_part("sampler", sampler, "fit", "conditional")
     return sampler
 
 

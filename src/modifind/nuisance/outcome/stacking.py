@@ -18,6 +18,7 @@ from threadpoolctl import threadpool_limits
 from modifind._typing import Array
 from modifind._workers import results_of
 from modifind.data.survey import mean_of
+from modifind.data.wording import check_part
 from modifind.nuisance.outcome.additive import AdditiveLearner
 from modifind.nuisance.outcome.binary import AdditiveClassifier
 from modifind.nuisance.outcome.boosting import BoostingLearner
@@ -56,13 +57,7 @@ def resolve_learners(learner: Any, *, binary: bool, device: str = "cpu") -> dict
     chosen: dict[str, OutcomeLearner] = {}
     for item in learner if isinstance(learner, list | tuple) else [learner]:
         model = _by_name(item, binary, device) if isinstance(item, str) else item
-        lacks = [method for method in ("fit", "predict") if not callable(getattr(model, method, None))]
-        if lacks:
-            raise ValueError(
-                f"learner must be a name or have fit and predict; {type(item).__name__} has no {' and no '.join(lacks)}"
-            )
-        if isinstance(model, type):
-            raise ValueError(f"learner must be an object, {model.__name__}(...), not the class")
+        check_part("learner", model, "fit", "predict")
         if isinstance(model, BaseEstimator) and (is_regressor(model) or is_classifier(model)):
             if is_classifier(model) and not (binary and hasattr(model, "predict_proba")):
                 wanted = "predict_proba" if binary else "an outcome of two values"
