@@ -7,6 +7,7 @@ written anew.
 import ast
 import copy
 import functools
+import gzip
 import json
 import os
 import re
@@ -580,6 +581,12 @@ command(
     write=lambda frame: frame.to_csv(index=False, sep=";", decimal=","),
 )
 command("decimal commas between commas", "--decimal", ",")
+command(
+    "points where commas are said", "--separator", ";", "--decimal", ",", write=lambda f: f.to_csv(index=False, sep=";")
+)
+command("a line for a spreadsheet", write=lambda frame: "sep=;\n" + frame.to_csv(index=False, sep=";"))
+command("Parquet in a file of text", write=lambda frame: frame.to_parquet())
+command("gzip in a file of text", write=lambda frame: gzip.compress(frame.to_csv().encode()))
 command("Latin-1", write=lambda frame: frame.rename(columns={"dose": "Größe"}).to_csv(index=False).encode("latin-1"))
 command("UTF-16 without a mark", write=lambda frame: frame.to_csv(index=False).encode("utf-16-le"))
 command("a separator of two characters", "--separator", "::")

@@ -38,6 +38,16 @@ LONGEST_SHOWN = 60
 MISSING = ["", "#N/A", "#N/A N/A", "#NA", "-1.#IND", "-1.#QNAN", "-NaN", "-nan", "1.#IND", "1.#QNAN", "<NA>", "N/A"]
 MISSING += ["NA", "NULL", "NaN", "n/a", "nan", "null"]
 DECIMAL_COMMA = r"[+-]?\d+(,\d+)?"
+# How files begin that are no text, what they are, and what to do.
+OTHER_FILES = {
+    b"PAR1": ("Parquet", "rename it to end in .parquet"),
+    b"\x1f\x8b": ("gzip", "rename it to end in .gz"),
+    b"BZh": ("bzip2", "rename it to end in .bz2"),
+    b"\xfd7zX": ("xz", "rename it to end in .xz"),
+    b"\x28\xb5\x2f\xfd": ("zstd", "rename it to end in .zst"),
+    b"PK\x03\x04": ("zip or a spreadsheet", "save the table as CSV"),
+    b"\xd0\xcf\x11\xe0": ("a spreadsheet", "save the table as CSV"),
+}
 
 
 @dataclass(frozen=True)
@@ -136,17 +146,19 @@ class TextFile:
                 yield self._columns(frame)[list(columns)]
 
     def _columns(self, frame: pd.DataFrame) -> pd.DataFrame:
-        """The columns, unless numbers have been read as text for their decimal commas."""
+        """The columns, unless numbers have been read as text for their decimal commas or points."""
         frame = frame.iloc[:, self.left_out : len(self.header) - self.cut]
-        for name in frame.columns if self.separator != "," and self.decimal is None else ():
+        if self.decimal == "." or (self.separator == "," and self.decimal is None):
+            return frame
+        mark, remedy = (",", "add --decimal , if those are decimal commas, or --decimal . if they are not")
+        if self.decimal == ",":
+            mark, remedy = (".", "leave --decimal , out if those are decimal points, or take points out of thousands")
+        for name in frame.columns:
             if pd.api.types.is_string_dtype(frame[name]):
                 values = pd.Series(frame[name].dropna().unique(), dtype=object).astype(str)
-                commas = values[values.str.contains(",")]
-                if len(commas) and values.str.fullmatch(DECIMAL_COMMA).all():
-                    raise ValueError(
-                        f"column {name!r} has values such as {commas.iloc[0]!r}; add --decimal , if those are decimal "
-                        "commas, or --decimal . if they are not"
-                    )
+                marked = values[values.str.contains(mark, regex=False)]
+                if len(marked) and values.str.replace(mark, ",", regex=False).str.fullmatch(DECIMAL_COMMA).all():
+                    raise ValueError(f"column {name!r} has values such as {marked.iloc[0]!r}; {remedy}")
         return frame
 
 
@@ -176,6 +188,9 @@ def open_text(path: Path, dialect: Dialect | None = None) -> TextFile:
     with readable(path):
         with _bytes(path) as beginning:
             first = beginning.read(4)
+        for magic, (kind, remedy) in OTHER_FILES.items():
+            if first.startswith(magic):
+                raise ValueError(f"cannot read {path}: by its first bytes it is {kind}, not text; {remedy}")
         marked = (encoding for mark, encoding in BYTE_ORDER_MARKS if first.startswith(mark))
         encoding = next(marked, dialect.encoding or "utf-8")
         with _letters(path, encoding) as lines:
@@ -246,6 +261,9 @@ def _check_lines(path: Path, lines: TextIO, separator: str, dialect: Dialect) ->
         raise ValueError(f"cannot read {path}: it is empty")
     if 3 * top.count("\0") > len(top):
         raise ValueError(f"cannot read {path}: it looks like UTF-16 without a mark; add --encoding utf-16-le")
+    if spreadsheet := re.fullmatch(r'"?sep=(.)"?', top.strip("\r\n")):
+        remedy = f"delete it and add --separator {SEPARATORS.get(spreadsheet[1], repr(spreadsheet[1]))}"
+        raise ValueError(f"the first line of {path} is {top.strip()!r}, which is for a spreadsheet; {remedy}")
     given = _fields(top, rest, separator)
     expected = len(given)
     number, second = next(((number, line) for number, line in numbered if line.strip(blank)), (0, top))
