@@ -587,6 +587,26 @@ MESS: dict[str, Design] = {
     "missing at random": with_gaps(informative=False),
     "missing, informative": with_gaps(informative=True),
 }
+
+
+def of_rows(design: Design) -> Design:
+    """The same without features of clusters, which a table in pieces does not take."""
+
+    def simulate(seed: int, n: int) -> Table:
+        table = design(seed, n)
+        return table._replace(X=table.X.drop(columns=["C1", "C2"]))
+
+    return simulate
+
+
+# What a table in pieces must know of its rows.
+PIECES: dict[str, Design] = {
+    "survey weights, sampled by X5": survey("X5"),
+    "survey weights, sampled by X5 and the outcome": survey("outcome"),
+    "clusters, treatment by row": of_rows(clustered(False)),
+    "clusters, treatment by cluster": of_rows(clustered(True)),
+    "trial randomised within five sites": stratified,
+}
 # Features measured once per cluster: number of rows, and the design.
 CLUSTER_LEVEL: dict[str, tuple[int, Design]] = {
     f"{count} clusters of {size}, treatment by {'cluster' if by_cluster else 'row'}": (

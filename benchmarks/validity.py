@@ -159,9 +159,10 @@ class Study:
         n, train_rows = self.args.n, self.args.train_rows
         print(f"n = {n}, models fitted to {train_rows} rows\n")
         header("design", "null p-values", "share p <= 0.05", "share p <= 0.01", "standard error", "prognostic, each")
-        for name in STREAMED:
+        known = {name: design for name, design in designs.NULL.items() if name in STREAMED} | designs.PIECES
+        for name, design in self.chosen(known).items():
             seeds = range(self.args.seed, self.args.seed + self.args.runs)
-            jobs = (delayed(one_run)(designs.NULL[name], "effect", n, seed, train_rows) for seed in seeds)
+            jobs = (delayed(one_run)(design, self.args.method, n, seed, train_rows) for seed in seeds)
             self._null_row(name, Parallel(n_jobs=self.args.jobs)(jobs))
 
     def mess(self) -> None:

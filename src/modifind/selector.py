@@ -39,7 +39,7 @@ from modifind.engine.progress import Progress
 from modifind.engine.reading import Data, read_data
 from modifind.engine.record import data_settings, distinct_messages, recorded, with_messages
 from modifind.engine.resuming import continued_pass, continued_tests, seed_of
-from modifind.engine.run import GIVEN_ADJUSTED, GIVEN_OTHERS, Whole, WholeFit, warn_unused
+from modifind.engine.run import GIVEN_ADJUSTED, GIVEN_OTHERS, GIVEN_STRATUM, Whole, WholeFit, warn_unused
 from modifind.result.checks import warn_of
 from modifind.result.placebo_result import PlaceboResult
 
@@ -231,15 +231,14 @@ class ModifierSelector(BaseModifierSelector):
             at all.
         sample_weight : array of shape (n,), optional
             How much each row counts, such as one over its probability of being in the sample. Only ratios matter; rows
-            of weight 0 are left out. Needs the table in memory.
+            of weight 0 count for nothing. With a Dask DataFrame, this and the next two as `y`.
         clusters : array of shape (n,), optional
             Labels of rows that are not independent of each other: patients of a clinic, visits of a patient. Rows of a
-            cluster stay in one fold, and variances are those between clusters. Needs the table in memory, and
-            "effect_likelihood".
+            cluster stay in one fold, and variances are those between clusters. Needs "effect_likelihood".
         strata : array of shape (n,), optional
             One label per row of a trial that was randomised within strata, such as sites. Models and samplers condition
             on the stratum, which is not tested, and with ``propensity="auto"`` the score of a row is its stratum's
-            share of treated rows. Needs the table in memory.
+            share of treated rows.
 
         Returns
         -------
@@ -255,13 +254,13 @@ class ModifierSelector(BaseModifierSelector):
         per_row = {"sample_weight": sample_weight, "clusters": clusters, "strata": strata}
         if is_distributed(X):
             remedy = "pass a sample of the rows as a DataFrame"
-            _refuse_in_pieces(per_row | self._placebos, "a Dask DataFrame", remedy)
-            return self._fit_distributed(X, y, treatment, treated, adjust_for, statistic)
+            _refuse_in_pieces(self._placebos, "a Dask DataFrame", remedy)
+            return self._fit_distributed(X, y, treatment, treated, adjust_for, statistic, per_row)
         frame = as_frame(X)
         reading = per_row | {"treated": treated, "adjust_for": adjust_for}
         with held(self.checkpoint), remedies_told():
-            if statistic.in_pieces and self._check_length(frame, per_row):
-                source = FrameSource.of(frame, y, treatment, self.propensity)
+            if statistic.in_pieces and self._check_length(frame):
+                source = FrameSource.of(frame, y, treatment, self.propensity, per_row)
                 return self._fit_pieces(self._local(source), statistic, treated, adjust_for)
             return self._fit_whole(frame, y, treatment, reading, statistic, test)
 
@@ -281,13 +280,14 @@ class ModifierSelector(BaseModifierSelector):
         """
         statistic, _ = self._validate()
         _refuse_in_pieces(self._placebos, "a source", "read the table, or a sample of it, into a DataFrame")
-        if has_row_scores(self.propensity) and getattr(source, "scores", None) is None:
+        if has_row_scores(self.propensity) and "propensity" not in getattr(source, "more", ()):
             raise ValueError("propensity is one score per row; the scores of a source must come with it")
         with held(self.checkpoint), remedies_told():
             return self._fit_pieces(self._local(source), statistic, treated, adjust_for)
 
     def _local(self, source: Source) -> LocalPieces:
-        return LocalPieces(CompleteRows(source, self._complete) if self._complete else source, self.n_jobs)
+        some = self._complete or "sample_weight" in getattr(source, "more", ())
+        return LocalPieces(CompleteRows(source, self._complete) if some else source, self.n_jobs)
 
     @property
     def _complete(self) -> str:
@@ -300,7 +300,14 @@ class ModifierSelector(BaseModifierSelector):
         return "rows" if self.missing == "drop" else "outcomes" if self.missing_outcome == "drop" else ""
 
     def _fit_distributed(
-        self, X: Any, y: Any, treatment: Any, treated: Any, adjust_for: Any, statistic: Statistic
+        self,
+        X: Any,
+        y: Any,
+        treatment: Any,
+        treated: Any,
+        adjust_for: Any,
+        statistic: Statistic,
+        per_row: dict[str, Any],
     ) -> ModifierSelector:
         """Test every feature of a Dask table."""
         if self.checkpoint is not None:
@@ -310,7 +317,8 @@ class ModifierSelector(BaseModifierSelector):
             )
         from modifind.engine.dask import DaskPieces
 
-        with DaskPieces.of(X, y, treatment, self.propensity, self.n_jobs, complete=self._complete) as pieces:
+        own = (X, y, treatment, self.propensity, self.n_jobs)
+        with DaskPieces.of(*own, complete=self._complete, per_row=per_row) as pieces:
             return self._fit_pieces(pieces, statistic, treated, adjust_for)
 
     def _fit_pieces(self, pieces: Pieces, statistic: Statistic, treated: Any, adjust_for: Any) -> ModifierSelector:
@@ -369,7 +377,10 @@ class ModifierSelector(BaseModifierSelector):
             **data_settings(*found.labels, found.n_rows, found.n_treated, found.propensity, entropy),
             **found.sample_settings,
             **self._dropped_settings(pieces.dropped),
-            "null_hypothesis": statistic.null_hypothesis + GIVEN_OTHERS + GIVEN_ADJUSTED * bool(found.adjusted),
+            "null_hypothesis": statistic.null_hypothesis
+            + GIVEN_OTHERS
+            + GIVEN_ADJUSTED * bool(found.adjusted)
+            + GIVEN_STRATUM * ("n_strata" in found.together),
         }
         return self._conclude(found.columns_in, found, settings, caught, found.named)
 
@@ -378,11 +389,12 @@ class ModifierSelector(BaseModifierSelector):
     ) -> ModifierSelector:
         """Test a table in pieces that has few enough rows for all to be taken at once."""
         own = self.get_params(deep=False) | {"random_state": entropy}
-        if piece.scores is not None:
-            own["propensity"] = with_row_scores(self.propensity, piece.scores.to_numpy())
+        per_row = piece.more
+        if "propensity" in per_row:
+            own["propensity"] = with_row_scores(self.propensity, per_row.pop("propensity").to_numpy())
         whole = type(self)(**own)
         try:
-            whole.fit(piece.X, piece.y, piece.treatment, treated=treated, adjust_for=adjust_for)
+            whole.fit(piece.X, piece.y, piece.treatment, treated=treated, adjust_for=adjust_for, **per_row)
         except ValueError:
             dropped.warn(in_memory=False)  # what is refused may be so for want of the rows that were left out
             raise
@@ -477,19 +489,19 @@ class ModifierSelector(BaseModifierSelector):
         per_row = {"sample_weight": sample_weight, "clusters": clusters, "strata": strata}
         frame = as_frame(X)
         if statistic.in_pieces:
-            self._check_length(frame, per_row)
+            self._check_length(frame)
         reading = per_row | {"treated": treated, "adjust_for": adjust_for, "weigh": weigh}
         data, run = self._read_whole(frame, y, treatment, reading, statistic, test)
         run.check(data)
         return data, run
 
-    def _check_length(self, frame: pd.DataFrame, per_row: dict[str, Any]) -> bool:
+    def _check_length(self, frame: pd.DataFrame) -> bool:
         """Whether a table is so long that it is worked on in pieces; refuses what needs all rows at once then."""
         if len(frame) <= self.max_train_rows:
             return False
         groups = {"feature_groups": self.feature_groups} if has_groups(self.feature_groups) else {}
         what = f"a table of more than max_train_rows={self.max_train_rows} rows"
-        _refuse_in_pieces(per_row | self._placebos | groups, what, "raise max_train_rows")
+        _refuse_in_pieces(self._placebos | groups, what, "raise max_train_rows")
         return True
 
     @property

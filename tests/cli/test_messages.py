@@ -529,7 +529,7 @@ command(
 )
 command("a stream on a cluster", "--stream", "--dask", "local")
 command("a dry run of a stream", "--stream", "--dry-run")
-command("weights of a stream", "--stream", "--weight", "w", change=lambda frame: frame.assign(w=1.0))
+command("weights of a stream", "--stream", "--weight", "w", change=lambda frame: frame.assign(w=-1.0))
 command("streamed: the outcome as text", "--stream", change=lambda frame: frame.assign(change="high"))
 command("streamed: an identifier", "--stream", change=lambda frame: frame.assign(id=[f"p{k}" for k in range(N)]))
 command("a wrong ending of the result", "--out", "result.txt")

@@ -200,16 +200,6 @@ def test_a_function_of_the_stratum_is_named_as_determined():
     assert result.table["p_value"]["coast"] == 1.0
 
 
-def test_strata_need_all_rows_at_once():
-    X, y, treatment, site = trial(6, n=400)
-    with pytest.raises(ValueError, match=r"strata needs all rows in memory at once.*raise max_train_rows"):
-        selector(max_train_rows=300).fit(X, y, treatment=treatment, strata=site)
-    dd = pytest.importorskip("dask.dataframe")
-    frame = dd.from_pandas(X.assign(y=y, a=treatment), npartitions=2)
-    with pytest.raises(ValueError, match="strata needs all rows in memory at once, and a Dask DataFrame"):
-        selector().fit(frame, "y", treatment="a", strata=site)
-
-
 def test_null_features_of_a_stratified_trial_keep_the_level():
     p_values = []
     for seed in range(10):
@@ -251,7 +241,6 @@ def test_strata_on_the_command_line(monkeypatch, tmp_path, path, fitted):
         (("--strata", "city"), "--strata: no column 'city'"),
         (("--strata", "arm"), "--treatment and --strata are both 'arm'"),
         (("--strata", "site", "--features", "x0,site"), "--features names site, which is no feature here"),
-        (("--strata", "site", "--stream"), "--strata needs all rows in memory at once"),
     ],
 )
 def test_wrong_strata_on_the_command_line(monkeypatch, capsys, path, options, message):

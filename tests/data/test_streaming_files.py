@@ -79,7 +79,7 @@ def test_parquet_files_tell_their_rows(folder):
 
 
 def test_scores_are_read_from_their_column(folder, few):
-    found = fit_source(open_all(folder, "all.parquet", scores="pi"), **SMALL, propensity="auto")
+    found = fit_source(open_all(folder, "all.parquet", more={"propensity": "pi"}), **SMALL, propensity="auto")
     table = pd.read_parquet(folder / "all.parquet")
     features = ["age", "dose", "site", "stage", "smoker", "visits"]
     expected = fit(table[features], table["y"], table["arm"], **SMALL, propensity=table["pi"].to_numpy())

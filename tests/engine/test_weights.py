@@ -359,15 +359,8 @@ def test_parts_that_take_no_weights_are_refused():
         own.fit(X, y, treatment=a, clusters=np.arange(100) % 50)
 
 
-def test_tables_in_pieces_and_resampled_clusters_are_refused():
+def test_resampled_clusters_are_refused():
     X, y, a, _ = simple(300)
-    small = ModifierSelector(LINEAR, max_train_rows=200)
-    for name in ("sample_weight", "clusters"):
-        with pytest.raises(ValueError, match=f"{name} needs all rows in memory.*raise max_train_rows"):
-            small.fit(X, y, treatment=a, **{name: np.arange(300) + 1})
-        distributed = type("Frame", (), {"dask": None, "npartitions": 2})()
-        with pytest.raises(ValueError, match=f"{name} needs all rows in memory.*Dask"):
-            ModifierSelector().fit(distributed, "y", "a", **{name: "w"})
     with pytest.raises(ValueError, match="clusters needs statistic='effect_likelihood'"):
         ModifierSelector("wcmmd").fit(X, y, treatment=a, clusters=np.arange(300) % 50)
 
@@ -398,7 +391,8 @@ def test_command_line_takes_weights_and_clusters(tmp_path, monkeypatch, capsys):
     assert list(result.table.index) == ["X1", "X2", "X3"]
     assert result.settings["clusters"] == {"n_clusters": 50}
     assert result.settings["sample_weight"]["effective_rows"] < 200
-    assert run("--stream") == (2, "modifind: error: --weight needs all rows in memory at once; leave --stream out\n")
+    assert run("--stream")[0] == 0
+    pd.testing.assert_frame_equal(SelectionResult.from_json(tmp_path / "result.json").table, result.table)
     assert "--outcome and --weight are both 'y'" in run("--weight", "y")[1]
     assert "--features names clinic" in run("--features", "X1,clinic")[1]
     assert "--clusters: no column 'site'" in run("--clusters", "site")[1]

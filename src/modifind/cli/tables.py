@@ -87,8 +87,7 @@ class FrameTable:
         if roles.scores is not None:
             scores = frame[roles.scores]
             selector.set_params(propensity=scores.to_numpy() if isinstance(frame, pd.DataFrame) else scores)
-        others = {"sample_weight": roles.weight, "clusters": roles.clusters, "strata": roles.strata}
-        more = {argument: frame[name] for argument, name in others.items() if name is not None}
+        more = {argument: frame[name] for argument, name in _per_row(roles).items()}
         more |= {"adjust_for": roles.adjusted or None}
         return {"X": frame[roles.features], "y": frame[roles.outcome], "treatment": frame[roles.treatment], **more}
 
@@ -110,17 +109,21 @@ class FileTable:
 
     def fit(self, selector: ModifierSelector, roles: Roles, treated: str | None) -> SelectionResult:
         """What a selector finds."""
-        for option, name in (("--weight", roles.weight), ("--clusters", roles.clusters), ("--strata", roles.strata)):
-            if name is not None:
-                raise ValueError(f"{option} needs all rows in memory at once; leave --stream out")
         if roles.scores is not None:
             selector.set_params(propensity="auto")  # the source brings the scores
-        source = FileSource(self.files, tuple(roles.features), roles.outcome, roles.treatment, roles.scores)
+        more = _per_row(roles) | ({} if roles.scores is None else {"propensity": roles.scores})
+        source = FileSource(self.files, tuple(roles.features), roles.outcome, roles.treatment, more)
         return selector.fit_source(source, treated=treated, adjust_for=roles.adjusted or None).result_
 
     def arguments(self, selector: ModifierSelector, roles: Roles, option: str) -> dict[str, Any]:
         """Arguments of the selector's `fit`, which a table in batches does not have."""
         raise ValueError(f"{option} needs the table in memory; leave --stream out")
+
+
+def _per_row(roles: Roles) -> dict[str, str]:
+    """Columns of weights, clusters and strata, by argument, those that there are."""
+    given = {"sample_weight": roles.weight, "clusters": roles.clusters, "strata": roles.strata}
+    return {argument: name for argument, name in given.items() if name is not None}
 
 
 @contextmanager

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
@@ -30,25 +31,67 @@ def read_weights(sample_weight: Any, n_rows: int) -> Array:
     """
     column = as_column(sample_weight, "sample_weight")
     check_length("sample_weight", len(column), n_rows)
+    weights = weight_numbers(column)
+    WeightSums.of(weights).check()
+    return weights
+
+
+def weight_numbers(column: pd.Series[Any]) -> Array:
+    """Weights as numbers, NaN where missing."""
     numeric = pd.api.types.is_numeric_dtype(column) and not pd.api.types.is_complex_dtype(column)
     if not numeric and not pd.api.types.is_string_dtype(column) and column.dtype != object:
         raise ValueError(f"sample_weight must be numeric; found {column.dtype}")
     try:
-        weights = column.to_numpy(dtype=np.float64, na_value=np.nan)
+        return column.to_numpy(dtype=np.float64, na_value=np.nan)
     except (TypeError, ValueError):
         raise ValueError("sample_weight must be numeric; found text") from None
-    missing, infinite = int(np.isnan(weights).sum()), int(np.isinf(weights).sum())
-    if missing or infinite:
-        raise ValueError(f"sample_weight has {gaps(missing, infinite)}; drop such rows or give them weight 0")
-    negative = int((weights < 0).sum())
-    if negative:
-        found = counted(negative, "negative value")
-        raise ValueError(f"sample_weight has {found}; a row that should not count has weight 0")
-    if not (weights > 0).any():
-        raise ValueError("sample_weight is zero in every row; at least some rows must count")
-    if weights.max() > LARGEST_WEIGHT:
-        raise ValueError(f"sample_weight has values beyond {LARGEST_WEIGHT:g}; rescale it, only ratios matter")
-    return weights
+
+
+@dataclass(frozen=True)
+class WeightSums:
+    """What the weights of some rows add up to, and how many are none; sums of pieces add up."""
+
+    n_missing: int
+    n_infinite: int
+    n_negative: int
+    n_zero: int
+    largest: float
+    total: float
+    squares: float
+
+    @classmethod
+    def of(cls, weights: Array) -> WeightSums:
+        """Of some rows."""
+        known = weights[np.isfinite(weights)]
+        missing = int(np.isnan(weights).sum())
+        infinite = weights.size - known.size - missing
+        counts = (missing, infinite, int((known < 0).sum()), int((known == 0).sum()))
+        largest = float(known.max(initial=0.0))
+        with np.errstate(over="ignore"):
+            return cls(*counts, largest, float(known.sum()), float((known**2).sum()))
+
+    def __add__(self, other: WeightSums) -> WeightSums:
+        """The sums of both sets of rows."""
+        added = {field.name: getattr(self, field.name) + getattr(other, field.name) for field in fields(self)}
+        return WeightSums(**(added | {"largest": max(self.largest, other.largest)}))
+
+    def check(self) -> None:
+        """Refuse weights that are none."""
+        if self.n_missing or self.n_infinite:
+            found = gaps(self.n_missing, self.n_infinite)
+            raise ValueError(f"sample_weight has {found}; drop such rows or give them weight 0")
+        if self.n_negative:
+            found = counted(self.n_negative, "negative value")
+            raise ValueError(f"sample_weight has {found}; a row that should not count has weight 0")
+        if not self.largest > 0:
+            raise ValueError("sample_weight is zero in every row; at least some rows must count")
+        if self.largest > LARGEST_WEIGHT:
+            raise ValueError(f"sample_weight has values beyond {LARGEST_WEIGHT:g}; rescale it, only ratios matter")
+
+    @property
+    def effective_size(self) -> float:
+        """Kish's effective number of rows."""
+        return self.total**2 / self.squares
 
 
 def read_clusters(clusters: Any, n_rows: int) -> NDArray[np.int64]:
@@ -61,16 +104,33 @@ def read_clusters(clusters: Any, n_rows: int) -> NDArray[np.int64]:
     """
     column = as_column(clusters, "clusters")
     check_length("clusters", len(column), n_rows)
+    refuse_unlabelled(column)
+    return np.asarray(pd.factorize(column)[0], dtype=np.int64)
+
+
+def refuse_unlabelled(column: pd.Series[Any]) -> None:
+    """Refuse rows that are in no cluster."""
     missing = int(column.isna().sum())
     if missing:
         found = counted(missing, "missing label")
         raise ValueError(f"clusters has {found}; drop such rows or give each a cluster of its own")
-    return np.asarray(pd.factorize(column)[0], dtype=np.int64)
 
 
-def check_clusters(clusters: NDArray[np.int64]) -> None:
+def cluster_keys(column: pd.Series[Any]) -> NDArray[np.uint64]:
+    """A number for every label that is the same wherever the label occurs, in whichever piece of a table.
+
+    Examples
+    --------
+    >>> cluster_keys(pd.Series([3, 4]))[0] == cluster_keys(pd.Series([9.5, 3.0]))[1]
+    True
+    """
+    refuse_unlabelled(column)
+    plain = column.astype(np.float64 if pd.api.types.is_numeric_dtype(column) else str)
+    return pd.util.hash_array(plain.to_numpy(), categorize=False)
+
+
+def check_clusters(count: int) -> None:
     """Refuse too few clusters, and warn of few: their number is the sample size of a cluster-robust variance."""
-    count = int(np.unique(clusters).size)
     if count < LEAST_CLUSTERS:
         raise ValueError(
             f"clusters has {counted(count, 'label')}; variances between clusters need at least {LEAST_CLUSTERS}. With "

@@ -127,7 +127,7 @@ def refuse_few(observed: Mapping[str, int]) -> None:
 
 @dataclass(frozen=True)
 class Dropped:
-    """Rows that were left out because a value is missing; counts of sets of rows add up.
+    """Rows that were left out because a value is missing, or have no weight; counts of sets of rows add up.
 
     Attributes
     ----------
@@ -137,23 +137,29 @@ class Dropped:
         Missing values of each column that has any.
     n_outcomes : int
         Missing values of the outcome.
+    n_weightless : int
+        Rows of weight 0, which are not among those looked at.
     """
 
     n_rows: int = 0
     n_dropped: int = 0
     columns: Counter[str] = field(default_factory=Counter)
     n_outcomes: int = 0
+    n_weightless: int = 0
 
     def __add__(self, other: Dropped) -> Dropped:
         """The counts of both sets of rows."""
         columns = Counter(self.columns)
         columns.update(other.columns)
-        sums = (getattr(self, name) + getattr(other, name) for name in ("n_rows", "n_dropped", "n_outcomes"))
-        n_rows, n_dropped, n_outcomes = sums
-        return Dropped(n_rows, n_dropped, columns, n_outcomes)
+        counts = ("n_rows", "n_dropped", "n_outcomes", "n_weightless")
+        return Dropped(columns=columns, **{name: getattr(self, name) + getattr(other, name) for name in counts})
 
     def warn(self, *, in_memory: bool = True) -> None:
         """Warn with the number of rows, and of missing values by column; weights need all rows in memory."""
+        if self.n_weightless:
+            some = "has a weight of 0 and is" if self.n_weightless == 1 else "have a weight of 0 and are"
+            total = self.n_rows + self.n_weightless
+            warnings.warn(f"{self.n_weightless} of {total} rows {some} left out", UserWarning, stacklevel=4)
         if not self.n_dropped:
             return
         named = ", ".join(f"{printable(name)} ({count})" for name, count in self.columns.items())
@@ -172,6 +178,8 @@ class Dropped:
 
     def refuse_all(self) -> None:
         """Refuse a table of which nothing is left."""
+        if self.n_weightless and not self.n_rows:
+            raise ValueError("sample_weight is zero in every row; at least some rows must count")
         if self.n_rows and self.n_rows == self.n_dropped:
             empty = [repr(name) for name, count in self.columns.items() if count == self.n_rows]
             where = f" ({', '.join(empty)} {'have' if len(empty) > 1 else 'has'} no value at all)" if empty else ""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from modifind._typing import Array
 from modifind.data.arm_labels import first_treated
+from modifind.data.clusters import WeightSums, check_clusters, cluster_keys, weight_numbers
 from modifind.data.column_types import (
     MAX_DISCRETE_VALUES,
     feature_column,
@@ -30,35 +31,65 @@ from modifind.data.feature_matrix import (
 )
 from modifind.data.missing import missing_label, refuse_few, refuse_gaps, refuse_missing, refuse_outcome_gaps
 from modifind.data.rare_levels import Pooling, pool, warn_pooled
-from modifind.data.summary import MAX_LEVELS, ColumnSummary
+from modifind.data.strata import check_strata, stratum_name
+from modifind.data.summary import MAX_LEVELS, ColumnSummary, added
 from modifind.data.wording import listed
+
+MORE = ("propensity", "sample_weight", "clusters", "strata")  # what rows may have beside features, outcome, treatment
+MOST_CLUSTERS = 4096  # sums of clusters that are kept for every feature
 
 
 @dataclass(frozen=True)
 class Piece:
-    """Some rows of a table as they come: features, outcome, treatment and, where known, propensity scores.
+    """Some rows of a table as they come: features, outcome, treatment and, where there are any, what else rows have.
 
     Attributes
     ----------
     start : int
         Number of the first row in the whole table.
+    propensity, sample_weight, clusters, strata : Series, optional
+        Known scores, weights, labels of clusters and of strata.
     """
 
     start: int
     X: pd.DataFrame
     y: pd.Series[Any]
     treatment: pd.Series[Any]
-    scores: pd.Series[Any] | None = None
+    propensity: pd.Series[Any] | None = None
+    sample_weight: pd.Series[Any] | None = None
+    clusters: pd.Series[Any] | None = None
+    strata: pd.Series[Any] | None = None
+
+    @property
+    def more(self) -> dict[str, pd.Series[Any]]:
+        """What rows have beside features, outcome and treatment."""
+        columns = {name: getattr(self, name) for name in MORE}
+        return {name: column for name, column in columns.items() if column is not None}
+
+    @cached_property
+    def conditioned(self) -> pd.DataFrame:
+        """What models see: the features and, where there are strata, the stratum as the last column."""
+        if self.strata is None:
+            return self.X
+        return pd.concat([self.X, self.strata.rename(stratum_name(self.X.columns))], axis=1)
 
     def take(self, rows: NDArray[np.bool_] | slice) -> Piece:
         """Some of the rows; `start` stays that of the piece."""
-        scores = None if self.scores is None else self.scores.iloc[rows]
-        return Piece(self.start, self.X.iloc[rows], self.y.iloc[rows], self.treatment.iloc[rows], scores)
+        some = {name: column.iloc[rows] for name, column in self.more.items()}
+        return Piece(self.start, self.X.iloc[rows], self.y.iloc[rows], self.treatment.iloc[rows], **some)
 
     @property
     def numbers(self) -> NDArray[np.int64]:
         """Numbers of the rows in the whole table."""
         return np.arange(self.start, self.start + len(self.X))
+
+
+def joined(pieces: Sequence[Piece]) -> Piece:
+    """The rows of several pieces as one that starts at 0."""
+    every: list[dict[str, Any]] = [
+        {"X": piece.X, "y": piece.y, "treatment": piece.treatment, **piece.more} for piece in pieces
+    ]
+    return Piece(0, **{name: pd.concat([own[name] for own in every], ignore_index=True) for name in every[0]})
 
 
 @dataclass(frozen=True)
@@ -69,6 +100,12 @@ class Block:
     ----------
     start : int
         Number of the first row in the whole table.
+    scores : array of shape (n,), optional
+        Known propensity scores, those of the strata among them.
+    weights : array of shape (n,), optional
+        How much each row counts, of mean 1 over the sample.
+    clusters : int array of shape (n,), optional
+        Which rows belong together.
     """
 
     start: int
@@ -76,6 +113,13 @@ class Block:
     y: Array
     treatment: NDArray[np.int64]
     scores: Array | None = None
+    weights: Array | None = None
+    clusters: NDArray[np.int64] | None = None
+
+    @property
+    def numbers(self) -> NDArray[np.int64]:
+        """Numbers of the rows in the whole table."""
+        return np.arange(self.start, self.start + self.y.size)
 
 
 @dataclass(frozen=True)
@@ -86,8 +130,14 @@ class Summary:
     ----------
     n_rows : int
         Number of rows.
+    names : tuple of str
+        Features and, where there are strata, the column of these.
     limits : tuple of int
         Most distinct values that leave a numeric column discrete.
+    clusters : array, optional
+        Keys of the clusters.
+    strata : dict, optional
+        Rows of each stratum and treatment, or the sum of their weights.
     """
 
     n_rows: int
@@ -97,6 +147,9 @@ class Summary:
     y: ColumnSummary
     treatment: ColumnSummary
     scores: ColumnSummary | None = None
+    weights: WeightSums | None = None
+    clusters: NDArray[np.uint64] | None = None
+    strata: dict[Any, float] | None = None
 
     @classmethod
     def of(cls, piece: Piece, discrete_features: Any) -> Summary:
@@ -105,7 +158,9 @@ class Summary:
         check_names(names)
         chosen, by_count = discrete_mask(names, discrete_features)
         limits = tuple(np.where(chosen, MAX_LEVELS, MAX_DISCRETE_VALUES if by_count else 0).tolist())
-        frame = piece.X.infer_objects()
+        frame = piece.conditioned.infer_objects()
+        if piece.strata is not None:
+            names, limits = (*names, str(frame.columns[-1])), (*limits, MAX_LEVELS)
         columns = tuple(ColumnSummary.of(frame.iloc[:, m], n, limits[m]) for m, n in enumerate(names))
         y = ColumnSummary.of(pd.Series(outcome_values(piece.y)), "y", 2)
         arms = piece.treatment.infer_objects()
@@ -113,8 +168,15 @@ class Summary:
         if treatment.levels is not None and len(treatment.levels) <= 2:
             codes, found = pd.factorize(plain_column(arms))
             columns = tuple(own.with_arms(frame.iloc[:, m], codes, list(found)) for m, own in enumerate(columns))
-        scores = None if piece.scores is None else ColumnSummary.of(piece.scores, "propensity", 0)
-        return cls(len(piece.X), names, limits, columns, y, treatment, scores)
+        scores = None if piece.propensity is None else ColumnSummary.of(piece.propensity, "propensity", 0)
+        counts = None if piece.sample_weight is None else weight_numbers(piece.sample_weight)
+        weights = None if counts is None else WeightSums.of(counts)
+        clusters = None if piece.clusters is None else np.unique(cluster_keys(piece.clusters))
+        strata: dict[Any, float] | None = None
+        if piece.strata is not None:
+            own = np.ones(len(piece.X)) if counts is None else counts
+            strata = pd.Series(own).groupby([piece.strata.to_numpy(), plain_column(arms).to_numpy()]).sum().to_dict()
+        return cls(len(piece.X), names, limits, columns, y, treatment, scores, weights, clusters, strata)
 
     def __add__(self, other: Summary) -> Summary:
         """The summary of both sets of rows."""
@@ -134,7 +196,22 @@ class Summary:
             self.y.merged(other.y, "y", 2),
             self.treatment.merged(other.treatment, "treatment", 2),
             None if self.scores is None or other.scores is None else self.scores.merged(other.scores, "propensity", 0),
+            None if self.weights is None or other.weights is None else self.weights + other.weights,
+            None if self.clusters is None or other.clusters is None else np.union1d(self.clusters, other.clusters),
+            None if self.strata is None or other.strata is None else added(self.strata, other.strata),
         )
+
+    @property
+    def together(self) -> dict[str, Any]:
+        """What a result records of weights, clusters and strata; nothing where there are none."""
+        found: dict[str, Any] = {}
+        if self.weights is not None:
+            found["sample_weight"] = {"effective_rows": float(f"{self.weights.effective_size:.12g}")}
+        if self.clusters is not None:
+            found["clusters"] = {"n_clusters": int(self.clusters.size)}
+        if self.strata is not None:
+            found["n_strata"] = len(self.columns[-1].levels or ())
+        return found
 
     def schema(
         self,
@@ -160,6 +237,10 @@ class Summary:
                 f"propensity must lie strictly between 0 and 1; found {known.n_missing} missing values and a range "
                 f"from {known.low:g} to {known.high:g}"
             )
+        if self.weights is not None:
+            self.weights.check()
+        if self.clusters is not None:
+            check_clusters(self.clusters.size)
         if self.y.low == self.y.high:
             raise ValueError(f"y is constant ({self.y.low:g}); there is no effect to look for")
         if transform == "log" and self.y.low <= 0:
@@ -195,6 +276,15 @@ class Summary:
                 continue
             rows = np.array([[own.by_arm.get((level, arm), 0) for arm in arms] for level in levels]).reshape(-1, 2)
             per_level.append(np.vstack((rows, totals - rows.sum(axis=0))) if own.n_missing else rows)
+        shares = None
+        if self.strata is not None:
+            known, stratum = self.columns[-1], labels[-1]
+            refuse_gaps("strata", known.n_missing, known.n_infinite)
+            assert stratum is not None
+            assert per_level[-1] is not None
+            check_strata(tuple(plain_label(label) for label in stratum), *per_level[-1].T)
+            sums = np.array([[self.strata.get((label, arm), 0.0) for arm in arms] for label in stratum])
+            shares = sums[:, 1] / sums.sum(axis=1)
         return Schema(
             n_rows=self.n_rows,
             names=self.names,
@@ -207,6 +297,8 @@ class Summary:
             constant=tuple(c.n_distinct + (c.n_missing > 0) == 1 for c in self.columns),
             counts=tuple(per_level),
             gaps=tuple(c.n_missing > 0 for c in self.columns),
+            cluster_keys=self.clusters,
+            stratum_shares=shares,
         )
 
 
@@ -241,6 +333,12 @@ class Schema:
         What columns are standardised by.
     level_columns : dict
         Model columns of categories of many levels.
+    mean_weight : float
+        What weights of rows are divided by.
+    cluster_keys : array, optional
+        Keys of the clusters in the order of their codes.
+    stratum_shares : array, optional
+        Share of treated rows in each stratum; strata are then the last column.
     """
 
     n_rows: int
@@ -257,6 +355,14 @@ class Schema:
     poolings: dict[int, Pooling] = field(default_factory=dict)
     reference: tuple[Array, Array] | None = None
     level_columns: Mapping[int, Array] = field(default_factory=dict)
+    mean_weight: float = 1.0
+    cluster_keys: NDArray[np.uint64] | None = None
+    stratum_shares: Array | None = None
+
+    @property
+    def n_clusters(self) -> int:
+        """Number of sets of rows that count as independent, 0 for rows; beyond so many, clusters are put together."""
+        return 0 if self.cluster_keys is None else min(self.cluster_keys.size, MOST_CLUSTERS)
 
     @cached_property
     def categories(self) -> tuple[tuple[Any, ...] | None, ...]:
@@ -293,9 +399,10 @@ class Schema:
 
     def read(self, piece: Piece) -> Block:
         """Numbers and codes of a piece."""
-        values = np.empty(piece.X.shape)
+        frame = piece.conditioned
+        values = np.empty(frame.shape)
         for m, own in enumerate(self.labels):
-            column, _ = feature_column(piece.X.iloc[:, m], self.names[m], check=False)
+            column, _ = feature_column(frame.iloc[:, m], self.names[m], check=False)
             if own is None:
                 values[:, m] = column.to_numpy(dtype=np.float64, na_value=np.nan)
                 continue
@@ -304,12 +411,20 @@ class Schema:
                 codes = self.poolings[m].codes[codes]
             values[:, m] = codes
         y = outcome_values(piece.y)
+        scores = None if piece.propensity is None else piece.propensity.to_numpy(dtype=np.float64)
+        if scores is None and self.stratum_shares is not None:
+            scores = self.stratum_shares[values[:, -1].astype(np.intp)]
+        clusters = None
+        if piece.clusters is not None and self.cluster_keys is not None:
+            clusters = np.searchsorted(self.cluster_keys, cluster_keys(piece.clusters)) % self.n_clusters
         return Block(
             piece.start,
             FeatureTable(self.names, values, self.categories, self.reference, self.incomplete, self.level_columns),
             np.log(y) if self.transform == "log" else y,
             _codes(piece.treatment, self.arms, "treatment"),
-            None if piece.scores is None else piece.scores.to_numpy(dtype=np.float64),
+            scores,
+            None if piece.sample_weight is None else weight_numbers(piece.sample_weight) / self.mean_weight,
+            clusters,
         )
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -37,22 +37,26 @@ class FrameSource:
     X: pd.DataFrame
     y: pd.Series[Any]
     treatment: pd.Series[Any]
-    scores: pd.Series[Any] | None = None
+    more: Mapping[str, pd.Series[Any]] = field(default_factory=dict)
     piece_rows: int = PIECE_ROWS
 
     @classmethod
-    def of(cls, X: pd.DataFrame, y: Any, treatment: Any, propensity: Any = None) -> FrameSource:
-        """From what the user passed; a propensity of one score per row comes along."""
+    def of(
+        cls, X: pd.DataFrame, y: Any, treatment: Any, propensity: Any = None, per_row: Mapping[str, Any] | None = None
+    ) -> FrameSource:
+        """From what the user passed; a propensity of one score per row comes along, as do weights, clusters, strata."""
         if y is None or treatment is None:
             raise ValueError("y and treatment are required: the outcome and one value of two for each row")
-        check_same_order(X, y=y, treatment=treatment)
-        columns = {"y": as_column(y, "y"), "treatment": as_column(treatment, "treatment")}
+        given = {"y": y, "treatment": treatment}
+        given |= {name: values for name, values in (per_row or {}).items() if values is not None}
+        check_same_order(X, **given)
         if has_row_scores(propensity):
-            columns["propensity"] = as_column(getattr(propensity, "estimator", propensity), "propensity")
+            given["propensity"] = getattr(propensity, "estimator", propensity)
+        columns = {name: as_column(values, name) for name, values in given.items()}
         for name, column in columns.items():
             if len(column) != len(X):
                 raise ValueError(f"{name} has {counted(len(column), 'row')} but X has {len(X)}")
-        return cls(X, columns["y"], columns["treatment"], columns.get("propensity"))
+        return cls(X, columns.pop("y"), columns.pop("treatment"), columns)
 
     @property
     def n_rows(self) -> int:
@@ -61,14 +65,13 @@ class FrameSource:
 
     def pieces(self) -> Iterator[Piece]:
         """Slices of the rows."""
-        whole = Piece(0, self.X, self.y, self.treatment, self.scores)
+        whole = Piece(0, self.X, self.y, self.treatment, **self.more)
         for start in range(0, self.n_rows, self.piece_rows):
-            part = whole.take(slice(start, start + self.piece_rows))
-            yield Piece(start, part.X, part.y, part.treatment, part.scores)
+            yield replace(whole.take(slice(start, start + self.piece_rows)), start=start)
 
 
 class CompleteRows:
-    """A source without the rows that have a missing feature, outcome or treatment.
+    """A source without the rows that have a missing feature, outcome or treatment, or a weight of 0.
 
     Rows are numbered as if the others had never been there.
 
@@ -76,8 +79,8 @@ class CompleteRows:
     ----------
     source : Source
         All rows.
-    what : {"rows", "outcomes"}
-        Whether all columns must have a value or the outcome alone.
+    what : {"rows", "outcomes", ""}
+        Whether all columns must have a value, the outcome alone, or none.
 
     Attributes
     ----------
@@ -104,9 +107,18 @@ class CompleteRows:
 
 
 def complete_piece(piece: Piece, start: int, what: str = "rows") -> tuple[Piece, Dropped]:
-    """The complete rows of a piece, numbered from `start` on, and a count of the others."""
-    kept, dropped = complete_rows(piece.X, piece.y, piece.treatment, what=what)
-    return replace(piece.take(kept), start=start), dropped
+    """The complete rows of a piece that have a weight, numbered from `start` on, and a count of the others.
+
+    Where `what` is empty, missing values are left to be refused.
+    """
+    nothing = 0
+    if piece.sample_weight is not None:
+        weightless = (piece.sample_weight == 0).to_numpy(dtype=bool)
+        nothing, piece = int(weightless.sum()), piece.take(~weightless)
+    if not what:
+        return replace(piece, start=start), Dropped(len(piece.X), n_weightless=nothing)
+    kept, dropped = complete_rows(piece.X, piece.y, piece.treatment, piece.more, what=what)
+    return replace(piece.take(kept), start=start), replace(dropped, n_weightless=nothing)
 
 
 @dataclass(frozen=True)
@@ -121,15 +133,15 @@ class FileSource:
         Columns that are features.
     outcome, treatment : str
         The other columns.
-    scores : str, optional
-        Column of known propensity scores.
+    more : mapping
+        Columns of known scores ("propensity"), weights ("sample_weight"), clusters and strata, those that there are.
     """
 
     files: tuple[DataFile, ...]
     features: tuple[str, ...]
     outcome: str
     treatment: str
-    scores: str | None = None
+    more: Mapping[str, str] = field(default_factory=dict)
     piece_rows: int = PIECE_ROWS
 
     def __post_init__(self) -> None:
@@ -142,7 +154,7 @@ class FileSource:
     @property
     def columns(self) -> list[str]:
         """The columns that are read."""
-        return list(dict.fromkeys([*self.features, self.outcome, self.treatment, *filter(None, [self.scores])]))
+        return list(dict.fromkeys([*self.features, self.outcome, self.treatment, *self.more.values()]))
 
     @property
     def n_rows(self) -> int | None:
@@ -160,8 +172,8 @@ class FileSource:
 
     def piece(self, start: int, frame: pd.DataFrame) -> Piece:
         """A frame of rows as a piece."""
-        scores = None if self.scores is None else frame[self.scores]
-        return Piece(start, frame[list(self.features)], frame[self.outcome], frame[self.treatment], scores)
+        more = {name: frame[column] for name, column in self.more.items()}
+        return Piece(start, frame[list(self.features)], frame[self.outcome], frame[self.treatment], **more)
 
 
 def open_files(
@@ -169,7 +181,7 @@ def open_files(
     features: Sequence[str],
     outcome: str,
     treatment: str,
-    scores: str | None = None,
+    more: Mapping[str, str] | None = None,
     dialect: Dialect | None = None,
 ) -> FileSource:
     """Files as a source of rows.
@@ -182,8 +194,8 @@ def open_files(
         Columns that are features.
     outcome, treatment : str
         The other columns.
-    scores : str, optional
-        Column of known propensity scores.
+    more : mapping, optional
+        Columns of known scores ("propensity"), weights ("sample_weight"), "clusters" and "strata".
     dialect : modifind.data.files.text.Dialect, optional
         How text is read: separators, decimals, letters, names of rows.
 
@@ -191,7 +203,7 @@ def open_files(
     -------
     FileSource
     """
-    return FileSource(open_matching(pattern, dialect), tuple(features), outcome, treatment, scores)
+    return FileSource(open_matching(pattern, dialect), tuple(features), outcome, treatment, more or {})
 
 
 def has_row_scores(propensity: Any) -> bool:

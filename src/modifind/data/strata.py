@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -69,9 +70,8 @@ def read_strata(strata: Any, table: FeatureTable, arms: NDArray[np.int64]) -> St
         column = column.astype(str)
     codes, found = pd.factorize(column, sort=True)
     labels = tuple(plain_label(label) for label in found)
-    if len(labels) < 2:
-        raise ValueError(f"strata has one value only ({labels[0]!r}); leave it out")
-    _check_arms(codes, labels, arms)
+    treated = np.bincount(codes, arms, minlength=len(labels)).astype(np.int64)
+    check_strata(labels, np.bincount(codes, minlength=len(labels)) - treated, treated)
     own = first_seen(codes)
     for m, name in enumerate(table.names):
         if np.array_equal(own, first_seen(table.values[:, m])):
@@ -79,9 +79,10 @@ def read_strata(strata: Any, table: FeatureTable, arms: NDArray[np.int64]) -> St
     return Strata(codes.astype(np.int64), labels)
 
 
-def _check_arms(codes: NDArray[Any], labels: tuple[Any, ...], arms: NDArray[np.int64]) -> None:
-    treated = np.bincount(codes, arms, minlength=len(labels)).astype(np.int64)
-    control = np.bincount(codes, minlength=len(labels)) - treated
+def check_strata(labels: tuple[Any, ...], control: NDArray[Any], treated: NDArray[Any]) -> None:
+    """Refuse a single stratum, and strata with few rows of an arm."""
+    if len(labels) < 2:
+        raise ValueError(f"strata has one value only ({labels[0]!r}); leave it out")
     small = np.flatnonzero(np.minimum(treated, control) < MIN_LEVEL_ROWS)
     if small.size:
         shown = ", ".join(f"{labels[k]!r} ({treated[k]} treated, {control[k]} control)" for k in small[:SHOWN])
@@ -92,14 +93,19 @@ def _check_arms(codes: NDArray[Any], labels: tuple[Any, ...], arms: NDArray[np.i
         )
 
 
+def stratum_name(names: Iterable[Any]) -> str:
+    """What the column of the strata is called: "stratum", in brackets as long as a feature is called that."""
+    name = "stratum"
+    while name in names:
+        name = f"({name})"
+    return name
+
+
 def with_strata(table: FeatureTable, strata: Strata) -> FeatureTable:
     """The table with the stratum as its last feature, for models and samplers to condition on."""
-    name = "stratum"
-    while name in table.names:
-        name = f"({name})"
     return replace(
         table,
-        names=(*table.names, name),
+        names=(*table.names, stratum_name(table.names)),
         values=np.column_stack((table.values, strata.codes)),
         categories=(*table.categories, strata.labels),
     )

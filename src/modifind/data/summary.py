@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import pandas as pd
@@ -13,6 +13,7 @@ from modifind.data.column_types import feature_column, loses_digits, plain_colum
 
 MAX_LEVELS = 1000
 PROBE_ROWS = 200
+Number = TypeVar("Number", int, float)
 
 
 @dataclass(frozen=True)
@@ -103,7 +104,7 @@ class ColumnSummary:
             )
         levels: dict[Any, int] | None = None
         if self.levels is not None and other.levels is not None:
-            levels = _added(self.levels, other.levels)
+            levels = added(self.levels, other.levels)
             if len(levels) > (max_levels if self.kind == "number" else MAX_LEVELS):
                 levels = None
         return ColumnSummary(
@@ -116,7 +117,7 @@ class ColumnSummary:
             _common_order(self.order, other.order),
             self.whole and other.whole,
             self.lossy or other.lossy,
-            {} if levels is None else _added(self.by_arm, other.by_arm),
+            {} if levels is None else added(self.by_arm, other.by_arm),
         )
 
     @property
@@ -152,7 +153,7 @@ def _counts(column: pd.Series[Any], max_levels: int) -> dict[Any, int] | None:
     return None if len(counts) > max_levels else {label: int(count) for label, count in counts.items()}
 
 
-def _added(first: dict[Any, int], second: dict[Any, int]) -> dict[Any, int]:
+def added(first: dict[Any, Number], second: dict[Any, Number]) -> dict[Any, Number]:
     """Counts of both."""
     total = {**first}
     for key, count in second.items():

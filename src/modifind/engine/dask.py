@@ -10,7 +10,7 @@ import glob
 import operator
 import re
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
 from itertools import product
@@ -122,15 +122,18 @@ class DaskPieces:
         n_workers: int | None = None,
         *,
         complete: str = "",
+        per_row: Mapping[str, Any] | None = None,
     ) -> DaskPieces:
-        """From Dask collections that are partitioned alike; `y` and `treatment` may name columns of `X`."""
+        """From Dask collections that are partitioned alike; all but `X` may also name columns of it."""
         import_dask()
-        named = [name for name in (y, treatment) if isinstance(name, str)]
+        given = {"y": y, "treatment": treatment}
+        given |= {name: column for name, column in (per_row or {}).items() if column is not None}
+        named = list(dict.fromkeys(name for name in given.values() if isinstance(name, str)))
         unknown = [name for name in named if name not in X.columns]
         if unknown:
             raise ValueError(f"X has no column {listed(unknown)}")
-        y, treatment = (X[column] if isinstance(column, str) else column for column in (y, treatment))
-        parts = {"X": X.drop(columns=named) if named else X, "y": y, "treatment": treatment}
+        own = {name: X[column] if isinstance(column, str) else column for name, column in given.items()}
+        parts = {"X": X.drop(columns=named) if named else X, **own}
         if has_row_scores(propensity):
             parts["propensity"] = getattr(propensity, "estimator", propensity)
         for name, part in parts.items():
@@ -255,8 +258,8 @@ def _piece(start: int, parts: dict[str, Any], complete: str) -> tuple[Piece, Dro
     for name, column in columns.items():
         if len(column) != len(X):
             raise ValueError(f"a partition of {name} has {len(column)} rows, that of X {len(X)}")
-    piece = Piece(start, X, columns["y"], columns["treatment"], columns.get("propensity"))
-    return complete_piece(piece, start, complete) if complete else (piece, Dropped())
+    piece = Piece(start, X, **columns)
+    return complete_piece(piece, start, complete)
 
 
 def _count(start: int, parts: dict[str, Any], complete: str) -> tuple[int, Dropped]:

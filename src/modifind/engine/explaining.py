@@ -21,6 +21,7 @@ from modifind._workers import WORKER_DIED, survivors
 from modifind.data.feature_matrix import FeatureTable
 from modifind.data.pieces import Block
 from modifind.data.population import population_weights
+from modifind.data.survey import some
 from modifind.engine.change_tests import Changes, Sweep, change_tests, unseen_changes
 from modifind.engine.overlap_conditional import OverlapConditional
 from modifind.engine.progress import Progress, ProgressBar
@@ -136,13 +137,16 @@ class ExplainingRows:
             Whom curves, averages and bounds are about.
         """
         y, treatment, scores = block.y, block.treatment, propensity.scores
-        own = {"seed": seed, "max_rows": max_rows, "population": population}
+        together = {"weights": block.weights, "clusters": block.clusters}
+        own = {"seed": seed, "max_rows": max_rows, "population": population, **together}
         outcomes = PseudoOutcomes.of(y, treatment, scores, OutcomeModel.of(model), **own)  # type: ignore[arg-type]
         rows = outcomes.rows
         if rows.size < y.size:
             table = replace(block.table, values=block.table.values[rows], reference=block.table.scaling)
-            model = model.at(table, model.y[rows], treatment[rows], scores[rows], [own[rows] for own in folds])
-            propensity = propensity.at(table, treatment[rows], folds[0][rows], propensity.raw[rows])
+            weights, clusters = some(block.weights, rows), some(block.clusters, rows)
+            parts = [own[rows] for own in folds]
+            model = model.at(table, model.y[rows], treatment[rows], scores[rows], parts, weights, clusters)
+            propensity = propensity.at(table, treatment[rows], folds[0][rows], propensity.raw[rows], weights)
         return cls(
             table=model.table,
             y=y[rows],
@@ -159,7 +163,7 @@ class ExplainingRows:
     @property
     def weights(self) -> Array | None:
         """How much rows count in the population that effects are about; None where all count alike."""
-        return population_weights(self.propensity.scores, self.outcomes.population, None)
+        return population_weights(self.propensity.scores, self.outcomes.population, self.model.weights)
 
     def overall(self, seed: np.random.SeedSequence) -> dict[str, float]:
         """Effects for all rows together."""
@@ -180,7 +184,7 @@ class ExplainingRows:
             bounds = None
             if question.bounds and self.table.observed(feature).any():
                 data = (self.table, feature, self.y, self.treatment, self.propensity.scores)
-                own = {"weights": self.weights}
+                own = {"weights": self.weights, "clusters": self.model.clusters}
                 bounds = attempt(f"{named}: bounds along it", explain_bounds, *data, bounds_seed, **own)
             changes = attempt(f"{named}: what changes along it", self._changes, feature, question)
             return Explanation(curve, densities, changes, bounds)

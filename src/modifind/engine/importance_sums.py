@@ -73,17 +73,22 @@ class BinnedRows:
 
     @classmethod
     def of(
-        cls, bins: OutcomeBins, y: Array, treatment: NDArray[np.int64], scores: Array
+        cls,
+        bins: OutcomeBins,
+        y: Array,
+        treatment: NDArray[np.int64],
+        scores: Array,
+        weights: Array | None = None,
     ) -> tuple[BinnedRows, BinnedRows]:
-        """Both arms of some rows."""
+        """Both arms of some rows, which count by `weights`."""
         place = np.searchsorted(bins.edges, y, side="left")
         arms = []
         for arm in (0, 1):
             rows = np.flatnonzero(treatment == arm)
             rows = rows[np.argsort(place[rows], kind="stable")]
             occupied, starts = np.unique(place[rows], return_index=True)
-            weights = 1.0 / (scores[rows] if arm else 1.0 - scores[rows])
-            arms.append(cls(rows, weights, occupied, starts))
+            inverse = 1.0 / (scores[rows] if arm else 1.0 - scores[rows])
+            arms.append(cls(rows, inverse if weights is None else weights[rows] * inverse, occupied, starts))
         return arms[0], arms[1]
 
 
@@ -143,7 +148,9 @@ class FeatureView:
         """Whether values may be missing; the last point is then theirs."""
         return bool(np.isnan(self.points[-1]))
 
-    def sums(self, column: Array, arms: tuple[BinnedRows, BinnedRows], n_bins: int) -> ViewSums:
+    def sums(
+        self, column: Array, arms: tuple[BinnedRows, BinnedRows], n_bins: int, weights: Array | None = None
+    ) -> ViewSums:
         """Sums over some rows."""
         histogram = np.zeros((2, self.points.size, n_bins))
         for arm, own in enumerate(arms):
@@ -153,7 +160,7 @@ class FeatureView:
             near = self._near(values)
             near *= own.weights
             histogram[arm][:, own.bins] = np.add.reduceat(near, own.starts, axis=1)
-        return ViewSums(histogram, self._cells(column))
+        return ViewSums(histogram, self._cells(column, np.ones(column.size) if weights is None else weights))
 
     def _near(self, values: Array) -> Array:
         """Kernel between points and rows; missing values are near each other and far from all others."""
@@ -171,22 +178,21 @@ class FeatureView:
         """The same without the point of missing values."""
         return FeatureView(self.points[:-1], self.bandwidth, self.n_levels)
 
-    def _cells(self, column: Array) -> Array:
+    def _cells(self, column: Array, weights: Array) -> Array:
         if self.has_gaps:
             missing = np.isnan(column)
-            own = np.array([[missing.sum()], [0.0], [0.0]])
-            return np.concatenate((self._values()._cells(column[~missing]), own), axis=1)
+            own = np.array([[weights[missing].sum()], [0.0], [0.0]])
+            return np.concatenate((self._values()._cells(column[~missing], weights[~missing]), own), axis=1)
         size = self.points.size
         cells = np.zeros((3, size))
         if self.n_levels or size == 1:
-            cells[0] = np.bincount(
-                column.astype(np.intp) if self.n_levels else np.zeros(column.size, np.intp), None, size
-            )
+            codes = column.astype(np.intp) if self.n_levels else np.zeros(column.size, np.intp)
+            cells[0] = np.bincount(codes, weights, size)
             return cells
         left = np.clip(np.searchsorted(self.points, column) - 1, 0, size - 2)
         share = np.clip((column - self.points[left]) / np.diff(self.points)[left], 0.0, 1.0)
         for power in range(3):
-            cells[power] = np.bincount(left, share**power, minlength=size)
+            cells[power] = np.bincount(left, weights * share**power, minlength=size)
         return cells
 
     def importance(self, sums: ViewSums, bins: OutcomeBins) -> float:

@@ -16,6 +16,7 @@ from threadpoolctl import threadpool_limits
 
 from modifind._typing import Array
 from modifind._workers import results_of
+from modifind.data.clusters import check_sampler_weights, cluster_folds, treated_as_one, weight_numbers
 from modifind.data.codes import warn_codes
 from modifind.data.column_types import outcome_name, treatment_name
 from modifind.data.containers import recorded_names
@@ -25,10 +26,12 @@ from modifind.data.leaks import refuse_leaks
 from modifind.data.many_levels import with_level_columns
 from modifind.data.missing import LEAST_OBSERVED, Dropped
 from modifind.data.outcome_scale import transform_outcome
-from modifind.data.pieces import Block, Piece, Schema, Summary
+from modifind.data.pieces import Block, Piece, Schema, Summary, joined
 from modifind.data.row_plan import RowPlan, generous_limit
 from modifind.data.sources import CompleteRows, Source
+from modifind.data.strata import Strata
 from modifind.data.support import outside_levels
+from modifind.data.within_clusters import cluster_features
 from modifind.data.wording import named
 from modifind.engine.assemble import DETERMINED, NO_SAMPLER, Finding
 from modifind.engine.explaining import ExplainingRows, Question, explain_features
@@ -38,7 +41,7 @@ from modifind.engine.plan import Plan, Sums
 from modifind.engine.progress import Progress, ProgressBar
 from modifind.engine.record import with_messages
 from modifind.engine.review import review_columns
-from modifind.engine.scoring import refuse_separation
+from modifind.engine.scoring import refuse_separation, stratum_scores
 from modifind.explain.marginal import MarginalView, told_percentiles
 from modifind.inference import UNSEEN, AnalyticOutcome, sums_test
 from modifind.nuisance.conditional import BaseSampler, Calibration, ConditionalGrid, ConditionalRule, for_gaps
@@ -47,6 +50,7 @@ from modifind.nuisance.propensity.scores import FittedPropensity, PropensityMode
 from modifind.statistics import EffectLikelihood
 from modifind.statistics.effect_likelihood import OUTCOME, WHOLE, PreparedEffectLikelihood, is_binary
 from modifind.statistics.reuse import Reuse
+from modifind.statistics.shape import TailSums
 
 if TYPE_CHECKING:
     from modifind.engine.checkpoint import PassCheckpoint
@@ -91,16 +95,7 @@ class Look:
     def sample(self) -> tuple[NDArray[np.int64], Piece]:
         """The rows kept, in their order, with their numbers."""
         parts = [part for part in self.parts if part[0].size]
-        first = parts[0][1]
-        scores = None if first.scores is None else pd.concat([p.scores for _, p in parts if p.scores is not None])
-        piece = Piece(
-            0,
-            pd.concat([p.X for _, p in parts], ignore_index=True),
-            pd.concat([p.y for _, p in parts], ignore_index=True),
-            pd.concat([p.treatment for _, p in parts], ignore_index=True),
-            scores,
-        )
-        return np.concatenate([numbers for numbers, _ in parts]), piece
+        return np.concatenate([numbers for numbers, _ in parts]), joined([piece for _, piece in parts])
 
 
 class Pieces(Protocol):
@@ -226,13 +221,15 @@ class Streamed:
     columns: pd.DataFrame
     overall: dict[str, float] = field(default_factory=dict)
     adjusted: tuple[str, ...] = ()
+    together: dict[str, Any] = field(default_factory=dict)
 
     @property
     def sample_settings(self) -> dict[str, Any]:
-        """What a result records of the sample and of the names of outcome and treatment."""
+        """What a result records of the sample, of names, and of weights, clusters and strata."""
         sizes = {"n_train_rows": self.n_train_rows, "n_explained_rows": self.n_explained_rows}
         more: dict[str, Any] = {"adjust_for": list(self.adjusted)} if self.adjusted else {}
-        return sizes | self.column_names | ({"outcome_levels": True} if self.outcome_levels else {}) | more
+        levels = {"outcome_levels": True} if self.outcome_levels else {}
+        return sizes | self.column_names | levels | more | self.together
 
 
 @dataclass(frozen=True)
@@ -281,42 +278,53 @@ class StreamedFit:
         if look.summary.n_rows <= self.max_train_rows:
             return sample
         check_rule(self.sampler)
-        adjusted = adjusted_columns(look.summary.names, self.adjust_for)
+        n_strata = 0 if sample.strata is None else 1
+        adjusted = adjusted_columns(tuple(map(str, sample.X.columns)), self.adjust_for)
+        adjusted += look.summary.names[len(look.summary.names) - n_strata :]
         called = treatment_name(sample.treatment), outcome_name(sample.y)
         schema = look.summary.schema(self.treated, self.outcome_transform, self.missing, *called)
+        if not (isinstance(self.propensity.estimator, str) and self.propensity.estimator == "auto"):
+            schema = replace(schema, stratum_shares=None)
+        if sample.sample_weight is not None:
+            schema = replace(schema, mean_weight=float(weight_numbers(sample.sample_weight).mean()))
         plain = schema.read(sample)
-        refuse_leaks(plain.table, plain.y, plain.treatment)
+        refuse_leaks(plain.table, plain.y, plain.treatment, plain.clusters)
         warn_codes(plain.table, plain.y, called[1])
         schema = schema.pooled()
         block = schema.read(sample) if schema.poolings else plain
-        table = with_level_columns(replace(block.table, reference=block.table.scaling))
+        table = with_level_columns(replace(block.table, reference=block.table.scaling), block.weights)
         schema = replace(schema, reference=table.reference, level_columns=table.level_columns)
         block = replace(block, table=table)
         determined = find_determined(block.table)
         determined.warn()
+        _refuse_cluster_features(block, determined.features, adjusted)
+        folds, whole = self._folds(rows, numbers, block, schema.n_clusters, seeds[0])
         plan, conditionals, propensity, outcome = self._plan(
-            schema, rows, numbers, block, seeds[:5], determined.features, adjusted
+            schema, rows, folds, block, seeds[:5], determined.features, adjusted
         )
+        plan = replace(plan, cluster_folds=whole)
         with ProgressBar(self.progress, "Scoring rows") as advance:
             sums = pieces.sums(plan, schema.n_rows, advance)
         choice_seed, overall_seed, feature_seed = seeds[5].spawn(3)
         explaining = ExplainingRows.of(
             block,
             propensity,
-            rows.folds(numbers),
+            folds,
             outcome,
             plan.bins.bandwidth,
             choice_seed,
             bands=self.explain,
             population=self.population,
         )
+        weights = look.summary.weights
+        freedom = np.inf if weights is None else weights.effective_size - 1.0
         return Streamed(
             names=tuple(name for name in schema.names if name not in adjusted),
-            columns_in=schema.names,
+            columns_in=schema.names[: len(schema.names) - n_strata],
             kinds=[block.table.kind(m) for m, name in enumerate(schema.names) if name not in adjusted],
-            findings=self._findings(plan, conditionals, sums, explaining, feature_seed, adjusted),
+            findings=self._findings(plan, conditionals, sums, explaining, feature_seed, adjusted, freedom),
             named=frozenset(schema.names[m] for m in schema.left_out | determined.features),
-            overlap=sums.overlap.overlap(propensity),
+            overlap=sums.overlap_of_clusters.overlap(propensity),
             labels=(schema.arm_labels[0], schema.arm_labels[1]),
             n_rows=schema.n_rows,
             n_treated=schema.n_treated,
@@ -330,15 +338,35 @@ class StreamedFit:
             columns=review_columns(
                 propensity,
                 block.y,
-                randomised=propensity.is_known,
+                randomised=propensity.is_known or n_strata > 0,
                 population=self.population,
+                clusters=block.clusters,
                 outcome_name=names.get("outcome_name"),
                 positive=self.outcome_transform == "log",
-                levels=outside_levels(plain.table, plain.treatment),
+                levels=outside_levels(plain.table, plain.treatment, treated_as_one(plain.treatment, plain.clusters)),
             ),
             overall=explaining.overall(overall_seed),
-            adjusted=adjusted,
+            adjusted=adjusted[: len(adjusted) - n_strata],
+            together=look.summary.together,
         )
+
+    def _folds(
+        self,
+        rows: RowPlan,
+        numbers: NDArray[np.int64],
+        block: Block,
+        n_clusters: int,
+        seed: np.random.SeedSequence,
+    ) -> tuple[list[NDArray[np.int64]], tuple[NDArray[np.int64], ...]]:
+        """Fold of each row of the sample, for every repeat; and of every cluster, where there are clusters."""
+        if block.clusters is None:
+            return rows.folds(numbers), ()
+        found = []
+        for own, drawn in zip(seed.spawn(self.statistic.cv_repeats), rows.folds(np.arange(n_clusters)), strict=True):
+            state = int(own.generate_state(1)[0])
+            drawn[block.clusters] = cluster_folds(block.treatment, block.clusters, self.n_folds, state)
+            found.append(drawn)  # clusters that the sample has no row of may be in any
+        return [own[block.clusters] for own in found], tuple(found)
 
     def _findings(
         self,
@@ -348,22 +376,25 @@ class StreamedFit:
         explaining: ExplainingRows,
         seed: np.random.SeedSequence,
         adjusted: tuple[str, ...],
+        freedom: float,
     ) -> list[Finding]:
         """Test every feature by its sums, and explain it by rows of the sample."""
         tests: dict[int, AnalyticOutcome | None] = {}
+        freedom = min(freedom, plan.schema.n_clusters - 1.0) if plan.schema.n_clusters else freedom
         for m, (conditional, own) in enumerate(zip(conditionals, sums.features, strict=True)):
             if plan.schema.names[m] in adjusted:
                 continue
             test = UNSEEN if conditional.unseen else None
+            units = (None, None) if own.units is None else (own.units[:, 0], own.units[:, 1])
             if conditional.reuse and own.test is not None and own.prognosis is not None:
                 shared = [
                     reuse.variance(list(part)) for reuse, part in zip(conditional.reuse, own.per_fold, strict=True)
                 ]
-                test = replace(
-                    sums_test(own.test, shared[0]), prognostic_p_value=sums_test(own.prognosis, shared[1]).p_value
-                )
+                prognosis = sums_test(own.prognosis, shared[1], units[1])
+                test = replace(sums_test(own.test, shared[0], units[0]), prognostic_p_value=prognosis.p_value)
             if test is not None and own.tails is not None:
-                test = test.with_tails(own.tails.p_value())
+                tails = own.tails if own.units is None else TailSums.of_terms(own.units[:, 2:])
+                test = test.with_tails(tails.p_value(freedom))
             tests[m] = test
         questions = {
             m: Question(plan.rules[m], conditionals[m].unseen, bounds=test is not None and test.p_value <= self.alpha)
@@ -386,11 +417,31 @@ class StreamedFit:
             )
         return findings
 
+    def _scores(
+        self, schema: Schema, block: Block, folds: NDArray[np.int64], seed: np.random.SeedSequence
+    ) -> FittedPropensity:
+        """Propensity scores of the sample."""
+        model = self.propensity
+        if schema.stratum_shares is not None and block.scores is not None:
+            strata = Strata(block.table.values[:, -1].astype(np.int64), schema.categories[-1] or ())
+            return stratum_scores(model, strata, block.table, block.treatment, block.weights, block.scores)
+        if block.scores is not None:
+            model = PropensityModel(block.scores, cross_fit=model.cross_fit, clip=model.clip)
+        return model.fit(
+            block.table,
+            block.treatment,
+            n_folds=self.n_folds,
+            seed=seed,
+            folds=folds,
+            weights=block.weights,
+            clusters=block.clusters,
+        )
+
     def _plan(
         self,
         schema: Schema,
         rows: RowPlan,
-        numbers: NDArray[np.int64],
+        folds: list[NDArray[np.int64]],
         block: Block,
         seeds: list[np.random.SeedSequence],
         copies: frozenset[int],
@@ -398,24 +449,23 @@ class StreamedFit:
     ) -> tuple[Plan, list[_Conditional], FittedPropensity, PreparedEffectLikelihood]:
         """Fit the nuisance models to the sample."""
         _, propensity_seed, sampler_seed, view_seed, bins_seed = seeds
-        table, y, arms = block.table, block.y, block.treatment
-        folds = rows.folds(numbers)
+        table, y, arms, weights = block.table, block.y, block.treatment, block.weights
         _check_sample(schema, y, arms, folds, self.n_folds)
         if self.outcome_transform is None:
             transform_outcome(y, None)  # warns of a skewed outcome
-        self.statistic.validate(y)
+        self.statistic.validate(y, weighted=weights is not None)
         if self.statistic.check_resamples:
             warnings.warn("check_resamples has no effect on tables that are streamed", UserWarning, stacklevel=4)
-        model = self.propensity
-        if block.scores is not None:
-            model = PropensityModel(block.scores, cross_fit=model.cross_fit, clip=model.clip)
-        propensity = model.fit(table, arms, n_folds=self.n_folds, seed=propensity_seed, folds=folds[0])
+        propensity = self._scores(schema, block, folds[0], propensity_seed)
         refuse_separation(propensity)
-        outcome = self.statistic.for_rows(table, y, arms, propensity.scores, folds, n_jobs=self.n_jobs)
+        own = (table, y, arms, propensity.scores, folds)
+        outcome = self.statistic.for_rows(*own, n_jobs=self.n_jobs, weights=weights, clusters=block.clusters)
         sampler = for_gaps(self.sampler, table)
         if hasattr(sampler, "assign_folds"):
-            sampler.assign_folds(folds[0])
-        sampler.fit(table, arms, sampler_seed)
+            sampler.assign_folds(folds[0], whole_clusters=block.clusters is not None)
+        if weights is not None:
+            check_sampler_weights(self.sampler)
+        sampler.fit(table, arms, sampler_seed, **({} if weights is None else {"weights": weights}))
         conditionals: list[_Conditional] = [_Conditional(None, (), NO_SAMPLER)] * table.n_features
         unknown = [_says_nothing(table, m) for m in range(table.n_features)]
         asked = [m for m, name in enumerate(schema.names) if name not in adjusted]
@@ -457,6 +507,19 @@ class StreamedFit:
             bins=OutcomeBins.of(y, bins_seed, table.n_features),
         )
         return plan, conditionals, propensity, outcome
+
+
+def _refuse_cluster_features(block: Block, determined: frozenset[int], adjusted: tuple[str, ...]) -> None:
+    """Refuse features that have one value in every cluster: their distribution is one of clusters, not of rows."""
+    if block.clusters is None:
+        return
+    within, _ = cluster_features(block.table, block.clusters, determined)
+    names = [block.table.names[m] for m in sorted(within) if block.table.names[m] not in adjusted]
+    if names:
+        raise ValueError(
+            f"{named(names)}: one value in every cluster, which is tested with the table in memory only; pass one row "
+            "per cluster, or a sample of the clusters, as a DataFrame, or adjust for what is no question of yours"
+        )
 
 
 def _fit_conditional(

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import reduce
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,7 +22,7 @@ from modifind.nuisance.conditional import ConditionalGrid, ConditionalRule
 from modifind.nuisance.propensity.overlap import OverlapSums
 from modifind.nuisance.propensity.scores import FittedPropensity
 from modifind.statistics.effect_likelihood import OUTCOME, WHOLE, PreparedEffectLikelihood
-from modifind.statistics.shape import TailSums, ValueFunctions
+from modifind.statistics.shape import TailSums, ValueFunctions, tail_terms, unit_sums
 
 BLOCK_ROWS = 8192
 
@@ -42,6 +43,8 @@ class FeatureSums:
         Null variances of the sample's rows by fold, for the test and for the prognosis.
     view : ViewSums
         For its importance.
+    units : array of shape (clusters, 2 + directions) or None
+        What clusters of rows add to the test, to the prognosis and to the directions of the component for tails.
     """
 
     test: RowSums | None
@@ -49,13 +52,15 @@ class FeatureSums:
     prognosis: RowSums | None
     per_fold: Array
     view: ViewSums
+    units: Array | None = None
 
     def __add__(self, other: FeatureSums) -> FeatureSums:
-        """The sums of both sets of rows."""
-        test = None if self.test is None or other.test is None else self.test + other.test
-        tails = None if self.tails is None or other.tails is None else self.tails + other.tails
-        prognosis = None if self.prognosis is None or other.prognosis is None else self.prognosis + other.prognosis
-        return FeatureSums(test, tails, prognosis, self.per_fold + other.per_fold, self.view + other.view)
+        """The sums of both sets of rows; what one of them lacks the other lacks too."""
+        added: dict[str, Any] = {}
+        for own in fields(self):
+            one, two = getattr(self, own.name), getattr(other, own.name)
+            added[own.name] = None if one is None or two is None else one + two
+        return FeatureSums(**added)
 
 
 @dataclass(frozen=True)
@@ -64,11 +69,22 @@ class Sums:
 
     overlap: OverlapSums
     features: tuple[FeatureSums, ...]
+    beyond: Array | None = None  # treatment less score, summed over clusters, shape (clusters, 1)
 
     def __add__(self, other: Sums) -> Sums:
         """The sums of both sets of rows."""
         pairs = zip(self.features, other.features, strict=True)
-        return Sums(self.overlap + other.overlap, tuple(mine + theirs for mine, theirs in pairs))
+        beyond = None if self.beyond is None or other.beyond is None else self.beyond + other.beyond
+        return Sums(self.overlap + other.overlap, tuple(mine + theirs for mine, theirs in pairs), beyond)
+
+    @property
+    def overlap_of_clusters(self) -> OverlapSums:
+        """How comparable the arms are; the number of treated rows varies as that of clusters does."""
+        if self.beyond is None:
+            return self.overlap
+        treated, expected, variance = self.overlap.treated
+        most = max(variance, float((self.beyond**2).sum()))
+        return replace(self.overlap, treated=np.array([treated, expected, most]))
 
 
 @dataclass(frozen=True)
@@ -93,6 +109,8 @@ class Plan:
         Where each feature is looked at for its importance.
     bins : OutcomeBins
         Bins of the outcome.
+    cluster_folds : tuple of int arrays
+        Fold of every cluster, for each repeat of the cross-fitting.
     """
 
     schema: Schema
@@ -103,6 +121,7 @@ class Plan:
     functions: tuple[ValueFunctions | None, ...]
     views: tuple[FeatureView, ...]
     bins: OutcomeBins
+    cluster_folds: tuple[NDArray[np.int64], ...] = ()
 
     def sums(self, piece: Piece) -> Sums:
         """Sums over the rows of a piece, by one thread, in blocks that bound memory."""
@@ -115,17 +134,23 @@ class Plan:
             yield self.schema.read(replace(part, start=piece.start + start))
 
     def _block_sums(self, block: Block) -> Sums:
-        numbers = np.arange(block.start, block.start + block.y.size)
-        folds, sampled = self.rows.folds(numbers), self.rows.sampled(numbers)
-        propensity = self.propensity.at(block.table, block.treatment, folds[0], block.scores)
+        folds, sampled = self.folds(block), self.rows.sampled(block.numbers)
+        propensity = self.propensity.at(block.table, block.treatment, folds[0], block.scores, block.weights)
         y = (block.y > self.bins.middle).astype(np.float64) if self.schema.binary else block.y
-        outcome = self.outcome.at(block.table, y, block.treatment, propensity.scores, folds)
-        arms = BinnedRows.of(self.bins, block.y, block.treatment, propensity.scores)
+        outcome = self.outcome.at(block.table, y, block.treatment, propensity.scores, folds, block.weights)
+        arms = BinnedRows.of(self.bins, block.y, block.treatment, propensity.scores, block.weights)
         features = tuple(
             self._feature_sums(feature, block, outcome, propensity, folds, sampled, arms)
             for feature in range(block.table.n_features)
         )
-        return Sums(OverlapSums.of(propensity), features)
+        beyond = (block.treatment - propensity.raw) * (1.0 if block.weights is None else block.weights)
+        return Sums(OverlapSums.of(propensity), features, self._units(block, beyond))
+
+    def folds(self, block: Block) -> list[NDArray[np.int64]]:
+        """Fold of each row, for every repeat: that of its cluster, where there are clusters."""
+        if block.clusters is None:
+            return self.rows.folds(block.numbers)
+        return [own[block.clusters] for own in self.cluster_folds]
 
     def _feature_sums(
         self,
@@ -137,7 +162,8 @@ class Plan:
         sampled: NDArray[np.bool_],
         arms: tuple[BinnedRows, BinnedRows],
     ) -> FeatureSums:
-        view = self.views[feature].sums(block.table.values[:, feature], arms, self.bins.centre.size)
+        column, n_bins = block.table.values[:, feature], self.bins.centre.size
+        view = self.views[feature].sums(column, arms, n_bins, block.weights)
         per_fold = np.zeros((2, len(folds), self.rows.n_folds))
         rule = self.rules[feature]
         if rule is None:
@@ -147,13 +173,23 @@ class Plan:
         functions = self.functions[feature]
         excess = None if functions is None else functions.excess(block.table, grid)
         if not outcome.looks_at(feature):
-            tails = None if excess is None else TailSums.of(outcome.tail_scores, excess)
-            return FeatureSums(None, tails, None, per_fold, view)
+            shape = None if excess is None else tail_terms(outcome.tail_scores, excess)
+            nothing = np.zeros((block.y.size, 2))
+            tails = None if shape is None else TailSums.of_terms(shape)
+            return FeatureSums(None, tails, None, per_fold, view, self._units(block, nothing, shape))
         (terms, own), weights = outcome.terms(feature, grid, WHOLE, OUTCOME)
-        tails = None if excess is None else TailSums.of(terms.tails, excess)
-        test, variances = RowSums.of(terms.observed, terms.values, weights)
-        prognosis, more = RowSums.of(own.observed, own.values, weights)
+        shape = None if excess is None else tail_terms(terms.tails, excess)
+        test, variances, beyond = RowSums.of(terms.observed, terms.values, weights)
+        prognosis, more, followed = RowSums.of(own.observed, own.values, weights)
         for part, per_row in enumerate((variances, more)):
             for repeat, fold in enumerate(folds):
                 per_fold[part, repeat] = np.bincount(fold, per_row * sampled, minlength=self.rows.n_folds)
-        return FeatureSums(test, tails, prognosis, per_fold, view)
+        tails = None if shape is None else TailSums.of_terms(shape)
+        return FeatureSums(test, tails, prognosis, per_fold, view, self._units(block, beyond, followed, shape))
+
+    def _units(self, block: Block, *terms: Array | None) -> Array | None:
+        """Sums over clusters of what rows add; None where rows are independent."""
+        if block.clusters is None:
+            return None
+        columns = np.column_stack([own for own in terms if own is not None])
+        return unit_sums(columns, block.clusters, self.schema.n_clusters)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -206,7 +206,7 @@ def read_data(
     labels = read_treatment(columns.get("treatment"), table.n_rows, treated)
     codes = read_clusters(columns["clusters"], table.n_rows) if "clusters" in columns else None
     if codes is not None:
-        check_clusters(codes)
+        check_clusters(np.unique(codes).size)
     refuse_leaks(table, outcome, labels.arms, codes)
     warn_codes(table, outcome, outcome_name(columns["y"]))
     outside = outside_levels(table, labels.arms, treated_as_one(labels.arms, codes))
@@ -268,12 +268,7 @@ def _kept_rows(
         weights[kept] = read_weights(weighed[kept], int(kept.sum()))
         if (weights[kept] == 0).any():
             nothing = int((weights[kept] == 0).sum())
-            warnings.warn(
-                f"{nothing} of {len(frame)} rows {'has' if nothing == 1 else 'have'} a weight of 0 and "
-                f"{'is' if nothing == 1 else 'are'} left out",
-                UserWarning,
-                stacklevel=4,
-            )
+            dropped = replace(dropped, n_rows=len(frame) - nothing, n_weightless=nothing)
             kept &= weights > 0
     dropped.warn()
     return kept, dropped, weights

@@ -47,6 +47,7 @@ from modifind.statistics.wcmmd import PreparedWCMMD
 EXPLAINING = EffectLikelihood(["linear", "splines"])  # of what 'wcmmd' finds without a model of the outcome
 GIVEN_OTHERS = " given the other features"
 GIVEN_ADJUSTED = " and what is adjusted for"
+GIVEN_STRATUM = " and the stratum"
 GIVEN_GROUPS = " (the columns of a group counting as one feature)"
 
 
@@ -301,7 +302,7 @@ class WholeFit:
 
     def _null_hypothesis(self, data: Data) -> str:
         given = self.statistic.null_hypothesis + GIVEN_OTHERS + (GIVEN_ADJUSTED if data.adjusted else "")
-        given += " and the stratum" if data.strata is not None else ""
+        given += GIVEN_STRATUM if data.strata is not None else ""
         if self.statistic.resamples and getattr(self.sampler, "condition_on_treatment", True):
             given += " and the treatment"
         return given + (GIVEN_GROUPS if self.feature_groups else "")

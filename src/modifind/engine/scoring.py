@@ -58,6 +58,7 @@ def stratum_scores(
     table: FeatureTable,
     arms: NDArray[np.int64],
     weights: Array | None = None,
+    raw: Array | None = None,
 ) -> FittedPropensity:
     """Scores of a trial randomised within strata: the share of a stratum's rows that is treated.
 
@@ -73,13 +74,15 @@ def stratum_scores(
         0 or 1.
     weights : array of shape (n,), optional
         Weights of the rows.
+    raw : array of shape (n,), optional
+        The shares, where more rows than these tell them.
     """
     model.check()
     n_strata = len(strata.labels)
-    treated = arms == 1
-    own = np.ones(arms.size) if weights is None else weights
-    share = np.bincount(strata.codes, own * treated, minlength=n_strata) / np.bincount(strata.codes, own)
-    raw = share[strata.codes]
+    if raw is None:
+        own = np.ones(arms.size) if weights is None else weights
+        share = np.bincount(strata.codes, own * (arms == 1), minlength=n_strata) / np.bincount(strata.codes, own)
+        raw = share[strata.codes]
     return FittedPropensity(
         raw=raw,
         clip=model.clip,

@@ -9,10 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 
 import numpy as np
-from scipy.stats import norm
 
 from modifind._typing import Array
-from modifind.inference.tails import UNSEEN, AnalyticOutcome, is_rounding, tail, widened
+from modifind.inference.tails import UNSEEN, AnalyticOutcome, compared, is_rounding
 
 
 @dataclass(frozen=True)
@@ -40,8 +39,8 @@ class RowSums:
     fourth: float
 
     @classmethod
-    def of(cls, observed: Array, values: Array, weights: Array) -> tuple[RowSums, Array]:
-        """Sums of rows, and the null variance of each; arguments as in `analytic_test`."""
+    def of(cls, observed: Array, values: Array, weights: Array) -> tuple[RowSums, Array, Array]:
+        """Sums of rows, and the null variance and the excess of each; arguments as in `analytic_test`."""
         mean = np.einsum("ij,ij->i", values, weights)
         centred = values - mean[:, None]
         weighted = weights * centred
@@ -53,14 +52,14 @@ class RowSums:
         excess = observed - mean
         size = float(np.abs(observed).sum())
         total, square = float(excess.sum()), float(excess @ excess)
-        return cls(observed.size, size, total, square, float(second.sum()), third, fourth), second
+        return cls(observed.size, size, total, square, float(second.sum()), third, fourth), second, excess
 
     def __add__(self, other: RowSums) -> RowSums:
         """The sums of both sets of rows."""
         return RowSums(*(getattr(self, field.name) + getattr(other, field.name) for field in fields(self)))
 
 
-def sums_test(sums: RowSums, shared_variance: float = 0.0) -> AnalyticOutcome:
+def sums_test(sums: RowSums, shared_variance: float = 0.0, units: Array | None = None) -> AnalyticOutcome:
     """Compare a sum over rows with its null distribution, as `analytic_test` does.
 
     Parameters
@@ -69,14 +68,16 @@ def sums_test(sums: RowSums, shared_variance: float = 0.0) -> AnalyticOutcome:
         Sums over all rows.
     shared_variance : float, default=0.0
         Variance of the sum beyond that of independent rows.
+    units : array, optional
+        Sums over clusters of rows of what `excess` is the sum of, where rows are not independent of each other.
 
     Examples
     --------
     >>> import numpy as np
     >>> rng = np.random.default_rng(0)
     >>> heads = rng.integers(0, 2, 10_000).astype(float)
-    >>> half, _ = RowSums.of(heads[:4000], np.tile([0.0, 1.0], (4000, 1)), np.full((4000, 2), 0.5))
-    >>> rest, _ = RowSums.of(heads[4000:], np.tile([0.0, 1.0], (6000, 1)), np.full((6000, 2), 0.5))
+    >>> half = RowSums.of(heads[:4000], np.tile([0.0, 1.0], (4000, 1)), np.full((4000, 2), 0.5))[0]
+    >>> rest = RowSums.of(heads[4000:], np.tile([0.0, 1.0], (6000, 1)), np.full((6000, 2), 0.5))[0]
     >>> round(sums_test(half + rest).p_value, 3)
     0.274
     """
@@ -88,10 +89,9 @@ def sums_test(sums: RowSums, shared_variance: float = 0.0) -> AnalyticOutcome:
         slope = tilt * (sums.second + tilt * (sums.third / 2 + tilt * sums.fourth / 6))
         return value, slope, sums.second + tilt * (sums.third + tilt * sums.fourth / 2)
 
-    gain = sums.excess / sums.n_rows
-    spread = max(sums.square - sums.excess * gain, 0.0) * sums.n_rows / (sums.n_rows - 1)
-    own_spread, shared_variance = widened(spread, sums.second, shared_variance)
-    half = float(norm.ppf(0.975)) * float(np.sqrt(own_spread)) / sums.n_rows
-    p_value, normal = tail(cumulants, sums.excess, sums.second, shared_variance)
-    statistic = sums.excess / float(np.sqrt(sums.second + shared_variance))
-    return AnalyticOutcome(statistic, p_value, p_value, normal, gain, gain - half, gain + half)
+    spread, freedom = max(sums.square - sums.excess**2 / sums.n_rows, 0.0) * sums.n_rows / (sums.n_rows - 1), np.inf
+    if units is not None:
+        spread, freedom = units.size * float(units.var(ddof=1)), units.size - 1.0
+    return compared(
+        cumulants, sums.excess, sums.second, sums.n_rows, spread, shared_variance=shared_variance, freedom=freedom
+    )[0]

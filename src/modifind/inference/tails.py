@@ -148,38 +148,66 @@ def analytic_test(
     excess = observed - expected
     if is_rounding(variance, float(np.abs(observed).sum()), observed.size):
         return UNSEEN
-    total = float(observed.sum())
     units = excess if clusters is None else np.bincount(clusters, excess)[np.unique(clusters)].astype(np.float64)
-    own_spread, shared_variance = widened(units.size * float(units.var(ddof=1)), variance, shared_variance)
-    cumulants = partial(_cumulants, centred, weights)
-    p_value, normal = tail(cumulants, total - float(expected.sum()), variance, shared_variance)
-    limit = float(norm.ppf(0.975))
-    if clusters is not None and own_spread > 0:
-        freedom = units.size - 1.0
-        p_value = max(p_value, float(student.sf(float(excess.sum()) / np.sqrt(own_spread), freedom)))
-        limit = float(student.ppf(0.975, freedom))
-    gain = float(excess.mean())
-    error = np.sqrt(own_spread) / excess.size
-    half = limit * float(error)
-    check, exceeding = float("nan"), 0
-    if check_resamples:
-        rng = np.random.default_rng(rng)
-        noise = np.sqrt(shared_variance) * rng.standard_normal(check_resamples)
-        exceeding = _n_exceeding(values, weights, total - noise, rng)
-        check = (1 + exceeding) / (1 + check_resamples)
-    return AnalyticOutcome(
-        statistic=float(excess.sum() / np.sqrt(variance + shared_variance)),
-        p_value=p_value,
-        likelihood_p_value=p_value,
-        normal_p_value=normal,
-        gain=gain,
-        gain_low=gain - half,
-        gain_high=gain + half,
-        check_p_value=check,
-        checked_p_value=p_value if check_resamples else float("nan"),
+    found, noise = compared(
+        partial(_cumulants, centred, weights),
+        float(excess.sum()),
+        variance,
+        observed.size,
+        units.size * float(units.var(ddof=1)),
+        shared_variance=shared_variance,
+        freedom=np.inf if clusters is None else units.size - 1.0,
+    )
+    if not check_resamples:
+        return found
+    rng = np.random.default_rng(rng)
+    shifts = np.sqrt(noise) * rng.standard_normal(check_resamples)
+    exceeding = _n_exceeding(values, weights, float(observed.sum()) - shifts, rng)
+    return replace(
+        found,
+        check_p_value=(1 + exceeding) / (1 + check_resamples),
+        checked_p_value=found.p_value,
         n_resamples=check_resamples,
         n_exceeding=exceeding,
     )
+
+
+def compared(
+    cumulants: Cumulants,
+    excess: float,
+    variance: float,
+    n_rows: int,
+    spread: float,
+    *,
+    shared_variance: float,
+    freedom: float = np.inf,
+) -> tuple[AnalyticOutcome, float]:
+    """What a sum over rows comes to against its null distribution, and the variance that is added to the null's.
+
+    Parameters
+    ----------
+    cumulants : callable
+        Of the sum less its null mean.
+    excess, variance : float
+        The sum less its null mean, and its null variance.
+    n_rows : int
+        Number of rows.
+    spread : float
+        Variance of the sum as rows, or clusters of them, tell it.
+    shared_variance : float
+        As in `analytic_test`.
+    freedom : float
+        Degrees of freedom of `spread` where clusters tell it: the p-value is at least that of Student's t.
+    """
+    own_spread, shared_variance = widened(spread, variance, shared_variance)
+    p_value, normal = tail(cumulants, excess, variance, shared_variance)
+    limit = float(norm.ppf(0.975))
+    if np.isfinite(freedom) and own_spread > 0:
+        p_value = max(p_value, float(student.sf(excess / np.sqrt(own_spread), freedom)))
+        limit = float(student.ppf(0.975, freedom))
+    gain, half = excess / n_rows, limit * float(np.sqrt(own_spread)) / n_rows
+    statistic = float(excess / np.sqrt(variance + shared_variance))
+    return AnalyticOutcome(statistic, p_value, p_value, normal, gain, gain - half, gain + half), shared_variance
 
 
 def cluster_sums(

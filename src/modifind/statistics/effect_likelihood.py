@@ -317,6 +317,8 @@ class PreparedEffectLikelihood:
         treatment: NDArray[np.int64],
         scores: Array,
         folds: list[NDArray[np.int64]],
+        weights: Array | None = None,
+        clusters: NDArray[np.int64] | None = None,
     ) -> PreparedEffectLikelihood:
         """The same models for other rows, none of which they have seen; arguments as in `EffectLikelihood.prepare`.
 
@@ -326,7 +328,7 @@ class PreparedEffectLikelihood:
         for fit, own in zip(self.fits, folds, strict=True):
             cross = fit.cross.at(table.design, own)
             fits.append(_Fit.of(cross, fit.traits, table.design, y, treatment, scores, self.binary))
-        return PreparedEffectLikelihood(table, y, treatment, self.binary, tuple(fits))
+        return PreparedEffectLikelihood(table, y, treatment, self.binary, tuple(fits), weights, clusters)
 
     @property
     def shares(self) -> dict[str, float]:

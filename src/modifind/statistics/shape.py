@@ -154,6 +154,16 @@ def _is_common(rows: NDArray[np.bool_], treatment: NDArray[np.int64]) -> bool:
     return bool(min(np.count_nonzero(rows & (treatment == arm)) for arm in (0, 1)) >= LEAST_LEVEL_ROWS)
 
 
+def tail_terms(scores: Array, excess: Array) -> Array:
+    """What rows add to every direction, shape (n, k)."""
+    return (scores[:, :, None] * excess[:, None]).reshape(len(scores), -1)
+
+
+def unit_sums(terms: Array, codes: NDArray[np.intp], n_units: int = 0) -> Array:
+    """Sums of rows, shape (n, k), over the units that they belong to, shape (units, k)."""
+    return np.stack([np.bincount(codes, column, minlength=n_units) for column in terms.T], axis=1)
+
+
 @dataclass(frozen=True)
 class TailSums:
     """What some rows add to the test of one feature.
@@ -175,10 +185,14 @@ class TailSums:
     @classmethod
     def of(cls, scores: Array, excess: Array, clusters: NDArray[np.int64] | None = None) -> TailSums:
         """From scores of residuals, shape (n, 2), and functions of the feature, shape (n, h)."""
-        terms = (scores[:, :, None] * excess[:, None]).reshape(len(scores), -1)
+        terms = tail_terms(scores, excess)
         if clusters is not None:
-            _, codes = np.unique(clusters, return_inverse=True)
-            terms = np.stack([np.bincount(codes, column) for column in terms.T], axis=1)
+            terms = unit_sums(terms, np.unique(clusters, return_inverse=True)[1].reshape(-1))
+        return cls.of_terms(terms)
+
+    @classmethod
+    def of_terms(cls, terms: Array) -> TailSums:
+        """From what independent rows or clusters add to every direction."""
         return cls(len(terms), terms.sum(axis=0), terms.T @ terms)
 
     def __add__(self, other: TailSums) -> TailSums:

@@ -333,6 +333,7 @@ class FittedPropensity:
         treatment: NDArray[np.int64],
         folds: NDArray[np.int64],
         known: Array | None = None,
+        weights: Array | None = None,
     ) -> FittedPropensity:
         """The same models for other rows.
 
@@ -344,12 +345,14 @@ class FittedPropensity:
             Which model scores a row.
         known : array, optional
             Scores of the rows, where they are known.
+        weights : array, optional
+            How much each row counts.
         """
         if known is None and not self.models:
             known = np.broadcast_to(self.raw[:1], treatment.shape).copy()
         folds = folds % max(len(self.models), 1)
         raw = _predict(self.models, folds, table.design) if known is None else known
-        return replace(self, raw=raw, treatment=treatment, table=table, folds=folds, weights=None)
+        return replace(self, raw=raw, treatment=treatment, table=table, folds=folds, weights=weights)
 
     @property
     def n_clipped(self) -> int:

@@ -1,0 +1,166 @@
+"""Weights, clusters and strata of tables that are worked on in pieces."""
+
+import dataclasses
+import warnings
+
+import numpy as np
+import pandas as pd
+import pytest
+from pandas.testing import assert_frame_equal
+
+from conftest import four_sd
+from modifind import ModifierSelector
+from modifind.data.sources import FrameSource, open_files
+from modifind.inference import RowSums, analytic_test, sums_test
+from streams import FAST, close
+
+SITES = {"north": 0.3, "south": 0.5, "east": 0.6}
+
+
+def table(seed=0, n=1200, n_clusters=60, effect=0.5):
+    """Clinics of their own level, sites that treat more or fewer, and rows that stand for more or fewer."""
+    rng = np.random.default_rng(seed)
+    clinic, site = rng.integers(0, n_clusters, n), rng.choice(list(SITES), n)
+    arms = (rng.random(n) < pd.Series(site).map(SITES).to_numpy()).astype(int)
+    X = pd.DataFrame(rng.normal(size=(n, 3)), columns=["dose", "age", "weight"]).assign(sex=rng.choice(["f", "m"], n))
+    y = X["age"] + rng.normal(size=n_clusters)[clinic] + (site == "south") + effect * arms * X["dose"]
+    rows = {"sample_weight": rng.exponential(size=n) + 0.2, "clusters": [f"c{own}" for own in clinic], "strata": site}
+    return X, y + rng.normal(size=n), arms, rows
+
+
+def fit(X, y, arms, piece_rows=None, **given):
+    rows = {name: given.pop(name) for name in ("sample_weight", "clusters", "strata") if name in given}
+    selector = ModifierSelector(**FAST | {"propensity": "auto", "max_train_rows": 600} | given)
+    source = FrameSource.of(X, y, arms, per_row=rows)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return selector.fit_source(dataclasses.replace(source, piece_rows=piece_rows or len(X))).result_
+
+
+@pytest.mark.parametrize(
+    "names", [("sample_weight",), ("clusters",), ("strata",), ("sample_weight", "clusters", "strata")]
+)
+def test_answer_does_not_depend_on_the_cut(names):
+    X, y, arms, rows = table()
+    rows = {name: rows[name] for name in names}
+    whole = fit(X, y, arms, **rows)
+    # Shares of strata are sums of weights, which scores and curves follow to the last digits.
+    close(fit(X, y, arms, 137, **rows), whole, 1e-9, rtol=1e-9)
+    assert whole.table["p_value"].idxmin() == "dose"
+    recorded = {"sample_weight": "sample_weight", "clusters": "clusters", "strata": "n_strata"}
+    assert all(recorded[name] in whole.settings for name in names)
+    assert list(whole.table.index.sort_values()) == ["age", "dose", "sex", "weight"]
+
+
+def test_few_rows_are_those_of_a_table_in_memory():
+    X, y, arms, rows = table()
+    selector = ModifierSelector(**FAST | {"propensity": "auto", "max_train_rows": 1200})
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        whole = selector.fit(X, y, arms, **rows).result_
+    close(fit(X, y, arms, 137, **rows, max_train_rows=1200), whole)
+
+
+def test_weights_that_are_all_alike_change_nothing():
+    X, y, arms, _ = table()
+    plain, alike = fit(X, y, arms), fit(X, y, arms, sample_weight=np.full(len(X), 7.0))
+    np.testing.assert_allclose(alike.table["statistic"], plain.table["statistic"], rtol=0.02, atol=0.02)
+    np.testing.assert_allclose(alike.table["importance"], plain.table["importance"], rtol=1e-6)
+
+
+def test_rows_of_weight_zero_count_for_nothing():
+    X, y, arms, _ = table()
+    weights = np.where(np.arange(len(X)) % 4, 1.0, 0.0)
+    odd = y.where(weights > 0, 1e3)
+    one, two = fit(X, y, arms, sample_weight=weights), fit(X, odd, arms, sample_weight=weights)
+    np.testing.assert_allclose(one.table["likelihood_gain"], two.table["likelihood_gain"], rtol=0.05, atol=1e-4)
+    assert two.selected == ["dose"]
+
+
+def test_sums_of_clusters_are_those_of_rows_in_memory():
+    rng = np.random.default_rng(0)
+    n, clusters = 6000, rng.integers(0, 80, 6000)
+    values, weights = rng.normal(size=(n, 5)), rng.dirichlet(np.ones(5), n)
+    values -= np.einsum("ij,ij->i", values, weights)[:, None]
+    observed = values[:, 0] + 0.3 * rng.normal(size=80)[clusters]
+    sums, _, excess = RowSums.of(observed, values, weights)
+    units = np.bincount(clusters, excess)
+    found = sums_test(sums, 3.0, units)
+    whole = analytic_test(observed, values, weights, shared_variance=3.0, clusters=clusters)
+    assert found.statistic == pytest.approx(whole.statistic, rel=1e-9)
+    assert (found.gain_low, found.gain_high) == pytest.approx((whole.gain_low, whole.gain_high), rel=1e-9)
+    assert found.p_value == pytest.approx(whole.p_value, rel=0.02)
+    assert found.p_value > 1.5 * sums_test(sums, 3.0).p_value  # rows that are not independent tell less
+
+
+def test_strata_tell_the_scores():
+    X, y, arms, rows = table()
+    found = fit(X, y, arms, strata=rows["strata"])
+    assert found.settings["propensity_model"].startswith("share of treated rows in each of 3 strata")
+    assert found.settings["null_hypothesis"].endswith("and the stratum")
+    shares = pd.Series(arms).groupby(rows["strata"]).mean()
+    assert found.overlap["expected_share"] == pytest.approx(arms.mean())
+    assert len(found.score_histogram.query("treated > 0")) == len(shares)
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (
+            lambda rows: {"sample_weight": np.where(np.arange(1200) == 700, -1.0, 1.0)},
+            "sample_weight has 1 negative value",
+        ),
+        (lambda rows: {"sample_weight": np.where(np.arange(1200) == 700, np.nan, 1.0)}, "sample_weight has 1 missing"),
+        (lambda rows: {"sample_weight": np.zeros(1200)}, "sample_weight is zero in every row"),
+        (lambda rows: {"clusters": np.where(np.arange(1200) == 700, None, "a")}, "clusters has 1 missing label"),
+        (lambda rows: {"clusters": np.arange(1200) % 4}, "clusters has 4 labels; variances between clusters need"),
+        (lambda rows: {"strata": np.where(np.arange(1200) < 7, "tiny", "rest")}, "every stratum needs at least 5 rows"),
+        (lambda rows: {"strata": ["one"] * 1200}, "strata has one value only"),
+    ],
+)
+def test_what_is_wrong_is_told(change, said):
+    X, y, arms, rows = table()
+    with pytest.raises(ValueError, match=said):
+        fit(X, y, arms, 137, **change(rows))
+
+
+def test_features_of_clusters_are_left_to_tables_in_memory():
+    X, y, arms, rows = table()
+    size = pd.Series(rows["clusters"]).map(lambda name: hash(name) % 997 / 7.0)
+    with pytest.raises(ValueError, match="size: one value in every cluster, which is tested with the table in memory"):
+        fit(X.assign(size=size), y, arms, clusters=rows["clusters"])
+
+
+def test_files_bring_weights_clusters_and_strata(tmp_path):
+    X, y, arms, rows = table()
+    X.assign(y=y, arm=arms, **rows).to_csv(tmp_path / "all.csv", index=False)
+    own = {name: name for name in rows}
+    source = open_files(str(tmp_path / "all.csv"), list(X.columns), "y", "arm", own)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        settings = FAST | {"propensity": "auto", "max_train_rows": 600}
+        found = ModifierSelector(**settings).fit_source(dataclasses.replace(source, piece_rows=137)).result_
+    assert_frame_equal(found.table, fit(X, y, arms, 137, **rows).table, rtol=1e-8)
+
+
+@pytest.mark.parametrize("names", [("clusters",), ("sample_weight", "strata")])
+def test_null_features_are_found_no_more_often_than_they_may(names):
+    """Clusters of their own level, which features that differ little within them share in part."""
+    p = []
+    for seed in range(12):
+        X, y, arms, rows = table(seed, effect=0.0)
+        found = fit(X, y, arms, **{name: rows[name] for name in names}, explain=False, random_state=seed)
+        p += found.table["p_value"].tolist()
+    assert np.mean(np.array(p) <= 0.05) <= 0.05 + four_sd(0.05, len(p))
+
+
+def test_partitions_on_a_cluster_bring_them_too():
+    dd = pytest.importorskip("dask.dataframe")
+    pytest.importorskip("distributed")
+    X, y, arms, rows = table()
+    frame = dd.from_pandas(X.assign(y=y, arm=arms, **rows), npartitions=3)
+    selector = ModifierSelector(**FAST | {"propensity": "auto", "max_train_rows": 600, "n_jobs": 1})
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        found = selector.fit(frame, "y", "arm", **{name: name for name in rows}).result_
+    assert_frame_equal(found.table, fit(X, y, arms, 400, **rows).table, rtol=1e-8)
