@@ -122,8 +122,9 @@ def strict_line(result: SelectionResult) -> str:
 def print_dry_run(selector: Any, arguments: dict[str, Any], columns: list[str]) -> None:
     """How a table is read and what would be done with it; `arguments` are those of `fit`."""
     from modifind.engine.dry_run import describe
+    from modifind.engine.reading import Given
 
-    lines = describe(selector, **arguments)
+    lines = describe(selector, Given(**arguments))
     lines.insert(3, ("other columns", ", ".join(name for name in columns if name not in arguments["X"])))
     width = max(len(heading) for heading, _ in lines)
     for heading, line in lines:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -20,7 +20,7 @@ from modifind.data.codes import warn_codes
 from modifind.data.column_types import outcome_name, treatment_name
 from modifind.data.containers import recorded_names
 from modifind.data.determined import find_determined
-from modifind.data.feature_matrix import FeatureTable, Kind, adjusted_columns
+from modifind.data.feature_matrix import FeatureTable, adjusted_columns
 from modifind.data.leaks import refuse_leaks
 from modifind.data.many_levels import with_level_columns
 from modifind.data.missing import LEAST_OBSERVED, Dropped
@@ -30,7 +30,7 @@ from modifind.data.row_plan import RowPlan, generous_limit
 from modifind.data.sources import CompleteRows, Source
 from modifind.data.support import outside_levels
 from modifind.data.wording import named
-from modifind.engine.assemble import DETERMINED, NO_SAMPLER, Finding
+from modifind.engine.assemble import DETERMINED, NO_SAMPLER, Finding, Found
 from modifind.engine.explaining import ExplainingRows, Question, explain_features
 from modifind.engine.importance_sums import FeatureView, OutcomeBins
 from modifind.engine.overlap_conditional import OverlapConditional
@@ -201,18 +201,10 @@ def check_unchanged(n_rows: int, found: int) -> None:
 
 
 @dataclass(frozen=True)
-class Streamed:
-    """What a streamed fit found; features in `named` cannot be tested, as a warning has said.
+class Streamed(Found):
+    """What a streamed fit found; `columns_in` are all columns of the table."""
 
-    `names` are the tested features, and `columns_in` all columns of the table.
-    """
-
-    names: tuple[str, ...]
     columns_in: tuple[str, ...]
-    kinds: list[Kind]
-    findings: list[Finding]
-    named: frozenset[str]
-    overlap: dict[str, float]
     labels: tuple[Any, Any]
     n_rows: int
     n_treated: int
@@ -221,11 +213,8 @@ class Streamed:
     outcome_levels: bool
     propensity: FittedPropensity
     model: dict[str, Any]
-    score_histogram: pd.DataFrame
     column_names: dict[str, str]
-    columns: pd.DataFrame
-    overall: dict[str, float] = field(default_factory=dict)
-    adjusted: tuple[str, ...] = ()
+    adjusted: tuple[str, ...]
 
     @property
     def sample_settings(self) -> dict[str, Any]:
