@@ -9,7 +9,6 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-import pandas as pd
 from joblib import effective_n_jobs
 
 from modifind._memory import remedies_told, warn_of_memory
@@ -20,7 +19,7 @@ from modifind.data.feature_groups import has_groups, read_feature_groups, refuse
 from modifind.data.missing import Dropped, check_missing, check_missing_outcome
 from modifind.data.population import check_population
 from modifind.data.sources import CompleteRows, FrameSource, Piece, Source, has_row_scores
-from modifind.engine.assemble import assemble, tell
+from modifind.engine.assemble import Found, assemble, tell
 from modifind.engine.lock import held
 from modifind.engine.parts import (
     ConditionalRandomizationTest,
@@ -36,10 +35,10 @@ from modifind.engine.parts import (
 from modifind.engine.pieces import LocalPieces, Pieces, Streamed, StreamedFit
 from modifind.engine.placebo import check_runs, run_placebos
 from modifind.engine.progress import Progress
-from modifind.engine.reading import Data, read_data
+from modifind.engine.reading import Data, Given, Reading
 from modifind.engine.record import data_settings, distinct_messages, recorded, with_messages
 from modifind.engine.resuming import continued_pass, continued_tests, seed_of
-from modifind.engine.run import GIVEN_ADJUSTED, GIVEN_OTHERS, GIVEN_STRATUM, Whole, WholeFit, warn_unused
+from modifind.engine.run import GIVEN_ADJUSTED, GIVEN_OTHERS, GIVEN_STRATUM, WholeFit, warn_unused
 from modifind.result.checks import warn_of
 from modifind.result.placebo_result import PlaceboResult
 
@@ -251,18 +250,17 @@ class ModifierSelector(BaseModifierSelector):
             p-value of NaN and count as 1 in the adjustment.
         """
         statistic, test = self._validate()
-        per_row = {"sample_weight": sample_weight, "clusters": clusters, "strata": strata}
+        given = Given(X, y, treatment, treated, adjust_for, sample_weight, clusters, strata)
         if is_distributed(X):
             remedy = "pass a sample of the rows as a DataFrame"
             _refuse_in_pieces(self._placebos, "a Dask DataFrame", remedy)
-            return self._fit_distributed(X, y, treatment, treated, adjust_for, statistic, per_row)
-        frame = as_frame(X)
-        reading = per_row | {"treated": treated, "adjust_for": adjust_for}
+            return self._fit_distributed(given, statistic)
+        given = replace(given, X=as_frame(X))
         with held(self.checkpoint), remedies_told():
-            if statistic.in_pieces and self._check_length(frame):
-                source = FrameSource.of(frame, y, treatment, self.propensity, per_row)
+            if statistic.in_pieces and self._check_length(given):
+                source = FrameSource.of(given.X, y, treatment, self.propensity, given.per_row)
                 return self._fit_pieces(self._local(source), statistic, treated, adjust_for)
-            return self._fit_whole(frame, y, treatment, reading, statistic, test)
+            return self._fit_whole(given, statistic, test)
 
     def fit_source(self, source: Source, *, treated: Any = None, adjust_for: Any = None) -> ModifierSelector:
         """Test every feature of a table that comes in pieces, such as a file larger than memory.
@@ -299,16 +297,7 @@ class ModifierSelector(BaseModifierSelector):
             )
         return "rows" if self.missing == "drop" else "outcomes" if self.missing_outcome == "drop" else ""
 
-    def _fit_distributed(
-        self,
-        X: Any,
-        y: Any,
-        treatment: Any,
-        treated: Any,
-        adjust_for: Any,
-        statistic: Statistic,
-        per_row: dict[str, Any],
-    ) -> ModifierSelector:
+    def _fit_distributed(self, given: Given, statistic: Statistic) -> ModifierSelector:
         """Test every feature of a Dask table."""
         if self.checkpoint is not None:
             raise ValueError(
@@ -317,9 +306,10 @@ class ModifierSelector(BaseModifierSelector):
             )
         from modifind.engine.dask import DaskPieces
 
-        own = (X, y, treatment, self.propensity, self.n_jobs)
-        with DaskPieces.of(*own, complete=self._complete, per_row=per_row) as pieces:
-            return self._fit_pieces(pieces, statistic, treated, adjust_for)
+        table = given.X, given.y, given.treatment
+        own = (self.propensity, self.n_jobs)
+        with DaskPieces.of(*table, *own, complete=self._complete, per_row=given.per_row) as pieces:
+            return self._fit_pieces(pieces, statistic, given.treated, given.adjust_for)
 
     def _fit_pieces(self, pieces: Pieces, statistic: Statistic, treated: Any, adjust_for: Any) -> ModifierSelector:
         """Test every feature by sums over pieces of the table."""
@@ -382,7 +372,7 @@ class ModifierSelector(BaseModifierSelector):
             + GIVEN_ADJUSTED * bool(found.adjusted)
             + GIVEN_STRATUM * ("n_strata" in found.together),
         }
-        return self._conclude(found.columns_in, found, settings, caught, found.named)
+        return self._conclude(found.columns_in, found, settings, caught)
 
     def _fit_piece(
         self, piece: Piece, dropped: Dropped, treated: Any, adjust_for: Any, entropy: int
@@ -453,8 +443,7 @@ class ModifierSelector(BaseModifierSelector):
         """
         check_runs(n)
         _check_placebo_rows(X, self.max_train_rows)
-        own = {"sample_weight": sample_weight, "clusters": clusters, "strata": strata}
-        data, run = self.read(X, y, treatment, treated=treated, adjust_for=adjust_for, **own)
+        data, run = self.read(Given(X, y, treatment, treated, adjust_for, sample_weight, clusters, strata))
         params = self.get_params(deep=False)
         with held(self.checkpoint), remedies_told():
             saved, _ = continued_tests(params, data, run.feature_groups, run.statistic, run.test, run.seed)
@@ -463,41 +452,22 @@ class ModifierSelector(BaseModifierSelector):
             raise KeyboardInterrupt
         return self.placebo_
 
-    def read(
-        self,
-        X: Any,
-        y: Any = None,
-        treatment: Any = None,
-        *,
-        treated: Any = None,
-        adjust_for: Any = None,
-        sample_weight: Any = None,
-        clusters: Any = None,
-        strata: Any = None,
-        weigh: bool = True,
-    ) -> tuple[Data, WholeFit]:
-        """The table as `fit` would read it, checked and encoded, and what is to be done with it; nothing is tested.
+    def read(self, given: Given, *, weigh: bool = True) -> tuple[Data, WholeFit]:
+        """A table in memory as `fit` would read it, and what is to be done with it; nothing is tested.
 
-        Parameters
-        ----------
-        X, y, treatment, treated, adjust_for, sample_weight, clusters, strata
-            As in `fit`; a table in memory.
-        weigh : bool, default=True
-            Whether rows are weighted for those without an outcome, which takes models of who has one.
+        `weigh` is whether rows are weighted for those without an outcome, which takes models of who has one.
         """
         statistic, test = self._validate()
-        per_row = {"sample_weight": sample_weight, "clusters": clusters, "strata": strata}
-        frame = as_frame(X)
+        given = replace(given, X=as_frame(given.X))
         if statistic.in_pieces:
-            self._check_length(frame)
-        reading = per_row | {"treated": treated, "adjust_for": adjust_for, "weigh": weigh}
-        data, run = self._read_whole(frame, y, treatment, reading, statistic, test)
+            self._check_length(given)
+        data, run = self._read_whole(given, statistic, test, weigh=weigh)
         run.check(data)
         return data, run
 
-    def _check_length(self, frame: pd.DataFrame) -> bool:
+    def _check_length(self, given: Given) -> bool:
         """Whether a table is so long that it is worked on in pieces; refuses what needs all rows at once then."""
-        if len(frame) <= self.max_train_rows:
+        if len(given.X) <= self.max_train_rows:
             return False
         groups = {"feature_groups": self.feature_groups} if has_groups(self.feature_groups) else {}
         what = f"a table of more than max_train_rows={self.max_train_rows} rows"
@@ -510,32 +480,16 @@ class ModifierSelector(BaseModifierSelector):
         return {"placebo_runs": self.placebo_runs} if self.placebo_runs else {}
 
     def _read_whole(
-        self,
-        X: pd.DataFrame,
-        y: Any,
-        treatment: Any,
-        reading: dict[str, Any],
-        statistic: Statistic,
-        test: ConditionalRandomizationTest,
+        self, given: Given, statistic: Statistic, test: ConditionalRandomizationTest, *, weigh: bool = True
     ) -> tuple[Data, WholeFit]:
         """The table, checked and encoded, and what is to be done with it."""
-        if reading["clusters"] is not None and not statistic.takes_clusters:
+        if given.clusters is not None and not statistic.takes_clusters:
             raise ValueError(
                 "clusters needs statistic='effect_likelihood'; "
                 f"resampled features of {called(statistic)} take rows as independent"
             )
         seed = seed_of(self.random_state, self.checkpoint)
-        data = read_data(
-            X,
-            y,
-            treatment,
-            discrete_features=self.discrete_features,
-            missing=self.missing,
-            missing_outcome=self.missing_outcome,
-            n_folds=self.cv,
-            seed=seed,
-            **reading,
-        )
+        data = Reading(self.discrete_features, self.missing, self.missing_outcome, self.cv, seed, weigh).read(given)
         groups = read_feature_groups(self.feature_groups, data.table.names)
         refuse_adjusted(groups, data.adjusted)
         if not statistic.resamples:
@@ -558,21 +512,14 @@ class ModifierSelector(BaseModifierSelector):
             population=self.population,
         )
 
-    def _fit_whole(
-        self,
-        X: pd.DataFrame,
-        y: Any,
-        treatment: Any,
-        reading: dict[str, Any],
-        statistic: Statistic,
-        test: ConditionalRandomizationTest,
-    ) -> ModifierSelector:
+    def _fit_whole(self, given: Given, statistic: Statistic, test: ConditionalRandomizationTest) -> ModifierSelector:
         """Test every feature with all rows at once."""
         params = self.get_params(deep=False)
         if not statistic.resamples:
-            warn_of_memory(*X.shape, effective_n_jobs(self.n_jobs))  # of this machine, so no part of the result
+            n_rows, n_features = given.X.shape
+            warn_of_memory(n_rows, n_features, effective_n_jobs(self.n_jobs))  # of this machine, so not recorded
         with recorded() as caught:
-            data, run = self._read_whole(X, y, treatment, reading, statistic, test)
+            data, run = self._read_whole(given, statistic, test)
             # What is said of the folder is not part of the result, which is that of a run without one.
             saved, notes = with_messages(continued_tests, params, data, run.feature_groups, statistic, test, run.seed)
             found = run.fit(data, *saved)
@@ -583,7 +530,7 @@ class ModifierSelector(BaseModifierSelector):
             **found.settings,
             **self._dropped_settings(data.dropped),
         }
-        self._conclude(data.table.names, found, settings, caught, found.named)
+        self._conclude(data.table.names, found, settings, caught)
         interrupted = found.interrupted
         if self.placebo_runs and not interrupted:
             placebo, interrupted = run_placebos(run, data, self.placebo_runs, saved[0])
@@ -599,28 +546,13 @@ class ModifierSelector(BaseModifierSelector):
     def _conclude(
         self,
         columns: tuple[str, ...],
-        found: Whole | Streamed,
+        found: Found,
         settings: dict[str, Any],
         caught: list[warnings.WarningMessage],
-        named: frozenset[str],
     ) -> ModifierSelector:
-        """Keep the result, and warn of what its checks found; features in `named` have had a warning of their own."""
-        messages = distinct_messages(caught)
-        result = assemble(
-            found.names,
-            found.kinds,
-            found.findings,
-            self.alpha,
-            self.adjust,
-            found.overlap,
-            settings,
-            messages,
-            named,
-            overall=found.overall,
-            score_histogram=found.score_histogram,
-            columns=found.columns,
-        )
-        warn_of(result.checks, named)
+        """Keep the result, and warn of what its checks found and no warning has said."""
+        result = assemble(found, settings, distinct_messages(caught), self.alpha, self.adjust)
+        warn_of(result.checks, found.named)
         self._keep(columns, result)
         return self
 

@@ -20,7 +20,7 @@ from modifind.data.leaks import refuse_leaks
 from modifind.data.pieces import Summary
 from modifind.data.rare_levels import pool, pool_rare_levels
 from modifind.data.sources import Piece
-from modifind.engine.reading import read_data
+from modifind.engine.reading import Given, Reading
 from modifind.engine.scoring import refuse_separation
 from modifind.nuisance.propensity.scores import PropensityModel
 
@@ -136,7 +136,7 @@ def test_masked_values_are_missing():
 def test_rows_that_are_labelled_in_another_order_are_refused(plain):
     y = pd.Series(plain.y).sample(frac=1.0, random_state=0)
     with pytest.raises(ValueError, match=r"index of y has the labels of X in another order.*y.loc\[X.index\]"):
-        read_data(plain.X, y, plain.treatment)
+        Reading().read(Given(plain.X, y, plain.treatment))
 
 
 # Types.

@@ -17,7 +17,8 @@ import pytest
 from pandas.testing import assert_frame_equal
 
 from modifind import SelectionResult
-from modifind.cli.app import _columns, _feature_groups, main
+from modifind.cli.app import main
+from modifind.cli.columns import _columns, read_groups
 from modifind.cli.tables import open_table
 from modifind.data.files.opening import open_file
 from modifind.data.files.text import Dialect
@@ -295,7 +296,7 @@ def test_columns_may_have_commas_in_their_names(texts, names):
         _columns(["age, mg"], columns, "--features")
     with pytest.raises(ValueError, match="--features names no column"):
         _columns([""], columns, "--features")
-    assert _feature_groups(["both=age,dose, mg"], columns) == {"both": ["age", "dose, mg"]}
+    assert read_groups(["both=age,dose, mg"], columns) == {"both": ["age", "dose, mg"]}
 
 
 def test_none_is_a_label(tmp_path, monkeypatch):

@@ -11,7 +11,7 @@ from modifind import EffectLikelihood, ModifierSelector
 from modifind.cli.app import main
 from modifind.data.feature_matrix import read_features
 from modifind.data.strata import Strata, read_strata, stratum_folds, with_strata
-from modifind.engine.reading import read_data
+from modifind.engine.reading import Given, Reading
 from modifind.engine.scoring import stratum_scores
 from modifind.nuisance.propensity.overlap import overlap_of
 from modifind.nuisance.propensity.scores import PropensityModel
@@ -64,7 +64,7 @@ def test_scores_are_the_strata_s_shares_of_treated_rows(fitted):
     assert settings["n_strata"] == 4
     assert "4 strata (a saturated model, not cross-fitted)" in settings["propensity_model"]
     assert settings["null_hypothesis"].endswith("given the other features and the stratum")
-    data = read_data(X, y, treatment, strata=site)
+    data = Reading().read(Given(X, y, treatment, strata=site))
     scores = stratum_scores(PropensityModel(), data.strata, data.conditioned, data.arms)
     shares = pd.Series(treatment).groupby(site).mean()
     np.testing.assert_allclose(scores.raw, shares[site])

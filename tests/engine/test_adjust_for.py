@@ -9,6 +9,7 @@ from typer.testing import CliRunner
 from modifind import EffectLikelihood, ModifierSelector, SelectionResult
 from modifind.cli.app import app
 from modifind.engine.dry_run import describe
+from modifind.engine.reading import Given
 from modifind.report.methods import methods
 
 QUICK = {"statistic": EffectLikelihood("linear"), "sampler": "gaussian", "random_state": 0, "explain": False}
@@ -109,7 +110,7 @@ def test_placebo_runs_and_checkpoints_know_the_adjustment(table, tmp_path):
 
 
 def test_dry_run_shows_what_is_adjusted_for(table):
-    lines = dict(describe(ModifierSelector(**QUICK), *table, adjust_for=["sick", "site"]))
+    lines = dict(describe(ModifierSelector(**QUICK), Given(*table, adjust_for=["sick", "site"])))
     assert lines["adjusted for"] == "2, not tested: sick, site"
     assert lines["features, numbers"] == "2: age, dose"
     assert "features, categories" not in lines

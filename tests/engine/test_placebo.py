@@ -14,7 +14,7 @@ import modifind.result.placebo_result
 from modifind import EffectLikelihood, ModifierSelector, SelectionResult
 from modifind.cli.terminal import print_result
 from modifind.engine.placebo import Assignment
-from modifind.engine.reading import read_data
+from modifind.engine.reading import Given, Reading
 from modifind.result.placebo_result import PlaceboResult
 
 QUICK = {
@@ -51,7 +51,8 @@ def fit(table, **settings):
 def assigned(treatment, scores=0.5, known=True, **rest):
     """How the treatment of a table was given, as it is read."""
     rng = np.random.default_rng(1)
-    data = read_data(rng.normal(size=(len(treatment), 2)), rng.normal(size=len(treatment)), treatment, **rest)
+    X, y = rng.normal(size=(len(treatment), 2)), rng.normal(size=len(treatment))
+    data = Reading().read(Given(X, y, treatment, **rest))
     return Assignment.of(data, np.broadcast_to(scores, len(treatment)), known), data
 
 

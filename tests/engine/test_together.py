@@ -9,7 +9,7 @@ import pytest
 from modifind import EffectLikelihood, ModifierSelector
 from modifind.data.determined import find_determined
 from modifind.data.feature_matrix import read_features
-from modifind.engine.reading import read_data
+from modifind.engine.reading import Given, Reading
 from modifind.nuisance.conditional import BoostingSampler
 
 LINEAR = EffectLikelihood(learner="linear")
@@ -58,7 +58,7 @@ def test_a_feature_may_have_the_name_of_the_outcome():
     X = X.rename(columns={"X1": "y", "X2": "treatment"})
     X.iloc[:7, 0], X.iloc[5:9, 1] = np.nan, np.nan
     with pytest.warns(UserWarning, match=r"9 of 300 rows .*: y \(7\), treatment \(4\)"):
-        assert read_data(X, y, a, missing="drop").table.n_rows == 291
+        assert Reading(missing="drop").read(Given(X, y, a)).table.n_rows == 291
 
 
 @pytest.mark.parametrize("sampler", ["gaussian", "boosting", "auto"])

@@ -13,7 +13,7 @@ from modifind import EffectLikelihood, ModifierSelector
 from modifind.cli.app import main
 from modifind.data.clusters import cluster_folds, read_clusters, read_weights
 from modifind.engine import run as whole
-from modifind.engine.reading import read_data
+from modifind.engine.reading import Given, Reading
 from modifind.engine.scoring import fit_scores
 from modifind.inference import analytic_test
 from modifind.nuisance.outcome.additive import AdditiveLearner, ArmLocations
@@ -78,12 +78,12 @@ def test_clusters_are_any_labels_but_missing_ones():
 def test_few_clusters_are_refused_and_not_many_are_warned_of():
     X, y, a, _ = simple(120)
     with pytest.raises(ValueError, match=r"clusters has 9 labels.*at least 10"):
-        read_data(X, y, a, clusters=np.arange(120) % 9)
+        Reading().read(Given(X, y, a, clusters=np.arange(120) % 9))
     with pytest.warns(UserWarning, match="clusters has only 12 labels"):
-        read_data(X, y, a, clusters=np.arange(120) % 12)
+        Reading().read(Given(X, y, a, clusters=np.arange(120) % 12))
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        assert read_data(X, y, a, clusters=np.arange(120) % 40).clusters.max() == 39
+        assert Reading().read(Given(X, y, a, clusters=np.arange(120) % 40)).clusters.max() == 39
 
 
 def test_rows_of_weight_zero_are_left_out_with_a_count():
@@ -308,7 +308,8 @@ def test_penalty_of_the_propensity_is_chosen_by_clusters():
     rng = np.random.default_rng(0)
     clusters = np.repeat(np.arange(40), 10)
     X = rng.standard_normal((40, 12))[clusters]  # columns that tell clusters apart and nothing else
-    data = read_data(X, rng.standard_normal(400), rng.permutation(np.arange(40) % 2)[clusters], clusters=clusters)
+    y, arms = rng.standard_normal(400), rng.permutation(np.arange(40) % 2)[clusters]
+    data = Reading().read(Given(X, y, arms, clusters=clusters))
     seed = np.random.SeedSequence(0)
     by_cluster = PropensityModel().fit(data.table, data.arms, seed=seed, clusters=clusters)
     by_row = PropensityModel().fit(data.table, data.arms, seed=np.random.SeedSequence(0))
@@ -447,6 +448,6 @@ def test_strata_go_with_weights_and_clusters():
     kept = weights > 0
     north = kept & (strata == "north")
     share = weights[north] @ a[north] / weights[north].sum()
-    data = read_data(X[kept], y[kept], a[kept], sample_weight=weights[kept], strata=strata[kept])
+    data = Reading().read(Given(X[kept], y[kept], a[kept], sample_weight=weights[kept], strata=strata[kept]))
     scores = fit_scores(PropensityModel(), data, data.conditioned, 5, np.random.SeedSequence(0)).scores
     np.testing.assert_allclose(scores[strata[kept] == "north"], share)

@@ -11,7 +11,6 @@ of `lasso_selective_inference`: valid given which columns the lasso took up.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from numbers import Real
@@ -48,7 +47,7 @@ from modifind.data.feature_matrix import (
 )
 from modifind.data.outcome_scale import transform_outcome
 from modifind.engine.alone import MarginalView, results_alone, views_alone
-from modifind.engine.reading import read_data
+from modifind.engine.reading import Given, Reading
 from modifind.engine.record import (
     UNRECORDED,
     data_settings,
@@ -56,6 +55,7 @@ from modifind.engine.record import (
     entropy_of,
     installed_versions,
     readable,
+    recorded,
 )
 from modifind.engine.scoring import refuse_separation
 from modifind.nuisance.propensity.overlap import OverlapSums, overlap_of
@@ -188,11 +188,8 @@ class SIEM(BaseModifierSelector):
         seeds = np.random.SeedSequence(entropy).spawn(5)
         propensity_seed, outcome_seed, statistic_seed, feature_seed, penalty_seed = seeds
 
-        with warnings.catch_warnings(record=True) as caught, threadpool_limits(limits=1):
-            warnings.simplefilter("always", UserWarning)
-            data = read_data(
-                X, y, treatment, treated=treated, discrete_features=self.discrete_features, adjust_for=adjust_for
-            )
+        with recorded() as caught, threadpool_limits(limits=1):
+            data = Reading(self.discrete_features).read(Given(X, y, treatment, treated, adjust_for))
             table, labels, arms = data.table, data.treatment, data.arms
             tested = [m for m, name in enumerate(table.names) if name not in data.adjusted]
             outcome = transform_outcome(data.y, self.outcome_transform)
@@ -203,8 +200,6 @@ class SIEM(BaseModifierSelector):
             fit = self._infer(design, penalty_seed)
             seeds_used = (statistic_seed, feature_seed)
             views = views_alone(table, outcome, arms, scores.scores, tested, seeds_used, self.n_jobs)
-        for warning in caught:
-            warnings.warn_explicit(warning.message, warning.category, warning.filename, warning.lineno)
 
         settings = self._settings(labels, scores, fit, entropy) | data.settings
         messages = distinct_messages(caught)

@@ -25,8 +25,8 @@ FIRST_ROWS = 10_000
 class Roles:
     """What the columns of a table are.
 
-    `features` are the columns of X, `adjusted` those of them that are not tested, `scores` known propensity scores, and
-    the last three arguments of `fit`.
+    `features` are the columns of X, `adjusted` those of them that are not tested, `scores` known propensity scores, the
+    next three arguments of `fit`, and `treated` the label that means treated.
     """
 
     features: list[str]
@@ -37,6 +37,7 @@ class Roles:
     strata: str | None = None
     weight: str | None = None
     clusters: str | None = None
+    treated: str | None = None
 
 
 class Table(Protocol):
@@ -49,7 +50,7 @@ class Table(Protocol):
     def rows(self, names: list[str]) -> pd.DataFrame:
         """Some columns, of all rows or of the first."""
 
-    def fit(self, selector: ModifierSelector, roles: Roles, treated: str | None) -> SelectionResult:
+    def fit(self, selector: ModifierSelector, roles: Roles) -> SelectionResult:
         """What a selector finds."""
 
     def arguments(self, selector: ModifierSelector, roles: Roles, option: str) -> dict[str, Any]:
@@ -72,9 +73,9 @@ class FrameTable:
         some = self.frame[names]
         return some if isinstance(some, pd.DataFrame) else some.head(FIRST_ROWS, npartitions=-1)
 
-    def fit(self, selector: ModifierSelector, roles: Roles, treated: str | None) -> SelectionResult:
+    def fit(self, selector: ModifierSelector, roles: Roles) -> SelectionResult:
         """What a selector finds."""
-        return selector.fit(**self._arguments(selector, roles), treated=treated).result_
+        return selector.fit(**self._arguments(selector, roles)).result_
 
     def arguments(self, selector: ModifierSelector, roles: Roles, option: str) -> dict[str, Any]:
         """Arguments of the selector's `fit`, for a table in memory; `option` is what needs one."""
@@ -88,7 +89,7 @@ class FrameTable:
             scores = frame[roles.scores]
             selector.set_params(propensity=scores.to_numpy() if isinstance(frame, pd.DataFrame) else scores)
         more = {argument: frame[name] for argument, name in _per_row(roles).items()}
-        more |= {"adjust_for": roles.adjusted or None}
+        more |= {"adjust_for": roles.adjusted or None, "treated": roles.treated}
         return {"X": frame[roles.features], "y": frame[roles.outcome], "treatment": frame[roles.treatment], **more}
 
 
@@ -107,13 +108,13 @@ class FileTable:
         """Some columns, of all rows or of the first."""
         return next(FileSource(self.files, tuple(names), names[0], names[0]).pieces()).X if names else pd.DataFrame()
 
-    def fit(self, selector: ModifierSelector, roles: Roles, treated: str | None) -> SelectionResult:
+    def fit(self, selector: ModifierSelector, roles: Roles) -> SelectionResult:
         """What a selector finds."""
         if roles.scores is not None:
             selector.set_params(propensity="auto")  # the source brings the scores
         more = _per_row(roles) | ({} if roles.scores is None else {"propensity": roles.scores})
         source = FileSource(self.files, tuple(roles.features), roles.outcome, roles.treatment, more)
-        return selector.fit_source(source, treated=treated, adjust_for=roles.adjusted or None).result_
+        return selector.fit_source(source, treated=roles.treated, adjust_for=roles.adjusted or None).result_
 
     def arguments(self, selector: ModifierSelector, roles: Roles, option: str) -> dict[str, Any]:
         """Arguments of the selector's `fit`, which a table in batches does not have."""

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 from modifind.data.wording import counted, printable
 
 if TYPE_CHECKING:
+    from modifind.result.placebo_result import PlaceboResult
     from modifind.result.selection_result import SelectionResult
 
 
@@ -116,6 +117,35 @@ def strict_line(result: SelectionResult) -> str:
     """Why a strict run ends with an error."""
     reason = counted(len(result.cautions), "thing puts", "things put")
     return f"modifind: --strict: {reason} the answer in doubt; results were written all the same (exit code 3)"
+
+
+def print_dry_run(selector: Any, arguments: dict[str, Any], columns: list[str]) -> None:
+    """How a table is read and what would be done with it; `arguments` are those of `fit`."""
+    from modifind.engine.dry_run import describe
+    from modifind.engine.reading import Given
+
+    lines = describe(selector, Given(**arguments))
+    lines.insert(3, ("other columns", ", ".join(name for name in columns if name not in arguments["X"])))
+    width = max(len(heading) for heading, _ in lines)
+    for heading, line in lines:
+        print(f"{heading:<{width}}  {printable(line)}")
+    print("\nNothing was fitted; leave --dry-run out to run it.")
+
+
+def print_adjusted(names: list[str]) -> None:
+    """The columns that are adjusted for and not tested, if there are any."""
+    if names:
+        print(f"adjusted for: {printable(', '.join(names))}; --exclude leaves a column out\n")
+
+
+def print_placebo(found: PlaceboResult, typed: Callable[[str], str]) -> None:
+    """What treatments that do nothing found, and a warning in the words of `typed` if that is more than by chance."""
+    print(f"{found.text}\n{found.drawn[0].upper()}{found.drawn[1:]}.")
+    for row in found.table.sort_values("p_value").head(3).itertuples():
+        selected = " (selected)" * bool(row.selected)
+        print(f"  run {row.run}, {printable(str(row.feature))}: p = {row.p_value:.2g}{selected}")
+    if found.warning:
+        complain(f"modifind: warning: {typed(found.warning)}")
 
 
 def print_result(result: SelectionResult, truth: dict[str, str] | None = None) -> None:

@@ -229,6 +229,50 @@ class Summary:
         refuse_missing(counts, allowed=missing == "category")
         refuse_outcome_gaps(outcome, self.n_rows, self.y.n_missing, self.y.n_infinite)
         refuse_gaps(treatment, self.treatment.n_missing, self.treatment.n_infinite)
+        self._check_scores()
+        if self.weights is not None:
+            self.weights.check()
+        if self.clusters is not None:
+            check_clusters(self.clusters.size)
+        self._check_outcome(transform)
+        labels = self._labels()
+        if self.treatment.levels is None:
+            raise ValueError(f"{treatment} must have exactly two values; found more")
+        arms = self.treatment.labels("treatment")
+        shown = tuple(plain_label(label) for label in arms)
+        if first_treated(shown, treated, treatment):
+            arms, shown = arms[::-1], shown[::-1]
+        check_arms(min(self.treatment.levels.values()))
+        sizes = {arm: self.treatment.levels[arm] for arm in arms}
+        by_level = tuple(c.rows_by_arm(own, sizes) for own, c in zip(labels, self.columns, strict=True))
+        return Schema(
+            n_rows=self.n_rows,
+            names=self.names,
+            labels=labels,
+            arms=arms,
+            arm_labels=shown,
+            n_treated=sizes[arms[1]],
+            transform=transform,
+            binary=self.y.levels is not None,
+            constant=tuple(c.n_distinct + (c.n_missing > 0) == 1 for c in self.columns),
+            counts=by_level,
+            gaps=tuple(c.n_missing > 0 for c in self.columns),
+            cluster_keys=self.clusters,
+            stratum_shares=self._stratum_shares(labels[-1], by_level[-1], arms),
+        )
+
+    def _stratum_shares(
+        self, labels: tuple[Any, ...] | None, counts: NDArray[np.int64] | None, arms: tuple[Any, ...]
+    ) -> Array | None:
+        """Share of treated rows in each stratum, where there are strata, which are then the last column."""
+        if self.strata is None or labels is None or counts is None:
+            return None
+        refuse_gaps("strata", self.columns[-1].n_missing, self.columns[-1].n_infinite)
+        check_strata(tuple(plain_label(label) for label in labels), *counts.T)
+        sums = np.array([[self.strata.get((label, arm), 0.0) for arm in arms] for label in labels])
+        return sums[:, 1] / sums.sum(axis=1)
+
+    def _check_scores(self) -> None:
         known = self.scores
         if known is not None and known.kind != "number":
             raise ValueError(f"propensity must lie strictly between 0 and 1; it holds {known.kind}")
@@ -237,15 +281,16 @@ class Summary:
                 f"propensity must lie strictly between 0 and 1; found {known.n_missing} missing values and a range "
                 f"from {known.low:g} to {known.high:g}"
             )
-        if self.weights is not None:
-            self.weights.check()
-        if self.clusters is not None:
-            check_clusters(self.clusters.size)
+
+    def _check_outcome(self, transform: str | None) -> None:
         if self.y.low == self.y.high:
             raise ValueError(f"y is constant ({self.y.low:g}); there is no effect to look for")
         if transform == "log" and self.y.low <= 0:
             raise ValueError("outcome_transform='log' needs a positive outcome; some values of y are not")
         check_scale("y", np.array([self.y.low, self.y.high]))
+
+    def _labels(self) -> tuple[tuple[Any, ...] | None, ...]:
+        """For each feature its category labels in code order, or None when continuous."""
         labels: list[tuple[Any, ...] | None] = []
         observed: dict[str, int] = {}
         for name, own, limit in zip(self.names, self.columns, self.limits, strict=True):
@@ -261,45 +306,7 @@ class Summary:
             else:
                 labels.append(own.labels(name))
         refuse_few(observed)
-        if self.treatment.levels is None:
-            raise ValueError(f"{treatment} must have exactly two values; found more")
-        arms = self.treatment.labels("treatment")
-        shown = tuple(plain_label(label) for label in arms)
-        if first_treated(shown, treated, treatment):
-            arms, shown = arms[::-1], shown[::-1]
-        check_arms(min(self.treatment.levels.values()))
-        totals = np.array([self.treatment.levels[arm] for arm in arms])
-        per_level: list[NDArray[np.int64] | None] = []
-        for levels, own in zip(labels, self.columns, strict=True):
-            if levels is None or own.levels is None:
-                per_level.append(None)
-                continue
-            rows = np.array([[own.by_arm.get((level, arm), 0) for arm in arms] for level in levels]).reshape(-1, 2)
-            per_level.append(np.vstack((rows, totals - rows.sum(axis=0))) if own.n_missing else rows)
-        shares = None
-        if self.strata is not None:
-            known, stratum = self.columns[-1], labels[-1]
-            refuse_gaps("strata", known.n_missing, known.n_infinite)
-            assert stratum is not None
-            assert per_level[-1] is not None
-            check_strata(tuple(plain_label(label) for label in stratum), *per_level[-1].T)
-            sums = np.array([[self.strata.get((label, arm), 0.0) for arm in arms] for label in stratum])
-            shares = sums[:, 1] / sums.sum(axis=1)
-        return Schema(
-            n_rows=self.n_rows,
-            names=self.names,
-            labels=tuple(labels),
-            arms=arms,
-            arm_labels=shown,
-            n_treated=self.treatment.levels[arms[1]],
-            transform=transform,
-            binary=self.y.levels is not None,
-            constant=tuple(c.n_distinct + (c.n_missing > 0) == 1 for c in self.columns),
-            counts=tuple(per_level),
-            gaps=tuple(c.n_missing > 0 for c in self.columns),
-            cluster_keys=self.clusters,
-            stratum_shares=shares,
-        )
+        return tuple(labels)
 
 
 @dataclass(frozen=True)

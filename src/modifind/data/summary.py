@@ -144,6 +144,16 @@ class ColumnSummary:
             ) from None
         return tuple(int(label) if self.whole else label for label in found)
 
+    def rows_by_arm(self, labels: tuple[Any, ...] | None, arms: dict[Any, int]) -> NDArray[np.int64] | None:
+        """Rows of each label in each arm, shape (k, 2), those of missing values last; None where none are counted.
+
+        `arms` are the rows of the control and of the treated, by their label.
+        """
+        if labels is None or self.levels is None:
+            return None
+        rows = np.array([[self.by_arm.get((level, arm), 0) for arm in arms] for level in labels]).reshape(-1, 2)
+        return np.vstack((rows, np.array(list(arms.values())) - rows.sum(axis=0))) if self.n_missing else rows
+
 
 def _counts(column: pd.Series[Any], max_levels: int) -> dict[Any, int] | None:
     """How often each value occurs, None when they are more than `max_levels`."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
@@ -23,7 +23,7 @@ from modifind.explain.views import no_curve
 from modifind.inference import adjust_p_values
 from modifind.nuisance.conditional import Calibration
 from modifind.result.checks import cautions, concerns, run_checks
-from modifind.result.selection_result import CHANGE_COLUMNS, PARTS, PIT_COLUMNS, SelectionResult, no_changes, no_scores
+from modifind.result.selection_result import CHANGE_COLUMNS, PARTS, PIT_COLUMNS, SelectionResult, no_changes
 
 # Held-out share of a feature's distribution that the others explain, above which the data cannot tell it from them.
 # What little is left is then as much the sampler's own error as the feature's, and a test of it would be a test of the
@@ -74,6 +74,38 @@ class Finding:
         return "constant" if self.calibration.sampler == NO_SAMPLER.sampler else "determined"
 
 
+@dataclass(frozen=True)
+class Found:
+    """What the tests of a table found.
+
+    Attributes
+    ----------
+    names, kinds : tuple of str, list
+        Features and groups, and what they are.
+    findings : list of Finding
+        What was found of each.
+    named : frozenset of str
+        Features that cannot be tested, as a warning has said.
+    overlap : dict
+        How far the arms overlap.
+    overall : dict
+        Effects for all rows together.
+    score_histogram : DataFrame
+        Propensity scores by arm.
+    columns : DataFrame
+        What every column was looked at for; see `review_columns`. A group of columns has the worst of its columns.
+    """
+
+    names: tuple[str, ...]
+    kinds: Sequence[Kind | Literal["group"]]
+    findings: list[Finding]
+    named: frozenset[str]
+    overlap: dict[str, float]
+    overall: dict[str, float]
+    score_histogram: pd.DataFrame
+    columns: pd.DataFrame
+
+
 _NOT_SEEN = MarginalView(float("nan"), float("nan"), no_curve())
 UNTESTED = Finding(_NOT_SEEN, None, NO_SAMPLER, reached=False)
 DIED = Finding(_NOT_SEEN, None, NO_SAMPLER, failure=WORKER_DIED)
@@ -108,84 +140,92 @@ def _warn_failed(names: tuple[str, ...], findings: list[Finding]) -> None:
 
 
 def assemble(
-    names: tuple[str, ...],
-    kinds: list[Kind] | list[Kind | Literal["group"]],
-    findings: list[Finding],
-    alpha: float,
-    adjust: str,
-    overlap: dict[str, float],
-    settings: dict[str, Any],
-    messages: tuple[str, ...],
-    named: frozenset[str] = frozenset(),
-    overall: Mapping[str, float] | None = None,
-    score_histogram: pd.DataFrame | None = None,
-    columns: pd.DataFrame | None = None,
+    found: Found, settings: dict[str, Any], messages: tuple[str, ...], alpha: float, adjust: str
 ) -> SelectionResult:
     """The result of a fit, from what was found of every feature.
 
-    Features in `named` cannot be tested, as one of the messages says. Bounds are those of features whose p-value is at
-    most `alpha`, whatever the level was when they were found. `columns` has what columns were looked at for, see
-    `review_columns`; a group of columns has the worst of its columns.
+    Bounds are those of features whose p-value is at most `alpha`, whatever the level was when they were found.
     """
-    index = pd.Index(names, name="feature")
+    names, findings = found.names, found.findings
+    n_tested = sum(f.reached for f in findings)
+    if n_tested < len(findings):
+        settings = {**settings, "n_tested": n_tested, "interrupted": True}
+    diagnostics = _diagnostics(found, settings)
+    features = _table(found, diagnostics, settings, alpha, adjust)
+    untested = found.columns.loc[list(settings.get("adjust_for") or ())]
+    checks = run_checks(features, diagnostics, found.overlap, settings, _untestable(found), untested)
+    features["caution"] = cautions(checks, names)
+    views = {name: dict(f.views or {name: f.view}) for name, f in zip(names, findings, strict=True)}
+    by_column = {column: view for own in views.values() for column, view in own.items()}
+    shown = (f.bounds or {} for f, p_value in zip(findings, features["p_value"], strict=True) if p_value <= alpha)
+    bounds = {column: own for bounded in shown for column, own in bounded.items()}
+    return SelectionResult(
+        table=features,
+        diagnostics=diagnostics,
+        curves={column: view.curve for column, view in by_column.items()},
+        overlap=found.overlap,
+        settings=settings,
+        versions=installed_versions(),
+        warnings=(*messages, *concerns(checks, found.named)),
+        checks=checks,
+        overall=found.overall,
+        densities=_densities(features, views),
+        bounds={column: own.table for column, own in bounds.items()},
+        bound_tests={column: own.tests for column, own in bounds.items()},
+        score_histogram=found.score_histogram,
+        pit_histogram=_pit_histogram(features.index, findings),
+        changes=_changes(features, findings, views, alpha, adjust, settings),
+    )
+
+
+def _table(
+    found: Found, diagnostics: pd.DataFrame, settings: Mapping[str, Any], alpha: float, adjust: str
+) -> pd.DataFrame:
+    """What each feature is and what its test says."""
+    findings = found.findings
     p_values = np.array([1.0 if f.outcome is None else f.outcome.p_value for f in findings])
     reached = np.array([f.reached for f in findings])
     # Features that were not reached count as p = 1: what is selected among the others would be selected in any case.
     adjusted = np.where(reached, adjust_p_values(p_values, adjust), np.nan)
-    p_values = np.where(reached, p_values, np.nan)
-    if not reached.all():
-        settings = {**settings, "n_tested": int(reached.sum()), "interrupted": True}
     table = {
-        "kind": kinds,
+        "kind": found.kinds,
         "importance": [f.view.importance for f in findings],
         "statistic": _column(findings, "statistic"),
-        "p_value": p_values,
+        "p_value": np.where(reached, p_values, np.nan),
         "p_adjusted": adjusted,
         "selected": adjusted <= alpha,
+        "role": _roles(adjusted <= alpha, diagnostics, alpha, adjust),
     }
+    if settings["model"] is not None:
+        table |= {"likelihood_gain": _column(findings, "gain")}
+        table |= {name: _column(findings, name) for name in ("gain_low", "gain_high")}
+    return pd.DataFrame(table, index=diagnostics.index)
+
+
+def _diagnostics(found: Found, settings: Mapping[str, Any]) -> pd.DataFrame:
+    """How well each feature's distribution fits, how its p-value came about, and what it was looked at for."""
+    findings, index = found.findings, pd.Index(found.names, name="feature")
     diagnostics = pd.DataFrame([asdict(f.calibration) for f in findings], index=index).drop(columns="pit_histogram")
     if settings["model"] is not None:
-        table["likelihood_gain"] = _column(findings, "gain")
-        table["gain_low"] = _column(findings, "gain_low")
-        table["gain_high"] = _column(findings, "gain_high")
         tails = ("likelihood_p_value", "tail_p_value", "prognostic_p_value", "normal_p_value", "check_p_value")
         for name in (*tails, "checked_p_value", "conditional_p_value", "n_repeats", "z_spread"):
             diagnostics[name] = _column(findings, name)
     for name in ("n_resamples", "n_exceeding"):
         diagnostics[name] = [0 if f.outcome is None else getattr(f.outcome, name) for f in findings]
     diagnostics["bandwidth"] = [f.view.bandwidth for f in findings]
-    if columns is not None:
-        diagnostics = diagnostics.join(_reviewed(names, columns, settings))
-    features = pd.DataFrame(table, index=index)
-    features.insert(list(table).index("selected") + 1, "role", _roles(adjusted <= alpha, diagnostics, alpha, adjust))
-    untestable = {name: f.untestable for name, f in zip(names, findings, strict=True) if f.untestable is not None}
-    for name, kind in zip(names, kinds, strict=True):
-        if name in named and kind == "discrete" and untestable.get(name) == "constant":
-            untestable[name] = "rare"  # pooling has left one level, as a message says
-    untested = None if columns is None else columns.loc[list(settings.get("adjust_for") or ())]
-    checks = run_checks(features, diagnostics, overlap, settings, untestable, untested)
-    features["caution"] = cautions(checks, names)
-    views = {name: dict(f.views or {name: f.view}) for name, f in zip(names, findings, strict=True)}
-    by_column = {column: view for own in views.values() for column, view in own.items()}
-    shown = (f.bounds or {} for f, p_value in zip(findings, p_values, strict=True) if p_value <= alpha)
-    bounds = {column: own for found in shown for column, own in found.items()}
-    return SelectionResult(
-        table=features,
-        diagnostics=diagnostics,
-        curves={column: view.curve for column, view in by_column.items()},
-        overlap=overlap,
-        settings=settings,
-        versions=installed_versions(),
-        warnings=(*messages, *concerns(checks, named)),
-        checks=checks,
-        overall=overall or {},
-        densities=_densities(features, views),
-        bounds={column: own.table for column, own in bounds.items()},
-        bound_tests={column: own.tests for column, own in bounds.items()},
-        score_histogram=no_scores() if score_histogram is None else score_histogram,
-        pit_histogram=_pit_histogram(index, findings),
-        changes=_changes(features, findings, views, alpha, adjust, settings),
-    )
+    return diagnostics.join(_reviewed(found.names, found.columns, settings))
+
+
+def _untestable(found: Found) -> dict[str, str]:
+    """Why features were not tested: names of checks."""
+    reasons = {}
+    for name, kind, finding in zip(found.names, found.kinds, found.findings, strict=True):
+        reason = finding.untestable
+        if reason == "constant" and name in found.named and kind == "discrete":
+            reason = "rare"  # pooling has left one level, as a message says
+        if reason is not None:
+            reasons[name] = reason
+    return reasons
 
 
 def _reviewed(names: tuple[str, ...], columns: pd.DataFrame, settings: Mapping[str, Any]) -> pd.DataFrame:

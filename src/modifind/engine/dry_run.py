@@ -13,7 +13,7 @@ from modifind.data.containers import as_frame, is_known
 from modifind.data.feature_matrix import FeatureTable
 from modifind.data.survey import effective_size
 from modifind.engine.placebo import Assignment
-from modifind.engine.reading import Data
+from modifind.engine.reading import Data, Given
 from modifind.statistics.effect_likelihood import is_binary
 
 MOST_NAMES = 12
@@ -23,14 +23,14 @@ BASE, PER_FEATURE, PER_CELL = 0.4, 0.07, 2.9e-5
 EXPLAINING = 1.8  # times as long with explanations
 
 
-def describe(selector: Any, X: Any, y: Any, treatment: Any, **rest: Any) -> list[tuple[str, str]]:
+def describe(selector: Any, given: Given) -> list[tuple[str, str]]:
     """What a selector would do, in pairs of a heading and a line.
 
     Parameters
     ----------
     selector : ModifierSelector
         The selector, not fitted.
-    X, y, treatment, **rest
+    given : Given
         Arguments of its `fit`. What is wrong with them is told as `fit` would tell it.
 
     Examples
@@ -38,12 +38,12 @@ def describe(selector: Any, X: Any, y: Any, treatment: Any, **rest: Any) -> list
     >>> from modifind import ModifierSelector
     >>> from modifind.datasets import load_trial
     >>> trial = load_trial()
-    >>> for heading, line in describe(ModifierSelector(), trial.X, trial.y, trial.treatment)[:2]:
+    >>> for heading, line in describe(ModifierSelector(), Given(trial.X, trial.y, trial.treatment))[:2]:
     ...     print(f"{heading}: {line}")
     rows: 1,500
     treatment: drug: drug (treated) 733 rows, placebo (control) 767 rows
     """
-    data, run = selector.read(X, y, treatment, **rest, weigh=False)
+    data, run = selector.read(given, weigh=False)
     table = data.table
     tested = [m for m, name in enumerate(table.names) if name not in data.adjusted]
     lines = [("rows", _rows(data)), ("treatment", _treatment(data)), ("outcome", _outcome(data, run.outcome_transform))]
@@ -53,7 +53,7 @@ def describe(selector: Any, X: Any, y: Any, treatment: Any, **rest: Any) -> list
             lines.append((f"features, {title}", f"{len(members)}: {_listed([_feature(table, m) for m in members])}"))
     if data.adjusted:
         lines.append(("adjusted for", f"{len(data.adjusted)}, not tested: {_listed(list(data.adjusted))}"))
-    frame = as_frame(X) if data.kept is None else as_frame(X).loc[data.kept]
+    frame = as_frame(given.X) if data.kept is None else as_frame(given.X).loc[data.kept]
     untested = _untested(data, frame)
     if untested:
         lines.append(("not tested", "; ".join(f"{_listed(names)}: {why}" for why, names in untested.items())))

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
-import pandas as pd
 from joblib import delayed
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
@@ -21,7 +20,7 @@ from modifind.data.codes import warn_codes
 from modifind.data.column_types import outcome_name, treatment_name
 from modifind.data.containers import recorded_names
 from modifind.data.determined import find_determined
-from modifind.data.feature_matrix import FeatureTable, Kind, adjusted_columns
+from modifind.data.feature_matrix import FeatureTable, adjusted_columns
 from modifind.data.leaks import refuse_leaks
 from modifind.data.many_levels import with_level_columns
 from modifind.data.missing import LEAST_OBSERVED, Dropped
@@ -33,7 +32,7 @@ from modifind.data.strata import Strata
 from modifind.data.support import outside_levels
 from modifind.data.within_clusters import cluster_features
 from modifind.data.wording import named
-from modifind.engine.assemble import DETERMINED, NO_SAMPLER, Finding
+from modifind.engine.assemble import DETERMINED, NO_SAMPLER, Finding, Found
 from modifind.engine.explaining import ExplainingRows, Question, explain_features
 from modifind.engine.importance_sums import FeatureView, OutcomeBins
 from modifind.engine.overlap_conditional import OverlapConditional
@@ -196,18 +195,10 @@ def check_unchanged(n_rows: int, found: int) -> None:
 
 
 @dataclass(frozen=True)
-class Streamed:
-    """What a streamed fit found; features in `named` cannot be tested, as a warning has said.
+class Streamed(Found):
+    """What a streamed fit found; `columns_in` are all columns of the table."""
 
-    `names` are the tested features, and `columns_in` all columns of the table.
-    """
-
-    names: tuple[str, ...]
     columns_in: tuple[str, ...]
-    kinds: list[Kind]
-    findings: list[Finding]
-    named: frozenset[str]
-    overlap: dict[str, float]
     labels: tuple[Any, Any]
     n_rows: int
     n_treated: int
@@ -216,12 +207,9 @@ class Streamed:
     outcome_levels: bool
     propensity: FittedPropensity
     model: dict[str, Any]
-    score_histogram: pd.DataFrame
     column_names: dict[str, str]
-    columns: pd.DataFrame
-    overall: dict[str, float] = field(default_factory=dict)
-    adjusted: tuple[str, ...] = ()
-    together: dict[str, Any] = field(default_factory=dict)
+    adjusted: tuple[str, ...]
+    together: dict[str, Any]
 
     @property
     def sample_settings(self) -> dict[str, Any]:

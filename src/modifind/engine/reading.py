@@ -32,7 +32,26 @@ from modifind.data.rare_levels import pool_rare_levels
 from modifind.data.strata import Strata, read_strata, with_strata
 from modifind.data.support import Outside, outside_levels
 from modifind.data.survey import effective_size
-from modifind.nuisance.observation import weigh_observed
+from modifind.nuisance.observation import Unseen, weigh_observed
+
+
+@dataclass(frozen=True)
+class Given:
+    """A table as the user passes it; these are the arguments of `ModifierSelector.fit`."""
+
+    X: Any
+    y: Any = None
+    treatment: Any = None
+    treated: Any = None
+    adjust_for: Any = None
+    sample_weight: Any = None
+    clusters: Any = None
+    strata: Any = None
+
+    @property
+    def per_row(self) -> dict[str, Any]:
+        """What is known of the rows besides outcome and treatment, by its name; None where it was not passed."""
+        return {name: getattr(self, name) for name in ("sample_weight", "clusters", "strata")}
 
 
 @dataclass(frozen=True)
@@ -107,168 +126,174 @@ class Data:
         return found
 
 
-def read_data(
-    X: Any,
-    y: Any,
-    treatment: Any,
-    *,
-    treated: Any = None,
-    discrete_features: Any = "auto",
-    missing: str = "error",
-    missing_outcome: str = "error",
-    sample_weight: Any = None,
-    clusters: Any = None,
-    strata: Any = None,
-    adjust_for: Any = None,
-    n_folds: int = 5,
-    seed: int = 0,
-    weigh: bool = True,
-) -> Data:
-    """Check and encode a table; rare levels are pooled, and what looks odd is warned of.
+@dataclass(frozen=True)
+class _Rows:
+    """Some of the rows that were passed, as `kept` says: features, other columns by their argument, and weights."""
 
-    Parameters
+    frame: pd.DataFrame
+    columns: dict[str, pd.Series[Any]]
+    kept: NDArray[np.bool_]
+    weights: Array | None = None
+
+    @classmethod
+    def of(cls, given: Given) -> _Rows:
+        """All rows."""
+        passed = {"y": given.y, "treatment": given.treatment, **given.per_row}
+        passed = {name: values for name, values in passed.items() if values is not None}
+        check_same_order(given.X, **passed)
+        frame = as_frame(given.X)
+        columns = {name: as_column(values, name) for name, values in passed.items()}
+        for name, column in columns.items():
+            check_length(name, len(column), len(frame))
+        return cls(frame, columns, np.ones(len(frame), dtype=bool))
+
+    def take(self, chosen: NDArray[np.bool_]) -> _Rows:
+        """Some of these rows."""
+        if chosen.all():
+            return self
+        kept = self.kept.copy()
+        kept[kept] = chosen
+        columns = {name: column[chosen].reset_index(drop=True) for name, column in self.columns.items()}
+        return _Rows(self.frame.loc[chosen], columns, kept, None if self.weights is None else self.weights[chosen])
+
+    @property
+    def clusters(self) -> NDArray[np.int64] | None:
+        """Numbers of the clusters, where there are any."""
+        return read_clusters(self.columns["clusters"], len(self.frame)) if "clusters" in self.columns else None
+
+
+@dataclass(frozen=True)
+class Reading:
+    """How a table is checked and encoded.
+
+    Attributes
     ----------
-    X : DataFrame or array of shape (n, d)
-        Features.
-    y, treatment : array of shape (n,)
-        Outcome and treatment.
-    treated : optional
-        The label that means "treated".
     discrete_features : "auto", names, positions, a mask, or AlsoDiscrete
         See `read_features`.
     missing : {"error", "category", "drop"}, default="error"
         What becomes of missing values; "drop" leaves out the rows that have any, with a warning.
     missing_outcome : {"error", "drop", "weight"}, default="error"
         What becomes of rows without an outcome; see `ModifierSelector`.
-    sample_weight, clusters, strata : array of shape (n,), optional
-        Weights, cluster labels and strata of the rows. Rows of weight 0 are left out, with a warning.
-    adjust_for : names, positions or a mask, optional
-        Columns of X that are not tested.
     n_folds, seed : int
         Of the models by which rows stand for those without an outcome.
     weigh : bool, default=True
         Whether these models are fitted; otherwise such rows count alike.
 
-    Raises
-    ------
-    ValueError
-        Names the column and the remedy.
-
     Examples
     --------
-    >>> data = read_data([[k % 7, k % 13] for k in range(60)], range(60), ["drug", "placebo"] * 30)
+    >>> data = Reading().read(Given([[k % 7, k % 13] for k in range(60)], range(60), ["drug", "placebo"] * 30))
     >>> data.table.names, data.treatment.treated
     (('x0', 'x1'), 'drug')
     """
-    given = {"y": y, "treatment": treatment, "sample_weight": sample_weight, "clusters": clusters, "strata": strata}
-    given = {name: values for name, values in given.items() if values is not None}
-    check_same_order(X, **given)
-    frame = as_frame(X)
-    columns = {name: as_column(values, name) for name, values in given.items()}
-    for name, column in columns.items():
-        check_length(name, len(column), len(frame))
-    kept, dropped, weights = _kept_rows(frame, columns, missing, missing_outcome)
-    frame, columns, weights = _some_rows(frame, columns, weights, kept)
-    gaps = "category" if missing == "category" else "error"
-    unseen, sampled = None, weights is not None
-    if missing_outcome == "weight" and "y" in columns and columns["y"].isna().any():
+
+    discrete_features: Any = "auto"
+    missing: str = "error"
+    missing_outcome: str = "error"
+    n_folds: int = 5
+    seed: int = 0
+    weigh: bool = True
+
+    def read(self, given: Given) -> Data:
+        """Check and encode a table; rare levels are pooled, and what looks odd is warned of.
+
+        Rows of weight 0 are left out, with a warning.
+
+        Raises
+        ------
+        ValueError
+            Names the column and the remedy.
+        """
+        rows, dropped = self._complete(_Rows.of(given))
+        sampled, unseen = rows.weights is not None, None
+        if self.missing_outcome == "weight" and "y" in rows.columns and rows.columns["y"].isna().any():
+            rows, unseen = self._weighed(rows, given.treated)
+        columns, weights = rows.columns, rows.weights
+        whole = self._features(rows)
+        check_rows(whole.n_rows)
+        adjusted = adjusted_columns(whole.names, given.adjust_for)
+        outcome = read_outcome(columns.get("y"), whole.n_rows)
+        labels = read_treatment(columns.get("treatment"), whole.n_rows, given.treated)
+        clusters = rows.clusters
+        if clusters is not None:
+            check_clusters(np.unique(clusters).size)
+        refuse_leaks(whole, outcome, labels.arms, clusters)
+        warn_codes(whole, outcome, outcome_name(columns["y"]))
+        outside = outside_levels(whole, labels.arms, treated_as_one(labels.arms, clusters))
+        table, left_out = pool_rare_levels(whole, labels.arms)
+        pooled = [m for m in range(table.n_features) if whole.n_levels(m) > table.n_levels(m) > MOST_INDICATORS]
+        strata = read_strata(columns["strata"], table, labels.arms) if "strata" in columns else None
+        if weights is not None:
+            weights = weights / weights.max()
+            weights = weights / weights.mean()
+        return Data(
+            table,
+            outcome,
+            labels,
+            weights,
+            clusters,
+            strata,
+            None if rows.kept.all() else rows.kept,
+            dropped,
+            left_out,
+            names=recorded_names(columns["y"], columns["treatment"]),
+            unpooled=tuple(whole.values[:, m] for m in pooled),
+            outside=outside,
+            adjusted=adjusted,
+            outcome_weights={} if unseen is None or weights is None else unseen.settings(weights, sampled=sampled),
+        )
+
+    def _features(self, rows: _Rows) -> FeatureTable:
+        return read_features(rows.frame, self.discrete_features, "category" if self.missing == "category" else "error")
+
+    def _complete(self, rows: _Rows) -> tuple[_Rows, Dropped]:
+        """The rows that count and have what they must have, and a count of the others."""
+        kept, dropped, weights = rows.kept.copy(), Dropped(), None
+        weighed = rows.columns.get("sample_weight")
+        if "drop" in (self.missing, self.missing_outcome) and {"y", "treatment"} <= set(rows.columns):
+            what = "outcomes" if self.missing != "drop" else "inputs" if self.missing_outcome == "weight" else "rows"
+            counted = kept if weighed is None else ~(weighed == 0).to_numpy(dtype=bool)
+            some = rows.take(counted)
+            others = {name: column for name, column in some.columns.items() if name not in ("y", "treatment")}
+            complete, dropped = complete_rows(
+                some.frame, some.columns["y"], some.columns["treatment"], others, what=what
+            )
+            dropped.refuse_all()
+            kept[counted] = complete
+        if weighed is not None:
+            weights = np.zeros(kept.size)
+            weights[kept] = read_weights(weighed[kept], int(kept.sum()))
+            nothing = int((weights[kept] == 0).sum())
+            dropped = replace(dropped, n_rows=kept.size - nothing, n_weightless=nothing)
+            kept &= weights > 0
+        dropped.warn()
+        return replace(rows, weights=weights).take(kept), dropped
+
+    def _weighed(self, rows: _Rows, treated: Any) -> tuple[_Rows, Unseen]:
+        """The rows that have an outcome, with weights by which they stand for the others as well."""
+        columns, clusters = rows.columns, rows.clusters
         observed = columns["y"].notna().to_numpy()
-        codes = read_clusters(columns["clusters"], len(frame)) if "clusters" in columns else None
-        arms = read_treatment(columns.get("treatment"), len(frame), treated).arms
-        features = read_features(frame, discrete_features, gaps)
+        arms = read_treatment(columns.get("treatment"), observed.size, treated).arms
+        features = self._features(rows)
         if "strata" in columns and columns["strata"].notna().all():
-            sites, labels_of = pd.factorize(columns["strata"].astype(str))
-            features = with_strata(features, Strata(sites.astype(np.int64), tuple(labels_of)))
+            sites, labels = pd.factorize(columns["strata"].astype(str))
+            features = with_strata(features, Strata(sites.astype(np.int64), tuple(labels)))
         unseen = weigh_observed(
             features,
             arms,
             observed,
-            n_folds=n_folds,
-            seed=seed,
-            weights=weights,
-            clusters=codes,
-            fit=weigh,
+            n_folds=self.n_folds,
+            seed=self.seed,
+            weights=rows.weights,
+            clusters=clusters,
+            fit=self.weigh,
         )
-        if weigh:
+        if self.weigh:
             warnings.warn(
                 f"{unseen.n_missing} of {observed.size} rows have no outcome; the others stand for them by weights of "
                 f"up to {unseen.weights.max():.2g}, which hold where features and treatment tell who has an outcome",
                 UserWarning,
                 stacklevel=4,
             )
-        frame, columns, weights = _some_rows(frame, columns, weights, observed)
-        weights = unseen.weights if weights is None else unseen.weights * weights
-        kept[kept] = observed
-    table = read_features(frame, discrete_features, gaps)
-    check_rows(table.n_rows)
-    adjusted = adjusted_columns(table.names, adjust_for)
-    outcome = read_outcome(columns.get("y"), table.n_rows)
-    labels = read_treatment(columns.get("treatment"), table.n_rows, treated)
-    codes = read_clusters(columns["clusters"], table.n_rows) if "clusters" in columns else None
-    if codes is not None:
-        check_clusters(np.unique(codes).size)
-    refuse_leaks(table, outcome, labels.arms, codes)
-    warn_codes(table, outcome, outcome_name(columns["y"]))
-    outside = outside_levels(table, labels.arms, treated_as_one(labels.arms, codes))
-    whole, (table, left_out) = table, pool_rare_levels(table, labels.arms)
-    pooled = [m for m in range(table.n_features) if whole.n_levels(m) > table.n_levels(m) > MOST_INDICATORS]
-    unpooled = tuple(whole.values[:, m] for m in pooled)
-    found = read_strata(columns["strata"], table, labels.arms) if "strata" in columns else None
-    if weights is not None:
-        weights = weights / weights.max()
-        weights = weights / weights.mean()
-    names = recorded_names(columns["y"], columns["treatment"])
-    return Data(
-        table,
-        outcome,
-        labels,
-        weights,
-        codes,
-        found,
-        None if kept.all() else kept,
-        dropped,
-        left_out,
-        names,
-        unpooled,
-        outside,
-        adjusted,
-        {} if unseen is None or weights is None else unseen.settings(weights, sampled=sampled),
-    )
-
-
-def _some_rows(
-    frame: pd.DataFrame, columns: dict[str, pd.Series[Any]], weights: Array | None, kept: NDArray[np.bool_]
-) -> tuple[pd.DataFrame, dict[str, pd.Series[Any]], Array | None]:
-    """Some rows of everything."""
-    if kept.all():
-        return frame, columns, weights
-    columns = {name: column[kept].reset_index(drop=True) for name, column in columns.items()}
-    return frame.loc[kept], columns, None if weights is None else weights[kept]
-
-
-def _kept_rows(
-    frame: pd.DataFrame, columns: dict[str, pd.Series[Any]], missing: str, missing_outcome: str
-) -> tuple[NDArray[np.bool_], Dropped, Array | None]:
-    """Which rows count and have what they must have, a count of the others, and the weights of all rows."""
-    kept, dropped = np.ones(len(frame), dtype=bool), Dropped()
-    weighed = columns.get("sample_weight")
-    others = {name: column for name, column in columns.items() if name not in ("y", "treatment")}
-    if (missing == "drop" or missing_outcome == "drop") and {"y", "treatment"} <= set(columns):
-        what = "outcomes" if missing != "drop" else "inputs" if missing_outcome == "weight" else "rows"
-        counted = kept if weighed is None else ~(weighed == 0).to_numpy(dtype=bool)
-        some = {name: column[counted] for name, column in others.items()}
-        complete, dropped = complete_rows(
-            frame.loc[counted], columns["y"][counted], columns["treatment"][counted], some, what=what
-        )
-        dropped.refuse_all()
-        kept[counted] = complete
-    weights = None
-    if weighed is not None:
-        weights = np.zeros(len(frame))
-        weights[kept] = read_weights(weighed[kept], int(kept.sum()))
-        if (weights[kept] == 0).any():
-            nothing = int((weights[kept] == 0).sum())
-            dropped = replace(dropped, n_rows=len(frame) - nothing, n_weightless=nothing)
-            kept &= weights > 0
-    dropped.warn()
-    return kept, dropped, weights
+        rows = rows.take(observed)
+        weights = unseen.weights if rows.weights is None else unseen.weights * rows.weights
+        return replace(rows, weights=weights), unseen

@@ -19,7 +19,7 @@ from modifind.data.containers import is_distributed
 from modifind.data.feature_matrix import AlsoDiscrete
 from modifind.nuisance.propensity.scores import FittedPropensity
 
-Found = TypeVar("Found")
+Answer = TypeVar("Answer")
 # The seed is recorded as such; the others change nothing.
 UNRECORDED = ("random_state", "progress", "n_jobs", "checkpoint", "placebo_runs")
 
@@ -41,7 +41,7 @@ def entropy_of(random_state: Any) -> int:
     raise ValueError(f"random_state must be an integer, a Generator or None, not {type(random_state).__name__}")
 
 
-def with_messages(function: Callable[..., Found], *args: Any) -> tuple[Found, tuple[str, ...]]:
+def with_messages(function: Callable[..., Answer], *args: Any) -> tuple[Answer, tuple[str, ...]]:
     """Call and collect the warnings, because those of a worker process reach nobody."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", UserWarning)

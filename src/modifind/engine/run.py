@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
-import pandas as pd
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
@@ -15,12 +14,12 @@ from modifind._typing import Array
 from modifind.data.clusters import assign_cluster_folds, check_sampler_weights, warn_resampled_weights
 from modifind.data.determined import find_determined
 from modifind.data.feature_groups import Unit, arrange, column_kinds
-from modifind.data.feature_matrix import FeatureTable, Kind
+from modifind.data.feature_matrix import FeatureTable
 from modifind.data.many_levels import with_level_columns
 from modifind.data.outcome_scale import transform_outcome
 from modifind.data.within_clusters import cluster_features
 from modifind.data.wording import named
-from modifind.engine.assemble import DETERMINED, Finding, tell
+from modifind.engine.assemble import DETERMINED, Finding, Found, tell
 from modifind.engine.checkpoint import Checkpoint
 from modifind.engine.features import Analysis, Interrupted, run_tests
 from modifind.engine.progress import Progress
@@ -52,39 +51,19 @@ GIVEN_GROUPS = " (the columns of a group counting as one feature)"
 
 
 @dataclass(frozen=True)
-class Whole:
-    """What the tests of a table found.
+class Whole(Found):
+    """What the tests of a table in memory found.
 
     Attributes
     ----------
-    names, kinds : tuple of str, list
-        Features and groups, and what they are.
-    findings : list of Finding
-        What was found of each.
-    named : frozenset of str
-        Features that cannot be tested, as a warning has said.
     settings : dict
         What a result records beyond the selector's arguments.
     interrupted : bool
         Whether Ctrl-C came before all were tested.
-    overall : dict
-        Effects for all rows together.
-    score_histogram : DataFrame
-        Propensity scores by arm.
-    columns : DataFrame
-        What every column was looked at for; see `review_columns`.
     """
 
-    names: tuple[str, ...]
-    kinds: list[Kind | Literal["group"]]
-    findings: list[Finding]
-    named: frozenset[str]
-    overlap: dict[str, float]
     settings: dict[str, Any]
     interrupted: bool
-    overall: dict[str, float]
-    score_histogram: pd.DataFrame
-    columns: pd.DataFrame
 
 
 @dataclass(frozen=True)
@@ -224,11 +203,11 @@ class WholeFit:
             findings,
             frozenset(named),
             overlap.overlap(scores),
-            settings,
-            interrupted,
             overall or {},
             overlap.score_histogram(),
             columns,
+            settings,
+            interrupted,
         )
 
     def _fitted_sampler(

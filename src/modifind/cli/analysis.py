@@ -1,0 +1,96 @@
+"""What `select` and `placebo` begin with: an open table, what its columns are, and a selector as options set it."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from typing import Any, NamedTuple
+
+from modifind import EffectLikelihood, ModifierSelector
+from modifind.cli import options
+from modifind.cli.columns import read_discrete, read_groups, read_propensity, read_roles
+from modifind.cli.tables import Roles, Table, open_table
+from modifind.cli.warned import Lines, warnings_as_lines
+from modifind.data.files.text import Dialect
+from modifind.presets import uai2022
+
+
+class Analysis(NamedTuple):
+    """A table and what is to be done with it; `lines` are the warnings that it gets."""
+
+    table: Table
+    roles: Roles
+    selector: ModifierSelector
+    lines: Lines
+
+
+@contextmanager
+def open_analysis(
+    data: str,
+    columns: options.Columns,
+    method: options.Method,
+    text: options.Text,
+    run: options.Run,
+    select: options.Select | None = None,
+    pieces: options.Pieces | None = None,
+) -> Iterator[Analysis]:
+    """Open a table, and set up what options say; warnings become lines when it is closed."""
+    select, pieces = select or options.Select(), pieces or options.Pieces()
+    if pieces.stream and pieces.dask:
+        raise ValueError("--stream and --dask exclude each other")
+    opened = open_table(data, dialect=Dialect(**asdict(text)), jobs=run.jobs, **asdict(pieces))
+    with warnings_as_lines() as lines, opened as table:
+        propensity, scores = read_propensity(columns.propensity, table.columns)
+        roles = read_roles(columns, table, scores)
+        lines.columns, lines.roles = table.columns, roles
+        if select.preset and scores is not None:
+            raise ValueError("--preset fixes the propensity; leave --propensity out")
+        selector = _selector(method, select, propensity)
+        tested = [name for name in roles.features if name not in roles.adjusted]
+        selector.set_params(
+            discrete_features=read_discrete(columns.discrete, table, roles),
+            feature_groups=read_groups(columns.feature_group or [], tested) or None,
+            random_state=run.seed,
+            n_jobs=run.jobs,
+            progress=True,
+            checkpoint=run.checkpoint,
+        )
+        yield Analysis(table, roles, selector, lines)
+
+
+def _selector(method: options.Method, select: options.Select, propensity: Any) -> ModifierSelector:
+    resamples = select.resamples
+    if resamples != "auto" and not resamples.isdigit():
+        raise ValueError(f"--resamples must be auto or a whole number, not {resamples!r}")
+    own: dict[str, Any] = {"learner": method.learner, "cv_repeats": select.repeats, "check_resamples": select.check}
+    plain = own.items() <= EffectLikelihood().get_params().items()
+    if not plain and (select.preset or select.statistic != options.DEFAULT_STATISTIC):
+        raise ValueError("--learner, --repeats and --check belong to --statistic effect_likelihood")
+    settings: dict[str, Any] = {} if resamples == "auto" else {"n_resamples": int(resamples)}
+    settings |= {name: getattr(method, name) for name in ("alpha", "adjust", "missing", "missing_outcome")}
+    settings |= {name: getattr(select, name) for name in ("device", "explain", "population", "placebo_runs")}
+    settings |= {"max_train_rows": select.train_rows, "outcome_transform": "log" if method.log_outcome else None}
+    if select.preset:
+        if select.preset != "uai2022":
+            raise ValueError(f"--preset must be uai2022, not {select.preset!r}")
+        if select.statistic != options.DEFAULT_STATISTIC or method.sampler != "auto" or propensity != "auto":
+            raise ValueError("--preset fixes the statistic, the sampler and the propensity; leave those options out")
+        return uai2022(**settings)
+    statistic = select.statistic if plain else EffectLikelihood(**own, device=select.device or "cpu")
+    return ModifierSelector(statistic, method.sampler, propensity, **settings)
+
+
+def until_interrupted(call: Callable[[], Any], found: Callable[[], Any], missing: str) -> tuple[Any, bool]:
+    """What a call gives, or what was `found` of it when Ctrl-C came, and whether it came.
+
+    Where nothing was, `missing` is what there was not yet.
+    """
+    try:
+        return call(), False
+    except KeyboardInterrupt:
+        if found() is None:
+            print(f"modifind: interrupted before {missing}; nothing was written", file=sys.stderr)
+            raise
+        return found(), True

@@ -1,0 +1,139 @@
+"""From options to columns of a table: which are tested, which are adjusted for, and what the others are."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+from modifind.cli import options
+from modifind.cli.tables import Roles, Table
+from modifind.data.feature_matrix import AlsoDiscrete
+from modifind.data.unnamed import unusable
+from modifind.data.wording import meant
+
+
+def read_roles(asked: options.Columns, table: Table, scores: str | None) -> Roles:
+    """What the columns of a table are; `scores` is the one with known propensity scores, if there is one."""
+    columns = table.columns
+    tested, named, unnamed = _tested(asked, columns, scores)
+    unfit = unusable(table.rows(unnamed))
+    if unfit:
+        shown = ", ".join(f"{name} ({reason})" for name, reason in unfit.items())
+        warnings.warn(
+            f"not adjusted for: {shown}. --adjust-for names a column that should be, --exclude one that should not",
+            UserWarning,
+            stacklevel=3,
+        )
+    adjusted = [name for name in columns if name in named or (name in unnamed and name not in unfit)]
+    # In the order of the table, so that a test does not depend on which of the other columns are tested.
+    used = [name for name in columns if name in tested or name in adjusted] if adjusted else tested
+    per_row = asked.strata, asked.weight, asked.clusters
+    return Roles(used, asked.outcome, asked.treatment, adjusted, scores, *per_row, asked.treated)
+
+
+def _tested(asked: options.Columns, columns: list[str], scores: str | None) -> tuple[list[str], list[str], list[str]]:
+    """The columns to test, those named to be adjusted for, and those that nobody named where others were."""
+    taken = _taken(asked, columns, scores)
+    chosen, named = _columns(asked.features, columns, "--features"), _columns(asked.adjust_for, columns, "--adjust-for")
+    for option, own in (("--features", chosen), ("--adjust-for", named)):
+        if taken & set(own):
+            raise ValueError(f"{option} names {', '.join(sorted(taken & set(own)))}, which is no feature here")
+    both = [name for name in chosen if name in named]
+    if both:
+        raise ValueError(f"--features and --adjust-for both name {', '.join(both)}; a column is tested or adjusted for")
+    excluded = _columns(asked.exclude, columns, "--exclude")
+    both = [name for name in named if name in excluded]
+    if both:
+        raise ValueError(f"--adjust-for and --exclude both name {', '.join(both)}; a column is used or left out")
+    left_out = taken | set(excluded)
+    tested = [column for column in chosen or columns if column not in left_out and column not in named]
+    if not tested:
+        raise ValueError("no feature is left to test; --features, --adjust-for and --exclude decide which are")
+    unnamed = [column for column in columns if chosen and column not in (*left_out, *chosen, *named)]
+    return tested, named, unnamed
+
+
+def _taken(asked: options.Columns, columns: list[str], scores: str | None) -> set[str]:
+    """The columns that are no features."""
+    roles = {"--treatment": asked.treatment, "--outcome": asked.outcome, "--propensity": scores}
+    roles |= {"--strata": asked.strata, "--weight": asked.weight, "--clusters": asked.clusters}
+    given = {option: name for option, name in roles.items() if name is not None}
+    for option, name in given.items():
+        _check_known([name], columns, option)
+    owners: dict[str, str] = {}
+    for option, name in given.items():
+        if owners.setdefault(name, option) != option:
+            raise ValueError(f"{owners[name]} and {option} are both {name!r}")
+    return set(owners)
+
+
+def read_propensity(value: str, columns: list[str]) -> tuple[Any, str | None]:
+    """The propensity as a setting or a number, and the column of known scores if one is named."""
+    if value in ("auto", "mlp"):
+        return value, None
+    try:
+        return float(value), None
+    except ValueError:
+        if value in columns:
+            return "auto", value
+    close = meant(value, ["auto", "mlp", *columns])
+    raise ValueError(f"--propensity must be auto, mlp, a number or a column; {value!r} is none of them{close}")
+
+
+def read_discrete(texts: list[str] | None, table: Table, roles: Roles) -> AlsoDiscrete | str:
+    """The numeric columns that are categories, as a selector takes them."""
+    categories = _columns(texts, table.columns, "--discrete")
+    if not set(categories) <= set(roles.features):
+        strangers = ", ".join(sorted(set(categories) - set(roles.features)))
+        raise ValueError(f"--discrete names {strangers}, which is neither tested nor adjusted for")
+    return AlsoDiscrete(tuple(categories)) if categories else "auto"
+
+
+def read_groups(options: list[str], tested: list[str]) -> dict[str, list[str]]:
+    """``blood pressure=sbp,dbp``, once for every group, as columns by group."""
+    groups: dict[str, list[str]] = {}
+    for text in options:
+        name, equals, listed = (part.strip() for part in text.partition("="))
+        columns = _split(listed, tested)
+        if not (name and equals and columns):
+            raise ValueError(
+                f"--feature-group must be a name and columns, such as 'blood pressure=sbp,dbp'; found {text!r}"
+            )
+        if name in groups:
+            raise ValueError(f"--feature-group has two groups called {name!r}")
+        strangers = [column for column in columns if column not in tested]
+        if strangers:
+            close = meant(strangers[0], tested)
+            raise ValueError(
+                f"--feature-group {name!r} names {', '.join(map(repr, strangers))}, which is not tested{close}"
+            )
+        groups[name] = columns
+    return groups
+
+
+def _columns(texts: list[str] | None, columns: list[str], option: str) -> list[str]:
+    """The columns that an option names, each once."""
+    names = list(dict.fromkeys(name for text in texts or [] for name in _split(text, columns)))
+    if texts and not names:
+        raise ValueError(f"{option} names no column; name some or leave it out")
+    _check_known(names, columns, option)
+    return names
+
+
+def _split(text: str, columns: list[str]) -> list[str]:
+    """``age,dose, mg`` as columns: the longest text up to a comma that is a column's name, commas included."""
+    parts, names = text.split(","), []
+    while parts:
+        texts = [",".join(parts[:end]) for end in range(len(parts), 0, -1)]
+        found = next((text for text in texts if text in columns or text.strip() in columns), texts[-1])
+        names.append(found if found in columns else found.strip())
+        parts = parts[found.count(",") + 1 :]
+    return [name for name in names if name]
+
+
+def _check_known(names: list[str], columns: list[str], option: str) -> None:
+    unknown = [name for name in names if name not in columns]
+    if unknown:
+        shown = ", ".join(columns[:12]) + (", ..." if len(columns) > 12 else "")
+        close = meant(unknown[0], columns) or f"; columns: {shown}"
+        raise ValueError(f"{option}: no column {', '.join(map(repr, unknown))}{close}")

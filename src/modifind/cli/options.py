@@ -1,0 +1,184 @@
+"""Options of the command line, each declared once: dataclasses of what belongs together, which commands take whole."""
+
+from __future__ import annotations
+
+import inspect
+import os
+from collections.abc import Callable
+from dataclasses import dataclass, is_dataclass
+from functools import wraps
+from pathlib import Path
+from typing import Annotated, Any
+
+from typer import BadParameter, Option
+
+DEFAULT_STATISTIC = "effect_likelihood"
+
+
+def with_options(command: Callable[..., None]) -> Callable[..., None]:
+    """A command for typer, which takes options one by one, of one whose parameters may be dataclasses of options."""
+    groups: dict[str, dict[str, inspect.Parameter]] = {}
+    classes: dict[str, Callable[..., Any]] = {}
+    for name, parameter in inspect.signature(command, eval_str=True).parameters.items():
+        groups[name], kind = {name: parameter}, parameter.annotation
+        if isinstance(kind, type) and is_dataclass(kind):
+            groups[name], classes[name] = dict(inspect.signature(kind, eval_str=True).parameters), kind
+
+    @wraps(command)
+    def taking(**values: Any) -> None:
+        given = {name: {option: values[option] for option in options} for name, options in groups.items()}
+        command(**{name: classes[name](**own) if name in classes else own[name] for name, own in given.items()})
+
+    options = [option for own in groups.values() for option in own.values()]
+    signature = inspect.Signature([option.replace(kind=inspect.Parameter.KEYWORD_ONLY) for option in options])
+    taking.__signature__ = signature  # type: ignore[attr-defined]
+    return taking
+
+
+def _file(text: str) -> Path:
+    """A file to write; a name that ends in a slash is one of a folder."""
+    if text.endswith(("/", os.sep)):
+        raise BadParameter(f"{text} is a folder; name a file")
+    return Path(text)
+
+
+def file_option(name: str, about: str) -> Any:
+    """An option that names a file to write."""
+    return Option(name, help=about, parser=_file, metavar="FILE")
+
+
+Jobs = Annotated[int, Option(help="Processes to use.", min=1)]
+Seed = Annotated[int, Option(help="Seed of everything random.", min=0)]
+
+
+@dataclass(frozen=True)
+class Columns:
+    """What the columns of a table are."""
+
+    treatment: Annotated[str, Option(help="Column with two values.")]
+    outcome: Annotated[str, Option(help="Numeric column, or one of 0 and 1.")]
+    features: Annotated[
+        list[str] | None, Option(help="Columns to test, comma-separated or one per option; default all.")
+    ] = None
+    adjust_for: Annotated[
+        list[str] | None,
+        Option(
+            help="Columns to adjust for without testing them, comma-separated or one per option; with --features also "
+            "all others."
+        ),
+    ] = None
+    exclude: Annotated[list[str] | None, Option(help="Columns to leave out, comma-separated or one per option.")] = None
+    discrete: Annotated[list[str] | None, Option(help="Numeric columns that are categories, comma-separated.")] = None
+    feature_group: Annotated[
+        list[str] | None, Option(help="Columns tested as one, such as 'blood pressure=sbp,dbp'; may be repeated.")
+    ] = None
+    treated: Annotated[str | None, Option(help="Label that means treated; needed unless it is plain.")] = None
+    propensity: Annotated[str, Option(help="auto, mlp, a number, or a column with known scores.")] = "auto"
+    strata: Annotated[str | None, Option(help="Column with the strata that a trial was randomised in.")] = None
+    weight: Annotated[str | None, Option(help="Column with sample weights.")] = None
+    clusters: Annotated[
+        str | None, Option(help="Column with labels of rows that belong together, such as a clinic.")
+    ] = None
+
+
+@dataclass(frozen=True)
+class Method:
+    """How effects are looked for, by whatever command."""
+
+    learner: Annotated[str, Option(help="Of effect_likelihood: auto, linear, splines, boosting or neural.")] = "auto"
+    log_outcome: Annotated[bool, Option("--log-outcome", help="Analyse the logarithm of the outcome.")] = False
+    sampler: Annotated[str, Option(help="auto, gaussian, boosting, cvae or marginal.")] = "auto"
+    alpha: Annotated[float, Option(help="Level of the adjusted p-values.")] = 0.05
+    adjust: Annotated[str, Option(help="bh, by, holm, bonferroni or none.")] = "bh"
+    missing: Annotated[
+        str, Option(help="Missing values: error, category (a level of its own) or drop (leave out the rows).")
+    ] = "error"
+    missing_outcome: Annotated[
+        str, Option(help="Rows without an outcome: error, drop or weight (others stand for them).")
+    ] = "error"
+
+
+@dataclass(frozen=True)
+class Select:
+    """What can be chosen besides where features are selected."""
+
+    statistic: Annotated[str, Option(help="effect_likelihood or wcmmd.")] = DEFAULT_STATISTIC
+    repeats: Annotated[int, Option(help="Cross-fits of effect_likelihood to average.", min=1)] = 1
+    check: Annotated[int, Option(help="Resamples to check effect_likelihood's tail.", min=0)] = 0
+    preset: Annotated[str, Option(help="uai2022: the paper's configuration.")] = ""
+    resamples: Annotated[str, Option(help="Resamples per feature of wcmmd, or auto.")] = "auto"
+    device: Annotated[str | None, Option(help="Where networks and resamples are computed: cpu, cuda, cuda:1, ...")] = (
+        None
+    )
+    train_rows: Annotated[int, Option(help="Most rows that models are fitted to; all rows are scored.", min=200)] = (
+        200_000
+    )
+    explain: Annotated[bool, Option(help="Also explain features: bands, what changes, bounds.")] = True
+    population: Annotated[
+        str, Option(help="Whom effects are about: all rows, or overlap (those with a counterpart).")
+    ] = "all"
+    placebo_runs: Annotated[int, Option("--placebo", help="Also run this many treatments that do nothing.", min=0)] = 0
+
+
+@dataclass(frozen=True)
+class Text:
+    """How a file of text is read; the fields are those of `Dialect`."""
+
+    separator: Annotated[str | None, Option(help="What separates fields of text: one character, tab or space.")] = None
+    decimal: Annotated[str | None, Option(help="What separates decimals in text: . or ,")] = None
+    encoding: Annotated[str | None, Option(help="How letters of text are written, such as latin-1.")] = None
+    row_names: Annotated[
+        bool, Option("--row-names", help="Lines begin with the name of their row, as those of R's write.table do.")
+    ] = False
+
+
+@dataclass(frozen=True)
+class Pieces:
+    """Where the rows of a table are that is not read at once."""
+
+    stream: Annotated[bool, Option("--stream", help="Read the table in batches: files larger than memory.")] = False
+    dask: Annotated[
+        str, Option(help="Work on the Dask cluster at this address; without one, start a local cluster.")
+    ] = ""
+
+
+@dataclass(frozen=True)
+class Run:
+    """What changes no answer but by its seed."""
+
+    seed: Seed = 0
+    jobs: Jobs = 1
+    checkpoint: Annotated[
+        str | None, Option(help="Folder to save every feature in; the same command then continues.")
+    ] = None
+
+
+@dataclass(frozen=True)
+class Output:
+    """What is left of a selection."""
+
+    out: Annotated[Path | None, file_option("--out", "Result as .json (all of it) or .csv (table).")] = None
+    report: Annotated[Path | None, file_option("--report", "HTML report to write.")] = None
+    dry_run: Annotated[bool, Option("--dry-run", help="Only say how the table is read and what would be run.")] = False
+    strict: Annotated[
+        bool, Option("--strict", help="End with exit code 3 if a check that bears on validity failed.")
+    ] = False
+
+
+@dataclass(frozen=True)
+class Study:
+    """How much of a study of the paper is run."""
+
+    runs: Annotated[
+        str,
+        Option(help="Runs per method, such as 50, or 50,preset=8 for some of them; default 50, fewer in slow studies."),
+    ] = ""
+    quick: Annotated[bool, Option("--quick", help="A small version that ends in minutes.")] = False
+    methods: Annotated[
+        str,
+        Option(
+            help="Only these methods, comma-separated: default, wcmmd, preset, preset-short, preset-hajek, "
+            "preset-sums, naive, exact, si-em."
+        ),
+    ] = ""
+    seed: Annotated[int, Option(help="Seed of the first run.", min=0)] = 1000

@@ -1,0 +1,48 @@
+"""Warnings of the command line: single lines, in the words of options, each once."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from modifind.cli.terminal import complain
+from modifind.cli.typed import as_typed
+
+if TYPE_CHECKING:
+    from modifind.cli.tables import Roles
+
+
+@dataclass
+class Lines:
+    """Warnings that need not be shown because the checks tell them, and the user's words for all."""
+
+    told: list[str] = field(default_factory=list)
+    columns: list[str] = field(default_factory=list)
+    roles: Roles | None = None
+
+    def typed(self, message: str) -> str:
+        """A message in the words of the command line."""
+        return as_typed(" ".join(message.split()), self.columns, self.roles)
+
+
+@contextmanager
+def warnings_as_lines() -> Iterator[Lines]:
+    """Warnings as single lines on stderr instead of Python's two, each once."""
+    lines = Lines()
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", UserWarning)
+        try:
+            yield lines
+        except Exception as error:
+            from modifind._workers import WorkerError
+
+            if not isinstance(error, ValueError | OSError | WorkerError):
+                raise
+            raise ValueError(lines.typed(str(error))) from error
+        finally:  # what was warned of may explain an error
+            messages = [str(w.message) for w in caught if str(w.message) not in lines.told]
+            for line in dict.fromkeys(map(lines.typed, messages)):
+                complain(f"modifind: warning: {line}")

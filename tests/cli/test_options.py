@@ -1,0 +1,67 @@
+"""Options are declared once, in groups that commands take whole."""
+
+from dataclasses import dataclass
+from typing import Annotated
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from modifind.cli.app import app
+from modifind.cli.options import with_options
+
+OTHER_WORDS = {"out", "strict", "help"}  # they say of each command what it writes, and when it fails
+
+
+@dataclass(frozen=True)
+class Greeting:
+    name: Annotated[str, typer.Option(help="Whom to greet.")]
+    times: Annotated[int, typer.Option("--often", help="How often.", min=1)] = 1
+
+
+@pytest.fixture
+def command():
+    made = typer.Typer()
+
+    @made.command()
+    @with_options
+    def greet(
+        word: Annotated[str, typer.Argument(help="What to say.")],
+        greeting: Greeting,
+        loud: Annotated[bool, typer.Option("--loud")] = False,
+    ) -> None:
+        """Greet somebody."""
+        assert isinstance(greeting, Greeting)
+        print(f"{word} {greeting.name} {greeting.times} {loud}")
+
+    return made
+
+
+def test_a_group_of_options_reaches_a_command_whole(command):
+    ran = CliRunner().invoke(command, ["hello", "--name", "Ada", "--often", "3", "--loud"])
+    assert ran.output == "hello Ada 3 True\n"
+    assert CliRunner().invoke(command, ["hello", "--name", "Ada"]).output == "hello Ada 1 False\n"
+    help_text = CliRunner().invoke(command, ["--help"]).output
+    assert all(text in help_text for text in ("Greet somebody.", "Whom to greet.", "--often", "What to say."))
+
+
+@pytest.mark.parametrize("arguments", [["hello"], ["hello", "--name", "Ada", "--often", "0"]])
+def test_options_of_a_group_are_checked_as_others_are(command, arguments):
+    assert CliRunner().invoke(command, arguments).exit_code == 2
+
+
+def test_select_and_placebo_say_the_same_of_the_options_that_they_share():
+    select, placebo = (
+        {one.name: one for one in typer.main.get_command(app).commands[name].params if one.param_type_name == "option"}
+        for name in ("select", "placebo")
+    )
+    shared = select.keys() & placebo.keys() - OTHER_WORDS
+    assert len(shared) == 26
+    for name in shared:
+        one, other = select[name], placebo[name]
+        assert (one.opts, one.help, one.default, one.required) == (
+            other.opts,
+            other.help,
+            other.default,
+            other.required,
+        )
