@@ -19,7 +19,7 @@ from modifind.explain.verdict import verdict
 from modifind.inference import UNSEEN, adjust_p_values
 from modifind.result.codec import decode, encode
 from modifind.result.selection_result import CHANGE_COLUMNS, PARTS
-from modifind.statistics.effect_likelihood import MEAN, SPREAD, WHOLE
+from modifind.statistics.likelihood_terms import MEAN, SPREAD, WHOLE
 
 QUICK = {
     "statistic": EffectLikelihood("linear"),

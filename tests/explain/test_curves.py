@@ -8,6 +8,7 @@ from modifind.explain import effect_curve, outcome_densities
 from modifind.explain.local import MAX_UNITS, Averages, Places, local_bandwidth
 from modifind.explain.pseudo import OutcomeModel, PseudoOutcomes, outcome_marks
 from modifind.explain.views import EFFECTS, explain_column
+from modifind.statistics.families import Bernoulli
 
 BANDS = [f"{name}_{end}" for name in ("d2", *EFFECTS) for end in ("low", "high")]
 
@@ -252,7 +253,7 @@ def test_binary_outcome_with_a_model():
     x, treatment = rng.normal(size=4000), rng.integers(0, 2, size=4000)
     chance = np.column_stack((np.full(4000, 0.3), 0.3 + 0.4 * (x > 0)))
     y = (rng.random(4000) < chance[np.arange(4000), treatment]).astype(float)
-    model = OutcomeModel(chance, np.ones_like(chance), (np.inf, np.inf), binary=True)
+    model = OutcomeModel(chance, np.ones_like(chance), (np.inf, np.inf), Bernoulli())
     outcomes = PseudoOutcomes.of(y, treatment, np.full(4000, 0.5), (model,))
     curve = explain_column((x > 0).astype(float), 2, outcomes, 1.0, rng, n_draws=50).curve
     # Differences of shares of 1000 rows: sd 0.02; 4 sd.

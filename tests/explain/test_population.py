@@ -11,6 +11,7 @@ from modifind.explain import effect_curve
 from modifind.explain.pseudo import OutcomeModel, PseudoOutcomes
 from modifind.explain.views import overall_effects
 from modifind.report.methods import methods, references
+from modifind.statistics.families import StudentT
 
 LINEAR = EffectLikelihood("linear")
 
@@ -47,7 +48,7 @@ def test_average_is_that_of_the_overlap_population_and_its_limits_hold(modelled)
         models = ()
         if modelled:  # a model that is wrong by half
             location = np.column_stack((x[:, 1], x[:, 1] + 0.5 * (1 + x[:, 0])))
-            models = (OutcomeModel(location, np.ones_like(location), (30.0, 30.0), binary=False),)
+            models = (OutcomeModel(location, np.ones_like(location), (30.0, 30.0), StudentT()),)
         outcomes = PseudoOutcomes.of(y, arms, scores, models, population="overlap")
         overall = overall_effects(outcomes, 1.0, seed_of(seed))
         found.append([overall[f"mean_effect{end}"] for end in ("", "_low", "_high")])

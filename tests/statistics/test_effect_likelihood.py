@@ -16,7 +16,8 @@ from modifind.nuisance.conditional import ConditionalGrid, GaussianSampler, Marg
 from modifind.nuisance.conditional.grid import N_GRID
 from modifind.nuisance.outcome.stacking import StackedModel
 from modifind.nuisance.propensity.scores import arm_folds
-from modifind.statistics.effect_likelihood import MEAN, REUSE_ROWS, SPREAD, WHOLE
+from modifind.statistics.likelihood_terms import MEAN, SPREAD, WHOLE
+from modifind.statistics.prepared_likelihood import REUSE_ROWS
 
 
 class Known:

@@ -32,7 +32,7 @@ from modifind.explain.views import OVERALL, Explained, explain_column, no_curve,
 from modifind.nuisance.conditional import ConditionalGrid, ConditionalRule
 from modifind.nuisance.propensity.scores import FittedPropensity
 from modifind.result.explained import N_DRAWS
-from modifind.statistics.effect_likelihood import PreparedEffectLikelihood
+from modifind.statistics.prepared_likelihood import PreparedEffectLikelihood
 
 MOST_TASKS = 100
 

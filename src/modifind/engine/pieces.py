@@ -45,7 +45,9 @@ from modifind.nuisance.conditional import BaseSampler, Calibration, ConditionalG
 from modifind.nuisance.conditional.rules import check_rule
 from modifind.nuisance.propensity.scores import FittedPropensity, PropensityModel
 from modifind.statistics import EffectLikelihood
-from modifind.statistics.effect_likelihood import OUTCOME, WHOLE, PreparedEffectLikelihood, is_binary
+from modifind.statistics.families import family_of
+from modifind.statistics.likelihood_terms import OUTCOME, WHOLE
+from modifind.statistics.prepared_likelihood import PreparedEffectLikelihood
 from modifind.statistics.reuse import Reuse
 
 if TYPE_CHECKING:
@@ -502,7 +504,7 @@ def _check_sample(
             )
     if (y == y[0]).all():
         raise ValueError("y is the same in all rows of the sample that models are fitted to; raise max_train_rows")
-    if is_binary(y) != schema.binary:
+    if (family_of(y).kind == "binary") != schema.binary:
         raise ValueError(
             "y has other than two values in so few rows that the sample holds none of them; look for codes that "
             "stand for missing values, or raise max_train_rows"

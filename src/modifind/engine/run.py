@@ -41,7 +41,7 @@ from modifind.nuisance.propensity.overlap import OverlapSums
 from modifind.nuisance.propensity.scores import FittedPropensity, PropensityModel
 from modifind.statistics import WCMMD, EffectLikelihood, Nuisances, Statistic
 from modifind.statistics.contract import called
-from modifind.statistics.effect_likelihood import PreparedEffectLikelihood
+from modifind.statistics.prepared_likelihood import PreparedEffectLikelihood
 from modifind.statistics.wcmmd import PreparedWCMMD
 
 EXPLAINING = EffectLikelihood(["linear", "splines"])  # of what 'wcmmd' finds without a model of the outcome

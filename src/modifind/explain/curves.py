@@ -21,8 +21,8 @@ from modifind.explain.pseudo import OutcomeModel, PseudoOutcomes
 from modifind.explain.reading import GivenFeature, check_bandwidth, check_draws
 from modifind.explain.views import LEVEL, Explained, explain_column
 from modifind.nuisance.outcome.stacking import own_arm
-from modifind.nuisance.regression.density import best_shape
 from modifind.result.explained import N_DRAWS
+from modifind.statistics.families import StudentT
 from modifind.statistics.wcmmd import weighted_bandwidth
 
 
@@ -218,6 +218,7 @@ def _read_model(location: Any, scale: Any, y: Array, arms: NDArray[np.int64], we
             raise ValueError(f"{name} must have one finite number per row and arm, shape ({y.size}, 2)")
     if (parts[1] <= 0).any():
         raise ValueError("scale must be positive")
-    standardised = (y - own_arm(parts[0], arms)) / own_arm(parts[1], arms)
-    control, treated = (best_shape(standardised[arms == arm], some(weights, arms == arm)) for arm in (0, 1))
-    return OutcomeModel(parts[0], parts[1], (control, treated), binary=False)
+    family = StudentT()
+    residual = family.residual(y, own_arm(parts[0], arms), own_arm(parts[1], arms))
+    control, treated = (family.best_shape(residual[arms == arm], some(weights, arms == arm)) for arm in (0, 1))
+    return OutcomeModel(parts[0], parts[1], (control, treated), family)

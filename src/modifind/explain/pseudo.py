@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import stdtr
 
 from modifind._typing import Array
 from modifind.data.population import row_weights
 from modifind.data.survey import mean_of, quantiles_of, some
 
 if TYPE_CHECKING:
-    from modifind.statistics.effect_likelihood import PreparedEffectLikelihood
+    from modifind.statistics.families import Family
+    from modifind.statistics.prepared_likelihood import PreparedEffectLikelihood
 
 MAX_ROWS = 30_000  # bands of so many rows are narrow, and all their pseudo-outcomes fit into memory
 MAX_LEVELS = 12  # an outcome of no more distinct values is shown by their shares
@@ -41,45 +41,34 @@ class OutcomeModel:
     location, scale : array of shape (n, 2)
         Of control and treated outcomes; for a binary outcome the location is a probability.
     shapes : tuple of two floats
-        Degrees of freedom.
-    binary : bool
-        Whether the outcome has two values.
+        Of the arms.
+    family : Family
+        That of the outcome.
     """
 
     location: Array
     scale: Array
     shapes: tuple[float, float]
-    binary: bool
+    family: Family
 
     @classmethod
     def of(cls, prepared: PreparedEffectLikelihood) -> tuple[OutcomeModel, ...]:
         """The models of an effect-likelihood test, one for every repeat of its cross-fitting."""
         return tuple(
-            cls(fit.cross.location, fit.cross.scale, fit.traits.shapes, prepared.binary) for fit in prepared.fits
+            cls(fit.cross.location, fit.cross.scale, fit.traits.shapes, prepared.family) for fit in prepared.fits
         )
 
     def standardised(self, centre: float, unit: float) -> OutcomeModel:
         """The model of ``(y - centre) / unit``; probabilities stay as they are."""
-        if self.binary:
-            return self
-        return replace(self, location=(self.location - centre) / unit, scale=self.scale / unit)
+        location, scale = self.family.in_units(self.location, self.scale, centre, unit)
+        return replace(self, location=location, scale=scale)
 
     def expected(self, arm: int, rows: NDArray[np.intp], y: Array, marks: Array, own: Array) -> Array:
         """Expectation of the outcome, of its square and of being at most each of the `marks`, shape (rows, 2 + marks).
 
-        `y` are the outcomes of the rows, and `own` says which of them are in the arm with what weight; from them
-        comes the variance in units of the scale.
+        `y` are the outcomes of the rows, and `own` says which of them are in the arm with what weight.
         """
-        location, scale = self.location[rows, arm], self.scale[rows, arm]
-        if self.binary:
-            low, high = y.min(), y.max()
-            mean = low + (high - low) * location
-            square = low**2 + (high**2 - low**2) * location
-            below = np.where(marks < high, 1.0 - location[:, None], 1.0)
-            return np.column_stack((mean, square, below))
-        spread = float(own @ ((y - location) / scale) ** 2 / own.sum())
-        u = (marks - location[:, None]) / scale[:, None]
-        return np.column_stack((location, location**2 + spread * scale**2, stdtr(self.shapes[arm], u)))
+        return self.family.expected(self.location[rows, arm], self.scale[rows, arm], self.shapes[arm], marks, y, own)
 
 
 @dataclass(frozen=True)

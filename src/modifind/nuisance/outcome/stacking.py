@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from typing import Any
@@ -17,19 +17,25 @@ from threadpoolctl import threadpool_limits
 
 from modifind._typing import Array
 from modifind._workers import results_of
-from modifind.data.survey import mean_of
+from modifind.data.survey import mean_of, some
 from modifind.data.wording import check_part
 from modifind.nuisance.outcome.additive import AdditiveLearner
 from modifind.nuisance.outcome.binary import AdditiveClassifier
 from modifind.nuisance.outcome.boosting import BoostingLearner
-from modifind.nuisance.outcome.contract import OutcomeLearner, check_along, looks_at, predict_along, predict_arms
+from modifind.nuisance.outcome.contract import (
+    Likelihood,
+    OutcomeLearner,
+    check_along,
+    looks_at,
+    predict_along,
+    predict_arms,
+)
 from modifind.nuisance.outcome.filling import FilledLearner, Filling
 from modifind.nuisance.outcome.level_effects import EncodedLearner, LevelEffects
 from modifind.nuisance.outcome.neural import NeuralLearner
 from modifind.nuisance.outcome.regressor import RegressorLearner
 from modifind.nuisance.outcome.screening import ScreenedLearner, is_screened, screened_columns
 from modifind.nuisance.regression.blocks import random_rows
-from modifind.nuisance.regression.density import best_shape, robust_spread, student_log_density
 from modifind.nuisance.regression.level_sums import Coded
 
 NEGLIGIBLE = 0.1
@@ -39,24 +45,37 @@ WORTHWHILE = 0.01
 WEIGHED_ROWS = 50_000  # at most so many decide a few weights
 LEAST_SCALE = 1e-3  # of the outcome's interquartile range
 COSTLY = ("boosting", "neural")
-EDGE = 1e-3  # probabilities are kept this far from 0 and 1
-NUMERIC = ("linear", "splines", "boosting", "neural")
-BINARY = ("linear", "splines")
 OWN = (AdditiveLearner, AdditiveClassifier, BoostingLearner, NeuralLearner)
+# Learners by the kind of the outcome and by name, made for a device.
+LEARNERS: dict[str, dict[str, Callable[[str], OutcomeLearner]]] = {
+    "numeric": {
+        "linear": lambda device: AdditiveLearner(0, products=False),
+        "splines": lambda device: AdditiveLearner(),
+        "boosting": lambda device: BoostingLearner(),
+        "neural": lambda device: NeuralLearner(device=device),
+    },
+    "binary": {
+        "linear": lambda device: AdditiveClassifier(0, products=False),
+        "splines": lambda device: AdditiveClassifier(),
+    },
+}
 
 
-def resolve_learners(learner: Any, *, binary: bool, device: str = "cpu") -> dict[str, OutcomeLearner]:
+def resolve_learners(learner: Any, kind: str, *, device: str = "cpu") -> dict[str, OutcomeLearner]:
     """Candidates by name from what the user passed: "auto", a name, an object, or a list of those.
 
-    Networks made from their name are trained on `device`.
+    Those made from their name are for outcomes of the `kind`, and networks are trained on `device`.
     """
+    known, binary = LEARNERS[kind], kind == "binary"
     if isinstance(learner, str) and learner == "auto":
-        names = BINARY if binary else NUMERIC
-        found = [name for name in names if name != "neural" or find_spec("torch") is not None]
-        return {name: _by_name(name, binary, device) for name in found}
+        found = [name for name in known if name != "neural" or find_spec("torch") is not None]
+        return {name: known[name](device) for name in found}
     chosen: dict[str, OutcomeLearner] = {}
     for item in learner if isinstance(learner, list | tuple) else [learner]:
-        model = _by_name(item, binary, device) if isinstance(item, str) else item
+        if isinstance(item, str) and item not in known:
+            names = ", ".join(map(repr, known))
+            raise ValueError(f"learner for a {kind} outcome must be 'auto', {names}, not {item!r}")
+        model = known[item](device) if isinstance(item, str) else item
         check_part("learner", model, "fit", "predict")
         if isinstance(model, BaseEstimator) and (is_regressor(model) or is_classifier(model)):
             if is_classifier(model) and not (binary and hasattr(model, "predict_proba")):
@@ -68,18 +87,6 @@ def resolve_learners(learner: Any, *, binary: bool, device: str = "cpu") -> dict
     if not chosen:
         raise ValueError("learner must not be an empty list")
     return chosen
-
-
-def _by_name(name: str, binary: bool, device: str) -> OutcomeLearner:
-    known = BINARY if binary else NUMERIC
-    if name not in known:
-        kind = "a binary" if binary else "a numeric"
-        raise ValueError(f"learner for {kind} outcome must be 'auto', {', '.join(map(repr, known))}, not {name!r}")
-    if name == "linear":
-        return AdditiveClassifier(0, products=False) if binary else AdditiveLearner(0, products=False)
-    if name == "splines":
-        return AdditiveClassifier() if binary else AdditiveLearner()
-    return BoostingLearner() if name == "boosting" else NeuralLearner(device=device)
 
 
 @dataclass(frozen=True)
@@ -169,7 +176,7 @@ def cross_fit(
     y: Array,
     folds: NDArray[np.int64],
     *,
-    binary: bool,
+    family: Likelihood,
     n_jobs: int | None = None,
     sample_weight: Array | None = None,
     gaps: tuple[int, ...] = (),
@@ -188,15 +195,16 @@ def cross_fit(
     of the rows outside the fold. `coded` are columns of categories of many levels, which learners see as effects that
     their levels have in the rows outside the fold.
     """
+    binary = family.kind == "binary"
     cheap = {n: c for n, c in candidates.items() if n not in COSTLY}
     fitted = _fit_all(cheap, X, a, y, folds, binary, n_jobs, gaps, coded, sample_weight=sample_weight)
-    best = _stack(fitted, a, y, folds, binary, sample_weight) if fitted else None
+    best = _stack(fitted, a, y, folds, family, sample_weight) if fitted else None
     for name in (name for name in COSTLY if name in candidates):
         splines = fitted.get("splines")
         own = {name: candidates[name]}
         bases = splines.models if splines else None
         more = {**fitted, **_fit_all(own, X, a, y, folds, binary, n_jobs, gaps, coded, bases, sample_weight)}
-        richer = _stack(more, a, y, folds, binary, sample_weight)
+        richer = _stack(more, a, y, folds, family, sample_weight)
         if best is not None and richer.log_score < best.log_score + WORTHWHILE:
             break  # and what is costlier still is not tried
         fitted, best = more, richer
@@ -353,30 +361,20 @@ def own_arm(both: Array, a: NDArray[np.int64]) -> Array:
     return both[np.arange(a.size), a]
 
 
-def log_likelihood(y: Array, location: Array, scale: Array, shape: Array | float, *, binary: bool) -> Array:
-    """Log-likelihood row by row: Bernoulli, or Student-t."""
-    if binary:
-        probability = np.clip(location, EDGE, 1 - EDGE)
-        return np.where(y > 0.5, np.log(probability), np.log1p(-probability))
-    return student_log_density((y - location) / scale, shape) - np.log(scale)
-
-
 def arm_shapes(
     y: Array,
     a: NDArray[np.int64],
     location: Array,
     scale: Array,
     *,
-    binary: bool,
+    family: Likelihood,
     sample_weight: Array | None = None,
 ) -> Array:
-    """Degrees of freedom of each row's arm, from out-of-fold residuals."""
-    shape = np.full(y.size, np.inf)
-    if not binary:
-        standardised = (y - own_arm(location, a)) / own_arm(scale, a)
-        for arm in (0, 1):
-            own = None if sample_weight is None else sample_weight[a == arm]
-            shape[a == arm] = best_shape(standardised[a == arm], own)
+    """Shape of each row's arm, from out-of-fold residuals."""
+    shape = np.empty(y.size)
+    residual = family.residual(y, own_arm(location, a), own_arm(scale, a))
+    for arm in (0, 1):
+        shape[a == arm] = family.best_shape(residual[a == arm], some(sample_weight, a == arm))
     return shape
 
 
@@ -394,15 +392,15 @@ def _stack(
     a: NDArray[np.int64],
     y: Array,
     folds: NDArray[np.int64],
-    binary: bool,
+    family: Likelihood,
     sample_weight: Array | None,
 ) -> _Stack:
     parts = list(fitted.values())
     location = np.stack([own_arm(part.location, a) for part in parts])
     log_scale = np.log(np.stack([own_arm(part.scale, a) for part in parts]))
-    shapes = [arm_shapes(y, a, part.location, part.scale, binary=binary, sample_weight=sample_weight) for part in parts]
+    shapes = [arm_shapes(y, a, part.location, part.scale, family=family, sample_weight=sample_weight) for part in parts]
     alone = [
-        float(mean_of(log_likelihood(y, location[k], np.exp(log_scale[k]), shapes[k], binary=binary), sample_weight))
+        float(mean_of(family.log_density(y, location[k], np.exp(log_scale[k]), shapes[k]), sample_weight))
         for k in range(len(parts))
     ]
     n_folds = int(folds.max()) + 1
@@ -410,10 +408,9 @@ def _stack(
         return _Stack(np.ones((n_folds, 1)), alone[0], alone)
     shape = shapes[int(np.argmax(alone))]
     weights = np.empty((n_folds, len(parts)))
-    unit = 1.0
-    if not binary:  # weights do not depend on the outcome's unit and origin, and the search for them should not
-        centre, unit = float(np.median(y)), robust_spread(y) or 1.0
-        y, location, log_scale = (y - centre) / unit, (location - centre) / unit, log_scale - np.log(unit)
+    # Weights do not depend on the outcome's unit and origin, and the search for them should not.
+    centre, unit = family.origin(y)
+    y, location, log_scale = (y - centre) / unit, (location - centre) / unit, log_scale - np.log(unit)
     for fold in range(n_folds):
         rows = np.flatnonzero(folds != fold)
         rows = rows[random_rows(rows.size, WEIGHED_ROWS)]
@@ -422,17 +419,17 @@ def _stack(
             location[:, rows],
             log_scale[:, rows],
             shape[rows],
-            binary,
-            None if sample_weight is None else sample_weight[rows],
+            family,
+            some(sample_weight, rows),
         )
     mixed = weights[folds].T
     scale = np.exp((mixed * log_scale).sum(axis=0))
-    score = mean_of(log_likelihood(y, (mixed * location).sum(axis=0), scale, shape, binary=binary), sample_weight)
+    score = mean_of(family.log_density(y, (mixed * location).sum(axis=0), scale, shape), sample_weight)
     return _Stack(weights, float(score - np.log(unit)), alone)
 
 
 def _best_weights(
-    y: Array, location: Array, log_scale: Array, shape: Array, binary: bool, sample_weight: Array | None
+    y: Array, location: Array, log_scale: Array, shape: Array, family: Likelihood, sample_weight: Array | None
 ) -> Array:
     """Convex weights with the largest log-likelihood; negligible ones are dropped."""
     n_parts = location.shape[0]
@@ -440,7 +437,7 @@ def _best_weights(
     def loss(free: Array) -> float:
         weights = _softmax(free)
         scale = np.exp(weights @ log_scale)
-        return -float(mean_of(log_likelihood(y, weights @ location, scale, shape, binary=binary), sample_weight))
+        return -float(mean_of(family.log_density(y, weights @ location, scale, shape), sample_weight))
 
     # Start from the best of the candidates and the even mix; the search is over log-odds, which keeps weights convex.
     starts = [np.zeros(n_parts), *(np.where(np.arange(n_parts) == k, 3.0, 0.0) for k in range(n_parts))]

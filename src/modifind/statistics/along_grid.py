@@ -1,0 +1,64 @@
+"""The walk along a feature's distribution: every fold's model, over blocks of its rows, at the points of the grid."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from modifind._typing import Array
+from modifind.data.feature_groups import Feature, columns_of, encode
+from modifind.data.feature_matrix import FeatureTable
+from modifind.nuisance.conditional.contract import RowGrid
+from modifind.statistics.level_groups import LevelGroups
+from modifind.statistics.likelihood_terms import ArmFit
+
+BLOCK_CELLS = 2**17  # rows times grid points evaluated at a time
+
+
+@dataclass(frozen=True)
+class GridBlock:
+    """Some rows of one fold of one cross-fit, as a feature takes the points of its distribution.
+
+    Attributes
+    ----------
+    fit : ArmFit
+        The cross-fit.
+    rows : int array
+        The rows.
+    chances : array of shape (rows, g)
+        Weights of the points.
+    location, scale : array of shape (rows, g, 2)
+        Predictions of both arms at the points.
+    """
+
+    fit: ArmFit
+    rows: NDArray[np.int64]
+    chances: Array
+    location: Array
+    scale: Array
+
+
+def along_grid(
+    fits: Iterable[ArmFit],
+    table: FeatureTable,
+    feature: Feature,
+    grid: RowGrid,
+    groups: LevelGroups | None = None,
+) -> Iterator[GridBlock]:
+    """Predictions along a feature, block by block; points that are levels are gathered in their `groups`."""
+    columns = columns_of(table, feature)
+    for fit in fits:
+        for fold, model in enumerate(fit.cross.models):
+            members = np.flatnonzero(fit.cross.folds == fold)
+            step = max(1, BLOCK_CELLS // max(grid.at(members[:1])[0].shape[1], 1))
+            for start in range(0, members.size, step):
+                rows = members[start : start + step]
+                points, chances = grid.at(rows)
+                if groups is not None:
+                    points, chances = groups.gather(rows, chances)
+                known = tuple(None if part is None else part[start : start + step] for part in fit.index[fold])
+                encoded = encode(table, feature, points)
+                yield GridBlock(fit, rows, chances, *model.along(table.design[rows], columns, encoded, known))
