@@ -6,7 +6,7 @@ evaluation along that distribution (`statistics.effect_likelihood` has the notat
 *Mean* and *spread* are the two parts of the main test: only the difference of the arms' locations follows the feature
 and the ratio of their scales stays at the row's own value, or the other way round.
 
-*Shape* is the main test's component for tails and skewness (`statistics.tails`), of residuals that location and scale
+*Shape* is the main test's component for tails and skewness (`statistics.shape`), of residuals that location and scale
 follow the feature in.
 """
 
@@ -171,10 +171,13 @@ def change_tests(
     >>> from modifind.datasets import make_modifiers
     >>> from modifind.data.feature_matrix import read_features
     >>> from modifind.nuisance.conditional import ConditionalGrid, GaussianSampler
+    >>> from modifind.statistics import Nuisances
     >>> data = make_modifiers("LinVar", n_samples=500, n_features=6, random_state=0)
     >>> table, folds = read_features(data.X), np.arange(500) % 5
-    >>> prepared = EffectLikelihood("linear").for_rows(table, data.y, data.treatment, data.propensity, [folds])
-    >>> distribution = GaussianSampler().fit(table, data.treatment, np.random.SeedSequence(0)).conditional(0)
+    >>> seed, arms = np.random.SeedSequence(0), data.treatment
+    >>> nuisances = Nuisances(table, data.y, arms, data.propensity, seed, (folds,))
+    >>> prepared = EffectLikelihood("linear").prepare(nuisances)
+    >>> distribution = GaussianSampler().fit(table, arms, seed).conditional(0)
     >>> found = change_tests(prepared, 0, ConditionalGrid.of(distribution, 500))
     >>> found.mean > 0.05, found.spread < 0.001, found.shape > 0.05
     (True, True, True)

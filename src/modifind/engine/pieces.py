@@ -40,11 +40,12 @@ from modifind.engine.record import with_messages
 from modifind.engine.review import review_columns
 from modifind.engine.scoring import refuse_separation
 from modifind.explain.marginal import MarginalView, told_percentiles
+from modifind.explain.pseudo import ArmRows, OutcomeModel, PseudoOutcomes
 from modifind.inference import UNSEEN, AnalyticOutcome, sums_test
 from modifind.nuisance.conditional import BaseSampler, Calibration, ConditionalGrid, ConditionalRule, for_gaps
 from modifind.nuisance.conditional.rules import check_rule
 from modifind.nuisance.propensity.scores import FittedPropensity, PropensityModel
-from modifind.statistics import EffectLikelihood
+from modifind.statistics import EffectLikelihood, Nuisances
 from modifind.statistics.families import family_of
 from modifind.statistics.likelihood_terms import OUTCOME, WHOLE
 from modifind.statistics.prepared_likelihood import PreparedEffectLikelihood
@@ -302,15 +303,10 @@ class StreamedFit:
         with ProgressBar(self.progress, "Scoring rows") as advance:
             sums = pieces.sums(plan, schema.n_rows, advance)
         choice_seed, overall_seed, feature_seed = seeds[5].spawn(3)
+        compared = ArmRows(block.y, block.treatment, propensity.scores, population=self.population)
+        outcomes = PseudoOutcomes.of(compared, OutcomeModel.of(outcome), seed=choice_seed)
         explaining = ExplainingRows.of(
-            block,
-            propensity,
-            rows.folds(numbers),
-            outcome,
-            plan.bins.bandwidth,
-            choice_seed,
-            bands=self.explain,
-            population=self.population,
+            block, propensity, rows.folds(numbers), outcome, outcomes, plan.bins.bandwidth, bands=self.explain
         )
         return Streamed(
             names=tuple(name for name in schema.names if name not in adjusted),
@@ -413,7 +409,8 @@ class StreamedFit:
             model = PropensityModel(block.scores, cross_fit=model.cross_fit, clip=model.clip)
         propensity = model.fit(table, arms, n_folds=self.n_folds, seed=propensity_seed, folds=folds[0])
         refuse_separation(propensity)
-        outcome = self.statistic.for_rows(table, y, arms, propensity.scores, folds, n_jobs=self.n_jobs)
+        own = seeds[0], tuple(folds)  # nothing is random in a statistic that is tested in pieces
+        outcome = self.statistic.prepare(Nuisances(table, y, arms, propensity.scores, *own, n_jobs=self.n_jobs))
         sampler = for_gaps(self.sampler, table)
         if hasattr(sampler, "assign_folds"):
             sampler.assign_folds(folds[0])

@@ -33,6 +33,31 @@ N_MOMENTS = 2
 
 
 @dataclass(frozen=True)
+class ArmRows:
+    """Rows of both arms, and how they count.
+
+    Attributes
+    ----------
+    y, arms, scores : arrays of shape (n,)
+        Outcome, treatment (0 or 1) and propensity scores.
+    weights : array of shape (n,), optional
+        How much each row counts.
+    clusters : int array of shape (n,), optional
+        Codes 0, 1, ... of rows that belong together.
+    population : {"all", "overlap"}
+        Whom averages are about: of "overlap" a row counts with e (1 - e), so that in the averages of errors treated
+        rows count with 1 - e and control rows with e, and no row counts much.
+    """
+
+    y: Array
+    arms: NDArray[np.int64]
+    scores: Array
+    weights: Array | None = None
+    clusters: NDArray[np.int64] | None = None
+    population: str = "all"
+
+
+@dataclass(frozen=True)
 class OutcomeModel:
     """What is expected of every row in both arms, by models that have not seen it.
 
@@ -120,38 +145,28 @@ class PseudoOutcomes:
     @classmethod
     def of(
         cls,
-        y: Array,
-        arms: NDArray[np.int64],
-        scores: Array,
+        given: ArmRows,
         models: tuple[OutcomeModel, ...] = (),
         *,
-        weights: Array | None = None,
-        clusters: NDArray[np.int64] | None = None,
         seed: np.random.SeedSequence | None = None,
         max_rows: int = MAX_ROWS,
-        population: str = "all",
     ) -> PseudoOutcomes:
         """Pseudo-outcomes of a table.
 
         Parameters
         ----------
-        y, arms, scores : arrays of shape (n,)
-            Outcome, treatment (0 or 1) and propensity scores.
+        given : ArmRows
+            Its rows.
         models : tuple of OutcomeModel, optional
             Cross-fitted models, whose pseudo-outcomes are averaged. Without any, the mean of each arm is expected.
-        weights, clusters : arrays of shape (n,), optional
-            How much each row counts, and which rows belong together.
         seed : SeedSequence, optional
             For the choice of `max_rows` rows of a larger table.
-        population : {"all", "overlap"}
-            Whom averages are about: of "overlap" a row counts with e (1 - e), so that in the averages of errors treated
-            rows count with 1 - e and control rows with e, and no row counts much.
         """
-        rows = np.arange(y.size)
-        if y.size > max_rows:
-            rows = np.sort(np.random.default_rng(seed).choice(y.size, max_rows, replace=False))
-        y, arms, scores = y[rows], arms[rows], scores[rows]
-        own = row_weights(scores, population) * (1.0 if weights is None else weights[rows])
+        rows = np.arange(given.y.size)
+        if rows.size > max_rows:
+            rows = np.sort(np.random.default_rng(seed).choice(rows.size, max_rows, replace=False))
+        y, arms, scores = given.y[rows], given.arms[rows], given.scores[rows]
+        own = row_weights(scores, given.population) * (1.0 if given.weights is None else given.weights[rows])
         arm_weights = own / np.where(arms == 1, scores, 1.0 - scores)
         centre, unit = float(mean_of(y, own)), float(np.sqrt(mean_of((y - mean_of(y, own)) ** 2, own))) or 1.0
         scaled = (y - centre) / unit
@@ -166,9 +181,8 @@ class PseudoOutcomes:
             else:
                 expected[:, arm] = in_arm @ observed / in_arm.sum()
         errors = observed - expected[np.arange(rows.size), arms]
-        own_clusters = some(clusters, rows)
-        weighted = (arms, own, arm_weights, own_clusters)
-        return cls(rows, expected, errors, *weighted, marks, levels, steps, centre, unit, population)
+        weighted = (arms, own, arm_weights, some(given.clusters, rows))
+        return cls(rows, expected, errors, *weighted, marks, levels, steps, centre, unit, given.population)
 
 
 def outcome_marks(y: Array, weights: Array) -> tuple[Array, NDArray[np.bool_], bool]:

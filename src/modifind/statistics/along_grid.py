@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,37 +17,18 @@ from modifind.statistics.likelihood_terms import ArmFit
 BLOCK_CELLS = 2**17  # rows times grid points evaluated at a time
 
 
-@dataclass(frozen=True)
-class GridBlock:
-    """Some rows of one fold of one cross-fit, as a feature takes the points of its distribution.
-
-    Attributes
-    ----------
-    fit : ArmFit
-        The cross-fit.
-    rows : int array
-        The rows.
-    chances : array of shape (rows, g)
-        Weights of the points.
-    location, scale : array of shape (rows, g, 2)
-        Predictions of both arms at the points.
-    """
-
-    fit: ArmFit
-    rows: NDArray[np.int64]
-    chances: Array
-    location: Array
-    scale: Array
-
-
 def along_grid(
     fits: Iterable[ArmFit],
     table: FeatureTable,
     feature: Feature,
     grid: RowGrid,
     groups: LevelGroups | None = None,
-) -> Iterator[GridBlock]:
-    """Predictions along a feature, block by block; points that are levels are gathered in their `groups`."""
+) -> Iterator[tuple[ArmFit, NDArray[np.int64], Array, Array, Array]]:
+    """Every cross-fit over blocks of rows, as a feature takes the points of its distribution.
+
+    Each block is the cross-fit, the rows, the weights of the points, of shape (rows, g), and the predictions of
+    location and scale in both arms, of shape (rows, g, 2). Levels are gathered in their `groups`, where there are any.
+    """
     columns = columns_of(table, feature)
     for fit in fits:
         for fold, model in enumerate(fit.cross.models):
@@ -61,4 +41,4 @@ def along_grid(
                     points, chances = groups.gather(rows, chances)
                 known = tuple(None if part is None else part[start : start + step] for part in fit.index[fold])
                 encoded = encode(table, feature, points)
-                yield GridBlock(fit, rows, chances, *model.along(table.design[rows], columns, encoded, known))
+                yield fit, rows, chances, *model.along(table.design[rows], columns, encoded, known)

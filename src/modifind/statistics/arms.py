@@ -82,7 +82,7 @@ class ArmTraits:
         held-out rows bear out. Where arms do not differ both are near zero, and residuals of both arms are measured
         alike.
     scores : array of shape (2, 2)
-        Mean of each arm's scores of residuals (`tails.residual_scores`), rows weighted by the chance to be in the other
+        Mean of each arm's scores of residuals (`shape.residual_scores`), rows weighted by the chance to be in the other
         arm.
     """
 

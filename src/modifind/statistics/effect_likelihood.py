@@ -6,10 +6,10 @@ is held still at the observed row: the common location ``b = (1 - s) mu_0 + s mu
 precision, and the common log-scale ``c``, midway.
 
 For feature m let V be drawn from its distribution given the other features and the treatment, tilted to where both arms
-are (`samplers.overlap`), let D(v) and d(v) be the contrasts of a row whose m-th feature is v, and let Dbar and dbar be
-their means over V: the contrasts if the feature modified nothing. A row's residual u is that of its outcome at location
-``b + (a - s) Dbar`` and log-scale ``c + (a - 1/2) dbar``, Dbar and dbar taken as far as held-out rows bear them out
-(`arms.ArmTraits`). With e the propensity score, K the precision of a contrast of locations, w u the score of a
+are (`engine.overlap_conditional`), let D(v) and d(v) be the contrasts of a row whose m-th feature is v, and let Dbar
+and dbar be their means over V: those if the feature modified nothing. A row's residual u is that of its outcome at
+location ``b + (a - s) Dbar`` and log-scale ``c + (a - 1/2) dbar``, Dbar and dbar taken as far as held-out rows bear
+them out (`arms.ArmTraits`). With e the propensity score, K the precision of a contrast of locations, w u the score of a
 Student-t location and f_q the density of residuals whose log-scale is q,
 
     l(v) = (a - e)/2 [ K sigma w u (D(v) - Dbar) + log f_{q/2}(u) - log f_{-q/2}(u) ],    q = d(v) - dbar.
@@ -38,13 +38,11 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from modifind._torch import check_device, import_torch
 from modifind._typing import Array
 from modifind.data.clusters import check_takes_weights
-from modifind.data.feature_matrix import FeatureTable
-from modifind.nuisance.outcome.stacking import cross_fit, resolve_learners
+from modifind.nuisance.outcome.stacking import OutcomeRows, cross_fit, resolve_learners
 from modifind.statistics.arms import ArmTraits
 from modifind.statistics.contract import Nuisances, Statistic
 from modifind.statistics.families import family_of
@@ -128,67 +126,14 @@ class EffectLikelihood(Statistic):
 
     def prepare(self, nuisances: Nuisances) -> PreparedEffectLikelihood:
         """Cross-fit the model of the outcome, once for every set of folds."""
-        return self.for_rows(
-            nuisances.table,
-            nuisances.outcome,
-            nuisances.arms,
-            nuisances.scores,
-            list(nuisances.folds),
-            n_jobs=nuisances.n_jobs,
-            weights=nuisances.weights,
-            clusters=nuisances.clusters,
-        )
-
-    def for_rows(
-        self,
-        table: FeatureTable,
-        y: Array,
-        treatment: NDArray[np.int64],
-        scores: Array,
-        folds: list[NDArray[np.int64]],
-        *,
-        n_jobs: int | None = None,
-        weights: Array | None = None,
-        clusters: NDArray[np.int64] | None = None,
-    ) -> PreparedEffectLikelihood:
-        """Cross-fit the model of the outcome, once for every set of folds.
-
-        Parameters
-        ----------
-        table : FeatureTable
-            Features.
-        y : array of shape (n,)
-            Outcome, of the first family that takes it.
-        treatment : array of shape (n,)
-            0 or 1.
-        scores : array of shape (n,)
-            Propensity scores.
-        folds : list of int arrays
-            Fold of each row, for every repeat.
-        n_jobs : int, optional
-            Processes to fit folds with.
-        weights : array of shape (n,), optional
-            How much each row counts, of mean 1.
-        clusters : int array of shape (n,), optional
-            Which rows belong together; the folds must keep them so.
-        """
-        family = family_of(y)
-        outcome = family.coded(y)
+        table, treatment, scores, weights = nuisances.table, nuisances.arms, nuisances.scores, nuisances.weights
+        family = family_of(nuisances.outcome)
+        y = family.coded(nuisances.outcome)
         candidates = resolve_learners(self.learner, family.kind, device=self.device)
         fits = []
-        for own in folds:
-            cross = cross_fit(
-                candidates,
-                table.design,
-                treatment,
-                outcome,
-                own,
-                family=family,
-                n_jobs=n_jobs,
-                sample_weight=weights,
-                gaps=table.gaps,
-                coded=table.coded,
-            )
-            traits = ArmTraits.of(family, cross, outcome, treatment, scores, weights)
-            fits.append(ArmFit.of(cross, traits, table.design, outcome, treatment, scores))
-        return PreparedEffectLikelihood(table, outcome, treatment, tuple(fits), weights, clusters)
+        for folds in nuisances.folds:
+            rows = OutcomeRows(table.design, treatment, y, folds, weights, table.gaps, table.coded)
+            cross = cross_fit(candidates, rows, family, nuisances.n_jobs)
+            traits = ArmTraits.of(family, cross, y, treatment, scores, weights)
+            fits.append(ArmFit.of(cross, traits, table.design, y, treatment, scores))
+        return PreparedEffectLikelihood(table, y, treatment, tuple(fits), weights, nuisances.clusters)

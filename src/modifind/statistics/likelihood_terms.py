@@ -29,7 +29,7 @@ class RowTerms:
     observed : array of shape (n,)
         At the observed value of the feature.
     tails : array of shape (n, 2)
-        Scores of the same residuals for the component for tails and shape; see `tails.TailSums`.
+        Scores of the same residuals for the component for tails and shape; see `shape.TailSums`.
     values : array of shape (n, g)
         At the points of its distribution, less their mean under the distribution.
     """

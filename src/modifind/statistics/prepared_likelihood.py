@@ -56,7 +56,7 @@ class PreparedEffectLikelihood:
         scores: Array,
         folds: list[NDArray[np.int64]],
     ) -> PreparedEffectLikelihood:
-        """The same models for other rows, none of which they have seen; arguments as in `EffectLikelihood.prepare`.
+        """The same models for other rows, none of which they have seen; `folds` say which model scores a row.
 
         The outcome is coded as the family takes it.
         """
@@ -189,16 +189,15 @@ class PreparedEffectLikelihood:
         tails = np.zeros((len(parts), self.y.size, N_SCORES))
         values, weights = np.empty((len(parts), 0, 0)), np.empty((0, 0))
         groups = self._groups(columns_of(self.table, feature))
-        for block in along_grid(self.fits, self.table, feature, grid, groups):
-            rows = block.rows
+        for fit, rows, chances, location, scale in along_grid(self.fits, self.table, feature, grid, groups):
             if not values.size:
-                values = np.zeros((len(parts), self.y.size, block.chances.shape[1]))
+                values = np.zeros((len(parts), self.y.size, chances.shape[1]))
                 weights = np.empty(values.shape[1:])
-            for k, own in enumerate(block.fit.terms(rows, block.location, block.scale, block.chances, parts)):
+            for k, own in enumerate(fit.terms(rows, location, scale, chances, parts)):
                 observed[k, rows] += own.observed / len(self.fits)
                 tails[k, rows] += own.tails / len(self.fits)
                 values[k, rows] += own.values / len(self.fits)
-            weights[rows] = block.chances
+            weights[rows] = chances
         if self.weights is not None:
             observed *= self.weights
             tails *= self.weights[:, None]
@@ -246,11 +245,10 @@ class PreparedEffectLikelihood:
         of the contrast's mean, and over products of two features, for the location and for the scale.
         """
         excess, means = np.zeros((2, self.y.size)), np.zeros((2, self.y.size))
-        for block in along_grid(self.fits, self.table, feature, grid):
-            rows, fit = block.rows, block.fit
-            along = contrasts(self.family, block.location, block.scale)
+        for fit, rows, chances, location, scale in along_grid(self.fits, self.table, feature, grid):
+            along = contrasts(self.family, location, scale)
             for k, (contrast, own) in enumerate(zip(along, fit.contrasts, strict=True)):
-                mean = np.einsum("ij,ij->i", contrast, block.chances)
+                mean = np.einsum("ij,ij->i", contrast, chances)
                 excess[k, rows] += np.abs(fit.lead[rows]) * (own[rows] - mean)
                 means[k, rows] += mean
         columns = columns_of(self.table, feature)
