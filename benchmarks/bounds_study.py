@@ -24,6 +24,7 @@ from modifind.explain.bounds import BoundDraws, effect_bounds
 from modifind.explain.couplings import benefit_bounds, correlation_bounds, variance_bounds
 from modifind.explain.local import local_bandwidth
 from modifind.explain.local_distributions import ENDS
+from modifind.explain.reading import GivenRows
 from modifind.statistics.kernels import median_bandwidth
 
 Quantiles = Callable[[np.ndarray], np.ndarray]
@@ -110,9 +111,8 @@ def main() -> None:
             data, draws = (np.random.default_rng(child) for child in np.random.SeedSequence(seed).spawn(2))
             x, a = data.integers(0, 4, size=options.n), data.integers(0, 2, size=options.n)
             u = data.random(options.n)
-            found = BoundDraws.of(
-                x, np.where(a == 1, treated(u), control(u)), a, 0.5, discrete=True, random_state=draws
-            )
+            rows = GivenRows(x, np.where(a == 1, treated(u), control(u)), a, 0.5, discrete=True)
+            found = BoundDraws.of(rows, random_state=draws)
             table, tests = found.table(), found.test()
             low, high = (table[[f"{end}_ci_{side}" for end in ENDS]].to_numpy() for side in ("low", "high"))
             inside.append(((low <= true + SAME_VALUES) & (true <= high + SAME_VALUES)).mean(axis=0))

@@ -514,7 +514,7 @@ def test_device_reaches_the_parts_given_by_name_and_only_those(data):
     recorded = quiet_fit(*data, **{**settings, "statistic": WCMMD()}).result_.settings
     assert (recorded["device"], recorded["statistic"]["device"]) == ("torch:cpu", "cpu")
     likelihood = ModifierSelector(device="torch:cpu")._validate()[0]
-    learners = resolve_learners(likelihood.learner, binary=False, device=likelihood.device)
+    learners = resolve_learners(likelihood.learner, "numeric", device=likelihood.device)
     assert learners["neural"].device == "torch:cpu"
     assert agreeing_sampler("cvae", likelihood, "torch:cpu").device == "torch:cpu"
     assert agreeing_sampler(CVAESampler(), likelihood, "torch:cpu").device == "cpu"

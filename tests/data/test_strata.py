@@ -139,14 +139,14 @@ def test_folds_divide_every_stratum_and_arm():
 def test_the_model_s_folds_are_the_strata_s(monkeypatch, fitted):
     X, y, treatment, site = fitted[1]
     seen = []
-    prepare = EffectLikelihood.for_rows
+    prepare = EffectLikelihood.prepare
 
-    def spy(self, table, outcome, arms, scores, folds, **settings):
-        seen.extend(folds)
-        assert table.names[-1] == "stratum"
-        return prepare(self, table, outcome, arms, scores, folds, **settings)
+    def spy(self, nuisances):
+        seen.extend(nuisances.folds)
+        assert nuisances.table.names[-1] == "stratum"
+        return prepare(self, nuisances)
 
-    monkeypatch.setattr(EffectLikelihood, "for_rows", spy)
+    monkeypatch.setattr(EffectLikelihood, "prepare", spy)
     selector(cv=4).fit(X, y, treatment=treatment, strata=site)
     counts = pd.crosstab([treatment, site], seen[0]).to_numpy()
     assert (counts.max(axis=1) - counts.min(axis=1)).max() <= 1

@@ -19,9 +19,10 @@ from modifind.engine.explaining import ExplainingRows, Question
 from modifind.engine.testers import AnalyticTester
 from modifind.explain.column_bounds import explain_bounds
 from modifind.explain.marginal import marginal_view
+from modifind.explain.pseudo import ArmRows, OutcomeModel, PseudoOutcomes
 from modifind.explain.views import CURVE_COLUMNS
 from modifind.nuisance.conditional import GaussianSampler
-from modifind.statistics import WCMMD
+from modifind.statistics import WCMMD, Nuisances
 from modifind.statistics.reuse import Reuse
 from streams import FAST, SMALL, cut, fit, fit_source
 
@@ -40,7 +41,9 @@ def sample():
     table = read_features(frame, missing="category")
     folds = [rng.integers(0, 5, size=1200) for _ in range(2)]
     scores = 1 / (1 + np.exp(-0.4 * X[:, 0]))
-    model = EffectLikelihood("linear", cv_repeats=2).for_rows(table, y, treatment, scores, folds)
+    model = EffectLikelihood("linear", cv_repeats=2).prepare(
+        Nuisances(table, y, treatment, scores, seed_of(0), tuple(folds))
+    )
     sampler = GaussianSampler()
     sampler.fit(table, treatment, seed_of(2))
     block = Block(0, table, y, treatment)
@@ -49,8 +52,10 @@ def sample():
 
 
 def rows_of(sample, y_bandwidth=1.0, **settings):
-    parts = (sample.block, sample.propensity, sample.folds, sample.model)
-    return ExplainingRows.of(*parts, y_bandwidth, seed_of(3), bands=True, **settings)
+    rows = ArmRows(sample.block.y, sample.block.treatment, sample.propensity.scores)
+    outcomes = PseudoOutcomes.of(rows, OutcomeModel.of(sample.model), seed=seed_of(3), **settings)
+    parts = (sample.block, sample.propensity, sample.folds, sample.model, outcomes)
+    return ExplainingRows.of(*parts, y_bandwidth, bands=True)
 
 
 @pytest.mark.parametrize("feature", [0, 3])
@@ -69,7 +74,7 @@ def test_a_small_sample_is_explained_as_a_table_in_memory(sample, feature):
     for part in ("mean", "spread", "shape"):
         assert getattr(found.changes, part) == pytest.approx(getattr(changes, part), rel=1e-6), part
     seed = seed_of(7).spawn(2)[1]
-    bounds = explain_bounds(block.table, feature, block.y, block.treatment, sample.scores, seed)
+    bounds = explain_bounds(block.table, feature, ArmRows(block.y, block.treatment, sample.scores), seed)
     assert_frame_equal(found.bounds.table, bounds.table, check_exact=True)
     assert_frame_equal(found.bounds.tests, bounds.tests, check_exact=True)
 

@@ -10,7 +10,7 @@ from conftest import confounded_table, seed_of
 from modifind.data.feature_matrix import read_features
 from modifind.engine.importance_sums import BinnedRows, FeatureView, OutcomeBins
 from modifind.explain.marginal import marginal_view
-from modifind.explain.pseudo import PseudoOutcomes
+from modifind.explain.pseudo import ArmRows, PseudoOutcomes
 from modifind.nuisance.propensity.overlap import OverlapSums, overlap_of
 from modifind.nuisance.propensity.scores import FittedPropensity
 from modifind.statistics import WCMMD
@@ -46,7 +46,7 @@ def sums_of(table, y, treatment, scores, cuts=(), looked_at=None):
 
 
 def rows_view(table, y, treatment, scores):
-    outcomes = PseudoOutcomes.of(y, treatment, scores)
+    outcomes = PseudoOutcomes.of(ArmRows(y, treatment, scores))
     prepared = WCMMD().for_rows(y, treatment, seed_of(0))
     return marginal_view(table, 0, outcomes, scores, prepared, seed_of(1), n_draws=0)
 

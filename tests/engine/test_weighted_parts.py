@@ -17,7 +17,7 @@ from modifind.data.survey import effective_size, effective_weights
 from modifind.engine.testers import ResamplingTester
 from modifind.explain import effect_bounds, effect_curve
 from modifind.explain.marginal import marginal_view
-from modifind.explain.pseudo import PseudoOutcomes
+from modifind.explain.pseudo import ArmRows, PseudoOutcomes
 from modifind.inference import ConditionalRandomizationTest
 from modifind.nuisance.conditional import (
     AutoSampler,
@@ -34,7 +34,7 @@ from modifind.nuisance.propensity.models import EarlyStoppedMLP
 from modifind.nuisance.propensity.overlap import OverlapSums, overlap_of
 from modifind.nuisance.propensity.scores import PropensityModel
 from modifind.statistics import WCMMD, wcmmd_importance
-from modifind.statistics.wcmmd import curve_variance, prepare_curves
+from modifind.statistics.wcmmd import curve_variance
 
 HAS_TORCH = importlib.util.find_spec("torch") is not None
 needs_torch = pytest.mark.skipif(not HAS_TORCH, reason="needs torch")
@@ -446,7 +446,7 @@ def test_marginal_view_of_counts_is_that_of_repeated_rows():
     for rows, own in ((np.arange(300), weights), (again, None)):
         table = read_features(np.column_stack((x[rows], -(x[rows] ** 2))))
         prepared = WCMMD().for_rows(y[rows], treatment[rows], seed_of(0), own)
-        outcomes = PseudoOutcomes.of(y[rows], treatment[rows], scores[rows], weights=own)
+        outcomes = PseudoOutcomes.of(ArmRows(y[rows], treatment[rows], scores[rows], own))
         views.append(marginal_view(table, 0, outcomes, scores[rows], prepared, seed_of(1), own, n_draws=0))
     one, other = views
     assert one.bandwidth == pytest.approx(other.bandwidth, rel=0.02)
@@ -485,17 +485,8 @@ def weighted_and_repeated(y, treatment, counts, estimator="spectral", weighting=
         (np.arange(y.size), counts / counts.mean()),
         (np.repeat(np.arange(y.size), counts), None),
     ):
-        prepared = prepare_curves(
-            y[rows],
-            treatment[rows],
-            2.5,
-            estimator=estimator,
-            weighting=weighting,
-            n_components=30,
-            accelerate=accelerate,
-            rng=np.random.default_rng(0),
-            weights=weights,
-        )
+        statistic = WCMMD(estimator, weighting, n_components=30, accelerate=accelerate)
+        prepared = statistic.with_bandwidth(2.5, y[rows], treatment[rows], np.random.default_rng(0), weights)
         found.append((rows, weights, prepared))
     return found
 
@@ -593,7 +584,7 @@ def test_importance_of_counts_is_that_of_repeated_rows_with_gaps():
     for rows, weights, prepared in weighted_and_repeated(y, treatment, counts):
         table = read_features(pd.DataFrame({"x": x[rows], "other": y[rows]}), missing="category")
         assert table.incomplete == {0}
-        outcomes = PseudoOutcomes.of(y[rows], treatment[rows], scores[rows], weights=weights)
+        outcomes = PseudoOutcomes.of(ArmRows(y[rows], treatment[rows], scores[rows], weights))
         view = marginal_view(table, 0, outcomes, scores[rows], prepared, seed_of(1), weights, n_draws=0)
         found.append((view.bandwidth, population_variance(view.importance, rows.size)))
     assert found[0] == pytest.approx(found[1], rel=1e-6)

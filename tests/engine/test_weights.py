@@ -21,11 +21,12 @@ from modifind.nuisance.outcome.binary import AdditiveClassifier
 from modifind.nuisance.outcome.boosting import BoostingLearner
 from modifind.nuisance.outcome.neural import NeuralLearner
 from modifind.nuisance.outcome.screening import screened_columns
-from modifind.nuisance.outcome.stacking import arm_shapes, cross_fit
+from modifind.nuisance.outcome.stacking import OutcomeRows, arm_shapes, cross_fit
 from modifind.nuisance.propensity.scores import PropensityModel, arm_folds
 from modifind.nuisance.regression.density import best_shape
 from modifind.nuisance.regression.scale import ScaleModel
 from modifind.result.selection_result import SelectionResult
+from modifind.statistics.families import StudentT
 
 LINEAR = EffectLikelihood(learner="linear")
 
@@ -180,8 +181,8 @@ def test_parts_of_learners_equal_those_of_repeated_rows():
     assert best_shape(heavy, own) == best_shape(heavy[rows])
     arms = np.arange(80) % 2
     place, scale = np.zeros((80, 2)), np.ones((80, 2))
-    shapes = arm_shapes(heavy, arms, place, scale, binary=False, sample_weight=own)
-    copies = arm_shapes(heavy[rows], arms[rows], place[rows], scale[rows], binary=False)
+    shapes = arm_shapes(heavy, arms, place, scale, family=StudentT(), sample_weight=own)
+    copies = arm_shapes(heavy[rows], arms[rows], place[rows], scale[rows], family=StudentT())
     np.testing.assert_array_equal(shapes[rows], copies)
 
 
@@ -227,8 +228,8 @@ def test_screening_and_stack_follow_the_rows_that_count():
     few = X[:, :4]
     candidates = {"linear": AdditiveLearner(0, products=False), "splines": AdditiveLearner()}
     folds = arm_folds(a, 4, 0)
-    stack = cross_fit(candidates, few, a, y, folds, binary=False, sample_weight=weights)
-    plain = cross_fit(candidates, few, a, y, folds, binary=False)
+    stack = cross_fit(candidates, OutcomeRows(few, a, y, folds, weights), StudentT())
+    plain = cross_fit(candidates, OutcomeRows(few, a, y, folds), StudentT())
     assert stack.log_scores["linear"] > plain.log_scores["linear"] + 0.2  # means over the rows that follow one line
 
 

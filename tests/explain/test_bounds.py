@@ -23,6 +23,7 @@ from modifind.explain.couplings import (
 )
 from modifind.explain.local import local_bandwidth
 from modifind.explain.local_distributions import ENDS
+from modifind.explain.reading import GivenRows
 
 VALUES = np.array([-1.0, 0.0, 1.0])
 # The paper's joint distributions of (Y0, Y1), rows Y0: example 1, and the counterexample of appendix B.
@@ -271,12 +272,13 @@ def test_cells_cost_little_of_the_band(heavy, monkeypatch):
     x, y, treatment = trial(6, 3000, spread=0.3)
     if heavy:
         y = np.where(np.abs(y) < 0.4, 0.0, np.sinh(y / 2))  # an atom at zero and long tails
-    settings_ = {"points": [-1.0, 0.0, 1.0], "bandwidth": 0.5, "n_bootstrap": 40, "random_state": 0}
-    coarse = BoundDraws.of(x, y, treatment, 0.5, **settings_)
+    given = GivenRows(x, y, treatment, 0.5, points=[-1.0, 0.0, 1.0], bandwidth=0.5)
+    settings_ = {"n_bootstrap": 40, "random_state": 0}
+    coarse = BoundDraws.of(given, **settings_)
     monkeypatch.setattr(
         local_distributions.LocalDistribution.of.__func__, "__defaults__", (10**9, None, local_distributions.ALL)
     )
-    exact = BoundDraws.of(x, y, treatment, 0.5, **settings_)
+    exact = BoundDraws.of(given, **settings_)
     np.testing.assert_array_equal(coarse.estimates, exact.estimates)
     spread = np.maximum(exact.shifts.std(axis=0), 1e-12)
     off = np.sqrt(((coarse.shifts - exact.shifts) ** 2).mean(axis=0)) / spread
@@ -287,10 +289,11 @@ def test_cells_cost_little_of_the_band(heavy, monkeypatch):
 
 def test_draws_of_some_rows_vary_like_those_of_all(monkeypatch):
     x, y, treatment = trial(7, 20_000, spread=0.3)
-    settings_ = {"points": [-1.0, 0.0, 0.2], "bandwidth": 0.4, "n_bootstrap": 400, "random_state": 0}
-    some = BoundDraws.of(x, y, treatment, 0.5, **settings_)
+    given = GivenRows(x, y, treatment, 0.5, points=[-1.0, 0.0, 0.2], bandwidth=0.4)
+    settings_ = {"n_bootstrap": 400, "random_state": 0}
+    some = BoundDraws.of(given, **settings_)
     monkeypatch.setattr(local_distributions.LocalPart.thinned, "__defaults__", (10**9,))
-    full = BoundDraws.of(x, y, treatment, 0.5, **settings_)
+    full = BoundDraws.of(given, **settings_)
     np.testing.assert_array_equal(some.estimates, full.estimates)
     np.testing.assert_array_equal(some.support, full.support)
     assert full.support.min() > 1000

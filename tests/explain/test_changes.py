@@ -15,11 +15,12 @@ from modifind.datasets import make_modifiers
 from modifind.engine.assemble import Finding
 from modifind.engine.change_tests import Changes, Sweep, change_tests, shape_test, unseen_changes
 from modifind.engine.testers import AnalyticTester
-from modifind.explain.verdict import verdict
+from modifind.explain.verdict import ShownColumn, verdict
 from modifind.inference import UNSEEN, adjust_p_values
 from modifind.result.codec import decode, encode
 from modifind.result.selection_result import CHANGE_COLUMNS, PARTS
-from modifind.statistics.effect_likelihood import MEAN, SPREAD, WHOLE
+from modifind.statistics import Nuisances
+from modifind.statistics.likelihood_terms import MEAN, SPREAD, WHOLE
 
 QUICK = {
     "statistic": EffectLikelihood("linear"),
@@ -62,7 +63,9 @@ def believing(y, x, treatment, model, **settings):
     """Prepared with a column whose design is the column itself."""
     table = replace(read_features(x[:, None], []), reference=(np.zeros(1), np.ones(1)))
     folds = np.arange(y.size) % 5
-    return EffectLikelihood(model).for_rows(table, y, treatment, np.full(y.size, 0.5), [folds], **settings)
+    return EffectLikelihood(model).prepare(
+        Nuisances(table, y, treatment, np.full(y.size, 0.5), np.random.SeedSequence(0), (folds,), **settings)
+    )
 
 
 def skewed(rng, size):
@@ -327,8 +330,8 @@ def row(mean=1.0, spread=1.0, shape=1.0):
 
 
 def say(frame, kind="continuous", p=None, **settings):
-    given = {"kinds": {"x": kind}, "selected": True} | settings
-    return verdict({"x": frame}, row(mean=0.001) if p is None else p, **given)
+    p = row(mean=0.001) if p is None else p
+    return verdict({"x": ShownColumn(frame, kind)}, p, **{"selected": True} | settings)
 
 
 AGES = np.linspace(30, 78, 25)  # their 10th, 50th and 90th percentiles are 34, 54 and 74
@@ -460,8 +463,9 @@ def test_shape_names_the_tail_that_moves():
 
 
 def test_groups_name_the_column_that_shows_most():
-    curves = {"x": curve(AGES, 0 * AGES), "z": curve([0, 1], [1.0, 5.0])}
-    told = verdict(curves, row(mean=0.01), kinds={"x": "continuous", "z": "discrete"}, selected=True)
+    flat, apart = curve(AGES, 0 * AGES), curve([0, 1], [1.0, 5.0])
+    columns = {"x": ShownColumn(flat, "continuous"), "z": ShownColumn(apart, "discrete")}
+    told = verdict(columns, row(mean=0.01), selected=True)
     assert told == "Changes the average: along z the effect is 1.0 (0.4 to 1.6) for 0 and 5.0 (4.4 to 5.6) for 1."
 
 

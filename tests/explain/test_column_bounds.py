@@ -1,5 +1,7 @@
 """Bounds of a fit, and the histograms that its diagnostics are drawn from."""
 
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -13,6 +15,7 @@ from modifind.data.feature_matrix import read_features
 from modifind.explain import effect_bounds
 from modifind.explain.column_bounds import explain_bounds
 from modifind.explain.local import local_bandwidth
+from modifind.explain.pseudo import ArmRows
 from modifind.nuisance.conditional.pit import pit_shares, uniformity
 from streams import fit as streamed_fit
 
@@ -114,10 +117,10 @@ def test_rows_of_a_cluster_are_drawn_together():
     y = rng.normal(size=n) + arms
     table = read_features(pd.DataFrame({"x": x}), [0])
     fourfold = read_features(pd.DataFrame({"x": np.tile(x, 4)}), [0])
-    rows = (np.tile(y, 4), np.tile(arms, 4), np.full(4 * n, 0.5))
-    single = explain_bounds(table, 0, y, arms, np.full(n, 0.5), seed_of(0)).table
-    clustered = explain_bounds(fourfold, 0, *rows, seed_of(0), clusters=np.tile(np.arange(n), 4)).table
-    repeated = explain_bounds(fourfold, 0, *rows, seed_of(0)).table
+    rows = ArmRows(np.tile(y, 4), np.tile(arms, 4), np.full(4 * n, 0.5))
+    single = explain_bounds(table, 0, ArmRows(y, arms, np.full(n, 0.5)), seed_of(0)).table
+    clustered = explain_bounds(fourfold, 0, replace(rows, clusters=np.tile(np.arange(n), 4)), seed_of(0)).table
+    repeated = explain_bounds(fourfold, 0, rows, seed_of(0)).table
     for name in ("var_low", "var_high", "benefit_low", "benefit_high"):
         np.testing.assert_allclose(clustered[[name, f"{name}_ci_low"]], single[[name, f"{name}_ci_low"]], atol=1e-9)
     wide, narrow = (own["var_high_ci_high"] - own["var_high_ci_low"] for own in (clustered, repeated))
@@ -128,7 +131,7 @@ def test_categories_without_rows_in_an_arm_have_no_bounds():
     column = np.repeat(["a", "b"], 40)
     arms = np.where(column == "a", np.tile([0, 1], 40), 0)
     table = read_features(pd.DataFrame({"x": column}))
-    found = explain_bounds(table, 0, np.arange(80.0), arms, np.full(80, 0.5), seed_of(0))
+    found = explain_bounds(table, 0, ArmRows(np.arange(80.0), arms, np.full(80, 0.5)), seed_of(0))
     assert found.table["value"].tolist() == ["a", "b"]
     assert found.table["var_low"].isna().tolist() == [False, True]
     assert found.tests["p_value"].isna().all()

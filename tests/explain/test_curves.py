@@ -6,8 +6,10 @@ from scipy.stats import norm
 from conftest import logistic_treatment, quiet_fit
 from modifind.explain import effect_curve, outcome_densities
 from modifind.explain.local import MAX_UNITS, Averages, Places, local_bandwidth
-from modifind.explain.pseudo import OutcomeModel, PseudoOutcomes, outcome_marks
+from modifind.explain.pseudo import ArmRows, OutcomeModel, PseudoOutcomes, outcome_marks
+from modifind.explain.reading import GivenFeature
 from modifind.explain.views import EFFECTS, explain_column
+from modifind.statistics.families import Bernoulli
 
 BANDS = [f"{name}_{end}" for name in ("d2", *EFFECTS) for end in ("low", "high")]
 
@@ -158,8 +160,8 @@ def test_distance_is_that_of_the_kernel_means():
     n = 40000
     treatment = np.arange(n) % 2
     y = 1.5 * treatment + rng.normal(size=n)
-    outcomes = PseudoOutcomes.of(y, treatment, np.full(n, 0.5), max_rows=n)
-    found = explain_column(np.zeros(n), 1, outcomes, 2.0, rng, n_draws=20).curve["d2"][0]
+    outcomes = PseudoOutcomes.of(ArmRows(y, treatment, np.full(n, 0.5)), max_rows=n)
+    found = explain_column(GivenFeature(np.zeros(n), (0,)), outcomes, 2.0, rng, n_draws=20).curve["d2"][0]
     # E k(U, V) of U - V ~ N(m, 2) with k(u, v) = exp(-(u - v)^2 / h^2), h = 2.
     mean = [np.sqrt(1 / 2) * np.exp(-(m**2) / 8) for m in (0.0, 1.5)]
     assert found == pytest.approx(2 * (mean[0] - mean[1]), rel=0.05)
@@ -195,7 +197,7 @@ def test_leverage_and_support_of_clusters_are_their_shares():
     # Eight clusters of ten rows at each of three levels, all in both arms.
     clusters, cell = np.repeat(np.arange(8), 30), np.tile(np.repeat(np.arange(3.0), 10), 8)
     treatment = np.arange(240) % 2
-    outcomes = PseudoOutcomes.of(np.arange(240.0), treatment, np.full(240, 0.5), clusters=clusters)
+    outcomes = PseudoOutcomes.of(ArmRows(np.arange(240.0), treatment, np.full(240, 0.5), clusters=clusters))
     places = Places.of(cell, 3)
     np.testing.assert_allclose(places.leverage(outcomes, clusters), 1 / 8)
     np.testing.assert_allclose(places.leverage(outcomes, np.arange(240)), 1 / 40)
@@ -252,9 +254,9 @@ def test_binary_outcome_with_a_model():
     x, treatment = rng.normal(size=4000), rng.integers(0, 2, size=4000)
     chance = np.column_stack((np.full(4000, 0.3), 0.3 + 0.4 * (x > 0)))
     y = (rng.random(4000) < chance[np.arange(4000), treatment]).astype(float)
-    model = OutcomeModel(chance, np.ones_like(chance), (np.inf, np.inf), binary=True)
-    outcomes = PseudoOutcomes.of(y, treatment, np.full(4000, 0.5), (model,))
-    curve = explain_column((x > 0).astype(float), 2, outcomes, 1.0, rng, n_draws=50).curve
+    model = OutcomeModel(chance, np.ones_like(chance), (np.inf, np.inf), Bernoulli())
+    outcomes = PseudoOutcomes.of(ArmRows(y, treatment, np.full(4000, 0.5)), (model,))
+    curve = explain_column(GivenFeature((x > 0).astype(float), (0, 1)), outcomes, 1.0, rng, n_draws=50).curve
     # Differences of shares of 1000 rows: sd 0.02; 4 sd.
     np.testing.assert_allclose(curve["mean_effect"], [0.0, 0.4], atol=0.08)
     assert curve[[*BANDS]].notna().all().all()
@@ -298,7 +300,7 @@ def test_averages_of_counts_are_those_of_repeated_rows():
 
 def test_draws_do_not_move_the_estimate_and_blocks_do_not_matter(monkeypatch):
     x, _, y, treatment, e = confounded(500, seed=14)
-    outcomes = PseudoOutcomes.of(y, treatment, e)
+    outcomes = PseudoOutcomes.of(ArmRows(y, treatment, e))
     places = Places.of(x, 0)
     few, many = (Averages.of(places, outcomes, n, np.random.default_rng(0)) for n in (20, 60))
     np.testing.assert_allclose(few.estimate, many.estimate)
@@ -311,7 +313,9 @@ def test_draws_do_not_move_the_estimate_and_blocks_do_not_matter(monkeypatch):
 def test_large_tables_are_explained_from_a_part_of_their_rows():
     rng = np.random.default_rng(15)
     y, treatment = rng.normal(size=5000), rng.integers(0, 2, size=5000)
-    outcomes = PseudoOutcomes.of(y, treatment, np.full(5000, 0.5), seed=np.random.SeedSequence(0), max_rows=1000)
+    outcomes = PseudoOutcomes.of(
+        ArmRows(y, treatment, np.full(5000, 0.5)), seed=np.random.SeedSequence(0), max_rows=1000
+    )
     assert outcomes.rows.size == np.unique(outcomes.rows).size == 1000
     assert outcomes.errors.shape[0] == 1000
 

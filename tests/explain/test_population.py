@@ -8,9 +8,10 @@ from conftest import quiet_fit, seed_of
 from modifind import EffectLikelihood, ModifierSelector
 from modifind.data.population import population_weights, row_weights
 from modifind.explain import effect_curve
-from modifind.explain.pseudo import OutcomeModel, PseudoOutcomes
+from modifind.explain.pseudo import ArmRows, OutcomeModel, PseudoOutcomes
 from modifind.explain.views import overall_effects
 from modifind.report.methods import methods, references
+from modifind.statistics.families import StudentT
 
 LINEAR = EffectLikelihood("linear")
 
@@ -47,8 +48,8 @@ def test_average_is_that_of_the_overlap_population_and_its_limits_hold(modelled)
         models = ()
         if modelled:  # a model that is wrong by half
             location = np.column_stack((x[:, 1], x[:, 1] + 0.5 * (1 + x[:, 0])))
-            models = (OutcomeModel(location, np.ones_like(location), (30.0, 30.0), binary=False),)
-        outcomes = PseudoOutcomes.of(y, arms, scores, models, population="overlap")
+            models = (OutcomeModel(location, np.ones_like(location), (30.0, 30.0), StudentT()),)
+        outcomes = PseudoOutcomes.of(ArmRows(y, arms, scores, population="overlap"), models)
         overall = overall_effects(outcomes, 1.0, seed_of(seed))
         found.append([overall[f"mean_effect{end}"] for end in ("", "_low", "_high")])
     effect, low, high = np.array(found).T
@@ -66,7 +67,7 @@ def test_overlap_effects_are_surer_where_arms_overlap_poorly():
     scores = np.clip(scores, 0.005, 0.995)
     widths = {}
     for population in ("all", "overlap"):
-        overall = overall_effects(PseudoOutcomes.of(y, arms, scores, population=population), 1.0, seed_of(0))
+        overall = overall_effects(PseudoOutcomes.of(ArmRows(y, arms, scores, population=population)), 1.0, seed_of(0))
         widths[population] = overall["mean_effect_high"] - overall["mean_effect_low"]
     assert widths["overlap"] < 0.8 * widths["all"]
 

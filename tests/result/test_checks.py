@@ -24,6 +24,7 @@ from modifind.nuisance.propensity.scores import PropensityModel
 from modifind.report import checks_by_kind
 from modifind.result.check_kinds import KINDS
 from modifind.result.checks import Check, as_frame, cautions, concerns, run_checks, summary
+from modifind.statistics.families import Bernoulli, StudentT
 
 LINEAR = EffectLikelihood("linear")
 OVERLAP = {
@@ -269,17 +270,17 @@ def test_marginal_likelihood_is_held_out_and_by_arm():
     rng = np.random.default_rng(4)
     a, folds = np.tile([0, 1], 1000), np.repeat(np.arange(4), 500)
     y = np.where(a == 1, 5.0 + 2.0 * rng.normal(size=2000), rng.normal(size=2000))
-    found = marginal_log_likelihood(y, a, folds, binary=False)
+    found = marginal_log_likelihood(y, a, folds, family=StudentT())
     entropy = 0.5 * np.log(2 * np.pi * np.e)
     assert found[a == 0].mean() == pytest.approx(-entropy, abs=0.08)
     assert found[a == 1].mean() == pytest.approx(-entropy - np.log(2), abs=0.08)
     moved = y.copy()
     moved[folds == 0] += 100.0
-    assert marginal_log_likelihood(moved, a, folds, binary=False)[folds == 0].mean() < -20
+    assert marginal_log_likelihood(moved, a, folds, family=StudentT())[folds == 0].mean() < -20
     rare = (rng.random(2000) < 0.1).astype(float)
     expected = 0.1 * np.log(0.1) + 0.9 * np.log(0.9)
-    assert marginal_log_likelihood(rare, a, folds, binary=True).mean() == pytest.approx(expected, abs=0.03)
-    assert np.isfinite(marginal_log_likelihood(np.where(a == 1, y, 3.0), a, folds, binary=False)).all()
+    assert marginal_log_likelihood(rare, a, folds, family=Bernoulli()).mean() == pytest.approx(expected, abs=0.03)
+    assert np.isfinite(marginal_log_likelihood(np.where(a == 1, y, 3.0), a, folds, family=StudentT())).all()
 
 
 @pytest.fixture(scope="module")

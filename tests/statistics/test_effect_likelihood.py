@@ -16,7 +16,9 @@ from modifind.nuisance.conditional import ConditionalGrid, GaussianSampler, Marg
 from modifind.nuisance.conditional.grid import N_GRID
 from modifind.nuisance.outcome.stacking import StackedModel
 from modifind.nuisance.propensity.scores import arm_folds
-from modifind.statistics.effect_likelihood import MEAN, REUSE_ROWS, SPREAD, WHOLE
+from modifind.statistics import Nuisances
+from modifind.statistics.likelihood_terms import MEAN, SPREAD, WHOLE
+from modifind.statistics.prepared_likelihood import REUSE_ROWS
 
 
 class Known:
@@ -64,7 +66,7 @@ def prepare(X, y, treatment, learner="linear", scores=None, n_repeats=1, **setti
     folds = [arm_folds(treatment, 5, seed) for seed in range(n_repeats)]
     scores = np.full(y.size, 0.5) if scores is None else scores
     statistic = EffectLikelihood(learner, cv_repeats=n_repeats)
-    return statistic.for_rows(table, y, treatment, scores, folds, **settings)
+    return statistic.prepare(Nuisances(table, y, treatment, scores, seed_of(0), tuple(folds), **settings))
 
 
 def reuse_variance(prepared, feature, grid, values, weights):
@@ -104,8 +106,8 @@ def test_categories_at_their_observed_code_give_the_observed_terms():
     treatment = rng.integers(0, 2, size=200)
     y = treatment * (frame["c"] == "b").to_numpy() + rng.normal(size=200)
     table = read_features(frame)
-    prepared = EffectLikelihood("splines").for_rows(
-        table, y, treatment, np.full(200, 0.5), [arm_folds(treatment, 5, 0)]
+    prepared = EffectLikelihood("splines").prepare(
+        Nuisances(table, y, treatment, np.full(200, 0.5), seed_of(0), (arm_folds(treatment, 5, 0),))
     )
     (spread,), _ = prepared.terms(1, Points([0, 1, 2, 3], [0.25] * 4), SPREAD)
     chosen = spread.values[np.arange(200), table.values[:, 1].astype(int)]
@@ -301,8 +303,12 @@ def test_repeats_are_averaged_row_by_row(data):
     table = read_features(X, [])
     folds = [arm_folds(treatment, 5, seed) for seed in (7, 8)]
     scores = np.full(300, 0.5)
-    both = EffectLikelihood("linear", cv_repeats=2).for_rows(table, y, treatment, scores, folds)
-    single = [EffectLikelihood("linear").for_rows(table, y, treatment, scores, [own]) for own in folds]
+    both = EffectLikelihood("linear", cv_repeats=2).prepare(
+        Nuisances(table, y, treatment, scores, seed_of(0), tuple(folds))
+    )
+    single = [
+        EffectLikelihood("linear").prepare(Nuisances(table, y, treatment, scores, seed_of(0), (own,))) for own in folds
+    ]
     grid = GaussianSampler().fit(table, treatment, seed_of(0)).conditional_grid(0)
     (terms,), _ = both.terms(0, grid)
     parts = [part.terms(0, grid)[0][0] for part in single]

@@ -13,6 +13,7 @@ from conftest import four_sd, quiet_fit
 from modifind import EffectLikelihood
 from modifind.data.feature_matrix import read_features
 from modifind.inference.tails import LARGEST_COMBINED, SMALLEST, UNSEEN, combined_p_value
+from modifind.statistics import Nuisances
 from modifind.statistics.shape import (
     MOST_CUBED,
     MOST_LEVELS,
@@ -313,7 +314,9 @@ def test_a_shape_that_changes_in_both_arms_keeps_the_level():
         table = replace(read_features(x[:, None], []), reference=(np.zeros(1), np.ones(1)))
         y = np.sign(x) * skewed(rng, 250)
         folds = [np.arange(250) % 5]
-        prepared = EffectLikelihood("linear").for_rows(table, y, treatment, np.full(250, 0.5), folds)
+        prepared = EffectLikelihood("linear").prepare(
+            Nuisances(table, y, treatment, np.full(250, 0.5), np.random.SeedSequence(0), tuple(folds))
+        )
         excess = prepared.tail_functions(0).excess(table, Uniform())
         found.append(prepared.tail_test(prepared.tail_scores, excess))
     assert (np.array(found) <= LEVEL).mean() <= LEVEL + four_sd(LEVEL, runs)

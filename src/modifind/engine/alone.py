@@ -15,7 +15,7 @@ from modifind._workers import results_of
 from modifind.data.feature_matrix import FeatureTable
 from modifind.engine.record import hand_on, with_messages
 from modifind.explain.marginal import MarginalView, marginal_view
-from modifind.explain.pseudo import PseudoOutcomes
+from modifind.explain.pseudo import ArmRows, PseudoOutcomes
 from modifind.statistics.wcmmd import WCMMD
 
 __all__ = ["MarginalView", "results_alone", "views_alone"]
@@ -44,7 +44,7 @@ def views_alone(
         Processes.
     """
     prepared = WCMMD().for_rows(outcome, arms, seeds[0])
-    outcomes = PseudoOutcomes.of(outcome, arms, scores, seed=seeds[0].spawn(1)[0])
+    outcomes = PseudoOutcomes.of(ArmRows(outcome, arms, scores), seed=seeds[0].spawn(1)[0])
     calls = [
         (marginal_view, table, m, outcomes, scores, prepared, seed.spawn(2)[0])
         for m, seed in enumerate(seeds[1].spawn(table.n_features))

@@ -18,7 +18,7 @@ from modifind.engine.testers import Outcome
 from modifind.explain.attempts import attempt, described
 from modifind.explain.column_bounds import Bounds
 from modifind.explain.marginal import MarginalView
-from modifind.explain.verdict import verdict
+from modifind.explain.verdict import ShownColumn, verdict
 from modifind.explain.views import no_curve
 from modifind.inference import adjust_p_values
 from modifind.nuisance.conditional import Calibration
@@ -285,10 +285,11 @@ def _changes(
         attempt(
             f"feature {name!r}: its verdict",
             verdict,
-            {column: view.curve for column, view in views[name].items()},
+            {
+                column: ShownColumn(view.curve, kinds[column], tuple(view.percentiles))
+                for column, view in views[name].items()
+            },
             changes.loc[name],
-            percentiles={column: view.percentiles for column, view in views[name].items()},
-            kinds=kinds,
             alpha=alpha,
             selected=bool(features.loc[name, "selected"]),
             tested=f.outcome is not None,

@@ -6,7 +6,7 @@ evaluation along that distribution (`statistics.effect_likelihood` has the notat
 *Mean* and *spread* are the two parts of the main test: only the difference of the arms' locations follows the feature
 and the ratio of their scales stays at the row's own value, or the other way round.
 
-*Shape* is the main test's component for tails and skewness (`statistics.tails`), of residuals that location and scale
+*Shape* is the main test's component for tails and skewness (`statistics.shape`), of residuals that location and scale
 follow the feature in.
 """
 
@@ -27,7 +27,8 @@ from modifind.nuisance.conditional.contract import RowGrid
 from modifind.nuisance.conditional.grid import ConditionalGrid
 from modifind.nuisance.conditional.joint import JointConditional, set_variance
 from modifind.nuisance.conditional.per_cluster import ClusterConditional
-from modifind.statistics.effect_likelihood import MEAN, OUTCOME, SPREAD, WHOLE, PreparedEffectLikelihood, RowTerms
+from modifind.statistics.likelihood_terms import MEAN, OUTCOME, SPREAD, WHOLE, RowTerms
+from modifind.statistics.prepared_likelihood import PreparedEffectLikelihood
 from modifind.statistics.reuse import Reuse
 
 NAN = float("nan")
@@ -50,7 +51,7 @@ class Changes:
 
 def unseen_changes(prepared: PreparedEffectLikelihood) -> Changes:
     """What is known of a feature that the models do not look at, and that gives no sign of its own."""
-    return Changes(1.0, NAN, NAN) if prepared.binary else Changes(1.0, 1.0, 1.0)
+    return Changes(1.0, 1.0, 1.0) if prepared.family.has_scale else Changes(1.0, NAN, NAN)
 
 
 @dataclass(frozen=True)
@@ -77,8 +78,8 @@ class Sweep:
 
     @classmethod
     def of(cls, prepared: PreparedEffectLikelihood, feature: Feature, grid: RowGrid, *, parts: bool = True) -> Sweep:
-        """Evaluate the models once. A binary outcome has no parts: only its location can follow."""
-        wanted = (WHOLE, MEAN, SPREAD, OUTCOME) if parts and not prepared.binary else (WHOLE, OUTCOME)
+        """Evaluate the models once. An outcome without a scale has no parts: only its location can follow."""
+        wanted = (WHOLE, MEAN, SPREAD, OUTCOME) if parts and prepared.family.has_scale else (WHOLE, OUTCOME)
         terms, weights = prepared.terms(feature, grid, *wanted)
         return cls(terms, weights, tuple(prepared.reuse(feature, grid, *wanted)), shared_draws(grid))
 
@@ -161,7 +162,7 @@ def change_tests(
     Returns
     -------
     Changes
-        Of a binary outcome, which has neither spread nor shape of its own, only the mean.
+        Of an outcome that has neither spread nor shape of its own, such as a binary one, only the mean.
 
     Examples
     --------
@@ -170,10 +171,13 @@ def change_tests(
     >>> from modifind.datasets import make_modifiers
     >>> from modifind.data.feature_matrix import read_features
     >>> from modifind.nuisance.conditional import ConditionalGrid, GaussianSampler
+    >>> from modifind.statistics import Nuisances
     >>> data = make_modifiers("LinVar", n_samples=500, n_features=6, random_state=0)
     >>> table, folds = read_features(data.X), np.arange(500) % 5
-    >>> prepared = EffectLikelihood("linear").for_rows(table, data.y, data.treatment, data.propensity, [folds])
-    >>> distribution = GaussianSampler().fit(table, data.treatment, np.random.SeedSequence(0)).conditional(0)
+    >>> seed, arms = np.random.SeedSequence(0), data.treatment
+    >>> nuisances = Nuisances(table, data.y, arms, data.propensity, seed, (folds,))
+    >>> prepared = EffectLikelihood("linear").prepare(nuisances)
+    >>> distribution = GaussianSampler().fit(table, arms, seed).conditional(0)
     >>> found = change_tests(prepared, 0, ConditionalGrid.of(distribution, 500))
     >>> found.mean > 0.05, found.spread < 0.001, found.shape > 0.05
     (True, True, True)
@@ -182,7 +186,7 @@ def change_tests(
     if not prepared.looks_at(feature):
         return replace(unseen_changes(prepared), shape=shape)
     sweep = Sweep.of(prepared, feature, grid) if sweep is None else sweep
-    if prepared.binary:
+    if not prepared.family.has_scale:
         return Changes(sweep.test(prepared, grid, 0).p_value, NAN, NAN)
     mean, spread = (sweep.test(prepared, grid, part).p_value for part in (1, 2))
     return Changes(mean, spread, shape)

@@ -14,7 +14,7 @@ from modifind.data.feature_matrix import FeatureTable
 from modifind.data.survey import effective_size
 from modifind.engine.placebo import Assignment
 from modifind.engine.reading import Data, Given
-from modifind.statistics.effect_likelihood import is_binary
+from modifind.statistics.families import family_of
 
 MOST_NAMES = 12
 # Seconds of one process, from fits of 1,000 to 10,000 rows with 5 to 30 features: whatever the table, for every
@@ -99,7 +99,7 @@ def _treatment(data: Data) -> str:
 def _outcome(data: Data, transform: str | None) -> str:
     y = data.y
     name = f"{data.names['outcome_name']}: " if data.names.get("outcome_name") else ""
-    if is_binary(y):
+    if family_of(y).kind == "binary":
         high = y == y.max()
         return f"{name}two values, {y.min():g} in {int((~high).sum()):,} rows and {y.max():g} in {int(high.sum()):,}"
     scale = ", taken as its logarithm" if transform == "log" else ""

@@ -28,12 +28,13 @@ from modifind.engine.progress import Progress, ProgressBar
 from modifind.engine.record import with_messages
 from modifind.explain.attempts import attempt, missing
 from modifind.explain.column_bounds import Bounds, explain_bounds
-from modifind.explain.pseudo import MAX_ROWS, OutcomeModel, PseudoOutcomes
+from modifind.explain.pseudo import ArmRows, PseudoOutcomes
+from modifind.explain.reading import GivenFeature
 from modifind.explain.views import OVERALL, Explained, explain_column, no_curve, overall_effects
 from modifind.nuisance.conditional import ConditionalGrid, ConditionalRule
 from modifind.nuisance.propensity.scores import FittedPropensity
 from modifind.result.explained import N_DRAWS
-from modifind.statistics.effect_likelihood import PreparedEffectLikelihood
+from modifind.statistics.prepared_likelihood import PreparedEffectLikelihood
 
 MOST_TASKS = 100
 
@@ -112,14 +113,12 @@ class ExplainingRows:
         propensity: FittedPropensity,
         folds: list[NDArray[np.int64]],
         model: PreparedEffectLikelihood,
+        outcomes: PseudoOutcomes,
         y_bandwidth: float,
-        seed: np.random.SeedSequence,
         *,
         bands: bool,
-        max_rows: int = MAX_ROWS,
-        population: str = "all",
     ) -> ExplainingRows:
-        """A random part of the sample, or all of it where it is small.
+        """The rows of the sample that pseudo-outcomes are of: a random part, or all of it where it is small.
 
         Parameters
         ----------
@@ -131,15 +130,10 @@ class ExplainingRows:
             Fold of each of its rows, for every repeat of the cross-fitting.
         model : PreparedEffectLikelihood
             Models of the outcome, cross-fitted to it.
-        seed : SeedSequence
-            For the choice of `max_rows` rows.
-        population : {"all", "overlap"}
-            Whom curves, averages and bounds are about.
+        outcomes : PseudoOutcomes
+            Those of its rows, or of some.
         """
         y, treatment, scores = block.y, block.treatment, propensity.scores
-        together = {"weights": block.weights, "clusters": block.clusters}
-        own = {"seed": seed, "max_rows": max_rows, "population": population, **together}
-        outcomes = PseudoOutcomes.of(y, treatment, scores, OutcomeModel.of(model), **own)  # type: ignore[arg-type]
         rows = outcomes.rows
         if rows.size < y.size:
             table = replace(block.table, values=block.table.values[rows], reference=block.table.scaling)
@@ -183,30 +177,22 @@ class ExplainingRows:
                 return Explanation(curve)
             bounds = None
             if question.bounds and self.table.observed(feature).any():
-                data = (self.table, feature, self.y, self.treatment, self.propensity.scores)
-                own = {"weights": self.weights, "clusters": self.model.clusters}
-                bounds = attempt(f"{named}: bounds along it", explain_bounds, *data, bounds_seed, **own)
+                counted = self.model.weights, self.model.clusters, self.outcomes.population
+                rows = ArmRows(self.y, self.treatment, self.propensity.scores, *counted)
+                bounds = attempt(f"{named}: bounds along it", explain_bounds, self.table, feature, rows, bounds_seed)
             changes = attempt(f"{named}: what changes along it", self._changes, feature, question)
             return Explanation(curve, densities, changes, bounds)
 
     def _column(self, feature: int, seed: np.random.SeedSequence) -> Explained:
         column, labels = self.table.values[:, feature], self.table.categories[feature]
         rng, n_draws = np.random.default_rng(seed), N_DRAWS if self.bands else 0
-        if self.table.observed(feature).any():
-            return explain_column(
-                column,
-                self.table.n_levels(feature),
-                self.outcomes,
-                self.y_bandwidth,
-                rng,
-                labels=labels,
-                n_draws=n_draws,
-            )
-        # Every value is missing here, so that there is one point, as of a single category.
-        none = explain_column(
-            np.zeros(column.size), 1, self.outcomes, self.y_bandwidth, rng, labels=(np.nan,), n_draws=n_draws
-        )
-        curve, densities = (part.astype({"value": np.float64}) for part in (none.curve, none.densities))
+        seen = self.table.observed(feature).any()
+        # Where every value is missing there is one point, as of a single category.
+        shown = GivenFeature(column, labels) if seen else GivenFeature(np.zeros(column.size), (np.nan,))
+        found = explain_column(shown, self.outcomes, self.y_bandwidth, rng, n_draws=n_draws)
+        if seen:
+            return found
+        curve, densities = (part.astype({"value": np.float64}) for part in (found.curve, found.densities))
         return Explained(curve, densities)
 
     def _changes(self, feature: int, question: Question) -> Changes | None:

@@ -14,7 +14,6 @@ from modifind._typing import Array
 from modifind._workers import WorkerError, survivors
 from modifind.data.feature_groups import Unit
 from modifind.data.feature_matrix import FeatureTable
-from modifind.data.population import population_weights
 from modifind.engine.assemble import DETERMINED, DIED, NO_SAMPLER, UNTESTED, Finding, failed
 from modifind.engine.checkpoint import Checkpoint
 from modifind.engine.progress import Progress, ProgressBar
@@ -23,7 +22,7 @@ from modifind.engine.testers import AnalyticTester, Tester
 from modifind.explain.attempts import attempt
 from modifind.explain.column_bounds import Bounds, explain_bounds
 from modifind.explain.marginal import MarginalView, marginal_view
-from modifind.explain.pseudo import PseudoOutcomes
+from modifind.explain.pseudo import ArmRows, PseudoOutcomes
 from modifind.nuisance.conditional import BaseSampler
 from modifind.nuisance.conditional.contract import check_conditional
 from modifind.nuisance.conditional.joint import joint_conditional
@@ -196,6 +195,8 @@ def _lacks_bounds(plan: Analysis, finding: Finding) -> bool:
 def _bounds(plan: Analysis, unit: Unit, finding: Finding, seed: np.random.SeedSequence) -> dict[str, Bounds]:
     """Bounds along every column that they can be found of, at points of its curve."""
     found = {}
+    counted = (plan.weights, plan.clusters, plan.outcomes.population)
+    rows = ArmRows(plan.y, plan.prepared.treatment, plan.propensity.scores, *counted)
     with threadpool_limits(limits=1):
         for member, own in zip(unit.members, seed.spawn(1)[0].spawn(len(unit.members)), strict=True):
             name = plan.table.names[member]
@@ -206,13 +207,9 @@ def _bounds(plan: Analysis, unit: Unit, finding: Finding, seed: np.random.SeedSe
                 explain_bounds,
                 plan.table,
                 member,
-                plan.y,
-                plan.prepared.treatment,
-                plan.propensity.scores,
+                rows,
                 own,
                 points=view.curve["value"].to_numpy(dtype=np.float64) if at_curve else None,
-                weights=population_weights(plan.propensity.scores, plan.outcomes.population, plan.weights),
-                clusters=plan.clusters,
             )
             if own_bounds is not None:
                 found[name] = own_bounds

@@ -42,12 +42,15 @@ from modifind.engine.record import with_messages
 from modifind.engine.review import review_columns
 from modifind.engine.scoring import refuse_separation, stratum_scores
 from modifind.explain.marginal import MarginalView, told_percentiles
+from modifind.explain.pseudo import ArmRows, OutcomeModel, PseudoOutcomes
 from modifind.inference import UNSEEN, AnalyticOutcome, sums_test
 from modifind.nuisance.conditional import BaseSampler, Calibration, ConditionalGrid, ConditionalRule, for_gaps
 from modifind.nuisance.conditional.rules import check_rule
 from modifind.nuisance.propensity.scores import FittedPropensity, PropensityModel
-from modifind.statistics import EffectLikelihood
-from modifind.statistics.effect_likelihood import OUTCOME, WHOLE, PreparedEffectLikelihood, is_binary
+from modifind.statistics import EffectLikelihood, Nuisances
+from modifind.statistics.families import family_of
+from modifind.statistics.likelihood_terms import OUTCOME, WHOLE
+from modifind.statistics.prepared_likelihood import PreparedEffectLikelihood
 from modifind.statistics.reuse import Reuse
 from modifind.statistics.shape import TailSums
 
@@ -294,15 +297,11 @@ class StreamedFit:
         with ProgressBar(self.progress, "Scoring rows") as advance:
             sums = pieces.sums(plan, schema.n_rows, advance)
         choice_seed, overall_seed, feature_seed = seeds[5].spawn(3)
+        counted = block.weights, block.clusters, self.population
+        compared = ArmRows(block.y, block.treatment, propensity.scores, *counted)
+        outcomes = PseudoOutcomes.of(compared, OutcomeModel.of(outcome), seed=choice_seed)
         explaining = ExplainingRows.of(
-            block,
-            propensity,
-            folds,
-            outcome,
-            plan.bins.bandwidth,
-            choice_seed,
-            bands=self.explain,
-            population=self.population,
+            block, propensity, folds, outcome, outcomes, plan.bins.bandwidth, bands=self.explain
         )
         weights = look.summary.weights
         freedom = np.inf if weights is None else weights.effective_size - 1.0
@@ -446,8 +445,8 @@ class StreamedFit:
             warnings.warn("check_resamples has no effect on tables that are streamed", UserWarning, stacklevel=4)
         propensity = self._scores(schema, block, folds[0], propensity_seed)
         refuse_separation(propensity)
-        own = (table, y, arms, propensity.scores, folds)
-        outcome = self.statistic.for_rows(*own, n_jobs=self.n_jobs, weights=weights, clusters=block.clusters)
+        own = seeds[0], tuple(folds), weights, block.clusters  # nothing is random in a statistic tested in pieces
+        outcome = self.statistic.prepare(Nuisances(table, y, arms, propensity.scores, *own, self.n_jobs))
         sampler = for_gaps(self.sampler, table)
         if hasattr(sampler, "assign_folds"):
             sampler.assign_folds(folds[0], whole_clusters=block.clusters is not None)
@@ -553,7 +552,7 @@ def _check_sample(
             )
     if (y == y[0]).all():
         raise ValueError("y is the same in all rows of the sample that models are fitted to; raise max_train_rows")
-    if is_binary(y) != schema.binary:
+    if (family_of(y).kind == "binary") != schema.binary:
         raise ValueError(
             "y has other than two values in so few rows that the sample holds none of them; look for codes that "
             "stand for missing values, or raise max_train_rows"

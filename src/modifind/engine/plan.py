@@ -21,7 +21,8 @@ from modifind.inference import RowSums
 from modifind.nuisance.conditional import ConditionalGrid, ConditionalRule
 from modifind.nuisance.propensity.overlap import OverlapSums
 from modifind.nuisance.propensity.scores import FittedPropensity
-from modifind.statistics.effect_likelihood import OUTCOME, WHOLE, PreparedEffectLikelihood
+from modifind.statistics.likelihood_terms import OUTCOME, WHOLE
+from modifind.statistics.prepared_likelihood import PreparedEffectLikelihood
 from modifind.statistics.shape import TailSums, ValueFunctions, tail_terms, unit_sums
 
 BLOCK_ROWS = 8192

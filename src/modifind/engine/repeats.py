@@ -15,7 +15,7 @@ from modifind.engine.features import Analysis, with_bounds
 from modifind.engine.testers import AnalyticTester
 from modifind.inference import adjust_p_values
 from modifind.inference.tails import AnalyticOutcome
-from modifind.statistics.effect_likelihood import PreparedEffectLikelihood
+from modifind.statistics.prepared_likelihood import PreparedEffectLikelihood
 
 LOW, HIGH = 0.2, 4.0  # times alpha, between which adjusted p-values are near the cut
 RAW, FEW_ROWS = 0.25, 500

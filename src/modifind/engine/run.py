@@ -30,7 +30,7 @@ from modifind.engine.review import review_columns
 from modifind.engine.scoring import draw_folds, fit_scores, model_of_rows, refuse_separation
 from modifind.engine.testers import AnalyticTester, ResamplingTester
 from modifind.explain.attempts import attempt
-from modifind.explain.pseudo import OutcomeModel, PseudoOutcomes
+from modifind.explain.pseudo import ArmRows, OutcomeModel, PseudoOutcomes
 from modifind.explain.views import OVERALL, overall_effects
 from modifind.inference import ConditionalRandomizationTest
 from modifind.nuisance.conditional import BaseSampler, for_gaps
@@ -40,7 +40,7 @@ from modifind.nuisance.propensity.overlap import OverlapSums
 from modifind.nuisance.propensity.scores import FittedPropensity, PropensityModel
 from modifind.statistics import WCMMD, EffectLikelihood, Nuisances, Statistic
 from modifind.statistics.contract import called
-from modifind.statistics.effect_likelihood import PreparedEffectLikelihood
+from modifind.statistics.prepared_likelihood import PreparedEffectLikelihood
 from modifind.statistics.wcmmd import PreparedWCMMD
 
 EXPLAINING = EffectLikelihood(["linear", "splines"])  # of what 'wcmmd' finds without a model of the outcome
@@ -150,16 +150,8 @@ class WholeFit:
         prepared: PreparedWCMMD = own if self.statistic.measures_importance else WCMMD().prepare(nuisances)
         model = tester.model
         outcome_seed, overall_seed = statistic_seed.spawn(2)
-        outcomes = PseudoOutcomes.of(
-            outcome,
-            arms,
-            scores.scores,
-            () if model is None else OutcomeModel.of(model),
-            weights=data.weights,
-            clusters=data.clusters,
-            seed=outcome_seed,
-            population=self.population,
-        )
+        rows = ArmRows(outcome, arms, scores.scores, data.weights, data.clusters, self.population)
+        outcomes = PseudoOutcomes.of(rows, () if model is None else OutcomeModel.of(model), seed=outcome_seed)
         plan = Analysis(
             table,
             outcome,

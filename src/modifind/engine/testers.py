@@ -21,7 +21,7 @@ from modifind.nuisance.conditional.joint import JointConditional
 from modifind.nuisance.propensity.profile import ScoreProfile
 from modifind.nuisance.propensity.scores import FittedPropensity
 from modifind.statistics.contract import Column, PreparedStatistic, Statistic, called
-from modifind.statistics.effect_likelihood import PreparedEffectLikelihood
+from modifind.statistics.prepared_likelihood import PreparedEffectLikelihood
 from modifind.statistics.wcmmd import PreparedWCMMD
 
 Outcome: TypeAlias = CRTOutcome | AnalyticOutcome

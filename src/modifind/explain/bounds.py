@@ -27,7 +27,7 @@ from modifind.explain.local_distributions import (
     WeightedRows,
     bootstrap,
 )
-from modifind.explain.reading import GivenFeature, check_bandwidth, check_draws
+from modifind.explain.reading import GivenRows, check_bandwidth, check_draws
 from modifind.statistics.kernels import gaussian_gram
 
 RANGES = {"var": (0.0, np.inf), "corr": (-1.0, 1.0), "benefit": (0.0, 1.0), "no_harm": (0.0, 1.0)}
@@ -97,20 +97,8 @@ def effect_bounds(
     0     p      0.0       4.0          0.0           0.5
     1     q      1.0       1.0          0.0           0.0
     """
-    draws = BoundDraws.of(
-        x,
-        y,
-        treatment,
-        propensity,
-        discrete=discrete,
-        points=points,
-        bandwidth=bandwidth,
-        weights=weights,
-        higher_is_better=higher_is_better,
-        n_bootstrap=n_bootstrap,
-        random_state=random_state,
-    )
-    return draws.table(level)
+    given = GivenRows(x, y, treatment, propensity, discrete, points, bandwidth, weights)
+    return BoundDraws.of(given, higher_is_better, n_bootstrap, random_state).table(level)
 
 
 def bounds_test(
@@ -153,20 +141,8 @@ def bounds_test(
     0  midpoint    0.005
     1     width    0.005
     """
-    draws = BoundDraws.of(
-        x,
-        y,
-        treatment,
-        propensity,
-        discrete=discrete,
-        points=points,
-        bandwidth=bandwidth,
-        weights=weights,
-        higher_is_better=higher_is_better,
-        n_bootstrap=n_bootstrap,
-        random_state=random_state,
-    )
-    return draws.test()
+    given = GivenRows(x, y, treatment, propensity, discrete, points, bandwidth, weights)
+    return BoundDraws.of(given, higher_is_better, n_bootstrap, random_state).test()
 
 
 @dataclass(frozen=True)
@@ -195,24 +171,12 @@ class BoundDraws:
 
     @classmethod
     def of(
-        cls,
-        x: ArrayLike,
-        y: ArrayLike,
-        treatment: ArrayLike,
-        propensity: ArrayLike,
-        *,
-        discrete: bool = False,
-        points: ArrayLike | None = None,
-        bandwidth: float | None = None,
-        weights: ArrayLike | None = None,
-        higher_is_better: bool = True,
-        n_bootstrap: int = 200,
-        random_state: Any = None,
+        cls, given: GivenRows, higher_is_better: bool = True, n_bootstrap: int = 200, random_state: Any = None
     ) -> BoundDraws:
         """Bounds and draws; parameters are those of `effect_bounds`."""
         check_draws(n_bootstrap)
-        rows = WeightedRows.of(y, treatment, propensity, weights, np.asarray(x).shape[0])
-        kernels, values = feature_kernels(x, points, discrete, bandwidth, weights)
+        rows = given.weighted()
+        kernels, values = feature_kernels(given)
         rng = np.random.default_rng(random_state)
         return cls.near(rows, kernels, values, higher_is_better, n_bootstrap, rng)
 
@@ -336,18 +300,16 @@ def row_priority(n_rows: int, clusters: NDArray[np.int64] | None, rng: np.random
     return rng.permutation(int(units.max()) + 1)[units]
 
 
-def feature_kernels(
-    x: Any, points: Any, discrete: bool, bandwidth: float | None, weights: Any
-) -> tuple[Iterator[Array], NDArray[Any]]:
+def feature_kernels(given: GivenRows) -> tuple[Iterator[Array], NDArray[Any]]:
     """How much each row counts at each point of a feature, and the points as they are shown."""
-    given = GivenFeature.read(x, points, discrete, gaps=False)
-    n_levels = 0 if given.labels is None else len(given.labels)
-    own = None if weights is None else np.asarray(weights, dtype=np.float64)
-    places = curve_points(given.column, n_levels, own) if given.points is None else given.points
-    if given.labels is not None:
-        return near_points(given.column, places, 0.0), np.asarray(pd.Index(given.labels))[places.astype(np.intp)]
-    check_bandwidth(bandwidth)
-    return near_points(given.column, places, bandwidth or local_bandwidth(given.column, own)), places
+    feature = given.feature(gaps=False)
+    column, labels = feature.column, feature.labels
+    own = None if given.weights is None else np.asarray(given.weights, dtype=np.float64)
+    places = curve_points(column, feature.n_levels, own) if feature.points is None else feature.points
+    if labels is not None:
+        return near_points(column, places, 0.0), np.asarray(pd.Index(labels))[places.astype(np.intp)]
+    check_bandwidth(given.bandwidth)
+    return near_points(column, places, given.bandwidth or local_bandwidth(column, own)), places
 
 
 def near_points(column: Array, points: Array, bandwidth: float) -> Iterator[Array]:

@@ -7,14 +7,15 @@ from itertools import chain
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
 from modifind._typing import Array
 from modifind.data.feature_matrix import FeatureTable
+from modifind.data.population import population_weights
 from modifind.data.survey import some
 from modifind.explain.bounds import BoundDraws, near_points
 from modifind.explain.local import curve_points, local_bandwidth
 from modifind.explain.local_distributions import WeightedRows
+from modifind.explain.pseudo import ArmRows
 from modifind.result.explained import N_DRAWS
 
 # Bounds take far longer than curves, and half the points of a curve show how they go.
@@ -32,14 +33,10 @@ class Bounds:
 def explain_bounds(
     table: FeatureTable,
     feature: int,
-    y: Array,
-    treatment: NDArray[np.int64],
-    scores: Array,
+    rows: ArmRows,
     seed: np.random.SeedSequence,
     *,
     points: Array | None = None,
-    weights: Array | None = None,
-    clusters: NDArray[np.int64] | None = None,
 ) -> Bounds:
     """Bounds on the distribution of the effect along one column.
 
@@ -49,17 +46,13 @@ def explain_bounds(
         Features.
     feature : int
         Position of the column.
-    y, treatment, scores : arrays of shape (n,)
-        Outcome, 0/1 treatment and propensity scores.
+    rows : ArmRows
+        Its rows; those of a cluster are drawn together.
     seed : SeedSequence
         For the bootstrap.
     points : array, optional
         Where to look at a continuous column; NaN, for its missing values, is left out. By default those of its curve.
         Of more than 13 as many are taken, evenly, with the first and the last.
-    weights : array of shape (n,), optional
-        Weights of the rows.
-    clusters : array of shape (n,), optional
-        Codes 0, 1, ... of rows that belong together and are drawn together.
 
     Returns
     -------
@@ -68,6 +61,7 @@ def explain_bounds(
         without one.
     """
     column, labels = table.values[:, feature], table.categories[feature]
+    weights = population_weights(rows.scores, rows.population, rows.weights)
     if labels is None:
         seen = table.observed(feature)
         own = some(weights, seen)
@@ -83,8 +77,8 @@ def explain_bounds(
     else:
         kernels = near_points(column, np.arange(len(labels), dtype=np.float64), 0.0)
         values = np.array(labels, dtype=object)
-    rows = WeightedRows.of(y, treatment, scores, weights, y.size)
-    draws = BoundDraws.near(rows, kernels, values, True, N_DRAWS, np.random.default_rng(seed), clusters)
+    weighted = WeightedRows.of(rows.y, rows.arms, rows.scores, weights, rows.y.size)
+    draws = BoundDraws.near(weighted, kernels, values, True, N_DRAWS, np.random.default_rng(seed), rows.clusters)
     shown = draws.table()
     if labels is not None:
         shown["value"] = list(labels)

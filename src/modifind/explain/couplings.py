@@ -7,13 +7,14 @@ nothing is put on a grid. docs/bounds.md has the formulas.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from modifind._typing import Array
 
+Weights: TypeAlias = ArrayLike | None
 # Cumulative probabilities are sums of rounded numbers. Two of them this close are the same.
 SAME_PROBABILITY = 1e-12
 # Outcomes and differences of outcomes this many roundings apart are the same.
@@ -21,11 +22,7 @@ SAME_VALUE = 8 * np.finfo(np.float64).eps
 
 
 def variance_bounds(
-    treated: ArrayLike,
-    control: ArrayLike,
-    *,
-    treated_weights: ArrayLike | None = None,
-    control_weights: ArrayLike | None = None,
+    treated: ArrayLike, control: ArrayLike, *, treated_weights: Weights = None, control_weights: Weights = None
 ) -> tuple[float, float]:
     """Bounds on the variance of the effect.
 
@@ -51,11 +48,7 @@ def variance_bounds(
 
 
 def sd_bounds(
-    treated: ArrayLike,
-    control: ArrayLike,
-    *,
-    treated_weights: ArrayLike | None = None,
-    control_weights: ArrayLike | None = None,
+    treated: ArrayLike, control: ArrayLike, *, treated_weights: Weights = None, control_weights: Weights = None
 ) -> tuple[float, float]:
     """Bounds on the standard deviation of the effect: roots of `variance_bounds`.
 
@@ -69,11 +62,7 @@ def sd_bounds(
 
 
 def correlation_bounds(
-    treated: ArrayLike,
-    control: ArrayLike,
-    *,
-    treated_weights: ArrayLike | None = None,
-    control_weights: ArrayLike | None = None,
+    treated: ArrayLike, control: ArrayLike, *, treated_weights: Weights = None, control_weights: Weights = None
 ) -> tuple[float, float]:
     """Bounds on the correlation of Y0 and Y1; NaN where the outcome of an arm is constant.
 
@@ -95,8 +84,8 @@ def benefit_bounds(
     *,
     ties: bool = False,
     higher_is_better: bool = True,
-    treated_weights: ArrayLike | None = None,
-    control_weights: ArrayLike | None = None,
+    treated_weights: Weights = None,
+    control_weights: Weights = None,
 ) -> tuple[float, float]:
     """Bounds on the share who benefit, P(Y1 > Y0).
 
@@ -121,8 +110,7 @@ def benefit_bounds(
     >>> benefit_bounds([1, 2], [0, 1], ties=True)
     (1.0, 1.0)
     """
-    high_distribution = _conditional(treated, treated_weights, "treated")
-    low_distribution = _conditional(control, control_weights, "control")
+    high_distribution, low_distribution = _conditionals(treated, control, treated_weights, control_weights)
     if not higher_is_better:
         high_distribution, low_distribution = low_distribution, high_distribution
     # P(Y1 > Y0) = P(Y0 - Y1 < 0), and the same with weak inequalities.
@@ -136,8 +124,8 @@ def effect_distribution_bounds(
     at: ArrayLike,
     *,
     strict: bool = False,
-    treated_weights: ArrayLike | None = None,
-    control_weights: ArrayLike | None = None,
+    treated_weights: Weights = None,
+    control_weights: Weights = None,
 ) -> tuple[Array, Array]:
     """Bounds on the distribution function of the effect, P(Y1 - Y0 <= d), after Makarov.
 
@@ -163,9 +151,8 @@ def effect_distribution_bounds(
     ([0.0, 0.5, 1.0], [0.5, 1.0, 1.0])
     """
     points = _finite(at, "at")
-    first = _conditional(treated, treated_weights, "treated")
-    second = _conditional(control, control_weights, "control")
-    low, high = _below(first, second, points.ravel(), strict=strict)
+    both = _conditionals(treated, control, treated_weights, control_weights)
+    low, high = _below(*both, points.ravel(), strict=strict)
     return low.reshape(points.shape), high.reshape(points.shape)
 
 
@@ -174,8 +161,8 @@ def effect_quantile_bounds(
     control: ArrayLike,
     probabilities: ArrayLike,
     *,
-    treated_weights: ArrayLike | None = None,
-    control_weights: ArrayLike | None = None,
+    treated_weights: Weights = None,
+    control_weights: Weights = None,
 ) -> tuple[Array, Array]:
     """Bounds on the quantiles of the effect, the inverses of `effect_distribution_bounds`.
 
@@ -200,8 +187,7 @@ def effect_quantile_bounds(
     levels = _finite(probabilities, "probabilities")
     if np.any((levels <= 0) | (levels > 1)):
         raise ValueError("probabilities must be above 0 and at most 1")
-    y1, f1 = _conditional(treated, treated_weights, "treated")
-    y0, f0 = _conditional(control, control_weights, "control")
+    (y1, f1), (y0, f0) = _conditionals(treated, control, treated_weights, control_weights)
     low, high = np.empty(levels.size), np.empty(levels.size)
     for k, p in enumerate(levels.ravel()):
         # Some d <= y - t has P(effect <= d) >= p for certain when P(Y1 <= y) - P(Y0 < t) >= p: take the largest such t.
@@ -287,8 +273,7 @@ def _below(first: tuple[Array, Array], second: tuple[Array, Array], at: Array, *
 
 def _coupled(treated: Any, control: Any, treated_weights: Any, control_weights: Any) -> tuple[float, ...]:
     """Bounds on the variance of the effect and on the correlation of the outcomes."""
-    y1, f1 = _conditional(treated, treated_weights, "treated")
-    y0, f0 = _conditional(control, control_weights, "control")
+    (y1, f1), (y0, f0) = _conditionals(treated, control, treated_weights, control_weights)
     # Around their means and in units of their size, so that neither origin nor scale costs digits.
     v1, v0 = _centred(y1, f1), _centred(y0, f0)
     unit = max(np.abs(v1).max(), np.abs(v0).max()) or 1.0
@@ -316,6 +301,12 @@ def _centred(values: Array, cumulative: Array) -> Array:
 
 def _spread(values: Array, cumulative: Array) -> float:
     return float(np.sqrt(np.diff(cumulative, prepend=0.0) @ values**2))
+
+
+def _conditionals(
+    treated: ArrayLike, control: ArrayLike, treated_weights: Weights, control_weights: Weights
+) -> tuple[tuple[Array, Array], tuple[Array, Array]]:
+    return _conditional(treated, treated_weights, "treated"), _conditional(control, control_weights, "control")
 
 
 def _conditional(values: ArrayLike, weights: ArrayLike | None, name: str) -> tuple[Array, Array]:

@@ -7,6 +7,7 @@ row gets an exponential random weight, averages are taken anew, models and score
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -16,13 +17,12 @@ from numpy.typing import ArrayLike, NDArray
 from modifind._typing import Array
 from modifind.data.population import check_population
 from modifind.data.survey import some
-from modifind.explain.local_distributions import WeightedRows
-from modifind.explain.pseudo import OutcomeModel, PseudoOutcomes
-from modifind.explain.reading import GivenFeature, check_bandwidth, check_draws
+from modifind.explain.pseudo import ArmRows, OutcomeModel, PseudoOutcomes
+from modifind.explain.reading import GivenRows, check_bandwidth, check_draws
 from modifind.explain.views import LEVEL, Explained, explain_column
 from modifind.nuisance.outcome.stacking import own_arm
-from modifind.nuisance.regression.density import best_shape
 from modifind.result.explained import N_DRAWS
+from modifind.statistics.families import StudentT
 from modifind.statistics.wcmmd import weighted_bandwidth
 
 
@@ -99,23 +99,8 @@ def effect_curve(
     1    0.0          0.0             -0.2               0.2
     2    1.0          1.2              1.0               1.4
     """
-    return _explain(
-        x,
-        y,
-        treatment,
-        propensity,
-        discrete=discrete,
-        points=points,
-        bandwidth=bandwidth,
-        location=location,
-        scale=scale,
-        weights=weights,
-        clusters=clusters,
-        population=population,
-        n_bootstrap=n_bootstrap,
-        level=level,
-        random_state=random_state,
-    ).curve
+    how = (location, scale, clusters, population, n_bootstrap, level, random_state)
+    return _Asked(x, y, treatment, propensity, discrete, points, bandwidth, weights, *how).explained().curve
 
 
 def outcome_densities(
@@ -150,58 +135,49 @@ def outcome_densities(
     2      1      0.0      0.3
     3      1      1.0      0.7
     """
-    return _explain(x, y, treatment, propensity, **settings).densities
+    return _Asked(x, y, treatment, propensity, **settings).explained().densities
 
 
-def _explain(
-    x: Any,
-    y: Any,
-    treatment: Any,
-    propensity: Any,
-    *,
-    discrete: bool = False,
-    points: Any = None,
-    bandwidth: float | None = None,
-    location: Any = None,
-    scale: Any = None,
-    weights: Any = None,
-    clusters: Any = None,
-    population: str = "all",
-    n_bootstrap: int = N_DRAWS,
-    level: float = LEVEL,
-    random_state: Any = None,
-) -> Explained:
-    check_population(population)
-    if n_bootstrap != 0 and n_bootstrap < 20:
-        raise ValueError(f"n_bootstrap must be 0 or at least 20, not {n_bootstrap!r}")
-    check_draws(level=level)
-    check_bandwidth(bandwidth)
-    given = GivenFeature.read(x, points, discrete, gaps=True)
-    rows = WeightedRows.of(y, treatment, propensity, weights, given.column.size)
-    back = np.argsort(rows.order)
-    outcome, arms = rows.y[back], rows.treated[back].astype(np.int64)
-    scores = np.broadcast_to(np.asarray(propensity, dtype=np.float64), outcome.shape)
-    if (location is None) != (scale is None):
-        raise ValueError("location and scale must be given together")
-    own = None if weights is None else np.asarray(weights, dtype=np.float64)
-    own = None if own is None else own / own.mean()
-    models = () if location is None else (_read_model(location, scale, outcome, arms, own),)
-    codes = None if clusters is None else _read_clusters(clusters, outcome.size)
-    rng = np.random.default_rng(random_state)
-    settings: dict[str, Any] = {"weights": own, "clusters": codes, "population": population}
-    outcomes = PseudoOutcomes.of(outcome, arms, scores, models, **settings, max_rows=outcome.size)
-    return explain_column(
-        given.column,
-        0 if given.labels is None else len(given.labels),
-        outcomes,
-        weighted_bandwidth(outcome, own, rng),
-        rng,
-        labels=given.labels,
-        points=given.points,
-        bandwidth=bandwidth,
-        n_draws=n_bootstrap,
-        level=level,
-    )
+@dataclass(frozen=True)
+class _Asked(GivenRows):
+    """What a caller asks; `effect_curve` describes the fields."""
+
+    location: Any = None
+    scale: Any = None
+    clusters: Any = None
+    population: str = "all"
+    n_bootstrap: int = N_DRAWS
+    level: float = LEVEL
+    random_state: Any = None
+
+    def explained(self) -> Explained:
+        """Curve and densities."""
+        check_population(self.population)
+        if self.n_bootstrap != 0 and self.n_bootstrap < 20:
+            raise ValueError(f"n_bootstrap must be 0 or at least 20, not {self.n_bootstrap!r}")
+        check_draws(level=self.level)
+        check_bandwidth(self.bandwidth)
+        feature, sorted_rows = self.feature(gaps=True), self.weighted()
+        back = np.argsort(sorted_rows.order)
+        y, arms = sorted_rows.y[back], sorted_rows.treated[back].astype(np.int64)
+        scores = np.broadcast_to(np.asarray(self.propensity, dtype=np.float64), y.shape)
+        if (self.location is None) != (self.scale is None):
+            raise ValueError("location and scale must be given together")
+        own = None if self.weights is None else np.asarray(self.weights, dtype=np.float64)
+        own = None if own is None else own / own.mean()
+        models = () if self.location is None else (_read_model(self.location, self.scale, y, arms, own),)
+        codes = None if self.clusters is None else _read_clusters(self.clusters, y.size)
+        rng = np.random.default_rng(self.random_state)
+        rows = ArmRows(y, arms, scores, own, codes, self.population)
+        return explain_column(
+            feature,
+            PseudoOutcomes.of(rows, models, max_rows=y.size),
+            weighted_bandwidth(y, own, rng),
+            rng,
+            bandwidth=self.bandwidth,
+            n_draws=self.n_bootstrap,
+            level=self.level,
+        )
 
 
 def _read_clusters(clusters: Any, n_rows: int) -> NDArray[np.int64]:
@@ -218,6 +194,7 @@ def _read_model(location: Any, scale: Any, y: Array, arms: NDArray[np.int64], we
             raise ValueError(f"{name} must have one finite number per row and arm, shape ({y.size}, 2)")
     if (parts[1] <= 0).any():
         raise ValueError("scale must be positive")
-    standardised = (y - own_arm(parts[0], arms)) / own_arm(parts[1], arms)
-    control, treated = (best_shape(standardised[arms == arm], some(weights, arms == arm)) for arm in (0, 1))
-    return OutcomeModel(parts[0], parts[1], (control, treated), binary=False)
+    family = StudentT()
+    residual = family.residual(y, own_arm(parts[0], arms), own_arm(parts[1], arms))
+    control, treated = (family.best_shape(residual[arms == arm], some(weights, arms == arm)) for arm in (0, 1))
+    return OutcomeModel(parts[0], parts[1], (control, treated), family)

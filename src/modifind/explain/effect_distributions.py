@@ -12,7 +12,7 @@ from modifind._typing import Array
 from modifind.data.survey import quantiles_of
 from modifind.explain.bounds import MIN_SUPPORT, bands, feature_kernels, row_priority
 from modifind.explain.local_distributions import SHARES, LocalDistribution, WeightedRows, bootstrap
-from modifind.explain.reading import check_draws
+from modifind.explain.reading import GivenRows, check_draws
 
 DEFAULT_LEVELS = np.array([0.1, 0.2, 0.3, 0.4, 0.6, 0.7, 0.8, 0.9])
 # P(Y1 - Y0 <= d) is the share whose outcome is not raised by more than d: the last two of the four bounds on shares.
@@ -64,9 +64,10 @@ def effect_distribution_bounds(
     3     q     0.0              1.0               1.0
     """
     check_draws(n_bootstrap, level)
-    n_rows = np.asarray(x).shape[0]
-    rows = WeightedRows.of(y, treatment, propensity, weights, n_rows)
-    kernels, values = feature_kernels(x, points, discrete, bandwidth, weights)
+    given = GivenRows(x, y, treatment, propensity, discrete, points, bandwidth, weights)
+    rows = given.weighted()
+    n_rows = rows.y.size
+    kernels, values = feature_kernels(given)
     shown = _default_effects(rows) if effects is None else _read_effects(effects)
     rng = np.random.default_rng(random_state)
     priority = row_priority(n_rows, None, rng)

@@ -12,6 +12,7 @@ from modifind.data.feature_matrix import FeatureTable
 from modifind.data.survey import quantiles_of, some
 from modifind.explain.attempts import attempt
 from modifind.explain.pseudo import PseudoOutcomes
+from modifind.explain.reading import GivenFeature
 from modifind.explain.views import explain_column, no_curve
 from modifind.result.explained import N_DRAWS
 from modifind.statistics.wcmmd import PreparedWCMMD, curve_variance, weighted_bandwidth
@@ -93,12 +94,10 @@ def marginal_view(
     shown = attempt(
         f"feature {table.names[feature]!r}: its curve",
         explain_column,
-        column[outcomes.rows],
-        levels,
+        GivenFeature(column[outcomes.rows], table.categories[feature]),
         outcomes,
         prepared.y_bandwidth,
         np.random.default_rng(seed.spawn(1)[0]),
-        labels=table.categories[feature],
         n_draws=n_draws,
     )
     if shown is None:

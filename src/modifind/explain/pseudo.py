@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import stdtr
 
 from modifind._typing import Array
 from modifind.data.population import row_weights
 from modifind.data.survey import mean_of, quantiles_of, some
 
 if TYPE_CHECKING:
-    from modifind.statistics.effect_likelihood import PreparedEffectLikelihood
+    from modifind.statistics.families import Family
+    from modifind.statistics.prepared_likelihood import PreparedEffectLikelihood
 
 MAX_ROWS = 30_000  # bands of so many rows are narrow, and all their pseudo-outcomes fit into memory
 MAX_LEVELS = 12  # an outcome of no more distinct values is shown by their shares
@@ -33,6 +33,31 @@ N_MOMENTS = 2
 
 
 @dataclass(frozen=True)
+class ArmRows:
+    """Rows of both arms, and how they count.
+
+    Attributes
+    ----------
+    y, arms, scores : arrays of shape (n,)
+        Outcome, treatment (0 or 1) and propensity scores.
+    weights : array of shape (n,), optional
+        How much each row counts.
+    clusters : int array of shape (n,), optional
+        Codes 0, 1, ... of rows that belong together.
+    population : {"all", "overlap"}
+        Whom averages are about: of "overlap" a row counts with e (1 - e), so that in the averages of errors treated
+        rows count with 1 - e and control rows with e, and no row counts much.
+    """
+
+    y: Array
+    arms: NDArray[np.int64]
+    scores: Array
+    weights: Array | None = None
+    clusters: NDArray[np.int64] | None = None
+    population: str = "all"
+
+
+@dataclass(frozen=True)
 class OutcomeModel:
     """What is expected of every row in both arms, by models that have not seen it.
 
@@ -41,45 +66,34 @@ class OutcomeModel:
     location, scale : array of shape (n, 2)
         Of control and treated outcomes; for a binary outcome the location is a probability.
     shapes : tuple of two floats
-        Degrees of freedom.
-    binary : bool
-        Whether the outcome has two values.
+        Of the arms.
+    family : Family
+        That of the outcome.
     """
 
     location: Array
     scale: Array
     shapes: tuple[float, float]
-    binary: bool
+    family: Family
 
     @classmethod
     def of(cls, prepared: PreparedEffectLikelihood) -> tuple[OutcomeModel, ...]:
         """The models of an effect-likelihood test, one for every repeat of its cross-fitting."""
         return tuple(
-            cls(fit.cross.location, fit.cross.scale, fit.traits.shapes, prepared.binary) for fit in prepared.fits
+            cls(fit.cross.location, fit.cross.scale, fit.traits.shapes, prepared.family) for fit in prepared.fits
         )
 
     def standardised(self, centre: float, unit: float) -> OutcomeModel:
         """The model of ``(y - centre) / unit``; probabilities stay as they are."""
-        if self.binary:
-            return self
-        return replace(self, location=(self.location - centre) / unit, scale=self.scale / unit)
+        location, scale = self.family.in_units(self.location, self.scale, centre, unit)
+        return replace(self, location=location, scale=scale)
 
     def expected(self, arm: int, rows: NDArray[np.intp], y: Array, marks: Array, own: Array) -> Array:
         """Expectation of the outcome, of its square and of being at most each of the `marks`, shape (rows, 2 + marks).
 
-        `y` are the outcomes of the rows, and `own` says which of them are in the arm with what weight; from them
-        comes the variance in units of the scale.
+        `y` are the outcomes of the rows, and `own` says which of them are in the arm with what weight.
         """
-        location, scale = self.location[rows, arm], self.scale[rows, arm]
-        if self.binary:
-            low, high = y.min(), y.max()
-            mean = low + (high - low) * location
-            square = low**2 + (high**2 - low**2) * location
-            below = np.where(marks < high, 1.0 - location[:, None], 1.0)
-            return np.column_stack((mean, square, below))
-        spread = float(own @ ((y - location) / scale) ** 2 / own.sum())
-        u = (marks - location[:, None]) / scale[:, None]
-        return np.column_stack((location, location**2 + spread * scale**2, stdtr(self.shapes[arm], u)))
+        return self.family.expected(self.location[rows, arm], self.scale[rows, arm], self.shapes[arm], marks, y, own)
 
 
 @dataclass(frozen=True)
@@ -131,38 +145,28 @@ class PseudoOutcomes:
     @classmethod
     def of(
         cls,
-        y: Array,
-        arms: NDArray[np.int64],
-        scores: Array,
+        given: ArmRows,
         models: tuple[OutcomeModel, ...] = (),
         *,
-        weights: Array | None = None,
-        clusters: NDArray[np.int64] | None = None,
         seed: np.random.SeedSequence | None = None,
         max_rows: int = MAX_ROWS,
-        population: str = "all",
     ) -> PseudoOutcomes:
         """Pseudo-outcomes of a table.
 
         Parameters
         ----------
-        y, arms, scores : arrays of shape (n,)
-            Outcome, treatment (0 or 1) and propensity scores.
+        given : ArmRows
+            Its rows.
         models : tuple of OutcomeModel, optional
             Cross-fitted models, whose pseudo-outcomes are averaged. Without any, the mean of each arm is expected.
-        weights, clusters : arrays of shape (n,), optional
-            How much each row counts, and which rows belong together.
         seed : SeedSequence, optional
             For the choice of `max_rows` rows of a larger table.
-        population : {"all", "overlap"}
-            Whom averages are about: of "overlap" a row counts with e (1 - e), so that in the averages of errors treated
-            rows count with 1 - e and control rows with e, and no row counts much.
         """
-        rows = np.arange(y.size)
-        if y.size > max_rows:
-            rows = np.sort(np.random.default_rng(seed).choice(y.size, max_rows, replace=False))
-        y, arms, scores = y[rows], arms[rows], scores[rows]
-        own = row_weights(scores, population) * (1.0 if weights is None else weights[rows])
+        rows = np.arange(given.y.size)
+        if rows.size > max_rows:
+            rows = np.sort(np.random.default_rng(seed).choice(rows.size, max_rows, replace=False))
+        y, arms, scores = given.y[rows], given.arms[rows], given.scores[rows]
+        own = row_weights(scores, given.population) * (1.0 if given.weights is None else given.weights[rows])
         arm_weights = own / np.where(arms == 1, scores, 1.0 - scores)
         centre, unit = float(mean_of(y, own)), float(np.sqrt(mean_of((y - mean_of(y, own)) ** 2, own))) or 1.0
         scaled = (y - centre) / unit
@@ -177,9 +181,8 @@ class PseudoOutcomes:
             else:
                 expected[:, arm] = in_arm @ observed / in_arm.sum()
         errors = observed - expected[np.arange(rows.size), arms]
-        own_clusters = some(clusters, rows)
-        weighted = (arms, own, arm_weights, own_clusters)
-        return cls(rows, expected, errors, *weighted, marks, levels, steps, centre, unit, population)
+        weighted = (arms, own, arm_weights, some(given.clusters, rows))
+        return cls(rows, expected, errors, *weighted, marks, levels, steps, centre, unit, given.population)
 
 
 def outcome_marks(y: Array, weights: Array) -> tuple[Array, NDArray[np.bool_], bool]:

@@ -1,4 +1,4 @@
-"""A feature and the points to look at, as a caller gives them."""
+"""A feature, the points to look at and its rows, as a caller gives them."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 
 from modifind._typing import Array
+from modifind.explain.local_distributions import WeightedRows
 
 
 @dataclass(frozen=True)
@@ -19,15 +20,20 @@ class GivenFeature:
     ----------
     column : array of shape (n,)
         Codes of the categories, or values; NaN where a value is missing.
-    points : array, optional
-        Where to look, in the same numbers; None where the caller leaves that open.
     labels : tuple, optional
         Names of the codes.
+    points : array, optional
+        Where to look, in the same numbers; None where the caller leaves that open.
     """
 
     column: Array
-    points: Array | None
-    labels: tuple[Any, ...] | None
+    labels: tuple[Any, ...] | None = None
+    points: Array | None = None
+
+    @property
+    def n_levels(self) -> int:
+        """Number of categories, 0 for a continuous feature."""
+        return 0 if self.labels is None else len(self.labels)
 
     @classmethod
     def read(cls, x: Any, points: Any, discrete: bool, *, gaps: bool) -> GivenFeature:
@@ -48,7 +54,7 @@ class GivenFeature:
             raise ValueError("x has infinite values; drop those rows")
         if at is not None and (at.size == 0 or not np.isfinite(at).all()):
             raise ValueError("points must be finite numbers, at least one")
-        return cls(column, at, None)
+        return cls(column, None, at)
 
     @classmethod
     def _read_labels(cls, given: pd.Series[Any], points: Any) -> GivenFeature:
@@ -60,7 +66,29 @@ class GivenFeature:
             if wanted.size == 0 or (places < 0).any():
                 absent = ", ".join(map(repr, wanted[places < 0].tolist()[:5])) or "none given"
                 raise ValueError(f"points must be values of x; these are not: {absent}")
-        return cls(codes.astype(np.float64), places, tuple(labels))
+        return cls(codes.astype(np.float64), tuple(labels), places)
+
+
+@dataclass(frozen=True)
+class GivenRows:
+    """A feature with the outcomes and arms of its rows, and where to look; `effect_bounds` describes the fields."""
+
+    x: Any
+    y: Any
+    treatment: Any
+    propensity: Any
+    discrete: bool = False
+    points: Any = None
+    bandwidth: float | None = None
+    weights: Any = None
+
+    def feature(self, *, gaps: bool) -> GivenFeature:
+        """The feature, checked."""
+        return GivenFeature.read(self.x, self.points, self.discrete, gaps=gaps)
+
+    def weighted(self) -> WeightedRows:
+        """Outcomes and arms, checked."""
+        return WeightedRows.of(self.y, self.treatment, self.propensity, self.weights, np.asarray(self.x).shape[0])
 
 
 def check_bandwidth(given: float | None) -> None:

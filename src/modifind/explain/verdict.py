@@ -34,11 +34,9 @@ Format = Callable[[Sequence[float]], list[str]]
 
 
 def verdict(
-    curves: Mapping[str, pd.DataFrame],
+    columns: Mapping[str, ShownColumn],
     changes: Mapping[str, Any] | pd.Series[Any],
     *,
-    kinds: Mapping[str, str],
-    percentiles: Mapping[str, Sequence[float]] | None = None,
     selected: bool,
     tested: bool = True,
     alpha: float = 0.05,
@@ -49,16 +47,10 @@ def verdict(
 
     Parameters
     ----------
-    curves : dict of DataFrame
-        The feature's curve by its column, or those of all columns of a group; see `SelectionResult.curve`. Without
-        bands no directions are told.
+    columns : dict of ShownColumn
+        The feature's column, or all columns of a group. Without bands no directions are told.
     changes : mapping
         A row of `SelectionResult.changes`: raw p-values (`mean_p`, ...) and adjusted ones (`mean_adjusted`, ...).
-    kinds : dict
-        "continuous" or "discrete", by column.
-    percentiles : dict, optional
-        The 10th, 50th and 90th percentile of continuous columns. Without them they are taken to be where they are among
-        points that are evenly spread over the percentiles, as those of a curve are where no two are the same.
     selected, tested : bool
         Whether the feature was selected, and whether it could be tested at all.
     alpha : float, default=0.05
@@ -73,7 +65,7 @@ def verdict(
     >>> curve = pd.DataFrame({"value": ["no", "yes"], "mean_effect": [-6.1, 1.2]})
     >>> curve["mean_effect_low"], curve["mean_effect_high"] = curve["mean_effect"] - 1, curve["mean_effect"] + 1
     >>> row = {"mean_p": 0.001, "mean_adjusted": 0.004, "spread_p": 0.4, "spread_adjusted": 0.6}
-    >>> verdict({"smoker": curve}, row, kinds={"smoker": "discrete"}, selected=True)
+    >>> verdict({"smoker": ShownColumn(curve, "discrete")}, row, selected=True)
     'Changes the average: the effect is -6.1 (-7.2 to -5.0) for "no" and 1.2 (0.1 to 2.3) for "yes".'
     """
     if not tested:
@@ -84,19 +76,17 @@ def verdict(
         return "No change found."
     if not found:
         return _unclear(changes)
-    at = percentiles or {}
-    shown = {column: _Shown(curve, kinds[column], tuple(at.get(column, ()))) for column, curve in curves.items()}
     names, clauses = [NAMES[part] for part in found], []
     if "mean" in found:
         subject = "the risk difference" if tuple(two_values) == (0.0, 1.0) else "the effect"
         form = _ratios if log_outcome else _numbers
-        clauses.append(_clause(shown, "mean_effect", subject, form, always=len(two_values) == 2))
+        clauses.append(_clause(columns, "mean_effect", subject, form, always=len(two_values) == 2))
     if "spread" in found:
-        clauses.append(_clause(shown, "sd_ratio", "the ratio of treated to control spread", _factors))
+        clauses.append(_clause(columns, "sd_ratio", "the ratio of treated to control spread", _factors))
     if found == ["shape"]:
         tails = (("q10_effect", "lower 10%"), ("q90_effect", "upper 10%"))
         form = _ratios if log_outcome else _numbers
-        clauses += [_clause(shown, column, f"the effect at the {tail} quantile", form) for column, tail in tails]
+        clauses += [_clause(columns, column, f"the effect at the {tail} quantile", form) for column, tail in tails]
     told_clauses = [clause for clause in clauses if clause]
     return f"Changes {_listed(names)}{': ' if told_clauses else ''}{', and '.join(told_clauses)}."
 
@@ -118,12 +108,23 @@ def _listed(names: list[str], last: str = "and") -> str:
 
 
 @dataclass(frozen=True)
-class _Shown:
-    """The curve of a column, its kind, and the percentiles of a continuous one."""
+class ShownColumn:
+    """One column, as a sentence tells of it.
+
+    Attributes
+    ----------
+    curve : DataFrame
+        See `SelectionResult.curve`.
+    kind : {"continuous", "discrete"}
+        Whether it has values or categories.
+    percentiles : tuple of float
+        The 10th, 50th and 90th percentile of a continuous column. Without them they are taken to be where they are
+        among points that are evenly spread over the percentiles, as those of a curve are where no two are the same.
+    """
 
     curve: pd.DataFrame
     kind: str
-    percentiles: tuple[float, ...]
+    percentiles: tuple[float, ...] = ()
 
     def told(self) -> list[int]:
         """The points of a continuous column that are nearest to its percentiles, each once."""
@@ -144,7 +145,7 @@ class _Points:
     high: Array
 
     @classmethod
-    def of(cls, shown: _Shown, effect: str) -> _Points | None:
+    def of(cls, shown: ShownColumn, effect: str) -> _Points | None:
         """None where there are no bands, or fewer than two points that rows support."""
         curve = shown.curve
         if not {effect, f"{effect}_low", f"{effect}_high"} <= set(curve.columns):
@@ -186,7 +187,7 @@ class _Points:
 
 
 def _clause(
-    columns: Mapping[str, _Shown], effect: str, subject: str, form: Format, *, always: bool = False
+    columns: Mapping[str, ShownColumn], effect: str, subject: str, form: Format, *, always: bool = False
 ) -> str | None:
     """How one effect goes along a feature; along the column of a group that shows it best.
 

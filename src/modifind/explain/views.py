@@ -14,6 +14,7 @@ from scipy.stats import t as student_t
 from modifind._typing import Array
 from modifind.explain.local import Averages, Places
 from modifind.explain.pseudo import EDGE, N_MOMENTS, PseudoOutcomes
+from modifind.explain.reading import GivenFeature
 from modifind.result.explained import MIN_SUPPORT, N_DRAWS
 from modifind.statistics.kernels import gaussian_gram
 
@@ -97,14 +98,11 @@ def no_curve() -> pd.DataFrame:
 
 
 def explain_column(
-    column: Array,
-    n_levels: int,
+    feature: GivenFeature,
     outcomes: PseudoOutcomes,
     y_bandwidth: float,
     rng: np.random.Generator,
     *,
-    labels: tuple[Any, ...] | None = None,
-    points: Array | None = None,
     bandwidth: float | None = None,
     n_draws: int = N_DRAWS,
     level: float = LEVEL,
@@ -113,20 +111,19 @@ def explain_column(
 
     Parameters
     ----------
-    column : array of shape (n,)
-        Codes, or values with NaN where they are missing, of the rows of `outcomes`.
-    n_levels : int
-        Number of categories, 0 when continuous.
+    feature : GivenFeature
+        Its values in the rows of `outcomes`.
     outcomes : PseudoOutcomes
         What is averaged.
     y_bandwidth : float
         Bandwidth of the kernel on outcomes that distance and witness are measured by.
-    labels : tuple, optional
-        Names of the categories.
+    bandwidth : float, optional
+        That of the kernel on the feature; see `effect_curve`.
     n_draws : int
         Draws of the bootstrap; without any there are no bands.
     """
-    places = Places.of(column, n_levels, outcomes.weights, points=points, bandwidth=bandwidth)
+    labels, n_levels = feature.labels, feature.n_levels
+    places = Places.of(feature.column, n_levels, outcomes.weights, points=feature.points, bandwidth=bandwidth)
     averages = Averages.of(places, outcomes, n_draws, rng)
     treated = outcomes.arms == 1
     support = np.column_stack([places.support(outcomes.weights * arm) for arm in (treated, ~treated)])
@@ -145,7 +142,7 @@ def explain_column(
 def overall_effects(outcomes: PseudoOutcomes, y_bandwidth: float, seed: np.random.SeedSequence) -> dict[str, float]:
     """The effects of a curve and their limits for all rows together."""
     rng = np.random.default_rng(seed)
-    row = explain_column(np.zeros(outcomes.rows.size), 1, outcomes, y_bandwidth, rng).curve.iloc[0]
+    row = explain_column(GivenFeature(np.zeros(outcomes.rows.size), ("",)), outcomes, y_bandwidth, rng).curve.iloc[0]
     names = [part for name in ("d2", *EFFECTS) for part in (name, f"{name}_low", f"{name}_high")]
     return {name: float(row[name]) for name in names}
 

@@ -11,9 +11,9 @@ from scipy.optimize import minimize
 
 from modifind._typing import Array
 from modifind.data.survey import mean_of, some
-from modifind.nuisance.outcome.stacking import EDGE, WEIGHED_ROWS, CrossFit, arm_shapes, own_arm
+from modifind.nuisance.outcome.stacking import WEIGHED_ROWS, CrossFit, arm_shapes, own_arm
 from modifind.nuisance.regression.blocks import random_rows
-from modifind.nuisance.regression.density import best_shape, student_log_density, student_weight
+from modifind.statistics.families import Family
 from modifind.statistics.shape import N_SCORES, residual_scores
 
 MAX_LOG_SCALE = 30.0  # of residuals in units of their median scale
@@ -30,7 +30,7 @@ class CommonPart:
     share : array of shape (n,)
         The treated arm's share of the precision of a location: its weight in the common location.
     location, log_scale : array of shape (n,)
-        Common location and log-scale; the arms lie on either side of them.
+        Common location, on the family's scale of effects, and log-scale; the arms lie on either side of them.
     precision : array of shape (n,)
         Of the contrast of locations, per pair of a treated and a control row.
     """
@@ -41,14 +41,14 @@ class CommonPart:
     precision: Array
 
     @classmethod
-    def of(cls, location: Array, scale: Array, scores: Array, binary: bool) -> CommonPart:
+    def of(cls, family: Family, location: Array, scale: Array, scores: Array) -> CommonPart:
         """From predictions of shape (n, 2) and propensity scores."""
-        variance = variances(location, scale, binary)
+        variance, eta = family.variance(location, scale), family.eta(location)
         treated, control = scores / variance[:, 1], (1 - scores) / variance[:, 0]
         share = treated / (treated + control)
         return cls(
             share,
-            (1 - share) * location[:, 0] + share * location[:, 1],
+            (1 - share) * eta[:, 0] + share * eta[:, 1],
             np.log(scale).mean(axis=1),
             contrast_precision(variance, scores),
         )
@@ -56,14 +56,6 @@ class CommonPart:
     def at(self, rows: NDArray[np.int64]) -> CommonPart:
         """The same of some rows."""
         return CommonPart(self.share[rows], self.location[rows], self.log_scale[rows], self.precision[rows])
-
-
-def variances(location: Array, scale: Array, binary: bool) -> Array:
-    """Variance of both arms, up to a factor."""
-    if binary:
-        probability = np.clip(location, EDGE, 1 - EDGE)
-        return probability * (1 - probability)
-    return scale**2
 
 
 def contrast_precision(variance: Array, scores: Array) -> Array:
@@ -77,8 +69,10 @@ class ArmTraits:
 
     Attributes
     ----------
+    family : Family
+        That of the outcome.
     shapes : tuple of two floats
-        Degrees of freedom of each arm; infinite for a binary outcome.
+        Shape of each arm, such as degrees of freedom; infinite where a family has none.
     shape : float
         Those of both arms together. The test measures residuals of both arms by one density: two that differ by
         chance would find a difference between arms of the same distribution, wherever that distribution is not the
@@ -88,10 +82,11 @@ class ArmTraits:
         held-out rows bear out. Where arms do not differ both are near zero, and residuals of both arms are measured
         alike.
     scores : array of shape (2, 2)
-        Mean of each arm's scores of residuals (`tails.residual_scores`), rows weighted by the chance to be in the other
+        Mean of each arm's scores of residuals (`shape.residual_scores`), rows weighted by the chance to be in the other
         arm.
     """
 
+    family: Family
     shapes: tuple[float, float]
     shape: float
     location: tuple[float, float]
@@ -101,28 +96,26 @@ class ArmTraits:
     @classmethod
     def of(
         cls,
+        family: Family,
         cross: CrossFit,
         y: Array,
         a: NDArray[np.int64],
         scores: Array,
-        binary: bool,
         weights: Array | None = None,
     ) -> ArmTraits:
         """From the rows that the models were cross-fitted on."""
-        own = arm_shapes(y, a, cross.location, cross.scale, binary=binary, sample_weight=weights)
+        own = arm_shapes(y, a, cross.location, cross.scale, family=family, sample_weight=weights)
         shapes = float(own[np.argmax(a == 0)]), float(own[np.argmax(a == 1)])
-        shape = np.inf
-        if not binary:
-            shape = best_shape((y - own_arm(cross.location, a)) / own_arm(cross.scale, a), weights)
+        shape = family.best_shape(family.residual(y, own_arm(cross.location, a), own_arm(cross.scale, a)), weights)
         rows = random_rows(y.size, WEIGHED_ROWS)
         location, scale = cross.location[rows], cross.scale[rows]
-        common = CommonPart.of(location, scale, scores[rows], binary)
+        common = CommonPart.of(family, location, scale, scores[rows])
         counted = some(weights, rows)
-        calibration = _calibration(location, scale, common, y[rows], a[rows], shape, counted)
-        traits = cls(shapes, shape, *calibration, np.zeros((2, N_SCORES)))
-        if binary:
+        calibration = _calibration(family, location, scale, common, y[rows], a[rows], shape, counted)
+        traits = cls(family, shapes, shape, *calibration, np.zeros((2, N_SCORES)))
+        if not family.has_scale:
             return traits
-        residual, _ = traits.residuals(common, y[rows], a[rows], *contrasts(location, scale))
+        residual, _ = traits.residuals(common, y[rows], a[rows], *contrasts(family, location, scale))
         found = residual_scores(residual)
         # As much as rows count in a comparison of the arms, so that in each arm their sum is zero.
         own = np.abs(a[rows] - scores[rows]) * (1.0 if counted is None else counted)
@@ -134,21 +127,23 @@ class ArmTraits:
     ) -> tuple[Array, Array]:
         """Residuals in units of their scale at given contrasts of the arms, and the units.
 
-        The contrasts are taken as far as held-out rows bear them out. A binary outcome has no units.
+        The contrasts are taken as far as held-out rows bear them out.
         """
-        place = common.location + (arm - common.share) * (self.location[0] + self.location[1] * location_contrast)
-        if not np.isfinite(self.shape):
-            return y - np.clip(place, EDGE, 1 - EDGE), np.ones(y.size)
-        unit = np.exp(common.log_scale + (arm - 0.5) * (self.scale[0] + self.scale[1] * scale_contrast))
-        return (y - place) / unit, unit
+        eta = common.location + (arm - common.share) * (self.location[0] + self.location[1] * location_contrast)
+        unit = np.ones(y.size)
+        if self.family.has_scale:
+            unit = np.exp(common.log_scale + (arm - 0.5) * (self.scale[0] + self.scale[1] * scale_contrast))
+        return self.family.residual(y, self.family.location(eta), unit), unit
 
 
-def contrasts(location: Array, scale: Array) -> tuple[Array, Array]:
+def contrasts(family: Family, location: Array, scale: Array) -> tuple[Array, Array]:
     """Difference of the arms' locations and of their log-scales, the arms being the last axis."""
-    return location[..., 1] - location[..., 0], np.log(scale[..., 1] / scale[..., 0])
+    eta = family.eta(location)
+    return eta[..., 1] - eta[..., 0], np.log(scale[..., 1] / scale[..., 0])
 
 
 def _calibration(
+    family: Family,
     location: Array,
     scale: Array,
     common: CommonPart,
@@ -158,39 +153,33 @@ def _calibration(
     weights: Array | None,
 ) -> tuple[tuple[float, float], tuple[float, float]]:
     """Shift and share of both contrasts with the largest likelihood of some rows, shares between 0 and 1."""
-    binary = not np.isfinite(shape)
-    unit = 1.0 if binary else float(np.median(own_arm(scale, arm)))
-    apart = contrasts(location / unit, scale)
+    unit = float(np.median(own_arm(scale, arm))) if family.has_scale else 1.0
+    apart = contrasts(family, location / unit, scale)
     middle = [float(mean_of(contrast, weights)) for contrast in apart]
     by_location = np.stack((np.ones(y.size), apart[0] - middle[0])) * (arm - common.share)
     by_scale = np.stack((np.ones(y.size), apart[1] - middle[1])) * (arm - 0.5)
-    base, base_scale = (y - common.location) / unit, common.log_scale - np.log(unit)
-
-    def loss(free: Array) -> tuple[float, Array]:
-        place = free[:2] @ by_location
-        if binary:
-            probability = np.clip(common.location + place, EDGE, 1 - EDGE)
-            likelihood = np.where(y > 0.5, np.log(probability), np.log1p(-probability))
-            slope = by_location * ((y - probability) / (probability * (1 - probability)))
-        else:
-            log_scale = np.clip(base_scale + free[2:] @ by_scale, -MAX_LOG_SCALE, MAX_LOG_SCALE)
-            u = (base - place) * np.exp(-log_scale)
-            weight = student_weight(u, shape)
-            likelihood = student_log_density(u, shape) - log_scale
-            slope = np.concatenate((by_location * (weight * u * np.exp(-log_scale)), by_scale * (weight * u**2 - 1.0)))
-        return -float(mean_of(likelihood, weights)), -mean_of(slope.T, weights)
-
-    start = [middle[0], 0.5] if binary else [middle[0], 0.5, middle[1], 0.5]
-    bounds: list[Any] = [(None, None), (0.0, 1.0)] * (len(start) // 2)
-    if not binary:
+    moved, eta = family.rebased(y, common.location, unit)
+    log_scale = common.log_scale - np.log(unit)
+    start = [middle[0], 0.5]
+    bounds: list[Any] = [(None, None), (0.0, 1.0)]
+    if family.has_scale:
         # Rows that pile up on one value fit the better the smaller their arm's scale is taken to be; that says nothing
         # of how the arms differ.
-        bounds[2] = (min(middle[1], 0.0) - MOST_BEYOND, max(middle[1], 0.0) + MOST_BEYOND)
+        start += [middle[1], 0.5]
+        bounds += [(min(middle[1], 0.0) - MOST_BEYOND, max(middle[1], 0.0) + MOST_BEYOND), (0.0, 1.0)]
         if np.median(np.abs(y - own_arm(location, arm))) < PILED * unit:
             start[2:], bounds[2:] = [0.0, 0.0], [(0.0, 0.0), (0.0, 0.0)]
+
+    def loss(free: Array) -> tuple[float, Array]:
+        along = log_scale
+        if family.has_scale:
+            along = np.clip(log_scale + free[2:] @ by_scale, -MAX_LOG_SCALE, MAX_LOG_SCALE)
+        likelihood, scores = family.log_density_and_scores(moved, eta + free[:2] @ by_location, along, shape)
+        slope = np.concatenate([by * score for by, score in zip((by_location, by_scale), scores, strict=False)])
+        return -float(mean_of(likelihood, weights)), -mean_of(slope.T, weights)
+
     settings = {"ftol": 1e-13, "gtol": 1e-8}
-    found = minimize(loss, start, jac=True, method="L-BFGS-B", bounds=bounds, options=settings).x
-    shares = found[1], 1.0 if binary else found[3]
-    shifts = found[0], middle[1] if binary else found[2]
+    found = minimize(loss, start, jac=True, method="L-BFGS-B", bounds=bounds, options=settings).x.tolist()
+    shifts, shares = (*found[::2], middle[1]), (*found[1::2], 1.0)  # the last where there is no scale
     first = unit * float(shifts[0] - shares[0] * middle[0]), float(shares[0])
     return first, (float(shifts[1] - shares[1] * middle[1]), float(shares[1]))

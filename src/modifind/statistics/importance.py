@@ -5,15 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from modifind._typing import Array
 from modifind.statistics.wcmmd import (
     ESTIMATORS,
+    WCMMD,
     WEIGHTINGS,
     check_choice,
     curve_variance,
-    prepare_curves,
     weighted_bandwidth,
 )
 
@@ -81,6 +81,33 @@ def wcmmd_importance(
     """
     check_choice("estimator", estimator, ESTIMATORS)
     check_choice("weighting", weighting, WEIGHTINGS)
+    outcome, arms, scores, weights = _rows(x, y, treatment, propensity, sample_weight)
+    for name, bandwidth in (("x_bandwidth", x_bandwidth), ("y_bandwidth", y_bandwidth)):
+        if bandwidth is not None and not 0 < bandwidth < np.inf:
+            raise ValueError(f"{name} must be positive, not {bandwidth!r}")
+    rng = np.random.default_rng(random_state)
+    levels = 0
+    if discrete:
+        labels, codes = np.unique(np.asarray(x), return_inverse=True)
+        column, levels = codes.astype(np.float64), labels.size
+    else:
+        column = np.asarray(x, dtype=np.float64)
+        if not np.isfinite(column).all():
+            raise ValueError("x must be finite")
+        x_bandwidth = weighted_bandwidth(column, weights, rng) if x_bandwidth is None else x_bandwidth
+        if x_bandwidth == 0.0:  # a constant column is one category
+            column, levels = np.zeros(outcome.size), 1
+    y_bandwidth = weighted_bandwidth(outcome, weights, rng) if y_bandwidth is None else y_bandwidth
+    statistic = WCMMD(estimator, weighting, n_components=n_components, accelerate=False)
+    prepared = statistic.with_bandwidth(y_bandwidth, outcome, arms, rng, weights)
+    curve = prepared.curve(column, scores, bandwidth=x_bandwidth or 1.0, n_levels=levels)
+    return curve_variance(curve, weights), curve
+
+
+def _rows(
+    x: Any, y: Any, treatment: Any, propensity: Any, sample_weight: Any
+) -> tuple[Array, NDArray[np.int64], Array, Array | None]:
+    """Outcome, arms, scores and weights of mean 1, checked."""
     outcome = np.asarray(y, dtype=np.float64)
     n = outcome.size
     arms = np.asarray(treatment).astype(np.int64)
@@ -95,38 +122,9 @@ def wcmmd_importance(
         raise ValueError("propensity must lie strictly between 0 and 1")
     if not np.isfinite(outcome).all():
         raise ValueError("y must be finite")
-    for name, bandwidth in (("x_bandwidth", x_bandwidth), ("y_bandwidth", y_bandwidth)):
-        if bandwidth is not None and not 0 < bandwidth < np.inf:
-            raise ValueError(f"{name} must be positive, not {bandwidth!r}")
-    weights = None
-    if sample_weight is not None:
-        weights = np.asarray(sample_weight, dtype=np.float64)
-        if weights.shape != (n,) or not (np.isfinite(weights) & (weights > 0)).all():
-            raise ValueError(f"sample_weight must be {n} finite numbers above 0; drop rows of weight 0")
-        weights = weights / weights.mean()
-    rng = np.random.default_rng(random_state)
-    levels = 0
-    if discrete:
-        labels, codes = np.unique(np.asarray(x), return_inverse=True)
-        column, levels = codes.astype(np.float64), labels.size
-    else:
-        column = np.asarray(x, dtype=np.float64)
-        if not np.isfinite(column).all():
-            raise ValueError("x must be finite")
-        x_bandwidth = weighted_bandwidth(column, weights, rng) if x_bandwidth is None else x_bandwidth
-        if x_bandwidth == 0.0:  # a constant column is one category
-            column, levels = np.zeros(n), 1
-    y_bandwidth = weighted_bandwidth(outcome, weights, rng) if y_bandwidth is None else y_bandwidth
-    prepared = prepare_curves(
-        outcome,
-        arms,
-        y_bandwidth,
-        estimator=estimator,
-        weighting=weighting,
-        n_components=n_components,
-        accelerate=False,
-        rng=rng,
-        weights=weights,
-    )
-    curve = prepared.curve(column, scores, bandwidth=x_bandwidth or 1.0, n_levels=levels)
-    return curve_variance(curve, weights), curve
+    if sample_weight is None:
+        return outcome, arms, scores, None
+    weights = np.asarray(sample_weight, dtype=np.float64)
+    if weights.shape != (n,) or not (np.isfinite(weights) & (weights > 0)).all():
+        raise ValueError(f"sample_weight must be {n} finite numbers above 0; drop rows of weight 0")
+    return outcome, arms, scores, weights / weights.mean()

@@ -145,45 +145,29 @@ class WCMMD(Statistic):
                 )
             import_torch(self.device, "WCMMD(device=...)")
         rng = np.random.default_rng(seed)
-        bandwidth = weighted_bandwidth(y, weights, rng)
-        return prepare_curves(
-            y,
-            treatment,
-            bandwidth,
-            estimator=self.estimator,
-            weighting=self.weighting,
-            n_components=self.n_components,
-            accelerate=self.accelerate,
-            rng=rng,
-            weights=weights,
-        )
+        return self.with_bandwidth(weighted_bandwidth(y, weights, rng), y, treatment, rng, weights)
 
-
-def prepare_curves(
-    y: Array,
-    treatment: NDArray[np.int64],
-    bandwidth: float,
-    *,
-    estimator: str,
-    weighting: str,
-    n_components: int,
-    accelerate: bool,
-    rng: np.random.Generator,
-    weights: Array | None,
-) -> PreparedWCMMD:
-    """The statistic of these rows, for given kernels and weighting."""
-    outcome_map: Array | None = None
-    if bandwidth == 0.0:  # a constant outcome differs from nothing
-        outcome_map = np.ones((y.size, 1))
-    elif estimator == "rff":
-        outcome_map = random_fourier_map(y, bandwidth, n_components, rng)
-        if accelerate:
-            outcome_map = reduce_map(outcome_map)
-    elif estimator == "spectral" or accelerate:
-        outcome_map = spectral_map(y, bandwidth, reduce=accelerate)
-    gram = None if outcome_map is not None else gaussian_gram(y, y, bandwidth)
-    direct = estimator != "spectral" and not accelerate
-    return PreparedWCMMD(treatment, weighting, bandwidth, outcome_map, gram, direct, weights)
+    def with_bandwidth(
+        self,
+        bandwidth: float,
+        y: Array,
+        treatment: NDArray[np.int64],
+        rng: np.random.Generator,
+        weights: Array | None = None,
+    ) -> PreparedWCMMD:
+        """The statistic of these rows, for a given bandwidth of the outcome."""
+        outcome_map: Array | None = None
+        if bandwidth == 0.0:  # a constant outcome differs from nothing
+            outcome_map = np.ones((y.size, 1))
+        elif self.estimator == "rff":
+            outcome_map = random_fourier_map(y, bandwidth, self.n_components, rng)
+            if self.accelerate:
+                outcome_map = reduce_map(outcome_map)
+        elif self.estimator == "spectral" or self.accelerate:
+            outcome_map = spectral_map(y, bandwidth, reduce=self.accelerate)
+        gram = None if outcome_map is not None else gaussian_gram(y, y, bandwidth)
+        direct = self.estimator != "spectral" and not self.accelerate
+        return PreparedWCMMD(treatment, self.weighting, bandwidth, outcome_map, gram, direct, weights)
 
 
 def weighted_bandwidth(values: Array, weights: Array | None, rng: np.random.Generator) -> float:

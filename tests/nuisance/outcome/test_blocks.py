@@ -7,12 +7,13 @@ import pytest
 
 from modifind.datasets import make_modifiers
 from modifind.nuisance.outcome import AdditiveClassifier, AdditiveLearner, BoostingLearner, boosting, stacking
-from modifind.nuisance.outcome.stacking import cross_fit, resolve_learners
+from modifind.nuisance.outcome.stacking import OutcomeRows, cross_fit, resolve_learners
 from modifind.nuisance.propensity.scores import arm_folds
 from modifind.nuisance.regression import blocks
 from modifind.nuisance.regression.blocks import quadratic_forms, random_rows, row_blocks, scaled_gram
 from modifind.nuisance.regression.splines import _inner_product, _interpolate, _quantiles
 from modifind.nuisance.regression.terms import AdditiveTerms
+from modifind.statistics.families import StudentT
 
 SIZES = [1, 7, 100, 1000]
 
@@ -128,7 +129,7 @@ def test_weights_of_a_stack_need_not_see_all_rows(monkeypatch):
     X, a = rng.normal(size=(2000, 2)), rng.integers(0, 2, size=2000)
     y = np.sin(2 * X[:, 0]) + a * X[:, 1] + rng.normal(size=2000)
     folds = arm_folds(a, 4, 0)
-    candidates = resolve_learners(["linear", "splines"], binary=False)
+    candidates = resolve_learners(["linear", "splines"], "numeric")
     sizes = []
 
     def best_weights(y, *rest):
@@ -137,8 +138,8 @@ def test_weights_of_a_stack_need_not_see_all_rows(monkeypatch):
 
     find = stacking._best_weights
     monkeypatch.setattr(stacking, "_best_weights", best_weights)
-    whole = cross_fit(candidates, X, a, y, folds, binary=False)
+    whole = cross_fit(candidates, OutcomeRows(X, a, y, folds), StudentT())
     monkeypatch.setattr(stacking, "WEIGHED_ROWS", 700)
-    sampled = cross_fit(candidates, X, a, y, folds, binary=False)
+    sampled = cross_fit(candidates, OutcomeRows(X, a, y, folds), StudentT())
     assert sizes == [1500] * 4 + [700] * 4
     assert sampled.weights == pytest.approx(whole.weights, abs=0.1)

@@ -8,8 +8,9 @@ from conftest import quiet_fit
 from modifind import EffectLikelihood
 from modifind.nuisance.outcome import AdditiveClassifier, AdditiveLearner, BoostingLearner, NeuralLearner
 from modifind.nuisance.outcome.contract import predict_along, predict_arms
-from modifind.nuisance.outcome.stacking import cross_fit, describe, log_likelihood, own_arm, resolve_learners
+from modifind.nuisance.outcome.stacking import OutcomeRows, cross_fit, describe, own_arm, resolve_learners
 from modifind.nuisance.propensity.scores import arm_folds
+from modifind.statistics.families import Bernoulli, StudentT
 
 
 def changed_rows(X, columns, points):
@@ -180,18 +181,18 @@ def test_learner_without_along_is_followed_by_repeated_rows():
 
 
 def test_names_resolve_to_learners():
-    numeric = resolve_learners("auto", binary=False)
+    numeric = resolve_learners("auto", "numeric")
     assert list(numeric)[:3] == ["linear", "splines", "boosting"]
     assert (numeric["linear"].n_knots, numeric["linear"].products) == (0, False)
     assert isinstance(numeric["boosting"], BoostingLearner)
-    binary = resolve_learners("auto", binary=True)
+    binary = resolve_learners("auto", "binary")
     assert list(binary) == ["linear", "splines"]
     assert all(isinstance(model, AdditiveClassifier) for model in binary.values())
     own, other = Flat(), Flat()
-    mixed = resolve_learners(["splines", own, other], binary=False)
+    mixed = resolve_learners(["splines", own, other], "numeric")
     assert list(mixed) == ["splines", "Flat", "Flat 3"]
     assert (mixed["Flat"], mixed["Flat 3"]) == (own, other)
-    assert isinstance(resolve_learners("neural", binary=False)["neural"], NeuralLearner)
+    assert isinstance(resolve_learners("neural", "numeric")["neural"], NeuralLearner)
 
 
 @pytest.mark.parametrize(
@@ -207,7 +208,7 @@ def test_names_resolve_to_learners():
 )
 def test_learners_that_are_none_are_refused(learner, binary, message):
     with pytest.raises(ValueError, match=message):
-        resolve_learners(learner, binary=binary)
+        resolve_learners(learner, "binary" if binary else "numeric")
 
 
 @pytest.fixture(scope="module")
@@ -220,7 +221,7 @@ def lines():
 
 def test_weights_are_convex_and_prefer_the_candidate_that_predicts(lines):
     X, a, y, folds = lines
-    fit = cross_fit({"flat": Flat(), "linear": AdditiveLearner(0)}, X, a, y, folds, binary=False)
+    fit = cross_fit({"flat": Flat(), "linear": AdditiveLearner(0)}, OutcomeRows(X, a, y, folds), StudentT())
     assert sum(fit.weights.values()) == pytest.approx(1.0)
     assert fit.weights["linear"] > 0.9
     assert fit.log_scores["linear"] > fit.log_scores["flat"] + 0.3
@@ -247,7 +248,7 @@ def test_candidates_that_know_different_things_share_the_weight():
     rng = np.random.default_rng(10)
     X, a = rng.normal(size=(400, 2)), np.arange(400) % 2
     y = X[:, 0] + X[:, 1] + 0.5 * rng.normal(size=400)
-    fit = cross_fit({"first": Half(0), "second": Half(1)}, X, a, y, arm_folds(a, 5, 0), binary=False)
+    fit = cross_fit({"first": Half(0), "second": Half(1)}, OutcomeRows(X, a, y, arm_folds(a, 5, 0)), StudentT())
     assert min(fit.weights.values()) > 0.3
     for model in fit.models:
         parts = [half.predict(X) for half in model.models]
@@ -261,11 +262,11 @@ def test_candidates_that_know_different_things_share_the_weight():
 def test_predictions_of_a_row_do_not_know_its_outcome(lines):
     X, a, y, folds = lines
     candidates = {"linear": AdditiveLearner(0), "flat": Flat()}
-    before = cross_fit(candidates, X, a, y, folds, binary=False)
+    before = cross_fit(candidates, OutcomeRows(X, a, y, folds), StudentT())
     for row in (0, 123):
         changed = y.copy()
         changed[row] += 50.0
-        after = cross_fit(candidates, X, a, changed, folds, binary=False)
+        after = cross_fit(candidates, OutcomeRows(X, a, changed, folds), StudentT())
         own = folds == folds[row]
         # Neither the models of its fold nor their weights have seen it.
         np.testing.assert_array_equal(after.location[own], before.location[own])
@@ -276,7 +277,7 @@ def test_predictions_of_a_row_do_not_know_its_outcome(lines):
 
 def test_each_fold_is_predicted_by_its_own_model(lines):
     X, a, y, folds = lines
-    fit = cross_fit({"linear": AdditiveLearner(0)}, X, a, y, folds, binary=False)
+    fit = cross_fit({"linear": AdditiveLearner(0)}, OutcomeRows(X, a, y, folds), StudentT())
     for fold, model in enumerate(fit.models):
         location, scale = model.predict(X[folds == fold])
         np.testing.assert_array_equal(location, fit.location[folds == fold])
@@ -288,8 +289,8 @@ def test_each_fold_is_predicted_by_its_own_model(lines):
 
 def test_cross_fit_is_the_same_for_one_job_and_two(lines):
     X, a, y, folds = lines
-    candidates = resolve_learners(["linear", "splines", "boosting"], binary=False)
-    one, two = (cross_fit(candidates, X, a, y, folds, binary=False, n_jobs=n_jobs) for n_jobs in (1, 2))
+    candidates = resolve_learners(["linear", "splines", "boosting"], "numeric")
+    one, two = (cross_fit(candidates, OutcomeRows(X, a, y, folds), StudentT(), n_jobs=n_jobs) for n_jobs in (1, 2))
     np.testing.assert_array_equal(one.location, two.location)
     np.testing.assert_array_equal(one.scale, two.scale)
     assert (one.weights, one.log_scores) == (two.weights, two.log_scores)
@@ -297,22 +298,22 @@ def test_cross_fit_is_the_same_for_one_job_and_two(lines):
 
 def test_trees_join_the_stack_only_where_they_help(lines, steps):
     X, a, y, folds = lines
-    candidates = resolve_learners(["splines", "boosting"], binary=False)
-    assert list(cross_fit(candidates, X, a, y, folds, binary=False).weights) == ["splines"]
+    candidates = resolve_learners(["splines", "boosting"], "numeric")
+    assert list(cross_fit(candidates, OutcomeRows(X, a, y, folds), StudentT()).weights) == ["splines"]
     X, a, y, _ = steps
     folds = arm_folds(a, 3, 0)
-    fit = cross_fit(candidates, X, a, y, folds, binary=False)
+    fit = cross_fit(candidates, OutcomeRows(X, a, y, folds), StudentT())
     assert fit.weights["boosting"] > 0.5
     assert fit.log_scores["boosting"] > fit.log_scores["splines"]
     # The trees start from the splines of the stack, which is what they would fit themselves.
-    alone = cross_fit(resolve_learners("boosting", binary=False), X, a, y, folds, binary=False)
+    alone = cross_fit(resolve_learners("boosting", "numeric"), OutcomeRows(X, a, y, folds), StudentT())
     assert fit.log_scores["boosting"] == pytest.approx(alone.log_scores["boosting"], rel=1e-9)
 
 
 def test_candidates_given_by_the_user_are_not_fitted_themselves(lines):
     X, a, y, folds = lines
     own = {"flat": Flat(), "linear": AdditiveLearner(0)}
-    cross_fit(own, X, a, y, folds, binary=False)
+    cross_fit(own, OutcomeRows(X, a, y, folds), StudentT())
     assert not hasattr(own["flat"], "mean")
     assert not hasattr(own["linear"], "coefficients_")
 
@@ -322,7 +323,7 @@ def test_stack_is_described_by_its_weights():
 
 
 def test_log_likelihood_of_a_coin_is_bounded():
-    found = log_likelihood(np.array([1.0, 0.0, 1.0]), np.array([0.0, 0.25, 1.0]), np.ones(3), np.inf, binary=True)
+    found = Bernoulli().log_density(np.array([1.0, 0.0, 1.0]), np.array([0.0, 0.25, 1.0]), np.ones(3), np.inf)
     np.testing.assert_allclose(found, np.log([0.001, 0.75, 0.999]))
 
 

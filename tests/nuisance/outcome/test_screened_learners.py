@@ -4,8 +4,10 @@ import pytest
 from modifind import EffectLikelihood
 from modifind.nuisance.outcome import AdditiveClassifier, AdditiveLearner, BoostingLearner, screening
 from modifind.nuisance.outcome.screening import ScreenedLearner, screened_columns
-from modifind.nuisance.outcome.stacking import cross_fit
+from modifind.nuisance.outcome.stacking import OutcomeRows, cross_fit
 from modifind.nuisance.propensity.scores import arm_folds
+from modifind.statistics import Nuisances
+from modifind.statistics.families import Bernoulli, StudentT
 
 
 def many(seed=0, n=250, p=300):
@@ -86,11 +88,11 @@ def test_folds_screen_without_their_rows_and_other_learners_get_all_columns(monk
         return screened_columns(rows, *args, **kwargs)
 
     monkeypatch.setattr("modifind.nuisance.outcome.stacking.screened_columns", recorded)
-    fit = cross_fit({"linear": AdditiveLearner(0), "Plain": Plain()}, X, a, y, folds, binary=False)
+    fit = cross_fit({"linear": AdditiveLearner(0), "Plain": Plain()}, OutcomeRows(X, a, y, folds), StudentT())
     assert [set(rows) for rows in seen] == [set(X[folds != fold, 0]) for fold in range(3)]
     models = [model for stack in fit.models for model in stack.models]
     assert any(isinstance(model, ScreenedLearner) for model in models)
-    cross_fit({"Plain": Plain()}, X, a, y, folds, binary=False)
+    cross_fit({"Plain": Plain()}, OutcomeRows(X, a, y, folds), StudentT())
     assert len(seen) == 3
     assert all(model.width == 100 for model in models if isinstance(model, Plain))
 
@@ -102,7 +104,7 @@ def test_trees_take_the_columns_of_the_splines_they_start_from(monkeypatch):
     monkeypatch.setattr("modifind.nuisance.outcome.stacking.NEGLIGIBLE", 0.0)
     monkeypatch.setattr("modifind.nuisance.outcome.stacking.WEIGHT_STEP", 1e-9)
     candidates = {"splines": AdditiveLearner(4, products=False), "boosting": BoostingLearner(max_iter=2)}
-    fit = cross_fit(candidates, X, a, y, folds, binary=False)
+    fit = cross_fit(candidates, OutcomeRows(X, a, y, folds), StudentT())
     for stack in fit.models:
         splines, trees = stack.models
         np.testing.assert_array_equal(splines.kept, trees.kept)
@@ -112,10 +114,14 @@ def test_trees_take_the_columns_of_the_splines_they_start_from(monkeypatch):
 def test_ordinary_tables_are_never_screened(monkeypatch):
     monkeypatch.setattr(screening._Shapes, "of", lambda X: pytest.fail("screened"))
     X, a, y = many(n=300, p=50)
-    fit = cross_fit({"linear": AdditiveLearner(0, products=False)}, X, a, y, arm_folds(a, 5, 0), binary=False)
+    fit = cross_fit(
+        {"linear": AdditiveLearner(0, products=False)}, OutcomeRows(X, a, y, arm_folds(a, 5, 0)), StudentT()
+    )
     assert all(isinstance(model, AdditiveLearner) for stack in fit.models for model in stack.models)
     label = (y > np.median(y)).astype(float)
-    binary = cross_fit({"linear": AdditiveClassifier(0, products=False)}, X, a, label, arm_folds(a, 5, 0), binary=True)
+    binary = cross_fit(
+        {"linear": AdditiveClassifier(0, products=False)}, OutcomeRows(X, a, label, arm_folds(a, 5, 0)), Bernoulli()
+    )
     assert all(isinstance(model, AdditiveClassifier) for stack in binary.models for model in stack.models)
 
 
@@ -124,6 +130,8 @@ def test_statistic_says_which_features_no_fold_looks_at():
 
     X, a, y = many(n=200, p=150)
     folds = [arm_folds(a, 2, 0)]
-    prepared = EffectLikelihood("linear").for_rows(read_features(X), y, a, np.full(200, 0.5), folds)
+    prepared = EffectLikelihood("linear").prepare(
+        Nuisances(read_features(X), y, a, np.full(200, 0.5), np.random.SeedSequence(0), tuple(folds))
+    )
     kept = set().union(*(set(stack.models[0].kept) for stack in prepared.fits[0].cross.models))
     assert [m for m in range(150) if prepared.looks_at(m)] == sorted(kept)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from abc import abstractmethod
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,6 +28,43 @@ class OutcomeLearner(Protocol):
 
     def predict(self, X: Array) -> tuple[Array, Array]:
         """Location and scale, each of shape (n, 2) with one column per arm."""
+
+
+class Likelihood(Protocol):
+    """How likely outcomes are at predicted locations and scales: what models are weighed by.
+
+    `statistics.families` has the families of outcomes, of which this is the part that models meet.
+
+    Attributes
+    ----------
+    name : str
+        How results call the density.
+    kind : str
+        What messages call the outcome; learners given by name are those for the kind.
+    """
+
+    name: ClassVar[str]
+    kind: ClassVar[str]
+
+    @abstractmethod
+    def log_density(self, y: Array, location: Array | float, scale: Array | float, shape: Array | float) -> Array:
+        """Log-density of every row; the scale and the shape are 1 and infinite where a family has none."""
+
+    @abstractmethod
+    def residual(self, y: Array, location: Array, scale: Array | float) -> Array:
+        """Outcome less location, in units of the scale."""
+
+    @abstractmethod
+    def best_shape(self, residual: Array, weights: Array | None = None) -> float:
+        """The shape of greatest likelihood."""
+
+    @abstractmethod
+    def origin(self, y: Array) -> tuple[float, float]:
+        """Centre and unit of outcomes, on which the weights of a stack must not depend."""
+
+    @abstractmethod
+    def marginal(self, y: Array, least_scale: float) -> tuple[float, float, float]:
+        """Location, scale and shape of outcomes that no feature tells apart."""
 
 
 def predict_arms(model: OutcomeLearner, X: Array) -> tuple[Array, Array]:

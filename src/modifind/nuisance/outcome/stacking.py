@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from typing import Any
@@ -17,19 +17,25 @@ from threadpoolctl import threadpool_limits
 
 from modifind._typing import Array
 from modifind._workers import results_of
-from modifind.data.survey import mean_of
+from modifind.data.survey import mean_of, some
 from modifind.data.wording import check_part
 from modifind.nuisance.outcome.additive import AdditiveLearner
 from modifind.nuisance.outcome.binary import AdditiveClassifier
 from modifind.nuisance.outcome.boosting import BoostingLearner
-from modifind.nuisance.outcome.contract import OutcomeLearner, check_along, looks_at, predict_along, predict_arms
+from modifind.nuisance.outcome.contract import (
+    Likelihood,
+    OutcomeLearner,
+    check_along,
+    looks_at,
+    predict_along,
+    predict_arms,
+)
 from modifind.nuisance.outcome.filling import FilledLearner, Filling
 from modifind.nuisance.outcome.level_effects import EncodedLearner, LevelEffects
 from modifind.nuisance.outcome.neural import NeuralLearner
 from modifind.nuisance.outcome.regressor import RegressorLearner
 from modifind.nuisance.outcome.screening import ScreenedLearner, is_screened, screened_columns
 from modifind.nuisance.regression.blocks import random_rows
-from modifind.nuisance.regression.density import best_shape, robust_spread, student_log_density
 from modifind.nuisance.regression.level_sums import Coded
 
 NEGLIGIBLE = 0.1
@@ -39,24 +45,37 @@ WORTHWHILE = 0.01
 WEIGHED_ROWS = 50_000  # at most so many decide a few weights
 LEAST_SCALE = 1e-3  # of the outcome's interquartile range
 COSTLY = ("boosting", "neural")
-EDGE = 1e-3  # probabilities are kept this far from 0 and 1
-NUMERIC = ("linear", "splines", "boosting", "neural")
-BINARY = ("linear", "splines")
 OWN = (AdditiveLearner, AdditiveClassifier, BoostingLearner, NeuralLearner)
+# Learners by the kind of the outcome and by name, made for a device.
+LEARNERS: dict[str, dict[str, Callable[[str], OutcomeLearner]]] = {
+    "numeric": {
+        "linear": lambda device: AdditiveLearner(0, products=False),
+        "splines": lambda device: AdditiveLearner(),
+        "boosting": lambda device: BoostingLearner(),
+        "neural": lambda device: NeuralLearner(device=device),
+    },
+    "binary": {
+        "linear": lambda device: AdditiveClassifier(0, products=False),
+        "splines": lambda device: AdditiveClassifier(),
+    },
+}
 
 
-def resolve_learners(learner: Any, *, binary: bool, device: str = "cpu") -> dict[str, OutcomeLearner]:
+def resolve_learners(learner: Any, kind: str, *, device: str = "cpu") -> dict[str, OutcomeLearner]:
     """Candidates by name from what the user passed: "auto", a name, an object, or a list of those.
 
-    Networks made from their name are trained on `device`.
+    Those made from their name are for outcomes of the `kind`, and networks are trained on `device`.
     """
+    known, binary = LEARNERS[kind], kind == "binary"
     if isinstance(learner, str) and learner == "auto":
-        names = BINARY if binary else NUMERIC
-        found = [name for name in names if name != "neural" or find_spec("torch") is not None]
-        return {name: _by_name(name, binary, device) for name in found}
+        found = [name for name in known if name != "neural" or find_spec("torch") is not None]
+        return {name: known[name](device) for name in found}
     chosen: dict[str, OutcomeLearner] = {}
     for item in learner if isinstance(learner, list | tuple) else [learner]:
-        model = _by_name(item, binary, device) if isinstance(item, str) else item
+        if isinstance(item, str) and item not in known:
+            names = ", ".join(map(repr, known))
+            raise ValueError(f"learner for a {kind} outcome must be 'auto', {names}, not {item!r}")
+        model = known[item](device) if isinstance(item, str) else item
         check_part("learner", model, "fit", "predict")
         if isinstance(model, BaseEstimator) and (is_regressor(model) or is_classifier(model)):
             if is_classifier(model) and not (binary and hasattr(model, "predict_proba")):
@@ -68,18 +87,6 @@ def resolve_learners(learner: Any, *, binary: bool, device: str = "cpu") -> dict
     if not chosen:
         raise ValueError("learner must not be an empty list")
     return chosen
-
-
-def _by_name(name: str, binary: bool, device: str) -> OutcomeLearner:
-    known = BINARY if binary else NUMERIC
-    if name not in known:
-        kind = "a binary" if binary else "a numeric"
-        raise ValueError(f"learner for {kind} outcome must be 'auto', {', '.join(map(repr, known))}, not {name!r}")
-    if name == "linear":
-        return AdditiveClassifier(0, products=False) if binary else AdditiveLearner(0, products=False)
-    if name == "splines":
-        return AdditiveClassifier() if binary else AdditiveLearner()
-    return BoostingLearner() if name == "boosting" else NeuralLearner(device=device)
 
 
 @dataclass(frozen=True)
@@ -162,18 +169,40 @@ class CrossFit:
         return replace(self, folds=folds, location=location, scale=scale)
 
 
+@dataclass(frozen=True)
+class OutcomeRows:
+    """Rows that models of the outcome are cross-fitted to.
+
+    Attributes
+    ----------
+    X : array of shape (n, p)
+        Features as a numeric matrix.
+    a, y, folds : arrays of shape (n,)
+        Arm, outcome and fold.
+    weights : array of shape (n,), optional
+        How much each row counts, in fits and in log-likelihoods.
+    gaps : tuple of int
+        Columns with missing values, each followed by their indicator.
+    coded : tuple
+        Columns of categories of many levels, and the number of their levels.
+    """
+
+    X: Array
+    a: NDArray[np.int64]
+    y: Array
+    folds: NDArray[np.int64]
+    weights: Array | None = None
+    gaps: tuple[int, ...] = ()
+    coded: Coded = ()
+
+    @property
+    def n_folds(self) -> int:
+        """Number of folds."""
+        return int(self.folds.max()) + 1
+
+
 def cross_fit(
-    candidates: dict[str, OutcomeLearner],
-    X: Array,
-    a: NDArray[np.int64],
-    y: Array,
-    folds: NDArray[np.int64],
-    *,
-    binary: bool,
-    n_jobs: int | None = None,
-    sample_weight: Array | None = None,
-    gaps: tuple[int, ...] = (),
-    coded: Coded = (),
+    candidates: dict[str, OutcomeLearner], rows: OutcomeRows, family: Likelihood, n_jobs: int | None = None
 ) -> CrossFit:
     """Fit every candidate to the complement of every fold and stack them.
 
@@ -182,46 +211,34 @@ def cross_fit(
     held-out log-likelihood by more than 0.01 nats per row, and networks are tried only where trees have joined.
 
     Where columns are many, the learners of this package are given those that `screened_columns` chooses, anew for every
-    fold and without its rows. Other learners get all columns. Weights of the rows enter fits and log-likelihoods.
-
-    `gaps` are columns with missing values, each followed by their indicator. Missing values are filled in by the mean
-    of the rows outside the fold. `coded` are columns of categories of many levels, which learners see as effects that
-    their levels have in the rows outside the fold.
+    fold and without its rows. Other learners get all columns. Missing values are filled in by the mean of the rows
+    outside the fold. Learners see categories of many levels as effects that the levels have in the rows outside the
+    fold.
     """
-    cheap = {n: c for n, c in candidates.items() if n not in COSTLY}
-    fitted = _fit_all(cheap, X, a, y, folds, binary, n_jobs, gaps, coded, sample_weight=sample_weight)
-    best = _stack(fitted, a, y, folds, binary, sample_weight) if fitted else None
+    binary = family.kind == "binary"
+    fitted = _fit_all({n: c for n, c in candidates.items() if n not in COSTLY}, rows, binary, n_jobs)
+    best = _stack(fitted, rows, family) if fitted else None
     for name in (name for name in COSTLY if name in candidates):
-        splines = fitted.get("splines")
-        own = {name: candidates[name]}
-        bases = splines.models if splines else None
-        more = {**fitted, **_fit_all(own, X, a, y, folds, binary, n_jobs, gaps, coded, bases, sample_weight)}
-        richer = _stack(more, a, y, folds, binary, sample_weight)
+        bases = fitted["splines"].models if "splines" in fitted else None
+        more = {**fitted, **_fit_all({name: candidates[name]}, rows, binary, n_jobs, bases)}
+        richer = _stack(more, rows, family)
         if best is not None and richer.log_score < best.log_score + WORTHWHILE:
             break  # and what is costlier still is not tried
         fitted, best = more, richer
     assert best is not None
-    weights = best.weights
-    low, high = np.quantile(y, (0.25, 0.75))
-    least = LEAST_SCALE * float((high - low) or y.std())
+    low, high = np.quantile(rows.y, (0.25, 0.75))
+    least = LEAST_SCALE * float((high - low) or rows.y.std())
     models = []
-    location, scale = np.empty((y.size, 2)), np.empty((y.size, 2))
-    for fold, own in enumerate(weights):
+    location, scale = np.empty((rows.y.size, 2)), np.empty((rows.y.size, 2))
+    for fold, own in enumerate(best.weights):
         kept = [k for k, weight in enumerate(own) if weight > 0]
-        per_fold = [part.models[fold] for part in fitted.values()]
-        chosen = tuple(_without_rows(per_fold[k]) for k in kept)
-        models.append(StackedModel(chosen, tuple(float(own[k]) for k in kept), least))
-        rows = folds == fold
         parts = [part for k, part in enumerate(fitted.values()) if k in kept]
-        location[rows], scale[rows] = models[fold].combine([(p.location[rows], p.scale[rows]) for p in parts])
-    return CrossFit(
-        tuple(models),
-        folds,
-        location,
-        scale,
-        dict(zip(fitted, weights.mean(axis=0).tolist(), strict=True)),
-        dict(zip(fitted, best.alone, strict=True)),
-    )
+        chosen = tuple(_without_rows(part.models[fold]) for part in parts)
+        models.append(StackedModel(chosen, tuple(float(own[k]) for k in kept), least))
+        inside = rows.folds == fold
+        location[inside], scale[inside] = models[fold].combine([(p.location[inside], p.scale[inside]) for p in parts])
+    shares = dict(zip(fitted, best.weights.mean(axis=0).tolist(), strict=True))
+    return CrossFit(tuple(models), rows.folds, location, scale, shares, dict(zip(fitted, best.alone, strict=True)))
 
 
 @dataclass(frozen=True)
@@ -233,39 +250,22 @@ class _Fitted:
 
 def _fit_all(
     candidates: dict[str, OutcomeLearner],
-    X: Array,
-    a: NDArray[np.int64],
-    y: Array,
-    folds: NDArray[np.int64],
+    rows: OutcomeRows,
     binary: bool,
     n_jobs: int | None,
-    gaps: tuple[int, ...],
-    coded: Coded,
     bases: list[OutcomeLearner] | None = None,
-    sample_weight: Array | None = None,
 ) -> dict[str, _Fitted]:
     if not candidates:
         return {}
-    n_folds = int(folds.max()) + 1
+    n_folds = rows.n_folds
     starts: Sequence[OutcomeLearner | None] = bases or [None] * n_folds
     # Every candidate of every fold is a job, the richer candidates first: plain ones fill the gaps at the end. Where
     # columns are screened, or levels have effects, the candidates of a fold share these.
     names = list(reversed(candidates))
-    groups = [names] if coded or is_screened(*X.shape) else [[name] for name in names]
+    groups = [names] if rows.coded or is_screened(*rows.X.shape) else [[name] for name in names]
     tasks = [(group, fold) for group in groups for fold in range(n_folds)]
     jobs = [
-        delayed(_fit_fold)(
-            {name: candidates[name] for name in group},
-            X,
-            a,
-            y,
-            folds == fold,
-            starts[fold],
-            binary,
-            gaps,
-            coded,
-            sample_weight,
-        )
+        delayed(_fit_fold)({name: candidates[name] for name in group}, rows, fold, starts[fold], binary)
         for group, fold in tasks
     ]
     results = {}
@@ -274,59 +274,52 @@ def _fit_all(
         results.update({(name, fold): fit for name, fit in zip(group, fits, strict=True)})
     found = {}
     for name in candidates:
-        location, scale = np.empty((y.size, 2)), np.empty((y.size, 2))
+        location, scale = np.empty((rows.y.size, 2)), np.empty((rows.y.size, 2))
         for fold in range(n_folds):
-            location[folds == fold], scale[folds == fold] = results[name, fold][1:]
+            location[rows.folds == fold], scale[rows.folds == fold] = results[name, fold][1:]
         found[name] = _Fitted([results[name, fold][0] for fold in range(n_folds)], location, scale)
     return found
 
 
 def _fit_fold(
-    candidates: dict[str, OutcomeLearner],
-    X: Array,
-    a: NDArray[np.int64],
-    y: Array,
-    out: NDArray[np.bool_],
-    base: OutcomeLearner | None,
-    binary: bool,
-    gaps: tuple[int, ...],
-    coded: Coded,
-    sample_weight: Array | None = None,
+    candidates: dict[str, OutcomeLearner], rows: OutcomeRows, fold: int, base: OutcomeLearner | None, binary: bool
 ) -> list[tuple[OutcomeLearner, Array, Array]]:
     """Fit the candidates to the rows outside and predict those inside; trees start from splines already fitted."""
     found: list[tuple[OutcomeLearner, Array, Array]] = []
-    weighted = {} if sample_weight is None else {"sample_weight": sample_weight[~out]}
+    out = rows.folds == fold
+    a, y = rows.a[~out], rows.y[~out]
+    weighted = {} if rows.weights is None else {"sample_weight": rows.weights[~out]}
     with threadpool_limits(limits=1):
         kept = None
-        filling = Filling.of(X[~out], gaps)
-        X = filling(X)
+        filling = Filling.of(rows.X[~out], rows.gaps)
+        X = filling(rows.X)
         if isinstance(base, FilledLearner):
             base = base.model
         effects = None
         inside, outside = X[~out], X[out]
-        if coded:
+        if rows.coded:
             if isinstance(base, EncodedLearner):
                 assert base.training is not None
                 effects, inside, base = base.effects, base.training, base.model
             else:
-                effects, inside = LevelEffects.of(coded, inside, a[~out], y[~out], binary=binary, **weighted)
+                effects, inside = LevelEffects.of(rows.coded, inside, a, y, binary=binary, **weighted)
             outside = effects(outside)
         if isinstance(base, ScreenedLearner):
             kept, base = base.kept, base.model
         elif any(isinstance(candidate, OWN) for candidate in candidates.values()):
-            kept = screened_columns(inside, a[~out], y[~out], binary=binary, **weighted)
+            kept = screened_columns(inside, a, y, binary=binary, **weighted)
         for candidate in candidates.values():
             model: Any = clone(candidate) if isinstance(candidate, BaseEstimator) else copy.deepcopy(candidate)
             given = {"fitted_base": base} if isinstance(model, BoostingLearner) and model.base is None else {}
             if kept is not None and isinstance(model, OWN):
                 model = ScreenedLearner(model, kept)
-            model.fit(inside, a[~out], y[~out], **given, **weighted)
+            model.fit(inside, a, y, **given, **weighted)
             if hasattr(model, "along"):
                 check_along(model, outside[:CHECKED_ROWS])
             predicted = predict_arms(model, outside)
             if effects is not None:
                 model = EncodedLearner(model, effects, inside)
-            found.append((FilledLearner(model, filling) if gaps else model, *predicted))
+            found.append((FilledLearner(model, filling) if rows.gaps else model, *predicted))
     return found
 
 
@@ -353,30 +346,20 @@ def own_arm(both: Array, a: NDArray[np.int64]) -> Array:
     return both[np.arange(a.size), a]
 
 
-def log_likelihood(y: Array, location: Array, scale: Array, shape: Array | float, *, binary: bool) -> Array:
-    """Log-likelihood row by row: Bernoulli, or Student-t."""
-    if binary:
-        probability = np.clip(location, EDGE, 1 - EDGE)
-        return np.where(y > 0.5, np.log(probability), np.log1p(-probability))
-    return student_log_density((y - location) / scale, shape) - np.log(scale)
-
-
 def arm_shapes(
     y: Array,
     a: NDArray[np.int64],
     location: Array,
     scale: Array,
     *,
-    binary: bool,
+    family: Likelihood,
     sample_weight: Array | None = None,
 ) -> Array:
-    """Degrees of freedom of each row's arm, from out-of-fold residuals."""
-    shape = np.full(y.size, np.inf)
-    if not binary:
-        standardised = (y - own_arm(location, a)) / own_arm(scale, a)
-        for arm in (0, 1):
-            own = None if sample_weight is None else sample_weight[a == arm]
-            shape[a == arm] = best_shape(standardised[a == arm], own)
+    """Shape of each row's arm, from out-of-fold residuals."""
+    shape = np.empty(y.size)
+    residual = family.residual(y, own_arm(location, a), own_arm(scale, a))
+    for arm in (0, 1):
+        shape[a == arm] = family.best_shape(residual[a == arm], some(sample_weight, a == arm))
     return shape
 
 
@@ -389,50 +372,35 @@ class _Stack:
     alone: list[float]
 
 
-def _stack(
-    fitted: dict[str, _Fitted],
-    a: NDArray[np.int64],
-    y: Array,
-    folds: NDArray[np.int64],
-    binary: bool,
-    sample_weight: Array | None,
-) -> _Stack:
-    parts = list(fitted.values())
+def _stack(fitted: dict[str, _Fitted], rows: OutcomeRows, family: Likelihood) -> _Stack:
+    parts, y, a, folds = list(fitted.values()), rows.y, rows.a, rows.folds
     location = np.stack([own_arm(part.location, a) for part in parts])
     log_scale = np.log(np.stack([own_arm(part.scale, a) for part in parts]))
-    shapes = [arm_shapes(y, a, part.location, part.scale, binary=binary, sample_weight=sample_weight) for part in parts]
+    shapes = [arm_shapes(y, a, part.location, part.scale, family=family, sample_weight=rows.weights) for part in parts]
     alone = [
-        float(mean_of(log_likelihood(y, location[k], np.exp(log_scale[k]), shapes[k], binary=binary), sample_weight))
+        float(mean_of(family.log_density(y, location[k], np.exp(log_scale[k]), shapes[k]), rows.weights))
         for k in range(len(parts))
     ]
-    n_folds = int(folds.max()) + 1
     if len(parts) == 1:
-        return _Stack(np.ones((n_folds, 1)), alone[0], alone)
+        return _Stack(np.ones((rows.n_folds, 1)), alone[0], alone)
     shape = shapes[int(np.argmax(alone))]
-    weights = np.empty((n_folds, len(parts)))
-    unit = 1.0
-    if not binary:  # weights do not depend on the outcome's unit and origin, and the search for them should not
-        centre, unit = float(np.median(y)), robust_spread(y) or 1.0
-        y, location, log_scale = (y - centre) / unit, (location - centre) / unit, log_scale - np.log(unit)
-    for fold in range(n_folds):
-        rows = np.flatnonzero(folds != fold)
-        rows = rows[random_rows(rows.size, WEIGHED_ROWS)]
-        weights[fold] = _best_weights(
-            y[rows],
-            location[:, rows],
-            log_scale[:, rows],
-            shape[rows],
-            binary,
-            None if sample_weight is None else sample_weight[rows],
-        )
+    weights = np.empty((rows.n_folds, len(parts)))
+    # Weights do not depend on the outcome's unit and origin, and the search for them should not.
+    centre, unit = family.origin(y)
+    y, location, log_scale = (y - centre) / unit, (location - centre) / unit, log_scale - np.log(unit)
+    for fold in range(rows.n_folds):
+        own = np.flatnonzero(folds != fold)
+        own = own[random_rows(own.size, WEIGHED_ROWS)]
+        seen = (y[own], location[:, own], log_scale[:, own], shape[own])
+        weights[fold] = _best_weights(*seen, family, some(rows.weights, own))
     mixed = weights[folds].T
     scale = np.exp((mixed * log_scale).sum(axis=0))
-    score = mean_of(log_likelihood(y, (mixed * location).sum(axis=0), scale, shape, binary=binary), sample_weight)
+    score = mean_of(family.log_density(y, (mixed * location).sum(axis=0), scale, shape), rows.weights)
     return _Stack(weights, float(score - np.log(unit)), alone)
 
 
 def _best_weights(
-    y: Array, location: Array, log_scale: Array, shape: Array, binary: bool, sample_weight: Array | None
+    y: Array, location: Array, log_scale: Array, shape: Array, family: Likelihood, sample_weight: Array | None
 ) -> Array:
     """Convex weights with the largest log-likelihood; negligible ones are dropped."""
     n_parts = location.shape[0]
@@ -440,7 +408,7 @@ def _best_weights(
     def loss(free: Array) -> float:
         weights = _softmax(free)
         scale = np.exp(weights @ log_scale)
-        return -float(mean_of(log_likelihood(y, weights @ location, scale, shape, binary=binary), sample_weight))
+        return -float(mean_of(family.log_density(y, weights @ location, scale, shape), sample_weight))
 
     # Start from the best of the candidates and the even mix; the search is over log-odds, which keeps weights convex.
     starts = [np.zeros(n_parts), *(np.where(np.arange(n_parts) == k, 3.0, 0.0) for k in range(n_parts))]

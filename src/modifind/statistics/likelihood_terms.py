@@ -1,0 +1,145 @@
+"""What every row adds to the effect-likelihood statistic, given one cross-fit; `effect_likelihood` has the formula."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from modifind._typing import Array
+from modifind.nuisance.outcome.stacking import CrossFit, own_arm
+from modifind.statistics.arms import ArmTraits, CommonPart, contrast_precision, contrasts
+from modifind.statistics.shape import N_SCORES, residual_scores
+
+# Which contrasts move along the grid, of locations and of scales, in the statistic and in its two parts. In the last
+# the prediction for the row's own arm moves: an ordinary held-out likelihood, of whether the outcome follows the
+# feature.
+Part: TypeAlias = tuple[bool, bool]
+WHOLE, MEAN, SPREAD, OUTCOME = (True, True), (True, False), (False, True), (False, False)
+
+
+@dataclass(frozen=True)
+class RowTerms:
+    """What every row adds to the statistic, or to one of its parts.
+
+    Attributes
+    ----------
+    observed : array of shape (n,)
+        At the observed value of the feature.
+    tails : array of shape (n, 2)
+        Scores of the same residuals for the component for tails and shape; see `shape.TailSums`.
+    values : array of shape (n, g)
+        At the points of its distribution, less their mean under the distribution.
+    """
+
+    observed: Array
+    tails: Array
+    values: Array
+
+
+@dataclass(frozen=True)
+class ArmFit:
+    """One cross-fit and what follows from it for every row.
+
+    Attributes
+    ----------
+    y, treatment : arrays of shape (n,)
+        Outcome and arm.
+    lead : array of shape (n,)
+        Half of treatment less propensity score: the sign and weight of a row in a comparison of the arms.
+    contrasts : tuple of two arrays of shape (n,)
+        Differences of the arms' locations and of their log-scales at the observed row.
+    log_likelihood : array of shape (n,)
+        Of the observed outcomes.
+    index : tuple
+        What the learners of each fold can reuse from feature to feature.
+    """
+
+    y: Array
+    treatment: NDArray[np.int64]
+    cross: CrossFit
+    traits: ArmTraits
+    common: CommonPart
+    lead: Array
+    contrasts: tuple[Array, Array]
+    log_likelihood: Array
+    index: tuple[tuple[Array | None, ...], ...]
+
+    @classmethod
+    def of(cls, cross: CrossFit, traits: ArmTraits, X: Array, y: Array, a: NDArray[np.int64], scores: Array) -> ArmFit:
+        """From the models, what is known of the arms, and rows that the models have not seen."""
+        family, shapes = traits.family, np.array(traits.shapes)[a]
+        return cls(
+            y,
+            a,
+            cross,
+            traits,
+            CommonPart.of(family, cross.location, cross.scale, scores),
+            (a - scores) / 2,
+            contrasts(family, cross.location, cross.scale),
+            family.log_density(y, own_arm(cross.location, a), own_arm(cross.scale, a), shapes),
+            tuple(model.index(X[cross.folds == fold]) for fold, model in enumerate(cross.models)),
+        )
+
+    def terms(
+        self, rows: NDArray[np.int64], location: Array, scale: Array, chances: Array, parts: tuple[Part, ...]
+    ) -> list[RowTerms]:
+        """What some rows add to each part, from the predictions of both arms at the points, shape (rows, g, 2)."""
+        family, shape, side = self.traits.family, self.traits.shape, self.lead[rows]
+        own, along = [contrast[rows] for contrast in self.contrasts], contrasts(family, location, scale)
+        scores = self.treatment[rows] - 2 * side
+        information = chances * contrast_precision(family.variance(location, scale), scores[:, None])
+        means = [np.einsum("ij,ij->i", contrast, chances) for contrast in along]
+        # Errors of the contrast count as much as there is information on it, so that its null value is the mean under
+        # the distribution weighted by that: where a feature changes the spread of both arms the two means differ.
+        centre = np.einsum("ij,ij->i", along[0], information) / information.sum(axis=1)
+        found = []
+        for part in parts:
+            if part == OUTCOME:
+                values = self.own_log_likelihood(rows, location, scale)
+                mean = np.einsum("ij,ij->i", values, chances)
+                observed = self.log_likelihood[rows] - mean
+                found.append(RowTerms(observed, np.zeros((rows.size, N_SCORES)), values - mean[:, None]))
+                continue
+            moves_location, moves_scale = part
+            null = centre if moves_location else own[0], means[1] if moves_scale else own[1]
+            residual, lead = self.residual(rows, *null)
+            observed, values = np.zeros(rows.size), np.zeros(chances.shape)
+            if moves_location:
+                observed += lead * (own[0] - centre)
+                values += lead[:, None] * (along[0] - means[0][:, None])
+            if moves_scale and family.has_scale:
+                here, there = own[1] - means[1], along[1] - means[1][:, None]
+                ratios = family.scale_ratio(residual[:, None], there, shape)
+                mean = np.einsum("ij,ij->i", ratios, chances)
+                observed += side * (family.scale_ratio(residual, here, shape) - mean)
+                values += side[:, None] * (ratios - mean[:, None])
+            found.append(RowTerms(observed, self.tails(rows, residual), values))
+        return found
+
+    def own_log_likelihood(self, rows: NDArray[np.int64], location: Array, scale: Array) -> Array:
+        """Log-likelihood of the row's own outcome at predictions of both arms, shape (rows, g, 2)."""
+        own, arm = np.arange(rows.size), self.treatment[rows]
+        shape = np.array(self.traits.shapes)[arm, None]
+        return self.traits.family.log_density(self.y[rows, None], location[own, :, arm], scale[own, :, arm], shape)
+
+    def residual(self, rows: NDArray[np.int64], *apart: Array) -> tuple[Array, Array]:
+        """Residuals at given contrasts of the arms, and the lead of a contrast of locations; see `arms.residuals`."""
+        common = self.common.at(rows)
+        residual, unit = self.traits.residuals(common, self.y[rows], self.treatment[rows], *apart)
+        lead = self.lead[rows] * common.precision * unit
+        return residual, lead * residual * self.traits.family.weight(residual, self.traits.shape)
+
+    def tails(self, rows: NDArray[np.int64], residual: Array) -> Array:
+        """Scores of residuals less their arm's mean, with the sign and weight of the row's arm."""
+        return 2 * self.lead[rows, None] * (residual_scores(residual) - self.traits.scores[self.treatment[rows]])
+
+    def leads(self) -> tuple[Array, Array]:
+        """How much a small change of either contrast changes what each row adds, at the row's own prediction."""
+        family, shape = self.traits.family, self.traits.shape
+        unit = own_arm(self.cross.scale, self.treatment) if family.has_scale else 1.0
+        u = family.residual(self.y, own_arm(self.cross.location, self.treatment), unit)
+        by_location = self.lead * self.common.precision * unit * family.weight(u, shape) * u
+        return by_location, self.lead * family.scale_score(u, shape)

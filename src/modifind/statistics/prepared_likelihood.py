@@ -1,0 +1,282 @@
+"""The effect-likelihood statistic of one table: sums over rows, and what else their tests need."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from modifind._typing import Array
+from modifind.data.feature_groups import Feature, columns_of, encode
+from modifind.data.feature_matrix import FeatureTable
+from modifind.data.survey import effective_size, mean_of, some
+from modifind.nuisance.conditional.contract import RowGrid
+from modifind.nuisance.outcome.marginal import marginal_log_likelihood
+from modifind.nuisance.outcome.stacking import describe
+from modifind.nuisance.regression.misfit import Misfit
+from modifind.statistics.along_grid import along_grid
+from modifind.statistics.arms import contrasts
+from modifind.statistics.families import Family
+from modifind.statistics.level_groups import LevelGroups
+from modifind.statistics.likelihood_terms import MEAN, OUTCOME, SPREAD, WHOLE, ArmFit, Part, RowTerms
+from modifind.statistics.reuse import Reuse
+from modifind.statistics.shape import N_SCORES, TailSums, ValueFunctions
+
+LEAST_EXCESS = 1e-3
+SMALLEST = 1e-300  # p-value
+REUSE_ROWS = 250
+SIGN = 0.1  # p-value
+
+
+@dataclass(frozen=True)
+class PreparedEffectLikelihood:
+    """The statistic for one table, to be tested at any feature.
+
+    Attributes
+    ----------
+    weights, clusters : arrays of shape (n,), optional
+        How much each row counts, and which rows belong together.
+    """
+
+    table: FeatureTable
+    y: Array
+    treatment: NDArray[np.int64]
+    fits: tuple[ArmFit, ...]
+    weights: Array | None = None
+    clusters: NDArray[np.int64] | None = None
+
+    def at(
+        self,
+        table: FeatureTable,
+        y: Array,
+        treatment: NDArray[np.int64],
+        scores: Array,
+        folds: list[NDArray[np.int64]],
+        weights: Array | None = None,
+        clusters: NDArray[np.int64] | None = None,
+    ) -> PreparedEffectLikelihood:
+        """The same models for other rows, none of which they have seen; `folds` say which model scores a row.
+
+        The outcome is coded as the family takes it.
+        """
+        fits = []
+        for fit, own in zip(self.fits, folds, strict=True):
+            cross = fit.cross.at(table.design, own)
+            fits.append(ArmFit.of(cross, fit.traits, table.design, y, treatment, scores))
+        return PreparedEffectLikelihood(table, y, treatment, tuple(fits), weights, clusters)
+
+    @property
+    def family(self) -> Family:
+        """The family of the outcome."""
+        return self.fits[0].traits.family
+
+    @property
+    def shares(self) -> dict[str, float]:
+        """Weights of the learners in the stack, averaged over repeats."""
+        crosses = [fit.cross for fit in self.fits]
+        names = dict.fromkeys(name for cross in crosses for name in cross.weights)
+        return {name: float(np.mean([cross.weights.get(name, 0.0) for cross in crosses])) for name in names}
+
+    @property
+    def description(self) -> dict[str, Any]:
+        """The stack that was used, for the record."""
+        crosses = [fit.cross for fit in self.fits]
+        shares = self.shares
+        scores = {
+            name: float(np.mean([cross.log_scores[name] for cross in crosses if name in cross.log_scores]))
+            for name in shares
+        }
+        return {
+            "likelihood": self.family.name,
+            "n_folds": len(crosses[0].models),
+            "stack": describe(shares),
+            "held_out_log_likelihood": scores,
+            "gain_over_marginal": self.gain_over_marginal,
+        }
+
+    @property
+    def gain_over_marginal(self) -> float:
+        """Held-out log-likelihood, in nats per row, beyond that of each arm's own distribution without features."""
+        least = min(model.least_scale for fit in self.fits for model in fit.cross.models)
+        plain = [
+            marginal_log_likelihood(
+                self.y,
+                self.treatment,
+                fit.cross.folds,
+                family=self.family,
+                least_scale=least,
+                weights=self.weights,
+            )
+            for fit in self.fits
+        ]
+        own = np.mean([fit.log_likelihood for fit in self.fits], axis=0)
+        return float(mean_of(own - np.mean(plain, axis=0), self.weights))
+
+    def looks_at(self, feature: Feature) -> bool:
+        """Whether the model of any fold looks at a feature; the statistic does not depend on one that none does."""
+        columns = columns_of(self.table, feature)
+        return any(model.looks_at(columns) for fit in self.fits for model in fit.cross.models)
+
+    def fold_variances(self, values: Array, weights: Array) -> list[Array]:
+        """Null variance of each fold's sum, for every repeat."""
+        per_row = np.einsum("ij,ij,ij->i", values, values, weights)
+        return [
+            np.bincount(f.cross.folds, per_row, minlength=len(f.cross.models)).astype(np.float64) for f in self.fits
+        ]
+
+    def reuse(self, feature: Feature, grid: RowGrid, *parts: Part) -> list[Reuse]:
+        """How far the models of different folds agree about a feature: the variance that their folds' sums share.
+
+        Rows are independent given the models, but a chance pattern that two folds have in common raises the sum of
+        both: one fold's model has learned it from the other. With many ways for a feature to matter by chance this
+        doubles the variance of the total; with a single one it does nothing, since the pattern then only decides the
+        sign. Which of the two, the models of different folds tell. They share (K - 2) / (K - 1) of their rows, so what
+        they learned from noise agrees that far; an effect, or a single way to matter, agrees fully, and patterns that
+        have nothing in common cannot have taught each other. The variance is evaluated on a sample of the rows and
+        averaged over repeats, for each of the statistic's parts (see `terms`).
+        """
+        products = [self._products(fit, feature, grid, parts) for fit in self.fits]
+        return [Reuse(tuple(own[k] for own in products)) for k in range(len(parts))]
+
+    def _products(self, fit: ArmFit, feature: Feature, grid: RowGrid, parts: tuple[Part, ...]) -> list[Array]:
+        """Inner products of what the folds' models make of the feature."""
+        rows = np.linspace(0, self.y.size - 1, min(REUSE_ROWS, self.y.size)).astype(np.int64)
+        points, weights = grid.at(rows)
+        encoded = encode(self.table, feature, points)
+        location_lead, scale_lead = (lead[rows, None] for lead in fit.leads())
+        patterns: list[list[Array]] = [[] for _ in parts]
+        for model in fit.cross.models:
+            location, scale = model.along(self.table.design[rows], columns_of(self.table, feature), encoded)
+            apart = contrasts(self.family, location, scale)
+            by_location, by_scale = location_lead * apart[0], scale_lead * apart[1]
+            for found, part in zip(patterns, parts, strict=True):
+                if part == OUTCOME:
+                    pattern = fit.own_log_likelihood(rows, location, scale)
+                else:
+                    pattern = {WHOLE: by_location + by_scale, MEAN: by_location, SPREAD: by_scale}[part]
+                pattern = pattern - np.einsum("ij,ij->i", pattern, weights)[:, None]
+                if self.weights is not None:
+                    pattern *= self.weights[rows, None]
+                found.append((pattern * np.sqrt(weights)).ravel())
+        return [np.array(found) @ np.array(found).T for found in patterns]
+
+    def terms(self, feature: Feature, grid: RowGrid, *parts: Part) -> tuple[tuple[RowTerms, ...], Array]:
+        """What every row adds as a feature takes the points of its distribution, and the points' weights.
+
+        Averaged over repeats of the cross-fitting, and times the weight of the row.
+
+        Parameters
+        ----------
+        feature : int or tuple of int
+            Place of the feature, or of the columns of a group.
+        grid : RowGrid
+            Its distribution.
+        *parts : Part
+            Which contrasts follow the points: both (`WHOLE`, by default), that of the locations (`MEAN`) or that of the
+            scales (`SPREAD`). One that does not stays where the model has it at the row's own value. With `OUTCOME` the
+            log-likelihood of the row's own arm follows.
+
+        Returns
+        -------
+        terms : tuple of RowTerms
+            One for each of the parts.
+        weights : array of shape (n, g)
+            The points' weights.
+        """
+        parts = parts or (WHOLE,)
+        observed = np.zeros((len(parts), self.y.size))
+        tails = np.zeros((len(parts), self.y.size, N_SCORES))
+        values, weights = np.empty((len(parts), 0, 0)), np.empty((0, 0))
+        groups = self._groups(columns_of(self.table, feature))
+        for fit, rows, chances, location, scale in along_grid(self.fits, self.table, feature, grid, groups):
+            if not values.size:
+                values = np.zeros((len(parts), self.y.size, chances.shape[1]))
+                weights = np.empty(values.shape[1:])
+            for k, own in enumerate(fit.terms(rows, location, scale, chances, parts)):
+                observed[k, rows] += own.observed / len(self.fits)
+                tails[k, rows] += own.tails / len(self.fits)
+                values[k, rows] += own.values / len(self.fits)
+            weights[rows] = chances
+        if self.weights is not None:
+            observed *= self.weights
+            tails *= self.weights[:, None]
+            values *= self.weights[:, None]
+        return tuple(RowTerms(*own) for own in zip(observed, tails, values, strict=True)), weights
+
+    def _groups(self, columns: slice) -> LevelGroups | None:
+        """Levels that a row's models cannot tell apart, where the feature is a category of many."""
+        alike: list[list[NDArray[np.intp]]] = []
+        for fit in self.fits:
+            found = [model.alike(columns) for model in fit.cross.models]
+            alike.append([part for part in found if part is not None])
+        return LevelGroups.of(alike, [fit.cross.folds for fit in self.fits]) if alike[0] else None
+
+    @cached_property
+    def tail_scores(self) -> Array:
+        """Scores of residuals at the models' own contrasts, averaged over repeats and times the weight of the row."""
+        rows = np.arange(self.y.size)
+        found = [fit.tails(rows, fit.residual(rows, *fit.contrasts)[0]) for fit in self.fits]
+        return np.mean(found, axis=0) * (1.0 if self.weights is None else self.weights[:, None])
+
+    def tail_functions(self, feature: Feature) -> ValueFunctions | None:
+        """What the component for tails and shape looks at along a feature; None where there is nothing to test."""
+        functions = ValueFunctions.of(self.table, self.treatment, feature)
+        return functions if self.family.has_scale and functions.parts else None
+
+    def tail_test(self, scores: Array, excess: Array, clusters: NDArray[np.int64] | None = None) -> float:
+        """P-value of the component for tails and shape, from scores of residuals and functions of the feature.
+
+        Where rows of `clusters` share one value of the feature, they are not independent even if no one has said so.
+        """
+        own = clusters if self.clusters is None else self.clusters  # the larger ones
+        return TailSums.of(scores, excess, own).p_value(self._freedom(own))
+
+    @cached_property
+    def _misfit(self) -> Misfit:
+        return Misfit(self.table.design, self.weights)
+
+    def conditional_test(self, feature: Feature, grid: RowGrid) -> float:
+        """P-value of whether the distribution of a feature is off where it matters: along the arms' contrasts.
+
+        Under a right distribution the excess of a row's contrast over its mean under the distribution, times |a - e|,
+        has mean zero whatever the other features are. What it has left of them, times what the models of the contrast
+        have left, is what a feature that modifies nothing gains by. Tested are sums over bins of the other features and
+        of the contrast's mean, and over products of two features, for the location and for the scale.
+        """
+        excess, means = np.zeros((2, self.y.size)), np.zeros((2, self.y.size))
+        for fit, rows, chances, location, scale in along_grid(self.fits, self.table, feature, grid):
+            along = contrasts(self.family, location, scale)
+            for k, (contrast, own) in enumerate(zip(along, fit.contrasts, strict=True)):
+                mean = np.einsum("ij,ij->i", contrast, chances)
+                excess[k, rows] += np.abs(fit.lead[rows]) * (own[rows] - mean)
+                means[k, rows] += mean
+        columns = columns_of(self.table, feature)
+        found = []
+        for own, mean, unit in zip(excess, means, (float(self.y.std()), 1.0), strict=True):
+            if own.std() > LEAST_EXCESS * unit * len(self.fits):  # less is nothing that a test could gain by
+                variance = own**2 + 0.01 * own.var()  # rows of a fold that sees hardly anything decide nothing
+                found.append(self._misfit.curve(own, variance, mean, columns))
+                found.append(self._misfit.product(own, variance, columns))
+        return max(min(min(found, default=1.0) * len(found), 1.0), SMALLEST)
+
+    def may_show_tails(self, feature: Feature) -> bool:
+        """Whether the same test gives a sign without a distribution of the feature, which takes time to fit.
+
+        A feature that no model looks at is not tested where it does not: its p-value is 1 instead of a large one.
+        """
+        functions = self.tail_functions(feature)
+        if functions is None:
+            return False
+        excess = functions.excess(self.table, None)
+        for arm in (0, 1):
+            own = self.treatment == arm
+            excess[own] -= mean_of(excess[own], some(self.weights, own))
+        return self.tail_test(self.tail_scores, excess) <= SIGN
+
+    def _freedom(self, clusters: NDArray[np.int64] | None) -> float:
+        """Degrees of freedom of a variance that rows or clusters tell; infinite for rows that count alike."""
+        found = np.inf if self.weights is None else effective_size(self.weights) - 1.0
+        return found if clusters is None else min(found, np.unique(clusters).size - 1.0)
