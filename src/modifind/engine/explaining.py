@@ -215,25 +215,10 @@ def explain_features(
     n_jobs: int | None,
     progress: bool | Progress,
 ) -> list[Explanation]:
-    """Explain every feature that something is asked of.
+    """Explain every feature that something is asked of, in the order of the questions.
 
-    Parameters
-    ----------
-    rows : ExplainingRows
-        What explains them.
-    questions : mapping
-        What is asked of each feature, by position.
-    seed : SeedSequence
-        Every feature has a child of its own.
-    n_jobs : int, optional
-        Processes.
-    progress : bool or callable
-        See `ProgressBar`.
-
-    Returns
-    -------
-    list of Explanation
-        In the order of the questions. What cannot be found is left out, and a message says why.
+    Questions are those of features by their position; `seed`, `n_jobs` and `progress` are as in `run_tests`. What
+    cannot be found is left out, and a message says why.
     """
     children = seed.spawn(rows.table.n_features)
     items = {m: (question, children[m]) for m, question in questions.items()}
