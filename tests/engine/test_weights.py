@@ -21,7 +21,7 @@ from modifind.nuisance.outcome.binary import AdditiveClassifier
 from modifind.nuisance.outcome.boosting import BoostingLearner
 from modifind.nuisance.outcome.neural import NeuralLearner
 from modifind.nuisance.outcome.screening import screened_columns
-from modifind.nuisance.outcome.stacking import arm_shapes, cross_fit
+from modifind.nuisance.outcome.stacking import TrainingRows, arm_shapes, cross_fit
 from modifind.nuisance.propensity.scores import PropensityModel, arm_folds
 from modifind.nuisance.regression.density import best_shape
 from modifind.nuisance.regression.scale import ScaleModel
@@ -227,8 +227,8 @@ def test_screening_and_stack_follow_the_rows_that_count():
     few = X[:, :4]
     candidates = {"linear": AdditiveLearner(0, products=False), "splines": AdditiveLearner()}
     folds = arm_folds(a, 4, 0)
-    stack = cross_fit(candidates, few, a, y, folds, binary=False, sample_weight=weights)
-    plain = cross_fit(candidates, few, a, y, folds, binary=False)
+    stack = cross_fit(candidates, TrainingRows(few, a, y, folds, binary=False, sample_weight=weights))
+    plain = cross_fit(candidates, TrainingRows(few, a, y, folds, binary=False))
     assert stack.log_scores["linear"] > plain.log_scores["linear"] + 0.2  # means over the rows that follow one line
 
 

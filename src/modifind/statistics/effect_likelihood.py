@@ -52,6 +52,7 @@ from modifind.nuisance.conditional.contract import RowGrid
 from modifind.nuisance.outcome.marginal import marginal_log_likelihood
 from modifind.nuisance.outcome.stacking import (
     CrossFit,
+    TrainingRows,
     cross_fit,
     describe,
     log_likelihood,
@@ -202,18 +203,8 @@ class EffectLikelihood(Statistic):
         candidates = resolve_learners(self.learner, binary=binary, device=self.device)
         fits = []
         for own in folds:
-            fit = cross_fit(
-                candidates,
-                table.design,
-                treatment,
-                outcome,
-                own,
-                binary=binary,
-                n_jobs=n_jobs,
-                sample_weight=weights,
-                gaps=table.gaps,
-                coded=table.coded,
-            )
+            rows = TrainingRows(table.design, treatment, outcome, own, binary, weights, table.gaps, table.coded)
+            fit = cross_fit(candidates, rows, n_jobs)
             traits = ArmTraits.of(fit, outcome, treatment, scores, binary, weights)
             fits.append(_Fit.of(fit, traits, table.design, outcome, treatment, scores, binary))
         return PreparedEffectLikelihood(table, outcome, treatment, binary, tuple(fits), weights, clusters)

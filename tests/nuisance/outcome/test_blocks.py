@@ -7,7 +7,7 @@ import pytest
 
 from modifind.datasets import make_modifiers
 from modifind.nuisance.outcome import AdditiveClassifier, AdditiveLearner, BoostingLearner, boosting, stacking
-from modifind.nuisance.outcome.stacking import cross_fit, resolve_learners
+from modifind.nuisance.outcome.stacking import TrainingRows, cross_fit, resolve_learners
 from modifind.nuisance.propensity.scores import arm_folds
 from modifind.nuisance.regression import blocks
 from modifind.nuisance.regression.blocks import quadratic_forms, random_rows, row_blocks, scaled_gram
@@ -137,8 +137,8 @@ def test_weights_of_a_stack_need_not_see_all_rows(monkeypatch):
 
     find = stacking._best_weights
     monkeypatch.setattr(stacking, "_best_weights", best_weights)
-    whole = cross_fit(candidates, X, a, y, folds, binary=False)
+    whole = cross_fit(candidates, TrainingRows(X, a, y, folds, binary=False))
     monkeypatch.setattr(stacking, "WEIGHED_ROWS", 700)
-    sampled = cross_fit(candidates, X, a, y, folds, binary=False)
+    sampled = cross_fit(candidates, TrainingRows(X, a, y, folds, binary=False))
     assert sizes == [1500] * 4 + [700] * 4
     assert sampled.weights == pytest.approx(whole.weights, abs=0.1)

@@ -8,7 +8,14 @@ from conftest import quiet_fit
 from modifind import EffectLikelihood
 from modifind.nuisance.outcome import AdditiveClassifier, AdditiveLearner, BoostingLearner, NeuralLearner
 from modifind.nuisance.outcome.contract import predict_along, predict_arms
-from modifind.nuisance.outcome.stacking import cross_fit, describe, log_likelihood, own_arm, resolve_learners
+from modifind.nuisance.outcome.stacking import (
+    TrainingRows,
+    cross_fit,
+    describe,
+    log_likelihood,
+    own_arm,
+    resolve_learners,
+)
 from modifind.nuisance.propensity.scores import arm_folds
 
 
@@ -220,7 +227,7 @@ def lines():
 
 def test_weights_are_convex_and_prefer_the_candidate_that_predicts(lines):
     X, a, y, folds = lines
-    fit = cross_fit({"flat": Flat(), "linear": AdditiveLearner(0)}, X, a, y, folds, binary=False)
+    fit = cross_fit({"flat": Flat(), "linear": AdditiveLearner(0)}, TrainingRows(X, a, y, folds, binary=False))
     assert sum(fit.weights.values()) == pytest.approx(1.0)
     assert fit.weights["linear"] > 0.9
     assert fit.log_scores["linear"] > fit.log_scores["flat"] + 0.3
@@ -247,7 +254,7 @@ def test_candidates_that_know_different_things_share_the_weight():
     rng = np.random.default_rng(10)
     X, a = rng.normal(size=(400, 2)), np.arange(400) % 2
     y = X[:, 0] + X[:, 1] + 0.5 * rng.normal(size=400)
-    fit = cross_fit({"first": Half(0), "second": Half(1)}, X, a, y, arm_folds(a, 5, 0), binary=False)
+    fit = cross_fit({"first": Half(0), "second": Half(1)}, TrainingRows(X, a, y, arm_folds(a, 5, 0), binary=False))
     assert min(fit.weights.values()) > 0.3
     for model in fit.models:
         parts = [half.predict(X) for half in model.models]
@@ -261,11 +268,11 @@ def test_candidates_that_know_different_things_share_the_weight():
 def test_predictions_of_a_row_do_not_know_its_outcome(lines):
     X, a, y, folds = lines
     candidates = {"linear": AdditiveLearner(0), "flat": Flat()}
-    before = cross_fit(candidates, X, a, y, folds, binary=False)
+    before = cross_fit(candidates, TrainingRows(X, a, y, folds, binary=False))
     for row in (0, 123):
         changed = y.copy()
         changed[row] += 50.0
-        after = cross_fit(candidates, X, a, changed, folds, binary=False)
+        after = cross_fit(candidates, TrainingRows(X, a, changed, folds, binary=False))
         own = folds == folds[row]
         # Neither the models of its fold nor their weights have seen it.
         np.testing.assert_array_equal(after.location[own], before.location[own])
@@ -276,7 +283,7 @@ def test_predictions_of_a_row_do_not_know_its_outcome(lines):
 
 def test_each_fold_is_predicted_by_its_own_model(lines):
     X, a, y, folds = lines
-    fit = cross_fit({"linear": AdditiveLearner(0)}, X, a, y, folds, binary=False)
+    fit = cross_fit({"linear": AdditiveLearner(0)}, TrainingRows(X, a, y, folds, binary=False))
     for fold, model in enumerate(fit.models):
         location, scale = model.predict(X[folds == fold])
         np.testing.assert_array_equal(location, fit.location[folds == fold])
@@ -289,7 +296,7 @@ def test_each_fold_is_predicted_by_its_own_model(lines):
 def test_cross_fit_is_the_same_for_one_job_and_two(lines):
     X, a, y, folds = lines
     candidates = resolve_learners(["linear", "splines", "boosting"], binary=False)
-    one, two = (cross_fit(candidates, X, a, y, folds, binary=False, n_jobs=n_jobs) for n_jobs in (1, 2))
+    one, two = (cross_fit(candidates, TrainingRows(X, a, y, folds, binary=False), n_jobs) for n_jobs in (1, 2))
     np.testing.assert_array_equal(one.location, two.location)
     np.testing.assert_array_equal(one.scale, two.scale)
     assert (one.weights, one.log_scores) == (two.weights, two.log_scores)
@@ -298,21 +305,21 @@ def test_cross_fit_is_the_same_for_one_job_and_two(lines):
 def test_trees_join_the_stack_only_where_they_help(lines, steps):
     X, a, y, folds = lines
     candidates = resolve_learners(["splines", "boosting"], binary=False)
-    assert list(cross_fit(candidates, X, a, y, folds, binary=False).weights) == ["splines"]
+    assert list(cross_fit(candidates, TrainingRows(X, a, y, folds, binary=False)).weights) == ["splines"]
     X, a, y, _ = steps
     folds = arm_folds(a, 3, 0)
-    fit = cross_fit(candidates, X, a, y, folds, binary=False)
+    fit = cross_fit(candidates, TrainingRows(X, a, y, folds, binary=False))
     assert fit.weights["boosting"] > 0.5
     assert fit.log_scores["boosting"] > fit.log_scores["splines"]
     # The trees start from the splines of the stack, which is what they would fit themselves.
-    alone = cross_fit(resolve_learners("boosting", binary=False), X, a, y, folds, binary=False)
+    alone = cross_fit(resolve_learners("boosting", binary=False), TrainingRows(X, a, y, folds, binary=False))
     assert fit.log_scores["boosting"] == pytest.approx(alone.log_scores["boosting"], rel=1e-9)
 
 
 def test_candidates_given_by_the_user_are_not_fitted_themselves(lines):
     X, a, y, folds = lines
     own = {"flat": Flat(), "linear": AdditiveLearner(0)}
-    cross_fit(own, X, a, y, folds, binary=False)
+    cross_fit(own, TrainingRows(X, a, y, folds, binary=False))
     assert not hasattr(own["flat"], "mean")
     assert not hasattr(own["linear"], "coefficients_")
 

@@ -4,7 +4,7 @@ import pytest
 from modifind import EffectLikelihood
 from modifind.nuisance.outcome import AdditiveClassifier, AdditiveLearner, BoostingLearner, screening
 from modifind.nuisance.outcome.screening import ScreenedLearner, screened_columns
-from modifind.nuisance.outcome.stacking import cross_fit
+from modifind.nuisance.outcome.stacking import TrainingRows, cross_fit
 from modifind.nuisance.propensity.scores import arm_folds
 
 
@@ -86,11 +86,11 @@ def test_folds_screen_without_their_rows_and_other_learners_get_all_columns(monk
         return screened_columns(rows, *args, **kwargs)
 
     monkeypatch.setattr("modifind.nuisance.outcome.stacking.screened_columns", recorded)
-    fit = cross_fit({"linear": AdditiveLearner(0), "Plain": Plain()}, X, a, y, folds, binary=False)
+    fit = cross_fit({"linear": AdditiveLearner(0), "Plain": Plain()}, TrainingRows(X, a, y, folds, binary=False))
     assert [set(rows) for rows in seen] == [set(X[folds != fold, 0]) for fold in range(3)]
     models = [model for stack in fit.models for model in stack.models]
     assert any(isinstance(model, ScreenedLearner) for model in models)
-    cross_fit({"Plain": Plain()}, X, a, y, folds, binary=False)
+    cross_fit({"Plain": Plain()}, TrainingRows(X, a, y, folds, binary=False))
     assert len(seen) == 3
     assert all(model.width == 100 for model in models if isinstance(model, Plain))
 
@@ -102,7 +102,7 @@ def test_trees_take_the_columns_of_the_splines_they_start_from(monkeypatch):
     monkeypatch.setattr("modifind.nuisance.outcome.stacking.NEGLIGIBLE", 0.0)
     monkeypatch.setattr("modifind.nuisance.outcome.stacking.WEIGHT_STEP", 1e-9)
     candidates = {"splines": AdditiveLearner(4, products=False), "boosting": BoostingLearner(max_iter=2)}
-    fit = cross_fit(candidates, X, a, y, folds, binary=False)
+    fit = cross_fit(candidates, TrainingRows(X, a, y, folds, binary=False))
     for stack in fit.models:
         splines, trees = stack.models
         np.testing.assert_array_equal(splines.kept, trees.kept)
@@ -112,10 +112,14 @@ def test_trees_take_the_columns_of_the_splines_they_start_from(monkeypatch):
 def test_ordinary_tables_are_never_screened(monkeypatch):
     monkeypatch.setattr(screening._Shapes, "of", lambda X: pytest.fail("screened"))
     X, a, y = many(n=300, p=50)
-    fit = cross_fit({"linear": AdditiveLearner(0, products=False)}, X, a, y, arm_folds(a, 5, 0), binary=False)
+    fit = cross_fit(
+        {"linear": AdditiveLearner(0, products=False)}, TrainingRows(X, a, y, arm_folds(a, 5, 0), binary=False)
+    )
     assert all(isinstance(model, AdditiveLearner) for stack in fit.models for model in stack.models)
     label = (y > np.median(y)).astype(float)
-    binary = cross_fit({"linear": AdditiveClassifier(0, products=False)}, X, a, label, arm_folds(a, 5, 0), binary=True)
+    binary = cross_fit(
+        {"linear": AdditiveClassifier(0, products=False)}, TrainingRows(X, a, label, arm_folds(a, 5, 0), binary=True)
+    )
     assert all(isinstance(model, AdditiveClassifier) for stack in binary.models for model in stack.models)
 
 

@@ -162,19 +162,48 @@ class CrossFit:
         return replace(self, folds=folds, location=location, scale=scale)
 
 
-def cross_fit(
-    candidates: dict[str, OutcomeLearner],
-    X: Array,
-    a: NDArray[np.int64],
-    y: Array,
-    folds: NDArray[np.int64],
-    *,
-    binary: bool,
-    n_jobs: int | None = None,
-    sample_weight: Array | None = None,
-    gaps: tuple[int, ...] = (),
-    coded: Coded = (),
-) -> CrossFit:
+@dataclass(frozen=True)
+class TrainingRows:
+    """What outcome models are fitted to.
+
+    Attributes
+    ----------
+    X : array of shape (n, p)
+        Encoded features.
+    a : array of shape (n,)
+        Arm of each row, 0 or 1.
+    y : array of shape (n,)
+        The outcome.
+    folds : array of int
+        Fold of each row.
+    binary : bool
+        Whether the outcome is 0 or 1.
+    sample_weight : array of shape (n,), optional
+        How much each row counts, in fits and log-likelihoods.
+    gaps : tuple of int
+        Columns with missing values, each followed by their indicator. Missing values are filled in by the mean of the
+        rows outside the fold.
+    coded : sequence
+        Columns of categories of many levels, which learners see as effects that their levels have in the rows outside
+        the fold.
+    """
+
+    X: Array
+    a: NDArray[np.int64]
+    y: Array
+    folds: NDArray[np.int64]
+    binary: bool
+    sample_weight: Array | None = None
+    gaps: tuple[int, ...] = ()
+    coded: Coded = ()
+
+    @property
+    def n_folds(self) -> int:
+        """Number of folds."""
+        return int(self.folds.max()) + 1
+
+
+def cross_fit(candidates: dict[str, OutcomeLearner], rows: TrainingRows, n_jobs: int | None = None) -> CrossFit:
     """Fit every candidate to the complement of every fold and stack them.
 
     The weights of a fold's stack maximise the held-out log-likelihood of the other folds' rows. Trees and networks take
@@ -182,21 +211,17 @@ def cross_fit(
     held-out log-likelihood by more than 0.01 nats per row, and networks are tried only where trees have joined.
 
     Where columns are many, the learners of this package are given those that `screened_columns` chooses, anew for every
-    fold and without its rows. Other learners get all columns. Weights of the rows enter fits and log-likelihoods.
-
-    `gaps` are columns with missing values, each followed by their indicator. Missing values are filled in by the mean
-    of the rows outside the fold. `coded` are columns of categories of many levels, which learners see as effects that
-    their levels have in the rows outside the fold.
+    fold and without its rows. Other learners get all columns.
     """
+    y, folds = rows.y, rows.folds
     cheap = {n: c for n, c in candidates.items() if n not in COSTLY}
-    fitted = _fit_all(cheap, X, a, y, folds, binary, n_jobs, gaps, coded, sample_weight=sample_weight)
-    best = _stack(fitted, a, y, folds, binary, sample_weight) if fitted else None
+    fitted = _fit_all(cheap, rows, n_jobs)
+    best = _stack(fitted, rows) if fitted else None
     for name in (name for name in COSTLY if name in candidates):
         splines = fitted.get("splines")
-        own = {name: candidates[name]}
         bases = splines.models if splines else None
-        more = {**fitted, **_fit_all(own, X, a, y, folds, binary, n_jobs, gaps, coded, bases, sample_weight)}
-        richer = _stack(more, a, y, folds, binary, sample_weight)
+        more = {**fitted, **_fit_all({name: candidates[name]}, rows, n_jobs, bases)}
+        richer = _stack(more, rows)
         if best is not None and richer.log_score < best.log_score + WORTHWHILE:
             break  # and what is costlier still is not tried
         fitted, best = more, richer
@@ -211,9 +236,9 @@ def cross_fit(
         per_fold = [part.models[fold] for part in fitted.values()]
         chosen = tuple(_without_rows(per_fold[k]) for k in kept)
         models.append(StackedModel(chosen, tuple(float(own[k]) for k in kept), least))
-        rows = folds == fold
+        inside = folds == fold
         parts = [part for k, part in enumerate(fitted.values()) if k in kept]
-        location[rows], scale[rows] = models[fold].combine([(p.location[rows], p.scale[rows]) for p in parts])
+        location[inside], scale[inside] = models[fold].combine([(p.location[inside], p.scale[inside]) for p in parts])
     return CrossFit(
         tuple(models),
         folds,
@@ -233,39 +258,21 @@ class _Fitted:
 
 def _fit_all(
     candidates: dict[str, OutcomeLearner],
-    X: Array,
-    a: NDArray[np.int64],
-    y: Array,
-    folds: NDArray[np.int64],
-    binary: bool,
+    rows: TrainingRows,
     n_jobs: int | None,
-    gaps: tuple[int, ...],
-    coded: Coded,
     bases: list[OutcomeLearner] | None = None,
-    sample_weight: Array | None = None,
 ) -> dict[str, _Fitted]:
     if not candidates:
         return {}
-    n_folds = int(folds.max()) + 1
+    n_folds, folds = rows.n_folds, rows.folds
     starts: Sequence[OutcomeLearner | None] = bases or [None] * n_folds
     # Every candidate of every fold is a job, the richer candidates first: plain ones fill the gaps at the end. Where
     # columns are screened, or levels have effects, the candidates of a fold share these.
     names = list(reversed(candidates))
-    groups = [names] if coded or is_screened(*X.shape) else [[name] for name in names]
+    groups = [names] if rows.coded or is_screened(*rows.X.shape) else [[name] for name in names]
     tasks = [(group, fold) for group in groups for fold in range(n_folds)]
     jobs = [
-        delayed(_fit_fold)(
-            {name: candidates[name] for name in group},
-            X,
-            a,
-            y,
-            folds == fold,
-            starts[fold],
-            binary,
-            gaps,
-            coded,
-            sample_weight,
-        )
+        delayed(_fit_fold)({name: candidates[name] for name in group}, rows, fold, starts[fold])
         for group, fold in tasks
     ]
     results = {}
@@ -274,7 +281,7 @@ def _fit_all(
         results.update({(name, fold): fit for name, fit in zip(group, fits, strict=True)})
     found = {}
     for name in candidates:
-        location, scale = np.empty((y.size, 2)), np.empty((y.size, 2))
+        location, scale = np.empty((folds.size, 2)), np.empty((folds.size, 2))
         for fold in range(n_folds):
             location[folds == fold], scale[folds == fold] = results[name, fold][1:]
         found[name] = _Fitted([results[name, fold][0] for fold in range(n_folds)], location, scale)
@@ -282,51 +289,44 @@ def _fit_all(
 
 
 def _fit_fold(
-    candidates: dict[str, OutcomeLearner],
-    X: Array,
-    a: NDArray[np.int64],
-    y: Array,
-    out: NDArray[np.bool_],
-    base: OutcomeLearner | None,
-    binary: bool,
-    gaps: tuple[int, ...],
-    coded: Coded,
-    sample_weight: Array | None = None,
+    candidates: dict[str, OutcomeLearner], rows: TrainingRows, fold: int, base: OutcomeLearner | None
 ) -> list[tuple[OutcomeLearner, Array, Array]]:
     """Fit the candidates to the rows outside and predict those inside; trees start from splines already fitted."""
     found: list[tuple[OutcomeLearner, Array, Array]] = []
-    weighted = {} if sample_weight is None else {"sample_weight": sample_weight[~out]}
+    out = rows.folds == fold
+    a, y, binary = rows.a[~out], rows.y[~out], rows.binary
+    weighted = {} if rows.sample_weight is None else {"sample_weight": rows.sample_weight[~out]}
     with threadpool_limits(limits=1):
         kept = None
-        filling = Filling.of(X[~out], gaps)
-        X = filling(X)
+        filling = Filling.of(rows.X[~out], rows.gaps)
+        X = filling(rows.X)
         if isinstance(base, FilledLearner):
             base = base.model
         effects = None
         inside, outside = X[~out], X[out]
-        if coded:
+        if rows.coded:
             if isinstance(base, EncodedLearner):
                 assert base.training is not None
                 effects, inside, base = base.effects, base.training, base.model
             else:
-                effects, inside = LevelEffects.of(coded, inside, a[~out], y[~out], binary=binary, **weighted)
+                effects, inside = LevelEffects.of(rows.coded, inside, a, y, binary=binary, **weighted)
             outside = effects(outside)
         if isinstance(base, ScreenedLearner):
             kept, base = base.kept, base.model
         elif any(isinstance(candidate, OWN) for candidate in candidates.values()):
-            kept = screened_columns(inside, a[~out], y[~out], binary=binary, **weighted)
+            kept = screened_columns(inside, a, y, binary=binary, **weighted)
         for candidate in candidates.values():
             model: Any = clone(candidate) if isinstance(candidate, BaseEstimator) else copy.deepcopy(candidate)
             given = {"fitted_base": base} if isinstance(model, BoostingLearner) and model.base is None else {}
             if kept is not None and isinstance(model, OWN):
                 model = ScreenedLearner(model, kept)
-            model.fit(inside, a[~out], y[~out], **given, **weighted)
+            model.fit(inside, a, y, **given, **weighted)
             if hasattr(model, "along"):
                 check_along(model, outside[:CHECKED_ROWS])
             predicted = predict_arms(model, outside)
             if effects is not None:
                 model = EncodedLearner(model, effects, inside)
-            found.append((FilledLearner(model, filling) if gaps else model, *predicted))
+            found.append((FilledLearner(model, filling) if rows.gaps else model, *predicted))
     return found
 
 
@@ -389,14 +389,8 @@ class _Stack:
     alone: list[float]
 
 
-def _stack(
-    fitted: dict[str, _Fitted],
-    a: NDArray[np.int64],
-    y: Array,
-    folds: NDArray[np.int64],
-    binary: bool,
-    sample_weight: Array | None,
-) -> _Stack:
+def _stack(fitted: dict[str, _Fitted], rows: TrainingRows) -> _Stack:
+    a, y, folds, binary, sample_weight = rows.a, rows.y, rows.folds, rows.binary, rows.sample_weight
     parts = list(fitted.values())
     location = np.stack([own_arm(part.location, a) for part in parts])
     log_scale = np.log(np.stack([own_arm(part.scale, a) for part in parts]))
@@ -405,26 +399,19 @@ def _stack(
         float(mean_of(log_likelihood(y, location[k], np.exp(log_scale[k]), shapes[k], binary=binary), sample_weight))
         for k in range(len(parts))
     ]
-    n_folds = int(folds.max()) + 1
     if len(parts) == 1:
-        return _Stack(np.ones((n_folds, 1)), alone[0], alone)
+        return _Stack(np.ones((rows.n_folds, 1)), alone[0], alone)
     shape = shapes[int(np.argmax(alone))]
-    weights = np.empty((n_folds, len(parts)))
+    weights = np.empty((rows.n_folds, len(parts)))
     unit = 1.0
     if not binary:  # weights do not depend on the outcome's unit and origin, and the search for them should not
         centre, unit = float(np.median(y)), robust_spread(y) or 1.0
         y, location, log_scale = (y - centre) / unit, (location - centre) / unit, log_scale - np.log(unit)
-    for fold in range(n_folds):
-        rows = np.flatnonzero(folds != fold)
-        rows = rows[random_rows(rows.size, WEIGHED_ROWS)]
-        weights[fold] = _best_weights(
-            y[rows],
-            location[:, rows],
-            log_scale[:, rows],
-            shape[rows],
-            binary,
-            None if sample_weight is None else sample_weight[rows],
-        )
+    for fold in range(rows.n_folds):
+        some = np.flatnonzero(folds != fold)
+        some = some[random_rows(some.size, WEIGHED_ROWS)]
+        own = None if sample_weight is None else sample_weight[some]
+        weights[fold] = _best_weights(y[some], location[:, some], log_scale[:, some], shape[some], binary, own)
     mixed = weights[folds].T
     scale = np.exp((mixed * log_scale).sum(axis=0))
     score = mean_of(log_likelihood(y, (mixed * location).sum(axis=0), scale, shape, binary=binary), sample_weight)
