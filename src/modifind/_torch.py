@@ -9,6 +9,9 @@ from __future__ import annotations
 import re
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 PREFIX = "torch:"
 
 
@@ -32,6 +35,17 @@ def open_device(device: str, user: str) -> tuple[Any, Any]:
     """The torch module and its own object for `device`."""
     torch = import_torch(device, user)
     return torch, torch.device(device.removeprefix(PREFIX))
+
+
+class OnDevice:
+    """What keeps its numbers on a torch device, for `user`."""
+
+    def __init__(self, device: str, user: str) -> None:
+        self.torch, self.device = open_device(device, user)
+
+    def tensor(self, array: NDArray[Any]) -> Any:
+        """An array on the device."""
+        return self.torch.from_numpy(np.ascontiguousarray(array)).to(self.device)
 
 
 def check_device(device: Any) -> None:

@@ -279,7 +279,7 @@ def damaged_run(content):
 def damaged_feature():
     """A folder that holds a run, and a feature that nobody can read."""
     kept_run()
-    next(Path("saved").glob("feature-*")).write_text("{}")
+    min(Path("saved").glob("feature-*")).write_text("{}")  # of the first feature
 
 
 def without(frame, column):
@@ -496,9 +496,11 @@ saved("a result without p-values", lambda data: without(data["table"], "p_value"
 saved("a result with a curve without values", lambda data: without(data["curves"]["age"], "value"))
 saved("a result with half an interval", lambda data: renamed(data["curves"]["age"], "d2", "d2_low"))
 saved("a result with checks of nothing", lambda data: without(data["checks"], "feature"))
-saved("a result with densities of nothing", lambda data: data["densities"].update(height={}))
+saved("a result with densities of nothing", lambda data: data["densities"].update(height=no_rows()))
 saved("a result with densities of no rows", lambda data: data["densities"].update(age=no_rows()))
 saved("a result with half a placebo", lambda data: data.update(placebo={}))
+saved("a result with a part of another kind", lambda data: data.update(plots=[]))
+saved("a result with a number too large", lambda data: data["diagnostics"]["columns"].update(n_repeats=[2**64] * 3))
 # Options.
 command("no such file", file="nothing.parquet")
 command("no such files", "--stream", file="part-*.csv")
@@ -682,7 +684,8 @@ def test_page_has_every_case(tmp_path, capsys):
 # Where users are told what is wrong with their tables, files and options.
 READING = (
     *("data/*.py", "data/files/*.py", "engine/reading.py", "engine/scoring.py", "engine/checkpoint.py"),
-    *("engine/resuming.py", "engine/lock.py", "result/codec.py", "result/safe_csv.py", "cli/*.py"),
+    *("engine/resuming.py", "engine/lock.py", "result/codec.py", "result/consistency.py", "result/safe_csv.py"),
+    "cli/*.py",
 )
 # Of tables in pieces and of arguments.
 OTHERS = ("feature_groups.py", "pieces.py", "sources.py", "summary.py", "population.py")

@@ -20,7 +20,7 @@ from conftest import ROOT
 from modifind import EffectLikelihood, ModifierSelector
 from modifind.cli.app import main
 from modifind.datasets import make_modifiers
-from modifind.engine.checkpoint import differences, run_record
+from modifind.engine.checkpoint import Run, differences
 from modifind.engine.lock import held
 from modifind.nuisance.propensity.scores import PropensityModel
 from streams import SMALL, cut, fit_source
@@ -140,7 +140,7 @@ def test_another_version_is_refused(table, tmp_path):
     stopped(table, tmp_path, CRT)
     path = tmp_path / "run.json"
     path.write_text(path.read_text().replace('"modifind": "', '"modifind": "9.'))
-    token = modifind.engine.checkpoint._token(json.loads(path.read_text()))
+    token = modifind.engine.checkpoint._read_run(tmp_path).token
     for file in files(tmp_path):
         file.rename(tmp_path / f"feature-{token}-{file.name.split('-')[2]}")
     with pytest.raises(ValueError, match=r"made by modifind 9\."):
@@ -378,6 +378,6 @@ def test_kills_at_random_moments_change_nothing(tmp_path):
 
 
 def test_the_difference_has_the_name_of_the_argument():
-    one = run_record("whole", {}, 1, {}, {"weights": "a", "kept": "b"})
-    other = run_record("whole", {}, 1, {}, {"weights": "c", "kept": "d"})
+    one = Run.of("whole", {}, 1, {}, {"weights": "a", "kept": "b"})
+    other = Run.of("whole", {}, 1, {}, {"weights": "c", "kept": "d"})
     assert differences(one, other) == ["sample_weight differs", "which rows are left out differs"]

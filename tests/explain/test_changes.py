@@ -116,7 +116,7 @@ def test_modifiers_of_the_variance_change_the_spread_and_nothing_else(linear_var
 
 def test_adjustment_is_over_all_features_and_counts_what_is_not_tested_as_one(linear_variance):
     changes = linear_variance.changes
-    assert tuple(changes.columns) == CHANGE_COLUMNS
+    assert list(changes.columns) == list(CHANGE_COLUMNS)
     assert changes.index.equals(linear_variance.table.index)
     assert changes.loc["flat", "verdict"] == "Not tested."
     assert changes.loc["flat"].drop("verdict").isna().all()
@@ -154,7 +154,7 @@ def test_main_test_is_the_same_with_and_without_explanations(linear_mean):
     ).result_
     pd.testing.assert_frame_equal(plain.table.drop(columns="importance"), linear_mean.table.drop(columns="importance"))
     assert plain.changes.empty
-    assert tuple(plain.changes.columns) == CHANGE_COLUMNS
+    assert list(plain.changes.columns) == list(CHANGE_COLUMNS)
 
 
 # Each p-value keeps its level where what it is about does not change, whatever else does.

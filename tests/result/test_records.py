@@ -3,7 +3,7 @@
 import json
 import struct
 from dataclasses import dataclass
-from typing import Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
 import pandas as pd
@@ -57,10 +57,15 @@ def test_findings_come_back_as_they_were(outcome):
 
 
 @pytest.mark.parametrize(
-    "labels", [["a", "NaN", ""], [1, 2, 3], [True, False], [0.5, float("nan")], [2**64 - 1], ["a", 1, 0.5, None]]
+    "labels",
+    [
+        *(["a", "NaN", ""], [1, 2, 3], [True, False], [0.5, float("nan")], [2**64 - 1], [-(2**63), 2**63 - 1]),
+        *(["a", 1, 0.5, None], ["NaN", float("nan"), None], [float("-inf"), "Infinity", 1]),
+    ],
 )
 def test_labels_of_every_kind_come_back(labels):
-    frame = pd.DataFrame({"value": labels})
+    mixed = len({type(label) for label in labels}) > 1
+    frame = pd.DataFrame({"value": pd.Series(labels, dtype=object if mixed else None)})
     assert_frame_equal(there_and_back(frame, pd.DataFrame), frame, check_exact=True)
 
 
@@ -89,22 +94,60 @@ def test_what_does_not_fit_is_refused(data):
         decode(data, Sample)
 
 
+def test_labels_that_no_file_can_hold_come_back_as_text():
+    frame = pd.DataFrame({"value": [pd.Interval(0, 1), np.int64(2), pd.Timestamp("2020-01-01")]}, dtype=object)
+    assert there_and_back(frame, pd.DataFrame)["value"].tolist() == ["(0, 1]", 2, "2020-01-01 00:00:00"]
+
+
+def test_the_rows_of_a_table_keep_their_names():
+    frame = pd.DataFrame({"age": [1.0, 2.0]}, index=pd.Index(["a", "NaN"], name="feature"))
+    assert_frame_equal(there_and_back(frame, pd.DataFrame), frame, check_exact=True)
+    assert_frame_equal(there_and_back(frame[[]], pd.DataFrame), frame[[]], check_column_type=False)
+
+
+FRAME = {"index": [0], "index_name": None, "types": {"value": "int"}, "columns": {"value": [1]}}
+MIXED = FRAME | {"types": {"value": "object"}}
+
+
 @pytest.mark.parametrize(
-    "data",
+    ("data", "message"),
     [
-        [{"name": "value", "type": "datetime64[ns]", "values": [1]}],
-        [{"name": "value", "type": "object", "values": [[1]]}],
-        [{"name": "value", "type": "int64", "values": [1.5]}],
-        [{"name": "value", "values": [1]}],
-        {"value": [1]},
+        (FRAME | {"types": {"value": "datetime64[ns]"}}, "t.types.value: expected one of 'bool', 'int'"),
+        (MIXED | {"columns": {"value": [[1]]}}, r"t.columns.value\[0\]: expected text, a"),
+        (MIXED | {"columns": {"value": [{"float": "x"}]}}, "expected a number, found text"),
+        (FRAME | {"columns": {"value": [1.5]}}, r"t.columns.value\[0\]: expected a whole number, found the number 1.5"),
+        (FRAME | {"columns": {"value": [2**64]}}, "t.columns.value: expected whole numbers of 64 bits"),
+        (FRAME | {"index": [0, 1], "columns": {"value": [-1, 2**63]}}, "t.columns.value: expected whole numbers of 64"),
+        (FRAME | {"columns": {"value": [1, 2]}}, "t.columns.value: 2 values for 1 label of t.index"),
+        (FRAME | {"columns": {}}, "t.types: expected the names of t.columns"),
+        ({"index": []}, "t: no index_name, types, columns"),
+        ([FRAME], "t: expected an object, found a list"),
     ],
 )
-def test_frames_that_do_not_fit_are_refused(data):
-    with pytest.raises(RecordError):
-        decode(data, pd.DataFrame)
+def test_frames_that_do_not_fit_are_refused(data, message):
+    with pytest.raises(RecordError, match=message):
+        decode(data, pd.DataFrame, "t")
+
+
+def test_a_table_must_have_the_columns_of_its_hint():
+    decode(FRAME, Annotated[pd.DataFrame, {"value": None}])
+    with pytest.raises(RecordError, match=r"^t.columns: no age$"):
+        decode(FRAME, Annotated[pd.DataFrame, {"age": "float"}], "t")
+    with pytest.raises(RecordError, match=r"^t.types.value: expected 'float', found text \('int'\)$"):
+        decode(FRAME, Annotated[pd.DataFrame, {"value": "float"}], "t")
 
 
 @pytest.mark.parametrize("change", [{"float64": "AAAA"}, {"float64": "%"}, {"shape": [3]}, {"dtype": "object"}])
 def test_arrays_that_do_not_fit_are_refused(change):
     with pytest.raises(RecordError):
         decode({**encode(np.zeros(2), Array), **change}, Array)
+
+
+def test_settings_may_be_anything_but_deep():
+    value = {"a": (1, np.float64("nan")), "b": np.arange(2), "c": {1: None}, "d": Sample}
+    assert encode(value, Any) == {"a": [1, "NaN"], "b": [0, 1], "c": {"1": None}, "d": str(Sample)}
+    deep = "end"
+    for _ in range(60):
+        deep = [deep]
+    with pytest.raises(RecordError, match="nested too deeply"):
+        decode({"a": deep}, dict[str, Any])

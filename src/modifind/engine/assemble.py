@@ -277,7 +277,7 @@ def _changes(
         found[f"{part}_p"] = p_values
         # As in the table, what could not be tested counts as p = 1.
         found[f"{part}_adjusted"] = np.where(known, adjust_p_values(np.where(known, p_values, 1.0), adjust), np.nan)
-    changes = pd.DataFrame(found, index=features.index, columns=list(CHANGE_COLUMNS[:-1]))
+    changes = pd.DataFrame(found, index=features.index, columns=list(CHANGE_COLUMNS)[:-1])
     kinds = {**features["kind"].to_dict(), **settings.get("group_column_kinds", {})}
     densities = [view.densities for own in views.values() for view in own.values() if view.densities is not None]
     outcomes = sorted(densities[0]["outcome"].unique()) if densities and _is_binary(settings) else []

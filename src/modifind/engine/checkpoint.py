@@ -24,12 +24,11 @@ from modifind.engine.assemble import Finding
 from modifind.engine.fingerprint import RunningDigests, digest
 from modifind.engine.plan import Sums
 from modifind.engine.record import installed_versions
-from modifind.result.codec import decode, encode
-from modifind.result.schema import check_plain, parse_json
+from modifind.result.codec import decode, encode, parse_json
 from modifind.result.writing import make_folder, write_text
 
 Record = TypeVar("Record")
-FORMAT = 2
+FORMAT = 3
 RUN_FILE = "run.json"
 VERSIONS = ("modifind", "numpy", "scipy", "scikit-learn", "torch")
 # They change how a result is put together, not what is found of a feature. Of a table taken at once the digests show
@@ -37,10 +36,6 @@ VERSIONS = ("modifind", "numpy", "scipy", "scikit-learn", "torch")
 IMMATERIAL = ("alpha", "adjust", "n_resamples")
 IMMATERIAL_IF_WHOLE = ("discrete_features", "max_train_rows")
 SHOWN_DIFFERENCES = 5
-PARTS: dict[str, Any] = {
-    **{"format": int, "versions": dict[str, str], "table": str, "settings": dict[str, Any], "seed": int},
-    **{"columns": list[tuple[str, str]], "rows": dict[str, str]},
-}
 DAMAGED = (ValueError, OSError, TypeError, RecursionError, OverflowError)  # what reading a file of another kind raises
 STALE_SECONDS = 600.0  # a temporary file lives for milliseconds
 SAVE_SECONDS = 10.0  # sums over rows are saved as often as this
@@ -53,75 +48,84 @@ WORDS = {
 }
 
 
-def run_record(
-    table: str,
-    settings: dict[str, Any],
-    seed: int,
-    columns: dict[str, str],
-    rows: dict[str, str],
-) -> dict[str, Any]:
-    """What makes a run the same run.
+@dataclass(frozen=True)
+class Run:
+    """What makes a run the same run, as `run.json` has it.
 
-    Parameters
+    Attributes
     ----------
+    format : int
+        Of the files of the folder.
+    versions : dict
+        Of what results depend on.
     table : {"whole", "pieces"}
         How its rows are taken.
     settings : dict
-        Every setting, as a result records them; those that cannot change what is found of a feature are left out.
+        Every setting that can change what is found of a feature.
     seed : int
         The seed.
-    columns, rows : dict
-        Digests of the features, and of the arguments that have one value per row.
+    columns : tuple of pairs
+        Names and digests of the features; their order counts.
+    rows : dict
+        Digests of the arguments that have one value per row.
     """
-    left_out = IMMATERIAL + (IMMATERIAL_IF_WHOLE if table == "whole" else ())
-    kept = {name: value for name, value in settings.items() if name not in left_out}
-    versions = {name: number for name, number in installed_versions().items() if name in VERSIONS}
-    record = {
-        "format": FORMAT,
-        "versions": versions,
-        "table": table,
-        "settings": kept,
-        "seed": seed,
-        # pairs, because the order of the columns counts
-        "columns": [list(pair) for pair in columns.items()],
-        "rows": rows,
-    }
-    # An object that shows its address in memory would never be the same again.
-    return json.loads(re.sub(r" at 0x[0-9a-fA-F]+", "", json.dumps(record)))
+
+    format: int
+    versions: dict[str, str]
+    table: str
+    settings: dict[str, Any]
+    seed: int
+    columns: tuple[tuple[str, str], ...]
+    rows: dict[str, str]
+
+    @classmethod
+    def of(cls, table: str, settings: dict[str, Any], seed: int, columns: dict[str, str], rows: dict[str, str]) -> Run:
+        """A run of this version, by all its settings as a result records them."""
+        left_out = IMMATERIAL + (IMMATERIAL_IF_WHOLE if table == "whole" else ())
+        kept = {name: value for name, value in settings.items() if name not in left_out}
+        versions = {name: number for name, number in installed_versions().items() if name in VERSIONS}
+        # An object that shows its address in memory would never be the same again.
+        kept = json.loads(re.sub(r" at 0x[0-9a-fA-F]+", "", json.dumps(encode(kept, Any))))
+        return cls(FORMAT, versions, table, kept, seed, tuple(columns.items()), rows)
+
+    @property
+    def token(self) -> str:
+        """What marks the files of this run."""
+        return _check(encode(self, Run))[:12]
 
 
-def differences(old: dict[str, Any], new: dict[str, Any]) -> list[str]:
+def differences(old: Run, new: Run) -> list[str]:
     """In what two runs differ, in words.
 
     Examples
     --------
-    >>> one = run_record("whole", {"cv": 5}, 1, {"age": "a1"}, {"y": "b1"})
-    >>> differences(one, run_record("whole", {"cv": 4}, 2, {"age": "a2"}, {"y": "b1"}))
+    >>> one = Run.of("whole", {"cv": 5}, 1, {"age": "a1"}, {"y": "b1"})
+    >>> differences(one, Run.of("whole", {"cv": 4}, 2, {"age": "a2"}, {"y": "b1"}))
     ['cv was 5, is 4', 'the seed was 1, is 2', "column 'age' differs"]
     """
-    if old.get("format") != new["format"]:
-        return [f"its format is {old.get('format')!r}, not {new['format']}"]
+    if old.format != new.format:
+        return [f"its format is {old.format}, not {new.format}"]
     found = []
-    for name in sorted(set(old["versions"]) | set(new["versions"])):
-        mine, theirs = new["versions"].get(name, "not installed"), old["versions"].get(name, "not installed")
+    for name in sorted(set(old.versions) | set(new.versions)):
+        mine, theirs = new.versions.get(name, "not installed"), old.versions.get(name, "not installed")
         if mine != theirs:
             found.append(f"it was made {'by' if name == 'modifind' else 'with'} {name} {theirs}, this is {mine}")
-    if old["table"] != new["table"]:
-        found.append("the rows were taken " + ("at once" if old["table"] == "whole" else "in pieces") + " before")
-    before, now = _flat(old["settings"]), _flat(new["settings"])
+    if old.table != new.table:
+        found.append("the rows were taken " + ("at once" if old.table == "whole" else "in pieces") + " before")
+    before, now = _flat(old.settings), _flat(new.settings)
     for name in dict.fromkeys([*before, *now]):
         if before.get(name) != now.get(name):
             found.append(f"{name} was {before.get(name)!r}, is {now.get(name)!r}")
-    if old["seed"] != new["seed"]:
-        found.append(f"the seed was {old['seed']}, is {new['seed']}")
-    was, are = dict(old["columns"]), dict(new["columns"])
+    if old.seed != new.seed:
+        found.append(f"the seed was {old.seed}, is {new.seed}")
+    was, are = dict(old.columns), dict(new.columns)
     found += [f"column {name!r} is new" for name in are if name not in was]
     found += [f"column {name!r} is gone" for name in was if name not in are]
     found += [f"column {name!r} differs" for name in are if name in was and was[name] != are[name]]
     if set(was) == set(are) and list(was) != list(are):
         found.append("the columns come in another order")
-    for name in dict.fromkeys([*old["rows"], *new["rows"]]):
-        if old["rows"].get(name) != new["rows"].get(name):
+    for name in dict.fromkeys([*old.rows, *new.rows]):
+        if old.rows.get(name) != new.rows.get(name):
             found.append(f"{WORDS.get(name, name)} differs")
     return found
 
@@ -138,30 +142,22 @@ def saved_seed(folder: str | os.PathLike[str] | None) -> int | None:
     """The seed of the run that a folder holds, if it holds one."""
     if folder is None or not (Path(folder) / RUN_FILE).exists():
         return None
-    return int(_read_run(Path(folder))["seed"])
+    return _read_run(Path(folder)).seed
 
 
-def _read_run(folder: Path) -> dict[str, Any]:
+def _read_run(folder: Path) -> Run:
     path = folder / RUN_FILE
     try:
-        found = parse_json(path.read_bytes())
-        if not isinstance(found, dict):
-            raise ValueError("it is no object")
-        missing = [name for name in PARTS if name not in found]
-        if missing:
-            raise ValueError(f"it has no {missing[0]}")
-        for name, kind in PARTS.items():
-            decode(found[name], kind)
-        if found["seed"] < 0:
+        found: Run = decode(parse_json(path.read_bytes()), Run)
+        if found.seed < 0:
             raise ValueError("its seed is negative")
-        check_plain("settings", found["settings"])
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else error
         raise ValueError(f"{path} is no run of modifind that can be read ({reason}); use another folder") from None
     return found
 
 
-def open_folder(folder: str | os.PathLike[str], run: dict[str, Any]) -> tuple[Path, str]:
+def open_folder(folder: str | os.PathLike[str], run: Run) -> tuple[Path, str]:
     """Make a folder the checkpoint of a run, or continue with it.
 
     Returns
@@ -181,22 +177,18 @@ def open_folder(folder: str | os.PathLike[str], run: dict[str, Any]) -> tuple[Pa
         _write(path / RUN_FILE, _text(run), keep=True)
     found = _read_run(path)
     other = differences(found, run)
-    if other and not any(path.glob(f"*-{_token(found)}*.json")):  # nothing would be lost
+    if other and not any(path.glob(f"*-{found.token}*.json")):  # nothing would be lost
         _write(path / RUN_FILE, _text(run))
         other = []
     if other:
         more = len(other) - SHOWN_DIFFERENCES
         named = "; ".join(other[:SHOWN_DIFFERENCES]) + (f"; and {more} more" if more > 0 else "")
         raise ValueError(f"checkpoint {folder} belongs to another run: {named}. Use another folder or empty this one.")
-    return path, _token(run)
+    return path, run.token
 
 
-def _text(run: dict[str, Any]) -> str:
-    return json.dumps(run, indent=1, allow_nan=False) + "\n"
-
-
-def _token(run: dict[str, Any]) -> str:
-    return digest(json.dumps(run, sort_keys=True).encode())[:12]
+def _text(run: Run) -> str:
+    return json.dumps(encode(run, Run), indent=1, allow_nan=False) + "\n"
 
 
 def _remove_stale(folder: Path) -> None:
@@ -348,7 +340,7 @@ class PassCheckpoint:
 
     def open(self) -> None:
         """Continue, or refuse another run, once all pieces have been seen."""
-        run = run_record("pieces", self._settings, self._seed, self._columns.found(), self._rows.found())
+        run = Run.of("pieces", self._settings, self._seed, self._columns.found(), self._rows.found())
         folder, token = open_folder(self._given, run)
         self._path = folder / f"sums-{token}.json"
 

@@ -13,7 +13,7 @@ import pandas as pd
 from modifind.data.feature_groups import arrange
 from modifind.data.sources import has_row_scores
 from modifind.engine.assemble import Finding
-from modifind.engine.checkpoint import Checkpoint, PassCheckpoint, open_folder, run_record, saved_seed
+from modifind.engine.checkpoint import Checkpoint, PassCheckpoint, Run, open_folder, saved_seed
 from modifind.engine.fingerprint import row_digests, table_digests
 from modifind.engine.parts import Statistic, agreeing_sampler, recorded_settings
 from modifind.engine.reading import Data
@@ -73,7 +73,7 @@ def continued_tests(
     if data.strata is not None:
         per_row["strata"] = data.strata.codes
     rows = row_digests(treatment=data.arms, propensity=_row_scores(params["propensity"]), **per_row)
-    run = run_record("whole", settings, seed, table_digests(data.table), rows)
+    run = Run.of("whole", settings, seed, table_digests(data.table), rows)
     checkpoint = Checkpoint(*open_folder(params["checkpoint"], run), names)
     return checkpoint, checkpoint.load()
 

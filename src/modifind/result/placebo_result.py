@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Annotated
 
 import pandas as pd
 from scipy.stats import binom
@@ -10,6 +11,7 @@ from scipy.stats import binom
 from modifind.data.wording import counted
 
 UNLIKELY = 0.05
+COLUMNS = {"run": "int", "feature": "text", "p_value": "float", "selected": "bool"}  # with the types of their values
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,7 +31,7 @@ class PlaceboResult:
         How the treatment was drawn.
     """
 
-    table: pd.DataFrame
+    table: Annotated[pd.DataFrame, COLUMNS]
     n_asked: int
     chance: float
     drawn: str

@@ -9,27 +9,47 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import pandas as pd
 
 from modifind.data.wording import counted
 from modifind.result.checks import as_frame, concerns
+from modifind.result.codec import ColumnType, decode, encode, parse_json
+from modifind.result.consistency import check_consistency
 from modifind.result.placebo_result import PlaceboResult
 from modifind.result.safe_csv import safe_csv
-from modifind.result.schema import BY_COLUMN, FORMAT, OPTIONAL_FRAMES, parse_json, validate
 from modifind.result.writing import write_text
 
+FAMILY = "modifind-result-"
+FORMAT = f"{FAMILY}1"
 PARTS = ("mean", "spread", "shape")
-CHANGE_COLUMNS = (*(f"{part}_p" for part in PARTS), *(f"{part}_adjusted" for part in PARTS), "verdict")
-SCORE_COLUMNS = ("low", "high", "treated", "control")
-PIT_COLUMNS = tuple(f"{tenth / 10:.1f}" for tenth in range(10))
+# Columns that tables must have, with the types of their values.
+Columns = dict[str, ColumnType | None]
+TABLE_COLUMNS: Columns = {
+    **{"kind": "text", "importance": "float", "statistic": "float"},
+    **{"p_value": "float", "p_adjusted": "float", "selected": "bool"},
+}
+CHECK_COLUMNS: Columns = {
+    **{"name": "text", "feature": None, "value": "float", "threshold": "float", "passed": "bool"},
+    **{"validity": "bool", "text": "text", "remedy": "text"},
+}
+CHANGE_COLUMNS: Columns = {**{f"{part}_{of}": "float" for of in ("p", "adjusted") for part in PARTS}, "verdict": "text"}
+SCORE_COLUMNS: Columns = dict.fromkeys(("low", "high", "treated", "control"), "float")
+PIT_COLUMNS: Columns = {f"{tenth / 10:.1f}": "float" for tenth in range(10)}
+CURVE_COLUMNS: Columns = {"value": None, "d2": "float", "mean_effect": "float", "sd_ratio": "float"}
+DENSITY_COLUMNS: Columns = {"value": None, **dict.fromkeys(("outcome", "treated", "control", "witness"), "float")}
+BOUND_COLUMNS: Columns = {
+    "value": None,
+    **{f"{name}_{end}": "float" for name in ("var", "sd", "corr", "benefit") for end in ("low", "high")},
+}
+BOUND_TEST_COLUMNS: Columns = {"quantity": "text", "part": "text", "p_value": "float"}
 
 
 def no_changes() -> pd.DataFrame:
     """What is known of changes where none were tested."""
-    return _empty(CHANGE_COLUMNS, "feature").astype({"verdict": object})
+    return _empty(CHANGE_COLUMNS, "feature")
 
 
 def no_scores() -> pd.DataFrame:
@@ -37,8 +57,10 @@ def no_scores() -> pd.DataFrame:
     return _empty(SCORE_COLUMNS)
 
 
-def _empty(columns: tuple[str, ...], index_name: str | None = None) -> pd.DataFrame:
-    return pd.DataFrame({name: np.empty(0) for name in columns}, index=pd.Index([], dtype=object, name=index_name))
+def _empty(columns: Columns, index_name: str | None = None) -> pd.DataFrame:
+    index = pd.Index([], dtype=object, name=index_name)
+    types = {name: np.float64 if kind == "float" else object for name, kind in columns.items()}
+    return pd.DataFrame({name: np.empty(0, dtype=dtype) for name, dtype in types.items()}, index=index)
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,21 +112,21 @@ class SelectionResult:
         What the same analysis found with placebo treatments, where they were asked for.
     """
 
-    table: pd.DataFrame
+    table: Annotated[pd.DataFrame, TABLE_COLUMNS]
     diagnostics: pd.DataFrame
-    curves: Mapping[str, pd.DataFrame]
+    curves: Mapping[str, Annotated[pd.DataFrame, CURVE_COLUMNS]]
     overlap: Mapping[str, float]
     settings: Mapping[str, Any]
     versions: Mapping[str, str]
     warnings: tuple[str, ...] = ()
-    checks: pd.DataFrame = field(default_factory=lambda: as_frame([]))
-    changes: pd.DataFrame = field(default_factory=no_changes)
-    densities: Mapping[str, pd.DataFrame] = field(default_factory=dict)
-    bounds: Mapping[str, pd.DataFrame] = field(default_factory=dict)
-    bound_tests: Mapping[str, pd.DataFrame] = field(default_factory=dict)
+    checks: Annotated[pd.DataFrame, CHECK_COLUMNS] = field(default_factory=lambda: as_frame([]))
+    changes: Annotated[pd.DataFrame, CHANGE_COLUMNS] = field(default_factory=no_changes)
+    densities: Mapping[str, Annotated[pd.DataFrame, DENSITY_COLUMNS]] = field(default_factory=dict)
+    bounds: Mapping[str, Annotated[pd.DataFrame, BOUND_COLUMNS]] = field(default_factory=dict)
+    bound_tests: Mapping[str, Annotated[pd.DataFrame, BOUND_TEST_COLUMNS]] = field(default_factory=dict)
     overall: Mapping[str, float] = field(default_factory=dict)
-    score_histogram: pd.DataFrame = field(default_factory=no_scores)
-    pit_histogram: pd.DataFrame = field(default_factory=lambda: _empty(PIT_COLUMNS))
+    score_histogram: Annotated[pd.DataFrame, SCORE_COLUMNS] = field(default_factory=no_scores)
+    pit_histogram: Annotated[pd.DataFrame, PIT_COLUMNS] = field(default_factory=lambda: _empty(PIT_COLUMNS))
     placebo: PlaceboResult | None = None
 
     @property
@@ -190,43 +212,27 @@ class SelectionResult:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain dictionary of lists, strings and numbers."""
-        return {
-            "format": FORMAT,
-            "table": _frame_to_dict(self.table),
-            "diagnostics": _frame_to_dict(self.diagnostics),
-            "curves": {name: _frame_to_dict(frame) for name, frame in self.curves.items()},
-            "overlap": _plain(dict(self.overlap)),
-            "settings": _plain(dict(self.settings)),
-            "versions": dict(self.versions),
-            "warnings": list(self.warnings),
-            "checks": _frame_to_dict(self.checks),
-            **{name: _frame_to_dict(getattr(self, name)) for name in OPTIONAL_FRAMES},
-            **{name: {key: _frame_to_dict(frame) for key, frame in getattr(self, name).items()} for name in BY_COLUMN},
-            "overall": _plain(dict(self.overall)),
-            **({} if self.placebo is None else {"placebo": _placebo_to_dict(self.placebo)}),
-        }
+        return {"format": FORMAT, **encode(self, SelectionResult)}
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> SelectionResult:
-        """Inverse of `to_dict`; a ValueError names the place in `data` that is not as it should be."""
-        validate(data)
-        later: dict[str, Any] = {
-            name: _frame_from_dict(data[name]) for name in ("checks", *OPTIONAL_FRAMES) if name in data
-        }
-        for name in BY_COLUMN:
-            later[name] = {key: _frame_from_dict(frame) for key, frame in data.get(name, {}).items()}
-        return cls(
-            table=_frame_from_dict(data["table"]),
-            diagnostics=_frame_from_dict(data["diagnostics"]),
-            curves={name: _frame_from_dict(frame) for name, frame in data["curves"].items()},
-            overlap={name: float(value) for name, value in data["overlap"].items()},
-            settings=dict(data["settings"]),
-            versions=dict(data.get("versions", {})),
-            warnings=tuple(data.get("warnings", ())),
-            overall={name: float(value) for name, value in data.get("overall", {}).items()},
-            placebo=_placebo_from_dict(data["placebo"]) if "placebo" in data else None,
-            **later,
-        )
+        """Inverse of `to_dict`; a ValueError names the place in `data` that is not as it should be.
+
+        Examples
+        --------
+        >>> SelectionResult.from_dict({"format": "modifind-result-7"})
+        Traceback (most recent call last):
+        ...
+        ValueError: format: 'modifind-result-7' is not known here; this version of modifind reads 'modifind-result-1'
+        """
+        found = data.get("format") if isinstance(data, Mapping) else None
+        if not isinstance(found, str) or not found.startswith(FAMILY):
+            raise ValueError(f"this is no modifind result: expected format {FORMAT!r}")
+        if found != FORMAT:
+            raise ValueError(f"format: {found[:40]!r} is not known here; this version of modifind reads {FORMAT!r}")
+        result: SelectionResult = decode({name: part for name, part in data.items() if name != "format"}, cls)
+        check_consistency(result)
+        return result
 
     def to_json(self, path: str | os.PathLike[str]) -> None:
         """Write everything to a JSON file, whole or not at all."""
@@ -278,63 +284,6 @@ def readable_p(p_value: float) -> str:
 def readable_number(value: float) -> str:
     """A number in three digits; nothing where it is not known."""
     return "" if math.isnan(value) else f"{value:.3g}"
-
-
-def _plain(value: Any) -> Any:
-    """JSON-ready copy; numbers that JSON lacks become the strings "NaN", "Infinity" and "-Infinity"."""
-    if isinstance(value, Mapping):
-        return {str(key): _plain(item) for key, item in value.items()}
-    if isinstance(value, list | tuple | np.ndarray):
-        return [_plain(item) for item in value]
-    if isinstance(value, np.generic):
-        value = value.item()
-    if isinstance(value, float) and not math.isfinite(value):
-        return "NaN" if math.isnan(value) else ("Infinity" if value > 0 else "-Infinity")
-    if value is None or isinstance(value, bool | int | float | str):
-        return value
-    return str(value)
-
-
-def _placebo_to_dict(placebo: PlaceboResult) -> dict[str, Any]:
-    facts = {"n_asked": int(placebo.n_asked), "chance": float(placebo.chance), "drawn": placebo.drawn}
-    return {**facts, "table": _frame_to_dict(placebo.table)}
-
-
-def _placebo_from_dict(data: Mapping[str, Any]) -> PlaceboResult:
-    return PlaceboResult(_frame_from_dict(data["table"]), data["n_asked"], data["chance"], data["drawn"])
-
-
-def _frame_to_dict(frame: pd.DataFrame) -> dict[str, Any]:
-    types = {name: _column_type(frame[name]) for name in frame.columns}
-    return {
-        "index": _plain(list(frame.index)),
-        "index_name": frame.index.name,
-        "types": types,
-        "columns": {name: _plain(frame[name].tolist()) for name in frame.columns},
-    }
-
-
-def _column_type(column: pd.Series[Any]) -> str:
-    if pd.api.types.is_bool_dtype(column):
-        return "bool"
-    if pd.api.types.is_integer_dtype(column):
-        return "int"
-    if pd.api.types.is_float_dtype(column):
-        return "float"
-    return "text" if pd.api.types.infer_dtype(column, skipna=False) == "string" else "object"
-
-
-def _frame_from_dict(data: Mapping[str, Any]) -> pd.DataFrame:
-    # Text is left to pandas, whose type for it differs between versions.
-    dtypes: dict[str, Any] = {"bool": np.bool_, "int": np.int64, "float": np.float64, "text": None, "object": object}
-    columns = {}
-    for name, values in data["columns"].items():
-        kind = data["types"][name]
-        parsed = [float(v) for v in values] if kind == "float" else values
-        columns[name] = pd.Series(parsed, dtype=dtypes[kind], index=data["index"])
-    frame = pd.DataFrame(columns, index=pd.Index(data["index"]))
-    frame.index.name = data["index_name"]
-    return frame
 
 
 NOT_TESTED = "Not tested."

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from modifind._torch import open_device
+from modifind._torch import OnDevice
 from modifind._typing import Array
 from modifind.statistics.kernels import MAX_DENSE_RANGE, NEGLIGIBLE, NODES_PER_BANDWIDTH, REACH, quadrature_weight
 from modifind.statistics.wcmmd import PreparedWCMMD
@@ -28,7 +28,7 @@ TINY = np.finfo(float).tiny
 MAX_NODES = math.ceil((MAX_DENSE_RANGE + 2 * REACH) * NODES_PER_BANDWIDTH) + 2
 
 
-class DeviceWCMMD:
+class DeviceWCMMD(OnDevice):
     """The statistic of one feature on a torch device.
 
     Parameters
@@ -45,17 +45,17 @@ class DeviceWCMMD:
 
     def __init__(self, prepared: PreparedWCMMD, device: str, *, bandwidth: float, n_levels: int = 0) -> None:
         assert prepared.outcome_map is not None
-        self.torch, self.device = open_device(device, "WCMMD(device=...)")
+        super().__init__(device, "WCMMD(device=...)")
         self.hajek = prepared.weighting == "hajek"
         self.bandwidth, self.n_levels = bandwidth, n_levels
         # As in numpy the control arm comes first, so that each arm is a slice.
         order = np.argsort(prepared.treatment, kind="stable")
         self.n_rows, self.n_control = order.size, int((prepared.treatment == 0).sum())
-        self.order = self._tensor(order)
+        self.order = self.tensor(order)
         ones = np.ones((order.size, 1))
-        self.columns = self._tensor(np.concatenate((ones, prepared.outcome_map[order]), axis=1))
+        self.columns = self.tensor(np.concatenate((ones, prepared.outcome_map[order]), axis=1))
         own = prepared.row_weights
-        self.row_weights = None if own is None else self._tensor(own[order])
+        self.row_weights = None if own is None else self.tensor(own[order])
 
     def importances(
         self, columns: Array, scores: Callable[[torch.Tensor], torch.Tensor]
@@ -79,7 +79,7 @@ class DeviceWCMMD:
         step = max(1, BLOCK_CELLS // (self._width() * self.n_rows))
         for start in range(0, len(columns), step):
             part = slice(start, start + step)
-            x = self._tensor(columns[part])
+            x = self.tensor(columns[part])
             followed = scores(x)[:, self.order]
             followed[:, : self.n_control] = 1.0 - followed[:, : self.n_control]
             evaluate = self._over_levels if self.n_levels else self._over_rows
@@ -88,9 +88,6 @@ class DeviceWCMMD:
             variance, undone = evaluate(x[:, self.order], weights)
             found[part], left[part] = variance.cpu().numpy(), undone.cpu().numpy()
         return found, left
-
-    def _tensor(self, array: NDArray[Any]) -> torch.Tensor:
-        return self.torch.from_numpy(np.ascontiguousarray(array)).to(self.device)
 
     def _width(self) -> int:
         """Numbers per row and resample."""

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from modifind._torch import open_device
 from modifind._typing import Array
 from modifind.data.feature_matrix import FeatureTable
 from modifind.nuisance.conditional.base import BaseSampler
@@ -22,14 +22,13 @@ from modifind.nuisance.conditional.decoder import (
     decoder_calibration,
     network_inputs,
 )
+from modifind.nuisance.regression.training import Networks
 
 if TYPE_CHECKING:
     import torch
 
 VALIDATION_NOISES = 2
 VALIDATION_BLOCK = 1024
-ADAM_DECAYS = (0.9, 0.999)
-AVERAGING = 0.98
 
 
 class CVAESampler(BaseSampler):
@@ -119,7 +118,6 @@ class CVAESampler(BaseSampler):
 
     def _prepare(self, seed: np.random.SeedSequence) -> None:
         """Train the networks of all features."""
-        torch, device = open_device(self.device, "the cvae sampler")
         table = self.table_
         split_seed, self.order_seed_ = seed.spawn(2)
         order = np.random.default_rng(split_seed).permutation(table.n_rows)
@@ -129,17 +127,12 @@ class CVAESampler(BaseSampler):
         self.best_epoch_ = np.zeros(table.n_features, dtype=np.int64)
         self.held_out_elbo_ = np.full(table.n_features, -np.inf)
         self.decoders_: list[dict[str, Float32]] = []
-        threads = torch.get_num_threads()
-        torch.set_num_threads(self.n_threads)
-        try:
-            for start in range(0, table.n_features, self.chunk_features):
-                features = np.arange(start, min(start + self.chunk_features, table.n_features))
-                ensemble = _Ensemble(torch, device, self, features)
-                self.decoders_ += ensemble.train(order[n_held:])
-                self.best_epoch_[features] = ensemble.best_epoch
-                self.held_out_elbo_[features] = ensemble.best_elbo
-        finally:
-            torch.set_num_threads(threads)
+        for start in range(0, table.n_features, self.chunk_features):
+            features = np.arange(start, min(start + self.chunk_features, table.n_features))
+            ensemble = _Ensemble(self, features, order[n_held:])
+            self.decoders_ += ensemble.decoders()
+            self.best_epoch_[features] = ensemble.best_epoch
+            self.held_out_elbo_[features] = ensemble.best
 
     def conditional(self, feature: int) -> CVAEConditional:
         """The trained distribution of one feature, with its calibration on the held-out rows."""
@@ -181,19 +174,17 @@ class CVAESampler(BaseSampler):
         return network_inputs(self.table_, self.treatment_, mean)
 
 
-class _Ensemble:
-    """Networks of some features, trained side by side.
+class _Ensemble(Networks):
+    """Networks of some features, trained side by side."""
 
-    All weights of a network lie in one row of `theta`, so that an optimiser step, a snapshot or the removal of
-    finished networks is one operation. Nothing couples the rows: the summed loss has separate gradients.
-    """
+    finished_leave = True
 
-    def __init__(self, torch: Any, device: Any, sampler: CVAESampler, features: NDArray[np.int64]) -> None:
+    def __init__(self, sampler: CVAESampler, features: NDArray[np.int64], training_rows: NDArray[np.int64]) -> None:
         table, hidden, latent = sampler.table_, sampler.hidden, sampler.latent_dim
         n_inputs = sampler.inputs_.shape[1]
         n_outputs = max(2, *(table.n_levels(m) for m in range(table.n_features)))
-        self.torch, self.device, self.sampler = torch, device, sampler
-        self.shapes = {
+        self.training_rows, self.warmup_epochs = training_rows, sampler.warmup_epochs
+        shapes = {
             "encode_1": (n_inputs, hidden),
             "encode_2": (hidden, hidden),
             "encode_2_bias": (1, hidden),
@@ -206,11 +197,12 @@ class _Ensemble:
             "decode_3": (hidden, n_outputs),
             "decode_3_bias": (1, n_outputs),
         }
+        super().__init__(sampler, "the cvae sampler", shapes, features.size)
         self.generators = [np.random.default_rng(sampler.seeds_[m]) for m in features]
-        self.theta = self._tensor(np.stack([self._initial(rng) for rng in self.generators]))
-        self.inputs = self._tensor(sampler.inputs_)
+        self.theta = self.tensor(np.stack([self._initial(rng) for rng in self.generators]))
+        self.inputs = self.tensor(sampler.inputs_)
         own = sampler.weights_
-        self.weights = None if own is None else self._tensor(own.astype(np.float32))
+        self.weights = None if own is None else self.tensor(own.astype(np.float32))
         levels = np.array([table.n_levels(m) for m in features])
         self.mask = np.ones((features.size, n_inputs, 1), dtype=np.float32)
         for mask, m in zip(self.mask, features, strict=True):
@@ -219,39 +211,31 @@ class _Ensemble:
         standardised = np.stack([table.encode(m, table.values[:, m])[:, 0] for m in features])
         # Everything that has a row per network, so that finished networks can be dropped in one place.
         self.data = {
-            "mask": self._tensor(self.mask),
-            "value": self._tensor(np.where(levels[:, None] > 0, 0.0, standardised).astype(np.float32)),
-            "code": self._tensor(np.where(levels[:, None] > 0, columns, 0.0).astype(np.int64)[..., None]),
-            "discrete": self._tensor(levels[:, None] > 0),
-            "impossible": self._tensor((np.arange(n_outputs) >= np.maximum(levels, 1)[:, None])[:, None]),
+            "mask": self.tensor(self.mask),
+            "value": self.tensor(np.where(levels[:, None] > 0, 0.0, standardised).astype(np.float32)),
+            "code": self.tensor(np.where(levels[:, None] > 0, columns, 0.0).astype(np.int64)[..., None]),
+            "discrete": self.tensor(levels[:, None] > 0),
+            "impossible": self.tensor((np.arange(n_outputs) >= np.maximum(levels, 1)[:, None])[:, None]),
         }
         self.any_discrete = bool((levels > 0).any())
-        self.best_elbo = np.full(features.size, -np.inf)
-        self.best_epoch = np.zeros(features.size, dtype=np.int64)
-
-    def _tensor(self, array: NDArray[Any]) -> torch.Tensor:
-        return self.torch.from_numpy(np.ascontiguousarray(array)).to(self.device)
+        # One stream orders the rows for all networks, started anew by every chunk.
+        self.order = np.random.default_rng(sampler.order_seed_)
+        self.held_rows = self.tensor(np.tile(sampler.validation_rows_, VALIDATION_NOISES))
+        self.data["held_noise"] = self._noise(len(self.held_rows))
 
     def _initial(self, rng: np.random.Generator) -> Float32:
         """Random weights of one network; the last layer is zero: training starts from the marginal distribution."""
         parts = []
         for name, (n_in, n_out) in self.shapes.items():
-            fan_in = self.sampler.hidden if name.endswith("bias") else n_in
+            fan_in = self.settings.hidden if name.endswith("bias") else n_in
             scale = 0.0 if name.startswith("decode_3") else 1.0 / math.sqrt(fan_in)
             parts.append(scale * rng.uniform(-1.0, 1.0, n_in * n_out))
         return np.concatenate(parts).astype(np.float32)
 
-    def _layers(self, theta: torch.Tensor) -> dict[str, torch.Tensor]:
-        pieces = theta.split([math.prod(shape) for shape in self.shapes.values()], dim=1)
-        layers = {
-            name: piece.view(-1, *shape) for (name, shape), piece in zip(self.shapes.items(), pieces, strict=True)
-        }
-        layers["decode_context"] = layers["decode_context"] * self.data["mask"]
-        return layers
-
     def elbo(self, theta: torch.Tensor, rows: torch.Tensor, noise: torch.Tensor, beta: float) -> torch.Tensor:
         """Evidence bound of each network at each row, shape (networks, rows), with the KL term weighted by `beta`."""
-        torch, w = self.torch, self._layers(theta)
+        torch, w = self.torch, self.layers(theta)
+        w["decode_context"] = w["decode_context"] * self.data["mask"]
         x = self.inputs[rows].expand(theta.shape[0], -1, -1)
         hidden = torch.bmm(x, w["encode_1"]).relu()
         hidden = torch.baddbmm(w["encode_2_bias"], hidden, w["encode_2"]).relu()
@@ -275,82 +259,43 @@ class _Ensemble:
         categorical = logits.gather(2, self.data["code"][:, rows]).squeeze(2)
         return self.torch.where(self.data["discrete"], categorical, normal)
 
-    def train(self, training_rows: NDArray[np.int64]) -> list[dict[str, Float32]]:
-        """Train until every network has stopped; returns the weights of the decoders."""
-        torch, sampler = self.torch, self.sampler
-        alive = np.arange(len(self.generators))
-        # One stream orders the rows for all networks, started anew by every chunk.
-        order = np.random.default_rng(sampler.order_seed_)
-        n_batches = max(1, round(training_rows.size / sampler.batch_size))
-        held = self._tensor(np.tile(sampler.validation_rows_, VALIDATION_NOISES))
-        held_noise = self._noise(alive, len(held))
-        best = self.theta.clone()
-        state = {"theta": self.theta, "average": best.clone()}
-        state |= {name: torch.zeros_like(best) for name in ("first", "second")}
-        step = 0
-        for epoch in range(1, sampler.max_epochs + 1):
-            beta = min(1.0, epoch / max(sampler.warmup_epochs, 1))
-            shuffled = self._tensor(order.permutation(training_rows)).tensor_split(n_batches)
-            noise = self._noise(alive, training_rows.size).tensor_split(n_batches, dim=1)
-            for rows, batch_noise in zip(shuffled, noise, strict=True):
-                step += 1
-                theta = state["theta"].detach().requires_grad_()
-                loss = -self._weighted(self.elbo(theta, rows, batch_noise, beta), rows).mean(dim=1).sum()
-                (gradient,) = torch.autograd.grad(loss, theta)
-                _adam_step(state, gradient, step, sampler.learning_rate)
-            elbo = self._held_out_elbo(state["average"], held, held_noise)
-            better = elbo > self.best_elbo[alive]
-            improved = alive[better]
-            self.best_elbo[improved], self.best_epoch[improved] = elbo[better], epoch
-            best[self._tensor(improved)] = state["average"][self._tensor(better)]
-            waiting = epoch - np.maximum(self.best_epoch[alive], sampler.warmup_epochs) < sampler.patience
-            if not waiting.any():
-                break
-            # Copying costs as much as some steps do: finished networks go when they are a quarter of all.
-            if waiting.mean() <= 0.75:
-                alive, kept = alive[waiting], self._tensor(waiting)
-                held_noise = held_noise[kept]
-                state = {name: tensor[kept] for name, tensor in state.items()}
-                self.data = {name: tensor[kept] for name, tensor in self.data.items()}
-        return self._decoders(best)
+    def batches(self, epoch: int) -> Iterator[tuple[torch.Tensor, torch.Tensor, float]]:
+        """Rows in a new order, with the noise of each network and the weight of the KL term."""
+        rows, beta = self.training_rows, min(1.0, epoch / max(self.warmup_epochs, 1))
+        n_batches = max(1, round(rows.size / self.settings.batch_size))
+        shuffled = self.tensor(self.order.permutation(rows)).tensor_split(n_batches)
+        noise = self._noise(rows.size).tensor_split(n_batches, dim=1)
+        return ((own, batch_noise, beta) for own, batch_noise in zip(shuffled, noise, strict=True))
 
-    def _noise(self, networks: NDArray[np.int64], n_rows: int) -> torch.Tensor:
-        """Normal noise, each network's from its own stream."""
-        shape = (n_rows, self.sampler.latent_dim)
-        return self._tensor(np.stack([self.generators[i].standard_normal(shape, dtype=np.float32) for i in networks]))
+    def objective(self, theta: torch.Tensor, *batch: Any) -> torch.Tensor:
+        """Mean bound of each network over the rows of a batch."""
+        return self._weighted(self.elbo(theta, *batch), batch[0]).mean(dim=1)
 
-    def _held_out_elbo(self, theta: torch.Tensor, rows: torch.Tensor, noise: torch.Tensor) -> Array:
+    def held_out(self, theta: torch.Tensor) -> Array:
         """Mean bound over the held-out rows, in blocks that bound memory."""
+        rows, noise = self.held_rows, self.data["held_noise"]
         with self.torch.no_grad():
             blocks = zip(rows.split(VALIDATION_BLOCK), noise.split(VALIDATION_BLOCK, dim=1), strict=True)
             total = sum(self._weighted(self.elbo(theta, *block, beta=1.0), block[0]).sum(dim=1) for block in blocks)
         size = len(rows) if self.weights is None else float(self.weights[rows].sum())
         return total.cpu().numpy().astype(np.float64) / size
 
+    def keep(self, stay: torch.Tensor) -> None:
+        """Let go of what belongs to networks that have finished."""
+        self.data = {name: tensor[stay] for name, tensor in self.data.items()}
+
+    def decoders(self) -> list[dict[str, Float32]]:
+        """Train until every network has stopped; the weights of the decoders."""
+        kept = self.train()
+        layers = {n: layer.cpu().numpy() for n, layer in self.layers(kept).items() if n.startswith("decode")}
+        layers["decode_context"] = layers["decode_context"] * self.mask
+        return [{name: layer[i].copy() for name, layer in layers.items()} for i in range(len(kept))]
+
+    def _noise(self, n_rows: int) -> torch.Tensor:
+        """Normal noise, each network's from its own stream."""
+        shape = (n_rows, self.settings.latent_dim)
+        return self.tensor(np.stack([self.generators[i].standard_normal(shape, dtype=np.float32) for i in self.alive]))
+
     def _weighted(self, bound: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
         """Terms of a sum over rows."""
         return bound if self.weights is None else bound * self.weights[rows]
-
-    def _decoders(self, theta: torch.Tensor) -> list[dict[str, Float32]]:
-        ends = np.cumsum([math.prod(shape) for shape in self.shapes.values()])
-        decoders = []
-        for flat, mask in zip(theta.cpu().numpy(), self.mask, strict=True):
-            pieces = np.split(flat, ends[:-1])
-            layers = {
-                name: piece.reshape(shape).copy()
-                for (name, shape), piece in zip(self.shapes.items(), pieces, strict=True)
-                if name.startswith("decode")
-            }
-            layers["decode_context"] *= mask
-            decoders.append(layers)
-        return decoders
-
-
-def _adam_step(state: dict[str, Any], gradient: Any, step: int, learning_rate: float) -> None:
-    """Adam in place with a running average; written out because its state loses rows when networks finish."""
-    fast, slow = ADAM_DECAYS
-    state["first"].lerp_(gradient, 1.0 - fast)
-    state["second"].mul_(slow).addcmul_(gradient, gradient, value=1.0 - slow)
-    spread = (state["second"] / (1.0 - slow**step)).sqrt_().add_(1e-8)
-    state["theta"].addcdiv_(state["first"], spread, value=-learning_rate / (1.0 - fast**step))
-    state["average"].lerp_(state["theta"], 1.0 - min(AVERAGING, step / (step + 9.0)))

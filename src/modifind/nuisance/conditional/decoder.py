@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from scipy.special import ndtr, ndtri
 from scipy.stats import qmc
 
-from modifind._torch import open_device
+from modifind._torch import OnDevice
 from modifind._typing import Array
 from modifind.data.feature_matrix import FeatureTable
 from modifind.data.survey import some
@@ -81,14 +81,12 @@ class Decoder:
     @cached_property
     def _on_device(self) -> Callable[[Array], Float32]:
         """The same network with its context and weights on the device."""
-        torch, device = open_device(self.device, "a decoder on a device")
-        context, *weights = (
-            torch.from_numpy(np.ascontiguousarray(w)).to(device) for w in (self.context, *self.weights)
-        )
-        latent_weight, middle, middle_bias, last, last_bias = weights
+        place = OnDevice(self.device, "a decoder on a device")
+        torch, tensor = place.torch, place.tensor
+        context, latent_weight, middle, middle_bias, last, last_bias = map(tensor, (self.context, *self.weights))
 
         def output(latent: Array) -> Float32:
-            hidden = torch.addmm(context, torch.from_numpy(latent.astype(np.float32)).to(device), latent_weight).relu_()
+            hidden = torch.addmm(context, tensor(latent.astype(np.float32)), latent_weight).relu_()
             hidden = torch.addmm(middle_bias, hidden, middle).relu_()
             return torch.addmm(last_bias, hidden, last).cpu().numpy()
 

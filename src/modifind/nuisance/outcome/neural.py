@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 
-from modifind._torch import open_device
 from modifind._typing import Array
 from modifind.data.survey import mean_of
 from modifind.nuisance.regression.density import robust_spread, student_log_density, student_weight
+from modifind.nuisance.regression.training import Float32, Networks
 
 if TYPE_CHECKING:
     import torch
 
-Float32 = NDArray[np.float32]
 Ints = NDArray[np.int64]
 
 SHAPE = 10.0
@@ -27,8 +27,6 @@ MIN_SCALE = 1e-3
 MAX_RATIO = 3.0
 MAX_VALUE = 1e6
 MAX_GRADIENT = 5.0
-ADAM_DECAYS = (0.9, 0.999)
-AVERAGING = 0.98
 MAX_STEPS = 50
 BLOCK = 8192
 
@@ -111,7 +109,6 @@ class NeuralLearner(BaseEstimator):
 
     def fit(self, X: Array, a: Ints, y: Array, sample_weight: Array | None = None) -> NeuralLearner:
         """Train all networks; the likelihood of a row counts as often as its weight says."""
-        torch, device = open_device(self.device, "the neural learner")
         a = np.asarray(a, dtype=np.int64)
         X, y = np.asarray(X, dtype=np.float64), np.asarray(y, dtype=np.float64)
         rng = np.random.default_rng(self.random_state)
@@ -131,13 +128,9 @@ class NeuralLearner(BaseEstimator):
         log_scale = self.constants_[1]
         self.varies_ = log_scale > math.log(MIN_SCALE)
         self.reach_ = self.varies_ * np.minimum(MAX_RATIO * np.exp(log_scale - log_scale.max()), 1.0)
-        threads = torch.get_num_threads()
-        torch.set_num_threads(self.n_threads)
-        try:
-            ensemble = _Ensemble(torch, device, self, self._inputs(X), a, standardised, rng, counts)
-            self.weights_ = ensemble.train()
-        finally:
-            torch.set_num_threads(threads)
+        ensemble = _Ensemble(self, self._inputs(X), a, standardised, rng, counts)
+        kept = ensemble.train()
+        self.weights_ = {name: layer.cpu().numpy().copy() for name, layer in ensemble.layers(kept).items()}
         self.best_epoch_ = ensemble.best_epoch
         self.held_out_log_likelihood_ = (
             ensemble.best + ensemble.constant + float(student_log_density(np.zeros(1), SHAPE)[0]) - math.log(self.unit_)
@@ -191,13 +184,14 @@ class NeuralLearner(BaseEstimator):
         return self.center_ + self.unit_ * location.mean(axis=0), self.unit_ * scale
 
 
-class _Ensemble:
-    """The networks in training: all weights of one lie in a row of `theta`, and nothing couples the rows."""
+class _Ensemble(Networks):
+    """The networks in training."""
+
+    start_counts = True
+    max_gradient = MAX_GRADIENT
 
     def __init__(
         self,
-        torch: Any,
-        device: Any,
         learner: NeuralLearner,
         inputs: Float32,
         a: Ints,
@@ -207,18 +201,19 @@ class _Ensemble:
     ) -> None:
         n_inputs = inputs.shape[1]
         hidden, members = learner.hidden, learner.members
-        self.torch, self.device, self.learner, self.rng = torch, device, learner, rng
-        self.shapes = {
+        self.rng = rng
+        shapes = {
             "enter": (n_inputs, hidden + N_OUTPUTS),
             "second": (hidden, hidden),
             "second_bias": (1, hidden),
             "last": (hidden, N_OUTPUTS),
         }
-        self.held, self.training = _held_out(a, members, learner.validation_fraction, rng)
-        self.theta = self._tensor(np.stack([self._initial() for _ in range(members)]))
+        super().__init__(learner, "the neural learner", shapes, members)
+        held, self.training = _held_out(a, members, learner.validation_fraction, rng)
+        self.theta = self.tensor(np.stack([self._initial() for _ in range(members)]))
         decayed = self._flat({name: self._is_weight(name) for name in self.shapes})
-        self.threshold = self._tensor(learner.learning_rate * learner.weight_decay * decayed)
-        self.inputs = self._tensor(inputs)
+        self.threshold = self.tensor(learner.learning_rate * learner.weight_decay * decayed)
+        self.inputs = self.tensor(inputs)
         # Per row: what each output adds to location and log-scale in units of the arm's constants, and the outcome.
         center, log_scale = learner.constants_
         unit = np.exp(-log_scale[a])
@@ -228,19 +223,17 @@ class _Ensemble:
         self.weighted = counts is not None
         if counts is not None:  # last, where the likelihood does not look
             rows = np.column_stack((rows, counts))
-        self.rows = self._tensor(rows.astype(np.float32))
-        held_counts = None if counts is None else counts[self.held]
-        self.constant = -np.average(log_scale[a][self.held], axis=1, weights=held_counts)
-
-    def _tensor(self, array: NDArray[Any]) -> torch.Tensor:
-        return self.torch.from_numpy(np.ascontiguousarray(array)).to(self.device)
+        self.rows = self.tensor(rows.astype(np.float32))
+        self.held = self._gather(held)
+        held_counts = None if counts is None else counts[held]
+        self.constant = -np.average(log_scale[a][held], axis=1, weights=held_counts)
 
     def _flat(self, layers: dict[str, Float32]) -> Float32:
         return np.concatenate([layers[name].ravel() for name in self.shapes]).astype(np.float32)
 
     def _initial(self) -> Float32:
         """Random weights of one network; those of the outputs are zero, so that it starts from the constants."""
-        hidden = self.learner.hidden
+        hidden = self.settings.hidden
         layers = {name: np.zeros(shape, dtype=np.float32) for name, shape in self.shapes.items()}
         for name in ("enter", "second"):
             shape = (self.shapes[name][0], hidden)
@@ -255,8 +248,8 @@ class _Ensemble:
 
     def log_likelihood(self, theta: torch.Tensor, inputs: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
         """Of each network at its rows, shape (members, rows), less what no weight changes."""
-        torch, w = self.torch, self._layers(theta)
-        first, direct = torch.bmm(inputs, w["enter"]).split((self.learner.hidden, N_OUTPUTS), dim=2)
+        torch, w = self.torch, self.layers(theta)
+        first, direct = torch.bmm(inputs, w["enter"]).split((self.settings.hidden, N_OUTPUTS), dim=2)
         hidden = torch.nn.functional.silu(first)
         hidden = torch.nn.functional.silu(torch.baddbmm(w["second_bias"], hidden, w["second"]))
         output = torch.baddbmm(direct, hidden, w["last"])
@@ -265,45 +258,25 @@ class _Ensemble:
         squared = ((rows[..., N_OUTPUTS] - location) * (-log_scale).exp()).square()
         return -(SHAPE + 1) / 2 * torch.log1p(squared / SHAPE) - log_scale
 
-    def _layers(self, theta: Any) -> dict[str, Any]:
-        pieces = theta.split([math.prod(shape) for shape in self.shapes.values()], dim=1)
-        return {name: piece.view(-1, *shape) for (name, shape), piece in zip(self.shapes.items(), pieces, strict=True)}
+    def batches(self, epoch: int) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
+        """Every network's rows, in an order of its own."""
+        n_batches = int(np.clip(round(self.training.shape[1] / self.settings.batch_size), 1, MAX_STEPS))
+        shuffled = self._gather(self.rng.permuted(self.training, axis=1))
+        return zip(*(part.tensor_split(n_batches, dim=1) for part in shuffled), strict=True)
 
-    def train(self) -> dict[str, Float32]:
-        """Train until every network has stopped; returns the weights kept, with members along the first axis."""
-        torch, learner = self.torch, self.learner
-        held = self._gather(self.held)
-        n_batches = int(np.clip(round(self.training.shape[1] / learner.batch_size), 1, MAX_STEPS))
-        kept = self.theta.clone()
-        state = {"theta": self.theta, "average": kept.clone()}
-        state |= {name: torch.zeros_like(kept) for name in ("first", "second")}
-        self.best, self.best_epoch = self._held_out_score(kept, held), np.zeros(learner.members, dtype=np.int64)
-        going = np.ones(learner.members, dtype=bool)
-        step = 0
-        for epoch in range(1, learner.max_epochs + 1):
-            shuffled = self._gather(self.rng.permuted(self.training, axis=1))
-            for batch in zip(*(part.tensor_split(n_batches, dim=1) for part in shuffled), strict=True):
-                step += 1
-                theta = state["theta"].detach().requires_grad_()
-                loss = -self._mean(self.log_likelihood(theta, *batch), batch[1]).sum()
-                (gradient,) = torch.autograd.grad(loss, theta)
-                self._step(state, gradient, step)
-            score = self._held_out_score(state["average"], held)
-            better = going & (score > self.best)
-            self.best[better], self.best_epoch[better] = score[better], epoch
-            kept[self._tensor(better)] = state["average"][self._tensor(better)]
-            going &= epoch - self.best_epoch < learner.patience
-            if not going.any():
-                break
-        return {name: layer.cpu().numpy().copy() for name, layer in self._layers(kept).items()}
+    def objective(self, theta: torch.Tensor, *batch: Any) -> torch.Tensor:
+        """Mean log-likelihood of each network over the rows of a batch."""
+        return self._mean(self.log_likelihood(theta, *batch), batch[1])
+
+    def held_out(self, theta: torch.Tensor) -> Array:
+        """Mean log-likelihood of each network over the rows held out from it."""
+        with self.torch.no_grad():
+            values = self.log_likelihood(theta, *self.held).double()
+            return self._mean(values, self.held[1], whole=True).cpu().numpy()
 
     def _gather(self, rows: Ints) -> tuple[torch.Tensor, torch.Tensor]:
-        index = self._tensor(rows)
+        index = self.tensor(rows)
         return self.inputs[index], self.rows[index]
-
-    def _held_out_score(self, theta: torch.Tensor, held: tuple[torch.Tensor, torch.Tensor]) -> Array:
-        with self.torch.no_grad():
-            return self._mean(self.log_likelihood(theta, *held).double(), held[1], whole=True).cpu().numpy()
 
     def _mean(self, values: torch.Tensor, rows: torch.Tensor, whole: bool = False) -> torch.Tensor:
         """Mean over the rows of each network; of a batch that is weighted, the part of the mean of all rows."""
@@ -312,19 +285,6 @@ class _Ensemble:
         counts = rows[..., -1].to(values.dtype)
         counts = counts / counts.mean(dim=1, keepdim=True) if whole else counts
         return (values * counts).mean(dim=1)
-
-    def _step(self, state: dict[str, Any], gradient: torch.Tensor, step: int) -> None:
-        """Adam with clipped gradients, soft thresholding of the weights and a running average, in place."""
-        fast, slow = ADAM_DECAYS
-        rate = self.learner.learning_rate
-        norm = gradient.norm(dim=1, keepdim=True)
-        gradient = gradient * (MAX_GRADIENT / norm.clamp_min(MAX_GRADIENT))
-        state["first"].lerp_(gradient, 1.0 - fast)
-        state["second"].mul_(slow).addcmul_(gradient, gradient, value=1.0 - slow)
-        spread = (state["second"] / (1.0 - slow**step)).sqrt_().add_(1e-8)
-        theta = state["theta"].addcdiv_(state["first"], spread, value=-rate / (1.0 - fast**step))
-        theta.sub_(theta.clamp(-self.threshold, self.threshold))
-        state["average"].lerp_(theta, 1.0 - min(AVERAGING, step / (step + 9.0)))
 
 
 def _held_out(a: Ints, members: int, fraction: float, rng: np.random.Generator) -> tuple[Ints, Ints]:

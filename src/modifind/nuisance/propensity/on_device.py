@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from modifind._torch import open_device
+from modifind._torch import OnDevice, open_device
 from modifind._typing import Array
 from modifind.nuisance.propensity.profile import ScoreProfile
 
@@ -18,7 +18,7 @@ USER = "a propensity profile on a device"
 BLOCK_ROWS = 2**18
 
 
-class DeviceProfile:
+class DeviceProfile(OnDevice):
     """A `ScoreProfile` on a torch device.
 
     Parameters
@@ -30,11 +30,11 @@ class DeviceProfile:
     """
 
     def __init__(self, profile: ScoreProfile, device: str) -> None:
-        self.torch, self.device = open_device(device, USER)
+        super().__init__(device, USER)
         self.clip = profile.clip
-        self.offset = self._tensor(profile.offset)
-        self.slope, self.table, self.grid = map(self._tensor, (profile.slope, profile.table, profile.grid))
-        self.missing = self._tensor(profile.missing)
+        self.offset = self.tensor(profile.offset)
+        parts = (profile.slope, profile.table, profile.grid, profile.missing)
+        self.slope, self.table, self.grid, self.missing = (None if own is None else self.tensor(own) for own in parts)
 
     def __call__(self, x: torch.Tensor) -> torch.Tensor:
         """Clipped scores of all rows for each of k columns, shape (k, n)."""
@@ -42,9 +42,6 @@ class DeviceProfile:
         if self.missing is not None:
             index = self.torch.where(x.isnan(), self.missing, index)
         return index.sigmoid().clamp(*self.clip)
-
-    def _tensor(self, part: Array | None) -> Any:
-        return None if part is None else self.torch.from_numpy(np.ascontiguousarray(part)).to(self.device)
 
     def _index(self, x: torch.Tensor) -> torch.Tensor:
         torch = self.torch
@@ -93,11 +90,8 @@ def network_scores(
     device : str
         Device to evaluate the networks on.
     """
-    torch, place = open_device(device, USER)
-
-    def tensor(array: Array) -> Any:
-        return torch.from_numpy(np.ascontiguousarray(array, dtype=np.float64)).to(place)
-
+    place = OnDevice(device, USER)
+    torch, tensor = place.torch, place.tensor
     scores = np.empty((design.shape[0], len(encoded)))
     fixed = np.delete(np.arange(design.shape[1]), np.arange(design.shape[1])[moved])
     for fold, model in enumerate(models):
@@ -110,7 +104,7 @@ def network_scores(
             rows = members[start : start + BLOCK_ROWS]
             # Only the moved columns change what enters the first layer.
             still = tensor(design[rows][:, fixed]) @ rest + biases[0]
-            out = torch.empty((rows.size, len(encoded)), dtype=still.dtype, device=place)
+            out = torch.empty((rows.size, len(encoded)), dtype=still.dtype, device=place.device)
             for k, step in enumerate(steps):
                 hidden = still + step
                 for weight, bias in zip(weights[1:], biases[1:], strict=True):

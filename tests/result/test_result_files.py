@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from explained import explained_result
 from modifind.report import render_report
 from modifind.result.checks import Check, as_frame
-from modifind.result.schema import parse_json, validate
+from modifind.result.codec import parse_json
 from modifind.result.selection_result import SelectionResult
 
 
@@ -95,7 +95,7 @@ def changed(path, value):
         (("table", "types", "p_value"), "text", "table.types.p_value: expected 'float', found text ('text')"),
         (("table", "types", "caution"), "date", "table.types.caution: expected one of 'bool', 'int'"),
         (("diagnostics", "index"), ["sex", "age"], "diagnostics.index: expected the features of table.index"),
-        (("diagnostics", "columns", "n_resamples", 0), 2**63, "n_resamples[0]: expected a whole number"),
+        (("diagnostics", "columns", "n_resamples", 0), 2**64, "n_resamples: expected whole numbers of 64 bits"),
         (("diagnostics", "columns", "n_resamples", 0), 0.5, "n_resamples[0]: expected a whole number"),
         (("curves", "sex"), KeyError, "curves: no curve of 'sex'"),
         (("curves", "height"), VALID["curves"]["age"], "curves.height: table.index has no such feature"),
@@ -114,14 +114,14 @@ def changed(path, value):
 )
 def test_message_names_the_path_what_was_expected_and_what_was_found(path, value, message):
     with pytest.raises(ValueError) as caught:
-        validate(changed(path, value))
+        SelectionResult.from_dict(changed(path, value))
     assert message in str(caught.value)
 
 
 def test_group_of_columns_has_the_curves_of_its_columns():
     data = changed(("table", "columns", "kind", 0), "group")
     data["curves"]["systolic"] = data["curves"].pop("age")
-    validate(data)
+    SelectionResult.from_dict(data)
 
 
 @pytest.mark.parametrize(
@@ -243,7 +243,7 @@ def test_curves_without_one_of_their_limits_are_refused(column):
     if paired or column in ("d2", "mean_effect", "sd_ratio"):
         said = f"columns: .*{column.removesuffix('_low').removesuffix('_high')}"
         with pytest.raises(ValueError, match=said):
-            validate(data)
+            SelectionResult.from_dict(data)
     else:
         render_report(SelectionResult.from_dict(data))
 
@@ -271,7 +271,7 @@ def test_explanations_of_other_types_are_refused(path, column, kind, values, mes
     frame["types"][column] = kind
     frame["columns"][column] = [values] * len(frame["index"])
     with pytest.raises(ValueError, match=re.escape(message)):
-        validate(data)
+        SelectionResult.from_dict(data)
 
 
 @pytest.mark.parametrize("name", ["changes", "pit_histogram"])
@@ -279,4 +279,4 @@ def test_explanations_are_of_the_features_of_the_table(name):
     data = copy.deepcopy(EXPLAINED)
     data[name]["index"] = ["age", "age", "flat"]
     with pytest.raises(ValueError, match=f"{name}.index: expected the features of table.index"):
-        validate(data)
+        SelectionResult.from_dict(data)

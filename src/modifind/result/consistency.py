@@ -1,0 +1,94 @@
+"""What the parts of a result must have in common that no type says, and messages that name the place."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from modifind.result.codec import column_type, refuse
+
+KINDS = ("continuous", "discrete", "group")
+PLACES = ("value", "outcome")
+LABELS = ("value", "quantity", "part")  # columns that need not be numbers
+PROBABILITY = re.compile(r"(^|_)p(_value|_adjusted)?$|_adjusted$")
+
+
+def check_consistency(result: Any) -> None:
+    """Refuse a result whose parts do not belong together.
+
+    Parameters
+    ----------
+    result : SelectionResult
+        As it was read.
+
+    Raises
+    ------
+    ValueError
+        Names the place in the file, what was expected and what was found.
+    """
+    features, kinds = list(result.table.index), list(result.table["kind"])
+    for place, (name, kind) in enumerate(zip(features, kinds, strict=True)):
+        if not isinstance(name, str):
+            refuse(f"table.index[{place}]", "text", name)
+        if kind not in KINDS:
+            refuse(f"table.columns.kind[{place}]", f"one of {', '.join(map(repr, KINDS))}", kind)
+        if name not in result.curves and kind != "group":
+            raise ValueError(f"curves: no curve of {name!r}, which table.index names")
+    if len(set(features)) < len(features):
+        raise ValueError("table.index: a feature appears twice")
+    for part in ("diagnostics", "changes", "pit_histogram"):
+        index = list(getattr(result, part).index)
+        if index != features and (index or part == "diagnostics"):
+            raise ValueError(f"{part}.index: expected the features of table.index, in the same order")
+    for column in result.curves:
+        if column not in features and "group" not in kinds:  # whose columns have curves
+            raise ValueError(f"curves.{column}: table.index has no such feature")
+    for part in ("curves", "densities", "bounds", "bound_tests"):
+        for column, frame in getattr(result, part).items():
+            if column not in result.curves:
+                raise ValueError(f"{part}.{column}: curves has no such column")
+            if frame.empty and part != "curves":
+                raise ValueError(f"{part}.{column}: no rows")
+            _check_explanation(f"{part}.{column}", frame)
+    adjusted = result.settings.get("adjust_for")  # columns that are checked, too
+    known = [None, *features, *(adjusted if isinstance(adjusted, list) else [])]
+    for place, feature in enumerate(result.checks["feature"]):
+        if not isinstance(feature, str | None) or feature not in known:
+            refuse(f"checks.columns.feature[{place}]", "a feature of table.index or null", feature)
+    _check_probabilities(result)
+
+
+def _check_explanation(path: str, frame: pd.DataFrame) -> None:
+    """A table of numbers, mostly along the values of a column; limits come in pairs."""
+    for name in frame.columns:
+        kind = column_type(frame[name])
+        for end, other in (("_low", "_high"), ("_high", "_low")):
+            if name.endswith(end) and (pair := name.removesuffix(end) + other) not in frame:
+                raise ValueError(f"{path}.columns: {name} without {pair}")
+        if name in PLACES and kind == "float":
+            _check_all(f"{path}.columns.{name}", frame[name], ~np.isinf(frame[name]), "a finite number, or 'NaN'")
+        wanted = ("bool",) if name == "low_support" else ("float", "int")
+        if name not in LABELS and kind not in wanted and len(frame):
+            refuse(f"{path}.types.{name}", repr(wanted[0]), kind)
+
+
+def _check_probabilities(result: Any) -> None:
+    frames = {part: getattr(result, part) for part in ("table", "diagnostics", "changes")}
+    frames |= {f"bound_tests.{column}": frame for column, frame in result.bound_tests.items()}
+    if result.placebo is not None:
+        frames["placebo.table"] = result.placebo.table
+        if not 0.0 <= result.placebo.chance <= 1.0:
+            refuse("placebo.chance", "a number from 0 to 1", result.placebo.chance)
+    for path, frame in frames.items():
+        for name in frame.columns:
+            if PROBABILITY.search(name) and column_type(frame[name]) == "float":
+                good = frame[name].isna() | frame[name].between(0.0, 1.0)
+                _check_all(f"{path}.columns.{name}", frame[name], good, "a number from 0 to 1, or 'NaN'")
+
+
+def _check_all(path: str, values: pd.Series[Any], good: pd.Series[bool], wanted: str) -> None:
+    for place in np.flatnonzero(~good):
+        refuse(f"{path}[{place}]", wanted, float(values.iloc[place]))
