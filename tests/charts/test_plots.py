@@ -2,6 +2,7 @@ import calendar
 import re
 from dataclasses import replace
 from itertools import pairwise
+from xml.etree import ElementTree
 
 import matplotlib.colors
 import matplotlib.pyplot as plt
@@ -24,7 +25,9 @@ from modifind.charts import (
     QuantileDisplay,
 )
 from modifind.charts.labels import shown, tick_labels
-from modifind.charts.style import FAINT, HALF_PAGE, SELECTED, SPREAD
+from modifind.charts.matplotlib import FAINT, HALF_PAGE, SELECTED, SPREAD
+from modifind.charts.spec import Bars, Line
+from modifind.charts.svg import chart
 from modifind.explain import bounds_test, effect_bounds
 from modifind.result.checks import Check, as_frame
 from modifind.result.selection_result import PIT_COLUMNS
@@ -329,9 +332,9 @@ def test_bounds_are_boxes_or_bands_with_their_limits(result):
     for ax, name in zip(display.axes_, ("sd", "corr", "benefit"), strict=True):
         for box, low, high in zip(ax.patches, bounds[f"{name}_low"], bounds[f"{name}_high"], strict=True):
             assert (box.get_y(), box.get_y() + box.get_height()) == pytest.approx((low, high))
-        below, above = (np.array(part.get_segments())[:, 0, 1] for part in ax.collections[:2])
-        np.testing.assert_array_equal(below, bounds[f"{name}_low_ci_low"])
-        np.testing.assert_array_equal(above, bounds[f"{name}_high_ci_high"])
+        below, above = (np.array(part.get_segments())[:, :, 1] for part in ax.collections[:2])
+        np.testing.assert_array_equal(below[:, 0], bounds[f"{name}_low_ci_low"])
+        np.testing.assert_array_equal(above[:, 1], bounds[f"{name}_high_ci_high"])
     p_value = result.bound_tests["sex"].set_index(["quantity", "part"])["p_value"]["corr", "midpoint"]
     assert f"midpoint p = {p_value:.3f}" in display.axes_[1].texts[0].get_text()
     ax = result.plot.bounds("age", quantities=["var"]).axes_[0]
@@ -414,7 +417,7 @@ def test_shortened_names_stay_different():
     first, second = tick_labels(names, 12)
     assert first != second
     assert shown("x" * 30, 10).count("\n") == 1
-    assert tick_labels(["nan", np.nan, True, 3, 22861.4]) == ["nan", "missing", "True", "3", "22861"]
+    assert tick_labels(["nan", np.nan, True, 3, 22861.4]) == ["nan", "missing", "True", "3", "22,861"]
 
 
 def test_results_without_explanations_are_drawn_as_far_as_they_go(old, result):
@@ -560,6 +563,27 @@ def test_the_gallery_shows_pictures_that_exist_and_are_small():
     pictures = re.findall(r"!\[[^]]+]\(([^)]+)\)", (docs / "plots.md").read_text(encoding="utf-8"))
     assert len(pictures) == len(list((docs / "images").glob("plot-*.png"))) == 11
     assert all((docs / path).stat().st_size < 60_000 for path in pictures)
+
+
+def test_every_figure_is_drawn_by_both_renderers(result):
+    """What is described once has the same numbers in matplotlib's axes and in SVG."""
+    displays = [kind.from_result(result) for kind in (ImportanceDisplay, ChangesDisplay, OverlapDisplay)]
+    displays += [CalibrationDisplay.from_result(result), CalibrationDisplay.from_result(result, features="age")]
+    for name in ("age", "sex", "month"):
+        displays += [kind.from_result(result, name) for kind in (CurveDisplay, D2Display, QuantileDisplay)]
+    displays += [DensityDisplay.from_result(result, "age"), BoundsDisplay.from_result(result, "sex")]
+    for display in displays:
+        figure = display.spec()
+        for panel, ax in zip(figure.panels, display.plot().figure_.axes, strict=True):
+            drawn = chart(panel)
+            root = ElementTree.fromstring(str(drawn.svg))
+            assert root.get("aria-label") == panel.told.about
+            marks = [mark for mark in panel.marks if isinstance(mark, Line)]
+            known = sum(int(np.isfinite(mark.values).sum()) for mark in marks)
+            bars = sum(int(np.isfinite(mark.values).sum()) for mark in panel.marks if isinstance(mark, Bars))
+            assert sum(map(len, drawn.readout["marks"])) == known + bars
+            ends = ax.get_xlim() if panel.places.sideways else ax.get_ylim()
+            assert ends == pytest.approx(panel.reach)
 
 
 def test_displays_are_made_from_estimators_too(result):

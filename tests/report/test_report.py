@@ -8,7 +8,7 @@ import pytest
 
 from conftest import quiet_fit
 from modifind.charts import CurveDisplay, ImportanceDisplay
-from modifind.charts.style import PLAIN, SELECTED
+from modifind.charts.matplotlib import PLAIN, SELECTED
 from modifind.report import answer, methods
 from modifind.result.checks import concerns
 

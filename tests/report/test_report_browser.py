@@ -13,8 +13,8 @@ import pandas as pd
 import pytest
 
 from explained import CHOSEN, NAMES, SCRIPT, explained_result
+from modifind.charts.labels import MINUS, number
 from modifind.report import render_report
-from modifind.report.svg import MINUS, number
 
 try:
     from playwright.sync_api import expect, sync_playwright

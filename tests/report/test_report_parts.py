@@ -12,18 +12,17 @@ import pandas as pd
 import pytest
 
 from explained import CATEGORIES, CHOSEN, NAMES, SCRIPT, curve_of, explained_result
+from modifind.charts.labels import Words, text_width
+from modifind.charts.spec import Places, spanning
+from modifind.charts.svg import MOST_ROWS, Drawing, Scale
 from modifind.report import answer, render_report
-from modifind.report.charts import Column, Terms
 from modifind.report.content import facts, table_columns, verdict
-from modifind.report.distributions import density_charts
-from modifind.report.layers import MOST_ROWS, Points
 from modifind.report.methods import methods, references
-from modifind.report.panels import make_panels
+from modifind.report.panels import curve_charts, density_charts, make_panels, numbers
 from modifind.report.render import island
-from modifind.report.svg import Drawing, Scale, spanning, text_width
 from modifind.result.selection_result import SelectionResult, no_changes
 
-TERMS = Terms("drug", "placebo")
+WORDS = Words("drug", "placebo")
 SELECTIVE = {
     "model": None,
     "sided": "two",
@@ -60,8 +59,12 @@ def places_of(path):
     return np.cumsum(np.reshape(numbers, (-1, 2)), axis=0).round(1)
 
 
-def column(frame, *, discrete=False, overall=None, terms=TERMS):
-    return Column("age", frame, discrete, overall or {}, terms)
+def charts_of(frame, *, discrete=False, overall=None, words=WORDS):
+    return curve_charts("age", frame, discrete, overall or {}, words)
+
+
+def average(frame, **settings):
+    return charts_of(frame, **settings)[0]
 
 
 def bare(result):
@@ -304,7 +307,7 @@ def test_constant_feature_has_nothing_to_draw(html):
 
 def test_line_and_band_lie_where_the_numbers_say():
     frame = curve_of(np.linspace(0.0, 10.0, 5)).assign(low_support=False)
-    chart = column(frame, overall={"mean_effect": -2.0}).average()
+    chart = average(frame, overall={"mean_effect": -2.0})
     (line,), (band,) = by_class(chart.svg, "average"), by_class(chart.svg, "average-band")
     at = chart.readout["at"]
     heights = np.interp(at, *places_of(line).T)
@@ -320,25 +323,25 @@ def test_line_and_band_lie_where_the_numbers_say():
 
 def test_stretches_with_few_rows_are_grey_and_do_not_set_the_scale():
     frame = curve_of(np.linspace(0.0, 10.0, 9))
-    plain = column(frame).average()
+    plain = average(frame)
     assert by_class(plain.svg, "unsure")
     assert [mark.get("class") for mark in by_class(plain.svg, "average")] == ["average low", "average"]
     assert ("key-unsure", "too few rows to rely on") in plain.keys
     assert plain.readout["texts"][0].endswith("too few rows to rely on")
     frame.loc[0, ["mean_effect", "mean_effect_high"]] = 1e6
-    ticks = [mark.text for mark in by_class(column(frame).average().svg, "tick")]
+    ticks = [mark.text for mark in by_class(average(frame).svg, "tick")]
     assert not [text for text in ticks if len(text) > 5]
 
 
 def test_missing_values_have_a_place_of_their_own():
-    chart = column(curve_of([1.0, 2.0, 3.0, np.nan])).average()
+    chart = average(curve_of([1.0, 2.0, 3.0, np.nan]))
     assert chart.readout["labels"] == ["1", "2", "3", "missing"]
     assert [mark.text for mark in by_class(chart.svg, "tick")][-1] == "missing"
     assert len(by_class(chart.svg, "average-mark")) == 1
 
 
 def test_categories_are_rows_with_their_names():
-    chart = column(curve_of(CATEGORIES), discrete=True).average()
+    chart = average(curve_of(CATEGORIES), discrete=True)
     names = by_class(chart.svg, "category")
     assert names[1].text == "<b>often</b>"
     assert names[2].find("{*}title").text == CATEGORIES[2]
@@ -348,7 +351,7 @@ def test_categories_are_rows_with_their_names():
 
 def test_names_of_lines_do_not_lie_on_the_marks_of_missing_values():
     frame = curve_of(np.append(np.linspace(0.0, 1.0, 6), np.nan))
-    svg = column(frame).quantiles().svg
+    svg = charts_of(frame)[2].svg
     (gap,) = by_class(svg, "gap")
     names = by_class(svg, "end")
     assert [name.text for name in names] == ["10%", "25%", "50%", "75%", "90%"]
@@ -358,19 +361,19 @@ def test_names_of_lines_do_not_lie_on_the_marks_of_missing_values():
 def test_very_many_categories_are_cut_to_the_largest():
     frame = curve_of([f"level {k}" for k in range(50)])
     frame["rows_treated"] = np.arange(50.0)
-    chart = column(frame, discrete=True).average()
+    chart = average(frame, discrete=True)
     assert chart.readout["labels"] == [f"level {k}" for k in range(50 - MOST_ROWS, 50)]
     assert f"The {MOST_ROWS} largest of 50 categories" in chart.note
-    assert len(column(frame, discrete=True).numbers()["rows"]) == 50
+    assert len(numbers(frame, WORDS)["rows"]) == 50
 
 
 def test_outcomes_of_few_levels_are_bars_and_of_many_are_curves():
     few = explained_result(("age", "flat"), ("age",), binary=True)
-    charts = density_charts("age", few.densities["age"], Terms.of(few))
+    charts = density_charts("age", few.densities["age"], Words.of(few))
     assert [label for label, _ in charts] == ["20", "50", "80"]
     assert len(by_class(charts[1][1].svg, "treated-bar")) == 2
     many = explained_result(("age", "flat"), ("age",))
-    charts = density_charts("age", many.densities["age"], Terms.of(many))
+    charts = density_charts("age", many.densities["age"], Words.of(many))
     assert by_class(charts[1][1].svg, "treated")
     assert not by_class(charts[1][1].svg, "treated-bar")
     assert charts[0][1].unsure
@@ -379,12 +382,12 @@ def test_outcomes_of_few_levels_are_bars_and_of_many_are_curves():
 
 def test_outcome_of_two_values_is_known_without_a_model_of_it():
     few = explained_result(("age", "flat"), ("age",), binary=True)
-    assert Terms.of(replace(few, settings={**few.settings, "model": None})).binary
-    assert not Terms.of(explained_result(("age", "flat"), ("age",))).binary
+    assert Words.of(replace(few, settings={**few.settings, "model": None})).binary
+    assert not Words.of(explained_result(("age", "flat"), ("age",))).binary
 
 
 def test_outcome_of_two_values_has_no_spread_and_no_quantiles():
-    charts = column(curve_of([1.0, 2.0, 3.0]), terms=replace(TERMS, binary=True)).charts()
+    charts = charts_of(curve_of([1.0, 2.0, 3.0]), words=replace(WORDS, binary=True))
     assert [chart.title for chart in charts] == ["Average effect", "Distance between the arms"]
 
 
@@ -401,13 +404,13 @@ def test_pictures_of_any_name_are_well_formed(result, name):
 
 @pytest.mark.parametrize("values", [[], [5.0], [0.0, 0.0], [1e-300, 2e-300], [-1e15, 1e15], [np.nan], [7.0, np.inf]])
 def test_scales_of_odd_values_have_ticks(values):
-    scale = spanning(values, 0.0, 100.0)
+    scale = Scale(*spanning(values), 0.0, 100.0)
     assert scale.low < scale.high
     assert all(np.isfinite(scale(value)) for value, _ in scale.ticks())
 
 
 def test_scale_keeps_within_its_limits():
-    assert spanning([0.0, 1.0], 0, 1, within=(0.0, 1.0)) == Scale(0.0, 1.0, 0, 1)
+    assert spanning([0.0, 1.0], within=(0.0, 1.0)) == (0.0, 1.0)
 
 
 def test_labels_are_cut_and_keep_their_text():
@@ -419,8 +422,8 @@ def test_labels_are_cut_and_keep_their_text():
 
 
 def test_points_of_numbers_that_are_text_in_old_files():
-    points = Points.of(pd.DataFrame({"value": ["1.5", "2", "unknown"]}, dtype=object), discrete=False)
-    assert points.places[:2].tolist() == [1.5, 2.0]
+    points = Places.along("x", pd.DataFrame({"value": ["1.5", "2", "unknown"]}, dtype=object), discrete=False)
+    assert points.at[:2].tolist() == [1.5, 2.0]
     assert points.missing.tolist() == [False, False, True]
 
 
@@ -431,9 +434,9 @@ def test_values_that_one_arm_does_not_have_are_left_out_of_the_densities(binary)
     numbers = densities.columns.drop(["value", "outcome", "low_support"])
     densities.loc[densities["value"] == CATEGORIES[0], numbers] = np.nan
     few = replace(result, densities={**result.densities, "smoker": densities})
-    charts = density_charts("smoker", few.densities["smoker"], Terms.of(few))
+    charts = density_charts("smoker", few.densities["smoker"], Words.of(few))
     assert [label for label, _ in charts] == list(CATEGORIES[1:])
     assert "NaN" not in render_report(few)
     densities[numbers] = np.nan
-    assert density_charts("smoker", densities, Terms.of(few)) == []
+    assert density_charts("smoker", densities, Words.of(few)) == []
     assert "NaN" not in render_report(few)

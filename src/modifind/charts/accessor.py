@@ -76,11 +76,7 @@ class PlotAccessor:
         return OverlapDisplay.from_result(self._result).plot(ax)
 
     def calibration(
-        self,
-        features: str | Sequence[str] | None = None,
-        *,
-        max_features: int = 30,
-        axes: Sequence[Axes] | None = None,
+        self, features: str | Sequence[str] | None = None, *, max_features: int = 30, axes: Sequence[Axes] | None = None
     ) -> CalibrationDisplay:
         """How well the distributions of the features fit held-out rows; see `CalibrationDisplay`."""
         made = CalibrationDisplay.from_result(self._result, features=features, max_features=max_features)

@@ -1,12 +1,16 @@
-"""What displays share: how a feature of a result is found, figures, and how notebooks show them."""
+"""What displays share: a figure of a part of a result, how it is drawn, and how notebooks show it."""
 
 from __future__ import annotations
 
 import io
 from collections.abc import Callable, Sequence
+from dataclasses import KW_ONLY, dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
-from modifind.charts.style import DPI, HALF_PAGE, legend, make_figure
+import pandas as pd
+
+from modifind.charts.labels import PLAIN_WORDS, Words
+from modifind.charts.spec import Figure, Places, Told
 from modifind.data.wording import named
 
 if TYPE_CHECKING:
@@ -27,6 +31,7 @@ class Display:
     """
 
     figure_: Any = None
+    axes_: list[Axes]
     _own_figure = False
 
     from_result: ClassVar[Callable[..., Any]]
@@ -37,31 +42,21 @@ class Display:
         made: Self = cls.from_result(estimator.result_, *feature, **settings)
         return made
 
-    def _axes(
-        self, axes: Sequence[Axes] | None, n_axes: int, *, height: float, n_columns: int = 1, width: float = HALF_PAGE
-    ) -> list[Axes]:
-        """The axes that were passed, or those of a new figure that is as high as its rows."""
-        self._own_figure = axes is None
-        if axes is None:
-            n_rows = -(-n_axes // n_columns)
-            self.figure_, made = make_figure(n_columns, width=width, height=height, n_rows=n_rows, dpi=DPI)
-            for spare in made[n_axes:]:
-                spare.remove()
-            return made[:n_axes]
-        given = list(axes)
-        if len(given) != n_axes:
-            raise ValueError(f"{type(self).__name__} draws on {n_axes} axes, not {len(given)}")
-        self.figure_ = given[0].get_figure()
-        return given
+    def spec(self) -> Figure:
+        """What is drawn, as data that every renderer takes."""
+        raise NotImplementedError
 
-    def _legend(self, axes: Axes, entries: Sequence[tuple[Any, str]], *, n_columns: int = 3) -> None:
-        """A legend at the top of our own figure, or above axes that were passed."""
-        legend(self.figure_ if self._own_figure else axes, entries, n_columns=n_columns)
+    def plot(self, axes: Sequence[Axes] | None = None) -> Self:
+        """Draw on as many axes as there are panels, or on a new figure."""
+        from modifind.charts.matplotlib import draw
 
-    def _align(self, panels: Sequence[Axes]) -> None:
-        """Put the labels of axes of our own that stand above each other in one line."""
-        if self._own_figure:
-            self.figure_.align_ylabels(panels)
+        figure = self.spec()
+        given = None if axes is None else list(axes)
+        if given is not None and len(given) != len(figure.panels):
+            raise ValueError(f"{type(self).__name__} draws on {len(figure.panels)} axes, not {len(given)}")
+        self._own_figure = given is None
+        self.figure_, self.axes_ = draw(figure, given)
+        return self
 
     def _repr_png_(self) -> tuple[bytes, dict[str, int]] | None:
         """The picture in a notebook; figures that the user made are shown by whoever made them."""
@@ -71,6 +66,48 @@ class Display:
         self.figure_.savefig(buffer, format="png")
         width, height = self.figure_.get_size_inches()
         return buffer.getvalue(), {"width": round(width * SCREEN), "height": round(height * SCREEN)}
+
+
+class SingleDisplay(Display):
+    """A picture of one panel.
+
+    Attributes
+    ----------
+    figure_, ax_ : Figure, Axes
+        What `plot` drew on.
+    """
+
+    ax_: Axes
+
+    def plot(self, ax: Axes | None = None) -> Self:  # type: ignore[override]
+        """Draw on `ax`, or on a new figure."""
+        super().plot(None if ax is None else [ax])
+        (self.ax_,) = self.axes_
+        return self
+
+
+@dataclass(eq=False, repr=False)
+class AlongDisplay(Display):
+    """A picture of a curve along the values of one feature."""
+
+    feature: str
+    curve: pd.DataFrame
+    _: KW_ONLY
+    discrete: bool
+    words: Words = PLAIN_WORDS
+
+    what: ClassVar[str]  # that the curve gives
+
+    @classmethod
+    def from_result(cls, result: SelectionResult, feature: str) -> Self:
+        """The picture of one feature of a result; of a group, of one of its columns."""
+        column = column_of(result, feature, cls.what)
+        return cls(feature, result.curve(column), discrete=result.kind(column) == "discrete", words=Words.of(result))
+
+    @property
+    def places(self) -> Places:
+        """The values of the feature."""
+        return Places.along(self.feature, self.curve, discrete=self.discrete)
 
 
 def column_of(result: SelectionResult, feature: Any, what: str) -> str:
@@ -83,3 +120,10 @@ def column_of(result: SelectionResult, feature: Any, what: str) -> str:
         features = ", ".join(map(repr, result.table.index))
         raise ValueError(f"no feature {feature!r}; features are {features}")
     return str(columns[0])
+
+
+def told_along(places: Places, title: str, note: str, texts: Sequence[str]) -> Told:
+    """Words of a picture along a feature; what stands for it has the first and the last point, or all of a few."""
+    shown = range(len(texts)) if len(texts) <= 4 else (0, len(texts) - 1)
+    points = ". ".join(f"{places.labels[k]}: {texts[k]}" for k in shown) or "Nothing is known"
+    return Told(title, note, f"{title} along {places.name}. {points}.", tuple(texts))

@@ -2,34 +2,49 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from dataclasses import KW_ONLY, dataclass, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
 
-from modifind.charts.base import Display, column_of
-from modifind.charts.labels import Words, p_text
-from modifind.charts.style import INK, NOTE_SIZE, SELECTED, SHAPE, SPREAD, Look, stroke, swatch
-from modifind.charts.value_axis import ValueAxis
+from modifind.charts.base import Display, column_of, told_along
+from modifind.charts.labels import PLAIN_WORDS, Words, number, p_text, percent
+from modifind.charts.spec import Band, Figure, Key, Line, Mark, Panel, Places, values_of
+from modifind.result.selection_result import readable_p
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-
     from modifind.result.selection_result import SelectionResult
 
+SD = (
+    "How much effects differ between persons",
+    "Standard deviation of the effect between persons with the same value.",
+)
+VARIANCE = ("Variance of effects between persons", "Variance of the effect between persons with the same value.")
+CORRELATION = (
+    "Do both outcomes of a person go together?",
+    "Correlation between a person's outcomes under {treated} and under {control}.",
+)
+OTHERS = "Share of persons whose outcome is "
+BENEFIT = ("Share with a {higher} outcome", f"{OTHERS}{{higher}} under {{treated}} than under {{control}}.")
+NO_HARM = ("Share without a {lower} outcome", f"{OTHERS}not {{lower}} under {{treated}} than under {{control}}.")
+# Name of the axis, its limits, heading and how to read it.
 QUANTITIES = {
-    "sd": ("sd of the effect\non {outcome}", SPREAD, (0.0, None)),
-    "var": ("variance of the effect\non {outcome}", SPREAD, (0.0, None)),
-    "corr": ("correlation of the\npotential outcomes", SHAPE, (-1.0, 1.0)),
-    "benefit": ("share with a {higher}\n{outcome} if treated", SELECTED, (0.0, 1.0)),
-    "no_harm": ("share without a {lower}\n{outcome} if treated", SELECTED, (0.0, 1.0)),
+    "sd": ("sd of the effect\non {outcome}", (0.0, math.inf), *SD),
+    "var": ("variance of the effect\non {outcome}", (0.0, math.inf), *VARIANCE),
+    "corr": ("correlation of the\npotential outcomes", (-1.0, 1.0), *CORRELATION),
+    "benefit": ("share with a {higher}\n{outcome} if treated", (0.0, 1.0), *BENEFIT),
+    "no_harm": ("share without a {lower}\n{outcome} if treated", (0.0, 1.0), *NO_HARM),
 }
-LIMITS = (0, (3, 1.5))
+BINARY = "Share of persons who have the outcome under {treated} and would not under {control}."
+PARTS = {"midpoint": "middle of the range", "width": "width"}
 SHORT = 12  # letters of categories that leave room for three axes beside each other
 DEFAULT = ("sd", "corr", "benefit")
 
 
+@dataclass(eq=False, repr=False)
 class BoundsDisplay(Display):
     """Sharp bounds on the spread of the effect, the correlation of both outcomes and the share who benefit.
 
@@ -59,27 +74,19 @@ class BoundsDisplay(Display):
         What `plot` drew on.
     """
 
-    def __init__(
-        self,
-        feature: str,
-        bounds: pd.DataFrame,
-        *,
-        discrete: bool,
-        tests: pd.DataFrame | None = None,
-        quantities: Sequence[str] = DEFAULT,
-        higher_is_better: bool = True,
-        words: Words | None = None,
-    ) -> None:
-        unknown = [name for name in quantities if name not in QUANTITIES]
-        if unknown or not quantities:
+    feature: str
+    bounds: pd.DataFrame
+    _: KW_ONLY
+    discrete: bool
+    tests: pd.DataFrame | None = None
+    quantities: Sequence[str] = DEFAULT
+    higher_is_better: bool = True
+    words: Words = PLAIN_WORDS
+
+    def __post_init__(self) -> None:
+        unknown = [name for name in self.quantities if name not in QUANTITIES]
+        if unknown or not self.quantities:
             raise ValueError(f"quantities must be some of {', '.join(QUANTITIES)}, not {unknown or 'none'}")
-        self.feature = feature
-        self.bounds = bounds
-        self.discrete = discrete
-        self.tests = tests
-        self.quantities = tuple(quantities)
-        self.higher_is_better = higher_is_better
-        self.words = words or Words()
 
     @classmethod
     def from_result(
@@ -93,67 +100,57 @@ class BoundsDisplay(Display):
                 f"no bounds of {column!r}; there are those of {there}. A fit bounds the effects along features whose "
                 "p-value is at most alpha; for others call modifind.explain.effect_bounds"
             )
-        return cls(
-            feature,
-            result.bounds[column].copy(),
-            discrete=result.kind(column) == "discrete",
-            tests=result.bound_tests.get(column),
-            quantities=quantities,
-            words=Words.of(result),
-        )
+        bounds, tests, words = result.bounds[column].copy(), result.bound_tests.get(column), Words.of(result)
+        discrete = result.kind(column) == "discrete"
+        return cls(feature, bounds, discrete=discrete, tests=tests, quantities=quantities, words=words)
 
-    def plot(self, axes: Sequence[Axes] | None = None) -> BoundsDisplay:
-        """Draw on one axes for each quantity, or on a new figure."""
-        places = ValueAxis.of(self.feature, self.bounds, discrete=self.discrete)
-        n = len(self.quantities)
-        beside = places.sideways and places.longest <= SHORT
-        stacked, narrow = (1 if beside else n), beside and axes is None and n > 1
-        panels = self._axes(axes, n, height=stacked * places.height(1.75) + 0.3, n_columns=n // stacked)
-        for k, (ax, name) in enumerate(zip(panels, self.quantities, strict=True)):
-            self._draw(ax, places, name, narrow)
-            if narrow and k:
-                ax.set_yticklabels([])
-                ax.set_ylabel("")
-        entries: list[tuple[Any, str]] = [
-            (swatch(INK, 0.3), "between the bounds"),
-            (stroke(Look(INK, "-" if places.discrete else LIMITS, width=0.9)), "95% limits"),
-        ]
-        self._legend(panels[0], entries + places.notes(hatched=True))
-        self._align(panels)
-        self.axes_ = panels
-        return self
+    def spec(self) -> Figure:
+        """A panel for each quantity, one below the other; beside each other where categories have short names."""
+        places = Places.along(self.feature, self.bounds, discrete=self.discrete)
+        longest = max((len(line) for label in places.ticked for line in label.split("\n")), default=0)
+        stacked = 1 if places.sideways and longest <= SHORT else len(self.quantities)
+        panels = tuple(self._panel(places, name) for name in self.quantities)
+        return Figure(panels, stacked * places.height(1.75) + 0.3, columns=len(panels) // stacked)
 
-    def _draw(self, ax: Axes, places: ValueAxis, name: str, narrow: bool) -> None:
-        label, colour, (least, most) = QUANTITIES[name]
-        bounds = self.bounds
-        low, high = bounds[f"{name}_low"], bounds[f"{name}_high"]
-        places.between(ax, low, high, colour=colour, shade=0.35)
-        edge = Look(colour, marker="", width=1.6, shade=0.0)
-        for end in (low, high):
-            places.draw(ax, end, look=edge)
-        limits = Look(colour, LIMITS, marker="", width=0.9, shade=0.12)
-        if f"{name}_low_ci_low" in bounds:
-            self._draw_limits(ax, places, name, limits)
+    def _panel(self, places: Places, name: str) -> Panel:
+        label, within, title, note = QUANTITIES[name]
         ends = ("higher", "lower") if self.higher_is_better else ("lower", "higher")
-        text = label.format(outcome=self.words.outcome, higher=ends[0], lower=ends[1])
-        places.finish(ax, text, letters=14 if narrow else 30)
-        (ax.set_xlim if places.sideways else ax.set_ylim)(least, most)
-        note = self._note(name)
-        if note and not narrow:
-            ax.text(1.0, 1.0, note, transform=ax.transAxes, ha="right", va="bottom", fontsize=NOTE_SIZE, color=INK)
+        words = {"higher": ends[0], "lower": ends[1], "treated": self.words.treated, "control": self.words.control}
+        if self.words.binary and name == "benefit" and self.higher_is_better:
+            note = BINARY
+        low, high = values_of(self.bounds, f"{name}_low"), values_of(self.bounds, f"{name}_high")
+        outer_low, outer_high = (values_of(self.bounds, f"{name}_{end}") for end in ("low_ci_low", "high_ci_high"))
+        marks: list[Mark] = [Band("bounds", low, high, box=0.5)]
+        marks += [Line("bounds", end, points=False) for end in (low, high)]
+        keys = [Key("bounds", "all that the data allow", "box")]
+        if np.isfinite(outer_low).any():
+            marks += [Band("limits", outer_low, low), Band("limits", high, outer_high)]
+            keys.append(Key("limits", "with 95% limits", "box"))
+        shares = within == (0.0, 1.0)
+        texts = [self._text(limits, shares) for limits in zip(low, high, outer_low, outer_high, strict=True)]
+        told = told_along(places, title.format(**words), f"{note.format(**words)}{self._varies(name)}", texts)
+        axis = label.format(outcome=self.words.short.outcome, **words)
+        held = tuple(end for end in within if math.isfinite(end))
+        panel = Panel(places, tuple(marks), axis, remark=self._remark(name), keys=tuple(keys), told=told)
+        return replace(panel, holds=held, within=within, percent=shares)
 
-    def _draw_limits(self, ax: Axes, places: ValueAxis, name: str, look: Look) -> None:
-        bounds, nothing = self.bounds, np.full(len(self.bounds), np.nan)
-        outer = ((f"{name}_low_ci_low", f"{name}_low"), (f"{name}_high_ci_high", f"{name}_high"))
-        for limit, bound in outer:
-            places.draw(ax, bounds[limit] if not places.discrete else nothing, look=look)
-            places.draw(ax, nothing, bounds[limit], bounds[bound], look=look, hatch=False)
+    @staticmethod
+    def _text(limits: tuple[float, ...], shares: bool) -> str:
+        low, high, outer_low, outer_high = (percent(end, 0) if shares else number(end) for end in limits)
+        outer = "" if math.isnan(limits[2]) else f" (95% limits {outer_low} to {outer_high})"
+        return f"between {low} and {high}{outer}"
 
-    def _note(self, name: str) -> str:
-        """Do midpoint and width of the bounds change along the feature?"""
-        if self.tests is None:
-            return ""
+    def _p_values(self, name: str) -> dict[str, float]:
+        """P-values of whether midpoint and width of the bounds change along the feature."""
+        if self.tests is None or "quantity" not in self.tests:
+            return {}
         rows = self.tests[self.tests["quantity"] == ("var" if name == "sd" else name)]
-        found = zip(rows["part"], rows["p_value"].to_numpy(dtype=float), strict=True)
-        texts = [f"{part} {p_text(p_value)}" for part, p_value in found if not np.isnan(p_value)]
+        return {str(part): float(p) for part, p in zip(rows["part"], rows["p_value"], strict=True) if p == p}
+
+    def _remark(self, name: str) -> str:
+        texts = [f"{part} {p_text(p)}" for part, p in self._p_values(name).items()]
         return f"change: {', '.join(texts)}" if texts else ""
+
+    def _varies(self, name: str) -> str:
+        parts = [f"{PARTS.get(part, part)} p = {readable_p(p)}" for part, p in self._p_values(name).items()]
+        return f" Does it change along the feature? {', '.join(parts).capitalize()}." if parts else ""

@@ -3,36 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import KW_ONLY, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 
 from modifind.charts.base import Display
-from modifind.charts.labels import row_height, shown, tick_labels
-from modifind.charts.style import (
-    FAINT,
-    INK,
-    LABEL_SIZE,
-    PLAIN_TEXT,
-    SELECTED,
-    SPREAD,
-    Look,
-    stroke,
-    swatch,
-    trim,
-)
+from modifind.charts.labels import percent, shown
+from modifind.charts.spec import Band, Bars, Figure, Key, Line, Mark, Panel, Places, Rule, Told
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-
     from modifind.result.selection_result import SelectionResult
 
-LIMIT = Look(SPREAD, (0, (4, 1.5)), width=1.2)
 MOST_COLUMNS = 3
 TWO_SIDED = 1.96
 
 
+@dataclass(eq=False, repr=False)
 class CalibrationDisplay(Display):
     """Distances of the distributions of the features from held-out rows, or histograms for chosen features.
 
@@ -63,18 +51,11 @@ class CalibrationDisplay(Display):
     [0.01, 0.03]
     """
 
-    def __init__(
-        self,
-        distances: pd.Series[Any],
-        histograms: pd.DataFrame | None = None,
-        *,
-        limit: float | None = None,
-        n_rows: int | None = None,
-    ) -> None:
-        self.distances = distances
-        self.histograms = histograms
-        self.limit = limit
-        self.n_rows = n_rows
+    distances: pd.Series[Any]
+    histograms: pd.DataFrame | None = None
+    _: KW_ONLY
+    limit: float | None = None
+    n_rows: int | None = None
 
     @classmethod
     def from_result(
@@ -103,58 +84,40 @@ class CalibrationDisplay(Display):
         n_rows = min(int(settings["n_rows"]), int(settings.get("max_train_rows") or settings["n_rows"]))
         return cls(found.reindex(chosen), known.loc[chosen], limit=limit, n_rows=n_rows)
 
-    def plot(self, axes: Sequence[Axes] | None = None) -> CalibrationDisplay:
-        """Draw on one axes, or on one for each histogram, or on a new figure."""
+    def spec(self) -> Figure:
+        """One panel of distances, or one for each histogram."""
         if self.histograms is None:
-            self.axes_ = self._plot_distances(axes)
-        else:
-            self.axes_ = self._plot_histograms(axes, self.histograms)
-        return self
-
-    def _plot_distances(self, axes: Sequence[Axes] | None) -> list[Axes]:
-        n = len(self.distances)
-        labels = tick_labels(self.distances.index)
-        (ax,) = self._axes(axes, 1, height=0.95 + row_height(labels, 0.2) * n)
-        places = np.arange(n)
-        ax.plot(
-            self.distances.to_numpy(dtype=float), places, color=SELECTED, marker="o", markersize=4.5, linestyle="none"
-        )
-        ax.hlines(places, 0.0, self.distances, color=SELECTED, linewidth=1.2, alpha=0.6)
-        if self.limit is not None:
-            ax.axvline(self.limit, color=LIMIT.colour, linestyle=LIMIT.line, linewidth=LIMIT.width)
-            self._legend(ax, [(stroke(LIMIT), "beyond: look at the checks")])
-        trim(ax)
-        ax.set_yticks(places, labels, **PLAIN_TEXT)
-        ax.set_ylim(n - 0.4, -0.6)
-        ax.set_xlim(0, None)
-        ax.tick_params(axis="y", length=0)
-        ax.set_xlabel("distance of the distribution\nfrom held-out rows (KS)")
-        return [ax]
-
-    def _plot_histograms(self, axes: Sequence[Axes] | None, histograms: pd.DataFrame) -> list[Axes]:
-        n, tenths = histograms.shape
+            return self._distances()
+        shares = self.histograms.to_numpy(dtype=float)
+        n, tenths = shares.shape
+        reach = 1.1 * max(float(np.nanmax(shares, initial=0.0)), 1.5 / tenths)
+        named = zip(map(str, self.histograms.index), shares, strict=True)
+        panels = tuple(self._histogram(name, own, reach) for name, own in named)
         columns = min(n, MOST_COLUMNS)
-        panels = self._axes(axes, n, height=0.5 + 1.35 * -(-n // columns), n_columns=columns)
-        low = np.arange(tenths) / tenths
-        reach = 1.1 * max(float(histograms.to_numpy(dtype=float).max()), 1.5 / tenths)
-        for k, (ax, (name, shares)) in enumerate(zip(panels, histograms.iterrows(), strict=True)):
-            ax.bar(low, shares.to_numpy(dtype=float), 1 / tenths, align="edge", color=SELECTED, alpha=0.6, linewidth=0)
-            ax.axhline(1 / tenths, color=INK, linewidth=0.8)
-            if self.n_rows:
-                half = TWO_SIDED * np.sqrt((1 - 1 / tenths) / tenths / self.n_rows)
-                ax.axhspan(1 / tenths - half, 1 / tenths + half, color=FAINT, alpha=0.35, linewidth=0)
-            trim(ax)
-            ax.set(xlim=(0, 1), ylim=(0, reach), xlabel="PIT")
-            ax.set_xticks([0, 0.5, 1], ["0", "0.5", "1"])
-            first, _, last = ax.get_xticklabels()
-            first.set_horizontalalignment("left")
-            last.set_horizontalalignment("right")
-            ax.locator_params(axis="y", nbins=4)
-            ax.set_title(shown(name, 12), fontsize=LABEL_SIZE, color=INK, **PLAIN_TEXT)
-            if k % columns == 0:
-                ax.set_ylabel("share of rows")
-            elif axes is None:
-                ax.set_yticklabels([])
-        band = [(swatch(FAINT, 0.35), "where a right distribution lies (95%)")] if self.n_rows else []
-        self._legend(panels[0], [(swatch(SELECTED, 0.6), "held-out rows"), *band])
-        return panels
+        return Figure(panels, 0.5 + 1.35 * -(-n // columns), columns=columns)
+
+    def _distances(self) -> Figure:
+        places, distances = Places.listed(self.distances.index), self.distances.to_numpy(dtype=float)
+        marks: list[Mark] = [Line("fit", distances), Band("fit", np.zeros_like(distances), distances)]
+        keys: tuple[Key, ...] = ()
+        if self.limit is not None:
+            marks.append(Rule("limit", self.limit))
+            keys = (Key("limit", "beyond: look at the checks"),)
+        told = Told("Distances", about="Distance of the distribution of each feature from held-out rows")
+        label, limits = "distance of the distribution\nfrom held-out rows (KS)", (0.0, np.inf)
+        panel = Panel(places, tuple(marks), label, keys=keys, holds=(0.0,), within=limits, told=told)
+        return Figure((panel,), places.height())
+
+    def _histogram(self, name: str, shares: Any, reach: float) -> Panel:
+        tenths = shares.size
+        marks: list[Mark] = [Bars("rank", shares, width=1 / tenths), Rule("neutral", 1 / tenths)]
+        keys = [Key("rank", "held-out rows", "box")]
+        if self.n_rows:
+            marks.append(Rule("null", 1 / tenths, half=TWO_SIDED * np.sqrt((1 - 1 / tenths) / tenths / self.n_rows)))
+            keys.append(Key("null", "where a right distribution lies (95%)", "box"))
+        listed = ", ".join(map(percent, shares))
+        about = f"Shares of {name} by tenths of its estimated distribution, 10% each where it is right: {listed}"
+        ticks = ((0.0, "0"), (0.5, "0.5"), (1.0, "1"))
+        places = Places.numbers("PIT", (np.arange(tenths) + 0.5) / tenths, (0.0, 1.0), ticks)
+        panel = Panel(places, tuple(marks), "share of rows", title=shown(name, 12), keys=tuple(keys))
+        return replace(panel, span=(0.0, reach), told=Told(name, about=about))

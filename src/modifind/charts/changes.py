@@ -2,26 +2,25 @@
 
 from __future__ import annotations
 
+from dataclasses import KW_ONLY, dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
 
-from modifind.charts.base import Display
-from modifind.charts.labels import row_height, tick_labels
-from modifind.charts.style import INK, PLAIN_TEXT, SELECTED, SHAPE, SPREAD, Look, stroke, trim
+from modifind.charts.base import SingleDisplay
+from modifind.charts.spec import Figure, Key, Line, Panel, Places, Rule, Told, values_of
+from modifind.result.selection_result import PARTS
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-
     from modifind.result.selection_result import SelectionResult
 
-PARTS = {"mean": Look(SELECTED), "spread": Look(SPREAD, marker="s"), "shape": Look(SHAPE, marker="^")}
-LEVEL = Look(INK, (0, (4, 1.5)), width=1.0)
+ROLES = {"mean": "average", "spread": "spread", "shape": "shape"}
 SMALLEST = 1e-6  # smaller p-values are drawn here
 
 
-class ChangesDisplay(Display):
+@dataclass(eq=False, repr=False)
+class ChangesDisplay(SingleDisplay):
     """Adjusted p-values of what each feature changes, on a log scale: mean, spread, and shape beyond both.
 
     Parameters
@@ -45,9 +44,9 @@ class ChangesDisplay(Display):
     [0.001, 0.4, 1e-06]
     """
 
-    def __init__(self, changes: pd.DataFrame, *, alpha: float = 0.05) -> None:
-        self.changes = changes
-        self.alpha = alpha
+    changes: pd.DataFrame
+    _: KW_ONLY
+    alpha: float = 0.05
 
     @classmethod
     def from_result(cls, result: SelectionResult, *, max_features: int = 30) -> ChangesDisplay:
@@ -59,34 +58,17 @@ class ChangesDisplay(Display):
         order = known[columns].min(axis=1).sort_values(kind="stable").index[:max_features]
         return cls(known.loc[order, columns], alpha=float(result.settings.get("alpha", 0.05)))
 
-    def plot(self, ax: Axes | None = None) -> ChangesDisplay:
-        """Draw on `ax`, or on a new figure."""
-        n = len(self.changes)
-        labels = tick_labels(self.changes.index)
-        (ax,) = self._axes(None if ax is None else [ax], 1, height=0.85 + row_height(labels, 0.24) * n)
-        places = np.arange(n, dtype=float)
-        for k, (part, look) in enumerate(PARTS.items()):
-            p_values = np.maximum(self.changes[f"{part}_adjusted"].to_numpy(dtype=float), SMALLEST)
-            ax.plot(
-                p_values,
-                places + 0.2 * (k - 1),
-                color=look.colour,
-                marker=look.marker,
-                markersize=4.5,
-                linestyle="none",
-            )
-        ax.axvline(self.alpha, color=LEVEL.colour, linestyle=LEVEL.line, linewidth=LEVEL.width, zorder=0.5)
-        ax.hlines(places[1:] - 0.5, 0, 1, transform=ax.get_yaxis_transform(), color=INK, alpha=0.12, linewidth=0.6)
-        ax.set_xscale("log")
-        ax.set_xlim(1.6, 0.6 * SMALLEST)
-        trim(ax)
-        ax.set_xticks([1.0, 0.01, 1e-4, SMALLEST], ["1", "0.01", "0.0001", "≤ 1e-6"])
-        ax.minorticks_off()
-        ax.set_yticks(places, labels, **PLAIN_TEXT)
-        ax.set_ylim(n - 0.45, -0.55)
-        ax.tick_params(axis="y", length=0)
-        ax.set_xlabel("adjusted p-value")
-        entries = [(stroke(look, marker=True), part) for part, look in PARTS.items()]
-        self._legend(ax, [*entries, (stroke(LEVEL), f"level {self.alpha:g}")], n_columns=4)
-        self.ax_ = ax
-        return self
+    def spec(self) -> Figure:
+        """Three points for every feature."""
+        places = Places.listed(self.changes.index)
+        lines = [
+            Line(ROLES[part], np.maximum(values_of(self.changes, f"{part}_adjusted"), SMALLEST), shift=0.2 * (k - 1))
+            for k, part in enumerate(PARTS)
+        ]
+        apart = [Rule("separator", k - 0.5, place=True) for k in places.at[1:]]
+        keys = (*(Key(ROLES[part], part, "point") for part in PARTS), Key("level", f"level {self.alpha:g}"))
+        ticks = ((1.0, "1"), (0.01, "0.01"), (1e-4, "0.0001"), (SMALLEST, "≤ 1e-6"))
+        told = Told("What each feature changes", about="Adjusted p-values of what each feature changes")
+        marks = (*lines, Rule("level", self.alpha), *apart)
+        panel = Panel(places, marks, "adjusted p-value", keys=keys, ticks=ticks, log=True, told=told)
+        return Figure((replace(panel, span=(1.6, 0.6 * SMALLEST)),), places.height(), legend_columns=4)

@@ -2,26 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, ClassVar, Self
 
-import pandas as pd
+import numpy as np
 
-from modifind.charts.base import Display, column_of
-from modifind.charts.labels import Words
-from modifind.charts.style import HALF_PAGE, INK, SELECTED, SPREAD, Look, stroke, swatch
-from modifind.charts.value_axis import ValueAxis
+from modifind.charts.base import AlongDisplay, told_along
+from modifind.charts.labels import number, shortened, with_limits
+from modifind.charts.spec import Band, Figure, Key, Line, Mark, Panel, Rule, limits_of, values_of
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-
     from modifind.result.selection_result import SelectionResult
 
-MEAN, RATIO = Look(SELECTED), Look(SPREAD, marker="s")
-OVERALL = Look(INK, (0, (5, 2)), width=1.1)
 
-
-class CurveDisplay(Display):
+@dataclass(eq=False, repr=False)
+class CurveDisplay(AlongDisplay):
     """Mean effect, and the ratio of standard deviations, along one feature, with 95% bands.
 
     Parameters
@@ -52,60 +49,57 @@ class CurveDisplay(Display):
     ['no', 'yes']
     """
 
-    def __init__(
-        self,
-        feature: str,
-        curve: pd.DataFrame,
-        *,
-        discrete: bool,
-        overall: Mapping[str, float] | None = None,
-        words: Words | None = None,
-    ) -> None:
-        self.feature = feature
-        self.curve = curve
-        self.discrete = discrete
-        self.overall = dict(overall or {})
-        self.words = words or Words()
+    overall: Mapping[str, float] = field(default_factory=dict, kw_only=True)
+
+    what: ClassVar[str] = "curves"
 
     @classmethod
-    def from_result(cls, result: SelectionResult, feature: str) -> CurveDisplay:
+    def from_result(cls, result: SelectionResult, feature: str) -> Self:
         """The curve of one feature of a result; of a group, one of its columns."""
-        column = column_of(result, feature, "curves")
-        discrete = result.kind(column) == "discrete"
-        return cls(feature, result.curve(column), discrete=discrete, overall=result.overall, words=Words.of(result))
+        return replace(super().from_result(result, feature), overall=result.overall)
 
-    def plot(self, axes: Sequence[Axes] | None = None) -> CurveDisplay:
-        """Draw on two axes, or on a new figure."""
-        places = ValueAxis.of(self.feature, self.curve, discrete=self.discrete)
-        columns, rows = (2, 1) if places.sideways else (1, 2)
-        panels = self._axes(axes, 2, height=rows * places.height(), n_columns=columns, width=HALF_PAGE)
-        words, curve = self.words, self.curve
-        above, below = panels
-        # Names of the arms are too long for the labels of two narrow axes: there the legend has them.
-        narrow = places.sideways and axes is None
-        difference, quotient = f"\n({words.difference})", f"\n({words.treated} / {words.control})"
-        for ax, name, look, none, label in (
-            (above, "mean_effect", MEAN, 0.0, f"mean effect on {words.outcome}{'' if narrow else difference}"),
-            (below, "sd_ratio", RATIO, 1.0, f"ratio of standard deviations{'' if narrow else quotient}"),
-        ):
-            places.draw(ax, curve[name], curve.get(f"{name}_low"), curve.get(f"{name}_high"), look=look)
-            places.reference(ax, none)
-            if name in self.overall:
-                places.reference(ax, self.overall[name], look=OVERALL)
-            places.finish(ax, label, letters=15 if narrow else 30)
-        if narrow:
-            below.set_yticklabels([])
-            below.set_ylabel("")
-        self._legend(above, self._entries(places, narrow), n_columns=2 if narrow else 3)
-        self._align(panels)
-        self.axes_ = panels
-        return self
+    def spec(self) -> Figure:
+        """The average above the spread; beside each other where categories stand in rows."""
+        words, short, places = self.words, self.words.short, self.places
+        note = f"Average {shortened(words.outcome, 200)} under {words.treated} less that under {words.control}"
+        if words.binary:
+            note = f"Share with the outcome under {words.treated} less the share under {words.control}"
+        if words.log:
+            note += "; logarithms, so that 0.1 is about 10% more and \u22120.7 half as much"
+        spread_note = (
+            f"How much outcomes vary under {words.treated} relative to {words.control}: above 1 they vary more "
+            "(ratio of standard deviations)."
+        )
+        average = Panel(places, (Rule("neutral", 0.0),), f"mean effect on {short.outcome}", short.difference)
+        spread = Panel(
+            places, (Rule("neutral", 1.0),), "ratio of standard deviations", f"{short.treated} / {short.control}"
+        )
+        spread = replace(spread, within=(0.0, math.inf), keys=(Key("neutral", "equal spread"),))
+        panels = (
+            self._drawn(replace(average, keys=(Key("neutral", "no effect"),)), "mean_effect", "average", f"{note}."),
+            self._drawn(spread, "sd_ratio", "spread", spread_note),
+        )
+        if places.sideways:
+            return Figure(panels, places.height(), columns=2, legend_columns=2)
+        return Figure(panels, 2 * places.height())
 
-    def _entries(self, places: ValueAxis, narrow: bool) -> list[tuple[Any, str]]:
-        entries = []
-        if "mean_effect_low" in self.curve:
-            entries.append((swatch(SELECTED, 0.35), "95% band"))
-        if "mean_effect" in self.overall:
-            entries.append((stroke(OVERALL), self.words.whom))
-        entries += places.notes()
-        return [*entries, (stroke(Look("none")), self.words.difference)] if narrow else entries
+    def _drawn(self, panel: Panel, name: str, role: str, note: str) -> Panel:
+        """With the curve, its band and the effect in all rows."""
+        values, low, high = limits_of(self.curve, name)
+        marks: list[Mark] = [*panel.marks]
+        keys = [*panel.keys]
+        whole = float(self.overall.get(name, math.nan))
+        if np.isfinite(low).any():
+            marks.append(Band(role, low, high))
+            keys.append(Key(role, "95% band", "band"))
+        if math.isfinite(whole):
+            marks.append(Rule("overall", whole))
+            keys.append(Key("overall", self.words.whom, long=f"{self.words.whom}, {number(whole)}"))
+        title = {"average": "Average effect", "spread": "Spread"}[role]
+        rows = zip(values_of(self.curve, "rows_treated"), values_of(self.curve, "rows_control"), strict=True)
+        near = ["" if math.isnan(a + b) else f"; about {a:,.0f} + {b:,.0f} rows" for a, b in rows]
+        texts = [
+            f"{title.lower()} {with_limits(*known)}{rows}" for *known, rows in zip(values, low, high, near, strict=True)
+        ]
+        told = told_along(panel.places, title, note, texts)
+        return replace(panel, marks=(*marks, Line(role, values)), keys=tuple(keys), told=told)

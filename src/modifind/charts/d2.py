@@ -2,24 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import math
+from typing import ClassVar
 
-import pandas as pd
+import numpy as np
 
-from modifind.charts.base import Display, column_of
-from modifind.charts.style import FAINT, SELECTED, Look, swatch
-from modifind.charts.value_axis import ValueAxis
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-
-    from modifind.result.selection_result import SelectionResult
-
-DISTANCE = Look(SELECTED)
-NULL_SHADE = 0.3
+from modifind.charts.base import AlongDisplay, SingleDisplay, told_along
+from modifind.charts.labels import number, with_limits
+from modifind.charts.spec import Band, Figure, Key, Line, Mark, Panel, limits_of
 
 
-class D2Display(Display):
+class D2Display(AlongDisplay, SingleDisplay):
     """Squared distance (MMD) between the outcome distributions of both arms along one feature.
 
     Parameters
@@ -31,6 +24,8 @@ class D2Display(Display):
         null band (`d2_null_low`, `d2_null_high`), where the curve would lie if the feature modified nothing.
     discrete : bool
         Whether the feature has categories.
+    words : Words, optional
+        What the arms are called.
 
     Attributes
     ----------
@@ -45,31 +40,29 @@ class D2Display(Display):
     'age'
     """
 
-    def __init__(self, feature: str, curve: pd.DataFrame, *, discrete: bool) -> None:
-        self.feature = feature
-        self.curve = curve
-        self.discrete = discrete
+    what: ClassVar[str] = "distances"
 
-    @classmethod
-    def from_result(cls, result: SelectionResult, feature: str) -> D2Display:
-        """The distances along one feature of a result; of a group, along one of its columns."""
-        column = column_of(result, feature, "distances")
-        return cls(feature, result.curve(column), discrete=result.kind(column) == "discrete")
-
-    def plot(self, ax: Axes | None = None) -> D2Display:
-        """Draw on `ax`, or on a new figure."""
-        places = ValueAxis.of(self.feature, self.curve, discrete=self.discrete)
-        (ax,) = self._axes(None if ax is None else [ax], 1, height=places.height(2.5))
-        curve, entries = self.curve, []
-        places.draw(ax, curve["d2"], curve.get("d2_low"), curve.get("d2_high"), look=DISTANCE)
-        if "d2_low" in curve:
-            entries.append((swatch(SELECTED, 0.35), "95% band"))
-        if "d2_null_low" in curve:
-            low, high = curve["d2_null_low"], curve["d2_null_high"]
-            places.between(ax, low, high, colour=FAINT, shade=NULL_SHADE, wide=0.6, mark_weak=False)
-            entries.append((swatch(FAINT, NULL_SHADE), "if it modified nothing"))
-        places.finish(ax, "distance of the\narms' outcomes (D²)")
-        (ax.set_xlim if places.sideways else ax.set_ylim)(0, None)
-        self._legend(ax, entries + places.notes())
-        self.ax_ = ax
-        return self
+    def spec(self) -> Figure:
+        """The distance over the range where it would lie if the feature changed nothing."""
+        places, marks, keys = self.places, list[Mark](), list[Key]()
+        values, low, high = limits_of(self.curve, "d2")
+        _, null_low, null_high = limits_of(self.curve, "d2_null")
+        note = f"How far apart outcomes under {self.words.treated} and under {self.words.control} are, in any respect"
+        note += " (squared kernel distance)."
+        if np.isfinite(null_low).any():
+            marks.append(Band("null", null_low, null_high, box=0.6, marks_weak=False))
+            keys.append(Key("null", "if it changed nothing", "box"))
+            note += " A curve that leaves the hatched range speaks for a change."
+        if np.isfinite(low).any():
+            marks.append(Band("distance", low, high))
+            keys.append(Key("distance", "95% band", "band"))
+        texts = [
+            f"distance {with_limits(*known)}"
+            + ("" if math.isnan(start) else f"; if it changed nothing {number(start)} to {number(stop)}")
+            for *known, start, stop in zip(values, low, high, null_low, null_high, strict=True)
+        ]
+        told = told_along(places, "Distance between the arms", note, texts)
+        marks.append(Line("distance", values))
+        label, limits = "distance of the\narms' outcomes (D²)", (0.0, math.inf)
+        panel = Panel(places, tuple(marks), label, keys=tuple(keys), holds=(0.0,), within=limits, told=told)
+        return Figure((panel,), places.height(2.5))

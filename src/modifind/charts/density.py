@@ -2,44 +2,31 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
+from dataclasses import KW_ONLY, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 
+from modifind._typing import Array
 from modifind.charts.base import Display, column_of
-from modifind.charts.labels import Words, shown, value_text
-from modifind.charts.style import (
-    CONTROL,
-    FAINT,
-    INK,
-    LABEL_SIZE,
-    PLAIN_TEXT,
-    SHAPE,
-    TREATED,
-    WEAK_HATCH,
-    Look,
-    stroke,
-    swatch,
-    trim,
-)
-from modifind.charts.value_axis import FEW_ROWS
+from modifind.charts.labels import MISSING, PLAIN_WORDS, Words, number, percent, shortened, shown, value_text
+from modifind.charts.spec import Band, Bars, Figure, Key, Line, Mark, Panel, Places, Rule, Told, limits_of
 from modifind.data.wording import printable
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-
     from modifind.result.selection_result import SelectionResult
 
-ARMS = {"treated": Look(TREATED, width=1.5), "control": Look(CONTROL, (0, (4, 1.5)), width=1.5)}
-WITNESS = Look(SHAPE, width=1.5)
+ARMS = ("treated", "control")
 DEFAULT_NUMBERS = 3  # values of a continuous feature that are shown unless the user chooses
 MOST_COLUMNS = 3
-MOST_LEVELS = 6
+MOST_TICKS = 12
 TITLES, TITLE = {1: 40, 2: 22, 4: 22}, 14  # letters above axes by the number of values, and above three in a row
 
 
+@dataclass(eq=False, repr=False)
 class DensityDisplay(Display):
     """Outcome densities of both arms at chosen values of a feature, each with the witness function beneath.
 
@@ -65,14 +52,14 @@ class DensityDisplay(Display):
         What `plot` drew on: the densities of every value, then the witness functions of every value.
     """
 
-    def __init__(
-        self, feature: str, densities: pd.DataFrame, *, levels: bool = False, words: Words | None = None
-    ) -> None:
-        self.feature = feature
-        self.densities = densities
-        self.levels = levels
-        self.words = words or Words()
-        self.values_ = _distinct(densities["value"])
+    feature: str
+    densities: pd.DataFrame
+    _: KW_ONLY
+    levels: bool = False
+    words: Words = PLAIN_WORDS
+
+    def __post_init__(self) -> None:
+        self.values_ = _distinct(self.densities["value"])
 
     @classmethod
     def from_result(
@@ -99,41 +86,66 @@ class DensityDisplay(Display):
         levels = bool(result.settings.get("outcome_levels", False))
         return cls(feature, pd.concat(parts, ignore_index=True), levels=levels, words=Words.of(result))
 
-    def plot(self, axes: Sequence[Axes] | None = None) -> DensityDisplay:
-        """Draw on twice as many axes as there are values, or on a new figure."""
+    def spec(self) -> Figure:
+        """For every value the densities, and the witness function beneath; the same scales for all."""
         n = len(self.values_)
-        upper, lower = self._panels(axes, n)
-        parts = [self.densities[_is(self.densities["value"], value)] for value in self.values_]
-        for k, (value, part) in enumerate(zip(self.values_, parts, strict=True)):
-            weak = bool(part["low_support"].any()) if "low_support" in part else False
-            draw = self._draw_bars if self.levels else self._draw_lines
-            draw(upper[k], part, ARMS, weak)
-            draw(lower[k], part, {"witness": WITNESS}, weak)
-            lower[k].axhline(0.0, color=INK, linewidth=0.7, zorder=0.5)
-            upper[k].set_title(self._title(value), fontsize=LABEL_SIZE, color=FAINT if weak else INK, **PLAIN_TEXT)
-            for ax in (upper[k], lower[k]):
-                trim(ax)
-                if not self.levels:
-                    ax.locator_params(axis="x", nbins=3 if n > 1 else 5)
-                ax.locator_params(axis="y", nbins=4)
-        self._share_limits(upper, lower)
-        self.axes_ = [*upper, *lower]
-        return self
-
-    def _panels(self, axes: Sequence[Axes] | None, n: int) -> tuple[list[Axes], list[Axes]]:
-        if axes is not None:
-            given = self._axes(axes, 2 * n, height=0.0)
-            return given[:n], given[n:]
         columns = n if n <= MOST_COLUMNS else (2 if n == 4 else MOST_COLUMNS)
-        blocks = -(-n // columns)
-        self._axes(None, 0, height=0.35 + blocks * 2.6)
-        grid = self.figure_.subplots(
-            2 * blocks, columns, squeeze=False, gridspec_kw={"height_ratios": [1.5, 1.0] * blocks}
-        )
-        upper, lower = list(grid[::2].ravel()), list(grid[1::2].ravel())
-        for spare in (*upper[n:], *lower[n:]):
-            spare.remove()
-        return upper[:n], lower[:n]
+        parts = [self.densities[_is(self.densities["value"], value)] for value in self.values_]
+        upper = [self._upper(value, part) for value, part in zip(self.values_, parts, strict=True)]
+        lower = [self._lower(part) for part in parts]
+        height = 0.35 + 2.6 * -(-n // max(columns, 1))
+        return Figure((*upper, *lower), height, columns=columns, ratios=(1.5, 1.0))
+
+    def _upper(self, value: Any, part: pd.DataFrame) -> Panel:
+        words, short = self.words, self.words.short
+        (treated, _, _), (control, _, _), (witness, _, _) = (limits_of(part, name) for name in (*ARMS, "witness"))
+        write = percent if self.levels else number
+        peaks = [number(_peak(part["outcome"].to_numpy(dtype=float), own)) for own in (treated, control)]
+        about = f"Outcomes of both arms where {self.feature} is {value_text(value)}. Most common near {peaks[0]} under "
+        about += f"{words.treated} and near {peaks[1]} under {words.control}."
+        # Very many points say the same words: these are kept once.
+        what = "share " if self.levels else "density "
+        said = (what, f" under {words.treated}, ", f" under {words.control}; difference ")
+        rows = zip(treated, control, witness, strict=True)
+        texts = tuple((write(t), write(c), f"{'+' * bool(w > 0)}{write(w)}") for t, c, w in rows)
+        form = "box" if self.levels else "line"
+        keys = tuple(Key(arm, getattr(short, arm), form, getattr(words, arm)) for arm in ARMS)
+        panel = self._panel(part, ARMS, what.strip(), title=self._title(value), keys=keys, joined=True)
+        return replace(panel, within=(0.0, math.inf), told=Told(about=about, words=said, texts=texts))
+
+    def _panel(self, part: pd.DataFrame, names: Sequence[str], label: str, **words: Any) -> Panel:
+        """Lines or bars with the same scale at all values."""
+        held = [0.0, *(float(own) for name in names for side in limits_of(self.densities, name) for own in side)]
+        known = [value for value in held if math.isfinite(value)]
+        marks, weak = self._marks(part, names), "low_support" in part and bool(part["low_support"].any())
+        panel = Panel(self._places(part), marks, label, holds=(min(known), max(known)), **words)
+        return replace(panel, percent=self.levels, weak=weak)
+
+    def _lower(self, part: pd.DataFrame) -> Panel:
+        remark = f"more common under {shortened(self.words.treated, 100)} ↑"
+        panel = self._panel(part, ("witness",), "witness\n(difference)", remark=remark)
+        return replace(panel, marks=(Rule("neutral", 0.0), *panel.marks))
+
+    def _places(self, part: pd.DataFrame) -> Places:
+        outcome = part["outcome"].to_numpy(dtype=float)
+        name = self.words.short.outcome
+        if not self.levels:
+            return Places.numbers(name, outcome, (self.densities["outcome"].min(), self.densities["outcome"].max()))
+        steps = slice(None, None, -(-outcome.size // MOST_TICKS))
+        ticks = [(float(k), number(level)) for k, level in enumerate(outcome)][steps]
+        places = Places.numbers(name, np.arange(outcome.size, dtype=float), (-0.5, outcome.size - 0.5), ticks)
+        return replace(places, labels=tuple(map(number, outcome)))
+
+    def _marks(self, part: pd.DataFrame, names: Sequence[str]) -> tuple[Mark, ...]:
+        """Lines over their bands, or bars beside each other."""
+        known = {name: limits_of(part, name) for name in names}
+        if self.levels:
+            wide = 0.8 / len(names)
+            shifts = [(k - (len(names) - 1) / 2) * wide for k in range(len(names))]
+            pairs = zip(known.items(), shifts, strict=True)
+            return tuple(Bars(name, *limits, width=0.92 * wide, shift=shift) for (name, limits), shift in pairs)
+        bands = [Band(name, low, high) for name, (_, low, high) in known.items() if np.isfinite(low).any()]
+        return (*bands, *(Line(name, values) for name, (values, _, _) in known.items()))
 
     def _title(self, value: Any) -> str:
         """The feature and its value, on two lines where one is too short for any; of long categories the name alone."""
@@ -145,67 +157,9 @@ class DensityDisplay(Display):
             return f"{shown(name, letters - 2, lines=1)}\n= {value_text(value)}"
         return shown(value_text(value), letters - 2)
 
-    def _draw_lines(self, ax: Axes, part: pd.DataFrame, looks: dict[str, Look], weak: bool) -> None:
-        x = part["outcome"].to_numpy(dtype=float)
-        for name, look in looks.items():
-            colour = FAINT if weak else look.colour
-            ax.plot(x, part[name], color=colour, linestyle=look.line, linewidth=look.width, zorder=3)
-            if f"{name}_low" in part:
-                low, high = part[f"{name}_low"].to_numpy(dtype=float), part[f"{name}_high"].to_numpy(dtype=float)
-                area: dict[str, Any] = (
-                    {"facecolor": "none", "edgecolor": FAINT, "hatch": WEAK_HATCH, "alpha": 0.5}
-                    if weak
-                    else {"color": colour, "alpha": look.shade}
-                )
-                ax.fill_between(x, low, high, linewidth=0, zorder=2, **area)
 
-    def _draw_bars(self, ax: Axes, part: pd.DataFrame, looks: dict[str, Look], weak: bool) -> None:
-        outcome = part["outcome"].to_numpy(dtype=float)
-        x = np.arange(outcome.size, dtype=float)
-        wide = 0.8 / len(looks)
-        for k, (name, look) in enumerate(looks.items()):
-            at = x + (k - (len(looks) - 1) / 2) * wide
-            colour = FAINT if weak else look.colour
-            hatch = WEAK_HATCH if weak else ("....." if name == "control" else None)
-            fill: dict[str, Any] = {"facecolor": "none"} if weak else {"facecolor": colour, "alpha": 0.55}
-            ax.bar(at, part[name], width=0.92 * wide, edgecolor=colour, hatch=hatch, linewidth=0.8, **fill)
-            if f"{name}_low" in part:
-                line = ":" if weak else "-"
-                low, high = part[f"{name}_low"], part[f"{name}_high"]
-                ax.vlines(at, low, high, color=FAINT if weak else INK, linestyle=line, linewidth=1.1, zorder=3)
-        ax.set_xticks(x, [f"{level:g}" for level in outcome])
-        if outcome.size > MOST_LEVELS:
-            ax.locator_params(axis="x", nbins=MOST_LEVELS)
-
-    def _share_limits(self, upper: list[Axes], lower: list[Axes]) -> None:
-        """The same scales at all values, so that pictures beside each other compare."""
-        words, bars = self.words, self.levels
-        for panels, label in ((upper, "share" if bars else "density"), (lower, "witness\n(difference)")):
-            limits = np.array([ax.get_ylim() for ax in panels])
-            low = 0.0 if panels is upper else limits[:, 0].min()
-            for ax in panels:
-                ax.set_ylim(low, limits[:, 1].max())
-                ax.set_xlim(upper[0].get_xlim())
-                if _is_left(ax):
-                    ax.set_ylabel(label)
-                elif self._own_figure:
-                    ax.set_yticklabels([])
-                if panels is lower:
-                    ax.set_xlabel(words.outcome, **PLAIN_TEXT)
-                elif self._own_figure and not bars:
-                    ax.set_xticklabels([])
-        entries: list[tuple[Any, str]] = [(stroke(look), getattr(words, arm)) for arm, look in ARMS.items()]
-        if bars:
-            entries = [(swatch(TREATED, 0.55), words.treated), (swatch(CONTROL, hatch="....."), words.control)]
-        if "low_support" in self.densities and self.densities["low_support"].any():
-            entries.append((swatch(FAINT, hatch=WEAK_HATCH), FEW_ROWS))
-        self._legend(upper[0], entries)
-        self._align([*upper, *lower])
-
-
-def _is_left(ax: Axes) -> bool:
-    place = ax.get_subplotspec()
-    return place is None or place.is_first_col()
+def _peak(outcome: Array, density: Array) -> float:
+    return float(outcome[int(np.nanargmax(density))]) if np.isfinite(density).any() else math.nan
 
 
 def _distinct(values: pd.Series[Any]) -> list[Any]:
@@ -213,7 +167,7 @@ def _distinct(values: pd.Series[Any]) -> list[Any]:
 
 
 def _is(values: pd.Series[Any], value: Any) -> pd.Series[bool]:
-    missing = value_text(value) == "missing" and not isinstance(value, str)
+    missing = value_text(value) == MISSING and not isinstance(value, str)
     return values.isna() if missing else values == value
 
 
@@ -235,7 +189,7 @@ def _chosen(densities: pd.DataFrame, numbers: bool, values: Sequence[Any], featu
     texts = [value_text(value) for value in known]
     places = []
     for value in [values] if isinstance(values, str) else values:
-        if numbers and value_text(value) != "missing":
+        if numbers and value_text(value) != MISSING:
             there = [k for k, own in enumerate(known) if not pd.isna(own)]
             try:
                 place = min(there, key=lambda k: abs(known[k] - float(value)))

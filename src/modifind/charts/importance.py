@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
-from modifind.charts.base import Display
-from modifind.charts.labels import p_text, row_height, tick_labels
-from modifind.charts.style import INK, NOTE_SIZE, PLAIN, PLAIN_TEXT, SELECTED, trim
+from modifind.charts.base import SingleDisplay
+from modifind.charts.labels import p_text
+from modifind.charts.spec import Bars, Figure, Panel, Places, Texts, Told
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-
     from modifind.result.selection_result import SelectionResult
 
 
-class ImportanceDisplay(Display):
+@dataclass(eq=False, repr=False)
+class ImportanceDisplay(SingleDisplay):
     """Bars of importance, most important first, selected features in colour.
 
     Parameters
@@ -35,17 +35,10 @@ class ImportanceDisplay(Display):
         What `plot` drew on.
     """
 
-    def __init__(
-        self,
-        names: list[str],
-        importance: NDArray[np.float64],
-        p_adjusted: NDArray[np.float64],
-        selected: NDArray[np.bool_],
-    ) -> None:
-        self.names = names
-        self.importance = importance
-        self.p_adjusted = p_adjusted
-        self.selected = selected
+    names: list[str]
+    importance: NDArray[np.float64]
+    p_adjusted: NDArray[np.float64]
+    selected: NDArray[np.bool_]
 
     @classmethod
     def from_result(cls, result: SelectionResult, *, max_features: int = 30) -> ImportanceDisplay:
@@ -60,23 +53,14 @@ class ImportanceDisplay(Display):
             table["selected"].to_numpy(dtype=bool),
         )
 
-    def plot(self, ax: Axes | None = None) -> ImportanceDisplay:
-        """Draw on `ax`, or on a new figure."""
-        labels = tick_labels(self.names)
-        height = 0.75 + row_height(labels, 0.21) * len(labels)
-        (ax,) = self._axes(None if ax is None else [ax], 1, height=height)
-        places = np.arange(len(self.names))[::-1]
-        ax.barh(places, self.importance, color=np.where(self.selected, SELECTED, PLAIN).tolist(), height=0.7)
-        reach = float(self.importance.max(initial=0.0)) or 1.0
-        for place, value, p, chosen in zip(places, self.importance, self.p_adjusted, self.selected, strict=True):
-            text = f"{'★ ' if chosen else ''}{p_text(p)}"
-            ax.text(value + 0.02 * reach, place, text, va="center", fontsize=NOTE_SIZE, color=INK)
-        trim(ax)
-        ax.set_yticks(places, labels, **PLAIN_TEXT)
-        ax.set_ylim(-0.6, len(self.names) - 0.4)
-        ax.tick_params(axis="y", length=0)
-        ax.set_xlim(0, 1.38 * reach)
-        ax.locator_params(axis="x", nbins=4)
-        ax.set_xlabel("importance (variance of D²)")
-        self.ax_ = ax
-        return self
+    def spec(self) -> Figure:
+        """Bars with p-values beside them."""
+        places = Places.listed(self.names)
+        chosen = [bool(own) for own in self.selected]
+        roles = tuple("selected" if own else "plain" for own in chosen)
+        texts = tuple(f"{'★ ' if own else ''}{p_text(p)}" for own, p in zip(chosen, self.p_adjusted, strict=True))
+        marks = (Bars("plain", self.importance, width=0.7, roles=roles), Texts("note", self.importance, texts))
+        span = (0.0, 1.38 * (float(self.importance.max(initial=0.0)) or 1.0))
+        told = Told("Importance", about="Importance of each feature, with adjusted p-values")
+        panel = Panel(places, marks, "importance (variance of D²)", span=span, told=told)
+        return Figure((panel,), places.height())

@@ -1,12 +1,15 @@
-"""The user's names as they are written on axes: plain text, wrapped or shortened where they are long."""
+"""Words of figures and reports: the user's names as plain text, wrapped or shortened where long, and numbers."""
 
 from __future__ import annotations
 
+import math
 import re
+import unicodedata
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pandas as pd
 
 from modifind.data.population import SHORT_NAMES
@@ -15,9 +18,11 @@ from modifind.data.wording import printable
 if TYPE_CHECKING:
     from modifind.result.selection_result import SelectionResult
 
+MINUS = "\u2212"
 MISSING = "missing"
-LARGE = 1e4  # numbers from here on have no decimals
 TAIL = 9  # letters kept of the end of a long name, which often tells it from its neighbours
+LETTER = 6.2  # pixels of a letter of the labels of a drawing
+BARE = frozenset(("yes", "no", "y", "n", "true", "false", "0", "1", "2"))  # arms that say nothing by themselves
 
 
 def shown(name: Any, width: int = 26, lines: int = 2) -> str:
@@ -80,18 +85,75 @@ def tick_labels(values: Iterable[Any], width: int = 26) -> list[str]:
     return labels
 
 
-def row_height(labels: Iterable[str], height: float) -> float:
-    """Inches for each of some labels one below the other: more where one has two lines."""
-    return max(height, 0.29) if any("\n" in label for label in labels) else height
+def shortened(text: str, room: float, *, middle: bool = False) -> str:
+    """Text that fits into so many pixels, with an ellipsis where something is left out: the end, or the middle.
+
+    Examples
+    --------
+    >>> shortened("kidney function", 60), shortened("clinic of the north, ward 12", 95, middle=True)
+    ('kidney f…', 'clinic…ward 12')
+    """
+    text = " ".join(str(text).split())
+    if text_width(text) <= room:
+        return text
+    room -= LETTER
+    end = _fitting(text[::-1], room / 2)[::-1] if middle else ""
+    return f"{_fitting(text, room - text_width(end)).rstrip()}…{end.lstrip()}"
+
+
+def _fitting(text: str, room: float) -> str:
+    """As many letters from the beginning as there is room for."""
+    kept = 0
+    while kept < len(text) and text_width(text[: kept + 1]) <= room:
+        kept += 1
+    return text[:kept]
+
+
+def text_width(text: str) -> float:
+    """About how many pixels a text takes in the labels of a drawing."""
+    return sum(2 * LETTER if unicodedata.east_asian_width(letter) in "WF" else LETTER for letter in text)
 
 
 def value_text(value: Any) -> str:
-    """A value of a feature in words: a category's name, a number in few digits, or "missing"."""
+    """A value of a feature in words: a category's name, a number in few digits, or "missing".
+
+    Examples
+    --------
+    >>> value_text(54.321987), value_text(2.0), value_text("yes"), value_text(float("nan"))
+    ('54.32', '2', 'yes', 'missing')
+    """
     if value is None or (not isinstance(value, str) and pd.isna(value)):
         return MISSING
-    if isinstance(value, float):
-        return f"{value:.0f}" if LARGE <= abs(value) < 1e9 else f"{value:.4g}"
-    return str(value)
+    if isinstance(value, float | np.floating):
+        text = f"{value:,.0f}" if 1e4 <= abs(float(value)) < 1e9 else f"{value:.4g}"
+        return text.replace("-", MINUS)
+    return str(value).replace("-", MINUS) if isinstance(value, int | np.integer) else str(value)
+
+
+def number(value: float) -> str:
+    """A number as people read it: three digits, thousands apart, a true minus sign.
+
+    Examples
+    --------
+    >>> number(-3.14159), number(12345.6), number(0.00001234), number(float("nan"))
+    ('−3.14', '12,346', '1.23e−05', 'not known')
+    """
+    if math.isnan(value):
+        return "not known"
+    if math.isinf(value):
+        return "infinite" if value > 0 else "minus infinite"
+    text = f"{value:,.0f}" if 1000 <= abs(value) < 1e7 else f"{value:.3g}"
+    return ("0" if text in ("-0", "0") else text).replace("-", MINUS)
+
+
+def percent(value: float, digits: int = 1) -> str:
+    """A share of a hundred."""
+    return "not known" if math.isnan(value) else f"{100 * value:.{digits}f}%".replace("-", MINUS)
+
+
+def with_limits(value: float, low: float, high: float) -> str:
+    """A number with its limits where these are known."""
+    return number(value) if math.isnan(low + high) else f"{number(value)} ({number(low)} to {number(high)})"
 
 
 def p_text(p_value: float) -> str:
@@ -107,23 +169,79 @@ def p_text(p_value: float) -> str:
 
 @dataclass(frozen=True)
 class Words:
-    """What the arms, the outcome and those whom effects are about are called on axes and in legends."""
+    """What the arms, the outcome and those whom effects are about are called.
+
+    Parameters
+    ----------
+    treated, control, outcome : str
+        Names of the arms and of the outcome.
+    log : bool
+        Whether effects are differences of logarithms.
+    binary, levels : bool
+        Whether the outcome is 0 or 1, and whether it has few distinct values, so that shares are shown, not densities.
+    population : str
+        Whom effects are about.
+    """
 
     treated: str = "treated"
     control: str = "control"
     outcome: str = "outcome"
-    whom: str = "all rows"
+    log: bool = False
+    binary: bool = False
+    levels: bool = False
+    population: str = "all"
 
     @classmethod
     def of(cls, result: SelectionResult) -> Words:
         """The words of a result."""
         settings = result.settings
-        treated, control = (shown(settings.get(f"{arm}_label", arm), 14, lines=1) for arm in ("treated", "control"))
-        outcome = shown(settings.get("outcome_name") or "outcome", 24, lines=1)
-        outcome = f"log {outcome}" if settings.get("outcome_transform") == "log" else outcome
-        return cls(treated, control, outcome, SHORT_NAMES[settings.get("population") or "all"])
+        treated, control = (str(settings.get(f"{arm}_label", arm)) for arm in ("treated", "control"))
+        if treated in ("1", "1.0", "True") and control in ("0", "0.0", "False"):
+            treated, control = "treatment", "control"
+        elif settings.get("treatment_name") and {treated.lower(), control.lower()} <= BARE:
+            treated, control = (f"{settings['treatment_name']} = {label}" for label in (treated, control))
+        levels = bool(settings.get("outcome_levels"))
+        two = any(frame["outcome"].nunique() == 2 for frame in result.densities.values())
+        return cls(
+            treated,
+            control,
+            str(settings.get("outcome_name") or "outcome"),
+            log=settings.get("outcome_transform") == "log",
+            binary=(settings.get("model") or {}).get("likelihood") == "bernoulli" or (levels and two),
+            levels=levels,
+            population=str(settings.get("population") or "all"),
+        )
+
+    @property
+    def short(self) -> Words:
+        """As they are written at axes and in legends."""
+        outcome = shown(self.outcome, 24, lines=1)
+        return Words(
+            shown(self.treated, 14, lines=1), shown(self.control, 14, lines=1), f"log {outcome}" * self.log or outcome
+        )
 
     @property
     def difference(self) -> str:
         """What an effect is."""
         return f"{self.treated} minus {self.control}"
+
+    @property
+    def whom(self) -> str:
+        """Whom effects are about, in a few words."""
+        return SHORT_NAMES.get(self.population, self.population)
+
+    @property
+    def works(self) -> str:
+        """What a modifier changes: "how the drug works"."""
+        if (self.treated, self.control) == ("treatment", "control"):
+            return "how the treatment works"
+        return f"how {self.treated} works compared with {self.control}"
+
+    @property
+    def question(self) -> str:
+        """What the report answers; of a long name the beginning."""
+        subject = "the treatment" if self.treated == "treatment" else self.treated
+        return f"Which features change how {shortened(subject, 400)} works?"
+
+
+PLAIN_WORDS = Words()

@@ -3,25 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import KW_ONLY, dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
 
-from modifind.charts.base import Display
-from modifind.charts.labels import Words
-from modifind.charts.style import CONTROL, INK, PLAIN_TEXT, TREATED, Look, stroke, swatch, trim
+from modifind.charts.base import SingleDisplay
+from modifind.charts.labels import PLAIN_WORDS, Words, percent
+from modifind.charts.spec import Bars, Figure, Key, Panel, Places, Rule, Told, values_of
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-
     from modifind.result.selection_result import SelectionResult
 
-CLIP = Look(INK, (0, (1, 1.5)), width=1.0)
-HATCH = "....."
+ARMS = ("treated", "control")
 
 
-class OverlapDisplay(Display):
+@dataclass(eq=False, repr=False)
+class OverlapDisplay(SingleDisplay):
     """Histograms of the propensity scores, one arm above and one below: where one is empty there is no overlap.
 
     Parameters
@@ -47,12 +46,10 @@ class OverlapDisplay(Display):
     [0.4, 0.6, -0.7, -0.3]
     """
 
-    def __init__(
-        self, histogram: pd.DataFrame, *, clip: Sequence[float] | None = None, words: Words | None = None
-    ) -> None:
-        self.histogram = histogram
-        self.clip = clip
-        self.words = words or Words()
+    histogram: pd.DataFrame
+    _: KW_ONLY
+    clip: Sequence[float] | None = None
+    words: Words = PLAIN_WORDS
 
     @classmethod
     def from_result(cls, result: SelectionResult) -> OverlapDisplay:
@@ -61,30 +58,23 @@ class OverlapDisplay(Display):
             raise ValueError("this result has no histogram of propensity scores; fit again to have one")
         return cls(result.score_histogram.copy(), clip=result.settings.get("propensity_clip"), words=Words.of(result))
 
-    def plot(self, ax: Axes | None = None) -> OverlapDisplay:
-        """Draw on `ax`, or on a new figure."""
-        from matplotlib.ticker import FuncFormatter
-
-        (ax,) = self._axes(None if ax is None else [ax], 1, height=2.5)
-        bins = self.histogram
-        low, width = bins["low"].to_numpy(dtype=float), (bins["high"] - bins["low"]).to_numpy(dtype=float)
-        ax.bar(low, bins["treated"], width, align="edge", color=TREATED, alpha=0.75, edgecolor="white", linewidth=0.5)
-        down = -bins["control"].to_numpy(dtype=float)
-        ax.bar(low, down, width, align="edge", facecolor="none", edgecolor=CONTROL, hatch=HATCH, linewidth=0.8)
-        ax.axhline(0.0, color=INK, linewidth=0.8)
-        entries = [(swatch(TREATED, 0.75), self.words.treated), (swatch(CONTROL, hatch=HATCH), self.words.control)]
-        if self.clip is not None:
-            for limit in self.clip:
-                ax.axvline(limit, color=CLIP.colour, linestyle=CLIP.line, linewidth=CLIP.width)
-            entries.append((stroke(CLIP), "clipped beyond"))
-        trim(ax)
-        ax.set_xlim(-0.01, 1.01)
-        reach = 1.08 * float(np.nanmax(bins[["treated", "control"]].to_numpy(dtype=float), initial=0.01))
-        ax.set_ylim(-reach, reach)
-        ax.locator_params(axis="y", nbins=6)
-        ax.yaxis.set_major_formatter(FuncFormatter(lambda share, _: f"{100 * abs(share):g}%"))
-        ax.set_xlabel(f"probability of {self.words.treated} given the features", **PLAIN_TEXT)
-        ax.set_ylabel("share of the arm")
-        self._legend(ax, entries)
-        self.ax_ = ax
-        return self
+    def spec(self) -> Figure:
+        """The treated arm above zero, the control arm below."""
+        words, short = self.words, self.words.short
+        low, high, treated, control = (values_of(self.histogram, name) for name in ("low", "high", *ARMS))
+        reach = 1.08 * float(np.nanmax([treated, control], initial=0.01))
+        width = float(np.median(high - low)) if low.size else 1.0
+        listed = ", ".join(
+            f"{percent(t)} and {percent(c)} from {start:.2f}"
+            for start, t, c in zip(low, treated, control, strict=True)
+            if t + c > 0.05
+        )
+        about = f"Histogram of the chance to be treated: shares of {words.treated} and {words.control}: {listed}"
+        places = Places.numbers(f"probability of {short.treated} given the features", (low + high) / 2, (0.0, 1.0))
+        clips = [Rule("clip", limit, place=True) for limit in self.clip or ()]
+        bars = (Bars("treated", treated, width=width), Bars("control", -control, width=width))
+        keys = [Key(arm, getattr(short, arm), "box", getattr(words, arm)) for arm in ARMS]
+        keys += [Key("clip", "clipped beyond")] if clips else []
+        panel = Panel(places, (*bars, Rule("neutral", 0.0), *clips), "share of the arm", keys=tuple(keys))
+        panel = replace(panel, span=(-reach, reach), percent=True, mirrored=True, told=Told(about=about))
+        return Figure((panel,), 2.5)

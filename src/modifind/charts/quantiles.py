@@ -2,30 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import ClassVar
 
-import pandas as pd
+import numpy as np
 
-from modifind.charts.base import Display, column_of
-from modifind.charts.labels import Words
-from modifind.charts.style import INK, SELECTED, SPREAD, Look, stroke
-from modifind.charts.value_axis import ValueAxis
+from modifind.charts.base import AlongDisplay, SingleDisplay, told_along
+from modifind.charts.labels import number, with_limits
+from modifind.charts.spec import Band, Figure, Key, Line, Mark, Panel, Rule, limits_of
 
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-
-    from modifind.result.selection_result import SelectionResult
-
-LOOKS = {
-    "q10_effect": ("10%", Look(SPREAD, (0, (1, 1)), "v", 1.6, 0.13)),
-    "q25_effect": ("25%", Look("#E69F00", (0, (4, 1.5)), "<", 1.4, 0.13)),
-    "q50_effect": ("median", Look(INK, "-", "o", 2.0, 0.13)),
-    "q75_effect": ("75%", Look("#56B4E9", (0, (4, 1.2, 1, 1.2)), ">", 1.4, 0.15)),
-    "q90_effect": ("90%", Look(SELECTED, (0, (7, 1.5)), "^", 1.6, 0.13)),
-}
+QUANTILES = (10, 25, 50, 75, 90)
+LIMITED = (10, 50, 90)  # whose limits are told
 
 
-class QuantileDisplay(Display):
+class QuantileDisplay(AlongDisplay, SingleDisplay):
     """Effects at the 10, 25, 50, 75 and 90% quantiles of the outcome along one feature: a fan where spread changes.
 
     Parameters
@@ -53,34 +42,29 @@ class QuantileDisplay(Display):
     [-0.8, -0.5, 0.0, 0.5, 0.8]
     """
 
-    def __init__(self, feature: str, curve: pd.DataFrame, *, discrete: bool, words: Words | None = None) -> None:
-        self.feature = feature
-        self.curve = curve
-        self.discrete = discrete
-        self.words = words or Words()
+    what: ClassVar[str] = "quantile effects"
 
-    @classmethod
-    def from_result(cls, result: SelectionResult, feature: str) -> QuantileDisplay:
-        """The quantile effects along one feature of a result; of a group, along one of its columns."""
-        column = column_of(result, feature, "quantile effects")
-        discrete = result.kind(column) == "discrete"
-        return cls(feature, result.curve(column), discrete=discrete, words=Words.of(result))
-
-    def plot(self, ax: Axes | None = None) -> QuantileDisplay:
-        """Draw on `ax`, or on a new figure."""
-        places = ValueAxis.of(self.feature, self.curve, discrete=self.discrete)
-        (ax,) = self._axes(None if ax is None else [ax], 1, height=1.3 * places.height(2.1))
-        curve, entries = self.curve, []
-        looks = {name: of for name, of in LOOKS.items() if name in curve}
-        for k, (name, (label, look)) in enumerate(looks.items()):
-            low, high = curve.get(f"{name}_low"), curve.get(f"{name}_high")
-            places.draw(ax, curve[name], low, high, look=look, shift=0.14 * (k - 2), hatch=False)
-            entries.append((stroke(look, marker=places.discrete), label))
-        lows, highs = ([f"{name}_{end}" for name in looks if f"{name}_{end}" in curve] for end in ("low", "high"))
-        if lows and highs:
-            places.hatch(ax, curve[lows].min(axis=1), curve[highs].max(axis=1))
-        places.reference(ax, 0.0)
-        places.finish(ax, f"quantile effect on {self.words.outcome}\n({self.words.difference})")
-        self._legend(ax, entries + places.notes())
-        self.ax_ = ax
-        return self
+    def spec(self) -> Figure:
+        """Five lines with their bands; of categories, five points beside each other."""
+        known = {q: limits_of(self.curve, f"q{q}_effect") for q in QUANTILES if f"q{q}_effect" in self.curve}
+        marks: list[Mark] = [Rule("neutral", 0.0)]
+        for k, (q, (values, low, high)) in enumerate(known.items()):
+            shift = 0.14 * (k - 2)
+            if np.isfinite(low).any():
+                marks.append(Band(f"q{q}", low, high, shift=shift))
+            marks.append(Line(f"q{q}", values, f"{q}%", shift))
+        said = [
+            [f"{q}%: {with_limits(*row) if q in LIMITED else number(row[0])}" for row in zip(*limits, strict=True)]
+            for q, limits in known.items()
+        ]
+        note = (
+            "Effect on low (10%), middle (50%) and high (90%) outcomes. Lines that lie together: a shift of everybody "
+            "alike. Lines that fan out: the spread or the shape changes."
+        )
+        texts = ["; ".join(parts) for parts in zip(*said, strict=True)]
+        told = told_along(self.places, "Low, middle and high outcomes", note, texts)
+        lines = [Key(f"q{q}", f"{q}%", "point" if self.discrete else "line") for q in known]
+        label, unit = f"quantile effect on {self.words.short.outcome}", self.words.short.difference
+        keys = (Key("neutral", "no effect"), *lines)
+        panel = Panel(self.places, tuple(marks), label, unit, keys=keys, told=told)
+        return Figure((panel,), 1.3 * self.places.height(2.1))

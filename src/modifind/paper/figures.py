@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from modifind.charts.style import INK, make_figure, tidy
+from modifind.charts.matplotlib import INK, make_figure, tidy
 from modifind.paper.methods import METHODS
 
 if TYPE_CHECKING:

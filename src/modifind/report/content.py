@@ -9,9 +9,8 @@ from urllib.parse import quote
 
 import pandas as pd
 
-from modifind.report.charts import Terms
-from modifind.report.layers import with_limits
-from modifind.report.svg import shortened
+from modifind.charts.importance import ImportanceDisplay
+from modifind.charts.labels import Words, shortened, with_limits
 from modifind.result.check_kinds import KINDS as CHECK_KINDS
 from modifind.result.selection_result import NOT_TESTED, PARTS, readable_number, readable_p
 
@@ -40,7 +39,7 @@ def answer(result: SelectionResult) -> str:
 
 def answer_sentences(result: SelectionResult) -> tuple[str, str]:
     """What was found, and how it was looked for."""
-    chosen, settings, terms = result.selected, result.settings, Terms.of(result)
+    chosen, settings, words = result.selected, result.settings, Words.of(result)
     tested = f"{n_tested(result)}"
     if settings.get("interrupted"):
         tested = f"Only {tested} of {len(result.table)}"
@@ -49,10 +48,10 @@ def answer_sentences(result: SelectionResult) -> tuple[str, str]:
     size = f"{tested} {features} tested on {settings['n_rows']:,} rows; {control}"
     if not chosen:
         return (
-            f"No feature was found to change {terms.works}.",
+            f"No feature was found to change {words.works}.",
             f"{size}. A change too small to see may still be there.",
         )
-    return f"{_listed(chosen)} {'changes' if len(chosen) == 1 else 'change'} {terms.works}.", f"{size}."
+    return f"{_listed(chosen)} {'changes' if len(chosen) == 1 else 'change'} {words.works}.", f"{size}."
 
 
 def n_tested(result: SelectionResult) -> int:
@@ -66,21 +65,21 @@ def n_tested(result: SelectionResult) -> int:
 
 def facts(result: SelectionResult) -> list[tuple[str, str]]:
     """The size of the analysis in a few numbers."""
-    s, terms = result.settings, Terms.of(result)
+    s, words = result.settings, Words.of(result)
     shown = [
         ("rows", f"{s['n_rows']:,}"),
-        (f"in {terms.treated}", f"{s['n_treated']:,}"),
-        (f"in {terms.control}", f"{s['n_control']:,}"),
+        (f"in {words.treated}", f"{s['n_treated']:,}"),
+        (f"in {words.control}", f"{s['n_control']:,}"),
         ("features tested", f"{n_tested(result):,}"),
         ("change the effect", f"{len(result.selected):,}"),
     ]
     if math.isfinite(result.overall.get("mean_effect", math.nan)):
         effect, low, high = (float(result.overall.get(f"mean_effect{end}", math.nan)) for end in ("", "_low", "_high"))
-        if terms.log:
+        if words.log:
             text = f"\u00d7 {with_limits(math.exp(effect), math.exp(low), math.exp(high))}"
-            shown.append((f"average effect as a ratio, {terms.whom}", text))
+            shown.append((f"average effect as a ratio, {words.whom}", text))
         else:
-            shown.append((f"average effect, {terms.whom}", with_limits(effect, low, high)))
+            shown.append((f"average effect, {words.whom}", with_limits(effect, low, high)))
     return shown
 
 
@@ -184,11 +183,7 @@ def change_marks(result: SelectionResult, name: str) -> list[dict[str, Any]]:
     selected = bool(result.table.loc[name, "selected"])
     found = {part: _part(result, name, part) for part in PARTS}
     return [
-        {
-            "title": PART_TITLES[part],
-            "mark": selected and p <= result.settings["alpha"],
-            "text": f"p = {readable_p(p)}",
-        }
+        {"title": PART_TITLES[part], "mark": selected and p <= result.settings["alpha"], "text": f"p = {readable_p(p)}"}
         for part, p in found.items()
         if not math.isnan(p)
     ]
@@ -203,20 +198,20 @@ def _part(result: SelectionResult, name: str, part: str) -> float:
 
 def importance_bars(result: SelectionResult) -> list[dict[str, Any]]:
     """All selected features and the most important others; none that were not tested."""
-    known = result.table[result.table["importance"].notna()]
-    table = known.sort_values(["selected", "importance"], ascending=False).head(MOST_BARS)
-    table = table.sort_values("importance", ascending=False)
-    most = float(table["importance"].max()) if len(table) else 0.0
+    shown = ImportanceDisplay.from_result(result, max_features=MOST_BARS)
+    most = max(shown.importance.tolist(), default=0.0)
     return [
         {
-            "name": str(name),
-            "anchor": anchor(str(name)),
-            "share": f"{100 * max(float(row['importance']), 0.0) / most:.1f}" if most > 0 else "0",
-            "selected": bool(row["selected"]),
-            "p": readable_p(float(row["p_adjusted"])),
-            "value": readable_number(float(row["importance"])),
+            "name": name,
+            "anchor": anchor(name),
+            "share": f"{100 * max(importance, 0.0) / most:.1f}" if most > 0 else "0",
+            "selected": selected,
+            "p": readable_p(p_adjusted),
+            "value": readable_number(importance),
         }
-        for name, row in table.iterrows()
+        for name, importance, p_adjusted, selected in zip(
+            shown.names, shown.importance.tolist(), shown.p_adjusted.tolist(), shown.selected.tolist(), strict=True
+        )
     ]
 
 

@@ -4,21 +4,30 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pandas as pd
+from markupsafe import Markup
 
-from modifind.report.charts import Column, Terms, bound_charts
+from modifind.charts import spec
+from modifind.charts.bounds import BoundsDisplay
+from modifind.charts.calibration import CalibrationDisplay
+from modifind.charts.curve import CurveDisplay
+from modifind.charts.d2 import D2Display
+from modifind.charts.density import DensityDisplay
+from modifind.charts.labels import MISSING, Words, percent, value_text, with_limits
+from modifind.charts.quantiles import QuantileDisplay
+from modifind.charts.svg import Chart, chart, small_chart
 from modifind.report.content import KINDS, anchor, change_marks, verdict
-from modifind.report.distributions import density_charts
-from modifind.report.layers import MISSING, Chart
 from modifind.result.selection_result import NOT_TESTED, readable_p
 
 if TYPE_CHECKING:
     from modifind.result.selection_result import SelectionResult
 
+MOST_VALUES = 12  # that the style sheet has rules for
 MOST_CHARACTERS = 4_000_000
 
 
@@ -49,6 +58,11 @@ class ColumnPanel:
         """Place of the value whose outcomes are shown first: the last with enough rows, missing values aside."""
         sure = [k for k, (label, chart) in enumerate(self.densities) if not chart.unsure and label != MISSING]
         return sure[-1] if sure else 0
+
+    @property
+    def density_keys(self) -> tuple[tuple[str, str], ...]:
+        """The legend of the outcomes of both arms."""
+        return tuple(dict.fromkeys(key for _, own in self.densities for key in own.keys))
 
     @property
     def all_charts(self) -> list[Chart]:
@@ -108,7 +122,7 @@ def make_panels(result: SelectionResult, most_characters: int = MOST_CHARACTERS)
 
 
 def _panels(result: SelectionResult, names: list[str]) -> Iterator[Panel]:
-    terms = Terms.of(result)
+    words = Words.of(result)
     for place, name in enumerate(names, start=1):
         row: Any = result.table.loc[name]
         columns = result.groups.get(name, [name])
@@ -123,52 +137,108 @@ def _panels(result: SelectionResult, names: list[str]) -> Iterator[Panel]:
             str(row.get("caution", "")),
             change_marks(result, name),
             [
-                _column(result, f"{place}-{k}", "" if column == name else f"{name}: {column}", column, terms)
+                _column(result, f"{place}-{k}", "" if column == name else f"{name}: {column}", column, words)
                 for k, column in enumerate(columns)
                 if column in result.curves
             ],
         )
 
 
-def _column(result: SelectionResult, key: str, title: str, name: str, terms: Terms) -> ColumnPanel:
+def _column(result: SelectionResult, key: str, title: str, name: str, words: Words) -> ColumnPanel:
+    curve = result.curves[name]
     discrete = result.kind(name) == "discrete"
-    column = Column(name, result.curves[name], discrete, result.overall, terms)
-    charts = column.charts()
-    densities = density_charts(name, result.densities[name], terms) if name in result.densities else []
+    densities = density_charts(name, result.densities[name], words) if name in result.densities else []
     bounds = []
     if name in result.bounds:
-        bounds = bound_charts(name, result.bounds[name], result.bound_tests.get(name), discrete, terms)
-    numbered = iter(range(1000))
+        tests, shown = result.bound_tests.get(name), ("benefit", "sd", "corr")
+        made = BoundsDisplay(name, result.bounds[name], discrete=discrete, tests=tests, quantities=shown, words=words)
+        bounds = _drawn(made.spec().panels)
     return ColumnPanel(
         title,
-        [_named(chart, key, next(numbered), f"along-{key}") for chart in charts],
-        [
-            (label, _named(chart, key, next(numbered), f"outcome-{key}-{k}"))
-            for k, (label, chart) in enumerate(densities)
-        ],
-        [_named(chart, key, next(numbered), f"bounds-{key}") for chart in bounds],
-        column.numbers(),
+        _linked(curve_charts(name, curve, discrete, result.overall, words), f"along-{key}"),
+        [(label, _linked([own], f"outcome-{key}-{k}")[0]) for k, (label, own) in enumerate(densities)],
+        _linked(bounds, f"bounds-{key}"),
+        numbers(curve, words),
     )
 
 
-def _named(chart: Chart, key: str, place: int, link: str) -> Chart:
-    """With an identifier, and the name of those that are pointed at together."""
-    return replace(chart, id=f"c{key}-{place}", readout={**chart.readout, "link": link})
+def _linked(charts: Iterable[Chart], link: str) -> list[Chart]:
+    """With identifiers, and the name of those that are pointed at together."""
+    named = enumerate(charts)
+    return [replace(own, id=f"{link}-{k}", readout={**own.readout, "link": link}) for k, own in named]
 
 
-def worst_ranks(result: SelectionResult, most: int = 12) -> list[tuple[str, Any, str]]:
+def curve_charts(
+    name: str, curve: pd.DataFrame, discrete: bool, overall: Mapping[str, float], words: Words
+) -> list[Chart]:
+    """Average, spread, quantiles and distance, as far as they are known.
+
+    Spread and quantiles of an outcome of 0 and 1 follow from its average.
+    """
+    average, spread = CurveDisplay(name, curve, discrete=discrete, overall=overall, words=words).spec().panels
+    quantiles = QuantileDisplay(name, curve, discrete=discrete, words=words).spec().panels
+    distance = D2Display(name, curve, discrete=discrete, words=words).spec().panels
+    return _drawn((average, *([] if words.binary else [spread, *quantiles]), *distance))
+
+
+def _drawn(panels: Iterable[spec.Panel]) -> list[Chart]:
+    """Pictures of the panels that have any numbers."""
+    return [chart(panel) for panel in panels if any(panel.values)]
+
+
+def density_charts(name: str, frame: pd.DataFrame, words: Words) -> list[tuple[str, Chart]]:
+    """For every value of the feature, the outcomes of both arms and their difference; axes are shared.
+
+    Values where an arm has no rows have no picture.
+    """
+    known = np.isfinite(frame[["outcome", "treated", "control", "witness"]].to_numpy(dtype=float)).all(axis=1)
+    display = DensityDisplay(name, frame[known], levels=words.levels, words=words)
+    panels = display.spec().panels if known.any() else ()
+    n = len(display.values_)
+    pairs = zip(display.values_, panels[:n], panels[n:], strict=True)
+    return [(value_text(value), chart(*pair)) for value, *pair in list(pairs)[:MOST_VALUES]]
+
+
+def numbers(curve: pd.DataFrame, words: Words) -> dict[str, Any]:
+    """Curves as a table of texts, for those who do not see the pictures or want the figures."""
+    shown = [("mean_effect", "average effect")]
+    if not words.binary:
+        shown.append(("sd_ratio", "spread ratio"))
+        shown += [(f"q{q}_effect", f"{q}% quantile") for q in (10, 50, 90)]
+    shown = [(name, title) for name, title in shown if np.isfinite(spec.values_of(curve, name)).any()]
+    counts = [("rows_treated", f"rows, {words.treated}"), ("rows_control", f"rows, {words.control}")]
+    counts = [(name, title) for name, title in counts if name in curve]
+    columns = [[with_limits(*row) for row in zip(*spec.limits_of(curve, name), strict=True)] for name, _ in shown]
+    columns += [["" if math.isnan(n) else f"{n:,.0f}" for n in spec.values_of(curve, name)] for name, _ in counts]
+    weak = curve["low_support"] if "low_support" in curve else [False] * len(curve)
+    rows = [
+        {"label": value_text(value), "cells": [own[k] for own in columns], "unsure": bool(unsure)}
+        for k, (value, unsure) in enumerate(zip(curve["value"], weak, strict=True))
+    ]
+    return {"titles": [title for _, title in [*shown, *counts]], "rows": rows}
+
+
+def rank_pictures(result: SelectionResult, most: int = 12) -> list[tuple[str, Markup, str]]:
     """Features whose distribution fits worst, and the selected ones: name, shares by tenths, distance as text."""
     known = result.pit_histogram.dropna(how="all")
-    if not len(known):
-        return []
-    distance = result.diagnostics.get("pit_distance")
-    far = {
-        str(name): float(distance[name]) if distance is not None and name in distance else math.nan
-        for name in known.index
-    }
+    distance = result.diagnostics.get("pit_distance", pd.Series(dtype=float)).reindex(known.index)
     chosen = set(map(str, result.selected))
+    far = {str(name): float(own) for name, own in distance.items()}
     order = sorted(far, key=lambda name: (name not in chosen, -np.nan_to_num(far[name])))[:most]
+    panels = CalibrationDisplay(distance, known.loc[order]).spec().panels if order else ()
     return [
-        (name, known.loc[name].to_numpy(dtype=float), "" if math.isnan(far[name]) else f"off by {far[name]:.3f}")
-        for name in order
+        (name, small_chart(panel), "" if math.isnan(far[name]) else f"off by {far[name]:.3f}")
+        for name, panel in zip(order, panels, strict=True)
     ]
+
+
+def placebo_chart(p_values: Any) -> Chart:
+    """P-values of placebo treatments in twentieths; the first are not far above the line where p-values hold."""
+    shares = np.histogram(np.asarray(p_values, dtype=float), bins=20, range=(0.0, 1.0))[0] / max(len(p_values), 1)
+    about = f"Histogram of {len(p_values)} p-values of placebo treatments: {percent(shares[0])} are below 0.05"
+    places = spec.Places.numbers("p-value under a placebo treatment", (np.arange(20) + 0.5) / 20, (0.0, 1.0))
+    marks = (spec.Bars("rank", shares, width=0.05), spec.Rule("overall", 0.05))
+    return chart(
+        spec.Panel(places, marks, holds=(0.0, 0.1), within=(0.0, 1.0), percent=True, told=spec.Told(about=about)),
+        height=114.0,
+    )

@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING, Any
 from jinja2 import Environment, PackageLoader
 from markupsafe import Markup, escape
 
+from modifind.charts.labels import Words
+from modifind.charts.overlap import OverlapDisplay
+from modifind.charts.svg import chart
 from modifind.report import content
-from modifind.report.charts import Terms
-from modifind.report.distributions import placebo_picture, rank_picture, score_picture
 from modifind.report.methods import methods, references
-from modifind.report.panels import make_panels, worst_ranks
+from modifind.report.panels import make_panels, placebo_chart, rank_pictures
 from modifind.result.checks import summary
 from modifind.result.safe_csv import safe_csv
 
@@ -35,20 +36,20 @@ def render_report(result: SelectionResult) -> str:
     panels = make_panels(result)
     style, script = (_asset(name) for name in ("report.css", "report.js"))
     readouts = {key: said for panel in panels for key, said in panel.readouts.items()}
-    terms = Terms.of(result)
+    scored = OverlapDisplay.from_result(result).spec().panels if len(result.score_histogram) else ()
     page = environment.get_template("report.html").render(
         policy=_policy(style, script),
         style=Markup(style),
         script=Markup(script),
         data=island({"charts": readouts}),
         csv=base64.b64encode(safe_csv(content.download(result)).encode("utf-8", "replace")).decode("ascii"),
-        terms=terms,
+        words=Words.of(result),
         answer=content.answer_sentences(result),
         facts=content.facts(result),
         meanings=[(name, content.anchor(name), content.verdict(result, name)) for name in map(str, result.selected)],
         prognostic=content.prognostic(result),
         placebo=result.placebo,
-        placebos=None if result.placebo is None else placebo_picture(result.placebo.table["p_value"]),
+        placebos=None if result.placebo is None else placebo_chart(result.placebo.table["p_value"]),
         cautions=result.cautions,
         notes=result.notes,
         ok=result.ok,
@@ -66,8 +67,8 @@ def render_report(result: SelectionResult) -> str:
         n_selected=len(result.selected),
         n_features=len(result.table),
         n_reached=int(result.table["p_value"].notna().sum()),
-        scores=score_picture(result.score_histogram, terms) if len(result.score_histogram) else None,
-        ranks=[(name, rank_picture(name, shares), off) for name, shares, off in worst_ranks(result)],
+        scores=[chart(panel, height=170.0) for panel in scored],
+        ranks=rank_pictures(result),
         checks=content.checks_by_kind(result),
         overlap=result.overlap,
         methods=methods(result),

@@ -1,0 +1,397 @@
+"""Figures by matplotlib: half a printed page wide, in colours that stay apart for colour-blind readers and in grey."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.colors import to_rgba
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.patches import Patch
+from matplotlib.ticker import FuncFormatter, MaxNLocator
+
+from modifind._typing import Array
+from modifind.charts import spec
+from modifind.charts.labels import MISSING, shown, wrap
+from modifind.charts.spec import ROOM, Band, Bars, Key, Line, Mark, Panel, Rule, Texts, alone, beside, spanning
+
+# Okabe and Ito's palette.
+SELECTED = "#0072B2"
+SPREAD = "#D55E00"
+SHAPE = "#009E73"
+BOUND = "#CC79A7"
+CONTROL = "#B06F00"
+PLAIN = "#B4B9C0"
+FAINT = "#8A919B"
+INK = "#333A42"
+# Names are the user's text: a dollar sign is no formula, and nothing in them is a command.
+PLAIN_TEXT: dict[str, Any] = {"parse_math": False, "usetex": False}
+# Half a printed page in inches: figures are made as wide, so that points of text are points on paper.
+HALF_PAGE = 3.4
+LABEL_SIZE, TICK_SIZE, NOTE_SIZE = 8.0, 7.5, 7.0
+DPI = 200
+WEAK_HATCH = "/////"
+WEAK: dict[str, Any] = {"facecolor": "none", "edgecolor": FAINT, "hatch": WEAK_HATCH, "alpha": 0.55, "linewidth": 0}
+MISSING_GAP = 0.14  # of the range of values
+TALL = 28  # letters that fit beside axes
+MOST_LEVELS = 6  # ticks of an outcome with few values
+
+
+@dataclass(frozen=True)
+class Look:
+    """How a role is drawn: the line style, the marker and the hatch tell it apart without its colour."""
+
+    colour: str
+    line: Any = "-"
+    marker: str = "o"
+    width: float = 1.8
+    shade: float = 0.2
+    hatch: str | None = None
+
+
+LOOKS = {
+    "average": Look(SELECTED),
+    "spread": Look(SPREAD, marker="s"),
+    "shape": Look(SHAPE, marker="^"),
+    "distance": Look(SHAPE),
+    "q10": Look(SELECTED, (0, (1, 1)), "v", 1.6, 0.13),
+    "q25": Look("#56B4E9", (0, (4, 1.5)), "<", 1.4, 0.13),
+    "q50": Look(INK, "-", "o", 2.0, 0.13),
+    "q75": Look("#E69F00", (0, (4, 1.2, 1, 1.2)), ">", 1.4, 0.15),
+    "q90": Look(SPREAD, (0, (7, 1.5)), "^", 1.6, 0.13),
+    "treated": Look(SELECTED, width=1.5),
+    "control": Look(CONTROL, (0, (4, 1.5)), width=1.5, hatch="....."),
+    "witness": Look(INK, width=1.5),
+    "null": Look(FAINT, shade=0.3),
+    "bounds": Look(BOUND, width=1.6, shade=0.55),
+    "limits": Look(BOUND, shade=0.22),
+    "neutral": Look(INK, width=0.7),
+    "overall": Look(INK, (0, (5, 2)), width=1.1),
+    "level": Look(INK, (0, (4, 1.5)), width=1.0),
+    "limit": Look(SPREAD, (0, (4, 1.5)), width=1.2),
+    "clip": Look(INK, (0, (1, 1.5)), width=1.0),
+    "separator": Look(PLAIN, width=0.4),
+    "selected": Look(SELECTED),
+    "plain": Look(PLAIN),
+    "fit": Look(SELECTED),
+    "rank": Look(SELECTED),
+    "unsure": Look(FAINT, hatch=WEAK_HATCH),
+}
+BAR_SHADES = {"treated": 0.75, "rank": 0.6, "witness": 0.55}
+
+
+def make_figure(
+    n_columns: int = 1, *, width: float, height: float, n_rows: int = 1, dpi: float | None = None
+) -> tuple[Figure, list[Axes]]:
+    """A figure that belongs to no window, so that nothing is left open and any backend will do."""
+    figure = Figure(figsize=(width, height), layout="constrained", dpi=dpi)
+    FigureCanvasAgg(figure)
+    axes = [figure.add_subplot(n_rows, n_columns, k + 1) for k in range(n_rows * n_columns)]
+    return figure, axes
+
+
+def tidy(axes: Axes, *, tick_size: float = 9, title_size: float = 10) -> None:
+    """Keep only the lines that carry information."""
+    for side in ("top", "right"):
+        axes.spines[side].set_visible(False)
+    axes.tick_params(colors=INK, labelsize=tick_size)
+    axes.title.set_fontsize(title_size)
+
+
+def draw(figure: spec.Figure, axes: Sequence[Axes] | None = None) -> tuple[Any, list[Axes]]:
+    """Draw the panels on axes, or on those of a new figure; gives the figure and the axes."""
+    own = axes is None
+    sheet: Any
+    sheet, panels = _sheet(figure) if axes is None else (axes[0].get_figure(), list(axes))
+    stack = len(figure.ratios)
+    for k, (ax, panel) in enumerate(zip(panels, figure.panels, strict=True)):
+        left = k % (len(panels) // stack) % figure.columns == 0
+        _draw_panel(ax, panel, crowd=figure.columns if own else 1)
+        if own and not left:
+            ax.set_yticklabels([])
+            ax.set_ylabel("")
+        if panel.joined:
+            ax.set_xlabel("")
+            if own and not panel.places.ticks:
+                ax.set_xticklabels([])
+    keys: dict[str, Key] = {}
+    for key in (key for panel in figure.panels for key in panel.all_keys if key.role != "neutral"):
+        keys.setdefault(key.text, key)
+    last = sorted(keys.values(), key=lambda key: key.role == "unsure")
+    entries = [(_handle(key), key.text) for key in last]
+    if own and figure.columns > 1 and figure.panels[0].unit:  # too long for the labels of narrow axes
+        entries.append((Line2D([], [], color="none"), figure.panels[0].unit))
+    if panels:
+        _legend(sheet if own else panels[0], entries, figure.legend_columns)
+    if own:
+        sheet.align_ylabels(panels)
+    return sheet, panels
+
+
+def _sheet(figure: spec.Figure) -> tuple[Figure, list[Axes]]:
+    """A new figure with axes for the panels, those of a stack one below the other."""
+    sheet, _ = make_figure(0, width=HALF_PAGE, height=figure.height, dpi=DPI)
+    stack = len(figure.ratios)
+    n = len(figure.panels) // stack
+    blocks = -(-n // figure.columns)
+    grid = sheet.add_gridspec(stack * blocks, figure.columns, height_ratios=figure.ratios * blocks)
+    places = [(stack * (k // figure.columns) + row, k % figure.columns) for row in range(stack) for k in range(n)]
+    return sheet, [sheet.add_subplot(grid[place]) for place in places]
+
+
+def _draw_panel(ax: Axes, panel: Panel, crowd: int) -> None:
+    before = (ax.get_xlim() if panel.places.sideways else ax.get_ylim()) if ax.has_data() else ()
+    axis = _ValueAxis(ax, panel)
+    for mark in sorted(panel.marks, key=lambda mark: isinstance(mark, Rule)):  # rules lie below, and are added last
+        axis.draw(mark)
+    axis.hatch()
+    _trim(ax)
+    reach = panel.reach if panel.log else spanning([*panel.reach, *before], pad=0.0)
+    (ax.set_xlim if panel.places.sideways else ax.set_ylim)(*reach)
+    axis.finish(crowd)
+    if panel.title:
+        ax.set_title(panel.title, fontsize=LABEL_SIZE, color=FAINT if panel.weak else INK, **PLAIN_TEXT)
+    if panel.remark and crowd == 1:
+        words: dict[str, Any] = {"fontsize": NOTE_SIZE, "color": INK, **PLAIN_TEXT}
+        ax.text(1.0, 1.0, panel.remark, transform=ax.transAxes, ha="right", va="bottom", **words)
+
+
+class _ValueAxis:
+    """What is drawn over places: numbers from left to right, categories beside or below each other."""
+
+    def __init__(self, ax: Axes, panel: Panel) -> None:
+        self.ax, self.panel, self.places = ax, panel, panel.places
+        places, missing = self.places, self.places.missing
+        known = places.at[~missing]
+        reach = float(np.ptp(known)) if known.size else 0.0
+        self.unit = 1.0 if places.discrete or not known.size else 1.5 * MISSING_GAP * (reach or 1.0)
+        self.at = places.at.copy()
+        if missing.any():
+            self.at[missing] = known.max() + MISSING_GAP * (reach or 1.0) if known.size else 0.0
+        self.along = np.zeros(missing.size, dtype=bool) if places.discrete else ~missing
+        self.weak = places.weak
+
+    def look(self, role: str) -> Look:
+        """How a role looks; grey where all of the panel rests on few rows."""
+        return replace(LOOKS[role], colour=FAINT) if self.panel.weak else LOOKS[role]
+
+    def draw(self, mark: Mark) -> None:
+        """One mark."""
+        if isinstance(mark, Line):
+            self._line(mark, self.look(mark.role))
+        elif isinstance(mark, Band):
+            self._band(mark, self.look(mark.role))
+        elif isinstance(mark, Bars):
+            self._bars(mark)
+        elif isinstance(mark, Rule):
+            self._rule(mark, LOOKS[mark.role])
+        elif isinstance(mark, Texts):
+            pad = 0.0145 * (self.panel.reach[1] - self.panel.reach[0])
+            for at, value, text in zip(self.at, mark.values, mark.texts, strict=True):
+                self.ax.text(*self._flip(at, value + pad), text, va="center", fontsize=NOTE_SIZE, color=INK)
+
+    def _flip(self, at: Any, values: Any) -> tuple[Any, Any]:
+        return (values, at) if self.places.sideways else (at, values)
+
+    def _line(self, mark: Line, look: Look) -> None:
+        """A line over numbers, points over categories, and what rests on few rows in grey."""
+        if self.along.any():
+            x, y, weak = self.at[self.along], mark.values[self.along], self.weak[self.along]
+            single = np.flatnonzero(alone(~weak & np.isfinite(y))).tolist() if mark.points else []
+            style: dict[str, Any] = {"color": look.colour, "linestyle": look.line, "linewidth": look.width}
+            points: dict[str, Any] = {"marker": look.marker if single else "", "markevery": single, "markersize": 4}
+            self.ax.plot(x, np.where(weak, np.nan, y), zorder=3, **style, **points)
+            if weak.any():
+                grey = np.where(beside(weak), y, np.nan)
+                self.ax.plot(x, grey, color=FAINT, linestyle=":", linewidth=1.2, zorder=2.5)
+        apart = ~self.along
+        if apart.any():
+            at, y, weak = self.at[apart] + mark.shift * self.unit, mark.values[apart], self.weak[apart]
+            marker = look.marker if mark.points else ""
+            marks: dict[str, Any] = {"linestyle": "none", "marker": marker, "markersize": 4.5, "zorder": 3.0}
+            self.ax.plot(*self._flip(at, np.where(weak, np.nan, y)), color=look.colour, **marks)
+            if weak.any():
+                hollow = self._flip(at, np.where(weak, y, np.nan))
+                self.ax.plot(*hollow, markerfacecolor="white", markeredgecolor=FAINT, **marks)
+
+    def _band(self, mark: Band, look: Look) -> None:
+        """An area over numbers; bars or boxes over categories, hatched or dotted where there are few rows."""
+        weak, fill = self.weak & mark.marks_weak, {"color": look.colour, "alpha": look.shade, "linewidth": 0}
+        if self.along.any():
+            where = (~weak[self.along]).tolist()
+            style: dict[str, Any] = WEAK if self.panel.weak else fill
+            self._area(mark.low, mark.high, where=where, zorder=1 if mark.box else 2, **style)
+        lines = self.ax.hlines if self.places.sideways else self.ax.vlines
+        for few in (False, True):
+            kept = (weak == few) & ~self.along
+            at, low, high = self.at[kept] + mark.shift * self.unit, mark.low[kept], mark.high[kept]
+            if not kept.any():
+                continue
+            if mark.box:
+                self._bar(at, high - low, mark.box * self.unit, low, zorder=1.0, **(WEAK if few else fill))
+            else:
+                colour, line = (FAINT, ":") if few else (look.colour, "-")
+                lines(at, low, high, color=colour, linestyle=line, linewidth=1.5, zorder=2)
+
+    def _area(self, low: Array, high: Array, **style: Any) -> None:
+        self.ax.fill_between(self.at[self.along], low[self.along], high[self.along], **style)
+
+    def _bar(self, at: Array, size: Array, width: float, start: Array | float = 0.0, **fill: Any) -> None:
+        if self.places.sideways:
+            self.ax.barh(at, size, left=start, height=width, **fill)
+        else:
+            self.ax.bar(at, size, bottom=start, width=width, **fill)
+
+    def _bars(self, mark: Bars) -> None:
+        """Bars from zero, hatched or hollow as their role is, with their limits."""
+        at, look = self.at + mark.shift, self.look(mark.role)
+        roles = [LOOKS[role].colour for role in mark.roles]
+        hatch = WEAK_HATCH if self.panel.weak else look.hatch
+        face = roles or to_rgba(look.colour, 0.0 if hatch else BAR_SHADES.get(mark.role, 1.0))
+        edge = {"edgecolor": look.colour, "hatch": hatch, "linewidth": 0.8} if hatch else {"linewidth": 0}
+        self._bar(at, mark.values, mark.width, facecolor=face, **edge)
+        if mark.low is not None and mark.high is not None:
+            grey: dict[str, Any] = {
+                "color": FAINT if self.panel.weak else INK,
+                "linestyle": ":" if self.panel.weak else "-",
+            }
+            self.ax.vlines(at, mark.low, mark.high, linewidth=1.1, zorder=3, **grey)
+
+    def _rule(self, mark: Rule, look: Look) -> None:
+        """A line across the axes, or an area."""
+        upright = mark.place != self.places.sideways
+        if mark.half:
+            span = self.ax.axvspan if upright else self.ax.axhspan
+            span(mark.at - mark.half, mark.at + mark.half, color=look.colour, alpha=look.shade, linewidth=0)
+            return
+        across = self.ax.axvline if upright else self.ax.axhline
+        zorder = 0.5 if mark.role in ("level", "separator") else 1.8
+        across(mark.at, color=look.colour, linestyle=look.line, linewidth=look.width, zorder=zorder)
+
+    def hatch(self) -> None:
+        """Mark the stretches of numbers where there are few rows, as far as the bands reach."""
+        bands = [mark for mark in self.panel.marks if isinstance(mark, Band) and mark.marks_weak]
+        if not bands or not self.weak[self.along].any():
+            return
+        low, high = np.fmin.reduce([mark.low for mark in bands]), np.fmax.reduce([mark.high for mark in bands])
+        self._area(low, high, where=beside(self.weak[self.along]).tolist(), zorder=1.5, **WEAK)
+
+    def finish(self, crowd: int) -> None:
+        """Ticks and names of both axes; less of both where panels stand beside each other."""
+        ax, panel, places = self.ax, self.panel, self.places
+        label = panel.label if crowd > 1 or not panel.unit else f"{panel.label}\n({panel.unit})"
+        name = shown(places.name, 22 if places.sideways else 42 if crowd == 1 else 28 // crowd)
+        if places.sideways:
+            lines = wrap(label.replace("\n", " "), 30 if crowd == 1 else 14) if panel.unit or crowd > 1 else label
+            ax.set_xlabel(lines, **PLAIN_TEXT)
+            ax.set_ylabel(name, **PLAIN_TEXT)
+            ax.set_yticks(places.at, places.ticked, **PLAIN_TEXT)
+            ax.set_ylim(len(places.labels) - 0.4, -0.6)
+            ax.tick_params(axis="y", length=0)
+        else:
+            ax.set_ylabel("\n".join(wrap(line, TALL) for line in label.split("\n")), **PLAIN_TEXT)
+            ax.set_xlabel(name, **PLAIN_TEXT)
+            self._place_ticks(crowd)
+        self._value_ticks(crowd)
+
+    def _value_ticks(self, crowd: int) -> None:
+        axis = self.ax.xaxis if self.places.sideways else self.ax.yaxis
+        if self.panel.log:
+            (self.ax.set_xscale if self.places.sideways else self.ax.set_yscale)("log")
+            (self.ax.set_xlim if self.places.sideways else self.ax.set_ylim)(*self.panel.reach)
+        if self.panel.ticks:
+            axis.set_ticks(*map(list, zip(*self.panel.ticks, strict=True)))
+            axis.minorticks_off()
+            return
+        most = (5 if crowd == 1 else 3) if self.places.sideways else (6 if crowd == 1 else 4)
+        self.ax.locator_params(axis=axis.axis_name, nbins=most)  # type: ignore[arg-type]
+        if self.panel.percent:
+            axis.set_major_formatter(FuncFormatter(lambda share, _: self.panel.share(share)))
+
+    def _place_ticks(self, crowd: int) -> None:
+        ax, places = self.ax, self.places
+        if places.discrete:
+            ax.set_xticks(places.at, places.ticked, **PLAIN_TEXT)
+            ax.set_xlim(-0.6, len(places.labels) - 0.4)
+            return
+        if places.holds:
+            ax.set_xlim(*spanning(places.holds, pad=0.015))
+        if places.ticks:
+            ax.set_xticks(*map(list, zip(*places.ticks, strict=True)))
+            if len(places.ticks) > MOST_LEVELS:
+                ax.locator_params(axis="x", nbins=MOST_LEVELS)
+        elif crowd > 1:
+            ax.locator_params(axis="x", nbins=3)
+        else:
+            self._number_ticks()
+
+    def _number_ticks(self) -> None:
+        """As many round numbers as there is room for, and "missing" after them."""
+        ax, known, gap = self.ax, self.at[self.along], not self.along.all()
+        ticks: list[Any] = []
+        if known.size:
+            low, high = float(known.min()), float(known.max())
+            reach = high - low or 1.0
+            if gap:
+                ax.set_xlim(low - 0.04 * reach, self.at.max() + 0.45 * self.unit)
+                # "missing" is as wide as two numbers: those that it would touch are left out.
+                high = min(high, self.at.max() - 0.17 * reach)
+            for bins in range(6, 0, -1):
+                locator = MaxNLocator(nbins=bins, steps=[1, 2, 2.5, 5, 10])
+                ticks = [tick for tick in locator.tick_values(low, max(low, high)) if low <= tick <= high]
+                if sum(len(f"{tick:g}") + 2 for tick in ticks) <= ROOM - 10 * gap:
+                    break
+            if not gap:
+                ax.xaxis.set_major_locator(locator)
+                return
+            ticks = ticks or [low]
+        ax.set_xticks([*ticks, self.at.max()], [*(f"{tick:g}" for tick in ticks), MISSING])
+
+
+def _trim(ax: Axes) -> None:
+    """Tidy axes of half a page: small text that can still be read, few ticks."""
+    tidy(ax, tick_size=TICK_SIZE, title_size=LABEL_SIZE)
+    ax.tick_params(length=2.5, pad=2)
+    for axis in (ax.xaxis, ax.yaxis):
+        axis.label.set_fontsize(LABEL_SIZE)
+        axis.label.set_color(INK)
+        axis.get_offset_text().set_fontsize(TICK_SIZE)
+
+
+def _legend(parent: Axes | Figure, entries: Sequence[tuple[Any, str]], n_columns: int) -> None:
+    """A legend above axes, or at the top of a figure, where it hides nothing; its words are plain text."""
+    if not entries:
+        return
+    handles = [handle for handle, _ in entries]
+    whole = isinstance(parent, Figure)
+    place: dict[str, Any] = {"loc": "lower left", "bbox_to_anchor": (0.0, 1.0), "borderaxespad": 0.1}
+    if whole:
+        place = {"loc": "outside upper left"}
+    room = {"borderpad": 0.2, "handlelength": 2.2, "columnspacing": 1.1, "handletextpad": 0.5}
+    look: dict[str, Any] = {"ncols": min(n_columns, len(handles)), "frameon": False, "fontsize": NOTE_SIZE, **room}
+    # Labels that begin with an underscore would be left out: the words are put in afterwards.
+    box = parent.legend(handles, ["-"] * len(handles), labelcolor=INK, **place, **look)
+    for text, (_, label) in zip(box.get_texts(), entries, strict=True):
+        text.set(**PLAIN_TEXT)
+        text.set_text(label)
+    box.set_in_layout(whole)  # a wide legend of axes would make them narrow
+
+
+def _handle(key: Key) -> Any:
+    """What stands for a role in the legend."""
+    look = LOOKS[key.role]
+    if key.form == "line":
+        return Line2D([], [], color=look.colour, linestyle=look.line, linewidth=look.width)
+    if key.form == "point":
+        fill = "white" if key.role == "unsure" else look.colour
+        marks: dict[str, Any] = {"marker": look.marker, "linestyle": "none", "markersize": 4.5}
+        return Line2D([], [], color=look.colour, markerfacecolor=fill, **marks)
+    if look.hatch is not None:
+        return Patch(facecolor="none", edgecolor=look.colour, hatch=look.hatch, linewidth=0)
+    shade = 0.35 if key.form == "band" else BAR_SHADES.get(key.role, look.shade)
+    return Patch(facecolor=to_rgba(look.colour, shade), linewidth=0)
