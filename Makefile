@@ -46,7 +46,7 @@ docs: $(VENV)/.docs
 examples: $(VENV)/.docs
 	$(BIN)/python tools/run_examples.py
 
-# Every table of docs/validity.md with development seeds, and all cases of the studies that `make test` runs a third of.
+# Every table of docs/validity.md with development seeds, and the studies of `make test` with all cases and all runs.
 validity: $(VENV)/.test
 	MODIFIND_STUDIES=all $(BIN)/python -m pytest -n $(JOBS) --dist worksteal -m study
 	$(BIN)/python benchmarks/validity.py

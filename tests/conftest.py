@@ -22,6 +22,7 @@ from modifind.nuisance.conditional import BaseSampler, Calibration
 from streams import SMALL, fit
 
 ROOT = Path(__file__).resolve().parents[1]
+ALL_STUDIES = os.environ.get("MODIFIND_STUDIES") == "all"
 
 # A finder, because scipy itself stumbles over sys.modules["torch"] = None.
 BLOCK_TORCH = """
@@ -61,6 +62,11 @@ def confounded_table(rng, n, d, *, rho=0.5, shift=0.2):
 def four_sd(share, n):
     """Four standard deviations of the share of n independent Bernoulli(share) events."""
     return 4.0 * np.sqrt(share * (1.0 - share) / n)
+
+
+def runs(full, small):
+    """How many data sets a study has: a few in `make test`, the full number with MODIFIND_STUDIES=all."""
+    return full if ALL_STUDIES else small
 
 
 def quiet_fit(X, y, treatment, **settings):
@@ -163,18 +169,18 @@ def two(few):
 
 
 def pytest_configure(config):
-    config.addinivalue_line("markers", "study: a slow study, of which `make test` runs a third of the cases")
+    config.addinivalue_line("markers", "study: a slow study, of which `make test` runs a sixth of the cases")
 
 
 def pytest_collection_modifyitems(config, items):
-    """Of every study a third of its cases, at least one, by a seed; all of them with MODIFIND_STUDIES=all."""
-    if os.environ.get("MODIFIND_STUDIES") == "all" or any("[" in argument for argument in config.args):
+    """Of every study a sixth of its cases, at least one, by a seed; all of them with MODIFIND_STUDIES=all."""
+    if ALL_STUDIES or any("[" in argument for argument in config.args):
         return
     studies: dict[tuple[str, str], list[pytest.Item]] = {}
     for item in items:
         if item.get_closest_marker("study"):
             studies.setdefault((str(item.path), getattr(item, "originalname", item.name)), []).append(item)
-    kept = {id(item) for own in studies.values() for item in random.Random(0).sample(own, -(-len(own) // 3))}
+    kept = {id(item) for own in studies.values() for item in random.Random(0).sample(own, -(-len(own) // 6))}
     left = [item for own in studies.values() for item in own if id(item) not in kept]
     if left:
         config.hook.pytest_deselected(items=left)

@@ -317,6 +317,7 @@ def test_auto_resamples_make_a_single_discovery_possible_after_every_adjustment(
         propensity=0.5,
         adjust=adjust,
         random_state=0,
+        explain=False,
         test=ConditionalRandomizationTest(stop_after=1),
     )
     used = selector.fit(X, y, treatment=treatment).result_.settings["n_resamples_used"]

@@ -11,7 +11,7 @@ from sklearn.linear_model import LinearRegression, LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import PolynomialFeatures
 
-from conftest import confounded_table, four_sd
+from conftest import confounded_table, four_sd, runs
 from modifind import ModifierSelector, PropensityModel, SelectionResult
 from modifind.baselines import SIEM, lasso_selective_inference
 from modifind.baselines.design import effect_design, lasso_columns
@@ -88,9 +88,10 @@ def test_interface_is_that_of_a_selector(data, fitted):
     assert copy.get_params()["propensity__clip"] == (0.1, 0.9)
 
 
+@pytest.mark.study
 def test_linear_mean_modifiers_are_found_and_variance_modifiers_are_not():
     found, wrong = [], []
-    for seed in range(5):
+    for seed in range(runs(5, 2)):
         data = make_modifiers("LinMean", 1000, 30, random_state=seed)
         support = quiet_fit(data.X, data.y, data.treatment, propensity="auto", random_state=seed).get_support()
         found.append(support[:5].mean())
@@ -102,10 +103,11 @@ def test_linear_mean_modifiers_are_found_and_variance_modifiers_are_not():
     assert quiet_fit(data.X, data.y, data.treatment, propensity="auto").get_support().sum() <= 1
 
 
+@pytest.mark.study
 def test_null_features_that_the_lasso_takes_up_are_selected_at_the_level():
     rng = np.random.default_rng(5)
-    p = []
-    for _ in range(150):
+    p, n_sets = [], runs(150, 45)
+    for _ in range(n_sets):
         X = rng.standard_normal((100, 3))
         treatment = rng.integers(0, 2, size=100)
         y = X[:, 0] + 0.5 * treatment + rng.standard_normal(100)
@@ -113,20 +115,21 @@ def test_null_features_that_the_lasso_takes_up_are_selected_at_the_level():
         # A small penalty, for under the published one the lasso hardly ever takes up anything here.
         table = quiet_fit(X, y, treatment, outcome_model=expected, propensity=0.5, penalty_factor=0.3).result_.table
         p.extend(table["p_value"][table["statistic"].notna()].head(1))
-    assert len(p) > 100
+    assert len(p) > n_sets * 2 / 3
     for level in (0.05, 0.2, 0.5):
         assert abs(np.mean(np.array(p) <= level) - level) < four_sd(level, len(p))
 
 
+@pytest.mark.study
 def test_published_penalty_hardly_ever_selects_under_the_null():
     rng = np.random.default_rng(6)
-    n_selected = 0
-    for _ in range(40):
+    n_selected, n_sets = 0, runs(40, 15)
+    for _ in range(n_sets):
         X = rng.standard_normal((100, 5))
         treatment = rng.integers(0, 2, size=100)
         selector = quiet_fit(X, rng.standard_normal(100), treatment, outcome_model=np.zeros(100), propensity=0.5)
         n_selected += selector.get_support().sum()
-    assert n_selected / 200 < 0.05 + four_sd(0.05, 200) / 4  # one standard deviation; measured 0.00
+    assert n_selected / (5 * n_sets) < 0.05 + four_sd(0.05, 5 * n_sets) / 4  # one standard deviation; measured 0.00
 
 
 def test_importance_and_curves_are_those_of_the_modifier_selector(data):

@@ -6,7 +6,7 @@ import pytest
 from sklearn.base import clone
 from sklearn.linear_model import LogisticRegression
 
-from conftest import four_sd
+from conftest import four_sd, runs
 from modifind import EffectLikelihood, ModifierSelector
 from modifind.cli.app import main
 from modifind.data.feature_matrix import read_features
@@ -200,9 +200,10 @@ def test_a_function_of_the_stratum_is_named_as_determined():
     assert result.table["p_value"]["coast"] == 1.0
 
 
+@pytest.mark.study
 def test_null_features_of_a_stratified_trial_keep_the_level():
     p_values = []
-    for seed in range(10):
+    for seed in range(runs(10, 3)):
         X, y, treatment, site = trial(seed, n=400, d=8)
         table = selector(random_state=seed).fit(X, y, treatment=treatment, strata=site).result_.table
         p_values.extend(table["p_value"].drop(["x1", "x2"]))

@@ -16,7 +16,7 @@ import pytest
 from sklearn.utils import Bunch
 
 import modifind.engine.checkpoint
-from conftest import ROOT
+from conftest import ROOT, runs
 from modifind import EffectLikelihood, ModifierSelector
 from modifind.cli.app import main
 from modifind.datasets import make_modifiers
@@ -26,10 +26,10 @@ from modifind.nuisance.propensity.scores import PropensityModel
 from streams import SMALL, cut, fit_source
 
 sys.path.insert(0, str(ROOT / "benchmarks"))
-from kills import command, kill_again_and_again, run
+from kills import STATISTICS, command, kill_again_and_again, run
 
 QUICK = {"sampler": "gaussian", "propensity": 0.5, "random_state": 3}
-CRT = {**QUICK, "statistic": "wcmmd", "n_resamples": 199}
+CRT = {**QUICK, "statistic": "wcmmd", "n_resamples": 199, "explain": False}
 ANALYTIC = {**QUICK, "statistic": EffectLikelihood("linear")}
 
 
@@ -39,6 +39,18 @@ def table():
     data.X["site"] = np.where(data.X["X6"] > 0, "north", "south")
     data.X["flat"] = 1.0
     return data
+
+
+@pytest.fixture(scope="module")
+def alone(table):
+    """A run of its own, without a checkpoint."""
+    return fit(table, CRT)
+
+
+@pytest.fixture
+def quick_commands(monkeypatch):
+    short = ["--statistic", "wcmmd", "--resamples", "300", "--propensity", "0.5", "--no-explain"]
+    monkeypatch.setitem(STATISTICS, "wcmmd", short)
 
 
 class Stop(Exception):
@@ -71,23 +83,23 @@ def files(folder):
 
 @pytest.mark.parametrize("settings", [CRT, ANALYTIC], ids=["crt", "analytic"])
 @pytest.mark.parametrize("count", [1, 5, 8])
-def test_a_stopped_run_continues_to_the_same_result(table, tmp_path, settings, count):
+def test_a_stopped_run_continues_to_the_same_result(table, alone, tmp_path, settings, count):
     folder = tmp_path / "a" / "b"
     stopped(table, folder, settings, count)
     assert len(files(folder)) == count
     calls = []
     result = fit(table, settings, checkpoint=folder, progress=lambda done, total: calls.append((done, total)))
     assert calls[0] == (count, 8)
-    alone = fit(table, settings)
-    assert result == alone
-    assert result.warnings == alone.warnings
+    whole = alone if settings is CRT else fit(table, settings)
+    assert result == whole
+    assert result.warnings == whole.warnings
     assert any("flat" in message for message in result.warnings)
     assert not [path for path in folder.iterdir() if path.name.startswith(".")]
 
 
-def test_workers_save_each_feature(table, tmp_path):
+def test_workers_save_each_feature(table, alone, tmp_path):
     stopped(table, tmp_path, CRT, 2)
-    assert fit(table, CRT, checkpoint=tmp_path, n_jobs=2) == fit(table, CRT)
+    assert fit(table, CRT, checkpoint=tmp_path, n_jobs=2) == alone
     assert len(files(tmp_path)) == 8
 
 
@@ -147,11 +159,11 @@ def test_another_version_is_refused(table, tmp_path):
         fit(table, CRT, checkpoint=tmp_path)
 
 
-def test_what_only_changes_the_assembling_may_differ(table, tmp_path):
+def test_what_only_changes_the_assembling_may_differ(table, alone, tmp_path):
     stopped(table, tmp_path, CRT)
     changes = {"alpha": 0.2, "adjust": "holm", "max_train_rows": 5000}
     assert fit(table, CRT, checkpoint=tmp_path, **changes) == fit(table, CRT, **changes)
-    assert fit(table, CRT, checkpoint=tmp_path) == fit(table, CRT)
+    assert fit(table, CRT, checkpoint=tmp_path) == alone
 
 
 def test_a_run_without_results_gives_way_to_another(table, tmp_path):
@@ -167,7 +179,7 @@ def test_a_drawn_seed_is_kept(table, tmp_path):
     assert result == fit(table, CRT | {"random_state": seed})
 
 
-def test_damaged_files_are_named_and_their_features_tested_again(table, tmp_path):
+def test_damaged_files_are_named_and_their_features_tested_again(table, alone, tmp_path):
     stopped(table, tmp_path, CRT, 5)
     half, noise, digit, empty, good = files(tmp_path)
     text = digit.read_text()
@@ -181,18 +193,18 @@ def test_damaged_files_are_named_and_their_features_tested_again(table, tmp_path
         selector = ModifierSelector(**CRT, checkpoint=tmp_path).fit(table.X, table.y, treatment=table.treatment)
     (message,) = [str(w.message) for w in caught if "damaged" in str(w.message)]
     assert all(repr(name) in message for name in ("X1", "X2", "X3", "X4"))
-    assert selector.result_ == fit(table, CRT)
+    assert selector.result_ == alone
     assert good.stat().st_mtime == 1
 
 
-def test_other_files_are_left_alone(table, tmp_path):
+def test_other_files_are_left_alone(table, alone, tmp_path):
     others = {"notes.txt": "mine", "feature-1.json": "{}", "feature-0123456789ab-00000.json": "{", ".hidden.json.x": ""}
     for name, text in others.items():
         (tmp_path / name).write_text(text)
         os.utime(tmp_path / name, (1, 1))
     (tmp_path / ".feature-0123456789ab-00000.json.tmp").write_text("left by a kill")
     os.utime(tmp_path / ".feature-0123456789ab-00000.json.tmp", (1, 1))
-    assert fit(table, CRT, checkpoint=tmp_path) == fit(table, CRT)
+    assert fit(table, CRT, checkpoint=tmp_path) == alone
     assert {name: (tmp_path / name).read_text() for name in others} == others
     assert not (tmp_path / ".feature-0123456789ab-00000.json.tmp").exists()
 
@@ -222,7 +234,7 @@ def test_a_run_that_cannot_be_read_is_refused(table, tmp_path, case):
             fit(table, settings, checkpoint=tmp_path)
 
 
-def test_odd_feature_files_are_named_and_done_again(table, tmp_path):
+def test_odd_feature_files_are_named_and_done_again(table, alone, tmp_path):
     stopped(table, tmp_path, CRT, 5)
     deep, other, number, keys, kept = files(tmp_path)
     deep.write_text(DEEP)
@@ -231,7 +243,7 @@ def test_odd_feature_files_are_named_and_done_again(table, tmp_path):
     keys.write_text('{"check": "x"}')
     with pytest.warns(UserWarning, match="4 damaged files not used, and done again: 'X1', 'X2', 'X3', 'X4'"):
         selector = ModifierSelector(**CRT, checkpoint=tmp_path).fit(table.X, table.y, treatment=table.treatment)
-    assert selector.result_ == fit(table, CRT)
+    assert selector.result_ == alone
     kept.unlink()
     kept.mkdir()
     with pytest.raises(OSError, match=r"cannot save to the checkpoint .* is a folder"):
@@ -250,13 +262,13 @@ def full_disk(monkeypatch, after):
     monkeypatch.setattr(os, "fsync", fsync)
 
 
-def test_a_full_disk_stops_the_run_and_it_continues_later(table, tmp_path, monkeypatch):
+def test_a_full_disk_stops_the_run_and_it_continues_later(table, alone, tmp_path, monkeypatch):
     with monkeypatch.context() as patch:
         full_disk(patch, 4)
         with pytest.raises(OSError, match=r"cannot save to the checkpoint .*No space left on device"):
             fit(table, CRT, checkpoint=tmp_path)
     assert sorted(path.name[:8] for path in tmp_path.iterdir()) == ["feature-"] * 3 + ["run.json"]
-    assert fit(table, CRT, checkpoint=tmp_path) == fit(table, CRT)
+    assert fit(table, CRT, checkpoint=tmp_path) == alone
 
 
 def test_a_full_disk_is_one_line_on_the_command_line(table, tmp_path, monkeypatch, capsys):
@@ -318,7 +330,7 @@ def test_dask_tables_are_refused(two, tmp_path):
         ModifierSelector(checkpoint=tmp_path).fit(frame, "y", "arm")
 
 
-def test_of_two_at_once_one_is_refused_and_the_other_is_right(table, tmp_path):
+def test_of_two_at_once_one_is_refused_and_the_other_is_right(table, tmp_path, quick_commands):
     data, out = tmp_path / "data.csv", tmp_path / "result.json"
     table.X.assign(treatment=table.treatment, outcome=table.y).to_csv(data, index=False)
     line = command(data, out, "wcmmd", 1, tmp_path / "saved")
@@ -370,9 +382,11 @@ def test_a_refused_run_leaves_no_folder(table, tmp_path):
         fit(table, CRT, checkpoint="")
 
 
-def test_kills_at_random_moments_change_nothing(tmp_path):
-    tally, _ = kill_again_and_again(tmp_path, 3, statistic="wcmmd", rows=100, features=6, jobs=1, seed=0)
-    assert tally.kills == 3
+@pytest.mark.study
+def test_kills_at_random_moments_change_nothing(tmp_path, quick_commands):
+    kills = runs(3, 2)
+    tally, _ = kill_again_and_again(tmp_path, kills, statistic="wcmmd", rows=80, features=5, jobs=1, seed=0)
+    assert tally.kills == kills
     assert tally.runs == tally.same > 0
     assert (tally.lost, tally.damaged, tally.left, tally.failed) == (0, 0, 0, [])
 

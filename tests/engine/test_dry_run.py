@@ -399,34 +399,34 @@ def test_placebos_of_a_stream_are_refused(folder, monkeypatch, capsys):
 
 def test_placebo_prints_a_sentence_and_writes_all_p_values(folder, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    line = ("placebo", folder / "data.csv", *GOOD, *QUICK, "--n", 4, "--seed", 5, "--out", "p.csv", "--strict")
+    line = ("placebo", folder / "data.csv", *GOOD, *QUICK, "--n", 2, "--seed", 5, "--out", "p.csv", "--strict")
     code, said = here(monkeypatch, capsys, *line)
     assert code == 0, said.err
     lines = said.out.splitlines()
     assert lines[:2] == [
-        "0 of 4 placebo treatments found anything.",
+        "0 of 2 placebo treatments found anything.",
         "Every row was treated by the known probability.",
     ]
     assert [path.name for path in tmp_path.iterdir()] == ["p.csv"]
     found = pd.read_csv("p.csv")
     assert found.columns.tolist() == ["run", "feature", "p_value", "selected"]
-    assert found["run"].tolist() == np.repeat([1, 2, 3, 4], 3).tolist()
+    assert found["run"].tolist() == np.repeat([1, 2], 3).tolist()
     # What a spreadsheet would take for a formula is text.
-    assert found["feature"].tolist() == ["moves", "other", "'=noise"] * 4
+    assert found["feature"].tolist() == ["moves", "other", "'=noise"] * 2
     smallest = found.nsmallest(3, "p_value")
     assert len(lines) == 5
     for line, row in zip(lines[2:], smallest.itertuples(), strict=True):
         assert line == f"  run {row.run}, {row.feature.lstrip(chr(39))}: p = {row.p_value:.2g}"
     frame = pd.read_csv(folder / "data.csv")
     own = ModifierSelector(EffectLikelihood("linear"), sampler="gaussian", propensity=0.5, random_state=5)
-    again = own.placebo(frame[["moves", "other", "=noise"]], frame["y"], frame["arm"], n=4)
+    again = own.placebo(frame[["moves", "other", "=noise"]], frame["y"], frame["arm"], n=2)
     np.testing.assert_array_equal(again.table["p_value"], found["p_value"])
 
 
 def test_too_many_finds_are_one_line_and_an_exit_code_when_strict(folder, monkeypatch, capsys):
     # At a level of 0.9 every run finds something; here that is to be remarkable.
     monkeypatch.setattr("modifind.result.placebo_result.UNLIKELY", 0.99)
-    line = ("placebo", folder / "data.csv", *GOOD, *QUICK, "--n", 3, "--alpha", 0.9)
+    line = ("placebo", folder / "data.csv", *GOOD, *QUICK, "--n", 2, "--alpha", 0.9)
     for strict, expected in (((), 0), (("--strict",), 3)):
         code, said = here(monkeypatch, capsys, *line, *strict)
         assert code == expected

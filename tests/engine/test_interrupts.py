@@ -179,6 +179,7 @@ def others(result):
     return result.table.drop(index="X3")["p_value"].tolist()
 
 
+@pytest.mark.study
 @pytest.mark.parametrize("how", ["exit", "kill"])
 def test_a_feature_that_kills_its_worker_is_named_and_the_others_finish(table, whole, how, tmp_path):
     message = r"feature 'X3': its worker process died three times \(out of memory\?\); not tested, p = 1"
@@ -232,16 +233,17 @@ def _die(*_):
     os._exit(1)
 
 
-def _squares(pairs):
-    for _, number in pairs:
-        if number < 0:
-            os._exit(1)
-    return [number**2 for _, number in pairs]
-
-
 def test_every_item_that_kills_is_found_and_all_others_have_results():
+    def squares(pairs):  # by value, so that workers need not import this module
+        import os
+
+        for _, number in pairs:
+            if number < 0:
+                os._exit(1)
+        return [number**2 for _, number in pairs]
+
     items = dict(enumerate([1, 2, -1, 4, 5, 6, -1, 8]))
-    found = dict(survivors(_squares, (), items, 2, most_tasks=4))
+    found = dict(survivors(squares, (), items, 2, most_tasks=4))
     assert found == {k: None if number < 0 else number**2 for k, number in items.items()}
 
 

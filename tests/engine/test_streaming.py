@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 from pandas.testing import assert_frame_equal
 
-from conftest import confounded_table
+from conftest import confounded_table, four_sd, runs
 from modifind import EffectLikelihood, ModifierSelector, PropensityModel
 from modifind.data.feature_matrix import AlsoDiscrete
 from modifind.data.row_plan import LAST_WORD, RowPlan
@@ -22,6 +22,7 @@ from modifind.result.selection_result import SelectionResult
 from streams import FAST, SMALL, close, cut, fit, fit_source, logistic_scores
 
 
+@pytest.mark.study
 @pytest.mark.parametrize("kind", ["NonlinMean", "LinVar"])
 def test_streamed_fit_finds_what_all_rows_in_memory_tell(kind):
     data = make_modifiers(kind, n_samples=4000, n_features=6, random_state=2)
@@ -80,18 +81,19 @@ def test_report_and_json_hold_a_streamed_result(base, streamed, tmp_path):
 
 
 def test_result_is_the_same_for_one_job_and_two(few):
-    source = cut(few.X, few.y, few.treatment, 250)
+    source = cut(few.X[["age", "site"]], few.y, few.treatment, 250)
     one, two = (fit_source(source, **SMALL, sampler="auto", n_jobs=n_jobs) for n_jobs in (1, 2))
     assert one == two
     assert one.table["p_value"].between(0, 1).all()
 
 
 def test_same_seed_same_answer_and_other_seed_other_sample(two):
-    first, again, other = (fit(two.X, two.y, two.treatment, **SMALL, random_state=seed) for seed in (7, 7, 8))
+    settings = SMALL | {"explain": False}
+    first, again, other = (fit(two.X, two.y, two.treatment, **settings, random_state=seed) for seed in (7, 7, 8))
     assert first == again
     assert (first.table["p_value"] != other.table["p_value"]).any()
-    drawn = fit(two.X, two.y, two.treatment, **SMALL, random_state=None)
-    assert fit(two.X, two.y, two.treatment, **SMALL, random_state=drawn.settings["seed"]) == drawn
+    drawn = fit(two.X, two.y, two.treatment, **settings, random_state=None)
+    assert fit(two.X, two.y, two.treatment, **settings, random_state=drawn.settings["seed"]) == drawn
 
 
 @pytest.mark.parametrize("piece_rows", [133, 899])
@@ -210,7 +212,7 @@ def test_known_scores_are_cut_with_the_rows(two, wrap):
         expected = fit(two.X, two.y, two.treatment, **SMALL, propensity=propensity)
         source = cut(two.X, two.y, two.treatment, 170, propensity)
         found = fit_source(source, **SMALL, propensity=propensity)
-        whole = fit(two.X, two.y, two.treatment, propensity=propensity)
+        whole = fit(two.X, two.y, two.treatment, propensity=propensity, explain=False)
     close(found, expected)
     # Each row has its own score: the sums over rows are those of the table in memory.
     for name in ("effective_rows_treated", "effective_rows_control", "n_clipped", "extreme_share"):
@@ -417,14 +419,15 @@ def test_lengths_must_agree(few):
         fit(few.X, None, few.treatment, **SMALL)
 
 
+@pytest.mark.study
 def test_null_features_are_selected_no_more_often_than_they_should_be():
     p_values = []
-    for seed in range(6):
+    for seed in range(runs(6, 2)):
         rng = np.random.default_rng(seed)
         X, treatment = confounded_table(rng, 1000, 6)
         y = (2 * treatment - 1) * X[:, 0] + X[:, 1] + rng.normal(size=1000)
         result = fit(X, y, treatment, max_train_rows=500, propensity="auto", random_state=seed)
         assert result.table.loc["x0", "p_value"] < 1e-6
         p_values.append(result.table["p_value"].to_numpy()[2:])
-    # 24 p-values: four standard deviations above 0.05 are 0.23.
-    assert np.mean(np.concatenate(p_values) <= 0.05) <= 0.2
+    # 24 p-values of all runs: three standard deviations above 0.05 are 0.18.
+    assert (np.array(p_values) <= 0.05).mean() <= 0.05 + 0.75 * four_sd(0.05, np.size(p_values))

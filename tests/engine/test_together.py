@@ -24,10 +24,10 @@ def table(n=300, seed=0):
 
 
 def fitted(X, y, a, *, rows=None, **given):
-    settings = {"statistic": LINEAR, "sampler": "gaussian", "random_state": 0, "propensity": 0.5, **given}
+    settings = {"statistic": LINEAR, "sampler": "gaussian", "random_state": 0, "propensity": 0.5}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        return ModifierSelector(**settings).fit(X, y, treatment=a, **(rows or {})).result_
+        return ModifierSelector(**settings | {"explain": False} | given).fit(X, y, treatment=a, **(rows or {})).result_
 
 
 @pytest.mark.parametrize("given", [(), ("clusters",), ("strata",), ("clusters", "strata")])

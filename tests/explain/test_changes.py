@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
-from conftest import four_sd, logistic_treatment, quiet_fit
+from conftest import four_sd, logistic_treatment, quiet_fit, runs
 from modifind import EffectLikelihood, ModifierSelector, SelectionResult
 from modifind.data.feature_matrix import read_features
 from modifind.datasets import make_modifiers
@@ -30,7 +30,7 @@ QUICK = {
     "explain": True,
 }
 LEVEL = 0.05
-RUNS = 80
+RUNS = runs(80, 30)
 
 
 class Believes:
@@ -72,10 +72,10 @@ def skewed(rng, size):
     return rng.gamma(2.0, size=size) / np.sqrt(2) - np.sqrt(2)
 
 
-def simulated_shares(noise, model, runs=RUNS, n=250):
+def simulated_shares(noise, model, n_runs=RUNS, n=250):
     """How often each p-value is at most 0.05; `noise` is drawn given the column and the arm."""
     found = []
-    for seed in range(runs):
+    for seed in range(n_runs):
         rng = np.random.default_rng(seed)
         x, treatment = rng.uniform(-1, 1, size=n), rng.integers(0, 2, size=n)
         prepared = believing(noise(rng, x, treatment), x, treatment, model)
@@ -160,6 +160,7 @@ def test_main_test_is_the_same_with_and_without_explanations(linear_mean):
 # Each p-value keeps its level where what it is about does not change, whatever else does.
 
 
+@pytest.mark.study
 def test_mean_keeps_its_level_where_only_the_spread_changes():
     shares = simulated_shares(
         lambda rng, x, a: np.exp(0.6 * x * a) * rng.normal(size=x.size), Believes(effect=0.2, log_scale=0.3)
@@ -168,12 +169,14 @@ def test_mean_keeps_its_level_where_only_the_spread_changes():
     assert shares["spread"] > 0.5
 
 
+@pytest.mark.study
 def test_spread_keeps_its_level_where_only_the_mean_changes():
     shares = simulated_shares(lambda rng, x, a: a * x + rng.normal(size=x.size), Believes(effect=1.0, log_scale=0.2))
     assert shares["spread"] <= LEVEL + four_sd(LEVEL, RUNS)
     assert shares["mean"] > 0.9
 
 
+@pytest.mark.study
 @pytest.mark.parametrize("distribution", ["normal", "skewed", "t3"])
 def test_mean_and_spread_keep_their_level_where_both_arms_widen_alike(distribution):
     def noise(rng, x, a):
@@ -186,6 +189,7 @@ def test_mean_and_spread_keep_their_level_where_both_arms_widen_alike(distributi
     assert max(shares["mean"], shares["spread"]) <= LEVEL + four_sd(LEVEL, RUNS)
 
 
+@pytest.mark.study
 @pytest.mark.parametrize("distribution", ["normal", "skewed", "t3"])
 def test_shape_keeps_its_level_where_location_and_scale_are_somewhat_wrong(distribution):
     def noise(rng, x, a):
@@ -194,15 +198,16 @@ def test_shape_keeps_its_level_where_location_and_scale_are_somewhat_wrong(distr
         ]
         return (0.3 + a) * x + np.exp(0.3 * x) * own
 
-    shares = simulated_shares(noise, Believes(effect=0.8, both=0.2, both_log_scale=0.15))
-    assert 0.0 < shares["shape"] <= LEVEL + four_sd(LEVEL, RUNS)
+    n_runs = runs(80, 60)  # of fewer, none at all may be small
+    shares = simulated_shares(noise, Believes(effect=0.8, both=0.2, both_log_scale=0.15), n_runs)
+    assert 0.0 < shares["shape"] <= LEVEL + four_sd(LEVEL, n_runs)
 
 
 def test_shape_is_found_where_only_the_shape_changes():
     def noise(rng, x, a):
         return np.where(a == 1, np.sign(x) * skewed(rng, x.size), rng.normal(size=x.size))
 
-    shares = simulated_shares(noise, Believes(effect=0.1, log_scale=0.05), runs=40)
+    shares = simulated_shares(noise, Believes(effect=0.1, log_scale=0.05), n_runs=40)
     assert shares["shape"] > 0.7
 
 

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from conftest import FrozenLogit, OracleSampler, confounded_table, four_sd, raw_p_values
+from conftest import FrozenLogit, OracleSampler, confounded_table, four_sd, raw_p_values, runs
 from modifind import WCMMD, ConditionalRandomizationTest
 from modifind.inference import adjust_p_values
 from modifind.nuisance.conditional import GaussianSampler, MarginalSampler
@@ -150,14 +150,14 @@ def null_p_values(n_sets, *, features=(1, 2, 3), **settings):
 @pytest.mark.parametrize("weighting", ["hajek", "horvitz_thompson"])
 def test_null_p_values_are_uniform_when_the_sampler_knows_the_distribution(weighting, propensity):
     p_values = null_p_values(
-        70,
+        runs(70, 25),
         statistic=WCMMD(weighting=weighting),
         sampler=OracleSampler(),
         propensity=propensity,
         n_resamples=99,
         test=ConditionalRandomizationTest(stop_after=None),
     )
-    # 210 p-values, uniform on 0.01, 0.02, ..., 1 whatever the propensity. The Kolmogorov distance exceeds
+    # 210 p-values of all runs, uniform on 0.01, 0.02, ..., 1 whatever the propensity. The Kolmogorov distance exceeds
     # 1.95 / sqrt(210) = 0.135 with probability 0.001; three features of one data set are nearly independent.
     grid = np.arange(1, 101) / 100
     share = (p_values[:, None] <= grid + 1e-9).mean(axis=0)
@@ -170,14 +170,14 @@ def test_null_p_values_are_uniform_when_the_sampler_knows_the_distribution(weigh
 @pytest.mark.parametrize("weighting", ["hajek", "horvitz_thompson"])
 def test_early_stopped_null_p_values_are_super_uniform(weighting):
     p_values = null_p_values(
-        100,
+        runs(100, 30),
         statistic=WCMMD(weighting=weighting),
         sampler=OracleSampler(),
         propensity=FrozenLogit(),
         n_resamples=99,
         test=ConditionalRandomizationTest(stop_after=5),
     )
-    # 300 p-values; P(p <= t) <= t, each share with four binomial standard deviations.
+    # 300 p-values of all runs; P(p <= t) <= t, each share with four binomial standard deviations.
     for level in (0.02, 0.05, 0.1, 0.2, 0.5):
         assert (p_values <= level).mean() <= level + four_sd(level, p_values.size)
     # and not so conservative that the test says nothing: P(p <= 0.2) is between 0.15 and 0.2.
@@ -193,7 +193,7 @@ def test_oracle_p_values_are_small_for_a_modifier():
     assert p_values[2] == 0.01
 
 
-def neighbour_rejections(sampler, n_sets=50):
+def neighbour_rejections(sampler, n_sets):
     """Share of raw p <= 0.05 of a null feature whose neighbour (correlation 0.8) is a strong modifier."""
     rejected = 0
     for seed in range(n_sets):
@@ -208,13 +208,16 @@ def neighbour_rejections(sampler, n_sets=50):
     return rejected / n_sets
 
 
+@pytest.mark.study
 def test_marginal_sampler_rejects_the_null_neighbour_of_a_modifier():
-    assert neighbour_rejections(MarginalSampler(), n_sets=20) > 0.8
+    assert neighbour_rejections(MarginalSampler(), runs(20, 8)) > 0.8
 
 
+@pytest.mark.study
 def test_conditional_sampler_spares_the_null_neighbour_of_a_modifier():
-    # 50 data sets: 0.05 with sd 0.031, tolerance four of those.
-    assert neighbour_rejections(GaussianSampler()) < 0.05 + four_sd(0.05, 50)
+    # 50 data sets of all runs: 0.05 with sd 0.031, tolerance four of those.
+    n_sets = runs(50, 16)
+    assert neighbour_rejections(GaussianSampler(), n_sets) < 0.05 + four_sd(0.05, n_sets)
 
 
 @pytest.mark.parametrize("stop_after", [None, 3])

@@ -20,7 +20,7 @@ from modifind.paper.studies import RatesStudy
 SMALL = RatesStudy(
     "small", "A small study", ("naive", "si-em"), quick={"": 1}, kinds=("LinMean", "LinVar"), sizes=(70,)
 )
-# The like in a process of its own: four seeds of two tables.
+# The like in a process of its own: two seeds of two tables.
 SMALL_SCRIPT = """
 import sys
 from modifind.paper import Order, catalogue, reproduce, runs
@@ -28,7 +28,7 @@ from modifind.paper.studies import RatesStudy
 runs.N_FEATURES = 6
 catalogue.STUDIES["small"] = RatesStudy("small", "Small", ("naive",), kinds=("LinMean", "LinVar"), sizes=(70,))
 catalogue.NAMES = (*catalogue.NAMES, "small")
-reproduce("small", sys.argv[1], Order(4, seed=0))
+reproduce("small", sys.argv[1], Order(2, seed=0))
 """
 
 
@@ -219,12 +219,12 @@ def test_killed_study_continues_and_ends_with_the_same_bytes(tmp_path):
     victim = subprocess.Popen(command("killed"))
     folder = tmp_path / "killed" / "runs"
     deadline = time.monotonic() + 240
-    while len(list(folder.glob("[!.]*"))) < 2 and time.monotonic() < deadline:
+    while not list(folder.glob("[!.]*")) and time.monotonic() < deadline:
         time.sleep(0.02)
     victim.send_signal(signal.SIGKILL)
     victim.wait()
     kept = {path.name: path.stat().st_mtime_ns for path in folder.glob("[!.]*.json")}
-    assert 2 <= len(kept) < 8
+    assert 1 <= len(kept) < 4
     assert not (tmp_path / "killed" / "small.csv").exists()
     subprocess.run(command("killed"), check=True, timeout=300)
     assert {name: (folder / name).stat().st_mtime_ns for name in kept} == kept

@@ -1,6 +1,5 @@
 """Checks at the end of a fit: thresholds, texts, cautions, the command line and the report."""
 
-import subprocess
 import sys
 import warnings
 from dataclasses import replace
@@ -14,6 +13,7 @@ from scipy.stats import kstest
 from conftest import quiet_fit, seed_of
 from modifind import EffectLikelihood, ModifierSelector, SelectionResult
 from modifind.baselines import SIEM
+from modifind.cli.app import main
 from modifind.data.feature_matrix import read_features
 from modifind.datasets import make_modifiers
 from modifind.nuisance.conditional import BoostingSampler, GaussianSampler
@@ -367,35 +367,37 @@ def test_resampled_p_values_of_a_fit_agree_with_its_tail(skewed):
     assert compared["passed"].all()
 
 
-def modifind(*arguments, folder):
-    command = [sys.executable, "-c", "from modifind.cli.app import main; main()", *map(str, arguments)]
-    return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=300)
+def test_strict_runs_end_with_code_3_and_write_the_result(skewed, tmp_path, monkeypatch, capsys):
+    def modifind(*arguments):
+        monkeypatch.setattr(sys, "argv", ["modifind", *arguments])
+        with pytest.raises(SystemExit) as end:
+            main()
+        return end.value.code, capsys.readouterr()
 
-
-def test_strict_runs_end_with_code_3_and_write_the_result(skewed, tmp_path):
+    monkeypatch.chdir(tmp_path)
     frame, y, a = skewed
     good = frame[["age"]].assign(arm=a, y=y)
     good.to_csv(tmp_path / "good.csv", index=False)
     good.assign(flat=1.0).to_csv(tmp_path / "flat.csv", index=False)
     good.to_csv(tmp_path / "index.csv")
     own = ("--treatment", "arm", "--outcome", "y", "--learner", "linear", "--propensity", "0.5", "--strict")
-    done = modifind("select", "good.csv", *own, folder=tmp_path)
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.splitlines()[-1].startswith("checks: 0 of ")
-    done = modifind("select", "flat.csv", *own, folder=tmp_path)
-    assert done.returncode == 0, done.stderr  # a note
-    assert done.stdout.splitlines()[-2].endswith("need attention; 1 note")
-    assert done.stdout.splitlines()[-1] == "  note: constant columns cannot modify anything: flat"
-    assert "constant" not in done.stderr
+    code, said = modifind("select", "good.csv", *own)
+    assert code == 0, said.err
+    assert said.out.splitlines()[-1].startswith("checks: 0 of ")
+    code, said = modifind("select", "flat.csv", *own)
+    assert code == 0, said.err  # a note
+    assert said.out.splitlines()[-2].endswith("need attention; 1 note")
+    assert said.out.splitlines()[-1] == "  note: constant columns cannot modify anything: flat"
+    assert "constant" not in said.err
     good.assign(later=y + 0.01 * good["age"]).to_csv(tmp_path / "later.csv", index=False)
-    done = modifind("select", "later.csv", *own, "--out", "later.json", folder=tmp_path)
-    assert done.returncode == 3
-    (line,) = [line for line in done.stdout.splitlines() if line.startswith("  caution: later nearly determines")]
-    assert "nearly determines" not in done.stderr
-    assert done.stderr.splitlines()[-1].startswith("modifind: --strict: ")
+    code, said = modifind("select", "later.csv", *own, "--out", "later.json")
+    assert code == 3
+    (line,) = [line for line in said.out.splitlines() if line.startswith("  caution: later nearly determines")]
+    assert "nearly determines" not in said.err
+    assert said.err.splitlines()[-1].startswith("modifind: --strict: ")
     saved = SelectionResult.from_json(tmp_path / "later.json")
     assert not saved.ok
     assert line.removeprefix("  caution: ") in saved.cautions
-    done = modifind("select", "index.csv", *own, folder=tmp_path)
-    assert done.returncode == 0
-    assert "modifind: warning: the first column has no name" in done.stderr
+    code, said = modifind("select", "index.csv", *own)
+    assert code == 0
+    assert "modifind: warning: the first column has no name" in said.err

@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 from scipy.stats import norm, t
 
-from conftest import ar_normal, four_sd, logistic_treatment, quiet_fit, raw_p_values, seed_of
+from conftest import ar_normal, four_sd, logistic_treatment, quiet_fit, raw_p_values, runs, seed_of
 from modifind import EffectLikelihood
 from modifind.data.feature_matrix import read_features
 from modifind.inference import analytic_test
@@ -358,15 +358,16 @@ def test_p_values_do_not_depend_on_the_number_of_jobs(data, learner):
     assert one == two
 
 
+@pytest.mark.study
 def test_repeats_make_p_values_depend_less_on_the_folds():
     rng = np.random.default_rng(5)
     X = ar_normal(rng, 250, 5, 0.3)
     treatment = rng.integers(0, 2, size=250)
     y = X[:, 1] + 0.3 * treatment * X[:, 0] + rng.normal(size=250)
-    spread = {}
+    spread, seeds = {}, range(runs(8, 4))
     for repeats in (1, 4):
         settings = {"statistic": EffectLikelihood("linear", cv_repeats=repeats), "sampler": "gaussian"}
-        found = [raw_p_values(X, y, treatment, **settings, propensity=0.5, random_state=seed) for seed in range(8)]
+        found = [raw_p_values(X, y, treatment, **settings, propensity=0.5, random_state=seed) for seed in seeds]
         spread[repeats] = np.sqrt(np.mean(norm.isf(np.array(found)).var(axis=0, ddof=1)))
     # Four repeats would halve the deviation if folds were independent. Each is estimated from 8 seeds and 5 features,
     # 35 degrees of freedom: relative sd 0.12, of the ratio 0.17. 1.0 is three of those above 0.5.
@@ -505,7 +506,7 @@ def test_distribution_given_the_rest_spares_what_travels_with_a_modifier():
 
 def test_memory_does_not_grow_with_rows_times_features_times_points():
     rng = np.random.default_rng(11)
-    n, d = 4000, 20
+    n, d = 2000, 20
     X = rng.normal(size=(n, d))
     treatment = rng.integers(0, 2, size=n)
     y = X[:, 0] * treatment + rng.normal(size=n)
@@ -518,7 +519,7 @@ def test_memory_does_not_grow_with_rows_times_features_times_points():
     # A feature at a time: five arrays of n times g for its values, points, weights and their products, with locations
     # and scales of two arms for a block of rows; design matrices of n times 2 d; about 55 functions of the outcome in
     # both arms, their errors, and sums of all these over rows, for curves; 5 MB for all else. All features at once
-    # would be 16 MB for each such array.
+    # would be 8 MB for each such array.
     one = 8 * n * N_GRID
     assert peak < 12 * one + 4 * 8 * n * 2 * d + 9 * 8 * n * 55 + 5e6
     assert 12 * one < 8 * n * d * N_GRID

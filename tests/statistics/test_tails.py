@@ -9,7 +9,7 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy.stats import norm
 
-from conftest import four_sd, quiet_fit
+from conftest import four_sd, quiet_fit, runs
 from modifind import EffectLikelihood
 from modifind.data.feature_matrix import read_features
 from modifind.inference.tails import LARGEST_COMBINED, SMALLEST, UNSEEN, combined_p_value
@@ -110,8 +110,8 @@ def test_blocks_of_a_table_have_the_excess_of_the_whole(uniform):
 @pytest.mark.parametrize("distribution", ["normal", "t3", "rare"])
 def test_p_values_keep_their_level_whatever_the_noise(distribution):
     rng = np.random.default_rng(1)
-    runs, n, found = 400, 300, []
-    for _ in range(runs):
+    n_runs, n, found = 400, 300, []
+    for _ in range(n_runs):
         x = rng.uniform(-1, 1, size=n)
         excess = np.stack((x, np.sign(x)), axis=1)
         scores = {
@@ -123,7 +123,7 @@ def test_p_values_keep_their_level_whatever_the_noise(distribution):
     for level in (LEVEL, 0.3):
         share = (np.array(found) <= level).mean()
         # Hunter's bound is above the chance where directions are nearly independent, as the two scores are.
-        assert 0.5 * level - four_sd(level, runs) <= share <= level + four_sd(level, runs)
+        assert 0.5 * level - four_sd(level, n_runs) <= share <= level + four_sd(level, n_runs)
 
 
 def test_rows_that_come_twice_count_once_if_they_are_a_cluster(rows):
@@ -306,9 +306,10 @@ def test_a_shape_that_changes_in_one_arm_is_found_and_one_that_changes_in_both_i
         assert result.selected == ["x0"]
 
 
+@pytest.mark.study
 def test_a_shape_that_changes_in_both_arms_keeps_the_level():
-    runs, found = 60, []
-    for seed in range(runs):
+    n_runs, found = runs(60, 15), []
+    for seed in range(n_runs):
         rng = np.random.default_rng(seed)
         x, treatment = rng.uniform(-1, 1, size=250), rng.integers(0, 2, size=250)
         table = replace(read_features(x[:, None], []), reference=(np.zeros(1), np.ones(1)))
@@ -319,7 +320,7 @@ def test_a_shape_that_changes_in_both_arms_keeps_the_level():
         )
         excess = prepared.tail_functions(0).excess(table, Uniform())
         found.append(prepared.tail_test(prepared.tail_scores, excess))
-    assert (np.array(found) <= LEVEL).mean() <= LEVEL + four_sd(LEVEL, runs)
+    assert (np.array(found) <= LEVEL).mean() <= LEVEL + four_sd(LEVEL, n_runs)
 
 
 class Uniform:
@@ -404,10 +405,10 @@ def test_combined_p_values_stay_within_limits():
 
 def test_the_combined_p_value_of_dependent_components_keeps_its_level():
     rng = np.random.default_rng(8)
-    runs = 20_000
+    n_runs = 20_000
     for correlation in (0.0, 0.7, 1.0):
-        first = rng.normal(size=runs)
-        second = correlation * first + np.sqrt(1 - correlation**2) * rng.normal(size=runs)
+        first = rng.normal(size=n_runs)
+        second = correlation * first + np.sqrt(1 - correlation**2) * rng.normal(size=n_runs)
         share = (combined_p_value(norm.sf(first), norm.sf(second)) <= LEVEL).mean()
         assert 0.7 * LEVEL < share <= 1.2 * LEVEL
 

@@ -63,8 +63,8 @@ def test_linear_mean_and_variance() -> None:
 
 def test_bimodal_conditional() -> None:
     rng = np.random.default_rng(2)
-    x = rng.standard_normal((2500, 2))
-    x[:, 0] = 2.0 * rng.choice([-1.0, 1.0], 2500) + 0.5 * x[:, 1] + 0.3 * x[:, 0]
+    x = rng.standard_normal((1500, 2))
+    x[:, 0] = 2.0 * rng.choice([-1.0, 1.0], 1500) + 0.5 * x[:, 1] + 0.3 * x[:, 0]
     drawn = fitted(x).conditional(0).draw(np.random.default_rng(0), 40) - 0.5 * x[:, 1]
     low, high = drawn[drawn < -1.0], drawn[drawn > 1.0]
     # Half the mass in each mode up to 0.08; a normal distribution of this variance would leave 0.31 within 0.8 of zero.

@@ -3,7 +3,9 @@
 import numpy as np
 import pandas as pd
 import pytest
+from scipy.stats import binom
 
+from conftest import runs
 from modifind import EffectLikelihood, ModifierSelector
 from modifind.data.clusters import is_within
 from modifind.data.determined import find_determined
@@ -124,16 +126,17 @@ def test_modifier_of_clusters_is_found_where_nobody_told_of_them():
     assert found.diagnostics.loc["C1", "n_clusters"] == 60
 
 
+@pytest.mark.study
 @pytest.mark.filterwarnings("ignore")
 def test_null_features_of_clusters_keep_the_level():
     p, passed = [], []
-    for seed in range(24):
+    for seed in range(runs(24, 6)):
         X, y, a, clusters = schools(100 + seed, n_clusters=50, size=6, by_cluster=True)
         found = fitted(X, y, a, clusters=clusters)
         p.append(found.table.loc[["C1", "C2", "D"], "p_value"])
         passed.append(found.ok)
-    # 72 p-values: at a true share of 0.05 ten or more have a chance of 0.003.
-    assert (np.array(p) <= 0.05).sum() < 10
+    # More small ones have a chance of at most 0.003 at a true share of 0.05: of 72 p-values of all runs, ten or more.
+    assert (np.array(p) <= 0.05).sum() <= binom.isf(0.003, np.size(p), 0.05)
     assert np.mean(passed) >= 0.9  # whole clusters in one arm leave gaps by chance, which is no lack of overlap
 
 
