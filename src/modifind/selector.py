@@ -18,7 +18,7 @@ from modifind.data.containers import as_frame, is_distributed
 from modifind.data.feature_groups import has_groups, read_feature_groups, refuse_adjusted
 from modifind.data.missing import Dropped, check_missing, check_missing_outcome
 from modifind.data.population import check_population
-from modifind.data.sources import CompleteRows, FrameSource, Piece, Source, has_row_scores
+from modifind.data.sources import CompleteRows, FrameSource, Piece, Source, files_of, has_row_scores, is_files
 from modifind.engine.assemble import Found, assemble, tell
 from modifind.engine.lock import held
 from modifind.engine.parts import (
@@ -213,9 +213,11 @@ class ModifierSelector(BaseModifierSelector):
 
         Parameters
         ----------
-        X : DataFrame of pandas or polars, pyarrow Table, dict of columns, array of shape (n, d) or Dask DataFrame
+        X : DataFrame of pandas or polars, pyarrow Table, dict of columns, array of shape (n, d), Dask DataFrame, path
             Features measured before the treatment. A Dask DataFrame is worked on by the cluster in use; without one, a
-            cluster of `n_jobs` processes (all cores for None) is started here and stopped again.
+            cluster of `n_jobs` processes (all cores for None) is started here and stopped again. A path, a pattern such
+            as ``"part-*.parquet"`` or a list of those is read in batches; `y`, `treatment` and all that is per row
+            are then names of columns, and the other columns are features.
         y : array of shape (n,)
             Numeric outcome. With a Dask DataFrame a Dask Series of the same partitions, or the name of a column of X.
         treatment : array of shape (n,)
@@ -255,6 +257,9 @@ class ModifierSelector(BaseModifierSelector):
             remedy = "pass a sample of the rows as a DataFrame"
             _refuse_in_pieces(self._placebos, "a Dask DataFrame", remedy)
             return self._fit_distributed(given, statistic)
+        if is_files(X):
+            files = files_of(X, {"y": y, "treatment": treatment, **given.per_row})
+            return self.fit_source(files, treated=treated, adjust_for=adjust_for)
         given = replace(given, X=as_frame(X))
         with held(self.checkpoint), remedies_told():
             if statistic.in_pieces and self._check_length(given):

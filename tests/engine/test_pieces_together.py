@@ -140,7 +140,28 @@ def test_files_bring_weights_clusters_and_strata(tmp_path):
         warnings.simplefilter("ignore")
         settings = FAST | {"propensity": "auto", "max_train_rows": 600}
         found = ModifierSelector(**settings).fit_source(dataclasses.replace(source, piece_rows=137)).result_
-    assert_frame_equal(found.table, fit(X, y, arms, 137, **rows).table, rtol=1e-8)
+    expected = fit(X, y, arms, 137, **rows).table
+    assert_frame_equal(found.table, expected, rtol=1e-8)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for path in (tmp_path / "all.csv", [str(tmp_path / "a*.csv")]):
+            assert_frame_equal(
+                ModifierSelector(**settings).fit(path, "y", "arm", **own).result_.table, expected, rtol=1e-8
+            )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("y", np.zeros(3)), "X is a file, so treatment must be the name of one of its columns"),
+        (("y",), "X is a file, so treatment must be the name"),
+        (("y", "group"), "has no column 'group'"),
+    ],
+)
+def test_columns_of_a_file_have_names(tmp_path, arguments, said):
+    pd.DataFrame({"age": [1, 2], "y": [1, 2], "arm": [0, 1]}).to_csv(tmp_path / "all.csv", index=False)
+    with pytest.raises(ValueError, match=said):
+        ModifierSelector().fit(tmp_path / "all.csv", *arguments)
 
 
 @pytest.mark.parametrize("names", [("clusters",), ("sample_weight", "strata")])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
@@ -204,6 +205,30 @@ def open_files(
     FileSource
     """
     return FileSource(open_matching(pattern, dialect), tuple(features), outcome, treatment, more or {})
+
+
+def is_files(X: Any) -> bool:
+    """Whether a table is named by a path or a pattern, or by several."""
+    paths = X if isinstance(X, list | tuple) else [X]
+    return bool(paths) and all(isinstance(path, str | os.PathLike) for path in paths)
+
+
+def files_of(X: Any, columns: Mapping[str, Any]) -> FileSource:
+    """The files that `is_files` has seen, of which `columns` name the outcome (y), the treatment and what else is none.
+
+    All other columns are features.
+    """
+    paths = X if isinstance(X, list | tuple) else [X]
+    own = {argument: name for argument, name in columns.items() if name is not None}
+    for argument in ("y", "treatment", *own):
+        if not isinstance(own.get(argument), str):
+            raise ValueError(f"X is a file, so {argument} must be the name of one of its columns")
+    files = tuple(file for path in paths for file in open_matching(os.fspath(path)))
+    unknown = [name for name in own.values() if name not in files[0].names]
+    if unknown:
+        raise ValueError(f"{files[0].path} has no column {listed(unknown)}")
+    features = tuple(name for name in files[0].names if name not in own.values())
+    return FileSource(files, features, own.pop("y"), own.pop("treatment"), own)
 
 
 def has_row_scores(propensity: Any) -> bool:
