@@ -43,6 +43,11 @@ from modifind.result.checks import warn_of
 from modifind.result.placebo_result import PlaceboResult
 
 MIN_TRAIN_ROWS = 200
+# Settings that the fit of a table in pieces takes as they are.
+SHARED_WITH_PIECES = (
+    *("discrete_features", "outcome_transform", "max_train_rows", "n_jobs", "progress", "missing", "explain", "alpha"),
+    "population",
+)
 
 
 class ModifierSelector(BaseModifierSelector):
@@ -329,7 +334,6 @@ class ModifierSelector(BaseModifierSelector):
                 f"{called(statistic)} needs the table in memory"
             )
         entropy = seed_of(self.random_state, self.checkpoint)
-        model = resolve_propensity(self.propensity)
         sampler = agreeing_sampler(self.sampler, statistic, self.device)
         saved = None
         if self.checkpoint is not None and isinstance(pieces, LocalPieces):
@@ -340,20 +344,12 @@ class ModifierSelector(BaseModifierSelector):
             run = StreamedFit(
                 statistic=statistic,
                 sampler=sampler,
-                propensity=model,
-                discrete_features=self.discrete_features,
-                outcome_transform=self.outcome_transform,
+                propensity=resolve_propensity(self.propensity),
                 treated=treated,
                 adjust_for=adjust_for,
                 n_folds=self.cv,
-                max_train_rows=self.max_train_rows,
-                n_jobs=self.n_jobs,
-                progress=self.progress,
                 seed=np.random.SeedSequence(entropy),
-                missing=self.missing,
-                explain=self.explain,
-                alpha=self.alpha,
-                population=self.population,
+                **{name: getattr(self, name) for name in SHARED_WITH_PIECES},
             )
             found = run.fit(pieces)
             pieces.dropped.warn(in_memory=False)

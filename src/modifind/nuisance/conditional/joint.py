@@ -11,8 +11,8 @@ them: it takes the value of the row that is nearest in these.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -49,29 +49,20 @@ class Step:
         The feature.
     columns : list of int
         The columns of the table that the rule knows, the feature's own last.
-    names, categories, scaling : tuple
-        Those columns' own.
-    incomplete : frozenset of int
-        Which of them may have missing values.
-    level_columns : dict
-        Model columns of those with many levels.
+    known : FeatureTable
+        Those columns, without rows.
     rule : ConditionalRule
         Its distribution given the others.
     """
 
     feature: int
     columns: list[int]
-    names: tuple[str, ...]
-    categories: tuple[tuple[Any, ...] | None, ...]
-    scaling: tuple[Array, Array]
-    incomplete: frozenset[int]
-    level_columns: Mapping[int, Array]
+    known: FeatureTable
     rule: ConditionalRule
 
     def table(self, values: Array) -> FeatureTable:
         """What the rule knows of some rows of the whole table."""
-        known = np.take(values, self.columns, axis=1)
-        return FeatureTable(self.names, known, self.categories, self.scaling, self.incomplete, self.level_columns)
+        return replace(self.known, values=np.take(values, self.columns, axis=1))
 
 
 @dataclass(frozen=True)
@@ -189,29 +180,18 @@ def joint_conditional(
     fold_seed, point_seed, sampler_seed = seed.spawn(3)
     drawn_folds = row_folds(table.n_rows, N_PARTS, np.random.default_rng(fold_seed))
     parts = getattr(sampler, "assigned_folds_", drawn_folds)
-    weighted = {} if weights is None else {"weights": weights}
     rest = [m for m in range(table.n_features) if m not in members]
     moving = [m for m in members if not table.is_constant(m)]
     leaders, followers = _leaders(table, moving)
 
     def fitted(feature: int, given: list[int]) -> Step:
-        columns = [*given, feature]
         own = clone(sampler, safe=False)
         if hasattr(own, "assign_folds"):
             own.assign_folds(parts, whole_clusters=getattr(sampler, "whole_clusters_", False))
-        known = part_of(table, columns)
-        own.fit(known, treatment, sampler_seed.spawn(1)[0], **weighted)
-        rule = own.rule(len(given))
-        return Step(
-            feature,
-            columns,
-            known.names,
-            known.categories,
-            known.scaling,
-            known.incomplete,
-            known.level_columns,
-            rule,
-        )
+        known = part_of(table, [*given, feature])
+        own.fit(known, treatment, sampler_seed.spawn(1)[0], **({} if weights is None else {"weights": weights}))
+        empty = replace(known, values=known.values[:0], reference=known.scaling)
+        return Step(feature, [*given, feature], empty, own.rule(len(given)))
 
     def is_determined(step: Step) -> bool:
         share = step.rule.calibration.explained_share
