@@ -357,7 +357,7 @@ def _rows(panel: Panel) -> tuple[Drawing, dict[str, Any]]:
             drawing.rect(left, place - row / 2 + 1, right - left, row - 2, "unsure")
         drawing.text(left - 8, place + 4, label, "category", anchor="end", room=MOST_NAME, middle=True)
     drawing.line(left, bottom, right, bottom, "axis")
-    name = places.name or panel.label
+    name = panel.label or places.name  # of what is measured: categories stand beside the rows
     drawing.text((left + right) / 2, bottom + 34, name, "axis-name", anchor="middle", room=right - left)
     marks = _Frame(drawing, panel, at, y, x, (TOP, bottom), turned=True).draw()
     return drawing, _readout(panel, "y", at, (left, TOP, right, bottom), marks)
