@@ -116,6 +116,9 @@ def test_strata_tell_the_scores():
         (lambda rows: {"clusters": np.arange(1200) % 4}, "clusters has 4 labels; variances between clusters need"),
         (lambda rows: {"strata": np.where(np.arange(1200) < 7, "tiny", "rest")}, "every stratum needs at least 5 rows"),
         (lambda rows: {"strata": ["one"] * 1200}, "strata has one value only"),
+        (lambda rows: {"strata": [None, *rows["strata"][1:]]}, "strata has 1 missing value; drop such rows"),
+        (lambda rows: {"strata": table()[0]["sex"]}, "strata says the same as the feature 'sex'"),
+        (lambda rows: {"sample_weight": pd.array([None] + [1] * 1199, dtype="Int64")}, "sample_weight has 1 missing"),
     ],
 )
 def test_what_is_wrong_is_told(change, said):
@@ -185,3 +188,26 @@ def test_partitions_on_a_cluster_bring_them_too():
         warnings.simplefilter("ignore")
         found = selector.fit(frame, "y", "arm", **{name: name for name in rows}).result_
     assert_frame_equal(found.table, fit(X, y, arms, 400, **rows).table, rtol=1e-8)
+
+
+def test_labels_are_the_same_however_they_are_written():
+    X, y, arms, rows = table()
+    codes = pd.factorize(np.array(rows["clusters"]))[0]
+    mixed = np.array([code if k < 700 else str(code) for k, code in enumerate(codes)], dtype=object)
+    for own in (codes, mixed, codes + 2**60):
+        for most in (600, 5000):
+            found = fit(X, y, arms, clusters=own, max_train_rows=most, explain=False)
+            assert found.settings["clusters"] == {"n_clusters": 60}
+    sites = pd.factorize(rows["strata"])[0]
+    mixed = np.array([code if k < 700 else str(code) for k, code in enumerate(sites)], dtype=object)
+    numbered = fit(X, y, arms, strata=mixed, explain=False)
+    assert numbered.overlap == pytest.approx(fit(X, y, arms, strata=rows["strata"], explain=False).overlap)
+
+
+def test_weights_as_text_and_rows_without_one():
+    X, y, arms, _ = table()
+    weights = pd.array([None, *np.where(np.arange(1199) % 4, 1, 0)], dtype="Int64")
+    found = fit(X, y, arms, sample_weight=weights, missing="drop", explain=False)
+    assert found.settings["n_rows"] == 1200 - 1 - 300
+    text = fit(X[1:], y[1:], arms[1:], sample_weight=weights[1:].astype(str), explain=False)
+    assert text.settings["n_rows"] == 899

@@ -87,7 +87,7 @@ class Method:
 
     learner: Annotated[str, Option(help="Of effect_likelihood: auto, linear, splines, boosting or neural.")] = "auto"
     log_outcome: Annotated[bool, Option("--log-outcome", help="Analyse the logarithm of the outcome.")] = False
-    sampler: Annotated[str, Option(help="auto, gaussian, boosting, cvae or marginal.")] = "auto"
+    sampler: Annotated[str, Option(help="auto, gaussian, splines, boosting, cvae or marginal.")] = "auto"
     alpha: Annotated[float, Option(help="Level of the adjusted p-values.")] = 0.05
     adjust: Annotated[str, Option(help="bh, by, holm, bonferroni or none.")] = "bh"
     missing: Annotated[

@@ -105,7 +105,7 @@ def read_clusters(clusters: Any, n_rows: int) -> NDArray[np.int64]:
     column = as_column(clusters, "clusters")
     check_length("clusters", len(column), n_rows)
     refuse_unlabelled(column)
-    return np.asarray(pd.factorize(column)[0], dtype=np.int64)
+    return np.asarray(pd.factorize(label_texts(column))[0], dtype=np.int64)
 
 
 def refuse_unlabelled(column: pd.Series[Any]) -> None:
@@ -116,20 +116,24 @@ def refuse_unlabelled(column: pd.Series[Any]) -> None:
         raise ValueError(f"clusters has {found}; drop such rows or give each a cluster of its own")
 
 
-def cluster_keys(column: pd.Series[Any]) -> NDArray[np.uint64]:
-    """A number for every label that is the same wherever the label occurs, in whichever piece of a table.
+def label_texts(column: pd.Series[Any]) -> pd.Series[Any]:
+    """Labels as text, the same for a number in whichever way it is written; None where there is none.
 
     Examples
     --------
-    >>> bool(cluster_keys(pd.Series([3, 4]))[0] == cluster_keys(pd.Series([9.5, 3.0]))[1])
-    True
-    >>> bool(cluster_keys(pd.Series(["3", "b"]))[0] == cluster_keys(pd.Series([3]))[0])
-    True
+    >>> label_texts(pd.Series([3, 3.0, "3", 2**60 + 1, 9.5, None], dtype=object)).tolist()
+    ['3', '3', '3', '1152921504606846977', '9.5', None]
     """
-    refuse_unlabelled(column)
     codes, labels = pd.factorize(column)
-    plain = [f"{label:.17g}" if isinstance(label, int | float | np.number) else str(label) for label in labels]
-    return pd.util.hash_array(np.array(plain, dtype=object), categorize=False)[codes]
+    texts = [str(int(own)) if isinstance(own, float) and own.is_integer() else str(own) for own in labels]
+    return pd.Series(np.array([*texts, None], dtype=object)[codes], index=column.index, dtype=object)
+
+
+def cluster_keys(column: pd.Series[Any]) -> NDArray[np.uint64]:
+    """A number for every label that is the same wherever the label occurs, in whichever piece of a table."""
+    refuse_unlabelled(column)
+    codes, texts = pd.factorize(label_texts(column))
+    return pd.util.hash_array(np.asarray(texts, dtype=object), categorize=False)[codes]
 
 
 def check_clusters(count: int) -> None:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from modifind._typing import Array
 from modifind.data.arm_labels import first_treated
-from modifind.data.clusters import WeightSums, check_clusters, cluster_keys, weight_numbers
+from modifind.data.clusters import WeightSums, check_clusters, cluster_keys, label_texts, weight_numbers
 from modifind.data.column_types import (
     MAX_DISCRETE_VALUES,
     feature_column,
@@ -31,7 +31,7 @@ from modifind.data.feature_matrix import (
 )
 from modifind.data.missing import missing_label, refuse_few, refuse_gaps, refuse_missing, refuse_outcome_gaps
 from modifind.data.rare_levels import Pooling, pool, warn_pooled
-from modifind.data.strata import check_strata, stratum_name
+from modifind.data.strata import check_strata, refuse_unstratified, stratum_name
 from modifind.data.summary import MAX_LEVELS, ColumnSummary, added
 from modifind.data.wording import listed
 
@@ -71,7 +71,7 @@ class Piece:
         """What models see: the features and, where there are strata, the stratum as the last column."""
         if self.strata is None:
             return self.X
-        return pd.concat([self.X, self.strata.rename(stratum_name(self.X.columns))], axis=1)
+        return pd.concat([self.X, label_texts(self.strata).rename(stratum_name(self.X.columns))], axis=1)
 
     def take(self, rows: NDArray[np.bool_] | slice) -> Piece:
         """Some of the rows; `start` stays that of the piece."""
@@ -175,7 +175,8 @@ class Summary:
         strata: dict[Any, float] | None = None
         if piece.strata is not None:
             own = np.ones(len(piece.X)) if counts is None else counts
-            strata = pd.Series(own).groupby([piece.strata.to_numpy(), plain_column(arms).to_numpy()]).sum().to_dict()
+            both = [frame.iloc[:, -1].to_numpy(), plain_column(arms).to_numpy()]
+            strata = pd.Series(own).groupby(both).sum().to_dict()
         return cls(len(piece.X), names, limits, columns, y, treatment, scores, weights, clusters, strata)
 
     def __add__(self, other: Summary) -> Summary:
@@ -225,6 +226,8 @@ class Summary:
 
         `treatment` and `outcome` are what messages call these.
         """
+        if self.strata is not None and self.columns[-1].n_missing:
+            refuse_unstratified(self.columns[-1].n_missing)
         counts = {n: (c.n_missing, c.n_infinite) for n, c in zip(self.names, self.columns, strict=True)}
         refuse_missing(counts, allowed=missing == "category")
         refuse_outcome_gaps(outcome, self.n_rows, self.y.n_missing, self.y.n_infinite)
@@ -267,7 +270,6 @@ class Summary:
         """Share of treated rows in each stratum, where there are strata, which are then the last column."""
         if self.strata is None or labels is None or counts is None:
             return None
-        refuse_gaps("strata", self.columns[-1].n_missing, self.columns[-1].n_infinite)
         check_strata(tuple(plain_label(label) for label in labels), *counts.T)
         sums = np.array([[self.strata.get((label, arm), 0.0) for arm in arms] for label in labels])
         return sums[:, 1] / sums.sum(axis=1)

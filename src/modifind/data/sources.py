@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
@@ -10,6 +11,7 @@ from typing import Any, Protocol
 import numpy as np
 import pandas as pd
 
+from modifind.data.clusters import weight_numbers
 from modifind.data.containers import as_column, check_same_order, is_known
 from modifind.data.files.opening import DataFile, open_matching
 from modifind.data.files.text import Dialect
@@ -114,7 +116,7 @@ def complete_piece(piece: Piece, start: int, what: str = "rows") -> tuple[Piece,
     """
     nothing = 0
     if piece.sample_weight is not None:
-        weightless = (piece.sample_weight == 0).to_numpy(dtype=bool)
+        weightless = weight_numbers(piece.sample_weight) == 0
         nothing, piece = int(weightless.sum()), piece.take(~weightless)
     if not what:
         return replace(piece, start=start), Dropped(len(piece.X), n_weightless=nothing)
@@ -223,6 +225,9 @@ def files_of(X: Any, columns: Mapping[str, Any]) -> FileSource:
     for argument in ("y", "treatment", *own):
         if not isinstance(own.get(argument), str):
             raise ValueError(f"X is a file, so {argument} must be the name of one of its columns")
+    twice = [name for name, count in Counter(own.values()).items() if count > 1]
+    if twice:
+        raise ValueError(f"{', '.join(own)}: {listed(twice)} is named twice; every column has one role")
     files = tuple(file for path in paths for file in open_matching(os.fspath(path)))
     unknown = [name for name in own.values() if name not in files[0].names]
     if unknown:

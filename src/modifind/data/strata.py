@@ -65,18 +65,28 @@ def read_strata(strata: Any, table: FeatureTable, arms: NDArray[np.int64]) -> St
     check_length("strata", len(column), table.n_rows)
     missing = int(column.isna().sum())
     if missing:
-        raise ValueError(f"strata has {gaps(missing, 0)}; drop such rows or give them a stratum of their own")
+        refuse_unstratified(missing)
     if column.dtype == object and pd.api.types.infer_dtype(column).startswith("mixed"):
         column = column.astype(str)
     codes, found = pd.factorize(column, sort=True)
     labels = tuple(plain_label(label) for label in found)
     treated = np.bincount(codes, arms, minlength=len(labels)).astype(np.int64)
     check_strata(labels, np.bincount(codes, minlength=len(labels)) - treated, treated)
+    refuse_repeated(codes, table)
+    return Strata(codes.astype(np.int64), labels)
+
+
+def refuse_unstratified(missing: int) -> None:
+    """Refuse rows that are in no stratum."""
+    raise ValueError(f"strata has {gaps(missing, 0)}; drop such rows or give them a stratum of their own")
+
+
+def refuse_repeated(codes: NDArray[Any], table: FeatureTable) -> None:
+    """Refuse strata that are one of the features."""
     own = first_seen(codes)
     for m, name in enumerate(table.names):
         if np.array_equal(own, first_seen(table.values[:, m])):
             raise ValueError(f"strata says the same as the feature {name!r}; leave one of the two out")
-    return Strata(codes.astype(np.int64), labels)
 
 
 def check_strata(labels: tuple[Any, ...], control: NDArray[Any], treated: NDArray[Any]) -> None:

@@ -15,11 +15,18 @@ from threadpoolctl import threadpool_limits
 
 from modifind._typing import Array
 from modifind._workers import results_of
-from modifind.data.clusters import check_sampler_weights, cluster_folds, treated_as_one, weight_numbers
+from modifind.data.clusters import (
+    check_sampler_weights,
+    cluster_folds,
+    cluster_keys,
+    treated_as_one,
+    weight_numbers,
+)
 from modifind.data.codes import warn_codes
 from modifind.data.column_types import outcome_name, treatment_name
 from modifind.data.containers import recorded_names
 from modifind.data.determined import find_determined
+from modifind.data.feature_groups import part_of
 from modifind.data.feature_matrix import FeatureTable, adjusted_columns
 from modifind.data.leaks import refuse_leaks
 from modifind.data.many_levels import with_level_columns
@@ -28,7 +35,7 @@ from modifind.data.outcome_scale import transform_outcome
 from modifind.data.pieces import Block, Piece, Schema, Summary, joined
 from modifind.data.row_plan import RowPlan, generous_limit
 from modifind.data.sources import CompleteRows, Source
-from modifind.data.strata import Strata
+from modifind.data.strata import Strata, refuse_repeated
 from modifind.data.support import outside_levels
 from modifind.data.within_clusters import cluster_features
 from modifind.data.wording import named
@@ -280,6 +287,9 @@ class StreamedFit:
             schema = replace(schema, mean_weight=float(weight_numbers(sample.sample_weight).mean()))
         plain = schema.read(sample)
         refuse_leaks(plain.table, plain.y, plain.treatment, plain.clusters)
+        if n_strata:
+            features = part_of(plain.table, list(range(plain.table.n_features - 1)))
+            refuse_repeated(plain.table.values[:, -1], features)
         warn_codes(plain.table, plain.y, called[1])
         schema = schema.pooled()
         block = schema.read(sample) if schema.poolings else plain
@@ -288,7 +298,8 @@ class StreamedFit:
         block = replace(block, table=table)
         determined = find_determined(block.table)
         determined.warn()
-        _refuse_cluster_features(block, determined.features, adjusted)
+        if sample.clusters is not None:
+            _refuse_cluster_features(block.table, cluster_keys(sample.clusters), determined.features, adjusted)
         folds, whole = self._folds(rows, numbers, block, schema.n_clusters, seeds[0])
         plan, conditionals, propensity, outcome = self._plan(
             schema, rows, folds, block, seeds[:5], determined.features, adjusted
@@ -496,12 +507,15 @@ class StreamedFit:
         return plan, conditionals, propensity, outcome
 
 
-def _refuse_cluster_features(block: Block, determined: frozenset[int], adjusted: tuple[str, ...]) -> None:
+def _refuse_cluster_features(
+    table: FeatureTable, keys: NDArray[np.uint64], determined: frozenset[int], adjusted: tuple[str, ...]
+) -> None:
     """Refuse features that have one value in every cluster: their distribution is one of clusters, not of rows."""
-    if block.clusters is None:
+    clusters = np.unique(keys, return_inverse=True)[1].reshape(-1).astype(np.int64)
+    if np.bincount(clusters).max() == 1:  # every row is a cluster
         return
-    within, _ = cluster_features(block.table, block.clusters, determined)
-    names = [block.table.names[m] for m in sorted(within) if block.table.names[m] not in adjusted]
+    within, _ = cluster_features(table, clusters, determined)
+    names = [table.names[m] for m in sorted(within) if table.names[m] not in adjusted]
     if names:
         raise ValueError(
             f"{named(names)}: one value in every cluster, which is tested with the table in memory only; pass one row "

@@ -11,7 +11,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from modifind._typing import Array
-from modifind.data.clusters import check_clusters, read_clusters, read_weights, treated_as_one
+from modifind.data.clusters import check_clusters, read_clusters, read_weights, treated_as_one, weight_numbers
 from modifind.data.codes import warn_codes
 from modifind.data.column_types import outcome_name
 from modifind.data.containers import as_column, as_frame, check_same_order, recorded_names
@@ -251,7 +251,7 @@ class Reading:
         weighed = rows.columns.get("sample_weight")
         if "drop" in (self.missing, self.missing_outcome) and {"y", "treatment"} <= set(rows.columns):
             what = "outcomes" if self.missing != "drop" else "inputs" if self.missing_outcome == "weight" else "rows"
-            counted = kept if weighed is None else ~(weighed == 0).to_numpy(dtype=bool)
+            counted = kept if weighed is None else weight_numbers(weighed) != 0
             some = rows.take(counted)
             others = {name: column for name, column in some.columns.items() if name not in ("y", "treatment")}
             complete, dropped = complete_rows(
