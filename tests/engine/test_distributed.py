@@ -15,6 +15,7 @@ from pandas.testing import assert_frame_equal
 
 from conftest import confounded_table
 from modifind import EffectLikelihood, ModifierSelector, PropensityModel
+from modifind._workers import WorkerError
 from modifind.cli.app import main
 from modifind.data.files.text import Dialect
 from modifind.engine.dask import FAN_IN, DaskPieces, connect, read_table
@@ -393,3 +394,20 @@ def test_files_of_any_dialect_and_stored_indices_are_read_on_a_cluster_too(table
     plain.rename_axis("row").to_parquet(tmp_path / "counted.parquet")
     with pytest.raises(ValueError, match="an index that only counts rows, 'row'; leave --dask out"):
         read_table(str(tmp_path / "counted.parquet"))
+
+
+def test_a_cluster_whose_worker_dies_at_the_start_is_started_again(monkeypatch):
+    real, deaths = distributed.Client, [1]
+
+    def dying(*arguments, **settings):
+        if deaths:
+            deaths.pop()
+            raise RuntimeError("Nanny failed to start.")
+        return real(*arguments, **settings)
+
+    monkeypatch.setattr(distributed, "Client", dying)
+    with connect(n_workers=1) as client:
+        assert client.status == "running"
+    deaths.extend([1] * 3)
+    with pytest.raises(WorkerError, match=r"no Dask cluster could be started.*3 times over: Nanny failed"):
+        connect(n_workers=1)

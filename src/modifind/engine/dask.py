@@ -7,6 +7,7 @@ a tree. Workers that are lost take nothing with them; what they had not handed o
 from __future__ import annotations
 
 import glob
+import logging
 import operator
 import re
 import warnings
@@ -38,6 +39,7 @@ from modifind.engine.progress import Progress
 if TYPE_CHECKING:
     from distributed import Client
 
+STARTS = 3  # of a local cluster, whose workers may die while they start
 FAN_IN = 8  # sums that are added up at a time
 # Dask has its workers give memory back at once, which makes every array of a few hundred kilobytes a call to the system
 # and sums much slower. Here freed memory is kept, up to 256 MB; one thread of BLAS and OpenMP each.
@@ -83,8 +85,20 @@ def connect(address: str | None = None, n_workers: int | None = None) -> Client:
     from dask import config
 
     workers = effective_n_jobs(-1 if n_workers is None else n_workers)
-    with config.set({"distributed.nanny.pre-spawn-environ": WORKER_ENVIRONMENT}):
-        return distributed.Client(n_workers=workers, threads_per_worker=1, processes=True, dashboard_address=":0")
+    failure = None
+    for _ in range(STARTS):
+        try:
+            with config.set({"distributed.nanny.pre-spawn-environ": WORKER_ENVIRONMENT}):
+                return distributed.Client(
+                    n_workers=workers,
+                    threads_per_worker=1,
+                    processes=True,
+                    dashboard_address=":0",
+                    silence_logs=logging.ERROR,  # that a worker was lost is told once, by a warning
+                )
+        except RuntimeError as error:  # a worker died while it was started
+            failure = error
+    raise WorkerError(f"no Dask cluster could be started on this machine, {STARTS} times over: {failure}")
 
 
 @dataclass
