@@ -32,7 +32,7 @@ from modifind.data.feature_matrix import (
 from modifind.data.missing import missing_label, refuse_few, refuse_gaps, refuse_missing, refuse_outcome_gaps
 from modifind.data.rare_levels import Pooling, pool, warn_pooled
 from modifind.data.strata import check_strata, refuse_unstratified, stratum_name
-from modifind.data.summary import MAX_LEVELS, ColumnSummary, added
+from modifind.data.summary import MAX_LEVELS, ColumnSummary, added, sum_of
 from modifind.data.wording import listed
 
 MORE = ("propensity", "sample_weight", "clusters", "strata")  # what rows may have beside features, outcome, treatment
@@ -197,7 +197,7 @@ class Summary:
             self.y.merged(other.y, "y", 2),
             self.treatment.merged(other.treatment, "treatment", 2),
             None if self.scores is None or other.scores is None else self.scores.merged(other.scores, "propensity", 0),
-            None if self.weights is None or other.weights is None else self.weights + other.weights,
+            sum_of(self.weights, other.weights),
             None if self.clusters is None or other.clusters is None else np.union1d(self.clusters, other.clusters),
             None if self.strata is None or other.strata is None else added(self.strata, other.strata),
         )

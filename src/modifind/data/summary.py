@@ -163,6 +163,11 @@ def _counts(column: pd.Series[Any], max_levels: int) -> dict[Any, int] | None:
     return None if len(counts) > max_levels else {label: int(count) for label, count in counts.items()}
 
 
+def sum_of(one: Any, two: Any) -> Any:
+    """The sum of what two sets of rows have, None where they have none of it."""
+    return None if one is None or two is None else one + two
+
+
 def added(first: dict[Any, Number], second: dict[Any, Number]) -> dict[Any, Number]:
     """Counts of both."""
     total = {**first}

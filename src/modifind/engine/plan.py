@@ -6,7 +6,6 @@ import operator
 from collections.abc import Iterator
 from dataclasses import dataclass, fields, replace
 from functools import reduce
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +14,7 @@ from threadpoolctl import threadpool_limits
 from modifind._typing import Array
 from modifind.data.pieces import Block, Piece, Schema
 from modifind.data.row_plan import RowPlan
+from modifind.data.summary import sum_of
 from modifind.engine.importance_sums import BinnedRows, FeatureView, OutcomeBins, ViewSums
 from modifind.engine.overlap_conditional import OverlapConditional
 from modifind.inference import RowSums
@@ -57,11 +57,7 @@ class FeatureSums:
 
     def __add__(self, other: FeatureSums) -> FeatureSums:
         """The sums of both sets of rows; what one of them lacks the other lacks too."""
-        added: dict[str, Any] = {}
-        for own in fields(self):
-            one, two = getattr(self, own.name), getattr(other, own.name)
-            added[own.name] = None if one is None or two is None else one + two
-        return FeatureSums(**added)
+        return FeatureSums(*(sum_of(getattr(self, own.name), getattr(other, own.name)) for own in fields(self)))
 
 
 @dataclass(frozen=True)
@@ -75,8 +71,8 @@ class Sums:
     def __add__(self, other: Sums) -> Sums:
         """The sums of both sets of rows."""
         pairs = zip(self.features, other.features, strict=True)
-        beyond = None if self.beyond is None or other.beyond is None else self.beyond + other.beyond
-        return Sums(self.overlap + other.overlap, tuple(mine + theirs for mine, theirs in pairs), beyond)
+        features = tuple(mine + theirs for mine, theirs in pairs)
+        return Sums(self.overlap + other.overlap, features, sum_of(self.beyond, other.beyond))
 
     @property
     def overlap_of_clusters(self) -> OverlapSums:
