@@ -18,7 +18,7 @@ RUN = [sys.executable, "-c", "from modifind.cli.app import main; main()"]
 
 def modifind(*arguments, folder, environment=None):
     command = [*RUN, *map(str, arguments)]
-    return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=300)
+    return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=900)
 
 
 def here(monkeypatch, capsys, *arguments):

@@ -131,7 +131,7 @@ def test_command_line(folder: Path, table: MessyTable, how: Written) -> None:
     command += [*("--out", str(out), "--report", str(report), *options_of(table), *how.options)]
     code = "import sys; from modifind.cli.app import main; main()"
     ran = subprocess.run(
-        [sys.executable, "-c", code, *command], capture_output=True, text=True, timeout=300, check=False
+        [sys.executable, "-c", code, *command], capture_output=True, text=True, timeout=900, check=False
     )
     said = ran.stderr
     assert "Traceback" not in said, said

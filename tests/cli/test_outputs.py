@@ -56,7 +56,7 @@ def test_no_stream_loses_a_run(case, folder):
         ["bash", "-c", line.format(command)],
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=900,
         env=os.environ | {"PYTHONPATH": str(Path(modifind.__file__).parents[1])},
     )
     assert done.returncode == code, done.stderr

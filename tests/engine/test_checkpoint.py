@@ -342,7 +342,7 @@ def test_of_two_at_once_one_is_refused_and_the_other_is_right(table, tmp_path, q
     os.kill(one.pid, signal.SIGCONT)
     assert code == 2
     assert "is in use by another run; wait until that has ended, or use another folder" in complaint
-    assert one.wait(timeout=300) == 0, one.stderr.read()
+    assert one.wait(timeout=900) == 0, one.stderr.read()
     one.stderr.close()
     together = out.read_bytes()
     out.unlink()

@@ -46,7 +46,7 @@ def cluster():
 @pytest.fixture
 def client(cluster):
     with distributed.Client(cluster) as found:
-        found.wait_for_workers(2, timeout=30)
+        found.wait_for_workers(2, timeout=120)
         yield found
 
 

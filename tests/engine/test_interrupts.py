@@ -117,7 +117,7 @@ def test_control_c_writes_what_was_found_and_the_same_command_continues(tmp_path
     while not list((tmp_path / "saved").glob("feature-*.json")) and process.poll() is None:
         time.sleep(0.01)
     os.killpg(process.pid, signal.SIGINT)  # as a terminal does: to the workers too
-    shown, complaint = process.communicate(timeout=120)
+    shown, complaint = process.communicate(timeout=600)
     assert process.returncode == 130
     assert "Traceback" not in complaint
     assert "modifind: warning: interrupted:" in complaint
@@ -126,7 +126,7 @@ def test_control_c_writes_what_was_found_and_the_same_command_continues(tmp_path
     assert 1 <= partial.settings["n_tested"] < 12
     assert (tmp_path / "report.html").exists()
     assert living(process.pid) == []
-    subprocess.run(line, cwd=tmp_path, check=True, capture_output=True, timeout=300)
+    subprocess.run(line, cwd=tmp_path, check=True, capture_output=True, timeout=900)
     result = SelectionResult.from_json(tmp_path / "result.json")
     done = partial.table["p_value"].notna()
     assert "interrupted" not in result.settings

@@ -35,5 +35,5 @@ from joblib import delayed
 from modifind._workers import results_of
 print(*results_of((delayed(signal.pthread_sigmask)(signal.SIG_BLOCK, []) for _ in range(2)), 2))
 """
-    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=True)
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=600, check=True)
     assert found.stdout.count("SIGINT") == 2

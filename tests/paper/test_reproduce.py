@@ -215,7 +215,7 @@ def test_killed_study_continues_and_ends_with_the_same_bytes(tmp_path):
     def command(folder):
         return [sys.executable, "-c", SMALL_SCRIPT, str(tmp_path / folder)]
 
-    subprocess.run(command("whole"), check=True, timeout=300)
+    subprocess.run(command("whole"), check=True, timeout=900)
     victim = subprocess.Popen(command("killed"))
     folder = tmp_path / "killed" / "runs"
     deadline = time.monotonic() + 240
@@ -226,7 +226,7 @@ def test_killed_study_continues_and_ends_with_the_same_bytes(tmp_path):
     kept = {path.name: path.stat().st_mtime_ns for path in folder.glob("[!.]*.json")}
     assert 1 <= len(kept) < 4
     assert not (tmp_path / "killed" / "small.csv").exists()
-    subprocess.run(command("killed"), check=True, timeout=300)
+    subprocess.run(command("killed"), check=True, timeout=900)
     assert {name: (folder / name).stat().st_mtime_ns for name in kept} == kept
     for name in ("small.csv", "small.md"):
         assert (tmp_path / "killed" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()

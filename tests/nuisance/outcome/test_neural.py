@@ -106,7 +106,7 @@ def test_predicts_without_torch(quick, small, tmp_path):
         f"learner, X = pickle.load(open({str(tmp_path / 'learner.pkl')!r}, 'rb'))\n"
         f"np.save({str(tmp_path / 'out.npy')!r}, learner.predict(X))"
     )
-    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=False)
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=600, check=False)
     assert result.returncode == 0, result.stderr
     np.testing.assert_allclose(np.load(tmp_path / "out.npy"), quick.predict(small[0]), rtol=1e-5)
 
