@@ -19,7 +19,7 @@ from modifind.data.feature_groups import has_groups, read_feature_groups, refuse
 from modifind.data.missing import Dropped, check_missing, check_missing_outcome
 from modifind.data.population import check_population
 from modifind.data.sources import CompleteRows, FrameSource, Piece, Source, files_of, has_row_scores, is_files
-from modifind.engine.assemble import Found, assemble, tell
+from modifind.engine.assemble import assemble
 from modifind.engine.lock import held
 from modifind.engine.parts import (
     ConditionalRandomizationTest,
@@ -32,13 +32,15 @@ from modifind.engine.parts import (
     resolve_test,
     with_row_scores,
 )
-from modifind.engine.pieces import LocalPieces, Pieces, Streamed, StreamedFit
+from modifind.engine.passes import LocalPieces, Pieces
+from modifind.engine.pieces import StreamedFit
 from modifind.engine.placebo import check_runs, run_placebos
 from modifind.engine.progress import Progress
 from modifind.engine.reading import Data, Given, Reading
-from modifind.engine.record import data_settings, distinct_messages, recorded, with_messages
+from modifind.engine.record import distinct_messages, recorded, with_messages
 from modifind.engine.resuming import continued_pass, continued_tests, seed_of
-from modifind.engine.run import GIVEN_ADJUSTED, GIVEN_OTHERS, GIVEN_STRATUM, WholeFit, warn_unused
+from modifind.engine.run import WholeFit, warn_unused
+from modifind.engine.units import Tested
 from modifind.result.checks import warn_of
 from modifind.result.placebo_result import PlaceboResult
 
@@ -46,7 +48,7 @@ MIN_TRAIN_ROWS = 200
 # Settings that the fit of a table in pieces takes as they are.
 SHARED_WITH_PIECES = (
     *("discrete_features", "outcome_transform", "max_train_rows", "n_jobs", "progress", "missing", "explain", "alpha"),
-    "population",
+    *("population", "feature_groups"),
 )
 
 
@@ -259,15 +261,13 @@ class ModifierSelector(BaseModifierSelector):
         statistic, test = self._validate()
         given = Given(X, y, treatment, treated, adjust_for, sample_weight, clusters, strata)
         if is_distributed(X):
-            remedy = "pass a sample of the rows as a DataFrame"
-            _refuse_in_pieces(self._placebos, "a Dask DataFrame", remedy)
             return self._fit_distributed(given, statistic)
         if is_files(X):
             files = files_of(X, {"y": y, "treatment": treatment, **given.per_row})
             return self.fit_source(files, treated=treated, adjust_for=adjust_for)
         given = replace(given, X=as_frame(X))
         with held(self.checkpoint), remedies_told():
-            if statistic.in_pieces and self._check_length(given):
+            if statistic.in_pieces and self._check_length(given, statistic):
                 source = FrameSource.of(given.X, y, treatment, self.propensity, given.per_row)
                 return self._fit_pieces(self._local(source), statistic, treated, adjust_for)
             return self._fit_whole(given, statistic, test)
@@ -287,7 +287,6 @@ class ModifierSelector(BaseModifierSelector):
         self
         """
         statistic, _ = self._validate()
-        _refuse_in_pieces(self._placebos, "a source", "read the table, or a sample of it, into a DataFrame")
         if has_row_scores(self.propensity) and "propensity" not in getattr(source, "more", ()):
             raise ValueError("propensity is one score per row; the scores of a source must come with it")
         with held(self.checkpoint), remedies_told():
@@ -300,12 +299,9 @@ class ModifierSelector(BaseModifierSelector):
     @property
     def _complete(self) -> str:
         """What rows of a table in pieces must have a value of: everything, the outcome, or nothing."""
-        if self.missing_outcome == "weight":
-            raise ValueError(
-                "missing_outcome='weight' needs all rows in memory at once, and this table is worked on in pieces; "
-                "take 'drop', or pass a sample of the rows as a DataFrame"
-            )
-        return "rows" if self.missing == "drop" else "outcomes" if self.missing_outcome == "drop" else ""
+        if self.missing == "drop":
+            return "inputs" if self.missing_outcome == "weight" else "rows"
+        return "outcomes" if self.missing_outcome == "drop" else ""
 
     def _fit_distributed(self, given: Given, statistic: Statistic) -> ModifierSelector:
         """Test every feature of a Dask table."""
@@ -323,57 +319,62 @@ class ModifierSelector(BaseModifierSelector):
 
     def _fit_pieces(self, pieces: Pieces, statistic: Statistic, treated: Any, adjust_for: Any) -> ModifierSelector:
         """Test every feature by sums over pieces of the table."""
-        if has_groups(self.feature_groups):
-            raise ValueError(
-                "feature_groups need the table in memory, of at most max_train_rows rows; pass a DataFrame, raise "
-                "max_train_rows, or leave the groups out"
-            )
-        if not statistic.in_pieces:
-            raise ValueError(
-                "a table in pieces is tested by statistic='effect_likelihood', whose p-values are sums over rows; "
-                f"{called(statistic)} needs the table in memory"
-            )
         entropy = seed_of(self.random_state, self.checkpoint)
         sampler = agreeing_sampler(self.sampler, statistic, self.device)
         saved = None
         if self.checkpoint is not None and isinstance(pieces, LocalPieces):
             saved = continued_pass(self.get_params(deep=False), statistic, treated, adjust_for, entropy)
             pieces = replace(pieces, checkpoint=saved)
+        run = StreamedFit(
+            statistic=statistic,
+            sampler=sampler,
+            propensity=resolve_propensity(self.propensity),
+            treated=treated,
+            adjust_for=adjust_for,
+            n_folds=self.cv,
+            seed=entropy,
+            **{name: getattr(self, name) for name in SHARED_WITH_PIECES},
+        )
         with recorded() as caught:
-            warn_unused(self.test, self.n_resamples, self.alpha, self.adjust)
-            run = StreamedFit(
-                statistic=statistic,
-                sampler=sampler,
-                propensity=resolve_propensity(self.propensity),
-                treated=treated,
-                adjust_for=adjust_for,
-                n_folds=self.cv,
-                seed=np.random.SeedSequence(entropy),
-                **{name: getattr(self, name) for name in SHARED_WITH_PIECES},
-            )
-            found = run.fit(pieces)
-            pieces.dropped.warn(in_memory=False)
-            if isinstance(found, Streamed):
-                tell(found.names, found.findings)
-            else:
+            if not statistic.resamples:
+                warn_unused(self.test, self.n_resamples, self.alpha, self.adjust)
+            looked = run.look(pieces)
+            if looked.summary.n_rows <= self.max_train_rows:
                 caught.clear()  # the fit that follows says it again
-        if isinstance(found, Piece):
-            return self._fit_piece(found, pieces.dropped, treated, adjust_for, entropy)
+            else:
+                self._refuse_in_pieces(statistic)
+                found = run.fit(pieces, looked)
+                pieces.dropped.warn(in_memory=False)
+        if looked.summary.n_rows <= self.max_train_rows:
+            return self._fit_piece(looked.sample, pieces.dropped, treated, adjust_for, entropy)
         for note in saved.notes if saved is not None else ():
             warnings.warn(note, UserWarning, stacklevel=3)
         settings = {
             **recorded_settings(self.get_params(deep=False), statistic, sampler, ConditionalRandomizationTest()),
-            "n_resamples_used": 0,
-            "model": found.model,
-            **data_settings(*found.labels, found.n_rows, found.n_treated, found.propensity, entropy),
-            **found.sample_settings,
+            **found.settings,
             **self._dropped_settings(pieces.dropped),
-            "null_hypothesis": statistic.null_hypothesis
-            + GIVEN_OTHERS
-            + GIVEN_ADJUSTED * bool(found.adjusted)
-            + GIVEN_STRATUM * ("n_strata" in found.together),
         }
-        return self._conclude(found.columns_in, found, settings, caught)
+        self._conclude(found, settings, caught)
+        if found.interrupted:
+            raise KeyboardInterrupt
+        return self
+
+    def _refuse_in_pieces(self, statistic: Statistic) -> None:
+        """Refuse what needs all rows at once, for a table that has too many for that."""
+        if not statistic.in_pieces:
+            raise ValueError(
+                "a table in pieces is tested by statistic='effect_likelihood', whose p-values are sums over rows; "
+                f"{called(statistic)} needs the table in memory"
+            )
+        asked = {
+            "placebo_runs": bool(self.placebo_runs),
+            "missing_outcome='weight'": self.missing_outcome == "weight",
+        }
+        for what in (name for name, given in asked.items() if given):
+            raise ValueError(
+                f"{what} needs all rows in memory at once, and a table of more than max_train_rows="
+                f"{self.max_train_rows} rows is worked on in pieces; raise max_train_rows, or pass a sample of the rows"
+            )
 
     def _fit_piece(
         self, piece: Piece, dropped: Dropped, treated: Any, adjust_for: Any, entropy: int
@@ -461,24 +462,17 @@ class ModifierSelector(BaseModifierSelector):
         statistic, test = self._validate()
         given = replace(given, X=as_frame(given.X))
         if statistic.in_pieces:
-            self._check_length(given)
+            self._check_length(given, statistic)
         data, run = self._read_whole(given, statistic, test, weigh=weigh)
         run.check(data)
         return data, run
 
-    def _check_length(self, given: Given) -> bool:
+    def _check_length(self, given: Given, statistic: Statistic) -> bool:
         """Whether a table is so long that it is worked on in pieces; refuses what needs all rows at once then."""
         if len(given.X) <= self.max_train_rows:
             return False
-        groups = {"feature_groups": self.feature_groups} if has_groups(self.feature_groups) else {}
-        what = f"a table of more than max_train_rows={self.max_train_rows} rows"
-        _refuse_in_pieces(self._placebos | groups, what, "raise max_train_rows")
+        self._refuse_in_pieces(statistic)
         return True
-
-    @property
-    def _placebos(self) -> dict[str, Any]:
-        """The placebo runs, where some are asked for, as an argument that needs all rows in memory."""
-        return {"placebo_runs": self.placebo_runs} if self.placebo_runs else {}
 
     def _read_whole(
         self, given: Given, statistic: Statistic, test: ConditionalRandomizationTest, *, weigh: bool = True
@@ -531,7 +525,7 @@ class ModifierSelector(BaseModifierSelector):
             **found.settings,
             **self._dropped_settings(data.dropped),
         }
-        self._conclude(data.table.names, found, settings, caught)
+        self._conclude(found, settings, caught)
         interrupted = found.interrupted
         if self.placebo_runs and not interrupted:
             placebo, interrupted = run_placebos(run, data, self.placebo_runs, saved[0])
@@ -544,18 +538,11 @@ class ModifierSelector(BaseModifierSelector):
             raise KeyboardInterrupt
         return self
 
-    def _conclude(
-        self,
-        columns: tuple[str, ...],
-        found: Found,
-        settings: dict[str, Any],
-        caught: list[warnings.WarningMessage],
-    ) -> ModifierSelector:
+    def _conclude(self, found: Tested, settings: dict[str, Any], caught: list[warnings.WarningMessage]) -> None:
         """Keep the result, and warn of what its checks found and no warning has said."""
         result = assemble(found, settings, distinct_messages(caught), self.alpha, self.adjust)
         warn_of(result.checks, found.named)
-        self._keep(columns, result)
-        return self
+        self._keep(found.columns_in, result)
 
     def _dropped_settings(self, dropped: Dropped) -> dict[str, Any]:
         return dropped.settings() if "drop" in (self.missing, self.missing_outcome) else {}
@@ -581,12 +568,6 @@ class ModifierSelector(BaseModifierSelector):
                 f"feature_groups need statistic='effect_likelihood'; {called(statistic)} looks at one column at a time"
             )
         return statistic, test
-
-
-def _refuse_in_pieces(per_row: dict[str, Any], what: str, remedy: str) -> None:
-    for name, given in per_row.items():
-        if given is not None:
-            raise ValueError(f"{name} needs all rows in memory at once, and {what} is worked on in pieces; {remedy}")
 
 
 def _check_placebo_rows(X: Any, most: int) -> None:

@@ -10,7 +10,7 @@ import pytest
 from pandas.testing import assert_frame_equal
 
 from modifind.data.sources import Piece, open_files
-from modifind.engine.pieces import Look
+from modifind.engine.passes import Look
 from streams import SMALL, close, cut, fit, fit_source, logistic_scores, row_plan
 
 

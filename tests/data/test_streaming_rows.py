@@ -15,7 +15,7 @@ from modifind.data.feature_matrix import AlsoDiscrete, read_features, read_treat
 from modifind.data.pieces import Summary
 from modifind.data.row_plan import LAST_WORD, generous_limit
 from modifind.data.sources import Piece
-from modifind.engine.pieces import LocalPieces
+from modifind.engine.passes import LocalPieces
 from streams import cut, row_plan
 
 

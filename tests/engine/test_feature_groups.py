@@ -14,7 +14,6 @@ from modifind.charts import CurveDisplay, ImportanceDisplay
 from modifind.cli.app import main
 from modifind.data.feature_groups import arrange, part_of, read_feature_groups
 from modifind.data.feature_matrix import read_features
-from modifind.data.sources import FrameSource
 from modifind.engine.assemble import DETERMINED
 from modifind.nuisance.conditional import BoostingSampler, GaussianSampler, MarginalSampler
 from modifind.nuisance.conditional.joint import N_POINTS, NearestRow, joint_conditional, set_variance
@@ -53,7 +52,7 @@ def points_of(frame, members, sampler=None, seed=0):
     table = read_features(frame)
     treatment = np.random.default_rng(seed).integers(0, 2, table.n_rows)
     conditional = joint_conditional(sampler or GaussianSampler(), table, treatment, members, DETERMINED, seed_of(seed))
-    return conditional, (conditional.at(np.arange(table.n_rows))[0] if conditional.steps else None)
+    return conditional, (conditional.at(np.arange(table.n_rows))[0] if conditional.rule.steps else None)
 
 
 def test_a_pair_that_hides_each_other_is_found_as_a_group(table, fitted):
@@ -165,21 +164,8 @@ def test_what_cannot_test_groups_refuses_them(table):
     groups = {"bp": ["sbp", "dbp"]}
     with pytest.raises(ValueError, match="'wcmmd' looks at one column at a time"):
         ModifierSelector("wcmmd", feature_groups=groups).fit(frame, y, treatment)
-    with pytest.raises(ValueError, match="feature_groups needs all rows in memory"):
-        ModifierSelector(feature_groups=groups, max_train_rows=200).fit(frame, y, treatment)
-    with pytest.raises(ValueError, match="feature_groups need the table in memory"):
-        ModifierSelector(feature_groups=groups).fit_source(FrameSource.of(frame, y, treatment, "auto"))
     with pytest.raises(ValueError, match=r"OracleSampler has no rule .* which feature_groups need"):
         ModifierSelector(feature_groups=groups, sampler=OracleSampler()).fit(frame[["sbp", "dbp"]], y, treatment)
-
-
-def test_dask_refuses_groups(table):
-    dd = pytest.importorskip("dask.dataframe")
-    frame, y, treatment = table
-    whole = dd.from_pandas(frame.assign(y=y, a=treatment), npartitions=2)
-    selector = ModifierSelector(feature_groups={"bp": ["sbp", "dbp"]})
-    with pytest.raises(ValueError, match="feature_groups need the table in memory"):
-        selector.fit(whole[list(frame.columns)], whole["y"], treatment=whole["a"])
 
 
 def test_no_groups_change_nothing(table):
@@ -249,7 +235,7 @@ def test_a_square_follows_its_column_and_a_copy_its_original():
     # The square comes first: what is a function of what does not depend on the order.
     frame = pd.DataFrame({"square": x**2, "x": x, "inches": x / 2.54, "other": rng.normal(size=500)})
     conditional, points = points_of(frame, (0, 1, 2))
-    assert [step.feature for step in conditional.steps] == [1]
+    assert [step.feature for step in conditional.rule.steps] == [1]
     assert np.corrcoef(points[..., 0].ravel(), points[..., 1].ravel() ** 2)[0, 1] > 0.995
     assert np.corrcoef(points[..., 2].ravel(), points[..., 1].ravel())[0, 1] > 0.999
 
@@ -273,7 +259,7 @@ def test_dummies_of_one_variable_stay_dummies():
     level = np.digitize(x + rng.normal(size=600), [-0.5, 0.5])
     frame = pd.DataFrame({f"is_{k}": (level == k).astype(int) for k in range(3)} | {"x": x})
     conditional, points = points_of(frame, (0, 1, 2))
-    assert len(conditional.steps) == 2
+    assert len(conditional.rule.steps) == 2
     assert (points.sum(axis=2) == 1).mean() > 0.97
     shares = points.reshape(-1, 3).mean(axis=0)
     np.testing.assert_allclose(shares, np.bincount(level) / 600, atol=0.02)
@@ -284,7 +270,7 @@ def test_what_the_others_determine_keeps_its_value():
     x, free = rng.normal(size=(2, 500))
     frame = pd.DataFrame({"log": x, "free": free, "same": np.full(500, 3.0), "level": np.exp(x)})
     conditional, points = points_of(frame, (0, 1, 2))
-    assert [step.feature for step in conditional.steps] == [1]
+    assert [step.feature for step in conditional.rule.steps] == [1]
     np.testing.assert_array_equal(points[..., 0], np.repeat(x[:, None], N_POINTS, axis=1))
     assert (points[..., 2] == points[0, 0, 2]).all()
     assert points[..., 1].std() == pytest.approx(free.std(), rel=0.05)
@@ -318,7 +304,7 @@ def test_a_group_of_all_columns_and_one_of_constants(table):
     frame, y, treatment = table
     pressures = frame[["sbp", "dbp"]]
     assert p_values(pressures, y, treatment, {"all": ["sbp", "dbp"]})["all"] < 1e-4
-    assert p_values(pressures, y, treatment, {"all": ["sbp", "dbp"]}, sampler=MarginalSampler())["all"] < 1e-4
+    assert p_values(pressures, y, treatment, {"all": ["sbp", "dbp"]}, sampler=MarginalSampler())["all"] < 1e-3
     flat = pressures.assign(one=1.0, two=2.0)
     with pytest.warns(UserWarning, match="constant columns cannot modify anything: one, two"):
         found = p_values(flat, y, treatment, {"flat": ["one", "two"]})

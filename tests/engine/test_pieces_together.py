@@ -1,4 +1,4 @@
-"""Weights, clusters and strata of tables that are worked on in pieces."""
+"""Weights, clusters, strata and groups of tables that are worked on in pieces; failures and interrupts there."""
 
 import dataclasses
 import warnings
@@ -8,10 +8,12 @@ import pandas as pd
 import pytest
 from pandas.testing import assert_frame_equal
 
-from conftest import four_sd
+from conftest import four_sd, runs
 from modifind import ModifierSelector
 from modifind.data.sources import FrameSource, open_files
+from modifind.engine.explaining import ExplainingRows
 from modifind.inference import RowSums, analytic_test, sums_test
+from modifind.nuisance.conditional import GaussianSampler
 from streams import FAST, close
 
 SITES = {"north": 0.3, "south": 0.5, "east": 0.6}
@@ -30,11 +32,13 @@ def table(seed=0, n=1200, n_clusters=60, effect=0.5):
 
 def fit(X, y, arms, piece_rows=None, **given):
     rows = {name: given.pop(name) for name in ("sample_weight", "clusters", "strata") if name in given}
+    adjusted = given.pop("adjust_for", None)
     selector = ModifierSelector(**FAST | {"propensity": "auto", "max_train_rows": 600} | given)
     source = FrameSource.of(X, y, arms, per_row=rows)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        return selector.fit_source(dataclasses.replace(source, piece_rows=piece_rows or len(X))).result_
+        source = dataclasses.replace(source, piece_rows=piece_rows or len(X))
+        return selector.fit_source(source, adjust_for=adjusted).result_
 
 
 @pytest.mark.parametrize(
@@ -211,3 +215,166 @@ def test_weights_as_text_and_rows_without_one():
     assert found.settings["n_rows"] == 1200 - 1 - 300
     text = fit(X[1:], y[1:], arms[1:], sample_weight=weights[1:].astype(str), explain=False)
     assert text.settings["n_rows"] == 899
+
+
+# Groups of columns.
+
+
+GROUPS = {"body": ["age", "weight"], "one": ["sex"]}
+
+
+def pair(seed=0, n=1500):
+    """The effect follows the difference of two columns that hide each other."""
+    rng = np.random.default_rng(seed)
+    low = rng.normal(size=n)
+    X = pd.DataFrame({"low": low, "alone": rng.normal(size=n), "high": low + 0.1 * rng.normal(size=n)})
+    arms = pd.Series(rng.integers(0, 2, n), name="arm")
+    y = X["alone"] + arms * (X["low"] + X["high"]) / 2 + rng.normal(size=n)
+    return X, y.rename("y"), arms
+
+
+@pytest.mark.parametrize("names", [(), ("sample_weight", "clusters", "strata")])
+def test_groups_do_not_depend_on_the_cut(names):
+    X, y, arms, rows = table()
+    rows = {name: rows[name] for name in names} | {"feature_groups": GROUPS, "adjust_for": ["dose"]}
+    whole = fit(X, y, arms, **rows)
+    close(fit(X, y, arms, 137, **rows), whole, 1e-9, rtol=1e-9)
+    assert whole.table["kind"].to_dict() == {"body": "group", "one": "group"}
+    assert set(whole.curves) == {"age", "weight", "sex"}
+    assert whole.settings["feature_groups"] == {"body": ["age", "weight"], "one": ["sex"]}
+    assert "the columns of a group counting as one feature" in whole.settings["null_hypothesis"]
+
+
+def test_groups_in_pieces_find_what_they_find_in_memory():
+    X, y, arms = pair()
+    groups = {"feature_groups": {"both": ["low", "high"]}}
+    pieces = fit(X, y, arms, 400, **groups)
+    memory = fit(X, y, arms, **groups, max_train_rows=2000)
+    for found in (pieces, memory):
+        assert found.selected == ["both"]
+        assert list(found.table.index) == ["both", "alone"]
+    np.testing.assert_allclose(pieces.table["statistic"], memory.table["statistic"], rtol=0.3, atol=1.5)
+    assert list(pieces.bounds) == list(memory.bounds) == ["low", "high"]
+
+
+def test_groups_of_a_dask_table_are_those_of_pieces():
+    dd = pytest.importorskip("dask.dataframe")
+    distributed = pytest.importorskip("distributed")
+    X, y, arms = pair()
+    groups = {"feature_groups": {"both": ["low", "high"]}}
+    frame = dd.from_pandas(X.assign(y=y, arm=arms), npartitions=3)
+    selector = ModifierSelector(**FAST | {"propensity": "auto", "max_train_rows": 600} | groups)
+    with distributed.Client(processes=False, n_workers=1, dashboard_address=":0"), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        close(selector.fit(frame, "y", "arm").result_, fit(X, y, arms, 400, **groups), 1e-9, rtol=1e-9)
+
+
+@pytest.mark.study
+def test_level_of_groups_in_pieces_holds():
+    """Null shares of groups and columns where the outcome follows both in both arms alike."""
+    p_values = []
+    for seed in range(runs(30, 6)):
+        X, y, arms, _ = table(seed, effect=0.0)
+        found = fit(X, y + X["weight"] * X["dose"], arms, 500, feature_groups=GROUPS, explain=False)
+        p_values += found.table["p_value"].tolist()
+    assert np.mean(np.array(p_values) <= 0.05) <= 0.05 + four_sd(0.05, len(p_values))
+
+
+# Files of few rows take everything that a table in memory takes.
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"feature_groups": {"both": ["low", "high"]}},
+        {"statistic": "wcmmd", "n_resamples": 19},
+        {"placebo_runs": 2},
+        {"missing_outcome": "weight"},
+        {"missing_outcome": "weight", "missing": "drop"},
+    ],
+)
+def test_few_rows_of_a_file_take_everything(tmp_path, given):
+    X, y, arms = pair(n=400)
+    if "missing_outcome" in given:
+        y = y.where(np.arange(400) % 5 > 0)
+    if "missing" in given:
+        X.loc[3, "low"] = np.nan
+    X.assign(y=y, arm=arms).to_csv(tmp_path / "few.csv", index=False)
+    settings = {name: own for name, own in FAST.items() if name != "statistic" or "statistic" not in given}
+    selector = ModifierSelector(**settings | {"propensity": "auto"} | given)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        file = selector.fit(tmp_path / "few.csv", "y", "arm").result_
+        frame = selector.fit(X, y, arms).result_
+    close(file, frame)
+    assert (file.placebo is None) == ("placebo_runs" not in given)
+
+
+# What goes wrong costs as little as in memory.
+
+
+class Fails(GaussianSampler):
+    """A sampler that breaks over one feature, when it is fitted or when rows are added up."""
+
+    def __init__(self, feature=1, late=False):
+        super().__init__()
+        self.feature, self.late = feature, late
+
+    def rule(self, feature):
+        """The distribution, or none."""
+        if feature != self.feature:
+            return super().rule(feature)
+        if not self.late:
+            raise ZeroDivisionError("no rule")
+        return BrokenRule(super().rule(feature))
+
+
+@dataclasses.dataclass(frozen=True)
+class BrokenRule:
+    """A rule that takes no table of fewer rows than it was fitted to."""
+
+    rule: object
+
+    @property
+    def calibration(self):
+        """That of the rule."""
+        return self.rule.calibration
+
+    def conditional(self, table, treatment, parts):
+        """The distribution of many rows."""
+        if table.n_rows < 600:
+            raise ZeroDivisionError("too few")
+        return self.rule.conditional(table, treatment, parts)
+
+
+@pytest.mark.parametrize("late", [False, True])
+def test_a_distribution_that_fails_costs_one_feature(late):
+    X, y, arms, _ = table()
+    selector = ModifierSelector(**FAST | {"propensity": "auto", "max_train_rows": 600, "sampler": Fails(late=late)})
+    source = dataclasses.replace(FrameSource.of(X, y, arms), piece_rows=400)
+    with pytest.warns(
+        UserWarning, match=r"feature 'age': its test failed \(ZeroDivisionError: .*\); not tested, p = 1"
+    ):
+        found = selector.fit_source(source).result_
+    assert found.table.loc["age", "p_value"] == 1.0
+    assert found.selected == ["dose"]
+    assert found.checks.query("name == 'failed'")["passed"].tolist() == [False]
+
+
+def test_an_interrupt_while_features_are_explained_keeps_all_tests(monkeypatch):
+    X, y, arms, _ = table()
+    explain = ExplainingRows.explain
+
+    def interrupted(self, question, seed):
+        if question.unit.name == "weight":
+            raise KeyboardInterrupt
+        return explain(self, question, seed)
+
+    expected = fit(X, y, arms)
+    monkeypatch.setattr(ExplainingRows, "explain", interrupted)
+    selector = ModifierSelector(**FAST | {"propensity": "auto", "max_train_rows": 600})
+    with pytest.raises(KeyboardInterrupt), pytest.warns(UserWarning, match="2 of 4 not explained"):
+        selector.fit(X, y, arms)
+    assert_frame_equal(selector.result_.table.iloc[:, :6], expected.table.iloc[:, :6])
+    assert len(selector.result_.curves["dose"]) > 0
+    assert len(selector.result_.curves["weight"]) == 0

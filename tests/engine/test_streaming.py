@@ -17,7 +17,7 @@ from modifind.data.row_plan import LAST_WORD, RowPlan
 from modifind.data.sources import FrameSource, Piece
 from modifind.datasets import make_modifiers
 from modifind.engine import plan
-from modifind.engine.pieces import LocalPieces
+from modifind.engine.passes import LocalPieces
 from modifind.result.selection_result import SelectionResult
 from streams import FAST, SMALL, close, cut, fit, fit_source, logistic_scores
 

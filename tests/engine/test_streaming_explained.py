@@ -12,6 +12,7 @@ from pandas.testing import assert_frame_equal
 
 from conftest import confounded_table, seed_of
 from modifind import EffectLikelihood, ModifierSelector, PropensityModel
+from modifind.data.feature_groups import Unit
 from modifind.data.feature_matrix import read_features
 from modifind.data.pieces import Block
 from modifind.engine import checkpoint, explaining
@@ -54,8 +55,16 @@ def sample():
 def rows_of(sample, y_bandwidth=1.0, **settings):
     rows = ArmRows(sample.block.y, sample.block.treatment, sample.propensity.scores)
     outcomes = PseudoOutcomes.of(rows, OutcomeModel.of(sample.model), seed=seed_of(3), **settings)
-    parts = (sample.block, sample.propensity, sample.folds, sample.model, outcomes)
+    parts = (sample.block, sample.block.numbers, sample.propensity, sample.folds, sample.model, outcomes)
     return ExplainingRows.of(*parts, y_bandwidth, bands=True)
+
+
+def answer(rows, feature, seed, **asked):
+    """The explanation of a feature, with its curve and densities."""
+    name = rows.table.names[feature]
+    found = rows.explain(Question(Unit(name, (feature,)), **asked), seed)
+    curve, densities = found.shown[name]
+    return found, curve, densities
 
 
 @pytest.mark.parametrize("feature", [0, 3])
@@ -63,10 +72,10 @@ def test_a_small_sample_is_explained_as_a_table_in_memory(sample, feature):
     block = sample.block
     prepared = WCMMD().for_rows(block.y, block.treatment, seed_of(0))
     rows = rows_of(sample, prepared.y_bandwidth)
-    found = rows.explain(feature, Question(sample.sampler.rule(feature), bounds=True), seed_of(7))
+    found, curve, densities = answer(rows, feature, seed_of(7), rule=sample.sampler.rule(feature), bounds=True)
     expected = marginal_view(block.table, feature, rows.outcomes, sample.scores, prepared, seed_of(7))
-    assert_frame_equal(found.curve, expected.curve, check_exact=True)
-    assert_frame_equal(found.densities, expected.densities, check_exact=True)
+    assert_frame_equal(curve, expected.curve, check_exact=True)
+    assert_frame_equal(densities, expected.densities, check_exact=True)
     conditional = sample.sampler.conditional(feature)
     _, changes = AnalyticTester(sample.model, sample.propensity, 0).examine(
         feature, conditional, 1.0, np.random.default_rng(0)
@@ -75,8 +84,9 @@ def test_a_small_sample_is_explained_as_a_table_in_memory(sample, feature):
         assert getattr(found.changes, part) == pytest.approx(getattr(changes, part), rel=1e-6), part
     seed = seed_of(7).spawn(2)[1]
     bounds = explain_bounds(block.table, feature, ArmRows(block.y, block.treatment, sample.scores), seed)
-    assert_frame_equal(found.bounds.table, bounds.table, check_exact=True)
-    assert_frame_equal(found.bounds.tests, bounds.tests, check_exact=True)
+    own = found.bounds[block.table.names[feature]]
+    assert_frame_equal(own.table, bounds.table, check_exact=True)
+    assert_frame_equal(own.tests, bounds.tests, check_exact=True)
 
 
 def test_a_part_of_the_sample_is_predicted_by_models_that_have_not_seen_it(sample):
@@ -94,14 +104,14 @@ def test_a_part_of_the_sample_is_predicted_by_models_that_have_not_seen_it(sampl
 
 
 def test_a_part_of_the_sample_tells_the_same_with_wider_bands(sample):
-    question = Question(sample.sampler.rule(0))
-    part, whole = (rows_of(sample, max_rows=n).explain(0, question, seed_of(7)) for n in (400, 1200))
-    at = [np.interp([-1.0, 0.0, 1.0], own.curve["value"], own.curve["mean_effect"]) for own in (part, whole)]
+    rule = sample.sampler.rule(0)
+    part, whole = (answer(rows_of(sample, max_rows=n), 0, seed_of(7), rule=rule) for n in (400, 1200))
+    at = [np.interp([-1.0, 0.0, 1.0], curve["value"], curve["mean_effect"]) for _, curve, _ in (part, whole)]
     np.testing.assert_allclose(at[0], at[1], atol=0.6)
     np.testing.assert_allclose(at[1], [-1.0, 0.0, 1.0], atol=0.6)
-    wide, narrow = ((own.curve["mean_effect_high"] - own.curve["mean_effect_low"]).median() for own in (part, whole))
+    wide, narrow = ((own["mean_effect_high"] - own["mean_effect_low"]).median() for _, own, _ in (part, whole))
     assert 1.2 < wide / narrow < 2.5  # by the root of 3, and the width of the neighbourhood
-    assert whole.changes.mean < part.changes.mean < 1e-6
+    assert whole[0].changes.mean < part[0].changes.mean < 1e-6
 
 
 def test_folds_share_less_variance_the_fewer_rows_have_taught():
@@ -121,17 +131,17 @@ def with_few_values(sample, n_values):
 
 
 def test_values_that_are_all_missing_have_a_curve_of_one_point(sample):
-    found = with_few_values(sample, 0).explain(2, Question(bounds=True), seed_of(0))
-    assert found.curve["value"].dtype == found.densities["value"].dtype == np.float64
-    assert found.curve["value"].isna().tolist() == [True]
-    assert np.isfinite(found.curve[["mean_effect", "mean_effect_low", "sd_ratio_high"]]).all().all()
+    found, curve, densities = answer(with_few_values(sample, 0), 2, seed_of(0), bounds=True)
+    assert curve["value"].dtype == densities["value"].dtype == np.float64
+    assert curve["value"].isna().tolist() == [True]
+    assert np.isfinite(curve[["mean_effect", "mean_effect_low", "sd_ratio_high"]]).all().all()
     assert found.bounds is None
 
 
 def test_features_are_explained_where_the_sample_holds_a_value_or_two(sample):
-    found = with_few_values(sample, 2).explain(2, Question(bounds=True), seed_of(0))
-    assert found.curve["low_support"].tolist()[:-1] == [True] * (len(found.curve) - 1)
-    assert not found.curve["low_support"].iloc[-1]
+    _, curve, _ = answer(with_few_values(sample, 2), 2, seed_of(0), bounds=True)
+    assert curve["low_support"].tolist()[:-1] == [True] * (len(curve) - 1)
+    assert not curve["low_support"].iloc[-1]
 
 
 def test_streamed_result_explains_every_feature(few, base):

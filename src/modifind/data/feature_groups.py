@@ -38,6 +38,11 @@ class Unit:
     group: bool = False
     place: int = 0
 
+    @property
+    def feature(self) -> Feature:
+        """What models and distributions are asked about: its one column, or all of them together."""
+        return self.members if len(self.members) > 1 else self.members[0]
+
     def kind(self, table: FeatureTable) -> Kind | Literal["group"]:
         """What the result says it is."""
         return "group" if self.group else table.kind(self.members[0])
@@ -139,22 +144,25 @@ def arrange(
     >>> arranged.names, [(unit.name, unit.members) for unit in units]
     (('x0', 'x2', 'x1'), [('both', (0, 1)), ('x1', (2,))])
     """
-    if not groups:
-        single = (Unit(name, (m,), place=m) for m, name in enumerate(table.names))
-        return table, tuple(unit for unit in single if unit.name not in adjusted)
+    places, units = side_by_side(table.names, groups, adjusted)
+    return replace(part_of(table, places), reference=table.reference) if groups else table, units
+
+
+def side_by_side(
+    names: tuple[str, ...], groups: Mapping[str, tuple[str, ...]], adjusted: Collection[str] = ()
+) -> tuple[list[int], tuple[Unit, ...]]:
+    """The places of columns such that those of each group are neighbours, and what is tested; see `arrange`."""
     group_of = {column: group for group, columns in groups.items() for column in columns}
-    rows = dict.fromkeys(group_of.get(name, name) for name in table.names)
     # A group of one column may have that column's name; any other name is a group's or a column's, never both.
     order: list[str] = []
     units: list[Unit] = []
-    for name in rows:
+    for name in dict.fromkeys(group_of.get(name, name) for name in names):
         columns = groups.get(name, (name,))
         units.append(Unit(name, tuple(range(len(order), len(order) + len(columns))), name in groups, len(units)))
         order += columns
-    places = [table.names.index(name) for name in order]
-    return replace(part_of(table, places), reference=table.reference), tuple(
-        unit for unit in units if unit.group or unit.name not in adjusted
-    )
+    at = {name: place for place, name in enumerate(names)}
+    tested = tuple(unit for unit in units if unit.group or unit.name not in adjusted)
+    return [at[name] for name in order], tested
 
 
 def part_of(table: FeatureTable, places: list[int]) -> FeatureTable:

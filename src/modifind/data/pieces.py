@@ -138,6 +138,8 @@ class Summary:
         Keys of the clusters.
     strata : dict, optional
         Rows of each stratum and treatment, or the sum of their weights.
+    places : tuple of int
+        Where the columns are in a piece; none where they are in the order of the piece.
     """
 
     n_rows: int
@@ -150,6 +152,14 @@ class Summary:
     weights: WeightSums | None = None
     clusters: NDArray[np.uint64] | None = None
     strata: dict[Any, float] | None = None
+    places: tuple[int, ...] = ()
+
+    def arranged(self, places: Sequence[int]) -> Summary:
+        """The same with the columns in another order."""
+        parts: dict[str, Any] = {
+            name: tuple(getattr(self, name)[m] for m in places) for name in ("names", "limits", "columns")
+        }
+        return replace(self, **parts, places=tuple(places))
 
     @classmethod
     def of(cls, piece: Piece, discrete_features: Any) -> Summary:
@@ -262,6 +272,7 @@ class Summary:
             gaps=tuple(c.n_missing > 0 for c in self.columns),
             cluster_keys=self.clusters,
             stratum_shares=self._stratum_shares(labels[-1], by_level[-1], arms),
+            places=self.places or tuple(range(len(self.names))),
         )
 
     def _stratum_shares(
@@ -336,6 +347,8 @@ class Schema:
         continuous.
     gaps : tuple of bool
         Features with missing values.
+    places : tuple of int
+        Where they are in a piece.
     poolings : dict
         Features whose rare levels are pooled.
     reference : tuple of two arrays, optional
@@ -361,6 +374,7 @@ class Schema:
     constant: tuple[bool, ...]
     counts: tuple[NDArray[np.int64] | None, ...]
     gaps: tuple[bool, ...]
+    places: tuple[int, ...]
     poolings: dict[int, Pooling] = field(default_factory=dict)
     reference: tuple[Array, Array] | None = None
     level_columns: Mapping[int, Array] = field(default_factory=dict)
@@ -411,7 +425,7 @@ class Schema:
         frame = piece.conditioned
         values = np.empty(frame.shape)
         for m, own in enumerate(self.labels):
-            column, _ = feature_column(frame.iloc[:, m], self.names[m], check=False)
+            column, _ = feature_column(frame.iloc[:, self.places[m]], self.names[m], check=False)
             if own is None:
                 values[:, m] = column.to_numpy(dtype=np.float64, na_value=np.nan)
                 continue

@@ -42,11 +42,7 @@ class RowPlan:
 
     def words(self, rows: Numbers, key: int = 0) -> Words:
         """Random words of numbered rows; the sample is that of the smallest words of key 0."""
-        with np.errstate(over="ignore"):  # arithmetic modulo 2^64 is what is meant
-            word = (rows.astype(np.uint64) + np.uint64(1)) * _GOLDEN + np.uint64(self.keys[key])
-            word = (word ^ (word >> np.uint64(30))) * _FIRST
-            word = (word ^ (word >> np.uint64(27))) * _SECOND
-        return word ^ (word >> np.uint64(31))
+        return row_words(rows, self.keys[key])
 
     def sampled(self, rows: Numbers) -> NDArray[np.bool_]:
         """Whether each row is in the sample."""
@@ -60,6 +56,28 @@ class RowPlan:
     def limited(self, limit: int) -> RowPlan:
         """The same with a limit to the sample."""
         return replace(self, limit=limit)
+
+
+def row_words(rows: Numbers, key: int) -> Words:
+    """A random word for every row, which follows from its number and the key."""
+    with np.errstate(over="ignore"):  # arithmetic modulo 2^64 is what is meant
+        word = (rows.astype(np.uint64) + np.uint64(1)) * _GOLDEN + np.uint64(key)
+        word = (word ^ (word >> np.uint64(30))) * _FIRST
+        word = (word ^ (word >> np.uint64(27))) * _SECOND
+    return word ^ (word >> np.uint64(31))
+
+
+def row_uniforms(rows: Numbers, keys: tuple[int, ...]) -> NDArray[np.float64]:
+    """Numbers between 0 and 1, one for every row and key, shape (n, keys).
+
+    Examples
+    --------
+    >>> whole = row_uniforms(np.arange(1000), (1, 2))
+    >>> bool((whole[500:] == row_uniforms(np.arange(500, 1000), (1, 2))).all()), whole.mean(axis=0).round(1).tolist()
+    (True, [0.5, 0.5])
+    """
+    words = np.array([row_words(rows, key) for key in keys], dtype=np.uint64).reshape(len(keys), rows.size)
+    return (words.T >> np.uint64(11)).astype(np.float64) * 2.0**-53
 
 
 def generous_limit(n_rows: int, n_sample: int) -> int:

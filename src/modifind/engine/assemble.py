@@ -122,6 +122,16 @@ def failed(error: Exception) -> Finding:
     return replace(DIED, failure=f"its test failed ({described(error)})")
 
 
+def failure_of(error: Exception, name: str) -> str:
+    """Why a feature could not be tested; an error that the user can mend is raised again instead, with its name."""
+    mendable = isinstance(error, ValueError) and not isinstance(error, np.linalg.LinAlgError)
+    if isinstance(error, Warning) or (mendable and repr(name) in str(error)):
+        raise error
+    if mendable:
+        raise ValueError(f"feature {name!r}: {error}") from error
+    return failed(error).failure
+
+
 def tell(names: tuple[str, ...], findings: list[Finding]) -> None:
     """Hand on what workers were warned of, and name the features whose test came to no end."""
     hand_on([finding.messages for finding in findings])

@@ -32,7 +32,7 @@ from modifind.data.pieces import Piece
 from modifind.data.row_plan import RowPlan, generous_limit
 from modifind.data.sources import complete_piece, has_row_scores
 from modifind.data.wording import listed
-from modifind.engine.pieces import Look, check_unchanged
+from modifind.engine.passes import Look, check_unchanged
 from modifind.engine.plan import Plan, Sums
 from modifind.engine.progress import Progress
 

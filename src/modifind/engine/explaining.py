@@ -7,9 +7,11 @@ explains tables in memory.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
 from contextlib import closing
 from dataclasses import dataclass, replace
+from typing import TypeAlias
 
 import numpy as np
 import pandas as pd
@@ -18,6 +20,7 @@ from threadpoolctl import threadpool_limits
 
 from modifind._typing import Array
 from modifind._workers import WORKER_DIED, survivors
+from modifind.data.feature_groups import Unit
 from modifind.data.feature_matrix import FeatureTable
 from modifind.data.pieces import Block
 from modifind.data.population import population_weights
@@ -31,21 +34,26 @@ from modifind.explain.column_bounds import Bounds, explain_bounds
 from modifind.explain.pseudo import ArmRows, PseudoOutcomes
 from modifind.explain.reading import GivenFeature
 from modifind.explain.views import OVERALL, Explained, explain_column, no_curve, overall_effects
-from modifind.nuisance.conditional import ConditionalGrid, ConditionalRule
+from modifind.nuisance.conditional import ConditionalRule
+from modifind.nuisance.conditional.joint import JointRule, rule_grid
 from modifind.nuisance.propensity.scores import FittedPropensity
 from modifind.result.explained import N_DRAWS
 from modifind.statistics.prepared_likelihood import PreparedEffectLikelihood
 
 MOST_TASKS = 100
+Shown: TypeAlias = tuple[pd.DataFrame, pd.DataFrame | None]  # a curve, and densities at some of its points
+NOT_SHOWN: Shown = (no_curve(), None)
 
 
 @dataclass(frozen=True)
 class Question:
-    """What is asked of one feature.
+    """What is asked of one feature, or of a group.
 
     Attributes
     ----------
-    rule : ConditionalRule, optional
+    unit : Unit
+        The feature or group.
+    rule : ConditionalRule or JointRule, optional
         Its distribution, where what it changes is tested.
     unseen : bool
         Whether no model looks at it, so that it changes nothing that they see.
@@ -53,19 +61,19 @@ class Question:
         Whether bounds are wanted.
     """
 
-    rule: ConditionalRule | None = None
+    unit: Unit
+    rule: ConditionalRule | JointRule | None = None
     unseen: bool = False
     bounds: bool = False
 
 
 @dataclass(frozen=True)
 class Explanation:
-    """What explains one feature."""
+    """What explains one feature or group; curves, densities and bounds are those of its columns, by name."""
 
-    curve: pd.DataFrame
-    densities: pd.DataFrame | None = None
+    shown: Mapping[str, Shown]
     changes: Changes | None = None
-    bounds: Bounds | None = None
+    bounds: Mapping[str, Bounds] | None = None
     messages: tuple[str, ...] = ()
 
 
@@ -77,8 +85,8 @@ class ExplainingRows:
     ----------
     table : FeatureTable
         Features.
-    y, treatment : arrays of shape (n,)
-        Outcome and 0/1 treatment.
+    y, treatment, numbers : arrays of shape (n,)
+        Outcome, 0/1 treatment, and numbers of the rows in the whole table.
     propensity : FittedPropensity
         Scores of the rows, also with other values of a feature.
     folds : int array of shape (n,)
@@ -98,6 +106,7 @@ class ExplainingRows:
     table: FeatureTable
     y: Array
     treatment: NDArray[np.int64]
+    numbers: NDArray[np.int64]
     propensity: FittedPropensity
     folds: NDArray[np.int64]
     model: PreparedEffectLikelihood
@@ -110,6 +119,7 @@ class ExplainingRows:
     def of(
         cls,
         block: Block,
+        numbers: NDArray[np.int64],
         propensity: FittedPropensity,
         folds: list[NDArray[np.int64]],
         model: PreparedEffectLikelihood,
@@ -122,8 +132,8 @@ class ExplainingRows:
 
         Parameters
         ----------
-        block : Block
-            The sample.
+        block, numbers : Block, array
+            The sample, and the numbers of its rows.
         propensity : FittedPropensity
             Its propensity scores.
         folds : list of int arrays
@@ -145,6 +155,7 @@ class ExplainingRows:
             table=model.table,
             y=y[rows],
             treatment=treatment[rows],
+            numbers=numbers[rows],
             propensity=propensity,
             folds=folds[0][rows],
             model=model,
@@ -166,22 +177,27 @@ class ExplainingRows:
         with threadpool_limits(limits=1):
             return attempt(OVERALL, overall_effects, self.outcomes, self.y_bandwidth, seed) or {}
 
-    def explain(self, feature: int, question: Question, seed: np.random.SeedSequence) -> Explanation:
-        """Answer a question about one feature, by one thread."""
+    def explain(self, question: Question, seed: np.random.SeedSequence) -> Explanation:
+        """Answer a question about one feature or group, by one thread."""
         with threadpool_limits(limits=1):
+            unit = question.unit
             curve_seed, bounds_seed = seed.spawn(2)
-            named = f"feature {self.table.names[feature]!r}"
-            shown = attempt(f"{named}: its curve", self._column, feature, curve_seed)
-            curve, densities = (no_curve(), None) if shown is None else (shown.curve, shown.densities)
+            names = {m: self.table.names[m] for m in unit.members}
+            shown = {}
+            for m, own in zip(unit.members, _for_each(unit, curve_seed), strict=True):
+                found = attempt(f"feature {names[m]!r}: its curve", self._column, m, own)
+                shown[names[m]] = NOT_SHOWN if found is None else (found.curve, found.densities if self.bands else None)
             if not self.bands:
-                return Explanation(curve)
-            bounds = None
-            if question.bounds and self.table.observed(feature).any():
-                counted = self.model.weights, self.model.clusters, self.outcomes.population
-                rows = ArmRows(self.y, self.treatment, self.propensity.scores, *counted)
-                bounds = attempt(f"{named}: bounds along it", explain_bounds, self.table, feature, rows, bounds_seed)
-            changes = attempt(f"{named}: what changes along it", self._changes, feature, question)
-            return Explanation(curve, densities, changes, bounds)
+                return Explanation(shown)
+            bounds: dict[str, Bounds] = {}
+            counted = self.model.weights, self.model.clusters, self.outcomes.population
+            rows = ArmRows(self.y, self.treatment, self.propensity.scores, *counted)
+            asked = [m for m in unit.members if question.bounds and self.table.observed(m).any()]
+            for m, own in zip(asked, _for_each(unit, bounds_seed), strict=False):
+                told = attempt(f"feature {names[m]!r}: bounds along it", explain_bounds, self.table, m, rows, own)
+                bounds |= {} if told is None else {names[m]: told}
+            changes = attempt(f"feature {unit.name!r}: what changes along it", self._changes, question)
+            return Explanation(shown, changes, bounds or None)
 
     def _column(self, feature: int, seed: np.random.SeedSequence) -> Explained:
         column, labels = self.table.values[:, feature], self.table.categories[feature]
@@ -195,10 +211,11 @@ class ExplainingRows:
         curve, densities = (part.astype({"value": np.float64}) for part in (found.curve, found.densities))
         return Explained(curve, densities)
 
-    def _changes(self, feature: int, question: Question) -> Changes | None:
+    def _changes(self, question: Question) -> Changes | None:
         if question.rule is None:
             return unseen_changes(self.model) if question.unseen else None
-        conditional = ConditionalGrid(question.rule.conditional(self.table, self.treatment, self.folds), self.y.size)
+        feature = question.unit.feature
+        conditional = rule_grid(question.rule, self.table, self.treatment, self.folds, self.numbers)
         grid = OverlapConditional(conditional, self.propensity, feature)
         sweep = None
         if not question.unseen:
@@ -207,6 +224,16 @@ class ExplainingRows:
             sweep = replace(sweep, reuse=tuple(replace(own, share=self.share) for own in sweep.reuse))
         return change_tests(self.model, feature, grid, sweep)
 
+    def without(self, unit: Unit, reason: str) -> Explanation:
+        """That a feature has no explanation, and why."""
+        what = (missing(f"feature {unit.name!r}: its curve", reason),) if reason else ()
+        return Explanation({self.table.names[m]: NOT_SHOWN for m in unit.members}, messages=what)
+
+
+def _for_each(unit: Unit, seed: np.random.SeedSequence) -> list[np.random.SeedSequence]:
+    """A seed for every column of a unit."""
+    return seed.spawn(len(unit.members)) if len(unit.members) > 1 else [seed]
+
 
 def explain_features(
     rows: ExplainingRows,
@@ -214,33 +241,46 @@ def explain_features(
     seed: np.random.SeedSequence,
     n_jobs: int | None,
     progress: bool | Progress,
-) -> list[Explanation]:
-    """Explain every feature that something is asked of, in the order of the questions.
+) -> tuple[list[Explanation], bool]:
+    """Explain every feature that something is asked of, in the order of the questions; Ctrl-C leaves the rest out.
 
-    Questions are those of features by their position; `seed`, `n_jobs` and `progress` are as in `run_tests`. What
-    cannot be found is left out, and a message says why.
+    `seed`, `n_jobs` and `progress` are as in `run_tests`. What cannot be found is left out, and a message says why.
+
+    Returns
+    -------
+    explanations : list of Explanation
+        One for every question.
+    interrupted : bool
+        Whether Ctrl-C came before the end.
     """
-    children = seed.spawn(rows.table.n_features)
-    items = {m: (question, children[m]) for m, question in questions.items()}
+    children = seed.spawn(1 + max(question.unit.place for question in questions.values()))
+    items = {k: (question, children[question.unit.place]) for k, question in questions.items()}
     found: dict[int, Explanation] = {}
     results = survivors(_explain_some, (rows,), items, n_jobs, most_tasks=MOST_TASKS)
-    with ProgressBar(progress, "Explaining features") as advance, closing(results):
-        advance(0, len(items))
-        for feature, own in results:
-            if own is None:
-                what = f"feature {rows.table.names[feature]!r}: its curve"
-                own = Explanation(no_curve(), messages=(missing(what, WORKER_DIED),))
-            found[feature] = own
-            advance(len(found), len(items))
-    return [found[m] for m in items]
+    interrupted = False
+    try:
+        with ProgressBar(progress, "Explaining features") as advance, closing(results):
+            advance(0, len(items))
+            for k, own in results:
+                found[k] = rows.without(questions[k].unit, WORKER_DIED) if own is None else own
+                advance(len(found), len(items))
+    except KeyboardInterrupt:
+        interrupted = True
+        left = len(items) - len(found)
+        warnings.warn(
+            f"interrupted: all features are tested, but {left} of {len(items)} not explained",
+            UserWarning,
+            stacklevel=4,
+        )
+    return [found[k] if k in found else rows.without(questions[k].unit, "") for k in items], interrupted
 
 
 def _explain_some(
     rows: ExplainingRows, pairs: list[tuple[int, tuple[Question, np.random.SeedSequence]]]
 ) -> list[Explanation]:
-    return [_explain_one(rows, feature, *asked) for feature, asked in pairs]
+    return [_explain_one(rows, *asked) for _, asked in pairs]
 
 
-def _explain_one(rows: ExplainingRows, feature: int, question: Question, seed: np.random.SeedSequence) -> Explanation:
-    found, messages = with_messages(rows.explain, feature, question, seed)
+def _explain_one(rows: ExplainingRows, question: Question, seed: np.random.SeedSequence) -> Explanation:
+    found, messages = with_messages(rows.explain, question, seed)
     return replace(found, messages=messages)

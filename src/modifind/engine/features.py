@@ -14,7 +14,7 @@ from modifind._typing import Array
 from modifind._workers import WorkerError, survivors
 from modifind.data.feature_groups import Unit
 from modifind.data.feature_matrix import FeatureTable
-from modifind.engine.assemble import DETERMINED, DIED, NO_SAMPLER, UNTESTED, Finding, failed
+from modifind.engine.assemble import DETERMINED, DIED, NO_SAMPLER, UNTESTED, Finding, failure_of
 from modifind.engine.checkpoint import Checkpoint
 from modifind.engine.progress import Progress, ProgressBar
 from modifind.engine.record import with_messages
@@ -161,14 +161,8 @@ def _test_feature(plan: Analysis, place: int, seed: np.random.SeedSequence) -> F
     unit = plan.units[place]
     try:
         finding, messages = with_messages(_find_and_explain, plan, unit, seed)
-    except (Warning, np.linalg.LinAlgError, ValueError) as error:
-        if isinstance(error, np.linalg.LinAlgError):  # also a ValueError, but none that the user could mend
-            return failed(error)
-        if isinstance(error, Warning) or repr(unit.name) in str(error):
-            raise
-        raise ValueError(f"feature {unit.name!r}: {error}") from error
     except Exception as error:
-        return failed(error)
+        return replace(DIED, failure=failure_of(error, unit.name))
     if unit.group and finding.views is None:
         finding = replace(finding, views={plan.table.names[unit.members[0]]: finding.view})
     return replace(finding, messages=messages)
@@ -279,7 +273,8 @@ def _find_together(plan: Analysis, unit: Unit, seed: np.random.SeedSequence) -> 
             conditional_seed,
             weights=plan.weights,
         )
-        if conditional.determined:
-            return Finding(view, None, conditional.calibration, views=views)
+        calibration = conditional.rule.calibration
+        if conditional.rule.determined:
+            return Finding(view, None, calibration, views=views)
         outcome, changes = tester.examine_together(unit.members, conditional, np.random.default_rng(draw_seed))
-        return Finding(view, outcome, conditional.calibration, views=views, changes=changes)
+        return Finding(view, outcome, calibration, views=views, changes=changes)

@@ -12,13 +12,16 @@ from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
 from modifind._typing import Array
+from modifind.data.feature_groups import Unit
 from modifind.data.pieces import Block, Piece, Schema
 from modifind.data.row_plan import RowPlan
 from modifind.data.summary import sum_of
+from modifind.engine.assemble import failure_of
 from modifind.engine.importance_sums import BinnedRows, FeatureView, OutcomeBins, ViewSums
 from modifind.engine.overlap_conditional import OverlapConditional
 from modifind.inference import RowSums
-from modifind.nuisance.conditional import ConditionalGrid, ConditionalRule
+from modifind.nuisance.conditional import ConditionalRule
+from modifind.nuisance.conditional.joint import JointRule, rule_grid, set_variance
 from modifind.nuisance.propensity.overlap import OverlapSums
 from modifind.nuisance.propensity.scores import FittedPropensity
 from modifind.statistics.likelihood_terms import OUTCOME, WHOLE
@@ -30,7 +33,7 @@ BLOCK_ROWS = 8192
 
 @dataclass(frozen=True)
 class FeatureSums:
-    """Sums over rows for one feature.
+    """Sums over rows for one feature, or for a group that is tested as one.
 
     Attributes
     ----------
@@ -40,24 +43,31 @@ class FeatureSums:
         For the component for tails and shape; None where there is none.
     prognosis : RowSums or None
         For whether the outcome follows it.
-    per_fold : array of shape (2, repeats, folds)
+    per_fold : array of shape (2, repeats, folds) or None
         Null variances of the sample's rows by fold, for the test and for the prognosis.
-    view : ViewSums
-        For its importance.
+    scatter : array of shape (2,) or None
+        What the drawn points of a group add to the variance of both.
     units : array of shape (clusters, 2 + directions) or None
         What clusters of rows add to the test, to the prognosis and to the directions of the component for tails.
+    failure : str
+        Why there are no sums, empty where there are.
     """
 
-    test: RowSums | None
-    tails: TailSums | None
-    prognosis: RowSums | None
-    per_fold: Array
-    view: ViewSums
+    test: RowSums | None = None
+    tails: TailSums | None = None
+    prognosis: RowSums | None = None
+    per_fold: Array | None = None
+    scatter: Array | None = None
     units: Array | None = None
+    failure: str = ""
 
     def __add__(self, other: FeatureSums) -> FeatureSums:
         """The sums of both sets of rows; what one of them lacks the other lacks too."""
-        return FeatureSums(*(sum_of(getattr(self, own.name), getattr(other, own.name)) for own in fields(self)))
+        for failed in (self, other):
+            if failed.failure:
+                return failed
+        sums = (sum_of(getattr(self, own.name), getattr(other, own.name)) for own in fields(self)[:-1])
+        return FeatureSums(*sums)
 
 
 @dataclass(frozen=True)
@@ -65,14 +75,15 @@ class Sums:
     """Everything that is added up over rows."""
 
     overlap: OverlapSums
-    features: tuple[FeatureSums, ...]
+    features: tuple[FeatureSums, ...]  # of what is tested
+    views: tuple[ViewSums, ...]  # of its columns, for their importance
     beyond: Array | None = None  # treatment less score, summed over clusters, shape (clusters, 1)
 
     def __add__(self, other: Sums) -> Sums:
         """The sums of both sets of rows."""
-        pairs = zip(self.features, other.features, strict=True)
-        features = tuple(mine + theirs for mine, theirs in pairs)
-        return Sums(self.overlap + other.overlap, features, sum_of(self.beyond, other.beyond))
+        features = tuple(map(operator.add, self.features, other.features))
+        views = tuple(map(operator.add, self.views, other.views))
+        return Sums(self.overlap + other.overlap, features, views, sum_of(self.beyond, other.beyond))
 
     @property
     def overlap_of_clusters(self) -> OverlapSums:
@@ -98,12 +109,14 @@ class Plan:
         Models of the treatment, without rows.
     outcome : PreparedEffectLikelihood
         Models of the outcome, without rows.
+    units : tuple of Unit
+        What is tested.
     rules : tuple
-        Distribution of each feature, None where it is not tested.
+        Distribution of each of these, None where it is not tested.
     functions : tuple
-        What the component for tails looks at along each feature, None where it does not.
-    views : tuple of FeatureView
-        Where each feature is looked at for its importance.
+        What the component for tails looks at along each, None where it does not.
+    views : dict of FeatureView
+        Where their columns are looked at for their importance, by place.
     bins : OutcomeBins
         Bins of the outcome.
     cluster_folds : tuple of int arrays
@@ -114,9 +127,10 @@ class Plan:
     rows: RowPlan
     propensity: FittedPropensity
     outcome: PreparedEffectLikelihood
-    rules: tuple[ConditionalRule | None, ...]
+    units: tuple[Unit, ...]
+    rules: tuple[ConditionalRule | JointRule | None, ...]
     functions: tuple[ValueFunctions | None, ...]
-    views: tuple[FeatureView, ...]
+    views: dict[int, FeatureView]
     bins: OutcomeBins
     cluster_folds: tuple[NDArray[np.int64], ...] = ()
 
@@ -137,11 +151,14 @@ class Plan:
         outcome = self.outcome.at(block.table, y, block.treatment, propensity.scores, folds, block.weights)
         arms = BinnedRows.of(self.bins, block.y, block.treatment, propensity.scores, block.weights)
         features = tuple(
-            self._feature_sums(feature, block, outcome, propensity, folds, sampled, arms)
-            for feature in range(block.table.n_features)
+            self._feature_sums(place, block, outcome, propensity, folds, sampled) for place in range(len(self.units))
+        )
+        n_bins = self.bins.centre.size
+        views = tuple(
+            view.sums(block.table.values[:, m], arms, n_bins, block.weights) for m, view in self.views.items()
         )
         beyond = (block.treatment - propensity.raw) * (1.0 if block.weights is None else block.weights)
-        return Sums(OverlapSums.of(propensity), features, self._units(block, beyond))
+        return Sums(OverlapSums.of(propensity), features, views, self._units(block, beyond))
 
     def folds(self, block: Block) -> list[NDArray[np.int64]]:
         """Fold of each row, for every repeat: that of its cluster, where there are clusters."""
@@ -151,38 +168,38 @@ class Plan:
 
     def _feature_sums(
         self,
-        feature: int,
+        place: int,
         block: Block,
         outcome: PreparedEffectLikelihood,
         propensity: FittedPropensity,
         folds: list[NDArray[np.int64]],
         sampled: NDArray[np.bool_],
-        arms: tuple[BinnedRows, BinnedRows],
     ) -> FeatureSums:
-        column, n_bins = block.table.values[:, feature], self.bins.centre.size
-        view = self.views[feature].sums(column, arms, n_bins, block.weights)
-        per_fold = np.zeros((2, len(folds), self.rows.n_folds))
-        rule = self.rules[feature]
+        """Sums for one of the units; a rule that fails for these rows fails for the feature, not for the run."""
+        rule, feature = self.rules[place], self.units[place].feature
         if rule is None:
-            return FeatureSums(None, None, None, per_fold, view)
-        conditional = ConditionalGrid(rule.conditional(block.table, block.treatment, folds[0]), block.y.size)
-        grid = OverlapConditional(conditional, propensity, feature)
-        functions = self.functions[feature]
-        excess = None if functions is None else functions.excess(block.table, grid)
-        if not outcome.looks_at(feature):
-            shape = None if excess is None else tail_terms(outcome.tail_scores, excess)
-            nothing = np.zeros((block.y.size, 2))
-            tails = None if shape is None else TailSums.of_terms(shape)
-            return FeatureSums(None, tails, None, per_fold, view, self._units(block, nothing, shape))
-        (terms, own), weights = outcome.terms(feature, grid, WHOLE, OUTCOME)
-        shape = None if excess is None else tail_terms(terms.tails, excess)
-        test, variances, beyond = RowSums.of(terms.observed, terms.values, weights)
-        prognosis, more, followed = RowSums.of(own.observed, own.values, weights)
-        for part, per_row in enumerate((variances, more)):
-            for repeat, fold in enumerate(folds):
-                per_fold[part, repeat] = np.bincount(fold, per_row * sampled, minlength=self.rows.n_folds)
-        tails = None if shape is None else TailSums.of_terms(shape)
-        return FeatureSums(test, tails, prognosis, per_fold, view, self._units(block, beyond, followed, shape))
+            return FeatureSums()
+        try:
+            conditional = rule_grid(rule, block.table, block.treatment, folds[0], block.numbers)
+            grid = OverlapConditional(conditional, propensity, feature)
+            functions = self.functions[place]
+            excess = None if functions is None else functions.excess(block.table, grid)
+            if not outcome.looks_at(feature):
+                shape = None if excess is None else tail_terms(outcome.tail_scores, excess)
+                nothing = np.zeros((block.y.size, 2))
+                return FeatureSums(tails=_tail_sums(shape), units=self._units(block, nothing, shape))
+            both, weights = outcome.terms(feature, grid, WHOLE, OUTCOME)
+        except Exception as error:
+            return FeatureSums(failure=failure_of(error, self.units[place].name))
+        shape = None if excess is None else tail_terms(both[0].tails, excess)
+        (test, *of_test), (prognosis, *of_prognosis) = (RowSums.of(t.observed, t.values, weights) for t in both)
+        variances, beyond = zip(of_test, of_prognosis, strict=True)
+        per_fold = [
+            [np.bincount(fold, own * sampled, minlength=self.rows.n_folds) for fold in folds] for own in variances
+        ]
+        scatter = np.array([set_variance(t.values) for t in both]) if isinstance(feature, tuple) else None
+        units = self._units(block, *beyond, shape)
+        return FeatureSums(test, _tail_sums(shape), prognosis, np.array(per_fold), scatter, units)
 
     def _units(self, block: Block, *terms: Array | None) -> Array | None:
         """Sums over clusters of what rows add; None where rows are independent."""
@@ -190,3 +207,7 @@ class Plan:
             return None
         columns = np.column_stack([own for own in terms if own is not None])
         return unit_sums(columns, block.clusters, self.schema.n_clusters)
+
+
+def _tail_sums(shape: Array | None) -> TailSums | None:
+    return None if shape is None else TailSums.of_terms(shape)

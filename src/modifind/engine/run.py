@@ -13,13 +13,13 @@ from threadpoolctl import threadpool_limits
 from modifind._typing import Array
 from modifind.data.clusters import assign_cluster_folds, check_sampler_weights, warn_resampled_weights
 from modifind.data.determined import find_determined
-from modifind.data.feature_groups import Unit, arrange, column_kinds
+from modifind.data.feature_groups import arrange
 from modifind.data.feature_matrix import FeatureTable
 from modifind.data.many_levels import with_level_columns
 from modifind.data.outcome_scale import transform_outcome
 from modifind.data.within_clusters import cluster_features
 from modifind.data.wording import named
-from modifind.engine.assemble import DETERMINED, Finding, Found, tell
+from modifind.engine.assemble import DETERMINED, Finding, tell
 from modifind.engine.checkpoint import Checkpoint
 from modifind.engine.features import Analysis, Interrupted, run_tests
 from modifind.engine.progress import Progress
@@ -29,13 +29,13 @@ from modifind.engine.repeats import steadied
 from modifind.engine.review import review_columns
 from modifind.engine.scoring import draw_folds, fit_scores, model_of_rows, refuse_separation
 from modifind.engine.testers import AnalyticTester, ResamplingTester
+from modifind.engine.units import Tested, check_groups, group_settings, null_hypothesis, warn_constant_members
 from modifind.explain.attempts import attempt
 from modifind.explain.pseudo import ArmRows, OutcomeModel, PseudoOutcomes
 from modifind.explain.views import OVERALL, overall_effects
 from modifind.inference import ConditionalRandomizationTest
 from modifind.nuisance.conditional import BaseSampler, for_gaps
 from modifind.nuisance.conditional.per_cluster import ClusterSampler
-from modifind.nuisance.conditional.rules import check_rule
 from modifind.nuisance.propensity.overlap import OverlapSums
 from modifind.nuisance.propensity.scores import FittedPropensity, PropensityModel
 from modifind.statistics import WCMMD, EffectLikelihood, Nuisances, Statistic
@@ -44,26 +44,6 @@ from modifind.statistics.prepared_likelihood import PreparedEffectLikelihood
 from modifind.statistics.wcmmd import PreparedWCMMD
 
 EXPLAINING = EffectLikelihood(["linear", "splines"])  # of what 'wcmmd' finds without a model of the outcome
-GIVEN_OTHERS = " given the other features"
-GIVEN_ADJUSTED = " and what is adjusted for"
-GIVEN_STRATUM = " and the stratum"
-GIVEN_GROUPS = " (the columns of a group counting as one feature)"
-
-
-@dataclass(frozen=True)
-class Whole(Found):
-    """What the tests of a table in memory found.
-
-    Attributes
-    ----------
-    settings : dict
-        What a result records beyond the selector's arguments.
-    interrupted : bool
-        Whether Ctrl-C came before all were tested.
-    """
-
-    settings: dict[str, Any]
-    interrupted: bool
 
 
 @dataclass(frozen=True)
@@ -105,7 +85,7 @@ class WholeFit:
         model_of_rows(self.propensity, data).check(data.y.size)
         return outcome
 
-    def fit(self, data: Data, checkpoint: Checkpoint | None, known: dict[int, Finding]) -> Whole:
+    def fit(self, data: Data, checkpoint: Checkpoint | None, known: dict[int, Finding]) -> Tested:
         """Fit models, scores and distributions, and test every feature.
 
         Parameters
@@ -138,8 +118,7 @@ class WholeFit:
         with threadpool_limits(limits=1):  # threads of small models wait for each other
             scores = fit_scores(model_of_rows(self.propensity, data), data, table, self.n_folds, propensity_seed)
         refuse_separation(scores)
-        if self.feature_groups:
-            self._check_groups(table, units)
+        check_groups(self.sampler, table, units)
         sampler = self._fitted_sampler(data, table, within, sampler_seed, cluster_seed)
         folds = [draw_folds(data, self.n_folds, child) for child in fold_seed.spawn(self.statistic.cv_repeats or 1)]
         nuisances = Nuisances(
@@ -171,7 +150,7 @@ class WholeFit:
         names = tuple(unit.name for unit in units)
         tell(names, findings)
         named = {table.names[m] for m in determined.features} | {data.table.names[m] for m in data.left_out}
-        named |= _warn_constant_members(table, units)
+        named |= warn_constant_members(table, units)
         settings = self._recorded(plan, data, n_resamples)
         overall = None
         if self.explain:
@@ -189,7 +168,7 @@ class WholeFit:
             positive=self.outcome_transform == "log",
             levels=data.outside,
         )
-        return Whole(
+        return Tested(
             names,
             kinds,
             findings,
@@ -198,6 +177,7 @@ class WholeFit:
             overall or {},
             overlap.score_histogram(),
             columns,
+            data.table.names,
             settings,
             interrupted,
         )
@@ -260,34 +240,20 @@ class WholeFit:
             "model": plan.tester.description,
             **data_settings(*labels, arms.size, int(arms.sum()), plan.propensity, self.seed),
             **data.settings,
-            "null_hypothesis": self._null_hypothesis(data),
+            "null_hypothesis": null_hypothesis(
+                self.statistic,
+                self.sampler,
+                adjusted=bool(data.adjusted),
+                strata=data.strata is not None,
+                groups=bool(self.feature_groups),
+            ),
+            **group_settings(self.feature_groups, table, units),
         }
-        if self.feature_groups:
-            settings["feature_groups"] = {name: list(columns) for name, columns in self.feature_groups.items()}
-            settings["group_column_kinds"] = column_kinds(table, units)
         if plan.outcomes.levels:
             settings["outcome_levels"] = True
         if plan.outcomes.rows.size < plan.y.size:
             settings["n_explained_rows"] = plan.outcomes.rows.size
         return settings
-
-    def _null_hypothesis(self, data: Data) -> str:
-        given = self.statistic.null_hypothesis + GIVEN_OTHERS + (GIVEN_ADJUSTED if data.adjusted else "")
-        given += GIVEN_STRATUM if data.strata is not None else ""
-        if self.statistic.resamples and getattr(self.sampler, "condition_on_treatment", True):
-            given += " and the treatment"
-        return given + (GIVEN_GROUPS if self.feature_groups else "")
-
-    def _check_groups(self, table: FeatureTable, units: tuple[Unit, ...]) -> None:
-        check_rule(self.sampler, "feature_groups need; take another sampler or leave the groups out")
-        gaps = [
-            table.names[m] for unit in units if len(unit.members) > 1 for m in unit.members if m in table.incomplete
-        ]
-        if gaps:
-            raise ValueError(
-                f"feature_groups: continuous columns of a group must have no missing values; {named(gaps)} have. "
-                "Fill them, use missing='drop', or leave them out of the group"
-            )
 
     def _tester(
         self, nuisances: Nuisances, scores: FittedPropensity, n_tested: int
@@ -309,14 +275,6 @@ class WholeFit:
         if not self.statistic.resamples:
             return 0
         return self.test.needed_resamples(n_tested, self.alpha, self.adjust)
-
-
-def _warn_constant_members(table: FeatureTable, units: tuple[Unit, ...]) -> set[str]:
-    """Name the constant columns of groups in a warning; returns the groups that have no other."""
-    still = [table.names[m] for unit in units if unit.group for m in unit.members if table.is_constant(m)]
-    if still:
-        warnings.warn(f"constant columns cannot modify anything: {named(still)}", UserWarning, stacklevel=4)
-    return {unit.name for unit in units if unit.group and unit.is_constant(table)}
 
 
 def warn_unused(test: ConditionalRandomizationTest | None, n_resamples: int | str, alpha: float, adjust: str) -> None:

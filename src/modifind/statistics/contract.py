@@ -131,6 +131,9 @@ class Statistic(BaseEstimator, ABC):
         """Whether propensity scores are those of the resampled values, or stay as they are."""
         return True
 
+    def check(self) -> None:
+        """Refuse settings that have no meaning for any table."""
+
     def validate(self, outcome: Array, *, weighted: bool = False) -> None:
         """Refuse settings that have no meaning for this outcome, or for rows with weights."""
         if weighted and not self.takes_weights:

@@ -27,8 +27,10 @@ from modifind._typing import Array
 from modifind.data.determined import find_determined
 from modifind.data.feature_groups import part_of
 from modifind.data.feature_matrix import FeatureTable
+from modifind.data.row_plan import row_uniforms
 from modifind.nuisance.conditional.base import BaseSampler, NormalConditional, row_folds
-from modifind.nuisance.conditional.contract import Calibration, ConditionalRule
+from modifind.nuisance.conditional.contract import Calibration, ConditionalRule, RowGrid
+from modifind.nuisance.conditional.grid import ConditionalGrid
 
 N_SETS = 2
 SET_POINTS = 32
@@ -66,6 +68,55 @@ class Step:
 
 
 @dataclass(frozen=True)
+class JointRule:
+    """How some features are drawn together, for any rows.
+
+    Attributes
+    ----------
+    members : tuple of int
+        The features.
+    steps : tuple of Step
+        Those that are drawn, in this order; none where the features outside the group determine all of them.
+    leaders, followers : list of int
+        Features that no others of the group determine, and those that these determine.
+    nearest : NearestRow
+        The row, of those that the rule was fitted to, that is nearest in the leaders.
+    followed : array of shape (rows, followers)
+        What the followers are in these rows.
+    keys : tuple of int
+        Keys of the random numbers that shift a row's points, for every set and step.
+    calibration : Calibration
+        How well the steps' rules predict rows they were not fitted on, the worst of them.
+    """
+
+    members: tuple[int, ...]
+    steps: tuple[Step, ...]
+    leaders: list[int]
+    followers: list[int]
+    nearest: NearestRow
+    followed: Array
+    keys: tuple[int, ...]
+    calibration: Calibration
+
+    @property
+    def determined(self) -> bool:
+        """Whether nothing is left to draw."""
+        return not self.steps
+
+    def conditional(
+        self,
+        table: FeatureTable,
+        treatment: NDArray[np.int64],
+        parts: NDArray[np.int64],
+        numbers: NDArray[np.int64] | None = None,
+    ) -> JointConditional:
+        """The distribution of rows, which are known by their numbers: 0, 1, ... for None."""
+        numbers = np.arange(table.n_rows) if numbers is None else numbers
+        shifts = row_uniforms(numbers, self.keys).reshape(numbers.size, N_SETS, len(self.steps))
+        return JointConditional(self, table, treatment, parts, shifts)
+
+
+@dataclass(frozen=True)
 class JointConditional:
     """Points of the joint distribution of some features, the same for a row whichever rows are asked for.
 
@@ -75,43 +126,25 @@ class JointConditional:
 
     Attributes
     ----------
+    rule : JointRule
+        How points are drawn.
     table : FeatureTable
         All features.
     treatment, parts : array of shape (n,)
         Arm, and the fold whose models have not seen the row.
-    members : tuple of int
-        The features.
-    steps : tuple of Step
-        Those that are drawn, in this order; none where the features outside the group determine all of them.
-    leaders, followers : list of int
-        Features that no others of the group determine, and those that these determine.
-    nearest : NearestRow
-        The row nearest in the leaders.
     shifts : array of shape (n, sets, steps)
         Shifts of each row's points.
-    calibration : Calibration
-        How well the rules predict rows they were not fitted on, the worst of them.
     """
 
+    rule: JointRule
     table: FeatureTable
     treatment: NDArray[np.int64]
     parts: NDArray[np.int64]
-    members: tuple[int, ...]
-    steps: tuple[Step, ...]
-    leaders: list[int]
-    followers: list[int]
-    nearest: NearestRow
     shifts: Array
-    calibration: Calibration
-
-    @property
-    def determined(self) -> bool:
-        """Whether nothing is left to draw."""
-        return not self.steps
 
     def at(self, rows: NDArray[np.int64]) -> tuple[Array, Array]:
         """Points of shape (rows, g, members) and weights of shape (rows, g)."""
-        points = np.empty((rows.size, N_POINTS, len(self.members)))
+        points = np.empty((rows.size, N_POINTS, len(self.rule.members)))
         step = max(1, BLOCK_CELLS // (N_POINTS * self.table.n_features))
         for start in range(0, rows.size, step):
             some = rows[start : start + step]
@@ -121,20 +154,20 @@ class JointConditional:
     @cached_property
     def _spread(self) -> Array:
         """Evenly spread points of the unit cube, shape (points of a set, steps)."""
-        return qmc.Sobol(len(self.steps), scramble=False).random_base2(SET_POINTS.bit_length() - 1)
+        return qmc.Sobol(len(self.rule.steps), scramble=False).random_base2(SET_POINTS.bit_length() - 1)
 
     def _draw(self, rows: NDArray[np.int64]) -> Array:
+        rule = self.rule
         values = np.repeat(self.table.values[rows], N_POINTS, axis=0)
         treatment, parts = (np.repeat(of[rows], N_POINTS) for of in (self.treatment, self.parts))
         uniform = (self._spread + self.shifts[rows][:, :, None]) % 1.0
         uniform = uniform.reshape(values.shape[0], -1)
-        for step, level in zip(self.steps, uniform.T, strict=True):
+        for step, level in zip(rule.steps, uniform.T, strict=True):
             known = step.table(values)
             values[:, step.feature] = _quantiles(step.rule.conditional(known, treatment, parts), level)
-        if self.followers:
-            nearest = self.nearest(values[:, self.leaders])
-            values[:, self.followers] = self.table.values[nearest][:, self.followers]
-        return values[:, self.members]
+        if rule.followers:
+            values[:, rule.followers] = rule.followed[rule.nearest(values[:, rule.leaders])]
+        return values[:, rule.members]
 
 
 def joint_conditional(
@@ -146,22 +179,9 @@ def joint_conditional(
     seed: np.random.SeedSequence,
     weights: Array | None = None,
 ) -> JointConditional:
-    """Fit the distribution of several features given all others and the treatment.
+    """The distribution of several features given all others and the treatment, of the rows that it is fitted to.
 
-    Parameters
-    ----------
-    sampler : BaseSampler
-        Its settings are used; fresh ones are fitted. It must have rules.
-    table : FeatureTable
-        All features.
-    treatment : array of shape (n,)
-        0 or 1.
-    members : tuple of int
-        The features.
-    limits : dict
-        Held-out share, for continuous and for discrete features, above which a feature counts as determined.
-    seed : SeedSequence
-        For folds, samplers and points.
+    Parameters are those of `joint_rule`; `seed` is also for folds, where the sampler has been told none.
 
     Examples
     --------
@@ -177,12 +197,47 @@ def joint_conditional(
     >>> points.shape, float(np.corrcoef(points[..., 0].ravel(), points[..., 1].ravel())[0, 1].round(1))
     ((300, 64, 2), 0.7)
     """
-    fold_seed, point_seed, sampler_seed = seed.spawn(3)
-    drawn_folds = row_folds(table.n_rows, N_PARTS, np.random.default_rng(fold_seed))
-    parts = getattr(sampler, "assigned_folds_", drawn_folds)
+    drawn = row_folds(table.n_rows, N_PARTS, np.random.default_rng(seed.spawn(1)[0]))
+    parts = getattr(sampler, "assigned_folds_", drawn)
+    return joint_rule(sampler, table, treatment, members, limits, seed, parts, weights).conditional(
+        table, treatment, parts
+    )
+
+
+def joint_rule(
+    sampler: BaseSampler,
+    table: FeatureTable,
+    treatment: NDArray[np.int64],
+    members: tuple[int, ...],
+    limits: dict[str, float],
+    seed: np.random.SeedSequence,
+    parts: NDArray[np.int64],
+    weights: Array | None = None,
+) -> JointRule:
+    """Fit how several features are drawn given all others and the treatment.
+
+    Parameters
+    ----------
+    sampler : BaseSampler
+        Its settings are used; fresh ones are fitted. It must have rules.
+    table : FeatureTable
+        All features.
+    treatment : array of shape (n,)
+        0 or 1.
+    members : tuple of int
+        The features.
+    limits : dict
+        Held-out share, for continuous and for discrete features, above which a feature counts as determined.
+    seed : SeedSequence
+        For samplers and points.
+    parts : array of shape (n,)
+        Folds of the rows.
+    weights : array of shape (n,), optional
+        How much each row counts.
+    """
+    point_seed, sampler_seed = seed.spawn(2)
     rest = [m for m in range(table.n_features) if m not in members]
-    moving = [m for m in members if not table.is_constant(m)]
-    leaders, followers = _leaders(table, moving)
+    leaders, followers = _leaders(table, [m for m in members if not table.is_constant(m)])
 
     def fitted(feature: int, given: list[int]) -> Step:
         own = clone(sampler, safe=False)
@@ -212,20 +267,23 @@ def joint_conditional(
                 seen.append(outside.rule.calibration)
                 continue
         steps.append(step)
-    calibrations = [step.rule.calibration for step in steps] or seen
-    shifts = np.random.default_rng(point_seed).random((table.n_rows, N_SETS, len(steps)))
-    return JointConditional(
-        table,
-        treatment,
-        parts,
-        members,
-        tuple(steps),
-        leaders,
-        followers,
-        NearestRow.of(table, leaders),
-        shifts,
-        _worst(calibrations),
-    )
+    worst = _worst([step.rule.calibration for step in steps] or seen)
+    nearest, followed = NearestRow.of(table, leaders), table.values[:, followers]
+    keys = tuple(int(word) for word in point_seed.generate_state(N_SETS * len(steps), np.uint64)) if steps else ()
+    return JointRule(members, tuple(steps), leaders, followers, nearest, followed, keys, worst)
+
+
+def rule_grid(
+    rule: ConditionalRule | JointRule,
+    table: FeatureTable,
+    treatment: NDArray[np.int64],
+    parts: NDArray[np.int64],
+    numbers: NDArray[np.int64],
+) -> RowGrid:
+    """Points of the distribution that a rule gives numbered rows, of one feature or of several together."""
+    if isinstance(rule, JointRule):
+        return rule.conditional(table, treatment, parts, numbers)
+    return ConditionalGrid(rule.conditional(table, treatment, parts), table.n_rows)
 
 
 def set_variance(values: Array) -> float:
