@@ -92,6 +92,8 @@ def cases() -> dict[str, Callable[[], Any]]:
     found["likelihood splines missing"] = lambda: fit(None, "splines", way="missing")
     found["likelihood splines weights"] = lambda: fit(None, "splines", way="weights")
     found["likelihood splines pieces"] = lambda: fit(None, "splines", way=PIECES)
+    for way in ("weights", "clusters", "strata", "missing", "groups"):
+        found[f"pieces {way}"] = lambda way=way: fit(way=way, max_train_rows=200)
     for way in ("", "weights", "strata", "missing", "binary"):
         found[f"wcmmd {way}".strip()] = lambda way=way: fit(WCMMD(), way=way)
     for estimator in ("exact", "rff"):
