@@ -7,9 +7,9 @@ prints Markdown. Tables: `power` (the paper's data), `prognostic` (the same with
 (other kinds of modifiers, beside "wcmmd"), `null`, `sizes` (n = 500 and 2000), `curve` (power against effect size),
 `roles` (which features are called modifiers, and which
 prognostic), `repeats` (how far p moves with the folds), `groups` (columns tested as one, n = 800), `pair` (two
-columns that say nearly the same, alone and as a group), `streamed` (null designs with --n rows, of which models see
---train-rows), `mess` (survey weights, clusters, strata, missing values and rare levels, with and without what tells
-the test of them), `placebo` (coin flips in place of the treatment of real tables, which are read from the folder named
+columns that say nearly the same, alone and as a group), `streamed` and `streamed_groups` (null designs with --n
+rows, of which models see --train-rows), `mess` (survey weights, clusters, strata, missing values and rare levels, with
+and without what tells the test of them), `placebo` (coin flips in place of the treatment of real tables, which are read from the folder named
 by $MODIFIND_DATA), `zero` (no effect, and noise that is not Student-t), `unfollowed` (prognostic functions that
 learners hardly follow, with --sizes rows), `one_arm` (the spread of one arm changes), `tails` (rare events and skewness
 of the treated), `noise` (no effect, and noise that is no normal variable), `levels` (a category of many levels:
@@ -207,9 +207,16 @@ class Study:
             row(seed, *(f"{p:.1g}" for p in (alone["sbp"], alone["dbp"], together["pressure"], without["sbp"])))
 
     def groups(self) -> None:
+        self._groups(800)
+
+    def streamed_groups(self) -> None:
+        print(f"n = {self.args.n}, models fitted to {self.args.train_rows} rows\n")
+        self._groups(self.args.n, self.args.train_rows)
+
+    def _groups(self, n: int, train_rows: int = 200_000) -> None:
         """Groups of columns tested as one, each beside what its columns find alone."""
         seeds = range(self.args.seed, self.args.seed + self.args.runs)
-        jobs = (delayed(one_grouped)(self.args.method, 800, seed) for seed in seeds)
+        jobs = (delayed(one_grouped)(self.args.method, n, seed, train_rows) for seed in seeds)
         found = Parallel(n_jobs=self.args.jobs)(jobs)
         header("group", "columns", "share p <= 0.05", "share p <= 0.01", "columns alone, share p <= 0.05")
         null = []
@@ -497,13 +504,15 @@ def one_repeat(kind: str, data_seed: int, cv_repeats: int, seed: int) -> tuple[N
     return result.table["statistic"].to_numpy(), tuple(sorted(result.selected))
 
 
-def one_grouped(method: str, n: int, seed: int) -> tuple[Any, Any]:
+def one_grouped(method: str, n: int, seed: int, train_rows: int) -> tuple[Any, Any]:
     """P-values with and without groups."""
     warnings.simplefilter("ignore")
     table = designs.grouped_columns(seed, n)
+    sampler = (*method.split(":"), "auto", "auto")[2]
+    settings = {"sampler": sampler, "random_state": seed, "max_train_rows": train_rows, "explain": False}
     found = []
     for groups in (designs.GROUPS, None):
-        selector = ModifierSelector(statistic(method), random_state=seed, feature_groups=groups, explain=False)
+        selector = ModifierSelector(statistic(method), feature_groups=groups, **settings)
         found.append(selector.fit(table.X, table.y, treatment=table.treatment).result_.table["p_value"])
     return found[0], found[1]
 
@@ -542,7 +551,20 @@ def row(*cells: object) -> None:
 
 TABLES = (
     *("power", "prognostic", "shapes", "null", "sizes", "curve", "roles", "repeats"),
-    *("groups", "pair", "streamed", "mess", "placebo", "zero", "unfollowed", "one_arm", "tails", "noise", "checks"),
+    *(
+        "groups",
+        "pair",
+        "streamed",
+        "streamed_groups",
+        "mess",
+        "placebo",
+        "zero",
+        "unfollowed",
+        "one_arm",
+        "tails",
+        "noise",
+        "checks",
+    ),
     *("levels", "related", "assigned", "per_cluster", "covariates"),
 )
 STREAMED = [name for name in designs.NULL if not name.startswith(("n = 300", "columns that", "log-normal"))]
