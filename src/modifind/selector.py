@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -20,6 +22,7 @@ from modifind.data.missing import Dropped, check_missing, check_missing_outcome
 from modifind.data.population import check_population
 from modifind.data.sources import CompleteRows, FrameSource, Piece, Source, files_of, has_row_scores, is_files
 from modifind.engine.assemble import assemble
+from modifind.engine.checkpoint import Checkpoint
 from modifind.engine.lock import held
 from modifind.engine.parts import (
     ConditionalRandomizationTest,
@@ -260,16 +263,11 @@ class ModifierSelector(BaseModifierSelector):
         """
         statistic, test = self._validate()
         given = Given(X, y, treatment, treated, adjust_for, sample_weight, clusters, strata)
-        if is_distributed(X):
-            return self._fit_distributed(given, statistic)
-        if is_files(X):
-            files = files_of(X, {"y": y, "treatment": treatment, **given.per_row})
-            return self.fit_source(files, treated=treated, adjust_for=adjust_for)
-        given = replace(given, X=as_frame(X))
+        given = given if is_distributed(X) or is_files(X) else replace(given, X=as_frame(X))
         with held(self.checkpoint), remedies_told():
-            if statistic.in_pieces and self._check_length(given, statistic):
-                source = FrameSource.of(given.X, y, treatment, self.propensity, given.per_row)
-                return self._fit_pieces(self._local(source), statistic, treated, adjust_for)
+            if self._is_in_pieces(given, statistic):
+                with self._pieces(given) as pieces:
+                    return self._fit_pieces(pieces, statistic, treated, adjust_for)
             return self._fit_whole(given, statistic, test)
 
     def fit_source(self, source: Source, *, treated: Any = None, adjust_for: Any = None) -> ModifierSelector:
@@ -287,10 +285,13 @@ class ModifierSelector(BaseModifierSelector):
         self
         """
         statistic, _ = self._validate()
-        if has_row_scores(self.propensity) and "propensity" not in getattr(source, "more", ()):
-            raise ValueError("propensity is one score per row; the scores of a source must come with it")
+        self._check_scores(source)
         with held(self.checkpoint), remedies_told():
             return self._fit_pieces(self._local(source), statistic, treated, adjust_for)
+
+    def _check_scores(self, source: Source) -> None:
+        if has_row_scores(self.propensity) and "propensity" not in getattr(source, "more", ()):
+            raise ValueError("propensity is one score per row; the scores of a source must come with it")
 
     def _local(self, source: Source) -> LocalPieces:
         some = self._complete or "sample_weight" in getattr(source, "more", ())
@@ -303,8 +304,27 @@ class ModifierSelector(BaseModifierSelector):
             return "inputs" if self.missing_outcome == "weight" else "rows"
         return "outcomes" if self.missing_outcome == "drop" else ""
 
-    def _fit_distributed(self, given: Given, statistic: Statistic) -> ModifierSelector:
-        """Test every feature of a Dask table."""
+    def _is_in_pieces(self, given: Given, statistic: Statistic) -> bool:
+        """Whether a table is worked on in pieces; refuses what needs all rows at once if it is a long frame."""
+        if is_distributed(given.X) or is_files(given.X):
+            return True
+        if not statistic.in_pieces or len(given.X) <= self.max_train_rows:
+            return False
+        self._refuse_in_pieces(statistic)
+        return True
+
+    @contextmanager
+    def _pieces(self, given: Given) -> Iterator[Pieces]:
+        """The pieces of a table that `_is_in_pieces`: a long frame, files, or partitions on a cluster."""
+        if not is_distributed(given.X):
+            table = given.X, given.y, given.treatment
+            if is_files(given.X):
+                source: Source = files_of(given.X, {"y": given.y, "treatment": given.treatment, **given.per_row})
+                self._check_scores(source)
+            else:
+                source = FrameSource.of(*table, self.propensity, given.per_row)
+            yield self._local(source)
+            return
         if self.checkpoint is not None:
             raise ValueError(
                 "checkpoint is for tables in memory and files read in batches; on a Dask cluster leave it out: what a "
@@ -315,26 +335,16 @@ class ModifierSelector(BaseModifierSelector):
         table = given.X, given.y, given.treatment
         own = (self.propensity, self.n_jobs)
         with DaskPieces.of(*table, *own, complete=self._complete, per_row=given.per_row) as pieces:
-            return self._fit_pieces(pieces, statistic, given.treated, given.adjust_for)
+            yield pieces
 
     def _fit_pieces(self, pieces: Pieces, statistic: Statistic, treated: Any, adjust_for: Any) -> ModifierSelector:
         """Test every feature by sums over pieces of the table."""
         entropy = seed_of(self.random_state, self.checkpoint)
-        sampler = agreeing_sampler(self.sampler, statistic, self.device)
+        run = self._streamed(statistic, treated, adjust_for, entropy)
         saved = None
         if self.checkpoint is not None and isinstance(pieces, LocalPieces):
             saved = continued_pass(self.get_params(deep=False), statistic, treated, adjust_for, entropy)
             pieces = replace(pieces, checkpoint=saved)
-        run = StreamedFit(
-            statistic=statistic,
-            sampler=sampler,
-            propensity=resolve_propensity(self.propensity),
-            treated=treated,
-            adjust_for=adjust_for,
-            n_folds=self.cv,
-            seed=entropy,
-            **{name: getattr(self, name) for name in SHARED_WITH_PIECES},
-        )
         with recorded() as caught:
             if not statistic.resamples:
                 warn_unused(self.test, self.n_resamples, self.alpha, self.adjust)
@@ -350,14 +360,31 @@ class ModifierSelector(BaseModifierSelector):
         for note in saved.notes if saved is not None else ():
             warnings.warn(note, UserWarning, stacklevel=3)
         settings = {
-            **recorded_settings(self.get_params(deep=False), statistic, sampler, ConditionalRandomizationTest()),
+            **recorded_settings(self.get_params(deep=False), statistic, run.sampler, ConditionalRandomizationTest()),
             **found.settings,
             **self._dropped_settings(pieces.dropped),
         }
         self._conclude(found, settings, caught)
-        if found.interrupted:
+        interrupted = found.interrupted
+        if self.placebo_runs and not interrupted:
+            of_sample = self._of_sample(looked.sample, treated, adjust_for, entropy)
+            interrupted = self._keep_placebos(*of_sample, of=f" in a sample of {looked.numbers.size} rows")
+        if interrupted:
             raise KeyboardInterrupt
         return self
+
+    def _streamed(self, statistic: Statistic, treated: Any, adjust_for: Any, entropy: int) -> StreamedFit:
+        """What is to be done with a table in pieces."""
+        return StreamedFit(
+            statistic=statistic,
+            sampler=agreeing_sampler(self.sampler, statistic, self.device),
+            propensity=resolve_propensity(self.propensity),
+            treated=treated,
+            adjust_for=adjust_for,
+            n_folds=self.cv,
+            seed=entropy,
+            **{name: getattr(self, name) for name in SHARED_WITH_PIECES},
+        )
 
     def _refuse_in_pieces(self, statistic: Statistic) -> None:
         """Refuse what needs all rows at once, for a table that has too many for that."""
@@ -366,27 +393,37 @@ class ModifierSelector(BaseModifierSelector):
                 "a table in pieces is tested by statistic='effect_likelihood', whose p-values are sums over rows; "
                 f"{called(statistic)} needs the table in memory"
             )
-        asked = {
-            "placebo_runs": bool(self.placebo_runs),
-            "missing_outcome='weight'": self.missing_outcome == "weight",
-        }
-        for what in (name for name, given in asked.items() if given):
+        if self.missing_outcome == "weight":
             raise ValueError(
-                f"{what} needs all rows in memory at once, and a table of more than max_train_rows="
+                "missing_outcome='weight' needs all rows in memory at once, and a table of more than max_train_rows="
                 f"{self.max_train_rows} rows is worked on in pieces; raise max_train_rows, or pass a sample of the rows"
             )
+
+    def _of_piece(
+        self, piece: Piece, treated: Any, adjust_for: Any, entropy: int, **changed: Any
+    ) -> tuple[ModifierSelector, Given]:
+        """A selector for some rows of a table in pieces, taken at once, and these rows."""
+        own = self.get_params(deep=False) | {"random_state": entropy} | changed
+        per_row = piece.more
+        if "propensity" in per_row:
+            own["propensity"] = with_row_scores(self.propensity, per_row.pop("propensity").to_numpy())
+        return type(self)(**own), Given(piece.X, piece.y, piece.treatment, treated, adjust_for, **per_row)
+
+    def _of_sample(self, piece: Piece, treated: Any, adjust_for: Any, entropy: int) -> tuple[WholeFit, Data]:
+        """The rows that models of a table in pieces are fitted to as a table in memory, for its placebo runs."""
+        whole, given = self._of_piece(piece, treated, adjust_for, entropy, checkpoint=None)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)  # the fit itself has said it
+            data, run = whole.read(given)
+        return run, data
 
     def _fit_piece(
         self, piece: Piece, dropped: Dropped, treated: Any, adjust_for: Any, entropy: int
     ) -> ModifierSelector:
         """Test a table in pieces that has few enough rows for all to be taken at once."""
-        own = self.get_params(deep=False) | {"random_state": entropy}
-        per_row = piece.more
-        if "propensity" in per_row:
-            own["propensity"] = with_row_scores(self.propensity, per_row.pop("propensity").to_numpy())
-        whole = type(self)(**own)
+        whole, given = self._of_piece(piece, treated, adjust_for, entropy)
         try:
-            whole.fit(piece.X, piece.y, piece.treatment, treated=treated, adjust_for=adjust_for, **per_row)
+            whole.fit(**vars(given))
         except ValueError:
             dropped.warn(in_memory=False)  # what is refused may be so for want of the rows that were left out
             raise
@@ -421,7 +458,7 @@ class ModifierSelector(BaseModifierSelector):
         Parameters
         ----------
         X, y, treatment, treated, adjust_for, sample_weight, clusters, strata
-            As in `fit`; the table must be in memory, with at most `max_train_rows` rows.
+            As in `fit`. Of a table in pieces the runs are those of a sample of `max_train_rows` rows.
         n : int, default=20
             Number of placebo treatments.
 
@@ -444,12 +481,33 @@ class ModifierSelector(BaseModifierSelector):
         '0 of 3 placebo treatments found anything.'
         """
         check_runs(n)
-        _check_placebo_rows(X, self.max_train_rows)
-        data, run = self.read(Given(X, y, treatment, treated, adjust_for, sample_weight, clusters, strata))
+        statistic, _ = self._validate()
+        given = Given(X, y, treatment, treated, adjust_for, sample_weight, clusters, strata)
+        given = given if is_distributed(X) or is_files(X) else replace(given, X=as_frame(X))
+        if self._is_in_pieces(given, statistic):
+            return self._sampled_placebo(given, statistic, n)
+        data, run = self.read(given)
         params = self.get_params(deep=False)
         with held(self.checkpoint), remedies_told():
             saved, _ = continued_tests(params, data, run.feature_groups, run.statistic, run.test, run.seed)
             self.placebo_, interrupted = run_placebos(run, data, n, saved)
+        if interrupted:
+            raise KeyboardInterrupt
+        return self.placebo_
+
+    def _sampled_placebo(self, given: Given, statistic: Statistic, n: int) -> PlaceboResult:
+        """Placebo runs of a table in pieces, with the rows that its models would be fitted to."""
+        if self.checkpoint is not None:
+            raise ValueError("checkpoint saves placebo runs of tables in memory only; leave it out for one in pieces")
+        entropy = seed_of(self.random_state, None)
+        run = self._streamed(statistic, given.treated, given.adjust_for, entropy)
+        with remedies_told(), self._pieces(given) as pieces:
+            looked = run.look(pieces)
+            placebo, interrupted = run_placebos(
+                *self._of_sample(looked.sample, given.treated, given.adjust_for, entropy), n
+            )
+        of = f" in a sample of {looked.numbers.size} rows" if looked.summary.n_rows > looked.numbers.size else ""
+        self.placebo_ = replace(placebo, drawn=placebo.drawn + of)
         if interrupted:
             raise KeyboardInterrupt
         return self.placebo_
@@ -461,18 +519,10 @@ class ModifierSelector(BaseModifierSelector):
         """
         statistic, test = self._validate()
         given = replace(given, X=as_frame(given.X))
-        if statistic.in_pieces:
-            self._check_length(given, statistic)
+        self._is_in_pieces(given, statistic)
         data, run = self._read_whole(given, statistic, test, weigh=weigh)
         run.check(data)
         return data, run
-
-    def _check_length(self, given: Given, statistic: Statistic) -> bool:
-        """Whether a table is so long that it is worked on in pieces; refuses what needs all rows at once then."""
-        if len(given.X) <= self.max_train_rows:
-            return False
-        self._refuse_in_pieces(statistic)
-        return True
 
     def _read_whole(
         self, given: Given, statistic: Statistic, test: ConditionalRandomizationTest, *, weigh: bool = True
@@ -528,15 +578,21 @@ class ModifierSelector(BaseModifierSelector):
         self._conclude(found, settings, caught)
         interrupted = found.interrupted
         if self.placebo_runs and not interrupted:
-            placebo, interrupted = run_placebos(run, data, self.placebo_runs, saved[0])
-            if placebo.warning:
-                warnings.warn(placebo.warning, UserWarning, stacklevel=3)
-            more = (placebo.warning,) if placebo.warning else ()
-            kept = placebo if placebo.n_runs else None
-            self.result_ = replace(self.result_, placebo=kept, warnings=(*self.result_.warnings, *more))
+            interrupted = self._keep_placebos(run, data, saved[0])
         if interrupted:
             raise KeyboardInterrupt
         return self
+
+    def _keep_placebos(self, run: WholeFit, data: Data, saved: Checkpoint | None = None, of: str = "") -> bool:
+        """Add the placebo runs to the result; whether Ctrl-C came before the last."""
+        placebo, interrupted = run_placebos(run, data, self.placebo_runs, saved)
+        placebo = replace(placebo, drawn=placebo.drawn + of)
+        if placebo.warning:
+            warnings.warn(placebo.warning, UserWarning, stacklevel=4)
+        more = (placebo.warning,) if placebo.warning else ()
+        kept = placebo if placebo.n_runs else None
+        self.result_ = replace(self.result_, placebo=kept, warnings=(*self.result_.warnings, *more))
+        return interrupted
 
     def _conclude(self, found: Tested, settings: dict[str, Any], caught: list[warnings.WarningMessage]) -> None:
         """Keep the result, and warn of what its checks found and no warning has said."""
@@ -568,11 +624,3 @@ class ModifierSelector(BaseModifierSelector):
                 f"feature_groups need statistic='effect_likelihood'; {called(statistic)} looks at one column at a time"
             )
         return statistic, test
-
-
-def _check_placebo_rows(X: Any, most: int) -> None:
-    if is_distributed(X) or len(as_frame(X)) > most:
-        raise ValueError(
-            f"placebo treatments need the table in memory, with at most max_train_rows={most} rows; pass a sample of "
-            "the rows as a DataFrame, or raise max_train_rows"
-        )

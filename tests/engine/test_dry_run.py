@@ -392,10 +392,11 @@ def test_select_tells_its_placebos(folder, saved, tmp_path, monkeypatch, capsys)
     assert (result.placebo.n_runs, result.selected) == (3, ["moves"])
 
 
-def test_placebos_of_a_long_stream_are_refused(folder, monkeypatch, capsys):
-    line = ("select", folder / "data.csv", *GOOD, *QUICK, "--placebo", 2, "--stream", "--train-rows", 200)
-    code, said = here(monkeypatch, capsys, *line)
-    refused(code, said, "--placebo needs all rows in memory at once")
+def test_placebos_of_a_long_stream_are_those_of_a_sample(folder, monkeypatch, capsys):
+    line = ("select", folder / "data.csv", *GOOD, *QUICK, "--no-explain", "--placebo", 1, "--stream")
+    code, said = here(monkeypatch, capsys, *line, "--train-rows", 200)
+    assert code == 0, said.err
+    assert "of 1 placebo treatment found" in said.out
 
 
 def test_placebo_prints_a_sentence_and_writes_all_p_values(folder, tmp_path, monkeypatch, capsys):
@@ -463,7 +464,7 @@ def test_bad_input_of_placebo_is_one_line_and_leaves_nothing(case, folder, tmp_p
         ({"propensity": 2.0}, "strictly between 0 and 1"),
         ({"outcome_transform": "log"}, "needs a positive outcome"),
         ({"statistic": EffectLikelihood("forest")}, "forest"),
-        ({"max_train_rows": 200, "placebo_runs": 2}, "placebo_runs needs all rows in memory"),
+        ({"max_train_rows": 200, "missing_outcome": "weight"}, "missing_outcome='weight' needs all rows in memory"),
     ],
 )
 def test_what_a_fit_would_refuse_is_refused(settings, message):

@@ -131,11 +131,41 @@ def test_what_is_wrong_is_told(change, said):
         fit(X, y, arms, 137, **change(rows))
 
 
-def test_features_of_clusters_are_left_to_tables_in_memory():
-    X, y, arms, rows = table()
-    size = pd.Series(rows["clusters"]).map(lambda name: hash(name) % 997 / 7.0)
-    with pytest.raises(ValueError, match="size: one value in every cluster, which is tested with the table in memory"):
-        fit(X.assign(size=size), y, arms, clusters=rows["clusters"])
+def of_clusters(seed, effect, n=1500, n_clusters=60):
+    """Patients of clinics that have a size; the effect follows the size, or nothing does but the clinic."""
+    rng = np.random.default_rng(seed)
+    clinic = np.repeat(np.arange(n_clusters), n // n_clusters)
+    size, level = rng.normal(size=n_clusters), rng.normal(size=(n_clusters, 2))
+    arms = rng.integers(0, 2, n)
+    X = pd.DataFrame({"size": size[clinic], "age": rng.normal(size=n), "girls": rng.normal(size=n_clusters)[clinic]})
+    y = X["age"] + level[clinic, 0] + arms * (effect * X["size"] + level[clinic, 1]) + rng.normal(size=n)
+    return X, y, arms, clinic
+
+
+def test_features_of_clusters_are_tested_by_the_clusters_of_the_sample():
+    X, y, arms, clinic = of_clusters(0, effect=2.0)
+    pieces = fit(X, y, arms, 137, clusters=clinic, max_train_rows=1200)
+    memory = fit(X, y, arms, clusters=clinic, max_train_rows=1500)
+    for found in (pieces, memory):
+        assert found.selected == ["size"]
+        assert found.diagnostics.loc["size", "n_clusters"] == found.diagnostics.loc["girls", "n_clusters"] == 60
+    close(fit(X, y, arms, 500, clusters=clinic, max_train_rows=1200), pieces, 1e-9, rtol=1e-9)
+    assert abs(pieces.table.loc["girls", "statistic"] - memory.table.loc["girls", "statistic"]) < 1.5
+
+
+@pytest.mark.study
+def test_level_of_features_of_clusters_in_pieces_holds():
+    p_values = []
+    for seed in range(runs(40, 8)):
+        X, y, arms, clinic = of_clusters(seed, effect=0.0)
+        p_values += fit(X, y, arms, clusters=clinic, max_train_rows=1200, explain=False).table["p_value"].tolist()
+    assert np.mean(np.array(p_values) <= 0.05) <= 0.05 + four_sd(0.05, len(p_values))
+
+
+def test_sets_of_rows_that_nobody_told_of_are_refused():
+    X, y, arms, _ = of_clusters(0, effect=2.0)
+    with pytest.raises(ValueError, match=r"size, girls: one value each in the same 60 sets .* as clusters="):
+        fit(X, y, arms, 137, max_train_rows=1200)
 
 
 def test_files_bring_weights_clusters_and_strata(tmp_path):

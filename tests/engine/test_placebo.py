@@ -432,21 +432,30 @@ def test_clusters_of_a_resampling_statistic_are_refused(table):
         placebo(table, n=1, clusters=np.arange(N) // 2, settings={"statistic": "wcmmd", "n_resamples": 19})
 
 
-def test_tables_in_pieces_are_refused(table):
-    with pytest.raises(ValueError, match="placebo treatments need the table in memory, with at most max_train_rows"):
-        placebo(table, n=1, settings={"max_train_rows": 200})
-    with pytest.raises(ValueError, match="placebo_runs needs all rows in memory at once, and a table of more than"):
-        fit(table, placebo_runs=1, max_train_rows=200)
+def test_placebo_runs_of_tables_in_pieces_are_those_of_the_sample(table, tmp_path):
+    alone = placebo(table, n=2, settings={"max_train_rows": 200})
+    assert alone.n_runs == 2
+    assert alone.drawn == "every row was treated by the known probability in a sample of 200 rows"
+    beside = fit(table, placebo_runs=2, max_train_rows=200).result_.placebo
+    pd.testing.assert_frame_equal(alone.table, beside.table)
+    assert beside.drawn == alone.drawn
+    X, y, treatment = table
+    X.assign(y=y, arm=treatment).to_csv(tmp_path / "table.csv", index=False)
+    pd.testing.assert_frame_equal(
+        placebo((tmp_path / "table.csv", "y", "arm"), n=2, settings={"max_train_rows": 200}).table, alone.table
+    )
+    with pytest.raises(ValueError, match="checkpoint saves placebo runs of tables in memory only"):
+        placebo(table, n=1, settings={"max_train_rows": 200, "checkpoint": tmp_path / "saved"})
 
 
-def test_dask_tables_are_refused(table):
+def test_placebo_runs_of_dask_tables(table):
     dask = pytest.importorskip("dask.dataframe")
     X, y, treatment = table
     frame = dask.from_pandas(X.assign(y=y, arm=treatment), npartitions=2)
-    with pytest.raises(ValueError, match="placebo treatments need the table in memory"):
-        placebo((frame, "y", "arm"), n=1)
-    with pytest.raises(ValueError, match="placebo_runs needs all rows in memory at once, and a table of more than"):
-        ModifierSelector(**QUICK, placebo_runs=1, max_train_rows=200).fit(frame, "y", "arm")
+    distributed = pytest.importorskip("distributed")
+    with distributed.Client(processes=False, n_workers=1, dashboard_address=":0"):
+        few = placebo((frame, "y", "arm"), n=1)
+    pd.testing.assert_frame_equal(few.table, placebo(table, n=1).table)
 
 
 # What is said of them.

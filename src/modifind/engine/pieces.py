@@ -38,6 +38,7 @@ from modifind.data.support import outside_levels
 from modifind.data.within_clusters import cluster_features
 from modifind.data.wording import named
 from modifind.engine.assemble import DETERMINED, NO_SAMPLER, Finding, failure_of, tell
+from modifind.engine.change_tests import Changes
 from modifind.engine.explaining import MOST_TASKS, ExplainingRows, Explanation, Question, explain_features
 from modifind.engine.importance_sums import FeatureView, OutcomeBins
 from modifind.engine.overlap_conditional import OverlapConditional
@@ -47,12 +48,14 @@ from modifind.engine.progress import Progress, ProgressBar
 from modifind.engine.record import data_settings, with_messages
 from modifind.engine.review import review_columns
 from modifind.engine.scoring import refuse_separation, stratum_scores
+from modifind.engine.testers import AnalyticTester
 from modifind.engine.units import Tested, check_groups, group_settings, null_hypothesis, warn_constant_members
 from modifind.explain.marginal import MarginalView, told_percentiles
 from modifind.explain.pseudo import ArmRows, OutcomeModel, PseudoOutcomes
 from modifind.inference import UNSEEN, AnalyticOutcome, sums_test
 from modifind.nuisance.conditional import BaseSampler, Calibration, ConditionalRule, for_gaps
 from modifind.nuisance.conditional.joint import JointRule, joint_rule, rule_grid
+from modifind.nuisance.conditional.per_cluster import ClusterConditional, ClusterSampler
 from modifind.nuisance.conditional.rules import check_rule
 from modifind.nuisance.propensity.scores import FittedPropensity, PropensityModel
 from modifind.statistics import Nuisances, Statistic
@@ -101,6 +104,8 @@ class _Sample:
         Columns that are not tested, the stratum among them.
     copies : frozenset of int
         Columns that others determine exactly.
+    within : dict
+        Clusters of the rows, for columns that have one value in each.
     folds, cluster_folds : lists of int arrays
         Fold of every row and of every cluster, for each repeat of the cross-fitting.
     """
@@ -114,6 +119,7 @@ class _Sample:
     groups: dict[str, tuple[str, ...]]
     adjusted: tuple[str, ...]
     copies: frozenset[int]
+    within: dict[int, NDArray[np.int64]]
     folds: list[NDArray[np.int64]]
     cluster_folds: tuple[NDArray[np.int64], ...]
 
@@ -125,12 +131,26 @@ class _Sample:
 
 @dataclass(frozen=True)
 class _Fitted:
-    """What is known of a unit before the rows are added up; `unseen` is one that no model looks at."""
+    """What is known of a unit before the rows are added up.
+
+    Attributes
+    ----------
+    rule, reuse, calibration
+        Its distribution, what folds share about it, and how well it fits.
+    unseen : bool
+        Whether no model looks at it.
+    test, changes : AnalyticOutcome, Changes
+        Of a feature that has one value in every cluster: what the rows of the sample tell.
+    messages, failure
+        What was warned of, and why it could not be fitted.
+    """
 
     rule: ConditionalRule | JointRule | None = None
     reuse: tuple[Reuse, ...] = ()
     calibration: Calibration = NO_SAMPLER
     unseen: bool = False
+    test: AnalyticOutcome | None = None
+    changes: Changes | None = None
     messages: tuple[str, ...] = ()
     failure: str = ""
 
@@ -221,13 +241,15 @@ class StreamedFit:
         schema = replace(schema, reference=table.reference, level_columns=table.level_columns)
         determined = find_determined(table).apart([unit.members for unit in units])
         determined.warn()
-        if sample.clusters is not None:
-            _refuse_cluster_features(table, cluster_keys(sample.clusters), determined.features, adjusted)
+        within: dict[int, NDArray[np.int64]] = {}
+        if getattr(self.sampler, "takes_clusters", False):
+            keys = None if sample.clusters is None else cluster_keys(sample.clusters)
+            within = _within(table, keys, determined.features)
         check_groups(self.sampler, table, units)
         block = replace(block, table=table)
         folds = self._folds(looked, block, schema.n_clusters)
         own = looked.rows, looked.numbers, plain, block
-        return _Sample(schema, *own, units, groups, adjusted, determined.features, *folds)
+        return _Sample(schema, *own, units, groups, adjusted, determined.features, within, *folds)
 
     def _folds(
         self, looked: Looked, block: Block, n_clusters: int
@@ -258,6 +280,7 @@ class StreamedFit:
         own = self._seeds[0], tuple(folds), weights, block.clusters  # nothing is random in a statistic in pieces
         outcome: Any = self.statistic.prepare(Nuisances(table, y, arms, propensity.scores, *own, self.n_jobs))
         sampler = for_gaps(self.sampler, table)
+        sampler = ClusterSampler(sampler, sample.within, DETERMINED) if sample.within else sampler
         if hasattr(sampler, "assign_folds"):
             sampler.assign_folds(folds[0], whole_clusters=block.clusters is not None)
         if weights is not None:
@@ -455,7 +478,7 @@ class StreamedFit:
                     views=shown if unit.group else None,
                     failure=own.failure or added.failure,
                     bounds=found.bounds,
-                    changes=found.changes,
+                    changes=found.changes or own.changes,
                 )
             )
         return findings
@@ -465,7 +488,7 @@ def _test(fitted: _Fitted, sums: FeatureSums, freedom: float) -> AnalyticOutcome
     """The test of one unit by its sums; None where it could not be tested."""
     if fitted.failure or sums.failure:
         return None
-    test = UNSEEN if fitted.unseen else None
+    test = UNSEEN if fitted.unseen else fitted.test
     by_cluster = sums.units
     if fitted.reuse and sums.test is not None and sums.prognosis is not None and sums.per_fold is not None:
         scatter = np.zeros(2) if sums.scatter is None else sums.scatter
@@ -484,20 +507,24 @@ def _test(fitted: _Fitted, sums: FeatureSums, freedom: float) -> AnalyticOutcome
     return test.with_tails(tails.p_value(freedom))
 
 
-def _refuse_cluster_features(
-    table: FeatureTable, keys: NDArray[np.uint64], determined: frozenset[int], adjusted: tuple[str, ...]
-) -> None:
-    """Refuse features that have one value in every cluster: their distribution is one of clusters, not of rows."""
-    clusters = np.unique(keys, return_inverse=True)[1].reshape(-1).astype(np.int64)
-    if np.bincount(clusters).max() == 1:  # every row is a cluster
-        return
-    within, _ = cluster_features(table, clusters, determined)
-    names = [table.names[m] for m in sorted(within) if table.names[m] not in adjusted]
-    if names:
+def _within(
+    table: FeatureTable, keys: NDArray[np.uint64] | None, determined: frozenset[int]
+) -> dict[int, NDArray[np.int64]]:
+    """Features that have one value in every cluster, with the clusters; refuses sets of rows that nobody told of."""
+    told = None if keys is None else np.unique(keys, return_inverse=True)[1].reshape(-1).astype(np.int64)
+    if told is not None and np.bincount(told).max() == 1:  # every row is a cluster
+        return {}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of sets that are taken for clusters, which is what is refused here
+        found, sets = cluster_features(table, told, determined)
+    if sets is not None and (told is None or sets.max() < told.max()):
+        members = named(table.names[m] for m, own in found.items() if own is sets)
         raise ValueError(
-            f"{named(names)}: one value in every cluster, which is tested with the table in memory only; pass one row "
-            "per cluster, or a sample of the clusters, as a DataFrame, or adjust for what is no question of yours"
+            f"{members}: one value each in the same {sets.max() + 1} sets of rows, so that these rows seem to belong "
+            "together (in a school, a village), or one column is looked up from another. Pass the sets as clusters=, "
+            "or leave out a column that is looked up"
         )
+    return found
 
 
 def _fit_units(sample: _Sample, models: _Models, pairs: list[tuple[int, np.random.SeedSequence]]) -> list[_Fitted]:
@@ -520,6 +547,10 @@ def _fit_rule(sample: _Sample, models: _Models, unit: Unit, seed: np.random.Seed
         is_copy, seen = feature in sample.copies, outcome.looks_at(feature)
         if not is_copy and not seen and not outcome.may_show_tails(feature):
             return _Fitted(unseen=True)
+        if feature in sample.within and not is_copy:
+            conditional = models.sampler.conditional(feature)
+            if isinstance(conditional, ClusterConditional):
+                return _tested_by_clusters(models, feature, conditional)
         rule: ConditionalRule | JointRule
         if isinstance(feature, tuple):
             known = table, outcome.treatment, feature, DETERMINED, seed, parts
@@ -534,6 +565,17 @@ def _fit_rule(sample: _Sample, models: _Models, unit: Unit, seed: np.random.Seed
         tilted = OverlapConditional(grid, models.propensity, feature)
         reuse = tuple(outcome.reuse(feature, tilted, WHOLE, OUTCOME)) if seen else ()
         return _Fitted(rule, reuse, rule.calibration, unseen=not seen)
+
+
+def _tested_by_clusters(models: _Models, feature: int, conditional: ClusterConditional) -> _Fitted:
+    """A feature that has one value in every cluster; clusters tell of it, and rows beyond the sample hardly more."""
+    calibration, outcome = conditional.calibration, models.outcome
+    if calibration.explained_share > DETERMINED[outcome.table.kind(feature)]:
+        return _Fitted(calibration=calibration)
+    tester = AnalyticTester(outcome, models.propensity, check_resamples=0)
+    test, changes = tester.examine(feature, conditional, 1.0, np.random.default_rng(0))
+    assert isinstance(test, AnalyticOutcome)
+    return _Fitted(calibration=calibration, test=test, changes=changes)
 
 
 def _says_nothing(table: FeatureTable, feature: int) -> bool:
