@@ -5,7 +5,6 @@ from __future__ import annotations
 import warnings
 from contextlib import closing
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -189,7 +188,7 @@ class StreamedFit:
     adjust_for: Any = None
     feature_groups: Any = None
 
-    @cached_property
+    @property
     def _seeds(self) -> list[np.random.SeedSequence]:
         """For folds, propensity, sampler, views, bins, explanations and groups."""
         return np.random.SeedSequence(self.seed).spawn(7)
@@ -572,7 +571,7 @@ def _tested_by_clusters(models: _Models, feature: int, conditional: ClusterCondi
     calibration, outcome = conditional.calibration, models.outcome
     if calibration.explained_share > DETERMINED[outcome.table.kind(feature)]:
         return _Fitted(calibration=calibration)
-    tester = AnalyticTester(outcome, models.propensity, check_resamples=0)
+    tester = AnalyticTester(outcome, models.propensity, n_resamples=0)
     test, changes = tester.examine(feature, conditional, 1.0, np.random.default_rng(0))
     assert isinstance(test, AnalyticOutcome)
     return _Fitted(calibration=calibration, test=test, changes=changes)

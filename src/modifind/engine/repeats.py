@@ -79,7 +79,7 @@ def steadied(
     *fold_seeds, bound_seed = seed.spawn(most)
     bound_seeds = bound_seed.spawn(1 + max(unit.place for unit in plan.units))
     for number, own in enumerate(fold_seeds, start=2):
-        again = replace(tester, prepared=model(own), explain=False, check_resamples=0)
+        again = replace(tester, prepared=model(own), explain=False, n_resamples=0)
         for place, conditional in conditionals.items():
             feature = plan.units[place].members[0]
             with threadpool_limits(limits=1):

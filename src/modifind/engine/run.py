@@ -102,8 +102,21 @@ class WholeFit:
         KeyboardInterrupt
             Ctrl-C before any feature was tested.
         """
-        seeds = np.random.SeedSequence(self.seed).spawn(7)
-        propensity_seed, sampler_seed, statistic_seed, feature_seed, fold_seed, cluster_seed, repeat_seed = seeds
+        data, plan, nuisances, seed = self._analysis(data)
+        findings, interrupted = self._tested(plan, data, nuisances, checkpoint, known)
+        return self._concluded(plan, data, seed, findings, interrupted)
+
+    @property
+    def _seeds(self) -> list[np.random.SeedSequence]:
+        """For propensity, sampler, statistic, features, folds, folds of clusters and repeats."""
+        return np.random.SeedSequence(self.seed).spawn(7)
+
+    def _analysis(self, data: Data) -> tuple[Data, Analysis, Nuisances, np.random.SeedSequence]:
+        """Fit scores, the sampler and models of the outcome.
+
+        The data come back with the clusters that rows are in. The seed is for effects of all rows together.
+        """
+        seeds = self._seeds
         arranged, units = arrange(data.table, self.feature_groups, data.adjusted)
         table, arms = with_level_columns(replace(data, table=arranged).conditioned, data.weights), data.arms
         outcome = self.check(data)
@@ -116,51 +129,47 @@ class WholeFit:
         if data.weights is not None and self.statistic.resamples:
             warn_resampled_weights()
         with threadpool_limits(limits=1):  # threads of small models wait for each other
-            scores = fit_scores(model_of_rows(self.propensity, data), data, table, self.n_folds, propensity_seed)
+            scores = fit_scores(model_of_rows(self.propensity, data), data, table, self.n_folds, seeds[0])
         refuse_separation(scores)
         check_groups(self.sampler, table, units)
-        sampler = self._fitted_sampler(data, table, within, sampler_seed, cluster_seed)
-        folds = [draw_folds(data, self.n_folds, child) for child in fold_seed.spawn(self.statistic.cv_repeats or 1)]
-        nuisances = Nuisances(
-            table, outcome, arms, scores.scores, statistic_seed, tuple(folds), data.weights, data.clusters, self.n_jobs
-        )
-        tester, n_resamples = self._tester(nuisances, scores, len(units))
+        sampler = self._fitted_sampler(data, table, within)
+        repeats = seeds[4].spawn(self.statistic.cv_repeats or 1)
+        folds = tuple(draw_folds(data, self.n_folds, child) for child in repeats)
+        given = data.weights, data.clusters
+        nuisances = Nuisances(table, outcome, arms, scores.scores, seeds[2], folds, *given, self.n_jobs)
+        tester = self._tester(nuisances, scores, len(units))
         own: Any = tester.prepared
         prepared: PreparedWCMMD = own if self.statistic.measures_importance else WCMMD().prepare(nuisances)
-        model = tester.model
-        outcome_seed, overall_seed = statistic_seed.spawn(2)
-        rows = ArmRows(outcome, arms, scores.scores, data.weights, data.clusters, self.population)
-        outcomes = PseudoOutcomes.of(rows, () if model is None else OutcomeModel.of(model), seed=outcome_seed)
-        plan = Analysis(
-            table,
-            outcome,
-            outcomes,
-            scores,
-            sampler,
-            prepared,
-            tester,
-            determined.features,
-            units,
-            data.weights,
-            clusters=data.clusters,
-            explain=self.explain,
-            alpha=self.alpha,
-        )
-        findings, interrupted = self._tested(plan, data, nuisances, (feature_seed, repeat_seed), checkpoint, known)
+        models = () if tester.model is None else OutcomeModel.of(tester.model)
+        rows = ArmRows(outcome, arms, scores.scores, *given, self.population)
+        outcome_seed, overall_seed = seeds[2].spawn(2)
+        outcomes = PseudoOutcomes.of(rows, models, seed=outcome_seed)
+        parts = scores, sampler, prepared, tester, determined.features, units
+        plan = Analysis(table, outcome, outcomes, *parts, *given, self.explain, self.alpha)
+        return data, plan, nuisances, overall_seed
+
+    def _concluded(
+        self,
+        plan: Analysis,
+        data: Data,
+        seed: np.random.SeedSequence,
+        findings: list[Finding],
+        interrupted: bool,
+    ) -> Tested:
+        """What was found of the whole table, and on record."""
+        table, units, scores = plan.table, plan.units, plan.propensity
         names = tuple(unit.name for unit in units)
         tell(names, findings)
-        named = {table.names[m] for m in determined.features} | {data.table.names[m] for m in data.left_out}
+        named = {table.names[m] for m in plan.copies} | {data.table.names[m] for m in data.left_out}
         named |= warn_constant_members(table, units)
-        settings = self._recorded(plan, data, n_resamples)
         overall = None
         if self.explain:
             with threadpool_limits(limits=1):
-                overall = attempt(OVERALL, overall_effects, outcomes, prepared.y_bandwidth, overall_seed)
-        kinds = [unit.kind(table) for unit in units]
+                overall = attempt(OVERALL, overall_effects, plan.outcomes, plan.prepared.y_bandwidth, seed)
         overlap = OverlapSums.of(scores, data.clusters)
         columns = review_columns(
             scores,
-            outcome,
+            plan.y,
             randomised=scores.is_known or data.strata is not None,
             population=self.population,
             clusters=data.clusters,
@@ -170,7 +179,7 @@ class WholeFit:
         )
         return Tested(
             names,
-            kinds,
+            [unit.kind(table) for unit in units],
             findings,
             frozenset(named),
             overlap.overlap(scores),
@@ -178,7 +187,7 @@ class WholeFit:
             overlap.score_histogram(),
             columns,
             data.table.names,
-            settings,
+            self._recorded(plan, data),
             interrupted,
         )
 
@@ -187,19 +196,17 @@ class WholeFit:
         data: Data,
         table: FeatureTable,
         within: dict[int, NDArray[np.int64]],
-        seed: np.random.SeedSequence,
-        fold_seed: np.random.SeedSequence,
     ) -> BaseSampler:
         """The sampler of this table; `within` has the clusters of features that have one value in each."""
         sampler = for_gaps(self.sampler, table)
         sampler = ClusterSampler(sampler, within, DETERMINED) if within else sampler
         if data.clusters is not None:
-            assign_cluster_folds(sampler, data.arms, data.clusters, self.n_folds, fold_seed)
+            assign_cluster_folds(sampler, data.arms, data.clusters, self.n_folds, self._seeds[5])
         weighted: dict[str, Any] = {}
         if data.weights is not None:
             check_sampler_weights(self.sampler)
             weighted["weights"] = data.weights
-        sampler.fit(table, data.arms, seed, **weighted)
+        sampler.fit(table, data.arms, self._seeds[1], **weighted)
         return sampler
 
     def _tested(
@@ -207,13 +214,12 @@ class WholeFit:
         plan: Analysis,
         data: Data,
         nuisances: Nuisances,
-        seeds: tuple[np.random.SeedSequence, np.random.SeedSequence],
         checkpoint: Checkpoint | None,
         known: dict[int, Finding],
     ) -> tuple[list[Finding], bool]:
         """What was found of every feature, and whether Ctrl-C came before the end."""
         try:
-            findings = run_tests(plan, seeds[0], self.n_jobs, self.progress, checkpoint, known)
+            findings = run_tests(plan, self._seeds[3], self.n_jobs, self.progress, checkpoint, known)
         except Interrupted as stop:
             if not any(finding.reached for finding in stop.findings):
                 raise KeyboardInterrupt from None
@@ -226,16 +232,16 @@ class WholeFit:
             return again.prepare(replace(nuisances, folds=(draw_folds(data, self.n_folds, *seed.spawn(1)),)))
 
         try:
-            return steadied(plan, findings, self.adjust, seeds[1], refitted), False
+            return steadied(plan, findings, self.adjust, self._seeds[6], refitted), False
         except KeyboardInterrupt:
             return findings, True
 
-    def _recorded(self, plan: Analysis, data: Data, n_resamples: int) -> dict[str, Any]:
+    def _recorded(self, plan: Analysis, data: Data) -> dict[str, Any]:
         """What a result records beyond the selector's arguments."""
         table, units, arms = plan.table, plan.units, data.arms
         labels = data.treatment.control, data.treatment.treated
         settings = {
-            "n_resamples_used": n_resamples,
+            "n_resamples_used": plan.tester.n_resamples,
             "n_resamples_needed": self._needed_resamples(len(units)),
             "model": plan.tester.description,
             **data_settings(*labels, arms.size, int(arms.sum()), plan.propensity, self.seed),
@@ -257,19 +263,17 @@ class WholeFit:
 
     def _tester(
         self, nuisances: Nuisances, scores: FittedPropensity, n_tested: int
-    ) -> tuple[AnalyticTester | ResamplingTester, int]:
-        """What tests one feature, and how many resamples it may take."""
+    ) -> AnalyticTester | ResamplingTester:
+        """What tests one feature."""
         statistic = self.statistic
         prepared = statistic.prepare(nuisances)
         if not statistic.resamples:
-            return AnalyticTester(prepared, scores, statistic.check_resamples, self.explain), statistic.check_resamples
+            return AnalyticTester(prepared, scores, statistic.check_resamples, self.explain)
         n_resamples = self.test.resolve_resamples(self.n_resamples, n_tested, self.alpha, self.adjust)
         # A distribution that ignores the treatment cannot tell what depends on it from what changes.
         explain = self.explain and getattr(self.sampler, "condition_on_treatment", True)
         model = attempt("what changes along features", EXPLAINING.prepare, nuisances) if explain else None
-        return ResamplingTester(
-            prepared, statistic, self.test, n_resamples, scores, nuisances.table, model
-        ), n_resamples
+        return ResamplingTester(prepared, statistic, self.test, n_resamples, scores, nuisances.table, model)
 
     def _needed_resamples(self, n_tested: int) -> int:
         if not self.statistic.resamples:

@@ -32,6 +32,10 @@ class Tester(Protocol):
     """Turns the distribution of a feature into a p-value."""
 
     @property
+    def n_resamples(self) -> int:
+        """How many resamples a feature may take."""
+
+    @property
     def model(self) -> PreparedEffectLikelihood | None:
         """Models of the outcome, where there are any."""
 
@@ -143,13 +147,15 @@ class AnalyticTester:
     ----------
     propensity : FittedPropensity
         Scores of the rows, also with other values of a feature.
+    n_resamples : int
+        Resamples that the tail is checked by.
     explain : bool
         Whether to test also what a feature changes.
     """
 
     prepared: PreparedEffectLikelihood
     propensity: FittedPropensity
-    check_resamples: int
+    n_resamples: int
     explain: bool = True
 
     @property
@@ -194,7 +200,7 @@ class AnalyticTester:
         else:
             parts = attempt(what, Sweep.of, prepared, feature, grid) if self.explain else None
             sweep = Sweep.of(prepared, feature, grid, parts=False) if parts is None else parts
-            outcome = sweep.test(prepared, grid, 0, check_resamples=self.check_resamples, rng=rng)
+            outcome = sweep.test(prepared, grid, 0, check_resamples=self.n_resamples, rng=rng)
             outcome = replace(outcome, prognostic_p_value=sweep.test(prepared, grid, -1).p_value)
             scores = sweep.terms[0].tails
         shape, functions = NAN, prepared.tail_functions(feature)
