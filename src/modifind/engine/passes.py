@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -77,6 +77,22 @@ class Pieces(Protocol):
         """Sums over all rows, in the order of the pieces."""
 
 
+class Unsaved:
+    """A pass that is not saved: the checkpoint of a run without one."""
+
+    def see(self, piece: Piece) -> None:
+        """The next piece, when the table is read for the first time."""
+
+    def open(self) -> None:
+        """Continue a run; there is none."""
+
+    def load(self) -> None:
+        """The sums on file; there are none."""
+
+    def save(self, n_pieces: int, sums: Sums, *, now: bool = False) -> None:
+        """Save the sums so far, nowhere."""
+
+
 @dataclass(frozen=True)
 class LocalPieces:
     """Pieces of a source, worked on by the processes of this machine or any other backend of joblib.
@@ -86,7 +102,7 @@ class LocalPieces:
 
     source: Source
     n_jobs: int | None = None
-    checkpoint: PassCheckpoint | None = None
+    checkpoint: PassCheckpoint | Unsaved = field(default_factory=Unsaved)
 
     @property
     def dropped(self) -> Dropped:
@@ -103,8 +119,7 @@ class LocalPieces:
             if piece.start != seen:
                 raise ValueError(f"a piece of the source starts at row {piece.start}, after {seen} rows")
             own = Look.of(piece, rows, discrete_features)
-            if self.checkpoint is not None:
-                self.checkpoint.see(piece)
+            self.checkpoint.see(piece)
             found = own if found is None else found + own
             if found.n_sampled > 2 * n_sample:
                 found, rows = found.pruned(rows, n_sample)
@@ -112,13 +127,13 @@ class LocalPieces:
             raise ValueError("the table has no rows")
         if self.source.n_rows not in (None, found.summary.n_rows):
             raise ValueError(f"the source has {found.summary.n_rows} rows but says {self.source.n_rows}")
-        if self.checkpoint is not None and found.summary.n_rows > n_sample:
+        if found.summary.n_rows > n_sample:
             self.checkpoint.open()
         return found.pruned(rows, n_sample)
 
     def sums(self, plan: Plan, n_rows: int, advance: Progress) -> Sums:
         """Sums over all rows; pieces are read here and handed to the workers as they come free."""
-        saved = None if self.checkpoint is None else self.checkpoint.load()
+        saved = self.checkpoint.load()
         total, n_pieces = (None, 0) if saved is None else (saved.sums, saved.n_pieces)
         # Sums are added in the order of the pieces, so those on file are the first and none is added twice.
         jobs = (delayed(plan.sums)(piece) for piece in islice(self._counted(n_rows), n_pieces, None))
@@ -126,16 +141,12 @@ class LocalPieces:
             advance(_n_rows(total), n_rows)
             for own in results_of(jobs, self.n_jobs, shared=False, doing="adding up rows"):
                 total, n_pieces = own if total is None else total + own, n_pieces + 1
-                if self.checkpoint is not None:
-                    self.checkpoint.save(n_pieces, total)
+                self.checkpoint.save(n_pieces, total)
                 advance(_n_rows(total), n_rows)
-        except KeyboardInterrupt:
-            if self.checkpoint is not None and total is not None:
+        finally:
+            if total is not None:  # also when Ctrl-C ends the pass
                 self.checkpoint.save(n_pieces, total, now=True)
-            raise
         assert total is not None
-        if self.checkpoint is not None:
-            self.checkpoint.save(n_pieces, total, now=True)
         return total
 
     def _filled(self) -> Iterator[Piece]:

@@ -51,7 +51,7 @@ from modifind.engine.testers import AnalyticTester
 from modifind.engine.units import Tested, check_groups, group_settings, null_hypothesis, warn_constant_members
 from modifind.explain.marginal import MarginalView, told_percentiles
 from modifind.explain.pseudo import ArmRows, OutcomeModel, PseudoOutcomes
-from modifind.inference import UNSEEN, AnalyticOutcome, sums_test
+from modifind.inference import UNSEEN, AnalyticOutcome
 from modifind.nuisance.conditional import BaseSampler, Calibration, ConditionalRule, for_gaps
 from modifind.nuisance.conditional.joint import JointRule, joint_rule, rule_grid
 from modifind.nuisance.conditional.per_cluster import ClusterConditional, ClusterSampler
@@ -126,6 +126,10 @@ class _Sample:
     def places(self) -> list[int]:
         """Places of the columns that are tested, alone or in groups."""
         return [m for unit in self.units for m in unit.members]
+
+    def is_constant(self, unit: Unit) -> bool:
+        """Whether all rows of the whole table agree in all columns of a unit."""
+        return all(self.schema.constant[m] for m in unit.members)
 
 
 @dataclass(frozen=True)
@@ -307,22 +311,20 @@ class StreamedFit:
 
     def _fitted(self, sample: _Sample, models: _Models) -> list[_Fitted]:
         """The distribution of every unit; one that cannot be fitted costs no other."""
-        table, units = sample.block.table, sample.units
-        found = [_Fitted() for _ in units]
-        unknown = [all(_says_nothing(table, m) for m in unit.members) for unit in units]
-        still = [
-            k for k in range(len(units)) if unknown[k] and not all(sample.schema.constant[m] for m in units[k].members)
+        units = sample.units
+        children = self._seeds[6].spawn(1 + max(unit.place for unit in units))
+        unknown = [all(_says_nothing(sample.block.table, m) for m in unit.members) for unit in units]
+        found = [
+            _Fitted(unseen=hidden and not sample.is_constant(unit)) for hidden, unit in zip(unknown, units, strict=True)
         ]
-        for k in still:
-            found[k] = _Fitted(unseen=True)
+        still = [unit.name for own, unit in zip(found, units, strict=True) if own.unseen]
         if still:
             warnings.warn(
-                f"{named(units[k].name for k in still)}: the same, or missing, in all rows that models are fitted to, "
-                "so p-values are 1; raise max_train_rows",
+                f"{named(still)}: the same, or missing, in all rows that models are fitted to, so p-values are 1; "
+                "raise max_train_rows",
                 UserWarning,
                 stacklevel=4,
             )
-        children = self._seeds[6].spawn(1 + max(unit.place for unit in units))
         asked = {k: children[unit.place] for k, unit in enumerate(units) if not unknown[k]}
         results = survivors(_fit_units, (sample, models), asked, self.n_jobs, most_tasks=MOST_TASKS)
         with ProgressBar(self.progress, "Fitting distributions of features") as advance, closing(results):
@@ -488,21 +490,13 @@ def _test(fitted: _Fitted, sums: FeatureSums, freedom: float) -> AnalyticOutcome
     if fitted.failure or sums.failure:
         return None
     test = UNSEEN if fitted.unseen else fitted.test
-    by_cluster = sums.units
-    if fitted.reuse and sums.test is not None and sums.prognosis is not None and sums.per_fold is not None:
-        scatter = np.zeros(2) if sums.scatter is None else sums.scatter
-        whole, own = (
-            sums_test(
-                rows,
-                fitted.reuse[part].variance(list(sums.per_fold[part])) + scatter[part],
-                None if by_cluster is None else by_cluster[:, part],
-            )
-            for part, rows in enumerate((sums.test, sums.prognosis))
-        )
+    if fitted.reuse and sums.per_fold is not None:
+        shared = [reuse.variance(list(own)) for reuse, own in zip(fitted.reuse, sums.per_fold, strict=True)]
+        whole, own = sums.tests(shared)
         test = replace(whole, prognostic_p_value=own.p_value)
     if test is None or sums.tails is None:
         return test
-    tails = sums.tails if by_cluster is None else TailSums.of_terms(by_cluster[:, 2:])
+    tails = sums.tails if sums.units is None else TailSums.of_terms(sums.units[:, 2:])
     return test.with_tails(tails.p_value(freedom))
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import reduce
 
@@ -19,7 +19,7 @@ from modifind.data.summary import sum_of
 from modifind.engine.assemble import failure_of
 from modifind.engine.importance_sums import BinnedRows, FeatureView, OutcomeBins, ViewSums
 from modifind.engine.overlap_conditional import OverlapConditional
-from modifind.inference import RowSums
+from modifind.inference import AnalyticOutcome, RowSums, sums_test
 from modifind.nuisance.conditional import ConditionalRule
 from modifind.nuisance.conditional.joint import JointRule, rule_grid, set_variance
 from modifind.nuisance.propensity.overlap import OverlapSums
@@ -68,6 +68,14 @@ class FeatureSums:
                 return failed
         sums = (sum_of(getattr(self, own.name), getattr(other, own.name)) for own in fields(self)[:-1])
         return FeatureSums(*sums)
+
+    def tests(self, shared: Sequence[float]) -> tuple[AnalyticOutcome, AnalyticOutcome]:
+        """The test and that of the prognosis, given the variances that folds share."""
+        assert self.test is not None
+        assert self.prognosis is not None
+        more = np.asarray(shared) + (0.0 if self.scatter is None else self.scatter)
+        units = (None, None) if self.units is None else (self.units[:, 0], self.units[:, 1])
+        return sums_test(self.test, more[0], units[0]), sums_test(self.prognosis, more[1], units[1])
 
 
 @dataclass(frozen=True)
