@@ -12,9 +12,11 @@ import pandas as pd
 import pytest
 
 from explained import CATEGORIES, CHOSEN, NAMES, SCRIPT, curve_of, explained_result
+from modifind.charts.drawing import Drawing
 from modifind.charts.labels import Words, text_width
+from modifind.charts.scale import Scale
 from modifind.charts.spec import Places, spanning
-from modifind.charts.svg import MOST_ROWS, Drawing, Scale
+from modifind.charts.svg import MOST_ROWS
 from modifind.report import answer, render_report
 from modifind.report.content import facts, table_columns, verdict
 from modifind.report.methods import methods, references
