@@ -18,6 +18,7 @@ from modifind.charts.spec import Band, Bars, Line, Panel, Rule, Texts, alone
 
 THIN, BOX = 5.0, 20.0  # bands of categories, and of boxes of width 1
 ASIDE = 40.0  # room of the rows without a value
+ARROWS = {True: "← →", False: "↑ ↓"}  # to points beyond the ends of an axis from left to right, and from top to bottom
 
 
 @dataclass(frozen=True)
@@ -40,10 +41,6 @@ class Frame:
         """Which places a line leads through: those of numbers."""
         return ~self.panel.places.missing & (not self.turned)
 
-    @property
-    def _weak(self) -> NDArray[np.bool_]:
-        return self.panel.places.weak | self.panel.weak
-
     def draw(self) -> None:
         """All marks of the panel, and the names of its lines."""
         for mark in self.panel.marks:
@@ -62,7 +59,11 @@ class Frame:
 
     def spots(self) -> list[list[float]]:
         """Pixels of the numbers at each place, for those who point at it."""
-        drawn = [self.values.clipped(mark.values) for mark in self.panel.marks if isinstance(mark, Line | Bars)]
+        drawn = [
+            np.where(self._beyond(mark.values), np.nan, self.values.clipped(mark.values))
+            for mark in self.panel.marks
+            if isinstance(mark, Line | Bars)
+        ]
         return [[round(float(own[k]), 1) for own in drawn if math.isfinite(own[k])] for k in range(self.at.size)]
 
     def _turn(self, place: float, value: float) -> tuple[float, float]:
@@ -82,29 +83,39 @@ class Frame:
         """Places that no line leads through or to: those of categories, and numbers without a neighbour."""
         return np.flatnonzero((known & ~self._joined) | alone(known & self._joined))
 
+    def _beyond(self, values: Array) -> Array:
+        """-1 and 1 where a point, of too few rows, lies before and after the ends of the axis; lines go along these."""
+        far = np.round(self.values.at(values) - self.values.clipped(values))
+        return np.where(self._joined, 0, np.sign(np.nan_to_num(far))).astype(int)
+
     def _aside(self, k: Any, shift: float) -> float:
         """Where one of several points of a category, or of the rows without a value, is."""
         room = self.places(1.0) - self.places(0.0) if self.turned else ASIDE * self.panel.places.missing[k]
         return float(self.at[k] + room * shift)
 
     def _line(self, mark: Line) -> None:
-        pixels, weak = self.values.clipped(mark.values), self._weak
+        pixels, beyond = self.values.clipped(mark.values), self._beyond(mark.values)
+        weak = self.panel.places.weak | self.panel.weak
         known = np.isfinite(pixels)
         for run, unsure in runs(known & self._joined, weak):
             self._path(self.at[run], pixels[run], _style(mark.role, unsure))
         for k in self._single(known) if mark.points else ():
-            place = self._turn(self._aside(k, mark.shift), pixels[k])
-            self.drawing.mark(*place, _style(f"{mark.role}-mark", weak[k]), small=bool(mark.label))
+            x, y = self._turn(self._aside(k, mark.shift), pixels[k] - 6 * beyond[k])
+            if beyond[k]:
+                self.drawing.text(x, y + 4, ARROWS[self.turned][1 + beyond[k]], "note", anchor="middle")
+            else:
+                self.drawing.mark(x, y, _style(f"{mark.role}-mark", weak[k]), small=bool(mark.label))
 
     def _band(self, mark: Band) -> None:
         low, high = self.values.clipped(mark.low), self.values.clipped(mark.high)
-        known, weak = np.isfinite(low) & np.isfinite(high), self._weak & mark.marks_weak
+        known, weak = np.isfinite(low + high), (self.panel.places.weak | self.panel.weak) & mark.marks_weak
         for run, unsure in runs(known & self._joined, weak):
             around, edge = [*self.at[run], *self.at[run][::-1]], [*high[run], *low[run][::-1]]
             self._path(around, edge, _style(f"{mark.role}-band", unsure), closed=True)
         crowded = any(getattr(other, "shift", 0.0) for other in self.panel.marks)
         size = mark.box * BOX or (THIN / 2 if crowded else THIN)
-        for k in self._single(known):
+        outside = self._beyond(mark.low) * self._beyond(mark.high) > 0
+        for k in self._single(known & ~outside):
             style = _style(f"{mark.role}-band", weak[k])
             self._box(self._aside(k, mark.shift), size, (low[k], high[k]), style, radius=size / 4)
 

@@ -7,14 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from itertools import chain
 from typing import Any
 
 import numpy as np
 from markupsafe import Markup
 
-from modifind._typing import Array
 from modifind.charts.drawing import Drawing
 from modifind.charts.frame import Frame, runs
 from modifind.charts.labels import MISSING, shortened, text_width
@@ -89,7 +87,7 @@ def _keys(panels: Sequence[Panel]) -> tuple[tuple[str, str], ...]:
     return tuple(dict.fromkeys(found))
 
 
-@dataclass(frozen=True)
+@dataclass
 class _Across:
     """The values of a number from left to right, and the place of the rows without one behind them.
 
@@ -100,26 +98,12 @@ class _Across:
     left: float
     names: float
 
-    @cached_property
-    def gap(self) -> bool:
-        """Whether there are rows without a value."""
-        return bool(self.places.missing.any())
-
-    @property
-    def right(self) -> float:
-        """Where numbers end."""
-        return STOP - self.names - MISSING_ROOM * self.gap
-
-    @cached_property
-    def scale(self) -> Scale:
-        """Of the numbers."""
+    def __post_init__(self) -> None:
+        self.gap = bool(self.places.missing.any())
+        self.right = STOP - self.names - MISSING_ROOM * self.gap
         ends = spanning([*self.places.at, *self.places.holds], pad=0.0)
-        return Scale(*ends, self.left + 6, self.right - 6)
-
-    @cached_property
-    def at(self) -> Array:
-        """Where each place is."""
-        return np.where(self.places.missing, STOP - 22, self.scale.at(self.places.at))
+        self.scale = Scale(*ends, self.left + 6, self.right - 6)
+        self.at = np.where(self.places.missing, STOP - 22, self.scale.at(self.places.at))
 
     def ground(self, drawing: Drawing, panel: Panel, y: Scale, ticks: Ticks) -> None:
         """What lies behind a panel: shades where there are few rows, a grid and its numbers."""
