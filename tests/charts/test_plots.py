@@ -172,6 +172,14 @@ def assert_readable(figure):
             assert frame.y0 <= box.y0 < box.y1 <= frame.y1, (text, box)
 
 
+def below_the_legend(legend, figure):
+    """Texts of the figure that lie on a legend or touch it."""
+    figure.draw_without_rendering()
+    own, box = {id(text) for text in legend.get_texts()}, legend.get_window_extent().padded(-1.0)
+    others = [text for text in figure.findobj(Text) if text.get_text() and id(text) not in own]
+    return [text.get_text() for text in others if text.get_window_extent().overlaps(box)]
+
+
 # What is drawn is what the result has.
 
 
@@ -410,6 +418,29 @@ def test_long_names_one_below_the_other_keep_apart(result):
     )
     for display in (long.plot.importance(), long.plot.changes(), long.plot.calibration()):
         assert_readable(display.figure_)
+
+
+@pytest.mark.parametrize("levels", [SCHOOLS[:3], SCHOOLS, ["few", "names", "of levels", "that are short"]])
+@pytest.mark.parametrize("display", [CurveDisplay, D2Display, QuantileDisplay])
+def test_long_names_beside_categories_do_not_run_into_the_legend(display, levels):
+    name = "highest level of education that the patient has completed"
+    figure = display(name, curve_of(levels, weak=(0,)), discrete=True).plot().figure_
+    assert not below_the_legend(figure.legends[0], figure)
+
+
+def test_legend_on_axes_that_are_passed_lies_below_titles_and_remarks(result):
+    for method, name, n in (("densities", "sex", 4), ("bounds", "sex", 3)):
+        figure, axes = plt.subplots(n, 1, figsize=(4, 3 * n), layout="constrained")
+        getattr(result.plot, method)(name, axes=axes)
+        assert not below_the_legend(axes[0].get_legend(), figure)
+        plt.close(figure)
+
+
+def test_curve_of_an_outcome_of_two_values_has_no_ratio_of_standard_deviations(result):
+    model = {"likelihood": "bernoulli"}
+    display = replace(result, settings={**result.settings, "model": model}).plot.curve("sex")
+    assert [ax.get_ylabel().split("\n")[0] for ax in display.axes_] == ["mean effect on outcome"]
+    assert len(result.plot.curve("sex").axes_) == 2
 
 
 def test_shortened_names_stay_different():

@@ -12,9 +12,11 @@ import pandas as pd
 import pytest
 
 from explained import CATEGORIES, CHOSEN, NAMES, SCRIPT, curve_of, explained_result
+from modifind.charts.drawing import Drawing
 from modifind.charts.labels import Words, text_width
+from modifind.charts.scale import Scale
 from modifind.charts.spec import Places, spanning
-from modifind.charts.svg import MOST_ROWS, Drawing, Scale
+from modifind.charts.svg import MOST_ROWS
 from modifind.report import answer, render_report
 from modifind.report.content import facts, table_columns, verdict
 from modifind.report.methods import methods, references
@@ -331,6 +333,20 @@ def test_stretches_with_few_rows_are_grey_and_do_not_set_the_scale():
     frame.loc[0, ["mean_effect", "mean_effect_high"]] = 1e6
     ticks = [mark.text for mark in by_class(average(frame).svg, "tick")]
     assert not [text for text in ticks if len(text) > 5]
+
+
+@pytest.mark.parametrize(("far", "arrow"), [(50.0, "→"), (-50.0, "←")])
+def test_levels_of_few_rows_beyond_the_axis_are_arrows_and_not_points_at_its_edge(far, arrow):
+    frame = curve_of(CATEGORIES)
+    sides = ["mean_effect", "mean_effect_low", "mean_effect_high"]
+    assert len(by_class(average(frame, discrete=True).svg, "average-mark")) == 3
+    frame.loc[0, sides] += far
+    chart = average(frame, discrete=True)
+    assert len(by_class(chart.svg, "average-mark")) == len(by_class(chart.svg, "average-band")) == 2
+    assert [mark.text for mark in by_class(chart.svg, "note")] == [arrow]
+    assert [len(marks) for marks in chart.readout["marks"]] == [0, 1, 1]
+    frame.loc[0, "mean_effect_low" if far > 0 else "mean_effect_high"] = -2.0
+    assert len(by_class(average(frame, discrete=True).svg, "average-band")) == 3
 
 
 def test_missing_values_have_a_place_of_their_own():

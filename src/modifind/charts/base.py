@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import KW_ONLY, dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Self
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 SCREEN = 120  # pixels that an inch of a figure takes in a notebook
 
 
-class Display:
+class Display(ABC):
     """A picture of a part of a result.
 
     Attributes
@@ -42,20 +43,19 @@ class Display:
         made: Self = cls.from_result(estimator.result_, *feature, **settings)
         return made
 
+    @abstractmethod
     def spec(self) -> Figure:
         """What is drawn, as data that every renderer takes."""
-        raise NotImplementedError
 
     def plot(self, axes: Sequence[Axes] | None = None) -> Self:
         """Draw on as many axes as there are panels, or on a new figure."""
         from modifind.charts.matplotlib import draw
 
         figure = self.spec()
-        given = None if axes is None else list(axes)
-        if given is not None and len(given) != len(figure.panels):
-            raise ValueError(f"{type(self).__name__} draws on {len(figure.panels)} axes, not {len(given)}")
-        self._own_figure = given is None
-        self.figure_, self.axes_ = draw(figure, given)
+        if axes is not None and len(axes) != len(figure.panels):
+            raise ValueError(f"{type(self).__name__} draws on {len(figure.panels)} axes, not {len(axes)}")
+        self._own_figure = axes is None
+        self.figure_, self.axes_ = draw(figure, axes)
         return self
 
     def _repr_png_(self) -> tuple[bytes, dict[str, int]] | None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass, replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
@@ -13,10 +12,7 @@ import pandas as pd
 from modifind.charts.base import Display, column_of, told_along
 from modifind.charts.labels import PLAIN_WORDS, Words, number, p_text, percent
 from modifind.charts.spec import Band, Figure, Key, Line, Mark, Panel, Places, values_of
-from modifind.result.selection_result import readable_p
-
-if TYPE_CHECKING:
-    from modifind.result.selection_result import SelectionResult
+from modifind.result.selection_result import SelectionResult, readable_p
 
 SD = (
     "How much effects differ between persons",
@@ -114,25 +110,24 @@ class BoundsDisplay(Display):
 
     def _panel(self, places: Places, name: str) -> Panel:
         label, within, title, note = QUANTITIES[name]
-        ends = ("higher", "lower") if self.higher_is_better else ("lower", "higher")
-        words = {"higher": ends[0], "lower": ends[1], "treated": self.words.treated, "control": self.words.control}
         if self.words.binary and name == "benefit" and self.higher_is_better:
             note = BINARY
-        low, high = values_of(self.bounds, f"{name}_low"), values_of(self.bounds, f"{name}_high")
-        outer_low, outer_high = (values_of(self.bounds, f"{name}_{end}") for end in ("low_ci_low", "high_ci_high"))
+        higher, lower = ("higher", "lower") if self.higher_is_better else ("lower", "higher")
+        words = {"higher": higher, "lower": lower, "treated": self.words.treated, "control": self.words.control}
+        ends = ("low", "high", "low_ci_low", "high_ci_high")
+        low, high, outer_low, outer_high = limits = [values_of(self.bounds, f"{name}_{end}") for end in ends]
         marks: list[Mark] = [Band("bounds", low, high, box=0.5)]
-        marks += [Line("bounds", end, points=False) for end in (low, high)]
+        marks += [Line("bounds", low, points=False), Line("bounds", high, points=False)]
         keys = [Key("bounds", "all that the data allow", "box")]
         if np.isfinite(outer_low).any():
             marks += [Band("limits", outer_low, low), Band("limits", high, outer_high)]
             keys.append(Key("limits", "with 95% limits", "box"))
         shares = within == (0.0, 1.0)
-        texts = [self._text(limits, shares) for limits in zip(low, high, outer_low, outer_high, strict=True)]
+        texts = [self._text(own, shares) for own in zip(*limits, strict=True)]
         told = told_along(places, title.format(**words), f"{note.format(**words)}{self._varies(name)}", texts)
         axis = label.format(outcome=self.words.short.outcome, **words)
-        held = tuple(end for end in within if math.isfinite(end))
         panel = Panel(places, tuple(marks), axis, remark=self._remark(name), keys=tuple(keys), told=told)
-        return replace(panel, holds=held, within=within, percent=shares)
+        return replace(panel, holds=tuple(filter(math.isfinite, within)), within=within, percent=shares)
 
     @staticmethod
     def _text(limits: tuple[float, ...], shares: bool) -> str:

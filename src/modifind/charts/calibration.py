@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -12,9 +12,7 @@ import pandas as pd
 from modifind.charts.base import Display
 from modifind.charts.labels import percent, shown
 from modifind.charts.spec import Band, Bars, Figure, Key, Line, Mark, Panel, Places, Rule, Told
-
-if TYPE_CHECKING:
-    from modifind.result.selection_result import SelectionResult
+from modifind.result.selection_result import SelectionResult
 
 MOST_COLUMNS = 3
 TWO_SIDED = 1.96
@@ -65,24 +63,15 @@ class CalibrationDisplay(Display):
         found = result.diagnostics.get("pit_distance", pd.Series(dtype=float)).dropna()
         limits = result.checks.loc[result.checks["name"] == "conditional_fit", "threshold"]
         limit = float(limits.iloc[0]) if len(limits) else None
-        if features is None:
-            if not len(found):
-                raise ValueError(
-                    "this result has no calibration of distributions: no feature is continuous, or none was tested"
-                )
-            return cls(found.sort_values(ascending=False).head(max_features), limit=limit)
-        chosen = [str(name) for name in ([features] if isinstance(features, str) else features)]
-        known = result.pit_histogram.dropna()
-        absent = [name for name in chosen if name not in known.index]
-        if absent or not chosen:
-            there = ", ".join(map(repr, known.index)) or "none"
+        if features is not None:
+            known, settings = _histograms(result, features), result.settings
+            n_rows = min(int(settings["n_rows"]), int(settings.get("max_train_rows") or settings["n_rows"]))
+            return cls(found.reindex(known.index), known, limit=limit, n_rows=n_rows)
+        if not len(found):
             raise ValueError(
-                f"no calibration histograms of {', '.join(map(repr, absent)) or 'no features'}; there are those of "
-                f"{there} (discrete features have none)"
+                "this result has no calibration of distributions: no feature is continuous, or none was tested"
             )
-        settings = result.settings
-        n_rows = min(int(settings["n_rows"]), int(settings.get("max_train_rows") or settings["n_rows"]))
-        return cls(found.reindex(chosen), known.loc[chosen], limit=limit, n_rows=n_rows)
+        return cls(found.sort_values(ascending=False).head(max_features), limit=limit)
 
     def spec(self) -> Figure:
         """One panel of distances, or one for each histogram."""
@@ -121,3 +110,17 @@ class CalibrationDisplay(Display):
         places = Places.numbers("PIT", (np.arange(tenths) + 0.5) / tenths, (0.0, 1.0), ticks)
         panel = Panel(places, tuple(marks), "share of rows", title=shown(name, 12), keys=tuple(keys))
         return replace(panel, span=(0.0, reach), told=Told(name, about=about))
+
+
+def _histograms(result: SelectionResult, features: str | Sequence[str]) -> pd.DataFrame:
+    """Shares by tenths of the features that are asked for."""
+    chosen = [features] if isinstance(features, str) else [str(name) for name in features]
+    known = result.pit_histogram.dropna()
+    absent = [name for name in chosen if name not in known.index]
+    if absent or not chosen:
+        there = ", ".join(map(repr, known.index)) or "none"
+        raise ValueError(
+            f"no calibration histograms of {', '.join(map(repr, absent)) or 'no features'}; there are those of "
+            f"{there} (discrete features have none)"
+        )
+    return known.loc[chosen]

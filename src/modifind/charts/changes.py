@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import KW_ONLY, dataclass, replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
 
 from modifind.charts.base import SingleDisplay
 from modifind.charts.spec import Figure, Key, Line, Panel, Places, Rule, Told, values_of
-from modifind.result.selection_result import PARTS
-
-if TYPE_CHECKING:
-    from modifind.result.selection_result import SelectionResult
+from modifind.result.selection_result import PARTS, SelectionResult
 
 ROLES = {"mean": "average", "spread": "spread", "shape": "shape"}
 SMALLEST = 1e-6  # smaller p-values are drawn here

@@ -5,21 +5,21 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, ClassVar, Self
+from typing import ClassVar, Self
 
 import numpy as np
 
 from modifind.charts.base import AlongDisplay, told_along
 from modifind.charts.labels import number, shortened, with_limits
 from modifind.charts.spec import Band, Figure, Key, Line, Mark, Panel, Rule, limits_of, values_of
-
-if TYPE_CHECKING:
-    from modifind.result.selection_result import SelectionResult
+from modifind.result.selection_result import SelectionResult
 
 
 @dataclass(eq=False, repr=False)
 class CurveDisplay(AlongDisplay):
     """Mean effect, and the ratio of standard deviations, along one feature, with 95% bands.
+
+    Of an outcome of 0 and 1 the mean effect alone, from which the ratio follows.
 
     Parameters
     ----------
@@ -59,29 +59,27 @@ class CurveDisplay(AlongDisplay):
         return replace(super().from_result(result, feature), overall=result.overall)
 
     def spec(self) -> Figure:
-        """The average above the spread; beside each other where categories stand in rows."""
-        words, short, places = self.words, self.words.short, self.places
+        """The average above the spread, if there is one; beside each other where categories stand in rows."""
+        short, places = self.words.short, self.places
+        average = Panel(places, (Rule("neutral", 0.0),), f"mean effect on {short.outcome}", short.difference)
+        average = replace(average, keys=(Key("neutral", "no effect"),))
+        panels = [self._drawn(average, "mean_effect", "average", self._average_note())]
+        if not self.words.binary:  # whose spread follows from its average
+            spread = Panel(places, (Rule("neutral", 1.0),), "ratio of standard deviations")
+            spread = replace(spread, unit=f"{short.treated} / {short.control}", keys=(Key("neutral", "equal spread"),))
+            note = f"How much outcomes vary under {self.words.treated} relative to {self.words.control}: above 1 they "
+            note += "vary more (ratio of standard deviations)."
+            panels.append(self._drawn(replace(spread, within=(0.0, math.inf)), "sd_ratio", "spread", note))
+        if places.sideways:
+            return Figure(tuple(panels), places.height(), columns=len(panels), legend_columns=2)
+        return Figure(tuple(panels), len(panels) * places.height())
+
+    def _average_note(self) -> str:
+        words = self.words
         note = f"Average {shortened(words.outcome, 200)} under {words.treated} less that under {words.control}"
         if words.binary:
             note = f"Share with the outcome under {words.treated} less the share under {words.control}"
-        if words.log:
-            note += "; logarithms, so that 0.1 is about 10% more and \u22120.7 half as much"
-        spread_note = (
-            f"How much outcomes vary under {words.treated} relative to {words.control}: above 1 they vary more "
-            "(ratio of standard deviations)."
-        )
-        average = Panel(places, (Rule("neutral", 0.0),), f"mean effect on {short.outcome}", short.difference)
-        spread = Panel(
-            places, (Rule("neutral", 1.0),), "ratio of standard deviations", f"{short.treated} / {short.control}"
-        )
-        spread = replace(spread, within=(0.0, math.inf), keys=(Key("neutral", "equal spread"),))
-        panels = (
-            self._drawn(replace(average, keys=(Key("neutral", "no effect"),)), "mean_effect", "average", f"{note}."),
-            self._drawn(spread, "sd_ratio", "spread", spread_note),
-        )
-        if places.sideways:
-            return Figure(panels, places.height(), columns=2, legend_columns=2)
-        return Figure(panels, 2 * places.height())
+        return note + "; logarithms, so that 0.1 is about 10% more and \u22120.7 half as much" * words.log + "."
 
     def _drawn(self, panel: Panel, name: str, role: str, note: str) -> Panel:
         """With the curve, its band and the effect in all rows."""

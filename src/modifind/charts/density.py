@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -15,9 +15,7 @@ from modifind.charts.base import Display, column_of
 from modifind.charts.labels import MISSING, PLAIN_WORDS, Words, number, percent, shortened, shown, value_text
 from modifind.charts.spec import Band, Bars, Figure, Key, Line, Mark, Panel, Places, Rule, Told, limits_of
 from modifind.data.wording import printable
-
-if TYPE_CHECKING:
-    from modifind.result.selection_result import SelectionResult
+from modifind.result.selection_result import SelectionResult
 
 ARMS = ("treated", "control")
 DEFAULT_NUMBERS = 3  # values of a continuous feature that are shown unless the user chooses
@@ -39,10 +37,8 @@ class DensityDisplay(Display):
         Name of the feature.
     densities : DataFrame
         What `SelectionResult.density` gives, at the values that are to be drawn.
-    levels : bool, default=False
-        Whether the outcome has few distinct values, so that shares are drawn.
     words : Words, optional
-        What arms and outcome are called.
+        What arms and outcome are called, and whether the outcome has few distinct values, so that shares are drawn.
 
     Attributes
     ----------
@@ -55,11 +51,10 @@ class DensityDisplay(Display):
     feature: str
     densities: pd.DataFrame
     _: KW_ONLY
-    levels: bool = False
     words: Words = PLAIN_WORDS
 
     def __post_init__(self) -> None:
-        self.values_ = _distinct(self.densities["value"])
+        self.values_ = list(self.densities["value"].drop_duplicates())
 
     @classmethod
     def from_result(
@@ -80,11 +75,9 @@ class DensityDisplay(Display):
         column = column_of(result, feature, "densities")
         densities = result.density(column)
         numbers = result.kind(column) != "discrete"
-        places = _default(densities, numbers) if values is None else _chosen(densities, numbers, values, feature)
-        known = _distinct(densities["value"])
-        parts = [densities[_is(densities["value"], known[place])] for place in places]
-        levels = bool(result.settings.get("outcome_levels", False))
-        return cls(feature, pd.concat(parts, ignore_index=True), levels=levels, words=Words.of(result))
+        drawn = _default(densities, numbers) if values is None else _chosen(densities, numbers, values, feature)
+        parts = [densities[_is(densities["value"], value)] for value in drawn]
+        return cls(feature, pd.concat(parts, ignore_index=True), words=Words.of(result))
 
     def spec(self) -> Figure:
         """For every value the densities, and the witness function beneath; the same scales for all."""
@@ -99,16 +92,16 @@ class DensityDisplay(Display):
     def _upper(self, value: Any, part: pd.DataFrame) -> Panel:
         words, short = self.words, self.words.short
         (treated, _, _), (control, _, _), (witness, _, _) = (limits_of(part, name) for name in (*ARMS, "witness"))
-        write = percent if self.levels else number
+        write = percent if self.words.levels else number
         peaks = [number(_peak(part["outcome"].to_numpy(dtype=float), own)) for own in (treated, control)]
         about = f"Outcomes of both arms where {self.feature} is {value_text(value)}. Most common near {peaks[0]} under "
         about += f"{words.treated} and near {peaks[1]} under {words.control}."
         # Very many points say the same words: these are kept once.
-        what = "share " if self.levels else "density "
+        what = "share " if self.words.levels else "density "
         said = (what, f" under {words.treated}, ", f" under {words.control}; difference ")
         rows = zip(treated, control, witness, strict=True)
         texts = tuple((write(t), write(c), f"{'+' * bool(w > 0)}{write(w)}") for t, c, w in rows)
-        form = "box" if self.levels else "line"
+        form = "box" if self.words.levels else "line"
         keys = tuple(Key(arm, getattr(short, arm), form, getattr(words, arm)) for arm in ARMS)
         panel = self._panel(part, ARMS, what.strip(), title=self._title(value), keys=keys, joined=True)
         return replace(panel, within=(0.0, math.inf), told=Told(about=about, words=said, texts=texts))
@@ -117,9 +110,9 @@ class DensityDisplay(Display):
         """Lines or bars with the same scale at all values."""
         held = [0.0, *(float(own) for name in names for side in limits_of(self.densities, name) for own in side)]
         known = [value for value in held if math.isfinite(value)]
-        marks, weak = self._marks(part, names), "low_support" in part and bool(part["low_support"].any())
-        panel = Panel(self._places(part), marks, label, holds=(min(known), max(known)), **words)
-        return replace(panel, percent=self.levels, weak=weak)
+        words |= {"holds": (min(known), max(known)), "percent": self.words.levels}
+        weak = "low_support" in part and bool(part["low_support"].any())
+        return Panel(self._places(part), self._marks(part, names), label, weak=weak, **words)
 
     def _lower(self, part: pd.DataFrame) -> Panel:
         remark = f"more common under {shortened(self.words.treated, 100)} ↑"
@@ -129,7 +122,7 @@ class DensityDisplay(Display):
     def _places(self, part: pd.DataFrame) -> Places:
         outcome = part["outcome"].to_numpy(dtype=float)
         name = self.words.short.outcome
-        if not self.levels:
+        if not self.words.levels:
             return Places.numbers(name, outcome, (self.densities["outcome"].min(), self.densities["outcome"].max()))
         steps = slice(None, None, -(-outcome.size // MOST_TICKS))
         ticks = [(float(k), number(level)) for k, level in enumerate(outcome)][steps]
@@ -139,7 +132,7 @@ class DensityDisplay(Display):
     def _marks(self, part: pd.DataFrame, names: Sequence[str]) -> tuple[Mark, ...]:
         """Lines over their bands, or bars beside each other."""
         known = {name: limits_of(part, name) for name in names}
-        if self.levels:
+        if self.words.levels:
             wide = 0.8 / len(names)
             shifts = [(k - (len(names) - 1) / 2) * wide for k in range(len(names))]
             pairs = zip(known.items(), shifts, strict=True)
@@ -162,45 +155,43 @@ def _peak(outcome: Array, density: Array) -> float:
     return float(outcome[int(np.nanargmax(density))]) if np.isfinite(density).any() else math.nan
 
 
-def _distinct(values: pd.Series[Any]) -> list[Any]:
-    return list(values.drop_duplicates())
-
-
 def _is(values: pd.Series[Any], value: Any) -> pd.Series[bool]:
     missing = value_text(value) == MISSING and not isinstance(value, str)
     return values.isna() if missing else values == value
 
 
-def _default(densities: pd.DataFrame, numbers: bool) -> list[int]:
+def _default(densities: pd.DataFrame, numbers: bool) -> list[Any]:
     """All categories; of numbers the lowest, the middle and the highest with enough rows, and rows without one."""
-    known = _distinct(densities["value"])
+    values = densities["value"].drop_duplicates()
     if not numbers:
-        return list(range(len(known)))
-    there = [k for k, value in enumerate(known) if not pd.isna(value)]
-    weak = densities.get("low_support", pd.Series(False, index=densities.index))
-    strong = [k for k in there if not weak[_is(densities["value"], known[k])].any()] or there
-    places = np.unique(np.linspace(0, len(strong) - 1, DEFAULT_NUMBERS).round().astype(int)) if strong else ()
-    return [strong[place] for place in places] + [k for k in range(len(known)) if k not in there]
+        return list(values)
+    weak = densities["low_support"] if "low_support" in densities else np.zeros(len(densities), dtype=bool)
+    few = values.isin(densities["value"][weak])
+    there = values[values.notna()]
+    strong = list(there[~few[there.index]]) or list(there)
+    places = np.linspace(0, max(len(strong) - 1, 0), DEFAULT_NUMBERS).round().astype(int)
+    return [*(strong[place] for place in np.unique(places) if strong), *values[values.isna()]]
 
 
-def _chosen(densities: pd.DataFrame, numbers: bool, values: Sequence[Any], feature: str) -> list[int]:
-    """Places of the values that the user asks for."""
-    known = _distinct(densities["value"])
-    texts = [value_text(value) for value in known]
-    places = []
-    for value in [values] if isinstance(values, str) else values:
-        if numbers and value_text(value) != MISSING:
-            there = [k for k, own in enumerate(known) if not pd.isna(own)]
-            try:
-                place = min(there, key=lambda k: abs(known[k] - float(value)))
-            except (TypeError, ValueError):
-                raise ValueError(f"{feature!r} has numbers; {value!r} is none") from None
-        elif value_text(value) in texts:
-            place = texts.index(value_text(value))
-        else:
-            raise ValueError(f"no densities of {feature!r} at {value!r}; there are those at {', '.join(texts)}")
-        if place not in places:
-            places.append(place)
+def _chosen(densities: pd.DataFrame, numbers: bool, values: Sequence[Any], feature: str) -> list[Any]:
+    """The values that the user asks for, each once."""
+    known = list(densities["value"].drop_duplicates())
+    asked = [values] if isinstance(values, str) else values
+    places = dict.fromkeys(_place(known, value, numbers, feature) for value in asked)
     if not places:
-        raise ValueError(f"values must name at least one value of {feature!r}: {', '.join(texts)}")
-    return places
+        raise ValueError(f"values must name at least one value of {feature!r}: {', '.join(map(value_text, known))}")
+    return [known[place] for place in places]
+
+
+def _place(known: list[Any], value: Any, numbers: bool, feature: str) -> int:
+    """Place of the nearest number, or of the category."""
+    texts = [value_text(own) for own in known]
+    if numbers and value_text(value) != MISSING:
+        try:
+            there = [k for k, own in enumerate(known) if not pd.isna(own)]
+            return min(there, key=lambda k: abs(known[k] - float(value)))
+        except (TypeError, ValueError):
+            raise ValueError(f"{feature!r} has numbers; {value!r} is none") from None
+    if value_text(value) not in texts:
+        raise ValueError(f"no densities of {feature!r} at {value!r}; there are those at {', '.join(texts)}")
+    return texts.index(value_text(value))

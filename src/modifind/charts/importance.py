@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,9 +10,7 @@ from numpy.typing import NDArray
 from modifind.charts.base import SingleDisplay
 from modifind.charts.labels import p_text
 from modifind.charts.spec import Bars, Figure, Panel, Places, Texts, Told
-
-if TYPE_CHECKING:
-    from modifind.result.selection_result import SelectionResult
+from modifind.result.selection_result import SelectionResult
 
 
 @dataclass(eq=False, repr=False)

@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 import re
 import unicodedata
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -103,10 +104,7 @@ def shortened(text: str, room: float, *, middle: bool = False) -> str:
 
 def _fitting(text: str, room: float) -> str:
     """As many letters from the beginning as there is room for."""
-    kept = 0
-    while kept < len(text) and text_width(text[: kept + 1]) <= room:
-        kept += 1
-    return text[:kept]
+    return text[: sum(width <= room for width in accumulate(map(text_width, text)))]
 
 
 def text_width(text: str) -> float:
@@ -195,20 +193,14 @@ class Words:
     def of(cls, result: SelectionResult) -> Words:
         """The words of a result."""
         settings = result.settings
-        treated, control = (str(settings.get(f"{arm}_label", arm)) for arm in ("treated", "control"))
-        if treated in ("1", "1.0", "True") and control in ("0", "0.0", "False"):
-            treated, control = "treatment", "control"
-        elif settings.get("treatment_name") and {treated.lower(), control.lower()} <= BARE:
-            treated, control = (f"{settings['treatment_name']} = {label}" for label in (treated, control))
-        levels = bool(settings.get("outcome_levels"))
-        two = any(frame["outcome"].nunique() == 2 for frame in result.densities.values())
+        few = bool(settings.get("outcome_levels"))
+        two = few and any(frame["outcome"].nunique() == 2 for frame in result.densities.values())
         return cls(
-            treated,
-            control,
+            *_arms(settings),
             str(settings.get("outcome_name") or "outcome"),
             log=settings.get("outcome_transform") == "log",
-            binary=(settings.get("model") or {}).get("likelihood") == "bernoulli" or (levels and two),
-            levels=levels,
+            binary=two or (settings.get("model") or {}).get("likelihood") == "bernoulli",
+            levels=few,
             population=str(settings.get("population") or "all"),
         )
 
@@ -242,6 +234,16 @@ class Words:
         """What the report answers; of a long name the beginning."""
         subject = "the treatment" if self.treated == "treatment" else self.treated
         return f"Which features change how {shortened(subject, 400)} works?"
+
+
+def _arms(settings: Mapping[str, Any]) -> tuple[str, str]:
+    """Names of the arms: labels that say nothing by themselves stand beside the treatment's name."""
+    treated, control = (str(settings.get(f"{arm}_label", arm)) for arm in ("treated", "control"))
+    if treated in ("1", "1.0", "True") and control in ("0", "0.0", "False"):
+        return "treatment", "control"
+    if settings.get("treatment_name") and {treated.lower(), control.lower()} <= BARE:
+        return f"{settings['treatment_name']} = {treated}", f"{settings['treatment_name']} = {control}"
+    return treated, control
 
 
 PLAIN_WORDS = Words()

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+from matplotlib import rcParams
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.colors import to_rgba
@@ -34,6 +35,7 @@ PLAIN_TEXT: dict[str, Any] = {"parse_math": False, "usetex": False}
 # Half a printed page in inches: figures are made as wide, so that points of text are points on paper.
 HALF_PAGE = 3.4
 LABEL_SIZE, TICK_SIZE, NOTE_SIZE = 8.0, 7.5, 7.0
+LEGEND_ROW = 10.6  # points of a row of the legend
 DPI = 200
 WEAK_HATCH = "/////"
 WEAK: dict[str, Any] = {"facecolor": "none", "edgecolor": FAINT, "hatch": WEAK_HATCH, "alpha": 0.55, "linewidth": 0}
@@ -55,7 +57,7 @@ class Look:
 
 
 LOOKS = {
-    "average": Look(SELECTED),
+    **dict.fromkeys(("average", "selected", "fit", "rank"), Look(SELECTED)),
     "spread": Look(SPREAD, marker="s"),
     "shape": Look(SHAPE, marker="^"),
     "distance": Look(SHAPE),
@@ -76,23 +78,17 @@ LOOKS = {
     "limit": Look(SPREAD, (0, (4, 1.5)), width=1.2),
     "clip": Look(INK, (0, (1, 1.5)), width=1.0),
     "separator": Look(PLAIN, width=0.4),
-    "selected": Look(SELECTED),
     "plain": Look(PLAIN),
-    "fit": Look(SELECTED),
-    "rank": Look(SELECTED),
     "unsure": Look(FAINT, hatch=WEAK_HATCH),
 }
 BAR_SHADES = {"treated": 0.75, "rank": 0.6, "witness": 0.55}
 
 
-def make_figure(
-    n_columns: int = 1, *, width: float, height: float, n_rows: int = 1, dpi: float | None = None
-) -> tuple[Figure, list[Axes]]:
+def make_figure(width: float, height: float, dpi: float | None = None) -> Figure:
     """A figure that belongs to no window, so that nothing is left open and any backend will do."""
     figure = Figure(figsize=(width, height), layout="constrained", dpi=dpi)
     FigureCanvasAgg(figure)
-    axes = [figure.add_subplot(n_rows, n_columns, k + 1) for k in range(n_rows * n_columns)]
-    return figure, axes
+    return figure
 
 
 def tidy(axes: Axes, *, tick_size: float = 9, title_size: float = 10) -> None:
@@ -105,38 +101,48 @@ def tidy(axes: Axes, *, tick_size: float = 9, title_size: float = 10) -> None:
 
 def draw(figure: spec.Figure, axes: Sequence[Axes] | None = None) -> tuple[Any, list[Axes]]:
     """Draw the panels on axes, or on those of a new figure; gives the figure and the axes."""
-    own = axes is None
-    sheet: Any
-    sheet, panels = _sheet(figure) if axes is None else (axes[0].get_figure(), list(axes))
-    stack = len(figure.ratios)
-    for k, (ax, panel) in enumerate(zip(panels, figure.panels, strict=True)):
-        left = k % (len(panels) // stack) % figure.columns == 0
-        _draw_panel(ax, panel, crowd=figure.columns if own else 1)
-        if own and not left:
+    return _draw_new(figure) if axes is None else _draw_on(figure, list(axes))
+
+
+def _draw_new(figure: spec.Figure) -> tuple[Figure, list[Axes]]:
+    """A figure with one legend, and names and numbers of axes at its left and bottom only."""
+    sheet, axes = _sheet(figure)
+    for k, (ax, panel) in enumerate(zip(axes, figure.panels, strict=True)):
+        _draw_panel(ax, panel, figure.columns)
+        if k % (len(axes) // len(figure.ratios)) % figure.columns:
             ax.set_yticklabels([])
             ax.set_ylabel("")
-        if panel.joined:
-            ax.set_xlabel("")
-            if own and not panel.places.ticks:
-                ax.set_xticklabels([])
+        if panel.joined and not panel.places.ticks:
+            ax.set_xticklabels([])
+    entries, unit = _entries(figure), figure.panels[0].unit
+    if figure.columns > 1 and unit:  # too long for the labels of narrow axes
+        entries.append((Line2D([], [], color="none"), unit))
+    _legend(sheet, entries, figure.legend_columns)
+    sheet.align_ylabels(axes)
+    return sheet, axes
+
+
+def _draw_on(figure: spec.Figure, axes: list[Axes]) -> tuple[Any, list[Axes]]:
+    """The user's axes, with the legend on the first of them, below what else stands there."""
+    entries = _entries(figure)
+    rows = -(-len(entries) // figure.legend_columns)
+    for k, (ax, panel) in enumerate(zip(axes, figure.panels, strict=True)):
+        _draw_panel(ax, panel, lift=0.0 if k else LEGEND_ROW * rows)
+    _legend(axes[0], entries, figure.legend_columns)
+    return axes[0].get_figure(), axes
+
+
+def _entries(figure: spec.Figure) -> list[tuple[Any, str]]:
+    """What the legend shows, each meaning once, few rows last."""
     keys: dict[str, Key] = {}
     for key in (key for panel in figure.panels for key in panel.all_keys if key.role != "neutral"):
         keys.setdefault(key.text, key)
-    last = sorted(keys.values(), key=lambda key: key.role == "unsure")
-    entries = [(_handle(key), key.text) for key in last]
-    if own and figure.columns > 1 and figure.panels[0].unit:  # too long for the labels of narrow axes
-        entries.append((Line2D([], [], color="none"), figure.panels[0].unit))
-    if panels:
-        _legend(sheet if own else panels[0], entries, figure.legend_columns)
-    if own:
-        sheet.align_ylabels(panels)
-    return sheet, panels
+    return [(_handle(key), key.text) for key in sorted(keys.values(), key=lambda key: key.role == "unsure")]
 
 
 def _sheet(figure: spec.Figure) -> tuple[Figure, list[Axes]]:
     """A new figure with axes for the panels, those of a stack one below the other."""
-    sheet, _ = make_figure(0, width=HALF_PAGE, height=figure.height, dpi=DPI)
-    stack = len(figure.ratios)
+    sheet, stack = make_figure(HALF_PAGE, figure.height, DPI), len(figure.ratios)
     n = len(figure.panels) // stack
     blocks = -(-n // figure.columns)
     grid = sheet.add_gridspec(stack * blocks, figure.columns, height_ratios=figure.ratios * blocks)
@@ -144,7 +150,8 @@ def _sheet(figure: spec.Figure) -> tuple[Figure, list[Axes]]:
     return sheet, [sheet.add_subplot(grid[place]) for place in places]
 
 
-def _draw_panel(ax: Axes, panel: Panel, crowd: int) -> None:
+def _draw_panel(ax: Axes, panel: Panel, crowd: int = 1, lift: float = 0.0) -> None:
+    """One panel; `lift` is how many points above the axes its title and its remark stand."""
     before = (ax.get_xlim() if panel.places.sideways else ax.get_ylim()) if ax.has_data() else ()
     axis = _ValueAxis(ax, panel)
     for mark in sorted(panel.marks, key=lambda mark: isinstance(mark, Rule)):  # rules lie below, and are added last
@@ -155,10 +162,11 @@ def _draw_panel(ax: Axes, panel: Panel, crowd: int) -> None:
     (ax.set_xlim if panel.places.sideways else ax.set_ylim)(*reach)
     axis.finish(crowd)
     if panel.title:
-        ax.set_title(panel.title, fontsize=LABEL_SIZE, color=FAINT if panel.weak else INK, **PLAIN_TEXT)
+        style: dict[str, Any] = {"fontsize": LABEL_SIZE, "color": FAINT if panel.weak else INK, **PLAIN_TEXT}
+        ax.set_title(panel.title, pad=rcParams["axes.titlepad"] + lift, **style)
     if panel.remark and crowd == 1:
-        words: dict[str, Any] = {"fontsize": NOTE_SIZE, "color": INK, **PLAIN_TEXT}
-        ax.text(1.0, 1.0, panel.remark, transform=ax.transAxes, ha="right", va="bottom", **words)
+        words: dict[str, Any] = {"fontsize": NOTE_SIZE, "color": INK, "ha": "right", "va": "bottom", **PLAIN_TEXT}
+        ax.annotate(panel.remark, (1.0, 1.0), (0.0, lift), "axes fraction", "offset points", **words)
 
 
 class _ValueAxis:
@@ -224,8 +232,7 @@ class _ValueAxis:
         weak, fill = self.weak & mark.marks_weak, {"color": look.colour, "alpha": look.shade, "linewidth": 0}
         if self.along.any():
             where = (~weak[self.along]).tolist()
-            style: dict[str, Any] = WEAK if self.panel.weak else fill
-            self._area(mark.low, mark.high, where=where, zorder=1 if mark.box else 2, **style)
+            self._area(mark, where=where, zorder=1 if mark.box else 2, **(WEAK if self.panel.weak else fill))
         lines = self.ax.hlines if self.places.sideways else self.ax.vlines
         for few in (False, True):
             kept = (weak == few) & ~self.along
@@ -238,8 +245,8 @@ class _ValueAxis:
                 colour, line = (FAINT, ":") if few else (look.colour, "-")
                 lines(at, low, high, color=colour, linestyle=line, linewidth=1.5, zorder=2)
 
-    def _area(self, low: Array, high: Array, **style: Any) -> None:
-        self.ax.fill_between(self.at[self.along], low[self.along], high[self.along], **style)
+    def _area(self, band: Band, **style: Any) -> None:
+        self.ax.fill_between(self.at[self.along], band.low[self.along], band.high[self.along], **style)
 
     def _bar(self, at: Array, size: Array, width: float, start: Array | float = 0.0, **fill: Any) -> None:
         if self.places.sideways:
@@ -256,11 +263,8 @@ class _ValueAxis:
         edge = {"edgecolor": look.colour, "hatch": hatch, "linewidth": 0.8} if hatch else {"linewidth": 0}
         self._bar(at, mark.values, mark.width, facecolor=face, **edge)
         if mark.low is not None and mark.high is not None:
-            grey: dict[str, Any] = {
-                "color": FAINT if self.panel.weak else INK,
-                "linestyle": ":" if self.panel.weak else "-",
-            }
-            self.ax.vlines(at, mark.low, mark.high, linewidth=1.1, zorder=3, **grey)
+            colour, line = (FAINT, ":") if self.panel.weak else (INK, "-")
+            self.ax.vlines(at, mark.low, mark.high, color=colour, linestyle=line, linewidth=1.1, zorder=3)
 
     def _rule(self, mark: Rule, look: Look) -> None:
         """A line across the axes, or an area."""
@@ -279,22 +283,23 @@ class _ValueAxis:
         if not bands or not self.weak[self.along].any():
             return
         low, high = np.fmin.reduce([mark.low for mark in bands]), np.fmax.reduce([mark.high for mark in bands])
-        self._area(low, high, where=beside(self.weak[self.along]).tolist(), zorder=1.5, **WEAK)
+        self._area(Band("unsure", low, high), where=beside(self.weak[self.along]).tolist(), zorder=1.5, **WEAK)
 
     def finish(self, crowd: int) -> None:
         """Ticks and names of both axes; less of both where panels stand beside each other."""
         ax, panel, places = self.ax, self.panel, self.places
         label = panel.label if crowd > 1 or not panel.unit else f"{panel.label}\n({panel.unit})"
-        name = shown(places.name, 22 if places.sideways else 42 if crowd == 1 else 28 // crowd)
         if places.sideways:
-            lines = wrap(label.replace("\n", " "), 30 if crowd == 1 else 14) if panel.unit or crowd > 1 else label
-            ax.set_xlabel(lines, **PLAIN_TEXT)
-            ax.set_ylabel(name, **PLAIN_TEXT)
+            if panel.unit or crowd > 1:
+                label = wrap(label.replace("\n", " "), 30 if crowd == 1 else 14)
+            ax.set_xlabel(label, **PLAIN_TEXT)
+            ax.set_ylabel(shown(places.name, places.tall), **PLAIN_TEXT)
             ax.set_yticks(places.at, places.ticked, **PLAIN_TEXT)
             ax.set_ylim(len(places.labels) - 0.4, -0.6)
             ax.tick_params(axis="y", length=0)
         else:
             ax.set_ylabel("\n".join(wrap(line, TALL) for line in label.split("\n")), **PLAIN_TEXT)
+            name = "" if panel.joined else shown(places.name, 42 if crowd == 1 else 28 // crowd)
             ax.set_xlabel(name, **PLAIN_TEXT)
             self._place_ticks(crowd)
         self._value_ticks(crowd)
@@ -341,16 +346,22 @@ class _ValueAxis:
                 ax.set_xlim(low - 0.04 * reach, self.at.max() + 0.45 * self.unit)
                 # "missing" is as wide as two numbers: those that it would touch are left out.
                 high = min(high, self.at.max() - 0.17 * reach)
-            for bins in range(6, 0, -1):
-                locator = MaxNLocator(nbins=bins, steps=[1, 2, 2.5, 5, 10])
-                ticks = [tick for tick in locator.tick_values(low, max(low, high)) if low <= tick <= high]
-                if sum(len(f"{tick:g}") + 2 for tick in ticks) <= ROOM - 10 * gap:
-                    break
+            locator, ticks = _round_numbers(low, high, ROOM - 10 * gap)
             if not gap:
                 ax.xaxis.set_major_locator(locator)
                 return
             ticks = ticks or [low]
         ax.set_xticks([*ticks, self.at.max()], [*(f"{tick:g}" for tick in ticks), MISSING])
+
+
+def _round_numbers(low: float, high: float, letters: int) -> tuple[MaxNLocator, list[Any]]:
+    """As many round numbers between two ends as fit into so many letters."""
+    for bins in range(6, 0, -1):
+        locator = MaxNLocator(nbins=bins, steps=[1, 2, 2.5, 5, 10])
+        ticks = [tick for tick in locator.tick_values(low, max(low, high)) if low <= tick <= high]
+        if sum(len(f"{tick:g}") + 2 for tick in ticks) <= letters:
+            break
+    return locator, ticks
 
 
 def _trim(ax: Axes) -> None:
@@ -367,16 +378,15 @@ def _legend(parent: Axes | Figure, entries: Sequence[tuple[Any, str]], n_columns
     """A legend above axes, or at the top of a figure, where it hides nothing; its words are plain text."""
     if not entries:
         return
-    handles = [handle for handle, _ in entries]
+    handles, labels = zip(*entries, strict=True)
     whole = isinstance(parent, Figure)
-    place: dict[str, Any] = {"loc": "lower left", "bbox_to_anchor": (0.0, 1.0), "borderaxespad": 0.1}
-    if whole:
-        place = {"loc": "outside upper left"}
+    above: dict[str, Any] = {"loc": "lower left", "bbox_to_anchor": (0.0, 1.0), "borderaxespad": 0.1}
+    place = {"loc": "outside upper left"} if whole else above
     room = {"borderpad": 0.2, "handlelength": 2.2, "columnspacing": 1.1, "handletextpad": 0.5}
     look: dict[str, Any] = {"ncols": min(n_columns, len(handles)), "frameon": False, "fontsize": NOTE_SIZE, **room}
     # Labels that begin with an underscore would be left out: the words are put in afterwards.
     box = parent.legend(handles, ["-"] * len(handles), labelcolor=INK, **place, **look)
-    for text, (_, label) in zip(box.get_texts(), entries, strict=True):
+    for text, label in zip(box.get_texts(), labels, strict=True):
         text.set(**PLAIN_TEXT)
         text.set_text(label)
     box.set_in_layout(whole)  # a wide legend of axes would make them narrow

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass, replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
@@ -12,9 +11,7 @@ import pandas as pd
 from modifind.charts.base import SingleDisplay
 from modifind.charts.labels import PLAIN_WORDS, Words, percent
 from modifind.charts.spec import Bars, Figure, Key, Panel, Places, Rule, Told, values_of
-
-if TYPE_CHECKING:
-    from modifind.result.selection_result import SelectionResult
+from modifind.result.selection_result import SelectionResult
 
 ARMS = ("treated", "control")
 

@@ -6,12 +6,17 @@ from typing import ClassVar
 
 import numpy as np
 
+from modifind._typing import Array
 from modifind.charts.base import AlongDisplay, SingleDisplay, told_along
 from modifind.charts.labels import number, with_limits
 from modifind.charts.spec import Band, Figure, Key, Line, Mark, Panel, Rule, limits_of
 
 QUANTILES = (10, 25, 50, 75, 90)
 LIMITED = (10, 50, 90)  # whose limits are told
+NOTE = (
+    "Effect on low (10%), middle (50%) and high (90%) outcomes. Lines that lie together: a shift of everybody alike. "
+    "Lines that fan out: the spread or the shape changes."
+)
 
 
 class QuantileDisplay(AlongDisplay, SingleDisplay):
@@ -53,18 +58,15 @@ class QuantileDisplay(AlongDisplay, SingleDisplay):
             if np.isfinite(low).any():
                 marks.append(Band(f"q{q}", low, high, shift=shift))
             marks.append(Line(f"q{q}", values, f"{q}%", shift))
-        said = [
-            [f"{q}%: {with_limits(*row) if q in LIMITED else number(row[0])}" for row in zip(*limits, strict=True)]
-            for q, limits in known.items()
-        ]
-        note = (
-            "Effect on low (10%), middle (50%) and high (90%) outcomes. Lines that lie together: a shift of everybody "
-            "alike. Lines that fan out: the spread or the shape changes."
-        )
-        texts = ["; ".join(parts) for parts in zip(*said, strict=True)]
-        told = told_along(self.places, "Low, middle and high outcomes", note, texts)
+        texts = ["; ".join(parts) for parts in zip(*(_said(q, limits) for q, limits in known.items()), strict=True)]
+        told = told_along(self.places, "Low, middle and high outcomes", NOTE, texts)
         lines = [Key(f"q{q}", f"{q}%", "point" if self.discrete else "line") for q in known]
         label, unit = f"quantile effect on {self.words.short.outcome}", self.words.short.difference
         keys = (Key("neutral", "no effect"), *lines)
         panel = Panel(self.places, tuple(marks), label, unit, keys=keys, told=told)
         return Figure((panel,), 1.3 * self.places.height(2.1))
+
+
+def _said(q: int, limits: tuple[Array, ...]) -> list[str]:
+    """What is said of a quantile at each place."""
+    return [f"{q}%: {with_limits(*row) if q in LIMITED else number(row[0])}" for row in zip(*limits, strict=True)]

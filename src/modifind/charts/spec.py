@@ -20,6 +20,7 @@ from modifind.charts.labels import MINUS, number, tick_labels, value_text
 
 MOST_UPRIGHT = 6  # categories beside each other
 ROOM = 38  # letters that fit under axes of half a page
+LETTER = 0.066  # inches, about, of a letter beside axes
 MOST_WEAK = 0.25  # of the range of points with enough rows
 
 
@@ -187,11 +188,19 @@ class Places:
         """Names of categories as they are written at an axis, on two lines where they are long."""
         return tick_labels(self.labels, width=26 if self.rows else 20 if self.sideways else 12)
 
+    @property
+    def _stacked(self) -> float:
+        """Inches of categories one below the other."""
+        return sum(0.12 + 0.115 * (1 + label.count("\n")) for label in self.ticked)
+
     def height(self, upright: float = 2.3) -> float:
         """Inches that axes need."""
-        if not self.sideways:
-            return upright
-        return 0.95 + sum(0.12 + 0.115 * (1 + label.count("\n")) for label in self.ticked)
+        return 0.95 + self._stacked if self.sideways else upright
+
+    @property
+    def tall(self) -> int:
+        """Letters that fit beside categories one below the other, so that a name does not run into the legend."""
+        return min(22, int(self._stacked / LETTER))
 
     def largest(self, most: int) -> list[int]:
         """Places of the categories with the most rows, in their order; of the first ones, where these are not known."""
@@ -283,15 +292,10 @@ class Panel:
     @property
     def values(self) -> tuple[list[float], list[float]]:
         """Finite numbers that are drawn where there are enough rows, and where there are too few."""
-        sure: list[float] = []
-        weak: list[float] = []
-        for mark in self.marks:
-            for name in ("values", "low", "high"):
-                side = getattr(mark, name, None)
-                if side is not None:
-                    for kept, where in ((sure, ~self.places.weak), (weak, self.places.weak)):
-                        kept += [float(value) for value in side[where] if math.isfinite(value)]
-        return sure, weak
+        found = [getattr(mark, name, None) for mark in self.marks for name in ("values", "low", "high")]
+        known, weak = [side for side in found if side is not None], self.places.weak
+        sides = np.reshape(np.array(known, dtype=float), (len(known), weak.size))
+        return sides[np.isfinite(sides) & ~weak].tolist(), sides[np.isfinite(sides) & weak].tolist()
 
     @cached_property
     def reach(self) -> tuple[float, float]:

@@ -38,37 +38,20 @@ TABLES = tuple(f"{table}_{cycle}" for cycle in CYCLES for table in VARIABLES)
 
 NUMBERS = {"Y": "LBXCRP", "income": "INDFMPIR", "bmi": "BMXBMI", "WTMEC2YR": "WTMEC2YR"}
 INTEGERS = {
-    "age": "RIDAGEYR",
-    "race": "RIDRETH1",
-    "marital": "DMDMARTL",
-    "education": "DMDEDUC2",
-    "SDMVPSU": "SDMVPSU",
-    "SDMVSTRA": "SDMVSTRA",
-}
+    "age": "RIDAGEYR", "race": "RIDRETH1", "marital": "DMDMARTL", "education": "DMDEDUC2",
+    "SDMVPSU": "SDMVPSU", "SDMVSTRA": "SDMVSTRA",
+}  # fmt: skip
+YES = {
+    "vigorous_work": "PAQ605", "vigorous_recreation": "PAQ650", "ever_smoked": "SMQ020", "estrogen": "RHQ540",
+    "asthma": "MCQ010", "arthritis": "MCQ160A", "gout": "MCQ160N", "heart_attack": "MCQ160E", "stroke": "MCQ160F",
+    "emphysema": "MCQ160G", "thyroid": "MCQ160M", "bronchitis": "MCQ160K", "liver": "MCQ160L",
+}  # fmt: skip
 # 1 where the variable has the code; 0 for every other answer, refused, unknown and not asked included
-INDICATORS = {
-    "female": ("RIAGENDR", 2),
-    "vigorous_work": ("PAQ605", 1),
-    "vigorous_recreation": ("PAQ650", 1),
-    "ever_smoked": ("SMQ020", 1),
-    "estrogen": ("RHQ540", 1),
-    "asthma": ("MCQ010", 1),
-    "arthritis": ("MCQ160A", 1),
-    "gout": ("MCQ160N", 1),
-    "heart_attack": ("MCQ160E", 1),
-    "stroke": ("MCQ160F", 1),
-    "emphysema": ("MCQ160G", 1),
-    "thyroid": ("MCQ160M", 1),
-    "bronchitis": ("MCQ160K", 1),
-    "liver": ("MCQ160L", 1),
-}
+INDICATORS = {"female": ("RIAGENDR", 2)} | {column: (variable, 1) for column, variable in YES.items()}
 REFUSED_OR_UNKNOWN = (7, 9)
 UNKNOWNS = {"dk_RHQ540": ("RHQ540",), "dk_any_mcq": VARIABLES["MCQ"], "dk_SMQ020": ("SMQ020",)}
 CONTINUOUS = ("age", "income", "cigarettes_month")
-DISCRETE = (
-    "female", "race", "marital", "education", "vigorous_work", "vigorous_recreation", "ever_smoked", "estrogen",
-    "asthma", "arthritis", "gout", "heart_attack", "stroke", "emphysema", "thyroid", "bronchitis", "liver",
-)  # fmt: skip
+DISCRETE = ("female", "race", "marital", "education", *YES)
 EXTRAS = ("bmi", "cigarettes_day", "WTMEC2YR", "SDMVPSU", "SDMVSTRA", *UNKNOWNS)
 COLUMNS = ("SEQN", "cycle", "A", "Y", *CONTINUOUS, *DISCRETE, *EXTRAS)
 OVERWEIGHT = 25.0

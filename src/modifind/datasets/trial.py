@@ -10,11 +10,7 @@ import pandas as pd
 from scipy.special import expit
 from sklearn.utils import Bunch
 
-TRUTH = {
-    "age": "average",
-    "diabetes": "average",
-    "smoker": "spread",
-}
+TRUTH = {"age": "average", "diabetes": "average", "smoker": "spread"}
 TRIAL_SEED = 2022
 
 
@@ -37,35 +33,25 @@ def make_trial(n_samples: int = 1500, random_state: Any = TRIAL_SEED) -> pd.Data
         Columns `drug`, `pressure_change` and nine features.
     """
     rng = np.random.default_rng(random_state)
-    age = np.clip(rng.normal(58, 11, n_samples), 30, 88).round(1)
-    sex = np.where(rng.random(n_samples) < 0.5, "female", "male")
-    bmi = (24 + 0.05 * (age - 58) + rng.gamma(4.0, 1.2, n_samples)).round(1)
-    smoker = np.where(rng.random(n_samples) < expit(-0.6 - 0.03 * (age - 58)), "yes", "no")
-    diabetes = np.where(rng.random(n_samples) < expit(-1.0 + 0.12 * (bmi - 29)), "yes", "no")
-    kidney_function = (95 - 0.7 * (age - 58) + rng.normal(0, 13, n_samples)).round(0)
-    cholesterol = (195 + 1.2 * (bmi - 29) + rng.normal(0, 30, n_samples)).round(0)
-    region = rng.choice(["east", "north", "south", "west"], n_samples)
-    baseline_pressure = (148 + 0.25 * (age - 58) + 0.6 * (bmi - 29) + rng.normal(0, 9, n_samples)).round(0)
-    treated = rng.random(n_samples) < expit(0.03 * (age - 58) - 0.015 * (kidney_function - 95))
-    effect = -4.0 - 0.35 * (age - 58) + np.where(diabetes == "yes", 6.0, 0.0)
-    spread = np.where(treated & (smoker == "yes"), 16.0, 4.0)
-    prognosis = -0.2 * (baseline_pressure - 148) + 0.02 * (cholesterol - 195)
+    made = pd.DataFrame({"age": np.clip(rng.normal(58, 11, n_samples), 30, 88).round(1)})
+    made["sex"] = np.where(rng.random(n_samples) < 0.5, "female", "male")
+    older = made["age"] - 58
+    made["bmi"] = (24 + 0.05 * older + rng.gamma(4.0, 1.2, n_samples)).round(1)
+    heavier = made["bmi"] - 29
+    made["smoker"] = np.where(rng.random(n_samples) < expit(-0.6 - 0.03 * older), "yes", "no")
+    made["diabetes"] = np.where(rng.random(n_samples) < expit(-1.0 + 0.12 * heavier), "yes", "no")
+    made["kidney_function"] = (95 - 0.7 * older + rng.normal(0, 13, n_samples)).round(0)
+    made["cholesterol"] = (195 + 1.2 * heavier + rng.normal(0, 30, n_samples)).round(0)
+    made["region"] = rng.choice(["east", "north", "south", "west"], n_samples)
+    made["baseline_pressure"] = (148 + 0.25 * older + 0.6 * heavier + rng.normal(0, 9, n_samples)).round(0)
+    treated = rng.random(n_samples) < expit(0.03 * older - 0.015 * (made["kidney_function"] - 95))
+    effect = -4.0 - 0.35 * older + np.where(made["diabetes"] == "yes", 6.0, 0.0)
+    spread = np.where(treated & (made["smoker"] == "yes"), 16.0, 4.0)
+    prognosis = -0.2 * (made["baseline_pressure"] - 148) + 0.02 * (made["cholesterol"] - 195)
     change = prognosis + np.where(treated, effect, 0.0) + spread * rng.standard_normal(n_samples)
-    return pd.DataFrame(
-        {
-            "drug": np.where(treated, "drug", "placebo"),
-            "pressure_change": change.round(2),
-            "age": age,
-            "sex": sex,
-            "bmi": bmi,
-            "smoker": smoker,
-            "diabetes": diabetes,
-            "kidney_function": kidney_function,
-            "cholesterol": cholesterol,
-            "region": region,
-            "baseline_pressure": baseline_pressure,
-        }
-    )
+    made.insert(0, "drug", np.where(treated, "drug", "placebo"))
+    made.insert(1, "pressure_change", change.round(2))
+    return made
 
 
 def load_trial() -> Bunch:

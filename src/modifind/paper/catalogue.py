@@ -6,13 +6,24 @@ import io
 import os
 import warnings
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 from modifind.paper import paper
-from modifind.paper.runs import Archive, Record
+from modifind.paper.runs import Archive, Record, Run
 from modifind.paper.studies import FIRST_SEED, SIZES, NhanesStudy, Order, RatesStudy, Study, TimeStudy
 from modifind.presets import PROPENSITY_UNITS, SAMPLER_UNITS
 from modifind.result.writing import make_folder, write_bytes, write_text
+
+
+def _by_neurons(
+    name: str, network: str, option: str, usual: int, published: Mapping[tuple[str, int], paper.Rates]
+) -> Study:
+    values = tuple(dict.fromkeys(neurons for _, neurons in published))
+    title, quick = f"The paper's preset by the number of neurons of its {network}", {"preset": 1, "preset-short": 0}
+    own = RatesStudy(name, title, ("preset", "preset-short"), quick=quick, published=published)
+    return replace(own, option=option, values=values, usual=usual)
+
 
 STUDIES: dict[str, Study] = {
     study.name: study
@@ -50,26 +61,14 @@ STUDIES: dict[str, Study] = {
             sizes=(2000,),
             published=paper.COUNTEREXAMPLES,
         ),
-        RatesStudy(
+        _by_neurons(
             "table-propensity-neurons",
-            "The paper's preset by the number of neurons of its propensity network",
-            ("preset", "preset-short"),
-            quick={"preset": 1, "preset-short": 0},
-            option="propensity_units",
-            values=(25, 50, 100, 200),
-            usual=PROPENSITY_UNITS,
-            published=paper.PROPENSITY_NEURONS,
+            "propensity network",
+            "propensity_units",
+            PROPENSITY_UNITS,
+            paper.PROPENSITY_NEURONS,
         ),
-        RatesStudy(
-            "table-cvae-neurons",
-            "The paper's preset by the number of neurons of its autoencoder",
-            ("preset", "preset-short"),
-            quick={"preset": 1, "preset-short": 0},
-            option="sampler_units",
-            values=(16, 64, 128, 256),
-            usual=SAMPLER_UNITS,
-            published=paper.CVAE_NEURONS,
-        ),
+        _by_neurons("table-cvae-neurons", "autoencoder", "sampler_units", SAMPLER_UNITS, paper.CVAE_NEURONS),
     )
 }
 NAMES = (*STUDIES, "all")
@@ -115,36 +114,39 @@ def reproduce(
         raise ValueError(f"no study {name!r}; studies are {', '.join(NAMES)}")
     if device not in ("cpu", "cuda"):
         raise ValueError(f"device must be 'cpu' or 'cuda', not {device!r}")
-    order = Order() if order is None else order
-    strange = [] if name == "all" else [m for m in order.methods or () if m not in STUDIES[name].methods]
-    if strange:
-        raise ValueError(f"{name} has no method {', '.join(strange)}; it has {', '.join(STUDIES[name].methods)}")
-    studies = list(STUDIES.values()) if name == "all" else [STUDIES[name]]
-    if not any(study.runs(order) for study in studies):
-        quick = " with quick" if order.quick else ""
-        raise ValueError(f"{name} has no runs of {', '.join(order.methods or ())}{quick}; ask for more runs or methods")
+    order = order or Order()
+    planned = _planned(name, order)
     folder = Path(out)
     make_folder(folder)
     archive = Archive(folder / "runs", device, None if data_home is None else os.fspath(data_home))
     written: list[Path] = []
-    for study in studies:
-        runs = study.runs(order)
-        if not runs:  # none of the methods asked for belongs here
-            continue
+    for study, runs in planned:
         try:
             missing = archive.prepare(runs)
         except (OSError, ValueError) as error:
             if name != "all":
                 raise
             # The other studies need no download, so they are not held up by one that does.
-            note = folder / f"{study.name}.md"
-            write_text(note, f"# {study.title}\n\nNot run: {error}\n")
+            written.append(folder / f"{study.name}.md")
+            write_text(written[-1], f"# {study.title}\n\nNot run: {error}\n")
             warnings.warn(f"{study.name} was not run: {error}", UserWarning, stacklevel=2)
-            written.append(note)
             continue
         records = archive.complete(runs, jobs=jobs, title=study.name, progress=progress, missing=missing)
         written += _publish(study, order, records, folder)
     return written
+
+
+def _planned(name: str, order: Order) -> list[tuple[Study, list[Run]]]:
+    """The studies asked for that have any of the methods, with their runs."""
+    studies, methods = list(STUDIES.values()) if name == "all" else [STUDIES[name]], order.methods or ()
+    strange = [method for method in methods if name != "all" and method not in studies[0].methods]
+    if strange:
+        raise ValueError(f"{name} has no method {', '.join(strange)}; it has {', '.join(studies[0].methods)}")
+    planned = [(study, runs) for study in studies if (runs := study.runs(order))]
+    if not planned:
+        quick = " with quick" * order.quick
+        raise ValueError(f"{name} has no runs of {', '.join(methods)}{quick}; ask for more runs or methods")
+    return planned
 
 
 def _publish(study: Study, order: Order, records: list[Record], folder: Path) -> list[Path]:
@@ -166,15 +168,12 @@ def _publish(study: Study, order: Order, records: list[Record], folder: Path) ->
 
 def _command(study: Study, order: Order) -> str:
     """The command line that asks for the same."""
-    words = ["modifind reproduce", study.name]
-    if order.quick:
-        words.append("--quick")
-    if isinstance(order.runs, Mapping):
-        words.append("--runs " + ",".join(f"{method}={n}" if method else f"{n}" for method, n in order.runs.items()))
-    elif order.runs is not None:
-        words.append(f"--runs {order.runs}")
-    if order.methods is not None:
-        words.append("--methods " + ",".join(study.chosen(order)))
-    if order.seed != FIRST_SEED:
-        words.append(f"--seed {order.seed}")
-    return " ".join(words)
+    runs = ",".join(f"{method}={n}" if method else f"{n}" for method, n in order.by_method.items())
+    words = {
+        f"modifind reproduce {study.name}": True,
+        "--quick": order.quick,
+        f"--runs {runs}": runs,
+        f"--methods {','.join(study.chosen(order))}": order.methods is not None,
+        f"--seed {order.seed}": order.seed != FIRST_SEED,
+    }
+    return " ".join(word for word, said in words.items() if said)

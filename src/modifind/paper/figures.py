@@ -27,83 +27,68 @@ STYLES = {
     "naive": ("#CC79A7", "P"),
     "exact": ("#000000", "X"),
 }
-RATES = {"tpr": "TPR", "fpr": "FPR"}
 
 
 def _grid(n_rows: int, n_columns: int, width: float, height: float) -> tuple[Figure, Any]:
-    figure, _ = make_figure(0, width=width, height=height)
+    figure = make_figure(width, height)
     return figure, figure.subplots(n_rows, n_columns, squeeze=False)
 
 
-def _draw(axes: Axes, method: str, x: Any, mean: Any, sd: Any) -> None:
+def _look(method: str) -> dict[str, Any]:
     colour, marker = STYLES[method]
-    axes.errorbar(
-        x,
-        mean,
-        yerr=np.nan_to_num(sd),
-        color=colour,
-        marker=marker,
-        markersize=4.5,
-        linewidth=1.3,
-        elinewidth=0.9,
-        capsize=2,
-        label=METHODS[method].label,
-    )
+    return {"color": colour, "marker": marker, "label": METHODS[method].label}
+
+
+def _draw(axes: Axes, method: str, x: Any, mean: Any, sd: Any) -> None:
+    size: dict[str, Any] = {"markersize": 4.5, "linewidth": 1.3, "elinewidth": 0.9, "capsize": 2}
+    axes.errorbar(x, mean, yerr=np.nan_to_num(sd), **size, **_look(method))
 
 
 def _legend(figure: Figure, axes: Any, n_columns: int = 4) -> None:
     found: dict[str, Any] = {}
     for panel in axes.flat:
         found.update(zip(*reversed(panel.get_legend_handles_labels()), strict=True))
-    figure.legend(
-        found.values(), found.keys(), loc="outside lower center", ncols=min(len(found), n_columns), fontsize=9
-    )
+    columns = min(len(found), n_columns)
+    figure.legend(found.values(), found.keys(), loc="outside lower center", ncols=columns, fontsize=9)
 
 
 def rates_figure(table: pd.DataFrame, x: str, title: str) -> Figure:
     """True and false positive rates against `x`, one column of panels per kind of data."""
     kinds = list(dict.fromkeys(table["data"]))
-    methods = list(dict.fromkeys(table["method"]))
     figure, axes = _grid(2, len(kinds), max(2.9 * len(kinds), 5.6), 5.6)
-    values = sorted(set(table[x]))
-    shift = 0.006 * (values[-1] - values[0])  # so that error bars do not hide each other
-    for row, (rate, name) in enumerate(RATES.items()):
-        for panel, kind in zip(axes[row], kinds, strict=True):
-            here = table[table["data"] == kind]
-            for k, method in enumerate(methods):
-                rows = here[here["method"] == method]
-                places = rows[x] + shift * (k - (len(methods) - 1) / 2)
-                if len(values) == 1:
-                    places = [k] * len(rows)
-                _draw(panel, method, places, rows[f"{rate}_mean"], rows[f"{rate}_sd"])
-            published = here.drop_duplicates(x).dropna(subset=[f"paper_{rate}"])
-            if len(published):
-                places = [-1] if len(values) == 1 else published[x]
-                spread = published[f"paper_{rate}_sd"]
-                panel.errorbar(
-                    places,
-                    published[f"paper_{rate}"],
-                    spread,
-                    color=PAPER,
-                    marker="*",
-                    ls=":",
-                    capsize=2,
-                    label="paper",
-                )
-            panel.set_ylim((-0.04, 1.04) if rate == "tpr" else (-0.02, max(0.3, 1.05 * _reach(table, rate))))
-            if rate == "fpr":
-                panel.axhline(0.05, color=INK, linewidth=0.7, linestyle=":")
-            if len(values) == 1:
-                panel.set_xticks([])
-            elif row:
-                panel.set_xlabel(x.replace("_", " "))
-            if not row:
-                panel.set_title(kind)
-            tidy(panel)
-        axes[row][0].set_ylabel(name)
+    for column, kind in enumerate(kinds):
+        above, below = axes[:, column]
+        _rates_panel(above, table, kind, x, "tpr")
+        _rates_panel(below, table, kind, x, "fpr")
+        above.set(title=kind, ylim=(-0.04, 1.04))
+        below.set(ylim=(-0.02, max(0.3, 1.05 * _reach(table, "fpr"))))
+        below.axhline(0.05, color=INK, linewidth=0.7, linestyle=":")
+        if table[x].nunique() > 1:
+            below.set_xlabel(x.replace("_", " "))
+    axes[0][0].set_ylabel("TPR")
+    axes[1][0].set_ylabel("FPR")
+    for panel in axes.flat:
+        tidy(panel)
     figure.suptitle(title, fontsize=11)
     _legend(figure, axes)
     return figure
+
+
+def _rates_panel(panel: Axes, table: pd.DataFrame, kind: str, x: str, rate: str) -> None:
+    """A rate of every method against `x`, beside that of the paper; methods beside each other where `x` is one."""
+    methods = list(dict.fromkeys(table["method"]))
+    here, shift = table[table["data"] == kind], 0.006 * float(np.ptp(table[x]))  # so that no error bar hides another
+    for k, method in enumerate(methods):
+        rows = here[here["method"] == method]
+        places = rows[x] + shift * (k - (len(methods) - 1) / 2) if shift else [k] * len(rows)
+        _draw(panel, method, places, rows[f"{rate}_mean"], rows[f"{rate}_sd"])
+    published = here.drop_duplicates(x).dropna(subset=[f"paper_{rate}"])
+    if len(published):
+        means, spread = published[f"paper_{rate}"], published[f"paper_{rate}_sd"]
+        look: dict[str, Any] = {"color": PAPER, "marker": "*", "ls": ":", "capsize": 2, "label": "paper"}
+        panel.errorbar(published[x] if shift else [-1], means, spread, **look)
+    if not shift:
+        panel.set_xticks([])
 
 
 def _reach(table: pd.DataFrame, rate: str) -> float:
@@ -122,14 +107,10 @@ def time_figure(table: pd.DataFrame, title: str) -> Figure:
         panel.plot(row["n"], row["paper_seconds"], "*", color=colour, markersize=11, markeredgecolor=INK, ls="none")
     if len(published):
         panel.plot([], [], "*", color=PAPER, markersize=11, markeredgecolor=INK, ls="none", label="paper's own machine")
-    panel.set_xscale("log")
-    panel.set_yscale("log")
+    panel.set(xscale="log", yscale="log", xlabel="rows", ylabel="seconds on one core", title=title)
     sizes = sorted(set(table["n"]))
     panel.set_xticks(sizes, [str(n) for n in sizes])
     panel.minorticks_off()
-    panel.set_xlabel("rows")
-    panel.set_ylabel("seconds on one core")
-    panel.set_title(title)
     tidy(panel)
     _legend(figure, axes, 2)
     return figure
@@ -146,27 +127,15 @@ def nhanes_figure(table: pd.DataFrame, alpha: float, title: str) -> Figure:
         for k, method in enumerate(methods):
             rows = here[here["method"] == method].set_index("feature").loc[features]
             places = np.arange(len(features)) + 0.13 * (k - (len(methods) - 1) / 2)
-            colour, marker = STYLES[method]
-            panel.errorbar(
-                rows["p_mean"],
-                places,
-                xerr=np.nan_to_num(rows["p_sd"]),
-                color=colour,
-                marker=marker,
-                markersize=4,
-                elinewidth=0.8,
-                ls="none",
-                label=METHODS[method].label,
-            )
+            size: dict[str, Any] = {"markersize": 4, "elinewidth": 0.8, "ls": "none"}
+            panel.errorbar(rows["p_mean"], places, xerr=np.nan_to_num(rows["p_sd"]), **size, **_look(method))
         panel.axvline(alpha, color=INK, linewidth=0.7, linestyle=":")
         for k in range(len(features) - 1):
             panel.axhline(k + 0.5, color="#E6E9EC", linewidth=0.6)
         shown = [feature.replace("_", " ") for feature in features] if scale == scales[0] else []
         panel.set_yticks(np.arange(len(features)), shown or [""] * len(features))
-        panel.set_ylim(len(features) - 0.5, -0.5)
-        panel.set_xlim(-0.03, 1.06)
-        panel.set_xlabel("adjusted p-value, mean and sd")
-        panel.set_title(scale)
+        panel.set(ylim=(len(features) - 0.5, -0.5), xlim=(-0.03, 1.06))
+        panel.set(xlabel="adjusted p-value, mean and sd", title=scale)
         tidy(panel)
     figure.suptitle(title, fontsize=11)
     _legend(figure, axes)

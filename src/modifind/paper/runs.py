@@ -12,6 +12,7 @@ import warnings
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
 from functools import cache
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -166,24 +167,20 @@ class Archive:
         self.folder.mkdir(parents=True, exist_ok=True)
         missing = self.prepare(wanted) if missing is None else missing
         # Clocked runs get the machine to themselves, after a small one that loads what they need.
-        together = [run for run in missing if run.measure == "selection"]
+        calls = [delayed(self.carry_out)(run) for run in missing if run.measure == "selection"]
+        together = results_of(calls, jobs, ordered=False, doing="doing the runs of a study")
         alone = [run for run in missing if run.measure != "selection"]
-        for method in dict.fromkeys(run.method for run in alone):
-            _warm_up(method)
+        _warm_up(dict.fromkeys(run.method for run in alone))
         with ProgressBar(progress, title) as advance:
-            done = len(wanted) - len(missing)
-            advance(done, len(wanted))
-            calls = [delayed(self.carry_out)(run) for run in together]
-            for _ in results_of(calls, jobs, ordered=False, doing="doing the runs of a study"):
-                done += 1
+            advance(len(wanted) - len(missing), len(wanted))
+            for done, _ in enumerate(chain(together, map(self.carry_out, alone)), 1 + len(wanted) - len(missing)):
                 advance(done, len(wanted))
-            for run in alone:
-                self.carry_out(run)
-                done += 1
-                advance(done, len(wanted))
-        records = [record for run in wanted if (record := self.find(run)) is not None]
-        if len(records) < len(wanted):
-            raise OSError(f"{len(wanted) - len(records)} runs are gone from {self.folder}; start again to repeat them")
+        return self._all(wanted)
+
+    def _all(self, runs: list[Run]) -> list[Record]:
+        records = [record for run in runs if (record := self.find(run)) is not None]
+        if len(records) < len(runs):
+            raise OSError(f"{len(runs) - len(records)} runs are gone from {self.folder}; start again to repeat them")
         return records
 
 
@@ -246,8 +243,9 @@ def _statistic_seconds(statistic: Any, table: Bunch) -> float:
     return float(np.median(times))
 
 
-def _warm_up(method: str) -> None:
+def _warm_up(methods: Iterable[str]) -> None:
     table = make_modifiers("LinMean", n_samples=100, n_features=5, random_state=0)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        make_method(method, 0).fit(table.X, table.y, treatment=table.treatment)
+        for method in methods:
+            make_method(method, 0).fit(table.X, table.y, treatment=table.treatment)

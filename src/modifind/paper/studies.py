@@ -22,6 +22,8 @@ SIZES = (500, 750, 1000, 1250, 1500, 1750, 2000)
 DEFAULT_RUNS = 50
 FIRST_SEED = 1000
 ALPHA = 0.05
+RATES = ("tpr", "fpr", "fdp", "null_share")
+UNKNOWN = (np.nan,) * 4  # rates that the paper does not give
 
 
 @dataclass(frozen=True)
@@ -47,14 +49,19 @@ class Order:
     seed: int = FIRST_SEED
 
     def __post_init__(self) -> None:
-        by_method = self.runs if isinstance(self.runs, Mapping) else {}
-        unknown = sorted({*by_method} - {*METHODS, ""} | {*(self.methods or ())} - {*METHODS})
+        unknown = sorted({*self.by_method} - {*METHODS, ""} | {*(self.methods or ())} - {*METHODS})
         if unknown:
             raise ValueError(f"no method {', '.join(unknown)}; methods are {', '.join(METHODS)}")
-        counts = list(by_method.values()) if isinstance(self.runs, Mapping) else [self.runs]
-        for count in counts:
-            if count is not None and count < 1:
+        for count in self.by_method.values():
+            if count < 1:
                 raise ValueError(f"runs must be at least 1, not {count}")
+
+    @property
+    def by_method(self) -> Mapping[str, int]:
+        """Runs by method, the others' under ``""``."""
+        if isinstance(self.runs, Mapping):
+            return self.runs
+        return {} if self.runs is None else {"": self.runs}
 
 
 @dataclass(frozen=True)
@@ -71,9 +78,7 @@ class Study(ABC):
         """How many runs of a method are asked for."""
         own = self.quick if order.quick else self.full
         standard = own.get(method, own.get("", DEFAULT_RUNS))
-        if isinstance(order.runs, Mapping):
-            return order.runs.get(method, order.runs.get("", standard))
-        return standard if order.runs is None else order.runs
+        return order.by_method.get(method, order.by_method.get("", standard))
 
     def chosen(self, order: Order) -> list[str]:
         """The methods that are asked for and belong here."""
@@ -134,28 +139,20 @@ class RatesStudy(Study):
 
     def table(self, records: list[Record]) -> pd.DataFrame:
         """Mean and standard deviation of the rates over runs."""
-        rows = []
-        for record in records:
-            run = record.run
-            place = {"data": run.data, "n": run.n, "method": run.method}
-            if self.option:
-                place[self.option] = dict(run.options).get(self.option, self.usual)
-            rows.append({**place, **record.rates})
-        frame = pd.DataFrame(rows)
-        keys = [key for key in ("data", "n", "method", self.option) if key]
-        groups = frame.groupby(keys, sort=False)
-        summary = groups["tpr"].agg(runs="size").reset_index()
-        for rate in ("tpr", "fpr", "fdp", "null_share"):
-            summary[f"{rate}_mean"] = groups[rate].mean().to_numpy()
-            summary[f"{rate}_sd"] = groups[rate].std(ddof=1).to_numpy()
-        known = [
-            self.published.get((row["data"], row[self.option or "n"])) if row["n"] in self.sizes else None
-            for row in summary.to_dict("records")
-        ]  # a quick version has other sizes, of which the paper says nothing
-        for k, column in enumerate(("paper_tpr", "paper_tpr_sd", "paper_fpr", "paper_fpr_sd")):
-            summary[column] = [np.nan if rates is None else rates[k] for rates in known]
+        frame = pd.DataFrame([{**self._place(record.run), **record.rates} for record in records])
+        keys = [*self._place(records[0].run)]
+        ends = {f"{rate}_{end}": (rate, how) for rate in RATES for end, how in (("mean", "mean"), ("sd", "std"))}
+        summary = frame.groupby(keys, sort=False).agg(runs=("tpr", "size"), **ends).reset_index()
+        places = zip(summary["data"], summary[self.option or "n"], summary["n"], strict=True)
+        # A quick version has other sizes, of which the paper says nothing.
+        known = [self.published.get((kind, x), UNKNOWN) if n in self.sizes else UNKNOWN for kind, x, n in places]
+        summary[["paper_tpr", "paper_tpr_sd", "paper_fpr", "paper_fpr_sd"]] = known
         order = {name: k for k, name in enumerate((*self.kinds, *self.methods))}
         return summary.sort_values(keys, key=lambda c: c.map(order) if c.name in ("data", "method") else c)
+
+    def _place(self, run: Run) -> dict[str, Any]:
+        place = {"data": run.data, "n": run.n, "method": run.method}
+        return place | ({self.option: dict(run.options).get(self.option, self.usual)} if self.option else {})
 
     def figure(self, table: pd.DataFrame) -> Figure:
         """Rates against the size or the option, one panel per kind."""
@@ -247,18 +244,9 @@ class NhanesStudy(Study):
 
     def table(self, records: list[Record]) -> pd.DataFrame:
         """Mean and standard deviation of the adjusted p-value, and share of runs that select, by feature."""
-        frame = pd.concat(
-            pd.DataFrame(
-                {
-                    "data": r.run.data,
-                    "method": r.run.method,
-                    "feature": r.features,
-                    "p": r.p_adjusted,
-                    "chosen": r.selected,
-                }
-            )
-            for r in records
-        )
+        columns = ("data", "method", "feature", "p", "chosen")
+        found = [(r.run.data, r.run.method, r.features, r.p_adjusted, r.selected) for r in records]
+        frame = pd.concat(pd.DataFrame(dict(zip(columns, own, strict=True))) for own in found)
         groups = frame.groupby(["data", "method", "feature"], sort=False)
         summary = groups["p"].agg(runs="size", p_mean="mean", p_sd="std").reset_index()
         summary["share_selected"] = groups["chosen"].mean().to_numpy()

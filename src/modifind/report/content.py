@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import quote
 
 import pandas as pd
@@ -12,10 +12,7 @@ import pandas as pd
 from modifind.charts.importance import ImportanceDisplay
 from modifind.charts.labels import Words, shortened, with_limits
 from modifind.result.check_kinds import KINDS as CHECK_KINDS
-from modifind.result.selection_result import NOT_TESTED, PARTS, readable_number, readable_p
-
-if TYPE_CHECKING:
-    from modifind.result.selection_result import SelectionResult
+from modifind.result.selection_result import NOT_TESTED, PARTS, SelectionResult, readable_number, readable_p
 
 MOST_NAMES = 8
 MOST_NAME = 400.0  # pixels
@@ -47,20 +44,16 @@ def answer_sentences(result: SelectionResult) -> tuple[str, str]:
     control = CONTROL[settings["adjust"]].format(level=f"{100 * settings['alpha']:g}%")
     size = f"{tested} {features} tested on {settings['n_rows']:,} rows; {control}"
     if not chosen:
-        return (
-            f"No feature was found to change {words.works}.",
-            f"{size}. A change too small to see may still be there.",
-        )
+        doubt = "A change too small to see may still be there."
+        return f"No feature was found to change {words.works}.", f"{size}. {doubt}"
     return f"{_listed(chosen)} {'changes' if len(chosen) == 1 else 'change'} {words.works}.", f"{size}."
 
 
 def n_tested(result: SelectionResult) -> int:
     """How many features were tested: not those that are constant, too rare, determined by others, or not reached."""
     failed = result.checks[~result.checks["passed"].to_numpy(dtype=bool)]
-    without = set(failed.loc[failed["name"].isin(UNTESTED), "feature"]) | set(
-        result.table.index[result.table["p_value"].isna()]
-    )
-    return len(result.table) - len(without)
+    without = {*failed.loc[failed["name"].isin(UNTESTED), "feature"]}
+    return len(result.table) - len(without | {*result.table.index[result.table["p_value"].isna()]})
 
 
 def facts(result: SelectionResult) -> list[tuple[str, str]]:
@@ -85,16 +78,18 @@ def facts(result: SelectionResult) -> list[tuple[str, str]]:
 
 def verdict(result: SelectionResult, name: str) -> str:
     """What a feature changes, in one sentence."""
-    if name in result.changes.index:
-        said = result.changes.loc[name, "verdict"]
-        if isinstance(said, str) and said:
-            return said
+    said = result.changes["verdict"].get(name) if len(result.changes) else None
+    if isinstance(said, str) and said:
+        return said
     row: Any = result.table.loc[name]
     if math.isnan(float(row["p_value"])):
         return NOT_TESTED
-    if not row["selected"]:
-        return "No change found."
-    return "Changes the effect."
+    return "Changes the effect." if row["selected"] else "No change found."
+
+
+def meanings(result: SelectionResult) -> list[tuple[str, str, str]]:
+    """Name, address and verdict of each selected feature."""
+    return [(name, anchor(name), verdict(result, name)) for name in map(str, result.selected)]
 
 
 def prognostic(result: SelectionResult) -> list[str]:
@@ -130,29 +125,24 @@ def download(result: SelectionResult) -> pd.DataFrame:
 
 def table_columns(result: SelectionResult) -> list[dict[str, Any]]:
     """Headings of the table: what they mean and how they are sorted."""
-    columns: list[dict[str, Any]] = [
-        {"key": "feature", "title": "feature", "hint": ""},
-        {"key": "kind", "title": "kind", "hint": ""},
-        {"key": "importance", "title": "importance", "hint": "How much the distance between the arms varies along it"},
-        {"key": "p_value", "title": "p", "hint": "P-value of the test of this feature, given all others"},
+    columns = [
+        ("feature", "feature", ""),
+        ("kind", "kind", ""),
+        ("importance", "importance", "How much the distance between the arms varies along it"),
+        ("p_value", "p", "P-value of the test of this feature, given all others"),
     ]
     if is_adjusted(result):
-        hint = "P-value adjusted for the number of features"
-        columns.append({"key": "p_adjusted", "title": "adjusted p", "hint": hint})
-    if len(result.changes):
-        columns += [
-            {"key": part, "title": PART_TITLES[part], "hint": f"Adjusted p-value: does it change the {title}?"}
-            for part, title in zip(PARTS, ("average effect", "spread", "shape of the distribution"), strict=True)
-            if result.changes.get(f"{part}_adjusted", pd.Series(dtype=float)).notna().any()
-        ]
+        columns.append(("p_adjusted", "adjusted p", "P-value adjusted for the number of features"))
+    for part, title in zip(PARTS, ("average effect", "spread", "shape of the distribution"), strict=True):
+        if result.changes.get(f"{part}_adjusted", pd.Series(dtype=float)).notna().any():
+            columns.append((part, PART_TITLES[part], f"Adjusted p-value: does it change the {title}?"))
     effect = effect_column(result)
     if effect:
-        columns.append({"key": "effect", "title": effect["title"], "hint": effect["note"]})
+        columns.append(("effect", effect["title"], effect["note"]))
     if "caution" in result.table and bool((result.table["caution"] != "").any()):
-        columns.append({"key": "caution", "title": "caution", "hint": "Checks of the feature that failed"})
-    for column in columns:
-        column["number"] = column["key"] not in ("feature", "kind", "caution")
-    return columns
+        columns.append(("caution", "caution", "Checks of the feature that failed"))
+    words = ("feature", "kind", "caution")
+    return [{"key": key, "title": title, "hint": hint, "number": key not in words} for key, title, hint in columns]
 
 
 def table_rows(result: SelectionResult) -> list[dict[str, Any]]:

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from modifind.data.wording import counted
 from modifind.result.explained import MIN_SUPPORT, N_DRAWS
-
-if TYPE_CHECKING:
-    from modifind.result.selection_result import SelectionResult
+from modifind.result.selection_result import SelectionResult
 
 PAPER = (
     "Chikahara Y, Yamada M, Kashima H. Feature selection for discovering distributional treatment effect modifiers. "
@@ -95,18 +93,17 @@ def methods(result: SelectionResult) -> str:
 
 def references(result: SelectionResult) -> list[str]:
     """What the methods paragraph rests on: only what was used."""
-    s = result.settings
-    cited = [SIEM, LEE] if s.get("method") == "si_em" else [PAPER, CRT]
-    if s.get("model"):
-        cited.append(SADDLEPOINT)
-        cited += [] if s["model"]["likelihood"] == "bernoulli" else [CAUCHY]
-    if s["adjust"] in ADJUSTMENTS:
-        cited.append(ADJUSTMENTS[s["adjust"]])
-    if _has_bands(result) and (s.get("model") or len(result.changes)):
-        cited.append(DOUBLY_ROBUST)
-    if _has_bands(result) and s.get("population") == "overlap":
-        cited.append(OVERLAP_WEIGHTS)
-    return [*cited, MAKAROV] if result.bounds else cited
+    s, bands, model = result.settings, _has_bands(result), result.settings.get("model")
+    used = {
+        **dict.fromkeys([SIEM, LEE] if s.get("method") == "si_em" else [PAPER, CRT], True),
+        SADDLEPOINT: model,
+        CAUCHY: model and model["likelihood"] != "bernoulli",
+        ADJUSTMENTS.get(s["adjust"], ""): s["adjust"] in ADJUSTMENTS,
+        DOUBLY_ROBUST: bands and (model or len(result.changes)),
+        OVERLAP_WEIGHTS: bands and s.get("population") == "overlap",
+        MAKAROV: result.bounds,
+    }
+    return [reference for reference, cited in used.items() if cited]
 
 
 def _explained_methods(result: SelectionResult) -> str:

@@ -6,7 +6,7 @@ import json
 import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -19,16 +19,15 @@ from modifind.charts.curve import CurveDisplay
 from modifind.charts.d2 import D2Display
 from modifind.charts.density import DensityDisplay
 from modifind.charts.labels import MISSING, Words, percent, value_text, with_limits
+from modifind.charts.overlap import OverlapDisplay
 from modifind.charts.quantiles import QuantileDisplay
 from modifind.charts.svg import Chart, chart, small_chart
 from modifind.report.content import KINDS, anchor, change_marks, verdict
-from modifind.result.selection_result import NOT_TESTED, readable_p
-
-if TYPE_CHECKING:
-    from modifind.result.selection_result import SelectionResult
+from modifind.result.selection_result import NOT_TESTED, SelectionResult, readable_p
 
 MOST_VALUES = 12  # that the style sheet has rules for
 MOST_CHARACTERS = 4_000_000
+SPREAD_TITLES = {"sd_ratio": "spread ratio"} | {f"q{q}_effect": f"{q}% quantile" for q in (10, 50, 90)}
 
 
 @dataclass(frozen=True)
@@ -171,14 +170,13 @@ def _linked(charts: Iterable[Chart], link: str) -> list[Chart]:
 def curve_charts(
     name: str, curve: pd.DataFrame, discrete: bool, overall: Mapping[str, float], words: Words
 ) -> list[Chart]:
-    """Average, spread, quantiles and distance, as far as they are known.
-
-    Spread and quantiles of an outcome of 0 and 1 follow from its average.
-    """
-    average, spread = CurveDisplay(name, curve, discrete=discrete, overall=overall, words=words).spec().panels
-    quantiles = QuantileDisplay(name, curve, discrete=discrete, words=words).spec().panels
-    distance = D2Display(name, curve, discrete=discrete, words=words).spec().panels
-    return _drawn((average, *([] if words.binary else [spread, *quantiles]), *distance))
+    """Average, spread, quantiles and distance, as far as they are known; no quantiles of an outcome of 0 and 1."""
+    displays = [
+        CurveDisplay(name, curve, discrete=discrete, overall=overall, words=words),
+        *([] if words.binary else [QuantileDisplay(name, curve, discrete=discrete, words=words)]),
+        D2Display(name, curve, discrete=discrete, words=words),
+    ]
+    return _drawn(panel for display in displays for panel in display.spec().panels)
 
 
 def _drawn(panels: Iterable[spec.Panel]) -> list[Chart]:
@@ -192,7 +190,7 @@ def density_charts(name: str, frame: pd.DataFrame, words: Words) -> list[tuple[s
     Values where an arm has no rows have no picture.
     """
     known = np.isfinite(frame[["outcome", "treated", "control", "witness"]].to_numpy(dtype=float)).all(axis=1)
-    display = DensityDisplay(name, frame[known], levels=words.levels, words=words)
+    display = DensityDisplay(name, frame[known], words=words)
     panels = display.spec().panels if known.any() else ()
     n = len(display.values_)
     pairs = zip(display.values_, panels[:n], panels[n:], strict=True)
@@ -201,21 +199,29 @@ def density_charts(name: str, frame: pd.DataFrame, words: Words) -> list[tuple[s
 
 def numbers(curve: pd.DataFrame, words: Words) -> dict[str, Any]:
     """Curves as a table of texts, for those who do not see the pictures or want the figures."""
-    shown = [("mean_effect", "average effect")]
-    if not words.binary:
-        shown.append(("sd_ratio", "spread ratio"))
-        shown += [(f"q{q}_effect", f"{q}% quantile") for q in (10, 50, 90)]
-    shown = [(name, title) for name, title in shown if np.isfinite(spec.values_of(curve, name)).any()]
-    counts = [("rows_treated", f"rows, {words.treated}"), ("rows_control", f"rows, {words.control}")]
-    counts = [(name, title) for name, title in counts if name in curve]
-    columns = [[with_limits(*row) for row in zip(*spec.limits_of(curve, name), strict=True)] for name, _ in shown]
-    columns += [["" if math.isnan(n) else f"{n:,.0f}" for n in spec.values_of(curve, name)] for name, _ in counts]
-    weak = curve["low_support"] if "low_support" in curve else [False] * len(curve)
+    said = {"mean_effect": "average effect"} | ({} if words.binary else SPREAD_TITLES)
+    titles = {name: title for name, title in said.items() if np.isfinite(spec.values_of(curve, name)).any()}
+    columns = [[with_limits(*row) for row in zip(*spec.limits_of(curve, name), strict=True)] for name in titles]
+    for name, arm in (("rows_treated", words.treated), ("rows_control", words.control)):
+        if name in curve:
+            titles[name] = f"rows, {arm}"
+            columns.append([*map(_count, spec.values_of(curve, name))])
+    weak = curve.get("low_support", [False] * len(curve))
     rows = [
         {"label": value_text(value), "cells": [own[k] for own in columns], "unsure": bool(unsure)}
         for k, (value, unsure) in enumerate(zip(curve["value"], weak, strict=True))
     ]
-    return {"titles": [title for _, title in [*shown, *counts]], "rows": rows}
+    return {"titles": list(titles.values()), "rows": rows}
+
+
+def _count(n: float) -> str:
+    return "" if math.isnan(n) else f"{n:,.0f}"
+
+
+def score_charts(result: SelectionResult) -> list[Chart]:
+    """Propensity scores of both arms, where the result has them."""
+    panels = OverlapDisplay.from_result(result).spec().panels if len(result.score_histogram) else ()
+    return [chart(panel, height=170.0) for panel in panels]
 
 
 def rank_pictures(result: SelectionResult, most: int = 12) -> list[tuple[str, Markup, str]]:

@@ -7,22 +7,18 @@ import hashlib
 import json
 import re
 from importlib.resources import files
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from jinja2 import Environment, PackageLoader
 from markupsafe import Markup, escape
 
 from modifind.charts.labels import Words
-from modifind.charts.overlap import OverlapDisplay
-from modifind.charts.svg import chart
 from modifind.report import content
 from modifind.report.methods import methods, references
-from modifind.report.panels import make_panels, placebo_chart, rank_pictures
+from modifind.report.panels import make_panels, placebo_chart, rank_pictures, score_charts
 from modifind.result.checks import summary
 from modifind.result.safe_csv import safe_csv
-
-if TYPE_CHECKING:
-    from modifind.result.selection_result import SelectionResult
+from modifind.result.selection_result import SelectionResult
 
 SPLIT = re.compile(r"(?<=[_.])")
 
@@ -34,10 +30,11 @@ def render_report(result: SelectionResult) -> str:
     )
     environment.filters["breakable"] = breakable
     panels = make_panels(result)
-    style, script = (_asset(name) for name in ("report.css", "report.js"))
+    selected, others = ([panel for panel in panels if panel.selected == chosen] for chosen in (True, False))
+    style, script = _asset("report.css"), _asset("report.js")
     readouts = {key: said for panel in panels for key, said in panel.readouts.items()}
-    scored = OverlapDisplay.from_result(result).spec().panels if len(result.score_histogram) else ()
     page = environment.get_template("report.html").render(
+        result=result,
         policy=_policy(style, script),
         style=Markup(style),
         script=Markup(script),
@@ -46,36 +43,26 @@ def render_report(result: SelectionResult) -> str:
         words=Words.of(result),
         answer=content.answer_sentences(result),
         facts=content.facts(result),
-        meanings=[(name, content.anchor(name), content.verdict(result, name)) for name in map(str, result.selected)],
+        meanings=content.meanings(result),
         prognostic=content.prognostic(result),
-        placebo=result.placebo,
         placebos=None if result.placebo is None else placebo_chart(result.placebo.table["p_value"]),
-        cautions=result.cautions,
-        notes=result.notes,
-        ok=result.ok,
         summary=summary(result.checks).partition(";")[0],  # notes have a table of their own
         bars=content.importance_bars(result),
         columns=content.table_columns(result),
         rows=content.table_rows(result),
         effect=content.effect_column(result),
-        changes=bool(len(result.changes)),
         adjusted="adjusted p" if content.is_adjusted(result) else "p",
         bands=any("low_support" in curve for curve in result.curves.values()),
-        panels=[panel for panel in panels if panel.selected],
-        others=[panel for panel in panels if not panel.selected],
+        panels=selected,
+        others=others,
         drawn={panel.name for panel in panels},
-        n_selected=len(result.selected),
-        n_features=len(result.table),
         n_reached=int(result.table["p_value"].notna().sum()),
-        scores=[chart(panel, height=170.0) for panel in scored],
+        scores=score_charts(result),
         ranks=rank_pictures(result),
         checks=content.checks_by_kind(result),
-        overlap=result.overlap,
         methods=methods(result),
         references=references(result),
         settings=content.setting_rows(result.settings),
-        versions=result.versions,
-        alpha=result.settings["alpha"],
     )
     return page.encode("utf-8", "replace").decode("utf-8")  # half a letter, as broken files have, cannot be written
 

@@ -1,0 +1,192 @@
+"""The marks of one panel within a drawing."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from modifind._typing import Array
+from modifind.charts.drawing import Drawing
+from modifind.charts.scale import Scale
+from modifind.charts.spec import Band, Bars, Line, Panel, Rule, Texts, alone
+
+THIN, BOX = 5.0, 20.0  # bands of categories, and of boxes of width 1
+ASIDE = 40.0  # room of the rows without a value
+ARROWS = {True: "← →", False: "↑ ↓"}  # to points beyond the ends of an axis from left to right, and from top to bottom
+
+
+@dataclass(frozen=True)
+class Frame:
+    """A panel within a drawing: pixels of its places, scales of places and of numbers, and the ends of its places.
+
+    Categories in rows are `turned`: their numbers run from left to right.
+    """
+
+    drawing: Drawing
+    panel: Panel
+    at: Array
+    places: Scale
+    values: Scale
+    sides: tuple[float, float]
+    turned: bool = False
+
+    @cached_property
+    def _joined(self) -> NDArray[np.bool_]:
+        """Which places a line leads through: those of numbers."""
+        return ~self.panel.places.missing & (not self.turned)
+
+    def draw(self) -> None:
+        """All marks of the panel, and the names of its lines."""
+        for mark in self.panel.marks:
+            if isinstance(mark, Line):
+                self._line(mark)
+            elif isinstance(mark, Band):
+                self._band(mark)
+            elif isinstance(mark, Bars):
+                self._bars(mark)
+            elif isinstance(mark, Rule):
+                self._rule(mark)
+            elif isinstance(mark, Texts):
+                for place, value, text in zip(self.at, self.values.clipped(mark.values), mark.texts, strict=True):
+                    self.drawing.text(value + 6, place + 4, text, "note")
+        self._name_lines()
+
+    def spots(self) -> list[list[float]]:
+        """Pixels of the numbers at each place, for those who point at it."""
+        drawn = [
+            np.where(self._beyond(mark.values), np.nan, self.values.clipped(mark.values))
+            for mark in self.panel.marks
+            if isinstance(mark, Line | Bars)
+        ]
+        return [[round(float(own[k]), 1) for own in drawn if math.isfinite(own[k])] for k in range(self.at.size)]
+
+    def _turn(self, place: float, value: float) -> tuple[float, float]:
+        return (value, place) if self.turned else (place, value)
+
+    def _path(self, at: Iterable[float], values: Iterable[float], style: str, *, closed: bool = False) -> None:
+        self.drawing.path([self._turn(*point) for point in zip(at, values, strict=True)], style, closed=closed)
+
+    def _box(self, at: float, size: float, values: tuple[float, float], style: str, *, radius: float = 0.0) -> None:
+        """A box in the middle of a place, between two numbers."""
+        low, high = min(values), max(values)
+        x, y = self._turn(at - size / 2, low)
+        width, height = self._turn(size, max(high - low, 1.5 * self.turned))
+        self.drawing.rect(x, y, width, height, style, radius=radius)
+
+    def _single(self, known: NDArray[np.bool_]) -> NDArray[np.intp]:
+        """Places that no line leads through or to: those of categories, and numbers without a neighbour."""
+        return np.flatnonzero((known & ~self._joined) | alone(known & self._joined))
+
+    def _beyond(self, values: Array) -> Array:
+        """-1 and 1 where a point, of too few rows, lies before and after the ends of the axis; lines go along these."""
+        far = np.round(self.values.at(values) - self.values.clipped(values))
+        return np.where(self._joined, 0, np.sign(np.nan_to_num(far))).astype(int)
+
+    def _aside(self, k: Any, shift: float) -> float:
+        """Where one of several points of a category, or of the rows without a value, is."""
+        room = self.places(1.0) - self.places(0.0) if self.turned else ASIDE * self.panel.places.missing[k]
+        return float(self.at[k] + room * shift)
+
+    def _line(self, mark: Line) -> None:
+        pixels, beyond = self.values.clipped(mark.values), self._beyond(mark.values)
+        weak = self.panel.places.weak | self.panel.weak
+        known = np.isfinite(pixels)
+        for run, unsure in runs(known & self._joined, weak):
+            self._path(self.at[run], pixels[run], _style(mark.role, unsure))
+        for k in self._single(known) if mark.points else ():
+            x, y = self._turn(self._aside(k, mark.shift), pixels[k] - 6 * beyond[k])
+            if beyond[k]:
+                self.drawing.text(x, y + 4, ARROWS[self.turned][1 + beyond[k]], "note", anchor="middle")
+            else:
+                self.drawing.mark(x, y, _style(f"{mark.role}-mark", weak[k]), small=bool(mark.label))
+
+    def _band(self, mark: Band) -> None:
+        low, high = self.values.clipped(mark.low), self.values.clipped(mark.high)
+        known, weak = np.isfinite(low + high), (self.panel.places.weak | self.panel.weak) & mark.marks_weak
+        for run, unsure in runs(known & self._joined, weak):
+            around, edge = [*self.at[run], *self.at[run][::-1]], [*high[run], *low[run][::-1]]
+            self._path(around, edge, _style(f"{mark.role}-band", unsure), closed=True)
+        crowded = any(getattr(other, "shift", 0.0) for other in self.panel.marks)
+        size = mark.box * BOX or (THIN / 2 if crowded else THIN)
+        outside = self._beyond(mark.low) * self._beyond(mark.high) > 0
+        for k in self._single(known & ~outside):
+            style = _style(f"{mark.role}-band", weak[k])
+            self._box(self._aside(k, mark.shift), size, (low[k], high[k]), style, radius=size / 4)
+
+    def _bars(self, mark: Bars) -> None:
+        unit = self.places(1.0) - self.places(0.0)
+        for k in np.flatnonzero(np.isfinite(mark.values)):
+            place = self.at[k] + unit * mark.shift
+            style = _style(f"{mark.roles[k] if mark.roles else mark.role}-bar", self.panel.weak)
+            self._box(place, unit * mark.width - 1.6, (self.values(0.0), self.values(mark.values[k])), style)
+            if mark.low is not None and mark.high is not None and math.isfinite(mark.low[k] + mark.high[k]):
+                self._path([place] * 2, [self.values(mark.low[k]), self.values(mark.high[k])], "whisker")
+
+    def _rule(self, mark: Rule) -> None:
+        ends = (self.values.start, self.values.stop)
+        if mark.place:
+            self._path([self.places(mark.at)] * 2, ends, mark.role)
+        elif mark.half:
+            low, high = self.values(mark.at - mark.half), self.values(mark.at + mark.half)
+            self._box(sum(self.sides) / 2, self.sides[1] - self.sides[0], (low, high), f"{mark.role}-band")
+        else:
+            self._path(self.sides, [self.values(mark.at)] * 2, mark.role)
+
+    def _name_lines(self) -> None:
+        """Labels at the ends of lines, moved apart where they would touch."""
+        ends: list[tuple[float, float, Line]] = []
+        for mark in self.panel.marks:
+            if isinstance(mark, Line) and mark.label:
+                pixels = self.values.clipped(mark.values)
+                ends += [(self.at[k], pixels[k], mark) for k in np.flatnonzero(np.isfinite(pixels) & self._joined)[-1:]]
+        apart = spread_apart([pixel for _, pixel, _ in ends], 12.0, self.values.stop, self.values.start)
+        for (end, _, line), place in zip(ends, apart, strict=True):
+            self.drawing.text(end + 5, place + 4, line.label, f"end {line.role}-end")
+
+
+def _style(style: str, unsure: bool | np.bool_) -> str:
+    return f"{style} low" if unsure else style
+
+
+def spread_apart(places: Sequence[float], gap: float, low: float, high: float) -> list[float]:
+    """Places of labels moved as little as it takes to be `gap` apart, and between low and high where there is room.
+
+    Examples
+    --------
+    >>> spread_apart([10.0, 12.0, 50.0], 10.0, 0.0, 100.0)
+    [6.0, 16.0, 50.0]
+    """
+    order = np.argsort(places, kind="stable")
+    groups: list[list[float]] = []  # middle and number of the labels that touch
+    for place in np.asarray(places, dtype=float)[order]:
+        groups.append([float(place), 1.0])
+        while len(groups) > 1 and groups[-1][0] - groups[-2][0] < gap * (groups[-1][1] + groups[-2][1]) / 2:
+            middle, count = groups.pop()
+            before, n_before = groups.pop()
+            groups.append([(middle * count + before * n_before) / (count + n_before), count + n_before])
+    moved = [middle + gap * (k - (count - 1) / 2) for middle, count in groups for k in range(int(count))]
+    shift = max(low - moved[0], 0.0) + min(high - moved[-1], 0.0) if moved else 0.0
+    found = [0.0] * len(moved)
+    for place, k in zip(moved, order, strict=True):
+        found[int(k)] = place + shift
+    return found
+
+
+def runs(known: NDArray[np.bool_], low: NDArray[np.bool_]) -> list[tuple[slice, bool]]:
+    """Stretches of neighbours that are known, cut where support begins or ends; a cut point belongs to both."""
+    found: list[tuple[slice, bool]] = []
+    for k in range(len(known) - 1):
+        if not (known[k] and known[k + 1]):
+            continue
+        unsure = bool(low[k] or low[k + 1])
+        if found and found[-1][0].stop == k + 1 and found[-1][1] == unsure:
+            found[-1] = (slice(found[-1][0].start, k + 2), unsure)
+        else:
+            found.append((slice(k, k + 2), unsure))
+    return found
