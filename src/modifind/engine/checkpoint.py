@@ -173,22 +173,19 @@ def open_folder(folder: str | os.PathLike[str], run: Run) -> tuple[Path, str]:
     path = Path(folder).absolute()
     make_folder(path)
     _remove_stale(path)
+    text = json.dumps(encode(run, Run), indent=1, allow_nan=False) + "\n"
     if not (path / RUN_FILE).exists():
-        _write(path / RUN_FILE, _text(run), keep=True)
+        _write(path / RUN_FILE, text, keep=True)
     found = _read_run(path)
     other = differences(found, run)
     if other and not any(path.glob(f"*-{found.token}*.json")):  # nothing would be lost
-        _write(path / RUN_FILE, _text(run))
+        _write(path / RUN_FILE, text)
         other = []
     if other:
         more = len(other) - SHOWN_DIFFERENCES
         named = "; ".join(other[:SHOWN_DIFFERENCES]) + (f"; and {more} more" if more > 0 else "")
         raise ValueError(f"checkpoint {folder} belongs to another run: {named}. Use another folder or empty this one.")
     return path, run.token
-
-
-def _text(run: Run) -> str:
-    return json.dumps(encode(run, Run), indent=1, allow_nan=False) + "\n"
 
 
 def _remove_stale(folder: Path) -> None:
@@ -323,7 +320,7 @@ class PassCheckpoint:
         self._settings = settings
         self._seed = seed
         self._columns, self._rows = RunningDigests(), RunningDigests()
-        self._path: Path | None = None
+        self._path = Path()
         self._last = time.monotonic()
         self.notes: list[str] = []
 
@@ -344,7 +341,6 @@ class PassCheckpoint:
 
     def load(self) -> SavedSums | None:
         """The sums on file."""
-        assert self._path is not None
         if not self._path.exists():
             return None
         try:
@@ -355,7 +351,6 @@ class PassCheckpoint:
 
     def save(self, n_pieces: int, sums: Sums, *, now: bool = False) -> None:
         """Save the sums so far, unless that was done just before."""
-        assert self._path is not None
         if now or time.monotonic() - self._last >= SAVE_SECONDS:
             _save_record(self._path, "sums", SavedSums(n_pieces, sums), SavedSums)
             self._last = time.monotonic()
