@@ -2,12 +2,15 @@
 
     python benchmarks/kills.py --kills 100                      # the run, by SIGKILL, SIGINT or SIGTERM
     python benchmarks/kills.py --workers 20 --dask-workers 10   # its workers
+    python benchmarks/kills.py --scheduler-restarts 10          # the scheduler of its Dask cluster
 
 One run without a checkpoint gives the time it takes and the bytes to be had. Then the same command runs with a
 checkpoint, and its main process gets one of the signals after a random time between nothing and that of the whole run,
 until it comes to an end; then a new checkpoint is begun, until there have been so many kills. What is still running
 ten seconds after the main process has ended counts as left behind. With `--workers` runs are left to end, and in each
-one worker is killed at a random moment.
+one worker is killed at a random moment. With `--scheduler-restarts` a run works on a cluster of one scheduler and two
+workers, whose scheduler is killed at a random moment; a second later a scheduler and workers are started there again.
+The run must end with the same result, or with one line that says that the cluster was lost.
 """
 
 from __future__ import annotations
@@ -16,14 +19,18 @@ import argparse
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 
 SIGNALS = (signal.SIGKILL, signal.SIGINT, signal.SIGTERM)
 STOPPED = (
@@ -31,6 +38,8 @@ STOPPED = (
     *(128 + number for number in SIGNALS),
 )  # exit codes of a run that was told to
 WORKERS = {"joblib": ("popen_loky", []), "dask": ("multiprocessing.spawn", ["--dask"])}  # what their commands have
+LONGEST = 600.0  # seconds of a run that does not hang
+PARTS = 20  # files of a table on a cluster
 STATISTICS = {"effect_likelihood": ["--learner", "splines"], "wcmmd": ["--statistic", "wcmmd", "--resamples", "1000"]}
 
 
@@ -46,6 +55,8 @@ class Tally:
     damaged: int = 0  # files that are no JSON
     left: int = 0  # processes that outlived the run by ten seconds
     warned: int = 0  # of the runs with a dead worker, those with one line about it
+    told: int = 0  # runs without a result that say why in one line
+    hung: int = 0  # runs that had to be ended
     failed: list[str] = field(default_factory=list)
 
 
@@ -54,6 +65,13 @@ def command(data: Path, out: Path, statistic: str, jobs: int, checkpoint: Path |
     line = [sys.executable, "-c", start, "select", str(data), "--treatment", "treatment", "--outcome", "outcome"]
     line += ["--jobs", str(jobs), "--sampler", "gaussian", "--out", str(out), *STATISTICS[statistic]]
     return line if checkpoint is None else [*line, "--checkpoint", str(checkpoint)]
+
+
+def made(rows: int, features: int, seed: int) -> pd.DataFrame:
+    from modifind.datasets import make_modifiers
+
+    table = make_modifiers("LinMean", n_samples=rows, n_features=features, random_state=seed)
+    return table.X.assign(treatment=table.treatment, outcome=table.y)
 
 
 def session(leader: int) -> dict[int, str]:
@@ -118,11 +136,8 @@ def kill_again_and_again(
     folder: Path, kills: int, *, statistic: str, rows: int, features: int, jobs: int, seed: int
 ) -> tuple[Tally, float]:
     """Kill so often; what came of it, and the seconds of a run that is left alone."""
-    from modifind.datasets import make_modifiers
-
-    table = make_modifiers("LinMean", n_samples=rows, n_features=features, random_state=seed)
     data, out = folder / "data.csv", folder / "result.json"
-    table.X.assign(treatment=table.treatment, outcome=table.y).to_csv(data, index=False)
+    made(rows, features, seed).to_csv(data, index=False)
     run(command(data, out, statistic, jobs))  # the first start reads from the disk what later ones find in memory
     start = time.monotonic()
     code, complaint, _ = run(command(data, out, statistic, jobs))
@@ -162,11 +177,8 @@ def kill_again_and_again(
 
 def kill_workers(folder: Path, kills: int, kind: str, *, rows: int, features: int, jobs: int, seed: int) -> Tally:
     """Kill one worker in each of so many runs."""
-    from modifind.datasets import make_modifiers
-
-    table = make_modifiers("LinMean", n_samples=rows, n_features=features, random_state=seed)
     data, out = folder / "data.csv", folder / "result.json"
-    table.X.assign(treatment=table.treatment, outcome=table.y).to_csv(data, index=False)
+    made(rows, features, seed).to_csv(data, index=False)
     mark, options = WORKERS[kind]
     line = [*command(data, out, "effect_likelihood", jobs), *options]
     run(line)
@@ -189,11 +201,103 @@ def kill_workers(folder: Path, kills: int, kind: str, *, rows: int, features: in
     return tally
 
 
+class Cluster:
+    """A Dask scheduler and two workers, each a process of its own."""
+
+    def __init__(self) -> None:
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            self.port = free.getsockname()[1]
+        self.address = f"tcp://127.0.0.1:{self.port}"
+        self.processes: list[subprocess.Popen[bytes]] = []
+
+    def start(self) -> None:
+        self._start("scheduler", "--host", "127.0.0.1", "--port", str(self.port))
+        for _ in range(2):
+            self._start("worker", self.address, "--nthreads", "1")
+
+    def _start(self, kind: str, *options: str) -> None:
+        line = [sys.executable, "-m", f"distributed.cli.dask_{kind}", *options, "--no-dashboard"]
+        quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+        self.processes.append(subprocess.Popen(line, **quiet, start_new_session=True))
+
+    def end(self) -> None:
+        for process in self.processes:
+            for number in session(process.pid):
+                os.kill(number, signal.SIGKILL)
+            process.wait()
+        self.processes = []
+
+
+@contextmanager
+def cluster() -> Iterator[Cluster]:
+    """A cluster that is there, and is ended."""
+    from distributed import Client
+
+    own = Cluster()
+    try:
+        own.start()
+        with Client(own.address, timeout="120s") as client:
+            client.wait_for_workers(2, timeout=120)
+        yield own
+    finally:
+        own.end()
+
+
+def restart_schedulers(folder: Path, restarts: int, *, rows: int, features: int, jobs: int, seed: int) -> Tally:
+    """Restart the scheduler in each of so many runs."""
+    table, out = made(rows, features, seed), folder / "result.json"
+    for k in range(PARTS):
+        table[k * rows // PARTS : (k + 1) * rows // PARTS].to_csv(folder / f"part-{k:02d}.csv", index=False)
+    line = command(folder / "part-*.csv", out, "effect_likelihood", jobs)
+    line += ["--train-rows", str(rows // 4), "--no-explain", "--dask"]
+    with cluster() as own:
+        start = time.monotonic()
+        code, complaint, _ = run([*line, own.address])
+        whole = time.monotonic() - start
+    if code:
+        raise RuntimeError(complaint)
+    wanted, rng, tally = out.read_bytes(), np.random.default_rng(seed), Tally()
+    for _ in range(restarts):
+        out.unlink(missing_ok=True)
+        with cluster() as own, tempfile.TemporaryFile("w+") as complaints:
+            process = subprocess.Popen(
+                [*line, own.address], stdout=subprocess.DEVNULL, stderr=complaints, start_new_session=True
+            )
+            time.sleep(rng.uniform(0.0, whole))
+            tally.kills += process.poll() is None
+            own.processes[0].kill()
+            time.sleep(1.0)
+            own.start()
+            try:
+                process.wait(LONGEST)
+            except subprocess.TimeoutExpired:
+                tally.hung += 1
+                process.kill()
+                process.wait()
+            time.sleep(1.0)
+            left = session(process.pid)
+            for number in left:
+                os.kill(number, signal.SIGKILL)
+            complaints.seek(0)
+            said = complaints.read().strip().splitlines()
+        tally.runs += 1
+        tally.left += len(left)
+        if not process.returncode:
+            tally.same += without_warnings(out.read_bytes()) == without_warnings(wanted)
+        elif process.returncode == 2 and len(said) == 1 and said[0].startswith("modifind: error: "):
+            tally.told += 1
+        else:
+            tally.failed.append("\n".join(said))
+    return tally
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--kills", type=int, default=0, help="of each statistic's runs")
     parser.add_argument("--workers", type=int, default=0, help="kills of joblib's workers")
     parser.add_argument("--dask-workers", type=int, default=0, help="kills of Dask's workers")
+    parser.add_argument("--scheduler-restarts", type=int, default=0, help="restarts of a Dask scheduler")
     parser.add_argument("--statistics", nargs="+", default=list(STATISTICS), choices=list(STATISTICS))
     parser.add_argument("--rows", type=int, default=200)
     parser.add_argument("--features", type=int, default=40)
@@ -214,6 +318,15 @@ def main() -> None:
             )
             for complaint in tally.failed:
                 print(complaint)
+    if options.scheduler_restarts:
+        with tempfile.TemporaryDirectory() as folder:
+            longer = size | {"rows": max(options.rows, 2000)}
+            tally = restart_schedulers(Path(folder), options.scheduler_restarts, **longer)
+        told = f"{tally.same} with the same result but for its warnings, {tally.told} with one line that says so"
+        ended = f"{tally.hung} hung, {tally.left} processes left running, {len(tally.failed)} failed"
+        print(f"dask: scheduler restarted during {tally.kills} of {tally.runs} runs, {told}, {ended}", flush=True)
+        for complaint in tally.failed:
+            print(complaint)
     if not options.kills:
         return
     heading = ("statistic", "seconds of a whole run", "kills", "of them with some features saved and some not")

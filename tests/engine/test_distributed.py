@@ -2,6 +2,7 @@
 
 import os
 import signal
+import subprocess
 import sys
 import time
 import warnings
@@ -348,7 +349,7 @@ def test_scheduler_that_does_not_answer_is_named(monkeypatch):
         return slow(address, timeout="0.3s")
 
     monkeypatch.setattr(distributed, "Client", impatient)
-    with pytest.raises(ValueError, match=r"no Dask scheduler answers at 'tcp://127.0.0.1:9'"):
+    with pytest.raises(ValueError, match=r"no Dask scheduler with workers answers at 'tcp://127.0.0.1:9'"):
         connect("tcp://127.0.0.1:9")
 
 
@@ -411,3 +412,93 @@ def test_a_cluster_whose_worker_dies_at_the_start_is_started_again(monkeypatch):
     deaths.extend([1] * 3)
     with pytest.raises(WorkerError, match=r"no Dask cluster could be started.*3 times over: Nanny failed"):
         connect(n_workers=1)
+
+
+def test_partitions_of_other_types_give_the_same_result(client, table):
+    whole = table.assign(visits=np.arange(1000) % 40)
+    parts = [whole[start : start + 200] for start in range(0, 1000, 200)]
+    parts[1] = parts[1].convert_dtypes(dtype_backend="pyarrow").assign(stage=parts[1]["stage"])
+    parts[2] = parts[2][parts[2].columns[::-1]].assign(visits=parts[2]["visits"].astype(float), extra=1)
+    parts[3] = parts[3].assign(stage=parts[3]["stage"].cat.set_categories(["mild", "bad"]))
+    parts.insert(3, parts[3][:0].astype(object))
+    frame = dd.from_delayed([delayed(part) for part in parts], meta=whole[:0], verify_meta=False)
+    names = [*FEATURES, "visits"]
+    found = fit(frame[names], frame["y"], frame["arm"], explain=False)
+    close(found, fit(whole[names], whole["y"], whole["arm"], explain=False))
+
+
+@pytest.mark.parametrize("part", [np.zeros((5, 6)), None], ids=["array", "nothing"])
+def test_partition_that_is_no_table_is_refused_in_a_line(client, table, part):
+    frame = dd.from_delayed([delayed(table[:500]), delayed(part)], meta=table[:0], verify_meta=False)
+    with pytest.raises(ValueError, match="a partition of the table is no DataFrame of its columns"):
+        fit(frame[FEATURES], frame["y"], frame["arm"])
+
+
+@pytest.mark.parametrize(("later", "kind"), [("unknown", "str"), (0.5, "float64")])
+def test_text_files_of_mixed_types_are_refused_by_the_column(client, table, tmp_path, later, kind):
+    plain = table[["age", "dose", "y", "arm"]].assign(dose=np.arange(1000))
+    plain[:500].to_csv(tmp_path / "a.csv", index=False)
+    plain[500:].assign(dose=later).to_csv(tmp_path / "b.csv", index=False)
+    frame = read_table(str(tmp_path / "*.csv"))
+    with pytest.raises(ValueError, match=rf"^column 'dose' comes as {kind} in some rows and as int64 in the first"):
+        fit(frame[["age", "dose"]], frame["y"], frame["arm"])
+
+
+def test_workers_are_counted_whatever_the_client_remembers(client, monkeypatch):
+    monkeypatch.setattr(client, "scheduler_info", lambda **_: {"workers": {}})
+    assert DaskPieces({}, client=client)._present() == set(client.nthreads())
+
+
+@pytest.mark.parametrize("lost", ["scheduler", "workers"])
+def test_cluster_that_is_lost_is_told_in_a_line(table, monkeypatch, lost):
+    monkeypatch.setattr("modifind.engine.dask.WATCH_SECONDS", 0.1)
+    monkeypatch.setattr("modifind.engine.dask.PATIENCE_SECONDS", 0.5)
+
+    def lose(done, total):
+        if total == 1000 and done:
+            own.close() if lost == "scheduler" else own.scale(0)
+
+    own = distributed.LocalCluster(n_workers=1, threads_per_worker=1, processes=False, dashboard_address=":0")
+    told = pytest.raises(WorkerError, match=r"^the Dask cluster was lost")
+    with own, distributed.Client(own.scheduler_address, timeout="2s"), told:
+        fit_parts(table, tuple(range(60, 1000, 60)), progress=lose, explain=False)
+
+
+def test_scheduler_without_workers_is_named(monkeypatch):
+    monkeypatch.setattr("modifind.engine.dask.PATIENCE_SECONDS", 0.2)
+    own = distributed.LocalCluster(n_workers=0, processes=False, dashboard_address=":0")
+    with own, pytest.raises(ValueError, match="no Dask scheduler with workers answers at"):
+        connect(own.scheduler_address)
+    distributed.get_client().close()
+
+
+def test_interrupted_run_leaves_nothing_on_the_cluster(client, table):
+    def interrupt(done, total):
+        if total == 1000 and done:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt) as kept:  # what is kept with the error, its futures among it, is not freed
+        fit_parts(table, tuple(range(60, 1000, 60)), progress=interrupt, explain=False)
+    limit = time.monotonic() + 20
+    while client.run_on_scheduler(lambda dask_scheduler: len(dask_scheduler.tasks)) and time.monotonic() < limit:
+        time.sleep(0.05)
+    assert client.run_on_scheduler(lambda dask_scheduler: len(dask_scheduler.tasks)) == 0
+    assert kept.tb is not None
+
+
+def test_control_c_while_a_local_cluster_starts_leaves_nothing(folder, tmp_path):
+    start = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n"
+    line = [sys.executable, "-c", start + "from modifind.cli.app import main; main()", "select", folder / "all.csv"]
+    process = subprocess.Popen(
+        [*line, *SELECT, *ROWS, "--dask", "local"], stderr=subprocess.PIPE, text=True, start_new_session=True
+    )
+    main_process = psutil.Process(process.pid)
+    while not any("spawn_main" in " ".join(child.cmdline()) for child in main_process.children()):
+        assert process.poll() is None
+        time.sleep(0.01)
+    workers = main_process.children(recursive=True)
+    os.killpg(process.pid, signal.SIGINT)  # as a terminal does: to the workers too
+    _, complaint = process.communicate(timeout=120)
+    assert process.returncode == 130
+    assert len(complaint.splitlines()) <= 1, complaint
+    assert not psutil.wait_procs(workers, timeout=20)[1]

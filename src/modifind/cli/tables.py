@@ -147,9 +147,10 @@ def open_table(
         Processes of a local cluster.
     """
     if dask:
-        from modifind.engine.dask import connect, read_table
+        from modifind.engine.dask import connect, errors_told, read_table, silence_logs
 
-        with connect(None if dask == "local" else dask, jobs):
+        silence_logs()
+        with connect(None if dask == "local" else dask, jobs) as client, errors_told(client):
             yield FrameTable(read_table(data, dialect))
     elif stream:
         yield FileTable(open_matching(data, dialect))

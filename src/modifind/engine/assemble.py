@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
@@ -133,20 +133,15 @@ def failure_of(error: Exception, name: str) -> str:
 
 
 def tell(names: tuple[str, ...], findings: list[Finding]) -> None:
-    """Hand on what workers were warned of, and name the features whose test came to no end."""
+    """Hand on what workers were warned of, and name the features whose test came to no end or was not reached."""
     hand_on([finding.messages for finding in findings])
-    _warn_failed(names, findings)
-
-
-def _warn_failed(names: tuple[str, ...], findings: list[Finding]) -> None:
-    """Name the features whose test came to no end, and how many were not reached."""
     for failure in dict.fromkeys(f.failure for f in findings if f.failure):
         named = [repr(name) for name, f in zip(names, findings, strict=True) if f.failure == failure]
         many = f"{len(named)} features" if len(named) > 1 else "feature"
-        warnings.warn(f"{many} {', '.join(named)}: {failure}; not tested, p = 1", UserWarning, stacklevel=4)
+        warnings.warn(f"{many} {', '.join(named)}: {failure}; not tested, p = 1", UserWarning, stacklevel=3)
     n_tested = sum(f.reached for f in findings)
     if n_tested < len(findings):
-        warnings.warn(f"interrupted: {n_tested} of {len(findings)} features tested", UserWarning, stacklevel=4)
+        warnings.warn(f"interrupted: {n_tested} of {len(findings)} features tested", UserWarning, stacklevel=3)
 
 
 def assemble(
@@ -156,7 +151,7 @@ def assemble(
 
     Bounds are those of features whose p-value is at most `alpha`, whatever the level was when they were found.
     """
-    names, findings = found.names, found.findings
+    findings = found.findings
     n_tested = sum(f.reached for f in findings)
     if n_tested < len(findings):
         settings = {**settings, "n_tested": n_tested, "interrupted": True}
@@ -164,15 +159,13 @@ def assemble(
     features = _table(found, diagnostics, settings, alpha, adjust)
     untested = found.columns.loc[list(settings.get("adjust_for") or ())]
     checks = run_checks(features, diagnostics, found.overlap, settings, _untestable(found), untested)
-    features["caution"] = cautions(checks, names)
-    views = {name: dict(f.views or {name: f.view}) for name, f in zip(names, findings, strict=True)}
-    by_column = {column: view for own in views.values() for column, view in own.items()}
-    shown = (f.bounds or {} for f, p_value in zip(findings, features["p_value"], strict=True) if p_value <= alpha)
-    bounds = {column: own for bounded in shown for column, own in bounded.items()}
+    features["caution"] = cautions(checks, found.names)
+    views = {name: dict(f.views or {name: f.view}) for name, f in zip(found.names, findings, strict=True)}
+    bounds = _bounds(findings, features["p_value"] <= alpha)
     return SelectionResult(
         table=features,
         diagnostics=diagnostics,
-        curves={column: view.curve for column, view in by_column.items()},
+        curves={column: view.curve for own in views.values() for column, view in own.items()},
         overlap=found.overlap,
         settings=settings,
         versions=installed_versions(),
@@ -269,6 +262,12 @@ def _densities(features: pd.DataFrame, views: Mapping[str, Mapping[str, Marginal
     return {column: shown for column, shown in found.items() if shown is not None}
 
 
+def _bounds(findings: list[Finding], shown: Iterable[bool]) -> dict[str, Bounds]:
+    """Bounds of the features that are shown, by column."""
+    some = (f.bounds or {} for f, own in zip(findings, shown, strict=True) if own)
+    return {column: bounds for own in some for column, bounds in own.items()}
+
+
 def _changes(
     features: pd.DataFrame,
     findings: list[Finding],
@@ -289,8 +288,7 @@ def _changes(
         found[f"{part}_adjusted"] = np.where(known, adjust_p_values(np.where(known, p_values, 1.0), adjust), np.nan)
     changes = pd.DataFrame(found, index=features.index, columns=list(CHANGE_COLUMNS)[:-1])
     kinds = {**features["kind"].to_dict(), **settings.get("group_column_kinds", {})}
-    densities = [view.densities for own in views.values() for view in own.values() if view.densities is not None]
-    outcomes = sorted(densities[0]["outcome"].unique()) if densities and _is_binary(settings) else []
+    outcomes = _two_values(views, settings)
     changes["verdict"] = [
         attempt(
             f"feature {name!r}: its verdict",
@@ -312,8 +310,12 @@ def _changes(
     return changes
 
 
-def _is_binary(settings: Mapping[str, Any]) -> bool:
-    return (settings["model"] or {}).get("likelihood") == "bernoulli"
+def _two_values(views: Mapping[str, Mapping[str, MarginalView]], settings: Mapping[str, Any]) -> list[float]:
+    """Both values of a binary outcome, none of any other."""
+    if (settings["model"] or {}).get("likelihood") != "bernoulli":
+        return []
+    densities = (view.densities for own in views.values() for view in own.values() if view.densities is not None)
+    return next((sorted(own["outcome"].unique()) for own in densities), [])
 
 
 def _column(findings: list[Finding], name: str) -> list[float]:

@@ -12,6 +12,7 @@ import os
 import re
 import time
 import warnings
+from contextlib import suppress
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, TypeVar
@@ -39,6 +40,7 @@ SHOWN_DIFFERENCES = 5
 DAMAGED = (ValueError, OSError, TypeError, RecursionError, OverflowError)  # what reading a file of another kind raises
 STALE_SECONDS = 600.0  # a temporary file lives for milliseconds
 SAVE_SECONDS = 10.0  # sums over rows are saved as often as this
+TAKEN = {"whole": "at once"}
 WORDS = {
     "y": "the outcome",
     "treatment": "the treatment",
@@ -105,29 +107,27 @@ def differences(old: Run, new: Run) -> list[str]:
     """
     if old.format != new.format:
         return [f"its format is {old.format}, not {new.format}"]
-    found = []
-    for name in sorted(set(old.versions) | set(new.versions)):
-        mine, theirs = new.versions.get(name, "not installed"), old.versions.get(name, "not installed")
-        if mine != theirs:
-            found.append(f"it was made {'by' if name == 'modifind' else 'with'} {name} {theirs}, this is {mine}")
+    versions = sorted(_changed(old.versions, new.versions, "not installed"))
+    made = {"modifind": "by"}
+    found = [f"it was made {made.get(name, 'with')} {name} {was}, this is {now}" for name, was, now in versions]
     if old.table != new.table:
-        found.append("the rows were taken " + ("at once" if old.table == "whole" else "in pieces") + " before")
-    before, now = _flat(old.settings), _flat(new.settings)
-    for name in dict.fromkeys([*before, *now]):
-        if before.get(name) != now.get(name):
-            found.append(f"{name} was {before.get(name)!r}, is {now.get(name)!r}")
+        found.append(f"the rows were taken {TAKEN.get(old.table, 'in pieces')} before")
+    settings = _changed(_flat(old.settings), _flat(new.settings))
+    found += [f"{name} was {was!r}, is {now!r}" for name, was, now in settings]
     if old.seed != new.seed:
         found.append(f"the seed was {old.seed}, is {new.seed}")
-    was, are = dict(old.columns), dict(new.columns)
-    found += [f"column {name!r} is new" for name in are if name not in was]
-    found += [f"column {name!r} is gone" for name in was if name not in are]
-    found += [f"column {name!r} differs" for name in are if name in was and was[name] != are[name]]
-    if set(was) == set(are) and list(was) != list(are):
+    columns = _changed(dict(old.columns), dict(new.columns))
+    words = {(True, False): "is new", (False, True): "is gone", (False, False): "differs"}
+    found += [f"column {name!r} {words[was is None, now is None]}" for name, was, now in columns]
+    if not columns and old.columns != new.columns:
         found.append("the columns come in another order")
-    for name in dict.fromkeys([*old.rows, *new.rows]):
-        if old.rows.get(name) != new.rows.get(name):
-            found.append(f"{WORDS.get(name, name)} differs")
-    return found
+    return found + [f"{WORDS.get(name, name)} differs" for name, *_ in _changed(old.rows, new.rows)]
+
+
+def _changed(old: dict[str, Any], new: dict[str, Any], absent: Any = None) -> list[tuple[str, Any, Any]]:
+    """What differs, with its value before and now."""
+    pairs = ((name, old.get(name, absent), new.get(name, absent)) for name in dict.fromkeys([*old, *new]))
+    return [(name, was, now) for name, was, now in pairs if was != now]
 
 
 def _flat(settings: dict[str, Any], above: str = "") -> dict[str, Any]:
@@ -173,12 +173,13 @@ def open_folder(folder: str | os.PathLike[str], run: Run) -> tuple[Path, str]:
     path = Path(folder).absolute()
     make_folder(path)
     _remove_stale(path)
+    text = json.dumps(encode(run, Run), indent=1, allow_nan=False) + "\n"
     if not (path / RUN_FILE).exists():
-        _write(path / RUN_FILE, _text(run), keep=True)
+        _write(path / RUN_FILE, text, keep=True)
     found = _read_run(path)
     other = differences(found, run)
     if other and not any(path.glob(f"*-{found.token}*.json")):  # nothing would be lost
-        _write(path / RUN_FILE, _text(run))
+        _write(path / RUN_FILE, text)
         other = []
     if other:
         more = len(other) - SHOWN_DIFFERENCES
@@ -187,19 +188,13 @@ def open_folder(folder: str | os.PathLike[str], run: Run) -> tuple[Path, str]:
     return path, run.token
 
 
-def _text(run: Run) -> str:
-    return json.dumps(encode(run, Run), indent=1, allow_nan=False) + "\n"
-
-
 def _remove_stale(folder: Path) -> None:
     """Remove what a killed process left unfinished."""
     for path in folder.glob(".*.json.*"):
-        try:
+        with suppress(OSError):
             stale = time.time() - path.stat().st_mtime > STALE_SECONDS
             if stale and path.name.startswith((".feature-", ".placebo-", ".sums-", f".{RUN_FILE}.")):
                 path.unlink()
-        except OSError:
-            continue
 
 
 def _write(path: Path, text: str, *, keep: bool = False) -> None:
@@ -325,7 +320,7 @@ class PassCheckpoint:
         self._settings = settings
         self._seed = seed
         self._columns, self._rows = RunningDigests(), RunningDigests()
-        self._path: Path | None = None
+        self._path = Path()
         self._last = time.monotonic()
         self.notes: list[str] = []
 
@@ -346,7 +341,6 @@ class PassCheckpoint:
 
     def load(self) -> SavedSums | None:
         """The sums on file."""
-        assert self._path is not None
         if not self._path.exists():
             return None
         try:
@@ -357,7 +351,6 @@ class PassCheckpoint:
 
     def save(self, n_pieces: int, sums: Sums, *, now: bool = False) -> None:
         """Save the sums so far, unless that was done just before."""
-        assert self._path is not None
         if now or time.monotonic() - self._last >= SAVE_SECONDS:
             _save_record(self._path, "sums", SavedSums(n_pieces, sums), SavedSums)
             self._last = time.monotonic()

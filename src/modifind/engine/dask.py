@@ -10,8 +10,11 @@ import glob
 import logging
 import operator
 import re
+import threading
+import time
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import reduce
 from itertools import product
@@ -22,8 +25,7 @@ import numpy as np
 import pandas as pd
 from joblib import effective_n_jobs
 
-from modifind._workers import WorkerError
-from modifind.data.containers import is_distributed
+from modifind._workers import WorkerError, interrupts_held
 from modifind.data.files.opening import ENDINGS, DataFile
 from modifind.data.files.parquet import open_parquet
 from modifind.data.files.text import COMPRESSIONS, Dialect, TextFile, kind_of, open_text
@@ -35,10 +37,19 @@ from modifind.data.wording import listed
 from modifind.engine.passes import Look, check_unchanged
 from modifind.engine.plan import Plan, Sums
 from modifind.engine.progress import Progress
+from modifind.explain.attempts import described
 
 if TYPE_CHECKING:
     from distributed import Client
 
+WATCH_SECONDS = 10.0  # how often workers are looked for, and how long a scheduler may take to name them
+PATIENCE_SECONDS = 300.0  # without a worker; clusters that grow when they are asked to need some minutes
+CLUSTER_LOST = (
+    "the Dask cluster was lost, and with it what was under way: its scheduler went away, or there was no worker for "
+    f"{PATIENCE_SECONDS / 60:.0f} minutes; start again when it is back"
+)
+# What Dask says of text whose first rows have other types.
+MISMATCH = r"Mismatched dtypes found(?:.|\n)*?Expected \|\n\S+\n\| (.+?) +\| (\S+) +\| (\S+) +\|"
 STARTS = 3  # of a local cluster, whose workers may die while they start
 FAN_IN = 8  # sums that are added up at a time
 # Dask has its workers give memory back at once, which makes every array of a few hundred kilobytes a call to the system
@@ -61,6 +72,14 @@ def import_dask() -> Any:
     return distributed
 
 
+def silence_logs() -> None:
+    """Keep Dask's own words off the command line, where what goes wrong is told in one line."""
+    import_dask()
+    logging.getLogger("asyncio").setLevel(logging.CRITICAL)
+    for handler in logging.getLogger("distributed").handlers:
+        handler.setLevel(logging.CRITICAL)
+
+
 def connect(address: str | None = None, n_workers: int | None = None) -> Client:
     """A client of the cluster at an address, or of one that is started on this machine.
 
@@ -79,22 +98,24 @@ def connect(address: str | None = None, n_workers: int | None = None) -> Client:
     distributed = import_dask()
     if address:
         try:
-            return distributed.Client(address, timeout="30s")
+            client = distributed.Client(address, timeout="30s")
+            client.wait_for_workers(1, timeout=PATIENCE_SECONDS)
         except OSError as error:
-            raise ValueError(f"no Dask scheduler answers at {address!r}: {error}") from None
+            raise ValueError(f"no Dask scheduler with workers answers at {address!r}: {error}") from None
+        return client
     from dask import config
 
     workers = effective_n_jobs(-1 if n_workers is None else n_workers)
     failure = None
     for _ in range(STARTS):
         try:
-            with config.set({"distributed.nanny.pre-spawn-environ": WORKER_ENVIRONMENT}):
+            with interrupts_held(), config.set({"distributed.nanny.pre-spawn-environ": WORKER_ENVIRONMENT}):
                 return distributed.Client(
                     n_workers=workers,
                     threads_per_worker=1,
                     processes=True,
                     dashboard_address=":0",
-                    silence_logs=logging.ERROR,  # that a worker was lost is told once, by a warning
+                    silence_logs=logging.CRITICAL,  # what goes wrong is told once, by an error or a warning
                 )
         except RuntimeError as error:  # a worker died while it was started
             failure = error
@@ -142,23 +163,10 @@ class DaskPieces:
         import_dask()
         given = {"y": y, "treatment": treatment}
         given |= {name: column for name, column in (per_row or {}).items() if column is not None}
-        named = list(dict.fromkeys(name for name in given.values() if isinstance(name, str)))
-        unknown = [name for name in named if name not in X.columns]
-        if unknown:
-            raise ValueError(f"X has no column {listed(unknown)}")
-        own = {name: X[column] if isinstance(column, str) else column for name, column in given.items()}
-        parts = {"X": X.drop(columns=named) if named else X, **own}
         if has_row_scores(propensity):
-            parts["propensity"] = getattr(propensity, "estimator", propensity)
-        for name, part in parts.items():
-            wanted = hasattr(part, "columns") if name == "X" else getattr(part, "ndim", 0) == 1
-            if not is_distributed(part) or not wanted or not hasattr(part, "divisions"):
-                kind = "DataFrame" if name == "X" else "series of the same partitions"
-                raise ValueError(f"X is a Dask table, so {name} must be a Dask {kind}, not {type(part).__name__}")
-            if part.npartitions != X.npartitions:
-                raise ValueError(f"{name} has {part.npartitions} partitions but X has {X.npartitions}")
-            if X.known_divisions and part.known_divisions and part.divisions != X.divisions:
-                raise ValueError(f"{name} and X are divided differently; take them from the same Dask DataFrame")
+            given["propensity"] = getattr(propensity, "estimator", propensity)
+        parts = _by_argument(X, given)
+        _check_partitions(parts)
         # Optimised one by one, columns of the same files may be read in partitions of different sizes. As they are,
         # they share the task that reads them.
         delayed = {name: list(part.to_delayed(optimize_graph=False)) for name, part in parts.items()}
@@ -179,8 +187,9 @@ class DaskPieces:
             self.client.close()
 
     def _warn_lost(self) -> None:
-        lost = len(self._workers - self._present())
-        if lost:
+        present = self._present()
+        lost = len(self._workers - present)
+        if lost and present:
             warnings.warn(
                 f"{lost} of {len(self._workers)} workers were lost during the run; what they had not handed on was "
                 "computed again, and the result is the same",
@@ -190,7 +199,12 @@ class DaskPieces:
 
     def look(self, rows: RowPlan, discrete_features: Any, n_sample: int) -> tuple[Look, RowPlan]:
         """Count the rows of every partition, then look at each; only its rows of the sample come back."""
-        counts = self._gather(self.client.compute(self._each(_count)))
+        try:
+            with self._attended() as futures:
+                futures += self.client.compute(self._each(_count))
+                counts = self.client.gather(futures)
+        except (AttributeError, IndexError, TypeError) as error:
+            raise ValueError(f"a partition of the table is no DataFrame of its columns ({described(error)})") from error
         self.lengths[:] = [n_kept for n_kept, _ in counts]
         self.dropped = reduce(operator.add, (dropped for _, dropped in counts), Dropped())
         self.dropped.refuse_all()
@@ -198,15 +212,11 @@ class DaskPieces:
         if not n_rows:
             raise ValueError("the table has no rows")
         rows = rows.limited(generous_limit(n_rows, n_sample))
-        looks = self._each(_look, rows, discrete_features)
-        found = self._tree([own for own, length in zip(looks, self.lengths, strict=True) if length])
-        return found.pruned(rows, n_sample)
+        return self._tree(self._each(_look, rows, discrete_features)).pruned(rows, n_sample)
 
     def sums(self, plan: Plan, n_rows: int, advance: Progress) -> Sums:
         """Sums over all rows, added up in a tree whose shape depends on the partitions alone."""
-        parts = self._each(_sums, plan)
-        kept = [(own, length) for own, length in zip(parts, self.lengths, strict=True) if length]
-        total = self._tree([own for own, _ in kept], [length for _, length in kept], advance)
+        total = self._tree(self._each(_sums, plan), advance)
         self._warn_lost()
         check_unchanged(n_rows, int(total.overlap.n_rows.sum()))
         return total
@@ -225,54 +235,128 @@ class DaskPieces:
             for start, parts in zip(starts, partitions, strict=True)
         ]
 
-    def _tree(self, parts: list[Any], sizes: Sequence[int] = (), advance: Progress | None = None) -> Any:
-        """Add up delayed parts, some at a time; groups are followed as they are done."""
+    def _tree(self, parts: list[Any], advance: Progress | None = None) -> Any:
+        """Add up delayed parts of all partitions that have rows, some at a time; groups are followed as they end."""
         from dask import delayed
 
         add = delayed(_add, pure=False)
-        groups = [parts[k : k + FAN_IN] for k in range(0, len(parts), FAN_IN)]
-        futures = self.client.compute([add(group) for group in groups])
-        if advance is not None:
-            weight = {f.key: sum(sizes[k * FAN_IN : (k + 1) * FAN_IN]) for k, f in enumerate(futures)}
-            done, total = 0, sum(sizes)
-            advance(0, total)
-            for future in import_dask().as_completed(futures):
-                done += weight[future.key]
-                advance(min(done, total), total)
-        while len(futures) > 1:
-            futures = [
-                self.client.submit(_add, futures[k : k + FAN_IN], pure=False) for k in range(0, len(futures), FAN_IN)
-            ]
-        return self._gather(futures)[0]
+        kept = [(own, length) for own, length in zip(parts, self.lengths, strict=True) if length]
+        groups = _in_groups(kept)
+        with self._attended() as begun:
+            futures = self.client.compute([add([own for own, _ in group]) for group in groups])
+            begun += futures
+            if advance is not None:
+                self._follow(futures, [sum(length for _, length in group) for group in groups], advance)
+            while len(futures) > 1:
+                futures = [self.client.submit(_add, own, pure=False) for own in _in_groups(futures)]
+                begun += futures
+            return self.client.gather(futures)[0]
 
-    def _gather(self, tasks: list[Any]) -> list[Any]:
-        killed = import_dask().KilledWorker
+    def _follow(self, futures: list[Any], sizes: list[int], advance: Progress) -> None:
+        weight, done = dict(zip((future.key for future in futures), sizes, strict=True)), 0
+        advance(0, sum(sizes))
+        for future in import_dask().as_completed(futures):
+            done += weight[future.key]
+            advance(done, sum(sizes))
+
+    @contextmanager
+    def _attended(self) -> Iterator[list[Any]]:
+        """Wait for the cluster as long as there is one, say in a line what went wrong, and leave nothing behind.
+
+        Gives a list for the futures that are begun.
+        """
+        futures: list[Any] = []
+        ended = threading.Event()
+        threading.Thread(target=self._watch, args=(futures, ended), daemon=True).start()
         try:
-            return self.client.gather(tasks)
-        except killed as error:
-            raise WorkerError(
-                f"workers died again and again over the same rows, most likely for want of memory; take smaller "
-                f"partitions ({error})"
-            ) from None
-        except KeyError as error:  # what pandas says of a column that is not there
+            with errors_told(self.client):
+                yield futures
+        except BaseException as error:
+            with suppress(Exception):  # where there is no scheduler, nothing is under way
+                self.client.cancel(futures)
+            if not isinstance(error, KeyError):
+                raise
+            # That is what pandas says of a column that is not there.
             found = re.fullmatch(r"\[(.*)\] not .*", str(error.args[0]), flags=re.DOTALL)
             lacking = found[1] if found else listed(error.args)
             raise ValueError(
                 f"a partition of the table lacks column {lacking}; give all of them the same columns"
             ) from None
+        finally:
+            ended.set()
+
+    def _watch(self, futures: list[Any], ended: threading.Event) -> None:
+        """Give up what is under way when there has been no worker, or no answer, for too long."""
+        seen = time.monotonic()
+        while not ended.wait(WATCH_SECONDS):
+            if self._present():
+                seen = time.monotonic()
+            if time.monotonic() - seen > PATIENCE_SECONDS:
+                with suppress(Exception):
+                    self.client.cancel(futures)
 
     def _present(self) -> frozenset[str]:
-        return frozenset(self.client.scheduler_info(n_workers=-1)["workers"])
+        """Addresses of the workers; none where the scheduler does not answer."""
+        # Not by `scheduler_info`: the client overwrites what that has asked for, now and then, with no workers at all.
+        with suppress(Exception):
+            return frozenset(self.client.sync(self.client.scheduler.ncores, callback_timeout=WATCH_SECONDS))
+        return frozenset()
+
+
+@contextmanager
+def errors_told(client: Client) -> Iterator[None]:
+    """Say in a line what became of work on a cluster, where its own errors are long or say little."""
+    distributed = import_dask()
+    try:
+        yield
+    except distributed.KilledWorker as error:
+        raise WorkerError(
+            f"workers died again and again over the same rows, most likely for want of memory; take smaller "
+            f"partitions ({error})"
+        ) from None
+    except Exception as error:
+        lost = isinstance(error, distributed.CancelledError | distributed.comm.CommClosedError)
+        if lost or client.status != "running":
+            raise WorkerError(CLUSTER_LOST) from None
+        mixed = re.search(MISMATCH, str(error))
+        if mixed is None:
+            raise
+        raise ValueError(
+            f"column {mixed[1]!r} comes as {mixed[2]} in some rows and as {mixed[3]} in the first, which tell Dask how "
+            "to read it; write it alike in all rows, or pass a DataFrame"
+        ) from None
+
+
+def _by_argument(X: Any, given: Mapping[str, Any]) -> dict[str, Any]:
+    """Features and other columns, some of which may be given by their name in X."""
+    named = list(dict.fromkeys(column for column in given.values() if isinstance(column, str)))
+    unknown = [name for name in named if name not in X.columns]
+    if unknown:
+        raise ValueError(f"X has no column {listed(unknown)}")
+    own = {argument: X[column] if isinstance(column, str) else column for argument, column in given.items()}
+    return {"X": X.drop(columns=named) if named else X, **own}
+
+
+def _check_partitions(parts: Mapping[str, Any]) -> None:
+    """Refuse columns that are not on the cluster, or not in the partitions of X."""
+    X = parts["X"]
+    for name, part in parts.items():
+        n_dimensions, kind = (2, "DataFrame") if name == "X" else (1, "series of the same partitions")
+        if not hasattr(part, "divisions") or part.ndim != n_dimensions:
+            raise ValueError(f"X is a Dask table, so {name} must be a Dask {kind}, not {type(part).__name__}")
+        if part.npartitions != X.npartitions:
+            raise ValueError(f"{name} has {part.npartitions} partitions but X has {X.npartitions}")
+        if X.known_divisions and part.known_divisions and part.divisions != X.divisions:
+            raise ValueError(f"{name} and X are divided differently; take them from the same Dask DataFrame")
 
 
 def _piece(start: int, parts: dict[str, Any], complete: str) -> tuple[Piece, Dropped]:
     """The rows of one partition, and a count of those left out for missing values."""
-    columns = {name: part.reset_index(drop=True) for name, part in parts.items() if name != "X"}
-    X = parts["X"].reset_index(drop=True)
-    for name, column in columns.items():
-        if len(column) != len(X):
-            raise ValueError(f"a partition of {name} has {len(column)} rows, that of X {len(X)}")
-    piece = Piece(start, X, **columns)
+    n_rows = len(parts["X"])
+    for name, part in parts.items():
+        if len(part) != n_rows:
+            raise ValueError(f"a partition of {name} has {len(part)} rows, that of X {n_rows}")
+    piece = Piece(start, **{name: part.reset_index(drop=True) for name, part in parts.items()})
     return complete_piece(piece, start, complete)
 
 
@@ -289,6 +373,10 @@ def _sums(start: int, parts: dict[str, Any], complete: str, plan: Plan) -> Sums:
     return plan.sums(_piece(start, parts, complete)[0])
 
 
+def _in_groups(items: list[Any]) -> list[list[Any]]:
+    return [items[k : k + FAN_IN] for k in range(0, len(items), FAN_IN)]
+
+
 def _add(parts: list[Any]) -> Any:
     return reduce(operator.add, parts)
 
@@ -299,29 +387,30 @@ def read_table(pattern: str, dialect: Dialect | None = None) -> Any:
     Text on a disk is looked at first; of text elsewhere the dialect says all that is known.
     """
     import_dask()
-    import dask.dataframe
-
     dialect = dialect or Dialect()
     parquet = pattern.rstrip("/").lower().endswith(".parquet")
     if not (parquet or dialect.separator or kind_of(Path(pattern)) in (".csv", ".tsv")):
         raise ValueError(f"the data files must end in {ENDINGS}; found {pattern!r}")
     try:
-        if parquet:
-            return _read_parquet(pattern)
-        files = [open_text(path, dialect) for path in sorted(map(Path, glob.glob(pattern)))]
-        if not files:
-            separator = dialect.separator or ("\t" if kind_of(Path(pattern)) == ".tsv" else ",")
-            options = {"sep": separator, "decimal": dialect.decimal or ".", "encoding": dialect.encoding or "utf-8"}
-            return dask.dataframe.read_csv(pattern, **options)
-        _check_alike(files)
-        first = files[0]
-        # Bytes can be cut at line ends only where these are one byte and not compressed.
-        whole = Path(pattern).suffix.lower() in COMPRESSIONS or not first.encoding.startswith(("utf-8", "latin"))
-        cut = {"blocksize": None, "compression": "infer"} if whole else {}
-        frame = dask.dataframe.read_csv(pattern, encoding=first.encoding, **first.options, **cut)
-        return frame[first.names]
+        return _read_parquet(pattern) if parquet else _read_text(pattern, dialect)
     except (OSError, ImportError, pd.errors.ParserError) as error:
         raise ValueError(f"cannot read {pattern}: {error}") from None
+
+
+def _read_text(pattern: str, dialect: Dialect) -> Any:
+    import dask.dataframe
+
+    files = [open_text(path, dialect) for path in sorted(map(Path, glob.glob(pattern)))]
+    if not files:
+        separator = dialect.separator or ("\t" if kind_of(Path(pattern)) == ".tsv" else ",")
+        options = {"sep": separator, "decimal": dialect.decimal or ".", "encoding": dialect.encoding or "utf-8"}
+        return dask.dataframe.read_csv(pattern, **options)
+    _check_alike(files)
+    first = files[0]
+    # Bytes can be cut at line ends only where these are one byte and not compressed.
+    whole = Path(pattern).suffix.lower() in COMPRESSIONS or not first.encoding.startswith(("utf-8", "latin"))
+    cut = {"blocksize": None, "compression": "infer"} if whole else {}
+    return dask.dataframe.read_csv(pattern, encoding=first.encoding, **first.options, **cut)[first.names]
 
 
 def _read_parquet(pattern: str) -> Any:

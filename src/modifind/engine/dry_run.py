@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -10,10 +11,10 @@ import pandas as pd
 from joblib import effective_n_jobs
 
 from modifind.data.containers import as_frame, is_known
-from modifind.data.feature_matrix import FeatureTable
 from modifind.data.survey import effective_size
 from modifind.engine.placebo import Assignment
 from modifind.engine.reading import Data, Given
+from modifind.engine.run import WholeFit
 from modifind.statistics.families import family_of
 
 MOST_NAMES = 12
@@ -44,49 +45,30 @@ def describe(selector: Any, given: Given) -> list[tuple[str, str]]:
     treatment: drug: drug (treated) 733 rows, placebo (control) 767 rows
     """
     data, run = selector.read(given, weigh=False)
-    table = data.table
-    tested = [m for m, name in enumerate(table.names) if name not in data.adjusted]
-    lines = [("rows", _rows(data)), ("treatment", _treatment(data)), ("outcome", _outcome(data, run.outcome_transform))]
-    for kind, title in (("continuous", "numbers"), ("discrete", "categories")):
-        members = [m for m in tested if table.kind(m) == kind and not table.is_constant(m)]
-        if members:
-            lines.append((f"features, {title}", f"{len(members)}: {_listed([_feature(table, m) for m in members])}"))
-    if data.adjusted:
-        lines.append(("adjusted for", f"{len(data.adjusted)}, not tested: {_listed(list(data.adjusted))}"))
     frame = as_frame(given.X) if data.kept is None else as_frame(given.X).loc[data.kept]
-    untested = _untested(data, frame)
-    if untested:
-        lines.append(("not tested", "; ".join(f"{_listed(names)}: {why}" for why, names in untested.items())))
-    gaps = {str(name): int(frame[name].isna().sum()) for name in frame.columns}
-    gaps = {name: count for name, count in gaps.items() if count}
-    if gaps:
-        shown = _listed([f"{name} {count:,}" for name, count in gaps.items()])
-        lines.append(("missing values", f"{shown}; missing is a state of its own"))
-    if run.feature_groups:
-        lines.append(
-            ("tested as one", _listed([f"{name} ({', '.join(own)})" for name, own in run.feature_groups.items()]))
-        )
-    lines += _rows_known(data)
-    if data.y.size > selector.max_train_rows and run.statistic.in_pieces:
-        most = f"{selector.max_train_rows:,}"
-        lines.append(("in pieces", f"models are fitted to a random sample of {most} rows, and all rows are scored"))
-    lines.append(("propensity", _propensity(run.propensity.estimator, data)))
-    test = f"{run.statistic.name or type(run.statistic).__name__}, sampler {type(run.sampler).__name__}"
-    adjusted = "unadjusted" if run.adjust == "none" else f"adjusted by {run.adjust}"
-    lines.append(("test", f"{test}; {adjusted} p-values, level {run.alpha:g}"))
-    if selector.placebo_runs:
-        scores = np.full(data.arms.size, data.arms.mean())
-        drawn = Assignment.of(data, scores, is_known(run.propensity)).described
-        lines.append(("placebo treatments", f"{selector.placebo_runs}; {drawn}"))
-    if not run.statistic.resamples:
-        lines.append(("time", _time(data, run.explain, selector.placebo_runs, effective_n_jobs(run.n_jobs))))
-    return lines
+    lines = [
+        ("rows", _rows(data)),
+        ("treatment", _treatment(data)),
+        ("outcome", _outcome(data, run.outcome_transform)),
+        ("features, numbers", _features(data, "continuous")),
+        ("features, categories", _features(data, "discrete")),
+        ("adjusted for", f"{len(data.adjusted)}, not tested: {_listed(data.adjusted)}" if data.adjusted else ""),
+        ("not tested", _untested(data, frame)),
+        ("missing values", _gaps(frame)),
+        ("tested as one", _listed([f"{name} ({', '.join(own)})" for name, own in run.feature_groups.items()])),
+        *_rows_known(data),
+        ("in pieces", _pieces(data, selector.max_train_rows) if run.statistic.in_pieces else ""),
+        ("propensity", _propensity(run.propensity.estimator, data)),
+        ("test", _test(run)),
+        ("placebo treatments", _placebos(data, selector.placebo_runs, is_known(run.propensity))),
+        ("time", "" if run.statistic.resamples else _time(data, run, selector.placebo_runs)),
+    ]
+    return [(heading, line) for heading, line in lines if line]
 
 
 def _rows(data: Data) -> str:
-    if data.kept is None:
-        return f"{data.y.size:,}"
-    return f"{data.y.size:,} of {data.kept.size:,}; the others are left out"
+    left_out = "" if data.kept is None else f" of {data.kept.size:,}; the others are left out"
+    return f"{data.y.size:,}{left_out}"
 
 
 def _treatment(data: Data) -> str:
@@ -106,7 +88,16 @@ def _outcome(data: Data, transform: str | None) -> str:
     return f"{name}a number from {y.min():g} to {y.max():g}, {np.unique(y).size:,} distinct values{scale}"
 
 
-def _untested(data: Data, frame: pd.DataFrame) -> dict[str, list[str]]:
+def _features(data: Data, kind: str) -> str:
+    """How many features of a kind are tested, and which."""
+    table = data.table
+    own = [m for m in range(table.n_features) if table.kind(m) == kind and not table.is_constant(m)]
+    tested = [(table.names[m], table.n_levels(m)) for m in own if table.names[m] not in data.adjusted]
+    names = [f"{name} ({levels} levels)" if levels else name for name, levels in tested]
+    return f"{len(names)}: {_listed(names)}" if names else ""
+
+
+def _untested(data: Data, frame: pd.DataFrame) -> str:
     """Features that are not tested, by the reason why."""
     found: dict[str, list[str]] = {}
     for m, name in enumerate(data.table.names):
@@ -117,12 +108,29 @@ def _untested(data: Data, frame: pd.DataFrame) -> dict[str, list[str]]:
             distinct = 2 * frame.iloc[:, m].nunique() > len(frame)
             reason = "looks like an identifier" if distinct else "no two levels have rows enough in each arm"
         found.setdefault(reason, []).append(name)
-    return found
+    return "; ".join(f"{_listed(names)}: {why}" for why, names in found.items())
 
 
-def _feature(table: FeatureTable, m: int) -> str:
-    levels = table.n_levels(m)
-    return f"{table.names[m]} ({levels} levels)" if levels else table.names[m]
+def _gaps(frame: pd.DataFrame) -> str:
+    shown = _listed([f"{name} {count:,}" for name, count in frame.isna().sum().items() if count])
+    return f"{shown}; missing is a state of its own" if shown else ""
+
+
+def _pieces(data: Data, most: int) -> str:
+    if data.y.size <= most:
+        return ""
+    return f"models are fitted to a random sample of {most:,} rows, and all rows are scored"
+
+
+def _test(run: WholeFit) -> str:
+    adjusted = "unadjusted" if run.adjust == "none" else f"adjusted by {run.adjust}"
+    name = run.statistic.name or type(run.statistic).__name__
+    return f"{name}, sampler {type(run.sampler).__name__}; {adjusted} p-values, level {run.alpha:g}"
+
+
+def _placebos(data: Data, runs: int, known: bool) -> str:
+    scores = np.full(data.arms.size, data.arms.mean())
+    return f"{runs}; {Assignment.of(data, scores, known).described}" if runs else ""
 
 
 def _rows_known(data: Data) -> list[tuple[str, str]]:
@@ -149,10 +157,10 @@ def _propensity(estimator: Any, data: Data) -> str:
     return "known, one score per row" if np.ndim(estimator) else f"known, {float(estimator):g} for every row"
 
 
-def _time(data: Data, explain: bool, placebos: int, n_jobs: int) -> str:
-    n, d = data.table.n_rows, data.table.n_features - len(data.adjusted)
+def _time(data: Data, run: WholeFit, placebos: int) -> str:
+    n, d, n_jobs = data.table.n_rows, data.table.n_features - len(data.adjusted), effective_n_jobs(run.n_jobs)
     once = BASE + d * (PER_FEATURE + PER_CELL * n)
-    seconds = once * (EXPLAINING if explain else 1.0) + once * placebos
+    seconds = once * (EXPLAINING if run.explain else 1.0) + once * placebos
     spread = f" with {n_jobs} processes" if n_jobs > 1 else ""
     about = _duration(seconds / min(n_jobs, max(d, 1)))
     return f"about {about}{spread}, as on the machine that this was measured on; networks take longer"
@@ -172,6 +180,6 @@ def _duration(seconds: float) -> str:
     return f"{math.ceil(seconds / 60)} minutes" if seconds < 5400 else f"{seconds / 3600:.1f} hours"
 
 
-def _listed(names: list[str]) -> str:
+def _listed(names: Sequence[str]) -> str:
     more = len(names) - MOST_NAMES
     return ", ".join(names[:MOST_NAMES]) + (f" and {more} more" if more > 0 else "")

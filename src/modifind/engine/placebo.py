@@ -134,12 +134,7 @@ def run_placebos(fit: WholeFit, data: Data, n: int, checkpoint: Checkpoint | Non
         scores = fit_scores(model_of_rows(fit.propensity, data), data, data.conditioned, fit.n_folds, score_seed)
     assignment = Assignment.of(data, scores.scores, scores.is_known)
     quiet = replace(fit, n_jobs=1, progress=False, explain=False)
-    saved = None
-    found: dict[int, PlaceboRun] = {}
-    if checkpoint is not None:
-        labels = tuple(f"placebo {k + 1}" for k in range(n))
-        saved = replace(checkpoint, names=labels, kind="placebo", holds=PlaceboRun)
-        found = saved.load()
+    saved, found = _continued(checkpoint, n)
     left = {k: own for k, own in enumerate(seeds) if k not in found}
     failed: dict[int, str] = {}
     interrupted = False
@@ -150,20 +145,37 @@ def run_placebos(fit: WholeFit, data: Data, n: int, checkpoint: Checkpoint | Non
             for k, run in results:
                 if isinstance(run, PlaceboRun):
                     found[k] = run
-                    if saved is not None:
+                    if saved:
                         saved.save(k, run)
                 else:
                     failed[k] = run or WORKER_DIED
                 advance(len(found) + len(failed), n)
     except KeyboardInterrupt:
         interrupted = True
-    if failed and not found and not interrupted:
-        raise ValueError(next(iter(failed.values())))
-    if failed:
-        reasons = "; ".join(dict.fromkeys(failed.values()))
-        warnings.warn(
-            f"{len(failed)} of {counted(n, 'placebo treatment')} could not be analysed: {reasons}", UserWarning, 4
-        )
+    _tell_failed(list(failed.values()), n, raises=not (found or interrupted))
+    return _result(fit, data, n, found, assignment.described), interrupted
+
+
+def _continued(checkpoint: Checkpoint | None, n: int) -> tuple[Checkpoint | None, dict[int, PlaceboRun]]:
+    """Where runs are saved, and those that are."""
+    if checkpoint is None:
+        return None, {}
+    labels = tuple(f"placebo {k + 1}" for k in range(n))
+    saved = replace(checkpoint, names=labels, kind="placebo", holds=PlaceboRun)
+    return saved, saved.load()
+
+
+def _tell_failed(reasons: list[str], n: int, *, raises: bool) -> None:
+    """Say of how many runs there is nothing, and why."""
+    if reasons and raises:
+        raise ValueError(reasons[0])
+    if reasons:
+        told = f"{len(reasons)} of {counted(n, 'placebo treatment')} could not be analysed"
+        warnings.warn(f"{told}: {'; '.join(dict.fromkeys(reasons))}", UserWarning, stacklevel=5)
+
+
+def _result(fit: WholeFit, data: Data, n: int, found: dict[int, PlaceboRun], described: str) -> PlaceboResult:
+    """What the runs found, of which there were to be `n`."""
     names = tuple(unit.name for unit in arrange(data.table, fit.feature_groups, data.adjusted)[1])
     runs = sorted(found)
     p_values = [found[k].p_values for k in runs]
@@ -177,7 +189,7 @@ def run_placebos(fit: WholeFit, data: Data, n: int, checkpoint: Checkpoint | Non
         }
     )
     chance = fit.alpha if fit.adjust != "none" else 1.0 - (1.0 - fit.alpha) ** len(names)
-    return PlaceboResult(table, n, chance, assignment.described), interrupted
+    return PlaceboResult(table, n, chance, described)
 
 
 def _run_some(

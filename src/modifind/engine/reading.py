@@ -220,7 +220,6 @@ class Reading:
         warn_codes(whole, outcome, outcome_name(columns["y"]))
         outside = outside_levels(whole, labels.arms, treated_as_one(labels.arms, clusters))
         table, left_out = pool_rare_levels(whole, labels.arms)
-        pooled = [m for m in range(table.n_features) if whole.n_levels(m) > table.n_levels(m) > MOST_INDICATORS]
         strata = read_strata(columns["strata"], table, labels.arms) if "strata" in columns else None
         if weights is not None:
             weights = weights / weights.max()
@@ -236,7 +235,7 @@ class Reading:
             dropped,
             left_out,
             names=recorded_names(columns["y"], columns["treatment"]),
-            unpooled=tuple(whole.values[:, m] for m in pooled),
+            unpooled=_unpooled(whole, table),
             outside=outside,
             adjusted=adjusted,
             outcome_weights={} if unseen is None or weights is None else unseen.settings(weights, sampled=sampled),
@@ -297,3 +296,9 @@ class Reading:
         rows = rows.take(observed)
         weights = unseen.weights if rows.weights is None else unseen.weights * rows.weights
         return replace(rows, weights=weights), unseen
+
+
+def _unpooled(whole: FeatureTable, table: FeatureTable) -> tuple[Array, ...]:
+    """Codes before rare levels were pooled, of categories that have many levels left."""
+    pooled = (m for m in range(table.n_features) if whole.n_levels(m) > table.n_levels(m) > MOST_INDICATORS)
+    return tuple(whole.values[:, m] for m in pooled)

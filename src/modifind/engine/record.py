@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import platform
+import secrets
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -27,9 +28,7 @@ UNRECORDED = ("random_state", "progress", "n_jobs", "checkpoint", "placebo_runs"
 def entropy_of(random_state: Any) -> int:
     """One number that seeds everything; drawn afresh for None."""
     if random_state is None:
-        fresh = np.random.SeedSequence().entropy
-        assert isinstance(fresh, int)
-        return fresh
+        return secrets.randbits(128)
     if isinstance(random_state, int | np.integer):
         if random_state < 0:
             raise ValueError(f"random_state must not be negative; found {random_state}")
@@ -81,7 +80,7 @@ def readable(value: Any) -> Any:
     """A setting as JSON can hold it and a person can read it."""
     if isinstance(value, np.generic):
         value = value.item()
-    if value is None or isinstance(value, bool | int | str) or (isinstance(value, float) and np.isfinite(value)):
+    if isinstance(value, bool | int | str | None) or (isinstance(value, float) and np.isfinite(value)):
         return value
     if isinstance(value, AlsoDiscrete):
         return ["auto", *value.names]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 from scipy.stats import norm
@@ -15,6 +16,7 @@ from modifind.engine.features import Analysis, with_bounds
 from modifind.engine.testers import AnalyticTester
 from modifind.inference import adjust_p_values
 from modifind.inference.tails import AnalyticOutcome
+from modifind.nuisance.conditional import Conditional
 from modifind.statistics.prepared_likelihood import PreparedEffectLikelihood
 
 LOW, HIGH = 0.2, 4.0  # times alpha, between which adjusted p-values are near the cut
@@ -54,47 +56,45 @@ def steadied(
     model : callable
         Fits the outcome models anew.
     """
-    most = min(ROWS // plan.y.size, MOST)
-    tester = plan.tester
-    if most < 2 or not isinstance(tester, AnalyticTester):
+    tester, most = plan.tester, min(ROWS // plan.y.size, MOST)
+    outcomes = _near_the_cut(plan, findings, adjust)
+    if most < 2 or not outcomes or not isinstance(tester, AnalyticTester):
         return findings
+    with threadpool_limits(limits=1):
+        conditionals = {place: plan.sampler.conditional(plan.units[place].members[0]) for place in outcomes}
+    *fold_seeds, bound_seed = seed.spawn(most)
+    bound_seeds = bound_seed.spawn(1 + plan.units[-1].place)
+    for number, own in enumerate(fold_seeds, start=2):
+        again = replace(tester, prepared=model(own), explain=False, n_resamples=0)
+        for place, conditional in conditionals.items():
+            outcomes[place].append(_tested_again(again, plan.units[place].members[0], conditional))
+        if number >= LEAST and max(map(_spread, outcomes.values())) < STEADY:
+            break
+    found = list(findings)
+    for place, each in outcomes.items():
+        unit = plan.units[place]
+        finding = replace(findings[place], outcome=_mean(each))
+        found[place] = with_bounds(plan, unit, finding, bound_seeds[unit.place])
+    return found
+
+
+def _near_the_cut(plan: Analysis, findings: list[Finding], adjust: str) -> dict[int, list[AnalyticOutcome]]:
+    """First outcomes of the single features that other folds may decide otherwise, by their places."""
     p_values = np.array([1.0 if f.outcome is None else f.outcome.p_value for f in findings])
     adjusted = adjust_p_values(p_values, adjust)
     close = (adjusted <= HIGH * plan.alpha) | ((p_values <= RAW) & (plan.y.size <= FEW_ROWS))
     close &= adjusted >= LOW * plan.alpha
-    near = [
-        place
-        for place, unit in enumerate(plan.units)
-        if close[place] and len(unit.members) == 1 and findings[place].outcome is not None
-    ]
-    if not near:
-        return findings
+    single = np.array([len(unit.members) == 1 for unit in plan.units])
+    first = ((int(place), findings[place].outcome) for place in np.flatnonzero(close & single))
+    return {place: [outcome] for place, outcome in first if isinstance(outcome, AnalyticOutcome)}
+
+
+def _tested_again(tester: AnalyticTester, feature: int, conditional: Conditional) -> AnalyticOutcome:
     with threadpool_limits(limits=1):
-        conditionals = {place: plan.sampler.conditional(plan.units[place].members[0]) for place in near}
-    outcomes: dict[int, list[AnalyticOutcome]] = {}
-    for place in near:
-        first = findings[place].outcome
-        assert isinstance(first, AnalyticOutcome)
-        outcomes[place] = [first]
-    *fold_seeds, bound_seed = seed.spawn(most)
-    bound_seeds = bound_seed.spawn(1 + max(unit.place for unit in plan.units))
-    for number, own in enumerate(fold_seeds, start=2):
-        again = replace(tester, prepared=model(own), explain=False, n_resamples=0)
-        for place, conditional in conditionals.items():
-            feature = plan.units[place].members[0]
-            with threadpool_limits(limits=1):
-                known = again.without_conditional(feature)
-                found = known[0] if known else again.examine(feature, conditional, 0.0, np.random.default_rng(0))[0]
-            assert isinstance(found, AnalyticOutcome)
-            outcomes[place].append(found)
-        if number >= LEAST and max(_spread(each) for each in outcomes.values()) < STEADY:
-            break
-    found_now = list(findings)
-    for place, each in outcomes.items():
-        unit = plan.units[place]
-        finding = replace(findings[place], outcome=_mean(each))
-        found_now[place] = with_bounds(plan, unit, finding, bound_seeds[unit.place])
-    return found_now
+        known = tester.without_conditional(feature)
+        found = known[0] if known else tester.examine(feature, conditional, 0.0, np.random.default_rng(0))[0]
+    assert isinstance(found, AnalyticOutcome)
+    return found
 
 
 def _z(p_values: list[float]) -> Array:
@@ -117,16 +117,14 @@ def _mean(outcomes: list[AnalyticOutcome]) -> AnalyticOutcome:
         return float(norm.sf(_z([getattr(own, name) for own in outcomes]).mean()))
 
     likelihood, tails = p_value("likelihood_p_value"), p_value("tail_p_value")
+    means: dict[str, Any] = {name: mean(name) for name in ("statistic", "gain", "gain_low", "gain_high")}
     found = replace(
         outcomes[0],
         p_value=likelihood,
         likelihood_p_value=likelihood,
         normal_p_value=p_value("normal_p_value"),
-        statistic=mean("statistic"),
-        gain=mean("gain"),
-        gain_low=mean("gain_low"),
-        gain_high=mean("gain_high"),
         n_repeats=len(outcomes),
         z_spread=_spread(outcomes),
+        **means,
     )
     return found if np.isnan(tails) else found.with_tails(tails)
