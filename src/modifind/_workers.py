@@ -71,12 +71,7 @@ def end_with(parent: int) -> None:
 
 
 def results_of(
-    jobs: Iterable[Any],
-    n_jobs: int | None,
-    *,
-    shared: bool = True,
-    ordered: bool = True,
-    doing: str = "working",
+    jobs: Iterable[Any], n_jobs: int | None, *, shared: bool = True, ordered: bool = True, doing: str = "working"
 ) -> Generator[Any, None, None]:
     """Results of joblib's delayed calls in their order, as they come where the backend can do so.
 

@@ -7,9 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-from modifind._typing import Array
+from modifind._typing import Array, Ints
 from modifind.baselines.lasso import COLLINEAR
 from modifind.data.feature_matrix import FeatureTable
 from modifind.data.rare_levels import MIN_LEVEL_ROWS
@@ -38,14 +37,12 @@ class EffectDesign:
 
     matrix: Array
     response: Array
-    features: NDArray[np.int64]
+    features: Ints
     levels: tuple[str, ...]
     scales: Array
 
 
-def lasso_columns(
-    table: FeatureTable, arms: NDArray[np.int64], tested: Sequence[int] | None = None
-) -> list[tuple[int, int]]:
+def lasso_columns(table: FeatureTable, arms: Ints, tested: Sequence[int] | None = None) -> list[tuple[int, int]]:
     """Columns to choose among, each as a feature and a place in its encoding: those that vary enough in both arms.
 
     `tested` are the features whose columns these are, by default all.
@@ -141,7 +138,7 @@ def _name(table: FeatureTable, feature: int, place: int) -> str:
     return table.names[feature] + (f" ({level})" if level else "")
 
 
-def _independent(matrix: Array) -> NDArray[np.int64]:
+def _independent(matrix: Array) -> Ints:
     """Positions of the columns that are no linear combination of earlier ones."""
     kept = np.arange(matrix.shape[1])
     lengths = np.sqrt((matrix**2).sum(axis=0))

@@ -15,10 +15,10 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy.linalg import LinAlgError, cho_factor, cho_solve, solve_triangular
 
-from modifind._typing import Array
+from modifind._typing import Array, Ints
 from modifind.base import check_level
 from modifind.baselines.truncated_normal import mean_interval, tail_log_odds, tail_p_value
 
@@ -114,7 +114,7 @@ def lasso_selective_inference(
     return found.astype({name: np.int64 if name == "sign" else np.float64 for name in COLUMNS})
 
 
-def lasso_active_set(X: Array, y: Array, lam: float) -> tuple[NDArray[np.int64], Array]:
+def lasso_active_set(X: Array, y: Array, lam: float) -> tuple[Ints, Array]:
     """Active columns and their signs, exactly: columns enter one at a time and leave where they would change sign.
 
     The objective falls at every step and there are finitely many sets, as in the algorithm of Lawson and Hanson for
@@ -154,7 +154,7 @@ def _descend(gram: Array, products: Array, lam: float, coefficients: Array, sign
         coefficients[active[first]] = signs[active[first]] = 0.0
 
 
-def _solve(gram: Array, right: Array, active: NDArray[np.int64]) -> Array:
+def _solve(gram: Array, right: Array, active: Ints) -> Array:
     lengths = np.sqrt(np.diag(gram))
     try:
         factor = cho_factor(gram / np.outer(lengths, lengths), lower=True)
@@ -165,7 +165,7 @@ def _solve(gram: Array, right: Array, active: NDArray[np.int64]) -> Array:
     return cho_solve(factor, right / lengths) / lengths
 
 
-def _least_squares(X: Array, y: Array, active: NDArray[np.int64]) -> tuple[Array, Array]:
+def _least_squares(X: Array, y: Array, active: Ints) -> tuple[Array, Array]:
     """Inverse of X'X and the coefficients, by a QR decomposition: the square of X would cost half the digits."""
     if not active.size:
         return np.empty((0, 0)), np.empty(0)
@@ -235,7 +235,7 @@ def _read(X: ArrayLike, y: ArrayLike) -> tuple[Array, Array]:
     return columns, response
 
 
-def _collinear(columns: NDArray[np.int64]) -> str:
+def _collinear(columns: Ints) -> str:
     shown = ", ".join(map(str, columns[:10])) + (", ..." if columns.size > 10 else "")
     return (
         f"columns among {shown} are collinear or tied, so the lasso has no unique solution; leave out those that the "

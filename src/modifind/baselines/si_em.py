@@ -18,20 +18,13 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 from sklearn.metrics import roc_auc_score
 from threadpoolctl import threadpool_limits
 
-from modifind._typing import Array
+from modifind._typing import Array, Ints
 from modifind.base import BaseModifierSelector, check_shared_settings
 from modifind.baselines.design import EffectDesign, effect_design, lasso_columns
-from modifind.baselines.lasso import (
-    N_DRAWS,
-    SIDES,
-    expected_max_correlation,
-    lasso_selective_inference,
-    residual_sd,
-)
+from modifind.baselines.lasso import N_DRAWS, SIDES, expected_max_correlation, lasso_selective_inference, residual_sd
 from modifind.baselines.outcome import (
     FOREST,
     check_outcome_model,
@@ -41,10 +34,7 @@ from modifind.baselines.outcome import (
     outcome_learner,
     propensity_forest,
 )
-from modifind.data.feature_matrix import (
-    FeatureTable,
-    Treatment,
-)
+from modifind.data.feature_matrix import FeatureTable, Treatment
 from modifind.data.outcome_scale import transform_outcome
 from modifind.engine.alone import MarginalView, results_alone, views_alone
 from modifind.engine.reading import Given, Reading
@@ -228,7 +218,7 @@ class SIEM(BaseModifierSelector):
         self,
         table: FeatureTable,
         outcome: Array,
-        arms: NDArray[np.int64],
+        arms: Ints,
         propensity_seed: np.random.SeedSequence,
         outcome_seed: np.random.SeedSequence,
     ) -> tuple[FittedPropensity, Array]:
@@ -255,9 +245,7 @@ class SIEM(BaseModifierSelector):
         )
         return scores, expected
 
-    def _cross_fit(
-        self, tasks: dict[str, tuple[Any, Any]], design: Array, folds: NDArray[np.int64]
-    ) -> dict[str, Array]:
+    def _cross_fit(self, tasks: dict[str, tuple[Any, Any]], design: Array, folds: Ints) -> dict[str, Array]:
         """Predictions for every row by models that were fitted to the other folds."""
         jobs = [(name, fold) for name in tasks for fold in range(int(folds.max()) + 1)]
         calls = [(held_out, *tasks[name], design, folds, fold) for name, fold in jobs]

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from modifind._torch import check_device, import_torch
-from modifind._typing import Array
+from modifind._typing import Array, Ints
 from modifind.data.survey import mean_of, representative_values, some
 from modifind.statistics.contract import Column, Nuisances, Statistic
 from modifind.statistics.kernels import (
@@ -122,11 +122,7 @@ class WCMMD(Statistic):
         return replace(prepared, weight_cap=self.weight_cap)
 
     def for_rows(
-        self,
-        y: Array,
-        treatment: NDArray[np.int64],
-        seed: np.random.SeedSequence,
-        weights: Array | None = None,
+        self, y: Array, treatment: Ints, seed: np.random.SeedSequence, weights: Array | None = None
     ) -> PreparedWCMMD:
         """Fix everything that does not depend on a feature: the outcome's bandwidth and feature map.
 
@@ -148,12 +144,7 @@ class WCMMD(Statistic):
         return self.with_bandwidth(weighted_bandwidth(y, weights, rng), y, treatment, rng, weights)
 
     def with_bandwidth(
-        self,
-        bandwidth: float,
-        y: Array,
-        treatment: NDArray[np.int64],
-        rng: np.random.Generator,
-        weights: Array | None = None,
+        self, bandwidth: float, y: Array, treatment: Ints, rng: np.random.Generator, weights: Array | None = None
     ) -> PreparedWCMMD:
         """The statistic of these rows, for a given bandwidth of the outcome."""
         outcome_map: Array | None = None
@@ -185,7 +176,7 @@ class PreparedWCMMD:
     weight in `value`, which is what is tested; `curve` and `importance` have no cap.
     """
 
-    treatment: NDArray[np.int64]
+    treatment: Ints
     weighting: str
     y_bandwidth: float
     outcome_map: Array | None

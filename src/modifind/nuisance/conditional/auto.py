@@ -6,11 +6,10 @@ from dataclasses import replace
 from typing import TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import chdtrc
 from scipy.stats import jarque_bera
 
-from modifind._typing import Array
+from modifind._typing import Array, Ints
 from modifind.data.feature_matrix import FeatureTable
 from modifind.data.survey import effective_size, mean_of
 from modifind.nuisance.conditional.base import (
@@ -75,10 +74,10 @@ class AutoSampler(BaseSampler):
     def _fitted(
         self,
         table: FeatureTable,
-        treatment: NDArray[np.int64],
+        treatment: Ints,
         seed: np.random.SeedSequence,
         weights: Array | None,
-        folds: NDArray[np.int64] | None,
+        folds: Ints | None,
     ) -> _Candidates:
         """The candidates, from the plainest to the richest."""
         kinds = (GaussianSampler, SplineSampler, BoostingSampler)

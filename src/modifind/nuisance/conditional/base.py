@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from scipy.special import ndtr, ndtri
 from sklearn.base import BaseEstimator
 
-from modifind._typing import Array
+from modifind._typing import Array, Ints
 from modifind.data.feature_matrix import FeatureTable
 from modifind.data.survey import mean_of, shares_of, some
 from modifind.nuisance.conditional.contract import Calibration, Conditional, Rows
@@ -60,11 +60,7 @@ class BaseSampler(BaseEstimator, ABC):
         self.condition_on_treatment = condition_on_treatment
 
     def fit(
-        self,
-        table: FeatureTable,
-        treatment: NDArray[np.int64],
-        seed: np.random.SeedSequence,
-        weights: Array | None = None,
+        self, table: FeatureTable, treatment: Ints, seed: np.random.SeedSequence, weights: Array | None = None
     ) -> BaseSampler:
         """Take the data; the work per feature is done by `conditional`.
 
@@ -91,7 +87,7 @@ class BaseSampler(BaseEstimator, ABC):
     def conditional(self, feature: int) -> Conditional:
         """Fit the distribution of one feature."""
 
-    def assign_folds(self, folds: NDArray[np.int64], *, whole_clusters: bool = False) -> None:
+    def assign_folds(self, folds: Ints, *, whole_clusters: bool = False) -> None:
         """Cross-fit distributions by these folds at the next `fit`, so that a rule scores no row by what has seen it.
 
         With `whole_clusters` they keep together what belongs together, and a sample of the rows must do so too.
@@ -99,7 +95,7 @@ class BaseSampler(BaseEstimator, ABC):
         self.assigned_folds_ = folds
         self.whole_clusters_ = whole_clusters
 
-    def _folds(self, n_folds: int, rng: np.random.Generator) -> NDArray[np.int64]:
+    def _folds(self, n_folds: int, rng: np.random.Generator) -> Ints:
         """Fold of each row: drawn, or as assigned for these rows unless all of them lie in one."""
         drawn = row_folds(self.table_.n_rows, n_folds, rng)
         assigned = getattr(self, "assigned_folds_", drawn)
@@ -229,8 +225,8 @@ class PoolConditional:
     """
 
     pool: Array
-    start: NDArray[np.int64]
-    size: NDArray[np.int64]
+    start: Ints
+    size: Ints
     calibration: Calibration
     shift: Array
     scale: Array
@@ -272,7 +268,7 @@ def open_uniform(rng: np.random.Generator, n_draws: int, n_rows: int) -> Array:
     return np.maximum(rng.random((n_draws, n_rows)), 2.0**-54)
 
 
-def row_folds(n_rows: int, n_folds: int, rng: np.random.Generator) -> NDArray[np.int64]:
+def row_folds(n_rows: int, n_folds: int, rng: np.random.Generator) -> Ints:
     """Fold number of each row; folds differ by at most one row."""
     return rng.permutation(np.arange(n_rows) % n_folds)
 

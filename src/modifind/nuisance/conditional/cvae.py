@@ -7,9 +7,8 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from modifind._typing import Array
+from modifind._typing import Array, Ints
 from modifind.data.feature_matrix import FeatureTable
 from modifind.nuisance.conditional.base import BaseSampler
 from modifind.nuisance.conditional.decoder import (
@@ -179,7 +178,7 @@ class _Ensemble(Networks):
 
     finished_leave = True
 
-    def __init__(self, sampler: CVAESampler, features: NDArray[np.int64], training_rows: NDArray[np.int64]) -> None:
+    def __init__(self, sampler: CVAESampler, features: Ints, training_rows: Ints) -> None:
         table, hidden, latent = sampler.table_, sampler.hidden, sampler.latent_dim
         n_inputs = sampler.inputs_.shape[1]
         n_outputs = max(2, *(table.n_levels(m) for m in range(table.n_features)))

@@ -13,7 +13,7 @@ from scipy.special import ndtr, ndtri
 from scipy.stats import qmc
 
 from modifind._torch import OnDevice
-from modifind._typing import Array
+from modifind._typing import Array, Ints
 from modifind.data.feature_matrix import FeatureTable
 from modifind.data.survey import some
 from modifind.nuisance.conditional.base import (
@@ -157,15 +157,13 @@ class CVAERule:
     mean_treatment: float | None
     calibration: Calibration
 
-    def conditional(
-        self, table: FeatureTable, treatment: NDArray[np.int64], parts: NDArray[np.int64]
-    ) -> CVAEConditional:
+    def conditional(self, table: FeatureTable, treatment: Ints, parts: Ints) -> CVAEConditional:
         """The distribution of some rows."""
         inputs = network_inputs(table, treatment, self.mean_treatment)
         return CVAEConditional(replace(self.decoder, context=inputs @ self.context_weights), self.calibration)
 
 
-def network_inputs(table: FeatureTable, treatment: NDArray[np.int64], mean_treatment: float | None) -> Float32:
+def network_inputs(table: FeatureTable, treatment: Ints, mean_treatment: float | None) -> Float32:
     """The design of all features, the treatment and a constant that carries the first layers' biases."""
     arms = np.zeros(table.n_rows) if mean_treatment is None else treatment - mean_treatment
     return np.column_stack((table.with_indicators.design, arms, np.ones(table.n_rows))).astype(np.float32)
@@ -201,12 +199,7 @@ def latent_nodes(dim: int) -> tuple[Array, Array]:
 
 
 def decoder_calibration(
-    name: str,
-    decoder: Decoder,
-    column: Array,
-    rows: NDArray[np.int64],
-    rng: np.random.Generator,
-    weights: Array | None = None,
+    name: str, decoder: Decoder, column: Array, rows: Ints, rng: np.random.Generator, weights: Array | None = None
 ) -> Calibration:
     """Calibration of a decoder on held-out rows; `weights` are those of all rows."""
     calibrate = _discrete_calibration if decoder.n_levels else _continuous_calibration
@@ -214,12 +207,7 @@ def decoder_calibration(
 
 
 def _continuous_calibration(
-    name: str,
-    decoder: Decoder,
-    column: Array,
-    rows: NDArray[np.int64],
-    rng: np.random.Generator,
-    weights: Array | None,
+    name: str, decoder: Decoder, column: Array, rows: Ints, rng: np.random.Generator, weights: Array | None
 ) -> Calibration:
     # Normal distribution functions averaged over latent draws: far less noise than counts of drawn values.
     held, values, edges = decoder.at(rows), column[rows], value_bins(column)
@@ -236,12 +224,7 @@ def _continuous_calibration(
 
 
 def _discrete_calibration(
-    name: str,
-    decoder: Decoder,
-    column: Array,
-    rows: NDArray[np.int64],
-    rng: np.random.Generator,
-    weights: Array | None,
+    name: str, decoder: Decoder, column: Array, rows: Ints, rng: np.random.Generator, weights: Array | None
 ) -> Calibration:
     held = decoder.at(rows)
     draws = [held.probabilities(held.latent(rng)) for _ in range(CALIBRATION_DRAWS)]

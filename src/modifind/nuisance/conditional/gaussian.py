@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from sklearn.linear_model import LogisticRegression
 from threadpoolctl import threadpool_limits
 
-from modifind._typing import Array
+from modifind._typing import Array, Ints
 from modifind.data.survey import effective_size, effective_weights, mean_of, shares_of, some
 from modifind.nuisance.conditional.base import (
     BaseSampler,
@@ -248,7 +248,7 @@ class _SharedRidge:
     weights: Array | None = None
 
     @classmethod
-    def of(cls, columns: Array, folds: NDArray[np.int64], weights: Array | None = None) -> _SharedRidge:
+    def of(cls, columns: Array, folds: Ints, weights: Array | None = None) -> _SharedRidge:
         """Factor the scatter matrices."""
         parts = [_sums(columns[folds == fold], some(weights, folds == fold)) for fold in range(N_FOLDS)]
         size, total, moment = _sums(columns, weights)  # not the folds' sums: the distribution is the same for any folds
@@ -258,7 +258,7 @@ class _SharedRidge:
         leverage = turned**2 @ (1.0 / (spectrum.values[:, None] + PENALTIES))
         return cls(columns, spectrum, training, leverage, weights)
 
-    def regress(self, target: int, folds: NDArray[np.int64]) -> tuple[Array, float, Array, Array]:
+    def regress(self, target: int, folds: Ints) -> tuple[Array, float, Array, Array]:
         """Fitted mean and residual standard deviation of one column, then both for each row from the other folds."""
         best, mean, scale = self._best(target)
         slopes, shifts, freedoms = [], [], []

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, clone
 
-from modifind._typing import Array
+from modifind._typing import Array, Ints
 from modifind.data.feature_matrix import FeatureTable
 from modifind.data.survey import mean_of
 from modifind.data.wording import named
@@ -92,9 +92,7 @@ class IncompleteRule:
     value: ConditionalRule
     calibration: Calibration
 
-    def conditional(
-        self, table: FeatureTable, treatment: NDArray[np.int64], parts: NDArray[np.int64]
-    ) -> IncompleteConditional:
+    def conditional(self, table: FeatureTable, treatment: Ints, parts: Ints) -> IncompleteConditional:
         """The distribution of some rows."""
         chance = (~table.observed(self.feature)).astype(np.float64)
         if self.presence is not None:
@@ -140,7 +138,7 @@ class IncompleteSampler(BaseSampler):
         own = self.weights_[rows]
         return {"weights": own / own.mean()}
 
-    def _folds(self, n_folds: int, rng: np.random.Generator) -> NDArray[np.int64]:
+    def _folds(self, n_folds: int, rng: np.random.Generator) -> Ints:
         assigned = getattr(self, "assigned_folds_", None)
         return row_folds(self.table_.n_rows, n_folds, rng) if assigned is None else assigned
 

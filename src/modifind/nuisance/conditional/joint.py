@@ -23,7 +23,7 @@ from scipy.special import ndtri
 from scipy.stats import qmc, rankdata
 from sklearn.base import clone
 
-from modifind._typing import Array
+from modifind._typing import Array, Ints
 from modifind.data.determined import find_determined
 from modifind.data.feature_groups import part_of
 from modifind.data.feature_matrix import FeatureTable
@@ -94,8 +94,8 @@ class JointConditional:
     """
 
     table: FeatureTable
-    treatment: NDArray[np.int64]
-    parts: NDArray[np.int64]
+    treatment: Ints
+    parts: Ints
     members: tuple[int, ...]
     steps: tuple[Step, ...]
     leaders: list[int]
@@ -109,7 +109,7 @@ class JointConditional:
         """Whether nothing is left to draw."""
         return not self.steps
 
-    def at(self, rows: NDArray[np.int64]) -> tuple[Array, Array]:
+    def at(self, rows: Ints) -> tuple[Array, Array]:
         """Points of shape (rows, g, members) and weights of shape (rows, g)."""
         points = np.empty((rows.size, N_POINTS, len(self.members)))
         step = max(1, BLOCK_CELLS // (N_POINTS * self.table.n_features))
@@ -123,7 +123,7 @@ class JointConditional:
         """Evenly spread points of the unit cube, shape (points of a set, steps)."""
         return qmc.Sobol(len(self.steps), scramble=False).random_base2(SET_POINTS.bit_length() - 1)
 
-    def _draw(self, rows: NDArray[np.int64]) -> Array:
+    def _draw(self, rows: Ints) -> Array:
         values = np.repeat(self.table.values[rows], N_POINTS, axis=0)
         treatment, parts = (np.repeat(of[rows], N_POINTS) for of in (self.treatment, self.parts))
         uniform = (self._spread + self.shifts[rows][:, :, None]) % 1.0
@@ -140,7 +140,7 @@ class JointConditional:
 def joint_conditional(
     sampler: BaseSampler,
     table: FeatureTable,
-    treatment: NDArray[np.int64],
+    treatment: Ints,
     members: tuple[int, ...],
     limits: dict[str, float],
     seed: np.random.SeedSequence,

@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-from modifind._typing import Array
+from modifind._typing import Array, Ints
 from modifind.data.feature_matrix import FeatureTable
 from modifind.data.survey import effective_weights, mean_of
 from modifind.nuisance.regression.level_sums import LevelSums
@@ -32,7 +31,7 @@ class LevelShares:
     tables: tuple[Array, ...] = ()
 
     @classmethod
-    def of(cls, table: FeatureTable, treatment: NDArray[np.int64] | None, weights: Array | None) -> LevelShares:
+    def of(cls, table: FeatureTable, treatment: Ints | None, weights: Array | None) -> LevelShares:
         """From the rows of a table; without a treatment where it is not conditioned on."""
         columns, tables = [], []
         for m in sorted(table.level_columns):

@@ -11,10 +11,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.base import clone
 
-from modifind._typing import Array
+from modifind._typing import Array, Ints
 from modifind.data.clusters import is_within
 from modifind.data.feature_matrix import FeatureTable
 from modifind.nuisance.conditional.base import BaseSampler
@@ -37,7 +36,7 @@ class ClusterConditional:
     """
 
     conditional: Conditional
-    clusters: NDArray[np.int64]
+    clusters: Ints
     points: ConditionalGrid
 
     @property
@@ -73,12 +72,7 @@ class ClusterSampler(BaseSampler):
 
     name = "per cluster"
 
-    def __init__(
-        self,
-        sampler: BaseSampler,
-        clusters: Mapping[int, NDArray[np.int64]],
-        most_explained: Mapping[str, float],
-    ) -> None:
+    def __init__(self, sampler: BaseSampler, clusters: Mapping[int, Ints], most_explained: Mapping[str, float]) -> None:
         super().__init__(condition_on_treatment=getattr(sampler, "condition_on_treatment", True))
         self.sampler = sampler
         self.clusters = clusters
@@ -89,7 +83,7 @@ class ClusterSampler(BaseSampler):
         weighted = {} if self.weights_ is None else {"weights": self.weights_}
         self.sampler.fit(self.table_, self.treatment_, seed, **weighted)
 
-    def assign_folds(self, folds: NDArray[np.int64], *, whole_clusters: bool = False) -> None:
+    def assign_folds(self, folds: Ints, *, whole_clusters: bool = False) -> None:
         """Cross-fit the distributions of other features by these folds."""
         super().assign_folds(folds, whole_clusters=whole_clusters)
         self.sampler.assign_folds(folds, whole_clusters=whole_clusters)
@@ -137,18 +131,13 @@ class ClusterMeans:
 
     table: FeatureTable
     feature: int
-    arms: NDArray[np.int64]
+    arms: Ints
     whole_arms: bool
     weights: Array | None
 
     @classmethod
     def of(
-        cls,
-        table: FeatureTable,
-        treatment: NDArray[np.int64],
-        clusters: NDArray[np.int64],
-        feature: int,
-        weights: Array | None,
+        cls, table: FeatureTable, treatment: Ints, clusters: Ints, feature: int, weights: Array | None
     ) -> ClusterMeans:
         """Means over the rows of each cluster.
 

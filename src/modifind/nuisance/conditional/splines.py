@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.linear_model import RidgeCV
 
-from modifind._typing import Array
+from modifind._typing import Array, Ints
 from modifind.data.survey import effective_weights, fit_weights, shares_of, some
 from modifind.nuisance.conditional.base import (
     MANY_COLUMNS,
@@ -107,7 +107,7 @@ class SplineSampler(BaseSampler):
         return SmoothClassifier().fit(inputs, codes, weights)
 
     def _residual_conditional(
-        self, conditioning: Conditioning, inputs: Array, column: Array, folds: NDArray[np.int64], n_folds: int
+        self, conditioning: Conditioning, inputs: Array, column: Array, folds: Ints, n_folds: int
     ) -> tuple[Conditional, Array, ResidualRule]:
         mean, spread = np.empty(column.size), np.ones(column.size)
         models = {}
@@ -163,7 +163,7 @@ class SplineSampler(BaseSampler):
         return conditional, score, ResidualRule.of(conditioning, by_fold, mean, local, conditional, shifted=not piled)
 
     def _categorical(
-        self, conditioning: Conditioning, inputs: Array, codes: Array, levels: int, folds: NDArray[np.int64]
+        self, conditioning: Conditioning, inputs: Array, codes: Array, levels: int, folds: Ints
     ) -> tuple[Conditional, Array, CategoryRule]:
         held = np.zeros((codes.size, levels))
         models: list[Any] = []
@@ -204,9 +204,7 @@ class _Line:
         return self.model.predict(X), np.ones(X.shape[0])
 
 
-def _local_scale(
-    residual: Array, order: NDArray[np.intp], rank: NDArray[np.int64], weights: Array | None = None
-) -> Array:
+def _local_scale(residual: Array, order: NDArray[np.intp], rank: Ints, weights: Array | None = None) -> Array:
     """Root mean square of the residuals of a tenth of the rows around each row's predicted mean."""
     width = min(residual.size, int(np.clip(residual.size // 10, 50, 2000)))
     squares = residual[order] ** 2
@@ -218,7 +216,7 @@ def _local_scale(
     return np.sqrt(np.maximum(_window_totals(squares, start, width) / size, np.finfo(float).tiny))
 
 
-def _window_totals(terms: Array, start: NDArray[np.int64], width: int) -> Array:
+def _window_totals(terms: Array, start: Ints, width: int) -> Array:
     """Sums of `width` terms from each start on."""
     total = _steps(terms)
     return total[start + width] - total[start]

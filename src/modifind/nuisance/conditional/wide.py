@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from modifind._typing import Array
+from modifind._typing import Array, Ints
 from modifind.data.survey import mean_of, some
 
 PENALTIES: Array = np.logspace(0, 6, 7)
@@ -52,9 +52,7 @@ class _Part:
     squares: Array
 
     @classmethod
-    def of(
-        cls, table: Array, all_arms: NDArray[np.int64], out: NDArray[np.bool_], weights: Array | None = None
-    ) -> _Part:
+    def of(cls, table: Array, all_arms: Ints, out: NDArray[np.bool_], weights: Array | None = None) -> _Part:
         """Factor the smaller of the two Gram matrices."""
         columns, arms = table[~out], all_arms[~out]
         own = some(weights, ~out)
@@ -125,9 +123,7 @@ class CrossFittedRidge:
     weights: Array | None = None
 
     @classmethod
-    def of(
-        cls, columns: Array, arms: NDArray[np.int64], folds: NDArray[np.int64], weights: Array | None = None
-    ) -> CrossFittedRidge:
+    def of(cls, columns: Array, arms: Ints, folds: Ints, weights: Array | None = None) -> CrossFittedRidge:
         """One factorisation per fold serves all columns; its cost is that of the smaller Gram matrix.
 
         Parameters

@@ -5,11 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, clone
 from sklearn.ensemble import HistGradientBoostingRegressor
 
-from modifind._typing import Array
+from modifind._typing import Array, Ints
 from modifind.data.survey import effective_weights, mean_of
 from modifind.nuisance.outcome.additive import AdditiveLearner
 from modifind.nuisance.regression.blocks import random_rows
@@ -42,7 +41,7 @@ class BoostingLearner(BaseEstimator):
     def fit(
         self,
         X: Array,
-        a: NDArray[np.int64],
+        a: Ints,
         y: Array,
         sample_weight: Array | None = None,
         fitted_base: AdditiveLearner | None = None,

@@ -6,9 +6,8 @@ from abc import abstractmethod
 from typing import Any, ClassVar, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
-from modifind._typing import Array
+from modifind._typing import Array, Ints
 
 TINY = np.finfo(np.float64).tiny
 
@@ -23,7 +22,7 @@ class OutcomeLearner(Protocol):
     may say so by ``looks_at(columns)``. Tables with sample weights need ``fit(X, a, y, sample_weight=None)``.
     """
 
-    def fit(self, X: Array, a: NDArray[np.int64], y: Array) -> Any:
+    def fit(self, X: Array, a: Ints, y: Array) -> Any:
         """Learn from features as a numeric matrix, arms 0 and 1, and the outcome."""
 
     def predict(self, X: Array) -> tuple[Array, Array]:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from modifind._typing import Array
+from modifind._typing import Array, Ints
 from modifind.nuisance.outcome.contract import looks_at, predict_along, predict_arms
 
 
@@ -63,7 +63,7 @@ class FilledLearner:
         self.model = model
         self.filling = filling
 
-    def fit(self, X: Array, a: NDArray[np.int64], y: Array, **given: Any) -> FilledLearner:
+    def fit(self, X: Array, a: Ints, y: Array, **given: Any) -> FilledLearner:
         """Fit the learner."""
         self.model.fit(self.filling(X), a, y, **given)
         return self

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from scipy.special import expit
 from sklearn.cluster import KMeans
 
-from modifind._typing import Array
+from modifind._typing import Array, Ints
 from modifind.data.survey import effective_weights
 from modifind.nuisance.outcome.additive import AdditiveLearner
 from modifind.nuisance.outcome.binary import AdditiveClassifier
@@ -51,14 +51,7 @@ class LevelEffects:
 
     @classmethod
     def of(
-        cls,
-        coded: Coded,
-        X: Array,
-        a: NDArray[np.int64],
-        y: Array,
-        *,
-        binary: bool,
-        sample_weight: Array | None = None,
+        cls, coded: Coded, X: Array, a: Ints, y: Array, *, binary: bool, sample_weight: Array | None = None
     ) -> tuple[LevelEffects, Array]:
         """Learn effects from rows; also the columns of these rows, each with the effects that the others show."""
         folds = inner_folds(y.size)
@@ -130,15 +123,13 @@ class _Rows:
         Scale of the residuals, 1 for a binary outcome.
     """
 
-    a: NDArray[np.int64]
+    a: Ints
     residual: Array
     weight: Array
     scale: Array
 
     @classmethod
-    def of(
-        cls, coded: Coded, X: Array, a: NDArray[np.int64], y: Array, binary: bool, sample_weight: Array | None
-    ) -> _Rows:
+    def of(cls, coded: Coded, X: Array, a: Ints, y: Array, binary: bool, sample_weight: Array | None) -> _Rows:
         """Fit a model without the levels, but with what their rows have in common; the latter is then left in."""
         codes = [own.start for own, _ in coded]
         means = np.concatenate([np.arange(own.start + 1, own.stop) for own, _ in coded])

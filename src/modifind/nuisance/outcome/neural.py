@@ -7,10 +7,9 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 
-from modifind._typing import Array
+from modifind._typing import Array, Ints
 from modifind.data.survey import mean_of
 from modifind.nuisance.regression.density import robust_spread, student_log_density, student_weight
 from modifind.nuisance.regression.training import Float32, Networks
@@ -18,7 +17,6 @@ from modifind.nuisance.regression.training import Float32, Networks
 if TYPE_CHECKING:
     import torch
 
-Ints = NDArray[np.int64]
 
 SHAPE = 10.0
 N_OUTPUTS = 4  # common location, difference of the arms' locations, log-scale of each arm

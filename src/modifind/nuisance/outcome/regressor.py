@@ -5,13 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, clone, is_classifier
 from sklearn.dummy import DummyClassifier
 from sklearn.model_selection import cross_val_predict
 from sklearn.utils.validation import has_fit_parameter
 
-from modifind._typing import Array
+from modifind._typing import Array, Ints
 from modifind.data.survey import mean_of
 
 N_FOLDS = 5
@@ -45,7 +44,7 @@ class RegressorLearner(BaseEstimator):
         self.regressor = regressor
         self.spread = spread
 
-    def fit(self, X: Array, a: NDArray[np.int64], y: Array, sample_weight: Array | None = None) -> RegressorLearner:
+    def fit(self, X: Array, a: Ints, y: Array, sample_weight: Array | None = None) -> RegressorLearner:
         """Fit both arms, each by itself."""
         weighted = sample_weight is not None
         for part in (self.regressor, self.spread):

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit
 
-from modifind._typing import Array
+from modifind._typing import Array, Ints
 from modifind.data.survey import mean_of
 from modifind.nuisance.outcome.additive import AdditiveLearner
 from modifind.nuisance.outcome.binary import AdditiveClassifier
@@ -16,7 +16,7 @@ from modifind.nuisance.outcome.contract import predict_along, predict_arms
 from modifind.nuisance.regression.density import robust_spread, student_weight
 from modifind.nuisance.regression.screening import has_many_columns
 
-Columns = NDArray[np.int64]
+Columns = Ints
 
 MOST_COLUMNS = 250  # more than this an additive model does not take, however many rows there are
 ROWS_PER_COLUMN = 16
@@ -41,7 +41,7 @@ class ScreenedLearner:
         self.model = model
         self.kept = kept
 
-    def fit(self, X: Array, a: NDArray[np.int64], y: Array, **given: Any) -> ScreenedLearner:
+    def fit(self, X: Array, a: Ints, y: Array, **given: Any) -> ScreenedLearner:
         """Fit the learner to its columns."""
         self.model.fit(X[:, self.kept], a, y, **given)
         return self
@@ -83,7 +83,7 @@ def is_screened(n_rows: int, n_columns: int) -> bool:
 
 
 def screened_columns(
-    X: Array, a: NDArray[np.int64], y: Array, *, binary: bool, sample_weight: Array | None = None
+    X: Array, a: Ints, y: Array, *, binary: bool, sample_weight: Array | None = None
 ) -> Columns | None:
     """The columns that a learner of these rows should be given; None where they are few enough for all.
 
@@ -122,7 +122,7 @@ def screened_columns(
     return kept
 
 
-def _scores(X: Array, a: NDArray[np.int64], y: Array, sample_weight: Array | None) -> list[Array]:
+def _scores(X: Array, a: Ints, y: Array, sample_weight: Array | None) -> list[Array]:
     """Derivatives of every row's log-likelihood by its location and its log-scale, given a model of some columns."""
     if X.shape[1]:
         model = AdditiveLearner(N_KNOTS, products=False).fit(X, a, y, sample_weight)
@@ -135,7 +135,7 @@ def _scores(X: Array, a: NDArray[np.int64], y: Array, sample_weight: Array | Non
     return [weight * standardised, weight * standardised**2]
 
 
-def _binary_scores(X: Array, a: NDArray[np.int64], y: Array, sample_weight: Array | None) -> list[Array]:
+def _binary_scores(X: Array, a: Ints, y: Array, sample_weight: Array | None) -> list[Array]:
     """The same for a binary outcome, which has no scale of its own."""
     if not X.shape[1]:
         return [y - mean_of(y, sample_weight)]

@@ -15,7 +15,7 @@ from scipy.optimize import minimize
 from sklearn.base import BaseEstimator, clone, is_classifier, is_regressor
 from threadpoolctl import threadpool_limits
 
-from modifind._typing import Array
+from modifind._typing import Array, Ints
 from modifind._workers import results_of
 from modifind.data.survey import mean_of, some
 from modifind.data.wording import check_part
@@ -153,13 +153,13 @@ class CrossFit:
     """
 
     models: tuple[StackedModel, ...]
-    folds: NDArray[np.int64]
+    folds: Ints
     location: Array
     scale: Array
     weights: dict[str, float]
     log_scores: dict[str, float]
 
-    def at(self, X: Array, folds: NDArray[np.int64]) -> CrossFit:
+    def at(self, X: Array, folds: Ints) -> CrossFit:
         """The same models for other rows, whose folds say which of them predicts a row."""
         location, scale = np.empty((folds.size, 2)), np.empty((folds.size, 2))
         for fold, model in enumerate(self.models):
@@ -188,9 +188,9 @@ class OutcomeRows:
     """
 
     X: Array
-    a: NDArray[np.int64]
+    a: Ints
     y: Array
-    folds: NDArray[np.int64]
+    folds: Ints
     weights: Array | None = None
     gaps: tuple[int, ...] = ()
     coded: Coded = ()
@@ -341,19 +341,13 @@ def _without_rows(model: Any) -> Any:
     return model
 
 
-def own_arm(both: Array, a: NDArray[np.int64]) -> Array:
+def own_arm(both: Array, a: Ints) -> Array:
     """The column of each row's own arm."""
     return both[np.arange(a.size), a]
 
 
 def arm_shapes(
-    y: Array,
-    a: NDArray[np.int64],
-    location: Array,
-    scale: Array,
-    *,
-    family: Likelihood,
-    sample_weight: Array | None = None,
+    y: Array, a: Ints, location: Array, scale: Array, *, family: Likelihood, sample_weight: Array | None = None
 ) -> Array:
     """Shape of each row's arm, from out-of-fold residuals."""
     shape = np.empty(y.size)

@@ -5,14 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.optimize import minimize
 from scipy.special import expit, logit
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.linear_model import LogisticRegression
 
-from modifind._typing import Array
+from modifind._typing import Array, Ints
 from modifind.data.survey import fit_weights, mean_of, some
 from modifind.nuisance.regression.misfit import Misfit
 from modifind.nuisance.regression.screening import ScreenedLogistic, has_many_columns
@@ -40,7 +39,7 @@ class StackedScores(ClassifierMixin, BaseEstimator):
         self.members = members
         self.weights = weights
 
-    def fit(self, X: Array, y: NDArray[np.int64], sample_weight: Array | None = None) -> StackedScores:
+    def fit(self, X: Array, y: Ints, sample_weight: Array | None = None) -> StackedScores:
         """Fit every classifier."""
         self.classes_ = np.unique(y)
         self.fitted_ = [clone(member).fit(X, y, **fit_weights(sample_weight)) for member in self.members]
@@ -72,7 +71,7 @@ class CalledTrees(ClassifierMixin, BaseEstimator):
     def __init__(self, C: float = 1.0) -> None:
         self.C = C
 
-    def fit(self, X: Array, y: NDArray[np.int64], sample_weight: Array | None = None) -> CalledTrees:
+    def fit(self, X: Array, y: Ints, sample_weight: Array | None = None) -> CalledTrees:
         """Fit lines, look at the residuals, and grow trees."""
         self.classes_ = np.unique(y)
         lines = LogisticRegression(C=self.C, max_iter=1000).fit(X, y, sample_weight)
@@ -114,9 +113,7 @@ def described(model: Any) -> str:
     return f"{kind}, ridge penalty C = {model.C:g}{screened}"
 
 
-def held_out_scores(
-    model: Any, design: Array, treatment: NDArray[np.int64], folds: NDArray[np.int64], weights: Array | None
-) -> Array:
+def held_out_scores(model: Any, design: Array, treatment: Ints, folds: Ints, weights: Array | None) -> Array:
     """Scores of every row by a model of the other folds."""
     scores = np.empty(treatment.size)
     for fold in np.unique(folds):
@@ -146,12 +143,7 @@ def log_odds_along(model: Any, X: Array, columns: slice, points: Array) -> Array
 
 
 def chosen_model(
-    design: Array,
-    treatment: NDArray[np.int64],
-    folds: NDArray[np.int64],
-    weights: Array | None,
-    *,
-    only_lines: bool = False,
+    design: Array, treatment: Ints, folds: Ints, weights: Array | None, *, only_lines: bool = False
 ) -> Any:
     """The model of least held-out log-loss, not fitted yet.
 

@@ -12,11 +12,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import expit, logit
 from sklearn.linear_model import LogisticRegression
 
-from modifind._typing import Array
+from modifind._typing import Array, Ints
 from modifind.data.survey import fit_weights
 from modifind.nuisance.propensity.choice import log_odds_along
 from modifind.nuisance.regression.level_sums import Coded, LevelSums, inner_folds
@@ -44,9 +43,7 @@ class LevelOdds:
     tables: tuple[Array, ...]
 
     @classmethod
-    def of(
-        cls, coded: Coded, X: Array, treatment: NDArray[np.int64], weights: Array | None = None
-    ) -> tuple[LevelOdds, Array]:
+    def of(cls, coded: Coded, X: Array, treatment: Ints, weights: Array | None = None) -> tuple[LevelOdds, Array]:
         """Learn from rows; also the columns of these rows, each with what the other rows of its level show."""
         places = [own.start for own, _ in coded]
         others = np.delete(X, places, axis=1)
@@ -120,7 +117,7 @@ class LevelClassifier:
         return total
 
 
-def fit_classifier(template: Any, X: Array, treatment: NDArray[np.int64], weights: Array | None, coded: Coded) -> Any:
+def fit_classifier(template: Any, X: Array, treatment: Ints, weights: Array | None, coded: Coded) -> Any:
     """Fit an unfitted classifier to rows with or without columns of codes."""
     if not coded:
         return template.fit(X, treatment, **fit_weights(weights))
@@ -133,7 +130,7 @@ def balanced(
     models: Sequence[Any],
     scores: Array,
     X: Array,
-    treatment: NDArray[np.int64],
+    treatment: Ints,
     weights: Array | None,
     coded: Coded,
     unpooled: tuple[Array, ...] = (),

@@ -16,7 +16,7 @@ from sklearn.metrics import log_loss
 from sklearn.model_selection import cross_val_predict
 from sklearn.neural_network import MLPClassifier
 
-from modifind._typing import Array
+from modifind._typing import Array, Ints
 from modifind.data.survey import fit_weights, mean_of, some
 
 
@@ -28,11 +28,7 @@ class KnownScores(BaseEstimator):
     """
 
     def fit(
-        self,
-        X: Array,
-        scores: Array,
-        sample_weight: Array | None = None,
-        coded: tuple[tuple[slice, int], ...] = (),
+        self, X: Array, scores: Array, sample_weight: Array | None = None, coded: tuple[tuple[slice, int], ...] = ()
     ) -> KnownScores:
         """Learn the assignment rule from its own scores; of `coded` categories the mean of every level."""
         target = logit(scores)
@@ -106,7 +102,7 @@ class EarlyStoppedMLP(ClassifierMixin, BaseEstimator):
         self.patience = patience
         self.random_state = random_state
 
-    def fit(self, X: Array, y: NDArray[np.int64], sample_weight: Array | None = None) -> EarlyStoppedMLP:
+    def fit(self, X: Array, y: Ints, sample_weight: Array | None = None) -> EarlyStoppedMLP:
         """Train on four fifths of the rows, watch the rest, keep the best weights."""
         if sample_weight is not None and not takes_weights(MLPClassifier.partial_fit):
             raise ValueError(

@@ -5,10 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from modifind._torch import OnDevice, open_device
-from modifind._typing import Array
+from modifind._typing import Array, Ints
 from modifind.nuisance.propensity.profile import ScoreProfile
 
 if TYPE_CHECKING:
@@ -71,7 +70,7 @@ class FixedScores:
 
 
 def network_scores(
-    models: tuple[Any, ...], folds: NDArray[np.int64], design: Array, moved: slice, encoded: Array, device: str
+    models: tuple[Any, ...], folds: Ints, design: Array, moved: slice, encoded: Array, device: str
 ) -> Array:
     """Scores of all rows, shape (n, g), when some columns of the design take each of g encoded values.
 

@@ -6,10 +6,9 @@ from dataclasses import dataclass, fields
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 from scipy.special import logit
 
-from modifind._typing import Array
+from modifind._typing import Array, Ints
 from modifind.data.clusters import treated_as_one
 from modifind.data.population import row_weights
 from modifind.data.support import count_by_arm, without_counterpart
@@ -45,7 +44,7 @@ class OverlapSums:
     treated: Array
 
     @classmethod
-    def of(cls, propensity: FittedPropensity, clusters: NDArray[np.int64] | None = None) -> OverlapSums:
+    def of(cls, propensity: FittedPropensity, clusters: Ints | None = None) -> OverlapSums:
         """Sums over some rows; where clusters were treated as one, `clusters` says which rows are whose."""
         arms, scores, raw = propensity.treatment, propensity.scores, propensity.raw
         given = np.ones(arms.size) if propensity.weights is None else propensity.weights

@@ -10,27 +10,20 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy.special import expit, logit
 from sklearn.base import BaseEstimator, clone
 from sklearn.metrics import roc_auc_score
 from sklearn.model_selection import StratifiedKFold
 
-from modifind._typing import Array
+from modifind._typing import Array, Ints
 from modifind.data.clusters import cluster_folds, treated_as_one
 from modifind.data.containers import is_known
 from modifind.data.feature_matrix import FeatureTable
 from modifind.data.survey import effective_weights, some
 from modifind.data.wording import counted
 from modifind.nuisance.propensity.choice import EDGE, chosen_model, described, held_out_scores, log_odds_along
-from modifind.nuisance.propensity.levels import (
-    LevelOdds,
-    balanced,
-    fit_classifier,
-    is_linear,
-    linear_tables,
-    slopes_of,
-)
+from modifind.nuisance.propensity.levels import LevelOdds, balanced, fit_classifier, is_linear, linear_tables, slopes_of
 from modifind.nuisance.propensity.models import EarlyStoppedMLP, KnownScores, takes_weights
 from modifind.nuisance.propensity.profile import ScoreProfile
 from modifind.nuisance.regression.blocks import random_rows
@@ -70,13 +63,13 @@ class PropensityModel(BaseEstimator):
     def fit(
         self,
         table: FeatureTable,
-        treatment: NDArray[np.int64],
+        treatment: Ints,
         *,
         n_folds: int = 5,
         seed: np.random.SeedSequence | None = None,
-        folds: NDArray[np.int64] | None = None,
+        folds: Ints | None = None,
         weights: Array | None = None,
-        clusters: NDArray[np.int64] | None = None,
+        clusters: Ints | None = None,
         unpooled: tuple[Array, ...] = (),
     ) -> FittedPropensity:
         """Score every row; the result can re-score rows with one feature changed.
@@ -134,14 +127,7 @@ class PropensityModel(BaseEstimator):
         if n_rows is not None and is_known(self):
             _read_scores(self.estimator, n_rows)
 
-    def _model(
-        self,
-        seed: int,
-        design: Array,
-        treatment: NDArray[np.int64],
-        weights: Array | None,
-        clusters: NDArray[np.int64] | None,
-    ) -> Any:
+    def _model(self, seed: int, design: Array, treatment: Ints, weights: Array | None, clusters: Ints | None) -> Any:
         if isinstance(self.estimator, str):
             if self.estimator == "mlp":
                 return EarlyStoppedMLP(random_state=seed)
@@ -156,7 +142,7 @@ class PropensityModel(BaseEstimator):
             )
         return model
 
-    def _known(self, table: FeatureTable, treatment: NDArray[np.int64], weights: Array | None) -> FittedPropensity:
+    def _known(self, table: FeatureTable, treatment: Ints, weights: Array | None) -> FittedPropensity:
         scores = _read_scores(self.estimator, table.n_rows)
         if (scores == scores[0]).all():
             return FittedPropensity(
@@ -185,13 +171,7 @@ class PropensityModel(BaseEstimator):
         )
 
     def _auc(
-        self,
-        template: Any,
-        design: Array,
-        treatment: NDArray[np.int64],
-        raw: Array,
-        seed: int,
-        weights: Array | None,
+        self, template: Any, design: Array, treatment: Ints, raw: Array, seed: int, weights: Array | None
     ) -> float:
         """Held-out AUC, also where the scores themselves are in-sample; two halves are enough for a diagnostic."""
         if not self.cross_fit:
@@ -237,9 +217,7 @@ def seeded_clone(model: Any, seed: int) -> Any:
     return model.set_params(**{name: seed for name in unseeded if name.split("__")[-1] == "random_state"})
 
 
-def arm_folds(
-    treatment: NDArray[np.int64], n_folds: int, seed: int, clusters: NDArray[np.int64] | None = None
-) -> NDArray[np.int64]:
+def arm_folds(treatment: Ints, n_folds: int, seed: int, clusters: Ints | None = None) -> Ints:
     """Fold of each row; every fold holds both arms, also where this makes fewer, and rows of a cluster share one."""
     if clusters is not None and n_folds > 1:
         return cluster_folds(treatment, clusters, n_folds, seed)
@@ -252,11 +230,7 @@ def arm_folds(
 
 
 def _chosen(
-    design: Array,
-    treatment: NDArray[np.int64],
-    seed: int,
-    weights: Array | None = None,
-    clusters: NDArray[np.int64] | None = None,
+    design: Array, treatment: Ints, seed: int, weights: Array | None = None, clusters: Ints | None = None
 ) -> Any:
     """The model of "auto".
 
@@ -273,7 +247,7 @@ def _chosen(
     return chosen_model(design, treatment, folds, weights, only_lines=treated_as_one(treatment, clusters) is not None)
 
 
-def _misfit(design: Array, treatment: NDArray[np.int64], scores: Array, weights: Array | None) -> float:
+def _misfit(design: Array, treatment: Ints, scores: Array, weights: Array | None) -> float:
     """P-value of arms less scores along bins and products of columns, on at most 10,000 rows."""
     rows = random_rows(treatment.size, MISFIT_ROWS)
     chance = np.clip(scores[rows], EDGE, 1.0 - EDGE)
@@ -282,7 +256,7 @@ def _misfit(design: Array, treatment: NDArray[np.int64], scores: Array, weights:
     return min(2.0 * min(tests.curve(residual, variance, chance), tests.product(residual, variance)), 1.0)
 
 
-def _predict(models: list[Any] | tuple[Any, ...], folds: NDArray[np.int64], design: Array) -> Array:
+def _predict(models: list[Any] | tuple[Any, ...], folds: Ints, design: Array) -> Array:
     scores = np.empty(design.shape[0])
     for fold, model in enumerate(models):
         rows = folds == fold
@@ -312,12 +286,12 @@ class FittedPropensity:
 
     raw: Array
     clip: tuple[float, float]
-    treatment: NDArray[np.int64]
+    treatment: Ints
     table: FeatureTable
     description: str
     auc: float
     models: tuple[Any, ...] = ()
-    folds: NDArray[np.int64] | None = None
+    folds: Ints | None = None
     r2: float = 1.0
     weights: Array | None = None
     misfit_p: float = np.nan
@@ -330,8 +304,8 @@ class FittedPropensity:
     def at(
         self,
         table: FeatureTable,
-        treatment: NDArray[np.int64],
-        folds: NDArray[np.int64],
+        treatment: Ints,
+        folds: Ints,
         known: Array | None = None,
         weights: Array | None = None,
     ) -> FittedPropensity:
@@ -359,7 +333,7 @@ class FittedPropensity:
         """Number of rows whose score was moved."""
         return int((self.scores != self.raw).sum())
 
-    def along(self, rows: NDArray[np.int64], columns: slice, encoded: Array) -> Array:
+    def along(self, rows: Ints, columns: slice, encoded: Array) -> Array:
         """Scores of some rows, shape (rows, g), when columns of the design take g encoded values, (rows, g, width)."""
         if not self.models:
             return np.repeat(self.scores[rows][:, None], encoded.shape[1], axis=1)

@@ -36,3 +36,8 @@ def best_shape(standardised: Array, weights: Array | None = None) -> float:
 def total(values: Array, weights: Array | None) -> float:
     """Sum over rows, weighted where there are weights."""
     return float(np.sum(values)) if weights is None else float(weights @ values)
+
+
+def counted(values: Array, weights: Array | None) -> Array:
+    """Values times the weights of their rows, where there are weights."""
+    return values if weights is None else weights * values

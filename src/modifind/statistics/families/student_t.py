@@ -8,13 +8,7 @@ import numpy as np
 from scipy.special import stdtr
 
 from modifind._typing import Array
-from modifind.nuisance.regression.density import (
-    SHAPES,
-    best_shape,
-    robust_spread,
-    student_log_density,
-    student_weight,
-)
+from modifind.nuisance.regression.density import SHAPES, best_shape, robust_spread, student_log_density, student_weight
 from modifind.statistics.families.contract import Family
 
 N_STEPS = 50
