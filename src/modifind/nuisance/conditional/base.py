@@ -30,7 +30,7 @@ from modifind.nuisance.conditional.grid import (
     code_grid,
     window_grid,
 )
-from modifind.nuisance.conditional.level_shares import LevelShares
+from modifind.nuisance.conditional.level_shares import level_shares
 from modifind.nuisance.conditional.pit import pit_shares, tie_cells, uniformity
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ class BaseSampler(BaseEstimator, ABC):
         self.treatment_ = treatment
         self.seeds_ = seed.spawn(table.n_features)
         arms = treatment if self.condition_on_treatment else None
-        self.level_shares_ = LevelShares.of(self.table_, arms, weights)
+        self.level_shares_ = level_shares(self.table_, arms, weights)
         self._prepare(seed)
         return self
 

@@ -16,7 +16,7 @@ from modifind._typing import Array, Ints
 from modifind.data.feature_matrix import FeatureTable
 from modifind.nuisance.conditional.base import BaseSampler, CategoricalConditional, NormalConditional, PoolConditional
 from modifind.nuisance.conditional.contract import Calibration, Rows
-from modifind.nuisance.conditional.level_shares import LevelShares
+from modifind.nuisance.regression.level_sums import LevelTables
 
 N_STEPS = 4096
 
@@ -39,13 +39,13 @@ class Conditioning:
         The feature, whose own columns are left out.
     mean_treatment : float or None
         What the treatment is centred at; None where it is not conditioned on.
-    level_shares : LevelShares
+    level_shares : LevelTables
         What is seen of categories of many levels.
     """
 
     feature: int
     mean_treatment: float | None
-    level_shares: LevelShares = field(default_factory=LevelShares)
+    level_shares: LevelTables = field(default_factory=LevelTables)
 
     @classmethod
     def of(cls, sampler: BaseSampler, feature: int) -> Conditioning:

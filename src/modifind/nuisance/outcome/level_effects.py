@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,8 +24,7 @@ from modifind._typing import Array, Ints
 from modifind.data.survey import effective_weights
 from modifind.nuisance.outcome.additive import AdditiveLearner
 from modifind.nuisance.outcome.binary import AdditiveClassifier
-from modifind.nuisance.outcome.contract import looks_at, predict_along, predict_arms
-from modifind.nuisance.regression.density import student_weight
+from modifind.nuisance.regression.density import counted, student_weight
 from modifind.nuisance.regression.level_sums import LARGE_EFFECT, Coded, LevelSums, inner_folds
 
 MOST_GROUPS = 100
@@ -154,7 +152,7 @@ class _Rows:
         self, codes: NDArray[np.intp], n_levels: int, folds: NDArray[np.intp], counts: Array | None
     ) -> tuple[Array, Array, Array]:
         """Effects on the location: of levels, of rows by the others of their level, and the root of the information."""
-        weight = self.weight if counts is None else self.weight * counts
+        weight = counted(self.weight, counts)
         table, outside = LevelSums.of(codes, n_levels, self.a, folds, weight, self.residual).effects()
         held = outside[folds, codes]
         self.residual = self.residual - held[:, 0] - (self.a - 0.5) * held[:, 1]
@@ -169,7 +167,7 @@ class _Rows:
         for arm in (0, 1):
             score[self.a == arm] /= max(float(score[self.a == arm].mean()), 1e-12)
         information = 1.0 / max(float(score.var()), 1e-12)
-        weight = np.full(u.size, information) if counts is None else information * counts
+        weight = counted(np.full(u.size, information), counts)
         table, outside = LevelSums.of(codes, n_levels, self.a, folds, weight, score - 1.0).effects()
         return table, outside[folds, codes], np.sqrt(information) * np.array([1.0, 0.5])
 
@@ -193,43 +191,3 @@ def _gathered(table: Array, size: Array, counts: NDArray[np.intp]) -> Array:
         sums = np.bincount(found.labels_, (counts + 1e-3) * column, minlength=MOST_GROUPS)
         centres[:, k] = sums / np.maximum(weight, 1e-300)
     return centres[found.labels_]
-
-
-class EncodedLearner:
-    """A learner that is given effects of levels in the place of their codes.
-
-    Parameters
-    ----------
-    model : learner
-        The learner.
-    effects : LevelEffects
-        Learned from the rows that it is fitted to, and from no others.
-    training : array of shape (n, p), optional
-        The columns that it is fitted to, for another learner of the same rows.
-    """
-
-    def __init__(self, model: Any, effects: LevelEffects, training: Array | None = None) -> None:
-        self.model = model
-        self.effects = effects
-        self.training = training
-
-    def predict(self, X: Array) -> tuple[Array, Array]:
-        """Location and scale of every row in both arms, shape (n, 2) each."""
-        return predict_arms(self.model, self.effects(X))
-
-    def index(self, X: Array) -> Array | None:
-        """What the learner can reuse from feature to feature."""
-        return self.model.index(self.effects(X)) if hasattr(self.model, "index") else None
-
-    def looks_at(self, columns: slice) -> bool:
-        """Whether the learner looks at any of some columns."""
-        return looks_at(self.model, self.effects.place(columns))
-
-    def alike(self, columns: slice) -> NDArray[np.intp] | None:
-        """Groups of levels that the learner cannot tell apart."""
-        return self.effects.alike(columns)
-
-    def along(self, X: Array, columns: slice, points: Array, index: Array | None = None) -> tuple[Array, Array]:
-        """Location and scale, shape (n, g, 2) each, when some columns take the values `points`, (n, g, width)."""
-        moved = self.effects(points, columns.start)
-        return predict_along(self.model, self.effects(X), self.effects.place(columns), moved, index)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from scipy.optimize import minimize
 from scipy.special import expit, logit
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.ensemble import HistGradientBoostingClassifier
@@ -13,6 +12,8 @@ from sklearn.linear_model import LogisticRegression
 
 from modifind._typing import Array, Ints
 from modifind.data.survey import fit_weights, mean_of, some
+from modifind.nuisance.regression.chances import predict_chances
+from modifind.nuisance.regression.convex import convex_weights
 from modifind.nuisance.regression.misfit import Misfit
 from modifind.nuisance.regression.screening import ScreenedLogistic, has_many_columns
 from modifind.nuisance.regression.smooth import SmoothClassifier, called_for
@@ -119,7 +120,7 @@ def held_out_scores(model: Any, design: Array, treatment: Ints, folds: Ints, wei
     for fold in np.unique(folds):
         out = folds == fold
         fitted = clone(model).fit(design[~out], treatment[~out], **fit_weights(some(weights, ~out)))
-        scores[out] = fitted.predict_proba(design[out])[:, 1]
+        scores[out] = predict_chances(fitted, design[out])[:, 1]
     return scores
 
 
@@ -138,7 +139,7 @@ def log_odds_along(model: Any, X: Array, columns: slice, points: Array) -> Array
     X, found = X.copy(), np.empty(points.shape[:2])
     for k in range(points.shape[1]):
         X[:, columns] = points[:, k]
-        found[:, k] = log_odds(model.predict_proba(X))
+        found[:, k] = log_odds(predict_chances(model, X))
     return found
 
 
@@ -178,38 +179,16 @@ def chosen_model(
         residual, variance = treatment - chances, chances * (1.0 - chances)
         return min(tests.curve(residual, variance, chances), tests.product(residual, variance)) < MISFIT_LEVEL
 
-    candidates, predicted = [lines], [chances]
-    if strays(chances):
-        smooth, chances = best(SmoothClassifier, SMOOTH_STRENGTHS)
-        candidates.append(smooth)
-        predicted.append(chances)
-        candidates.append(CalledTrees(lines.C))
-        predicted.append(held_out(candidates[-1]))
-    if len(candidates) == 1:
+    if not strays(chances):
         return lines
-    index = np.stack([logit(np.clip(own, EDGE, 1.0 - EDGE)) for own in predicted])
-    mixed = _mixture(index, lambda own: float(mean_of(loss(expit(own)), weights)))
-    gain = loss(predicted[0]) - loss(expit(mixed @ index))
+    smooth, by_smooth = best(SmoothClassifier, SMOOTH_STRENGTHS)
+    candidates = [lines, smooth, CalledTrees(lines.C)]
+    predicted = np.stack((chances, by_smooth, held_out(candidates[-1])))
+    index = logit(np.clip(predicted, EDGE, 1.0 - EDGE))
+    mixed = convex_weights(lambda own: float(mean_of(loss(expit(own @ index)), weights)), len(index), NEGLIGIBLE)
+    gain = loss(chances) - loss(expit(mixed @ index))
     error = float(gain.std() / np.sqrt(gain.size))
     if mean_of(gain, weights) <= error:
         return lines
     kept = np.flatnonzero(mixed)
     return StackedScores([candidates[k] for k in kept], [float(mixed[k]) for k in kept])
-
-
-def _mixture(index: Array, loss: Any) -> Array:
-    """Convex weights of least loss; negligible ones are dropped."""
-    n_parts = index.shape[0]
-
-    def weights_of(free: Array) -> Array:
-        odds = np.exp(free - free.max())
-        return odds / odds.sum()
-
-    starts = [np.zeros(n_parts), *(np.where(np.arange(n_parts) == k, 3.0, 0.0) for k in range(n_parts))]
-    start = min(starts, key=lambda free: loss(weights_of(free) @ index))
-    free = minimize(
-        lambda free: loss(weights_of(free) @ index), start, method="L-BFGS-B", bounds=[(-8.0, 8.0)] * n_parts
-    )
-    weights = weights_of(free.x)
-    weights[weights < NEGLIGIBLE] = 0.0
-    return weights / weights.sum()

@@ -58,12 +58,12 @@ class OverlapSums:
             variance = max(variance, (np.bincount(clusters, beyond) ** 2).sum())
         n_places = LOGIT_EDGES.size + 1
         return cls(
-            np.array([own.sum() for own in in_arm], dtype=np.float64),
-            np.array([inverse[own].sum() for own in in_arm]),
-            np.array([(inverse[own] ** 2).sum() for own in in_arm]),
+            _by_arm(np.ones(arms.size), arms),
+            _by_arm(inverse, arms),
+            _by_arm(inverse**2, arms),
             np.array([inverse[own].max(initial=0.0) for own in in_arm]),
-            np.array([even[own].sum() for own in in_arm]),
-            np.array([(even[own] ** 2).sum() for own in in_arm]),
+            _by_arm(even, arms),
+            _by_arm(even**2, arms),
             int(((raw < EXTREME) | (raw > 1 - EXTREME)).sum()),
             propensity.n_clipped,
             np.stack([np.histogram(scores[own], SCORE_EDGES, weights=given[own])[0] for own in in_arm]),
@@ -102,6 +102,10 @@ class OverlapSums:
         """Shares of each arm by the propensity score, in twenty bins of equal width from `low` to `high`."""
         control, treated = self.histogram / self.histogram.sum(axis=1, keepdims=True)
         return pd.DataFrame({"low": SCORE_EDGES[:-1], "high": SCORE_EDGES[1:], "treated": treated, "control": control})
+
+
+def _by_arm(values: Array, arms: Ints) -> Array:
+    return np.array([values[arms == arm].sum() for arm in (0, 1)])
 
 
 def overlap_of(propensity: FittedPropensity) -> dict[str, float]:
