@@ -263,6 +263,11 @@ class PoolConditional:
         return np.stack(points), np.stack(weights), window
 
 
+def sampler_weights(weights: Array | None) -> dict[str, Array]:
+    """The argument of a sampler's fit: nothing where there are no weights, which one of the user's need not take."""
+    return {} if weights is None else {"weights": weights}
+
+
 def open_uniform(rng: np.random.Generator, n_draws: int, n_rows: int) -> Array:
     """Uniform numbers inside (0, 1), one 64-bit word each, so that streams do not depend on how they are cut."""
     return np.maximum(rng.random((n_draws, n_rows)), 2.0**-54)

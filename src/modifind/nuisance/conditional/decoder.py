@@ -202,31 +202,17 @@ def decoder_calibration(
     name: str, decoder: Decoder, column: Array, rows: Ints, rng: np.random.Generator, weights: Array | None = None
 ) -> Calibration:
     """Calibration of a decoder on held-out rows; `weights` are those of all rows."""
-    calibrate = _discrete_calibration if decoder.n_levels else _continuous_calibration
-    return calibrate(name, decoder, column, rows, rng, weights)
-
-
-def _continuous_calibration(
-    name: str, decoder: Decoder, column: Array, rows: Ints, rng: np.random.Generator, weights: Array | None
-) -> Calibration:
+    held, values, own = decoder.at(rows), column[rows], some(weights, rows)
+    latents = (held.latent(rng) for _ in range(CALIBRATION_DRAWS))
+    if decoder.n_levels:
+        score = category_score(values, np.mean([held.probabilities(latent) for latent in latents], axis=0))
+        return discrete_calibration(name, values, score, own)
     # Normal distribution functions averaged over latent draws: far less noise than counts of drawn values.
-    held, values, edges = decoder.at(rows), column[rows], value_bins(column)
+    edges, cells = value_bins(column), tie_cells(column)[rows]
     pit, cumulative = np.zeros((rows.size, 2)), np.zeros((rows.size, edges.size))
-    cells = tie_cells(column)[rows]
-    for _ in range(CALIBRATION_DRAWS):
-        mean, scale = held.moments(held.latent(rng))
+    for mean, scale in map(held.moments, latents):
         scale = np.maximum(scale, np.finfo(float).tiny)
         pit += ndtr((cells - mean[:, None]) / scale[:, None]) / CALIBRATION_DRAWS
         cumulative += ndtr((edges - mean[:, None]) / scale[:, None]) / CALIBRATION_DRAWS
     score = binned_log_score(values, edges, cumulative)
-    marginal = marginal_log_score(column, edges, weights)[rows]
-    return continuous_calibration(name, pit, score, marginal, some(weights, rows))
-
-
-def _discrete_calibration(
-    name: str, decoder: Decoder, column: Array, rows: Ints, rng: np.random.Generator, weights: Array | None
-) -> Calibration:
-    held = decoder.at(rows)
-    draws = [held.probabilities(held.latent(rng)) for _ in range(CALIBRATION_DRAWS)]
-    score = category_score(column[rows], np.mean(draws, axis=0))
-    return discrete_calibration(name, column[rows], score, some(weights, rows))
+    return continuous_calibration(name, pit, score, marginal_log_score(column, edges, weights)[rows], own)

@@ -7,20 +7,19 @@ feature, learned from the rows that have one.
 
 from __future__ import annotations
 
-import copy
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator, clone
+from sklearn.base import clone
 
 from modifind._typing import Array, Ints
 from modifind.data.feature_matrix import FeatureTable
-from modifind.data.survey import mean_of
+from modifind.data.survey import mean_of, some
 from modifind.data.wording import named
 from modifind.nuisance.conditional.auto import AutoSampler
-from modifind.nuisance.conditional.base import BaseSampler, row_folds
+from modifind.nuisance.conditional.base import BaseSampler, row_folds, sampler_weights
 from modifind.nuisance.conditional.boosting import BoostingSampler
 from modifind.nuisance.conditional.contract import Calibration, ConditionalRule, GridConditional, Rows
 from modifind.nuisance.conditional.cvae import CVAESampler
@@ -133,10 +132,8 @@ class IncompleteSampler(BaseSampler):
 
     def _weighted(self, rows: NDArray[np.bool_]) -> dict[str, Array]:
         """The weights of some rows as an argument of the sampler, scaled to mean 1; nothing where there are none."""
-        if self.weights_ is None:
-            return {}
-        own = self.weights_[rows]
-        return {"weights": own / own.mean()}
+        own = some(self.weights_, rows)
+        return sampler_weights(None if own is None else own / own.mean())
 
     def _folds(self, n_folds: int, rng: np.random.Generator) -> Ints:
         assigned = getattr(self, "assigned_folds_", None)
@@ -176,7 +173,7 @@ class IncompleteSampler(BaseSampler):
         sampler = self.sampler
         if has_many_columns(*table.design.shape) and isinstance(sampler, AutoSampler | GaussianSampler):
             sampler = BoostingSampler(condition_on_treatment=self.condition_on_treatment)
-        sampler = clone(sampler) if isinstance(sampler, BaseEstimator) else copy.deepcopy(sampler)
+        sampler = clone(sampler, safe=False)
         if np.bincount(treatment, minlength=2).min() < LEAST_ARM and isinstance(sampler, BaseSampler):
             sampler.set_params(condition_on_treatment=False)  # an arm of so few values says nothing of its own
         if hasattr(sampler, "assign_folds"):

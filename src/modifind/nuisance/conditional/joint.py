@@ -27,7 +27,7 @@ from modifind._typing import Array, Ints
 from modifind.data.determined import find_determined
 from modifind.data.feature_groups import part_of
 from modifind.data.feature_matrix import FeatureTable
-from modifind.nuisance.conditional.base import BaseSampler, NormalConditional, row_folds
+from modifind.nuisance.conditional.base import BaseSampler, NormalConditional, row_folds, sampler_weights
 from modifind.nuisance.conditional.contract import Calibration, ConditionalRule
 
 N_SETS = 2
@@ -178,54 +178,55 @@ def joint_conditional(
     ((300, 64, 2), 0.7)
     """
     fold_seed, point_seed, sampler_seed = seed.spawn(3)
-    drawn_folds = row_folds(table.n_rows, N_PARTS, np.random.default_rng(fold_seed))
-    parts = getattr(sampler, "assigned_folds_", drawn_folds)
-    rest = [m for m in range(table.n_features) if m not in members]
-    moving = [m for m in members if not table.is_constant(m)]
-    leaders, followers = _leaders(table, moving)
+    parts = getattr(sampler, "assigned_folds_", row_folds(table.n_rows, N_PARTS, np.random.default_rng(fold_seed)))
+    rest = sorted(set(range(table.n_features)) - set(members))
+    leaders, followers = _leaders(table, members)
+    fit = _Steps(sampler, table, treatment, parts, limits, sampler_seed, weights)
+    steps: list[Step] = []
+    held: list[Step] = []  # what lies outside the group determines these
+    for feature in leaders:
+        drawn = [step.feature for step in steps]
+        known = [*rest, *(step.feature for step in held)]
+        step = fit(feature, [*known, *drawn])
+        if fit.is_determined(step):
+            # By what lies outside the group, or with the help of what has been drawn?
+            outside = fit(feature, known) if drawn else step
+            if not drawn or fit.is_determined(outside):
+                held.append(outside)
+                continue
+        steps.append(step)
+    shifts = np.random.default_rng(point_seed).random((table.n_rows, N_SETS, len(steps)))
+    nearest, worst = NearestRow.of(table, leaders), _worst([step.rule.calibration for step in steps or held])
+    return JointConditional(table, treatment, parts, members, tuple(steps), leaders, followers, nearest, shifts, worst)
 
-    def fitted(feature: int, given: list[int]) -> Step:
-        own = clone(sampler, safe=False)
+
+@dataclass(frozen=True)
+class _Steps:
+    """Fits the distribution of one feature given some others; the fields are those of `joint_conditional`."""
+
+    sampler: BaseSampler
+    table: FeatureTable
+    treatment: Ints
+    parts: Ints
+    limits: dict[str, float]
+    seed: np.random.SeedSequence
+    weights: Array | None
+
+    def __call__(self, feature: int, given: list[int]) -> Step:
+        own = clone(self.sampler, safe=False)
         if hasattr(own, "assign_folds"):
-            own.assign_folds(parts, whole_clusters=getattr(sampler, "whole_clusters_", False))
-        known = part_of(table, [*given, feature])
-        own.fit(known, treatment, sampler_seed.spawn(1)[0], **({} if weights is None else {"weights": weights}))
+            own.assign_folds(self.parts, whole_clusters=getattr(self.sampler, "whole_clusters_", False))
+        known = part_of(self.table, [*given, feature])
+        own.fit(known, self.treatment, self.seed.spawn(1)[0], **sampler_weights(self.weights))
         empty = replace(known, values=known.values[:0], reference=known.scaling)
         return Step(feature, [*given, feature], empty, own.rule(len(given)))
 
-    def is_determined(step: Step) -> bool:
-        share = step.rule.calibration.explained_share
-        limit = limits[table.kind(step.feature)]
-        return share > limit or len(step.columns) - 1 in find_determined(step.table(table.values)).features
-
-    held: list[int] = []
-    steps: list[Step] = []
-    seen: list[Calibration] = []
-    for feature in leaders:
-        drawn = [step.feature for step in steps]
-        step = fitted(feature, [*rest, *held, *drawn])
-        if is_determined(step):
-            # By what lies outside the group, or with the help of what has been drawn?
-            outside = fitted(feature, [*rest, *held]) if drawn else step
-            if is_determined(outside):
-                held.append(feature)
-                seen.append(outside.rule.calibration)
-                continue
-        steps.append(step)
-    calibrations = [step.rule.calibration for step in steps] or seen
-    shifts = np.random.default_rng(point_seed).random((table.n_rows, N_SETS, len(steps)))
-    return JointConditional(
-        table,
-        treatment,
-        parts,
-        members,
-        tuple(steps),
-        leaders,
-        followers,
-        NearestRow.of(table, leaders),
-        shifts,
-        _worst(calibrations),
-    )
+    def is_determined(self, step: Step) -> bool:
+        """Whether the others leave a feature nothing to vary."""
+        limit = self.limits[self.table.kind(step.feature)]
+        if step.rule.calibration.explained_share > limit:
+            return True
+        return len(step.columns) - 1 in find_determined(step.table(self.table.values)).features
 
 
 def set_variance(values: Array) -> float:
@@ -307,10 +308,10 @@ def _places(columns: tuple[tuple[Array, Array] | None, ...], values: Array) -> A
     return np.stack(parts, axis=1)
 
 
-def _leaders(table: FeatureTable, features: list[int]) -> tuple[list[int], list[int]]:
-    """The features that must be drawn, and those that the former determine."""
-    leaders, followers = list(features), []
-    for feature in reversed(features):
+def _leaders(table: FeatureTable, members: tuple[int, ...]) -> tuple[list[int], list[int]]:
+    """The features that must be drawn, and those that the former determine; none is constant."""
+    leaders, followers = [m for m in members if not table.is_constant(m)], []
+    for feature in reversed(leaders):
         others = [m for m in leaders if m != feature]
         if others and _is_function(table, feature, others):
             leaders = others
@@ -344,14 +345,14 @@ def _worst(calibrations: list[Calibration]) -> Calibration:
     """One line for several features: the worst fit, the sum of what is gained, the least that is explained."""
     if not calibrations:
         return Calibration("none", float("nan"), float("nan"), float("nan"))
-    names = dict.fromkeys(c.sampler for c in calibrations)
+    nothing = Calibration("", float("nan"), float("nan"), 0.0)
     fits = [c for c in calibrations if not np.isnan(c.pit_p_value)]
-    worst = max(fits, key=lambda c: c.pit_distance, default=None)
-    return Calibration(
-        "+".join(names),
-        float("nan") if worst is None else worst.pit_distance,
-        min(1.0, len(fits) * min(c.pit_p_value for c in fits)) if fits else float("nan"),
-        sum(c.log_score_gain for c in calibrations),
-        min(c.explained_share for c in calibrations),
-        () if worst is None else worst.pit_histogram,
+    worst = max(fits, key=lambda c: c.pit_distance, default=nothing)
+    return replace(
+        worst,
+        sampler="+".join(dict.fromkeys(c.sampler for c in calibrations)),
+        pit_p_value=min([1.0, *(len(fits) * c.pit_p_value for c in fits)]) if fits else float("nan"),
+        log_score_gain=sum(c.log_score_gain for c in calibrations),
+        explained_share=min(c.explained_share for c in calibrations),
+        n_clusters=0,
     )

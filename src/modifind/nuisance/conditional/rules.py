@@ -212,9 +212,8 @@ class ResidualRule:
                 if trees is not None:
                     mean[rows] += spread[rows] * trees.predict(inputs[rows])
         place = np.searchsorted(self.edges, mean)
-        if self.shifted:
-            return WindowConditional(self.points, self.weights, self.window[place], mean, self.scale[place] * spread)
-        return WindowConditional(self.points, self.weights, self.window[place], np.zeros(mean.size), np.ones(mean.size))
+        shift, scale = (mean, self.scale[place] * spread) if self.shifted else (np.zeros(mean.size), np.ones(mean.size))
+        return WindowConditional(self.points, self.weights, self.window[place], shift, scale)
 
 
 @dataclass(frozen=True)

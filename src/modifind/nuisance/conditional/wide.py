@@ -116,14 +116,19 @@ class CrossFittedRidge:
         What is known of each fold.
     weights : array of shape (n,), optional
         Weights of the rows.
+    treatment : int, optional
+        The column that is the treatment, centred at its mean: in lines it carries what the arms differ by.
     """
 
     columns: Array
     parts: tuple[_Part, ...]
     weights: Array | None = None
+    treatment: int | None = None
 
     @classmethod
-    def of(cls, columns: Array, arms: Ints, folds: Ints, weights: Array | None = None) -> CrossFittedRidge:
+    def of(
+        cls, columns: Array, arms: Ints, folds: Ints, weights: Array | None = None, treatment: int | None = None
+    ) -> CrossFittedRidge:
         """One factorisation per fold serves all columns; its cost is that of the smaller Gram matrix.
 
         Parameters
@@ -136,15 +141,20 @@ class CrossFittedRidge:
             Fold of each row.
         weights : array of shape (n,), optional
             Weights of the rows, adding up to the effective number of rows.
+        treatment : int, optional
+            The column that is the treatment.
         """
         parts = (_Part.of(columns, arms, folds == fold, weights) for fold in range(int(folds.max()) + 1))
-        return cls(columns, tuple(parts), weights)
+        return cls(columns, tuple(parts), weights, treatment)
 
-    def regress(self, target: int) -> tuple[Array, float]:
-        """Out-of-fold mean of one column, by the candidate of least error, and the root mean square of its errors."""
+    def regress(self, target: int) -> tuple[Array, float, Array, float]:
+        """Out-of-fold mean of one column, by the candidate of least error, and the root mean square of its errors.
+
+        Twice, as the mean and the scale of rows that were not seen, too.
+        """
         means = self._means(target, [part.slopes(target) for part in self.parts])
         best, scale = self._best(target, means)
-        return means[:, best], scale
+        return means[:, best], scale, means[:, best], scale
 
     def _means(self, target: int, lines: list[Array]) -> Array:
         """Out-of-fold means of one column, by every candidate."""
@@ -153,11 +163,9 @@ class CrossFittedRidge:
             means[part.rows] = part.expected[:, target, None] + part.deviations @ slopes
         return means
 
-    def lines(self, target: int, treatment: int | None) -> tuple[Array, Array, float]:
-        """Slopes and intercepts of each fold's line of one column on the others, and the spread about them.
-
-        The column at `treatment`, centred at its mean, carries what the arms differ by.
-        """
+    def lines(self, target: int) -> tuple[Array, Array, float]:
+        """Slopes and intercepts of each fold's line of one column on the others, and the spread about them."""
+        treatment = self.treatment
         found = [part.slopes(target) for part in self.parts]
         best, scale = self._best(target, self._means(target, found))
         slopes = np.stack([own[:, best] for own in found])

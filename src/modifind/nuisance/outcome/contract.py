@@ -107,10 +107,14 @@ def check_along(model: OutcomeLearner, X: Array) -> None:
             raise ValueError(f"{type(model).__name__}.along and .predict give different values of the {name}")
 
 
-def _checked(model: Any, method: str, found: Any, shape: tuple[int, ...], chances: bool) -> tuple[Array, Array]:
+def _caller(model: Any, method: str) -> str:
     while hasattr(model, "stands_for"):
         model = model.stands_for
-    caller = f"{type(model).__name__}.{method if hasattr(model, method) else 'predict'}"
+    return f"{type(model).__name__}.{method if hasattr(model, method) else 'predict'}"
+
+
+def _checked(model: Any, method: str, found: Any, shape: tuple[int, ...], chances: bool) -> tuple[Array, Array]:
+    caller = _caller(model, method)
     if not isinstance(found, tuple | list) or len(found) != 2:
         raise ValueError(f"{caller} must return a pair (location, scale); found {type(found).__name__}")
     location, scale = (np.asarray(part, dtype=np.float64) for part in found)
