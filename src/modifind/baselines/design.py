@@ -52,23 +52,15 @@ def lasso_columns(table: FeatureTable, arms: Ints, tested: Sequence[int] | None 
     ValueError
         When there are hardly more rows than columns.
     """
-    found, rare = [], []
+    found: list[tuple[int, int]] = []
+    rare: list[tuple[int, int]] = []
     for feature in range(table.n_features) if tested is None else tested:
-        if table.is_constant(feature):
-            continue
-        if not table.n_levels(feature):
-            found.append((feature, 0))
-            continue
-        block = table.design[:, table.encoding[feature]]
-        counts = np.stack([side[arms == arm].sum(axis=0) for arm in (0, 1) for side in (block, 1 - block)])
-        for place, enough in enumerate(counts.min(axis=0) >= MIN_LEVEL_ROWS):
-            if enough:
-                found.append((feature, place))
-            else:
-                rare.append(_name(table, feature, place))
+        for place, enough in enumerate(_told(table, feature, arms)):
+            (found if enough else rare).append((feature, place))
     if rare:
+        shown = named(_name(table, *column) for column in rare)
         warnings.warn(
-            f"{named(rare)}: fewer than {MIN_LEVEL_ROWS} rows of an arm are at that level, or off it; it goes with "
+            f"{shown}: fewer than {MIN_LEVEL_ROWS} rows of an arm are at that level, or off it; it goes with "
             "the first level of the feature",
             UserWarning,
             stacklevel=3,
@@ -80,6 +72,15 @@ def lasso_columns(table: FeatureTable, arms: Ints, tested: Sequence[int] | None 
             f"ones); it needs {needed}. Leave out features or pool levels."
         )
     return found
+
+
+def _told(table: FeatureTable, feature: int, arms: Ints) -> list[bool]:
+    """Whether rows tell of each column of a feature; a continuous one has one, and one that is constant none."""
+    if table.is_constant(feature) or not table.n_levels(feature):
+        return [] if table.is_constant(feature) else [True]
+    block = table.design[:, table.encoding[feature]]
+    counts = np.stack([side[arms == arm].sum(axis=0) for arm in (0, 1) for side in (block, 1 - block)])
+    return (counts.min(axis=0) >= MIN_LEVEL_ROWS).tolist()
 
 
 def effect_design(

@@ -10,7 +10,6 @@ columns do not move. The limits are therefore the nearest zeros of ``b_k + t g_k
 from __future__ import annotations
 
 import math
-from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -19,7 +18,7 @@ from numpy.typing import ArrayLike
 from scipy.linalg import LinAlgError, cho_factor, cho_solve, solve_triangular
 
 from modifind._typing import Array, Ints
-from modifind.base import check_level
+from modifind.base import check_level, check_positive
 from modifind.baselines.truncated_normal import mean_interval, tail_log_odds, tail_p_value
 
 SIDES = ("one", "two")
@@ -84,7 +83,7 @@ def lasso_selective_inference(
     {1: {'sign': 1, 'coef': 0.98, 'ci_low': 0.74, 'ci_high': 1.23}}
     """
     columns, response = _read(X, y)
-    _check_positive("lam", lam)
+    check_positive("lam", lam)
     if sided not in SIDES:
         raise ValueError(f"sided must be one of {', '.join(map(repr, SIDES))}, not {sided!r}")
     check_level("alpha", alpha)
@@ -93,7 +92,7 @@ def lasso_selective_inference(
     if sigma is None:
         sigma = residual_sd(columns, response, n_used=int(intercept))
     else:
-        _check_positive("sigma", sigma)
+        check_positive("sigma", sigma)
     active, signs = lasso_active_set(columns, response, float(lam))
     inverse, coefficients = _least_squares(columns[:, active], response, active)
     penalised = signs * (coefficients - lam * inverse @ signs)
@@ -212,11 +211,6 @@ def expected_max_correlation(X: Array, *, n_draws: int = N_DRAWS, random_state: 
     root = np.asarray(np.linalg.qr(X, mode="r"))
     draws = np.random.default_rng(random_state).standard_normal((n_draws, root.shape[0]))
     return float(np.abs(draws @ root).max(axis=1).mean())
-
-
-def _check_positive(name: str, value: Any) -> None:
-    if not isinstance(value, Real) or not 0 < float(value) < math.inf:
-        raise ValueError(f"{name} must be a finite number above 0, not {value!r}")
 
 
 def _read(X: ArrayLike, y: ArrayLike) -> tuple[Array, Array]:

@@ -94,9 +94,7 @@ def combined_p_value(likelihood: Any, tails: Any) -> Any:
 
 
 # Of a feature that the statistic does not look at.
-UNSEEN = AnalyticOutcome(
-    0.0, 1.0, 1.0, 1.0, 0.0, 0.0, 0.0, prognostic_p_value=1.0
-)  # the statistic does not look at the feature
+UNSEEN = AnalyticOutcome(0.0, 1.0, 1.0, 1.0, 0.0, 0.0, 0.0, prognostic_p_value=1.0)
 
 
 def is_rounding(variance: float, size: float, n_rows: int) -> bool:

@@ -11,7 +11,6 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,7 +20,7 @@ from sklearn.base import BaseEstimator
 from modifind._typing import Array, Ints
 from modifind.data.feature_matrix import FeatureTable
 from modifind.data.survey import mean_of, shares_of, some
-from modifind.nuisance.conditional.contract import Calibration, Conditional, Rows
+from modifind.nuisance.conditional.contract import Calibration, Conditional, ConditionalRule, Rows
 from modifind.nuisance.conditional.grid import (
     BLOCK_ROWS,
     NORMAL_POINTS,
@@ -32,9 +31,6 @@ from modifind.nuisance.conditional.grid import (
 )
 from modifind.nuisance.conditional.level_shares import level_shares
 from modifind.nuisance.conditional.pit import pit_shares, tie_cells, uniformity
-
-if TYPE_CHECKING:
-    from modifind.nuisance.conditional.contract import ConditionalRule
 
 N_BINS = 20
 MANY_COLUMNS = 100
@@ -319,12 +315,18 @@ def normal_scores(values: Array, mean: Array, scale: Array | float, edges: Array
 
 
 def continuous_calibration(
-    sampler: str, pit: Array, score: Array, marginal: Array, weights: Array | None = None
+    sampler: str,
+    pit: Array,
+    score: Array,
+    column: Array,
+    edges: Array,
+    weights: Array | None = None,
+    rows: Rows = slice(None),
 ) -> Calibration:
-    """Calibration from held-out PIT values, shape (n, 2) as in `uniformity`, and log-scores."""
-    distance, p_value = uniformity(pit, weights)
-    gain, share = _gain(score, marginal, weights)
-    return Calibration(sampler, distance, p_value, gain, share, pit_shares(pit, weights))
+    """Calibration from PIT values, shape (n, 2) as in `uniformity`, and log-scores of held-out `rows` of a column."""
+    own = some(weights, rows)
+    gain, share = _gain(score, marginal_log_score(column, edges, weights)[rows], own)
+    return Calibration(sampler, *uniformity(pit, own), gain, share, pit_shares(pit, own))
 
 
 def category_score(codes: Array, probabilities: Array) -> Array:

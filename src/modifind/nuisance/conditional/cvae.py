@@ -122,7 +122,8 @@ class CVAESampler(BaseSampler):
         order = np.random.default_rng(split_seed).permutation(table.n_rows)
         n_held = int(np.clip(round(self.validation_fraction * table.n_rows), 1, table.n_rows - 1))
         self.validation_rows_ = np.sort(order[:n_held])
-        self.inputs_ = self._network_inputs()
+        self.mean_treatment_ = float(self.treatment_.mean()) if self.condition_on_treatment else None
+        self.inputs_ = network_inputs(table, self.treatment_, self.mean_treatment_)
         self.best_epoch_ = np.zeros(table.n_features, dtype=np.int64)
         self.held_out_elbo_ = np.full(table.n_features, -np.inf)
         self.decoders_: list[dict[str, Float32]] = []
@@ -144,10 +145,9 @@ class CVAESampler(BaseSampler):
 
     def rule(self, feature: int) -> CVAERule:
         """The trained network of one feature, for any rows."""
-        mean = float(self.treatment_.mean()) if self.condition_on_treatment else None
         context = self.decoders_[feature]["decode_context"]
         empty = self._decoder(feature, np.empty((0, context.shape[0]), dtype=np.float32))
-        return CVAERule(empty, context, mean, self.conditional(feature).calibration)
+        return CVAERule(empty, context, self.mean_treatment_, self.conditional(feature).calibration)
 
     def _decoder(self, feature: int, inputs: Float32) -> Decoder:
         weights = self.decoders_[feature]
@@ -167,10 +167,6 @@ class CVAESampler(BaseSampler):
             self.table_.n_levels(feature),
             self.device,
         )
-
-    def _network_inputs(self) -> Float32:
-        mean = float(self.treatment_.mean()) if self.condition_on_treatment else None
-        return network_inputs(self.table_, self.treatment_, mean)
 
 
 class _Ensemble(Networks):

@@ -21,7 +21,6 @@ from modifind.nuisance.conditional.base import (
     category_score,
     continuous_calibration,
     discrete_calibration,
-    marginal_log_score,
     value_bins,
 )
 from modifind.nuisance.conditional.contract import Calibration, Rows
@@ -202,11 +201,11 @@ def decoder_calibration(
     name: str, decoder: Decoder, column: Array, rows: Ints, rng: np.random.Generator, weights: Array | None = None
 ) -> Calibration:
     """Calibration of a decoder on held-out rows; `weights` are those of all rows."""
-    held, values, own = decoder.at(rows), column[rows], some(weights, rows)
+    held, values = decoder.at(rows), column[rows]
     latents = (held.latent(rng) for _ in range(CALIBRATION_DRAWS))
     if decoder.n_levels:
         score = category_score(values, np.mean([held.probabilities(latent) for latent in latents], axis=0))
-        return discrete_calibration(name, values, score, own)
+        return discrete_calibration(name, values, score, some(weights, rows))
     # Normal distribution functions averaged over latent draws: far less noise than counts of drawn values.
     edges, cells = value_bins(column), tie_cells(column)[rows]
     pit, cumulative = np.zeros((rows.size, 2)), np.zeros((rows.size, edges.size))
@@ -215,4 +214,4 @@ def decoder_calibration(
         pit += ndtr((cells - mean[:, None]) / scale[:, None]) / CALIBRATION_DRAWS
         cumulative += ndtr((edges - mean[:, None]) / scale[:, None]) / CALIBRATION_DRAWS
     score = binned_log_score(values, edges, cumulative)
-    return continuous_calibration(name, pit, score, marginal_log_score(column, edges, weights)[rows], own)
+    return continuous_calibration(name, pit, score, column, edges, weights, rows)

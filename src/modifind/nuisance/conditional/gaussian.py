@@ -19,7 +19,6 @@ from modifind.nuisance.conditional.base import (
     category_score,
     continuous_calibration,
     discrete_calibration,
-    marginal_log_score,
     normal_scores,
     value_bins,
 )
@@ -144,8 +143,7 @@ class GaussianSampler(BaseSampler):
         tiny = np.finfo(float).tiny
         edges = value_bins(column)
         pit, score = normal_scores(column, centre + unit * held_mean, np.maximum(unit * held_scale, tiny), edges)
-        marginal = marginal_log_score(column, edges, self.weights_)
-        calibration = continuous_calibration(self.name, pit, score, marginal, self.weights_)
+        calibration = continuous_calibration(self.name, pit, score, column, edges, self.weights_)
         return NormalConditional(centre + unit * mean, max(unit * scale, tiny), calibration), score
 
     def _categorical(self, feature: int) -> tuple[Conditional, Array]:

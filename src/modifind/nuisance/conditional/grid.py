@@ -10,17 +10,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from modifind._typing import Array, Ints
 from modifind.data.survey import shares_of
-from modifind.nuisance.conditional.contract import GridConditional, Rows
-
-if TYPE_CHECKING:
-    from modifind.nuisance.conditional.contract import Conditional
+from modifind.nuisance.conditional.contract import Conditional, GridConditional, Rows
 
 N_GRID = 25
 BLOCK_ROWS = 4096

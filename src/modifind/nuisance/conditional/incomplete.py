@@ -163,7 +163,10 @@ class IncompleteSampler(BaseSampler):
         assert presence is not None
         if presence.calibration.explained_share > KNOWN_SHARE:
             presence = None
-        return IncompleteRule(feature, presence, value, self._calibration(feature, presence, value))
+        # Held-out log-score of presence and value together; the rest is that of the value.
+        gain = float(mean_of(observed.astype(np.float64), self.weights_) * value.calibration.log_score_gain)
+        gain += 0.0 if presence is None else presence.calibration.log_score_gain
+        return IncompleteRule(feature, presence, value, replace(value.calibration, log_score_gain=gain))
 
     def _rule_of(
         self, table: FeatureTable, rows: NDArray[np.bool_], feature: int, seed: np.random.SeedSequence
@@ -179,14 +182,6 @@ class IncompleteSampler(BaseSampler):
         if hasattr(sampler, "assign_folds"):
             sampler.assign_folds(self.parts_[rows], whole_clusters=getattr(self, "whole_clusters_", False))
         return sampler.fit(table, treatment, seed, **self._weighted(rows)).rule(feature)
-
-    def _calibration(self, feature: int, presence: ConditionalRule | None, value: ConditionalRule) -> Calibration:
-        """Held-out log-score of presence and value together; the rest is that of the value."""
-        observed = self.table_.observed(feature)
-        gain = mean_of(observed.astype(np.float64), self.weights_) * value.calibration.log_score_gain
-        if presence is not None:
-            gain += presence.calibration.log_score_gain
-        return replace(value.calibration, log_score_gain=float(gain))
 
 
 def for_gaps(sampler: BaseSampler, table: FeatureTable) -> BaseSampler:

@@ -22,7 +22,6 @@ from modifind.nuisance.conditional.base import (
     column_atoms,
     continuous_calibration,
     discrete_calibration,
-    marginal_log_score,
     value_bins,
 )
 from modifind.nuisance.conditional.contract import Calibration, Conditional, ConditionalRule
@@ -136,8 +135,7 @@ class SplineSampler(BaseSampler):
             pool, start_row, np.full(column.size, width), unknown, shift, scale, weights=some(self.weights_, order)
         )
         pit, score, edges = _window_scores(column, conditional, self.weights_)
-        marginal = marginal_log_score(column, edges, self.weights_)
-        calibration = continuous_calibration(self.name, pit, score, marginal, self.weights_)
+        calibration = continuous_calibration(self.name, pit, score, column, edges, self.weights_)
         conditional = replace(conditional, calibration=calibration)
         return conditional, score, ResidualRule.of(conditioning, by_fold, mean, local, conditional, shifted=not piled)
 

@@ -12,7 +12,14 @@ from sklearn.base import BaseEstimator
 from modifind._typing import Array, Ints
 from modifind.data.survey import effective_weights, some
 from modifind.nuisance.regression.blocks import quadratic_forms, scaled_gram
-from modifind.nuisance.regression.density import SHAPES, best_shape, counted, robust_spread, student_weight
+from modifind.nuisance.regression.density import (
+    SHAPES,
+    best_shape,
+    centre_and_unit,
+    counted,
+    robust_spread,
+    student_weight,
+)
 from modifind.nuisance.regression.evidence import first_penalties, renumbered, solve_ridge, symmetric, updated_penalties
 from modifind.nuisance.regression.scale import LEAST_UNIT, LINKS, ScaleModel
 from modifind.nuisance.regression.terms import AdditiveTerms
@@ -98,7 +105,7 @@ class AdditiveLearner(AdditiveArms):
         rows = [np.flatnonzero(a == arm) for arm in (0, 1)]
         counts = effective_weights(sample_weight)
         # Penalties and floors below are for outcomes of size 1.
-        centre, unit = float(np.median(y)), robust_spread(y) or 1.0
+        centre, unit = centre_and_unit(y)
         scaled = (y - centre) / unit
         # An arm whose outcome hardly varies must not outweigh the other one: what the arms share is fitted to both.
         least = max(LEAST_ARM * max(robust_spread(scaled[r]) for r in rows), LEAST_UNIT)

@@ -74,13 +74,7 @@ def predict_arms(model: OutcomeLearner, X: Array, *, chances: bool = False) -> t
 
 
 def predict_along(
-    model: OutcomeLearner,
-    X: Array,
-    columns: slice,
-    points: Array,
-    index: Array | None = None,
-    *,
-    chances: bool = False,
+    model: OutcomeLearner, X: Array, columns: slice, points: Array, index: Array | None = None, *, chances: bool = False
 ) -> tuple[Array, Array]:
     """Location and scale, shape (n, g, 2) each, when `columns` take the values `points` of shape (n, g, width)."""
     n, g = points.shape[:2]

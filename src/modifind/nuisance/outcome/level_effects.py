@@ -61,9 +61,7 @@ class LevelEffects:
             parts = [rows.effects(codes, n_levels, folds, counts)]
             if not binary:
                 parts.append(rows.scale_effects(codes, n_levels, folds, counts))
-            table = np.concatenate([part[0] for part in parts], axis=1)
-            held = np.concatenate([part[1] for part in parts], axis=1)
-            size = np.concatenate([part[2] for part in parts])
+            table, held, size = (np.concatenate(part, axis=-1) for part in zip(*parts, strict=True))
             table = _gathered(table, size, np.bincount(codes, minlength=n_levels))
             centre, spread = held.mean(axis=0), held.std(axis=0)
             spread = np.where(spread > 0, spread, 1.0)

@@ -12,7 +12,7 @@ from modifind._typing import Array, Ints
 from modifind.data.survey import mean_of
 from modifind.nuisance.outcome.additive import AdditiveLearner
 from modifind.nuisance.outcome.binary import AdditiveClassifier
-from modifind.nuisance.regression.density import robust_spread, student_weight
+from modifind.nuisance.regression.density import centre_and_unit, student_weight
 from modifind.nuisance.regression.screening import has_many_columns
 
 MOST_COLUMNS = 250  # more than this an additive model does not take, however many rows there are
@@ -98,7 +98,8 @@ def _scores(X: Array, a: Ints, y: Array, sample_weight: Array | None) -> list[Ar
     standardised = np.empty(y.size)
     for arm in (0, 1):
         own = y[a == arm]
-        standardised[a == arm] = (own - np.median(own)) / (robust_spread(own) or 1.0)
+        centre, unit = centre_and_unit(own)
+        standardised[a == arm] = (own - centre) / unit
     weight = student_weight(standardised, SHAPE)
     return [weight * standardised, weight * standardised**2]
 
@@ -111,18 +112,12 @@ def _binary_scores(X: Array, a: Ints, y: Array, sample_weight: Array | None) -> 
     return [y - expit(index[np.arange(y.size), a])]
 
 
+@dataclass(frozen=True)
 class _Shapes:
-    """A line and a parabola of every column, free of each other, and their correlations with scores.
+    """A line and a parabola of every column, of mean zero and free of each other, and how far scores follow them."""
 
-    Parameters
-    ----------
-    lines, parabolas : array of shape (n, p)
-        Columns of mean zero.
-    """
-
-    def __init__(self, lines: Array, parabolas: Array) -> None:
-        self.lines = lines
-        self.parabolas = parabolas
+    lines: Array
+    parabolas: Array
 
     @classmethod
     def of(cls, X: Array) -> _Shapes:

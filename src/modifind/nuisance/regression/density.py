@@ -27,6 +27,11 @@ def robust_spread(values: Array) -> float:
     return float((high - low) / 1.349) or float(values.std())
 
 
+def centre_and_unit(values: Array) -> tuple[float, float]:
+    """Median and robust spread, 1 where nothing varies: models are fitted to outcomes of about this centre and size."""
+    return float(np.median(values)), robust_spread(values) or 1.0
+
+
 def best_shape(standardised: Array, weights: Array | None = None) -> float:
     """Degrees of freedom of the best of a few t densities, at most 30: never so many that one row could decide."""
     fits = [total(student_log_density(standardised, shape), weights) for shape in SHAPES]

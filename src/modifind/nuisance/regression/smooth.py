@@ -14,7 +14,7 @@ from sklearn.linear_model import LogisticRegression
 from modifind._typing import Array
 from modifind.data.survey import mean_of, some
 from modifind.nuisance.regression.blocks import quadratic_forms, random_rows, row_blocks, scaled_gram
-from modifind.nuisance.regression.density import SHAPES, best_shape, counted, robust_spread, student_weight
+from modifind.nuisance.regression.density import SHAPES, best_shape, centre_and_unit, counted, student_weight
 from modifind.nuisance.regression.evidence import first_penalties, renumbered, solve_ridge, symmetric, updated_penalties
 from modifind.nuisance.regression.scale import LEAST_UNIT, ScaleModel
 from modifind.nuisance.regression.splines import ColumnBasis
@@ -70,7 +70,7 @@ class SmoothRegression:
         """
         rows = random_rows(y.size, MAX_ROWS)
         X, y, counts = X[rows], y[rows], some(weights, rows)
-        self.centre, self.unit = float(np.median(y)), robust_spread(y) or 1.0
+        self.centre, self.unit = centre_and_unit(y)
         scaled = (y - self.centre) / self.unit
         self._use(AdditiveTerms.of(X, 0))
         terms = self.terms(X)
