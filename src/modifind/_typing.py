@@ -8,3 +8,4 @@ import numpy as np
 from numpy.typing import NDArray
 
 Array: TypeAlias = NDArray[np.float64]
+Ints: TypeAlias = NDArray[np.int64]

@@ -9,7 +9,8 @@ import threading
 import time
 import warnings
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, nullcontext
+from itertools import chain
 from multiprocessing import resource_tracker
 from typing import Any, TypeVar
 
@@ -71,12 +72,7 @@ def end_with(parent: int) -> None:
 
 
 def results_of(
-    jobs: Iterable[Any],
-    n_jobs: int | None,
-    *,
-    shared: bool = True,
-    ordered: bool = True,
-    doing: str = "working",
+    jobs: Iterable[Any], n_jobs: int | None, *, shared: bool = True, ordered: bool = True, doing: str = "working"
 ) -> Generator[Any, None, None]:
     """Results of joblib's delayed calls in their order, as they come where the backend can do so.
 
@@ -214,23 +210,12 @@ def _results(
     singly: bool = False,
 ) -> Generator[Any, None, None]:
     """Results of delayed calls, of which there are `most`; a WorkerError when a worker dies."""
-    options: dict[str, Any] = {} if shared else {"max_nbytes": None}
-    options |= {"batch_size": 1} if singly else {}
-    if HAS_INITIALIZER and type(get_active_backend()[0]).__name__ == "LokyBackend":
-        options |= {"initializer": end_with, "initargs": (os.getpid(),)}
     if most is not None and effective_n_jobs(n_jobs) > most:
         n_jobs = max(1, most)
-    kind = "generator" if ordered else "generator_unordered"
-    try:
-        workers = Parallel(n_jobs=n_jobs, return_as=kind, **options)
-    except ValueError:
-        workers = Parallel(n_jobs=n_jobs, **options)
+    workers = _workers(n_jobs, shared, ordered, singly)
     results: Any = ()
     try:
-        if workers.return_generator and effective_n_jobs(n_jobs) > 1:
-            with interrupts_held():
-                results = workers(jobs)
-        else:
+        with interrupts_held() if workers.return_generator and effective_n_jobs(n_jobs) > 1 else nullcontext():
             results = workers(jobs)
         for result in results:  # noqa: UP028 (yield from would hand `close` on, past `_stop`)
             yield result
@@ -238,6 +223,17 @@ def _results(
         raise WorkerError from None
     finally:
         _stop(results)
+
+
+def _workers(n_jobs: int | None, shared: bool, ordered: bool, singly: bool) -> Parallel:
+    options: dict[str, Any] = {} if shared else {"max_nbytes": None}
+    options |= {"batch_size": 1} if singly else {}
+    if HAS_INITIALIZER and type(get_active_backend()[0]).__name__ == "LokyBackend":
+        options |= {"initializer": end_with, "initargs": (os.getpid(),)}
+    try:
+        return Parallel(n_jobs=n_jobs, return_as="generator" if ordered else "generator_unordered", **options)
+    except ValueError:  # of a backend that has its results at the end
+        return Parallel(n_jobs=n_jobs, **options)
 
 
 def _stop(results: Any) -> None:
@@ -288,24 +284,20 @@ def survivors(
     """
     left = dict(items)
     while left:
-        pairs = list(left.items())
-        step = max(1, len(pairs) // most_tasks)
+        pairs, step = list(left.items()), max(1, len(left) // most_tasks)
         tasks = [pairs[start : start + step] for start in range(0, len(pairs), step)]
         jobs = (delayed(_with_numbers)(call, *shared, task) for task in tasks)
         try:
             with closing(_results(jobs, n_jobs, len(tasks), ordered=False, singly=True)) as results:
-                for found in results:
-                    for number, own in found:
-                        del left[number]
-                        yield number, own
+                for number, own in chain.from_iterable(results):
+                    del left[number]
+                    yield number, own
+            return
         except WorkerError:
             warnings.warn(DONE_AGAIN, UserWarning, stacklevel=2)
-            # Tasks are handed out in order, so those in work were among the first that are left.
-            unfinished = [task for task in tasks if task[0][0] in left]
-            suspects = [pair for task in unfinished[: effective_n_jobs(n_jobs)] for pair in task]
-        else:
-            return
-        alone = [(number, delayed(call)(*shared, [(number, item)])) for number, item in suspects]
+        # Tasks are handed out in order, so those in work were among the first that are left.
+        unfinished = [task for task in tasks if task[0][0] in left][: effective_n_jobs(n_jobs)]
+        alone = [(pair[0], delayed(call)(*shared, [pair])) for pair in chain.from_iterable(unfinished)]
         with closing(_one_by_one(alone)) as done:
             for number, result in done:
                 del left[number]

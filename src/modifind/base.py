@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from itertools import compress
 from numbers import Real
 from typing import TYPE_CHECKING, Any
 
@@ -41,21 +43,14 @@ class BaseModifierSelector(SelectorMixin, BaseEstimator):
 
     def transform(self, X: Any) -> Any:
         """Keep the selected columns; a DataFrame of whatever library stays one."""
-        support = self.get_support()
-        if isinstance(X, np.ndarray | list | tuple):
-            X = np.asarray(X)
-        elif not isinstance(X, pd.DataFrame) and not is_distributed(X):
-            given = eager(X)
-            X = given if isinstance(given, nw.DataFrame) else as_frame(X)
+        support, X = self.get_support(), _columns_of(X)
         if len(X.shape) != 2 or X.shape[1] != support.size:
             raise ValueError(f"X must have the {support.size} columns seen in fit; found shape {X.shape}")
-        if hasattr(X, "columns"):
-            names = [str(name) for name in X.columns]
-            if names != list(self.feature_names_in_):
-                raise ValueError("the columns of X are not those seen in fit, in the same order")
-            chosen = X[[name for name, kept in zip(X.columns, support, strict=True) if kept]]
-            return nw.to_native(chosen, pass_through=True)
-        return X[:, support]
+        if not hasattr(X, "columns"):
+            return X[:, support]
+        if [str(name) for name in X.columns] != list(self.feature_names_in_):
+            raise ValueError("the columns of X are not those seen in fit, in the same order")
+        return nw.to_native(X[list(compress(X.columns, support))], pass_through=True)
 
     def _keep(self, names: tuple[str, ...], result: SelectionResult) -> None:
         self.result_ = result
@@ -63,10 +58,26 @@ class BaseModifierSelector(SelectorMixin, BaseEstimator):
         self.feature_names_in_ = np.array(names, dtype=object)
 
 
+def _columns_of(X: Any) -> Any:
+    """An array, or a DataFrame of whatever library."""
+    if isinstance(X, np.ndarray | list | tuple):
+        return np.asarray(X)
+    if isinstance(X, pd.DataFrame) or is_distributed(X):
+        return X
+    given = eager(X)
+    return given if isinstance(given, nw.DataFrame) else as_frame(X)
+
+
 def check_level(name: str, value: Any) -> None:
     """A level lies strictly between 0 and 1."""
     if not isinstance(value, Real) or not 0 < float(value) < 1:
         raise ValueError(f"{name} must lie strictly between 0 and 1, not {value!r}")
+
+
+def check_positive(name: str, value: Any) -> None:
+    """Refuse what is no finite number above 0."""
+    if not isinstance(value, Real) or not 0 < float(value) < math.inf:
+        raise ValueError(f"{name} must be a finite number above 0, not {value!r}")
 
 
 def check_shared_settings(alpha: Any, cv: Any, outcome_transform: Any) -> None:

@@ -17,7 +17,8 @@ from modifind.data.pieces import Summary
 from modifind.data.sources import FrameSource
 from modifind.nuisance.conditional import AutoSampler, CVAESampler, for_gaps, resolve_sampler
 from modifind.nuisance.outcome.additive import AdditiveLearner
-from modifind.nuisance.outcome.filling import FilledLearner, Filling
+from modifind.nuisance.outcome.filling import Filling
+from modifind.nuisance.outcome.recast import RecastLearner
 from modifind.nuisance.propensity.scores import PropensityModel
 from streams import FAST, close, cut, fit, fit_source
 
@@ -176,7 +177,7 @@ def test_learners_fill_in_the_mean_of_the_rows_they_are_fitted_to():
     filled = filling(X)
     assert (X[::4, 1] == 0).all()  # what was passed is left alone
     assert (filled[::4, 1] == filling.means[0]).all()
-    learner = FilledLearner(AdditiveLearner(0), filling).fit(X, a, y)
+    learner = RecastLearner(AdditiveLearner(0), filling).fit(X, a, y)
     plain = AdditiveLearner(0).fit(filled, a, y)
     np.testing.assert_array_equal(learner.predict(X), plain.predict(filled))
     points = np.array([[[0.0, 1.0], [0.7, 0.0]]]).repeat(200, axis=0)

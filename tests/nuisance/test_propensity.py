@@ -21,6 +21,18 @@ from modifind.nuisance.propensity.profile import ScoreProfile
 from modifind.nuisance.propensity.scores import EarlyStoppedMLP, FittedPropensity, resolve_propensity
 
 
+class Boastful(DecisionTreeClassifier):
+    """A classifier whose chances are none."""
+
+    def __init__(self, chance=0.5):
+        super().__init__()
+        self.chance = chance
+
+    def predict_proba(self, X):
+        chance = np.array(self.chance)
+        return np.stack([np.stack((1.0 - chance, chance))] * len(X))
+
+
 def noise_data(n=300, seed=0):
     rng = np.random.default_rng(seed)
     return read_features(rng.normal(size=(n, 3))), rng.permutation(np.arange(n) % 2)
@@ -302,6 +314,9 @@ def test_how_well_features_explain_known_scores_is_recorded():
         ("boost", "'auto', 'mlp', a number, an array or a classifier, not 'boost'"),
         (object(), "found object"),
         (LinearSVC(), "LinearSVC has no predict_proba"),
+        (Boastful(1.7), "^Boastful.predict_proba must give chances between 0 and 1; found -0.7$"),
+        (Boastful(np.nan), "^Boastful.predict_proba must give chances between 0 and 1; found nan$"),
+        (Boastful([0.1, 0.9]), r"^Boastful.predict_proba must return one row .*; found shape \(20, 2, 2\)$"),
     ],
 )
 def test_unusable_propensities_are_refused(estimator, message):

@@ -7,9 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-from modifind._typing import Array
+from modifind._typing import Array, Ints
 from modifind.baselines.lasso import COLLINEAR
 from modifind.data.feature_matrix import FeatureTable
 from modifind.data.rare_levels import MIN_LEVEL_ROWS
@@ -38,14 +37,12 @@ class EffectDesign:
 
     matrix: Array
     response: Array
-    features: NDArray[np.int64]
+    features: Ints
     levels: tuple[str, ...]
     scales: Array
 
 
-def lasso_columns(
-    table: FeatureTable, arms: NDArray[np.int64], tested: Sequence[int] | None = None
-) -> list[tuple[int, int]]:
+def lasso_columns(table: FeatureTable, arms: Ints, tested: Sequence[int] | None = None) -> list[tuple[int, int]]:
     """Columns to choose among, each as a feature and a place in its encoding: those that vary enough in both arms.
 
     `tested` are the features whose columns these are, by default all.
@@ -55,23 +52,15 @@ def lasso_columns(
     ValueError
         When there are hardly more rows than columns.
     """
-    found, rare = [], []
+    found: list[tuple[int, int]] = []
+    rare: list[tuple[int, int]] = []
     for feature in range(table.n_features) if tested is None else tested:
-        if table.is_constant(feature):
-            continue
-        if not table.n_levels(feature):
-            found.append((feature, 0))
-            continue
-        block = table.design[:, table.encoding[feature]]
-        counts = np.stack([side[arms == arm].sum(axis=0) for arm in (0, 1) for side in (block, 1 - block)])
-        for place, enough in enumerate(counts.min(axis=0) >= MIN_LEVEL_ROWS):
-            if enough:
-                found.append((feature, place))
-            else:
-                rare.append(_name(table, feature, place))
+        for place, enough in enumerate(_told(table, feature, arms)):
+            (found if enough else rare).append((feature, place))
     if rare:
+        shown = named(_name(table, *column) for column in rare)
         warnings.warn(
-            f"{named(rare)}: fewer than {MIN_LEVEL_ROWS} rows of an arm are at that level, or off it; it goes with "
+            f"{shown}: fewer than {MIN_LEVEL_ROWS} rows of an arm are at that level, or off it; it goes with "
             "the first level of the feature",
             UserWarning,
             stacklevel=3,
@@ -83,6 +72,15 @@ def lasso_columns(
             f"ones); it needs {needed}. Leave out features or pool levels."
         )
     return found
+
+
+def _told(table: FeatureTable, feature: int, arms: Ints) -> list[bool]:
+    """Whether rows tell of each column of a feature; a continuous one has one, and one that is constant none."""
+    if table.is_constant(feature) or not table.n_levels(feature):
+        return [] if table.is_constant(feature) else [True]
+    block = table.design[:, table.encoding[feature]]
+    counts = np.stack([side[arms == arm].sum(axis=0) for arm in (0, 1) for side in (block, 1 - block)])
+    return (counts.min(axis=0) >= MIN_LEVEL_ROWS).tolist()
 
 
 def effect_design(
@@ -141,7 +139,7 @@ def _name(table: FeatureTable, feature: int, place: int) -> str:
     return table.names[feature] + (f" ({level})" if level else "")
 
 
-def _independent(matrix: Array) -> NDArray[np.int64]:
+def _independent(matrix: Array) -> Ints:
     """Positions of the columns that are no linear combination of earlier ones."""
     kept = np.arange(matrix.shape[1])
     lengths = np.sqrt((matrix**2).sum(axis=0))

@@ -10,16 +10,15 @@ columns do not move. The limits are therefore the nearest zeros of ``b_k + t g_k
 from __future__ import annotations
 
 import math
-from numbers import Real
 from typing import Any
 
 import numpy as np
 import pandas as pd
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy.linalg import LinAlgError, cho_factor, cho_solve, solve_triangular
 
-from modifind._typing import Array
-from modifind.base import check_level
+from modifind._typing import Array, Ints
+from modifind.base import check_level, check_positive
 from modifind.baselines.truncated_normal import mean_interval, tail_log_odds, tail_p_value
 
 SIDES = ("one", "two")
@@ -84,7 +83,7 @@ def lasso_selective_inference(
     {1: {'sign': 1, 'coef': 0.98, 'ci_low': 0.74, 'ci_high': 1.23}}
     """
     columns, response = _read(X, y)
-    _check_positive("lam", lam)
+    check_positive("lam", lam)
     if sided not in SIDES:
         raise ValueError(f"sided must be one of {', '.join(map(repr, SIDES))}, not {sided!r}")
     check_level("alpha", alpha)
@@ -93,7 +92,7 @@ def lasso_selective_inference(
     if sigma is None:
         sigma = residual_sd(columns, response, n_used=int(intercept))
     else:
-        _check_positive("sigma", sigma)
+        check_positive("sigma", sigma)
     active, signs = lasso_active_set(columns, response, float(lam))
     inverse, coefficients = _least_squares(columns[:, active], response, active)
     penalised = signs * (coefficients - lam * inverse @ signs)
@@ -114,7 +113,7 @@ def lasso_selective_inference(
     return found.astype({name: np.int64 if name == "sign" else np.float64 for name in COLUMNS})
 
 
-def lasso_active_set(X: Array, y: Array, lam: float) -> tuple[NDArray[np.int64], Array]:
+def lasso_active_set(X: Array, y: Array, lam: float) -> tuple[Ints, Array]:
     """Active columns and their signs, exactly: columns enter one at a time and leave where they would change sign.
 
     The objective falls at every step and there are finitely many sets, as in the algorithm of Lawson and Hanson for
@@ -154,7 +153,7 @@ def _descend(gram: Array, products: Array, lam: float, coefficients: Array, sign
         coefficients[active[first]] = signs[active[first]] = 0.0
 
 
-def _solve(gram: Array, right: Array, active: NDArray[np.int64]) -> Array:
+def _solve(gram: Array, right: Array, active: Ints) -> Array:
     lengths = np.sqrt(np.diag(gram))
     try:
         factor = cho_factor(gram / np.outer(lengths, lengths), lower=True)
@@ -165,7 +164,7 @@ def _solve(gram: Array, right: Array, active: NDArray[np.int64]) -> Array:
     return cho_solve(factor, right / lengths) / lengths
 
 
-def _least_squares(X: Array, y: Array, active: NDArray[np.int64]) -> tuple[Array, Array]:
+def _least_squares(X: Array, y: Array, active: Ints) -> tuple[Array, Array]:
     """Inverse of X'X and the coefficients, by a QR decomposition: the square of X would cost half the digits."""
     if not active.size:
         return np.empty((0, 0)), np.empty(0)
@@ -214,11 +213,6 @@ def expected_max_correlation(X: Array, *, n_draws: int = N_DRAWS, random_state: 
     return float(np.abs(draws @ root).max(axis=1).mean())
 
 
-def _check_positive(name: str, value: Any) -> None:
-    if not isinstance(value, Real) or not 0 < float(value) < math.inf:
-        raise ValueError(f"{name} must be a finite number above 0, not {value!r}")
-
-
 def _read(X: ArrayLike, y: ArrayLike) -> tuple[Array, Array]:
     try:
         columns, response = np.asarray(X, dtype=np.float64), np.asarray(y, dtype=np.float64)
@@ -235,7 +229,7 @@ def _read(X: ArrayLike, y: ArrayLike) -> tuple[Array, Array]:
     return columns, response
 
 
-def _collinear(columns: NDArray[np.int64]) -> str:
+def _collinear(columns: Ints) -> str:
     shown = ", ".join(map(str, columns[:10])) + (", ..." if columns.size > 10 else "")
     return (
         f"columns among {shown} are collinear or tied, so the lasso has no unique solution; leave out those that the "

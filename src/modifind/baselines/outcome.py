@@ -5,11 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.base import clone
 from sklearn.ensemble import RandomForestClassifier, RandomForestRegressor
 
-from modifind._typing import Array
+from modifind._typing import Array, Ints
 from modifind.nuisance.propensity.scores import seeded_clone
 
 # Splits and leaves as in R's randomForest; its classifier grows leaves of one row, for votes and not for probabilities.
@@ -58,7 +57,7 @@ def describe_outcome_model(model: Any) -> str:
     return f"{model!r}, cross-fitted" if hasattr(model, "fit") else "known per row"
 
 
-def held_out(model: Any, target: Any, design: Array, folds: NDArray[np.int64], fold: int) -> Array:
+def held_out(model: Any, target: Any, design: Array, folds: Ints, fold: int) -> Array:
     """Predictions for the rows of one fold by a model of the others: values, or probabilities of a classifier."""
     train, out = folds != fold, folds == fold
     fitted = clone(model).fit(design[train], target[train])

@@ -13,25 +13,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from numbers import Real
 from typing import Any
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 from sklearn.metrics import roc_auc_score
 from threadpoolctl import threadpool_limits
 
-from modifind._typing import Array
-from modifind.base import BaseModifierSelector, check_shared_settings
+from modifind._typing import Array, Ints
+from modifind.base import BaseModifierSelector, check_positive, check_shared_settings
 from modifind.baselines.design import EffectDesign, effect_design, lasso_columns
-from modifind.baselines.lasso import (
-    N_DRAWS,
-    SIDES,
-    expected_max_correlation,
-    lasso_selective_inference,
-    residual_sd,
-)
+from modifind.baselines.lasso import N_DRAWS, SIDES, expected_max_correlation, lasso_selective_inference, residual_sd
 from modifind.baselines.outcome import (
     FOREST,
     check_outcome_model,
@@ -41,10 +33,7 @@ from modifind.baselines.outcome import (
     outcome_learner,
     propensity_forest,
 )
-from modifind.data.feature_matrix import (
-    FeatureTable,
-    Treatment,
-)
+from modifind.data.feature_matrix import FeatureTable, Treatment
 from modifind.data.outcome_scale import transform_outcome
 from modifind.engine.alone import MarginalView, results_alone, views_alone
 from modifind.engine.reading import Given, Reading
@@ -63,6 +52,8 @@ from modifind.nuisance.propensity.scores import FittedPropensity, PropensityMode
 from modifind.result.checks import cautions, concerns, run_checks, warn_of
 from modifind.result.selection_result import SelectionResult
 
+COLUMNS = ("kind", "importance", "statistic", "p_value", "p_adjusted", "selected", "coef", "ci_low", "ci_high")
+DIAGNOSTICS = ("n_columns", "n_active", "level", "sd", "lower", "upper", "bandwidth")
 NULL_HYPOTHESIS = (
     "its partial linear coefficient is zero in the best linear approximation of the conditional average effect by the "
     "features that the lasso selected"
@@ -214,9 +205,7 @@ class SIEM(BaseModifierSelector):
         check_shared_settings(self.alpha, self.cv, self.outcome_transform)
         if self.sided not in SIDES:
             raise ValueError(f"sided must be one of {', '.join(map(repr, SIDES))}, not {self.sided!r}")
-        factor = self.penalty_factor
-        if not isinstance(factor, Real) or not 0 < float(factor) < np.inf:
-            raise ValueError(f"penalty_factor must be a finite number above 0, not {factor!r}")
+        check_positive("penalty_factor", self.penalty_factor)
         if isinstance(self.propensity, str) and self.propensity not in ("forest", "auto", "mlp"):
             raise ValueError(
                 "propensity must be 'forest', 'auto', 'mlp', a number, an array or a classifier, "
@@ -228,7 +217,7 @@ class SIEM(BaseModifierSelector):
         self,
         table: FeatureTable,
         outcome: Array,
-        arms: NDArray[np.int64],
+        arms: Ints,
         propensity_seed: np.random.SeedSequence,
         outcome_seed: np.random.SeedSequence,
     ) -> tuple[FittedPropensity, Array]:
@@ -255,9 +244,7 @@ class SIEM(BaseModifierSelector):
         )
         return scores, expected
 
-    def _cross_fit(
-        self, tasks: dict[str, tuple[Any, Any]], design: Array, folds: NDArray[np.int64]
-    ) -> dict[str, Array]:
+    def _cross_fit(self, tasks: dict[str, tuple[Any, Any]], design: Array, folds: Ints) -> dict[str, Array]:
         """Predictions for every row by models that were fitted to the other folds."""
         jobs = [(name, fold) for name in tasks for fold in range(int(folds.max()) + 1)]
         calls = [(held_out, *tasks[name], design, folds, fold) for name, fold in jobs]
@@ -316,45 +303,38 @@ def _assemble(
     named: frozenset[str],
 ) -> SelectionResult:
     """The result, of the features that have a view."""
-    names = [table.names[m] for m in views]
-    index = pd.Index(names, name="feature")
-    rows = pd.DataFrame([_feature_row(fit, m) for m in views], index=index)
-    p_values = rows["p_value"].to_numpy()
-    columns = {
-        "kind": [table.kind(m) for m in views],
-        "importance": [view.importance for view in views.values()],
-        "statistic": rows["statistic"],
-        "p_value": p_values,
-        "p_adjusted": p_values,
-        "selected": (rows["n_active"] > 0).to_numpy() & (p_values <= alpha),
-        **{name: rows[name] for name in ("coef", "ci_low", "ci_high")},
-    }
-    diagnostics = rows[["n_columns", "n_active", "level", "sd", "lower", "upper"]].copy()
-    diagnostics["bandwidth"] = [view.bandwidth for view in views.values()]
-    features, overlap = pd.DataFrame(columns, index=index), overlap_of(scores)
+    shown = {table.names[m]: view for m, view in views.items()}
+    rows = pd.DataFrame(
+        [_feature_row(table, fit, m, view) for m, view in views.items()], pd.Index(shown, name="feature")
+    )
+    rows["p_adjusted"] = rows["p_value"]
+    rows["selected"] = (rows["n_active"] > 0) & (rows["p_value"] <= alpha)
+    features, diagnostics = rows[list(COLUMNS)].copy(), rows[list(DIAGNOSTICS)].copy()
+    overlap = overlap_of(scores)
     still = [table.names[m] for m in views if table.is_constant(m)]
     untestable = {name: "rare" if name in named else "constant" for name in still}
     checks = run_checks(features, diagnostics, overlap, settings, untestable)
-    features["caution"] = cautions(checks, names)
+    features["caution"] = cautions(checks, list(shown))
     return SelectionResult(
         table=features,
         diagnostics=diagnostics,
-        curves={table.names[m]: view.curve for m, view in views.items()},
+        curves={name: view.curve for name, view in shown.items()},
         overlap=overlap,
         settings=settings,
         versions=installed_versions(),
         warnings=(*messages, *concerns(checks, named)),
         checks=checks,
-        densities={table.names[m]: view.densities for m, view in views.items() if view.densities is not None},
+        densities={name: view.densities for name, view in shown.items() if view.densities is not None},
         score_histogram=OverlapSums.of(scores).score_histogram(),
     )
 
 
-def _feature_row(fit: _Fit, feature: int) -> dict[str, Any]:
+def _feature_row(table: FeatureTable, fit: _Fit, feature: int, view: MarginalView) -> dict[str, Any]:
     """The most significant active column of one feature, its p-value paid for by the number of those columns."""
     own = np.flatnonzero(fit.design.features == feature)
     nothing = {name: float("nan") for name in ("statistic", "coef", "ci_low", "ci_high", "sd", "lower", "upper")}
-    row = {"n_columns": own.size, "n_active": 0, "level": "", "p_value": 1.0, **nothing}
+    alone = {"kind": table.kind(feature), "importance": view.importance, "bandwidth": view.bandwidth}
+    row = {**alone, "n_columns": own.size, "n_active": 0, "level": "", "p_value": 1.0, **nothing}
     active = {k: fit.active[k] for k in own.tolist() if k in fit.active}
     if not active:
         return row

@@ -16,7 +16,7 @@ import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 from scipy.stats import norm
 
-from modifind._typing import Array
+from modifind._typing import Array, Ints
 from modifind.explain.local import curve_points, local_bandwidth
 from modifind.explain.local_distributions import (
     EDGES,
@@ -189,7 +189,7 @@ class BoundDraws:
         higher_is_better: bool,
         n_bootstrap: int,
         rng: np.random.Generator,
-        clusters: NDArray[np.int64] | None = None,
+        clusters: Ints | None = None,
     ) -> BoundDraws:
         """Bounds and draws of rows that are read; `kernels` says how much each row counts at each of the `values`."""
         n_rows = rows.order.size
@@ -292,7 +292,7 @@ def _largest_deviation(curve: Array, shifts: Array, support: Array) -> tuple[flo
     return statistic, float((1 + np.sum(drawn >= statistic)) / (1 + drawn.size))
 
 
-def row_priority(n_rows: int, clusters: NDArray[np.int64] | None, rng: np.random.Generator) -> NDArray[np.int64] | None:
+def row_priority(n_rows: int, clusters: Ints | None, rng: np.random.Generator) -> Ints | None:
     """A random order of the rows, or of their clusters, for `LocalPart.thinned`; None where rows are few."""
     if n_rows <= MAX_DRAWN:
         return None

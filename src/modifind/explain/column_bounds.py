@@ -31,12 +31,7 @@ class Bounds:
 
 
 def explain_bounds(
-    table: FeatureTable,
-    feature: int,
-    rows: ArmRows,
-    seed: np.random.SeedSequence,
-    *,
-    points: Array | None = None,
+    table: FeatureTable, feature: int, rows: ArmRows, seed: np.random.SeedSequence, *, points: Array | None = None
 ) -> Bounds:
     """Bounds on the distribution of the effect along one column.
 

@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from modifind._typing import Array
+from modifind._typing import Array, Ints
 from modifind.data.population import check_population
 from modifind.data.survey import some
 from modifind.explain.pseudo import ArmRows, OutcomeModel, PseudoOutcomes
@@ -180,14 +180,14 @@ class _Asked(GivenRows):
         )
 
 
-def _read_clusters(clusters: Any, n_rows: int) -> NDArray[np.int64]:
+def _read_clusters(clusters: Any, n_rows: int) -> Ints:
     codes = pd.factorize(np.asarray(clusters))[0]
     if codes.shape != (n_rows,) or (codes < 0).any():
         raise ValueError(f"clusters must have a label for each of the {n_rows} rows")
     return codes.astype(np.int64)
 
 
-def _read_model(location: Any, scale: Any, y: Array, arms: NDArray[np.int64], weights: Array | None) -> OutcomeModel:
+def _read_model(location: Any, scale: Any, y: Array, arms: Ints, weights: Array | None) -> OutcomeModel:
     parts = [np.asarray(part, dtype=np.float64) for part in (location, scale)]
     for name, part in zip(("location", "scale"), parts, strict=True):
         if part.shape != (y.size, 2) or not np.isfinite(part).all():

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from modifind._typing import Array
+from modifind._typing import Array, Ints
 from modifind.data.survey import effective_size, mean_of, quantiles_of, some
 from modifind.explain.pseudo import PseudoOutcomes
 
@@ -168,7 +168,7 @@ class Places:
                 bottom[part] += own.sum(axis=1)
         return top / np.maximum(bottom, np.finfo(np.float64).tiny)
 
-    def support(self, weights: Array, source: NDArray[np.int64] | None = None) -> Array:
+    def support(self, weights: Array, source: Ints | None = None) -> Array:
         """Effective number of rows around each point, for rows of these weights; of sources where they are given."""
         first = np.bincount(self.cell, weights, minlength=self.n_cells)
         if source is None:
@@ -179,7 +179,7 @@ class Places:
         top = (self.kernel @ first) ** 2
         return np.divide(top, bottom, out=np.zeros(top.size), where=bottom > 0)
 
-    def _mass(self, weights: Array, source: NDArray[np.int64]) -> Any:
+    def _mass(self, weights: Array, source: Ints) -> Any:
         """Weight of every source in every cell."""
         return sparse.csr_array((weights, (source, self.cell)), shape=(int(source.max()) + 1, self.n_cells))
 

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from modifind._typing import Array
+from modifind._typing import Array, Ints
 from modifind.data.feature_matrix import check_scale
 from modifind.data.survey import effective_size
 from modifind.explain.couplings import SAME_VALUE, correlation, mean_squares, same_ranks, share_bounds
@@ -220,7 +220,7 @@ class LocalPart:
         treated, control = (1.0 / float(np.square(self.weights[arm]).sum()) for arm in (self.treated, ~self.treated))
         return treated, control
 
-    def thinned(self, priority: NDArray[np.int64], most: int = MAX_DRAWN) -> tuple[LocalPart, float]:
+    def thinned(self, priority: Ints, most: int = MAX_DRAWN) -> tuple[LocalPart, float]:
         """The rows of each arm that come first in `priority`, about `most`, and how much less all rows vary.
 
         Errors of bounds fall with the root of the rows, or faster where a variance is at its edge: what the draws of
@@ -260,7 +260,7 @@ class LocalDistribution:
         near: Array,
         higher_is_better: bool,
         max_cells: int = MAX_CELLS,
-        priority: NDArray[np.int64] | None = None,
+        priority: Ints | None = None,
         measure: Measure = ALL,
     ) -> LocalDistribution:
         """The distribution around a point.
@@ -308,7 +308,7 @@ def bootstrap(
     n_draws: int,
     higher_is_better: bool,
     rng: np.random.Generator,
-    clusters: NDArray[np.int64] | None = None,
+    clusters: Ints | None = None,
     measure: Measure = ALL,
 ) -> tuple[Array, Array]:
     """Bounds under exponential weights of the rows less those under equal ones, and `Cells.off_edge`.

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from modifind._typing import Array
+from modifind._typing import Array, Ints
 from modifind.data.population import row_weights
 from modifind.data.survey import mean_of, quantiles_of, some
 
@@ -50,10 +50,10 @@ class ArmRows:
     """
 
     y: Array
-    arms: NDArray[np.int64]
+    arms: Ints
     scores: Array
     weights: Array | None = None
-    clusters: NDArray[np.int64] | None = None
+    clusters: Ints | None = None
     population: str = "all"
 
 
@@ -131,10 +131,10 @@ class PseudoOutcomes:
     rows: NDArray[np.intp]
     expected: Array
     errors: Array
-    arms: NDArray[np.int64]
+    arms: Ints
     weights: Array
     arm_weights: Array
-    clusters: NDArray[np.int64] | None
+    clusters: Ints | None
     marks: Array
     levels: bool
     steps: NDArray[np.bool_]

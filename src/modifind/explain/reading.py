@@ -40,11 +40,13 @@ class GivenFeature:
         """Check and translate; values of a continuous feature may be missing where `gaps` are allowed."""
         given = x if isinstance(x, pd.Series) else pd.Series(np.asarray(x))
         missing = given.isna().to_numpy()
-        if given.size == 0 or missing.all() or (missing.any() and not (gaps and not discrete)):
+        if missing.all() or (missing.any() and (discrete or not gaps)):
             of_its_own = " or give them a category of their own" if discrete else ""
             raise ValueError(f"x must have rows and no missing values; drop the rows where it is missing{of_its_own}")
-        if discrete:
-            return cls._read_labels(given, points)
+        return cls._read_labels(given, points) if discrete else cls._read_values(given, points)
+
+    @classmethod
+    def _read_values(cls, given: pd.Series[Any], points: Any) -> GivenFeature:
         try:
             column = given.to_numpy(dtype=np.float64, na_value=np.nan)
             at = None if points is None else np.asarray(points, dtype=np.float64).ravel()

@@ -70,25 +70,27 @@ def verdict(
     """
     if not tested:
         return NOT_TESTED
-    adjusted = {part: float(changes.get(f"{part}_adjusted", math.nan)) for part in PARTS}
-    found = [part for part in PARTS if adjusted[part] <= alpha]
     if not selected:
         return "No change found."
+    found = [part for part in PARTS if float(changes.get(f"{part}_adjusted", math.nan)) <= alpha]
     if not found:
         return _unclear(changes)
-    names, clauses = [NAMES[part] for part in found], []
-    if "mean" in found:
-        subject = "the risk difference" if tuple(two_values) == (0.0, 1.0) else "the effect"
-        form = _ratios if log_outcome else _numbers
-        clauses.append(_clause(columns, "mean_effect", subject, form, always=len(two_values) == 2))
-    if "spread" in found:
-        clauses.append(_clause(columns, "sd_ratio", "the ratio of treated to control spread", _factors))
-    if found == ["shape"]:
-        tails = (("q10_effect", "lower 10%"), ("q90_effect", "upper 10%"))
-        form = _ratios if log_outcome else _numbers
-        clauses += [_clause(columns, column, f"the effect at the {tail} quantile", form) for column, tail in tails]
-    told_clauses = [clause for clause in clauses if clause]
-    return f"Changes {_listed(names)}{': ' if told_clauses else ''}{', and '.join(told_clauses)}."
+    subject = "the risk difference" if tuple(two_values) == (0.0, 1.0) else "the effect"
+    form = _ratios if log_outcome else _numbers
+    clauses: dict[str, list[tuple[str, str, Format, bool]]] = {
+        "mean": [("mean_effect", subject, form, len(two_values) == 2)],
+        "spread": [("sd_ratio", "the ratio of treated to control spread", _factors, False)],
+        "shape": [
+            ("q10_effect", "the effect at the lower 10% quantile", form, False),
+            ("q90_effect", "the effect at the upper 10% quantile", form, False),
+        ],
+    }
+    # Of the shape only where it is all that changes.
+    told = [
+        _clause(columns, *clause) for part in found for clause in clauses[part] if part != "shape" or len(found) == 1
+    ]
+    shown = ", and ".join(filter(None, told))
+    return f"Changes {_listed([NAMES[part] for part in found])}{': ' if shown else ''}{shown}."
 
 
 def _unclear(changes: Mapping[str, Any] | pd.Series[Any]) -> str:
@@ -186,9 +188,7 @@ class _Points:
         return [f"{shown[k]} ({shown[k + 1]} to {shown[k + 2]})" for k in range(0, len(shown), 3)]
 
 
-def _clause(
-    columns: Mapping[str, ShownColumn], effect: str, subject: str, form: Format, *, always: bool = False
-) -> str | None:
+def _clause(columns: Mapping[str, ShownColumn], effect: str, subject: str, form: Format, always: bool) -> str | None:
     """How one effect goes along a feature; along the column of a group that shows it best.
 
     Without a direction there is nothing to tell, or with `always` the figures alone.

@@ -136,7 +136,7 @@ def explain_column(
     reach = student_t.isf((1.0 - level) / 2, np.maximum(weighted - 2.0, 2.0))
     width = (y_bandwidth / outcomes.unit) or 1.0
     view = _View(outcomes, averages, support, values, width, n_draws, level, reach)
-    return Explained(view.curve(), view.densities(_shown(places, support, n_levels)))
+    return Explained(view.curve(), view.densities(_shown(places, n_levels)))
 
 
 def overall_effects(outcomes: PseudoOutcomes, y_bandwidth: float, seed: np.random.SeedSequence) -> dict[str, float]:
@@ -147,7 +147,7 @@ def overall_effects(outcomes: PseudoOutcomes, y_bandwidth: float, seed: np.rando
     return {name: float(row[name]) for name in names}
 
 
-def _shown(places: Places, support: Array, n_levels: int) -> NDArray[np.intp]:
+def _shown(places: Places, n_levels: int) -> NDArray[np.intp]:
     """Which points have their densities shown: the most frequent categories, or some quantiles and what is missing."""
     if n_levels:
         rows = np.bincount(places.cell, minlength=n_levels)[places.points.astype(np.intp)]
@@ -195,7 +195,7 @@ class _View:
     def _band(self, found: Array, moved: Array, name: str) -> tuple[Array, Array]:
         tail = (1.0 - self.level) / 2
         if name.startswith("q") and self.outcomes.levels:
-            low, high = _quantiles(moved, (tail, 1.0 - tail))
+            low, high = np.quantile(moved, (tail, 1.0 - tail), axis=0)
             return np.fmin(low, found), np.fmax(high, found)
         if name == "sd_ratio":
             with np.errstate(divide="ignore", invalid="ignore"):
@@ -230,8 +230,8 @@ class _View:
         common = max(share @ np.nan_to_num(raw - chance) / share.sum(), 0.0) if share.sum() > 0 else 0.0
         alike = found * np.sqrt(common / np.maximum(raw, np.finfo(np.float64).tiny))[:, None]
         tails = ((1.0 - self.level) / 2, (1.0 + self.level) / 2)
-        low, high = _quantiles((moved**2).sum(axis=-1) - 2 * chance, tails)
-        null_low, null_high = _quantiles(((alike + noise) ** 2).sum(axis=-1) - chance, tails)
+        low, high = np.quantile((moved**2).sum(axis=-1) - 2 * chance, tails, axis=0)
+        null_low, null_high = np.quantile(((alike + noise) ** 2).sum(axis=-1) - chance, tails, axis=0)
         found_d2 = np.maximum(raw - chance, 0.0)
         return {
             "d2": found_d2,
@@ -306,8 +306,3 @@ def _spread(moved: Array) -> Array:
         mean = kept.sum(axis=0) / n_finite
         variance = np.where(finite, (kept - mean) ** 2, 0.0).sum(axis=0) / n_finite
         return np.where(n_finite >= max(0.5 * moved.shape[0], 2), np.sqrt(variance), np.nan)
-
-
-def _quantiles(moved: Array, shares: tuple[float, float]) -> Array:
-    """Quantiles over draws; NaN where any draw is."""
-    return np.quantile(moved, shares, axis=0)

@@ -8,8 +8,9 @@ provided the sampler knows the conditional distribution.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from numbers import Integral
 from typing import Any
 
@@ -109,19 +110,26 @@ class ConditionalRandomizationTest(BaseEstimator):
             Whether `statistic` takes blocks. What it finds beyond an early stop is not looked at.
         """
         stop_after = self.stop_after if self.p_value == "valid" else None
-        exceeding = done = 0
-        block = self.block_size
+        exceeding = 0
+        values = self._blocks(draw, n_resamples, statistic if batched else partial(map, statistic))
+        for done, value in enumerate(values, start=1):
+            exceeding += not value < observed  # an undefined statistic counts against the feature
+            if stop_after is not None and exceeding >= stop_after and done < n_resamples:
+                return CRTOutcome(observed, stop_after / done, done, int(exceeding))
+        p_value = exceeding / done if self.p_value == "count" else (1 + exceeding) / (1 + done)
+        return CRTOutcome(observed, float(p_value), done, int(exceeding))
+
+    def _blocks(
+        self, draw: Callable[[int], Array], n_resamples: int, statistics: Callable[[Array], Iterable[Any]]
+    ) -> Iterator[Any]:
+        """Statistics of resampled columns, of a block of them at a time."""
+        done, block = 0, self.block_size
         while done < n_resamples:
             columns = draw(min(block or 1, n_resamples - done))
             if block is None:  # the first column tells how many fit
                 block = max(1, min(MAX_BLOCK, BLOCK_BYTES // max(columns[0].nbytes, 1)))
-            for value in statistic(columns) if batched else map(statistic, columns):
-                done += 1
-                exceeding += not value < observed  # an undefined statistic counts against the feature
-                if stop_after is not None and exceeding >= stop_after and done < n_resamples:
-                    return CRTOutcome(observed, stop_after / done, done, int(exceeding))
-        p_value = exceeding / done if self.p_value == "count" else (1 + exceeding) / (1 + done)
-        return CRTOutcome(observed, float(p_value), done, int(exceeding))
+            done += len(columns)
+            yield from statistics(columns)
 
 
 def _needed(n_features: int, alpha: float, adjust: str) -> int:

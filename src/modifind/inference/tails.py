@@ -8,12 +8,11 @@ from functools import partial
 from typing import Any, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import log_ndtr, ndtr
 from scipy.stats import norm
 from scipy.stats import t as student
 
-from modifind._typing import Array
+from modifind._typing import Array, Ints
 
 MAX_STEPS = 60
 SMALLEST = 1e-300
@@ -95,9 +94,7 @@ def combined_p_value(likelihood: Any, tails: Any) -> Any:
 
 
 # Of a feature that the statistic does not look at.
-UNSEEN = AnalyticOutcome(
-    0.0, 1.0, 1.0, 1.0, 0.0, 0.0, 0.0, prognostic_p_value=1.0
-)  # the statistic does not look at the feature
+UNSEEN = AnalyticOutcome(0.0, 1.0, 1.0, 1.0, 0.0, 0.0, 0.0, prognostic_p_value=1.0)
 
 
 def is_rounding(variance: float, size: float, n_rows: int) -> bool:
@@ -117,7 +114,7 @@ def analytic_test(
     weights: Array,
     *,
     shared_variance: float = 0.0,
-    clusters: NDArray[np.int64] | None = None,
+    clusters: Ints | None = None,
     check_resamples: int = 0,
     rng: np.random.Generator | None = None,
 ) -> AnalyticOutcome:
@@ -210,9 +207,7 @@ def compared(
     return AnalyticOutcome(statistic, p_value, p_value, normal, gain, gain - half, gain + half), shared_variance
 
 
-def cluster_sums(
-    observed: Array, values: Array, weights: Array, clusters: NDArray[np.int64]
-) -> tuple[Array, Array, Array]:
+def cluster_sums(observed: Array, values: Array, weights: Array, clusters: Ints) -> tuple[Array, Array, Array]:
     """What each cluster adds where its rows share one draw of the feature: sums of rows, whose values have mean zero.
 
     Points are those of any of its rows, and their weights the mean over the rows.

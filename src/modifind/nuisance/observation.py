@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from modifind._typing import Array
+from modifind._typing import Array, Ints
 from modifind.data.feature_matrix import FeatureTable
 from modifind.data.many_levels import with_level_columns
 from modifind.data.missing import FEWEST_OUTCOMES
@@ -61,13 +61,13 @@ class Unseen:
 
 def weigh_observed(
     table: FeatureTable,
-    arms: NDArray[np.int64],
+    arms: Ints,
     observed: NDArray[np.bool_],
     *,
     n_folds: int,
     seed: int,
     weights: Array | None = None,
-    clusters: NDArray[np.int64] | None = None,
+    clusters: Ints | None = None,
     fit: bool = True,
 ) -> Unseen:
     """Weights of the rows that have an outcome.
@@ -124,7 +124,5 @@ def weigh_observed(
         with_level_columns(with_arm, scaled), seen, n_folds=n_folds, seed=stream, weights=scaled, clusters=clusters
     )
     return Unseen(
-        1.0 / fitted.scores[observed],
-        int((~observed).sum()),
-        int((fitted.raw[observed] < SMALLEST_CHANCE).sum()),
+        1.0 / fitted.scores[observed], int((~observed).sum()), int((fitted.raw[observed] < SMALLEST_CHANCE).sum())
     )

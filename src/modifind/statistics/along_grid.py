@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 import numpy as np
-from numpy.typing import NDArray
 
-from modifind._typing import Array
+from modifind._typing import Array, Ints
 from modifind.data.feature_groups import Feature, columns_of, encode
 from modifind.data.feature_matrix import FeatureTable
 from modifind.nuisance.conditional.contract import RowGrid
@@ -18,12 +17,8 @@ BLOCK_CELLS = 2**17  # rows times grid points evaluated at a time
 
 
 def along_grid(
-    fits: Iterable[ArmFit],
-    table: FeatureTable,
-    feature: Feature,
-    grid: RowGrid,
-    groups: LevelGroups | None = None,
-) -> Iterator[tuple[ArmFit, NDArray[np.int64], Array, Array, Array]]:
+    fits: Iterable[ArmFit], table: FeatureTable, feature: Feature, grid: RowGrid, groups: LevelGroups | None = None
+) -> Iterator[tuple[ArmFit, Ints, Array, Array, Array]]:
     """Every cross-fit over blocks of rows, as a feature takes the points of its distribution.
 
     Each block is the cross-fit, the rows, the weights of the points, of shape (rows, g), and the predictions of

@@ -6,10 +6,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.optimize import minimize
 
-from modifind._typing import Array
+from modifind._typing import Array, Ints
 from modifind.data.survey import mean_of, some
 from modifind.nuisance.outcome.stacking import WEIGHED_ROWS, CrossFit, arm_shapes, own_arm
 from modifind.nuisance.regression.blocks import random_rows
@@ -53,7 +52,7 @@ class CommonPart:
             contrast_precision(variance, scores),
         )
 
-    def at(self, rows: NDArray[np.int64]) -> CommonPart:
+    def at(self, rows: Ints) -> CommonPart:
         """The same of some rows."""
         return CommonPart(self.share[rows], self.location[rows], self.log_scale[rows], self.precision[rows])
 
@@ -95,13 +94,7 @@ class ArmTraits:
 
     @classmethod
     def of(
-        cls,
-        family: Family,
-        cross: CrossFit,
-        y: Array,
-        a: NDArray[np.int64],
-        scores: Array,
-        weights: Array | None = None,
+        cls, family: Family, cross: CrossFit, y: Array, a: Ints, scores: Array, weights: Array | None = None
     ) -> ArmTraits:
         """From the rows that the models were cross-fitted on."""
         own = arm_shapes(y, a, cross.location, cross.scale, family=family, sample_weight=weights)
@@ -123,7 +116,7 @@ class ArmTraits:
         return replace(traits, scores=np.array(means))
 
     def residuals(
-        self, common: CommonPart, y: Array, arm: NDArray[np.int64], location_contrast: Array, scale_contrast: Array
+        self, common: CommonPart, y: Array, arm: Ints, location_contrast: Array, scale_contrast: Array
     ) -> tuple[Array, Array]:
         """Residuals in units of their scale at given contrasts of the arms, and the units.
 
@@ -148,7 +141,7 @@ def _calibration(
     scale: Array,
     common: CommonPart,
     y: Array,
-    arm: NDArray[np.int64],
+    arm: Ints,
     shape: float,
     weights: Array | None,
 ) -> tuple[tuple[float, float], tuple[float, float]]:

@@ -13,10 +13,9 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 
-from modifind._typing import Array
+from modifind._typing import Array, Ints
 from modifind.data.feature_matrix import FeatureTable
 from modifind.data.wording import check_part
 
@@ -49,12 +48,12 @@ class Nuisances:
 
     table: FeatureTable
     outcome: Array
-    arms: NDArray[np.int64]
+    arms: Ints
     scores: Array
     seed: np.random.SeedSequence
-    folds: tuple[NDArray[np.int64], ...] = ()
+    folds: tuple[Ints, ...] = ()
     weights: Array | None = None
-    clusters: NDArray[np.int64] | None = None
+    clusters: Ints | None = None
     n_jobs: int | None = None
 
 

@@ -38,6 +38,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from sklearn.base import clone
 
 from modifind._torch import check_device, import_torch
 from modifind._typing import Array
@@ -102,10 +103,7 @@ class EffectLikelihood(Statistic):
         """The same with the learners that another cross-fit of the same rows took, where it was to choose."""
         if self.learner != "auto" or prepared is None:
             return self
-        taken = [name for name, share in prepared.shares.items() if share > 0]
-        return EffectLikelihood(
-            taken, cv_repeats=self.cv_repeats, check_resamples=self.check_resamples, device=self.device
-        )
+        return clone(self).set_params(learner=[name for name, share in prepared.shares.items() if share > 0])
 
     def check(self) -> None:
         """Refuse counts that are none."""

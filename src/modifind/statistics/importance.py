@@ -5,17 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from modifind._typing import Array
-from modifind.statistics.wcmmd import (
-    ESTIMATORS,
-    WCMMD,
-    WEIGHTINGS,
-    check_choice,
-    curve_variance,
-    weighted_bandwidth,
-)
+from modifind._typing import Array, Ints
+from modifind.statistics.wcmmd import ESTIMATORS, WCMMD, WEIGHTINGS, check_choice, curve_variance, weighted_bandwidth
 
 
 def wcmmd_importance(
@@ -106,7 +99,7 @@ def wcmmd_importance(
 
 def _rows(
     x: Any, y: Any, treatment: Any, propensity: Any, sample_weight: Any
-) -> tuple[Array, NDArray[np.int64], Array, Array | None]:
+) -> tuple[Array, Ints, Array, Array | None]:
     """Outcome, arms, scores and weights of mean 1, checked."""
     outcome = np.asarray(y, dtype=np.float64)
     n = outcome.size

@@ -21,6 +21,8 @@ Sources: TypeAlias = Sequence[tuple[slice, Array]]
 # square, exp(-(u-v)^2/h^2) = c * integral exp(-2(u-t)^2/h^2) exp(-2(v-t)^2/h^2) dt, and the trapezoidal rule on that
 # integral has *relative* error 2 exp(-(pi/2 * NODES_PER_BANDWIDTH)^2): about 2e-9 here.
 NODES_PER_BANDWIDTH = 2.9
+# What the rule multiplies its terms by: c * spacing with c = sqrt(4 / pi) / h; the bandwidth cancels.
+QUADRATURE_WEIGHT = float(np.sqrt(4.0 / np.pi) / NODES_PER_BANDWIDTH)
 REACH = 2.2
 # Up to this many bandwidths of range one dense grid serves all rows; beyond it the grid is cut into cells.
 MAX_DENSE_RANGE = 24.0
@@ -163,7 +165,7 @@ def spectral_map(
     """
     values = np.asarray(values, dtype=np.float64)
     if values.max() - values.min() <= MAX_DENSE_RANGE * bandwidth:
-        features = np.sqrt(quadrature_weight()) * _root_kernel(values, bandwidth, _dense_nodes(values, bandwidth))
+        features = np.sqrt(QUADRATURE_WEIGHT) * _root_kernel(values, bandwidth, _dense_nodes(values, bandwidth))
         return reduce_map(features, tolerance=tolerance) if reduce else features
     return _pivoted_cholesky(values, bandwidth, tolerance, max_components)
 
@@ -180,12 +182,6 @@ def _pivoted_cholesky(values: Array, bandwidth: float, tolerance: float, max_com
         columns[k] = (kernel - columns[:k, pivot] @ columns[:k]) / np.sqrt(residual[pivot])
         residual -= columns[k] ** 2
     return np.ascontiguousarray(columns.T)
-
-
-def quadrature_weight() -> float:
-    """What the trapezoidal rule multiplies its terms by."""
-    # c * spacing with c = sqrt(4 / pi) / h; the bandwidth cancels.
-    return float(np.sqrt(4.0 / np.pi) / NODES_PER_BANDWIDTH)
 
 
 def _dense_nodes(values: Array, bandwidth: float) -> Array:
@@ -302,7 +298,7 @@ class KernelSums(RowSums):
 
     def collect(self, sources: Sources) -> list[Any]:
         """Sums at the nodes of a dense grid; where there are cells, the sums at all rows."""
-        weight = quadrature_weight()
+        weight = QUADRATURE_WEIGHT
         if self.order is None:
             return [weight * (self.roots[rows].T @ values) for rows, values in sources]
         return [self._cell_sums(rows, values, weight) for rows, values in sources]

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from modifind._typing import Array
+from modifind._typing import Array, Ints
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class LevelGroups:
     member: Array
 
     @classmethod
-    def of(cls, alike: list[list[NDArray[np.intp]]], folds: list[NDArray[np.int64]]) -> LevelGroups:
+    def of(cls, alike: list[list[NDArray[np.intp]]], folds: list[Ints]) -> LevelGroups:
         """From the groups of every fold's models and the rows' folds, for every repeat.
 
         Examples
@@ -52,7 +52,7 @@ class LevelGroups:
             member[k, np.arange(group.size), group.reshape(-1)] = 1.0
         return cls(kind.reshape(-1), firsts, member)
 
-    def gather(self, rows: NDArray[np.int64], chances: Array) -> tuple[Array, Array]:
+    def gather(self, rows: Ints, chances: Array) -> tuple[Array, Array]:
         """A level of each group and the chance of the group, each of shape (rows, groups), from chances of levels."""
         kind = self.kind[rows]
         found = np.empty((rows.size, self.first.shape[1]))

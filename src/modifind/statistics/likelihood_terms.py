@@ -6,9 +6,8 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
-from modifind._typing import Array
+from modifind._typing import Array, Ints
 from modifind.nuisance.outcome.stacking import CrossFit, own_arm
 from modifind.statistics.arms import ArmTraits, CommonPart, contrast_precision, contrasts
 from modifind.statistics.shape import N_SCORES, residual_scores
@@ -58,7 +57,7 @@ class ArmFit:
     """
 
     y: Array
-    treatment: NDArray[np.int64]
+    treatment: Ints
     cross: CrossFit
     traits: ArmTraits
     common: CommonPart
@@ -68,7 +67,7 @@ class ArmFit:
     index: tuple[tuple[Array | None, ...], ...]
 
     @classmethod
-    def of(cls, cross: CrossFit, traits: ArmTraits, X: Array, y: Array, a: NDArray[np.int64], scores: Array) -> ArmFit:
+    def of(cls, cross: CrossFit, traits: ArmTraits, X: Array, y: Array, a: Ints, scores: Array) -> ArmFit:
         """From the models, what is known of the arms, and rows that the models have not seen."""
         family, shapes = traits.family, np.array(traits.shapes)[a]
         return cls(
@@ -84,7 +83,7 @@ class ArmFit:
         )
 
     def terms(
-        self, rows: NDArray[np.int64], location: Array, scale: Array, chances: Array, parts: tuple[Part, ...]
+        self, rows: Ints, location: Array, scale: Array, chances: Array, parts: tuple[Part, ...]
     ) -> list[RowTerms]:
         """What some rows add to each part, from the predictions of both arms at the points, shape (rows, g, 2)."""
         family, shape, side = self.traits.family, self.traits.shape, self.lead[rows]
@@ -119,20 +118,20 @@ class ArmFit:
             found.append(RowTerms(observed, self.tails(rows, residual), values))
         return found
 
-    def own_log_likelihood(self, rows: NDArray[np.int64], location: Array, scale: Array) -> Array:
+    def own_log_likelihood(self, rows: Ints, location: Array, scale: Array) -> Array:
         """Log-likelihood of the row's own outcome at predictions of both arms, shape (rows, g, 2)."""
         own, arm = np.arange(rows.size), self.treatment[rows]
         shape = np.array(self.traits.shapes)[arm, None]
         return self.traits.family.log_density(self.y[rows, None], location[own, :, arm], scale[own, :, arm], shape)
 
-    def residual(self, rows: NDArray[np.int64], *apart: Array) -> tuple[Array, Array]:
+    def residual(self, rows: Ints, *apart: Array) -> tuple[Array, Array]:
         """Residuals at given contrasts of the arms, and the lead of a contrast of locations; see `arms.residuals`."""
         common = self.common.at(rows)
         residual, unit = self.traits.residuals(common, self.y[rows], self.treatment[rows], *apart)
         lead = self.lead[rows] * common.precision * unit
         return residual, lead * residual * self.traits.family.weight(residual, self.traits.shape)
 
-    def tails(self, rows: NDArray[np.int64], residual: Array) -> Array:
+    def tails(self, rows: Ints, residual: Array) -> Array:
         """Scores of residuals less their arm's mean, with the sign and weight of the row's arm."""
         return 2 * self.lead[rows, None] * (residual_scores(residual) - self.traits.scores[self.treatment[rows]])
 

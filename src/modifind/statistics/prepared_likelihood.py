@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from modifind._typing import Array
+from modifind._typing import Array, Ints
 from modifind.data.feature_groups import Feature, columns_of, encode
 from modifind.data.feature_matrix import FeatureTable
 from modifind.data.survey import effective_size, mean_of, some
@@ -43,20 +43,20 @@ class PreparedEffectLikelihood:
 
     table: FeatureTable
     y: Array
-    treatment: NDArray[np.int64]
+    treatment: Ints
     fits: tuple[ArmFit, ...]
     weights: Array | None = None
-    clusters: NDArray[np.int64] | None = None
+    clusters: Ints | None = None
 
     def at(
         self,
         table: FeatureTable,
         y: Array,
-        treatment: NDArray[np.int64],
+        treatment: Ints,
         scores: Array,
-        folds: list[NDArray[np.int64]],
+        folds: list[Ints],
         weights: Array | None = None,
-        clusters: NDArray[np.int64] | None = None,
+        clusters: Ints | None = None,
     ) -> PreparedEffectLikelihood:
         """The same models for other rows, none of which they have seen; `folds` say which model scores a row.
 
@@ -103,12 +103,7 @@ class PreparedEffectLikelihood:
         least = min(model.least_scale for fit in self.fits for model in fit.cross.models)
         plain = [
             marginal_log_likelihood(
-                self.y,
-                self.treatment,
-                fit.cross.folds,
-                family=self.family,
-                least_scale=least,
-                weights=self.weights,
+                self.y, self.treatment, fit.cross.folds, family=self.family, least_scale=least, weights=self.weights
             )
             for fit in self.fits
         ]
@@ -226,7 +221,7 @@ class PreparedEffectLikelihood:
         functions = ValueFunctions.of(self.table, self.treatment, feature)
         return functions if self.family.has_scale and functions.parts else None
 
-    def tail_test(self, scores: Array, excess: Array, clusters: NDArray[np.int64] | None = None) -> float:
+    def tail_test(self, scores: Array, excess: Array, clusters: Ints | None = None) -> float:
         """P-value of the component for tails and shape, from scores of residuals and functions of the feature.
 
         Where rows of `clusters` share one value of the feature, they are not independent even if no one has said so.
@@ -276,7 +271,7 @@ class PreparedEffectLikelihood:
             excess[own] -= mean_of(excess[own], some(self.weights, own))
         return self.tail_test(self.tail_scores, excess) <= SIGN
 
-    def _freedom(self, clusters: NDArray[np.int64] | None) -> float:
+    def _freedom(self, clusters: Ints | None) -> float:
         """Degrees of freedom of a variance that rows or clusters tell; infinite for rows that count alike."""
         found = np.inf if self.weights is None else effective_size(self.weights) - 1.0
         return found if clusters is None else min(found, np.unique(clusters).size - 1.0)

@@ -27,7 +27,7 @@ from scipy.special import ndtr, owens_t
 from scipy.stats import norm
 from scipy.stats import t as student
 
-from modifind._typing import Array
+from modifind._typing import Array, Ints
 from modifind.data.feature_groups import Feature, members_of
 from modifind.data.feature_matrix import FeatureTable
 from modifind.nuisance.conditional.contract import RowGrid
@@ -104,7 +104,7 @@ class ValueFunctions:
     parts: tuple[tuple[int, _Ranked | _Level], ...]
 
     @classmethod
-    def of(cls, table: FeatureTable, treatment: NDArray[np.int64], feature: Feature) -> ValueFunctions:
+    def of(cls, table: FeatureTable, treatment: Ints, feature: Feature) -> ValueFunctions:
         """Those that the rows of a table can tell."""
         columns = members_of(feature)
         found: list[tuple[int, _Ranked | _Level]] = []
@@ -143,14 +143,14 @@ class ValueFunctions:
         return observed
 
 
-def _told_levels(codes: Array, treatment: NDArray[np.int64]) -> list[float]:
+def _told_levels(codes: Array, treatment: Ints) -> list[float]:
     """The most common levels, less the one that the others are compared with."""
     levels, counts = np.unique(codes, return_counts=True)
     ordered = levels[np.argsort(-counts, kind="stable")]
     return [float(level) for level in ordered[1:] if _is_common(codes == level, treatment)][:MOST_LEVELS]
 
 
-def _is_common(rows: NDArray[np.bool_], treatment: NDArray[np.int64]) -> bool:
+def _is_common(rows: NDArray[np.bool_], treatment: Ints) -> bool:
     return bool(min(np.count_nonzero(rows & (treatment == arm)) for arm in (0, 1)) >= LEAST_LEVEL_ROWS)
 
 
@@ -183,7 +183,7 @@ class TailSums:
     cross: Array
 
     @classmethod
-    def of(cls, scores: Array, excess: Array, clusters: NDArray[np.int64] | None = None) -> TailSums:
+    def of(cls, scores: Array, excess: Array, clusters: Ints | None = None) -> TailSums:
         """From scores of residuals, shape (n, 2), and functions of the feature, shape (n, h)."""
         terms = tail_terms(scores, excess)
         if clusters is not None:

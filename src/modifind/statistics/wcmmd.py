@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from modifind._torch import check_device, import_torch
-from modifind._typing import Array
+from modifind._typing import Array, Ints
 from modifind.data.survey import mean_of, representative_values, some
 from modifind.statistics.contract import Column, Nuisances, Statistic
 from modifind.statistics.kernels import (
@@ -122,11 +122,7 @@ class WCMMD(Statistic):
         return replace(prepared, weight_cap=self.weight_cap)
 
     def for_rows(
-        self,
-        y: Array,
-        treatment: NDArray[np.int64],
-        seed: np.random.SeedSequence,
-        weights: Array | None = None,
+        self, y: Array, treatment: Ints, seed: np.random.SeedSequence, weights: Array | None = None
     ) -> PreparedWCMMD:
         """Fix everything that does not depend on a feature: the outcome's bandwidth and feature map.
 
@@ -148,12 +144,7 @@ class WCMMD(Statistic):
         return self.with_bandwidth(weighted_bandwidth(y, weights, rng), y, treatment, rng, weights)
 
     def with_bandwidth(
-        self,
-        bandwidth: float,
-        y: Array,
-        treatment: NDArray[np.int64],
-        rng: np.random.Generator,
-        weights: Array | None = None,
+        self, bandwidth: float, y: Array, treatment: Ints, rng: np.random.Generator, weights: Array | None = None
     ) -> PreparedWCMMD:
         """The statistic of these rows, for a given bandwidth of the outcome."""
         outcome_map: Array | None = None
@@ -185,7 +176,7 @@ class PreparedWCMMD:
     weight in `value`, which is what is tested; `curve` and `importance` have no cap.
     """
 
-    treatment: NDArray[np.int64]
+    treatment: Ints
     weighting: str
     y_bandwidth: float
     outcome_map: Array | None
@@ -231,22 +222,28 @@ class PreparedWCMMD:
         if self.outcome_map is None:
             return self._exact_curve(x, scores, bandwidth, n_levels)
         x, scores = x[self._order], scores[self._order]
-        sums: RowSums
-        if n_levels:
-            sums = GroupSums(x.astype(np.intp), n_levels)
-        elif self.direct:
-            sums = DenseSums(gaussian_gram(x, x, bandwidth))
-        else:
-            sums = KernelSums.of(x, bandwidth)
-        sources = []
         own = np.ones(x.size) if self.row_weights is None else self.row_weights[self._order]
-        for arm, (rows, columns) in enumerate(self._arms):
-            weights = own[rows] / (scores[rows] if arm else 1.0 - scores[rows])
-            sources.append((rows, columns * weights[:, None]))
+        chances = (1.0 - scores, scores)
+        sources = [(rows, columns * (own / chances[arm])[rows, None]) for arm, (rows, columns) in enumerate(self._arms)]
+        d2, smallest = self._distances(self._row_sums(x, bandwidth, n_levels), sources, own)
+        far = np.flatnonzero(smallest < NEGLIGIBLE)
+        if far.size and not n_levels:
+            d2[far] = self._far_curve(x, far, sources, bandwidth)
+        curve = np.empty(x.size)
+        curve[self._order] = d2
+        return curve
+
+    def _row_sums(self, x: Array, bandwidth: float, n_levels: int) -> RowSums:
+        if n_levels:
+            return GroupSums(x.astype(np.intp), n_levels)
+        return DenseSums(gaussian_gram(x, x, bandwidth)) if self.direct else KernelSums.of(x, bandwidth)
+
+    def _distances(self, sums: RowSums, sources: list[tuple[slice, Array]], own: Array) -> tuple[Array, Array]:
+        """D2 at every row, and the smaller of the arms' total weights around it."""
         hajek = self.weighting == "hajek"
         collected = sums.collect(sources if hajek else [*sources, (slice(None), own[:, None])])
-        d2, smallest = np.empty(x.size), np.ones(x.size)
-        for start in range(0, x.size, _ROW_BLOCK):
+        d2, smallest = np.empty(own.size), np.ones(own.size)
+        for start in range(0, own.size, _ROW_BLOCK):
             rows = slice(start, start + _ROW_BLOCK)
             control, treated, *total = sums.at(collected, rows)
             if hajek:
@@ -260,12 +257,7 @@ class PreparedWCMMD:
                 treated /= total[0]
                 treated[:, 0] = 0.0  # the difference of the weights' totals is no part of D2
             d2[rows] = np.einsum("ij,ij->i", treated, treated)
-        far = np.flatnonzero(smallest < NEGLIGIBLE)
-        if far.size and not n_levels:
-            d2[far] = self._far_curve(x, far, sources, bandwidth)
-        curve = np.empty(x.size)
-        curve[self._order] = d2
-        return curve
+        return d2, smallest
 
     def _curve_with_gaps(self, x: Array, scores: Array, bandwidth: float) -> Array:
         """Rows whose value is missing are a category of their own: like each other, and unlike all others."""

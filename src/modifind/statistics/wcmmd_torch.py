@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from modifind._torch import OnDevice
 from modifind._typing import Array
-from modifind.statistics.kernels import MAX_DENSE_RANGE, NEGLIGIBLE, NODES_PER_BANDWIDTH, REACH, quadrature_weight
+from modifind.statistics.kernels import MAX_DENSE_RANGE, NEGLIGIBLE, NODES_PER_BANDWIDTH, QUADRATURE_WEIGHT, REACH
 from modifind.statistics.wcmmd import PreparedWCMMD
 
 if TYPE_CHECKING:
@@ -189,9 +189,9 @@ class DeviceWCMMD(OnDevice):
             return torch.cat((near, missing[:, None, rows].to(x.dtype)), dim=1) if gaps else near
 
         control, treated, total = self._collect(roots, weights)
-        moments = quadrature_weight() * torch.cat((control, treated, total), dim=2)
+        moments = QUADRATURE_WEIGHT * torch.cat((control, treated, total), dim=2)
         if gaps:
-            moments[:, -1] /= quadrature_weight()
+            moments[:, -1] /= QUADRATURE_WEIGHT
         width = control.shape[2]
         d2, smallest = torch.empty_like(x), torch.empty_like(x)
         for rows in self._blocks(0, self.n_rows, len(x)):

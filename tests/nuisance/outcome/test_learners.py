@@ -3,12 +3,22 @@
 import numpy as np
 import pytest
 from scipy.special import expit
+from sklearn.linear_model import LinearRegression, LogisticRegression
 
 from conftest import quiet_fit
 from modifind import EffectLikelihood
 from modifind.nuisance.outcome import AdditiveClassifier, AdditiveLearner, BoostingLearner, NeuralLearner
 from modifind.nuisance.outcome.contract import predict_along, predict_arms
-from modifind.nuisance.outcome.stacking import OutcomeRows, cross_fit, describe, own_arm, resolve_learners
+from modifind.nuisance.outcome.filling import Filling
+from modifind.nuisance.outcome.recast import RecastLearner
+from modifind.nuisance.outcome.stacking import (
+    OutcomeRows,
+    StackedModel,
+    cross_fit,
+    describe,
+    own_arm,
+    resolve_learners,
+)
 from modifind.nuisance.propensity.scores import arm_folds
 from modifind.statistics.families import Bernoulli, StudentT
 
@@ -378,6 +388,47 @@ def test_own_learner_can_be_stacked_with_named_ones(modified):
 def test_predictions_of_no_use_are_refused_by_the_name_of_the_learner(modified, learner, message):
     with pytest.raises(ValueError, match=message):
         fit_with(learner, modified)
+
+
+class Boastful(LogisticRegression):
+    """A classifier whose chances are none."""
+
+    def __init__(self, chance=1.7):
+        super().__init__()
+        self.chance = chance
+
+    def predict_proba(self, X):
+        return np.tile([1.0 - self.chance, self.chance], (len(X), 1))
+
+
+@pytest.mark.parametrize(
+    ("learner", "message"),
+    [
+        (Broken(location=lambda X: np.full((len(X), 2), 1.7)), "^Broken.predict must give chances .* 1; found 1.7$"),
+        (Broken(location=lambda X: np.full((len(X), 2), np.nan)), "^Broken.predict returned a location that is not"),
+        (Boastful(), "^Boastful.predict_proba must give chances between 0 and 1; found -0.7$"),
+        (Boastful(float("nan")), "^Boastful.predict_proba must give chances between 0 and 1; found nan$"),
+        (LinearRegression(), "^LinearRegression.predict must give chances between 0 and 1; found "),
+    ],
+)
+def test_what_is_no_chance_is_refused_by_the_name_of_the_learner(modified, learner, message):
+    X, y, a = modified
+    with pytest.raises(ValueError, match=message):
+        fit_with(learner, (X, (y > 0).astype(float), a))
+
+
+def test_chances_beyond_the_rows_are_refused_along_a_feature():
+    class Extrapolates:
+        def predict(self, X):
+            return np.tile(X, 2), np.ones((len(X), 2))
+
+    stack, X = (
+        StackedModel((RecastLearner(Extrapolates(), Filling((), ())),), (1.0,), chances=True),
+        np.full((3, 1), 0.5),
+    )
+    stack.predict(X)
+    with pytest.raises(ValueError, match=r"^Extrapolates.predict must give chances between 0 and 1; found 1.5$"):
+        stack.along(X, slice(0, 1), np.full((3, 2, 1), 1.5))
 
 
 def test_scale_of_zero_is_kept_above_zero():

@@ -6,11 +6,10 @@ from dataclasses import replace
 from typing import TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import chdtrc
 from scipy.stats import jarque_bera
 
-from modifind._typing import Array
+from modifind._typing import Array, Ints
 from modifind.data.feature_matrix import FeatureTable
 from modifind.data.survey import effective_size, mean_of
 from modifind.nuisance.conditional.base import (
@@ -75,10 +74,10 @@ class AutoSampler(BaseSampler):
     def _fitted(
         self,
         table: FeatureTable,
-        treatment: NDArray[np.int64],
+        treatment: Ints,
         seed: np.random.SeedSequence,
         weights: Array | None,
-        folds: NDArray[np.int64] | None,
+        folds: Ints | None,
     ) -> _Candidates:
         """The candidates, from the plainest to the richest."""
         kinds = (GaussianSampler, SplineSampler, BoostingSampler)
@@ -136,25 +135,19 @@ class _Screen:
         """Whether a feature's distribution shows any sign of misfit."""
         column = self.table.values[:, feature]
         if isinstance(conditional, NormalConditional):
-            if conditional.calibration.pit_p_value < SHAPE_LEVEL or column_atoms(column).size:
-                return True
             residual = (column - conditional.mean) / conditional.scale
-            return _normality(residual, self.weights) < SCREEN_LEVEL or self._follows(
-                feature, conditional.mean, residual
-            )
+            shape = conditional.calibration.pit_p_value < SHAPE_LEVEL or column_atoms(column).size
+            shape = shape or _normality(residual, self.weights) < SCREEN_LEVEL
+            return bool(shape) or self._follows(feature, conditional.mean, residual)
         if isinstance(conditional, PoolConditional):
             if not conditional.shift.any():  # values of similar rows: their mean is all that there is to test
                 return True
             return self._follows(feature, conditional.shift, (column - conditional.shift) / conditional.scale)
         assert isinstance(conditional, CategoricalConditional)
-        below = np.column_stack((np.zeros(column.size), conditional.cumulative, np.ones(column.size)))
-        for code, probability in enumerate(np.diff(below, axis=1).T):
-            residual, variance = (column == code).astype(np.float64) - probability, probability * (1.0 - probability)
-            if self._strays(feature, probability, residual, variance):
-                return True
-            if below.shape[1] == 3:  # with two categories the second residual is the first with its sign changed
-                break
-        return False
+        chances = np.diff(conditional.cumulative, axis=1, prepend=0.0, append=1.0).T
+        # With two categories the second residual is the first with its sign changed.
+        shown = enumerate(chances[:1] if len(chances) == 2 else chances)
+        return any(self._strays(feature, p, (column == code) - p, p * (1.0 - p)) for code, p in shown)
 
     def _follows(self, feature: int, predicted: Array, residual: Array) -> bool:
         """Whether residuals in units of their scale, or their size, follow other columns."""

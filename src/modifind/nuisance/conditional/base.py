@@ -11,17 +11,16 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtr, ndtri
 from sklearn.base import BaseEstimator
 
-from modifind._typing import Array
+from modifind._typing import Array, Ints
 from modifind.data.feature_matrix import FeatureTable
 from modifind.data.survey import mean_of, shares_of, some
-from modifind.nuisance.conditional.contract import Calibration, Conditional, Rows
+from modifind.nuisance.conditional.contract import Calibration, Conditional, ConditionalRule, Rows
 from modifind.nuisance.conditional.grid import (
     BLOCK_ROWS,
     NORMAL_POINTS,
@@ -30,11 +29,8 @@ from modifind.nuisance.conditional.grid import (
     code_grid,
     window_grid,
 )
-from modifind.nuisance.conditional.level_shares import LevelShares
+from modifind.nuisance.conditional.level_shares import level_shares
 from modifind.nuisance.conditional.pit import pit_shares, tie_cells, uniformity
-
-if TYPE_CHECKING:
-    from modifind.nuisance.conditional.contract import ConditionalRule
 
 N_BINS = 20
 MANY_COLUMNS = 100
@@ -60,11 +56,7 @@ class BaseSampler(BaseEstimator, ABC):
         self.condition_on_treatment = condition_on_treatment
 
     def fit(
-        self,
-        table: FeatureTable,
-        treatment: NDArray[np.int64],
-        seed: np.random.SeedSequence,
-        weights: Array | None = None,
+        self, table: FeatureTable, treatment: Ints, seed: np.random.SeedSequence, weights: Array | None = None
     ) -> BaseSampler:
         """Take the data; the work per feature is done by `conditional`.
 
@@ -76,7 +68,7 @@ class BaseSampler(BaseEstimator, ABC):
         self.treatment_ = treatment
         self.seeds_ = seed.spawn(table.n_features)
         arms = treatment if self.condition_on_treatment else None
-        self.level_shares_ = LevelShares.of(self.table_, arms, weights)
+        self.level_shares_ = level_shares(self.table_, arms, weights)
         self._prepare(seed)
         return self
 
@@ -91,7 +83,7 @@ class BaseSampler(BaseEstimator, ABC):
     def conditional(self, feature: int) -> Conditional:
         """Fit the distribution of one feature."""
 
-    def assign_folds(self, folds: NDArray[np.int64], *, whole_clusters: bool = False) -> None:
+    def assign_folds(self, folds: Ints, *, whole_clusters: bool = False) -> None:
         """Cross-fit distributions by these folds at the next `fit`, so that a rule scores no row by what has seen it.
 
         With `whole_clusters` they keep together what belongs together, and a sample of the rows must do so too.
@@ -99,7 +91,7 @@ class BaseSampler(BaseEstimator, ABC):
         self.assigned_folds_ = folds
         self.whole_clusters_ = whole_clusters
 
-    def _folds(self, n_folds: int, rng: np.random.Generator) -> NDArray[np.int64]:
+    def _folds(self, n_folds: int, rng: np.random.Generator) -> Ints:
         """Fold of each row: drawn, or as assigned for these rows unless all of them lie in one."""
         drawn = row_folds(self.table_.n_rows, n_folds, rng)
         assigned = getattr(self, "assigned_folds_", drawn)
@@ -229,8 +221,8 @@ class PoolConditional:
     """
 
     pool: Array
-    start: NDArray[np.int64]
-    size: NDArray[np.int64]
+    start: Ints
+    size: Ints
     calibration: Calibration
     shift: Array
     scale: Array
@@ -267,12 +259,17 @@ class PoolConditional:
         return np.stack(points), np.stack(weights), window
 
 
+def sampler_weights(weights: Array | None) -> dict[str, Array]:
+    """The argument of a sampler's fit: nothing where there are no weights, which one of the user's need not take."""
+    return {} if weights is None else {"weights": weights}
+
+
 def open_uniform(rng: np.random.Generator, n_draws: int, n_rows: int) -> Array:
     """Uniform numbers inside (0, 1), one 64-bit word each, so that streams do not depend on how they are cut."""
     return np.maximum(rng.random((n_draws, n_rows)), 2.0**-54)
 
 
-def row_folds(n_rows: int, n_folds: int, rng: np.random.Generator) -> NDArray[np.int64]:
+def row_folds(n_rows: int, n_folds: int, rng: np.random.Generator) -> Ints:
     """Fold number of each row; folds differ by at most one row."""
     return rng.permutation(np.arange(n_rows) % n_folds)
 
@@ -318,12 +315,18 @@ def normal_scores(values: Array, mean: Array, scale: Array | float, edges: Array
 
 
 def continuous_calibration(
-    sampler: str, pit: Array, score: Array, marginal: Array, weights: Array | None = None
+    sampler: str,
+    pit: Array,
+    score: Array,
+    column: Array,
+    edges: Array,
+    weights: Array | None = None,
+    rows: Rows = slice(None),
 ) -> Calibration:
-    """Calibration from held-out PIT values, shape (n, 2) as in `uniformity`, and log-scores."""
-    distance, p_value = uniformity(pit, weights)
-    gain, share = _gain(score, marginal, weights)
-    return Calibration(sampler, distance, p_value, gain, share, pit_shares(pit, weights))
+    """Calibration from PIT values, shape (n, 2) as in `uniformity`, and log-scores of held-out `rows` of a column."""
+    own = some(weights, rows)
+    gain, share = _gain(score, marginal_log_score(column, edges, weights)[rows], own)
+    return Calibration(sampler, *uniformity(pit, own), gain, share, pit_shares(pit, own))
 
 
 def category_score(codes: Array, probabilities: Array) -> Array:

@@ -6,9 +6,8 @@ from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
-from numpy.typing import NDArray
 
-from modifind._typing import Array
+from modifind._typing import Array, Ints
 from modifind.data.feature_matrix import FeatureTable
 
 
@@ -60,7 +59,7 @@ class Conditional(Protocol):
         """`n_draws` resampled columns, shape (n_draws, n); codes for a discrete feature."""
 
 
-Rows: TypeAlias = slice | NDArray[np.int64]
+Rows: TypeAlias = slice | Ints
 
 
 def check_conditional(conditional: Any, sampler: Any) -> None:
@@ -84,7 +83,7 @@ class GridConditional(Protocol):
 class RowGrid(Protocol):
     """The distribution of a feature, or of several together, given all else, as weighted points for any rows."""
 
-    def at(self, rows: NDArray[np.int64]) -> tuple[Array, Array]:
+    def at(self, rows: Ints) -> tuple[Array, Array]:
         """Points and weights, each of shape (rows, g); points of several features have one more axis for these."""
 
 
@@ -95,7 +94,5 @@ class ConditionalRule(Protocol):
     def calibration(self) -> Calibration:
         """How well the rule predicts rows it was not fitted on."""
 
-    def conditional(
-        self, table: FeatureTable, treatment: NDArray[np.int64], parts: NDArray[np.int64]
-    ) -> GridConditional:
+    def conditional(self, table: FeatureTable, treatment: Ints, parts: Ints) -> GridConditional:
         """The distribution of some rows; `parts` are numbers that say which of several models scores a row."""

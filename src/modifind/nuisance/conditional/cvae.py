@@ -7,9 +7,8 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from modifind._typing import Array
+from modifind._typing import Array, Ints
 from modifind.data.feature_matrix import FeatureTable
 from modifind.nuisance.conditional.base import BaseSampler
 from modifind.nuisance.conditional.decoder import (
@@ -123,7 +122,8 @@ class CVAESampler(BaseSampler):
         order = np.random.default_rng(split_seed).permutation(table.n_rows)
         n_held = int(np.clip(round(self.validation_fraction * table.n_rows), 1, table.n_rows - 1))
         self.validation_rows_ = np.sort(order[:n_held])
-        self.inputs_ = self._network_inputs()
+        self.mean_treatment_ = float(self.treatment_.mean()) if self.condition_on_treatment else None
+        self.inputs_ = network_inputs(table, self.treatment_, self.mean_treatment_)
         self.best_epoch_ = np.zeros(table.n_features, dtype=np.int64)
         self.held_out_elbo_ = np.full(table.n_features, -np.inf)
         self.decoders_: list[dict[str, Float32]] = []
@@ -145,10 +145,9 @@ class CVAESampler(BaseSampler):
 
     def rule(self, feature: int) -> CVAERule:
         """The trained network of one feature, for any rows."""
-        mean = float(self.treatment_.mean()) if self.condition_on_treatment else None
         context = self.decoders_[feature]["decode_context"]
         empty = self._decoder(feature, np.empty((0, context.shape[0]), dtype=np.float32))
-        return CVAERule(empty, context, mean, self.conditional(feature).calibration)
+        return CVAERule(empty, context, self.mean_treatment_, self.conditional(feature).calibration)
 
     def _decoder(self, feature: int, inputs: Float32) -> Decoder:
         weights = self.decoders_[feature]
@@ -169,17 +168,13 @@ class CVAESampler(BaseSampler):
             self.device,
         )
 
-    def _network_inputs(self) -> Float32:
-        mean = float(self.treatment_.mean()) if self.condition_on_treatment else None
-        return network_inputs(self.table_, self.treatment_, mean)
-
 
 class _Ensemble(Networks):
     """Networks of some features, trained side by side."""
 
     finished_leave = True
 
-    def __init__(self, sampler: CVAESampler, features: NDArray[np.int64], training_rows: NDArray[np.int64]) -> None:
+    def __init__(self, sampler: CVAESampler, features: Ints, training_rows: Ints) -> None:
         table, hidden, latent = sampler.table_, sampler.hidden, sampler.latent_dim
         n_inputs = sampler.inputs_.shape[1]
         n_outputs = max(2, *(table.n_levels(m) for m in range(table.n_features)))

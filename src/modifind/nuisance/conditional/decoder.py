@@ -13,7 +13,7 @@ from scipy.special import ndtr, ndtri
 from scipy.stats import qmc
 
 from modifind._torch import OnDevice
-from modifind._typing import Array
+from modifind._typing import Array, Ints
 from modifind.data.feature_matrix import FeatureTable
 from modifind.data.survey import some
 from modifind.nuisance.conditional.base import (
@@ -21,7 +21,6 @@ from modifind.nuisance.conditional.base import (
     category_score,
     continuous_calibration,
     discrete_calibration,
-    marginal_log_score,
     value_bins,
 )
 from modifind.nuisance.conditional.contract import Calibration, Rows
@@ -157,15 +156,13 @@ class CVAERule:
     mean_treatment: float | None
     calibration: Calibration
 
-    def conditional(
-        self, table: FeatureTable, treatment: NDArray[np.int64], parts: NDArray[np.int64]
-    ) -> CVAEConditional:
+    def conditional(self, table: FeatureTable, treatment: Ints, parts: Ints) -> CVAEConditional:
         """The distribution of some rows."""
         inputs = network_inputs(table, treatment, self.mean_treatment)
         return CVAEConditional(replace(self.decoder, context=inputs @ self.context_weights), self.calibration)
 
 
-def network_inputs(table: FeatureTable, treatment: NDArray[np.int64], mean_treatment: float | None) -> Float32:
+def network_inputs(table: FeatureTable, treatment: Ints, mean_treatment: float | None) -> Float32:
     """The design of all features, the treatment and a constant that carries the first layers' biases."""
     arms = np.zeros(table.n_rows) if mean_treatment is None else treatment - mean_treatment
     return np.column_stack((table.with_indicators.design, arms, np.ones(table.n_rows))).astype(np.float32)
@@ -201,49 +198,20 @@ def latent_nodes(dim: int) -> tuple[Array, Array]:
 
 
 def decoder_calibration(
-    name: str,
-    decoder: Decoder,
-    column: Array,
-    rows: NDArray[np.int64],
-    rng: np.random.Generator,
-    weights: Array | None = None,
+    name: str, decoder: Decoder, column: Array, rows: Ints, rng: np.random.Generator, weights: Array | None = None
 ) -> Calibration:
     """Calibration of a decoder on held-out rows; `weights` are those of all rows."""
-    calibrate = _discrete_calibration if decoder.n_levels else _continuous_calibration
-    return calibrate(name, decoder, column, rows, rng, weights)
-
-
-def _continuous_calibration(
-    name: str,
-    decoder: Decoder,
-    column: Array,
-    rows: NDArray[np.int64],
-    rng: np.random.Generator,
-    weights: Array | None,
-) -> Calibration:
+    held, values = decoder.at(rows), column[rows]
+    latents = (held.latent(rng) for _ in range(CALIBRATION_DRAWS))
+    if decoder.n_levels:
+        score = category_score(values, np.mean([held.probabilities(latent) for latent in latents], axis=0))
+        return discrete_calibration(name, values, score, some(weights, rows))
     # Normal distribution functions averaged over latent draws: far less noise than counts of drawn values.
-    held, values, edges = decoder.at(rows), column[rows], value_bins(column)
+    edges, cells = value_bins(column), tie_cells(column)[rows]
     pit, cumulative = np.zeros((rows.size, 2)), np.zeros((rows.size, edges.size))
-    cells = tie_cells(column)[rows]
-    for _ in range(CALIBRATION_DRAWS):
-        mean, scale = held.moments(held.latent(rng))
+    for mean, scale in map(held.moments, latents):
         scale = np.maximum(scale, np.finfo(float).tiny)
         pit += ndtr((cells - mean[:, None]) / scale[:, None]) / CALIBRATION_DRAWS
         cumulative += ndtr((edges - mean[:, None]) / scale[:, None]) / CALIBRATION_DRAWS
     score = binned_log_score(values, edges, cumulative)
-    marginal = marginal_log_score(column, edges, weights)[rows]
-    return continuous_calibration(name, pit, score, marginal, some(weights, rows))
-
-
-def _discrete_calibration(
-    name: str,
-    decoder: Decoder,
-    column: Array,
-    rows: NDArray[np.int64],
-    rng: np.random.Generator,
-    weights: Array | None,
-) -> Calibration:
-    held = decoder.at(rows)
-    draws = [held.probabilities(held.latent(rng)) for _ in range(CALIBRATION_DRAWS)]
-    score = category_score(column[rows], np.mean(draws, axis=0))
-    return discrete_calibration(name, column[rows], score, some(weights, rows))
+    return continuous_calibration(name, pit, score, column, edges, weights, rows)

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from sklearn.linear_model import LogisticRegression
 from threadpoolctl import threadpool_limits
 
-from modifind._typing import Array
+from modifind._typing import Array, Ints
 from modifind.data.survey import effective_size, effective_weights, mean_of, shares_of, some
 from modifind.nuisance.conditional.base import (
     BaseSampler,
@@ -19,7 +19,6 @@ from modifind.nuisance.conditional.base import (
     category_score,
     continuous_calibration,
     discrete_calibration,
-    marginal_log_score,
     normal_scores,
     value_bins,
 )
@@ -64,7 +63,10 @@ class GaussianSampler(BaseSampler):
             columns, own = self._columns(), self.scaled_weights_
             if has_many_columns(n_rows, table.design.shape[1]):
                 arms = treatment if self.condition_on_treatment else np.zeros_like(treatment)
-                self.ridge_: _SharedRidge | CrossFittedRidge = CrossFittedRidge.of(columns, arms, self.folds_, own)
+                last = columns.shape[1] - 1 if self.condition_on_treatment else None
+                self.ridge_: _SharedRidge | CrossFittedRidge = CrossFittedRidge.of(
+                    columns, arms, self.folds_, own, last
+                )
             else:
                 self.ridge_ = _SharedRidge.of(columns, self.folds_, own)
 
@@ -74,10 +76,10 @@ class GaussianSampler(BaseSampler):
 
     def scored_conditional(self, feature: int) -> tuple[Conditional, Array]:
         """The distribution of one feature and its held-out log-score row by row."""
-        many = isinstance(self.ridge_, CrossFittedRidge)
         if feature in self.table_.level_columns:
             return self._level_conditional(feature)
         if self.table_.n_levels(feature):
+            many = isinstance(self.ridge_, CrossFittedRidge)
             return self._screened_categorical(feature) if many else self._categorical(feature)
         return self._normal_conditional(feature)
 
@@ -87,20 +89,16 @@ class GaussianSampler(BaseSampler):
 
     def rule(self, feature: int, calibration: Calibration | None = None) -> ConditionalRule:
         """The fitted distribution for other rows; its calibration is measured unless given."""
+        inputs = Conditioning.of(self, feature)
         if feature in self.table_.level_columns:
             conditional = self._level_conditional(feature)[0]
-            return LevelRule(Conditioning.of(self, feature), conditional.model, conditional.calibration)
+            return LevelRule(inputs, conditional.model, conditional.calibration)
         calibration = self.conditional(feature).calibration if calibration is None else calibration
-        inputs = Conditioning.of(self, feature)
         if self.table_.n_levels(feature):
             return self._category_rule(feature, inputs, calibration)
         target = self.table_.encoding[feature].start
         means, spreads = self.table_.scaling
-        if isinstance(self.ridge_, CrossFittedRidge):
-            last = self.ridge_.columns.shape[1] - 1 if self.condition_on_treatment else None
-            slopes, shifts, scale = self.ridge_.lines(target, last)
-        else:
-            slopes, shifts, scale = self.ridge_.lines(target)
+        slopes, shifts, scale = self.ridge_.lines(target)
         slopes = np.delete(slopes, target, axis=1) * spreads[feature]
         return NormalRule(
             inputs,
@@ -140,19 +138,12 @@ class GaussianSampler(BaseSampler):
         column = self.table_.values[:, feature]
         means, spreads = self.table_.scaling
         place = self.table_.encoding[feature].start
-        held_scale: Array | float
-        if isinstance(self.ridge_, CrossFittedRidge):
-            mean, scale = self.ridge_.regress(place)
-            held_mean, held_scale = mean, scale
-        else:
-            mean, scale, held_mean, held_scale = self.ridge_.regress(place, self.folds_)
+        mean, scale, held_mean, held_scale = self.ridge_.regress(place)
         centre, unit = means[feature], spreads[feature]
         tiny = np.finfo(float).tiny
         edges = value_bins(column)
-        held_scale = np.maximum(unit * held_scale, tiny)
-        pit, score = normal_scores(column, centre + unit * held_mean, held_scale, edges)
-        marginal = marginal_log_score(column, edges, self.weights_)
-        calibration = continuous_calibration(self.name, pit, score, marginal, self.weights_)
+        pit, score = normal_scores(column, centre + unit * held_mean, np.maximum(unit * held_scale, tiny), edges)
+        calibration = continuous_calibration(self.name, pit, score, column, edges, self.weights_)
         return NormalConditional(centre + unit * mean, max(unit * scale, tiny), calibration), score
 
     def _categorical(self, feature: int) -> tuple[Conditional, Array]:
@@ -165,9 +156,8 @@ class GaussianSampler(BaseSampler):
             out = self.folds_ == fold
             held[out], _ = _logistic(inputs[~out], codes[~out], inputs[out], levels, start, some(own, ~out))
         score = category_score(codes, held)
-        return CategoricalConditional.of(
-            probabilities, discrete_calibration(self.name, codes, score, self.weights_)
-        ), score
+        calibration = discrete_calibration(self.name, codes, score, self.weights_)
+        return CategoricalConditional.of(probabilities, calibration), score
 
     def _screened_categorical(self, feature: int) -> tuple[Conditional, Array]:
         """Out-of-fold probabilities from as few of the columns as predict best, and from the treatment."""
@@ -231,6 +221,8 @@ class _SharedRidge:
     ----------
     columns : array of shape (n, p)
         The columns.
+    folds : array of shape (n,)
+        Fold of each row.
     spectrum : _Spectrum
         Of all rows.
     training : tuple of _Spectrum
@@ -242,13 +234,14 @@ class _SharedRidge:
     """
 
     columns: Array
+    folds: Ints
     spectrum: _Spectrum
     training: tuple[_Spectrum, ...]
     leverage: Array
     weights: Array | None = None
 
     @classmethod
-    def of(cls, columns: Array, folds: NDArray[np.int64], weights: Array | None = None) -> _SharedRidge:
+    def of(cls, columns: Array, folds: Ints, weights: Array | None = None) -> _SharedRidge:
         """Factor the scatter matrices."""
         parts = [_sums(columns[folds == fold], some(weights, folds == fold)) for fold in range(N_FOLDS)]
         size, total, moment = _sums(columns, weights)  # not the folds' sums: the distribution is the same for any folds
@@ -256,11 +249,11 @@ class _SharedRidge:
         training = tuple(_Spectrum.of(size - own, total - part, moment - square) for own, part, square in parts)
         turned = (columns - spectrum.centre) @ spectrum.vectors
         leverage = turned**2 @ (1.0 / (spectrum.values[:, None] + PENALTIES))
-        return cls(columns, spectrum, training, leverage, weights)
+        return cls(columns, folds, spectrum, training, leverage, weights)
 
-    def regress(self, target: int, folds: NDArray[np.int64]) -> tuple[Array, float, Array, Array]:
+    def regress(self, target: int) -> tuple[Array, float, Array, Array]:
         """Fitted mean and residual standard deviation of one column, then both for each row from the other folds."""
-        best, mean, scale = self._best(target)
+        folds, (best, mean, scale) = self.folds, self._best(target)
         slopes, shifts, freedoms = [], [], []
         for part in self.training:
             slope, _, freedom = part.slopes(target, PENALTIES[best : best + 1])

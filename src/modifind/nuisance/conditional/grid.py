@@ -10,17 +10,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
-from modifind._typing import Array
+from modifind._typing import Array, Ints
 from modifind.data.survey import shares_of
-from modifind.nuisance.conditional.contract import GridConditional, Rows
-
-if TYPE_CHECKING:
-    from modifind.nuisance.conditional.contract import Conditional
+from modifind.nuisance.conditional.contract import Conditional, GridConditional, Rows
 
 N_GRID = 25
 BLOCK_ROWS = 4096
@@ -165,7 +161,7 @@ def cell_grid(points: Array, weights: Array, n_cells: int = N_GRID) -> tuple[Arr
     first, end = np.zeros((2, n_rows, n_cells), dtype=np.int64)
     weight, point, spread = np.zeros((3, n_rows, n_cells))
 
-    def set_cell(cell: int | NDArray[np.intp], start: NDArray[np.int64], stop: NDArray[np.int64]) -> None:
+    def set_cell(cell: int | NDArray[np.intp], start: Ints, stop: Ints) -> None:
         first[row, cell], end[row, cell] = start, stop
         total, moment, square = sums[:, row, stop] - sums[:, row, start]
         offset = moment / np.maximum(total, np.finfo(float).tiny)

@@ -7,20 +7,19 @@ feature, learned from the rows that have one.
 
 from __future__ import annotations
 
-import copy
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator, clone
+from sklearn.base import clone
 
-from modifind._typing import Array
+from modifind._typing import Array, Ints
 from modifind.data.feature_matrix import FeatureTable
-from modifind.data.survey import mean_of
+from modifind.data.survey import mean_of, some
 from modifind.data.wording import named
 from modifind.nuisance.conditional.auto import AutoSampler
-from modifind.nuisance.conditional.base import BaseSampler, row_folds
+from modifind.nuisance.conditional.base import BaseSampler, row_folds, sampler_weights
 from modifind.nuisance.conditional.boosting import BoostingSampler
 from modifind.nuisance.conditional.contract import Calibration, ConditionalRule, GridConditional, Rows
 from modifind.nuisance.conditional.cvae import CVAESampler
@@ -92,9 +91,7 @@ class IncompleteRule:
     value: ConditionalRule
     calibration: Calibration
 
-    def conditional(
-        self, table: FeatureTable, treatment: NDArray[np.int64], parts: NDArray[np.int64]
-    ) -> IncompleteConditional:
+    def conditional(self, table: FeatureTable, treatment: Ints, parts: Ints) -> IncompleteConditional:
         """The distribution of some rows."""
         chance = (~table.observed(self.feature)).astype(np.float64)
         if self.presence is not None:
@@ -135,12 +132,10 @@ class IncompleteSampler(BaseSampler):
 
     def _weighted(self, rows: NDArray[np.bool_]) -> dict[str, Array]:
         """The weights of some rows as an argument of the sampler, scaled to mean 1; nothing where there are none."""
-        if self.weights_ is None:
-            return {}
-        own = self.weights_[rows]
-        return {"weights": own / own.mean()}
+        own = some(self.weights_, rows)
+        return sampler_weights(None if own is None else own / own.mean())
 
-    def _folds(self, n_folds: int, rng: np.random.Generator) -> NDArray[np.int64]:
+    def _folds(self, n_folds: int, rng: np.random.Generator) -> Ints:
         assigned = getattr(self, "assigned_folds_", None)
         return row_folds(self.table_.n_rows, n_folds, rng) if assigned is None else assigned
 
@@ -168,7 +163,10 @@ class IncompleteSampler(BaseSampler):
         assert presence is not None
         if presence.calibration.explained_share > KNOWN_SHARE:
             presence = None
-        return IncompleteRule(feature, presence, value, self._calibration(feature, presence, value))
+        # Held-out log-score of presence and value together; the rest is that of the value.
+        gain = float(mean_of(observed.astype(np.float64), self.weights_) * value.calibration.log_score_gain)
+        gain += 0.0 if presence is None else presence.calibration.log_score_gain
+        return IncompleteRule(feature, presence, value, replace(value.calibration, log_score_gain=gain))
 
     def _rule_of(
         self, table: FeatureTable, rows: NDArray[np.bool_], feature: int, seed: np.random.SeedSequence
@@ -178,20 +176,12 @@ class IncompleteSampler(BaseSampler):
         sampler = self.sampler
         if has_many_columns(*table.design.shape) and isinstance(sampler, AutoSampler | GaussianSampler):
             sampler = BoostingSampler(condition_on_treatment=self.condition_on_treatment)
-        sampler = clone(sampler) if isinstance(sampler, BaseEstimator) else copy.deepcopy(sampler)
+        sampler = clone(sampler, safe=False)
         if np.bincount(treatment, minlength=2).min() < LEAST_ARM and isinstance(sampler, BaseSampler):
             sampler.set_params(condition_on_treatment=False)  # an arm of so few values says nothing of its own
         if hasattr(sampler, "assign_folds"):
             sampler.assign_folds(self.parts_[rows], whole_clusters=getattr(self, "whole_clusters_", False))
         return sampler.fit(table, treatment, seed, **self._weighted(rows)).rule(feature)
-
-    def _calibration(self, feature: int, presence: ConditionalRule | None, value: ConditionalRule) -> Calibration:
-        """Held-out log-score of presence and value together; the rest is that of the value."""
-        observed = self.table_.observed(feature)
-        gain = mean_of(observed.astype(np.float64), self.weights_) * value.calibration.log_score_gain
-        if presence is not None:
-            gain += presence.calibration.log_score_gain
-        return replace(value.calibration, log_score_gain=float(gain))
 
 
 def for_gaps(sampler: BaseSampler, table: FeatureTable) -> BaseSampler:

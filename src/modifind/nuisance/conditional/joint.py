@@ -23,12 +23,12 @@ from scipy.special import ndtri
 from scipy.stats import qmc, rankdata
 from sklearn.base import clone
 
-from modifind._typing import Array
+from modifind._typing import Array, Ints
 from modifind.data.determined import find_determined
 from modifind.data.feature_groups import part_of
 from modifind.data.feature_matrix import FeatureTable
 from modifind.data.row_plan import row_uniforms
-from modifind.nuisance.conditional.base import BaseSampler, NormalConditional, row_folds
+from modifind.nuisance.conditional.base import BaseSampler, NormalConditional, row_folds, sampler_weights
 from modifind.nuisance.conditional.contract import Calibration, ConditionalRule, RowGrid
 from modifind.nuisance.conditional.grid import ConditionalGrid
 
@@ -106,9 +106,9 @@ class JointRule:
     def conditional(
         self,
         table: FeatureTable,
-        treatment: NDArray[np.int64],
-        parts: NDArray[np.int64],
-        numbers: NDArray[np.int64] | None = None,
+        treatment: Ints,
+        parts: Ints,
+        numbers: Ints | None = None,
     ) -> JointConditional:
         """The distribution of rows, which are known by their numbers: 0, 1, ... for None."""
         numbers = np.arange(table.n_rows) if numbers is None else numbers
@@ -138,11 +138,11 @@ class JointConditional:
 
     rule: JointRule
     table: FeatureTable
-    treatment: NDArray[np.int64]
-    parts: NDArray[np.int64]
+    treatment: Ints
+    parts: Ints
     shifts: Array
 
-    def at(self, rows: NDArray[np.int64]) -> tuple[Array, Array]:
+    def at(self, rows: Ints) -> tuple[Array, Array]:
         """Points of shape (rows, g, members) and weights of shape (rows, g)."""
         points = np.empty((rows.size, N_POINTS, len(self.rule.members)))
         step = max(1, BLOCK_CELLS // (N_POINTS * self.table.n_features))
@@ -156,7 +156,7 @@ class JointConditional:
         """Evenly spread points of the unit cube, shape (points of a set, steps)."""
         return qmc.Sobol(len(self.rule.steps), scramble=False).random_base2(SET_POINTS.bit_length() - 1)
 
-    def _draw(self, rows: NDArray[np.int64]) -> Array:
+    def _draw(self, rows: Ints) -> Array:
         rule = self.rule
         values = np.repeat(self.table.values[rows], N_POINTS, axis=0)
         treatment, parts = (np.repeat(of[rows], N_POINTS) for of in (self.treatment, self.parts))
@@ -173,7 +173,7 @@ class JointConditional:
 def joint_conditional(
     sampler: BaseSampler,
     table: FeatureTable,
-    treatment: NDArray[np.int64],
+    treatment: Ints,
     members: tuple[int, ...],
     limits: dict[str, float],
     seed: np.random.SeedSequence,
@@ -207,11 +207,11 @@ def joint_conditional(
 def joint_rule(
     sampler: BaseSampler,
     table: FeatureTable,
-    treatment: NDArray[np.int64],
+    treatment: Ints,
     members: tuple[int, ...],
     limits: dict[str, float],
     seed: np.random.SeedSequence,
-    parts: NDArray[np.int64],
+    parts: Ints,
     weights: Array | None = None,
 ) -> JointRule:
     """Fit how several features are drawn given all others and the treatment.
@@ -236,49 +236,63 @@ def joint_rule(
         How much each row counts.
     """
     point_seed, sampler_seed = seed.spawn(2)
-    rest = [m for m in range(table.n_features) if m not in members]
-    leaders, followers = _leaders(table, [m for m in members if not table.is_constant(m)])
-
-    def fitted(feature: int, given: list[int]) -> Step:
-        own = clone(sampler, safe=False)
-        if hasattr(own, "assign_folds"):
-            own.assign_folds(parts, whole_clusters=getattr(sampler, "whole_clusters_", False))
-        known = part_of(table, [*given, feature])
-        own.fit(known, treatment, sampler_seed.spawn(1)[0], **({} if weights is None else {"weights": weights}))
-        empty = replace(known, values=known.values[:0], reference=known.scaling)
-        return Step(feature, [*given, feature], empty, own.rule(len(given)))
-
-    def is_determined(step: Step) -> bool:
-        share = step.rule.calibration.explained_share
-        limit = limits[table.kind(step.feature)]
-        return share > limit or len(step.columns) - 1 in find_determined(step.table(table.values)).features
-
-    held: list[int] = []
+    rest = sorted(set(range(table.n_features)) - set(members))
+    leaders, followers = _leaders(table, members)
+    fit = _Steps(sampler, table, treatment, parts, limits, sampler_seed, weights)
     steps: list[Step] = []
-    seen: list[Calibration] = []
+    held: list[Step] = []  # what lies outside the group determines these
     for feature in leaders:
         drawn = [step.feature for step in steps]
-        step = fitted(feature, [*rest, *held, *drawn])
-        if is_determined(step):
+        known = [*rest, *(step.feature for step in held)]
+        step = fit(feature, [*known, *drawn])
+        if fit.is_determined(step):
             # By what lies outside the group, or with the help of what has been drawn?
-            outside = fitted(feature, [*rest, *held]) if drawn else step
-            if is_determined(outside):
-                held.append(feature)
-                seen.append(outside.rule.calibration)
+            outside = fit(feature, known) if drawn else step
+            if not drawn or fit.is_determined(outside):
+                held.append(outside)
                 continue
         steps.append(step)
-    worst = _worst([step.rule.calibration for step in steps] or seen)
+    worst = _worst([step.rule.calibration for step in steps or held])
     nearest, followed = NearestRow.of(table, leaders), table.values[:, followers]
     keys = tuple(int(word) for word in point_seed.generate_state(N_SETS * len(steps), np.uint64)) if steps else ()
     return JointRule(members, tuple(steps), leaders, followers, nearest, followed, keys, worst)
 
 
+@dataclass(frozen=True)
+class _Steps:
+    """Fits the distribution of one feature given some others; the fields are those of `joint_rule`."""
+
+    sampler: BaseSampler
+    table: FeatureTable
+    treatment: Ints
+    parts: Ints
+    limits: dict[str, float]
+    seed: np.random.SeedSequence
+    weights: Array | None
+
+    def __call__(self, feature: int, given: list[int]) -> Step:
+        own = clone(self.sampler, safe=False)
+        if hasattr(own, "assign_folds"):
+            own.assign_folds(self.parts, whole_clusters=getattr(self.sampler, "whole_clusters_", False))
+        known = part_of(self.table, [*given, feature])
+        own.fit(known, self.treatment, self.seed.spawn(1)[0], **sampler_weights(self.weights))
+        empty = replace(known, values=known.values[:0], reference=known.scaling)
+        return Step(feature, [*given, feature], empty, own.rule(len(given)))
+
+    def is_determined(self, step: Step) -> bool:
+        """Whether the others leave a feature nothing to vary."""
+        limit = self.limits[self.table.kind(step.feature)]
+        if step.rule.calibration.explained_share > limit:
+            return True
+        return len(step.columns) - 1 in find_determined(step.table(self.table.values)).features
+
+
 def rule_grid(
     rule: ConditionalRule | JointRule,
     table: FeatureTable,
-    treatment: NDArray[np.int64],
-    parts: NDArray[np.int64],
-    numbers: NDArray[np.int64],
+    treatment: Ints,
+    parts: Ints,
+    numbers: Ints,
 ) -> RowGrid:
     """Points of the distribution that a rule gives numbered rows, of one feature or of several together."""
     if isinstance(rule, JointRule):
@@ -365,10 +379,10 @@ def _places(columns: tuple[tuple[Array, Array] | None, ...], values: Array) -> A
     return np.stack(parts, axis=1)
 
 
-def _leaders(table: FeatureTable, features: list[int]) -> tuple[list[int], list[int]]:
-    """The features that must be drawn, and those that the former determine."""
-    leaders, followers = list(features), []
-    for feature in reversed(features):
+def _leaders(table: FeatureTable, members: tuple[int, ...]) -> tuple[list[int], list[int]]:
+    """The features that must be drawn, and those that the former determine; none is constant."""
+    leaders, followers = [m for m in members if not table.is_constant(m)], []
+    for feature in reversed(leaders):
         others = [m for m in leaders if m != feature]
         if others and _is_function(table, feature, others):
             leaders = others
@@ -402,14 +416,14 @@ def _worst(calibrations: list[Calibration]) -> Calibration:
     """One line for several features: the worst fit, the sum of what is gained, the least that is explained."""
     if not calibrations:
         return Calibration("none", float("nan"), float("nan"), float("nan"))
-    names = dict.fromkeys(c.sampler for c in calibrations)
+    nothing = Calibration("", float("nan"), float("nan"), 0.0)
     fits = [c for c in calibrations if not np.isnan(c.pit_p_value)]
-    worst = max(fits, key=lambda c: c.pit_distance, default=None)
-    return Calibration(
-        "+".join(names),
-        float("nan") if worst is None else worst.pit_distance,
-        min(1.0, len(fits) * min(c.pit_p_value for c in fits)) if fits else float("nan"),
-        sum(c.log_score_gain for c in calibrations),
-        min(c.explained_share for c in calibrations),
-        () if worst is None else worst.pit_histogram,
+    worst = max(fits, key=lambda c: c.pit_distance, default=nothing)
+    return replace(
+        worst,
+        sampler="+".join(dict.fromkeys(c.sampler for c in calibrations)),
+        pit_p_value=min([1.0, *(len(fits) * c.pit_p_value for c in fits)]) if fits else float("nan"),
+        log_score_gain=sum(c.log_score_gain for c in calibrations),
+        explained_share=min(c.explained_share for c in calibrations),
+        n_clusters=0,
     )

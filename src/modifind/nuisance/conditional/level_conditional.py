@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from modifind._typing import Array
+from modifind._typing import Array, Ints
 from modifind.data.feature_matrix import FeatureTable
 from modifind.data.many_levels import Directions
 from modifind.data.survey import effective_weights, shares_of, some
@@ -55,12 +55,7 @@ class LevelModel:
 
     @classmethod
     def of(
-        cls,
-        inputs: Array,
-        codes: NDArray[np.intp],
-        n_levels: int,
-        weights: Array | None = None,
-        n_steps: int = N_STEPS,
+        cls, inputs: Array, codes: NDArray[np.intp], n_levels: int, weights: Array | None = None, n_steps: int = N_STEPS
     ) -> LevelModel:
         """Fit to rows; weights add up to their effective number."""
         rows = random_rows(codes.size, MOST_ROWS)
@@ -166,15 +161,13 @@ class LevelRule:
     model: LevelModel
     calibration: Calibration
 
-    def conditional(
-        self, table: FeatureTable, treatment: NDArray[np.int64], parts: NDArray[np.int64]
-    ) -> LevelConditional:
+    def conditional(self, table: FeatureTable, treatment: Ints, parts: Ints) -> LevelConditional:
         """The distribution of some rows."""
         return LevelConditional(self.model, self.model.directions(self.inputs(table, treatment)), self.calibration)
 
 
 def fit_level_conditional(
-    inputs: Array, column: Array, n_levels: int, folds: NDArray[np.int64], weights: Array | None = None
+    inputs: Array, column: Array, n_levels: int, folds: Ints, weights: Array | None = None
 ) -> tuple[LevelConditional, Array]:
     """The distribution of a category of many levels, and its held-out log-score row by row.
 

@@ -6,7 +6,7 @@ import numpy as np
 
 from modifind.data.survey import some
 from modifind.nuisance.conditional.base import BaseSampler, PoolConditional
-from modifind.nuisance.conditional.contract import Calibration, Conditional, ConditionalRule
+from modifind.nuisance.conditional.contract import Calibration, ConditionalRule
 from modifind.nuisance.conditional.rules import ArmRule
 
 
@@ -26,16 +26,13 @@ class MarginalSampler(BaseSampler):
 
     def rule(self, feature: int) -> ConditionalRule:
         """The column's own values as weighted points, for any rows."""
-        conditional = self._pool(feature)
+        conditional = self.conditional(feature)
         points, weights, window = conditional.window_grids
         first = window[[int(np.argmax(self.treatment_ == arm)) for arm in (0, 1)]]
         return ArmRule(points[first], weights[first], self.condition_on_treatment, conditional.calibration)
 
-    def conditional(self, feature: int) -> Conditional:
+    def conditional(self, feature: int) -> PoolConditional:
         """Take the column's own values as the distribution."""
-        return self._pool(feature)
-
-    def _pool(self, feature: int) -> PoolConditional:
         column = self.table_.values[:, feature]
         if self.condition_on_treatment:
             order = np.argsort(self.treatment_, kind="stable")

@@ -11,15 +11,15 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.base import clone
 
-from modifind._typing import Array
+from modifind._typing import Array, Ints
 from modifind.data.clusters import is_within
 from modifind.data.feature_matrix import FeatureTable
-from modifind.nuisance.conditional.base import BaseSampler
+from modifind.nuisance.conditional.base import BaseSampler, sampler_weights
 from modifind.nuisance.conditional.contract import Calibration, Conditional, Rows
 from modifind.nuisance.conditional.grid import ConditionalGrid
+from modifind.nuisance.regression.density import counted
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class ClusterConditional:
     """
 
     conditional: Conditional
-    clusters: NDArray[np.int64]
+    clusters: Ints
     points: ConditionalGrid
 
     @property
@@ -73,12 +73,7 @@ class ClusterSampler(BaseSampler):
 
     name = "per cluster"
 
-    def __init__(
-        self,
-        sampler: BaseSampler,
-        clusters: Mapping[int, NDArray[np.int64]],
-        most_explained: Mapping[str, float],
-    ) -> None:
+    def __init__(self, sampler: BaseSampler, clusters: Mapping[int, Ints], most_explained: Mapping[str, float]) -> None:
         super().__init__(condition_on_treatment=getattr(sampler, "condition_on_treatment", True))
         self.sampler = sampler
         self.clusters = clusters
@@ -86,10 +81,9 @@ class ClusterSampler(BaseSampler):
 
     def _prepare(self, seed: np.random.SeedSequence) -> None:
         """Fit the sampler for the other features."""
-        weighted = {} if self.weights_ is None else {"weights": self.weights_}
-        self.sampler.fit(self.table_, self.treatment_, seed, **weighted)
+        self.sampler.fit(self.table_, self.treatment_, seed, **sampler_weights(self.weights_))
 
-    def assign_folds(self, folds: NDArray[np.int64], *, whole_clusters: bool = False) -> None:
+    def assign_folds(self, folds: Ints, *, whole_clusters: bool = False) -> None:
         """Cross-fit the distributions of other features by these folds."""
         super().assign_folds(folds, whole_clusters=whole_clusters)
         self.sampler.assign_folds(folds, whole_clusters=whole_clusters)
@@ -107,8 +101,8 @@ class ClusterSampler(BaseSampler):
         sampler = clone(getattr(self.sampler, "sampler", self.sampler))  # a table of clusters has no missing values
         if not by_cluster.whole_arms:  # the share treated is a column like others
             sampler.set_params(condition_on_treatment=False)
-        weighted = {} if by_cluster.weights is None else {"weights": by_cluster.weights}
-        sampler.fit(by_cluster.table, by_cluster.arms, self.seeds_[feature], **weighted)
+        own = sampler_weights(by_cluster.weights)
+        sampler.fit(by_cluster.table, by_cluster.arms, self.seeds_[feature], **own)
         conditional = sampler.conditional(by_cluster.feature)
         if conditional.calibration.explained_share > self.most_explained[self.table_.kind(feature)]:
             return self.sampler.conditional(feature)
@@ -137,18 +131,13 @@ class ClusterMeans:
 
     table: FeatureTable
     feature: int
-    arms: NDArray[np.int64]
+    arms: Ints
     whole_arms: bool
     weights: Array | None
 
     @classmethod
     def of(
-        cls,
-        table: FeatureTable,
-        treatment: NDArray[np.int64],
-        clusters: NDArray[np.int64],
-        feature: int,
-        weights: Array | None,
+        cls, table: FeatureTable, treatment: Ints, clusters: Ints, feature: int, weights: Array | None
     ) -> ClusterMeans:
         """Means over the rows of each cluster.
 
@@ -167,29 +156,20 @@ class ClusterMeans:
         counts = np.maximum(counts, np.finfo(float).tiny)
 
         def means(column: Array) -> Array:
-            own = column if weights is None else column * weights
-            return np.bincount(clusters, own).astype(np.float64) / counts
+            return np.bincount(clusters, counted(column, weights)).astype(np.float64) / counts
 
-        names: list[str] = []
-        columns: list[Array] = []
-        categories: list[tuple[Any, ...] | None] = []
+        share, whole = means(treatment.astype(np.float64)), is_within(treatment, clusters)
+        found: list[tuple[str, Array, Any]] = []  # names, columns and categories
         for m, name in enumerate(table.names):
-            if m in table.level_columns:  # too many levels for so few rows
-                continue
             column = table.values[:, m]
             if m == feature or (m not in table.incomplete and is_within(column, clusters)):
-                names, columns = [*names, name], [*columns, column[first]]
-                categories.append(table.categories[m])
-                continue
-            parts = [means(own) for own in table.design[:, table.encoding[m]].T]
-            names, columns = [*names, *[name] * len(parts)], [*columns, *parts]
-            categories += [None] * len(parts)
-        share = means(treatment.astype(np.float64))
-        whole = is_within(treatment, clusters)
-        if not whole:
-            names, columns, categories = [*names, "treated"], [*columns, share], [*categories, None]
-        place = names.index(table.names[feature])
-        arms = np.rint(share).astype(np.int64) if whole else np.zeros(first.size, dtype=np.int64)
-        own = None if weights is None else counts / counts.mean()
-        known = FeatureTable(tuple(names), np.column_stack(columns), tuple(categories))
-        return cls(known, place, arms, whole, own)
+                own = [(name, column[first], table.categories[m])]
+            else:
+                own = [(name, means(part), None) for part in table.design[:, table.encoding[m]].T]
+            found += [] if m in table.level_columns else own  # too many levels for so few rows
+        found += [("treated", share, None)] * (not whole)
+        names, columns, categories = zip(*found, strict=True)
+        known = FeatureTable(names, np.column_stack(columns), categories)
+        arms = np.rint(share).astype(np.int64) * whole
+        own_weights = None if weights is None else counts / counts.mean()
+        return cls(known, names.index(table.names[feature]), arms, whole, own_weights)

@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from modifind._typing import Array
+from modifind._typing import Array, Ints
 from modifind.data.feature_matrix import FeatureTable
 from modifind.nuisance.conditional.base import BaseSampler, CategoricalConditional, NormalConditional, PoolConditional
 from modifind.nuisance.conditional.contract import Calibration, Rows
-from modifind.nuisance.conditional.level_shares import LevelShares
+from modifind.nuisance.regression.level_sums import LevelTables
 
 N_STEPS = 4096
 
@@ -39,13 +39,13 @@ class Conditioning:
         The feature, whose own columns are left out.
     mean_treatment : float or None
         What the treatment is centred at; None where it is not conditioned on.
-    level_shares : LevelShares
+    level_shares : LevelTables
         What is seen of categories of many levels.
     """
 
     feature: int
     mean_treatment: float | None
-    level_shares: LevelShares = field(default_factory=LevelShares)
+    level_shares: LevelTables = field(default_factory=LevelTables)
 
     @classmethod
     def of(cls, sampler: BaseSampler, feature: int) -> Conditioning:
@@ -53,7 +53,7 @@ class Conditioning:
         mean = float(sampler.treatment_.mean()) if sampler.condition_on_treatment else None
         return cls(feature, mean, sampler.level_shares_)
 
-    def __call__(self, table: FeatureTable, treatment: NDArray[np.int64]) -> Array:
+    def __call__(self, table: FeatureTable, treatment: Ints) -> Array:
         """Model columns of some rows."""
         extra: Array | None = None if self.mean_treatment is None else np.subtract(treatment, self.mean_treatment)
         inputs = table.design_without(self.feature, extra, self.level_shares)
@@ -99,9 +99,7 @@ class NormalRule:
     scale: float
     calibration: Calibration
 
-    def conditional(
-        self, table: FeatureTable, treatment: NDArray[np.int64], parts: NDArray[np.int64]
-    ) -> NormalConditional:
+    def conditional(self, table: FeatureTable, treatment: Ints, parts: Ints) -> NormalConditional:
         """The distribution of some rows."""
         means = self.shifts + self.inputs(table, treatment) @ self.slopes.T
         mean = means[np.arange(table.n_rows), parts % self.shifts.size]
@@ -128,9 +126,7 @@ class CategoryRule:
     constant: Array
     calibration: Calibration
 
-    def conditional(
-        self, table: FeatureTable, treatment: NDArray[np.int64], parts: NDArray[np.int64]
-    ) -> CategoricalConditional:
+    def conditional(self, table: FeatureTable, treatment: Ints, parts: Ints) -> CategoricalConditional:
         """The distribution of some rows."""
         inputs = self.inputs(table, treatment)
         probabilities = np.zeros((table.n_rows, self.constant.size))
@@ -205,9 +201,7 @@ class ResidualRule:
             inputs, models, edges, window[chosen], local[chosen], points, weights, shifted, conditional.calibration
         )
 
-    def conditional(
-        self, table: FeatureTable, treatment: NDArray[np.int64], parts: NDArray[np.int64]
-    ) -> WindowConditional:
+    def conditional(self, table: FeatureTable, treatment: Ints, parts: Ints) -> WindowConditional:
         """The distribution of some rows."""
         inputs = self.inputs(table, treatment)
         mean, spread = np.empty(table.n_rows), np.empty(table.n_rows)
@@ -218,9 +212,8 @@ class ResidualRule:
                 if trees is not None:
                     mean[rows] += spread[rows] * trees.predict(inputs[rows])
         place = np.searchsorted(self.edges, mean)
-        if self.shifted:
-            return WindowConditional(self.points, self.weights, self.window[place], mean, self.scale[place] * spread)
-        return WindowConditional(self.points, self.weights, self.window[place], np.zeros(mean.size), np.ones(mean.size))
+        shift, scale = (mean, self.scale[place] * spread) if self.shifted else (np.zeros(mean.size), np.ones(mean.size))
+        return WindowConditional(self.points, self.weights, self.window[place], shift, scale)
 
 
 @dataclass(frozen=True)
@@ -232,9 +225,7 @@ class ArmRule:
     by_arm: bool
     calibration: Calibration
 
-    def conditional(
-        self, table: FeatureTable, treatment: NDArray[np.int64], parts: NDArray[np.int64]
-    ) -> WindowConditional:
+    def conditional(self, table: FeatureTable, treatment: Ints, parts: Ints) -> WindowConditional:
         """The distribution of some rows."""
         window = (treatment if self.by_arm else np.zeros(table.n_rows, dtype=np.int64)).astype(np.intp)
         return WindowConditional(self.points, self.weights, window, np.zeros(window.size), np.ones(window.size))

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.linear_model import RidgeCV
 
-from modifind._typing import Array
+from modifind._typing import Array, Ints
 from modifind.data.survey import effective_weights, fit_weights, shares_of, some
 from modifind.nuisance.conditional.base import (
     MANY_COLUMNS,
@@ -22,7 +22,6 @@ from modifind.nuisance.conditional.base import (
     column_atoms,
     continuous_calibration,
     discrete_calibration,
-    marginal_log_score,
     value_bins,
 )
 from modifind.nuisance.conditional.contract import Calibration, Conditional, ConditionalRule
@@ -107,31 +106,10 @@ class SplineSampler(BaseSampler):
         return SmoothClassifier().fit(inputs, codes, weights)
 
     def _residual_conditional(
-        self, conditioning: Conditioning, inputs: Array, column: Array, folds: NDArray[np.int64], n_folds: int
+        self, conditioning: Conditioning, inputs: Array, column: Array, folds: Ints, n_folds: int
     ) -> tuple[Conditional, Array, ResidualRule]:
-        mean, spread = np.empty(column.size), np.ones(column.size)
-        models = {}
-        weights = effective_weights(self.weights_)
-        few = has_many_columns(*inputs.shape)
-        smooth = None if few or inputs.shape[1] > MANY_COLUMNS else SmoothRegression().fit(inputs, column, weights)
-        for fold in np.unique(folds):
-            out = folds == fold
-            own = some(weights, ~out)
-            seen = self._neighbours(inputs[~out], column[~out, None], own)
-            train, test = inputs[~out][:, seen], inputs[out][:, seen]
-            start: Any
-            if smooth is not None:
-                start = smooth.refit(train, column[~out], own)
-            elif few:
-                start = _Line.of(train, column[~out], own)
-            else:
-                start = SmoothRegression().fit(train, column[~out], own)
-            located, unit = start.predict(train)
-            trees = self._grow(train, (column[~out] - located) / unit, own)
-            models[fold] = (Selected.of(start, seen), None if trees is None else Selected.of(trees, seen))
-            mean[out], spread[out] = start.predict(test)
-            if trees is not None:
-                mean[out] += spread[out] * trees.predict(test)
+        weights, few = effective_weights(self.weights_), has_many_columns(*inputs.shape)
+        models, mean, spread = self._cross_fit(inputs, column, folds, weights)
         # The rule finds a row's model by the number of its fold; rows of a fold without values may have any.
         by_fold = tuple(models.get(fold, models[folds[0]]) for fold in range(n_folds))
         order = np.argsort(mean, kind="stable")
@@ -157,13 +135,36 @@ class SplineSampler(BaseSampler):
             pool, start_row, np.full(column.size, width), unknown, shift, scale, weights=some(self.weights_, order)
         )
         pit, score, edges = _window_scores(column, conditional, self.weights_)
-        marginal = marginal_log_score(column, edges, self.weights_)
-        calibration = continuous_calibration(self.name, pit, score, marginal, self.weights_)
+        calibration = continuous_calibration(self.name, pit, score, column, edges, self.weights_)
         conditional = replace(conditional, calibration=calibration)
         return conditional, score, ResidualRule.of(conditioning, by_fold, mean, local, conditional, shifted=not piled)
 
+    def _cross_fit(
+        self, inputs: Array, column: Array, folds: Ints, weights: Array | None
+    ) -> tuple[dict[int, tuple[Any, Any]], Array, Array]:
+        """A model of each fold's outside, with trees or None, and the mean and the spread that it gives the inside."""
+        mean, spread = np.empty(column.size), np.empty(column.size)
+        models = {}
+        few, smooth = has_many_columns(*inputs.shape), None
+        if not few and inputs.shape[1] <= MANY_COLUMNS:
+            smooth = SmoothRegression().fit(inputs, column, weights)
+        for fold in np.unique(folds):
+            out = folds == fold
+            own = some(weights, ~out)
+            seen = self._neighbours(inputs[~out], column[~out, None], own)
+            train, test = inputs[~out][:, seen], inputs[out][:, seen]
+            fit = _Line.of if few else SmoothRegression().fit if smooth is None else smooth.refit
+            start: Any = fit(train, column[~out], own)
+            located, unit = start.predict(train)
+            trees = self._grow(train, (column[~out] - located) / unit, own)
+            models[fold] = (Selected.of(start, seen), None if trees is None else Selected.of(trees, seen))
+            mean[out], spread[out] = start.predict(test)
+            if trees is not None:
+                mean[out] += spread[out] * trees.predict(test)
+        return models, mean, spread
+
     def _categorical(
-        self, conditioning: Conditioning, inputs: Array, codes: Array, levels: int, folds: NDArray[np.int64]
+        self, conditioning: Conditioning, inputs: Array, codes: Array, levels: int, folds: Ints
     ) -> tuple[Conditional, Array, CategoryRule]:
         held = np.zeros((codes.size, levels))
         models: list[Any] = []
@@ -204,9 +205,7 @@ class _Line:
         return self.model.predict(X), np.ones(X.shape[0])
 
 
-def _local_scale(
-    residual: Array, order: NDArray[np.intp], rank: NDArray[np.int64], weights: Array | None = None
-) -> Array:
+def _local_scale(residual: Array, order: NDArray[np.intp], rank: Ints, weights: Array | None = None) -> Array:
     """Root mean square of the residuals of a tenth of the rows around each row's predicted mean."""
     width = min(residual.size, int(np.clip(residual.size // 10, 50, 2000)))
     squares = residual[order] ** 2
@@ -218,7 +217,7 @@ def _local_scale(
     return np.sqrt(np.maximum(_window_totals(squares, start, width) / size, np.finfo(float).tiny))
 
 
-def _window_totals(terms: Array, start: NDArray[np.int64], width: int) -> Array:
+def _window_totals(terms: Array, start: Ints, width: int) -> Array:
     """Sums of `width` terms from each start on."""
     total = _steps(terms)
     return total[start + width] - total[start]
@@ -227,34 +226,13 @@ def _window_totals(terms: Array, start: NDArray[np.int64], width: int) -> Array:
 def _window_scores(
     column: Array, conditional: PoolConditional, weights: Array | None = None
 ) -> tuple[Array, Array, Array]:
-    """PIT and binned log-score of each row under its window of the pool, the row itself left out."""
-    if conditional.weights is not None:
-        assert weights is not None
-        return _weighted_window_scores(column, conditional, conditional.weights, weights)
-    edges = value_bins(column)
-    prior = np.searchsorted(np.sort(column), edges, side="right") / column.size
-    pit, score = np.empty((column.size, 2)), np.empty(column.size)
-    for start in np.unique(conditional.start):
-        rows = np.flatnonzero(conditional.start == start)
-        window = np.sort(conditional.pool[start : start + conditional.size[rows[0]]])
-        own = ((column[rows] - conditional.shift[rows]) / conditional.scale[rows])[:, None]
-        at_edges = (edges - conditional.shift[rows, None]) / conditional.scale[rows, None]
-        n_others = window.size - 1
-        below = np.searchsorted(window, own, side="left")
-        ties = np.searchsorted(window, own, side="right") - below - 1
-        # The rows of the window that share the value share its probability; a value of its own has one place.
-        pit[rows] = (below + np.where(ties > 0, [0.0, 1.0], 0.5) * (ties + 1)) / (n_others + 1.0)
-        # One pseudo-row spread over the bins: a window says little about a bin it has no row in.
-        within = np.searchsorted(window, at_edges, side="right") - (own <= at_edges)
-        score[rows] = binned_log_score(column[rows], edges, (within + prior) / (n_others + 1.0))
-    return pit, score, edges
+    """PIT and binned log-score of each row under its window of the pool, the row itself left out; and the bins' edges.
 
-
-def _weighted_window_scores(
-    column: Array, conditional: PoolConditional, pool_weights: Array, weights: Array
-) -> tuple[Array, Array, Array]:
-    """The same where rows have weights: counts of rows become sums of weights, the pseudo-row has the mean weight."""
+    With weights, counts of rows are sums of weights, and the pseudo-row below has the mean weight.
+    """
     edges = value_bins(column)
+    weights = np.ones(column.size) if weights is None else weights
+    pool_weights = np.ones(column.size) if conditional.weights is None else conditional.weights
     order = np.argsort(column, kind="stable")
     prior = _steps(weights[order])[np.searchsorted(column[order], edges, side="right")] / weights.sum()
     pit, score = np.empty((column.size, 2)), np.empty(column.size)
@@ -269,8 +247,10 @@ def _weighted_window_scores(
         total = np.maximum(steps[-1] - mine, 0.0) + typical
         below = steps[np.searchsorted(window, own, side="left")]
         ties = steps[np.searchsorted(window, own, side="right")] - below - mine
+        # The rows of the window that share the value share its probability; a value of its own has one place.
         shared = ties > 1e-9 * typical
         pit[rows] = np.clip((below + np.where(shared, [0.0, 1.0], 0.5) * (ties + typical)) / total, 0.0, 1.0)
+        # One pseudo-row spread over the bins: a window says little about a bin it has no row in.
         within = steps[np.searchsorted(window, at_edges, side="right")] - mine * (own <= at_edges)
         score[rows] = binned_log_score(column[rows], edges, (within + typical * prior) / total)
     return pit, score, edges

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from modifind._typing import Array
+from modifind._typing import Array, Ints
 from modifind.data.survey import mean_of, some
 
 PENALTIES: Array = np.logspace(0, 6, 7)
@@ -52,9 +52,7 @@ class _Part:
     squares: Array
 
     @classmethod
-    def of(
-        cls, table: Array, all_arms: NDArray[np.int64], out: NDArray[np.bool_], weights: Array | None = None
-    ) -> _Part:
+    def of(cls, table: Array, all_arms: Ints, out: NDArray[np.bool_], weights: Array | None = None) -> _Part:
         """Factor the smaller of the two Gram matrices."""
         columns, arms = table[~out], all_arms[~out]
         own = some(weights, ~out)
@@ -118,15 +116,18 @@ class CrossFittedRidge:
         What is known of each fold.
     weights : array of shape (n,), optional
         Weights of the rows.
+    treatment : int, optional
+        The column that is the treatment, centred at its mean: in lines it carries what the arms differ by.
     """
 
     columns: Array
     parts: tuple[_Part, ...]
     weights: Array | None = None
+    treatment: int | None = None
 
     @classmethod
     def of(
-        cls, columns: Array, arms: NDArray[np.int64], folds: NDArray[np.int64], weights: Array | None = None
+        cls, columns: Array, arms: Ints, folds: Ints, weights: Array | None = None, treatment: int | None = None
     ) -> CrossFittedRidge:
         """One factorisation per fold serves all columns; its cost is that of the smaller Gram matrix.
 
@@ -140,15 +141,20 @@ class CrossFittedRidge:
             Fold of each row.
         weights : array of shape (n,), optional
             Weights of the rows, adding up to the effective number of rows.
+        treatment : int, optional
+            The column that is the treatment.
         """
         parts = (_Part.of(columns, arms, folds == fold, weights) for fold in range(int(folds.max()) + 1))
-        return cls(columns, tuple(parts), weights)
+        return cls(columns, tuple(parts), weights, treatment)
 
-    def regress(self, target: int) -> tuple[Array, float]:
-        """Out-of-fold mean of one column, by the candidate of least error, and the root mean square of its errors."""
+    def regress(self, target: int) -> tuple[Array, float, Array, float]:
+        """Out-of-fold mean of one column, by the candidate of least error, and the root mean square of its errors.
+
+        Twice, as the mean and the scale of rows that were not seen, too.
+        """
         means = self._means(target, [part.slopes(target) for part in self.parts])
         best, scale = self._best(target, means)
-        return means[:, best], scale
+        return means[:, best], scale, means[:, best], scale
 
     def _means(self, target: int, lines: list[Array]) -> Array:
         """Out-of-fold means of one column, by every candidate."""
@@ -157,11 +163,9 @@ class CrossFittedRidge:
             means[part.rows] = part.expected[:, target, None] + part.deviations @ slopes
         return means
 
-    def lines(self, target: int, treatment: int | None) -> tuple[Array, Array, float]:
-        """Slopes and intercepts of each fold's line of one column on the others, and the spread about them.
-
-        The column at `treatment`, centred at its mean, carries what the arms differ by.
-        """
+    def lines(self, target: int) -> tuple[Array, Array, float]:
+        """Slopes and intercepts of each fold's line of one column on the others, and the spread about them."""
+        treatment = self.treatment
         found = [part.slopes(target) for part in self.parts]
         best, scale = self._best(target, self._means(target, found))
         slopes = np.stack([own[:, best] for own in found])

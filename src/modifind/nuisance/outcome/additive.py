@@ -2,29 +2,59 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 
-from modifind._typing import Array
-from modifind.data.survey import effective_weights
+from modifind._typing import Array, Ints
+from modifind.data.survey import effective_weights, some
 from modifind.nuisance.regression.blocks import quadratic_forms, scaled_gram
-from modifind.nuisance.regression.density import SHAPES, best_shape, robust_spread, student_weight
-from modifind.nuisance.regression.evidence import Groups, solve_ridge, symmetric, updated_penalties
+from modifind.nuisance.regression.density import (
+    SHAPES,
+    best_shape,
+    centre_and_unit,
+    counted,
+    robust_spread,
+    student_weight,
+)
+from modifind.nuisance.regression.evidence import first_penalties, renumbered, solve_ridge, symmetric, updated_penalties
 from modifind.nuisance.regression.scale import LEAST_UNIT, LINKS, ScaleModel
 from modifind.nuisance.regression.terms import AdditiveTerms
 
 MAX_LEVERAGE = 0.9
-CURVE_START = 30.0
 ROUNDS = 3
 MAX_CURVES_PER_ROW = 2
 FAR = 8.0
 LEAST_ARM = 0.01  # of the other arm's spread is the least scale that weighs rows
 
 
-class AdditiveLearner(BaseEstimator):
+class AdditiveArms(BaseEstimator, ABC):
+    """A learner whose predictions are functions of sums of terms: `terms_`, times `coefficients_`."""
+
+    terms_: AdditiveTerms
+    coefficients_: Array
+
+    def predict(self, X: Array) -> tuple[Array, Array]:
+        """Location and scale of every row in both arms, shape (n, 2) each."""
+        return self._outputs(self.index(X))
+
+    def index(self, X: Array) -> Array:
+        """What `along` can reuse from feature to feature: the sums of the rows as they are."""
+        return self.terms_.combine(X, self.coefficients_)
+
+    def along(self, X: Array, columns: slice, points: Array, index: Array | None = None) -> tuple[Array, Array]:
+        """Location and scale, shape (n, g, 2) each, when some columns take the values `points`, (n, g, width)."""
+        return self._outputs(self.terms_.along(X, columns, points, self.coefficients_, index))
+
+    @abstractmethod
+    def _outputs(self, total: Array) -> tuple[Array, Array]:
+        """Location and scale from the sums, which are on the last axis."""
+
+
+class AdditiveLearner(AdditiveArms):
     """Location and scale of each arm as sums of smooth functions of single columns and of a few products.
 
     The location has a part common to both arms and a difference between them, each with a line and a smooth curve per
@@ -67,92 +97,84 @@ class AdditiveLearner(BaseEstimator):
         self.products = products
         self.links = links
 
-    def fit(self, X: Array, a: NDArray[np.int64], y: Array, sample_weight: Array | None = None) -> AdditiveLearner:
+    def fit(self, X: Array, a: Ints, y: Array, sample_weight: Array | None = None) -> AdditiveLearner:
         """Alternate between the locations given the scales and the scales given leave-one-out residuals.
 
         Weights are scaled to sum to the effective sample size, so that penalties are no surer than they should be.
         """
         rows = [np.flatnonzero(a == arm) for arm in (0, 1)]
-        counts = None if sample_weight is None else effective_weights(np.asarray(sample_weight, dtype=np.float64))
+        counts = effective_weights(sample_weight)
         # Penalties and floors below are for outcomes of size 1.
-        centre, unit = float(np.median(y)), robust_spread(y) or 1.0
+        centre, unit = centre_and_unit(y)
         scaled = (y - centre) / unit
         # An arm whose outcome hardly varies must not outweigh the other one: what the arms share is fitted to both.
-        least = LEAST_ARM * max(robust_spread(scaled[r]) for r in rows)
-        arms = [_Arm(scaled[r], None if counts is None else counts[r], max(least, LEAST_UNIT)) for r in rows]
+        least = max(LEAST_ARM * max(robust_spread(scaled[r]) for r in rows), LEAST_UNIT)
+        arms = [_Arm(r, scaled[r], some(counts, r), least) for r in rows]
         n_knots = min(self.n_knots, 1 + MAX_CURVES_PER_ROW * X.shape[0] // max(X.shape[1], 1))
-        self._use(AdditiveTerms.of(X, n_knots), X, rows, arms)
-        for arm in arms:
-            arm.models = [ScaleModel("exp", self._scale_groups())]
+        self._use(AdditiveTerms.of(X, n_knots), X, arms)
+        self._choose_among(("exp",), arms)
         for turn in range(ROUNDS):
             if turn == 1:
-                if self.products:
-                    scores = [
-                        [arm.counted(arm.location_score) for arm in arms],
-                        [arm.counted(arm.scale_score) for arm in arms],
-                    ]
-                    enlarged = self.terms_.with_products(X, scores, rows, bends=True)
-                    if enlarged.pairs:
-                        self._use(enlarged, X, rows, arms)
-                for arm in arms:
-                    arm.models = [ScaleModel(link, self._scale_groups()) for link in self.links]
+                self._add_products(X, arms)
+                self._choose_among(self.links, arms)
             self._location.fit_least_squares(
-                [(arm.terms, arm.y, arm.counted(arm.weight)) for arm in arms], n_steps=6 if turn < 2 else 4
+                [(arm.terms, arm.y, counted(arm.weight, arm.counts)) for arm in arms], n_steps=6 if turn < 2 else 4
             )
             for k, arm in enumerate(arms):
                 arm.update(self._location, k, self._scale_columns, n_steps=(4, 10, 5)[turn])
-        self.scales_ = [arm.models[0] for arm in arms]
-        self.coefficients_ = np.zeros((self.terms_.degree.size, 4))
-        for k, model in enumerate(self.scales_):
-            self.coefficients_[:, k] = self._location.coefficients[k]
-            self.coefficients_[self._scale_columns, 2 + k] = model.coefficients
-        self.coefficients_[:, :2] *= unit
-        self.coefficients_[0, :2] += centre
-        for model in self.scales_:
-            model.unit *= unit
-            model.least *= unit
-        self.residual_, self.weight_ = np.empty(y.size), np.empty(y.size)
-        for r, arm in zip(rows, arms, strict=True):
-            self.residual_[r], self.weight_[r] = unit * arm.residual, arm.weight / unit**2
-        del self._location
+        self._keep(arms, centre, unit)
         return self
 
-    def predict(self, X: Array) -> tuple[Array, Array]:
-        """Location and scale of every row in both arms, shape (n, 2) each."""
-        return self._outputs(self.index(X))
-
-    def index(self, X: Array) -> Array:
-        """What `along` can reuse from feature to feature: locations and scale indices of the rows as they are."""
-        return self.terms_.combine(X, self.coefficients_)
-
-    def along(self, X: Array, columns: slice, points: Array, index: Array | None = None) -> tuple[Array, Array]:
-        """Location and scale, shape (n, g, 2) each, when some columns take the values `points`, (n, g, width)."""
-        return self._outputs(self.terms_.along(X, columns, points, self.coefficients_, index))
+    def _keep(self, arms: list[_Arm], centre: float, unit: float) -> None:
+        """What was found, in the units of the outcome."""
+        self.scales_ = [arm.models[0] for arm in arms]
+        self.coefficients_ = np.zeros((self.terms_.degree.size, 4))
+        self.residual_, self.weight_ = np.empty((2, sum(arm.y.size for arm in arms)))
+        for k, (arm, model) in enumerate(zip(arms, self.scales_, strict=True)):
+            self.coefficients_[:, k] = self._location.coefficients[k]
+            self.coefficients_[self._scale_columns, 2 + k] = model.coefficients
+            model.unit *= unit
+            model.least *= unit
+            self.residual_[arm.rows], self.weight_[arm.rows] = unit * arm.residual, arm.weight / unit**2
+        self.coefficients_[:, :2] *= unit
+        self.coefficients_[0, :2] += centre
+        del self._location
 
     def _outputs(self, total: Array) -> tuple[Array, Array]:
         scale = np.stack([model.at_index(total[..., 2 + arm]) for arm, model in enumerate(self.scales_)], axis=-1)
         return total[..., :2], scale
 
-    def _use(self, terms: AdditiveTerms, X: Array, rows: list[NDArray[np.int64]], arms: list[_Arm]) -> None:
+    def _add_products(self, X: Array, arms: list[_Arm]) -> None:
+        """Take up the products that residuals call for, if any."""
+        if self.products:
+            scores = [list(kind) for kind in zip(*(arm.scores for arm in arms), strict=True)]
+            enlarged = self.terms_.with_products(X, scores, [arm.rows for arm in arms])
+            if enlarged.pairs:
+                self._use(enlarged, X, arms)
+
+    def _choose_among(self, links: tuple[str, ...], arms: list[_Arm]) -> None:
+        groups = renumbered(self.terms_.groups[self._scale_columns])
+        for arm in arms:
+            arm.models = [ScaleModel(link, groups) for link in links]
+
+    def _use(self, terms: AdditiveTerms, X: Array, arms: list[_Arm]) -> None:
         self.terms_ = terms
         self._location = ArmLocations(terms.groups, np.flatnonzero(terms.degree <= self.contrast_curves))
         self._scale_columns = np.flatnonzero(terms.degree <= self.scale_curves)
         for arm in arms:
             arm.terms = np.empty((0, 0))  # terms fill most of the memory: never twice
-        for r, arm in zip(rows, arms, strict=True):
-            arm.terms = terms(X[r])
-
-    def _scale_groups(self) -> Groups:
-        return np.unique(self.terms_.groups[self._scale_columns], return_inverse=True)[1].astype(np.int64)
+        for arm in arms:
+            arm.terms = terms(X[arm.rows])
 
 
 @dataclass
 class _Arm:
     """Rows of one arm and what is known of them so far."""
 
+    rows: NDArray[np.intp]
     y: Array
-    counts: Array | None = None
-    least: float = LEAST_UNIT
+    counts: Array | None
+    least: float
     terms: Array = field(default_factory=lambda: np.empty((0, 0)))
     models: list[ScaleModel] = field(default_factory=list)
     shape: float = SHAPES[-1]
@@ -164,25 +186,16 @@ class _Arm:
         self.weight = np.maximum(far, 1.0) ** -2.0 / spread**2  # wild rows must not start the fit
         self.residual = self.y
 
-    def counted(self, values: Array) -> Array:
-        """Values times the weights of their rows."""
-        return values if self.counts is None else self.counts * values
-
     @property
-    def standardised(self) -> Array:
-        return self.residual / self.scale
+    def scores(self) -> tuple[Array, Array]:
+        """Of the location and of the log-scale, times the weights of the rows."""
+        u = self.residual / self.scale
+        weight = student_weight(u, self.shape)
+        return counted(weight * u, self.counts), counted(weight * u**2 - 1.0, self.counts)
 
-    @property
-    def location_score(self) -> Array:
-        return student_weight(self.standardised, self.shape) * self.standardised
-
-    @property
-    def scale_score(self) -> Array:
-        return student_weight(self.standardised, self.shape) * self.standardised**2 - 1.0
-
-    def update(self, location: ArmLocations, number: int, columns: NDArray[np.int64], n_steps: int) -> None:
+    def update(self, location: ArmLocations, number: int, columns: Ints, n_steps: int) -> None:
         """Leave-one-out residuals of a new location, their scale, and the weights that follow."""
-        leverage = self.counted(self.weight) * location.leverage(self.terms, number)
+        leverage = counted(self.weight, self.counts) * location.leverage(self.terms, number)
         fitted = self.terms @ location.coefficients[number]
         self.residual = (self.y - fitted) / (1.0 - np.clip(leverage, 0.0, MAX_LEVERAGE))
         part = np.take(self.terms, columns, axis=1)
@@ -190,8 +203,9 @@ class _Arm:
             model.fit(part, self.residual, self.shape, n_steps, self.counts)
         self.models = [min(self.models, key=lambda model: model.criterion)]
         self.scale = self.models[0].at(part)
-        self.shape = best_shape(self.standardised, self.counts)
-        self.weight = student_weight(self.standardised, self.shape) / np.maximum(self.scale, self.least) ** 2
+        standardised = self.residual / self.scale
+        self.shape = best_shape(standardised, self.counts)
+        self.weight = student_weight(standardised, self.shape) / np.maximum(self.scale, self.least) ** 2
 
 
 class ArmLocations:
@@ -205,13 +219,12 @@ class ArmLocations:
         The terms that the difference may use.
     """
 
-    def __init__(self, groups: Groups, contrast: NDArray[np.int64]) -> None:
+    def __init__(self, groups: Ints, contrast: Ints) -> None:
         self.n_terms = groups.size
         self.contrast = contrast
-        second = np.unique(groups[contrast], return_inverse=True)[1]
+        second = renumbered(groups[contrast])
         self.groups = np.concatenate((groups, np.where(second > 0, second + groups.max(), 0)))
-        self.penalties = np.where(np.bincount(self.groups) > 1, CURVE_START, 1.0)
-        self.penalties[0] = 0.0
+        self.penalties = first_penalties(self.groups)
 
     def fit_least_squares(self, arms: list[tuple[Array, Array, Array]], n_steps: int) -> None:
         """Solve with the present penalties and improve them, `n_steps` times; terms, outcomes and weights per arm."""

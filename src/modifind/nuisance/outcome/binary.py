@@ -5,18 +5,18 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit
-from sklearn.base import BaseEstimator
 
-from modifind._typing import Array
-from modifind.data.survey import effective_weights, mean_of
-from modifind.nuisance.outcome.additive import ArmLocations
+from modifind._typing import Array, Ints
+from modifind.data.survey import effective_weights, mean_of, some
+from modifind.nuisance.outcome.additive import AdditiveArms, ArmLocations
+from modifind.nuisance.regression.density import counted
 from modifind.nuisance.regression.terms import AdditiveTerms
 
 MAX_INDEX = 8.0
 ROUNDS = 4
 
 
-class AdditiveClassifier(BaseEstimator):
+class AdditiveClassifier(AdditiveArms):
     """Probability of the outcome in each arm: a logistic function of smooth functions of single columns.
 
     The same parts as `AdditiveLearner`: common to both arms, and their difference, every line and every curve with a
@@ -37,56 +37,53 @@ class AdditiveClassifier(BaseEstimator):
         self.contrast_curves = contrast_curves
         self.products = products
 
-    def fit(self, X: Array, a: NDArray[np.int64], y: Array, sample_weight: Array | None = None) -> AdditiveClassifier:
+    def fit(self, X: Array, a: Ints, y: Array, sample_weight: Array | None = None) -> AdditiveClassifier:
         """Iterated weighted least squares; penalties by evidence on the way.
 
         Weights are scaled to sum to the effective sample size.
         """
+        counts = effective_weights(sample_weight)
         rows = [np.flatnonzero(a == arm) for arm in (0, 1)]
-        counts: list[Array | None] = [None, None]
-        if sample_weight is not None:
-            scaled = effective_weights(np.asarray(sample_weight, dtype=np.float64))
-            counts = [scaled[r] for r in rows]
+        arms = [_Arm(y[r], some(counts, r)) for r in rows]
         self.terms_ = AdditiveTerms.of(X, self.n_knots)
-        index = [np.full(r.size, _logit(mean_of(y[r], count))) for r, count in zip(rows, counts, strict=True)]
+        terms: list[Array] = []
+        locations = self._use(X, rows, terms)
         for turn in range(ROUNDS):
             if turn == 1 and self.products:
-                scores = [_counted(y[r] - expit(i), c) for r, i, c in zip(rows, index, counts, strict=True)]
-                self.terms_ = self.terms_.with_products(X, [scores], rows, bends=True)
-            if turn == 0 or (turn == 1 and self.terms_.pairs):
-                contrast = np.flatnonzero(self.terms_.degree <= self.contrast_curves)
-                locations = ArmLocations(self.terms_.groups, contrast)
-                terms: list[Array] = []  # they fill most of the memory: never twice
-                terms += (self.terms_(X[r]) for r in rows)
-            means = [expit(i) for i in index]
-            weights = [own * (1 - own) for own in means]
-            working = [i + (y[r] - own) / weight for i, r, own, weight in zip(index, rows, means, weights, strict=True)]
-            weights = [_counted(weight, count) for weight, count in zip(weights, counts, strict=True)]
-            locations.fit_least_squares(list(zip(terms, working, weights, strict=True)), n_steps=4)
-            index = [np.clip(terms[k] @ locations.coefficients[k], -MAX_INDEX, MAX_INDEX) for k in (0, 1)]
+                scores = [counted(arm.y - expit(arm.index), arm.counts) for arm in arms]
+                self.terms_ = self.terms_.with_products(X, [scores], rows)
+                if self.terms_.pairs:
+                    locations = self._use(X, rows, terms)
+            locations.fit_least_squares([(t, *arm.working()) for t, arm in zip(terms, arms, strict=True)], n_steps=4)
+            for k, arm in enumerate(arms):
+                arm.index = np.clip(terms[k] @ locations.coefficients[k], -MAX_INDEX, MAX_INDEX)
         self.coefficients_ = np.stack(locations.coefficients, axis=1)
         return self
 
-    def predict(self, X: Array) -> tuple[Array, Array]:
-        """Probability of every row in both arms, and the standard deviation that it gives; shape (n, 2) each."""
-        return _outputs(self.index(X))
+    def _use(self, X: Array, rows: list[NDArray[np.intp]], terms: list[Array]) -> ArmLocations:
+        """Fill in the terms of each arm's rows and begin anew."""
+        terms.clear()  # they fill most of the memory: never twice
+        terms += (self.terms_(X[r]) for r in rows)
+        return ArmLocations(self.terms_.groups, np.flatnonzero(self.terms_.degree <= self.contrast_curves))
 
-    def index(self, X: Array) -> Array:
-        """Log-odds of the rows as they are, which `along` can reuse from feature to feature."""
-        return self.terms_.combine(X, self.coefficients_)
-
-    def along(self, X: Array, columns: slice, points: Array, index: Array | None = None) -> tuple[Array, Array]:
-        """The same, shape (n, g, 2) each, when some columns take the values `points`, (n, g, width)."""
-        return _outputs(self.terms_.along(X, columns, points, self.coefficients_, index))
-
-
-def _counted(values: Array, counts: Array | None) -> Array:
-    return values if counts is None else counts * values
+    def _outputs(self, total: Array) -> tuple[Array, Array]:
+        """Probability and the standard deviation that it gives, from log-odds."""
+        probability = expit(np.clip(total, -MAX_INDEX, MAX_INDEX))
+        return probability, np.sqrt(probability * (1 - probability))
 
 
-def _outputs(index: Array) -> tuple[Array, Array]:
-    probability = expit(np.clip(index, -MAX_INDEX, MAX_INDEX))
-    return probability, np.sqrt(probability * (1 - probability))
+class _Arm:
+    """Outcomes of one arm, the weights of its rows, and their log-odds so far."""
+
+    def __init__(self, y: Array, counts: Array | None) -> None:
+        self.y, self.counts = y, counts
+        self.index = np.full(y.size, _logit(mean_of(y, counts)))
+
+    def working(self) -> tuple[Array, Array]:
+        """Working outcomes of weighted least squares, and their weights."""
+        mean = expit(self.index)
+        weight = mean * (1 - mean)
+        return self.index + (self.y - mean) / weight, counted(weight, self.counts)
 
 
 def _logit(share: float) -> float:

@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, clone
 from sklearn.ensemble import HistGradientBoostingRegressor
 
-from modifind._typing import Array
-from modifind.data.survey import effective_weights, mean_of
+from modifind._typing import Array, Ints
+from modifind.data.survey import effective_weights, fit_weights, mean_of, some
 from modifind.nuisance.outcome.additive import AdditiveLearner
 from modifind.nuisance.regression.blocks import random_rows
+from modifind.nuisance.regression.density import counted
 
 N_FOLDS = 2
 N_BINS = 64
@@ -42,23 +42,20 @@ class BoostingLearner(BaseEstimator):
     def fit(
         self,
         X: Array,
-        a: NDArray[np.int64],
+        a: Ints,
         y: Array,
         sample_weight: Array | None = None,
         fitted_base: AdditiveLearner | None = None,
     ) -> BoostingLearner:
         """Fit the additive model, unless a fitted one is given, and the trees."""
         base = AdditiveLearner() if self.base is None else clone(self.base)
-        given = {} if sample_weight is None else {"sample_weight": sample_weight}
-        self.base_ = base.fit(X, a, y, **given) if fitted_base is None else fitted_base
+        self.base_ = base.fit(X, a, y, **fit_weights(sample_weight)) if fitted_base is None else fitted_base
         rows = random_rows(y.size, MAX_ROWS)
         X, a, target, weight = X[rows], a[rows], self.base_.residual_[rows], self.base_.weight_[rows]
         self.edges_ = [np.unique(np.quantile(column, np.arange(1, N_BINS) / N_BINS)) for column in X.T]
         inputs = np.column_stack((self._bins(X), a))
-        counts = None
-        if sample_weight is not None:
-            counts = effective_weights(np.asarray(sample_weight, dtype=np.float64)[rows])
-            weight = weight * counts
+        counts = effective_weights(some(sample_weight, rows))
+        weight = counted(weight, counts)
         weight = weight / weight.mean()
         if counts is not None:
             weight *= counts.mean()  # their sum is the effective number of rows

@@ -6,9 +6,9 @@ from abc import abstractmethod
 from typing import Any, ClassVar, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
-from modifind._typing import Array
+from modifind._typing import Array, Ints
+from modifind.nuisance.regression.chances import check_chances
 
 TINY = np.finfo(np.float64).tiny
 
@@ -20,10 +20,11 @@ class OutcomeLearner(Protocol):
     ``along(X, columns, points)``, which gives the same two arrays, of shape (n, g, 2), when the columns take other
     values; one that has not is called with the rows repeated. With ``index(X)`` beside it, what that gives for the rows
     as they are is computed once and handed to ``along(..., index)`` for every feature. One that leaves some columns out
-    may say so by ``looks_at(columns)``. Tables with sample weights need ``fit(X, a, y, sample_weight=None)``.
+    may say so by ``looks_at(columns)``. One that wraps another has that as `stands_for`, which messages name. Tables
+    with sample weights need ``fit(X, a, y, sample_weight=None)``.
     """
 
-    def fit(self, X: Array, a: NDArray[np.int64], y: Array) -> Any:
+    def fit(self, X: Array, a: Ints, y: Array) -> Any:
         """Learn from features as a numeric matrix, arms 0 and 1, and the outcome."""
 
     def predict(self, X: Array) -> tuple[Array, Array]:
@@ -67,22 +68,22 @@ class Likelihood(Protocol):
         """Location, scale and shape of outcomes that no feature tells apart."""
 
 
-def predict_arms(model: OutcomeLearner, X: Array) -> tuple[Array, Array]:
-    """Location and scale of both arms, checked."""
-    return _checked(model, "predict", model.predict(X), (X.shape[0], 2))
+def predict_arms(model: OutcomeLearner, X: Array, *, chances: bool = False) -> tuple[Array, Array]:
+    """Location and scale of both arms, checked; locations are `chances` where the outcome has two values."""
+    return _checked(model, "predict", model.predict(X), (X.shape[0], 2), chances)
 
 
 def predict_along(
-    model: OutcomeLearner, X: Array, columns: slice, points: Array, index: Array | None = None
+    model: OutcomeLearner, X: Array, columns: slice, points: Array, index: Array | None = None, *, chances: bool = False
 ) -> tuple[Array, Array]:
     """Location and scale, shape (n, g, 2) each, when `columns` take the values `points` of shape (n, g, width)."""
     n, g = points.shape[:2]
     if hasattr(model, "along"):
         found = model.along(X, columns, points) if index is None else model.along(X, columns, points, index)
-        return _checked(model, "along", found, (n, g, 2))
+        return _checked(model, "along", found, (n, g, 2), chances)
     rows = np.repeat(X, g, axis=0)
     rows[:, columns] = points.reshape(n * g, -1)
-    location, scale = predict_arms(model, rows)
+    location, scale = predict_arms(model, rows, chances=chances)
     return location.reshape(n, g, 2), scale.reshape(n, g, 2)
 
 
@@ -100,8 +101,14 @@ def check_along(model: OutcomeLearner, X: Array) -> None:
             raise ValueError(f"{type(model).__name__}.along and .predict give different values of the {name}")
 
 
-def _checked(model: OutcomeLearner, method: str, found: Any, shape: tuple[int, ...]) -> tuple[Array, Array]:
-    caller = f"{type(model).__name__}.{method}"
+def _caller(model: Any, method: str) -> str:
+    while hasattr(model, "stands_for"):
+        model = model.stands_for
+    return f"{type(model).__name__}.{method if hasattr(model, method) else 'predict'}"
+
+
+def _checked(model: Any, method: str, found: Any, shape: tuple[int, ...], chances: bool) -> tuple[Array, Array]:
+    caller = _caller(model, method)
     if not isinstance(found, tuple | list) or len(found) != 2:
         raise ValueError(f"{caller} must return a pair (location, scale); found {type(found).__name__}")
     location, scale = (np.asarray(part, dtype=np.float64) for part in found)
@@ -115,4 +122,6 @@ def _checked(model: OutcomeLearner, method: str, found: Any, shape: tuple[int, .
             raise ValueError(f"{caller} returned a {name} that is not finite")
     if (scale < 0).any():
         raise ValueError(f"{caller} returned a negative scale")
+    if chances:
+        check_chances(location, caller)
     return location, np.maximum(scale, TINY)

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from modifind._typing import Array
-from modifind.nuisance.outcome.contract import looks_at, predict_along, predict_arms
 
 
 @dataclass(frozen=True)
@@ -47,43 +44,6 @@ class Filling:
             X[..., j] = np.where(X[..., j + 1] > 0, mean, X[..., j])
         return X
 
-
-class FilledLearner:
-    """A learner that is given filled columns.
-
-    Parameters
-    ----------
-    model : learner
-        The learner.
-    filling : Filling
-        Made from the rows that it is fitted to, and from no others.
-    """
-
-    def __init__(self, model: Any, filling: Filling) -> None:
-        self.model = model
-        self.filling = filling
-
-    def fit(self, X: Array, a: NDArray[np.int64], y: Array, **given: Any) -> FilledLearner:
-        """Fit the learner."""
-        self.model.fit(self.filling(X), a, y, **given)
-        return self
-
-    def predict(self, X: Array) -> tuple[Array, Array]:
-        """Location and scale of every row in both arms, shape (n, 2) each."""
-        return predict_arms(self.model, self.filling(X))
-
-    def index(self, X: Array) -> Array | None:
-        """What the learner can reuse from feature to feature."""
-        return self.model.index(self.filling(X)) if hasattr(self.model, "index") else None
-
-    def looks_at(self, columns: slice) -> bool:
-        """Whether the learner looks at any of some columns."""
-        return looks_at(self.model, columns)
-
-    def alike(self, columns: slice) -> NDArray[np.intp] | None:
-        """Groups of levels that the learner cannot tell apart."""
-        return self.model.alike(columns) if hasattr(self.model, "alike") else None
-
-    def along(self, X: Array, columns: slice, points: Array, index: Array | None = None) -> tuple[Array, Array]:
-        """Location and scale, shape (n, g, 2) each, when some columns take the values `points`, (n, g, width)."""
-        return predict_along(self.model, self.filling(X), columns, self.filling(points, columns.start), index)
+    def place(self, columns: slice) -> slice:
+        """Columns stay where they are."""
+        return columns

@@ -14,19 +14,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit
 from sklearn.cluster import KMeans
 
-from modifind._typing import Array
+from modifind._typing import Array, Ints
 from modifind.data.survey import effective_weights
 from modifind.nuisance.outcome.additive import AdditiveLearner
 from modifind.nuisance.outcome.binary import AdditiveClassifier
-from modifind.nuisance.outcome.contract import looks_at, predict_along, predict_arms
-from modifind.nuisance.regression.density import student_weight
+from modifind.nuisance.regression.density import counted, student_weight
 from modifind.nuisance.regression.level_sums import LARGE_EFFECT, Coded, LevelSums, inner_folds
 
 MOST_GROUPS = 100
@@ -51,14 +49,7 @@ class LevelEffects:
 
     @classmethod
     def of(
-        cls,
-        coded: Coded,
-        X: Array,
-        a: NDArray[np.int64],
-        y: Array,
-        *,
-        binary: bool,
-        sample_weight: Array | None = None,
+        cls, coded: Coded, X: Array, a: Ints, y: Array, *, binary: bool, sample_weight: Array | None = None
     ) -> tuple[LevelEffects, Array]:
         """Learn effects from rows; also the columns of these rows, each with the effects that the others show."""
         folds = inner_folds(y.size)
@@ -70,9 +61,7 @@ class LevelEffects:
             parts = [rows.effects(codes, n_levels, folds, counts)]
             if not binary:
                 parts.append(rows.scale_effects(codes, n_levels, folds, counts))
-            table = np.concatenate([part[0] for part in parts], axis=1)
-            held = np.concatenate([part[1] for part in parts], axis=1)
-            size = np.concatenate([part[2] for part in parts])
+            table, held, size = (np.concatenate(part, axis=-1) for part in zip(*parts, strict=True))
             table = _gathered(table, size, np.bincount(codes, minlength=n_levels))
             centre, spread = held.mean(axis=0), held.std(axis=0)
             spread = np.where(spread > 0, spread, 1.0)
@@ -130,15 +119,13 @@ class _Rows:
         Scale of the residuals, 1 for a binary outcome.
     """
 
-    a: NDArray[np.int64]
+    a: Ints
     residual: Array
     weight: Array
     scale: Array
 
     @classmethod
-    def of(
-        cls, coded: Coded, X: Array, a: NDArray[np.int64], y: Array, binary: bool, sample_weight: Array | None
-    ) -> _Rows:
+    def of(cls, coded: Coded, X: Array, a: Ints, y: Array, binary: bool, sample_weight: Array | None) -> _Rows:
         """Fit a model without the levels, but with what their rows have in common; the latter is then left in."""
         codes = [own.start for own, _ in coded]
         means = np.concatenate([np.arange(own.start + 1, own.stop) for own, _ in coded])
@@ -163,7 +150,7 @@ class _Rows:
         self, codes: NDArray[np.intp], n_levels: int, folds: NDArray[np.intp], counts: Array | None
     ) -> tuple[Array, Array, Array]:
         """Effects on the location: of levels, of rows by the others of their level, and the root of the information."""
-        weight = self.weight if counts is None else self.weight * counts
+        weight = counted(self.weight, counts)
         table, outside = LevelSums.of(codes, n_levels, self.a, folds, weight, self.residual).effects()
         held = outside[folds, codes]
         self.residual = self.residual - held[:, 0] - (self.a - 0.5) * held[:, 1]
@@ -178,7 +165,7 @@ class _Rows:
         for arm in (0, 1):
             score[self.a == arm] /= max(float(score[self.a == arm].mean()), 1e-12)
         information = 1.0 / max(float(score.var()), 1e-12)
-        weight = np.full(u.size, information) if counts is None else information * counts
+        weight = counted(np.full(u.size, information), counts)
         table, outside = LevelSums.of(codes, n_levels, self.a, folds, weight, score - 1.0).effects()
         return table, outside[folds, codes], np.sqrt(information) * np.array([1.0, 0.5])
 
@@ -202,43 +189,3 @@ def _gathered(table: Array, size: Array, counts: NDArray[np.intp]) -> Array:
         sums = np.bincount(found.labels_, (counts + 1e-3) * column, minlength=MOST_GROUPS)
         centres[:, k] = sums / np.maximum(weight, 1e-300)
     return centres[found.labels_]
-
-
-class EncodedLearner:
-    """A learner that is given effects of levels in the place of their codes.
-
-    Parameters
-    ----------
-    model : learner
-        The learner.
-    effects : LevelEffects
-        Learned from the rows that it is fitted to, and from no others.
-    training : array of shape (n, p), optional
-        The columns that it is fitted to, for another learner of the same rows.
-    """
-
-    def __init__(self, model: Any, effects: LevelEffects, training: Array | None = None) -> None:
-        self.model = model
-        self.effects = effects
-        self.training = training
-
-    def predict(self, X: Array) -> tuple[Array, Array]:
-        """Location and scale of every row in both arms, shape (n, 2) each."""
-        return predict_arms(self.model, self.effects(X))
-
-    def index(self, X: Array) -> Array | None:
-        """What the learner can reuse from feature to feature."""
-        return self.model.index(self.effects(X)) if hasattr(self.model, "index") else None
-
-    def looks_at(self, columns: slice) -> bool:
-        """Whether the learner looks at any of some columns."""
-        return looks_at(self.model, self.effects.place(columns))
-
-    def alike(self, columns: slice) -> NDArray[np.intp] | None:
-        """Groups of levels that the learner cannot tell apart."""
-        return self.effects.alike(columns)
-
-    def along(self, X: Array, columns: slice, points: Array, index: Array | None = None) -> tuple[Array, Array]:
-        """Location and scale, shape (n, g, 2) each, when some columns take the values `points`, (n, g, width)."""
-        moved = self.effects(points, columns.start)
-        return predict_along(self.model, self.effects(X), self.effects.place(columns), moved, index)

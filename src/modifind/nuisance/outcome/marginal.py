@@ -3,21 +3,14 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
-from modifind._typing import Array
+from modifind._typing import Array, Ints
 from modifind.data.survey import representative_values
 from modifind.nuisance.outcome.contract import Likelihood
 
 
 def marginal_log_likelihood(
-    y: Array,
-    a: NDArray[np.int64],
-    folds: NDArray[np.int64],
-    *,
-    family: Likelihood,
-    least_scale: float = 0.0,
-    weights: Array | None = None,
+    y: Array, a: Ints, folds: Ints, *, family: Likelihood, least_scale: float = 0.0, weights: Array | None = None
 ) -> Array:
     """Held-out log-likelihood of every row under its arm's distribution in the other folds.
 

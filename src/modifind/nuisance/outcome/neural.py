@@ -7,18 +7,16 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 
-from modifind._typing import Array
+from modifind._typing import Array, Ints
 from modifind.data.survey import mean_of
-from modifind.nuisance.regression.density import robust_spread, student_log_density, student_weight
+from modifind.nuisance.regression.density import centre_and_unit, student_log_density, student_weight
 from modifind.nuisance.regression.training import Float32, Networks
 
 if TYPE_CHECKING:
     import torch
 
-Ints = NDArray[np.int64]
 
 SHAPE = 10.0
 N_OUTPUTS = 4  # common location, difference of the arms' locations, log-scale of each arm
@@ -120,7 +118,7 @@ class NeuralLearner(BaseEstimator):
         self.n_features_in_ = X.shape[1]
         self.column_center_ = X.mean(axis=0)
         self.column_unit_ = np.maximum(X.std(axis=0), 1.0)  # indicators stay as small as they are
-        self.center_, self.unit_ = _center_and_unit(y)
+        self.center_, self.unit_ = centre_and_unit(y)
         standardised = np.clip((y - self.center_) / self.unit_, -MAX_VALUE, MAX_VALUE)
         self.constants_ = _arm_constants(standardised, a, counts)
         # An arm with little noise would have the whole say in the trunk. Its location moves in smaller units; without
@@ -300,17 +298,13 @@ def _held_out(a: Ints, members: int, fraction: float, rng: np.random.Generator) 
     return np.sort(turned[:, :n_held], axis=1), turned[:, n_held:]
 
 
-def _center_and_unit(y: Array) -> tuple[float, float]:
-    return float(np.median(y)), robust_spread(y) or 1.0
-
-
 def _arm_constants(y: Array, a: Ints, counts: Array | None = None) -> Array:
     """Location and log-scale of each arm without features, shape (2, 2), by maximum likelihood."""
     constants = np.zeros((2, 2))
     for arm in (0, 1):
         own = a == arm if (a == arm).any() else np.ones(a.size, dtype=bool)
         values, counted = y[own], None if counts is None else counts[own]
-        center, scale = _center_and_unit(values)
+        center, scale = centre_and_unit(values)
         for _ in range(30):
             weight = student_weight((values - center) / scale, SHAPE)
             center = float(np.average(values, weights=weight if counted is None else weight * counted))

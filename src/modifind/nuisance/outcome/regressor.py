@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, clone, is_classifier
 from sklearn.dummy import DummyClassifier
 from sklearn.model_selection import cross_val_predict
 from sklearn.utils.validation import has_fit_parameter
 
-from modifind._typing import Array
-from modifind.data.survey import mean_of
+from modifind._typing import Array, Ints
+from modifind.data.survey import fit_weights, mean_of, some
+from modifind.nuisance.regression.chances import predict_chances
 
 N_FOLDS = 5
 
@@ -45,41 +45,47 @@ class RegressorLearner(BaseEstimator):
         self.regressor = regressor
         self.spread = spread
 
-    def fit(self, X: Array, a: NDArray[np.int64], y: Array, sample_weight: Array | None = None) -> RegressorLearner:
+    def fit(self, X: Array, a: Ints, y: Array, sample_weight: Array | None = None) -> RegressorLearner:
         """Fit both arms, each by itself."""
-        weighted = sample_weight is not None
         for part in (self.regressor, self.spread):
-            if weighted and part is not None and not has_fit_parameter(part, "sample_weight"):
+            if sample_weight is not None and part is not None and not has_fit_parameter(part, "sample_weight"):
                 raise ValueError(
                     f"learner {type(part).__name__} takes no sample_weight in fit; choose one that does, or leave "
                     "sample_weight out"
                 )
-        self.locations_, self.spreads_, self.scales_ = [], [], []
+        self.locations_: list[Any] = []
+        self.spreads_: list[Any] = []
+        self.scales_: list[float] = []
         for arm in (0, 1):
-            rows = a == arm
-            own = {"sample_weight": sample_weight[rows]} if sample_weight is not None else {}
-            if is_classifier(self.regressor):
-                one_class = (y[rows] == y[rows][0]).all()  # which many classifiers refuse
-                model = DummyClassifier() if one_class else clone(self.regressor)
-                self.locations_.append(model.fit(X[rows], y[rows], **own))
-                continue
-            self.locations_.append(clone(self.regressor).fit(X[rows], y[rows], **own))
-            held = cross_val_predict(clone(self.regressor), X[rows], y[rows], cv=N_FOLDS, params=own or None)
-            squares = (y[rows] - held) ** 2
-            weights = own.get("sample_weight")
-            spread = None
-            if self.spread is not None:
-                least = max(float(np.median(squares)), np.finfo(np.float64).tiny) * 1e-3
-                spread = clone(self.spread).fit(X[rows], np.log(np.maximum(squares, least)), **own)
-                squares = squares / np.exp(spread.predict(X[rows]))
-            self.spreads_.append(spread)
-            self.scales_.append(float(np.sqrt(mean_of(squares, weights))))
+            self._fit_arm(X[a == arm], y[a == arm], some(sample_weight, a == arm))
         return self
+
+    def _fit_arm(self, X: Array, y: Array, weights: Array | None) -> None:
+        own = fit_weights(weights)
+        if is_classifier(self.regressor):
+            one_class = (y == y[0]).all()  # which many classifiers refuse
+            model = DummyClassifier() if one_class else clone(self.regressor)
+            self.locations_.append(model.fit(X, y, **own))
+            return
+        self.locations_.append(clone(self.regressor).fit(X, y, **own))
+        squares = (y - cross_val_predict(clone(self.regressor), X, y, cv=N_FOLDS, params=own or None)) ** 2
+        spread = None
+        if self.spread is not None:
+            least = max(float(np.median(squares)), np.finfo(np.float64).tiny) * 1e-3
+            spread = clone(self.spread).fit(X, np.log(np.maximum(squares, least)), **own)
+            squares = squares / np.exp(spread.predict(X))
+        self.spreads_.append(spread)
+        self.scales_.append(float(np.sqrt(mean_of(squares, weights))))
+
+    @property
+    def stands_for(self) -> Any:
+        """What the user made."""
+        return self.regressor
 
     def predict(self, X: Array) -> tuple[Array, Array]:
         """Location and scale of both arms."""
         if is_classifier(self.regressor):
-            chance = np.column_stack([model.predict_proba(X) @ (model.classes_ == 1.0) for model in self.locations_])
+            chance = np.column_stack([predict_chances(model, X) @ (model.classes_ == 1.0) for model in self.locations_])
             return chance, np.sqrt(chance * (1.0 - chance))
         location = np.column_stack([model.predict(X) for model in self.locations_])
         scale = [

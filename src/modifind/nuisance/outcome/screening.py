@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit
 
-from modifind._typing import Array
+from modifind._typing import Array, Ints
 from modifind.data.survey import mean_of
 from modifind.nuisance.outcome.additive import AdditiveLearner
 from modifind.nuisance.outcome.binary import AdditiveClassifier
-from modifind.nuisance.outcome.contract import predict_along, predict_arms
-from modifind.nuisance.regression.density import robust_spread, student_weight
+from modifind.nuisance.regression.density import centre_and_unit, student_weight
 from modifind.nuisance.regression.screening import has_many_columns
-
-Columns = NDArray[np.int64]
 
 MOST_COLUMNS = 250  # more than this an additive model does not take, however many rows there are
 ROWS_PER_COLUMN = 16
@@ -26,52 +23,23 @@ SHAPE = 6.0
 N_KNOTS = 5
 
 
-class ScreenedLearner:
-    """A learner of some columns that is asked about all.
+@dataclass(frozen=True)
+class KeptColumns:
+    """Some of all columns: the outcome is taken not to depend on the others.
 
-    Parameters
+    Attributes
     ----------
-    model : learner
-        The learner.
     kept : array of int
-        Positions, in ascending order, of the columns it is given. The outcome is taken not to depend on the others.
+        Their positions, in ascending order.
     """
 
-    def __init__(self, model: Any, kept: Columns) -> None:
-        self.model = model
-        self.kept = kept
+    kept: Ints
 
-    def fit(self, X: Array, a: NDArray[np.int64], y: Array, **given: Any) -> ScreenedLearner:
-        """Fit the learner to its columns."""
-        self.model.fit(X[:, self.kept], a, y, **given)
-        return self
+    def __call__(self, X: Array, first: int = 0) -> Array:
+        """Those of rows, of any shape, whose last axis has all columns, or neighbouring ones from `first` on."""
+        return X[..., self.kept[self.place(slice(first, first + X.shape[-1]))] - first]
 
-    def predict(self, X: Array) -> tuple[Array, Array]:
-        """Location and scale of every row in both arms, shape (n, 2) each."""
-        return predict_arms(self.model, X[:, self.kept])
-
-    def index(self, X: Array) -> Array | None:
-        """What the learner can reuse from feature to feature."""
-        return self.model.index(X[:, self.kept]) if hasattr(self.model, "index") else None
-
-    def looks_at(self, columns: slice) -> bool:
-        """Whether any of the columns is among those that were kept."""
-        own = self._own(columns)
-        return own.stop > own.start
-
-    def along(self, X: Array, columns: slice, points: Array, index: Array | None = None) -> tuple[Array, Array]:
-        """Location and scale, shape (n, g, 2) each, when some columns take the values `points`, (n, g, width)."""
-        own = self._own(columns)
-        if own.stop > own.start:
-            moved = points[..., self.kept[own] - columns.start]
-            return predict_along(self.model, X[:, self.kept], own, moved, index)
-        first = slice(0, 1)  # nothing moves: one point, the row as it is, stands for all
-        still = X[:, None, self.kept[first]]
-        location, scale = predict_along(self.model, X[:, self.kept], first, still, index)
-        shape = (*points.shape[:2], 2)
-        return np.broadcast_to(location, shape), np.broadcast_to(scale, shape)
-
-    def _own(self, columns: slice) -> slice:
+    def place(self, columns: slice) -> slice:
         """Where the kept ones of neighbouring columns lie among all that are kept."""
         start, stop = np.searchsorted(self.kept, (columns.start, columns.stop))
         return slice(int(start), int(stop))
@@ -83,8 +51,8 @@ def is_screened(n_rows: int, n_columns: int) -> bool:
 
 
 def screened_columns(
-    X: Array, a: NDArray[np.int64], y: Array, *, binary: bool, sample_weight: Array | None = None
-) -> Columns | None:
+    X: Array, a: Ints, y: Array, *, binary: bool, sample_weight: Array | None = None
+) -> KeptColumns | None:
     """The columns that a learner of these rows should be given; None where they are few enough for all.
 
     Columns are ranked by score tests of lines and parabolas: for the location common to both arms, for its difference
@@ -119,10 +87,10 @@ def screened_columns(
         place = np.argsort(np.argsort(-strength, axis=1, kind="stable"), axis=1)
         order = np.lexsort((-strength.max(axis=0), place.min(axis=0)))
         kept = np.union1d(kept, order[: max(int(share * n_kept), 1)])
-    return kept
+    return KeptColumns(kept)
 
 
-def _scores(X: Array, a: NDArray[np.int64], y: Array, sample_weight: Array | None) -> list[Array]:
+def _scores(X: Array, a: Ints, y: Array, sample_weight: Array | None) -> list[Array]:
     """Derivatives of every row's log-likelihood by its location and its log-scale, given a model of some columns."""
     if X.shape[1]:
         model = AdditiveLearner(N_KNOTS, products=False).fit(X, a, y, sample_weight)
@@ -130,12 +98,13 @@ def _scores(X: Array, a: NDArray[np.int64], y: Array, sample_weight: Array | Non
     standardised = np.empty(y.size)
     for arm in (0, 1):
         own = y[a == arm]
-        standardised[a == arm] = (own - np.median(own)) / (robust_spread(own) or 1.0)
+        centre, unit = centre_and_unit(own)
+        standardised[a == arm] = (own - centre) / unit
     weight = student_weight(standardised, SHAPE)
     return [weight * standardised, weight * standardised**2]
 
 
-def _binary_scores(X: Array, a: NDArray[np.int64], y: Array, sample_weight: Array | None) -> list[Array]:
+def _binary_scores(X: Array, a: Ints, y: Array, sample_weight: Array | None) -> list[Array]:
     """The same for a binary outcome, which has no scale of its own."""
     if not X.shape[1]:
         return [y - mean_of(y, sample_weight)]
@@ -143,18 +112,12 @@ def _binary_scores(X: Array, a: NDArray[np.int64], y: Array, sample_weight: Arra
     return [y - expit(index[np.arange(y.size), a])]
 
 
+@dataclass(frozen=True)
 class _Shapes:
-    """A line and a parabola of every column, free of each other, and their correlations with scores.
+    """A line and a parabola of every column, of mean zero and free of each other, and how far scores follow them."""
 
-    Parameters
-    ----------
-    lines, parabolas : array of shape (n, p)
-        Columns of mean zero.
-    """
-
-    def __init__(self, lines: Array, parabolas: Array) -> None:
-        self.lines = lines
-        self.parabolas = parabolas
+    lines: Array
+    parabolas: Array
 
     @classmethod
     def of(cls, X: Array) -> _Shapes:

@@ -5,19 +5,20 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import reduce
 from importlib.util import find_spec
+from itertools import product
 from typing import Any
 
 import numpy as np
 from joblib import delayed
 from numpy.typing import NDArray
-from scipy.optimize import minimize
 from sklearn.base import BaseEstimator, clone, is_classifier, is_regressor
 from threadpoolctl import threadpool_limits
 
-from modifind._typing import Array
+from modifind._typing import Array, Ints
 from modifind._workers import results_of
-from modifind.data.survey import mean_of, some
+from modifind.data.survey import fit_weights, mean_of, some
 from modifind.data.wording import check_part
 from modifind.nuisance.outcome.additive import AdditiveLearner
 from modifind.nuisance.outcome.binary import AdditiveClassifier
@@ -30,12 +31,14 @@ from modifind.nuisance.outcome.contract import (
     predict_along,
     predict_arms,
 )
-from modifind.nuisance.outcome.filling import FilledLearner, Filling
-from modifind.nuisance.outcome.level_effects import EncodedLearner, LevelEffects
+from modifind.nuisance.outcome.filling import Filling
+from modifind.nuisance.outcome.level_effects import LevelEffects
 from modifind.nuisance.outcome.neural import NeuralLearner
+from modifind.nuisance.outcome.recast import RecastLearner
 from modifind.nuisance.outcome.regressor import RegressorLearner
-from modifind.nuisance.outcome.screening import ScreenedLearner, is_screened, screened_columns
+from modifind.nuisance.outcome.screening import KeptColumns, is_screened, screened_columns
 from modifind.nuisance.regression.blocks import random_rows
+from modifind.nuisance.regression.convex import convex_weights
 from modifind.nuisance.regression.level_sums import Coded
 
 NEGLIGIBLE = 0.1
@@ -66,43 +69,52 @@ def resolve_learners(learner: Any, kind: str, *, device: str = "cpu") -> dict[st
 
     Those made from their name are for outcomes of the `kind`, and networks are trained on `device`.
     """
-    known, binary = LEARNERS[kind], kind == "binary"
-    if isinstance(learner, str) and learner == "auto":
-        found = [name for name in known if name != "neural" or find_spec("torch") is not None]
-        return {name: known[name](device) for name in found}
+    if learner == "auto":
+        learner = [name for name in LEARNERS[kind] if name != "neural" or find_spec("torch") is not None]
     chosen: dict[str, OutcomeLearner] = {}
     for item in learner if isinstance(learner, list | tuple) else [learner]:
-        if isinstance(item, str) and item not in known:
-            names = ", ".join(map(repr, known))
-            raise ValueError(f"learner for a {kind} outcome must be 'auto', {names}, not {item!r}")
-        model = known[item](device) if isinstance(item, str) else item
-        check_part("learner", model, "fit", "predict")
-        if isinstance(model, BaseEstimator) and (is_regressor(model) or is_classifier(model)):
-            if is_classifier(model) and not (binary and hasattr(model, "predict_proba")):
-                wanted = "predict_proba" if binary else "an outcome of two values"
-                raise ValueError(f"learner {type(model).__name__} is a classifier, which needs {wanted}")
-            model = RegressorLearner(model)
         name = item if isinstance(item, str) else type(item).__name__
-        chosen[name if name not in chosen else f"{name} {len(chosen) + 1}"] = model
+        chosen[f"{name} {len(chosen) + 1}" if name in chosen else name] = _resolved(item, kind, device)
     if not chosen:
         raise ValueError("learner must not be an empty list")
     return chosen
+
+
+def _resolved(item: Any, kind: str, device: str) -> OutcomeLearner:
+    """A learner from its name, or from what the user made."""
+    known = LEARNERS[kind]
+    if isinstance(item, str):
+        if item not in known:
+            names = ", ".join(map(repr, known))
+            raise ValueError(f"learner for a {kind} outcome must be 'auto', {names}, not {item!r}")
+        return known[item](device)
+    check_part("learner", item, "fit", "predict")
+    if not isinstance(item, BaseEstimator) or not (is_regressor(item) or is_classifier(item)):
+        return item
+    lacks = (
+        "an outcome of two values" if kind != "binary" else "" if hasattr(item, "predict_proba") else "predict_proba"
+    )
+    if lacks and is_classifier(item):
+        raise ValueError(f"learner {type(item).__name__} is a classifier, which needs {lacks}")
+    return RegressorLearner(item)
 
 
 @dataclass(frozen=True)
 class StackedModel:
     """Weighted mean of several learners' locations and of the logarithms of their scales.
 
-    No scale is below `least_scale`: in an arm whose outcome is constant, rounding would decide otherwise.
+    No scale is below `least_scale`: in an arm whose outcome is constant, rounding would decide otherwise. Locations are
+    `chances` where the outcome has two values.
     """
 
     models: tuple[OutcomeLearner, ...]
     weights: tuple[float, ...]
     least_scale: float = 0.0
+    chances: bool = False
 
     def predict(self, X: Array) -> tuple[Array, Array]:
         """Location and scale of every row in both arms, shape (n, 2) each."""
-        return self.combine([predict_arms(model, X) for model in self.models])
+        return self.combine([predict_arms(model, X, chances=self.chances) for model in self.models])
 
     def index(self, X: Array) -> tuple[Array | None, ...]:
         """What each learner can reuse from feature to feature."""
@@ -114,16 +126,16 @@ class StackedModel:
 
     def alike(self, columns: slice) -> NDArray[np.intp] | None:
         """Groups of levels of a category that no learner can tell apart; None where it can, and for other features."""
-        found = [model.alike(columns) if hasattr(model, "alike") else None for model in self.models]
-        return found[0]  # learners of a fold share what they know of levels
+        first = self.models[0]  # learners of a fold share what they know of levels
+        return first.alike(columns) if hasattr(first, "alike") else None
 
     def along(
         self, X: Array, columns: slice, points: Array, index: tuple[Array | None, ...] | None = None
     ) -> tuple[Array, Array]:
         """The same, shape (n, g, 2) each, when some columns take the values `points`, (n, g, width)."""
-        known = index or (None,) * len(self.models)
-        pairs = zip(self.models, known, strict=True)
-        return self.combine([predict_along(model, X, columns, points, part) for model, part in pairs])
+        pairs = zip(self.models, index or (None,) * len(self.models), strict=True)
+        where = X, columns, points
+        return self.combine([predict_along(model, *where, part, chances=self.chances) for model, part in pairs])
 
     def combine(self, parts: list[tuple[Array, Array]]) -> tuple[Array, Array]:
         """The stack's location and scale from those of its learners."""
@@ -153,13 +165,13 @@ class CrossFit:
     """
 
     models: tuple[StackedModel, ...]
-    folds: NDArray[np.int64]
+    folds: Ints
     location: Array
     scale: Array
     weights: dict[str, float]
     log_scores: dict[str, float]
 
-    def at(self, X: Array, folds: NDArray[np.int64]) -> CrossFit:
+    def at(self, X: Array, folds: Ints) -> CrossFit:
         """The same models for other rows, whose folds say which of them predicts a row."""
         location, scale = np.empty((folds.size, 2)), np.empty((folds.size, 2))
         for fold, model in enumerate(self.models):
@@ -188,9 +200,9 @@ class OutcomeRows:
     """
 
     X: Array
-    a: NDArray[np.int64]
+    a: Ints
     y: Array
-    folds: NDArray[np.int64]
+    folds: Ints
     weights: Array | None = None
     gaps: tuple[int, ...] = ()
     coded: Coded = ()
@@ -215,35 +227,42 @@ def cross_fit(
     outside the fold. Learners see categories of many levels as effects that the levels have in the rows outside the
     fold.
     """
-    binary = family.kind == "binary"
-    fitted = _fit_all({n: c for n, c in candidates.items() if n not in COSTLY}, rows, binary, n_jobs)
-    best = _stack(fitted, rows, family) if fitted else None
-    for name in (name for name in COSTLY if name in candidates):
-        bases = fitted["splines"].models if "splines" in fitted else None
-        more = {**fitted, **_fit_all({name: candidates[name]}, rows, binary, n_jobs, bases)}
-        richer = _stack(more, rows, family)
-        if best is not None and richer.log_score < best.log_score + WORTHWHILE:
-            break  # and what is costlier still is not tried
-        fitted, best = more, richer
-    assert best is not None
+    fitted, best = _taken(candidates, rows, family, n_jobs)
     low, high = np.quantile(rows.y, (0.25, 0.75))
     least = LEAST_SCALE * float((high - low) or rows.y.std())
     models = []
     location, scale = np.empty((rows.y.size, 2)), np.empty((rows.y.size, 2))
     for fold, own in enumerate(best.weights):
-        kept = [k for k, weight in enumerate(own) if weight > 0]
-        parts = [part for k, part in enumerate(fitted.values()) if k in kept]
-        chosen = tuple(_without_rows(part.models[fold]) for part in parts)
-        models.append(StackedModel(chosen, tuple(float(own[k]) for k in kept), least))
+        parts = [(part, float(weight)) for part, weight in zip(fitted.values(), own, strict=True) if weight > 0]
+        chosen = tuple(_without_rows(part.models[fold]) for part, _ in parts)
+        models.append(StackedModel(chosen, tuple(weight for _, weight in parts), least, family.kind == "binary"))
         inside = rows.folds == fold
-        location[inside], scale[inside] = models[fold].combine([(p.location[inside], p.scale[inside]) for p in parts])
+        held = [(part.location[inside], part.scale[inside]) for part, _ in parts]
+        location[inside], scale[inside] = models[fold].combine(held)
     shares = dict(zip(fitted, best.weights.mean(axis=0).tolist(), strict=True))
     return CrossFit(tuple(models), rows.folds, location, scale, shares, dict(zip(fitted, best.alone, strict=True)))
 
 
+def _taken(
+    candidates: dict[str, OutcomeLearner], rows: OutcomeRows, family: Likelihood, n_jobs: int | None
+) -> tuple[dict[str, _Fitted], _Stack]:
+    """The candidates that are worth their cost, fitted, and their stack."""
+    binary = family.kind == "binary"
+    fitted = _fit_all({n: c for n, c in candidates.items() if n not in COSTLY}, rows, binary, n_jobs)
+    best = _stack(fitted, rows, family) if fitted else _Stack(np.empty((0, 0)), -np.inf, [])
+    for name in (name for name in COSTLY if name in candidates):
+        bases = fitted["splines"].models if "splines" in fitted else None
+        more = {**fitted, **_fit_all({name: candidates[name]}, rows, binary, n_jobs, bases)}
+        richer = _stack(more, rows, family)
+        if richer.log_score < best.log_score + WORTHWHILE:
+            break  # and what is costlier still is not tried
+        fitted, best = more, richer
+    return fitted, best
+
+
 @dataclass(frozen=True)
 class _Fitted:
-    models: list[OutcomeLearner]
+    models: list[Any]
     location: Array
     scale: Array
 
@@ -253,84 +272,74 @@ def _fit_all(
     rows: OutcomeRows,
     binary: bool,
     n_jobs: int | None,
-    bases: list[OutcomeLearner] | None = None,
+    bases: list[Any] | None = None,
 ) -> dict[str, _Fitted]:
     if not candidates:
         return {}
-    n_folds = rows.n_folds
-    starts: Sequence[OutcomeLearner | None] = bases or [None] * n_folds
+    n, n_folds = rows.y.size, rows.n_folds
     # Every candidate of every fold is a job, the richer candidates first: plain ones fill the gaps at the end. Where
     # columns are screened, or levels have effects, the candidates of a fold share these.
-    names = list(reversed(candidates))
-    groups = [names] if rows.coded or is_screened(*rows.X.shape) else [[name] for name in names]
-    tasks = [(group, fold) for group in groups for fold in range(n_folds)]
-    jobs = [
-        delayed(_fit_fold)({name: candidates[name] for name in group}, rows, fold, starts[fold], binary)
-        for group, fold in tasks
-    ]
-    results = {}
-    found_by = results_of(jobs, n_jobs, doing="fitting models of the outcome")
-    for (group, fold), fits in zip(tasks, found_by, strict=True):
-        results.update({(name, fold): fit for name, fit in zip(group, fits, strict=True)})
-    found = {}
-    for name in candidates:
-        location, scale = np.empty((rows.y.size, 2)), np.empty((rows.y.size, 2))
-        for fold in range(n_folds):
-            location[rows.folds == fold], scale[rows.folds == fold] = results[name, fold][1:]
-        found[name] = _Fitted([results[name, fold][0] for fold in range(n_folds)], location, scale)
+    ordered = dict(reversed(candidates.items()))
+    together = rows.coded or is_screened(*rows.X.shape)
+    tasks = list(product([ordered] if together else [{name: own} for name, own in ordered.items()], range(n_folds)))
+    starts = bases or [None] * n_folds
+    jobs = [delayed(_fit_fold)(group, rows, fold, starts[fold], binary) for group, fold in tasks]
+    found = {name: _Fitted([None] * n_folds, np.empty((n, 2)), np.empty((n, 2))) for name in candidates}
+    results = results_of(jobs, n_jobs, doing="fitting models of the outcome")
+    for (group, fold), fits in zip(tasks, results, strict=True):
+        inside = rows.folds == fold
+        for name, fit in zip(group, fits, strict=True):
+            own = found[name]
+            own.models[fold], own.location[inside], own.scale[inside] = fit
     return found
 
 
 def _fit_fold(
-    candidates: dict[str, OutcomeLearner], rows: OutcomeRows, fold: int, base: OutcomeLearner | None, binary: bool
-) -> list[tuple[OutcomeLearner, Array, Array]]:
+    candidates: dict[str, OutcomeLearner], rows: OutcomeRows, fold: int, base: Any, binary: bool
+) -> list[tuple[Any, Array, Array]]:
     """Fit the candidates to the rows outside and predict those inside; trees start from splines already fitted."""
-    found: list[tuple[OutcomeLearner, Array, Array]] = []
     out = rows.folds == fold
-    a, y = rows.a[~out], rows.y[~out]
-    weighted = {} if rows.weights is None else {"sample_weight": rows.weights[~out]}
+    a, y, weighted = rows.a[~out], rows.y[~out], fit_weights(some(rows.weights, ~out))
+    known: dict[type, Any] = {}  # what stands before the splines
+    while isinstance(base, RecastLearner):
+        known[type(base.recast)], base = (base.recast, base.training), base.model
     with threadpool_limits(limits=1):
-        kept = None
         filling = Filling.of(rows.X[~out], rows.gaps)
-        X = filling(rows.X)
-        if isinstance(base, FilledLearner):
-            base = base.model
-        effects = None
-        inside, outside = X[~out], X[out]
+        inside, outside = filling(rows.X[~out]), filling(rows.X[out])
+        before: list[tuple[Any, Array | None]] = [(filling, None)] if rows.gaps else []
         if rows.coded:
-            if isinstance(base, EncodedLearner):
-                assert base.training is not None
-                effects, inside, base = base.effects, base.training, base.model
-            else:
-                effects, inside = LevelEffects.of(rows.coded, inside, a, y, binary=binary, **weighted)
-            outside = effects(outside)
-        if isinstance(base, ScreenedLearner):
-            kept, base = base.kept, base.model
-        elif any(isinstance(candidate, OWN) for candidate in candidates.values()):
+            learned = known.get(LevelEffects) or LevelEffects.of(rows.coded, inside, a, y, binary=binary, **weighted)
+            before.insert(0, learned)
+            inside, outside = learned[1], learned[0](outside)
+        kept, _ = known.get(KeptColumns, (None, None))
+        if kept is None and any(isinstance(candidate, OWN) for candidate in candidates.values()):
             kept = screened_columns(inside, a, y, binary=binary, **weighted)
+        found = []
         for candidate in candidates.values():
-            model: Any = clone(candidate) if isinstance(candidate, BaseEstimator) else copy.deepcopy(candidate)
-            given = {"fitted_base": base} if isinstance(model, BoostingLearner) and model.base is None else {}
-            if kept is not None and isinstance(model, OWN):
-                model = ScreenedLearner(model, kept)
-            model.fit(inside, a, y, **given, **weighted)
+            model = _fitted(candidate, kept, base, inside, a, y, weighted)
             if hasattr(model, "along"):
                 check_along(model, outside[:CHECKED_ROWS])
-            predicted = predict_arms(model, outside)
-            if effects is not None:
-                model = EncodedLearner(model, effects, inside)
-            found.append((FilledLearner(model, filling) if rows.gaps else model, *predicted))
+            predicted = predict_arms(model, outside, chances=binary)
+            found.append((reduce(lambda own, part: RecastLearner(own, *part), before, model), *predicted))
     return found
+
+
+def _fitted(
+    candidate: Any, kept: KeptColumns | None, base: Any, X: Array, a: Ints, y: Array, weighted: dict[str, Array]
+) -> Any:
+    """A copy of a learner, fitted; those of this package see the kept columns, and trees start from `base`."""
+    model = clone(candidate, safe=False)
+    start = {"fitted_base": base} if isinstance(model, BoostingLearner) and model.base is None else {}
+    if kept is not None and isinstance(model, OWN):
+        model = RecastLearner(model, kept)
+    model.fit(X, a, y, **start, **weighted)
+    return model
 
 
 def _without_rows(model: Any) -> Any:
     """The learner without what it has kept of its training rows for others to start from."""
-    if isinstance(model, ScreenedLearner):
-        return ScreenedLearner(_without_rows(model.model), model.kept)
-    if isinstance(model, EncodedLearner):
-        return EncodedLearner(_without_rows(model.model), model.effects)
-    if isinstance(model, FilledLearner):
-        return FilledLearner(_without_rows(model.model), model.filling)
+    if isinstance(model, RecastLearner):
+        return RecastLearner(_without_rows(model.model), model.recast)
     if not isinstance(model, AdditiveLearner | BoostingLearner):
         return model
     model = copy.copy(model)
@@ -341,19 +350,13 @@ def _without_rows(model: Any) -> Any:
     return model
 
 
-def own_arm(both: Array, a: NDArray[np.int64]) -> Array:
+def own_arm(both: Array, a: Ints) -> Array:
     """The column of each row's own arm."""
     return both[np.arange(a.size), a]
 
 
 def arm_shapes(
-    y: Array,
-    a: NDArray[np.int64],
-    location: Array,
-    scale: Array,
-    *,
-    family: Likelihood,
-    sample_weight: Array | None = None,
+    y: Array, a: Ints, location: Array, scale: Array, *, family: Likelihood, sample_weight: Array | None = None
 ) -> Array:
     """Shape of each row's arm, from out-of-fold residuals."""
     shape = np.empty(y.size)
@@ -402,27 +405,14 @@ def _stack(fitted: dict[str, _Fitted], rows: OutcomeRows, family: Likelihood) ->
 def _best_weights(
     y: Array, location: Array, log_scale: Array, shape: Array, family: Likelihood, sample_weight: Array | None
 ) -> Array:
-    """Convex weights with the largest log-likelihood; negligible ones are dropped."""
-    n_parts = location.shape[0]
+    """Weights with the largest log-likelihood."""
 
-    def loss(free: Array) -> float:
-        weights = _softmax(free)
+    def loss(weights: Array) -> float:
         scale = np.exp(weights @ log_scale)
         return -float(mean_of(family.log_density(y, weights @ location, scale, shape), sample_weight))
 
-    # Start from the best of the candidates and the even mix; the search is over log-odds, which keeps weights convex.
-    starts = [np.zeros(n_parts), *(np.where(np.arange(n_parts) == k, 3.0, 0.0) for k in range(n_parts))]
-    start = min(starts, key=loss)
-    found = minimize(loss, start, method="L-BFGS-B", bounds=[(-8.0, 8.0)] * n_parts, options={"ftol": 1e-12})
     # Rounded: where the search ends depends on the last digits of the outcome, and so on its unit and origin.
-    weights = np.round(_softmax(found.x) / WEIGHT_STEP) * WEIGHT_STEP
-    weights[weights < NEGLIGIBLE] = 0.0
-    return weights / weights.sum()
-
-
-def _softmax(free: Array) -> Array:
-    odds = np.exp(free - free.max())
-    return odds / odds.sum()
+    return convex_weights(loss, len(location), NEGLIGIBLE, step=WEIGHT_STEP, ftol=1e-12)
 
 
 def describe(weights: dict[str, float]) -> str:

@@ -5,15 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
-from scipy.optimize import minimize
 from scipy.special import expit, logit
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.linear_model import LogisticRegression
 
-from modifind._typing import Array
+from modifind._typing import Array, Ints
 from modifind.data.survey import fit_weights, mean_of, some
+from modifind.nuisance.regression.chances import predict_chances
+from modifind.nuisance.regression.convex import convex_weights
 from modifind.nuisance.regression.misfit import Misfit
 from modifind.nuisance.regression.screening import ScreenedLogistic, has_many_columns
 from modifind.nuisance.regression.smooth import SmoothClassifier, called_for
@@ -40,7 +40,7 @@ class StackedScores(ClassifierMixin, BaseEstimator):
         self.members = members
         self.weights = weights
 
-    def fit(self, X: Array, y: NDArray[np.int64], sample_weight: Array | None = None) -> StackedScores:
+    def fit(self, X: Array, y: Ints, sample_weight: Array | None = None) -> StackedScores:
         """Fit every classifier."""
         self.classes_ = np.unique(y)
         self.fitted_ = [clone(member).fit(X, y, **fit_weights(sample_weight)) for member in self.members]
@@ -72,7 +72,7 @@ class CalledTrees(ClassifierMixin, BaseEstimator):
     def __init__(self, C: float = 1.0) -> None:
         self.C = C
 
-    def fit(self, X: Array, y: NDArray[np.int64], sample_weight: Array | None = None) -> CalledTrees:
+    def fit(self, X: Array, y: Ints, sample_weight: Array | None = None) -> CalledTrees:
         """Fit lines, look at the residuals, and grow trees."""
         self.classes_ = np.unique(y)
         lines = LogisticRegression(C=self.C, max_iter=1000).fit(X, y, sample_weight)
@@ -114,15 +114,13 @@ def described(model: Any) -> str:
     return f"{kind}, ridge penalty C = {model.C:g}{screened}"
 
 
-def held_out_scores(
-    model: Any, design: Array, treatment: NDArray[np.int64], folds: NDArray[np.int64], weights: Array | None
-) -> Array:
+def held_out_scores(model: Any, design: Array, treatment: Ints, folds: Ints, weights: Array | None) -> Array:
     """Scores of every row by a model of the other folds."""
     scores = np.empty(treatment.size)
     for fold in np.unique(folds):
         out = folds == fold
         fitted = clone(model).fit(design[~out], treatment[~out], **fit_weights(some(weights, ~out)))
-        scores[out] = fitted.predict_proba(design[out])[:, 1]
+        scores[out] = predict_chances(fitted, design[out])[:, 1]
     return scores
 
 
@@ -141,17 +139,12 @@ def log_odds_along(model: Any, X: Array, columns: slice, points: Array) -> Array
     X, found = X.copy(), np.empty(points.shape[:2])
     for k in range(points.shape[1]):
         X[:, columns] = points[:, k]
-        found[:, k] = log_odds(model.predict_proba(X))
+        found[:, k] = log_odds(predict_chances(model, X))
     return found
 
 
 def chosen_model(
-    design: Array,
-    treatment: NDArray[np.int64],
-    folds: NDArray[np.int64],
-    weights: Array | None,
-    *,
-    only_lines: bool = False,
+    design: Array, treatment: Ints, folds: Ints, weights: Array | None, *, only_lines: bool = False
 ) -> Any:
     """The model of least held-out log-loss, not fitted yet.
 
@@ -186,38 +179,16 @@ def chosen_model(
         residual, variance = treatment - chances, chances * (1.0 - chances)
         return min(tests.curve(residual, variance, chances), tests.product(residual, variance)) < MISFIT_LEVEL
 
-    candidates, predicted = [lines], [chances]
-    if strays(chances):
-        smooth, chances = best(SmoothClassifier, SMOOTH_STRENGTHS)
-        candidates.append(smooth)
-        predicted.append(chances)
-        candidates.append(CalledTrees(lines.C))
-        predicted.append(held_out(candidates[-1]))
-    if len(candidates) == 1:
+    if not strays(chances):
         return lines
-    index = np.stack([logit(np.clip(own, EDGE, 1.0 - EDGE)) for own in predicted])
-    mixed = _mixture(index, lambda own: float(mean_of(loss(expit(own)), weights)))
-    gain = loss(predicted[0]) - loss(expit(mixed @ index))
+    smooth, by_smooth = best(SmoothClassifier, SMOOTH_STRENGTHS)
+    candidates = [lines, smooth, CalledTrees(lines.C)]
+    predicted = np.stack((chances, by_smooth, held_out(candidates[-1])))
+    index = logit(np.clip(predicted, EDGE, 1.0 - EDGE))
+    mixed = convex_weights(lambda own: float(mean_of(loss(expit(own @ index)), weights)), len(index), NEGLIGIBLE)
+    gain = loss(chances) - loss(expit(mixed @ index))
     error = float(gain.std() / np.sqrt(gain.size))
     if mean_of(gain, weights) <= error:
         return lines
     kept = np.flatnonzero(mixed)
     return StackedScores([candidates[k] for k in kept], [float(mixed[k]) for k in kept])
-
-
-def _mixture(index: Array, loss: Any) -> Array:
-    """Convex weights of least loss; negligible ones are dropped."""
-    n_parts = index.shape[0]
-
-    def weights_of(free: Array) -> Array:
-        odds = np.exp(free - free.max())
-        return odds / odds.sum()
-
-    starts = [np.zeros(n_parts), *(np.where(np.arange(n_parts) == k, 3.0, 0.0) for k in range(n_parts))]
-    start = min(starts, key=lambda free: loss(weights_of(free) @ index))
-    free = minimize(
-        lambda free: loss(weights_of(free) @ index), start, method="L-BFGS-B", bounds=[(-8.0, 8.0)] * n_parts
-    )
-    weights = weights_of(free.x)
-    weights[weights < NEGLIGIBLE] = 0.0
-    return weights / weights.sum()

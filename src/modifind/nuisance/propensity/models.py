@@ -16,8 +16,9 @@ from sklearn.metrics import log_loss
 from sklearn.model_selection import cross_val_predict
 from sklearn.neural_network import MLPClassifier
 
-from modifind._typing import Array
+from modifind._typing import Array, Ints
 from modifind.data.survey import fit_weights, mean_of, some
+from modifind.nuisance.regression.level_sums import Coded, LevelTables
 
 
 class KnownScores(BaseEstimator):
@@ -27,21 +28,16 @@ class KnownScores(BaseEstimator):
     scores better.
     """
 
-    def fit(
-        self,
-        X: Array,
-        scores: Array,
-        sample_weight: Array | None = None,
-        coded: tuple[tuple[slice, int], ...] = (),
-    ) -> KnownScores:
+    def fit(self, X: Array, scores: Array, sample_weight: Array | None = None, coded: Coded = ()) -> KnownScores:
         """Learn the assignment rule from its own scores; of `coded` categories the mean of every level."""
         target = logit(scores)
-        self.levels_ = {}
+        means = []
         for columns, n_levels in coded:
             codes = X[:, columns.start].astype(np.intp)
             counts = np.maximum(np.bincount(codes, minlength=n_levels), 1)
-            self.levels_[columns.start] = np.bincount(codes, target, minlength=n_levels) / counts
-        X = self._recoded(X)
+            means.append(np.bincount(codes, target, minlength=n_levels) / counts)
+        self.levels_ = LevelTables(tuple(columns.start for columns, _ in coded), tuple(means))
+        X = self.levels_(X)
         own = fit_weights(sample_weight)
         self.linear_ = LinearRegression().fit(X, target, **own)
         rest = target - self.linear_.predict(X)
@@ -59,18 +55,12 @@ class KnownScores(BaseEstimator):
 
     def predict_proba(self, X: Array) -> Array:
         """Both class probabilities."""
-        X = self._recoded(X)
+        X = self.levels_(X)
         index = self.linear_.predict(X)
         if self.trees_ is not None:
             index = index + self.trees_.predict(X)
         treated = expit(index)
         return np.stack((1.0 - treated, treated), axis=1)
-
-    def _recoded(self, X: Array) -> Array:
-        X = X.copy() if self.levels_ else X
-        for column, means in self.levels_.items():
-            X[:, column] = means[X[:, column].astype(np.intp)]
-        return X
 
 
 class EarlyStoppedMLP(ClassifierMixin, BaseEstimator):
@@ -106,7 +96,7 @@ class EarlyStoppedMLP(ClassifierMixin, BaseEstimator):
         self.patience = patience
         self.random_state = random_state
 
-    def fit(self, X: Array, y: NDArray[np.int64], sample_weight: Array | None = None) -> EarlyStoppedMLP:
+    def fit(self, X: Array, y: Ints, sample_weight: Array | None = None) -> EarlyStoppedMLP:
         """Train on four fifths of the rows, watch the rest, keep the best weights."""
         if sample_weight is not None and not takes_weights(MLPClassifier.partial_fit):
             raise ValueError(
@@ -115,28 +105,27 @@ class EarlyStoppedMLP(ClassifierMixin, BaseEstimator):
             )
         self.classes_ = np.unique(y)
         rng = np.random.default_rng(self.random_state)
-        network = MLPClassifier(self.hidden_layer_sizes, random_state=int(rng.integers(2**31)))
-        held = rng.permutation(len(y)) < (0 if self.epochs else max(len(y) // 5, 1))
-        best, stale, loss = np.inf, 0, 0.0
-        for epoch in range(self.epochs or self.max_epochs):
-            network.partial_fit(X[~held], y[~held], classes=self.classes_, **fit_weights(some(sample_weight, ~held)))
-            if self.epochs:
-                continue
-            predicted = network.predict_proba(X[held])
-            loss = log_loss(y[held], predicted, labels=self.classes_, sample_weight=some(sample_weight, held))
-            if loss < best:
-                best, stale, self.n_epochs_ = loss, 0, epoch + 1
-                weights = [w.copy() for w in network.coefs_], [b.copy() for b in network.intercepts_]
-            else:
-                stale += 1
-                if stale >= self.patience:
-                    break
+        self.network_ = MLPClassifier(self.hidden_layer_sizes, random_state=int(rng.integers(2**31)))
         if self.epochs:
+            for _ in range(self.epochs):
+                self.network_.partial_fit(X, y, classes=self.classes_, **fit_weights(sample_weight))
             self.n_epochs_ = self.epochs
         else:
-            network.coefs_, network.intercepts_ = weights
-        self.network_ = network
+            self._stop_early(X, y, sample_weight, rng.permutation(len(y)) < max(len(y) // 5, 1))
         return self
+
+    def _stop_early(self, X: Array, y: Ints, weights: Array | None, held: NDArray[np.bool_]) -> None:
+        network, best, self.n_epochs_ = self.network_, np.inf, 0
+        for epoch in range(1, self.max_epochs + 1):
+            network.partial_fit(X[~held], y[~held], classes=self.classes_, **fit_weights(some(weights, ~held)))
+            predicted = network.predict_proba(X[held])
+            loss = log_loss(y[held], predicted, labels=self.classes_, sample_weight=some(weights, held))
+            if loss < best:
+                best, self.n_epochs_ = loss, epoch
+                kept = [w.copy() for w in network.coefs_], [b.copy() for b in network.intercepts_]
+            elif epoch - self.n_epochs_ >= self.patience:
+                break
+        network.coefs_, network.intercepts_ = kept
 
     def predict_proba(self, X: Array) -> Array:
         """Class probabilities."""

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from modifind._torch import OnDevice, open_device
-from modifind._typing import Array
+from modifind._typing import Array, Ints
 from modifind.nuisance.propensity.profile import ScoreProfile
 
 if TYPE_CHECKING:
@@ -31,31 +31,15 @@ class DeviceProfile(OnDevice):
 
     def __init__(self, profile: ScoreProfile, device: str) -> None:
         super().__init__(device, USER)
-        self.clip = profile.clip
-        self.offset = self.tensor(profile.offset)
-        parts = (profile.slope, profile.table, profile.grid, profile.missing)
-        self.slope, self.table, self.grid, self.missing = (None if own is None else self.tensor(own) for own in parts)
+        parts = {name: getattr(profile, name) for name in ("offset", "slope", "table", "grid", "missing")}
+        tensors: dict[str, Any] = {name: self.tensor(own) for name, own in parts.items() if own is not None}
+        self.profile = replace(profile, **tensors)
 
     def __call__(self, x: torch.Tensor) -> torch.Tensor:
         """Clipped scores of all rows for each of k columns, shape (k, n)."""
-        index = self._index(x)
-        if self.missing is not None:
-            index = self.torch.where(x.isnan(), self.missing, index)
-        return index.sigmoid().clamp(*self.clip)
-
-    def _index(self, x: torch.Tensor) -> torch.Tensor:
-        torch = self.torch
-        if self.table is not None:
-            rows = torch.arange(x.shape[1], device=self.device)
-            if self.grid is None:
-                return self.table[rows, x.long()]
-            if len(self.grid) == 1:  # a constant column
-                return self.table[:, 0].expand_as(x)
-            right = torch.searchsorted(self.grid, x).clamp(1, len(self.grid) - 1)
-            left = right - 1
-            share = ((x - self.grid[left]) / (self.grid[right] - self.grid[left])).clamp(0.0, 1.0)
-            return (1 - share) * self.table[rows, left] + share * self.table[rows, right]
-        return self.offset.expand_as(x) if self.slope is None else self.offset + self.slope * x
+        rows = self.torch.arange(x.shape[1], device=self.device)
+        index = self.profile.index(x, self.torch, rows, self.torch.Tensor.long)
+        return index.sigmoid().clamp(*self.profile.clip).expand_as(x)
 
 
 class FixedScores:
@@ -71,7 +55,7 @@ class FixedScores:
 
 
 def network_scores(
-    models: tuple[Any, ...], folds: NDArray[np.int64], design: Array, moved: slice, encoded: Array, device: str
+    models: tuple[Any, ...], folds: Ints, design: Array, moved: slice, encoded: Array, device: str
 ) -> Array:
     """Scores of all rows, shape (n, g), when some columns of the design take each of g encoded values.
 

@@ -6,10 +6,9 @@ from dataclasses import dataclass, fields
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 from scipy.special import logit
 
-from modifind._typing import Array
+from modifind._typing import Array, Ints
 from modifind.data.clusters import treated_as_one
 from modifind.data.population import row_weights
 from modifind.data.support import count_by_arm, without_counterpart
@@ -45,7 +44,7 @@ class OverlapSums:
     treated: Array
 
     @classmethod
-    def of(cls, propensity: FittedPropensity, clusters: NDArray[np.int64] | None = None) -> OverlapSums:
+    def of(cls, propensity: FittedPropensity, clusters: Ints | None = None) -> OverlapSums:
         """Sums over some rows; where clusters were treated as one, `clusters` says which rows are whose."""
         arms, scores, raw = propensity.treatment, propensity.scores, propensity.raw
         given = np.ones(arms.size) if propensity.weights is None else propensity.weights
@@ -59,12 +58,12 @@ class OverlapSums:
             variance = max(variance, (np.bincount(clusters, beyond) ** 2).sum())
         n_places = LOGIT_EDGES.size + 1
         return cls(
-            np.array([own.sum() for own in in_arm], dtype=np.float64),
-            np.array([inverse[own].sum() for own in in_arm]),
-            np.array([(inverse[own] ** 2).sum() for own in in_arm]),
+            _by_arm(np.ones(arms.size), arms),
+            _by_arm(inverse, arms),
+            _by_arm(inverse**2, arms),
             np.array([inverse[own].max(initial=0.0) for own in in_arm]),
-            np.array([even[own].sum() for own in in_arm]),
-            np.array([(even[own] ** 2).sum() for own in in_arm]),
+            _by_arm(even, arms),
+            _by_arm(even**2, arms),
             int(((raw < EXTREME) | (raw > 1 - EXTREME)).sum()),
             propensity.n_clipped,
             np.stack([np.histogram(scores[own], SCORE_EDGES, weights=given[own])[0] for own in in_arm]),
@@ -103,6 +102,10 @@ class OverlapSums:
         """Shares of each arm by the propensity score, in twenty bins of equal width from `low` to `high`."""
         control, treated = self.histogram / self.histogram.sum(axis=1, keepdims=True)
         return pd.DataFrame({"low": SCORE_EDGES[:-1], "high": SCORE_EDGES[1:], "treated": treated, "control": control})
+
+
+def _by_arm(values: Array, arms: Ints) -> Array:
+    return np.array([values[arms == arm].sum() for arm in (0, 1)])
 
 
 def overlap_of(propensity: FittedPropensity) -> dict[str, float]:

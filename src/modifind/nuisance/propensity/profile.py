@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from scipy.special import expit
@@ -26,21 +28,21 @@ class ScoreProfile:
 
     def __call__(self, x: Array) -> Array:
         """Clipped scores of all rows when the feature takes the values `x`, shape (n,)."""
-        if self.table is not None:
-            rows = np.arange(x.size)
-            if self.grid is None:
-                index = self.table[rows, x.astype(np.intp)]
-            elif self.grid.size == 1:  # a constant column
-                index = self.table[:, 0]
-            else:
-                right = np.clip(np.searchsorted(self.grid, x), 1, self.grid.size - 1)
-                left = right - 1
-                share = np.clip((x - self.grid[left]) / (self.grid[right] - self.grid[left]), 0.0, 1.0)
-                index = (1 - share) * self.table[rows, left] + share * self.table[rows, right]
-        elif self.slope is not None:
-            index = self.offset + self.slope * x
-        else:
-            index = self.offset
-        if self.missing is not None:
-            index = np.where(np.isnan(x), self.missing, index)
+        index = self.index(x, np, np.arange(x.size), lambda codes: codes.astype(np.intp))
         return np.clip(expit(index), *self.clip)
+
+    def index(self, x: Any, xp: Any, rows: Any, whole: Callable[[Any], Any]) -> Any:
+        """Logit scores, by numpy or by torch, whose own arrays all are; `whole` makes indices of codes."""
+        table, grid = self.table, self.grid
+        if table is None:
+            index = self.offset if self.slope is None else self.offset + self.slope * x
+        elif grid is None:
+            index = table[rows, whole(x)]
+        elif len(grid) == 1:  # a constant column
+            index = table[:, 0]
+        else:
+            right = xp.searchsorted(grid, x).clip(1, len(grid) - 1)
+            left = right - 1
+            share = ((x - grid[left]) / (grid[right] - grid[left])).clip(0.0, 1.0)
+            index = (1 - share) * table[rows, left] + share * table[rows, right]
+        return index if self.missing is None else xp.where(xp.isnan(x), self.missing, index)

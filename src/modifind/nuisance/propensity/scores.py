@@ -10,13 +10,13 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy.special import expit, logit
 from sklearn.base import BaseEstimator, clone
 from sklearn.metrics import roc_auc_score
 from sklearn.model_selection import StratifiedKFold
 
-from modifind._typing import Array
+from modifind._typing import Array, Ints
 from modifind.data.clusters import cluster_folds, treated_as_one
 from modifind.data.containers import is_known
 from modifind.data.feature_matrix import FeatureTable
@@ -24,16 +24,17 @@ from modifind.data.survey import effective_weights, some
 from modifind.data.wording import counted
 from modifind.nuisance.propensity.choice import EDGE, chosen_model, described, held_out_scores, log_odds_along
 from modifind.nuisance.propensity.levels import (
-    LevelOdds,
     balanced,
     fit_classifier,
     is_linear,
+    level_odds,
     linear_tables,
     slopes_of,
 )
 from modifind.nuisance.propensity.models import EarlyStoppedMLP, KnownScores, takes_weights
 from modifind.nuisance.propensity.profile import ScoreProfile
 from modifind.nuisance.regression.blocks import random_rows
+from modifind.nuisance.regression.chances import predict_chances
 from modifind.nuisance.regression.misfit import Misfit
 
 N_GRID = 25
@@ -70,13 +71,13 @@ class PropensityModel(BaseEstimator):
     def fit(
         self,
         table: FeatureTable,
-        treatment: NDArray[np.int64],
+        treatment: Ints,
         *,
         n_folds: int = 5,
         seed: np.random.SeedSequence | None = None,
-        folds: NDArray[np.int64] | None = None,
+        folds: Ints | None = None,
         weights: Array | None = None,
-        clusters: NDArray[np.int64] | None = None,
+        clusters: Ints | None = None,
         unpooled: tuple[Array, ...] = (),
     ) -> FittedPropensity:
         """Score every row; the result can re-score rows with one feature changed.
@@ -86,32 +87,28 @@ class PropensityModel(BaseEstimator):
         where the penalty is chosen. `unpooled` are codes of categories of many levels before rare ones were pooled.
         """
         self.check()
-        low, high = self.clip
-        seed = np.random.SeedSequence() if seed is None else seed
         if is_known(self):
             return self._known(table, treatment, weights)
-        fold_seed, model_seed = (int(s.generate_state(1)[0]) for s in seed.spawn(2))
+        fold_seed, model_seed = (int(s.generate_state(1)[0]) for s in (seed or np.random.SeedSequence()).spawn(2))
         # Missing values are at the mean of all observed rows. Another constant, such as a fold's mean, would move the
         # slope of the indicator beside it and no score, up to the penalty. Treatment and outcome have no part in it.
         design = table.design
         if folds is None or not self.cross_fit:
             folds = arm_folds(treatment, n_folds if self.cross_fit else 1, fold_seed, clusters)
         own = effective_weights(weights)
-        columns = LevelOdds.of(table.coded, design, treatment, own)[1] if table.coded else design
+        columns = level_odds(table.coded, design, treatment, own)[1]
         template = self._model(model_seed, columns, treatment, own, clusters)
         models = []
         for fold in range(int(folds.max()) + 1):
-            train = folds != fold if self.cross_fit else np.ones(treatment.size, dtype=bool)
-            models.append(
-                fit_classifier(clone(template), design[train], treatment[train], some(own, train), table.coded)
-            )
+            train = (folds != fold) | (not self.cross_fit)
+            given = design[train], treatment[train], some(own, train), table.coded
+            models.append(fit_classifier(clone(template), *given))
         raw = _predict(models, folds, design)
         auc = self._auc(template, columns, treatment, raw, fold_seed, own)
-        if table.coded:
-            models, raw = balanced(models, raw, design, treatment, own, table.coded, unpooled)
+        models, raw = balanced(models, raw, design, treatment, own, table.coded, unpooled)
         return FittedPropensity(
             raw=raw,
-            clip=(low, high),
+            clip=self.clip,
             treatment=treatment,
             table=table,
             models=tuple(models),
@@ -134,14 +131,7 @@ class PropensityModel(BaseEstimator):
         if n_rows is not None and is_known(self):
             _read_scores(self.estimator, n_rows)
 
-    def _model(
-        self,
-        seed: int,
-        design: Array,
-        treatment: NDArray[np.int64],
-        weights: Array | None,
-        clusters: NDArray[np.int64] | None,
-    ) -> Any:
+    def _model(self, seed: int, design: Array, treatment: Ints, weights: Array | None, clusters: Ints | None) -> Any:
         if isinstance(self.estimator, str):
             if self.estimator == "mlp":
                 return EarlyStoppedMLP(random_state=seed)
@@ -156,42 +146,32 @@ class PropensityModel(BaseEstimator):
             )
         return model
 
-    def _known(self, table: FeatureTable, treatment: NDArray[np.int64], weights: Array | None) -> FittedPropensity:
+    def _known(self, table: FeatureTable, treatment: Ints, weights: Array | None) -> FittedPropensity:
         scores = _read_scores(self.estimator, table.n_rows)
-        if (scores == scores[0]).all():
-            return FittedPropensity(
-                raw=scores,
-                clip=self.clip,
-                treatment=treatment,
-                table=table,
-                description=f"known, {scores[0]:g} for every row",
-                is_known=True,
-                auc=0.5,
-                weights=weights,
-            )
-        model = KnownScores().fit(table.design, scores, weights, table.coded)
-        return FittedPropensity(
+        alike = FittedPropensity(
             raw=scores,
             clip=self.clip,
             treatment=treatment,
             table=table,
+            description=f"known, {scores[0]:g} for every row",
+            is_known=True,
+            auc=0.5,
+            weights=weights,
+        )
+        if (scores == scores[0]).all():
+            return alike
+        model = KnownScores().fit(table.design, scores, weights, table.coded)
+        return replace(
+            alike,
             models=(model,),
             folds=np.zeros(table.n_rows, dtype=np.int64),
             description=f"known per row; as a function of the features R2 = {model.r2_:.3f} on the logit scale",
-            is_known=True,
             auc=float(roc_auc_score(treatment, scores, sample_weight=weights)),
             r2=model.r2_,
-            weights=weights,
         )
 
     def _auc(
-        self,
-        template: Any,
-        design: Array,
-        treatment: NDArray[np.int64],
-        raw: Array,
-        seed: int,
-        weights: Array | None,
+        self, template: Any, design: Array, treatment: Ints, raw: Array, seed: int, weights: Array | None
     ) -> float:
         """Held-out AUC, also where the scores themselves are in-sample; two halves are enough for a diagnostic."""
         if not self.cross_fit:
@@ -199,12 +179,10 @@ class PropensityModel(BaseEstimator):
         return float(roc_auc_score(treatment, raw, sample_weight=weights))
 
     def _describe(self, template: Any) -> str:
+        name = repr(self.estimator)
         if isinstance(self.estimator, str):
-            name = (
-                described(template) if self.estimator == "auto" else "neural network of two hidden layers of 50 units"
-            )
-        else:
-            name = repr(self.estimator)
+            network = "neural network of two hidden layers of 50 units"
+            name = described(template) if self.estimator == "auto" else network
         return f"{name}, {'cross-fitted' if self.cross_fit else 'fitted and evaluated on the same rows'}"
 
 
@@ -237,9 +215,7 @@ def seeded_clone(model: Any, seed: int) -> Any:
     return model.set_params(**{name: seed for name in unseeded if name.split("__")[-1] == "random_state"})
 
 
-def arm_folds(
-    treatment: NDArray[np.int64], n_folds: int, seed: int, clusters: NDArray[np.int64] | None = None
-) -> NDArray[np.int64]:
+def arm_folds(treatment: Ints, n_folds: int, seed: int, clusters: Ints | None = None) -> Ints:
     """Fold of each row; every fold holds both arms, also where this makes fewer, and rows of a cluster share one."""
     if clusters is not None and n_folds > 1:
         return cluster_folds(treatment, clusters, n_folds, seed)
@@ -252,11 +228,7 @@ def arm_folds(
 
 
 def _chosen(
-    design: Array,
-    treatment: NDArray[np.int64],
-    seed: int,
-    weights: Array | None = None,
-    clusters: NDArray[np.int64] | None = None,
+    design: Array, treatment: Ints, seed: int, weights: Array | None = None, clusters: Ints | None = None
 ) -> Any:
     """The model of "auto".
 
@@ -273,7 +245,7 @@ def _chosen(
     return chosen_model(design, treatment, folds, weights, only_lines=treated_as_one(treatment, clusters) is not None)
 
 
-def _misfit(design: Array, treatment: NDArray[np.int64], scores: Array, weights: Array | None) -> float:
+def _misfit(design: Array, treatment: Ints, scores: Array, weights: Array | None) -> float:
     """P-value of arms less scores along bins and products of columns, on at most 10,000 rows."""
     rows = random_rows(treatment.size, MISFIT_ROWS)
     chance = np.clip(scores[rows], EDGE, 1.0 - EDGE)
@@ -282,12 +254,12 @@ def _misfit(design: Array, treatment: NDArray[np.int64], scores: Array, weights:
     return min(2.0 * min(tests.curve(residual, variance, chance), tests.product(residual, variance)), 1.0)
 
 
-def _predict(models: list[Any] | tuple[Any, ...], folds: NDArray[np.int64], design: Array) -> Array:
+def _predict(models: list[Any] | tuple[Any, ...], folds: Ints, design: Array) -> Array:
     scores = np.empty(design.shape[0])
     for fold, model in enumerate(models):
         rows = folds == fold
         if rows.any():
-            scores[rows] = model.predict_proba(design[rows])[:, 1]
+            scores[rows] = predict_chances(model, design[rows])[:, 1]
     return scores
 
 
@@ -312,12 +284,12 @@ class FittedPropensity:
 
     raw: Array
     clip: tuple[float, float]
-    treatment: NDArray[np.int64]
+    treatment: Ints
     table: FeatureTable
     description: str
     auc: float
     models: tuple[Any, ...] = ()
-    folds: NDArray[np.int64] | None = None
+    folds: Ints | None = None
     r2: float = 1.0
     weights: Array | None = None
     misfit_p: float = np.nan
@@ -330,8 +302,8 @@ class FittedPropensity:
     def at(
         self,
         table: FeatureTable,
-        treatment: NDArray[np.int64],
-        folds: NDArray[np.int64],
+        treatment: Ints,
+        folds: Ints,
         known: Array | None = None,
         weights: Array | None = None,
     ) -> FittedPropensity:
@@ -359,7 +331,7 @@ class FittedPropensity:
         """Number of rows whose score was moved."""
         return int((self.scores != self.raw).sum())
 
-    def along(self, rows: NDArray[np.int64], columns: slice, encoded: Array) -> Array:
+    def along(self, rows: Ints, columns: slice, encoded: Array) -> Array:
         """Scores of some rows, shape (rows, g), when columns of the design take g encoded values, (rows, g, width)."""
         if not self.models:
             return np.repeat(self.scores[rows][:, None], encoded.shape[1], axis=1)
@@ -380,31 +352,32 @@ class FittedPropensity:
         """Scores as a function of one feature, the others staying as they are; networks are evaluated on `device`."""
         if not self.models:
             return ScoreProfile(self.clip, logit(self.scores))
-        columns = self.table.encoding[feature]
-        values = self.table.values[:, feature]
-        levels = self.table.n_levels(feature)
-        gaps = feature in self.table.incomplete
-        if feature in self.table.level_columns and all(is_linear(model) for model in self.models):
+        if all(is_linear(model) for model in self.models):
+            return self._linear_profile(feature)
+        levels, gaps = self.table.n_levels(feature), feature in self.table.incomplete
+        values = self.table.values[self.table.observed(feature), feature]
+        grid = np.arange(levels, dtype=np.float64) if levels else _grid(values)
+        encoded = self.table.encode(feature, np.append(grid, np.nan) if gaps else grid)
+        table = logit(np.clip(self._table(self.table.encoding[feature], encoded, device), 1e-6, 1 - 1e-6))
+        missing = table[:, -1] if gaps else None
+        shown = None if levels else grid
+        return ScoreProfile(self.clip, np.empty(0), table=table[:, : grid.size], grid=shown, missing=missing)
+
+    def _linear_profile(self, feature: int) -> ScoreProfile:
+        """The same in closed form, where log-odds are sums over columns."""
+        columns, values = self.table.encoding[feature], self.table.values[:, feature]
+        if feature in self.table.level_columns:
             own = linear_tables(self.models, columns, self.table.level_columns[feature])[self.folds]
             still = logit(self.raw) - own[np.arange(values.size), values.astype(np.intp)]
             return ScoreProfile(self.clip, still, table=still[:, None] + own)
-        if all(is_linear(model) for model in self.models):
-            slopes = np.stack([slopes_of(model)[columns] for model in self.models])[self.folds]
-            index = logit(self.raw) - np.einsum("ij,ij->i", slopes, self.table.encode(feature, values))
-            if levels:
-                table = index[:, None] + np.concatenate((np.zeros((index.size, 1)), slopes), axis=1)[:, :levels]
-                return ScoreProfile(self.clip, index, table=table)
-            mean, spread = (part[feature] for part in self.table.scaling)
-            missing = index + slopes[:, 1] if gaps else None
-            return ScoreProfile(self.clip, index - slopes[:, 0] * mean / spread, slopes[:, 0] / spread, missing=missing)
-        grid = np.arange(levels, dtype=np.float64) if levels else _grid(values[self.table.observed(feature)])
-        points = np.append(grid, np.nan) if gaps else grid
-        table = np.clip(self._table(columns, self.table.encode(feature, points), device), 1e-6, 1 - 1e-6)
-        if gaps:
-            return ScoreProfile(
-                self.clip, np.empty(0), table=logit(table[:, :-1]), grid=grid, missing=logit(table[:, -1])
-            )
-        return ScoreProfile(self.clip, np.empty(0), table=logit(table), grid=None if levels else grid)
+        slopes = np.stack([slopes_of(model)[columns] for model in self.models])[self.folds]
+        index = logit(self.raw) - np.einsum("ij,ij->i", slopes, self.table.encode(feature, values))
+        if levels := self.table.n_levels(feature):
+            table = index[:, None] + np.concatenate((np.zeros((index.size, 1)), slopes), axis=1)[:, :levels]
+            return ScoreProfile(self.clip, index, table=table)
+        mean, spread = (part[feature] for part in self.table.scaling)
+        missing = index + slopes[:, 1] if feature in self.table.incomplete else None
+        return ScoreProfile(self.clip, index - slopes[:, 0] * mean / spread, slopes[:, 0] / spread, missing=missing)
 
     def _table(self, columns: slice, encoded: Array, device: str) -> Array:
         """Scores of all rows, shape (n, g), when a feature's columns take each of g encoded values."""

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.linalg.blas import dtrmm
 
-from modifind._typing import Array
+from modifind._typing import Array, Ints
 
 BLOCK_ROWS = 4096
 
@@ -39,7 +38,7 @@ def quadratic_forms(terms: Array, form: Array) -> Array:
     return values
 
 
-def random_rows(n_rows: int, most: int) -> NDArray[np.int64] | slice:
+def random_rows(n_rows: int, most: int) -> Ints | slice:
     """All rows, or `most` of them: always the same choice, in their order, and at random, since tables have periods."""
     if n_rows <= most:
         return slice(None)

@@ -27,6 +27,11 @@ def robust_spread(values: Array) -> float:
     return float((high - low) / 1.349) or float(values.std())
 
 
+def centre_and_unit(values: Array) -> tuple[float, float]:
+    """Median and robust spread, 1 where nothing varies: models are fitted to outcomes of about this centre and size."""
+    return float(np.median(values)), robust_spread(values) or 1.0
+
+
 def best_shape(standardised: Array, weights: Array | None = None) -> float:
     """Degrees of freedom of the best of a few t densities, at most 30: never so many that one row could decide."""
     fits = [total(student_log_density(standardised, shape), weights) for shape in SHAPES]
@@ -36,3 +41,8 @@ def best_shape(standardised: Array, weights: Array | None = None) -> float:
 def total(values: Array, weights: Array | None) -> float:
     """Sum over rows, weighted where there are weights."""
     return float(np.sum(values)) if weights is None else float(weights @ values)
+
+
+def counted(values: Array, weights: Array | None) -> Array:
+    """Values times the weights of their rows, where there are weights."""
+    return values if weights is None else weights * values

@@ -3,16 +3,27 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.linalg import cho_factor, cho_solve, lapack
 
-from modifind._typing import Array
+from modifind._typing import Array, Ints
 
 WEAKEST, STRONGEST = 1e-7, 1e4  # bounds of a penalty, in units of its group's information
-Groups = NDArray[np.int64]
+CURVE_START = 30.0
 
 
-def solve_ridge(matrix: Array, side: Array, penalties: Array, groups: Groups) -> tuple[Array, Array]:
+def renumbered(groups: Ints) -> Ints:
+    """The same groups, numbered 0, 1, ... without a gap."""
+    return np.unique(groups, return_inverse=True)[1].astype(np.int64)
+
+
+def first_penalties(groups: Ints) -> Array:
+    """Where the search for penalties begins: none for group 0, and more for curves than for a single term."""
+    penalties = np.where(np.bincount(groups) > 1, CURVE_START, 1.0)
+    penalties[0] = 0.0
+    return penalties
+
+
+def solve_ridge(matrix: Array, side: Array, penalties: Array, groups: Ints) -> tuple[Array, Array]:
     """Solution of ``(matrix + penalties) x = side``, and the inverse's lower triangle; group 0 goes unpenalised."""
     diagonal = penalties[groups] + 1e-9 * np.trace(matrix) / groups.size + 1e-12
     factor = cho_factor(matrix + np.diag(diagonal), lower=True, check_finite=False)
@@ -21,7 +32,7 @@ def solve_ridge(matrix: Array, side: Array, penalties: Array, groups: Groups) ->
 
 
 def updated_penalties(
-    solution: Array, inverse: Array, information: Array, penalties: Array, groups: Groups
+    solution: Array, inverse: Array, information: Array, penalties: Array, groups: Ints
 ) -> tuple[Array, float]:
     """One step of MacKay's fixed point for the penalties, and the effective number of parameters.
 

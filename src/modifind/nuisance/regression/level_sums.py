@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,6 +16,41 @@ N_STEPS = 20
 LARGE_EFFECT = 0.3  # of levels on both arms, in standard errors of a row
 LEAST_SHARE = 1e-3  # of what the rows of a level say is believed at the least, so that its direction can be tested
 Coded = tuple[tuple[slice, int], ...]
+
+
+@dataclass(frozen=True)
+class LevelTables:
+    """A number for every level of some categories.
+
+    Attributes
+    ----------
+    columns : tuple of int
+        Columns of codes.
+    tables : tuple of arrays of shape (levels,)
+        The numbers.
+    """
+
+    columns: tuple[int, ...] = ()
+    tables: tuple[Array, ...] = ()
+
+    def __call__(self, X: Array, first: int = 0) -> Array:
+        """Rows, of any shape, whose last axis has all columns, or neighbouring ones from `first` on, with numbers."""
+        X = X.copy() if self.columns else X
+        for place, own in self._found(X, first):
+            X[..., place] = own
+        return X
+
+    def total(self, X: Array, first: int = 0) -> Array:
+        """The sum of the numbers of such rows."""
+        total = np.zeros(X.shape[:-1])
+        for _, own in self._found(X, first):
+            total += own
+        return total
+
+    def _found(self, X: Array, first: int) -> Iterator[tuple[int, Array]]:
+        for column, table in zip(self.columns, self.tables, strict=True):
+            if first <= column < first + X.shape[-1]:
+                yield column - first, table[X[..., column - first].astype(np.intp)]
 
 
 @dataclass(frozen=True)

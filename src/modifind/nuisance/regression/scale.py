@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 from scipy.special import expit
 
-from modifind._typing import Array
+from modifind._typing import Array, Ints
 from modifind.nuisance.regression.blocks import scaled_gram
-from modifind.nuisance.regression.density import student_log_density, student_weight, total
-from modifind.nuisance.regression.evidence import Groups, solve_ridge, updated_penalties
+from modifind.nuisance.regression.density import counted, student_log_density, student_weight, total
+from modifind.nuisance.regression.evidence import solve_ridge, updated_penalties
 
 LINKS = ("exp", "softplus")
 START = 100.0
@@ -34,7 +34,7 @@ class ScaleModel:
         Penalty group of each term, 0 for those without.
     """
 
-    def __init__(self, link: str, groups: Groups) -> None:
+    def __init__(self, link: str, groups: Ints) -> None:
         self.link = link
         self.groups = groups
         self.penalties = np.where(np.arange(int(groups.max()) + 1) > 0, START, 0.0)
@@ -79,8 +79,7 @@ class ScaleModel:
         for step in range(n_steps):
             scale = self.at_index(index)
             standardised = residual / scale
-            score = student_weight(standardised, shape) * standardised**2 - 1.0
-            score = score if sample_weight is None else sample_weight * score
+            score = counted(student_weight(standardised, shape) * standardised**2 - 1.0, sample_weight)
             if plain is None:
                 gradient, gram = self._floor_derivatives(terms, index, scale, score, root)
             else:
@@ -107,11 +106,9 @@ class ScaleModel:
         slope = self.unit * expit(index) / scale
         floor = self.unit * np.exp(self.log_floor) / scale
         gradient = np.append(terms.T @ (slope * score), floor @ score)
-        if root is not None:
-            slope, floor = root * slope, root * floor
+        slope, floor = counted(slope, root), counted(floor, root)
         mixed = terms.T @ (slope * floor)
-        gram = np.block([[scaled_gram(terms, slope), mixed[:, None]], [mixed, floor @ floor]])
-        return gradient, gram
+        return gradient, np.block([[scaled_gram(terms, slope), mixed[:, None]], [mixed, floor @ floor]])
 
     def _advance(
         self, terms: Array, index: Array, residual: Array, shape: float, move: Array, sample_weight: Array | None

@@ -12,10 +12,10 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.linear_model import LogisticRegression
 
 from modifind._typing import Array
-from modifind.data.survey import mean_of
+from modifind.data.survey import mean_of, some
 from modifind.nuisance.regression.blocks import quadratic_forms, random_rows, row_blocks, scaled_gram
-from modifind.nuisance.regression.density import SHAPES, best_shape, robust_spread, student_weight
-from modifind.nuisance.regression.evidence import solve_ridge, symmetric, updated_penalties
+from modifind.nuisance.regression.density import SHAPES, best_shape, centre_and_unit, counted, student_weight
+from modifind.nuisance.regression.evidence import first_penalties, renumbered, solve_ridge, symmetric, updated_penalties
 from modifind.nuisance.regression.scale import LEAST_UNIT, ScaleModel
 from modifind.nuisance.regression.splines import ColumnBasis
 from modifind.nuisance.regression.terms import AdditiveTerms
@@ -25,7 +25,6 @@ N_BINS = 12
 SIGN = 0.1  # p-value of a column's bins at which it gets a curve
 SCALE_CURVES = 4
 MAX_CLASSES = 5
-CURVE_START = 30.0
 ROUNDS = 3
 MAX_LEVERAGE = 0.9
 MAX_ROWS = 20_000  # as many teach penalties, products and scales as much as all
@@ -70,8 +69,8 @@ class SmoothRegression:
         `weights` add up to the effective number of rows.
         """
         rows = random_rows(y.size, MAX_ROWS)
-        X, y, counts = X[rows], y[rows], None if weights is None else weights[rows]
-        self.centre, self.unit = float(np.median(y)), robust_spread(y) or 1.0
+        X, y, counts = X[rows], y[rows], some(weights, rows)
+        self.centre, self.unit = centre_and_unit(y)
         scaled = (y - self.centre) / self.unit
         self._use(AdditiveTerms.of(X, 0))
         terms = self.terms(X)
@@ -84,7 +83,7 @@ class SmoothRegression:
                 scores = [weight * standardised, weight * standardised**2 - 1.0]
                 self._use(called_for(X, scores, counts))
                 terms = self.terms(X)
-            weight = _times(precision, counts)
+            weight = counted(precision, counts)
             gram, side = scaled_gram(terms, np.sqrt(weight)), terms.T @ (weight * scaled)
             for _ in range(6 if turn < 2 else 4):
                 solution, inverse = solve_ridge(gram, side, self.penalties, self.terms.groups)
@@ -111,18 +110,17 @@ class SmoothRegression:
         for rows in row_blocks(y.size):
             location, scale = self._predict(X[rows])
             standardised = (scaled[rows] - location) / scale
-            weight = student_weight(standardised, self.shape) / scale**2
-            weight = weight if weights is None else weight * weights[rows]
+            weight = counted(student_weight(standardised, self.shape) / scale**2, some(weights, rows))
             terms = self.terms(X[rows])
             gram += scaled_gram(terms, np.sqrt(weight))
             side += terms.T @ (weight * scaled[rows])
         solution, inverse = solve_ridge(gram, side, self.penalties, self.terms.groups)
-        some = random_rows(y.size, MAX_ROWS)
-        counts = None if weights is None else weights[some]
-        terms = self.terms(X[some])
-        _, scale = self._predict(X[some])
-        leverage = _times(1.0 / scale**2, counts) * quadratic_forms(terms, symmetric(inverse))
-        residual = (scaled[some] - terms @ solution) / (1.0 - np.clip(leverage, 0.0, MAX_LEVERAGE))
+        few = random_rows(y.size, MAX_ROWS)
+        counts = some(weights, few)
+        terms = self.terms(X[few])
+        _, scale = self._predict(X[few])
+        leverage = counted(1.0 / scale**2, counts) * quadratic_forms(terms, symmetric(inverse))
+        residual = (scaled[few] - terms @ solution) / (1.0 - np.clip(leverage, 0.0, MAX_LEVERAGE))
         found.scale.fit(np.take(terms, self.scale_columns, axis=1), residual, self.shape, 2, counts)
         found._set(solution)
         return found
@@ -138,11 +136,9 @@ class SmoothRegression:
 
     def _use(self, terms: AdditiveTerms) -> None:
         self.terms = terms
-        self.penalties = np.where(np.bincount(terms.groups) > 1, CURVE_START, 1.0)
-        self.penalties[0] = 0.0
+        self.penalties = first_penalties(terms.groups)
         self.scale_columns: NDArray[np.intp] = np.flatnonzero(terms.degree <= SCALE_CURVES)
-        groups = np.unique(terms.groups[self.scale_columns], return_inverse=True)[1].astype(np.int64)
-        self.scale = ScaleModel("exp", groups)
+        self.scale = ScaleModel("exp", renumbered(terms.groups[self.scale_columns]))
 
     def _set(self, solution: Array) -> None:
         self.coefficients = np.zeros((solution.size, 2))
@@ -189,13 +185,13 @@ class SmoothClassifier(ClassifierMixin, BaseEstimator):
 def called_for(X: Array, scores: list[Array], counts: Array | None = None, sign: float = SIGN) -> AdditiveTerms:
     """Lines of all columns, and the curves, at a p-value below `sign`, and products that scores of rows call for."""
     lines = AdditiveTerms.of(X, 0)
-    counted = [_times(score - mean_of(score, counts), counts) for score in scores]
+    own = [counted(score - mean_of(score, counts), counts) for score in scores]
     bases = tuple(
-        ColumnBasis.of(column, N_KNOTS) if _bends(column, counted, sign) else line
+        ColumnBasis.of(column, N_KNOTS) if _bends(column, own, sign) else line
         for column, line in zip(X.T, lines.bases, strict=True)
     )
     everyone = [np.arange(X.shape[0])]
-    return AdditiveTerms(bases, lines.with_products(X, [[score] for score in counted], everyone, bends=True).pairs)
+    return AdditiveTerms(bases, lines.with_products(X, [[score] for score in own], everyone).pairs)
 
 
 def _bends(column: Array, scores: list[Array], sign: float) -> bool:
@@ -208,7 +204,3 @@ def _bends(column: Array, scores: list[Array], sign: float) -> bool:
         if chdtrc(max(edges.size, 1), statistic) < sign:
             return True
     return False
-
-
-def _times(values: Array, counts: Array | None) -> Array:
-    return values if counts is None else counts * values

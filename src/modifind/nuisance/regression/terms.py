@@ -6,11 +6,10 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 
-from modifind._typing import Array
+from modifind._typing import Array, Ints
 from modifind.nuisance.regression.blocks import row_blocks, scaled_gram
-from modifind.nuisance.regression.evidence import Groups
+from modifind.nuisance.regression.evidence import renumbered
 from modifind.nuisance.regression.splines import ColumnBasis
 
 MAX_PRODUCTS = 10
@@ -44,20 +43,20 @@ class AdditiveTerms:
         return tuple(slice(int(end - b.width), int(end)) for end, b in zip(ends, self.bases, strict=True))
 
     @cached_property
-    def degree(self) -> NDArray[np.int64]:
+    def degree(self) -> Ints:
         """0 for the intercept, lines and products; 1, 2, ... for the curves of a column, smoothest first."""
         parts = [np.zeros(1), *(np.arange(basis.width) for basis in self.bases), np.zeros(len(self.pairs))]
         return np.concatenate(parts).astype(np.int64)
 
     @cached_property
-    def groups(self) -> Groups:
+    def groups(self) -> Ints:
         """Penalty groups: 0 the intercept; one for each line, for each column's curves and for each product."""
         lines = np.cumsum(self.degree == 0) - 1
         curves = np.repeat(np.arange(len(self.bases)), [basis.width for basis in self.bases]) + 1 + lines[-1]
         groups = lines.copy()
         inner = slice(1, 1 + curves.size)
         groups[inner] = np.where(self.degree[inner] == 0, lines[inner], curves)
-        return np.unique(groups, return_inverse=True)[1].astype(np.int64)
+        return renumbered(groups)
 
     def __call__(self, X: Array) -> Array:
         """Terms of rows, shape (n, n_terms)."""
@@ -124,35 +123,33 @@ class AdditiveTerms:
         line = self.bases[column].line(X[..., column - first])
         return bend(line) if bent else line
 
-    def with_products(
-        self, X: Array, scores: list[list[Array]], rows: list[NDArray[np.int64]], *, bends: bool = False
-    ) -> AdditiveTerms:
+    def with_products(self, X: Array, scores: list[list[Array]], rows: list[Ints]) -> AdditiveTerms:
         """The same with the products that scores call for.
 
         `scores` holds, for each kind of score (location, scale), one array per set of rows (the arms, or one set):
         derivatives of the log-likelihood row by row. Their correlations with all products of two columns cost one
-        matrix product; a product enters when one arm, both together or their difference exceed what the largest of so
-        many would be by chance. With `bends` products of a line and a bend are looked at, too.
+        matrix product; a product, of two lines or of a line and a bend, enters when one arm, both together or their
+        difference exceed what the largest of so many would be by chance.
         """
         n = len(self.bases)
-        first, second = np.triu_indices(n, 1)
-        if first.size == 0:
+        if n < 2:
             return self
-        centre, spread = (np.array(part) for part in zip(*((b.centre, b.spread) for b in self.bases), strict=True))
-        factors = [(X[r] - centre) / spread for r in rows]
-        if bends:
-            factors = [np.column_stack((lines, bend(lines) - bend(lines).mean(axis=0))) for lines in factors]
-            apart = np.nonzero(~np.eye(n, dtype=bool))
-            first, second = np.concatenate((first, apart[0])), np.concatenate((second, n + apart[1]))
-        largest = np.zeros(first.size)
+        apart = np.nonzero(~np.eye(n, dtype=bool))
+        first, second = np.concatenate((np.triu_indices(n, 1), (apart[0], n + apart[1])), axis=1)
+        factors = [self._factors(X[r]) for r in rows]
+        candidates: list[Array] = []
         for per_set in scores:
             z = [_product_scores(own, score)[first, second] for own, score in zip(factors, per_set, strict=True)]
-            candidates = z if len(z) == 1 else [*z, (z[1] + z[0]) / np.sqrt(2), (z[1] - z[0]) / np.sqrt(2)]
-            for candidate in candidates:
-                largest = np.maximum(largest, np.abs(candidate))
-        limit = np.sqrt(2 * np.log(len(candidates) * len(scores) * first.size))
+            candidates += z if len(z) == 1 else [*z, (z[1] + z[0]) / np.sqrt(2), (z[1] - z[0]) / np.sqrt(2)]
+        largest = np.abs(candidates).max(axis=0)
+        limit = np.sqrt(2 * np.log(len(candidates) * first.size))
         order = np.argsort(-largest, kind="stable")[:MAX_PRODUCTS]
         return AdditiveTerms(self.bases, tuple((int(first[k]), int(second[k])) for k in order if largest[k] > limit))
+
+    def _factors(self, X: Array) -> Array:
+        """Lines of all columns, and their bends about their means."""
+        lines = np.column_stack([basis.line(column) for basis, column in zip(self.bases, X.T, strict=True)])
+        return np.column_stack((lines, bend(lines) - bend(lines).mean(axis=0)))
 
 
 def bend(line: Array) -> Array:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -24,7 +25,7 @@ AVERAGING = 0.98
 MOST_WAITING = 0.75
 
 
-class Networks(OnDevice):
+class Networks(OnDevice, ABC):
     """Networks in training: all weights of one lie in a row of `theta`, and nothing couples the rows.
 
     An optimiser step, a snapshot or the removal of finished networks is then one operation. A subclass has the
@@ -65,17 +66,17 @@ class Networks(OnDevice):
         self.alive = np.arange(n)
         self.best, self.best_epoch = np.full(n, -np.inf), np.zeros(n, dtype=np.int64)
 
+    @abstractmethod
     def batches(self, epoch: int) -> Iterator[tuple[Any, ...]]:
         """What `objective` is given at each step of an epoch."""
-        raise NotImplementedError
 
+    @abstractmethod
     def objective(self, theta: torch.Tensor, *batch: Any) -> torch.Tensor:
         """What each network should make large, shape (networks,)."""
-        raise NotImplementedError
 
+    @abstractmethod
     def held_out(self, theta: torch.Tensor) -> Array:
         """The score of each network on the rows held out from it, shape (networks,)."""
-        raise NotImplementedError
 
     def keep(self, stay: torch.Tensor) -> None:
         """Let go of what belongs to networks that have finished."""

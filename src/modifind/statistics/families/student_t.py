@@ -11,6 +11,7 @@ from modifind._typing import Array
 from modifind.nuisance.regression.density import (
     SHAPES,
     best_shape,
+    centre_and_unit,
     robust_spread,
     student_log_density,
     student_weight,
@@ -57,7 +58,7 @@ class StudentT(Family):
 
     def origin(self, y: Array) -> tuple[float, float]:
         """Median and robust spread."""
-        return float(np.median(y)), robust_spread(y) or 1.0
+        return centre_and_unit(y)
 
     def marginal(self, y: Array, least_scale: float) -> tuple[float, float, float]:
         """Of greatest likelihood, degrees of freedom from the few that models may have."""
