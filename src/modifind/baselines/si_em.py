@@ -18,8 +18,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from sklearn.metrics import roc_auc_score
-from threadpoolctl import threadpool_limits
 
+from modifind._threads import one_thread
 from modifind._typing import Array, Ints
 from modifind.base import BaseModifierSelector, check_positive, check_shared_settings
 from modifind.baselines.design import EffectDesign, effect_design, lasso_columns
@@ -179,7 +179,7 @@ class SIEM(BaseModifierSelector):
         seeds = np.random.SeedSequence(entropy).spawn(5)
         propensity_seed, outcome_seed, statistic_seed, feature_seed, penalty_seed = seeds
 
-        with recorded() as caught, threadpool_limits(limits=1):
+        with recorded() as caught, one_thread():
             data = Reading(self.discrete_features).read(Given(X, y, treatment, treated, adjust_for))
             table, labels, arms = data.table, data.treatment, data.arms
             tested = [m for m, name in enumerate(table.names) if name not in data.adjusted]

@@ -12,8 +12,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
-from threadpoolctl import threadpool_limits
 
+from modifind._threads import one_thread
 from modifind._typing import Array
 from modifind.data.feature_matrix import FeatureTable
 from modifind.data.survey import effective_weights
@@ -53,7 +53,7 @@ def with_level_columns(table: FeatureTable, weights: Array | None = None) -> Fea
     plain = replace(table, level_columns=numbers)
     others = np.delete(plain.design, [plain.encoding[m].start for m in many], axis=1)
     found = {}
-    with threadpool_limits(limits=1):  # the sums must not depend on the number of threads
+    with one_thread():  # the sums must not depend on the number of threads
         for m, codes in numbers.items():
             directions = Directions.of(others, table.values[:, m].astype(np.intp), codes.size, weights)
             found[m] = np.column_stack((codes, directions.means))

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from joblib import delayed
 from numpy.typing import NDArray
-from threadpoolctl import threadpool_limits
 
+from modifind._threads import one_thread
 from modifind._typing import Array
 from modifind._workers import results_of
 from modifind.data.feature_matrix import FeatureTable
@@ -62,5 +62,5 @@ def results_alone(calls: Iterable[tuple[Any, ...]], n_jobs: int | None, *, doing
 
 def _alone(function: Callable[..., Any], *args: Any) -> tuple[Any, tuple[str, ...]]:
     """Work with one BLAS thread, so that results do not depend on how many workers there are."""
-    with threadpool_limits(limits=1):
+    with one_thread():
         return with_messages(function, *args)

@@ -16,8 +16,8 @@ from typing import TypeAlias
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
-from threadpoolctl import threadpool_limits
 
+from modifind._threads import one_thread
 from modifind._typing import Array
 from modifind._workers import WORKER_DIED, survivors
 from modifind.data.feature_groups import Unit
@@ -174,12 +174,12 @@ class ExplainingRows:
         """Effects for all rows together."""
         if not self.bands:
             return {}
-        with threadpool_limits(limits=1):
+        with one_thread():
             return attempt(OVERALL, overall_effects, self.outcomes, self.y_bandwidth, seed) or {}
 
     def explain(self, question: Question, seed: np.random.SeedSequence) -> Explanation:
         """Answer a question about one feature or group, by one thread."""
-        with threadpool_limits(limits=1):
+        with one_thread():
             unit = question.unit
             curve_seed, bounds_seed = seed.spawn(2)
             names = {m: self.table.names[m] for m in unit.members}

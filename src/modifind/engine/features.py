@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from threadpoolctl import threadpool_limits
 
+from modifind._threads import one_thread
 from modifind._typing import Array
 from modifind._workers import WorkerError, survivors
 from modifind.data.feature_groups import Unit
@@ -191,7 +191,7 @@ def _bounds(plan: Analysis, unit: Unit, finding: Finding, seed: np.random.SeedSe
     found = {}
     counted = (plan.weights, plan.clusters, plan.outcomes.population)
     rows = ArmRows(plan.y, plan.prepared.treatment, plan.propensity.scores, *counted)
-    with threadpool_limits(limits=1):
+    with one_thread():
         for member, own in zip(unit.members, seed.spawn(1)[0].spawn(len(unit.members)), strict=True):
             name = plan.table.names[member]
             view = finding.views[name] if finding.views else finding.view
@@ -212,7 +212,7 @@ def _bounds(plan: Analysis, unit: Unit, finding: Finding, seed: np.random.SeedSe
 
 def _find(plan: Analysis, feature: int, seed: np.random.SeedSequence) -> Finding:
     """Work with one BLAS thread, so that results do not depend on how many workers there are."""
-    with threadpool_limits(limits=1):
+    with one_thread():
         table = plan.table
         bandwidth_seed, draw_seed = seed.spawn(2)
         known = plan.tester.without_conditional(feature)
@@ -249,7 +249,7 @@ def _has_bands(plan: Analysis, known: Any) -> bool:
 
 def _find_together(plan: Analysis, unit: Unit, seed: np.random.SeedSequence) -> Finding:
     """The same for the columns of a group at once; importance and bandwidth are those of the most important column."""
-    with threadpool_limits(limits=1):
+    with one_thread():
         table, tester = plan.table, plan.tester
         assert isinstance(tester, AnalyticTester)
         bandwidth_seed, conditional_seed, draw_seed = seed.spawn(3)

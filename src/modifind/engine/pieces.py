@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from threadpoolctl import threadpool_limits
 
+from modifind._threads import one_thread
 from modifind._typing import Array
 from modifind._workers import WORKER_DIED, WorkerError, survivors
 from modifind.data.clusters import (
@@ -534,7 +534,7 @@ def _fit_unit(sample: _Sample, models: _Models, unit: Unit, seed: np.random.Seed
 
 
 def _fit_rule(sample: _Sample, models: _Models, unit: Unit, seed: np.random.SeedSequence) -> _Fitted:
-    with threadpool_limits(limits=1):
+    with one_thread():
         outcome, block, parts = models.outcome, sample.block, sample.folds[0]
         table, feature = outcome.table, unit.feature
         is_copy, seen = feature in sample.copies, outcome.looks_at(feature)

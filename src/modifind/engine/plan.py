@@ -9,8 +9,8 @@ from functools import reduce
 
 import numpy as np
 from numpy.typing import NDArray
-from threadpoolctl import threadpool_limits
 
+from modifind._threads import one_thread
 from modifind._typing import Array
 from modifind.data.feature_groups import Unit
 from modifind.data.pieces import Block, Piece, Schema
@@ -144,7 +144,7 @@ class Plan:
 
     def sums(self, piece: Piece) -> Sums:
         """Sums over the rows of a piece, by one thread, in blocks that bound memory."""
-        with threadpool_limits(limits=1):
+        with one_thread():
             return reduce(operator.add, map(self._block_sums, self._blocks(piece)))
 
     def _blocks(self, piece: Piece) -> Iterator[Block]:

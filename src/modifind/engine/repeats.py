@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 from scipy.stats import norm
-from threadpoolctl import threadpool_limits
 
+from modifind._threads import one_thread
 from modifind._typing import Array
 from modifind.engine.assemble import Finding
 from modifind.engine.features import Analysis, with_bounds
@@ -60,7 +60,7 @@ def steadied(
     outcomes = _near_the_cut(plan, findings, adjust)
     if most < 2 or not outcomes or not isinstance(tester, AnalyticTester):
         return findings
-    with threadpool_limits(limits=1):
+    with one_thread():
         conditionals = {place: plan.sampler.conditional(plan.units[place].members[0]) for place in outcomes}
     *fold_seeds, bound_seed = seed.spawn(most)
     bound_seeds = bound_seed.spawn(1 + plan.units[-1].place)
@@ -90,7 +90,7 @@ def _near_the_cut(plan: Analysis, findings: list[Finding], adjust: str) -> dict[
 
 
 def _tested_again(tester: AnalyticTester, feature: int, conditional: Conditional) -> AnalyticOutcome:
-    with threadpool_limits(limits=1):
+    with one_thread():
         known = tester.without_conditional(feature)
         found = known[0] if known else tester.examine(feature, conditional, 0.0, np.random.default_rng(0))[0]
     assert isinstance(found, AnalyticOutcome)

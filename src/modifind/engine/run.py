@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from threadpoolctl import threadpool_limits
 
+from modifind._threads import one_thread
 from modifind._typing import Array
 from modifind.data.clusters import assign_cluster_folds, check_sampler_weights, warn_resampled_weights
 from modifind.data.determined import find_determined
@@ -128,7 +128,7 @@ class WholeFit:
             data = replace(data, clusters=clusters)
         if data.weights is not None and self.statistic.resamples:
             warn_resampled_weights()
-        with threadpool_limits(limits=1):  # threads of small models wait for each other
+        with one_thread():  # threads of small models wait for each other
             scores = fit_scores(model_of_rows(self.propensity, data), data, table, self.n_folds, seeds[0])
         refuse_separation(scores)
         check_groups(self.sampler, table, units)
@@ -164,7 +164,7 @@ class WholeFit:
         named |= warn_constant_members(table, units)
         overall = None
         if self.explain:
-            with threadpool_limits(limits=1):
+            with one_thread():
                 overall = attempt(OVERALL, overall_effects, plan.outcomes, plan.prepared.y_bandwidth, seed)
         overlap = OverlapSums.of(scores, data.clusters)
         columns = review_columns(

@@ -20,9 +20,9 @@ import numpy as np
 from joblib import delayed
 from numpy.typing import ArrayLike
 from sklearn.utils import Bunch
-from threadpoolctl import threadpool_limits
 
 from modifind import __version__
+from modifind._threads import one_thread
 from modifind._workers import results_of
 from modifind.datasets import KINDS, fetch_nhanes_crp, make_modifiers
 from modifind.engine.progress import ProgressBar
@@ -143,7 +143,7 @@ class Archive:
 
     def carry_out(self, run: Run) -> None:
         """Do one run and file it, whole or not at all."""
-        with warnings.catch_warnings(), threadpool_limits(limits=1):
+        with warnings.catch_warnings(), one_thread():
             warnings.simplefilter("ignore")
             try:
                 record = asdict(_carry_out(run, self.device if run.measure == "selection" else "cpu", self.data_home))

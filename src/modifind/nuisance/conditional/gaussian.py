@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.linear_model import LogisticRegression
-from threadpoolctl import threadpool_limits
 
+from modifind._threads import one_thread
 from modifind._typing import Array, Ints
 from modifind.data.survey import effective_size, effective_weights, mean_of, shares_of, some
 from modifind.nuisance.conditional.base import (
@@ -59,7 +59,7 @@ class GaussianSampler(BaseSampler):
         self.folds_ = self._folds(N_FOLDS, np.random.default_rng(seed.spawn(1)[0]))
         self.scaled_weights_ = effective_weights(weights)
         n_rows = table.n_rows if weights is None else int(effective_size(weights))
-        with threadpool_limits(limits=1):  # the sums must not depend on the number of threads
+        with one_thread():  # the sums must not depend on the number of threads
             columns, own = self._columns(), self.scaled_weights_
             if has_many_columns(n_rows, table.design.shape[1]):
                 arms = treatment if self.condition_on_treatment else np.zeros_like(treatment)

@@ -14,8 +14,8 @@ import numpy as np
 from joblib import delayed
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, clone, is_classifier, is_regressor
-from threadpoolctl import threadpool_limits
 
+from modifind._threads import one_thread
 from modifind._typing import Array, Ints
 from modifind._workers import results_of
 from modifind.data.survey import fit_weights, mean_of, some
@@ -303,7 +303,7 @@ def _fit_fold(
     known: dict[type, Any] = {}  # what stands before the splines
     while isinstance(base, RecastLearner):
         known[type(base.recast)], base = (base.recast, base.training), base.model
-    with threadpool_limits(limits=1):
+    with one_thread():
         filling = Filling.of(rows.X[~out], rows.gaps)
         inside, outside = filling(rows.X[~out]), filling(rows.X[out])
         before: list[tuple[Any, Array | None]] = [(filling, None)] if rows.gaps else []
