@@ -184,8 +184,11 @@ def test_codes_as_text_stay_categories():
         ([[1], [2, 3]], "'x' holds nested values"),
         ([{"a": 1}], "'x' holds nested values"),
         (["a", 1, True], "'x' mixes types that cannot be compared"),
-        ([1j, 2j], "'x' has type complex"),
-        ([pd.Timedelta("1h")], "'x' has type timedelta"),
+        ([1j, 2j], "'x' holds complex numbers"),
+        (
+            [pd.Timedelta("1h")],
+            "'x' holds durations, which are no feature; convert them to numbers .the days",
+        ),
     ],
 )
 def test_values_that_are_no_feature_are_refused(values, message):

@@ -147,7 +147,7 @@ def test_infinite_value_in_a_nullable_column_is_refused():
     ids=["datetime", "datetime with zone", "timedelta", "period", "complex"],
 )
 def test_columns_that_are_no_features_are_refused_by_name(column):
-    with pytest.raises(ValueError, match="'when' has type"):
+    with pytest.raises(ValueError, match="'when' holds"):
         read_features(pd.DataFrame({"when": column}))
 
 

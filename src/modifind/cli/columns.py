@@ -9,7 +9,7 @@ from modifind.cli import options
 from modifind.cli.tables import Roles, Table
 from modifind.data.feature_matrix import AlsoDiscrete
 from modifind.data.unnamed import unusable
-from modifind.data.wording import meant
+from modifind.data.wording import listed, meant
 
 
 def read_roles(asked: options.Columns, table: Table, scores: str | None) -> Roles:
@@ -84,7 +84,7 @@ def read_discrete(texts: list[str] | None, table: Table, roles: Roles) -> AlsoDi
     """The numeric columns that are categories, as a selector takes them."""
     categories = _columns(texts, table.columns, "--discrete")
     if not set(categories) <= set(roles.features):
-        strangers = ", ".join(sorted(set(categories) - set(roles.features)))
+        strangers = listed(sorted(set(categories) - set(roles.features)))
         raise ValueError(f"--discrete names {strangers}, which is neither tested nor adjusted for")
     return AlsoDiscrete(tuple(categories)) if categories else "auto"
 
@@ -93,8 +93,8 @@ def read_groups(options: list[str], tested: list[str]) -> dict[str, list[str]]:
     """``blood pressure=sbp,dbp``, once for every group, as columns by group."""
     groups: dict[str, list[str]] = {}
     for text in options:
-        name, equals, listed = (part.strip() for part in text.partition("="))
-        columns = _split(listed, tested)
+        name, equals, rest = (part.strip() for part in text.partition("="))
+        columns = _split(rest, tested)
         if not (name and equals and columns):
             raise ValueError(
                 f"--feature-group must be a name and columns, such as 'blood pressure=sbp,dbp'; found {text!r}"
@@ -104,9 +104,7 @@ def read_groups(options: list[str], tested: list[str]) -> dict[str, list[str]]:
         strangers = [column for column in columns if column not in tested]
         if strangers:
             close = meant(strangers[0], tested)
-            raise ValueError(
-                f"--feature-group {name!r} names {', '.join(map(repr, strangers))}, which is not tested{close}"
-            )
+            raise ValueError(f"--feature-group {name!r} names {listed(strangers)}, which is not tested{close}")
         groups[name] = columns
     return groups
 
@@ -134,6 +132,5 @@ def _split(text: str, columns: list[str]) -> list[str]:
 def _check_known(names: list[str], columns: list[str], option: str) -> None:
     unknown = [name for name in names if name not in columns]
     if unknown:
-        shown = ", ".join(columns[:12]) + (", ..." if len(columns) > 12 else "")
-        close = meant(unknown[0], columns) or f"; columns: {shown}"
-        raise ValueError(f"{option}: no column {', '.join(map(repr, unknown))}{close}")
+        close = meant(unknown[0], columns) or f"; columns: {listed(columns, most=12)}"
+        raise ValueError(f"{option}: no column {listed(unknown)}{close}")

@@ -40,6 +40,8 @@ PHRASES = {
     "leave clusters out": "leave --clusters out",
     "feature_groups need ": "--feature-group needs ",
     "read the table, or a sample of it, into a DataFrame": "leave --stream out, or take a sample of the rows",
+    "pass a file of it, a pattern such as": "name a file of it, or with --stream a pattern such as",
+    "', or a list of files": "'",
     "pass a DataFrame": "leave --stream and --dask out",
     "pass a sample of the rows as a DataFrame": "take a sample of the rows",
     " or a statistic, not": ", not",

@@ -12,9 +12,16 @@ import pandas as pd
 MAX_DISCRETE_VALUES = 10
 PROBED = 2000  # distinct texts that are looked at, of more
 SHOWN = 3
-DAYS = "Analyse a number, such as days since a date"
+DAYS = "days since a date"
 _NUMBERS = ("integer", "floating", "mixed-integer-float", "decimal")
-_TIMES = ("date", "datetime", "datetime64", "time", "timedelta", "timedelta64", "period", "interval")
+_UNFIT = {
+    **dict.fromkeys(("date", "datetime", "datetime64", "time", "period"), "dates or times"),
+    **{"timedelta": "durations", "timedelta64": "durations", "interval": "intervals", "complex": "complex numbers"},
+}
+INSTEAD = {  # of what is neither a number nor a category
+    **{"dates or times": DAYS, "durations": "the days that they last"},
+    **{"intervals": "their middles", "complex numbers": "their real parts"},
+}
 _NESTED = (list, tuple, dict, set, frozenset, np.ndarray, pd.Series, pd.DataFrame)
 _MONTH = r"(?:jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]*\.?"
 _CLOCK = r"\d{1,2}:\d{2}(?::\d{2}(?:[.,]\d+)?)?(?: ?[ap]m)?"
@@ -85,12 +92,10 @@ def feature_column(column: pd.Series[Any], name: str, check: bool = True) -> tup
         refuse_identifiers(name)
     column = plain_column(column)
     types = pd.api.types
-    is_complex = types.is_complex_dtype(column) or _inferred(column) == "complex"
-    if is_complex or is_time(column):
-        example = "its real part" if is_complex else "days since a date"
+    if found := unfit_kind(column):
         raise ValueError(
-            f"column {name!r} has type {_type_name(column)}, which is no feature; convert it to a number "
-            f"({example}, for instance) or exclude it"
+            f"column {name!r} holds {found}, which are no feature; convert them to numbers ({INSTEAD[found]}, for "
+            "instance) or exclude the column"
         )
     if isinstance(column.dtype, pd.CategoricalDtype):
         _refuse_infinite_levels(column, name)
@@ -135,15 +140,15 @@ def plain_column(column: pd.Series[Any]) -> pd.Series[Any]:
     return column
 
 
-def is_time(column: pd.Series[Any]) -> bool:
-    """Whether a column holds dates, times or spans of them."""
-    types = pd.api.types
-    return bool(
-        types.is_datetime64_any_dtype(column)
-        or types.is_timedelta64_dtype(column)
-        or isinstance(column.dtype, pd.PeriodDtype | pd.IntervalDtype)
-        or (column.dtype == object and _inferred(column) in _TIMES)
-    )
+def unfit_kind(column: pd.Series[Any]) -> str:
+    """What a column holds that is neither a number nor a category, in words; empty for others.
+
+    Examples
+    --------
+    >>> unfit_kind(pd.Series(pd.to_timedelta([1, 2], unit="D")))
+    'durations'
+    """
+    return _UNFIT.get(pd.api.types.infer_dtype(column, skipna=True), "")
 
 
 def loses_digits(column: pd.Series[Any]) -> bool:
@@ -212,7 +217,7 @@ def _written(texts: pd.Series[Any]) -> str:
     distinct = pd.Series(texts.unique(), dtype=object)
     dates = dated(distinct)
     if 2 * int(dates.sum()) > len(distinct):
-        return f"dates or times as text, such as {distinct[dates].iloc[0]!r}. {DAYS}"
+        return f"dates or times as text, such as {distinct[dates].iloc[0]!r}. Analyse a number, such as {DAYS}"
     near = _near_numbers(distinct, "y")
     if near is not None:
         return near
@@ -223,10 +228,6 @@ def _written(texts: pd.Series[Any]) -> str:
 
 def _inferred(column: pd.Series[Any]) -> str:
     return "string" if column.dtype != object else pd.api.types.infer_dtype(column, skipna=True)
-
-
-def _type_name(column: pd.Series[Any]) -> str:
-    return str(column.dtype) if column.dtype != object else _inferred(column)
 
 
 def _fits(column: pd.Series[Any]) -> bool:

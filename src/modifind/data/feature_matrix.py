@@ -14,10 +14,9 @@ from numpy.typing import ArrayLike, NDArray
 from modifind._typing import Array
 from modifind.data.arm_labels import first_treated
 from modifind.data.column_types import (
-    DAYS,
+    INSTEAD,
     MAX_DISCRETE_VALUES,
     feature_column,
-    is_time,
     loses_digits,
     outcome_name,
     plain_column,
@@ -25,6 +24,7 @@ from modifind.data.column_types import (
     refuse_identifiers,
     text_outcome,
     treatment_name,
+    unfit_kind,
 )
 from modifind.data.containers import as_column, as_frame, check_names
 from modifind.data.missing import (
@@ -35,7 +35,7 @@ from modifind.data.missing import (
     refuse_missing,
     refuse_outcome_gaps,
 )
-from modifind.data.wording import counted
+from modifind.data.wording import counted, meant
 
 Kind = Literal["continuous", "discrete"]
 MIN_ROWS = 50
@@ -289,7 +289,7 @@ def column_mask(names: tuple[str, ...], columns: Any, argument: str) -> NDArray[
         # Names first: a table whose columns are called 0, 2, 1 means the column called 1.
         position = names.index(str(item)) if str(item) in names else (item if isinstance(item, int) else None)
         if position is None or not -len(names) <= position < len(names):
-            raise ValueError(f"{argument} names {item!r}, which is no column of X")
+            raise ValueError(f"{argument} names {item!r}, which is no column of X{meant(str(item), names)}")
         mask[position] = True
     return mask
 
@@ -383,9 +383,10 @@ def read_outcome(y: ArrayLike | None, n_rows: int) -> Array:
 def outcome_values(column: pd.Series[Any]) -> Array:
     """An outcome as numbers, missing ones as NaN."""
     column = plain_column(column)
-    if is_time(column) or pd.api.types.is_complex_dtype(column):
-        found = f"dates or times ({column.dtype}). {DAYS}" if is_time(column) else f"{column.dtype}"
-        raise ValueError(f"{outcome_name(column)} must be numeric; found {found}")
+    if found := unfit_kind(column):
+        raise ValueError(
+            f"{outcome_name(column)} must be numeric; found {found}. Analyse a number, such as {INSTEAD[found]}"
+        )
     if pd.api.types.is_string_dtype(column) and not column.isna().all():
         raise ValueError(text_outcome(column))
     try:

@@ -17,7 +17,7 @@ from modifind.data.files.opening import DataFile, open_matching
 from modifind.data.files.text import Dialect
 from modifind.data.missing import Dropped, complete_rows
 from modifind.data.pieces import Piece
-from modifind.data.wording import counted, listed
+from modifind.data.wording import counted, listed, meant
 
 PIECE_ROWS = 65_536
 
@@ -231,7 +231,7 @@ def files_of(X: Any, columns: Mapping[str, Any]) -> FileSource:
     files = tuple(file for path in paths for file in open_matching(os.fspath(path)))
     unknown = [name for name in own.values() if name not in files[0].names]
     if unknown:
-        raise ValueError(f"{files[0].path} has no column {listed(unknown)}")
+        raise ValueError(f"{files[0].path} has no column {listed(unknown)}{meant(unknown[0], files[0].names)}")
     features = tuple(name for name in files[0].names if name not in own.values())
     return FileSource(files, features, own.pop("y"), own.pop("treatment"), own)
 
