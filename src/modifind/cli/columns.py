@@ -17,18 +17,22 @@ def read_roles(asked: options.Columns, table: Table, scores: str | None) -> Role
     columns = table.columns
     tested, named, unnamed = _tested(asked, columns, scores)
     unfit = unusable(table.rows(unnamed))
-    if unfit:
-        shown = ", ".join(f"{name} ({reason})" for name, reason in unfit.items())
-        warnings.warn(
-            f"not adjusted for: {shown}. --adjust-for names a column that should be, --exclude one that should not",
-            UserWarning,
-            stacklevel=3,
-        )
+    _warn_unfit(unfit)
     adjusted = [name for name in columns if name in named or (name in unnamed and name not in unfit)]
     # In the order of the table, so that a test does not depend on which of the other columns are tested.
     used = [name for name in columns if name in tested or name in adjusted] if adjusted else tested
     per_row = asked.strata, asked.weight, asked.clusters
     return Roles(used, asked.outcome, asked.treatment, adjusted, scores, *per_row, asked.treated)
+
+
+def _warn_unfit(unfit: dict[str, str]) -> None:
+    if unfit:
+        shown = ", ".join(f"{name} ({reason})" for name, reason in unfit.items())
+        warnings.warn(
+            f"not adjusted for: {shown}. --adjust-for names a column that should be, --exclude one that should not",
+            UserWarning,
+            stacklevel=4,
+        )
 
 
 def _tested(asked: options.Columns, columns: list[str], scores: str | None) -> tuple[list[str], list[str], list[str]]:
@@ -38,19 +42,21 @@ def _tested(asked: options.Columns, columns: list[str], scores: str | None) -> t
     for option, own in (("--features", chosen), ("--adjust-for", named)):
         if taken & set(own):
             raise ValueError(f"{option} names {', '.join(sorted(taken & set(own)))}, which is no feature here")
-    both = [name for name in chosen if name in named]
-    if both:
-        raise ValueError(f"--features and --adjust-for both name {', '.join(both)}; a column is tested or adjusted for")
     excluded = _columns(asked.exclude, columns, "--exclude")
-    both = [name for name in named if name in excluded]
-    if both:
-        raise ValueError(f"--adjust-for and --exclude both name {', '.join(both)}; a column is used or left out")
+    _refuse_both(chosen, named, "--features and --adjust-for", "a column is tested or adjusted for")
+    _refuse_both(named, excluded, "--adjust-for and --exclude", "a column is used or left out")
     left_out = taken | set(excluded)
-    tested = [column for column in chosen or columns if column not in left_out and column not in named]
+    tested = [column for column in chosen or columns if column not in (*left_out, *named)]
     if not tested:
         raise ValueError("no feature is left to test; --features, --adjust-for and --exclude decide which are")
     unnamed = [column for column in columns if chosen and column not in (*left_out, *chosen, *named)]
     return tested, named, unnamed
+
+
+def _refuse_both(first: list[str], second: list[str], options: str, remedy: str) -> None:
+    both = [name for name in first if name in second]
+    if both:
+        raise ValueError(f"{options} both name {', '.join(both)}; {remedy}")
 
 
 def _taken(asked: options.Columns, columns: list[str], scores: str | None) -> set[str]:

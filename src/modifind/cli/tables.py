@@ -146,6 +146,8 @@ def open_table(
     jobs : int, default=1
         Processes of a local cluster.
     """
+    if stream and dask:
+        raise ValueError("--stream and --dask exclude each other")
     refuse_folder(Path(data))
     if dask:
         from modifind.engine.dask import connect, read_table

@@ -124,13 +124,14 @@ def _refuse_infinite_levels(column: pd.Series[Any], name: str) -> None:
 def plain_column(column: pd.Series[Any]) -> pd.Series[Any]:
     """The same values with the plainest type that holds them: objects that are numbers or truth values become such."""
     types = pd.api.types
-    if isinstance(column.dtype, pd.ArrowDtype) and not (
-        types.is_numeric_dtype(column) or types.is_bool_dtype(column) or types.is_string_dtype(column)
-    ):
+    fits = (types.is_numeric_dtype, types.is_bool_dtype, types.is_string_dtype)
+    if isinstance(column.dtype, pd.ArrowDtype) and not any(fit(column) for fit in fits):
         column = pd.Series(column.astype(object), index=column.index).infer_objects()
-    if column.dtype == object and column.isna().any():
+    if column.dtype != object:
+        return column
+    if column.isna().any():
         column = column.where(column.notna(), None)  # whatever stood for a missing value
-    kind = _inferred(column) if column.dtype == object else ""
+    kind = _inferred(column)
     if kind in _NUMBERS:  # with gaps, decimal, or too large for a column of integers
         return column.astype("Int64") if kind == "integer" and _fits(column) else column.astype(np.float64)
     if kind == "boolean":

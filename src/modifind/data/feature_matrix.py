@@ -229,7 +229,7 @@ def read_features(
     ('continuous', 'discrete', ('f', 'm'))
     """
     frame = as_frame(X)
-    if frame.shape[0] == 0 or frame.shape[1] == 0:
+    if frame.empty:
         raise ValueError(f"X must have rows and columns; found shape {frame.shape}")
     names = tuple(str(name) for name in frame.columns)
     check_names(names)
@@ -243,7 +243,8 @@ def read_features(
     for m, name in enumerate(names):
         column, numeric = columns[m]
         gaps = counts[name][0]
-        if numeric and not (chosen[m] or (by_count and _few_values(column)) or (gaps and column.nunique() < 2)):
+        most = MAX_DISCRETE_VALUES if by_count else int(gaps > 0)
+        if numeric and not chosen[m] and column.nunique() > most:
             if loses_digits(frame.iloc[:, m]):
                 refuse_identifiers(name)
             values[:, m] = column.to_numpy(dtype=np.float64, na_value=np.nan)
@@ -305,10 +306,6 @@ def adjusted_columns(names: tuple[str, ...], adjust_for: Any) -> tuple[str, ...]
         every = "the only column" if len(names) == 1 else f"all {len(names)} columns"
         raise ValueError(f"adjust_for names {every} of X; at least one must be left to test")
     return tuple(name for name, own in zip(names, chosen, strict=True) if own)
-
-
-def _few_values(column: pd.Series[Any]) -> bool:
-    return column.nunique() <= MAX_DISCRETE_VALUES
 
 
 def _codes(column: pd.Series[Any], name: str) -> tuple[tuple[Any, ...], NDArray[np.int64]]:

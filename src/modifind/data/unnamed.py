@@ -37,7 +37,7 @@ def _reason(column: pd.Series[Any], name: str) -> str:
     if types.is_numeric_dtype(values):
         return "identifier" * _is_identifier(values, name)
     distinct = pd.Series(values.unique() if types.is_string_dtype(values) else [], dtype=object)
-    if len(distinct) and dated(distinct[:PROBED]).mean() > 0.5:
+    if dated(distinct[:PROBED]).mean() > 0.5:
         return "dates"
     mostly_distinct = 2 * len(distinct) > len(values) and not mostly_numbers(distinct[:PROBED])
     return f"text with {len(distinct)} distinct values in {len(values)} rows" if mostly_distinct else ""

@@ -18,6 +18,7 @@ PLACES = ("value", "outcome")
 LABELS = ("value", "quantity", "part")  # columns that need not be numbers
 OVERLAP = ("effective_rows_treated", "effective_rows_control", "extreme_share", "auc")
 OVERLAP_POPULATION = ("overlap_rows_treated", "overlap_rows_control", "outside_share_treated", "outside_share_control")
+LIMIT, OTHER_LIMIT = re.compile("(_low|_high)$"), {"_low": "_high", "_high": "_low"}
 PROBABILITY = re.compile(r"(^|_)p(_value|_adjusted)?$|_adjusted$")
 
 
@@ -44,19 +45,8 @@ def check_consistency(result: Any) -> None:
         if index != features and (index or part == "diagnostics"):
             raise ValueError(f"{part}.index: expected the features of table.index, in the same order")
     _check_columns(result)
-    for part in EXPLANATIONS:
-        for column, frame in getattr(result, part).items():
-            if column not in result.curves:
-                raise ValueError(f"{part}.{column}: curves has no such column")
-            if frame.empty and part != "curves":
-                raise ValueError(f"{part}.{column}: no rows")
-            _check_explanation(f"{part}.{column}", frame)
-    known = [None, *features, *(result.settings.get("adjust_for") or ())]  # columns that are checked, too
-    for place, (name, feature) in enumerate(zip(result.checks["name"], result.checks["feature"], strict=True)):
-        if name not in CHECKS:
-            refuse(f"checks.columns.name[{place}]", "a kind of check", name)
-        if not isinstance(feature, str | None) or feature not in known:
-            refuse(f"checks.columns.feature[{place}]", "a feature of table.index or null", feature)
+    _check_explanations(result)
+    _check_checks(result, features)
     _check_probabilities(result)
 
 
@@ -84,13 +74,31 @@ def _check_columns(result: Any) -> None:
             raise ValueError(f"curves.{column}: table.index has no such feature")
 
 
+def _check_explanations(result: Any) -> None:
+    for part in EXPLANATIONS:
+        for column, frame in getattr(result, part).items():
+            if column not in result.curves:
+                raise ValueError(f"{part}.{column}: curves has no such column")
+            if frame.empty and part != "curves":
+                raise ValueError(f"{part}.{column}: no rows")
+            _check_explanation(f"{part}.{column}", frame)
+
+
+def _check_checks(result: Any, features: list[Any]) -> None:
+    known = [None, *features, *(result.settings.get("adjust_for") or ())]  # columns that are checked, too
+    for place, (name, feature) in enumerate(zip(result.checks["name"], result.checks["feature"], strict=True)):
+        if name not in CHECKS:
+            refuse(f"checks.columns.name[{place}]", "a kind of check", name)
+        if not isinstance(feature, str | None) or feature not in known:
+            refuse(f"checks.columns.feature[{place}]", "a feature of table.index or null", feature)
+
+
 def _check_explanation(path: str, frame: pd.DataFrame) -> None:
     """A table of numbers, mostly along the values of a column; limits come in pairs."""
     for name in frame.columns:
-        kind = column_type(frame[name])
-        for end, other in (("_low", "_high"), ("_high", "_low")):
-            if name.endswith(end) and (pair := name.removesuffix(end) + other) not in frame:
-                raise ValueError(f"{path}.columns: {name} without {pair}")
+        kind, pair = column_type(frame[name]), LIMIT.sub(lambda end: OTHER_LIMIT[end[0]], name)
+        if pair not in frame:
+            raise ValueError(f"{path}.columns: {name} without {pair}")
         if name in PLACES and kind == "float":
             _check_all(f"{path}.columns.{name}", frame[name], ~np.isinf(frame[name]), "a finite number, or 'NaN'")
         wanted = ("bool",) if name == "low_support" else ("float", "int")
