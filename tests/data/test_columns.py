@@ -437,6 +437,7 @@ def test_streamed_tables_are_checked_too(plain):
     ("texts", "message"),
     [
         (["3.2 mg", "4 mg", "11.75 mg"], "found numbers with a unit, such as '3.2 mg'. Strip the unit"),
+        (["$ 3.2", "$4", "€5"], "found numbers with a sign of currency, such as '$ 3.2'. Strip the sign"),
         (["3.2%", "4 %", "5%"], "found percentages as text, such as '3.2%'. Strip the sign"),
         (
             ["3,2", "4,755", "-0,123"],

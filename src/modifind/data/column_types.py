@@ -56,6 +56,12 @@ _NEAR_NUMBERS = (  # a pattern, the least share of texts that have it, what is t
         "Write values beyond a limit of detection as numbers (half the limit, for instance)",
     ),
     (
+        rf"[$€£]\s*{_NUMBER}",
+        0.5,
+        "numbers with a sign of currency",
+        "Strip the sign: {}.str.lstrip('$€£ ').astype(float)",
+    ),
+    (
         rf"{_NUMBER}\s*[^\d\s.,].*",
         0.5,
         "numbers with a unit",
@@ -100,10 +106,8 @@ def feature_column(column: pd.Series[Any], name: str, check: bool = True) -> tup
     if isinstance(column.dtype, pd.CategoricalDtype):
         _refuse_infinite_levels(column, name)
         return column, False
-    if types.is_bool_dtype(column):
-        return column, False
-    if types.is_numeric_dtype(column):
-        return column, True
+    if types.is_bool_dtype(column) or types.is_numeric_dtype(column):
+        return column, not types.is_bool_dtype(column)
     if _inferred(column) not in ("string", "empty"):
         _refuse_mixture(column, name)
     if check:

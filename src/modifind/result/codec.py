@@ -391,12 +391,9 @@ class _Codec(NamedTuple):
     decode: Callable[[Any, Any, str], Any]
 
 
-_EXACT = _Codec(lambda value, hint: hint(value), _decode_exact)
-_ITEMS, _MAPPING = _Codec(_encode_items, _decode_items), _Codec(_encode_mapping, _decode_mapping)
-_UNION, _ARRAY = _Codec(_encode_union, _decode_union), _Codec(_encode_array, _decode_array)
 _CODECS: dict[Any, _Codec] = {
     float: _Codec(_encode_float, _decode_float),
-    **dict.fromkeys((int, bool, str), _EXACT),
+    **dict.fromkeys((int, bool, str), _Codec(lambda value, hint: hint(value), _decode_exact)),
     type(None): _Codec(lambda value, _: value, _decode_exact),
     Literal: _Codec(lambda value, _: value, _decode_literal),
     Any: _Codec(_encode_any, _decode_any),
@@ -404,10 +401,10 @@ _CODECS: dict[Any, _Codec] = {
     "dataclass": _Codec(_encode_dataclass, _decode_dataclass),
     "entries": _Codec(_encode_any, _decode_entries),
     Annotated: _Codec(lambda value, hint: encode(value, get_args(hint)[0]), _decode_annotated),
-    **dict.fromkeys((Union, types.UnionType), _UNION),
-    **dict.fromkeys((tuple, list), _ITEMS),
-    **dict.fromkeys((dict, Mapping), _MAPPING),
-    **dict.fromkeys(_ARRAYS, _ARRAY),
+    **dict.fromkeys((Union, types.UnionType), _Codec(_encode_union, _decode_union)),
+    **dict.fromkeys((tuple, list), _Codec(_encode_items, _decode_items)),
+    **dict.fromkeys((dict, Mapping), _Codec(_encode_mapping, _decode_mapping)),
+    **dict.fromkeys(_ARRAYS, _Codec(_encode_array, _decode_array)),
     pd.DataFrame: _Codec(_encode_frame, _decode_frame),
 }
 
