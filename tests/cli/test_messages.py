@@ -205,6 +205,19 @@ def other(what, *arguments, patch=None):
     CASES.append(Case(what, None, call, *[patch] * (patch is not None)))
 
 
+def in_a_folder():
+    """A folder where a file is expected, in Python and on the command line."""
+
+    def made():
+        Path("folder.csv").mkdir(exist_ok=True)
+        return "folder.csv"
+
+    def python():
+        ModifierSelector().fit(made(), "change", treatment="arm")
+
+    return python, lambda: ["select", made(), "--treatment", "arm", "--outcome", "change"]
+
+
 class OwnSampler:
     """A sampler of the user's that knows neither weights nor clusters."""
 
@@ -331,6 +344,7 @@ outcome("an outcome with a unit", lambda y: [f"{value} mg" for value in y])
 outcome("an outcome of percentages", lambda y: [f"{value}%" for value in y])
 outcome("an outcome with decimal commas", lambda y: [f"{value}".replace(".", ",") for value in y])
 outcome("an outcome of dates", lambda y: pd.Series(DAYS))
+outcome("an outcome of durations", lambda y: pd.Series(DAYS - DAYS[0]), file=False)
 outcome("an outcome beyond 1e150", lambda y: 1e200 * y)
 outcome("a missing and an infinite outcome", lambda y: np.r_[np.nan, np.inf, y[2:]])
 outcome("missing outcomes", lambda y: pd.Series(np.where(np.arange(N) < 30, np.nan, y), name="change"))
@@ -357,6 +371,7 @@ column(
     missing="category",
 )
 column("dates", DAYS)
+column("durations", DAYS - DAYS[0], file=False)
 column("dates as text", DAYS.strftime("%d.%m.%Y"))
 column("complex numbers", NUMBERS + 1j, file=False)
 column("lists", pd.Series([[1, 2]] * N), file=False)
@@ -488,6 +503,7 @@ saved("half a result", {"format": "modifind-result-1"})
 saved("a result with a feature twice", lambda data: data["table"].update(index=["age", "age", "sex"]))
 saved("a result with features in another order", lambda data: data["diagnostics"]["index"].reverse())
 saved("a result without a curve", lambda data: data["curves"].pop("age") and None)
+saved("a result with a group of unknown columns", lambda data: data["table"]["columns"]["kind"].__setitem__(0, "group"))
 saved("a result with a curve of nothing", lambda data: data["curves"].update(height=data["curves"]["age"]))
 saved("a result with text as a p-value", lambda data: data["table"]["columns"]["p_value"].__setitem__(0, "small"))
 saved("a result without a column", lambda data: data["table"]["columns"].pop("p_value") and None)
@@ -504,7 +520,7 @@ saved("a result with a number too large", lambda data: data["diagnostics"]["colu
 # Options.
 command("no such file", file="nothing.parquet")
 command("no such files", "--stream", file="part-*.csv")
-command("a folder in place of a file", file="folder.csv", prepare=lambda: Path("folder.csv").mkdir())
+CASES.append(Case("a folder in place of a file", *in_a_folder()))
 command("a file of another kind", file="table.xlsx")
 command("an unknown column", "--features", "weight")
 command("an unknown treatment", "--treatment", "group")

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 import modifind.result.selection_result
+from explained import explained_result
 from modifind import SelectionResult
 from modifind.cli.app import main
 from modifind.datasets import make_modifiers
@@ -116,6 +117,40 @@ def test_paths_are_checked_before_anything_is_read(case, folder, monkeypatch, ca
     assert expected in said.err
     assert (folder / "data.csv").read_bytes() == before
     assert sorted(path.name for path in folder.iterdir()) == ["data.csv", "in.html", "link.csv"]
+
+
+@pytest.mark.parametrize(
+    ("command", "made"),
+    [
+        (("simulate", "LinMean", "--n", "20", "--d", "5", "--out", "new/a/t.csv"), ["new/a/t.csv"]),
+        (("report", "r.json", "--out", "new/a/r.html"), ["new/a/r.html"]),
+        (
+            (
+                "select",
+                "data.csv",
+                *COLUMNS,
+                *QUICK,
+                "--out=new/r.csv",
+                "--report=new/a/r.html",
+                "--checkpoint=new/b/c",
+            ),
+            ["new/r.csv", "new/a/r.html", "new/b/c/run.json"],
+        ),
+    ],
+    ids=lambda case: case[0],
+)
+def test_folders_that_are_not_there_are_made(command, made, folder, monkeypatch, capsys):
+    explained_result(("age", "flat"), ()).to_json("r.json")
+    code, said = here(monkeypatch, capsys, *command)
+    assert code == 0, said.err
+    assert all((folder / path).is_file() for path in made)
+
+
+def test_no_folder_is_made_where_nothing_is_written(folder, monkeypatch, capsys):
+    code, _ = here(monkeypatch, capsys, "select", "data.csv", *COLUMNS, "--dry-run", "--out", "new/r.json")
+    assert (code, (folder / "new").exists()) == (0, False)
+    code, _ = here(monkeypatch, capsys, "select", "data.csv", *COLUMNS, "--features", "odd", "--out", "new/r.json")
+    assert (code, (folder / "new").exists()) == (2, False)
 
 
 def test_outputs_of_other_commands_are_checked_too(folder, monkeypatch, capsys):

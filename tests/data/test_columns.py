@@ -184,8 +184,11 @@ def test_codes_as_text_stay_categories():
         ([[1], [2, 3]], "'x' holds nested values"),
         ([{"a": 1}], "'x' holds nested values"),
         (["a", 1, True], "'x' mixes types that cannot be compared"),
-        ([1j, 2j], "'x' has type complex"),
-        ([pd.Timedelta("1h")], "'x' has type timedelta"),
+        ([1j, 2j], "'x' holds complex numbers"),
+        (
+            [pd.Timedelta("1h")],
+            "'x' holds durations, which are no feature; convert them to numbers .the days",
+        ),
     ],
 )
 def test_values_that_are_no_feature_are_refused(values, message):
@@ -434,6 +437,7 @@ def test_streamed_tables_are_checked_too(plain):
     ("texts", "message"),
     [
         (["3.2 mg", "4 mg", "11.75 mg"], "found numbers with a unit, such as '3.2 mg'. Strip the unit"),
+        (["$ 3.2", "$4", "€5"], "found numbers with a sign of currency, such as '$ 3.2'. Strip the sign"),
         (["3.2%", "4 %", "5%"], "found percentages as text, such as '3.2%'. Strip the sign"),
         (
             ["3,2", "4,755", "-0,123"],

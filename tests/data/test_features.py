@@ -147,7 +147,7 @@ def test_infinite_value_in_a_nullable_column_is_refused():
     ids=["datetime", "datetime with zone", "timedelta", "period", "complex"],
 )
 def test_columns_that_are_no_features_are_refused_by_name(column):
-    with pytest.raises(ValueError, match="'when' has type"):
+    with pytest.raises(ValueError, match="'when' holds"):
         read_features(pd.DataFrame({"when": column}))
 
 
@@ -273,6 +273,7 @@ def test_categorical_and_indexed_series_treatments_are_read_by_position():
         (None, {}, "treatment is required"),
         ([0, 1, 2, 1] * 10, {}, "exactly two values; found 3: 0, 1, 2"),
         ([1] * 40, {}, "exactly two values; found 1"),
+        (["drug", "placebo", "Placebo ", "drug"] * 10, {}, "Some differ in capitals or blanks only; write these alike"),
         ([0, 1] * 18, {}, "treatment has 36 rows but X has 40"),
         ([0.0, np.nan] * 20, {}, "20 missing"),
         ([0] * 21 + [1] * 19, {}, "at least 20 rows; the smaller has 19"),

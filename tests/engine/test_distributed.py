@@ -161,7 +161,7 @@ def bad_tables(table):
     return {
         "missing": (holes, r"'dose' \(3 missing\)"),
         "text later": (mixed, "column 'dose' holds number values in some rows and text values in others"),
-        "dates": (table.assign(dose=pd.Timestamp("2020-01-01")), "column 'dose' has type datetime64"),
+        "dates": (table.assign(dose=pd.Timestamp("2020-01-01")), "column 'dose' holds dates or times"),
         "three arms": (table.assign(arm=np.arange(1000) % 3), "exactly two values"),
         "text outcome": (table.assign(y="high"), "outcome y must be numeric"),
         "no rows": (table[:0], "the table has no rows"),

@@ -11,6 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from explained import explained_result
+from modifind.cli.terminal import print_checks, print_result
 from modifind.report import render_report
 from modifind.result.checks import Check, as_frame
 from modifind.result.codec import parse_json
@@ -41,8 +42,13 @@ def small_result():
         table=table,
         diagnostics=diagnostics,
         curves={"age": curve, "sex": labels},
-        overlap={"auc": 0.5, "n_clipped": 0.0},
-        settings={"alpha": 0.05, "statistic": {"class": "WCMMD", "cap": None}, "labels": ["a", "b"]},
+        overlap={"auc": 0.5, "extreme_share": 0.0, "effective_rows_treated": 19.0, "effective_rows_control": 18.0},
+        settings={
+            **{"alpha": 0.05, "adjust": "bh", "seed": 0, "null_hypothesis": "nothing changes", "labels": ["a", "b"]},
+            **{"n_rows": 40, "n_treated": 20, "n_control": 20, "treated_label": 1, "control_label": "none"},
+            **{"propensity_model": "known", "n_resamples_used": 99, "sampler": {"class": "AutoSampler"}},
+            "statistic": {"class": "Own", "cap": None},
+        },
         versions={"modifind": "0.1.0"},
         warnings=("few",),
         checks=as_frame(checks),
@@ -50,6 +56,8 @@ def small_result():
 
 
 VALID = small_result().to_dict()
+PLAIN = explained_result(("flat",), ()).to_dict()
+EXPLAINED = explained_result(("age", "smoker", "flat"), ("age", "smoker")).to_dict()
 
 
 def test_valid_file_loads_as_it_was(tmp_path):
@@ -60,8 +68,8 @@ def test_valid_file_loads_as_it_was(tmp_path):
     assert again.checks["feature"].tolist() == [None, "sex"]
 
 
-def changed(path, value):
-    data = copy.deepcopy(VALID)
+def changed(path, value, valid=VALID):
+    data = copy.deepcopy(valid)
     place = data
     for key in path[:-1]:
         place = place[key]
@@ -104,6 +112,19 @@ def changed(path, value):
         (("curves", "age", "index", 0), [], "curves.age.index[0]: expected text, a number, true, false or null"),
         (("overlap", "auc"), None, "overlap.auc: expected a number, found null"),
         (("settings",), [], "settings: expected an object"),
+        (("settings", "alpha"), "x", "settings.alpha: expected a number, found text ('x')"),
+        (("settings", "alpha"), -1, "settings.alpha: expected a number between 0 and 1, found the number -1.0"),
+        (("settings", "alpha"), KeyError, "settings: no alpha"),
+        (("settings", "adjust"), "foo", "settings.adjust: expected one of 'bh', 'by', "),
+        (("settings", "n_rows"), -1, "settings.n_rows: expected a number of rows, found the number -1"),
+        (("settings", "propensity_clip"), [-1, 1], "settings.propensity_clip: expected numbers from 0 to 1"),
+        (("settings", "statistic"), "x", "settings.statistic: expected an object, found text ('x')"),
+        (("settings", "statistic", "class"), KeyError, "settings.statistic: no class"),
+        (("settings", "statistic", "class"), "WCMMD", "settings.statistic: no weighting, estimator, "),
+        (("settings", "feature_groups"), [1], "settings.feature_groups: expected an object, found a list"),
+        (("settings", "model"), {"n_folds": 5}, "settings.model: no likelihood, stack"),
+        (("settings", "method"), "si_em", "settings: no sided, penalty, "),
+        (("checks", "columns", "name", 0), "odd", "checks.columns.name[0]: expected a kind of check"),
         (("versions", "modifind"), 1, "versions.modifind: expected text"),
         (("warnings",), "few", "warnings: expected a list"),
         (("warnings", 0), {}, "warnings[0]: expected text, found an object"),
@@ -121,7 +142,36 @@ def test_message_names_the_path_what_was_expected_and_what_was_found(path, value
 def test_group_of_columns_has_the_curves_of_its_columns():
     data = changed(("table", "columns", "kind", 0), "group")
     data["curves"]["systolic"] = data["curves"].pop("age")
-    SelectionResult.from_dict(data)
+    data["settings"]["feature_groups"] = {"age": ["systolic"]}
+    with pytest.raises(ValueError, match=r"settings.group_column_kinds: no kind of 'systolic'"):
+        SelectionResult.from_dict(data)
+    data["settings"]["group_column_kinds"] = {"systolic": "continuous"}
+    assert SelectionResult.from_dict(data).curve("age")["column"].tolist() == ["systolic"] * 2
+    del data["curves"]["systolic"]
+    with pytest.raises(ValueError, match="curves: no curve of 'systolic'"):
+        SelectionResult.from_dict(data)
+
+
+@pytest.mark.parametrize("value", [KeyError, None, "x", -1, {}, float("inf"), [[1]]])
+@pytest.mark.parametrize("place", [*PLAIN, *(f"settings.{name}" for name in PLAIN["settings"])])
+def test_a_damaged_entry_is_refused_with_the_file_named_or_does_no_harm(place, value, tmp_path):
+    file = tmp_path / "damaged.json"
+    content = json.dumps(changed(tuple(place.split(".")), value, PLAIN))
+    file.write_text(content.replace("Infinity", "1e999"), encoding="utf-8")
+    refusal = ""
+    try:
+        loaded = SelectionResult.from_json(file)
+    except ValueError as error:
+        refusal = str(error)
+    if refusal:
+        assert refusal.startswith(f"{file}: ")
+        assert place.removeprefix("settings.").split("_")[0] in refusal
+        return
+    render_report(loaded)
+    print_result(loaded)
+    print_checks(loaded)
+    for column in loaded.curves:
+        assert loaded.kind(column) in ("continuous", "discrete")
 
 
 @pytest.mark.parametrize(
@@ -226,7 +276,6 @@ def test_files_with_changed_bytes_load_or_are_refused_with_a_value_error(data):
     assert len(loaded.table) == 2
 
 
-EXPLAINED = explained_result(("age", "smoker", "flat"), ("age", "smoker")).to_dict()
 NAMELESS = [column for column in EXPLAINED["curves"]["age"]["columns"] if column not in ("value", "low_support")]
 
 

@@ -38,8 +38,6 @@ def open_analysis(
 ) -> Iterator[Analysis]:
     """Open a table, and set up what options say; warnings become lines when it is closed."""
     select, pieces = select or options.Select(), pieces or options.Pieces()
-    if pieces.stream and pieces.dask:
-        raise ValueError("--stream and --dask exclude each other")
     opened = open_table(data, dialect=Dialect(**asdict(text)), jobs=run.jobs, **asdict(pieces))
     with warnings_as_lines() as lines, opened as table:
         propensity, scores = read_propensity(columns.propensity, table.columns)
@@ -61,25 +59,30 @@ def open_analysis(
 
 
 def _selector(method: options.Method, select: options.Select, propensity: Any) -> ModifierSelector:
-    resamples = select.resamples
-    if resamples != "auto" and not resamples.isdigit():
-        raise ValueError(f"--resamples must be auto or a whole number, not {resamples!r}")
+    settings = _settings(method, select)
     own: dict[str, Any] = {"learner": method.learner, "cv_repeats": select.repeats, "check_resamples": select.check}
     plain = own.items() <= EffectLikelihood().get_params().items()
     if not plain and (select.preset or select.statistic != options.DEFAULT_STATISTIC):
         raise ValueError("--learner, --repeats and --check belong to --statistic effect_likelihood")
-    settings: dict[str, Any] = {} if resamples == "auto" else {"n_resamples": int(resamples)}
-    settings |= {name: getattr(method, name) for name in ("alpha", "adjust", "missing", "missing_outcome")}
-    settings |= {name: getattr(select, name) for name in ("device", "explain", "population", "placebo_runs")}
-    settings |= {"max_train_rows": select.train_rows, "outcome_transform": "log" if method.log_outcome else None}
+    if select.preset not in ("", "uai2022"):
+        raise ValueError(f"--preset must be uai2022, not {select.preset!r}")
     if select.preset:
-        if select.preset != "uai2022":
-            raise ValueError(f"--preset must be uai2022, not {select.preset!r}")
-        if select.statistic != options.DEFAULT_STATISTIC or method.sampler != "auto" or propensity != "auto":
+        if (select.statistic, method.sampler, propensity) != (options.DEFAULT_STATISTIC, "auto", "auto"):
             raise ValueError("--preset fixes the statistic, the sampler and the propensity; leave those options out")
         return uai2022(**settings)
     statistic = select.statistic if plain else EffectLikelihood(**own, device=select.device or "cpu")
     return ModifierSelector(statistic, method.sampler, propensity, **settings)
+
+
+def _settings(method: options.Method, select: options.Select) -> dict[str, Any]:
+    """What every selector is told, presets too."""
+    resamples = select.resamples
+    if resamples != "auto" and not resamples.isdigit():
+        raise ValueError(f"--resamples must be auto or a whole number, not {resamples!r}")
+    settings: dict[str, Any] = {} if resamples == "auto" else {"n_resamples": int(resamples)}
+    settings |= {name: getattr(method, name) for name in ("alpha", "adjust", "missing", "missing_outcome")}
+    settings |= {name: getattr(select, name) for name in ("device", "explain", "population", "placebo_runs")}
+    return settings | {"max_train_rows": select.train_rows, "outcome_transform": "log" if method.log_outcome else None}
 
 
 def until_interrupted(call: Callable[[], Any], found: Callable[[], Any], missing: str) -> tuple[Any, bool]:

@@ -53,12 +53,10 @@ def _run() -> int:
     except Exception as error:
         from modifind._workers import WorkerError
 
-        if hasattr(error, "format_message"):  # typer's own complaint about the arguments
-            code = _complain(error.format_message())
-        elif isinstance(error, WorkerError):
-            code = _complain(str(error))
-        else:
+        told = getattr(error, "format_message", None)  # typer's own complaint about the arguments
+        if told is None and not isinstance(error, WorkerError):
             raise
+        code = _complain(told() if told else str(error))
     if code == INTERRUPTED:
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # nothing is left to interrupt
     return code if isinstance(code, int) else 0

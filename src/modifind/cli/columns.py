@@ -9,7 +9,7 @@ from modifind.cli import options
 from modifind.cli.tables import Roles, Table
 from modifind.data.feature_matrix import AlsoDiscrete
 from modifind.data.unnamed import unusable
-from modifind.data.wording import meant
+from modifind.data.wording import listed, meant
 
 
 def read_roles(asked: options.Columns, table: Table, scores: str | None) -> Roles:
@@ -17,18 +17,22 @@ def read_roles(asked: options.Columns, table: Table, scores: str | None) -> Role
     columns = table.columns
     tested, named, unnamed = _tested(asked, columns, scores)
     unfit = unusable(table.rows(unnamed))
-    if unfit:
-        shown = ", ".join(f"{name} ({reason})" for name, reason in unfit.items())
-        warnings.warn(
-            f"not adjusted for: {shown}. --adjust-for names a column that should be, --exclude one that should not",
-            UserWarning,
-            stacklevel=3,
-        )
+    _warn_unfit(unfit)
     adjusted = [name for name in columns if name in named or (name in unnamed and name not in unfit)]
     # In the order of the table, so that a test does not depend on which of the other columns are tested.
     used = [name for name in columns if name in tested or name in adjusted] if adjusted else tested
     per_row = asked.strata, asked.weight, asked.clusters
     return Roles(used, asked.outcome, asked.treatment, adjusted, scores, *per_row, asked.treated)
+
+
+def _warn_unfit(unfit: dict[str, str]) -> None:
+    if unfit:
+        shown = ", ".join(f"{name} ({reason})" for name, reason in unfit.items())
+        warnings.warn(
+            f"not adjusted for: {shown}. --adjust-for names a column that should be, --exclude one that should not",
+            UserWarning,
+            stacklevel=4,
+        )
 
 
 def _tested(asked: options.Columns, columns: list[str], scores: str | None) -> tuple[list[str], list[str], list[str]]:
@@ -38,19 +42,21 @@ def _tested(asked: options.Columns, columns: list[str], scores: str | None) -> t
     for option, own in (("--features", chosen), ("--adjust-for", named)):
         if taken & set(own):
             raise ValueError(f"{option} names {', '.join(sorted(taken & set(own)))}, which is no feature here")
-    both = [name for name in chosen if name in named]
-    if both:
-        raise ValueError(f"--features and --adjust-for both name {', '.join(both)}; a column is tested or adjusted for")
     excluded = _columns(asked.exclude, columns, "--exclude")
-    both = [name for name in named if name in excluded]
-    if both:
-        raise ValueError(f"--adjust-for and --exclude both name {', '.join(both)}; a column is used or left out")
+    _refuse_both(chosen, named, "--features and --adjust-for", "a column is tested or adjusted for")
+    _refuse_both(named, excluded, "--adjust-for and --exclude", "a column is used or left out")
     left_out = taken | set(excluded)
-    tested = [column for column in chosen or columns if column not in left_out and column not in named]
+    tested = [column for column in chosen or columns if column not in (*left_out, *named)]
     if not tested:
         raise ValueError("no feature is left to test; --features, --adjust-for and --exclude decide which are")
     unnamed = [column for column in columns if chosen and column not in (*left_out, *chosen, *named)]
     return tested, named, unnamed
+
+
+def _refuse_both(first: list[str], second: list[str], options: str, remedy: str) -> None:
+    both = [name for name in first if name in second]
+    if both:
+        raise ValueError(f"{options} both name {', '.join(both)}; {remedy}")
 
 
 def _taken(asked: options.Columns, columns: list[str], scores: str | None) -> set[str]:
@@ -84,7 +90,7 @@ def read_discrete(texts: list[str] | None, table: Table, roles: Roles) -> AlsoDi
     """The numeric columns that are categories, as a selector takes them."""
     categories = _columns(texts, table.columns, "--discrete")
     if not set(categories) <= set(roles.features):
-        strangers = ", ".join(sorted(set(categories) - set(roles.features)))
+        strangers = listed(sorted(set(categories) - set(roles.features)))
         raise ValueError(f"--discrete names {strangers}, which is neither tested nor adjusted for")
     return AlsoDiscrete(tuple(categories)) if categories else "auto"
 
@@ -93,8 +99,8 @@ def read_groups(options: list[str], tested: list[str]) -> dict[str, list[str]]:
     """``blood pressure=sbp,dbp``, once for every group, as columns by group."""
     groups: dict[str, list[str]] = {}
     for text in options:
-        name, equals, listed = (part.strip() for part in text.partition("="))
-        columns = _split(listed, tested)
+        name, equals, rest = (part.strip() for part in text.partition("="))
+        columns = _split(rest, tested)
         if not (name and equals and columns):
             raise ValueError(
                 f"--feature-group must be a name and columns, such as 'blood pressure=sbp,dbp'; found {text!r}"
@@ -104,9 +110,7 @@ def read_groups(options: list[str], tested: list[str]) -> dict[str, list[str]]:
         strangers = [column for column in columns if column not in tested]
         if strangers:
             close = meant(strangers[0], tested)
-            raise ValueError(
-                f"--feature-group {name!r} names {', '.join(map(repr, strangers))}, which is not tested{close}"
-            )
+            raise ValueError(f"--feature-group {name!r} names {listed(strangers)}, which is not tested{close}")
         groups[name] = columns
     return groups
 
@@ -134,6 +138,5 @@ def _split(text: str, columns: list[str]) -> list[str]:
 def _check_known(names: list[str], columns: list[str], option: str) -> None:
     unknown = [name for name in names if name not in columns]
     if unknown:
-        shown = ", ".join(columns[:12]) + (", ..." if len(columns) > 12 else "")
-        close = meant(unknown[0], columns) or f"; columns: {shown}"
-        raise ValueError(f"{option}: no column {', '.join(map(repr, unknown))}{close}")
+        close = meant(unknown[0], columns) or f"; columns: {listed(columns, most=12)}"
+        raise ValueError(f"{option}: no column {listed(unknown)}{close}")

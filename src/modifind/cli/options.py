@@ -44,7 +44,7 @@ def _file(text: str) -> Path:
 
 def file_option(name: str, about: str) -> Any:
     """An option that names a file to write."""
-    return Option(name, help=about, parser=_file, metavar="FILE")
+    return Option(name, help=f"{about} Folders that are not there are made.", parser=_file, metavar="FILE")
 
 
 Jobs = Annotated[int, Option(help="Processes to use.", min=1)]
@@ -149,7 +149,7 @@ class Run:
     seed: Seed = 0
     jobs: Jobs = 1
     checkpoint: Annotated[
-        str | None, Option(help="Folder to save every feature in; the same command then continues.")
+        str | None, Option(help="Folder to save every feature in, made if need be; the same command then continues.")
     ] = None
 
 

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 import pandas as pd
 
-from modifind.data.files.opening import DataFile, open_file, open_matching
+from modifind.data.files.opening import DataFile, open_file, open_matching, refuse_folder
 from modifind.data.files.text import Dialect
 from modifind.data.sources import FileSource
 from modifind.result.selection_result import SelectionResult
@@ -146,6 +146,9 @@ def open_table(
     jobs : int, default=1
         Processes of a local cluster.
     """
+    if stream and dask:
+        raise ValueError("--stream and --dask exclude each other")
+    refuse_folder(Path(data))
     if dask:
         from modifind.engine.dask import connect, errors_told, read_table, silence_logs
 

@@ -17,6 +17,12 @@ if TYPE_CHECKING:
     from modifind.result.selection_result import SelectionResult
 
 
+LOOKS: dict[str, dict[str, Any]] = {  # of columns of the table of features
+    **{name: {"overflow": "fold"} for name in ("feature", "caution")},
+    **{name: {"justify": "right"} for name in ("importance", "p", "adjusted p")},
+}
+
+
 class LastingStream:
     """Standard output or standard error that ends no run.
 
@@ -151,51 +157,47 @@ def print_placebo(found: PlaceboResult, typed: Callable[[str], str]) -> None:
 def print_result(result: SelectionResult, truth: dict[str, str] | None = None) -> None:
     """The table of features, what was selected and how many rows that rests on."""
     from rich.console import Console
+    from rich.text import Text
+
+    settings, console, mark = result.settings, Console(), star()
+    console.print(_feature_table(result, truth, mark))
+    chosen = ", ".join(map(str, result.selected)) or "none"
+    adjusted = "unadjusted" if settings["adjust"] == "none" else f"{settings['adjust'].upper()}-adjusted"
+    lines = [f"\n{mark} selected at {adjusted} p <= {settings['alpha']:g}: {printable(chosen)}"]
+    roles = result.table.get("role")
+    predictors = [] if roles is None else [str(name) for name in result.table.index[roles == "prognostic"]]
+    if predictors:
+        lines.append(f"predict the outcome, no difference found: {printable(', '.join(predictors))}")
+    if result.placebo is not None:
+        lines.append(printable(result.placebo.text))
+    labels = f"treated = {settings['treated_label']}, control = {settings['control_label']}"
+    kept = "overlap_rows" if settings.get("population") == "overlap" else "effective_rows"
+    effective = f"{result.overlap[f'{kept}_treated']:.0f} treated, {result.overlap[f'{kept}_control']:.0f} control"
+    effective += " (overlap population)" if kept == "overlap_rows" else ""
+    lines.append(f"{settings['n_rows']} rows, {printable(labels)}; effective rows after weighting: {effective}")
+    for line in lines:
+        console.print(Text(line))
+
+
+def _feature_table(result: SelectionResult, truth: dict[str, str] | None, mark: str) -> Any:
+    """The features, most significant first, what in truth they move where that is known, and cautions if any."""
     from rich.table import Table
     from rich.text import Text
 
     from modifind.result.selection_result import readable_p
 
-    settings = result.settings
-    console, mark = Console(), star()
-    shown = Table(box=None, pad_edge=False)
-    shown.add_column("feature", overflow="fold")
-    shown.add_column("kind")
-    for name in ("importance", "p", "adjusted p"):
-        shown.add_column(name, justify="right")
-    shown.add_column("")
+    table = result.table.sort_values(["p_value", "importance"], ascending=[True, False])
+    more: dict[str, list[str]] = {}
     if truth is not None:
-        shown.add_column("in truth moves")
-    careful = "caution" in result.table and bool((result.table["caution"] != "").any())
-    if careful:
-        shown.add_column("caution", overflow="fold")
-    ordered = result.table.sort_values(["p_value", "importance"], ascending=[True, False])
-    for row in ordered.itertuples():
-        cells: list[str | Text] = [
-            Text(printable(str(row.Index))),
-            str(row.kind),
-            f"{row.importance:.3g}",
-            readable_p(float(row.p_value)),  # type: ignore[arg-type]
-            readable_p(float(row.p_adjusted)),  # type: ignore[arg-type]
-            mark if row.selected else "",
-        ]
-        if truth is not None:
-            cells.append(truth.get(str(row.Index), "nothing"))
-        if careful:
-            cells.append(Text(printable(str(row.caution))))
-        shown.add_row(*cells, style="bold" if row.selected else None)
-    console.print(shown)
-    labels = f"treated = {settings['treated_label']}, control = {settings['control_label']}"
-    chosen = ", ".join(map(str, result.selected)) or "none"
-    adjusted = "unadjusted" if settings["adjust"] == "none" else f"{settings['adjust'].upper()}-adjusted"
-    console.print(Text(f"\n{mark} selected at {adjusted} p <= {settings['alpha']:g}: {printable(chosen)}"))
-    roles = result.table.get("role")
-    predictors = [] if roles is None else [str(name) for name in result.table.index[roles == "prognostic"]]
-    if predictors:
-        console.print(Text(f"predict the outcome, no difference found: {printable(', '.join(predictors))}"))
-    if result.placebo is not None:
-        console.print(Text(printable(result.placebo.text)))
-    kept = "overlap_rows" if settings.get("population") == "overlap" else "effective_rows"
-    effective = f"{result.overlap[f'{kept}_treated']:.0f} treated, {result.overlap[f'{kept}_control']:.0f} control"
-    effective += " (overlap population)" if kept == "overlap_rows" else ""
-    console.print(Text(f"{settings['n_rows']} rows, {printable(labels)}; effective rows after weighting: {effective}"))
+        more["in truth moves"] = [truth.get(str(name), "nothing") for name in table.index]
+    cautions = [printable(str(caution)) for caution in table.get("caution", ())]
+    if any(cautions):
+        more["caution"] = cautions
+    shown = Table(box=None, pad_edge=False)
+    for name in ("feature", "kind", "importance", "p", "adjusted p", "", *more):
+        shown.add_column(name, **LOOKS.get(name, {}))
+    for place, row in enumerate(table.itertuples()):
+        numbers = f"{row.importance:.3g}", readable_p(float(row.p_value)), readable_p(float(row.p_adjusted))  # type: ignore[arg-type]
+        cells: list[Any] = [Text(printable(str(row.Index))), str(row.kind), *numbers, mark * bool(row.selected)]
+        shown.add_row(*cells, *(Text(own[place]) for own in more.values()), style="bold" if row.selected else None)
+    return shown

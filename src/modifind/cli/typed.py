@@ -40,6 +40,8 @@ PHRASES = {
     "leave clusters out": "leave --clusters out",
     "feature_groups need ": "--feature-group needs ",
     "read the table, or a sample of it, into a DataFrame": "leave --stream out, or take a sample of the rows",
+    "pass a file of it, a pattern such as": "name a file of it, or with --stream a pattern such as",
+    "', or a list of files": "'",
     "pass a DataFrame": "leave --stream and --dask out",
     "pass a sample of the rows as a DataFrame": "take a sample of the rows",
     " or a statistic, not": ", not",
@@ -80,15 +82,7 @@ def as_typed(message: str, columns: Sequence[str] = (), roles: Roles | None = No
     message = CODE.sub("", message)
     free = set(columns)
     if roles is not None:
-        for argument, (option, role) in COLUMN_OPTIONS.items():
-            name = getattr(roles, role)
-            if name is not None and argument not in free:
-                follows = r"(?=:| (?:has|must|is|lies|says)\b)"
-                message = re.sub(rf"^{argument}{follows}", _plain(f"{option} {name}"), message)
-        message = re.sub(r"\bof treatment(?=:| needs)", _plain(f"of the treatment {roles.treatment!r}"), message)
-        if "y" not in free - {roles.outcome}:
-            whole = r"(?<!['\w.=/-])(?:the outcome )?y(?!['\w=(/-]| = )"
-            message = re.sub(whole, _plain(f"the outcome {roles.outcome!r}"), message)
+        message = _with_roles(message, free, roles)
     if "X" not in free:
         message = re.sub(r"(?<=\bof )X(?=[;,. ]|$)|(?<!['\w.=/-])X(?= has\b| does\b| must\b)", "the table", message)
     for argument in (*OPTIONS, *WORDS):
@@ -102,6 +96,20 @@ def as_typed(message: str, columns: Sequence[str] = (), roles: Roles | None = No
         else:
             message = re.sub(rf"^{argument} (?={FOLLOWS})", f"{option} ", message)
     return _suggested(message)
+
+
+def _with_roles(message: str, free: set[str], roles: Roles) -> str:
+    """With the names of the columns in place of arguments."""
+    for argument, (option, role) in COLUMN_OPTIONS.items():
+        name = getattr(roles, role)
+        if name is not None and argument not in free:
+            follows = r"(?=:| (?:has|must|is|lies|says)\b)"
+            message = re.sub(rf"^{argument}{follows}", _plain(f"{option} {name}"), message)
+    message = re.sub(r"\bof treatment(?=:| needs)", _plain(f"of the treatment {roles.treatment!r}"), message)
+    if "y" in free - {roles.outcome}:
+        return message
+    whole = r"(?<!['\w.=/-])(?:the outcome )?y(?!['\w=(/-]| = )"
+    return re.sub(whole, _plain(f"the outcome {roles.outcome!r}"), message)
 
 
 def _plain(text: str) -> Callable[[re.Match[str]], str]:

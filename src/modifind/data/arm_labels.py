@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from modifind.data.wording import listed
+
 # docs/quickstart.md lists these for users.
 CONTROL_WORDS = frozenset(
     (
@@ -48,8 +50,9 @@ def first_treated(labels: Sequence[Any], treated: Any, name: str = "treatment") 
 treated=
     """
     if len(labels) != 2:
-        shown = ", ".join(map(repr, labels[:5])) + (", ..." if len(labels) > 5 else "")
-        raise ValueError(f"{name} must have exactly two values; found {len(labels)}: {shown}")
+        alike = len({_plain(label) for label in labels}) == 2
+        more = ". Some differ in capitals or blanks only; write these alike" * alike
+        raise ValueError(f"{name} must have exactly two values; found {len(labels)}: {listed(labels, most=5)}{more}")
     if treated is not None:
         return _named(labels, treated, name)
     words = [_plain(label) for label in labels]

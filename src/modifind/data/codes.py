@@ -31,19 +31,9 @@ def warn_codes(table: FeatureTable, y: Array, outcome: str = "the outcome y") ->
     outcome : str
         What it is called.
     """
-    coded, numbered = [], []
-    for m, name in enumerate(table.names):
-        column = _numbers(table, m)
-        if column is None:
-            continue
-        found = missing_codes(column)
-        if found:
-            coded.append(_shown(repr(name), column, found))
-        if table.categories[m] is None and _is_row_number(column):
-            numbered.append(name)
-    found = missing_codes(y)
-    if found:
-        coded.append(_shown(outcome, y, found))
+    numbers = {m: column for m in range(table.n_features) if (column := _numbers(table, m)) is not None}
+    shown = {repr(table.names[m]): column for m, column in numbers.items()} | {outcome: y}
+    coded = [_shown(name, column, found) for name, column in shown.items() if (found := missing_codes(column))]
     if coded:
         warnings.warn(
             f"looks like a code for missing: {'; '.join(coded)}. If so, write these as missing values; if they are "
@@ -51,13 +41,19 @@ def warn_codes(table: FeatureTable, y: Array, outcome: str = "the outcome y") ->
             UserWarning,
             stacklevel=3,
         )
+    _warn_row_numbers(
+        [table.names[m] for m, own in numbers.items() if table.categories[m] is None and _is_row_number(own)]
+    )
+
+
+def _warn_row_numbers(numbered: list[str]) -> None:
     if numbered:
         one = len(numbered) == 1
         warnings.warn(
             f"{'looks like a row number' if one else 'look like row numbers'} (whole numbers in row order, all "
             f"distinct): {named(numbered)}. Exclude {'it unless it means' if one else 'them unless they mean'} time",
             UserWarning,
-            stacklevel=3,
+            stacklevel=4,
         )
 
 

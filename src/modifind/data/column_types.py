@@ -12,9 +12,16 @@ import pandas as pd
 MAX_DISCRETE_VALUES = 10
 PROBED = 2000  # distinct texts that are looked at, of more
 SHOWN = 3
-DAYS = "Analyse a number, such as days since a date"
+DAYS = "days since a date"
 _NUMBERS = ("integer", "floating", "mixed-integer-float", "decimal")
-_TIMES = ("date", "datetime", "datetime64", "time", "timedelta", "timedelta64", "period", "interval")
+_UNFIT = {
+    **dict.fromkeys(("date", "datetime", "datetime64", "time", "period"), "dates or times"),
+    **{"timedelta": "durations", "timedelta64": "durations", "interval": "intervals", "complex": "complex numbers"},
+}
+INSTEAD = {  # of what is neither a number nor a category
+    **{"dates or times": DAYS, "durations": "the days that they last"},
+    **{"intervals": "their middles", "complex numbers": "their real parts"},
+}
 _NESTED = (list, tuple, dict, set, frozenset, np.ndarray, pd.Series, pd.DataFrame)
 _MONTH = r"(?:jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]*\.?"
 _CLOCK = r"\d{1,2}:\d{2}(?::\d{2}(?:[.,]\d+)?)?(?: ?[ap]m)?"
@@ -47,6 +54,12 @@ _NEAR_NUMBERS = (  # a pattern, the least share of texts that have it, what is t
         0.5,
         "numbers with a sign of comparison",
         "Write values beyond a limit of detection as numbers (half the limit, for instance)",
+    ),
+    (
+        rf"[$€£]\s*{_NUMBER}",
+        0.5,
+        "numbers with a sign of currency",
+        "Strip the sign: {}.str.lstrip('$€£ ').astype(float)",
     ),
     (
         rf"{_NUMBER}\s*[^\d\s.,].*",
@@ -85,20 +98,16 @@ def feature_column(column: pd.Series[Any], name: str, check: bool = True) -> tup
         refuse_identifiers(name)
     column = plain_column(column)
     types = pd.api.types
-    is_complex = types.is_complex_dtype(column) or _inferred(column) == "complex"
-    if is_complex or is_time(column):
-        example = "its real part" if is_complex else "days since a date"
+    if found := unfit_kind(column):
         raise ValueError(
-            f"column {name!r} has type {_type_name(column)}, which is no feature; convert it to a number "
-            f"({example}, for instance) or exclude it"
+            f"column {name!r} holds {found}, which are no feature; convert them to numbers ({INSTEAD[found]}, for "
+            "instance) or exclude the column"
         )
     if isinstance(column.dtype, pd.CategoricalDtype):
         _refuse_infinite_levels(column, name)
         return column, False
-    if types.is_bool_dtype(column):
-        return column, False
-    if types.is_numeric_dtype(column):
-        return column, True
+    if types.is_bool_dtype(column) or types.is_numeric_dtype(column):
+        return column, not types.is_bool_dtype(column)
     if _inferred(column) not in ("string", "empty"):
         _refuse_mixture(column, name)
     if check:
@@ -119,13 +128,14 @@ def _refuse_infinite_levels(column: pd.Series[Any], name: str) -> None:
 def plain_column(column: pd.Series[Any]) -> pd.Series[Any]:
     """The same values with the plainest type that holds them: objects that are numbers or truth values become such."""
     types = pd.api.types
-    if isinstance(column.dtype, pd.ArrowDtype) and not (
-        types.is_numeric_dtype(column) or types.is_bool_dtype(column) or types.is_string_dtype(column)
-    ):
+    fits = (types.is_numeric_dtype, types.is_bool_dtype, types.is_string_dtype)
+    if isinstance(column.dtype, pd.ArrowDtype) and not any(fit(column) for fit in fits):
         column = pd.Series(column.astype(object), index=column.index).infer_objects()
-    if column.dtype == object and column.isna().any():
+    if column.dtype != object:
+        return column
+    if column.isna().any():
         column = column.where(column.notna(), None)  # whatever stood for a missing value
-    kind = _inferred(column) if column.dtype == object else ""
+    kind = _inferred(column)
     if kind in _NUMBERS:  # with gaps, decimal, or too large for a column of integers
         return column.astype("Int64") if kind == "integer" and _fits(column) else column.astype(np.float64)
     if kind == "boolean":
@@ -135,15 +145,15 @@ def plain_column(column: pd.Series[Any]) -> pd.Series[Any]:
     return column
 
 
-def is_time(column: pd.Series[Any]) -> bool:
-    """Whether a column holds dates, times or spans of them."""
-    types = pd.api.types
-    return bool(
-        types.is_datetime64_any_dtype(column)
-        or types.is_timedelta64_dtype(column)
-        or isinstance(column.dtype, pd.PeriodDtype | pd.IntervalDtype)
-        or (column.dtype == object and _inferred(column) in _TIMES)
-    )
+def unfit_kind(column: pd.Series[Any]) -> str:
+    """What a column holds that is neither a number nor a category, in words; empty for others.
+
+    Examples
+    --------
+    >>> unfit_kind(pd.Series(pd.to_timedelta([1, 2], unit="D")))
+    'durations'
+    """
+    return _UNFIT.get(pd.api.types.infer_dtype(column, skipna=True), "")
 
 
 def loses_digits(column: pd.Series[Any]) -> bool:
@@ -212,7 +222,7 @@ def _written(texts: pd.Series[Any]) -> str:
     distinct = pd.Series(texts.unique(), dtype=object)
     dates = dated(distinct)
     if 2 * int(dates.sum()) > len(distinct):
-        return f"dates or times as text, such as {distinct[dates].iloc[0]!r}. {DAYS}"
+        return f"dates or times as text, such as {distinct[dates].iloc[0]!r}. Analyse a number, such as {DAYS}"
     near = _near_numbers(distinct, "y")
     if near is not None:
         return near
@@ -223,10 +233,6 @@ def _written(texts: pd.Series[Any]) -> str:
 
 def _inferred(column: pd.Series[Any]) -> str:
     return "string" if column.dtype != object else pd.api.types.infer_dtype(column, skipna=True)
-
-
-def _type_name(column: pd.Series[Any]) -> str:
-    return str(column.dtype) if column.dtype != object else _inferred(column)
 
 
 def _fits(column: pd.Series[Any]) -> bool:

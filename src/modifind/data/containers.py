@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping
 from importlib import import_module
 from typing import Any
@@ -11,7 +10,7 @@ import narwhals as nw
 import numpy as np
 import pandas as pd
 
-from modifind.data.wording import named
+from modifind.data.wording import named, repeated
 
 
 def is_distributed(X: Any) -> bool:
@@ -42,18 +41,22 @@ def as_frame(X: Any) -> pd.DataFrame:
         return _joined(given.columns, [_of_series(given[name]) for name in given.columns])
     if isinstance(X, Mapping):
         columns = [as_column(values, f"column {name!r}") for name, values in X.items()]
-        lengths = sorted({len(column) for column in columns})
-        if len(lengths) > 1:
-            raise ValueError(f"the columns of X have between {lengths[0]} and {lengths[-1]} values; they must agree")
+        _check_lengths("columns", [len(column) for column in columns])
         return _joined(list(X), columns)
     if isinstance(X, list | tuple) and X and isinstance(X[0], list | tuple):
-        lengths = sorted({len(row) if isinstance(row, list | tuple) else 0 for row in X})
-        if len(lengths) > 1:
-            raise ValueError(f"the rows of X have between {lengths[0]} and {lengths[-1]} values; they must agree")
+        _check_lengths("rows", [len(row) if isinstance(row, list | tuple) else 0 for row in X])
         return _numbered(pd.DataFrame(X)).infer_objects()
     if hasattr(X, "toarray") and hasattr(X, "nnz"):
         raise ValueError("X is a sparse matrix; pass X.toarray()")
-    array = _unmasked(X)
+    return _of_array(_unmasked(X))
+
+
+def _check_lengths(what: str, lengths: list[int]) -> None:
+    if len(set(lengths)) > 1:
+        raise ValueError(f"the {what} of X have between {min(lengths)} and {max(lengths)} values; they must agree")
+
+
+def _of_array(array: np.ndarray[Any, Any]) -> pd.DataFrame:
     if array.ndim == 1 and array.dtype.names:
         return pd.DataFrame({name: array[name] for name in array.dtype.names}).infer_objects()
     if array.ndim != 2:
@@ -109,9 +112,8 @@ def recorded_names(y: pd.Series[Any], treatment: pd.Series[Any]) -> dict[str, st
 
 def check_names(names: tuple[str, ...]) -> None:
     """Refuse names that occur twice."""
-    repeated = sorted({name for name, count in Counter(names).items() if count > 1})
-    if repeated:
-        raise ValueError(f"column names must be unique; repeated: {named(repeated)}. Rename the columns.")
+    if twice := sorted(repeated(names)):
+        raise ValueError(f"column names must be unique; repeated: {named(twice)}. Rename the columns.")
 
 
 def check_same_order(X: Any, **columns: Any) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -114,24 +114,34 @@ def _twins(table: FeatureTable, changing: list[int]) -> tuple[tuple[int, ...], .
         for m in leader:
             leader[m] = one if leader[m] == other else leader[m]
 
+    for first, second in (*_relabelled(table, changing), *_same_ranks(table, changing)):
+        join(first, second)
+    sets: dict[int, list[int]] = {}
+    for m, first in leader.items():
+        sets.setdefault(first, []).append(m)
+    return tuple(tuple(some) for some in sets.values() if len(some) > 1)
+
+
+def _relabelled(table: FeatureTable, changing: list[int]) -> Iterator[tuple[int, int]]:
+    """Discrete features and others that have the same values but for their labels."""
     seen: dict[bytes, int] = {}
     for m in sorted(changing, key=lambda m: not table.n_levels(m)):
         codes = repeated_values(table, m)
         if codes is not None:
             other = seen.setdefault(codes.tobytes(), m)
             if table.n_levels(other):
-                join(other, m)
+                yield other, m
+
+
+def _same_ranks(table: FeatureTable, changing: list[int]) -> Iterator[tuple[int, int]]:
+    """Continuous features whose ranks agree."""
     plain = [m for m in changing if not table.n_levels(m)]
     ranks = rankdata(np.nan_to_num(table.values[:, plain], nan=-np.inf), axis=0)
     ranks -= ranks.mean(axis=0)
     ranks /= np.sqrt((ranks**2).sum(axis=0))
     for one, other in np.argwhere(np.triu(np.abs(ranks.T @ ranks) > SAME_RANKS, 1)):
         if _agree_elsewhere(table.values[:, plain[one]], table.values[:, plain[other]]):
-            join(plain[one], plain[other])
-    sets: dict[int, list[int]] = {}
-    for m, first in leader.items():
-        sets.setdefault(first, []).append(m)
-    return tuple(tuple(some) for some in sets.values() if len(some) > 1)
+            yield plain[one], plain[other]
 
 
 def _agree_elsewhere(first: Array, second: Array) -> bool:

@@ -14,10 +14,9 @@ from numpy.typing import ArrayLike, NDArray
 from modifind._typing import Array
 from modifind.data.arm_labels import first_treated
 from modifind.data.column_types import (
-    DAYS,
+    INSTEAD,
     MAX_DISCRETE_VALUES,
     feature_column,
-    is_time,
     loses_digits,
     outcome_name,
     plain_column,
@@ -25,6 +24,7 @@ from modifind.data.column_types import (
     refuse_identifiers,
     text_outcome,
     treatment_name,
+    unfit_kind,
 )
 from modifind.data.containers import as_column, as_frame, check_names
 from modifind.data.missing import (
@@ -35,7 +35,7 @@ from modifind.data.missing import (
     refuse_missing,
     refuse_outcome_gaps,
 )
-from modifind.data.wording import counted
+from modifind.data.wording import counted, meant
 
 Kind = Literal["continuous", "discrete"]
 MIN_ROWS = 50
@@ -229,7 +229,7 @@ def read_features(
     ('continuous', 'discrete', ('f', 'm'))
     """
     frame = as_frame(X)
-    if frame.shape[0] == 0 or frame.shape[1] == 0:
+    if frame.empty:
         raise ValueError(f"X must have rows and columns; found shape {frame.shape}")
     names = tuple(str(name) for name in frame.columns)
     check_names(names)
@@ -243,7 +243,8 @@ def read_features(
     for m, name in enumerate(names):
         column, numeric = columns[m]
         gaps = counts[name][0]
-        if numeric and not (chosen[m] or (by_count and _few_values(column)) or (gaps and column.nunique() < 2)):
+        most = MAX_DISCRETE_VALUES if by_count else int(gaps > 0)
+        if numeric and not chosen[m] and column.nunique() > most:
             if loses_digits(frame.iloc[:, m]):
                 refuse_identifiers(name)
             values[:, m] = column.to_numpy(dtype=np.float64, na_value=np.nan)
@@ -289,7 +290,7 @@ def column_mask(names: tuple[str, ...], columns: Any, argument: str) -> NDArray[
         # Names first: a table whose columns are called 0, 2, 1 means the column called 1.
         position = names.index(str(item)) if str(item) in names else (item if isinstance(item, int) else None)
         if position is None or not -len(names) <= position < len(names):
-            raise ValueError(f"{argument} names {item!r}, which is no column of X")
+            raise ValueError(f"{argument} names {item!r}, which is no column of X{meant(str(item), names)}")
         mask[position] = True
     return mask
 
@@ -305,10 +306,6 @@ def adjusted_columns(names: tuple[str, ...], adjust_for: Any) -> tuple[str, ...]
         every = "the only column" if len(names) == 1 else f"all {len(names)} columns"
         raise ValueError(f"adjust_for names {every} of X; at least one must be left to test")
     return tuple(name for name, own in zip(names, chosen, strict=True) if own)
-
-
-def _few_values(column: pd.Series[Any]) -> bool:
-    return column.nunique() <= MAX_DISCRETE_VALUES
 
 
 def _codes(column: pd.Series[Any], name: str) -> tuple[tuple[Any, ...], NDArray[np.int64]]:
@@ -383,9 +380,10 @@ def read_outcome(y: ArrayLike | None, n_rows: int) -> Array:
 def outcome_values(column: pd.Series[Any]) -> Array:
     """An outcome as numbers, missing ones as NaN."""
     column = plain_column(column)
-    if is_time(column) or pd.api.types.is_complex_dtype(column):
-        found = f"dates or times ({column.dtype}). {DAYS}" if is_time(column) else f"{column.dtype}"
-        raise ValueError(f"{outcome_name(column)} must be numeric; found {found}")
+    if found := unfit_kind(column):
+        raise ValueError(
+            f"{outcome_name(column)} must be numeric; found {found}. Analyse a number, such as {INSTEAD[found]}"
+        )
     if pd.api.types.is_string_dtype(column) and not column.isna().all():
         raise ValueError(text_outcome(column))
     try:

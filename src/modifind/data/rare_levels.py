@@ -125,24 +125,20 @@ def pool_rare_levels(table: FeatureTable, arms: NDArray[np.int64]) -> tuple[Feat
 def warn_pooled(found: dict[str, Pooling]) -> None:
     """Warn of identifiers, of features that are left out, and of levels that were pooled."""
     ids = [f"{n} ({len(p.rare)} distinct values in {p.n_rows} rows)" for n, p in found.items() if p.is_identifier]
-    if ids:
-        look = "looks like an identifier and is" if len(ids) == 1 else "look like identifiers and are"
-        warnings.warn(f"{look} left out: {_first(ids)}", UserWarning, stacklevel=4)
+    _tell(ids, "looks like an identifier and is left out: {}", "look like identifiers and are left out: {}")
     empty = [name for name, p in found.items() if p.left_out and not p.is_identifier]
-    if empty:
-        them = "it" if len(empty) == 1 else "they"
-        warnings.warn(
-            f"no two levels have {MIN_LEVEL_ROWS} rows in each arm, so {them} cannot be tested: {_first(empty)}",
-            UserWarning,
-            stacklevel=4,
-        )
+    few = f"no two levels have {MIN_LEVEL_ROWS} rows in each arm, so"
+    _tell(empty, f"{few} it cannot be tested: {{}}", f"{few} they cannot be tested: {{}}")
     pooled = [f"{name}: {_levels(p)}" for name, p in found.items() if not p.left_out]
-    if pooled:
-        warnings.warn(
-            f"levels with fewer than {MIN_LEVEL_ROWS} rows in an arm are pooled as {POOLED!r} ({_first(pooled, '; ')})",
-            UserWarning,
-            stacklevel=4,
-        )
+    rare = f"levels with fewer than {MIN_LEVEL_ROWS} rows in an arm are pooled as {POOLED!r} ({{}})"
+    _tell(pooled, rare, rare, "; ")
+
+
+def _tell(items: list[str], one: str, several: str, between: str = ", ") -> None:
+    """Warn of some things, if there are any."""
+    if items:
+        text = (one if len(items) == 1 else several).replace("{}", _first(items, between))
+        warnings.warn(text, UserWarning, stacklevel=5)
 
 
 def _levels(pooling: Pooling) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
@@ -17,7 +16,7 @@ from modifind.data.files.opening import DataFile, open_matching
 from modifind.data.files.text import Dialect
 from modifind.data.missing import Dropped, complete_rows
 from modifind.data.pieces import Piece
-from modifind.data.wording import counted, listed
+from modifind.data.wording import counted, listed, meant, repeated
 
 PIECE_ROWS = 65_536
 
@@ -152,7 +151,7 @@ class FileSource:
         for file in self.files:
             missing = [name for name in self.columns if name not in file.names]
             if missing:
-                raise ValueError(f"{file.path} has no column {listed(missing)}")
+                raise ValueError(f"{file.path} has no column {listed(missing)}{meant(missing[0], file.names)}")
 
     @property
     def columns(self) -> list[str]:
@@ -211,8 +210,11 @@ def open_files(
 
 def is_files(X: Any) -> bool:
     """Whether a table is named by a path or a pattern, or by several."""
-    paths = X if isinstance(X, list | tuple) else [X]
-    return bool(paths) and all(isinstance(path, str | os.PathLike) for path in paths)
+    return bool(_paths(X)) and all(isinstance(path, str | os.PathLike) for path in _paths(X))
+
+
+def _paths(X: Any) -> Sequence[Any]:
+    return X if isinstance(X, list | tuple) else [X]
 
 
 def files_of(X: Any, columns: Mapping[str, Any]) -> FileSource:
@@ -220,18 +222,13 @@ def files_of(X: Any, columns: Mapping[str, Any]) -> FileSource:
 
     All other columns are features.
     """
-    paths = X if isinstance(X, list | tuple) else [X]
     own = {argument: name for argument, name in columns.items() if name is not None}
     for argument in ("y", "treatment", *own):
         if not isinstance(own.get(argument), str):
             raise ValueError(f"X is a file, so {argument} must be the name of one of its columns")
-    twice = [name for name, count in Counter(own.values()).items() if count > 1]
-    if twice:
+    if twice := repeated(own.values()):
         raise ValueError(f"{', '.join(own)}: {listed(twice)} is named twice; every column has one role")
-    files = tuple(file for path in paths for file in open_matching(os.fspath(path)))
-    unknown = [name for name in own.values() if name not in files[0].names]
-    if unknown:
-        raise ValueError(f"{files[0].path} has no column {listed(unknown)}")
+    files = tuple(file for path in _paths(X) for file in open_matching(os.fspath(path)))
     features = tuple(name for name in files[0].names if name not in own.values())
     return FileSource(files, features, own.pop("y"), own.pop("treatment"), own)
 

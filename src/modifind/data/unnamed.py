@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from modifind.data.column_types import PROBED, dated, is_time, loses_digits, mostly_numbers, plain_column
+from modifind.data.column_types import PROBED, dated, loses_digits, mostly_numbers, plain_column, unfit_kind
 
 LEAST_ROWS = 20
 _ID = re.compile(r"(?:^|[^A-Za-z])(?:id|ids|seqn|uuid|identifier)(?:[^A-Za-z]|$)|[a-z](?:ID|Id)$", re.ASCII)
@@ -29,27 +29,28 @@ def unusable(frame: pd.DataFrame) -> dict[str, str]:
 
 
 def _reason(column: pd.Series[Any], name: str) -> str:
-    values = plain_column(column.dropna())
-    if is_time(values):
-        return "dates"
-    if len(values) < LEAST_ROWS:
+    values, types = plain_column(column.dropna()), pd.api.types
+    if kind := unfit_kind(values):
+        return kind.removesuffix(" or times")
+    if len(values) < LEAST_ROWS or types.is_bool_dtype(values) or isinstance(values.dtype, pd.CategoricalDtype):
         return ""
-    n_distinct = values.nunique() if pd.api.types.is_hashable(values.iloc[0]) else 0
-    if pd.api.types.is_numeric_dtype(values) and not pd.api.types.is_bool_dtype(values):
-        numbers = values.to_numpy(dtype=np.float64)
-        if (numbers != np.rint(numbers)).any():
-            return ""
-        steps = np.diff(numbers)
-        in_order = bool((steps > 0).all() or (steps < 0).all())
-        counts_rows = n_distinct == len(values) and (in_order or _named(name))
-        return "identifier" if counts_rows or loses_digits(values) else ""
-    if not pd.api.types.is_string_dtype(values) or isinstance(values.dtype, pd.CategoricalDtype):
-        return ""
-    distinct = pd.Series(values.unique(), dtype=object)[:PROBED]
-    if dated(distinct).mean() > 0.5:
+    if types.is_numeric_dtype(values):
+        return "identifier" * _is_identifier(values, name)
+    distinct = pd.Series(values.unique() if types.is_string_dtype(values) else [], dtype=object)
+    if dated(distinct[:PROBED]).mean() > 0.5:
         return "dates"
-    mostly_distinct = 2 * n_distinct > len(values) and not mostly_numbers(distinct)
-    return f"text with {n_distinct} distinct values in {len(values)} rows" if mostly_distinct else ""
+    mostly_distinct = 2 * len(distinct) > len(values) and not mostly_numbers(distinct[:PROBED])
+    return f"text with {len(distinct)} distinct values in {len(values)} rows" if mostly_distinct else ""
+
+
+def _is_identifier(values: pd.Series[Any], name: str) -> bool:
+    """Whether numbers count the rows, or are so large that floats cannot tell them apart."""
+    numbers = values.to_numpy(dtype=np.float64)
+    if (numbers != np.rint(numbers)).any():
+        return False
+    steps = np.diff(numbers)
+    in_order = bool((steps > 0).all() or (steps < 0).all())
+    return (values.is_unique and (in_order or _named(name))) or loses_digits(values)
 
 
 def _named(name: str) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+from collections import Counter
 from collections.abc import Iterable
 from typing import Any
 
@@ -82,6 +83,17 @@ def listed(names: Iterable[Any], most: int | None = None) -> str:
     """
     quoted = [repr(name) for name in names]
     return ", ".join(quoted[:most]) + ", ..." * (most is not None and len(quoted) > most)
+
+
+def repeated(names: Iterable[str]) -> list[str]:
+    """Names that occur more than once.
+
+    Examples
+    --------
+    >>> repeated("abcab")
+    ['a', 'b']
+    """
+    return [name for name, count in Counter(names).items() if count > 1]
 
 
 def check_part(argument: str, part: Any, *methods: str) -> None:

@@ -296,10 +296,13 @@ def _known_checks(overlap: Mapping[str, float], settings: Mapping[str, Any]) -> 
 
 def _column_checks(diagnostics: pd.DataFrame, settings: Mapping[str, Any]) -> Iterator[Check]:
     """Overlap along every feature, and whether it looks as if it were measured after the treatment."""
-    if "outside_share" not in diagnostics:
-        return
-    unseen = UNSEEN if settings.get("population") == "overlap" else ""
-    level = ARM_DIFFERENCE_LEVEL / max(len(diagnostics), 1)
+    if "outside_share" in diagnostics:
+        yield from _along_checks(diagnostics, UNSEEN if settings.get("population") == "overlap" else "")
+        yield from _arm_difference_checks(diagnostics)
+        yield from _outcome_checks(diagnostics, settings.get("outcome_name") or "the outcome")
+
+
+def _along_checks(diagnostics: pd.DataFrame, unseen: str) -> Iterator[Check]:
     for row in diagnostics.itertuples():
         feature = str(row.Index)
         share = float(row.outside_share)  # type: ignore[arg-type]
@@ -309,6 +312,10 @@ def _column_checks(diagnostics: pd.DataFrame, settings: Mapping[str, Any]) -> It
             text = f"{row.outside_where} have hardly a row of the other arm beside them"
             text += "." if passed else ": what is said about their effect is the model's guess."
         yield Check("support_along", feature, share, MOST_OUTSIDE_ALONG, passed, text, unseen)
+
+
+def _arm_difference_checks(diagnostics: pd.DataFrame) -> Iterator[Check]:
+    level = ARM_DIFFERENCE_LEVEL / max(len(diagnostics), 1)
     for row in diagnostics.itertuples():
         difference, p_value = float(row.arm_difference), float(row.arm_p_value)  # type: ignore[arg-type]
         if difference == difference:
@@ -318,6 +325,9 @@ def _column_checks(diagnostics: pd.DataFrame, settings: Mapping[str, Any]) -> It
                 ", which what came before a randomised treatment does not: it looks as if it were measured afterwards."
             )  # fmt: skip
             yield Check("arms_differ", feature, abs(difference), LARGEST_ARM_DIFFERENCE, passed, text)
+
+
+def _outcome_checks(diagnostics: pd.DataFrame, outcome: str) -> Iterator[Check]:
     for row in diagnostics.itertuples():
         feature, share = str(row.Index), float(row.outcome_share)  # type: ignore[arg-type]
         passed = share <= MOST_OUTCOME_SHARE
@@ -328,8 +338,7 @@ def _column_checks(diagnostics: pd.DataFrame, settings: Mapping[str, Any]) -> It
         yield Check("near_outcome", feature, share, MOST_OUTCOME_SHARE, passed, text)
     for row in diagnostics.itertuples():
         if float(row.event_flag):  # type: ignore[arg-type]
-            name = settings.get("outcome_name") or "the outcome"
-            text = f"{row.Index} looks like a flag of the event that {name} is the time of."
+            text = f"{row.Index} looks like a flag of the event that {outcome} is the time of."
             yield Check("event_flag", str(row.Index), 1.0, 0.0, False, text)
 
 
@@ -388,7 +397,8 @@ def _testable(feature: str, reason: str | None) -> list[Check]:
 
 
 def _conditional_checks(row: Any, n_rows: int) -> Iterator[Check]:
-    feature, n_rows = str(row.Index), int(getattr(row, "n_clusters", 0)) or n_rows
+    """Whether the distribution of a feature given the rest is right."""
+    feature = str(row.Index)
     distance, p_value = getattr(row, "pit_distance", math.nan), getattr(row, "pit_p_value", math.nan)
     if distance == distance:
         passed = not (distance > LARGEST_DISTANCE and p_value < MISFIT_LEVEL)
@@ -399,17 +409,7 @@ def _conditional_checks(row: Any, n_rows: int) -> Iterator[Check]:
         yield Check("conditional_fit", feature, distance, LARGEST_DISTANCE, passed, text)
     gain = getattr(row, "log_score_gain", math.nan)
     if gain == gain:
-        limit = LEAST_CONDITIONAL_GAIN - COST_OF_ROWS / n_rows
-        passed = gain >= limit
-        text = (
-            f"The distribution of {feature} given the rest ({row.sampler}) predicts held-out rows {abs(gain):.3f} nats "
-            f"per row {'better' if gain > 0 else 'worse'} than the feature's own distribution."
-        )
-        if not passed:
-            text += " Its p-value may be off."
-        elif gain < 0:
-            text += f" With this many rows up to {-limit:.3f} is no concern."
-        yield Check("conditional_gain", feature, gain, limit, passed, text)
+        yield _gain_check(row, gain, int(getattr(row, "n_clusters", 0)) or n_rows)
     follows = getattr(row, "conditional_p_value", math.nan)
     if follows == follows:
         passed = follows >= CONDITIONAL_FOLLOWS
@@ -420,6 +420,20 @@ def _conditional_checks(row: Any, n_rows: int) -> Iterator[Check]:
                 f"(p = {follows:.2g}): part of what is found for it may be theirs."
             )
         yield Check("conditional_along", feature, follows, CONDITIONAL_FOLLOWS, passed, text)
+
+
+def _gain_check(row: Any, gain: float, n_rows: int) -> Check:
+    limit = LEAST_CONDITIONAL_GAIN - COST_OF_ROWS / n_rows
+    passed = gain >= limit
+    text = (
+        f"The distribution of {row.Index} given the rest ({row.sampler}) predicts held-out rows {abs(gain):.3f} nats "
+        f"per row {'better' if gain > 0 else 'worse'} than the feature's own distribution."
+    )
+    if not passed:
+        text += " Its p-value may be off."
+    elif gain < 0:
+        text += f" With this many rows up to {-limit:.3f} is no concern."
+    return Check("conditional_gain", str(row.Index), gain, limit, passed, text)
 
 
 def _tail_checks(table: pd.DataFrame, diagnostics: pd.DataFrame, settings: Mapping[str, Any]) -> Iterator[Check]:

@@ -10,10 +10,12 @@ import base64
 import json
 import math
 import types
-from collections.abc import Mapping
+import typing
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import MISSING, dataclass, fields, is_dataclass
 from functools import cache
-from typing import Annotated, Any, Literal, NoReturn, Union, get_args, get_origin, get_type_hints
+from types import MappingProxyType
+from typing import Annotated, Any, Literal, NamedTuple, NoReturn, Union, get_args, get_origin, get_type_hints
 
 import numpy as np
 import pandas as pd
@@ -90,33 +92,7 @@ def encode(value: Any, hint: Any) -> Any:
     >>> encode((0.1, float("inf")), tuple[float, ...])
     [0.1, 'Infinity']
     """
-    origin, arguments = get_origin(hint), get_args(hint)
-    if hint is float:
-        return _encode_float(float(value))
-    if hint in (int, bool, str):
-        return hint(value)
-    if hint is type(None) or origin is Literal:
-        return value
-    if hint is Any or hint is Cell:
-        return _encode_any(value, hint)
-    if is_dataclass(hint):
-        return _encode_dataclass(value, hint)
-    if origin is Annotated:
-        return encode(value, arguments[0])
-    if origin in (Union, types.UnionType):
-        return encode(value, _alternative(value, arguments))
-    if origin in (tuple, list):
-        return [encode(item, own) for item, own in zip(value, _item_hints(hint, len(value), ""), strict=True)]
-    if origin in (dict, Mapping):
-        return {str(key): encode(item, arguments[1]) for key, item in value.items()}
-    if origin in _ARRAYS:
-        array = np.ascontiguousarray(value, dtype="<f8")
-        return encode(_Floats(list(array.shape), base64.b64encode(array.tobytes()).decode("ascii")), _Floats)
-    if hint is pd.DataFrame:
-        kinds = {str(name): column_type(value[name]) for name in value.columns}
-        columns = {str(name): encode(value[name].tolist(), _COLUMNS[kinds[str(name)]]) for name in value.columns}
-        return encode(Table(list(value.index), value.index.name, kinds, columns), Table)
-    raise TypeError(f"no record can hold {hint}")
+    return _codec(hint).encode(value, hint)
 
 
 def decode(data: Any, hint: Any, path: str = "") -> Any:
@@ -127,7 +103,8 @@ def decode(data: Any, hint: Any, path: str = "") -> Any:
     data : object
         What a file holds.
     hint : type
-        What it must be. A table that must have some columns is `Annotated` with their types by name, None for any.
+        What it must be. A table that must have some columns is `Annotated` with their types by name, None for any, and
+        a mapping with a TypedDict of entries; it may have others.
     path : str
         Where in the file the data are.
 
@@ -145,39 +122,19 @@ def decode(data: Any, hint: Any, path: str = "") -> Any:
         ...
     modifind.result.codec.RecordError: limits[1]: expected a number, found true
     """
-    origin, arguments = get_origin(hint), get_args(hint)
-    if hint is Any:
-        return _plain(data, path)
-    if hint is Cell:
-        return _decode_cell(data, path)
-    if hint is float:
-        return _decode_float(data, path)
-    if hint in (int, bool, str, type(None)):
-        return _checked(data, type(data) is hint, _WORDS[hint], path)
-    if origin is Literal:
-        good = any(data == one and type(data) is type(one) for one in arguments)
-        return _checked(data, good, f"one of {', '.join(map(repr, arguments))}", path)
-    if is_dataclass(hint):
-        return _decode_dataclass(data, hint, path)
-    if origin is Annotated:
-        return _decode_frame(data, path, arguments[1])
-    if origin in (Union, types.UnionType):
-        return _decode_first(data, arguments, path)
-    if origin in (tuple, list):
-        hints = _item_hints(hint, len(_checked(data, isinstance(data, list), "a list", path)), path)
-        return origin(decode(item, own, f"{path}[{n}]") for n, (item, own) in enumerate(zip(data, hints, strict=True)))
-    if origin in (dict, Mapping):
-        return {key: decode(item, arguments[1], _below(path, key)) for key, item in _object(data, path).items()}
-    if origin in _ARRAYS:
-        return _decode_array(decode(data, _Floats, path), path)
-    if hint is pd.DataFrame:
-        return _decode_frame(data, path, {})
-    raise TypeError(f"no record can hold {hint}")
+    return _codec(hint).decode(data, hint, path)
 
 
 def refuse(path: str, expected: str, found: Any) -> NoReturn:
     """Say what is wrong with the data at a place."""
     raise RecordError(f"{_at(path)}expected {expected}, found {_described(found)}")
+
+
+def check_entries(data: Mapping[str, Any], needed: Iterable[str], path: str) -> None:
+    """Refuse an object that lacks something."""
+    missing = [name for name in needed if name not in data]
+    if missing:
+        raise RecordError(f"{path or 'incomplete'}: no {', '.join(missing)}")
 
 
 def column_type(column: pd.Series[Any]) -> ColumnType:
@@ -218,13 +175,14 @@ def _object(data: Any, path: str) -> Mapping[str, Any]:
     return data
 
 
-def _encode_float(value: float) -> float | str:
+def _encode_float(value: Any, _: Any = float) -> float | str:
+    value = float(value)
     if math.isfinite(value):
         return value
     return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
 
 
-def _decode_float(data: Any, path: str) -> float:
+def _decode_float(data: Any, _: Any, path: str) -> float:
     if isinstance(data, str) and data in _NOT_FINITE:
         return _NOT_FINITE[data]
     try:
@@ -233,36 +191,49 @@ def _decode_float(data: Any, path: str) -> float:
         refuse(path, "a number that a double can hold", data)
 
 
-def _encode_any(value: Any, hint: Any) -> Any:
-    if isinstance(value, np.generic):
-        value = value.item()
+def _decode_exact(data: Any, hint: Any, path: str) -> Any:
+    return _checked(data, type(data) is hint, _WORDS[hint], path)
+
+
+def _decode_literal(data: Any, hint: Any, path: str) -> Any:
+    good = any(data == one and type(data) is type(one) for one in get_args(hint))
+    return _checked(data, good, f"one of {', '.join(map(repr, get_args(hint)))}", path)
+
+
+def _encode_cell(value: Any, _: Any) -> Any:
+    value = value.item() if isinstance(value, np.generic) else value
     if isinstance(value, float) and not math.isfinite(value):
-        return _encode_float(value) if hint is Any else {"float": _encode_float(value)}
-    if value is None or isinstance(value, bool | int | float | str):
-        return value
-    if hint is Any and isinstance(value, Mapping):
-        return {str(key): _encode_any(item, Any) for key, item in value.items()}
-    if hint is Any and isinstance(value, list | tuple | np.ndarray):
-        return [_encode_any(item, Any) for item in value]
-    return str(value)
+        return {"float": _encode_float(value)}
+    return value if _is_plain(value) else str(value)
 
 
-def _decode_cell(data: Any, path: str) -> Any:
+def _decode_cell(data: Any, _: Any, path: str) -> Any:
     if isinstance(data, dict) and set(data) == {"float"}:
-        return _decode_float(data["float"], path)
-    plain = data is None or isinstance(data, bool | int | float | str)
-    return _checked(data, plain, "text, a number, true, false or null", path)
+        return _decode_float(data["float"], float, path)
+    return _checked(data, _is_plain(data), "text, a number, true, false or null", path)
 
 
-def _plain(data: Any, path: str, depth: int = 0) -> Any:
+def _is_plain(value: Any) -> bool:
+    return value is None or isinstance(value, bool | int | float | str)
+
+
+def _encode_any(value: Any, _: Any = Any) -> Any:
+    if isinstance(value, Mapping):
+        return {str(key): _encode_any(item) for key, item in value.items()}
+    if isinstance(value, list | tuple | np.ndarray):
+        return [_encode_any(item) for item in value]
+    return _encode_float(value) if isinstance(value, float) else _encode_cell(value, Cell)
+
+
+def _decode_any(data: Any, _: Any, path: str, depth: int = 0) -> Any:
     """What may be anything, unless it is no JSON, or so deep that nothing could print it."""
     if depth > MOST_DEPTH:
         raise RecordError(f"{_at(path)}nested too deeply")
     if isinstance(data, Mapping):
-        return {key: _plain(item, _below(path, key), depth + 1) for key, item in _object(data, path).items()}
+        return {key: _decode_any(item, Any, _below(path, key), depth + 1) for key, item in _object(data, path).items()}
     if isinstance(data, list):
-        return [_plain(item, f"{path}[{place}]", depth + 1) for place, item in enumerate(data)]
-    return _checked(data, data is None or isinstance(data, bool | int | float | str), "JSON", path)
+        return [_decode_any(item, Any, f"{path}[{place}]", depth + 1) for place, item in enumerate(data)]
+    return _checked(data, _is_plain(data), "JSON", path)
 
 
 def _encode_dataclass(value: Any, record: Any) -> dict[str, Any]:
@@ -278,31 +249,59 @@ def _encode_dataclass(value: Any, record: Any) -> dict[str, Any]:
 def _decode_dataclass(data: Any, record: Any, path: str) -> Any:
     hints = _hints(record)
     needed = [f.name for f in fields(record) if f.default is MISSING and f.default_factory is MISSING]
-    missing = [name for name in needed if name not in _object(data, path)]
-    if missing:
-        raise RecordError(f"{path or 'incomplete'}: no {', '.join(missing)}")
+    check_entries(_object(data, path), needed, path)
     for name in data:
         _checked(name, name in hints, f"one of {', '.join(hints)}", path)
     return record(**{name: decode(item, hints[name], _below(path, name)) for name, item in data.items()})
 
 
-def _alternative(value: Any, hints: tuple[Any, ...]) -> Any:
-    """Which of several types a value has."""
-    for hint in hints:
-        plain = np.ndarray if get_origin(hint) in _ARRAYS else get_origin(hint) or hint
+def _encode_mapping(value: Any, hint: Any) -> dict[str, Any]:
+    return {str(key): encode(item, get_args(hint)[1]) for key, item in value.items()}
+
+
+def _decode_mapping(data: Any, hint: Any, path: str) -> dict[str, Any]:
+    return {key: decode(item, get_args(hint)[1], _below(path, key)) for key, item in _object(data, path).items()}
+
+
+def _decode_entries(data: Any, entries: Any, path: str) -> dict[str, Any]:
+    hints = _hints(entries)
+    check_entries(_object(data, path), [name for name in hints if name in entries.__required_keys__], path)
+    return {key: decode(item, hints.get(key, Any), _below(path, key)) for key, item in data.items()}
+
+
+def _decode_annotated(data: Any, hint: Any, path: str) -> Any:
+    plain, wanted = get_args(hint)
+    return _decode_frame(data, plain, path, wanted) if plain is pd.DataFrame else decode(data, wanted, path)
+
+
+def _encode_items(value: Any, hint: Any) -> list[Any]:
+    return [encode(item, own) for item, own in zip(value, _item_hints(hint, len(value), ""), strict=True)]
+
+
+def _decode_items(data: Any, hint: Any, path: str) -> Any:
+    hints = _item_hints(hint, len(_checked(data, isinstance(data, list), "a list", path)), path)
+    items = (decode(item, own, f"{path}[{n}]") for n, (item, own) in enumerate(zip(data, hints, strict=True)))
+    return get_origin(hint)(items)
+
+
+def _encode_union(value: Any, hint: Any) -> Any:
+    """By the type that the value has."""
+    for one in get_args(hint):
+        plain = np.ndarray if get_origin(one) in _ARRAYS else get_origin(one) or one
         if isinstance(value, plain) or (plain is float and isinstance(value, np.floating)):
-            return hint
-    raise TypeError(f"{type(value).__name__} is none of {hints}")
+            return encode(value, one)
+    raise TypeError(f"{type(value).__name__} is none of {get_args(hint)}")
 
 
-def _decode_first(data: Any, hints: tuple[Any, ...], path: str) -> Any:
+def _decode_union(data: Any, hint: Any, path: str) -> Any:
     """By the first type that fits; dataclasses are told apart by their fields."""
+    hints = get_args(hint)
     if data is None and type(None) in hints:
         return None
     others = [hint for hint in hints if hint is not type(None)]
-    for hint in others[:-1]:
+    for one in others[:-1]:
         try:
-            return decode(data, hint, path)
+            return decode(data, one, path)
         except RecordError:
             continue
     return decode(data, others[-1], path)
@@ -318,15 +317,29 @@ def _item_hints(hint: Any, length: int, path: str) -> tuple[Any, ...]:
     return arguments
 
 
-def _decode_array(data: _Floats, path: str) -> Any:
+def _encode_array(value: Any, _: Any) -> Any:
+    array = np.ascontiguousarray(value, dtype="<f8")
+    return encode(_Floats(list(array.shape), base64.b64encode(array.tobytes()).decode("ascii")), _Floats)
+
+
+def _decode_array(data: Any, _: Any, path: str) -> Any:
+    floats = decode(data, _Floats, path)
     try:
-        raw = base64.b64decode(data.float64, validate=True)
-        return np.frombuffer(raw, dtype="<f8").astype(np.float64).reshape(data.shape)
+        raw = base64.b64decode(floats.float64, validate=True)
+        return np.frombuffer(raw, dtype="<f8").astype(np.float64).reshape(floats.shape)
     except ValueError as error:
         raise RecordError(f"{_at(path)}an array cannot be read: {error}") from None
 
 
-def _decode_frame(data: Any, path: str, required: Mapping[str, ColumnType | None]) -> pd.DataFrame:
+def _encode_frame(value: Any, _: Any) -> Any:
+    kinds = {str(name): column_type(value[name]) for name in value.columns}
+    columns = {str(name): encode(value[name].tolist(), _COLUMNS[kinds[str(name)]]) for name in value.columns}
+    return encode(Table(list(value.index), value.index.name, kinds, columns), Table)
+
+
+def _decode_frame(
+    data: Any, _: Any, path: str, required: Mapping[str, ColumnType | None] = MappingProxyType({})
+) -> pd.DataFrame:
     table = decode(data, Table, path)
     if set(table.types) != set(table.columns):
         raise RecordError(f"{_below(path, 'types')}: expected the names of {_below(path, 'columns')}")
@@ -371,3 +384,34 @@ def _described(value: Any) -> str:
     if isinstance(value, int | float):
         return "a number" if isinstance(value, int) and abs(value) > 10**20 else f"the number {value!r}"
     return "an object" if isinstance(value, Mapping) else f"a {type(value).__name__}"
+
+
+class _Codec(NamedTuple):
+    encode: Callable[[Any, Any], Any]
+    decode: Callable[[Any, Any, str], Any]
+
+
+_CODECS: dict[Any, _Codec] = {
+    float: _Codec(_encode_float, _decode_float),
+    **dict.fromkeys((int, bool, str), _Codec(lambda value, hint: hint(value), _decode_exact)),
+    type(None): _Codec(lambda value, _: value, _decode_exact),
+    Literal: _Codec(lambda value, _: value, _decode_literal),
+    Any: _Codec(_encode_any, _decode_any),
+    Cell: _Codec(_encode_cell, _decode_cell),
+    "dataclass": _Codec(_encode_dataclass, _decode_dataclass),
+    "entries": _Codec(_encode_any, _decode_entries),
+    Annotated: _Codec(lambda value, hint: encode(value, get_args(hint)[0]), _decode_annotated),
+    **dict.fromkeys((Union, types.UnionType), _Codec(_encode_union, _decode_union)),
+    **dict.fromkeys((tuple, list), _Codec(_encode_items, _decode_items)),
+    **dict.fromkeys((dict, Mapping), _Codec(_encode_mapping, _decode_mapping)),
+    **dict.fromkeys(_ARRAYS, _Codec(_encode_array, _decode_array)),
+    pd.DataFrame: _Codec(_encode_frame, _decode_frame),
+}
+
+
+def _codec(hint: Any) -> _Codec:
+    kind = "dataclass" if is_dataclass(hint) else "entries" if typing.is_typeddict(hint) else get_origin(hint) or hint
+    found = _CODECS.get(kind)
+    if found is None:
+        raise TypeError(f"no record can hold {hint}")
+    return found

@@ -8,11 +8,17 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from modifind.result.codec import column_type, refuse
+from modifind.result.check_kinds import KINDS as CHECKS
+from modifind.result.codec import check_entries, column_type, refuse
+from modifind.result.settings import check_settings
 
 KINDS = ("continuous", "discrete", "group")
+EXPLANATIONS = ("curves", "densities", "bounds", "bound_tests")
 PLACES = ("value", "outcome")
 LABELS = ("value", "quantity", "part")  # columns that need not be numbers
+OVERLAP = ("effective_rows_treated", "effective_rows_control", "extreme_share", "auc")
+OVERLAP_POPULATION = ("overlap_rows_treated", "overlap_rows_control", "outside_share_treated", "outside_share_control")
+LIMIT, OTHER_LIMIT = re.compile("(_low|_high)$"), {"_low": "_high", "_high": "_low"}
 PROBABILITY = re.compile(r"(^|_)p(_value|_adjusted)?$|_adjusted$")
 
 
@@ -29,45 +35,70 @@ def check_consistency(result: Any) -> None:
     ValueError
         Names the place in the file, what was expected and what was found.
     """
-    features, kinds = list(result.table.index), list(result.table["kind"])
+    check_settings(result.settings)
+    even = result.settings.get("population") == "overlap" or OVERLAP_POPULATION[0] in result.overlap
+    check_entries(result.overlap, OVERLAP + OVERLAP_POPULATION * even, "overlap")
+    features = list(result.table.index)
+    _check_features(features, list(result.table["kind"]))
+    for part in ("diagnostics", "changes", "pit_histogram"):
+        index = list(getattr(result, part).index)
+        if index != features and (index or part == "diagnostics"):
+            raise ValueError(f"{part}.index: expected the features of table.index, in the same order")
+    _check_columns(result)
+    _check_explanations(result)
+    _check_checks(result, features)
+    _check_probabilities(result)
+
+
+def _check_features(features: list[Any], kinds: list[Any]) -> None:
     for place, (name, kind) in enumerate(zip(features, kinds, strict=True)):
         if not isinstance(name, str):
             refuse(f"table.index[{place}]", "text", name)
         if kind not in KINDS:
             refuse(f"table.columns.kind[{place}]", f"one of {', '.join(map(repr, KINDS))}", kind)
-        if name not in result.curves and kind != "group":
-            raise ValueError(f"curves: no curve of {name!r}, which table.index names")
     if len(set(features)) < len(features):
         raise ValueError("table.index: a feature appears twice")
-    for part in ("diagnostics", "changes", "pit_histogram"):
-        index = list(getattr(result, part).index)
-        if index != features and (index or part == "diagnostics"):
-            raise ValueError(f"{part}.index: expected the features of table.index, in the same order")
+
+
+def _check_columns(result: Any) -> None:
+    """Every feature, or every column of one that is a group, has a curve and a kind."""
+    kinds = result.table["kind"].to_dict()
+    columns = {column: name for name in kinds for column in result.groups.get(name, [name])}
+    for column, name in columns.items():
+        if column not in result.curves:
+            raise ValueError(f"curves: no curve of {column!r}, which is of the feature {name!r} of table.index")
+        if {**kinds, **result.settings.get("group_column_kinds", {})}.get(column, "group") == "group":
+            raise ValueError(f"settings.group_column_kinds: no kind of {column!r}, which is of the group {name!r}")
     for column in result.curves:
-        if column not in features and "group" not in kinds:  # whose columns have curves
+        if column not in columns:
             raise ValueError(f"curves.{column}: table.index has no such feature")
-    for part in ("curves", "densities", "bounds", "bound_tests"):
+
+
+def _check_explanations(result: Any) -> None:
+    for part in EXPLANATIONS:
         for column, frame in getattr(result, part).items():
             if column not in result.curves:
                 raise ValueError(f"{part}.{column}: curves has no such column")
             if frame.empty and part != "curves":
                 raise ValueError(f"{part}.{column}: no rows")
             _check_explanation(f"{part}.{column}", frame)
-    adjusted = result.settings.get("adjust_for")  # columns that are checked, too
-    known = [None, *features, *(adjusted if isinstance(adjusted, list) else [])]
-    for place, feature in enumerate(result.checks["feature"]):
+
+
+def _check_checks(result: Any, features: list[Any]) -> None:
+    known = [None, *features, *(result.settings.get("adjust_for") or ())]  # columns that are checked, too
+    for place, (name, feature) in enumerate(zip(result.checks["name"], result.checks["feature"], strict=True)):
+        if name not in CHECKS:
+            refuse(f"checks.columns.name[{place}]", "a kind of check", name)
         if not isinstance(feature, str | None) or feature not in known:
             refuse(f"checks.columns.feature[{place}]", "a feature of table.index or null", feature)
-    _check_probabilities(result)
 
 
 def _check_explanation(path: str, frame: pd.DataFrame) -> None:
     """A table of numbers, mostly along the values of a column; limits come in pairs."""
     for name in frame.columns:
-        kind = column_type(frame[name])
-        for end, other in (("_low", "_high"), ("_high", "_low")):
-            if name.endswith(end) and (pair := name.removesuffix(end) + other) not in frame:
-                raise ValueError(f"{path}.columns: {name} without {pair}")
+        kind, pair = column_type(frame[name]), LIMIT.sub(lambda end: OTHER_LIMIT[end[0]], name)
+        if pair not in frame:
+            raise ValueError(f"{path}.columns: {name} without {pair}")
         if name in PLACES and kind == "float":
             _check_all(f"{path}.columns.{name}", frame[name], ~np.isinf(frame[name]), "a finite number, or 'NaN'")
         wanted = ("bool",) if name == "low_support" else ("float", "int")

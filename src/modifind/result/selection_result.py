@@ -20,6 +20,7 @@ from modifind.result.codec import ColumnType, decode, encode, parse_json
 from modifind.result.consistency import check_consistency
 from modifind.result.placebo_result import PlaceboResult
 from modifind.result.safe_csv import safe_csv
+from modifind.result.settings import Settings
 from modifind.result.writing import write_text
 
 FAMILY = "modifind-result-"
@@ -116,7 +117,7 @@ class SelectionResult:
     diagnostics: pd.DataFrame
     curves: Mapping[str, Annotated[pd.DataFrame, CURVE_COLUMNS]]
     overlap: Mapping[str, float]
-    settings: Mapping[str, Any]
+    settings: Annotated[Mapping[str, Any], Settings]
     versions: Mapping[str, str]
     warnings: tuple[str, ...] = ()
     checks: Annotated[pd.DataFrame, CHECK_COLUMNS] = field(default_factory=lambda: as_frame([]))

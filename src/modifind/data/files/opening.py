@@ -42,9 +42,7 @@ def open_file(path: Path, dialect: Dialect | None = None) -> DataFile:
 
     Files of other endings are text where the dialect says what separates their fields.
     """
-    _check_ending(path, dialect)
-    if path.is_dir():
-        raise ValueError(f"the data file: {path} is a folder")
+    _check_path(path, dialect)
     if not path.is_file():
         raise ValueError(f"no file {path}")
     return open_parquet(path) if path.suffix.lower() == ".parquet" else open_text(path, dialect)
@@ -56,11 +54,22 @@ def open_matching(pattern: str, dialect: Dialect | None = None) -> tuple[DataFil
     if not found:
         raise ValueError(f"no file {pattern}")
     for path in found:
-        _check_ending(path, dialect)
+        _check_path(path, dialect)
     return tuple(open_file(path, dialect) for path in found)
 
 
-def _check_ending(path: Path, dialect: Dialect | None) -> None:
+def refuse_folder(path: Path) -> None:
+    """Say what to pass in place of a folder."""
+    if path.is_dir():
+        kinds = [file.suffix.lower() for file in sorted(path.iterdir())]
+        kind = next((kind for kind in kinds if kind in (".csv", ".tsv", ".parquet")), ".csv")
+        raise ValueError(
+            f"{path} is a folder; pass a file of it, a pattern such as '{path / f'*{kind}'}', or a list of files"
+        )
+
+
+def _check_path(path: Path, dialect: Dialect | None) -> None:
+    refuse_folder(path)
     is_text = kind_of(path) in (".csv", ".tsv") or (dialect is not None and dialect.separator is not None)
     if path.suffix.lower() != ".parquet" and not is_text:
         raise ValueError(f"the data file must end in {ENDINGS} (any text, with --separator); found {str(path)!r}")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,7 +12,7 @@ import numpy as np
 import pandas as pd
 
 from modifind.data.files.text import readable
-from modifind.data.wording import listed
+from modifind.data.wording import listed, repeated
 
 
 @dataclass(frozen=True)
@@ -78,18 +77,20 @@ def open_parquet(path: Path) -> ParquetFile:
         file = _opened(path)
         schema, n_rows = file.schema_arrow, int(file.metadata.num_rows)
         metadata = schema.pandas_metadata or {}
-        shown = {own.get("field_name"): own.get("name") for own in metadata.get("columns", [])}
         index = metadata.get("index_columns", [])
-        stored, counted = [name for name in schema.names if name not in index], {}
-        levels = [level for level in index if isinstance(level, str) and shown.get(level) is not None]
-        for level in index:
-            if isinstance(level, dict) and level.get("name") is not None:
-                counted[str(level["name"])] = (int(level["start"]), int(level["step"]))
-        names = [*stored, *(str(shown[level]) for level in levels)]
-        twice = [name for name, count in Counter([*names, *counted]).items() if count > 1]
-        if twice:
+        stored = [(name, name) for name in schema.names if name not in index] + _index_columns(metadata)
+        counts = [level for level in index if isinstance(level, dict) and level.get("name") is not None]
+        counted = {str(level["name"]): (int(level["start"]), int(level["step"])) for level in counts}
+        if twice := repeated([*(name for name, _ in stored), *counted]):
             raise ValueError(f"{path} has several columns called {listed(twice)}, or an index; rename all but one")
-        return ParquetFile(path, dict(zip(names, [*stored, *levels], strict=True)), n_rows, counted)
+        return ParquetFile(path, dict(stored), n_rows, counted)
+
+
+def _index_columns(metadata: dict[str, Any]) -> list[tuple[str, str]]:
+    """Names of the levels of an index that are stored row by row, and what they are called in the file."""
+    shown = {own.get("field_name"): own.get("name") for own in metadata.get("columns", [])}
+    levels = [level for level in metadata.get("index_columns", []) if isinstance(level, str)]
+    return [(str(shown[level]), level) for level in levels if shown.get(level) is not None]
 
 
 def _opened(path: Path) -> Any:

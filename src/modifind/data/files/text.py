@@ -12,18 +12,17 @@ import re
 import warnings
 import zipfile
 import zlib
-from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from importlib import import_module
 from itertools import chain
 from pathlib import Path
-from typing import IO, Any, TextIO, cast
+from typing import IO, Any, NoReturn, TextIO, cast
 
 import pandas as pd
 
-from modifind.data.wording import counted, listed
+from modifind.data.wording import counted, listed, repeated
 
 COMPRESSIONS = (".gz", ".bz2", ".xz", ".zip", ".zst")
 BYTE_ORDER_MARKS = (  # those of UTF-32 first, which begin like those of UTF-16
@@ -257,6 +256,56 @@ def _check_lines(path: Path, lines: TextIO, separator: str, dialect: Dialect) ->
     rest = (line for _, line in numbered)
     blank = " \t\r\n".replace(separator, "")  # pandas overlooks lines of nothing but blanks
     top = next((line for line in rest if line.strip(blank)), "")
+    _check_top(path, top)
+    given = _fields(top, rest, separator)
+    number, second = next(((number, line) for number, line in numbered if line.strip(blank)), (0, top))
+    other = _other_separator(top, second, separator)
+    remedy = _remedy(second, separator, other)
+    if len(given) == 1:
+        raise ValueError(f"{path} has one column, {_short(given[0])}; {remedy}")
+    fields = _fields(second, rest, separator) if number else given
+    expected, cut = _width(path, given, fields, dialect) if number else (len(given), 0)
+    every = chain([(number, len(fields), not fields[-1].strip())], _counts(numbered, rest, separator, blank))
+    wrong = _first_wrong(every, expected, cut)
+    if wrong is None:
+        return *_names(path, given[: expected - cut], 0 if cut else expected - len(given), cut, dialect), cut
+    _refuse_line(path, *wrong, len(given), expected, (number, cut), remedy if other is not None else "")
+
+
+def _width(path: Path, given: list[str], fields: list[str], dialect: Dialect) -> tuple[int, int]:
+    """How many fields lines have, and how many of the last are no columns, by the header and the line after it."""
+    if dialect.row_names:
+        return _with_row_names(path, given, len(fields)), 0
+    if not fields[-1].strip() and (len(fields) == len(given) + 1 or not given[-1].strip()):
+        return len(fields), 1  # every line ends in a separator, the header or not
+    return len(given), 0
+
+
+def _first_wrong(every: Iterable[tuple[int, int, bool]], expected: int, cut: int) -> tuple[int, int] | None:
+    """The first line that has another number of fields, or a value where others end in a separator."""
+    return next(((line, count) for line, count, empty in every if count != expected or (cut and not empty)), None)
+
+
+def _refuse_line(
+    path: Path, line: int, found: int, header: int, expected: int, first: tuple[int, int], separated: str
+) -> NoReturn:
+    """Say what to do about a line; of the `first` its number and how many fields are cut off."""
+    number, cut = first
+    if cut and found == expected:
+        remedy = "lines end in a separator, but this one has a value behind it: name all fields in the header"
+    elif cut:
+        remedy = f"line {number} ends in a separator and has {expected}; give every line as many"
+    elif separated and line == number:
+        remedy = separated
+    elif found == header + 1 and line == number:
+        remedy = "add --row-names if lines begin with the name of their row, or name all fields in the header"
+    else:
+        remedy = "give every line as many, and put fields that hold a separator into quotation marks"
+    raise ValueError(f"line {line} of {path} has {counted(found, 'field')} and its header {header}; {remedy}")
+
+
+def _check_top(path: Path, top: str) -> None:
+    """Refuse a file by its first line that is not blank."""
     if not top:
         raise ValueError(f"cannot read {path}: it is empty")
     if 3 * top.count("\0") > len(top):
@@ -264,38 +313,6 @@ def _check_lines(path: Path, lines: TextIO, separator: str, dialect: Dialect) ->
     if spreadsheet := re.fullmatch(r'"?sep=(.)"?', top.strip("\r\n")):
         remedy = f"delete it and add --separator {SEPARATORS.get(spreadsheet[1], repr(spreadsheet[1]))}"
         raise ValueError(f"the first line of {path} is {top.strip()!r}, which is for a spreadsheet; {remedy}")
-    given = _fields(top, rest, separator)
-    expected = len(given)
-    number, second = next(((number, line) for number, line in numbered if line.strip(blank)), (0, top))
-    other = _other_separator(top, second, separator)
-    if expected == 1:
-        raise ValueError(f"{path} has one column, {_short(given[0])}; {_remedy(second, separator, other)}")
-    counts = _counts(numbered, rest, separator, blank)
-    fields = _fields(second, rest, separator) if number else given
-    found, cut = len(fields), 0
-    if dialect.row_names and number:
-        expected = _with_row_names(path, given, found)
-    elif number and not fields[-1].strip() and (found == len(given) + 1 or not given[-1].strip()):
-        expected, cut = found, 1  # every line ends in a separator, the header or not
-    every = chain([(number, found, not fields[-1].strip())], counts)
-    wrong = next(((line, count) for line, count, empty in every if count != expected or (cut and not empty)), None)
-    if wrong is None:
-        if cut:
-            given = given[: expected - 1]
-            _warn(f"every line of {path} ends in a separator; the empty field behind it is left out")
-        return *_names(path, given, 0 if cut else expected - len(given), cut, dialect), cut
-    line, found = wrong
-    if found == expected:
-        remedy = "lines end in a separator, but this one has a value behind it: name all fields in the header"
-    elif cut:
-        remedy = f"line {number} ends in a separator and has {expected}; give every line as many"
-    elif other is not None and line == number:
-        remedy = _remedy(second, separator, other)
-    elif found == len(given) + 1 and line == number:
-        remedy = "add --row-names if lines begin with the name of their row, or name all fields in the header"
-    else:
-        remedy = "give every line as many, and put fields that hold a separator into quotation marks"
-    raise ValueError(f"line {line} of {path} has {counted(found, 'field')} and its header {len(given)}; {remedy}")
 
 
 def _counts(
@@ -347,10 +364,11 @@ def _remedy(second: str, separator: str, other: str | None) -> str:
 
 def _names(path: Path, given: list[str], unnamed: int, cut: int, dialect: Dialect) -> tuple[tuple[str, ...], int]:
     """Names of all fields, and how many of the first are no columns; `cut` fields after them have no names."""
+    if cut:
+        _warn(f"every line of {path} ends in a separator; the empty field behind it is left out")
     bare = [*[""] * unnamed, *(name.strip() for name in given), *[""] * cut]
     names = tuple(name or f"Unnamed: {place}" for place, name in enumerate(bare))  # what pandas calls them
-    twice = [name for name, count in Counter(names).items() if count > 1]
-    if twice:
+    if twice := repeated(names):
         raise ValueError(f"{path} has several columns called {listed(twice)}; rename all but one")
     blanks = [name for name in given if name.strip() != name]
     if blanks:
