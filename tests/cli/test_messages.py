@@ -588,6 +588,7 @@ command("a line of one field less", write=lambda frame: frame.to_csv(index=False
 command("row names that are none", "--row-names")
 command("an empty file", write=lambda frame: "")
 command("an index without a name", write=lambda frame: frame.to_csv())
+command("a column without a name", write=lambda frame: frame.to_csv(index=False).replace("dose", "", 1))
 command("a column twice", write=lambda frame: frame.rename(columns={"dose": "age"}).to_csv(index=False))
 command("a column twice, in Parquet", file="table.parquet", change=lambda frame: frame.rename_axis("age"))
 command("blanks around names", change=lambda frame: frame.rename(columns={"age": " age"}))

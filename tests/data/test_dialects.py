@@ -178,6 +178,12 @@ def test_saved_index_is_left_out_with_a_note(tmp_path):
     assert said == ["the first column has no name and is left out (a saved index?)"]
 
 
+def test_columns_without_a_name_are_told(tmp_path):
+    found, said = read_both(written(tmp_path, f"age,,arm,y\n{ROWS}"), None)
+    assert list(found.columns) == ["age", "Unnamed: 1", "arm", "y"]
+    assert said == ["columns without a name are called 'Unnamed: 1'; name them, or leave them out (--exclude)"]
+
+
 ZSTANDARD = ("compression.zstd", "zstandard")
 
 

@@ -375,12 +375,14 @@ def test_command_line_takes_groups(table, tmp_path, monkeypatch, capsys):
     assert result.settings["feature_groups"] == {"blood pressure": ["sbp", "dbp"], "habits": ["smoker", "visits"]}
     assert result.selected == ["blood pressure"]
     assert "group" in said.out
+    code, said = run(*groups, "--stream", "--train-rows", "200", "--no-explain", "--out", str(out))
+    assert code == 0, said.err
+    assert SelectionResult.from_json(out).settings["feature_groups"] == result.settings["feature_groups"]
     for wrong, message in (
         (["--feature-group", "sbp,dbp"], "must be a name and columns"),
         (["--feature-group", "bp=sbp,pulse"], "names 'pulse', which is not tested"),
         (["--feature-group", "bp=sbp", "--feature-group", "bp=dbp"], "two groups called 'bp'"),
         ([*groups, "--statistic", "wcmmd", "--learner", "auto"], "--feature-group needs --statistic effect_likelihood"),
-        ([*groups, "--stream"], "--feature-group needs the table in memory"),
     ):
         code, said = run(*wrong)
         assert code == 2

@@ -375,6 +375,9 @@ def _names(path: Path, given: list[str], unnamed: int, cut: int, dialect: Dialec
         _warn(f"blanks around names of columns are left out: {listed(blanks[:12])}{', ...' * (len(blanks) > 12)}")
     if not bare[0] and not dialect.row_names:
         _warn("the first column has no name and is left out (a saved index?)")
+    nameless = [name for name, own in zip(names[1:], bare[1 : len(bare) - cut], strict=False) if not own]
+    if nameless:
+        _warn(f"columns without a name are called {listed(nameless)}; name them, or leave them out (--exclude)")
     return names, int(not bare[0])
 
 
