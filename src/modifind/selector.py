@@ -110,13 +110,13 @@ class ModifierSelector(BaseModifierSelector):
         What becomes of rows without an outcome. "error" refuses them. "drop" leaves them out, with a count: p-values
         hold where the outcome is missing by features and arm alone, and averages are those of the rows that are left.
         "weight" lets each row with an outcome stand for 1 / P(observed | features, arm) rows, by cross-fitted models,
-        at most 20, times its sample weight: averages are then those of all rows. Needs the table in memory. With
-        ``missing="drop"`` "error" leaves such rows out as well.
+        at most 20, times its sample weight: averages are then those of all rows. For tables of at most
+        `max_train_rows` rows, or "wcmmd". With ``missing="drop"`` "error" leaves such rows out as well.
     feature_groups : dict, optional
         Columns that are tested as one feature, by the name of their group: ``{"blood pressure": ["sbp", "dbp"]}``. The
         null hypothesis of a group is that the arms' difference does not depend on its columns together given the
         others, so columns that say nearly the same do not hide each other. The result has one row for a group, in the
-        place of its first column. For "effect_likelihood" and tables of at most `max_train_rows` rows.
+        place of its first column. For "effect_likelihood".
     checkpoint : path, optional
         Folder where every feature is saved as soon as it is tested. After a crash, a kill or Ctrl-C the same call with
         the same folder continues, and ends with the same result as a run that was never stopped. Models are fitted
@@ -128,7 +128,8 @@ class ModifierSelector(BaseModifierSelector):
         Whether features are also explained: curves with bands, what changes, bounds.
     placebo_runs : int, default=0
         Analyse the table this many times more with a treatment that does nothing, drawn as the real one was given; see
-        `placebo`. What these runs find is in ``result_.placebo`` and in the report.
+        `placebo`. What these runs find is in ``result_.placebo`` and in the report. Of a table in pieces they are
+        runs of a sample of `max_train_rows` rows.
     population : {"all", "overlap"}, default="all"
         Whom curves, average effects and bounds are about. In "overlap" a row counts with e (1 - e), e being its chance
         to be treated: effects are those among rows that could have been in either arm, and no row counts much. For

@@ -479,7 +479,7 @@ class StreamedFit:
                     views=shown if unit.group else None,
                     failure=own.failure or added.failure,
                     bounds=found.bounds,
-                    changes=found.changes or own.changes,
+                    changes=found.changes or (own.changes if self.explain else None),
                 )
             )
         return findings
