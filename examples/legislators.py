@@ -27,12 +27,8 @@ X = mails[features].assign(leg_black=mails["leg_black"].map({0: "other", 1: "Bla
 print(f"{len(mails)} legislators, {mails['leg_black'].sum():.0f} of them Black")
 print(answered.groupby(arm).agg(["size", "mean"]).round(2).to_string())
 
-# %% first
-repeated = EffectLikelihood(cv_repeats=3)
-first = ModifierSelector(repeated, propensity=0.5, random_state=0, explain=False)
-first.fit(X, answered, treatment=arm, treated="outside")
-
 # %% fit
+repeated = EffectLikelihood(cv_repeats=3)
 X = X.assign(totalpop=np.log(X["totalpop"]), blackpercent=np.log(X["blackpercent"] + 0.005))
 selector = ModifierSelector(repeated, propensity=0.5, random_state=0)
 result = selector.fit(X, answered, treatment=arm, treated="outside").result_
