@@ -73,8 +73,8 @@ def check_groups(sampler: BaseSampler, table: FeatureTable, units: tuple[Unit, .
     gaps = [table.names[m] for unit in together for m in unit.members if m in table.incomplete]
     if gaps:
         raise ValueError(
-            f"feature_groups: continuous columns of a group must have no missing values; {named(gaps)} have. "
-            "Fill them, use missing='drop', or leave them out of the group"
+            "feature_groups: continuous columns of a group must have no missing values, which there are in "
+            f"{named(gaps)}; fill them, use missing='drop', or leave the columns out of the group"
         )
 
 
