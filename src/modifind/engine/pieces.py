@@ -53,6 +53,7 @@ from modifind.explain.marginal import MarginalView, told_percentiles
 from modifind.explain.pseudo import ArmRows, OutcomeModel, PseudoOutcomes
 from modifind.inference import UNSEEN, AnalyticOutcome
 from modifind.nuisance.conditional import BaseSampler, Calibration, ConditionalRule, for_gaps
+from modifind.nuisance.conditional.base import sampler_weights
 from modifind.nuisance.conditional.joint import JointRule, joint_rule, rule_grid
 from modifind.nuisance.conditional.per_cluster import ClusterConditional, ClusterSampler
 from modifind.nuisance.conditional.rules import check_rule
@@ -288,7 +289,7 @@ class StreamedFit:
             sampler.assign_folds(folds[0], whole_clusters=block.clusters is not None)
         if weights is not None:
             check_sampler_weights(self.sampler)
-        sampler.fit(table, arms, self._seeds[2], **({} if weights is None else {"weights": weights}))
+        sampler.fit(table, arms, self._seeds[2], **sampler_weights(weights))
         return _Models(propensity, outcome, sampler)
 
     def _scores(self, sample: _Sample) -> FittedPropensity:

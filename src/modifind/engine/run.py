@@ -35,6 +35,7 @@ from modifind.explain.pseudo import ArmRows, OutcomeModel, PseudoOutcomes
 from modifind.explain.views import OVERALL, overall_effects
 from modifind.inference import ConditionalRandomizationTest
 from modifind.nuisance.conditional import BaseSampler, for_gaps
+from modifind.nuisance.conditional.base import sampler_weights
 from modifind.nuisance.conditional.per_cluster import ClusterSampler
 from modifind.nuisance.propensity.overlap import OverlapSums
 from modifind.nuisance.propensity.scores import FittedPropensity, PropensityModel
@@ -202,11 +203,9 @@ class WholeFit:
         sampler = ClusterSampler(sampler, within, DETERMINED) if within else sampler
         if data.clusters is not None:
             assign_cluster_folds(sampler, data.arms, data.clusters, self.n_folds, self._seeds[5])
-        weighted: dict[str, Any] = {}
         if data.weights is not None:
             check_sampler_weights(self.sampler)
-            weighted["weights"] = data.weights
-        sampler.fit(table, data.arms, self._seeds[1], **weighted)
+        sampler.fit(table, data.arms, self._seeds[1], **sampler_weights(data.weights))
         return sampler
 
     def _tested(
