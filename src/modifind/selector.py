@@ -46,12 +46,13 @@ from modifind.engine.run import WholeFit, warn_unused
 from modifind.engine.units import Tested
 from modifind.result.checks import warn_of
 from modifind.result.placebo_result import PlaceboResult
+from modifind.statistics.families import check_family
 
 MIN_TRAIN_ROWS = 200
 # Settings that the fit of a table in pieces takes as they are.
 SHARED_WITH_PIECES = (
     *("discrete_features", "outcome_transform", "max_train_rows", "n_jobs", "progress", "missing", "explain", "alpha"),
-    *("population", "feature_groups"),
+    *("population", "feature_groups", "outcome", "effect_scale"),
 )
 
 
@@ -184,6 +185,8 @@ class ModifierSelector(BaseModifierSelector):
         placebo_runs: int = 0,
         population: str = "all",
         missing_outcome: str = "error",
+        outcome: str = "auto",
+        effect_scale: str = "difference",
     ) -> None:
         self.statistic = statistic
         self.sampler = sampler
@@ -207,6 +210,8 @@ class ModifierSelector(BaseModifierSelector):
         self.placebo_runs = placebo_runs
         self.population = population
         self.missing_outcome = missing_outcome
+        self.outcome = outcome
+        self.effect_scale = effect_scale
 
     def fit(
         self,
@@ -556,6 +561,8 @@ class ModifierSelector(BaseModifierSelector):
             seed=seed,
             explain=self.explain,
             population=self.population,
+            outcome=self.outcome,
+            effect_scale=self.effect_scale,
         )
 
     def _fit_whole(self, given: Given, statistic: Statistic, test: ConditionalRandomizationTest) -> ModifierSelector:
@@ -615,6 +622,12 @@ class ModifierSelector(BaseModifierSelector):
         check_missing(self.missing)
         check_missing_outcome(self.missing_outcome)
         check_population(self.population)
+        check_family(self.outcome, self.effect_scale)
+        if self.outcome_transform == "log" and self.effect_scale != "difference":
+            raise ValueError(
+                f"outcome_transform='log' compares geometric means and effect_scale={self.effect_scale!r} averages; "
+                "leave one of them out"
+            )
         if self.checkpoint is not None and not os.fspath(self.checkpoint):
             raise ValueError("checkpoint must be a folder, not ''; leave it out to save nothing")
         if self.device not in (None, "cpu"):

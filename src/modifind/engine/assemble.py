@@ -23,6 +23,7 @@ from modifind.explain.views import no_curve
 from modifind.inference import adjust_p_values
 from modifind.nuisance.conditional import Calibration
 from modifind.result.checks import cautions, concerns, run_checks
+from modifind.result.effect_names import scale_of
 from modifind.result.selection_result import CHANGE_COLUMNS, PARTS, PIT_COLUMNS, SelectionResult, no_changes
 
 # Held-out share of a feature's distribution that the others explain, above which the data cannot tell it from them.
@@ -288,7 +289,7 @@ def _changes(
         found[f"{part}_adjusted"] = np.where(known, adjust_p_values(np.where(known, p_values, 1.0), adjust), np.nan)
     changes = pd.DataFrame(found, index=features.index, columns=list(CHANGE_COLUMNS)[:-1])
     kinds = {**features["kind"].to_dict(), **settings.get("group_column_kinds", {})}
-    outcomes = _two_values(views, settings)
+    outcomes, (kind, scale) = _two_values(views, settings), scale_of(settings)
     changes["verdict"] = [
         attempt(
             f"feature {name!r}: its verdict",
@@ -303,6 +304,8 @@ def _changes(
             tested=f.outcome is not None,
             log_outcome=settings.get("outcome_transform") == "log",
             two_values=outcomes,
+            kind=kind,
+            effect_scale=scale,
         )
         or ""
         for name, f in zip(features.index, findings, strict=True)

@@ -54,6 +54,8 @@ class Analysis:
         Whether features are explained and not only tested.
     alpha : float
         Bounds are those of features with a p-value of at most this.
+    outcome_kind : str
+        What the outcome is taken to be.
     """
 
     table: FeatureTable
@@ -69,6 +71,7 @@ class Analysis:
     clusters: NDArray[np.int64] | None = None
     explain: bool = True
     alpha: float = 0.05
+    outcome_kind: str = "numeric"
 
 
 class Interrupted(KeyboardInterrupt):

@@ -29,7 +29,6 @@ from modifind.data.feature_matrix import FeatureTable, adjusted_columns
 from modifind.data.leaks import refuse_leaks
 from modifind.data.many_levels import with_level_columns
 from modifind.data.missing import LEAST_OBSERVED
-from modifind.data.outcome_scale import transform_outcome
 from modifind.data.pieces import Block, Piece, Schema, Summary
 from modifind.data.row_plan import RowPlan
 from modifind.data.strata import Strata, refuse_repeated
@@ -40,6 +39,7 @@ from modifind.engine.assemble import DETERMINED, NO_SAMPLER, Finding, failure_of
 from modifind.engine.change_tests import Changes
 from modifind.engine.explaining import MOST_TASKS, ExplainingRows, Explanation, Question, explain_features
 from modifind.engine.importance_sums import FeatureView, OutcomeBins
+from modifind.engine.outcome import measured
 from modifind.engine.overlap_conditional import OverlapConditional
 from modifind.engine.passes import Pieces
 from modifind.engine.plan import FeatureSums, Plan, Sums
@@ -192,6 +192,8 @@ class StreamedFit:
     population: str = "all"
     adjust_for: Any = None
     feature_groups: Any = None
+    outcome: str = "auto"
+    effect_scale: str = "difference"
 
     @property
     def _seeds(self) -> list[np.random.SeedSequence]:
@@ -274,15 +276,15 @@ class StreamedFit:
         block, folds = sample.block, sample.folds
         table, y, arms, weights = block.table, block.y, block.treatment, block.weights
         _check_sample(sample.schema, y, arms, folds, self.n_folds)
-        if self.outcome_transform is None:
-            transform_outcome(y, None)  # warns of a skewed outcome
-        self.statistic.validate(y, weighted=weights is not None)
+        how = self.outcome_transform, self.outcome, self.effect_scale
+        _, family = measured(y, arms, *how, transformed=True)
+        self.statistic.validate(family, weighted=weights is not None)
         if self.statistic.check_resamples:
             warnings.warn("check_resamples has no effect on tables that are streamed", UserWarning, stacklevel=4)
         propensity = self._scores(sample)
         refuse_separation(propensity)
         own = self._seeds[0], tuple(folds), weights, block.clusters  # nothing is random in a statistic in pieces
-        outcome: Any = self.statistic.prepare(Nuisances(table, y, arms, propensity.scores, *own, self.n_jobs))
+        outcome: Any = self.statistic.prepare(Nuisances(table, y, arms, propensity.scores, *own, self.n_jobs, family))
         sampler = for_gaps(self.sampler, table)
         sampler = ClusterSampler(sampler, sample.within, DETERMINED) if sample.within else sampler
         if hasattr(sampler, "assign_folds"):
@@ -372,7 +374,8 @@ class StreamedFit:
         """Test by the sums, explain by the sample, and put on record what was done."""
         choice_seed, overall_seed, feature_seed = self._seeds[5].spawn(3)
         block, schema, propensity, outcome = sample.block, sample.schema, models.propensity, models.outcome
-        compared = ArmRows(block.y, block.treatment, propensity.scores, block.weights, block.clusters, self.population)
+        how = self.population, self.effect_scale, outcome.family.kind == "amount"
+        compared = ArmRows(block.y, block.treatment, propensity.scores, block.weights, block.clusters, *how)
         outcomes = PseudoOutcomes.of(compared, OutcomeModel.of(outcome), seed=choice_seed)
         explaining = ExplainingRows.of(
             block, sample.numbers, propensity, sample.folds, outcome, outcomes, plan.bins.bandwidth, bands=self.explain
@@ -422,6 +425,7 @@ class StreamedFit:
         return {
             "n_resamples_used": 0,
             "model": models.outcome.description,
+            "outcome_kind": models.outcome.family.kind,
             **data_settings(
                 schema.arm_labels[0],
                 schema.arm_labels[1],
@@ -441,6 +445,8 @@ class StreamedFit:
                 adjusted=bool(adjusted),
                 strata="n_strata" in together,
                 groups=bool(sample.groups),
+                kind=models.outcome.family.kind,
+                effect_scale=self.effect_scale,
             ),
             **group_settings(sample.groups, sample.block.table, sample.units),
         }

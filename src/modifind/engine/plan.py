@@ -155,7 +155,7 @@ class Plan:
     def _block_sums(self, block: Block) -> Sums:
         folds, sampled = self.folds(block), self.rows.sampled(block.numbers)
         propensity = self.propensity.at(block.table, block.treatment, folds[0], block.scores, block.weights)
-        y = (block.y > self.bins.middle).astype(np.float64) if self.schema.binary else block.y
+        y = self.outcome.family.coded(block.y)
         outcome = self.outcome.at(block.table, y, block.treatment, propensity.scores, folds, block.weights)
         arms = BinnedRows.of(self.bins, block.y, block.treatment, propensity.scores, block.weights)
         features = tuple(

@@ -16,12 +16,12 @@ from modifind.data.determined import find_determined
 from modifind.data.feature_groups import arrange
 from modifind.data.feature_matrix import FeatureTable
 from modifind.data.many_levels import with_level_columns
-from modifind.data.outcome_scale import transform_outcome
 from modifind.data.within_clusters import cluster_features
 from modifind.data.wording import named
 from modifind.engine.assemble import DETERMINED, Finding, tell
 from modifind.engine.checkpoint import Checkpoint
 from modifind.engine.features import Analysis, Interrupted, run_tests
+from modifind.engine.outcome import measured
 from modifind.engine.progress import Progress
 from modifind.engine.reading import Data
 from modifind.engine.record import data_settings
@@ -41,6 +41,7 @@ from modifind.nuisance.propensity.overlap import OverlapSums
 from modifind.nuisance.propensity.scores import FittedPropensity, PropensityModel
 from modifind.statistics import WCMMD, EffectLikelihood, Nuisances, Statistic
 from modifind.statistics.contract import called
+from modifind.statistics.families import Family
 from modifind.statistics.prepared_likelihood import PreparedEffectLikelihood
 from modifind.statistics.wcmmd import PreparedWCMMD
 
@@ -69,14 +70,16 @@ class WholeFit:
     seed: int
     explain: bool = True
     population: str = "all"
+    outcome: str = "auto"
+    effect_scale: str = "difference"
 
-    def check(self, data: Data) -> Array:
+    def check(self, data: Data) -> tuple[Array, Family]:
         """Refuse settings that have no meaning for a table, as `fit` does before it fits anything.
 
-        Returns the outcome on the scale on which effects are measured.
+        Returns the outcome and its family, both on the scale on which effects are measured.
         """
-        outcome = transform_outcome(data.y, self.outcome_transform)
-        self.statistic.validate(outcome, weighted=data.weights is not None)
+        outcome, family = measured(data.y, data.arms, self.outcome_transform, self.outcome, self.effect_scale)
+        self.statistic.validate(family, weighted=data.weights is not None)
         gaps = [data.table.names[m] for m in data.table.incomplete]
         if gaps and not self.statistic.takes_missing:
             raise ValueError(
@@ -84,7 +87,7 @@ class WholeFit:
                 "missing='drop', or set takes_missing = True if NaN is dealt with"
             )
         model_of_rows(self.propensity, data).check(data.y.size)
-        return outcome
+        return outcome, family
 
     def fit(self, data: Data, checkpoint: Checkpoint | None, known: dict[int, Finding]) -> Tested:
         """Fit models, scores and distributions, and test every feature.
@@ -120,7 +123,7 @@ class WholeFit:
         seeds = self._seeds
         arranged, units = arrange(data.table, self.feature_groups, data.adjusted)
         table, arms = with_level_columns(replace(data, table=arranged).conditioned, data.weights), data.arms
-        outcome = self.check(data)
+        outcome, family = self.check(data)
         determined = find_determined(table).apart([unit.members for unit in units])
         determined.warn()
         within: dict[int, NDArray[np.int64]] = {}
@@ -137,16 +140,17 @@ class WholeFit:
         repeats = seeds[4].spawn(self.statistic.cv_repeats or 1)
         folds = tuple(draw_folds(data, self.n_folds, child) for child in repeats)
         given = data.weights, data.clusters
-        nuisances = Nuisances(table, outcome, arms, scores.scores, seeds[2], folds, *given, self.n_jobs)
+        nuisances = Nuisances(table, outcome, arms, scores.scores, seeds[2], folds, *given, self.n_jobs, family)
         tester = self._tester(nuisances, scores, len(units))
         own: Any = tester.prepared
         prepared: PreparedWCMMD = own if self.statistic.measures_importance else WCMMD().prepare(nuisances)
         models = () if tester.model is None else OutcomeModel.of(tester.model)
         rows = ArmRows(outcome, arms, scores.scores, *given, self.population)
+        rows = replace(rows, effect_scale=self.effect_scale, two_parts=family.kind == "amount")
         outcome_seed, overall_seed = seeds[2].spawn(2)
         outcomes = PseudoOutcomes.of(rows, models, seed=outcome_seed)
         parts = scores, sampler, prepared, tester, determined.features, units
-        plan = Analysis(table, outcome, outcomes, *parts, *given, self.explain, self.alpha)
+        plan = Analysis(table, outcome, outcomes, *parts, *given, self.explain, self.alpha, family.kind)
         return data, plan, nuisances, overall_seed
 
     def _concluded(
@@ -251,8 +255,11 @@ class WholeFit:
                 adjusted=bool(data.adjusted),
                 strata=data.strata is not None,
                 groups=bool(self.feature_groups),
+                kind=plan.outcome_kind,
+                effect_scale=self.effect_scale,
             ),
             **group_settings(self.feature_groups, table, units),
+            "outcome_kind": plan.outcome_kind,
         }
         if plan.outcomes.levels:
             settings["outcome_levels"] = True

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Any, ClassVar, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 import numpy as np
 from sklearn.base import BaseEstimator
@@ -18,6 +18,9 @@ from sklearn.base import BaseEstimator
 from modifind._typing import Array, Ints
 from modifind.data.feature_matrix import FeatureTable
 from modifind.data.wording import check_part
+
+if TYPE_CHECKING:
+    from modifind.statistics.families import Family
 
 
 @dataclass(frozen=True)
@@ -44,6 +47,9 @@ class Nuisances:
         Which rows belong together.
     n_jobs : int, optional
         Processes.
+    family : Family, optional
+        What the outcome is, and the scale on which effects on it are compared; by default as `families.family_of` sees
+        it.
     """
 
     table: FeatureTable
@@ -55,6 +61,7 @@ class Nuisances:
     weights: Array | None = None
     clusters: Ints | None = None
     n_jobs: int | None = None
+    family: Family | None = None
 
 
 @dataclass(frozen=True)
@@ -133,8 +140,13 @@ class Statistic(BaseEstimator, ABC):
     def check(self) -> None:
         """Refuse settings that have no meaning for any table."""
 
-    def validate(self, outcome: Array, *, weighted: bool = False) -> None:
-        """Refuse settings that have no meaning for this outcome, or for rows with weights."""
+    def validate(self, family: Family, *, weighted: bool = False) -> None:
+        """Refuse settings that have no meaning for outcomes of a family, or for rows with weights."""
+        if family.link.scale != "difference":
+            raise ValueError(
+                f"effect_scale={family.link.scale!r} needs statistic='effect_likelihood'; {called(self)} compares "
+                "outcomes as they are"
+            )
         if weighted and not self.takes_weights:
             raise ValueError(
                 f"{called(self)} takes no weights of rows; leave sample_weight out, and take missing_outcome='drop' "
