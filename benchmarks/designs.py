@@ -21,6 +21,9 @@ PAPER = ("LinMean", "NonlinMean", "LinVar", "NonlinVar")
 PROGNOSTIC = [f"X{j}" for j in range(26, 31)]
 
 
+NO_SETTINGS: Mapping[str, Any] = MappingProxyType({})
+
+
 class Table(NamedTuple):
     """One simulated table."""
 
@@ -32,7 +35,7 @@ class Table(NamedTuple):
     weights: Array | None = None
     clusters: NDArray[np.int64] | None = None
     strata: NDArray[Any] | None = None
-    settings: Mapping[str, Any] = MappingProxyType({})  # of the selector
+    settings: Mapping[str, Any] = NO_SETTINGS  # of the selector
 
 
 Design = Callable[[int, int], Table]
@@ -528,11 +531,14 @@ def assigned(function: Callable[[Array], Array], chance: Callable[[Array], Array
     return simulate
 
 
-def placebo(X: pd.DataFrame, y: Array) -> Design:
-    """A coin flip for the treatment of a table as it is, so that no feature modifies anything."""
+def placebo(X: pd.DataFrame, y: Array, settings: Mapping[str, Any] = NO_SETTINGS) -> Design:
+    """A coin flip for the treatment of n rows of a table as it is, so that no feature modifies anything."""
 
     def simulate(seed: int, n: int) -> Table:
-        return Table(X, np.random.default_rng([seed, 43]).integers(0, 2, len(X)), y, [], [])
+        rng = np.random.default_rng([seed, 43])
+        flips = rng.integers(0, 2, len(X))
+        rows = np.arange(len(X)) if n >= len(X) else np.sort(rng.choice(len(X), n, replace=False))
+        return Table(X.iloc[rows].reset_index(drop=True), flips[rows], y[rows], [], [], settings=settings)
 
     return simulate
 

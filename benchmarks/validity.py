@@ -17,7 +17,8 @@ n = 5000, and CPU time with and without it, n = 20,000), `checks` (how often goo
 bear on validity), `per_cluster` (features that have one value in every cluster), `covariates` (null outcomes of real
 features, from the folder named by $MODIFIND_DATA), `related` (a null column that is a function of modifiers plus
 noise), `assigned` (treatment by a rule that no line follows, of features that move the outcome, too), `family_null` and
-`family_power` (outcomes of every family on every scale of effects, without and with modifiers).
+`family_power` (outcomes of every family on every scale of effects, without and with modifiers), and `family_placebo`
+(coin flips as in `placebo`, for outcomes taken as each of the families that they may be of).
 """
 
 from __future__ import annotations
@@ -48,6 +49,20 @@ Run = dict[str, Any]
 MESS_ROWS = 720
 UNFOLLOWED_TRAIN_ROWS = 5_000
 FAMILY_ROWS = 1_500
+# Outcomes of real tables, as what they are taken, on which scale, and how many random rows of each.
+FAMILY_PLACEBOS = (
+    ("randhie mdvis", "numeric", "difference", 4_000),
+    ("randhie mdvis", "count", "difference", 4_000),
+    ("randhie mdvis", "count", "ratio", 4_000),
+    ("randhie mdvis", "amount", "ratio", 4_000),
+    ("hillstrom visit", "binary", "ratio", 10_000),
+    ("hillstrom visit", "binary", "odds_ratio", 10_000),
+    ("hillstrom spend", "numeric", "difference", 20_000),
+    ("hillstrom spend", "amount", "difference", 20_000),
+    ("hillstrom spend", "amount", "ratio", 20_000),
+    ("thornton got", "binary", "ratio", 2_500),
+    ("thornton got", "binary", "odds_ratio", 2_500),
+)
 LEVELS_ROWS, TIMED_ROWS = 5_000, 20_000
 TIMED_LEVELS = (200, 1000)
 
@@ -435,6 +450,20 @@ class Study:
             rates += [f"{np.mean(own):.3f}" for own in zip(*peer, strict=True)]
             row(*own, shape, FAMILY_ROWS, *rates, f"{mean(runs, 'seconds'):.1f}")
 
+    def family_placebo(self) -> None:
+        """Coin flips in place of the treatment of real tables, as every family that the outcome may be of."""
+        header("outcome", "taken as", "scale", "rows", "runs", "anything selected", "smallest p", "share p <= 0.05")
+        outcomes = {outcome.name: outcome for outcome in real_tables.read_outcomes()}
+        cases = [own for own in FAMILY_PLACEBOS if own[0] in outcomes and own[0].startswith(self.args.only)]
+        tasks = []
+        for name, kind, scale, n in cases:
+            outcome, settings = outcomes[name], {"outcome": kind, "effect_scale": scale, "propensity": 0.5}
+            tasks.append((designs.placebo(outcome.X, outcome.y, settings), self.args.method, n))
+        for own, runs in zip(cases, self.in_turn(tasks), strict=True):
+            p = np.concatenate([run["null_p"] for run in runs])
+            some = sum(bool(run["selected"]) for run in runs)
+            row(*own, len(runs), f"{some} ({some / len(runs):.3f})", f"{p.min():.2g}", f"{np.mean(p <= 0.05):.3f}")
+
     def _families(self) -> list[tuple[str, str]]:
         return [own for own in family_designs.OUTCOMES if " ".join(own).startswith(self.args.only)]
 
@@ -603,7 +632,8 @@ TABLES = (
         "noise",
         "checks",
     ),
-    *("levels", "related", "assigned", "per_cluster", "covariates", "family_null", "family_power"),
+    *("levels", "related", "assigned", "per_cluster", "covariates"),
+    *("family_null", "family_power", "family_placebo"),
 )
 STREAMED = [name for name in designs.NULL if not name.startswith(("n = 300", "columns that", "log-normal"))]
 

@@ -135,4 +135,4 @@ def test_counts_of_a_kind_are_called_counts_in_every_sample(mean):
         samples = (y, y[y > 0]) if mean == 3.0 else (y,)  # a count that is never zero is one, too
         for sample in samples:
             with pytest.warns(UserWarning, match="the outcome looks like a count"):
-                transform_outcome(sample, None)
+                warn_of_scale(sample)

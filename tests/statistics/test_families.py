@@ -175,8 +175,14 @@ def test_outcomes_that_do_not_fit_are_refused(y, settings, message):
         family_of(np.array(y, dtype=float), **settings)
 
 
+def test_a_level_that_models_have_not_seen_is_refused():
+    family = Ordinal.of(np.array([1.0, 2.0, 3.0]), LINKS["odds_ratio"])
+    with pytest.raises(ValueError, match=r"y has a level, 2\.5, in too few rows for models"):
+        family.coded(np.array([1.0, 2.5]))
+
+
 @pytest.mark.parametrize("scale", ["ratio", "odds_ratio"])
 def test_an_arm_without_any_outcome_is_refused(scale):
     y, arms = np.array([0.0, 0.0, 0.0, 1.0]), np.array([0, 0, 1, 1])
-    with pytest.raises(ValueError, match="control rows have y = 0 throughout"):
+    with pytest.raises(ValueError, match="no control row has one"):
         family_of(y, "auto", scale, arms)

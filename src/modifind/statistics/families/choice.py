@@ -92,8 +92,11 @@ def _refuse_empty_arms(coded: Array, arms: Ints, effect_scale: str) -> None:
     """Refuse an arm whose mean has no logarithm, or no odds."""
     for arm, name in ((1, "treated"), (0, "control")):
         own = coded[arms == arm]
-        if not own.mean() > 0 or (effect_scale == "odds_ratio" and (own == own[0]).all()):
+        if not own.mean() > 0:
             raise ValueError(
-                f"effect_scale={effect_scale!r} needs outcomes above the lowest in both arms; {name} rows have y = "
-                f"{own[0]:g} throughout"
+                f"effect_scale={effect_scale!r} needs outcomes above the lowest in both arms; no {name} row has one"
+            )
+        if effect_scale == "odds_ratio" and (own == own[0]).all():
+            raise ValueError(
+                f"effect_scale={effect_scale!r} needs outcomes below the highest in both arms; no {name} row has one"
             )

@@ -64,7 +64,7 @@ class Ordinal(Family):
         missed = np.array(self.levels)[place] != y
         if missed.any():
             raise ValueError(
-                f"y has a level, {y[missed][0]:g}, that no row has which models are fitted to; leave it out"
+                f"y has a level, {y[missed][0]:g}, in too few rows for models to be fitted to; put levels together"
             )
         return place.astype(np.float64)
 
