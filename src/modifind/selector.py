@@ -92,8 +92,8 @@ class ModifierSelector(BaseModifierSelector):
     test : ConditionalRandomizationTest, optional
         How resampled statistics of "wcmmd" become p-values.
     outcome_transform : {None, "log"}, default=None
-        Scale on which effects are measured. On the logarithm of a positive outcome effects are ratios, and a feature
-        that multiplies both arms alike modifies nothing.
+        On the logarithm of a positive outcome effects are ratios of geometric means, and a feature that multiplies both
+        arms alike modifies nothing.
     max_train_rows : int, default=200_000
         Most rows that propensity, outcome model and samplers of "effect_likelihood" are fitted to. Of a longer table
         they see a random sample, and every row is scored, in one pass, by models of the outcome and the treatment that
@@ -113,6 +113,14 @@ class ModifierSelector(BaseModifierSelector):
         "weight" lets each row with an outcome stand for 1 / P(observed | features, arm) rows, by cross-fitted models,
         at most 20, times its sample weight: averages are then those of all rows. For tables of at most
         `max_train_rows` rows, or "wcmmd". With ``missing="drop"`` "error" leaves such rows out as well.
+    outcome : {"auto", "numeric", "binary", "count", "ordinal", "amount"}, default="auto"
+        What the outcome is. "auto" takes two values as "binary" and all else as "numeric"; with ``effect_scale="ratio"``
+        what looks like a count as "count", and what is often zero as "amount". "ordinal" are 2 to 10 ordered levels
+        (cumulative logits). An "amount" is taken in two parts, whether there is any and how much, with one p-value.
+    effect_scale : {"difference", "ratio", "odds_ratio"}, default="difference"
+        How the arms are compared, and so what a constant effect is: by differences of means, by ratios of means (of
+        outcomes that are never negative), or by odds ratios (of two values, or of ordered levels). For
+        "effect_likelihood".
     feature_groups : dict, optional
         Columns that are tested as one feature, by the name of their group: ``{"blood pressure": ["sbp", "dbp"]}``. The
         null hypothesis of a group is that the arms' difference does not depend on its columns together given the

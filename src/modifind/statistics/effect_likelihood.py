@@ -26,8 +26,9 @@ with the information on it, so that Dbar is the mean under the distribution of V
 the sum of independent variables ``l_i(V_i)``; where rows vary more than that, as they do about a feature that moves
 both arms, their own variance is taken.
 
-A family of outcomes without a scale has the first term only: with ``K (y - p)`` for ``K sigma w u`` it is the score of
-the Bernoulli likelihood for a difference of risks (`families`).
+That is for numbers and differences. Other families of outcomes, and other scales of effects, have other links: D is
+then a contrast of ``eta = g(mu)``, and ``K (y - mu) / mu'(eta)`` takes the place of ``K sigma w u``, which is the score
+of D when what the arms share is free. A family without a scale has the first term only (`families`).
 
 With sample weights the terms are ``w_i l_i``, models and distributions are weighted too, and rows of a cluster stay in
 one fold.
