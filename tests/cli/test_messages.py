@@ -622,6 +622,7 @@ command(
     patch=lambda machine: [machine.setitem(sys.modules, name, None) for name in ("compression.zstd", "zstandard")],
 )
 command("an archive of nothing", file="table.csv.zip", write=lambda frame: b"PK\5\6" + bytes(18))
+table("groups with a sampler of one's own", file=False, sampler=OwnSampler(), feature_groups={"both": ["age", "dose"]})
 
 
 @pytest.fixture(autouse=True)
