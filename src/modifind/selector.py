@@ -16,7 +16,6 @@ from modifind.data.feature_groups import has_groups
 from modifind.data.missing import check_missing, check_missing_outcome
 from modifind.data.population import check_population
 from modifind.data.sources import Source, is_files
-from modifind.engine.in_memory import check_settings
 from modifind.engine.job import Job
 from modifind.engine.lock import held
 from modifind.engine.parts import (
@@ -325,9 +324,7 @@ class ModifierSelector(BaseModifierSelector):
         """
         job, given = self._job(*self._validate()), replace(given, X=as_frame(given.X))
         job.in_pieces(given)
-        data, run = job.read(given, weigh=weigh)
-        check_settings(run, data)
-        return data, run
+        return job.checked(given, weigh=weigh)
 
     def _job(self, statistic: Statistic, test: ConditionalRandomizationTest) -> Job:
         seed = seed_of(self.random_state, self.checkpoint)

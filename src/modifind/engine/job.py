@@ -18,7 +18,7 @@ from modifind.data.missing import Dropped
 from modifind.data.sources import CompleteRows, FrameSource, Piece, Source, files_of, has_row_scores, is_files
 from modifind.engine.assemble import assemble
 from modifind.engine.checkpoint import Checkpoint
-from modifind.engine.in_memory import TableInMemory
+from modifind.engine.in_memory import TableInMemory, check_settings
 from modifind.engine.parts import (
     ConditionalRandomizationTest,
     Statistic,
@@ -82,7 +82,7 @@ class Job:
     def placebo(self, given: Given, n: int) -> tuple[PlaceboResult, bool]:
         """Placebo runs alone, of a table in pieces with the rows that its models would be fitted to."""
         if not self.in_pieces(given):
-            data, run = self.read(given)
+            data, run = self.checked(given)
             return run_placebos(run, data, n, self._continued(data, run)[0])
         if self.params["checkpoint"] is not None:
             raise ValueError("checkpoint saves placebo runs of tables in memory only; leave it out for one in pieces")
@@ -115,6 +115,12 @@ class Job:
         run = self._run(data.table.names)
         refuse_adjusted(run.feature_groups, data.adjusted)
         self._warn_unused()
+        return data, run
+
+    def checked(self, given: Given, *, weigh: bool = True) -> tuple[Data, Run]:
+        """The same, with settings that have no meaning for the table refused."""
+        data, run = self.read(given, weigh=weigh)
+        check_settings(run, data)
         return data, run
 
     def _run(self, names: tuple[str, ...] | None = None) -> Run:
@@ -198,7 +204,7 @@ class Job:
         job, rows = self._of_piece(looked.sample, given, checkpoint=None)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UserWarning)  # the fit itself has said it
-            data, run = job.read(rows)
+            data, run = job.checked(rows)
         placebo, interrupted = run_placebos(run, data, n)
         if looked.summary.n_rows > looked.numbers.size:
             placebo = replace(placebo, drawn=f"{placebo.drawn} in a sample of {looked.numbers.size} rows")
