@@ -123,7 +123,7 @@ class ModifierSelector(BaseModifierSelector):
         again; of a table in pieces the sums over rows are saved, every ten seconds. The folder of a run with other
         data, another seed, other versions of modifind, numpy, scipy, scikit-learn or torch, or with settings that
         change what is found of a feature is refused. `alpha` and `adjust` may change, and `n_jobs` and `progress`.
-        With ``random_state=None`` the seed is that of the run in the folder. Not for Dask tables.
+        With ``random_state=None`` the seed is that of the run in the folder. Files or partitions must be the same ones.
     explain : bool, default=True
         Whether features are also explained: curves with bands, what changes, bounds.
     placebo_runs : int, default=0
@@ -326,11 +326,6 @@ class ModifierSelector(BaseModifierSelector):
                 source = FrameSource.of(*table, self.propensity, given.per_row)
             yield self._local(source)
             return
-        if self.checkpoint is not None:
-            raise ValueError(
-                "checkpoint is for tables in memory and files read in batches; on a Dask cluster leave it out: what a "
-                "worker loses is computed again there"
-            )
         from modifind.engine.dask import DaskPieces
 
         table = given.X, given.y, given.treatment
@@ -338,12 +333,12 @@ class ModifierSelector(BaseModifierSelector):
         with DaskPieces.of(*table, *own, complete=self._complete, per_row=given.per_row) as pieces:
             yield pieces
 
-    def _fit_pieces(self, pieces: Pieces, statistic: Statistic, treated: Any, adjust_for: Any) -> ModifierSelector:
+    def _fit_pieces(self, pieces: Any, statistic: Statistic, treated: Any, adjust_for: Any) -> ModifierSelector:
         """Test every feature by sums over pieces of the table."""
         entropy = seed_of(self.random_state, self.checkpoint)
         run = self._streamed(statistic, treated, adjust_for, entropy)
         saved = None
-        if self.checkpoint is not None and isinstance(pieces, LocalPieces):
+        if self.checkpoint is not None:
             saved = continued_pass(self.get_params(deep=False), statistic, treated, adjust_for, entropy)
             pieces = replace(pieces, checkpoint=saved)
         with recorded() as caught:
