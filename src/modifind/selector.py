@@ -5,9 +5,8 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -22,7 +21,7 @@ from modifind.data.missing import Dropped, check_missing, check_missing_outcome
 from modifind.data.population import check_population
 from modifind.data.sources import CompleteRows, FrameSource, Piece, Source, files_of, has_row_scores, is_files
 from modifind.engine.assemble import assemble
-from modifind.engine.checkpoint import Checkpoint
+from modifind.engine.checkpoint import Checkpoint, PassCheckpoint
 from modifind.engine.lock import held
 from modifind.engine.parts import (
     ConditionalRandomizationTest,
@@ -36,7 +35,7 @@ from modifind.engine.parts import (
     with_row_scores,
 )
 from modifind.engine.passes import LocalPieces, Pieces
-from modifind.engine.pieces import StreamedFit
+from modifind.engine.pieces import Looked, StreamedFit
 from modifind.engine.placebo import check_runs, run_placebos
 from modifind.engine.progress import Progress
 from modifind.engine.reading import Data, Given, Reading
@@ -44,6 +43,7 @@ from modifind.engine.record import distinct_messages, recorded, with_messages
 from modifind.engine.resuming import continued_pass, continued_tests, seed_of
 from modifind.engine.run import WholeFit, warn_unused
 from modifind.engine.units import Tested
+from modifind.engine.weighing import weigh_pieces
 from modifind.result.checks import warn_of
 from modifind.result.placebo_result import PlaceboResult
 
@@ -110,8 +110,8 @@ class ModifierSelector(BaseModifierSelector):
         What becomes of rows without an outcome. "error" refuses them. "drop" leaves them out, with a count: p-values
         hold where the outcome is missing by features and arm alone, and averages are those of the rows that are left.
         "weight" lets each row with an outcome stand for 1 / P(observed | features, arm) rows, by cross-fitted models,
-        at most 20, times its sample weight: averages are then those of all rows. For tables of at most
-        `max_train_rows` rows, or "wcmmd". With ``missing="drop"`` "error" leaves such rows out as well.
+        at most 20, times its sample weight: averages are then those of all rows. With ``missing="drop"`` "error" leaves
+        such rows out as well.
     feature_groups : dict, optional
         Columns that are tested as one feature, by the name of their group: ``{"blood pressure": ["sbp", "dbp"]}``. The
         null hypothesis of a group is that the arms' difference does not depend on its columns together given the
@@ -340,26 +340,29 @@ class ModifierSelector(BaseModifierSelector):
         saved = None
         if self.checkpoint is not None:
             saved = continued_pass(self.get_params(deep=False), statistic, treated, adjust_for, entropy)
-            pieces = replace(pieces, checkpoint=saved)
         with recorded() as caught:
             if not statistic.resamples:
                 warn_unused(self.test, self.n_resamples, self.alpha, self.adjust)
-            looked = run.look(pieces)
-            if looked.summary.n_rows <= self.max_train_rows:
+            everything, (pieces, looked, unseen) = pieces, self._looked(run, pieces, saved)
+            few = looked.summary.n_rows <= self.max_train_rows and unseen is None
+            if few:
                 caught.clear()  # the fit that follows says it again
             else:
                 self._refuse_in_pieces(statistic)
                 found = run.fit(pieces, looked)
-                pieces.dropped.warn(in_memory=False)
-        if looked.summary.n_rows <= self.max_train_rows:
+                everything.dropped.warn()
+        if few:
             return self._fit_piece(looked.sample, pieces.dropped, treated, adjust_for, entropy)
         for note in saved.notes if saved is not None else ():
             warnings.warn(note, UserWarning, stacklevel=3)
         settings = {
             **recorded_settings(self.get_params(deep=False), statistic, run.sampler, ConditionalRandomizationTest()),
             **found.settings,
-            **self._dropped_settings(pieces.dropped),
+            **self._dropped_settings(everything.dropped),
         }
+        if unseen is not None:
+            del settings["sample_weight"]
+            settings["outcome_weights"] = unseen(looked.summary.weights)
         self._conclude(found, settings, caught)
         interrupted = found.interrupted
         if self.placebo_runs and not interrupted:
@@ -368,6 +371,21 @@ class ModifierSelector(BaseModifierSelector):
         if interrupted:
             raise KeyboardInterrupt
         return self
+
+    def _looked(self, run: StreamedFit, pieces: Any, saved: PassCheckpoint | None) -> tuple[Any, Looked, Any]:
+        """The pieces whose rows are tested, and what they hold.
+
+        Where these rows stand for others that have no outcome, the last is what a result records of their weights.
+        """
+        record = None
+        if self.missing_outcome == "weight":
+            looked = run.look(pieces)
+            if looked.summary.n_rows <= self.max_train_rows:
+                return pieces, looked, None
+            if looked.summary.y.n_missing:
+                pieces, record = weigh_pieces(pieces, looked, run.treated, self.missing, run.seed)
+        pieces = pieces if saved is None else replace(pieces, checkpoint=saved)
+        return pieces, run.look(pieces), record
 
     def _streamed(self, statistic: Statistic, treated: Any, adjust_for: Any, entropy: int) -> StreamedFit:
         """What is to be done with a table in pieces."""
@@ -388,11 +406,6 @@ class ModifierSelector(BaseModifierSelector):
             raise ValueError(
                 "a table in pieces is tested by statistic='effect_likelihood', whose p-values are sums over rows; "
                 f"{called(statistic)} needs the table in memory"
-            )
-        if self.missing_outcome == "weight":
-            raise ValueError(
-                "missing_outcome='weight' needs all rows in memory at once, and a table of more than max_train_rows="
-                f"{self.max_train_rows} rows is worked on in pieces; raise max_train_rows, or pass a sample of the rows"
             )
 
     def _of_piece(
@@ -421,15 +434,15 @@ class ModifierSelector(BaseModifierSelector):
         try:
             whole.fit(**vars(given))
         except ValueError:
-            dropped.warn(in_memory=False)  # what is refused may be so for want of the rows that were left out
+            dropped.warn()  # what is refused may be so for want of the rows that were left out
             raise
         finally:
             if hasattr(whole, "result_"):  # of an interrupted fit, what it found
-                _, left_out = with_messages(partial(dropped.warn, in_memory=False))
+                _, left_out = with_messages(dropped.warn)
                 record = {**whole.result_.settings, **self._dropped_settings(dropped)}
                 result = replace(whole.result_, settings=record, warnings=(*left_out, *whole.result_.warnings))
                 self._keep(tuple(whole.feature_names_in_), result)
-        dropped.warn(in_memory=False)
+        dropped.warn()
         return self
 
     def placebo(
@@ -481,7 +494,7 @@ class ModifierSelector(BaseModifierSelector):
         given = Given(X, y, treatment, treated, adjust_for, sample_weight, clusters, strata)
         given = given if is_distributed(X) or is_files(X) else replace(given, X=as_frame(X))
         if self._is_in_pieces(given, statistic):
-            return self._sampled_placebo(given, statistic, n)
+            return self._sampled_placebo(self._pieces(given), statistic, treated, adjust_for, n)
         data, run = self.read(given)
         params = self.get_params(deep=False)
         with held(self.checkpoint), remedies_told():
@@ -491,17 +504,39 @@ class ModifierSelector(BaseModifierSelector):
             raise KeyboardInterrupt
         return self.placebo_
 
-    def _sampled_placebo(self, given: Given, statistic: Statistic, n: int) -> PlaceboResult:
+    def placebo_source(
+        self, source: Source, *, n: int = 20, treated: Any = None, adjust_for: Any = None
+    ) -> PlaceboResult:
+        """The same for a table that comes in pieces, with a sample of `max_train_rows` of its rows.
+
+        Parameters
+        ----------
+        source, treated, adjust_for
+            As in `fit_source`.
+        n : int, default=20
+            Number of placebo treatments.
+
+        Returns
+        -------
+        PlaceboResult
+        """
+        check_runs(n)
+        statistic, _ = self._validate()
+        self._check_scores(source)
+        return self._sampled_placebo(nullcontext(self._local(source)), statistic, treated, adjust_for, n)
+
+    def _sampled_placebo(
+        self, opened: AbstractContextManager[Pieces], statistic: Statistic, treated: Any, adjust_for: Any, n: int
+    ) -> PlaceboResult:
         """Placebo runs of a table in pieces, with the rows that its models would be fitted to."""
-        if self.checkpoint is not None:
-            raise ValueError("checkpoint saves placebo runs of tables in memory only; leave it out for one in pieces")
-        entropy = seed_of(self.random_state, None)
-        run = self._streamed(statistic, given.treated, given.adjust_for, entropy)
-        with remedies_told(), self._pieces(given) as pieces:
+        entropy = seed_of(self.random_state, self.checkpoint)
+        run = self._streamed(statistic, treated, adjust_for, entropy)
+        with held(self.checkpoint), remedies_told(), opened as pieces:
             looked = run.look(pieces)
-            placebo, interrupted = run_placebos(
-                *self._of_sample(looked.sample, given.treated, given.adjust_for, entropy), n
-            )
+            whole, data = self._of_sample(looked.sample, treated, adjust_for, entropy)
+            params = self.get_params(deep=False) | {"propensity": whole.propensity}
+            saved, _ = continued_tests(params, data, whole.feature_groups, whole.statistic, whole.test, entropy)
+            placebo, interrupted = run_placebos(whole, data, n, saved)
         of = f" in a sample of {looked.numbers.size} rows" if looked.summary.n_rows > looked.numbers.size else ""
         self.placebo_ = replace(placebo, drawn=placebo.drawn + of)
         if interrupted:

@@ -107,6 +107,20 @@ def test_partitions_of_any_size_give_the_result_of_one_process(client, table, ex
     assert len(rows) == 1 + -(-len([1 for a, b in pairwise((0, *cuts, 1000)) if b > a]) // FAN_IN)
 
 
+def test_missing_outcomes_are_weighed_alike(client, table):
+    holes = table.assign(y=table["y"].where((table["age"] < 0.8) | (np.arange(1000) % 3 == 0)))
+    holes.loc[200:320, "dose"] = np.nan
+    given = {"missing_outcome": "weight", "missing": "drop"}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)
+        local = fit(holes[FEATURES], holes["y"], holes["arm"], **given)
+        frame = partitions(holes, [210, 310, 700])
+        found = fit(frame[FEATURES], frame["y"], frame["arm"], **given)
+    close(local, found)
+    assert found.settings["outcome_weights"]["n_missing"] > 50
+    assert found.settings["n_rows_dropped"] == holes["dose"].isna().sum()
+
+
 @pytest.mark.parametrize("missing", ["category", "drop"])
 def test_missing_values_are_taken_alike(client, table, missing):
     holes = table.copy()
@@ -168,7 +182,7 @@ def bad_tables(table):
         "missing": (holes, r"'dose' \(3 missing\)"),
         "text later": (mixed, "column 'dose' holds number values in some rows and text values in others"),
         "dates": (table.assign(dose=pd.Timestamp("2020-01-01")), "column 'dose' holds dates or times"),
-        "three arms": (table.assign(arm=np.arange(1000) % 3), "exactly two values"),
+        "three arms": (table.assign(arm=np.arange(1000) % 3), "exactly two values; found 3: 0, 1, 2"),
         "text outcome": (table.assign(y="high"), "outcome y must be numeric"),
         "no rows": (table[:0], "the table has no rows"),
     }
@@ -448,6 +462,12 @@ def test_text_files_of_mixed_types_are_refused_by_the_column(client, table, tmp_
     frame = read_table(str(tmp_path / "*.csv"))
     with pytest.raises(ValueError, match=rf"^column 'dose' comes as {kind} in some rows and as int64 in the first"):
         fit(frame[["age", "dose"]], frame["y"], frame["arm"])
+
+
+def test_partition_that_cannot_be_read_is_told_in_a_line(client, table):
+    gone = dd.from_map(pd.read_parquet, ["no-such-folder/part.parquet"], meta=table[:0])
+    with pytest.raises(ValueError, match=r"^a partition of the table cannot be read: .*no-such-folder/part.parquet"):
+        fit(gone[FEATURES], gone["y"], gone["arm"])
 
 
 def test_workers_are_counted_whatever_the_client_remembers(client, monkeypatch):

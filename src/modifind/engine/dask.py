@@ -15,7 +15,7 @@ import time
 import warnings
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import reduce
 from itertools import product
 from pathlib import Path
@@ -226,6 +226,12 @@ class DaskPieces:
             self.checkpoint.open(look.digests)
         return look.pruned(rows, n_sample)
 
+    def observed(self, rule: Callable[[Piece], Piece]) -> DaskPieces:
+        """The rows that a rule makes of every partition, once these have been looked at."""
+        parts = self._each(_observed, rule)
+        columns = {name: [own[name] for own in parts] for name in [*self.columns, "sample_weight"]}
+        return replace(self, columns=columns, complete="", lengths=[])
+
     def sums(self, plan: Plan, n_rows: int, advance: Progress) -> Sums:
         """Sums over all rows, those of some partitions added up by the workers; which ones, their number alone says."""
 
@@ -276,6 +282,8 @@ class DaskPieces:
         except BaseException as error:
             with suppress(Exception):  # where there is no scheduler, nothing is under way
                 self.client.cancel(futures)
+            if isinstance(error, OSError) and not isinstance(error, TimeoutError):
+                raise ValueError(f"a partition of the table cannot be read: {error}") from None
             if not isinstance(error, KeyError):
                 raise
             # That is what pandas says of a column that is not there.
@@ -371,6 +379,11 @@ def _look(
     start: int, parts: dict[str, Any], complete: str, rows: RowPlan, discrete_features: Any, digests: bool
 ) -> Look:
     return Look.of(_piece(start, parts, complete)[0], rows, discrete_features, digests=digests)
+
+
+def _observed(start: int, parts: dict[str, Any], complete: str, rule: Callable[[Piece], Piece]) -> dict[str, Any]:
+    piece = rule(_piece(start, parts, complete)[0])
+    return {"X": piece.X, "y": piece.y, "treatment": piece.treatment, **piece.more}
 
 
 def _sums(start: int, parts: dict[str, Any], complete: str, plan: Plan) -> Sums:

@@ -16,7 +16,7 @@ from modifind._workers import results_of
 from modifind.data.missing import Dropped
 from modifind.data.pieces import Piece, Summary, joined
 from modifind.data.row_plan import RowPlan, generous_limit
-from modifind.data.sources import CompleteRows, Source
+from modifind.data.sources import CompleteRows, MappedRows, Source
 from modifind.engine.fingerprint import piece_digests
 from modifind.engine.plan import Plan, Sums
 from modifind.engine.progress import Progress
@@ -77,6 +77,9 @@ class Pieces(Protocol):
     def look(self, rows: RowPlan, discrete_features: Any, n_sample: int) -> tuple[Look, RowPlan]:
         """Look at every piece; the sample has at most `n_sample` rows, all of them if they are so few."""
 
+    def observed(self, rule: Callable[[Piece], Piece]) -> Pieces:
+        """The rows that a rule makes of every piece, numbered anew."""
+
     def sums(self, plan: Plan, n_rows: int, advance: Progress) -> Sums:
         """Sums over all rows, in the order of the pieces."""
 
@@ -111,6 +114,10 @@ class LocalPieces:
     def dropped(self) -> Dropped:
         """Rows left out for missing values, as far as they have been read."""
         return self.source.dropped if isinstance(self.source, CompleteRows) else Dropped()
+
+    def observed(self, rule: Callable[[Piece], Piece]) -> LocalPieces:
+        """The rows that a rule makes of every piece, numbered anew."""
+        return replace(self, source=MappedRows(self.source, rule))
 
     def look(self, rows: RowPlan, discrete_features: Any, n_sample: int) -> tuple[Look, RowPlan]:
         """Look at every piece; the sample is pruned on the way where the number of rows is not known."""
