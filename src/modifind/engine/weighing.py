@@ -11,7 +11,7 @@ from typing import Any
 from modifind.data.clusters import WeightSums
 from modifind.data.column_types import outcome_name, treatment_name
 from modifind.engine.passes import Pieces
-from modifind.engine.pieces import Looked
+from modifind.engine.piece_reading import Looked
 from modifind.nuisance.observation import ObservedRows, told
 
 

@@ -171,10 +171,10 @@ class ObservedRows:
         table = with_level_columns(replace(block.table, reference=block.table.scaling), block.weights)
         schema = replace(schema, reference=table.reference, level_columns=table.level_columns)
         given = _with_arms(table, block.treatment)
-        own = {"seed": _stream(seed), "weights": block.weights, "clusters": block.clusters}
-        fitted = MODEL.fit(given, seen, folds=_folds(rows, sample, numbers), **own)
+        folds = _folds(rows, sample, numbers)
+        fitted = MODEL.fit(given, seen, seed=_stream(seed), folds=folds, weights=block.weights, clusters=block.clusters)
         first = replace(given, values=given.values[:1])
-        return cls(schema, rows, fitted.at(first, seen[:1], fitted.folds[:1])), Unseen.of(fitted, observed)
+        return cls(schema, rows, fitted.at(first, seen[:1], folds[:1])), Unseen.of(fitted, observed)
 
     def __call__(self, piece: Piece) -> Piece:
         """The rows of a piece that have an outcome; their number in the whole table says by which models."""
