@@ -16,8 +16,8 @@ from modifind.data.feature_groups import has_groups
 from modifind.data.missing import check_missing, check_missing_outcome
 from modifind.data.population import check_population
 from modifind.data.sources import Source, is_files
+from modifind.engine.in_memory import check_settings
 from modifind.engine.job import Job
-from modifind.engine.kept import check_settings
 from modifind.engine.lock import held
 from modifind.engine.parts import (
     ConditionalRandomizationTest,

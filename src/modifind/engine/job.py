@@ -17,7 +17,7 @@ from modifind.data.missing import Dropped
 from modifind.data.sources import CompleteRows, FrameSource, Piece, Source, files_of, has_row_scores, is_files
 from modifind.engine.assemble import assemble
 from modifind.engine.checkpoint import Checkpoint
-from modifind.engine.kept import KeptTable, warn_unused
+from modifind.engine.in_memory import TableInMemory
 from modifind.engine.parts import (
     ConditionalRandomizationTest,
     Statistic,
@@ -145,7 +145,7 @@ class Job:
             data, run = self.read(given)
             # What is said of the folder is not part of the result, which is that of a run without one.
             saved, notes = with_messages(self._continued, data, run)
-            found = run.fit(KeptTable.of(run, data, *saved))
+            found = run.fit(TableInMemory.of(run, data, *saved))
         result = self._result(found, run, data.dropped if left_out is None else left_out, caught, notes)
         if left_out is not None:
             _, told = with_messages(left_out.warn)
@@ -274,8 +274,20 @@ class Job:
             )
 
     def _warn_unused(self) -> None:
-        if not self.statistic.resamples:
-            warn_unused(*(self.params[name] for name in ("test", "n_resamples", "alpha", "adjust")))
+        """Name settings that the effect-likelihood test has no use for."""
+        if self.statistic.resamples:
+            return
+        test, n_resamples, *judged = (self.params[name] for name in ("test", "n_resamples", "alpha", "adjust"))
+        if test is not None:
+            warnings.warn("test= belongs to 'wcmmd'; effect_likelihood does not use it", UserWarning, stacklevel=4)
+        if n_resamples != "auto":
+            ConditionalRandomizationTest().resolve_resamples(n_resamples, 1, *judged)  # refuses what is no count
+            warnings.warn(
+                "effect_likelihood does not resample, so n_resamples has no effect; "
+                "EffectLikelihood(check_resamples=...) checks its tail by resampling",
+                UserWarning,
+                stacklevel=4,
+            )
 
     def _continued(self, data: Data, run: Run) -> tuple[Checkpoint | None, dict[int, Any]]:
         return continued_tests(self.params, data, run.feature_groups, self.statistic, self.test, self.seed)
