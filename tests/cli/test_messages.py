@@ -749,10 +749,10 @@ def test_every_refusal_and_warning_has_a_case():
     assert not stale, "these are shown, or gone"
 
 
-def test_dry_runs_and_placebos_are_refused_on_a_cluster():
+def test_dry_runs_are_refused_on_a_cluster():
     roles = Roles(["age"], "change", "arm", [])
     with pytest.raises(ValueError, match=r"^--dry-run needs the table in memory; leave --dask out$"):
-        FrameTable(object()).arguments(ModifierSelector(), roles, "--dry-run")
+        FrameTable(object()).arguments(ModifierSelector(), roles)
 
 
 @pytest.mark.parametrize(

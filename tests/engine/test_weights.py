@@ -60,7 +60,8 @@ def fitted(X, y, a, **given):
         ([0.0] * 60, "sample_weight is zero in every row"),
         ([1e120] + [1.0] * 59, "rescale it"),
         (["many"] * 60, "sample_weight must be numeric"),
-        (pd.Series(pd.date_range("2020", periods=60)), "sample_weight must be numeric"),
+        (pd.Series(pd.date_range("2020", periods=60)), "sample_weight must be numeric; found dates or times"),
+        (pd.Series(pd.to_timedelta(range(60), unit="D")), "sample_weight must be numeric; found durations"),
     ],
 )
 def test_weights_that_are_none_are_refused(weights, message):
