@@ -83,7 +83,7 @@ def _settings(method: options.Method, select: options.Select) -> dict[str, Any]:
     shared = ("alpha", "adjust", "missing", "missing_outcome", "effect_scale")
     settings |= {name: getattr(method, name) for name in shared}
     settings |= {name: getattr(select, name) for name in ("device", "explain", "population", "placebo_runs")}
-    settings |= {"max_train_rows": select.train_rows, "outcome": method.outcome_kind}
+    settings |= {"max_train_rows": method.train_rows, "outcome": method.outcome_kind}
     return settings | {"outcome_transform": "log" if method.log_outcome else None}
 
 

@@ -86,7 +86,7 @@ def verdict(
         return _unclear(changes, names)
     subject = "the effect"
     if effect_scale != "difference" or tuple(two_values) == (0.0, 1.0):
-        subject = f"the {effect_name(kind, effect_scale)}"
+        subject = f"the {effect_name('binary' if len(two_values) == 2 else kind, effect_scale)}"
     form = _ratios if log_outcome else _numbers
     average = _factors if effect_scale != "difference" else form
     clauses: dict[str, list[tuple[str, str, Format, bool]]] = {
