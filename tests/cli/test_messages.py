@@ -709,7 +709,7 @@ READING = (
 OTHERS = ("feature_groups.py", "pieces.py", "sources.py", "summary.py", "population.py")
 # Messages of these that no case makes, each by how it begins in the source, and why.
 UNSHOWN = {
-    " needs the table in memory; leave --dask out": "a cluster is slow to start; the next test",
+    "--dry-run needs the table in memory; leave --dask out": "a cluster is slow to start; the next test",
     "checkpoint .* is in use by another run": "needs two processes; tests/engine/test_checkpoint.py",
     "cannot save to the checkpoint": "needs a disk that is full; tests/engine/test_checkpoint.py",
     "its check sum is wrong": "shown as a damaged file",
