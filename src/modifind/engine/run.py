@@ -42,7 +42,7 @@ from modifind.nuisance.propensity.scores import FittedPropensity, PropensityMode
 from modifind.statistics import WCMMD, EffectLikelihood, Nuisances, Statistic
 from modifind.statistics.contract import called
 from modifind.statistics.prepared_likelihood import PreparedEffectLikelihood
-from modifind.statistics.wcmmd import PreparedWCMMD
+from modifind.statistics.prepared_wcmmd import PreparedWCMMD
 
 EXPLAINING = EffectLikelihood(["linear", "splines"])  # of what 'wcmmd' finds without a model of the outcome
 

@@ -22,7 +22,7 @@ from modifind.nuisance.propensity.profile import ScoreProfile
 from modifind.nuisance.propensity.scores import FittedPropensity
 from modifind.statistics.contract import Column, PreparedStatistic, Statistic, called
 from modifind.statistics.prepared_likelihood import PreparedEffectLikelihood
-from modifind.statistics.wcmmd import PreparedWCMMD
+from modifind.statistics.prepared_wcmmd import PreparedWCMMD
 
 Outcome: TypeAlias = CRTOutcome | AnalyticOutcome
 TIE = 1e-10  # relative difference of two statistics that only rounding keeps apart

@@ -178,7 +178,11 @@ class NormalConditional:
 
     def draw(self, rng: np.random.Generator, n_draws: int) -> Array:
         """Resampled columns."""
-        return self.mean + self.scale * ndtri(open_uniform(rng, n_draws, self.mean.size))
+        return self.quantiles(rng.random((n_draws, self.mean.size)))
+
+    def quantiles(self, levels: Array) -> Array:
+        """Values at levels between 0 and 1, shape (k, n)."""
+        return self.mean + self.scale * ndtri(np.maximum(levels, 2.0**-54))
 
     def grid(self, rows: Rows) -> tuple[Array, Array]:
         """Equally spaced normal scores."""
@@ -200,10 +204,13 @@ class CategoricalConditional:
 
     def draw(self, rng: np.random.Generator, n_draws: int) -> Array:
         """Resampled codes."""
-        uniform = rng.random((n_draws, self.cumulative.shape[0]))
-        codes = np.zeros(uniform.shape)
+        return self.quantiles(rng.random((n_draws, self.cumulative.shape[0])))
+
+    def quantiles(self, levels: Array) -> Array:
+        """Codes at levels between 0 and 1, shape (k, n)."""
+        codes = np.zeros(levels.shape)
         for edge in self.cumulative.T:
-            codes += uniform > edge
+            codes += levels > edge
         return codes
 
     def grid(self, rows: Rows) -> tuple[Array, Array]:
@@ -262,11 +269,6 @@ class PoolConditional:
 def sampler_weights(weights: Array | None) -> dict[str, Array]:
     """The argument of a sampler's fit: nothing where there are no weights, which one of the user's need not take."""
     return {} if weights is None else {"weights": weights}
-
-
-def open_uniform(rng: np.random.Generator, n_draws: int, n_rows: int) -> Array:
-    """Uniform numbers inside (0, 1), one 64-bit word each, so that streams do not depend on how they are cut."""
-    return np.maximum(rng.random((n_draws, n_rows)), 2.0**-54)
 
 
 def row_folds(n_rows: int, n_folds: int, rng: np.random.Generator) -> Ints:

@@ -48,7 +48,8 @@ class Conditional(Protocol):
     """The estimated distribution of one feature given all else, row by row.
 
     A distribution may also have `grid(rows)`, see `GridConditional`; one that has not is summarised by some of its
-    draws.
+    draws. One that has `quantiles(levels)`, values at levels between 0 and 1 of shape (k, n), is resampled by it where
+    a table is in pieces; any other by its weighted points.
     """
 
     @property
