@@ -30,6 +30,7 @@ from modifind.engine.parts import (
     agreeing_sampler,
     called,
     recorded_settings,
+    refuse_clusters,
     resolve_propensity,
     resolve_statistic,
     resolve_test,
@@ -51,7 +52,7 @@ MIN_TRAIN_ROWS = 200
 # Settings that the fit of a table in pieces takes as they are.
 SHARED_WITH_PIECES = (
     *("discrete_features", "outcome_transform", "max_train_rows", "n_jobs", "progress", "missing", "explain", "alpha"),
-    *("population", "feature_groups"),
+    *("population", "feature_groups", "n_resamples", "adjust"),
 )
 
 
@@ -268,7 +269,7 @@ class ModifierSelector(BaseModifierSelector):
         with held(self.checkpoint), remedies_told():
             if self._is_in_pieces(given, statistic):
                 with self._pieces(given) as pieces:
-                    return self._fit_pieces(pieces, statistic, treated, adjust_for)
+                    return self._fit_pieces(pieces, statistic, test, treated, adjust_for)
             return self._fit_whole(given, statistic, test)
 
     def fit_source(self, source: Source, *, treated: Any = None, adjust_for: Any = None) -> ModifierSelector:
@@ -285,10 +286,10 @@ class ModifierSelector(BaseModifierSelector):
         -------
         self
         """
-        statistic, _ = self._validate()
+        statistic, test = self._validate()
         self._check_scores(source)
         with held(self.checkpoint), remedies_told():
-            return self._fit_pieces(self._local(source), statistic, treated, adjust_for)
+            return self._fit_pieces(self._local(source), statistic, test, treated, adjust_for)
 
     def _check_scores(self, source: Source) -> None:
         if has_row_scores(self.propensity) and "propensity" not in getattr(source, "more", ()):
@@ -338,13 +339,15 @@ class ModifierSelector(BaseModifierSelector):
         with DaskPieces.of(*table, *own, complete=self._complete, per_row=given.per_row) as pieces:
             yield pieces
 
-    def _fit_pieces(self, pieces: Pieces, statistic: Statistic, treated: Any, adjust_for: Any) -> ModifierSelector:
+    def _fit_pieces(
+        self, pieces: Pieces, statistic: Statistic, test: ConditionalRandomizationTest, treated: Any, adjust_for: Any
+    ) -> ModifierSelector:
         """Test every feature by sums over pieces of the table."""
         entropy = seed_of(self.random_state, self.checkpoint)
-        run = self._streamed(statistic, treated, adjust_for, entropy)
+        run = self._streamed(statistic, test, treated, adjust_for, entropy)
         saved = None
         if self.checkpoint is not None and isinstance(pieces, LocalPieces):
-            saved = continued_pass(self.get_params(deep=False), statistic, treated, adjust_for, entropy)
+            saved = continued_pass(self.get_params(deep=False), statistic, test, treated, adjust_for, entropy)
             pieces = replace(pieces, checkpoint=saved)
         with recorded() as caught:
             if not statistic.resamples:
@@ -361,7 +364,7 @@ class ModifierSelector(BaseModifierSelector):
         for note in saved.notes if saved is not None else ():
             warnings.warn(note, UserWarning, stacklevel=3)
         settings = {
-            **recorded_settings(self.get_params(deep=False), statistic, run.sampler, ConditionalRandomizationTest()),
+            **recorded_settings(self.get_params(deep=False), statistic, run.sampler, test),
             **found.settings,
             **self._dropped_settings(pieces.dropped),
         }
@@ -374,12 +377,15 @@ class ModifierSelector(BaseModifierSelector):
             raise KeyboardInterrupt
         return self
 
-    def _streamed(self, statistic: Statistic, treated: Any, adjust_for: Any, entropy: int) -> StreamedFit:
+    def _streamed(
+        self, statistic: Statistic, test: ConditionalRandomizationTest, treated: Any, adjust_for: Any, entropy: int
+    ) -> StreamedFit:
         """What is to be done with a table in pieces."""
         return StreamedFit(
             statistic=statistic,
             sampler=agreeing_sampler(self.sampler, statistic, self.device),
             propensity=resolve_propensity(self.propensity),
+            test=test,
             treated=treated,
             adjust_for=adjust_for,
             n_folds=self.cv,
@@ -391,9 +397,10 @@ class ModifierSelector(BaseModifierSelector):
         """Refuse what needs all rows at once, for a table that has too many for that."""
         if not statistic.in_pieces:
             raise ValueError(
-                "a table in pieces is tested by statistic='effect_likelihood', whose p-values are sums over rows; "
+                "a table in pieces is tested by statistic='effect_likelihood' or 'wcmmd', which are sums over rows; "
                 f"{called(statistic)} needs the table in memory"
             )
+        statistic.check_in_pieces()
         if self.missing_outcome == "weight":
             raise ValueError(
                 "missing_outcome='weight' needs all rows in memory at once, and a table of more than max_train_rows="
@@ -482,11 +489,11 @@ class ModifierSelector(BaseModifierSelector):
         '0 of 3 placebo treatments found anything.'
         """
         check_runs(n)
-        statistic, _ = self._validate()
+        statistic, test = self._validate()
         given = Given(X, y, treatment, treated, adjust_for, sample_weight, clusters, strata)
         given = given if is_distributed(X) or is_files(X) else replace(given, X=as_frame(X))
         if self._is_in_pieces(given, statistic):
-            return self._sampled_placebo(given, statistic, n)
+            return self._sampled_placebo(given, statistic, test, n)
         data, run = self.read(given)
         params = self.get_params(deep=False)
         with held(self.checkpoint), remedies_told():
@@ -496,12 +503,14 @@ class ModifierSelector(BaseModifierSelector):
             raise KeyboardInterrupt
         return self.placebo_
 
-    def _sampled_placebo(self, given: Given, statistic: Statistic, n: int) -> PlaceboResult:
+    def _sampled_placebo(
+        self, given: Given, statistic: Statistic, test: ConditionalRandomizationTest, n: int
+    ) -> PlaceboResult:
         """Placebo runs of a table in pieces, with the rows that its models would be fitted to."""
         if self.checkpoint is not None:
             raise ValueError("checkpoint saves placebo runs of tables in memory only; leave it out for one in pieces")
         entropy = seed_of(self.random_state, None)
-        run = self._streamed(statistic, given.treated, given.adjust_for, entropy)
+        run = self._streamed(statistic, test, given.treated, given.adjust_for, entropy)
         with remedies_told(), self._pieces(given) as pieces:
             looked = run.look(pieces)
             placebo, interrupted = run_placebos(
@@ -529,11 +538,8 @@ class ModifierSelector(BaseModifierSelector):
         self, given: Given, statistic: Statistic, test: ConditionalRandomizationTest, *, weigh: bool = True
     ) -> tuple[Data, WholeFit]:
         """The table, checked and encoded, and what is to be done with it."""
-        if given.clusters is not None and not statistic.takes_clusters:
-            raise ValueError(
-                "clusters needs statistic='effect_likelihood'; "
-                f"resampled features of {called(statistic)} take rows as independent"
-            )
+        if given.clusters is not None:
+            refuse_clusters(statistic)
         seed = seed_of(self.random_state, self.checkpoint)
         data = Reading(self.discrete_features, self.missing, self.missing_outcome, self.cv, seed, weigh).read(given)
         groups = read_feature_groups(self.feature_groups, data.table.names)

@@ -35,7 +35,6 @@ from modifind.data.row_plan import RowPlan, generous_limit
 from modifind.data.sources import complete_piece, has_row_scores
 from modifind.data.wording import listed
 from modifind.engine.passes import Look, check_unchanged
-from modifind.engine.plan import Plan, Sums
 from modifind.engine.progress import Progress
 from modifind.explain.attempts import described
 
@@ -214,11 +213,11 @@ class DaskPieces:
         rows = rows.limited(generous_limit(n_rows, n_sample))
         return self._tree(self._each(_look, rows, discrete_features)).pruned(rows, n_sample)
 
-    def sums(self, plan: Plan, n_rows: int, advance: Progress) -> Sums:
+    def sums(self, plan: Any, n_rows: int, advance: Progress, *, saved: bool = True) -> Any:
         """Sums over all rows, added up in a tree whose shape depends on the partitions alone."""
         total = self._tree(self._each(_sums, plan), advance)
         self._warn_lost()
-        check_unchanged(n_rows, int(total.overlap.n_rows.sum()))
+        check_unchanged(n_rows, total.n_rows)
         return total
 
     def _each(self, function: Callable[..., Any], *shared: Any) -> list[Any]:
@@ -369,7 +368,7 @@ def _look(start: int, parts: dict[str, Any], complete: str, rows: RowPlan, discr
     return Look.of(_piece(start, parts, complete)[0], rows, discrete_features)
 
 
-def _sums(start: int, parts: dict[str, Any], complete: str, plan: Plan) -> Sums:
+def _sums(start: int, parts: dict[str, Any], complete: str, plan: Any) -> Any:
     return plan.sums(_piece(start, parts, complete)[0])
 
 

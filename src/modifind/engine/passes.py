@@ -16,7 +16,6 @@ from modifind.data.missing import Dropped
 from modifind.data.pieces import Piece, Summary, joined
 from modifind.data.row_plan import RowPlan, generous_limit
 from modifind.data.sources import CompleteRows, Source
-from modifind.engine.plan import Plan, Sums
 from modifind.engine.progress import Progress
 
 if TYPE_CHECKING:
@@ -73,8 +72,8 @@ class Pieces(Protocol):
     def look(self, rows: RowPlan, discrete_features: Any, n_sample: int) -> tuple[Look, RowPlan]:
         """Look at every piece; the sample has at most `n_sample` rows, all of them if they are so few."""
 
-    def sums(self, plan: Plan, n_rows: int, advance: Progress) -> Sums:
-        """Sums over all rows, in the order of the pieces."""
+    def sums(self, plan: Any, n_rows: int, advance: Progress, *, saved: bool = True) -> Any:
+        """What a plan's `sums` of the pieces add up to, in the order of the pieces; a checkpoint saves it or not."""
 
 
 class Unsaved:
@@ -89,7 +88,7 @@ class Unsaved:
     def load(self) -> None:
         """The sums on file; there are none."""
 
-    def save(self, n_pieces: int, sums: Sums, *, now: bool = False) -> None:
+    def save(self, n_pieces: int, sums: Any, *, now: bool = False) -> None:
         """Save the sums so far, nowhere."""
 
 
@@ -131,21 +130,22 @@ class LocalPieces:
             self.checkpoint.open()
         return found.pruned(rows, n_sample)
 
-    def sums(self, plan: Plan, n_rows: int, advance: Progress) -> Sums:
+    def sums(self, plan: Any, n_rows: int, advance: Progress, *, saved: bool = True) -> Any:
         """Sums over all rows; pieces are read here and handed to the workers as they come free."""
-        saved = self.checkpoint.load()
-        total, n_pieces = (None, 0) if saved is None else (saved.sums, saved.n_pieces)
+        checkpoint = self.checkpoint if saved else Unsaved()
+        before = checkpoint.load()
+        total, n_pieces = (None, 0) if before is None else (before.sums, before.n_pieces)
         # Sums are added in the order of the pieces, so those on file are the first and none is added twice.
         jobs = (delayed(plan.sums)(piece) for piece in islice(self._counted(n_rows), n_pieces, None))
         try:
-            advance(_n_rows(total), n_rows)
+            advance(0 if total is None else total.n_rows, n_rows)
             for own in results_of(jobs, self.n_jobs, shared=False, doing="adding up rows"):
                 total, n_pieces = own if total is None else total + own, n_pieces + 1
-                self.checkpoint.save(n_pieces, total)
-                advance(_n_rows(total), n_rows)
+                checkpoint.save(n_pieces, total)
+                advance(total.n_rows, n_rows)
         finally:
             if total is not None:  # also when Ctrl-C ends the pass
-                self.checkpoint.save(n_pieces, total, now=True)
+                checkpoint.save(n_pieces, total, now=True)
         assert total is not None
         return total
 
@@ -159,10 +159,6 @@ class LocalPieces:
             found += len(piece.X)
             yield piece
         check_unchanged(n_rows, found)
-
-
-def _n_rows(sums: Sums | None) -> int:
-    return 0 if sums is None else int(sums.overlap.n_rows.sum())
 
 
 def check_unchanged(n_rows: int, found: int) -> None:

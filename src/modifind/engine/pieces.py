@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import warnings
 from contextlib import closing
 from dataclasses import dataclass, replace
@@ -18,6 +19,7 @@ from modifind.data.clusters import (
     cluster_folds,
     cluster_keys,
     treated_as_one,
+    warn_resampled_weights,
     weight_numbers,
 )
 from modifind.data.codes import warn_codes
@@ -34,36 +36,41 @@ from modifind.data.pieces import Block, Piece, Schema, Summary
 from modifind.data.row_plan import RowPlan
 from modifind.data.strata import Strata, refuse_repeated
 from modifind.data.support import outside_levels
+from modifind.data.survey import some
 from modifind.data.within_clusters import cluster_features
 from modifind.data.wording import named
 from modifind.engine.assemble import DETERMINED, NO_SAMPLER, Finding, failure_of, tell
 from modifind.engine.change_tests import Changes
 from modifind.engine.explaining import MOST_TASKS, ExplainingRows, Explanation, Question, explain_features
-from modifind.engine.importance_sums import FeatureView, OutcomeBins
+from modifind.engine.measured import NOTHING_RESAMPLED, MeasuringPass, check_sums, measure, resampled_tests
 from modifind.engine.overlap_conditional import OverlapConditional
 from modifind.engine.passes import Pieces
 from modifind.engine.plan import FeatureSums, Plan, Sums
 from modifind.engine.progress import Progress, ProgressBar
 from modifind.engine.record import data_settings, with_messages
 from modifind.engine.review import review_columns
+from modifind.engine.scored import OBSERVED, Measured, Scoring
 from modifind.engine.scoring import refuse_separation, stratum_scores
-from modifind.engine.testers import AnalyticTester
+from modifind.engine.testers import AnalyticTester, Outcome, explaining_model
 from modifind.engine.units import Tested, check_groups, group_settings, null_hypothesis, warn_constant_members
 from modifind.explain.marginal import MarginalView, told_percentiles
 from modifind.explain.pseudo import ArmRows, OutcomeModel, PseudoOutcomes
-from modifind.inference import UNSEEN, AnalyticOutcome
+from modifind.inference import UNSEEN, AnalyticOutcome, ConditionalRandomizationTest
 from modifind.nuisance.conditional import BaseSampler, Calibration, ConditionalRule, for_gaps
 from modifind.nuisance.conditional.base import sampler_weights
 from modifind.nuisance.conditional.joint import JointRule, joint_rule, rule_grid
 from modifind.nuisance.conditional.per_cluster import ClusterConditional, ClusterSampler
 from modifind.nuisance.conditional.rules import check_rule
 from modifind.nuisance.propensity.scores import FittedPropensity, PropensityModel
-from modifind.statistics import Nuisances, Statistic
+from modifind.statistics import WCMMD, Nuisances, Statistic
+from modifind.statistics.contract import SummedStatistic, refuse_clusters, refuse_gaps
 from modifind.statistics.families import family_of
 from modifind.statistics.likelihood_terms import OUTCOME, WHOLE
 from modifind.statistics.prepared_likelihood import PreparedEffectLikelihood
+from modifind.statistics.prepared_wcmmd import PreparedWCMMD
 from modifind.statistics.reuse import Reuse
-from modifind.statistics.shape import TailSums
+from modifind.statistics.shape import TailSums, ValueFunctions
+from modifind.statistics.wcmmd import weighted_bandwidth
 
 MIN_FOLD_ARM = 5
 
@@ -161,11 +168,23 @@ class _Fitted:
 
 @dataclass(frozen=True)
 class _Models:
-    """Models of the sample."""
+    """Models of the sample.
+
+    Attributes
+    ----------
+    outcome : PreparedEffectLikelihood, optional
+        Those that features are tested by, or only explained by where they are compared with resamples.
+    importance : PreparedWCMMD
+        What the importance of a column is the value of.
+    resampled : SummedStatistic, optional
+        What features and their resamples are compared by.
+    """
 
     propensity: FittedPropensity
-    outcome: PreparedEffectLikelihood
+    outcome: PreparedEffectLikelihood | None
     sampler: BaseSampler
+    importance: PreparedWCMMD
+    resampled: SummedStatistic | None
 
 
 @dataclass(frozen=True)
@@ -178,6 +197,9 @@ class StreamedFit:
     statistic: Statistic
     sampler: BaseSampler
     propensity: PropensityModel
+    test: ConditionalRandomizationTest
+    n_resamples: int | str
+    adjust: str
     discrete_features: Any
     outcome_transform: str | None
     treated: Any
@@ -215,11 +237,18 @@ class StreamedFit:
         plan = self._plan(sample, models, fitted)
         with ProgressBar(self.progress, "Scoring rows") as advance:
             sums = pieces.sums(plan, sample.schema.n_rows, advance)
-        return self._concluded(looked, sample, models, plan, fitted, sums)
+        importance = self._importance(pieces, plan, sums)
+        if models.resampled is None:
+            tests = self._tests(looked.summary, plan, fitted, sums)
+        else:
+            tests = self._resampled(pieces, sample, models, plan, fitted, sums)
+        return self._concluded(looked, sample, models, plan, fitted, sums, tests, importance)
 
     def _read(self, looked: Looked) -> _Sample:
         """Check the table, and read the sample."""
         sample, summary = looked.sample, looked.summary
+        if sample.clusters is not None:
+            refuse_clusters(self.statistic)
         names = tuple(map(str, sample.X.columns))
         adjusted = adjusted_columns(names, self.adjust_for)
         groups = read_feature_groups(self.feature_groups, names)
@@ -233,6 +262,9 @@ class StreamedFit:
             schema = replace(schema, stratum_shares=None)
         if sample.sample_weight is not None:
             schema = replace(schema, mean_weight=float(weight_numbers(sample.sample_weight).mean()))
+        refuse_gaps(self.statistic, [schema.names[m] for m in schema.incomplete])
+        if sample.sample_weight is not None and self.statistic.resamples:
+            warn_resampled_weights()
         plain = schema.read(sample)
         refuse_leaks(plain.table, plain.y, plain.treatment, plain.clusters)
         if sample.strata is not None:
@@ -246,7 +278,7 @@ class StreamedFit:
         determined = find_determined(table).apart([unit.members for unit in units])
         determined.warn()
         within: dict[int, NDArray[np.int64]] = {}
-        if getattr(self.sampler, "takes_clusters", False):
+        if self.statistic.takes_clusters and getattr(self.sampler, "takes_clusters", False):
             keys = None if sample.clusters is None else cluster_keys(sample.clusters)
             within = _within(table, keys, determined.features)
         check_groups(self.sampler, table, units)
@@ -277,12 +309,19 @@ class StreamedFit:
         if self.outcome_transform is None:
             transform_outcome(y, None)  # warns of a skewed outcome
         self.statistic.validate(y, weighted=weights is not None)
-        if self.statistic.check_resamples:
+        if getattr(self.statistic, "check_resamples", 0):
             warnings.warn("check_resamples has no effect on tables that are streamed", UserWarning, stacklevel=4)
         propensity = self._scores(sample)
         refuse_separation(propensity)
-        own = self._seeds[0], tuple(folds), weights, block.clusters  # nothing is random in a statistic in pieces
-        outcome: Any = self.statistic.prepare(Nuisances(table, y, arms, propensity.scores, *own, self.n_jobs))
+        limits = None if sample.schema.binary else sample.schema.outcome_limits
+        own = tuple(folds), weights, block.clusters, self.n_jobs, True, limits
+        nuisances = Nuisances(table, y, arms, propensity.scores, self._seeds[2], *own)
+        prepared: Any = self.statistic.prepare(nuisances)
+        outcome, resampled = prepared, None
+        if self.statistic.resamples:
+            check_sums(self.statistic, prepared)
+            resampled, outcome = prepared, explaining_model(nuisances, self.sampler) if self.explain else None
+        measuring = prepared if self.statistic.measures_importance else WCMMD().prepare(nuisances)
         sampler = for_gaps(self.sampler, table)
         sampler = ClusterSampler(sampler, sample.within, DETERMINED) if sample.within else sampler
         if hasattr(sampler, "assign_folds"):
@@ -290,7 +329,7 @@ class StreamedFit:
         if weights is not None:
             check_sampler_weights(self.sampler)
         sampler.fit(table, arms, self._seeds[2], **sampler_weights(weights))
-        return _Models(propensity, outcome, sampler)
+        return _Models(propensity, outcome, sampler, replace(measuring, weight_cap=None), resampled)
 
     def _scores(self, sample: _Sample) -> FittedPropensity:
         """Propensity scores of the sample."""
@@ -341,24 +380,54 @@ class StreamedFit:
         """What is sent to those who add up rows."""
         block, folds, propensity, outcome = sample.block, sample.folds, models.propensity, models.outcome
         table, arms = block.table, block.treatment
-        seeds = self._seeds[3].spawn(table.n_features)
         first = replace(table, values=table.values[:1])
-        functions = (
-            outcome.tail_functions(unit.feature) if own.rule else None
-            for unit, own in zip(sample.units, fitted, strict=True)
-        )
+        tested = models.resampled is None  # by models of the outcome
+        functions: list[ValueFunctions | None] = [None] * len(fitted)
+        at_rows = None
+        if tested and outcome is not None:
+            both = zip(sample.units, fitted, strict=True)
+            functions = [outcome.tail_functions(unit.feature) if own.rule else None for unit, own in both]
+            known = outcome.y[:1], arms[:1], propensity.scores[:1], [own[:1] for own in folds]
+            at_rows = outcome.at(first, *known)
+        scores = propensity.at(first, arms[:1], folds[0][:1], propensity.raw[:1])
         return Plan(
-            schema=sample.schema,
-            rows=sample.rows,
-            propensity=propensity.at(first, arms[:1], folds[0][:1], propensity.raw[:1]),
-            outcome=outcome.at(first, outcome.y[:1], arms[:1], propensity.scores[:1], [own[:1] for own in folds]),
+            scoring=Scoring(sample.schema, sample.rows, scores, sample.cluster_folds),
+            outcome=at_rows,
             units=sample.units,
-            rules=tuple(own.rule for own in fitted),
+            rules=tuple(own.rule if tested else None for own in fitted),
             functions=tuple(functions),
-            views={m: FeatureView.of(table, m, seeds[m]) for m in sample.places},
-            bins=OutcomeBins.of(block.y, self._seeds[4], table.n_features),
-            cluster_folds=sample.cluster_folds,
+            importance=models.importance.at(block.y[:1], arms[:1]),
+            columns=self._columns(sample),
+            middle=float(block.y.mean()),
         )
+
+    def _columns(self, sample: _Sample) -> dict[int, Measured]:
+        """How columns that have more than one value are measured; bandwidths are those of the sample."""
+        block, schema = sample.block, sample.schema
+        table, found = block.table, {}
+        children = self._seeds[3].spawn(1 + max(unit.place for unit in sample.units))
+        for unit in sample.units:
+            # As for a table in memory, so that the same rows have the same bandwidth.
+            first, *_ = children[unit.place].spawn(3 if len(unit.members) > 1 else 2)
+            seeds = first.spawn(len(unit.members)) if len(unit.members) > 1 else [first]
+            for m, seed in zip(unit.members, seeds, strict=True):
+                levels = table.n_levels(m)
+                if schema.constant[m]:
+                    continue
+                seen, bandwidth = table.observed(m), 1.0
+                if not levels and seen.any():
+                    own = table.values[seen, m], some(block.weights, seen)
+                    bandwidth = weighted_bandwidth(*own, np.random.default_rng(seed)) or 1.0
+                found[m] = Measured(m, levels, bandwidth, None if levels else schema.limits[m])
+        return found
+
+    def _importance(self, pieces: Pieces, plan: Plan, sums: Sums) -> dict[int, float]:
+        """Importance of every column that has more than one value, by another pass or two over the rows."""
+        work = MeasuringPass(plan.scoring, plan.importance, plan.columns)
+        known = {(m, OBSERVED): (own,) for m, own in zip(plan.columns, sums.columns, strict=True)}
+        with ProgressBar(self.progress, "Evaluating importance") as advance:
+            values, _ = measure(pieces, work, known, plan.schema.n_rows, advance)
+        return {m: values[m, OBSERVED] for m in plan.columns}
 
     def _concluded(
         self,
@@ -368,22 +437,31 @@ class StreamedFit:
         plan: Plan,
         fitted: list[_Fitted],
         sums: Sums,
+        tests: list[Outcome | None],
+        importance: dict[int, float],
     ) -> Tested:
         """Test by the sums, explain by the sample, and put on record what was done."""
         choice_seed, overall_seed, feature_seed = self._seeds[5].spawn(3)
         block, schema, propensity, outcome = sample.block, sample.schema, models.propensity, models.outcome
         compared = ArmRows(block.y, block.treatment, propensity.scores, block.weights, block.clusters, self.population)
-        outcomes = PseudoOutcomes.of(compared, OutcomeModel.of(outcome), seed=choice_seed)
+        seen = () if outcome is None else OutcomeModel.of(outcome)
+        outcomes = PseudoOutcomes.of(compared, seen, seed=choice_seed)
         explaining = ExplainingRows.of(
-            block, sample.numbers, propensity, sample.folds, outcome, outcomes, plan.bins.bandwidth, bands=self.explain
+            block,
+            sample.numbers,
+            propensity,
+            sample.folds,
+            outcome,
+            outcomes,
+            models.importance.y_bandwidth,
+            bands=self.explain,
         )
-        tests = self._tests(looked.summary, plan, fitted, sums)
         questions = {
             k: Question(plan.units[k], own.rule, own.unseen, test is not None and test.p_value <= self.alpha)
             for k, (own, test) in enumerate(zip(fitted, tests, strict=True))
         }
         explained, interrupted = explain_features(explaining, questions, feature_seed, self.n_jobs, self.progress)
-        findings = self._findings(plan, fitted, sums, tests, explaining, explained)
+        findings = self._findings(plan, fitted, sums, tests, importance, explaining, explained)
         names = tuple(unit.name for unit in plan.units)
         tell(names, findings)
         untested = {schema.names[m] for m in schema.left_out | sample.copies}
@@ -420,8 +498,8 @@ class StreamedFit:
         schema, together = sample.schema, looked.summary.together
         adjusted = [name for name in sample.adjusted if name in looked.sample.X.columns.map(str)]
         return {
-            "n_resamples_used": 0,
-            "model": models.outcome.description,
+            **self._resampling(len(sample.units)),
+            "model": models.outcome.description if models.resampled is None and models.outcome is not None else None,
             **data_settings(
                 schema.arm_labels[0],
                 schema.arm_labels[1],
@@ -445,7 +523,47 @@ class StreamedFit:
             **group_settings(sample.groups, sample.block.table, sample.units),
         }
 
-    def _tests(self, summary: Summary, plan: Plan, fitted: list[_Fitted], sums: Sums) -> list[AnalyticOutcome | None]:
+    def _resampling(self, n_tested: int) -> dict[str, int]:
+        """What a result records of resamples."""
+        if not self.statistic.resamples:
+            return {"n_resamples_used": 0}
+        asked = n_tested, self.alpha, self.adjust
+        needed = self.test.needed_resamples(*asked)
+        return {
+            "n_resamples_used": self.test.resolve_resamples(self.n_resamples, *asked),
+            "n_resamples_needed": needed,
+        }
+
+    def _resampled(
+        self, pieces: Pieces, sample: _Sample, models: _Models, plan: Plan, fitted: list[_Fitted], sums: Sums
+    ) -> list[Outcome | None]:
+        """Compare every feature with resampled copies of it; features that fail say so in `fitted`."""
+        assert models.resampled is not None
+        block, propensity = sample.block, models.propensity
+        follows = self.statistic.follows_scores
+        features, keys = {}, self._seeds[6].generate_state(block.table.n_features, np.uint64)
+        places = {unit.members[0]: k for k, unit in enumerate(sample.units)}
+        for m, k in places.items():
+            rule = fitted[k].rule
+            if rule is not None and not isinstance(rule, JointRule) and m in plan.columns:
+                values = propensity.profile_values(m) if follows else None
+                features[m] = plan.columns[m].resampled(rule, int(keys[m]), follows=follows, profile=values)
+        statistic = models.resampled.at(block.y[:1], block.treatment[:1])
+        work = MeasuringPass(plan.scoring, statistic, features)
+        sizes = {m: len(pickle.dumps(own)) for m, own in zip(plan.columns, sums.columns, strict=True)}
+        n_resamples = self._resampling(len(sample.units))["n_resamples_used"]
+        with ProgressBar(self.progress) as advance:
+            found = resampled_tests(pieces, work, self.test, n_resamples, plan.schema.n_rows, advance, sizes)
+        tests: list[Outcome | None] = []
+        for m, k in places.items():
+            own = found.get(m)
+            if isinstance(own, str):
+                fitted[k] = replace(fitted[k], failure=own)
+                own = None
+            tests.append(NOTHING_RESAMPLED if fitted[k].unseen else own)
+        return tests
+
+    def _tests(self, summary: Summary, plan: Plan, fitted: list[_Fitted], sums: Sums) -> list[Outcome | None]:
         """The test of every unit by its sums; None where there is none."""
         freedom = np.inf if summary.weights is None else summary.weights.effective_size - 1.0
         freedom = min(freedom, plan.schema.n_clusters - 1.0) if plan.schema.n_clusters else freedom
@@ -456,21 +574,21 @@ class StreamedFit:
         plan: Plan,
         fitted: list[_Fitted],
         sums: Sums,
-        tests: list[AnalyticOutcome | None],
+        tests: list[Outcome | None],
+        importance: dict[int, float],
         explaining: ExplainingRows,
         explained: list[Explanation],
     ) -> list[Finding]:
         """What was found of every unit; a group has the view of its most important column."""
-        views = dict(zip(plan.views, sums.views, strict=True))
         findings = []
         for unit, own, added, test, found in zip(plan.units, fitted, sums.features, tests, explained, strict=True):
             shown = {}
             for m in unit.members:
-                name, place = plan.schema.names[m], plan.views[m]
-                importance = 0.0 if plan.schema.constant[m] else place.importance(views[m], plan.bins)
+                name, place = plan.schema.names[m], plan.columns.get(m)
+                bandwidth = 1.0 if place is None else place.bandwidth
                 column = explaining.table.values[:, m]
                 percentiles = () if explaining.table.n_levels(m) else told_percentiles(column, explaining.weights)
-                shown[name] = MarginalView(importance, place.bandwidth, *found.shown[name], percentiles)
+                shown[name] = MarginalView(importance.get(m, 0.0), bandwidth, *found.shown[name], percentiles)
             findings.append(
                 Finding(
                     max(shown.values(), key=lambda view: view.importance),
@@ -537,9 +655,10 @@ def _fit_unit(sample: _Sample, models: _Models, unit: Unit, seed: np.random.Seed
 def _fit_rule(sample: _Sample, models: _Models, unit: Unit, seed: np.random.SeedSequence) -> _Fitted:
     with one_thread():
         outcome, block, parts = models.outcome, sample.block, sample.folds[0]
-        table, feature = outcome.table, unit.feature
-        is_copy, seen = feature in sample.copies, outcome.looks_at(feature)
-        if not is_copy and not seen and not outcome.may_show_tails(feature):
+        table, feature = block.table, unit.feature
+        is_copy, resampled = feature in sample.copies, models.resampled is not None
+        seen = resampled or (outcome is not None and outcome.looks_at(feature))
+        if not is_copy and not seen and not (outcome is not None and outcome.may_show_tails(feature)):
             return _Fitted(unseen=True)
         if feature in sample.within and not is_copy:
             conditional = models.sampler.conditional(feature)
@@ -547,7 +666,7 @@ def _fit_rule(sample: _Sample, models: _Models, unit: Unit, seed: np.random.Seed
                 return _tested_by_clusters(models, feature, conditional)
         rule: ConditionalRule | JointRule
         if isinstance(feature, tuple):
-            known = table, outcome.treatment, feature, DETERMINED, seed, parts
+            known = table, block.treatment, feature, DETERMINED, seed, parts
             rule = joint_rule(models.sampler, *known, block.weights)
             determined = rule.determined
         else:
@@ -555,7 +674,9 @@ def _fit_rule(sample: _Sample, models: _Models, unit: Unit, seed: np.random.Seed
             determined = is_copy or rule.calibration.explained_share > DETERMINED[table.kind(feature)]
         if determined:
             return _Fitted(calibration=rule.calibration)
-        grid = rule_grid(rule, table, outcome.treatment, parts, sample.numbers)
+        if resampled or outcome is None:
+            return _Fitted(rule, calibration=rule.calibration)
+        grid = rule_grid(rule, table, block.treatment, parts, sample.numbers)
         tilted = OverlapConditional(grid, models.propensity, feature)
         reuse = tuple(outcome.reuse(feature, tilted, WHOLE, OUTCOME)) if seen else ()
         return _Fitted(rule, reuse, rule.calibration, unseen=not seen)
@@ -564,6 +685,7 @@ def _fit_rule(sample: _Sample, models: _Models, unit: Unit, seed: np.random.Seed
 def _tested_by_clusters(models: _Models, feature: int, conditional: ClusterConditional) -> _Fitted:
     """A feature that has one value in every cluster; clusters tell of it, and rows beyond the sample hardly more."""
     calibration, outcome = conditional.calibration, models.outcome
+    assert outcome is not None
     if calibration.explained_share > DETERMINED[outcome.table.kind(feature)]:
         return _Fitted(calibration=calibration)
     tester = AnalyticTester(outcome, models.propensity, n_resamples=0)

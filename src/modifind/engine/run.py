@@ -18,7 +18,6 @@ from modifind.data.feature_matrix import FeatureTable
 from modifind.data.many_levels import with_level_columns
 from modifind.data.outcome_scale import transform_outcome
 from modifind.data.within_clusters import cluster_features
-from modifind.data.wording import named
 from modifind.engine.assemble import DETERMINED, Finding, tell
 from modifind.engine.checkpoint import Checkpoint
 from modifind.engine.features import Analysis, Interrupted, run_tests
@@ -28,7 +27,7 @@ from modifind.engine.record import data_settings
 from modifind.engine.repeats import steadied
 from modifind.engine.review import review_columns
 from modifind.engine.scoring import draw_folds, fit_scores, model_of_rows, refuse_separation
-from modifind.engine.testers import AnalyticTester, ResamplingTester
+from modifind.engine.testers import AnalyticTester, ResamplingTester, explaining_model
 from modifind.engine.units import Tested, check_groups, group_settings, null_hypothesis, warn_constant_members
 from modifind.explain.attempts import attempt
 from modifind.explain.pseudo import ArmRows, OutcomeModel, PseudoOutcomes
@@ -39,12 +38,10 @@ from modifind.nuisance.conditional.base import sampler_weights
 from modifind.nuisance.conditional.per_cluster import ClusterSampler
 from modifind.nuisance.propensity.overlap import OverlapSums
 from modifind.nuisance.propensity.scores import FittedPropensity, PropensityModel
-from modifind.statistics import WCMMD, EffectLikelihood, Nuisances, Statistic
-from modifind.statistics.contract import called
+from modifind.statistics import WCMMD, Nuisances, Statistic
+from modifind.statistics.contract import refuse_gaps
 from modifind.statistics.prepared_likelihood import PreparedEffectLikelihood
 from modifind.statistics.prepared_wcmmd import PreparedWCMMD
-
-EXPLAINING = EffectLikelihood(["linear", "splines"])  # of what 'wcmmd' finds without a model of the outcome
 
 
 @dataclass(frozen=True)
@@ -77,12 +74,7 @@ class WholeFit:
         """
         outcome = transform_outcome(data.y, self.outcome_transform)
         self.statistic.validate(outcome, weighted=data.weights is not None)
-        gaps = [data.table.names[m] for m in data.table.incomplete]
-        if gaps and not self.statistic.takes_missing:
-            raise ValueError(
-                f"{called(self.statistic)} takes no missing values, which there are in {named(gaps)}; fill them, use "
-                "missing='drop', or set takes_missing = True if NaN is dealt with"
-            )
+        refuse_gaps(self.statistic, [data.table.names[m] for m in data.table.incomplete])
         model_of_rows(self.propensity, data).check(data.y.size)
         return outcome
 
@@ -269,9 +261,7 @@ class WholeFit:
         if not statistic.resamples:
             return AnalyticTester(prepared, scores, statistic.check_resamples, self.explain)
         n_resamples = self.test.resolve_resamples(self.n_resamples, n_tested, self.alpha, self.adjust)
-        # A distribution that ignores the treatment cannot tell what depends on it from what changes.
-        explain = self.explain and getattr(self.sampler, "condition_on_treatment", True)
-        model = attempt("what changes along features", EXPLAINING.prepare, nuisances) if explain else None
+        model = explaining_model(nuisances, self.sampler) if self.explain else None
         return ResamplingTester(prepared, statistic, self.test, n_resamples, scores, nuisances.table, model)
 
     def _needed_resamples(self, n_tested: int) -> int:

@@ -9,6 +9,7 @@ sum over rows with an analytic tail. Statistics of users are of the first kind: 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol
 
@@ -17,7 +18,7 @@ from sklearn.base import BaseEstimator
 
 from modifind._typing import Array, Ints
 from modifind.data.feature_matrix import FeatureTable
-from modifind.data.wording import check_part
+from modifind.data.wording import check_part, named
 
 
 @dataclass(frozen=True)
@@ -178,6 +179,24 @@ class Statistic(BaseEstimator, ABC):
 def called(statistic: Statistic) -> str:
     """How messages call a statistic."""
     return repr(statistic.name) if statistic.name else type(statistic).__name__
+
+
+def refuse_clusters(statistic: Statistic) -> None:
+    """Refuse clusters for a statistic that takes none."""
+    if not statistic.takes_clusters:
+        raise ValueError(
+            "clusters needs statistic='effect_likelihood'; "
+            f"resampled features of {called(statistic)} take rows as independent"
+        )
+
+
+def refuse_gaps(statistic: Statistic, incomplete: Sequence[str]) -> None:
+    """Refuse columns with missing values for a statistic that takes none."""
+    if incomplete and not statistic.takes_missing:
+        raise ValueError(
+            f"{called(statistic)} takes no missing values, which there are in {named(incomplete)}; fill them, use "
+            "missing='drop', or set takes_missing = True if NaN is dealt with"
+        )
 
 
 def check_statistic(given: Any, names: tuple[str, ...]) -> None:

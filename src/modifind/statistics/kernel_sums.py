@@ -110,13 +110,13 @@ class CellSums:
 
     Attributes
     ----------
-    numbers : int array of shape (cells,)
+    numbers : array of shape (cells,)
         Numbers of the cells in ascending order: those with rows, and their neighbours.
     nodes : array of shape (cells, CELL_NODES, columns)
         The sums.
     """
 
-    numbers: NDArray[np.int64]
+    numbers: Array
     nodes: Array
 
     def __add__(self, other: CellSums) -> CellSums:
@@ -147,7 +147,7 @@ class KernelSums(RowSums):
 
     roots: Array
     order: NDArray[np.intp] | None = None
-    cells: tuple[tuple[int, int, int], ...] = ()
+    cells: tuple[tuple[int, int, float], ...] = ()
 
     @classmethod
     def of(cls, values: Array, bandwidth: float, limits: tuple[float, float] | None = None) -> KernelSums:
@@ -162,7 +162,7 @@ class KernelSums(RowSums):
         order = np.argsort(number, kind="stable")
         number = number[order]
         nodes = bandwidth / NODES_PER_BANDWIDTH * np.arange(-CELL_NODES, 2 * CELL_NODES, dtype=np.float64)
-        starts = np.flatnonzero(np.diff(number, prepend=number[:1] - 1))
+        starts = np.flatnonzero(np.diff(number, prepend=-np.inf))
         stops = np.append(starts, number.size)[1:]
         cells = tuple(zip(starts.tolist(), stops.tolist(), number[starts].tolist(), strict=True))
         return cls(root_kernel(offset[order], bandwidth, nodes), order, cells)
@@ -194,7 +194,8 @@ class KernelSums(RowSums):
         spread = np.zeros((self.order.size, values.shape[1]))
         spread[rows] = QUADRATURE_WEIGHT * values
         spread = spread[self.order]
-        numbers = np.unique(np.add.outer([number for *_, number in self.cells], (-1, 0, 1))).astype(np.int64)
+        occupied = np.array([number for *_, number in self.cells])
+        numbers = np.unique(np.concatenate((_next(occupied, -1.0), occupied, _next(occupied, 1.0))))
         nodes = np.zeros((numbers.size, CELL_NODES, values.shape[1]))
         for start, stop, at in self._places(numbers):
             nodes[at : at + 3] += (self.roots[start:stop].T @ spread[start:stop]).reshape(3, CELL_NODES, -1)
@@ -209,23 +210,23 @@ class KernelSums(RowSums):
             found[self.order[start:stop]] = self.roots[start:stop] @ nodes
         return found
 
-    def _places(self, numbers: NDArray[np.int64]) -> list[tuple[int, int, int]]:
+    def _places(self, numbers: Array) -> list[tuple[int, int, int]]:
         """First row and end of each cell, and where the cell before it is among numbered ones."""
-        places = np.searchsorted(numbers, [number - 1 for *_, number in self.cells]).tolist()
+        places = np.searchsorted(numbers, _next(np.array([number for *_, number in self.cells]), -1.0)).tolist()
         return [(start, stop, at) for (start, stop, _), at in zip(self.cells, places, strict=True)]
 
 
-def _cells(values: Array, width: float) -> tuple[NDArray[np.int64], Array]:
+def _cells(values: Array, width: float) -> tuple[Array, Array]:
     """Number of the cell of every value, and how far into it the value is."""
     with np.errstate(over="ignore"):
         number, offset = np.divmod(values, width)
-    lone = ~(np.abs(number) < MANY_CELLS)
-    found = np.where(lone, 0.0, number).astype(np.int64)
-    if lone.any():  # every such number has a cell of its own: no two of them are neighbours
-        bits = np.abs(values[lone]).view(np.int64)
-        found[lone] = np.where(values[lone] < 0, -1, 1) * (int(MANY_CELLS) + bits)
-        offset[lone] = width / 2
-    return found, offset
+    # Numbers of cells that are further from zero than whole numbers are told apart are those of single values.
+    return number, np.where(np.abs(number) < MANY_CELLS, offset, width / 2)
+
+
+def _next(numbers: Array, step: float) -> Array:
+    """Numbers of neighbouring cells."""
+    return np.where(np.abs(numbers) < MANY_CELLS, numbers + step, np.nextafter(numbers, step * np.inf))
 
 
 def nearest_weights(point: float, ordered: Array, bandwidth: float) -> tuple[slice, Array]:

@@ -79,7 +79,7 @@ class WCMMD(Statistic):
     """
 
     name = "wcmmd"
-    takes_weights = takes_missing = measures_importance = True
+    in_pieces = takes_weights = takes_missing = measures_importance = True
 
     def __init__(
         self,
@@ -117,12 +117,13 @@ class WCMMD(Statistic):
         """Refuse estimators that need all rows at once."""
         if self.estimator != "spectral":
             raise ValueError(
-                f"WCMMD(estimator={self.estimator!r}) needs the table in memory; a table in pieces takes "
-                "estimator='spectral', which is the same number to 1e-8"
+                f"WCMMD(estimator={self.estimator!r}) needs the table in memory, and this one is worked on in pieces; "
+                "take estimator='spectral', or raise max_train_rows"
             )
         if self.device != "cpu":
             raise ValueError(
-                f"device={self.device!r} evaluates 'wcmmd' of tables in memory only; leave it out for a table in pieces"
+                f"device={self.device!r} evaluates 'wcmmd' of tables in memory, and this one is worked on in pieces; "
+                "leave it out, or raise max_train_rows"
             )
 
     def for_rows(

@@ -7,14 +7,14 @@ nodes do not tell; those take a third pass, for the nearest rows of each arm (`F
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 import numpy as np
 
 from modifind._typing import Array
-from modifind.statistics.kernel_sums import nearest_rows, nearest_weights, relative_exponent
+from modifind.statistics.kernel_sums import CellSums, nearest_rows, nearest_weights, relative_exponent
 
 MOST_FAR = 10_000  # values of far rows that are told apart; where there are more, D2 is undefined there
 
@@ -23,13 +23,13 @@ MOST_FAR = 10_000  # values of far rows that are told apart; where there are mor
 class ColumnSums:
     """What rows add to nodes or categories: for rows with a value and for those without, the sums of every source."""
 
-    parts: Mapping[str, tuple[Any, ...]]
+    parts: Mapping[str, tuple[Array | CellSums, ...]]
 
     def __add__(self, other: ColumnSums) -> ColumnSums:
         """The sums of both sets of rows."""
         parts = {**self.parts}
         for name, own in other.parts.items():
-            parts[name] = tuple(a + b for a, b in zip(parts[name], own, strict=True)) if name in parts else own
+            parts[name] = tuple(map(operator.add, parts[name], own)) if name in parts else own
         return ColumnSums(parts)
 
 
