@@ -6,14 +6,18 @@ take their passes together.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
 import numpy as np
 
 from modifind._threads import one_thread
-from modifind.data.pieces import Piece
+from modifind._typing import Array
+from modifind.data.feature_groups import Unit
+from modifind.data.feature_matrix import FeatureTable
+from modifind.data.pieces import Piece, Schema
+from modifind.data.survey import some
 from modifind.engine.assemble import failure_of
 from modifind.engine.passes import Pieces
 from modifind.engine.progress import Progress
@@ -21,6 +25,7 @@ from modifind.engine.scored import OBSERVED, Measured, Scored, Scoring
 from modifind.engine.testers import TIE
 from modifind.inference import ConditionalRandomizationTest, CRTOutcome
 from modifind.statistics.contract import Statistic, SummedStatistic, called
+from modifind.statistics.wcmmd import weighted_bandwidth
 
 FIRST_BATCH, MOST_BATCH = 25, 100  # resamples of a feature at a time
 NOTHING_RESAMPLED = CRTOutcome(0.0, 1.0, 0, 0)  # of a feature that is the same in all rows of the sample
@@ -108,6 +113,32 @@ def check_sums(statistic: Statistic, prepared: Any) -> None:
             f"{called(statistic)} has in_pieces = True, but what it prepares, {type(prepared).__name__}, has no "
             f"{' and no '.join(lacks)}"
         )
+
+
+def measured_columns(
+    table: FeatureTable,
+    schema: Schema,
+    units: Sequence[Unit],
+    weights: Array | None,
+    seed: np.random.SeedSequence,
+) -> dict[int, Measured]:
+    """How columns that have more than one value are measured; `table` and `weights` are those of the sample.
+
+    Bandwidths are those of the sample. Seeds are used as for a table in memory, so that the same rows have the same.
+    """
+    found = {}
+    children = seed.spawn(1 + max(unit.place for unit in units))
+    for unit in units:
+        first, *_ = children[unit.place].spawn(3 if len(unit.members) > 1 else 2)
+        for m, own in unit.with_seeds(first):
+            if schema.constant[m]:
+                continue
+            levels, seen, bandwidth = table.n_levels(m), table.observed(m), 1.0
+            if not levels and seen.any():
+                rows = table.values[seen, m], some(weights, seen)
+                bandwidth = weighted_bandwidth(*rows, np.random.default_rng(own)) or 1.0
+            found[m] = Measured(m, levels, bandwidth, None if levels else schema.limits[m])
+    return found
 
 
 def _by_feature(asked: Iterable[Asked]) -> dict[int, list[int]]:

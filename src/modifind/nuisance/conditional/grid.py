@@ -137,7 +137,11 @@ def quantiles_of_rows(conditional: GridConditional, levels: Array) -> Array:
     if found is not None:
         own: Array = found(levels)
         return own
-    points, weights = conditional.grid(slice(None))
+    return point_quantiles(*conditional.grid(slice(None)), levels)
+
+
+def point_quantiles(points: Array, weights: Array, levels: Array) -> Array:
+    """The same of weighted points, each of shape (n, g)."""
     place = np.zeros(levels.shape, dtype=np.intp)
     for edge in np.cumsum(weights, axis=1)[:, :-1].T:
         place += levels > edge

@@ -1,8 +1,4 @@
-"""Distributions for rows that a sampler was not fitted on.
-
-A *rule* is what a sampler has learned of one feature. Given other rows of the same table it returns their distribution,
-written as weighted points per row. Rules are small: they are sent to every worker.
-"""
+"""What samplers learn of one feature: models, and what they make of any rows."""
 
 from __future__ import annotations
 
@@ -16,17 +12,11 @@ from modifind._typing import Array, Ints
 from modifind.data.feature_matrix import FeatureTable
 from modifind.nuisance.conditional.base import BaseSampler, CategoricalConditional, NormalConditional, PoolConditional
 from modifind.nuisance.conditional.contract import Calibration, Rows
+from modifind.nuisance.conditional.grid import point_quantiles
+from modifind.nuisance.conditional.window_quantiles import WindowQuantiles
 from modifind.nuisance.regression.level_sums import LevelTables
 
 N_STEPS = 4096
-
-
-def check_rule(sampler: Any, needed: str = "") -> None:
-    """Refuse a sampler that has no rule for rows it was not fitted on; `needed` says by what, and the remedy."""
-    if getattr(type(sampler), "rule", BaseSampler.rule) is BaseSampler.rule:
-        if needed:
-            raise ValueError(f"{type(sampler).__name__} has no rule for rows it was not fitted on, which {needed}")
-        BaseSampler.rule(sampler, 0)
 
 
 @dataclass(frozen=True)
@@ -98,6 +88,7 @@ class NormalRule:
     shifts: Array
     scale: float
     calibration: Calibration
+    fitted: NormalConditional | None = None
 
     def conditional(self, table: FeatureTable, treatment: Ints, parts: Ints) -> NormalConditional:
         """The distribution of some rows."""
@@ -125,6 +116,7 @@ class CategoryRule:
     present: tuple[NDArray[np.intp], ...]
     constant: Array
     calibration: Calibration
+    fitted: CategoricalConditional | None = None
 
     def conditional(self, table: FeatureTable, treatment: Ints, parts: Ints) -> CategoricalConditional:
         """The distribution of some rows."""
@@ -148,6 +140,13 @@ class WindowConditional:
     window: NDArray[np.intp]
     shift: Array
     scale: Array
+    drawn_from: WindowQuantiles | None = None
+
+    def quantiles(self, levels: Array) -> Array:
+        """Values at levels between 0 and 1, shape (k, n)."""
+        if self.drawn_from is None:
+            return point_quantiles(*self.grid(slice(None)), levels)
+        return self.shift + self.scale * self.drawn_from(self.window, levels)
 
     def grid(self, rows: Rows) -> tuple[Array, Array]:
         """Points and weights of some rows."""
@@ -180,6 +179,8 @@ class ResidualRule:
     weights: Array
     shifted: bool
     calibration: Calibration
+    fitted: PoolConditional | None = None
+    drawn_from: WindowQuantiles | None = None
 
     @classmethod
     def of(
@@ -198,7 +199,16 @@ class ResidualRule:
         chosen = order[at]
         edges = (mean[chosen][1:] + mean[chosen][:-1]) / 2
         return cls(
-            inputs, models, edges, window[chosen], local[chosen], points, weights, shifted, conditional.calibration
+            inputs,
+            models,
+            edges,
+            window[chosen],
+            local[chosen],
+            points,
+            weights,
+            shifted,
+            conditional.calibration,
+            conditional,
         )
 
     def conditional(self, table: FeatureTable, treatment: Ints, parts: Ints) -> WindowConditional:
@@ -213,7 +223,7 @@ class ResidualRule:
                     mean[rows] += spread[rows] * trees.predict(inputs[rows])
         place = np.searchsorted(self.edges, mean)
         shift, scale = (mean, self.scale[place] * spread) if self.shifted else (np.zeros(mean.size), np.ones(mean.size))
-        return WindowConditional(self.points, self.weights, self.window[place], shift, scale)
+        return WindowConditional(self.points, self.weights, self.window[place], shift, scale, self.drawn_from)
 
 
 @dataclass(frozen=True)
@@ -224,8 +234,11 @@ class ArmRule:
     weights: Array
     by_arm: bool
     calibration: Calibration
+    fitted: PoolConditional | None = None
+    drawn_from: WindowQuantiles | None = None
 
     def conditional(self, table: FeatureTable, treatment: Ints, parts: Ints) -> WindowConditional:
         """The distribution of some rows."""
         window = (treatment if self.by_arm else np.zeros(table.n_rows, dtype=np.int64)).astype(np.intp)
-        return WindowConditional(self.points, self.weights, window, np.zeros(window.size), np.ones(window.size))
+        plain = np.zeros(window.size), np.ones(window.size)
+        return WindowConditional(self.points, self.weights, window, *plain, self.drawn_from)
