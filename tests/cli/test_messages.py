@@ -27,7 +27,7 @@ from sklearn.neighbors import KNeighborsClassifier, KNeighborsRegressor
 
 import modifind
 from conftest import ROOT
-from modifind import EffectLikelihood, ModifierSelector, SelectionResult
+from modifind import WCMMD, EffectLikelihood, ModifierSelector, SelectionResult
 from modifind.cli.app import main
 from modifind.cli.tables import FrameTable, Roles
 from modifind.cli.terminal import complain
@@ -623,6 +623,15 @@ command(
 )
 command("an archive of nothing", file="table.csv.zip", write=lambda frame: b"PK\5\6" + bytes(18))
 table("groups with a sampler of one's own", file=False, sampler=OwnSampler(), feature_groups={"both": ["age", "dose"]})
+
+
+def twice(X, y, treatment):
+    return pd.concat((X, X), ignore_index=True), np.tile(y, 2), np.tile(treatment, 2)
+
+
+LONG = {"change": twice, "max_train_rows": 200, "file": False}
+table("an estimator that needs all rows at once", statistic=WCMMD("exact"), **LONG)
+table("a device that needs all rows at once", statistic=WCMMD(device="torch:cpu"), **LONG)
 
 
 @pytest.fixture(autouse=True)
