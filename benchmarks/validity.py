@@ -7,8 +7,8 @@ prints Markdown. Tables: `power` (the paper's data), `prognostic` (the same with
 (other kinds of modifiers, beside "wcmmd"), `null`, `sizes` (n = 500 and 2000), `curve` (power against effect size),
 `roles` (which features are called modifiers, and which prognostic), `repeats` (how far p moves with the folds),
 `groups` (columns tested as one, n = 800), `pair` (two columns that say nearly the same, alone and as a group),
-`streamed`, `streamed_groups` and `streamed_wcmmd` (null designs with --n rows, of which models see --train-rows; the last
-has --null-p-values of each), `mess` (survey weights,
+`streamed`, `streamed_groups` and `streamed_wcmmd` (null designs with --n rows, of which models see --train-rows; the
+last has --null-p-values of each), `mess` (survey weights,
 clusters, strata, missing values and rare levels, with and without what tells the test of them), `placebo` (coin flips
 in place of the treatment of real tables, which are read from the folder named by $MODIFIND_DATA), `zero` (no effect,
 and noise that is not Student-t), `unfollowed` (prognostic functions that learners hardly follow, with --sizes rows),
