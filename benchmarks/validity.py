@@ -8,16 +8,16 @@ prints Markdown. Tables: `power` (the paper's data), `prognostic` (the same with
 `roles` (which features are called modifiers, and which prognostic), `repeats` (how far p moves with the folds),
 `groups` (columns tested as one, n = 800), `pair` (two columns that say nearly the same, alone and as a group),
 `streamed`, `streamed_groups` and `streamed_wcmmd` (null designs with --n rows, of which models see --train-rows; the
-last has --null-p-values of each), `mess` (survey weights,
-clusters, strata, missing values and rare levels, with and without what tells the test of them), `placebo` (coin flips
-in place of the treatment of real tables, which are read from the folder named by $MODIFIND_DATA), `zero` (no effect,
-and noise that is not Student-t), `unfollowed` (prognostic functions that learners hardly follow, with --sizes rows),
-`one_arm` (the spread of one arm changes), `tails` (rare events and skewness of the treated), `noise` (no effect, and
-noise that is no normal variable), `levels` (a category of many levels: raw p-values of the category and of the others,
-n = 5000, and CPU time with and without it, n = 20,000), `checks` (how often good and bad tables pass the checks that
-bear on validity), `per_cluster` (features that have one value in every cluster), `covariates` (null outcomes of real
-features, from the folder named by $MODIFIND_DATA), `related` (a null column that is a function of modifiers plus noise)
-and `assigned` (treatment by a rule that no line follows, of features that move the outcome, too).
+last has --null-p-values of each), `mess` (survey weights, clusters, strata, missing values and rare levels, with and
+without what tells the test of them), `placebo` (coin flips in place of the treatment of real tables, which are read
+from the folder named by $MODIFIND_DATA), `zero` (no effect, and noise that is not Student-t), `unfollowed` (prognostic
+functions that learners hardly follow, with --sizes rows), `one_arm` (the spread of one arm changes), `tails` (rare
+events and skewness of the treated), `noise` (no effect, and noise that is no normal variable), `levels` (a category of
+many levels: raw p-values of the category and of the others, n = 5000, and CPU time with and without it, n = 20,000),
+`checks` (how often good and bad tables pass the checks that bear on validity), `per_cluster` (features that have one
+value in every cluster), `covariates` (null outcomes of real features, from the folder named by $MODIFIND_DATA),
+`related` (a null column that is a function of modifiers plus noise) and `assigned` (treatment by a rule that no line
+follows, of features that move the outcome, too).
 """
 
 from __future__ import annotations

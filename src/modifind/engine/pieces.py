@@ -81,7 +81,7 @@ class _Fitted:
 
 
 @dataclass(frozen=True)
-class AddedTable(Table):
+class TableInPieces(Table):
     """A table in pieces; its block is a sample of the rows.
 
     Attributes
@@ -315,12 +315,14 @@ def _test(fitted: _Fitted, sums: FeatureSums, freedom: float) -> Outcome | None:
 
 
 def _fit_units(
-    sample: AddedTable, models: Models, resampled: bool, pairs: list[tuple[int, np.random.SeedSequence]]
+    sample: TableInPieces, models: Models, resampled: bool, pairs: list[tuple[int, np.random.SeedSequence]]
 ) -> list[_Fitted]:
     return [_fit_unit(sample, models, resampled, sample.units[place], seed) for place, seed in pairs]
 
 
-def _fit_unit(sample: AddedTable, models: Models, resampled: bool, unit: Unit, seed: np.random.SeedSequence) -> _Fitted:
+def _fit_unit(
+    sample: TableInPieces, models: Models, resampled: bool, unit: Unit, seed: np.random.SeedSequence
+) -> _Fitted:
     """The distribution of one unit; what goes wrong travels with it."""
     try:
         found, messages = with_messages(_fit_rule, sample, models, resampled, unit, seed)
@@ -329,7 +331,9 @@ def _fit_unit(sample: AddedTable, models: Models, resampled: bool, unit: Unit, s
     return replace(found, messages=messages)
 
 
-def _fit_rule(sample: AddedTable, models: Models, resampled: bool, unit: Unit, seed: np.random.SeedSequence) -> _Fitted:
+def _fit_rule(
+    sample: TableInPieces, models: Models, resampled: bool, unit: Unit, seed: np.random.SeedSequence
+) -> _Fitted:
     with one_thread():
         outcome, block, parts, feature = models.prepared, sample.block, sample.folds[0], unit.feature
         seen = resampled or outcome.looks_at(feature)
