@@ -20,9 +20,20 @@ from modifind.data.containers import as_frame, is_distributed
 from modifind.data.feature_groups import has_groups, read_feature_groups, refuse_adjusted
 from modifind.data.missing import Dropped, check_missing, check_missing_outcome
 from modifind.data.population import check_population
-from modifind.data.sources import CompleteRows, FrameSource, Piece, Source, files_of, has_row_scores, is_files
+from modifind.data.sources import (
+    ALL_ROWS,
+    FrameSource,
+    Kept,
+    KeptRows,
+    Piece,
+    Source,
+    files_of,
+    has_row_scores,
+    is_files,
+)
 from modifind.engine.assemble import assemble
 from modifind.engine.checkpoint import Checkpoint
+from modifind.engine.contrasts import compared, fit_contrasts, placebo_contrasts
 from modifind.engine.lock import held
 from modifind.engine.parts import (
     ConditionalRandomizationTest,
@@ -70,8 +81,9 @@ class ModifierSelector(BaseModifierSelector):
         one; its p-values need no resampling. "wcmmd" is the paper's statistic, with a conditional randomisation test.
     sampler : {"auto", "gaussian", "splines", "boosting", "cvae", "marginal"} or sampler, default="auto"
         How a feature is resampled given the rest. "auto" picks gaussian or boosting per feature by held-out log-score.
-    propensity : "auto", "mlp", float, array, classifier or PropensityModel, default="auto"
-        P(treated | features). A number for randomised trials; an array for known scores per row.
+    propensity : "auto", "mlp", float, dict, array, classifier or PropensityModel, default="auto"
+        P(treated | features). A number for randomised trials, or ``{label: share}`` of every arm; an array for known
+        scores per row, of two arms.
     alpha : float, default=0.05
         Level at which adjusted p-values select.
     adjust : {"bh", "by", "holm", "bonferroni", "none"}, default="bh"
@@ -215,6 +227,8 @@ class ModifierSelector(BaseModifierSelector):
         treatment: Any = None,
         *,
         treated: Any = None,
+        reference: Any = None,
+        arms: Any = None,
         adjust_for: Any = None,
         sample_weight: Any = None,
         clusters: Any = None,
@@ -232,10 +246,16 @@ class ModifierSelector(BaseModifierSelector):
         y : array of shape (n,)
             Numeric outcome. With a Dask DataFrame a Dask Series of the same partitions, or the name of a column of X.
         treatment : array of shape (n,)
-            Two values: 0/1, booleans or any two labels; with a Dask DataFrame as `y`.
+            Two values: 0/1, booleans or any two labels; more with `reference` or `arms`. With a Dask DataFrame as `y`.
         treated : optional
             The label that means "treated". Needed unless labels are unmistakable: 0 and 1, truth values, yes and no, or
             one that says control, placebo, untreated, ... beside one that does not.
+        reference : optional
+            The label that all others are compared with. With more than two labels the result then has one p-value per
+            feature, whether it modifies any of these contrasts, and each of them in ``result_.contrasts``; with two it
+            says which is the control.
+        arms : pair, optional
+            Two labels that are compared; rows of other arms are left out.
         adjust_for : list, optional
             Names, positions or a mask of columns of X that are not tested. Models of the outcome, scores and
             distributions of the tested features condition on them as on all others: the p-value of a tested feature is
@@ -262,48 +282,74 @@ class ModifierSelector(BaseModifierSelector):
             Ctrl-C. If features have been tested by then, `result_` holds them: those that were not reached have a
             p-value of NaN and count as 1 in the adjustment.
         """
-        statistic, test = self._validate()
-        given = Given(X, y, treatment, treated, adjust_for, sample_weight, clusters, strata)
+        self._validate()
+        given = Given(X, y, treatment, treated, adjust_for, sample_weight, clusters, strata, reference, arms)
         given = given if is_distributed(X) or is_files(X) else replace(given, X=as_frame(X))
+        comparison = compared(given, self.propensity)
+        if comparison is None:
+            return self._fit_pair(given)
+        return fit_contrasts(self, comparison, lambda own, pair: own._fit_pair(replace(given, **pair)))
+
+    def _fit_pair(self, given: Given) -> ModifierSelector:
+        """Test every feature with two arms."""
+        statistic, test = self._validate()
         with held(self.checkpoint), remedies_told():
             if self._is_in_pieces(given, statistic):
                 with self._pieces(given) as pieces:
-                    return self._fit_pieces(pieces, statistic, treated, adjust_for)
+                    return self._fit_pieces(pieces, statistic, given.treated, given.adjust_for)
             return self._fit_whole(given, statistic, test)
 
-    def fit_source(self, source: Source, *, treated: Any = None, adjust_for: Any = None) -> ModifierSelector:
+    def fit_source(
+        self,
+        source: Source,
+        *,
+        treated: Any = None,
+        reference: Any = None,
+        arms: Any = None,
+        adjust_for: Any = None,
+    ) -> ModifierSelector:
         """Test every feature of a table that comes in pieces, such as a file larger than memory.
 
         Parameters
         ----------
         source : Source
             Where the rows come from; `modifind.data.sources.open_files` makes one of CSV or Parquet files.
-        treated, adjust_for : optional
+        treated, reference, arms, adjust_for : optional
             As in `fit`.
 
         Returns
         -------
         self
         """
+        self._validate()
+        given = Given(source, treated=treated, reference=reference, arms=arms, adjust_for=adjust_for)
+        comparison = compared(given, self.propensity)
+        if comparison is None:
+            return self._fit_source_pair(given)
+        return fit_contrasts(self, comparison, lambda own, pair: own._fit_source_pair(replace(given, **pair)))
+
+    def _fit_source_pair(self, given: Given) -> ModifierSelector:
+        """Test every feature of a table that comes in pieces, with two arms."""
         statistic, _ = self._validate()
-        self._check_scores(source)
+        self._check_scores(given.X)
         with held(self.checkpoint), remedies_told():
-            return self._fit_pieces(self._local(source), statistic, treated, adjust_for)
+            return self._fit_pieces(self._local(given.X, given.arms), statistic, given.treated, given.adjust_for)
 
     def _check_scores(self, source: Source) -> None:
         if has_row_scores(self.propensity) and "propensity" not in getattr(source, "more", ()):
             raise ValueError("propensity is one score per row; the scores of a source must come with it")
 
-    def _local(self, source: Source) -> LocalPieces:
-        some = self._complete or "sample_weight" in getattr(source, "more", ())
-        return LocalPieces(CompleteRows(source, self._complete) if some else source, self.n_jobs)
+    def _local(self, source: Source, arms: Any = None) -> LocalPieces:
+        kept = self._kept(arms)
+        some = kept != ALL_ROWS or "sample_weight" in getattr(source, "more", ())
+        return LocalPieces(KeptRows(source, kept) if some else source, self.n_jobs)
 
-    @property
-    def _complete(self) -> str:
-        """What rows of a table in pieces must have a value of: everything, the outcome, or nothing."""
+    def _kept(self, arms: Any) -> Kept:
+        """Which rows of a table in pieces are kept: those of the arms that have what they must have a value of."""
+        complete = "outcomes" if self.missing_outcome == "drop" else ""
         if self.missing == "drop":
-            return "inputs" if self.missing_outcome == "weight" else "rows"
-        return "outcomes" if self.missing_outcome == "drop" else ""
+            complete = "inputs" if self.missing_outcome == "weight" else "rows"
+        return Kept(complete, arms)
 
     def _is_in_pieces(self, given: Given, statistic: Statistic) -> bool:
         """Whether a table is worked on in pieces; refuses what needs all rows at once if it is a long frame."""
@@ -324,7 +370,7 @@ class ModifierSelector(BaseModifierSelector):
                 self._check_scores(source)
             else:
                 source = FrameSource.of(*table, self.propensity, given.per_row)
-            yield self._local(source)
+            yield self._local(source, given.arms)
             return
         if self.checkpoint is not None:
             raise ValueError(
@@ -335,7 +381,7 @@ class ModifierSelector(BaseModifierSelector):
 
         table = given.X, given.y, given.treatment
         own = (self.propensity, self.n_jobs)
-        with DaskPieces.of(*table, *own, complete=self._complete, per_row=given.per_row) as pieces:
+        with DaskPieces.of(*table, *own, kept=self._kept(given.arms), per_row=given.per_row) as pieces:
             yield pieces
 
     def _fit_pieces(self, pieces: Pieces, statistic: Statistic, treated: Any, adjust_for: Any) -> ModifierSelector:
@@ -445,6 +491,8 @@ class ModifierSelector(BaseModifierSelector):
         *,
         n: int = 20,
         treated: Any = None,
+        reference: Any = None,
+        arms: Any = None,
         adjust_for: Any = None,
         sample_weight: Any = None,
         clusters: Any = None,
@@ -458,8 +506,9 @@ class ModifierSelector(BaseModifierSelector):
 
         Parameters
         ----------
-        X, y, treatment, treated, adjust_for, sample_weight, clusters, strata
-            As in `fit`. Of a table in pieces the runs are those of a sample of `max_train_rows` rows.
+        X, y, treatment, treated, reference, arms, adjust_for, sample_weight, clusters, strata
+            As in `fit`. With several arms every contrast is run, and a run finds what modifies any of them. Of a table
+            in pieces the runs are those of a sample of `max_train_rows` rows.
         n : int, default=20
             Number of placebo treatments.
 
@@ -482,9 +531,17 @@ class ModifierSelector(BaseModifierSelector):
         '0 of 3 placebo treatments found anything.'
         """
         check_runs(n)
-        statistic, _ = self._validate()
-        given = Given(X, y, treatment, treated, adjust_for, sample_weight, clusters, strata)
+        self._validate()
+        given = Given(X, y, treatment, treated, adjust_for, sample_weight, clusters, strata, reference, arms)
         given = given if is_distributed(X) or is_files(X) else replace(given, X=as_frame(X))
+        comparison = compared(given, self.propensity)
+        if comparison is None:
+            return self._placebo_pair(given, n)
+        return placebo_contrasts(self, comparison, lambda own, pair: own._placebo_pair(replace(given, **pair), n))
+
+    def _placebo_pair(self, given: Given, n: int) -> PlaceboResult:
+        """Placebo runs with two arms."""
+        statistic, _ = self._validate()
         if self._is_in_pieces(given, statistic):
             return self._sampled_placebo(given, statistic, n)
         data, run = self.read(given)
@@ -602,7 +659,8 @@ class ModifierSelector(BaseModifierSelector):
         self._keep(found.columns_in, result)
 
     def _dropped_settings(self, dropped: Dropped) -> dict[str, Any]:
-        return dropped.settings() if "drop" in (self.missing, self.missing_outcome) else {}
+        others = {"n_rows_other_arms": dropped.n_other_arms} if dropped.n_other_arms else {}
+        return others | (dropped.settings() if "drop" in (self.missing, self.missing_outcome) else {})
 
     def _validate(self) -> tuple[Statistic, ConditionalRandomizationTest]:
         check_shared_settings(self.alpha, self.cv, self.outcome_transform)

@@ -162,7 +162,7 @@ def bad_tables(table):
         "missing": (holes, r"'dose' \(3 missing\)"),
         "text later": (mixed, "column 'dose' holds number values in some rows and text values in others"),
         "dates": (table.assign(dose=pd.Timestamp("2020-01-01")), "column 'dose' holds dates or times"),
-        "three arms": (table.assign(arm=np.arange(1000) % 3), "exactly two values"),
+        "three arms": (table.assign(arm=np.arange(1000) % 3), "has 3 labels"),
         "text outcome": (table.assign(y="high"), "outcome y must be numeric"),
         "no rows": (table[:0], "the table has no rows"),
     }
@@ -245,7 +245,7 @@ def test_failed_fit_closes_the_client_it_opened(cluster, table, monkeypatch):
         return opened[0][0]
 
     monkeypatch.setattr("modifind.engine.dask.connect", connect_here)
-    with pytest.raises(ValueError, match="exactly two values"):
+    with pytest.raises(ValueError, match="at least two values"):
         fit_parts(table.assign(arm=1), (600,), n_jobs=3)
     ((client, address, n_workers),) = opened
     assert (client.status, address, n_workers) == ("closed", None, 3)

@@ -12,7 +12,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from modifind._typing import Array
-from modifind.data.arm_labels import first_treated
+from modifind.data.arm_labels import MOST_ARMS, first_treated, refuse_doses
 from modifind.data.clusters import WeightSums, check_clusters, cluster_keys, label_texts, weight_numbers
 from modifind.data.column_types import (
     MAX_DISCRETE_VALUES,
@@ -174,7 +174,7 @@ class Summary:
         columns = tuple(ColumnSummary.of(frame.iloc[:, m], n, limits[m]) for m, n in enumerate(names))
         y = ColumnSummary.of(pd.Series(outcome_values(piece.y)), "y", 2)
         arms = piece.treatment.infer_objects()
-        treatment = ColumnSummary.of(arms, "treatment", 2)
+        treatment = ColumnSummary.of(arms, "treatment", MOST_ARMS)
         if treatment.levels is not None and len(treatment.levels) <= 2:
             codes, found = pd.factorize(plain_column(arms))
             columns = tuple(own.with_arms(frame.iloc[:, m], codes, list(found)) for m, own in enumerate(columns))
@@ -205,7 +205,7 @@ class Summary:
             self.limits,
             columns,
             self.y.merged(other.y, "y", 2),
-            self.treatment.merged(other.treatment, "treatment", 2),
+            self.treatment.merged(other.treatment, "treatment", MOST_ARMS),
             None if self.scores is None or other.scores is None else self.scores.merged(other.scores, "propensity", 0),
             sum_of(self.weights, other.weights),
             None if self.clusters is None or other.clusters is None else np.union1d(self.clusters, other.clusters),
@@ -249,14 +249,15 @@ class Summary:
             check_clusters(self.clusters.size)
         self._check_outcome(transform)
         labels = self._labels()
-        if self.treatment.levels is None:
-            raise ValueError(f"{treatment} must have exactly two values; found more")
+        if self.treatment.levels is None and self.treatment.kind == "number":
+            refuse_doses((), MOST_ARMS + 1, treatment)
         arms = self.treatment.labels("treatment")
         shown = tuple(plain_label(label) for label in arms)
         if first_treated(shown, treated, treatment):
             arms, shown = arms[::-1], shown[::-1]
-        check_arms(min(self.treatment.levels.values()))
-        sizes = {arm: self.treatment.levels[arm] for arm in arms}
+        levels = self.treatment.levels or {}
+        sizes = {arm: levels[arm] for arm in arms}
+        check_arms(min(sizes.values()))
         by_level = tuple(c.rows_by_arm(own, sizes) for own, c in zip(labels, self.columns, strict=True))
         return Schema(
             n_rows=self.n_rows,

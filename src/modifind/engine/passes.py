@@ -15,7 +15,7 @@ from modifind._workers import results_of
 from modifind.data.missing import Dropped
 from modifind.data.pieces import Piece, Summary, joined
 from modifind.data.row_plan import RowPlan, generous_limit
-from modifind.data.sources import CompleteRows, Source
+from modifind.data.sources import KeptRows, Source
 from modifind.engine.plan import Plan, Sums
 from modifind.engine.progress import Progress
 
@@ -107,7 +107,7 @@ class LocalPieces:
     @property
     def dropped(self) -> Dropped:
         """Rows left out for missing values, as far as they have been read."""
-        return self.source.dropped if isinstance(self.source, CompleteRows) else Dropped()
+        return self.source.dropped if isinstance(self.source, KeptRows) else Dropped()
 
     def look(self, rows: RowPlan, discrete_features: Any, n_sample: int) -> tuple[Look, RowPlan]:
         """Look at every piece; the sample is pruned on the way where the number of rows is not known."""
