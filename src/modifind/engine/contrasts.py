@@ -254,6 +254,9 @@ def _settings(by_arm: Mapping[str, SelectionResult], comparison: Comparison) -> 
     models = {label: str(own.settings["propensity_model"]) for label, own in by_arm.items()}
     for name in ("n_rows_other_arms", "propensity_r2", "propensity_known"):
         settings.pop(name, None)
+    if settings.get("model"):
+        stacks = "; ".join(f"{label}: {own.settings['model']['stack']}" for label, own in by_arm.items())
+        settings["model"] = {**settings["model"], "stack": stacks}
     if any(own.settings.get("interrupted") for own in by_arm.values()) or len(by_arm) < len(comparison.others):
         settings["interrupted"] = True
     return settings | {

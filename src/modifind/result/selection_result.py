@@ -205,7 +205,7 @@ class SelectionResult:
             stacked = pd.concat(curves, ignore_index=True)
             stacked.insert(0, "column", np.repeat(columns, [len(curve) for curve in curves]))
             return stacked
-        self._refuse_several("curves")
+        self.two_arms("curves")
         if feature not in self.curves:
             raise ValueError(f"no feature {feature!r}; features are {', '.join(map(repr, self.table.index))}")
         return self.curves[feature].copy()
@@ -220,18 +220,19 @@ class SelectionResult:
             function (where it is above zero, outcomes are more common under treatment), each with `_low` and `_high`,
             and `low_support`. Of an outcome with few distinct values, these are shares.
         """
-        self._refuse_several("densities")
+        self.two_arms("densities")
         if str(column) not in self.densities:
             raise ValueError(
                 f"no densities of {str(column)!r}; there are those of {', '.join(map(repr, self.densities)) or 'none'}"
             )
         return self.densities[str(column)].copy()
 
-    def _refuse_several(self, what: str) -> None:
+    def two_arms(self, what: str) -> SelectionResult:
+        """The result, unless it is of several arms: what is asked for is then that of a contrast."""
         if self.by_arm:
-            raise ValueError(
-                f"{what} are those of a contrast: take contrast({next(iter(self.by_arm))!r}) of the result"
-            )
+            label = next(iter(self.by_arm))
+            raise ValueError(f"{what} are those of a contrast; take contrast({label!r}) of the result")
+        return self
 
     def kind(self, column: str) -> str:
         """Kind of one column, also of one that was tested in a group: continuous or discrete."""
