@@ -336,6 +336,26 @@ arms("labels that do not say which is treated", lambda a: pd.Series(np.where(a, 
 table("an unknown label", rows={"treated": "pill"})
 arms("labels of several types", lambda a: pd.Series(a).map({0: "no", 1: 1}).astype(object), file=False)
 arms("19 treated rows", lambda a: (np.arange(N) < 19).astype(int))
+# Several arms.
+THREE = np.array(["low", "mid", "high"] * 40)
+arms("a reference that is not there", lambda a: THREE, rows={"reference": "none"}, propensity="auto")
+arms("one arm to compare", lambda a: THREE, rows={"arms": ["low"]}, propensity="auto")
+arms("an arm that is not there", lambda a: THREE, rows={"arms": ["low", "none"]}, propensity="auto")
+arms("the same arm twice", lambda a: THREE, rows={"arms": ["low", "LOW"]}, propensity="auto")
+arms("a reference that is not compared", lambda a: THREE, rows={"arms": ["low", "mid"], "reference": "high"})
+arms("a treated arm of several", lambda a: THREE, rows={"reference": "low", "treated": "high"}, propensity="auto")
+arms("the reference as treated", lambda a: np.where(a, "drug", "none"), rows={"reference": "drug", "treated": "drug"})
+arms("an arm of a few rows", lambda a: first(THREE, 12, "none"), rows={"reference": "low"}, propensity="auto")
+arms("one chance of several arms", lambda a: THREE, rows={"reference": "low"})
+SHARED = {"rows": {"reference": "low"}, "propensity": {"low": 0.5, "mid": 0.25, "high": 0.2}}
+arms("shares that do not add up", lambda a: THREE, **SHARED, typed=["--propensity", "low=0.5,mid=0.25,high=0.2"])
+SHARED = {"rows": {"reference": "low"}, "propensity": {"low": 0.5, "mid": 0.5}}
+arms("an arm without a share", lambda a: THREE, **SHARED, typed=["--propensity", "low=0.5,mid=0.5"])
+SHARED = {"rows": {"reference": "low"}, "propensity": {"low": 1.5, "mid": 0.25, "high": -0.75}}
+arms("shares that are none", lambda a: THREE, **SHARED, typed=["--propensity", "low=1.5,mid=0.25,high=-0.75"])
+SHARED = {"rows": {"reference": "low"}, "propensity": {"low": 0.5, "none": 0.5}}
+arms("a share of no arm", lambda a: THREE, **SHARED, typed=["--propensity", "low=0.5,none=0.5"])
+command("a share that is no number", "--propensity", "drug=half,placebo=half")
 # Outcomes.
 outcome("a constant outcome", lambda y: 0 * y + 2)
 outcome("an outcome of words", lambda y: np.where(y > 0, "good", "bad"))
@@ -469,9 +489,18 @@ table("a known chance that does not fit the arms", propensity=0.8)
 column("a column that the treatment moved", lambda X, y, a: X["dose"] + 2 * a + np.sin(np.arange(N)), "week20")
 column("a column that nearly is the outcome", lambda X, y, a: (y + 0.1 * np.sin(np.arange(N))).round(3), "later")
 table(
-    "an event flag beside a time",
+    "a time and the flag of its event",
     lambda X, y, a: (X.assign(status=np.arange(N) % 3 // 2), pd.Series(np.abs(y) + 0.1, name="survival"), a),
     file=False,
+)
+table(
+    "what may be an event flag beside a time",
+    lambda X, y, a: (X.assign(heart_failure=np.arange(N) % 3 // 2), pd.Series(np.abs(y) + 0.1, name="survival"), a),
+    file=False,
+)
+table(
+    "the outcome before the treatment",
+    lambda X, y, a: (X.assign(change_0=y + 2 * rng.normal(size=N)), pd.Series(y, name="change"), a),
 )
 table("nothing left to test", rows={"adjust_for": ["age", "dose", "sex"]})
 table("effects in a population that is none", population="treated")

@@ -108,7 +108,8 @@ def compare_arms(
     refuse_alike(labels, name)
     if arms is not None:
         labels = _two_labels(labels, arms, name)
-    control = None if reference is None else match_label(labels, reference, "reference", name)
+    among = name if arms is None else "the arms that are compared"
+    control = None if reference is None else match_label(labels, reference, "reference", among)
     if len(labels) == 2:
         if reference is None:
             control = labels[1] if first_treated(labels, treated, name) else labels[0]

@@ -34,6 +34,7 @@ from modifind.data.pieces import Block, Piece, Schema, Summary
 from modifind.data.row_plan import RowPlan
 from modifind.data.strata import Strata, refuse_repeated
 from modifind.data.support import outside_levels
+from modifind.data.suspicious import refuse_censored
 from modifind.data.within_clusters import cluster_features
 from modifind.data.wording import named
 from modifind.engine.assemble import DETERMINED, NO_SAMPLER, Finding, failure_of, tell
@@ -45,7 +46,7 @@ from modifind.engine.passes import Pieces
 from modifind.engine.plan import FeatureSums, Plan, Sums
 from modifind.engine.progress import Progress, ProgressBar
 from modifind.engine.record import data_settings, with_messages
-from modifind.engine.review import review_columns
+from modifind.engine.review import baseline_settings, review_columns
 from modifind.engine.scoring import refuse_separation, stratum_scores
 from modifind.engine.testers import AnalyticTester
 from modifind.engine.units import Tested, check_groups, group_settings, null_hypothesis, warn_constant_members
@@ -235,6 +236,7 @@ class StreamedFit:
             schema = replace(schema, mean_weight=float(weight_numbers(sample.sample_weight).mean()))
         plain = schema.read(sample)
         refuse_leaks(plain.table, plain.y, plain.treatment, plain.clusters)
+        refuse_censored(plain.table, plain.y, sample.y.name, positive=self.outcome_transform == "log")
         if sample.strata is not None:
             features = part_of(plain.table, list(range(plain.table.n_features - 1)))
             refuse_repeated(plain.table.values[:, -1], features)
@@ -411,7 +413,16 @@ class StreamedFit:
                 levels=levels,
             ),
             columns_in=tuple(map(str, looked.sample.X.columns)),
-            settings=self._recorded(looked, sample, models, explaining) | column_names,
+            settings=self._recorded(looked, sample, models, explaining)
+            | column_names
+            | baseline_settings(
+                propensity,
+                block.y,
+                randomised=propensity.is_known or looked.sample.strata is not None,
+                tested=[block.table.names[m] for unit in plan.units for m in unit.members],
+                clusters=block.clusters,
+                outcome_name=column_names.get("outcome_name"),
+            ),
             interrupted=interrupted,
         )
 

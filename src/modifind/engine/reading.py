@@ -33,6 +33,7 @@ from modifind.data.several_arms import in_arms
 from modifind.data.strata import Strata, read_strata, with_strata
 from modifind.data.support import Outside, outside_levels
 from modifind.data.survey import effective_size
+from modifind.data.suspicious import refuse_censored
 from modifind.nuisance.observation import Unseen, weigh_observed
 
 
@@ -224,6 +225,7 @@ class Reading:
         if clusters is not None:
             check_clusters(np.unique(clusters).size)
         refuse_leaks(whole, outcome, labels.arms, clusters)
+        refuse_censored(whole, outcome, columns["y"].name)
         warn_codes(whole, outcome, outcome_name(columns["y"]))
         outside = outside_levels(whole, labels.arms, treated_as_one(labels.arms, clusters))
         table, left_out = pool_rare_levels(whole, labels.arms)

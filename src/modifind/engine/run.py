@@ -26,7 +26,7 @@ from modifind.engine.progress import Progress
 from modifind.engine.reading import Data
 from modifind.engine.record import data_settings
 from modifind.engine.repeats import steadied
-from modifind.engine.review import review_columns
+from modifind.engine.review import baseline_settings, review_columns
 from modifind.engine.scoring import draw_folds, fit_scores, model_of_rows, refuse_separation
 from modifind.engine.testers import AnalyticTester, ResamplingTester
 from modifind.engine.units import Tested, check_groups, group_settings, null_hypothesis, warn_constant_members
@@ -253,6 +253,14 @@ class WholeFit:
                 groups=bool(self.feature_groups),
             ),
             **group_settings(self.feature_groups, table, units),
+            **baseline_settings(
+                plan.propensity,
+                plan.y,
+                randomised=plan.propensity.is_known or data.strata is not None,
+                tested=[table.names[m] for unit in units for m in unit.members],
+                clusters=data.clusters,
+                outcome_name=data.names.get("outcome_name"),
+            ),
         }
         if plan.outcomes.levels:
             settings["outcome_levels"] = True
