@@ -295,6 +295,11 @@ def damaged_feature():
     min(Path("saved").glob("feature-*")).write_text("{}")  # of the first feature
 
 
+def part_of(result, **changed):
+    """A result as a part of one of several arms."""
+    return {name: part for name, part in result.items() if name != "format"} | changed
+
+
 def without(frame, column):
     """A table of a result that lacks a column."""
     del frame["columns"][column], frame["types"][column]
@@ -338,6 +343,7 @@ arms("labels of several types", lambda a: pd.Series(a).map({0: "no", 1: 1}).asty
 arms("19 treated rows", lambda a: (np.arange(N) < 19).astype(int))
 # Several arms.
 THREE = np.array(["low", "mid", "high"] * 40)
+arms("labels that differ in capitals", lambda a: np.where(a, "drug", first(THREE, 60, "Drug")))
 arms("a reference that is not there", lambda a: THREE, rows={"reference": "none"}, propensity="auto")
 arms("one arm to compare", lambda a: THREE, rows={"arms": ["low"]}, propensity="auto")
 arms("an arm that is not there", lambda a: THREE, rows={"arms": ["low", "none"]}, propensity="auto")
@@ -544,6 +550,8 @@ saved("a result with checks of nothing", lambda data: without(data["checks"], "f
 saved("a result with densities of nothing", lambda data: data["densities"].update(height=no_rows()))
 saved("a result with densities of no rows", lambda data: data["densities"].update(age=no_rows()))
 saved("a result with half a placebo", lambda data: data.update(placebo={}))
+saved("a result whose contrast has contrasts", lambda r: r.update(by_arm={"drug": part_of(r, by_arm={})}))
+saved("a result whose contrast is damaged", lambda r: r.update(by_arm={"drug": part_of(r, settings={})}))
 saved("a result with a part of another kind", lambda data: data.update(plots=[]))
 saved("a result with a number too large", lambda data: data["diagnostics"]["columns"].update(n_repeats=[2**64] * 3))
 # Options.
@@ -700,7 +708,7 @@ ARGUMENTS = (
     *("sample_weight", "max_train_rows", "feature_groups", "discrete_features", "n_resamples", "n_jobs"),
     *("random_state", "outcome_transform", "check_resamples", "cv_repeats", "placebo_runs", "fit_source"),
     *("ModifierSelector", "EffectLikelihood", "WCMMD", "DataFrame", "command line"),
-    *(r"(?<!['\w])(?:X|y)(?!['\w])", r"\b(?!pressure|preset)[a-z_]+=(?:['\"\w]|$)"),
+    *(r"(?<!['\w])(?:X|y)(?!['\w])", r"\b(?!pressure|preset|label|placebo|drug)[a-z_]+=(?:['\"\w]|$)"),
 )
 
 

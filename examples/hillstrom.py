@@ -1,0 +1,52 @@
+"""Two e-mails and none (Hillstrom's challenge): three arms; see docs/examples/hillstrom.md.
+
+MODIFIND_DATA=FOLDER python examples/hillstrom.py     # the folder has real/hillstrom.csv.xz
+"""
+
+# %% data
+import os
+from pathlib import Path
+
+import pandas as pd
+
+from modifind import ModifierSelector
+
+folder = Path(os.environ.get("MODIFIND_DATA", "."))
+customers = pd.read_csv(folder / "real" / "hillstrom.csv.xz").sample(20_000, random_state=0)
+print(customers.groupby("segment")[["visit", "conversion", "spend"]].agg(["mean"]).round(3).to_string())
+print(customers["segment"].value_counts().to_string())
+
+# %% fit
+features = ["recency", "history", "mens", "womens", "zip_code", "newbie", "channel"]
+X = customers[features].replace({"mens": {0: "no", 1: "yes"}, "womens": {0: "no", 1: "yes"}})
+shares = {"No E-Mail": 1 / 3, "Mens E-Mail": 1 / 3, "Womens E-Mail": 1 / 3}
+selector = ModifierSelector(propensity=shares, placebo_runs=5, random_state=0)
+visit = selector.fit(X, customers["visit"], treatment=customers["segment"], reference="No E-Mail").result_
+print(visit.table[["p_value", "p_adjusted", "selected", "arms"]].sort_values("p_value").round(4).to_string())
+print(visit.placebo.text)
+
+# %% contrasts
+for label, table in visit.contrasts.items():
+    print(label)
+    print(table[["p_value", "p_adjusted", "selected"]].sort_values("p_value").round(4).head(3).to_string())
+
+# %% womens
+womens = visit.contrast("Womens E-Mail")
+print(womens.changes.loc["womens", "verdict"])
+print(womens.curve("womens")[["value", "mean_effect", "mean_effect_low", "mean_effect_high"]].round(3).to_string())
+
+# %% picture
+womens.plot.curve("womens").figure_.savefig("hillstrom-womens.png", dpi=200)
+
+# %% two
+two = ModifierSelector(propensity=0.5, random_state=0, explain=False)
+two.fit(
+    X, customers["visit"], treatment=customers["segment"], arms=("No E-Mail", "Womens E-Mail"), reference="No E-Mail"
+)
+print((two.result_.table["p_value"] == womens.table["p_value"]).all())
+
+# %% spend
+selector = ModifierSelector(propensity=shares, explain=False, random_state=0)
+spend = selector.fit(X, customers["spend"], treatment=customers["segment"], reference="No E-Mail").result_
+print(spend.table[["p_value", "p_adjusted", "selected"]].sort_values("p_value").round(4).head(3).to_string())
+print(f"rows that spent anything: {(customers['spend'] > 0).sum()}")

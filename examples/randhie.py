@@ -1,0 +1,40 @@
+"""Cost sharing and visits to the doctor (RAND): four plans, a count, persons as clusters; see docs/examples/randhie.md.
+
+MODIFIND_DATA=FOLDER python examples/randhie.py     # the folder has real/randhie.csv.xz
+"""
+
+# %% data
+import os
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from modifind import ModifierSelector
+
+folder = Path(os.environ.get("MODIFIND_DATA", "."))
+years = pd.read_csv(folder / "real" / "randhie.csv.xz")
+person = (years.drop(columns="mdvis") != years.drop(columns="mdvis").shift()).any(axis=1).cumsum()
+kept = years["idp"] == 0
+years, person = years[kept], person[kept]
+plan = (np.exp(years["lncoins"]) - 1).round().astype(int).map("pays {}%".format)
+print(years["mdvis"].groupby(plan).agg(["size", "mean", "std"]).round(2).to_string())
+print(f"{person.nunique()} persons")
+
+# %% fit
+health = years[["hlthg", "hlthf", "hlthp"]].to_numpy() @ [1, 2, 3]
+X = pd.DataFrame({"diseases": years["disea"], "limited": np.where(years["physlm"] > 0, "yes", "no")})
+X["health"] = pd.Categorical.from_codes(health.astype(int), ["excellent", "good", "fair", "poor"])
+selector = ModifierSelector(placebo_runs=3, random_state=0)
+result = selector.fit(X, years["mdvis"], treatment=plan, reference="pays 0%", clusters=person).result_
+print(result.table[["p_value", "p_adjusted", "selected", "role", "arms"]].round(4).to_string())
+print(result.placebo.text)
+
+# %% contrasts
+for label, table in result.contrasts.items():
+    effect = [round(result.contrast(label).overall[f"mean_effect{end}"], 2) for end in ("", "_low", "_high")]
+    print(f"{label}: average effect {effect[0]} ({effect[1]} to {effect[2]}), smallest p {table['p_value'].min():.3f}")
+
+# %% notes
+for text in (*result.cautions, *result.notes):
+    print("-", text)
