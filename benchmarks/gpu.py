@@ -198,8 +198,8 @@ class ClockedSampler:
         self.fitted = self.clock.fit(*given)
         return self
 
-    def conditional(self, feature: int) -> Any:
-        return self.fitted.conditional(feature)
+    def rule(self, feature: int) -> Any:
+        return self.fitted.rule(feature)
 
 
 @dataclass

@@ -344,7 +344,7 @@ class OwnSampler:
     def fit(self, table, treatment, seed):
         return self
 
-    def conditional(self, feature):
+    def rule(self, feature):
         raise AssertionError
 
 

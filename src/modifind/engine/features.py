@@ -23,9 +23,9 @@ from modifind.explain.attempts import attempt
 from modifind.explain.column_bounds import Bounds, explain_bounds
 from modifind.explain.marginal import MarginalView, marginal_view
 from modifind.explain.pseudo import ArmRows, PseudoOutcomes
-from modifind.nuisance.conditional import BaseSampler
-from modifind.nuisance.conditional.contract import check_conditional
-from modifind.nuisance.conditional.joint import joint_conditional
+from modifind.nuisance.conditional import BaseSampler, Conditional, ConditionalRule
+from modifind.nuisance.conditional.contract import check_conditional, check_rule, fitted_conditional
+from modifind.nuisance.conditional.joint import joint_rule
 from modifind.nuisance.propensity.scores import FittedPropensity
 from modifind.result.explained import N_DRAWS
 from modifind.statistics.wcmmd import PreparedWCMMD
@@ -69,6 +69,14 @@ class Analysis:
     clusters: NDArray[np.int64] | None = None
     explain: bool = True
     alpha: float = 0.05
+
+    def conditional(self, feature: int) -> tuple[ConditionalRule, Conditional]:
+        """What is learned of a feature's distribution, and the distribution of these rows."""
+        rule = self.sampler.rule(feature)
+        check_rule(rule, self.sampler)
+        conditional = fitted_conditional(rule, self.table, self.prepared.treatment)
+        check_conditional(conditional, rule, "draw")
+        return rule, conditional
 
 
 class Interrupted(KeyboardInterrupt):
@@ -221,12 +229,11 @@ def _find(plan: Analysis, feature: int, seed: np.random.SeedSequence) -> Finding
             return Finding(view, None, NO_SAMPLER)
         if known is not None and feature not in plan.copies:
             return Finding(view, known[0], NO_SAMPLER, changes=known[1])
-        conditional = plan.sampler.conditional(feature)
-        check_conditional(conditional, plan.sampler)
-        if feature in plan.copies or conditional.calibration.explained_share > DETERMINED[table.kind(feature)]:
-            return Finding(view, None, conditional.calibration)
+        rule, conditional = plan.conditional(feature)
+        if feature in plan.copies or rule.calibration.explained_share > DETERMINED[table.kind(feature)]:
+            return Finding(view, None, rule.calibration)
         outcome, changes = plan.tester.examine(feature, conditional, view.bandwidth, np.random.default_rng(draw_seed))
-        return Finding(view, outcome, conditional.calibration, changes=changes)
+        return Finding(view, outcome, rule.calibration, changes=changes)
 
 
 def _view(plan: Analysis, feature: int, seed: np.random.SeedSequence, *, bands: bool) -> MarginalView:
@@ -264,17 +271,10 @@ def _find_together(plan: Analysis, unit: Unit, seed: np.random.SeedSequence) -> 
         known = tester.without_conditional(unit.members)
         if known is not None:
             return Finding(view, known[0], NO_SAMPLER, views=views, changes=known[1])
-        conditional = joint_conditional(
-            plan.sampler,
-            table,
-            plan.prepared.treatment,
-            unit.members,
-            DETERMINED,
-            conditional_seed,
-            weights=plan.weights,
-        )
-        calibration = conditional.rule.calibration
-        if conditional.rule.determined:
-            return Finding(view, None, calibration, views=views)
-        outcome, changes = tester.examine_together(unit.members, conditional, np.random.default_rng(draw_seed))
-        return Finding(view, outcome, calibration, views=views, changes=changes)
+        known_rows = table, plan.prepared.treatment, unit.members, DETERMINED, conditional_seed
+        rule = joint_rule(plan.sampler, *known_rows, weights=plan.weights)
+        if rule.determined:
+            return Finding(view, None, rule.calibration, views=views)
+        assert rule.fitted is not None
+        outcome, changes = tester.examine_together(unit.members, rule.fitted, np.random.default_rng(draw_seed))
+        return Finding(view, outcome, rule.calibration, views=views, changes=changes)

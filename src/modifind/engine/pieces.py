@@ -55,9 +55,9 @@ from modifind.explain.pseudo import ArmRows, OutcomeModel, PseudoOutcomes
 from modifind.inference import UNSEEN, AnalyticOutcome
 from modifind.nuisance.conditional import BaseSampler, Calibration, ConditionalRule, for_gaps
 from modifind.nuisance.conditional.base import sampler_weights
+from modifind.nuisance.conditional.contract import check_rule, without_rows
 from modifind.nuisance.conditional.joint import JointRule, joint_rule, rule_grid
-from modifind.nuisance.conditional.per_cluster import ClusterConditional, ClusterSampler
-from modifind.nuisance.conditional.rules import check_rule
+from modifind.nuisance.conditional.per_cluster import ClusterRule, ClusterSampler
 from modifind.nuisance.propensity.scores import FittedPropensity, PropensityModel
 from modifind.statistics import Nuisances, Statistic
 from modifind.statistics.families import family_of
@@ -209,7 +209,6 @@ class StreamedFit:
 
     def fit(self, pieces: Pieces, looked: Looked) -> Tested:
         """Fit models to the sample, add up all rows, and test every feature."""
-        check_rule(self.sampler)
         sample = self._read(looked)
         models = self._models(sample)
         fitted = self._fitted(sample, models)
@@ -248,7 +247,7 @@ class StreamedFit:
         determined = find_determined(table).apart([unit.members for unit in units])
         determined.warn()
         within: dict[int, NDArray[np.int64]] = {}
-        if getattr(self.sampler, "takes_clusters", False):
+        if getattr(self.sampler, "learns", False):
             keys = None if sample.clusters is None else cluster_keys(sample.clusters)
             within = _within(table, keys, determined.features)
         check_groups(self.sampler, table, units)
@@ -552,35 +551,33 @@ def _fit_rule(sample: _Sample, models: _Models, unit: Unit, seed: np.random.Seed
         is_copy, seen = feature in sample.copies, outcome.looks_at(feature)
         if not is_copy and not seen and not outcome.may_show_tails(feature):
             return _Fitted(unseen=True)
-        if feature in sample.within and not is_copy:
-            conditional = models.sampler.conditional(feature)
-            if isinstance(conditional, ClusterConditional):
-                return _tested_by_clusters(models, feature, conditional)
-        rule: ConditionalRule | JointRule
+        rule: Any
         if isinstance(feature, tuple):
             known = table, outcome.treatment, feature, DETERMINED, seed, parts
             rule = joint_rule(models.sampler, *known, block.weights)
             determined = rule.determined
         else:
             rule = models.sampler.rule(feature)
+            check_rule(rule, models.sampler)
             determined = is_copy or rule.calibration.explained_share > DETERMINED[table.kind(feature)]
         if determined:
             return _Fitted(calibration=rule.calibration)
+        if isinstance(rule, ClusterRule) and not isinstance(feature, tuple):
+            return _tested_by_clusters(models, feature, rule)
+        rule = without_rows(rule)
         grid = rule_grid(rule, table, outcome.treatment, parts, sample.numbers)
         tilted = OverlapConditional(grid, models.propensity, feature)
         reuse = tuple(outcome.reuse(feature, tilted, WHOLE, OUTCOME)) if seen else ()
         return _Fitted(rule, reuse, rule.calibration, unseen=not seen)
 
 
-def _tested_by_clusters(models: _Models, feature: int, conditional: ClusterConditional) -> _Fitted:
+def _tested_by_clusters(models: _Models, feature: int, rule: ClusterRule) -> _Fitted:
     """A feature that has one value in every cluster; clusters tell of it, and rows beyond the sample hardly more."""
-    calibration, outcome = conditional.calibration, models.outcome
-    if calibration.explained_share > DETERMINED[outcome.table.kind(feature)]:
-        return _Fitted(calibration=calibration)
+    outcome = models.outcome
     tester = AnalyticTester(outcome, models.propensity, n_resamples=0)
-    test, changes = tester.examine(feature, conditional, 1.0, np.random.default_rng(0))
+    test, changes = tester.examine(feature, rule.fitted, 1.0, np.random.default_rng(0))
     assert isinstance(test, AnalyticOutcome)
-    return _Fitted(calibration=calibration, test=test, changes=changes)
+    return _Fitted(calibration=rule.calibration, test=test, changes=changes)
 
 
 def _says_nothing(table: FeatureTable, feature: int) -> bool:

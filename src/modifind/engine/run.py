@@ -124,7 +124,7 @@ class WholeFit:
         determined = find_determined(table).apart([unit.members for unit in units])
         determined.warn()
         within: dict[int, NDArray[np.int64]] = {}
-        if self.statistic.takes_clusters and getattr(self.sampler, "takes_clusters", False):
+        if self.statistic.takes_clusters and getattr(self.sampler, "learns", False):
             within, clusters = cluster_features(table, data.clusters, determined.features)
             data = replace(data, clusters=clusters)
         if data.weights is not None and self.statistic.resamples:
