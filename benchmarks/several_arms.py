@@ -1,5 +1,7 @@
 """Tables of three arms whose truth is known, and what a fit with a reference finds in them; for `validity.py`.
 
+    python benchmarks/several_arms.py     # levels of tests that combine the contrasts of a feature, as Markdown
+
 Features X1 to X10 are normal with correlation 0.3 to their neighbours, X2 and X3 move the outcome of all arms, and the
 arms "a" and "b" are compared with "none".
 """
@@ -12,8 +14,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
+from scipy.stats import norm
 
 from modifind import ModifierSelector
+from modifind.inference.contrasts import simes_p_values
 
 ROWS, FEATURES = 1500, 10
 LABELS = np.array(["none", "a", "b"])
@@ -104,3 +108,20 @@ def one_arms_run(design: str, seed: int) -> dict[str, Any]:
 def cauchy_p_values(p: np.ndarray) -> np.ndarray:
     """The Cauchy combination of each row, to compare with."""
     return 0.5 - np.arctan(np.tan((0.5 - np.minimum(p, 1 - 1e-15)) * np.pi).mean(axis=1)) / np.pi
+
+
+def main(draws: int = 1_000_000) -> None:
+    """Share of p <= 0.05 and 0.01, in units of the level, where no contrast is modified."""
+    print("| contrasts | correlation | Simes | Bonferroni | Cauchy |\n|---|---|---|---|---|")
+    rng = np.random.default_rng(0)
+    for k in (2, 3, 5):
+        for correlation in (0.0, 0.5, 0.8):
+            shared, own = rng.standard_normal((draws, 1)), rng.standard_normal((draws, k))
+            p = norm.sf(np.sqrt(correlation) * shared + np.sqrt(1 - correlation) * own)
+            combined = simes_p_values(p), p.min(axis=1) * k, cauchy_p_values(p)
+            cells = (", ".join(f"{(each <= a).mean() / a:.2f}" for a in (0.05, 0.01)) for each in combined)
+            print(f"| {k} | {correlation:g} | {' | '.join(cells)} |", flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -12,15 +12,15 @@ import pandas as pd
 from modifind import ModifierSelector
 
 folder = Path(os.environ.get("MODIFIND_DATA", "."))
-customers = pd.read_csv(folder / "real" / "hillstrom.csv.xz").sample(20_000, random_state=0)
-print(customers.groupby("segment")[["visit", "conversion", "spend"]].agg(["mean"]).round(3).to_string())
-print(customers["segment"].value_counts().to_string())
+customers = pd.read_csv(folder / "real" / "hillstrom.csv.xz").sample(8_000, random_state=0)
+shown = customers.groupby("segment")[["visit", "conversion", "spend"]].mean().round(3)
+print(shown.assign(rows=customers["segment"].value_counts()).to_string())
 
 # %% fit
 features = ["recency", "history", "mens", "womens", "zip_code", "newbie", "channel"]
 X = customers[features].replace({"mens": {0: "no", 1: "yes"}, "womens": {0: "no", 1: "yes"}})
 shares = {"No E-Mail": 1 / 3, "Mens E-Mail": 1 / 3, "Womens E-Mail": 1 / 3}
-selector = ModifierSelector(propensity=shares, placebo_runs=5, random_state=0)
+selector = ModifierSelector(propensity=shares, placebo_runs=2, random_state=0)
 visit = selector.fit(X, customers["visit"], treatment=customers["segment"], reference="No E-Mail").result_
 print(visit.table[["p_value", "p_adjusted", "selected", "arms"]].sort_values("p_value").round(4).to_string())
 print(visit.placebo.text)
