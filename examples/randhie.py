@@ -36,6 +36,10 @@ for label, table in result.contrasts.items():
     effect = [round(result.contrast(label).overall[f"mean_effect{end}"], 2) for end in ("", "_low", "_high")]
     print(f"{label}: average effect {effect[0]} ({effect[1]} to {effect[2]}), smallest p {table['p_value'].min():.3f}")
 
+# %% health
+curve = result.contrast("pays 95%").curve("health")
+print(curve[["value", "mean_effect", "mean_effect_low", "mean_effect_high"]].round(2).to_string(index=False))
+
 # %% notes
 for text in (*result.cautions, *result.notes):
     print("-", text)

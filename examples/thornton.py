@@ -29,6 +29,11 @@ print(result.placebo.text)
 curve = result.curve("distvct").iloc[[2, 7, 12, 17, 22]]
 print(curve[["value", "mean_effect", "mean_effect_low", "mean_effect_high"]].round(2).to_string(index=False))
 
+# %% rates
+far = (people["distvct"] > 1.5).map({False: "within 1.5 km", True: "farther"})
+print(people["got"].groupby([far, arm]).mean().unstack().round(3).to_string())
+print(people["got"].groupby([X["hiv"], arm]).mean().unstack().round(3).to_string())
+
 # %% notes
-for text in (*result.cautions, *result.notes):
-    print("-", text)
+print("every check that bears on validity passed:", result.ok)
+print(f"effective rows after weighting: {result.overlap['effective_rows_control']:.0f} without an incentive")

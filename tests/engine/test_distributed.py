@@ -101,6 +101,20 @@ def test_partitions_of_any_size_give_the_result_of_one_process(client, table, ex
     assert len(rows) == 1 + -(-len([1 for a, b in pairwise((0, *cuts, 1000)) if b > a]) // FAN_IN)
 
 
+def test_rows_of_other_arms_are_left_out_of_every_partition(client, table):
+    several = table.assign(arm=table["arm"].where(np.arange(1000) % 4 > 0, "both"))
+    several.loc[300:449, "arm"] = "both"  # a whole partition, where only one of the arms is wanted
+    frame = partitions(several, (300, 450, 700))
+    selector = ModifierSelector(**FAST | {"propensity": "auto", "explain": False})
+    found = selector.fit(frame[FEATURES], frame["y"], frame["arm"], reference="placebo").result_
+    assert list(found.contrasts) == ["both", "drug"]
+    two = several[several["arm"] != "both"].reset_index(drop=True)
+    alone = fit(two[FEATURES], two["y"], two["arm"], propensity="auto", explain=False)
+    parts = ["importance", "statistic", "p_value"]
+    assert_frame_equal(found.contrasts["drug"][parts], alone.table[parts], rtol=1e-6)
+    assert found.contrast("drug").settings["n_rows_other_arms"] == len(several) - len(two)
+
+
 @pytest.mark.parametrize("missing", ["category", "drop"])
 def test_missing_values_are_taken_alike(client, table, missing):
     holes = table.copy()
