@@ -8,7 +8,7 @@ explains tables in memory.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from typing import TypeAlias
@@ -33,7 +33,7 @@ from modifind.explain.attempts import attempt, missing
 from modifind.explain.column_bounds import Bounds, explain_bounds
 from modifind.explain.pseudo import ArmRows, PseudoOutcomes
 from modifind.explain.reading import GivenFeature
-from modifind.explain.views import OVERALL, Explained, explain_column, no_curve, overall_effects
+from modifind.explain.views import Explained, explain_column, no_curve
 from modifind.nuisance.conditional import ConditionalRule
 from modifind.nuisance.conditional.joint import JointRule, rule_grid
 from modifind.nuisance.propensity.scores import FittedPropensity
@@ -121,7 +121,7 @@ class ExplainingRows:
         block: Block,
         numbers: NDArray[np.int64],
         propensity: FittedPropensity,
-        folds: list[NDArray[np.int64]],
+        folds: Sequence[NDArray[np.int64]],
         model: PreparedEffectLikelihood,
         outcomes: PseudoOutcomes,
         y_bandwidth: float,
@@ -170,13 +170,6 @@ class ExplainingRows:
         """How much rows count in the population that effects are about; None where all count alike."""
         return population_weights(self.propensity.scores, self.outcomes.population, self.model.weights)
 
-    def overall(self, seed: np.random.SeedSequence) -> dict[str, float]:
-        """Effects for all rows together."""
-        if not self.bands:
-            return {}
-        with one_thread():
-            return attempt(OVERALL, overall_effects, self.outcomes, self.y_bandwidth, seed) or {}
-
     def explain(self, question: Question, seed: np.random.SeedSequence) -> Explanation:
         """Answer a question about one feature or group, by one thread."""
         with one_thread():
@@ -184,7 +177,7 @@ class ExplainingRows:
             curve_seed, bounds_seed = seed.spawn(2)
             names = {m: self.table.names[m] for m in unit.members}
             shown = {}
-            for m, own in zip(unit.members, _for_each(unit, curve_seed), strict=True):
+            for m, own in unit.with_seeds(curve_seed):
                 found = attempt(f"feature {names[m]!r}: its curve", self._column, m, own)
                 shown[names[m]] = NOT_SHOWN if found is None else (found.curve, found.densities if self.bands else None)
             if not self.bands:
@@ -192,8 +185,9 @@ class ExplainingRows:
             bounds: dict[str, Bounds] = {}
             counted = self.model.weights, self.model.clusters, self.outcomes.population
             rows = ArmRows(self.y, self.treatment, self.propensity.scores, *counted)
-            asked = [m for m in unit.members if question.bounds and self.table.observed(m).any()]
-            for m, own in zip(asked, _for_each(unit, bounds_seed), strict=False):
+            for m, own in unit.with_seeds(bounds_seed) if question.bounds else ():
+                if not self.table.observed(m).any():
+                    continue
                 told = attempt(f"feature {names[m]!r}: bounds along it", explain_bounds, self.table, m, rows, own)
                 bounds |= {} if told is None else {names[m]: told}
             changes = attempt(f"feature {unit.name!r}: what changes along it", self._changes, question)
@@ -228,11 +222,6 @@ class ExplainingRows:
         """That a feature has no explanation, and why."""
         what = (missing(f"feature {unit.name!r}: its curve", reason),) if reason else ()
         return Explanation({self.table.names[m]: NOT_SHOWN for m in unit.members}, messages=what)
-
-
-def _for_each(unit: Unit, seed: np.random.SeedSequence) -> list[np.random.SeedSequence]:
-    """A seed for every column of a unit."""
-    return seed.spawn(len(unit.members)) if len(unit.members) > 1 else [seed]
 
 
 def explain_features(
