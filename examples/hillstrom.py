@@ -17,8 +17,8 @@ shown = customers.groupby("segment")[["visit", "conversion", "spend"]].mean().ro
 print(shown.assign(rows=customers["segment"].value_counts()).to_string())
 
 # %% fit
-features = ["recency", "history", "mens", "womens", "zip_code", "newbie", "channel"]
-X = customers[features].replace({"mens": {0: "no", 1: "yes"}, "womens": {0: "no", 1: "yes"}})
+X = customers[["recency", "history", "zip_code", "newbie", "channel"]].copy()
+X["bought"] = (customers["mens"] + 2 * customers["womens"]).map({1: "mens", 2: "womens", 3: "both"})
 shares = {"No E-Mail": 1 / 3, "Mens E-Mail": 1 / 3, "Womens E-Mail": 1 / 3}
 selector = ModifierSelector(propensity=shares, placebo_runs=2, random_state=0)
 visit = selector.fit(X, customers["visit"], treatment=customers["segment"], reference="No E-Mail").result_
@@ -30,19 +30,20 @@ for label, table in visit.contrasts.items():
     print(label)
     print(table[["p_value", "p_adjusted", "selected"]].sort_values("p_value").round(4).head(3).to_string())
 
-# %% womens
+# %% bought
 womens = visit.contrast("Womens E-Mail")
-print(womens.changes.loc["womens", "verdict"])
-print(womens.curve("womens")[["value", "mean_effect", "mean_effect_low", "mean_effect_high"]].round(3).to_string())
+for label in visit.contrasts:
+    own = visit.contrast(label)
+    print(f"{label}: {own.changes.loc['bought', 'verdict']}")
+    print(own.curve("bought")[["value", "mean_effect", "mean_effect_low", "mean_effect_high"]].round(3).to_string())
 
 # %% picture
-womens.plot.curve("womens").figure_.savefig("hillstrom-womens.png", dpi=200)
+womens.plot.curve("bought").figure_.savefig("hillstrom-bought.png", dpi=200)
 
 # %% two
 two = ModifierSelector(propensity=0.5, random_state=0, explain=False)
-two.fit(
-    X, customers["visit"], treatment=customers["segment"], arms=("No E-Mail", "Womens E-Mail"), reference="No E-Mail"
-)
+pair = {"arms": ("No E-Mail", "Womens E-Mail"), "reference": "No E-Mail"}
+two.fit(X, customers["visit"], treatment=customers["segment"], **pair)
 print((two.result_.table["p_value"] == womens.table["p_value"]).all())
 
 # %% spend

@@ -12,7 +12,7 @@ from modifind._typing import Array
 from modifind.data.feature_matrix import FeatureTable
 
 LEAST_CORRELATION, MOST_CORRELATION = 0.5, 0.95  # of ranks with the outcome, within each arm; beyond, it is no other
-LEAST_ROWS = 20  # of each arm
+LEAST_ROWS, MOST_ROWS = 20, 10_000  # of each arm, and in all, that are looked at
 MOST_RATIO = 2.0  # between the standard deviations of the outcome and of its baseline value
 EARLY = frozenset(("baseline", "base", "bl", "pre", "pretest", "before", "initial", "start", "screening", "0"))
 LATE = frozenset(
@@ -52,7 +52,8 @@ def baseline_names(table: FeatureTable, y: Array, arms: NDArray[np.int64], outco
     """
     numeric = [m for m in range(table.n_features) if table.kind(m) == "continuous"]
     by_name = [m for m in numeric if outcome and _is_baseline_of(table.names[m], outcome)]
-    found = by_name or [m for m in numeric if _goes_with(table.values[:, m], y, arms)]
+    some = slice(None, None, max(1, y.size // MOST_ROWS))
+    found = by_name or [m for m in numeric if _goes_with(table.values[some, m], y[some], arms[some])]
     return [table.names[m] for m in found]
 
 
