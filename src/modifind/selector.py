@@ -19,7 +19,6 @@ from modifind.data.population import check_population
 from modifind.data.sources import Source, is_files
 from modifind.engine.contrasts import compared, fit_contrasts, placebo_contrasts
 from modifind.engine.job import Job
-from modifind.engine.kept import check_settings
 from modifind.engine.lock import held
 from modifind.engine.parts import (
     ConditionalRandomizationTest,
@@ -94,8 +93,8 @@ class ModifierSelector(BaseModifierSelector):
         What becomes of rows without an outcome. "error" refuses them. "drop" leaves them out, with a count: p-values
         hold where the outcome is missing by features and arm alone, and averages are those of the rows that are left.
         "weight" lets each row with an outcome stand for 1 / P(observed | features, arm) rows, by cross-fitted models,
-        at most 20, times its sample weight: averages are then those of all rows. For tables of at most
-        `max_train_rows` rows, or "wcmmd". With ``missing="drop"`` "error" leaves such rows out as well.
+        at most 20, times its sample weight: averages are then those of all rows. With ``missing="drop"`` "error" leaves
+        such rows out as well.
     feature_groups : dict, optional
         Columns that are tested as one feature, by the name of their group: ``{"blood pressure": ["sbp", "dbp"]}``. The
         null hypothesis of a group is that the arms' difference does not depend on its columns together given the
@@ -107,7 +106,7 @@ class ModifierSelector(BaseModifierSelector):
         again; of a table in pieces the sums over rows are saved, every ten seconds. The folder of a run with other
         data, another seed, other versions of modifind, numpy, scipy, scikit-learn or torch, or with settings that
         change what is found of a feature is refused. `alpha` and `adjust` may change, and `n_jobs` and `progress`.
-        With ``random_state=None`` the seed is that of the run in the folder. Not for Dask tables.
+        With ``random_state=None`` the seed is that of the run in the folder. Files or partitions must be the same ones.
     explain : bool, default=True
         Whether features are also explained: curves with bands, what changes, bounds.
     placebo_runs : int, default=0
@@ -348,17 +347,49 @@ class ModifierSelector(BaseModifierSelector):
         self._validate()
         rows = sample_weight, clusters, strata
         given = _as_given(Given(X, y, treatment, treated, adjust_for, *rows, reference, arms))
+        return self._placebo(given, lambda job, pair: job.placebo(pair, n))
+
+    def _placebo(self, given: Given, run: Callable[[Job, Given], tuple[PlaceboResult, bool]]) -> PlaceboResult:
+        """Placebo runs of two arms, or of each of several with the reference."""
         comparison = compared(given, self.propensity)
         if comparison is None:
-            return self._placebo_pair(given, n)
-        return placebo_contrasts(self, comparison, lambda own, pair: own._placebo_pair(replace(given, **pair), n))
+            return self._placebo_pair(given, run)
+        return placebo_contrasts(self, comparison, lambda own, pair: own._placebo_pair(replace(given, **pair), run))
 
-    def _placebo_pair(self, given: Given, n: int) -> PlaceboResult:
+    def _placebo_pair(self, given: Given, run: Callable[[Job, Given], tuple[PlaceboResult, bool]]) -> PlaceboResult:
         parts = self._validate()
         with held(self.checkpoint), remedies_told():
-            self.placebo_, interrupted = self._job(*parts).placebo(given, n)
+            self.placebo_, interrupted = run(self._job(*parts), given)
         self._ended(interrupted)
         return self.placebo_
+
+    def placebo_source(
+        self,
+        source: Source,
+        *,
+        n: int = 20,
+        treated: Any = None,
+        reference: Any = None,
+        arms: Any = None,
+        adjust_for: Any = None,
+    ) -> PlaceboResult:
+        """The same for a table that comes in pieces, with a sample of `max_train_rows` of its rows.
+
+        Parameters
+        ----------
+        source, treated, reference, arms, adjust_for
+            As in `fit_source`.
+        n : int, default=20
+            Number of placebo treatments.
+
+        Returns
+        -------
+        PlaceboResult
+        """
+        check_runs(n)
+        self._validate()
+        given = Given(source, treated=treated, adjust_for=adjust_for, reference=reference, arms=arms)
+        return self._placebo(given, lambda job, pair: job.placebo_source(pair, n))
 
     def read(self, given: Given, *, weigh: bool = True) -> tuple[Data, Run]:
         """A table in memory as `fit` would read it, and what is to be done with it; nothing is tested.
@@ -367,9 +398,7 @@ class ModifierSelector(BaseModifierSelector):
         """
         job, given = self._job(*self._validate()), replace(given, X=as_frame(given.X))
         job.in_pieces(given)
-        data, run = job.read(given, weigh=weigh)
-        check_settings(run, data)
-        return data, run
+        return job.checked(given, weigh=weigh)
 
     def _job(self, statistic: Statistic, test: ConditionalRandomizationTest) -> Job:
         seed = seed_of(self.random_state, self.checkpoint)

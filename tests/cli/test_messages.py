@@ -659,6 +659,7 @@ command(
     patch=lambda machine: [machine.setitem(sys.modules, name, None) for name in ("compression.zstd", "zstandard")],
 )
 command("an archive of nothing", file="table.csv.zip", write=lambda frame: b"PK\5\6" + bytes(18))
+table("groups with a sampler of one's own", file=False, sampler=OwnSampler(), feature_groups={"both": ["age", "dose"]})
 
 
 @pytest.fixture(autouse=True)
@@ -785,10 +786,10 @@ def test_every_refusal_and_warning_has_a_case():
     assert not stale, "these are shown, or gone"
 
 
-def test_dry_runs_and_placebos_are_refused_on_a_cluster():
+def test_dry_runs_are_refused_on_a_cluster():
     roles = Roles(["age"], "change", "arm", [])
     with pytest.raises(ValueError, match=r"^--dry-run needs the table in memory; leave --dask out$"):
-        FrameTable(object()).arguments(ModifierSelector(), roles, "--dry-run")
+        FrameTable(object()).arguments(ModifierSelector(), roles)
 
 
 @pytest.mark.parametrize(

@@ -97,6 +97,14 @@ def test_sums_of_clusters_are_those_of_rows_in_memory():
     assert found.p_value > 1.5 * sums_test(sums, 3.0).p_value  # rows that are not independent tell less
 
 
+@pytest.mark.parametrize("dated", [str, pd.Timestamp])
+def test_strata_may_be_dates(dated):
+    X, y, arms, rows = table()
+    days = pd.Series([dated(f"2020-0{1 + code}-01") for code in pd.factorize(rows["strata"], sort=True)[0]])
+    found, plain = (fit(X, y, arms, strata=own, explain=False) for own in (days, rows["strata"]))
+    assert found.table.equals(plain.table)
+
+
 def test_strata_tell_the_scores():
     X, y, arms, rows = table()
     found = fit(X, y, arms, strata=rows["strata"])

@@ -82,7 +82,7 @@ def _settings(method: options.Method, select: options.Select) -> dict[str, Any]:
     settings: dict[str, Any] = {} if resamples == "auto" else {"n_resamples": int(resamples)}
     settings |= {name: getattr(method, name) for name in ("alpha", "adjust", "missing", "missing_outcome")}
     settings |= {name: getattr(select, name) for name in ("device", "explain", "population", "placebo_runs")}
-    return settings | {"max_train_rows": select.train_rows, "outcome_transform": "log" if method.log_outcome else None}
+    return settings | {"max_train_rows": method.train_rows, "outcome_transform": "log" if method.log_outcome else None}
 
 
 def until_interrupted(call: Callable[[], Any], found: Callable[[], Any], missing: str) -> tuple[Any, bool]:

@@ -171,10 +171,13 @@ class Summary:
         frame = piece.conditioned.infer_objects()
         if piece.strata is not None:
             names, limits = (*names, str(frame.columns[-1])), (*limits, MAX_LEVELS)
-        columns = tuple(ColumnSummary.of(frame.iloc[:, m], n, limits[m]) for m, n in enumerate(names))
+        n_features = piece.X.shape[1]  # what follows are strata, whose labels may be anything
+        columns = tuple(
+            ColumnSummary.of(frame.iloc[:, m], n, limits[m], check=m < n_features) for m, n in enumerate(names)
+        )
         y = ColumnSummary.of(pd.Series(outcome_values(piece.y)), "y", 2)
         arms = piece.treatment.infer_objects()
-        treatment = ColumnSummary.of(arms, "treatment", MOST_ARMS)
+        treatment = ColumnSummary.of(arms, "treatment", MAX_LEVELS)
         if treatment.levels is not None and len(treatment.levels) <= 2:
             codes, found = pd.factorize(plain_column(arms))
             columns = tuple(own.with_arms(frame.iloc[:, m], codes, list(found)) for m, own in enumerate(columns))
@@ -205,7 +208,7 @@ class Summary:
             self.limits,
             columns,
             self.y.merged(other.y, "y", 2),
-            self.treatment.merged(other.treatment, "treatment", MOST_ARMS),
+            self.treatment.merged(other.treatment, "treatment", MAX_LEVELS),
             None if self.scores is None or other.scores is None else self.scores.merged(other.scores, "propensity", 0),
             sum_of(self.weights, other.weights),
             None if self.clusters is None or other.clusters is None else np.union1d(self.clusters, other.clusters),

@@ -27,7 +27,7 @@ from modifind.data.suspicious import refuse_censored
 from modifind.data.within_clusters import cluster_features
 from modifind.data.wording import named
 from modifind.engine.passes import Pieces
-from modifind.engine.pieces import AddedTable
+from modifind.engine.pieces import TableInPieces
 from modifind.engine.run import Run
 from modifind.engine.units import check_groups
 from modifind.statistics.families import family_of
@@ -69,11 +69,11 @@ class PieceReading:
         """Look at all rows once; the sample is the whole table where it has no more than `max_train_rows`."""
         run.statistic.check()
         run.propensity.check()
-        rows = RowPlan.of(AddedTable.stream(run, "folds"), run.n_folds, run.statistic.cv_repeats or 1)
+        rows = RowPlan.of(TableInPieces.stream(run, "folds"), run.n_folds, run.statistic.cv_repeats or 1)
         look, rows = pieces.look(rows, self.discrete_features, self.max_train_rows)
         return Looked(rows, look.summary, *look.sample())
 
-    def read(self, run: Run, pieces: Pieces, looked: Looked) -> AddedTable:
+    def read(self, run: Run, pieces: Pieces, looked: Looked) -> TableInPieces:
         """Check the table, and read the sample that models are fitted to."""
         sample, summary = looked.sample, looked.summary
         names = tuple(map(str, sample.X.columns))
@@ -108,7 +108,7 @@ class PieceReading:
         block = replace(block, table=table)
         folds, of_clusters = _folds(run, looked, block, schema.n_clusters)
         _check_sample(run, schema, block, folds)
-        return AddedTable(
+        return TableInPieces(
             block=block,
             units=units,
             copies=determined.features,
@@ -139,7 +139,7 @@ def _folds(
     run: Run, looked: Looked, block: Block, n_clusters: int
 ) -> tuple[tuple[NDArray[np.int64], ...], tuple[NDArray[np.int64], ...]]:
     """Fold of each row of the sample, for every repeat; and of every cluster, where there are clusters."""
-    rows, seed = looked.rows, AddedTable.stream(run, "folds")
+    rows, seed = looked.rows, TableInPieces.stream(run, "folds")
     if block.clusters is None:
         return tuple(rows.folds(looked.numbers)), ()
     found = []

@@ -70,7 +70,7 @@ class _Fitted:
 
 
 @dataclass(frozen=True)
-class AddedTable(Table):
+class TableInPieces(Table):
     """A table in pieces; its block is a sample of the rows.
 
     Attributes
@@ -250,11 +250,11 @@ def _test(fitted: _Fitted, sums: FeatureSums, freedom: float) -> AnalyticOutcome
     return test.with_tails(tails.p_value(freedom))
 
 
-def _fit_units(sample: AddedTable, models: Models, pairs: list[tuple[int, np.random.SeedSequence]]) -> list[_Fitted]:
+def _fit_units(sample: TableInPieces, models: Models, pairs: list[tuple[int, np.random.SeedSequence]]) -> list[_Fitted]:
     return [_fit_unit(sample, models, sample.units[place], seed) for place, seed in pairs]
 
 
-def _fit_unit(sample: AddedTable, models: Models, unit: Unit, seed: np.random.SeedSequence) -> _Fitted:
+def _fit_unit(sample: TableInPieces, models: Models, unit: Unit, seed: np.random.SeedSequence) -> _Fitted:
     """The distribution of one unit; what goes wrong travels with it."""
     try:
         found, messages = with_messages(_fit_rule, sample, models, unit, seed)
@@ -263,7 +263,7 @@ def _fit_unit(sample: AddedTable, models: Models, unit: Unit, seed: np.random.Se
     return replace(found, messages=messages)
 
 
-def _fit_rule(sample: AddedTable, models: Models, unit: Unit, seed: np.random.SeedSequence) -> _Fitted:
+def _fit_rule(sample: TableInPieces, models: Models, unit: Unit, seed: np.random.SeedSequence) -> _Fitted:
     with one_thread():
         outcome, block, parts = models.prepared, sample.block, sample.folds[0]
         table, feature = outcome.table, unit.feature

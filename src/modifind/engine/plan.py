@@ -191,12 +191,13 @@ class Plan:
             conditional = rule_grid(rule, block.table, block.treatment, folds[0], block.numbers)
             grid = OverlapConditional(conditional, propensity, feature)
             functions = self.functions[place]
-            excess = None if functions is None else functions.excess(block.table, grid)
             if not outcome.looks_at(feature):
+                excess = None if functions is None else functions.excess(block.table, grid)
                 shape = None if excess is None else tail_terms(outcome.tail_scores, excess)
                 nothing = np.zeros((block.y.size, 2))
                 return FeatureSums(tails=_tail_sums(shape), units=self._units(block, nothing, shape))
             both, weights = outcome.terms(feature, grid, WHOLE, OUTCOME)
+            excess = None if functions is None else functions.excess(block.table, grid.swept(weights))
         except Exception as error:
             return FeatureSums(failure=failure_of(error, self.units[place].name))
         shape = None if excess is None else tail_terms(both[0].tails, excess)

@@ -1,7 +1,7 @@
 """One engine for every table: models of the rows at hand, a test of every feature by all rows, and what was found.
 
-A table in memory is one block that keeps its rows (module `kept`); a file, a long frame or a Dask table is many, whose
-sums add up (module `pieces`). Both are a `Table`, and `Run` walks on with it.
+A table in memory is one block that keeps its rows (module `in_memory`); a file, a long frame or a Dask table is many,
+whose sums add up (module `pieces`). Both are a `Table`, and `Run` walks on with it.
 """
 
 from __future__ import annotations

@@ -189,7 +189,7 @@ class AnalyticTester:
             sweep = Sweep.of(prepared, feature, grid, parts=False) if parts is None else parts
             outcome = sweep.test(prepared, grid, 0, check_resamples=self.n_resamples, rng=rng)
             outcome = replace(outcome, prognostic_p_value=sweep.test(prepared, grid, -1).p_value)
-            scores = sweep.terms[0].tails
+            scores, grid = sweep.terms[0].tails, grid.swept(sweep.weights)
         shape, functions = NAN, prepared.tail_functions(feature)
         if functions is not None:
             excess = functions.excess(prepared.table, grid)

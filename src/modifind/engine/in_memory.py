@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -29,7 +28,6 @@ from modifind.engine.scoring import draw_folds, fit_scores, model_of_rows
 from modifind.engine.testers import AnalyticTester, ResamplingTester
 from modifind.engine.units import check_groups
 from modifind.explain.attempts import attempt
-from modifind.inference import ConditionalRandomizationTest
 from modifind.nuisance.conditional import BaseSampler
 from modifind.nuisance.propensity.overlap import OverlapSums
 from modifind.nuisance.propensity.scores import FittedPropensity
@@ -42,7 +40,7 @@ EXPLAINING = EffectLikelihood(["linear", "splines"])  # of what 'wcmmd' finds wi
 
 
 @dataclass(frozen=True)
-class KeptTable(Table):
+class TableInMemory(Table):
     """A table in memory.
 
     Attributes
@@ -67,7 +65,7 @@ class KeptTable(Table):
         data: Data,
         checkpoint: Checkpoint | None = None,
         known: dict[int, Finding] | None = None,
-    ) -> KeptTable:
+    ) -> TableInMemory:
         """From a table that was read; refuses settings that have no meaning for it."""
         arranged, units = arrange(data.table, run.feature_groups, data.adjusted)
         table = with_level_columns(replace(data, table=arranged).conditioned, data.weights)
@@ -179,17 +177,3 @@ def _tester(run: Run, models: Models, n_tested: int) -> AnalyticTester | Resampl
     explain = run.explain and getattr(run.sampler, "condition_on_treatment", True)
     model: Any = attempt("what changes along features", EXPLAINING.prepare, nuisances) if explain else None
     return ResamplingTester(models.prepared, statistic, run.test, n_resamples, propensity, nuisances.table, model)
-
-
-def warn_unused(test: ConditionalRandomizationTest | None, n_resamples: int | str, alpha: float, adjust: str) -> None:
-    """Name settings that the effect-likelihood test has no use for."""
-    if test is not None:
-        warnings.warn("test= belongs to 'wcmmd'; effect_likelihood does not use it", UserWarning, stacklevel=4)
-    if n_resamples != "auto":
-        ConditionalRandomizationTest().resolve_resamples(n_resamples, 1, alpha, adjust)  # refuses what is no count
-        warnings.warn(
-            "effect_likelihood does not resample, so n_resamples has no effect; "
-            "EffectLikelihood(check_resamples=...) checks its tail by resampling",
-            UserWarning,
-            stacklevel=4,
-        )
