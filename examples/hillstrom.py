@@ -12,7 +12,8 @@ import pandas as pd
 from modifind import ModifierSelector
 
 folder = Path(os.environ.get("MODIFIND_DATA", "."))
-customers = pd.read_csv(folder / "real" / "hillstrom.csv.xz").sample(8_000, random_state=0)
+everybody = pd.read_csv(folder / "real" / "hillstrom.csv.xz")
+customers = everybody.sample(8_000, random_state=0)
 shown = customers.groupby("segment")[["visit", "conversion", "spend"]].mean().round(3)
 print(shown.assign(rows=customers["segment"].value_counts()).to_string())
 
@@ -51,3 +52,8 @@ selector = ModifierSelector(propensity=shares, explain=False, random_state=0)
 spend = selector.fit(X, customers["spend"], treatment=customers["segment"], reference="No E-Mail").result_
 print(spend.table[["p_value", "p_adjusted", "selected"]].sort_values("p_value").round(4).head(3).to_string())
 print(f"rows that spent anything: {(customers['spend'] > 0).sum()}")
+
+# %% everybody
+bought = (everybody["mens"] + 2 * everybody["womens"]).map({1: "mens", 2: "womens", 3: "both"}).rename("bought")
+print(everybody["visit"].groupby([bought, everybody["segment"]]).mean().unstack().round(3).to_string())
+print(everybody["visit"].groupby(everybody["segment"]).mean().round(3).to_dict())
