@@ -77,9 +77,9 @@ class ModifierSelector(BaseModifierSelector):
         Scale on which effects are measured. On the logarithm of a positive outcome effects are ratios, and a feature
         that multiplies both arms alike modifies nothing.
     max_train_rows : int, default=200_000
-        Most rows that propensity, outcome model and samplers of "effect_likelihood" are fitted to. Of a longer table
-        they see a random sample, and every row is scored, in one pass, by models of the outcome and the treatment that
-        have not seen it. "wcmmd" takes all rows of a table in memory whatever their number.
+        Most rows that propensity, outcome model and samplers are fitted to. Of a longer table they see a random sample,
+        and every row is scored by models of the outcome and the treatment that have not seen it; "wcmmd" of all rows is
+        compared with that of resampled rows.
     device : {"cpu", "cuda", "cuda:0", ...}, optional
         Where the parts given by name compute what they can by torch: the networks of "cvae" and of the learners of
         "effect_likelihood", the resamples of "wcmmd". None leaves every part its own setting, "cpu" by default. Each

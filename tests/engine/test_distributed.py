@@ -15,7 +15,7 @@ import pytest
 from pandas.testing import assert_frame_equal
 
 from conftest import confounded_table
-from modifind import EffectLikelihood, ModifierSelector, PropensityModel
+from modifind import WCMMD, EffectLikelihood, ModifierSelector, PropensityModel
 from modifind._workers import WorkerError
 from modifind.cli.app import main
 from modifind.data.files.text import Dialect
@@ -222,8 +222,16 @@ def test_columns_must_be_partitioned_alike(client, table):
         fit(frame[FEATURES], partitions(table, (500, 600))["y"], frame["arm"])
     with pytest.raises(ValueError, match=r"a partition of treatment has [46]00 rows, that of X 500"):
         fit(frame[FEATURES], frame["y"], partitions(table, (400,))["arm"])
-    with pytest.raises(ValueError, match="'wcmmd' needs the table in memory"):
-        fit(frame[FEATURES], frame["y"], frame["arm"], statistic="wcmmd")
+    with pytest.raises(ValueError, match=r"'exact'. needs the table in memory"):
+        fit(frame[FEATURES], frame["y"], frame["arm"], statistic=WCMMD("exact"))
+
+
+def test_resamples_are_the_same_on_a_cluster(client, table):
+    settings = {"statistic": "wcmmd", "n_resamples": 40, "explain": False}
+    frame = partitions(table, (137, 500))
+    found = fit(frame[FEATURES], frame["y"], frame["arm"], **settings)
+    close(found, fit(table[FEATURES], table["y"], table["arm"], **settings))
+    assert found.table["p_value"].idxmin() == "age"
 
 
 def test_joblib_spreads_a_table_in_memory_over_the_cluster(client, table, expected):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -274,6 +275,8 @@ class Summary:
             constant=tuple(c.n_distinct + (c.n_missing > 0) == 1 for c in self.columns),
             counts=by_level,
             gaps=tuple(c.n_missing > 0 for c in self.columns),
+            limits=tuple((c.low, c.high) for c in self.columns),
+            outcome_limits=(math.log(self.y.low), math.log(self.y.high)) if transform else (self.y.low, self.y.high),
             cluster_keys=self.clusters,
             stratum_shares=self._stratum_shares(labels[-1], by_level[-1], arms),
             places=self.places or tuple(range(len(self.names))),
@@ -351,6 +354,10 @@ class Schema:
         continuous.
     gaps : tuple of bool
         Features with missing values.
+    limits : tuple of pairs of floats
+        Smallest and largest value of each feature, where it is a number.
+    outcome_limits : pair of floats
+        The same of the outcome, on the scale of `transform`.
     places : tuple of int
         Where they are in a piece.
     poolings : dict
@@ -378,6 +385,8 @@ class Schema:
     constant: tuple[bool, ...]
     counts: tuple[NDArray[np.int64] | None, ...]
     gaps: tuple[bool, ...]
+    limits: tuple[tuple[float, float], ...]
+    outcome_limits: tuple[float, float]
     places: tuple[int, ...]
     poolings: dict[int, Pooling] = field(default_factory=dict)
     reference: tuple[Array, Array] | None = None

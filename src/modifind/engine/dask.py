@@ -35,7 +35,6 @@ from modifind.data.row_plan import RowPlan, generous_limit
 from modifind.data.sources import ALL_ROWS, Kept, has_row_scores
 from modifind.data.wording import listed
 from modifind.engine.passes import Look, Unsaved, add_up, check_unchanged
-from modifind.engine.plan import Plan, Sums
 from modifind.engine.progress import Progress
 from modifind.explain.attempts import described
 
@@ -232,10 +231,10 @@ class DaskPieces:
         columns = {name: [own[name] for own in parts] for name in [*self.columns, "sample_weight"]}
         return replace(self, columns=columns, kept=ALL_ROWS, lengths=[])
 
-    def sums(self, plan: Plan, n_rows: int, advance: Progress) -> Sums:
+    def sums(self, plan: Any, n_rows: int, advance: Progress, *, saved: bool = True) -> Any:
         """Sums over all rows, those of some partitions added up by the workers; which ones, their number alone says."""
 
-        def runs(n_done: int) -> Generator[Sums, None, None]:
+        def runs(n_done: int) -> Generator[Any, None, None]:
             parts = self._filled(self._each(_sums, plan))
             trees = [_in_tree(own) for own in _in_groups(parts, max(FAN_IN, -(-len(parts) // MOST_RUNS)))]
             with self._attended() as begun:
@@ -244,9 +243,9 @@ class DaskPieces:
                     yield future.result()
                     future.release()
 
-        total = add_up(runs, self.checkpoint, n_rows, advance)
+        total = add_up(runs, self.checkpoint if saved else Unsaved(), n_rows, advance)
         self._warn_lost()
-        check_unchanged(n_rows, int(total.overlap.n_rows.sum()))
+        check_unchanged(n_rows, total.n_rows)
         return total
 
     def _filled(self, parts: list[Any]) -> list[Any]:
@@ -384,7 +383,7 @@ def _observed(start: int, parts: dict[str, Any], kept: Kept, rule: Callable[[Pie
     return {"X": piece.X, "y": piece.y, "treatment": piece.treatment, **piece.more}
 
 
-def _sums(start: int, parts: dict[str, Any], kept: Kept, plan: Plan) -> Sums:
+def _sums(start: int, parts: dict[str, Any], kept: Kept, plan: Any) -> Any:
     return plan.sums(_piece(start, parts, kept)[0])
 
 

@@ -34,6 +34,7 @@ from modifind.engine.parts import (
     agreeing_sampler,
     called,
     recorded_settings,
+    refuse_clusters,
     resolve_propensity,
     with_row_scores,
 )
@@ -117,11 +118,8 @@ class Job:
 
         `weigh` is whether rows are weighted for those without an outcome, which takes models of who has one.
         """
-        if given.clusters is not None and not self.statistic.takes_clusters:
-            raise ValueError(
-                "clusters needs statistic='effect_likelihood'; "
-                f"resampled features of {called(self.statistic)} take rows as independent"
-            )
+        if given.clusters is not None:
+            refuse_clusters(self.statistic)
         own = self.params
         reading = Reading(own["discrete_features"], own["missing"], own["missing_outcome"], own["cv"], self.seed, weigh)
         data = reading.read(given)
@@ -174,7 +172,7 @@ class Job:
         """Test every feature by sums over pieces of the table; one of few rows is taken at once."""
         run, reading, saved = self._run(), self._reading(given), None
         if self.params["checkpoint"] is not None:
-            saved = continued_pass(self.params, self.statistic, given.treated, given.adjust_for, self.seed)
+            saved = continued_pass(self.params, self.statistic, self.test, given.treated, given.adjust_for, self.seed)
         with recorded() as caught:
             self._warn_unused()
             everything, (pieces, looked, record) = pieces, self._looked(run, reading, pieces, saved)
@@ -285,9 +283,10 @@ class Job:
         """Refuse what needs all rows at once, for a table that has too many for that."""
         if not self.statistic.in_pieces:
             raise ValueError(
-                "a table in pieces is tested by statistic='effect_likelihood', whose p-values are sums over rows; "
+                "a table in pieces is tested by statistic='effect_likelihood' or 'wcmmd', which are sums over rows; "
                 f"{called(self.statistic)} needs the table in memory"
             )
+        self.statistic.check_in_pieces()
 
     def _warn_unused(self) -> None:
         """Name settings that the effect-likelihood test has no use for."""
