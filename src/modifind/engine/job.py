@@ -14,7 +14,17 @@ from modifind._memory import warn_of_memory
 from modifind.data.containers import as_frame, is_distributed
 from modifind.data.feature_groups import read_feature_groups, refuse_adjusted
 from modifind.data.missing import Dropped
-from modifind.data.sources import CompleteRows, FrameSource, Piece, Source, files_of, has_row_scores, is_files
+from modifind.data.sources import (
+    ALL_ROWS,
+    FrameSource,
+    Kept,
+    KeptRows,
+    Piece,
+    Source,
+    files_of,
+    has_row_scores,
+    is_files,
+)
 from modifind.engine.assemble import assemble
 from modifind.engine.checkpoint import Checkpoint
 from modifind.engine.in_memory import TableInMemory, check_settings
@@ -75,10 +85,10 @@ class Job:
         with self._pieces(given) as pieces:
             return self._fit_pieces(pieces, given)
 
-    def fit_source(self, source: Source, treated: Any, adjust_for: Any) -> bool:
-        """The same for rows that come from a source."""
-        self._check_scores(source)
-        return self._fit_pieces(self._local(source), Given(None, treated=treated, adjust_for=adjust_for))
+    def fit_source(self, given: Given) -> bool:
+        """The same for rows that come from a source, which is X."""
+        self._check_scores(given.X)
+        return self._fit_pieces(self._local(given.X, given.arms), given)
 
     def placebo(self, given: Given, n: int) -> tuple[PlaceboResult, bool]:
         """Placebo runs alone, of a table in pieces with the rows that its models would be fitted to."""
@@ -88,11 +98,10 @@ class Job:
         with self._pieces(given) as pieces:
             return self._sampled_placebo(self._reading(given).look(self._run(), pieces), given, n, save=True)
 
-    def placebo_source(self, source: Source, treated: Any, adjust_for: Any, n: int) -> tuple[PlaceboResult, bool]:
-        """The same for rows that come from a source."""
-        self._check_scores(source)
-        given = Given(None, treated=treated, adjust_for=adjust_for)
-        looked = self._reading(given).look(self._run(), self._local(source))
+    def placebo_source(self, given: Given, n: int) -> tuple[PlaceboResult, bool]:
+        """The same for rows that come from a source, which is X."""
+        self._check_scores(given.X)
+        looked = self._reading(given).look(self._run(), self._local(given.X, given.arms))
         return self._sampled_placebo(looked, given, n, save=True)
 
     def in_pieces(self, given: Given) -> bool:
@@ -237,24 +246,25 @@ class Job:
                 self._check_scores(source)
             else:
                 source = FrameSource.of(*table, self.params["propensity"], given.per_row)
-            yield self._local(source)
+            yield self._local(source, given.arms)
             return
         from modifind.engine.dask import DaskPieces
 
         own = (self.params["propensity"], self.params["n_jobs"])
-        with DaskPieces.of(*table, *own, complete=self._complete, per_row=given.per_row) as pieces:
+        with DaskPieces.of(*table, *own, kept=self._kept(given.arms), per_row=given.per_row) as pieces:
             yield pieces
 
-    def _local(self, source: Source) -> LocalPieces:
-        some = self._complete or "sample_weight" in getattr(source, "more", ())
-        return LocalPieces(CompleteRows(source, self._complete) if some else source, self.params["n_jobs"])
+    def _local(self, source: Source, arms: Any) -> LocalPieces:
+        kept = self._kept(arms)
+        some = kept != ALL_ROWS or "sample_weight" in getattr(source, "more", ())
+        return LocalPieces(KeptRows(source, kept) if some else source, self.params["n_jobs"])
 
-    @property
-    def _complete(self) -> str:
-        """What rows of a table in pieces must have a value of: everything, the outcome, or nothing."""
+    def _kept(self, arms: Any) -> Kept:
+        """Which rows of a table in pieces are kept: those of the arms that have what they must have a value of."""
+        complete = "outcomes" if self.params["missing_outcome"] == "drop" else ""
         if self.params["missing"] == "drop":
-            return "inputs" if self.params["missing_outcome"] == "weight" else "rows"
-        return "outcomes" if self.params["missing_outcome"] == "drop" else ""
+            complete = "inputs" if self.params["missing_outcome"] == "weight" else "rows"
+        return Kept(complete, arms)
 
     def _check_scores(self, source: Source) -> None:
         if has_row_scores(self.params["propensity"]) and "propensity" not in getattr(source, "more", ()):
@@ -308,6 +318,7 @@ class Job:
             **recorded_settings(own, self.statistic, run.sampler, self.test),
             **found.settings,
             **(dropped.settings() if "drop" in (own["missing"], own["missing_outcome"]) else {}),
+            **({"n_rows_other_arms": dropped.n_other_arms} if dropped.n_other_arms else {}),
         }
         result = assemble(found, settings, messages, own["alpha"], own["adjust"])
         warn_of(result.checks, found.named)
