@@ -53,7 +53,10 @@ from modifind.result.selection_result import SelectionResult
 
 Keep: TypeAlias = Callable[[tuple[str, ...], SelectionResult], None]
 # Settings that a run takes as they are.
-PLAIN = ("n_resamples", "alpha", "adjust", "outcome_transform", "n_jobs", "progress", "explain", "population")
+PLAIN = (
+    *("n_resamples", "alpha", "adjust", "outcome_transform", "n_jobs", "progress", "explain", "population"),
+    *("outcome", "effect_scale"),
+)
 
 
 @dataclass(frozen=True)

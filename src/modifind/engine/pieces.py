@@ -224,7 +224,6 @@ class TableInPieces(Table):
             functions=tuple(functions),
             importance=replace(importance.at(block.y[:1], arms[:1]), weight_cap=None),
             columns=measured_columns(block.table, self.schema, self.units, block.weights, seeds),
-            middle=float(block.y.mean()),
         )
 
     def _importance(self, run: Run, plan: Plan, sums: Sums) -> dict[int, float]:
