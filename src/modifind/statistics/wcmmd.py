@@ -70,6 +70,9 @@ class WCMMD(Statistic):
         conditions on the treatment, the test is valid for any fixed function of the features as a score, and a few huge
         weights drown the signal of all other rows. The reported importance and curves are not capped. None leaves the
         test uncapped too, as in the paper.
+    weight_quantile : float, optional
+        Largest inverse probability weight in the test as a quantile of the weights of the observed rows of the same
+        arm, between 0 and 1. Larger ones are moved to it. By default no weight is moved on account of its rank.
     n_components : int, default=1000
         Number of random Fourier features; used by "rff" only.
     accelerate : bool, default=True
@@ -99,6 +102,7 @@ class WCMMD(Statistic):
         *,
         resample_weights: str = "reevaluated",
         weight_cap: float | None = 10.0,
+        weight_quantile: float | None = None,
         n_components: int = 1000,
         accelerate: bool = True,
         device: str = "cpu",
@@ -107,6 +111,7 @@ class WCMMD(Statistic):
         self.weighting = weighting
         self.resample_weights = resample_weights
         self.weight_cap = weight_cap
+        self.weight_quantile = weight_quantile
         self.n_components = n_components
         self.accelerate = accelerate
         self.device = device
@@ -119,7 +124,14 @@ class WCMMD(Statistic):
     def prepare(self, nuisances: Nuisances) -> PreparedWCMMD:
         """The statistic for these rows; scores are capped in its `value`."""
         prepared = self.for_rows(nuisances.outcome, nuisances.arms, nuisances.seed, nuisances.weights)
-        return replace(prepared, weight_cap=self.weight_cap)
+        return replace(prepared, weight_cap=self.weight_cap, arm_caps=self._arm_caps(nuisances.scores, nuisances.arms))
+
+    def _arm_caps(self, scores: Array, arms: Ints) -> tuple[float, float] | None:
+        """Largest weights of control and of treated rows, where they are quantiles."""
+        if self.weight_quantile is None:
+            return None
+        control, treated = 1.0 / (1.0 - scores[arms == 0]), 1.0 / scores[arms == 1]
+        return float(np.quantile(control, self.weight_quantile)), float(np.quantile(treated, self.weight_quantile))
 
     def for_rows(
         self, y: Array, treatment: Ints, seed: np.random.SeedSequence, weights: Array | None = None
@@ -133,6 +145,8 @@ class WCMMD(Statistic):
         check_choice("resample_weights", self.resample_weights, RESAMPLE_WEIGHTS)
         if self.weight_cap is not None and not self.weight_cap > 2:
             raise ValueError(f"weight_cap must be above 2 or None, not {self.weight_cap!r}")
+        if self.weight_quantile is not None and not 0 < self.weight_quantile < 1:
+            raise ValueError(f"weight_quantile must lie between 0 and 1 or be None, not {self.weight_quantile!r}")
         check_device(self.device)
         if self.device != "cpu":
             if not self.accelerate:
@@ -173,7 +187,8 @@ class PreparedWCMMD:
     """The statistic for one outcome and treatment, to be evaluated at any column of feature values.
 
     `row_weights` have mean 1; None means that all rows count alike. `weight_cap` is the largest inverse probability
-    weight in `value`, which is what is tested; `curve` and `importance` have no cap.
+    weight in `value`, which is what is tested, and `arm_caps` are those of control and of treated rows; `curve` and
+    `importance` have no cap.
     """
 
     treatment: Ints
@@ -184,6 +199,7 @@ class PreparedWCMMD:
     direct: bool
     row_weights: Array | None = None
     weight_cap: float | None = None
+    arm_caps: tuple[float, float] | None = None
     # Rows are handled with the control arm first, so that each arm is a slice and nothing is gathered.
     _order: NDArray[np.intp] = field(init=False, repr=False)
     _arms: tuple[tuple[slice, Array], ...] = field(init=False, repr=False)
@@ -325,8 +341,16 @@ class PreparedWCMMD:
         return d2[place]
 
     def capped(self, scores: Scores) -> Scores:
-        """Scores, array or tensor, as they enter the test: moved to where no weight exceeds `weight_cap`."""
-        return scores if self.weight_cap is None else scores.clip(1 / self.weight_cap, 1 - 1 / self.weight_cap)
+        """Scores, array or tensor, as they enter the test: moved to where no weight exceeds its cap."""
+        if self.weight_cap is not None:
+            scores = scores.clip(1 / self.weight_cap, 1 - 1 / self.weight_cap)
+        if self.arm_caps is None:
+            return scores
+        control, treated = self.arm_caps
+        low, high = np.where(self.treatment == 1, 1 / treated, 0.0), np.where(self.treatment == 1, 1.0, 1 - 1 / control)
+        if not isinstance(scores, np.ndarray):
+            low, high = scores.new_tensor(low), scores.new_tensor(high)
+        return scores.clip(low, high)
 
     def value(self, column: Column) -> float:
         """The importance of a column, under capped weights."""
