@@ -186,9 +186,6 @@ class Study:
     quick: Annotated[bool, Option("--quick", help="A small version that ends in minutes.")] = False
     methods: Annotated[
         str,
-        Option(
-            help="Only these methods, comma-separated: default, wcmmd, preset, preset-short, preset-hajek, "
-            "preset-sums, naive, exact, si-em."
-        ),
+        Option(help="Only these methods, comma-separated: default, wcmmd, preset, preset-sums, naive, exact, si-em."),
     ] = ""
     seed: Annotated[int, Option(help="Seed of the first run.", min=0)] = 1000

@@ -249,7 +249,7 @@ def _resampling_methods(s: Mapping[str, Any]) -> str:
     return (
         f"{resamples} and the variance of the weighted conditional maximum mean discrepancy as statistic "
         f"({statistic['estimator']} estimator, {weights} weights; Chikahara, Yamada and Kashima, UAI 2022), with "
-        f"weights {statistic['resample_weights']} on resampled data and {_cap(statistic['weight_cap'])}."
+        f"weights {statistic['resample_weights']} on resampled data and {_cap(statistic)}."
     )
 
 
@@ -285,5 +285,8 @@ def _selective_methods(s: Mapping[str, Any]) -> str:
     )
 
 
-def _cap(cap: float | None) -> str:
-    return "not capped" if cap is None else f"capped at {cap:g} in the test"
+def _cap(statistic: Mapping[str, Any]) -> str:
+    cap, quantile = statistic["weight_cap"], statistic["weight_quantile"]
+    limits = [f"{cap:g}"] if cap is not None else []
+    limits += [f"the {quantile:g} quantile of their arm"] if quantile is not None else []
+    return f"capped at {' and at '.join(limits)} in the test" if limits else "not capped"
