@@ -17,9 +17,9 @@ many levels: raw p-values of the category and of the others, n = 5000, and CPU t
 `checks` (how often good and bad tables pass the checks that bear on validity), `per_cluster` (features that have one
 value in every cluster), `covariates` (null outcomes of real features, from the folder named by $MODIFIND_DATA),
 `related` (a null column that is a function of modifiers plus noise), `assigned` (treatment by a rule that no line
-follows, of features that move the outcome, too), `family_null` and `family_power` (outcomes of every family on every
-scale of effects, without and with modifiers) and `family_placebo` (coin flips as in `placebo`, for outcomes taken as
-each of the families that they may be of).
+follows, of features that move the outcome, too), `arms` (three arms, two of them against the third; n = 1500, d = 10),
+`family_null` and `family_power` (outcomes of every family on every scale of effects, without and with modifiers) and
+`family_placebo` (coin flips as in `placebo`, for outcomes taken as each of the families that they may be of).
 """
 
 from __future__ import annotations
@@ -42,6 +42,7 @@ import check_designs
 import designs
 import family_designs
 import real_tables
+import several_arms
 from interaction_tests import interaction_p_values
 from modifind import EffectLikelihood, ModifierSelector
 from modifind.inference import adjust_p_values
@@ -562,6 +563,25 @@ class Study:
             without, with_it = (cpu_seconds(table, X) for X in (table.X.drop(columns="site"), table.X))
             row(n_levels, f"{without:.1f}", f"{with_it:.1f}", f"{with_it / without:.1f}")
 
+    def arms(self) -> None:
+        columns = ("TPR", "right contrast named", "false contrasts", "FDR over contrasts (se)", "null share")
+        header("design", *columns, "Bonferroni", "Cauchy", "any null feature selected")
+        for name in self.chosen(several_arms.DESIGNS):
+            seeds = range(self.args.seed, self.args.seed + self.args.runs)
+            runs = Parallel(n_jobs=self.args.jobs)(delayed(several_arms.one_arms_run)(name, seed) for seed in seeds)
+            found = [run for run in runs if run["selected"] & run["features"]]
+            false = np.array([len(run["chosen"] - run["true"]) / max(len(run["chosen"]), 1) for run in runs])
+            p, each = (np.concatenate([run[part] for run in runs]) for part in ("null_p", "contrast_p"))
+            cells = ["-", "-"]
+            if runs[0]["features"]:
+                named = np.mean([run["true"] <= run["chosen"] for run in found]) if found else math.nan
+                cells = [f"{len(found) / len(runs):.3f}", f"{named:.3f}"]
+            cells += [f"{np.mean([len(run['chosen'] - run['true']) > 0 for run in runs]):.3f}"]
+            cells += [f"{false.mean():.3f} ({false.std() / math.sqrt(len(runs)):.3f})", f"{(p <= 0.05).mean():.3f}"]
+            bonferroni, cauchy = each.min(axis=1) * each.shape[1], several_arms.cauchy_p_values(each)
+            cells += [f"{(own <= 0.05).mean():.3f}" for own in (bonferroni, cauchy)]
+            row(name, *cells, f"{np.mean([bool(run['selected'] - run['features']) for run in runs]):.3f}")
+
 
 def cpu_seconds(table: designs.Table, X: Any) -> float:
     """CPU time of one fit with everything at its default, in one process."""
@@ -667,7 +687,7 @@ TABLES = (
         "noise",
         "checks",
     ),
-    *("levels", "related", "assigned", "per_cluster", "covariates"),
+    *("levels", "related", "assigned", "per_cluster", "covariates", "arms"),
     *("family_null", "family_power", "family_placebo"),
 )
 STREAMED = [name for name in designs.NULL if not name.startswith(("n = 300", "columns that", "log-normal"))]

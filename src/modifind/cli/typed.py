@@ -31,7 +31,7 @@ OPTIONS = {
 }
 WORDS = (
     *("alpha", "adjust", "statistic", "sampler", "missing", "propensity", "strata", "clusters", "treated"),
-    *("population", "checkpoint", "device", "learner", "treatment", "runs", "outcome"),
+    *("reference", "arms", "population", "checkpoint", "device", "learner", "treatment", "runs", "outcome"),
 )
 WORD_OPTIONS = {"outcome": "--outcome-kind"}
 FOLLOWS = r"must\b|needs?\b|names\b|is for\b|for a\b|\S+ (?:is in use|belongs to|cannot)\b"
@@ -49,6 +49,7 @@ PHRASES = {
     " or a statistic, not": ", not",
     "a number, an array or a classifier": "a number or a column",
     " or a sampler, not": ", not",
+    "propensity={label: share}": "--propensity label=share,...",
 }
 CODE = re.compile(r": (?:y|X\[.*?\])\.str\..*?\.astype\(float\)")  # what pandas would do
 COLUMN_OPTIONS = {

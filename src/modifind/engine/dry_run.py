@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,9 @@ import pandas as pd
 from joblib import effective_n_jobs
 
 from modifind.data.containers import as_frame, is_known
+from modifind.data.several_arms import Comparison
 from modifind.data.survey import effective_size
+from modifind.engine.contrasts import compared, contrast_selector
 from modifind.engine.placebo import Assignment
 from modifind.engine.reading import Data, Given
 from modifind.engine.run import Run
@@ -44,11 +47,18 @@ def describe(selector: Any, given: Given) -> list[tuple[str, str]]:
     rows: 1,500
     treatment: drug: drug (treated) 733 rows, placebo (control) 767 rows
     """
+    comparison = compared(given, selector.propensity)
+    arms: list[tuple[str, str]] = []
+    if comparison is not None:
+        selector = contrast_selector(selector, comparison, comparison.others[0])
+        given = replace(given, **comparison.pair(comparison.others[0]))
+        arms = _arms(comparison)
     data, run = selector.read(given, weigh=False)
     frame = as_frame(given.X) if data.kept is None else as_frame(given.X).loc[data.kept]
     lines = [
         ("rows", _rows(data)),
         ("treatment", _treatment(data)),
+        *arms,
         ("outcome", _outcome(data, run)),
         ("features, numbers", _features(data, "continuous")),
         ("features, categories", _features(data, "discrete")),
@@ -64,6 +74,16 @@ def describe(selector: Any, given: Given) -> list[tuple[str, str]]:
         ("time", "" if run.statistic.resamples else _time(data, run, selector.placebo_runs)),
     ]
     return [(heading, line) for heading, line in lines if line]
+
+
+def _arms(comparison: Comparison) -> list[tuple[str, str]]:
+    """Of several arms how many rows they have, and that lines are those of the first comparison."""
+    if len(comparison.others) == 1:
+        return []
+    shown = [f"{label} {comparison.counts[label]:,} rows" for label in comparison.others]
+    reference = f"reference {comparison.reference} {comparison.counts[comparison.reference]:,} rows"
+    about = "each is compared with it; the other lines are those of the first comparison, the time too"
+    return [("arms", f"{', '.join(shown)}; {reference}; {about}")]
 
 
 def _rows(data: Data) -> str:

@@ -28,6 +28,7 @@ from modifind.data.pieces import Block, Piece, Schema, Summary
 from modifind.data.row_plan import RowPlan
 from modifind.data.strata import refuse_repeated
 from modifind.data.support import outside_levels
+from modifind.data.suspicious import refuse_censored
 from modifind.data.within_clusters import cluster_features
 from modifind.data.wording import named
 from modifind.engine.passes import Pieces
@@ -99,6 +100,7 @@ class PieceReading:
             warn_resampled_weights()
         plain = schema.read(sample)
         refuse_leaks(plain.table, plain.y, plain.treatment, plain.clusters)
+        refuse_censored(plain.table, plain.y, sample.y.name, positive=run.outcome_transform == "log")
         if sample.strata is not None:
             features = part_of(plain.table, list(range(plain.table.n_features - 1)))
             refuse_repeated(plain.table.values[:, -1], features)

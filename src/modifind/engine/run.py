@@ -23,7 +23,7 @@ from modifind.data.support import Outside
 from modifind.engine.assemble import DETERMINED, Finding, tell
 from modifind.engine.progress import Progress
 from modifind.engine.record import data_settings
-from modifind.engine.review import review_columns
+from modifind.engine.review import baseline_settings, review_columns
 from modifind.engine.scoring import refuse_separation
 from modifind.engine.units import Tested, group_settings, null_hypothesis, warn_constant_members
 from modifind.explain.attempts import attempt
@@ -277,8 +277,19 @@ class Run:
                 levels=table.outside,
             ),
             columns_in=table.columns_in,
-            settings=self._recorded(table, models, answer),
+            settings=self._recorded(table, models, answer) | self._baseline(table, propensity),
             interrupted=answer.interrupted,
+        )
+
+    def _baseline(self, table: Table, propensity: FittedPropensity) -> dict[str, Any]:
+        """What is recorded of tested columns that look like the outcome before the treatment."""
+        return baseline_settings(
+            propensity,
+            table.block.y,
+            randomised=propensity.is_known or "n_strata" in table.recorded,
+            tested=[table.block.table.names[m] for unit in table.units for m in unit.members],
+            clusters=table.block.clusters,
+            outcome_name=table.recorded.get("outcome_name"),
         )
 
     def _recorded(self, table: Table, models: Models, answer: Answer) -> dict[str, Any]:
