@@ -16,9 +16,8 @@ from modifind._workers import results_of
 from modifind.data.missing import Dropped
 from modifind.data.pieces import Piece, Summary, joined
 from modifind.data.row_plan import RowPlan, generous_limit
-from modifind.data.sources import CompleteRows, MappedRows, Source
+from modifind.data.sources import KeptRows, MappedRows, Source
 from modifind.engine.fingerprint import piece_digests
-from modifind.engine.plan import Plan, Sums
 from modifind.engine.progress import Progress
 
 if TYPE_CHECKING:
@@ -80,8 +79,8 @@ class Pieces(Protocol):
     def observed(self, rule: Callable[[Piece], Piece]) -> Pieces:
         """The rows that a rule makes of every piece, numbered anew."""
 
-    def sums(self, plan: Plan, n_rows: int, advance: Progress) -> Sums:
-        """Sums over all rows, in the order of the pieces."""
+    def sums(self, plan: Any, n_rows: int, advance: Progress, *, saved: bool = True) -> Any:
+        """What a plan's `sums` of the pieces add up to, in the order of the pieces; a checkpoint saves it or not."""
 
 
 class Unsaved:
@@ -95,7 +94,7 @@ class Unsaved:
     def load(self) -> None:
         """The sums on file; there are none."""
 
-    def save(self, n_pieces: int, sums: Sums, *, now: bool = False) -> None:
+    def save(self, n_pieces: int, sums: Any, *, now: bool = False) -> None:
         """Save the sums so far, nowhere."""
 
 
@@ -113,7 +112,7 @@ class LocalPieces:
     @property
     def dropped(self) -> Dropped:
         """Rows left out for missing values, as far as they have been read."""
-        return self.source.dropped if isinstance(self.source, CompleteRows) else Dropped()
+        return self.source.dropped if isinstance(self.source, KeptRows) else Dropped()
 
     def observed(self, rule: Callable[[Piece], Piece]) -> LocalPieces:
         """The rows that a rule makes of every piece, numbered anew."""
@@ -140,14 +139,14 @@ class LocalPieces:
             self.checkpoint.open(found.digests)
         return found.pruned(rows, n_sample)
 
-    def sums(self, plan: Plan, n_rows: int, advance: Progress) -> Sums:
+    def sums(self, plan: Any, n_rows: int, advance: Progress, *, saved: bool = True) -> Any:
         """Sums over all rows; pieces are read here and handed to the workers as they come free."""
 
-        def parts(n_done: int) -> Generator[Sums, None, None]:
+        def parts(n_done: int) -> Generator[Any, None, None]:
             jobs = (delayed(plan.sums)(piece) for piece in islice(self._counted(n_rows), n_done, None))
             return results_of(jobs, self.n_jobs, shared=False, doing="adding up rows")
 
-        return add_up(parts, self.checkpoint, n_rows, advance)
+        return add_up(parts, self.checkpoint if saved else Unsaved(), n_rows, advance)
 
     def _filled(self) -> Iterator[Piece]:
         """The pieces that hold rows."""
@@ -162,11 +161,11 @@ class LocalPieces:
 
 
 def add_up(
-    parts: Callable[[int], Generator[Sums, None, None]],
+    parts: Callable[[int], Generator[Any, None, None]],
     checkpoint: PassCheckpoint | Unsaved,
     n_rows: int,
     advance: Progress,
-) -> Sums:
+) -> Any:
     """Sums of all parts of a table, in their order and from where a checkpoint has left off.
 
     `parts` gives the sums of every part but the first so many, which are then on file: none is added twice.
@@ -174,21 +173,17 @@ def add_up(
     saved = checkpoint.load()
     total, n_done = (None, 0) if saved is None else (saved.sums, saved.n_pieces)
     try:
-        advance(_n_rows(total), n_rows)
+        advance(0 if total is None else total.n_rows, n_rows)
         with closing(parts(n_done)) as found:
             for own in found:
                 total, n_done = own if total is None else total + own, n_done + 1
                 checkpoint.save(n_done, total)
-                advance(_n_rows(total), n_rows)
+                advance(total.n_rows, n_rows)
     finally:
         if total is not None:  # also when Ctrl-C ends the pass
             checkpoint.save(n_done, total, now=True)
     assert total is not None
     return total
-
-
-def _n_rows(sums: Sums | None) -> int:
-    return 0 if sums is None else int(sums.overlap.n_rows.sum())
 
 
 def check_unchanged(n_rows: int, found: int) -> None:

@@ -355,15 +355,27 @@ class FittedPropensity:
                     found[own] = index[own, None] + moved[:, 1:] - moved[:, :1]
         return np.clip(expit(found, out=found), *self.clip, out=found)
 
-    def profile(self, feature: int, device: str = "cpu") -> ScoreProfile:
-        """Scores as a function of one feature, the others staying as they are; networks are evaluated on `device`."""
+    def profile_values(self, feature: int) -> Array | None:
+        """Values of a feature that its profile is a table of; None where the profile is a closed form."""
+        if not self.models or all(is_linear(model) for model in self.models):
+            return None
+        levels = self.table.n_levels(feature)
+        if levels:
+            return np.arange(levels, dtype=np.float64)
+        return _grid(self.table.values[self.table.observed(feature), feature])
+
+    def profile(self, feature: int, device: str = "cpu", values: Array | None = None) -> ScoreProfile:
+        """Scores as a function of one feature, the others staying as they are; networks are evaluated on `device`.
+
+        `values` are those of a table whose rows these are some of, see `profile_values`.
+        """
         if not self.models:
             return ScoreProfile(self.clip, logit(self.scores))
         if all(is_linear(model) for model in self.models):
             return self._linear_profile(feature)
         levels, gaps = self.table.n_levels(feature), feature in self.table.incomplete
-        values = self.table.values[self.table.observed(feature), feature]
-        grid = np.arange(levels, dtype=np.float64) if levels else _grid(values)
+        grid = self.profile_values(feature) if values is None else values
+        assert grid is not None
         encoded = self.table.encode(feature, np.append(grid, np.nan) if gaps else grid)
         table = logit(np.clip(self._table(self.table.encoding[feature], encoded, device), 1e-6, 1 - 1e-6))
         missing = table[:, -1] if gaps else None
