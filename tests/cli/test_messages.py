@@ -27,7 +27,7 @@ from sklearn.neighbors import KNeighborsClassifier, KNeighborsRegressor
 
 import modifind
 from conftest import ROOT
-from modifind import EffectLikelihood, ModifierSelector, SelectionResult
+from modifind import WCMMD, EffectLikelihood, ModifierSelector, SelectionResult
 from modifind.cli.app import main
 from modifind.cli.tables import FrameTable, Roles
 from modifind.cli.terminal import complain
@@ -622,6 +622,7 @@ command(
     patch=lambda machine: [machine.setitem(sys.modules, name, None) for name in ("compression.zstd", "zstandard")],
 )
 command("an archive of nothing", file="table.csv.zip", write=lambda frame: b"PK\5\6" + bytes(18))
+table("a quantile of weights that is none", file=False, statistic=WCMMD(weight_quantile=86.0))
 
 
 @pytest.fixture(autouse=True)
