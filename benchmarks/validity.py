@@ -7,16 +7,19 @@ prints Markdown. Tables: `power` (the paper's data), `prognostic` (the same with
 (other kinds of modifiers, beside "wcmmd"), `null`, `sizes` (n = 500 and 2000), `curve` (power against effect size),
 `roles` (which features are called modifiers, and which prognostic), `repeats` (how far p moves with the folds),
 `groups` (columns tested as one, n = 800), `pair` (two columns that say nearly the same, alone and as a group),
-`streamed` and `streamed_groups` (null designs with --n rows, of which models see --train-rows), `mess` (survey weights,
-clusters, strata, missing values and rare levels, with and without what tells the test of them), `placebo` (coin flips
-in place of the treatment of real tables, which are read from the folder named by $MODIFIND_DATA), `zero` (no effect,
-and noise that is not Student-t), `unfollowed` (prognostic functions that learners hardly follow, with --sizes rows),
-`one_arm` (the spread of one arm changes), `tails` (rare events and skewness of the treated), `noise` (no effect, and
-noise that is no normal variable), `levels` (a category of many levels: raw p-values of the category and of the others,
-n = 5000, and CPU time with and without it, n = 20,000), `checks` (how often good and bad tables pass the checks that
-bear on validity), `per_cluster` (features that have one value in every cluster), `covariates` (null outcomes of real
-features, from the folder named by $MODIFIND_DATA), `related` (a null column that is a function of modifiers plus noise)
-and `assigned` (treatment by a rule that no line follows, of features that move the outcome, too).
+`streamed`, `streamed_groups` and `streamed_wcmmd` (null designs with --n rows, of which models see --train-rows; the
+last has --null-p-values of each), `mess` (survey weights, clusters, strata, missing values and rare levels, with and
+without what tells the test of them), `placebo` (coin flips in place of the treatment of real tables, which are read
+from the folder named by $MODIFIND_DATA), `zero` (no effect, and noise that is not Student-t), `unfollowed` (prognostic
+functions that learners hardly follow, with --sizes rows), `one_arm` (the spread of one arm changes), `tails` (rare
+events and skewness of the treated), `noise` (no effect, and noise that is no normal variable), `levels` (a category of
+many levels: raw p-values of the category and of the others, n = 5000, and CPU time with and without it, n = 20,000),
+`checks` (how often good and bad tables pass the checks that bear on validity), `per_cluster` (features that have one
+value in every cluster), `covariates` (null outcomes of real features, from the folder named by $MODIFIND_DATA),
+`related` (a null column that is a function of modifiers plus noise), `assigned` (treatment by a rule that no line
+follows, of features that move the outcome, too), `arms` (three arms, two of them against the third; n = 1500, d = 10),
+`family_null` and `family_power` (outcomes of every family on every scale of effects, without and with modifiers) and
+`family_placebo` (coin flips as in `placebo`, for outcomes taken as each of the families that they may be of).
 """
 
 from __future__ import annotations
@@ -37,13 +40,31 @@ from numpy.typing import NDArray
 
 import check_designs
 import designs
+import family_designs
 import real_tables
+import several_arms
+from interaction_tests import interaction_p_values
 from modifind import EffectLikelihood, ModifierSelector
 from modifind.inference import adjust_p_values
 
 Run = dict[str, Any]
 MESS_ROWS = 720
 UNFOLLOWED_TRAIN_ROWS = 5_000
+FAMILY_ROWS = 1_500
+# Outcomes of real tables, as what they are taken, on which scale, and how many random rows of each.
+FAMILY_PLACEBOS = (
+    ("randhie mdvis", "numeric", "difference", 4_000),
+    ("randhie mdvis", "count", "difference", 4_000),
+    ("randhie mdvis", "count", "ratio", 4_000),
+    ("randhie mdvis", "amount", "ratio", 4_000),
+    ("hillstrom visit", "binary", "ratio", 10_000),
+    ("hillstrom visit", "binary", "odds_ratio", 10_000),
+    ("hillstrom spend", "numeric", "difference", 20_000),
+    ("hillstrom spend", "amount", "difference", 20_000),
+    ("hillstrom spend", "amount", "ratio", 20_000),
+    ("thornton got", "binary", "ratio", 2_500),
+    ("thornton got", "binary", "odds_ratio", 2_500),
+)
 LEVELS_ROWS, TIMED_ROWS = 5_000, 20_000
 TIMED_LEVELS = (200, 1000)
 
@@ -63,7 +84,7 @@ def one_run(design: designs.Design, method: str, n: int, seed: int, train_rows: 
     sampler = parts[2] if len(parts) > 2 else "auto"
     selector = ModifierSelector(
         statistic(method), sampler=sampler, random_state=seed, max_train_rows=train_rows, missing="category"
-    ).set_params(explain=False)
+    ).set_params(explain=False, **table.settings)
     if method == "wcmmd" and not table.modifiers:
         selector.set_params(n_resamples=199)  # whether p <= 0.05 is all that matters here
     rows = {"sample_weight": table.weights, "clusters": table.clusters, "strata": table.strata}
@@ -94,6 +115,20 @@ def one_run(design: designs.Design, method: str, n: int, seed: int, train_rows: 
         "p": found["p_value"].to_dict(),
         "seconds": seconds,
     }
+
+
+def one_resampled(design: designs.Design, n: int, seed: int, train_rows: int) -> tuple[Any, float]:
+    """Null p-values of a table in pieces by resampled features, and seconds."""
+    warnings.simplefilter("ignore")
+    table = design(seed, n)
+    start = time.perf_counter()
+    selector = ModifierSelector(
+        "wcmmd", sampler="gaussian", n_resamples=99, random_state=seed, max_train_rows=train_rows
+    ).set_params(explain=False)
+    rows = {"sample_weight": table.weights, "strata": table.strata}
+    p = selector.fit(table.X, table.y, treatment=table.treatment, **rows).result_.table["p_value"]
+    null = ~p.index.isin([*table.modifiers, *table.prognostic])
+    return p.to_numpy()[null], time.perf_counter() - start
 
 
 def p_values(table: designs.Table, X: Any, seed: int, groups: dict[str, list[str]] | None = None) -> Any:
@@ -163,6 +198,25 @@ class Study:
             seeds = range(self.args.seed, self.args.seed + self.args.runs)
             jobs = (delayed(one_run)(design, self.args.method, n, seed, train_rows) for seed in seeds)
             self._null_row(name, Parallel(n_jobs=self.args.jobs)(jobs))
+
+    def streamed_wcmmd(self) -> None:
+        """The same by the paper's statistic, gaussian sampler and 99 resamples, with and without weights and strata."""
+        n, train_rows = self.args.n, self.args.train_rows
+        print(f"n = {n}, models fitted to {train_rows} rows\n")
+        header("design", "null p-values", "share p <= 0.05", "share p <= 0.01", "standard error", "s per run")
+        known = {name: design for name, design in designs.NULL.items() if name in STREAMED} | designs.PIECES
+        for name, design in self.chosen(known).items():
+            probe = design(0, 1000)
+            if probe.clusters is not None:
+                continue
+            per_table = probe.X.shape[1] - len(probe.modifiers) - len(probe.prognostic)
+            seeds = range(self.args.seed, self.args.seed + math.ceil(self.args.null_p_values / per_table))
+            jobs = (delayed(one_resampled)(design, n, seed, train_rows) for seed in seeds)
+            p, seconds = zip(*Parallel(n_jobs=self.args.jobs)(jobs), strict=True)
+            shares = [(np.array(p) <= level).mean(axis=1) for level in (0.05, 0.01)]
+            error = shares[0].std(ddof=1) / math.sqrt(len(p)) if len(p) > 1 else math.nan
+            cells = [f"{own.mean():.3f}" for own in shares]
+            row(name, np.size(p), *cells, f"{error:.3f}", f"{np.mean(seconds):.0f}")
 
     def mess(self) -> None:
         """Raw null shares on messy tables; with weights or clusters what they would be if the test were not told."""
@@ -408,6 +462,46 @@ class Study:
     def one_arm(self) -> None:
         self.rates(designs.ONE_ARM)
 
+    def family_null(self) -> None:
+        """Every family and scale: no effect, and one that is constant on the scale; X26 to X30 are prognostic."""
+        header("outcome", "scale", "effect", "runs", "prognostic selected", "prognostic, share p <= 0.05", "null share")
+        cases = [(own, shape) for own in self._families() for shape in ("none", "constant")]
+        tasks = ((family_designs.design(*own, shape), self.args.method, 1000) for own, shape in cases)
+        pooled = []
+        for (own, shape), runs in zip(cases, self.in_turn(tasks), strict=True):
+            row(*own, shape, len(runs), *prognostic_shares(runs), f"{null_share(runs):.3f}")
+            pooled += runs
+        row("all", "", "", len(pooled), *prognostic_shares(pooled), f"{null_share(pooled):.3f}")
+
+    def family_power(self) -> None:
+        """Every family and scale: X1 and X2 modify the effect, beside a generalised linear model with interactions."""
+        header("outcome", "scale", "modification", "n", "TPR", "FPR", "TPR of A x X", "FPR of A x X", "s per run")
+        cases = [(own, shape) for own in self._families() for shape in ("linear", "threshold")]
+        tasks = ((family_designs.design(*own, shape), self.args.method, FAMILY_ROWS) for own, shape in cases)
+        for (own, shape), runs in zip(cases, self.in_turn(tasks), strict=True):
+            seeds = range(self.args.seed, self.args.seed + self.args.runs)
+            peer = [one_interaction_test(*own, shape, seed) for seed in seeds]
+            rates = [f"{mean(runs, 'tpr'):.3f}", f"{mean(runs, 'fpr'):.3f}"]
+            rates += [f"{np.mean(own):.3f}" for own in zip(*peer, strict=True)]
+            row(*own, shape, FAMILY_ROWS, *rates, f"{mean(runs, 'seconds'):.1f}")
+
+    def family_placebo(self) -> None:
+        """Coin flips in place of the treatment of real tables, as every family that the outcome may be of."""
+        header("outcome", "taken as", "scale", "rows", "runs", "anything selected", "smallest p", "share p <= 0.05")
+        outcomes = {outcome.name: outcome for outcome in real_tables.read_outcomes()}
+        cases = [own for own in FAMILY_PLACEBOS if own[0] in outcomes and own[0].startswith(self.args.only)]
+        tasks = []
+        for name, kind, scale, n in cases:
+            outcome, settings = outcomes[name], {"outcome": kind, "effect_scale": scale, "propensity": 0.5}
+            tasks.append((designs.placebo(outcome.X, outcome.y, settings), self.args.method, n))
+        for own, runs in zip(cases, self.in_turn(tasks), strict=True):
+            p = np.concatenate([run["null_p"] for run in runs])
+            some = sum(bool(run["selected"]) for run in runs)
+            row(*own, len(runs), f"{some} ({some / len(runs):.3f})", f"{p.min():.2g}", f"{np.mean(p <= 0.05):.3f}")
+
+    def _families(self) -> list[tuple[str, str]]:
+        return [own for own in family_designs.OUTCOMES if " ".join(own).startswith(self.args.only)]
+
     def sizes(self) -> None:
         header("data", "n", "TPR (sd)", "FPR", "mean FDP", "s per run")
         for name, design in designs.POWER.items():
@@ -469,6 +563,25 @@ class Study:
             without, with_it = (cpu_seconds(table, X) for X in (table.X.drop(columns="site"), table.X))
             row(n_levels, f"{without:.1f}", f"{with_it:.1f}", f"{with_it / without:.1f}")
 
+    def arms(self) -> None:
+        columns = ("TPR", "right contrast named", "false contrasts", "FDR over contrasts (se)", "null share")
+        header("design", *columns, "Bonferroni", "Cauchy", "any null feature selected")
+        for name in self.chosen(several_arms.DESIGNS):
+            seeds = range(self.args.seed, self.args.seed + self.args.runs)
+            runs = Parallel(n_jobs=self.args.jobs)(delayed(several_arms.one_arms_run)(name, seed) for seed in seeds)
+            found = [run for run in runs if run["selected"] & run["features"]]
+            false = np.array([len(run["chosen"] - run["true"]) / max(len(run["chosen"]), 1) for run in runs])
+            p, each = (np.concatenate([run[part] for run in runs]) for part in ("null_p", "contrast_p"))
+            cells = ["-", "-"]
+            if runs[0]["features"]:
+                named = np.mean([run["true"] <= run["chosen"] for run in found]) if found else math.nan
+                cells = [f"{len(found) / len(runs):.3f}", f"{named:.3f}"]
+            cells += [f"{np.mean([len(run['chosen'] - run['true']) > 0 for run in runs]):.3f}"]
+            cells += [f"{false.mean():.3f} ({false.std() / math.sqrt(len(runs)):.3f})", f"{(p <= 0.05).mean():.3f}"]
+            bonferroni, cauchy = each.min(axis=1) * each.shape[1], several_arms.cauchy_p_values(each)
+            cells += [f"{(own <= 0.05).mean():.3f}" for own in (bonferroni, cauchy)]
+            row(name, *cells, f"{np.mean([bool(run['selected'] - run['features']) for run in runs]):.3f}")
+
 
 def cpu_seconds(table: designs.Table, X: Any) -> float:
     """CPU time of one fit with everything at its default, in one process."""
@@ -516,6 +629,15 @@ def one_grouped(method: str, n: int, seed: int, train_rows: int) -> tuple[Any, A
     return found[0], found[1]
 
 
+def one_interaction_test(kind: str, scale: str, shape: str, seed: int) -> tuple[float, float]:
+    """Shares of modifiers and of others that interactions with the treatment select (BH)."""
+    table = family_designs.design(kind, scale, shape)(seed, FAMILY_ROWS)
+    p = interaction_p_values(table.X.to_numpy(), table.treatment, table.y, kind, scale)
+    chosen, true = adjust_p_values(p) <= 0.05, table.X.columns.isin(table.modifiers)
+    null = ~true & ~table.X.columns.isin(table.prognostic)
+    return float(chosen[true].mean()), float(chosen[null].mean())
+
+
 def share(p: NDArray[np.float64]) -> str:
     return ", ".join(f"{own:.2f}" for own in (p <= 0.05).mean(axis=0))
 
@@ -555,6 +677,7 @@ TABLES = (
         "pair",
         "streamed",
         "streamed_groups",
+        "streamed_wcmmd",
         "mess",
         "placebo",
         "zero",
@@ -564,7 +687,8 @@ TABLES = (
         "noise",
         "checks",
     ),
-    *("levels", "related", "assigned", "per_cluster", "covariates"),
+    *("levels", "related", "assigned", "per_cluster", "covariates", "arms"),
+    *("family_null", "family_power", "family_placebo"),
 )
 STREAMED = [name for name in designs.NULL if not name.startswith(("n = 300", "columns that", "log-normal"))]
 
@@ -581,10 +705,10 @@ def main() -> None:
         help="of null, groups, mess, placebo, zero and unfollowed: effect, effect:LEARNER[:SAMPLER] or wcmmd",
     )
     parser.add_argument(
-        "--only", default="", help="designs of mess, placebo, zero and unfollowed whose names begin with this"
+        "--only", default="", help="designs of mess, placebo, zero, unfollowed and families whose names begin with this"
     )
     parser.add_argument(
-        "--null-p-values", type=int, default=2000, help="p-values of each design of the null table, at least"
+        "--null-p-values", type=int, default=2000, help="p-values of each design of null and streamed_wcmmd, at least"
     )
     parser.add_argument("--methods", nargs="+", default=["effect", "wcmmd"], help="tests of the shapes table")
     parser.add_argument("--n", type=int, default=20_000, help="rows of the streamed table")

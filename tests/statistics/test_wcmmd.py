@@ -9,7 +9,7 @@ from modifind.data.feature_matrix import read_features
 from modifind.datasets import make_modifiers
 from modifind.statistics import WCMMD, wcmmd_importance
 from modifind.statistics.contract import Nuisances
-from modifind.statistics.wcmmd import curve_variance
+from modifind.statistics.prepared_wcmmd import curve_variance
 
 WEIGHTINGS = ("hajek", "horvitz_thompson")
 ESTIMATORS = ("spectral", "rff", "exact")

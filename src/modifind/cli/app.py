@@ -100,7 +100,6 @@ def demo(
     from modifind import ModifierSelector
     from modifind.charts import ImportanceDisplay
     from modifind.datasets import load_trial
-    from modifind.result.checks import concerns
     from modifind.result.writing import make_folder, write_bytes
 
     trial = load_trial()
@@ -109,7 +108,7 @@ def demo(
     selector = ModifierSelector(random_state=0, n_jobs=jobs, progress=True)
     with warnings_as_lines() as lines:
         result = selector.fit(trial.X, trial.y, treatment=trial.treatment).result_
-        lines.told = concerns(result.checks)
+        lines.told = result.concerns()
     result.to_json(out / "result.json")
     result.to_csv(out / "result.csv")
     result.report(out / "report.html")
@@ -158,13 +157,12 @@ def select(
 ) -> None:
     """Find the features of a table that modify the effect of a treatment on an outcome."""
     from modifind.cli.analysis import open_analysis, until_interrupted
-    from modifind.result.checks import concerns
 
     out, report = output.out, output.report
     check_outputs({"--out": (out, RESULT_SUFFIXES), "--report": (report, (".html",))}, _inputs(data, run))
     with open_analysis(data, columns, method, text, run, more, pieces) as (table, roles, selector, lines):
         if output.dry_run:
-            terminal.print_dry_run(selector, table.arguments(selector, roles, "--dry-run"), table.columns)
+            terminal.print_dry_run(selector, table.arguments(selector, roles), table.columns)
             return
         terminal.print_adjusted(roles.adjusted)
         result, interrupted = until_interrupted(
@@ -172,7 +170,7 @@ def select(
             lambda: getattr(selector, "result_", None),
             "there was a result",
         )
-        lines.told = concerns(result.checks)
+        lines.told = result.concerns()
         saved = result.to_json if out is not None and out.suffix.lower() == ".json" else result.to_csv
         failures = write_outputs({"--out": (out, saved), "--report": (report, result.report)})
     terminal.print_result(result)
@@ -188,11 +186,14 @@ def select(
 @app.command()
 @options.with_options
 def placebo(
-    data: Annotated[str, typer.Argument(help="CSV, TSV or Parquet file.")],
+    data: Annotated[
+        str, typer.Argument(help="CSV, TSV or Parquet file; with --stream or --dask also a pattern of several.")
+    ],
     columns: options.Columns,
     method: options.Method,
     text: options.Text,
     run: options.Run,
+    pieces: options.Pieces,
     n: Annotated[int, typer.Option(help="Number of placebo treatments.")] = 20,
     out: Annotated[Path | None, options.file_option("--out", "P-values of all runs as .csv.")] = None,
     strict: Annotated[
@@ -207,10 +208,10 @@ def placebo(
     check_outputs({"--out": (out, (".csv",))}, _inputs(data, run))
     if n < 1:
         raise ValueError(f"--n must be at least 1, not {n}")
-    with open_analysis(data, columns, method, text, run) as (table, roles, selector, lines):
+    with open_analysis(data, columns, method, text, run, pieces=pieces) as (table, roles, selector, lines):
         terminal.print_adjusted(roles.adjusted)
         found, interrupted = until_interrupted(
-            lambda: selector.placebo(**table.arguments(selector, roles, "placebo"), n=n),
+            lambda: table.placebo(selector, roles, n),
             lambda: found if (found := getattr(selector, "placebo_", None)) and found.n_runs else None,
             "a run was done",
         )

@@ -55,7 +55,7 @@ Seed = Annotated[int, Option(help="Seed of everything random.", min=0)]
 class Columns:
     """What the columns of a table are."""
 
-    treatment: Annotated[str, Option(help="Column with two values.")]
+    treatment: Annotated[str, Option(help="Column with two values, or more with --reference or --arms.")]
     outcome: Annotated[str, Option(help="Numeric column, or one of 0 and 1.")]
     features: Annotated[
         list[str] | None, Option(help="Columns to test, comma-separated or one per option; default all.")
@@ -73,7 +73,15 @@ class Columns:
         list[str] | None, Option(help="Columns tested as one, such as 'blood pressure=sbp,dbp'; may be repeated.")
     ] = None
     treated: Annotated[str | None, Option(help="Label that means treated; needed unless it is plain.")] = None
-    propensity: Annotated[str, Option(help="auto, mlp, a number, or a column with known scores.")] = "auto"
+    reference: Annotated[
+        str | None, Option(help="Label that all others are compared with; needed with more than two.")
+    ] = None
+    arms: Annotated[
+        list[str] | None, Option(help="Two labels to compare, comma-separated or one per option; others are left out.")
+    ] = None
+    propensity: Annotated[
+        str, Option(help="auto, mlp, a number, shares such as 'a=0.5,b=0.25,c=0.25', or a column with known scores.")
+    ] = "auto"
     strata: Annotated[str | None, Option(help="Column with the strata that a trial was randomised in.")] = None
     weight: Annotated[str | None, Option(help="Column with sample weights.")] = None
     clusters: Annotated[
@@ -86,6 +94,8 @@ class Method:
     """How effects are looked for, by whatever command."""
 
     learner: Annotated[str, Option(help="Of effect_likelihood: auto, linear, splines, boosting or neural.")] = "auto"
+    outcome_kind: Annotated[str, Option(help="auto, numeric, binary, count, ordinal or amount (often zero).")] = "auto"
+    effect_scale: Annotated[str, Option(help="How arms are compared: difference, ratio or odds_ratio.")] = "difference"
     log_outcome: Annotated[bool, Option("--log-outcome", help="Analyse the logarithm of the outcome.")] = False
     sampler: Annotated[str, Option(help="auto, gaussian, splines, boosting, cvae or marginal.")] = "auto"
     alpha: Annotated[float, Option(help="Level of the adjusted p-values.")] = 0.05
@@ -96,6 +106,9 @@ class Method:
     missing_outcome: Annotated[
         str, Option(help="Rows without an outcome: error, drop or weight (others stand for them).")
     ] = "error"
+    train_rows: Annotated[int, Option(help="Most rows that models are fitted to; all rows are scored.", min=200)] = (
+        200_000
+    )
 
 
 @dataclass(frozen=True)
@@ -109,9 +122,6 @@ class Select:
     resamples: Annotated[str, Option(help="Resamples per feature of wcmmd, or auto.")] = "auto"
     device: Annotated[str | None, Option(help="Where networks and resamples are computed: cpu, cuda, cuda:1, ...")] = (
         None
-    )
-    train_rows: Annotated[int, Option(help="Most rows that models are fitted to; all rows are scored.", min=200)] = (
-        200_000
     )
     explain: Annotated[bool, Option(help="Also explain features: bands, what changes, bounds.")] = True
     population: Annotated[

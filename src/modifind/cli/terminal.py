@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 LOOKS: dict[str, dict[str, Any]] = {  # of columns of the table of features
-    **{name: {"overflow": "fold"} for name in ("feature", "caution")},
+    **{name: {"overflow": "fold"} for name in ("feature", "arms", "caution")},
     **{name: {"justify": "right"} for name in ("importance", "p", "adjusted p")},
 }
 
@@ -109,13 +109,13 @@ def _wrapped(line: str, stream: TextIO) -> str:
 
 def print_checks(result: SelectionResult, typed: Callable[[str], str] = str) -> None:
     """How many kinds of check need attention, a line for each of those in the words of `typed`, and then the notes."""
-    from modifind.result.checks import concerns, summary
+    from modifind.result.checks import summary
 
-    if not len(result.checks):
-        return
-    print(f"checks: {summary(result.checks)}")
+    for label, own in result.by_arm.items() if result.by_arm else [("", result)]:
+        if len(own.checks):
+            print(f"checks{f' of {printable(label)}' if label else ''}: {summary(own.checks)}")
     for bears, word in ((True, "caution"), (False, "note")):
-        for concern in concerns(result.checks, validity=bears):
+        for concern in result.concerns(validity=bears):
             print(_wrapped(f"  {word}: {printable(' '.join(typed(concern).split()))}", sys.stdout))
 
 
@@ -170,13 +170,34 @@ def print_result(result: SelectionResult, truth: dict[str, str] | None = None) -
         lines.append(f"predict the outcome, no difference found: {printable(', '.join(predictors))}")
     if result.placebo is not None:
         lines.append(printable(result.placebo.text))
+    lines += _contrast_lines(result) if result.by_arm else [_rows_line(result)]
+    for line in lines:
+        console.print(Text(line))
+
+
+def _contrast_lines(result: SelectionResult) -> list[str]:
+    """For every arm what is selected, and how many rows that rests on."""
+    settings, found = result.settings, result.by_arm or {}
+    reference = f"reference = {settings['control_label']} ({settings['n_control']} rows)"
+    lines = [printable(f"{settings['n_rows']} rows, {reference}; selected over features and arms:")]
+    for label, own in found.items():
+        chosen = ", ".join(own.selected) or "none"
+        effective = f"effective rows {own.overlap['effective_rows_treated']:.0f} and "
+        effective += f"{own.overlap['effective_rows_control']:.0f}"
+        lines.append(printable(f"  {label} ({own.settings['n_treated']} rows; {effective}): {chosen}"))
+    return lines
+
+
+def _rows_line(result: SelectionResult) -> str:
+    """The arms, and how many rows they are worth."""
+    settings = result.settings
     labels = f"treated = {settings['treated_label']}, control = {settings['control_label']}"
     kept = "overlap_rows" if settings.get("population") == "overlap" else "effective_rows"
     effective = f"{result.overlap[f'{kept}_treated']:.0f} treated, {result.overlap[f'{kept}_control']:.0f} control"
     effective += " (overlap population)" if kept == "overlap_rows" else ""
-    lines.append(f"{settings['n_rows']} rows, {printable(labels)}; effective rows after weighting: {effective}")
-    for line in lines:
-        console.print(Text(line))
+    others = settings.get("n_rows_other_arms")
+    left_out = f" ({others} of other arms left out)" if others else ""
+    return f"{settings['n_rows']} rows{left_out}, {printable(labels)}; effective rows after weighting: {effective}"
 
 
 def _feature_table(result: SelectionResult, truth: dict[str, str] | None, mark: str) -> Any:
@@ -190,6 +211,8 @@ def _feature_table(result: SelectionResult, truth: dict[str, str] | None, mark: 
     more: dict[str, list[str]] = {}
     if truth is not None:
         more["in truth moves"] = [truth.get(str(name), "nothing") for name in table.index]
+    if result.by_arm:
+        more["arms"] = [printable(str(arms)) for arms in table["arms"]]
     cautions = [printable(str(caution)) for caution in table.get("caution", ())]
     if any(cautions):
         more["caution"] = cautions

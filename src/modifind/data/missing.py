@@ -137,8 +137,8 @@ class Dropped:
         Missing values of each column that has any.
     n_outcomes : int
         Missing values of the outcome.
-    n_weightless : int
-        Rows of weight 0, which are not among those looked at.
+    n_weightless, n_other_arms : int
+        Rows of weight 0, and rows of arms that are not compared; they are not among those looked at.
     """
 
     n_rows: int = 0
@@ -146,16 +146,17 @@ class Dropped:
     columns: Counter[str] = field(default_factory=Counter)
     n_outcomes: int = 0
     n_weightless: int = 0
+    n_other_arms: int = 0
 
     def __add__(self, other: Dropped) -> Dropped:
         """The counts of both sets of rows."""
         columns = Counter(self.columns)
         columns.update(other.columns)
-        counts = ("n_rows", "n_dropped", "n_outcomes", "n_weightless")
+        counts = ("n_rows", "n_dropped", "n_outcomes", "n_weightless", "n_other_arms")
         return Dropped(columns=columns, **{name: getattr(self, name) + getattr(other, name) for name in counts})
 
-    def warn(self, *, in_memory: bool = True) -> None:
-        """Warn with the number of rows, and of missing values by column; weights need all rows in memory."""
+    def warn(self) -> None:
+        """Warn with the number of rows, and of missing values by column."""
         if self.n_weightless:
             some = "has a weight of 0 and is" if self.n_weightless == 1 else "have a weight of 0 and are"
             total = self.n_rows + self.n_weightless
@@ -164,7 +165,7 @@ class Dropped:
             return
         named = ", ".join(f"{printable(name)} ({count})" for name, count in self.columns.items())
         share = self.n_dropped / self.n_rows
-        many = in_memory and self.n_outcomes >= FEWEST_OUTCOMES
+        many = self.n_outcomes >= FEWEST_OUTCOMES
         kept = ["missing='category' keeps rows without a feature"] * (self.n_outcomes < self.columns.total())
         kept += ["missing_outcome='weight' lets rows with an outcome stand for those without"] * many
         strong = f". That is {share:.0%} of the table: what is left may be another population, and power is lost"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -12,7 +13,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from modifind._typing import Array
-from modifind.data.arm_labels import first_treated
+from modifind.data.arm_labels import MOST_ARMS, first_treated, refuse_doses
 from modifind.data.clusters import WeightSums, check_clusters, cluster_keys, label_texts, weight_numbers
 from modifind.data.column_types import (
     MAX_DISCRETE_VALUES,
@@ -171,10 +172,13 @@ class Summary:
         frame = piece.conditioned.infer_objects()
         if piece.strata is not None:
             names, limits = (*names, str(frame.columns[-1])), (*limits, MAX_LEVELS)
-        columns = tuple(ColumnSummary.of(frame.iloc[:, m], n, limits[m]) for m, n in enumerate(names))
+        n_features = piece.X.shape[1]  # what follows are strata, whose labels may be anything
+        columns = tuple(
+            ColumnSummary.of(frame.iloc[:, m], n, limits[m], check=m < n_features) for m, n in enumerate(names)
+        )
         y = ColumnSummary.of(pd.Series(outcome_values(piece.y)), "y", 2)
         arms = piece.treatment.infer_objects()
-        treatment = ColumnSummary.of(arms, "treatment", 2)
+        treatment = ColumnSummary.of(arms, "treatment", MAX_LEVELS)
         if treatment.levels is not None and len(treatment.levels) <= 2:
             codes, found = pd.factorize(plain_column(arms))
             columns = tuple(own.with_arms(frame.iloc[:, m], codes, list(found)) for m, own in enumerate(columns))
@@ -205,7 +209,7 @@ class Summary:
             self.limits,
             columns,
             self.y.merged(other.y, "y", 2),
-            self.treatment.merged(other.treatment, "treatment", 2),
+            self.treatment.merged(other.treatment, "treatment", MAX_LEVELS),
             None if self.scores is None or other.scores is None else self.scores.merged(other.scores, "propensity", 0),
             sum_of(self.weights, other.weights),
             None if self.clusters is None or other.clusters is None else np.union1d(self.clusters, other.clusters),
@@ -249,14 +253,15 @@ class Summary:
             check_clusters(self.clusters.size)
         self._check_outcome(transform)
         labels = self._labels()
-        if self.treatment.levels is None:
-            raise ValueError(f"{treatment} must have exactly two values; found more")
+        if self.treatment.levels is None and self.treatment.kind == "number":
+            refuse_doses((), MOST_ARMS + 1, treatment)
         arms = self.treatment.labels("treatment")
         shown = tuple(plain_label(label) for label in arms)
         if first_treated(shown, treated, treatment):
             arms, shown = arms[::-1], shown[::-1]
-        check_arms(min(self.treatment.levels.values()))
-        sizes = {arm: self.treatment.levels[arm] for arm in arms}
+        levels = self.treatment.levels or {}
+        sizes = {arm: levels[arm] for arm in arms}
+        check_arms(min(sizes.values()))
         by_level = tuple(c.rows_by_arm(own, sizes) for own, c in zip(labels, self.columns, strict=True))
         return Schema(
             n_rows=self.n_rows,
@@ -270,6 +275,8 @@ class Summary:
             constant=tuple(c.n_distinct + (c.n_missing > 0) == 1 for c in self.columns),
             counts=by_level,
             gaps=tuple(c.n_missing > 0 for c in self.columns),
+            limits=tuple((c.low, c.high) for c in self.columns),
+            outcome_limits=(math.log(self.y.low), math.log(self.y.high)) if transform else (self.y.low, self.y.high),
             cluster_keys=self.clusters,
             stratum_shares=self._stratum_shares(labels[-1], by_level[-1], arms),
             places=self.places or tuple(range(len(self.names))),
@@ -347,6 +354,10 @@ class Schema:
         continuous.
     gaps : tuple of bool
         Features with missing values.
+    limits : tuple of pairs of floats
+        Smallest and largest value of each feature, where it is a number.
+    outcome_limits : pair of floats
+        The same of the outcome, on the scale of `transform`.
     places : tuple of int
         Where they are in a piece.
     poolings : dict
@@ -374,6 +385,8 @@ class Schema:
     constant: tuple[bool, ...]
     counts: tuple[NDArray[np.int64] | None, ...]
     gaps: tuple[bool, ...]
+    limits: tuple[tuple[float, float], ...]
+    outcome_limits: tuple[float, float]
     places: tuple[int, ...]
     poolings: dict[int, Pooling] = field(default_factory=dict)
     reference: tuple[Array, Array] | None = None

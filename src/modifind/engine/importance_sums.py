@@ -33,15 +33,12 @@ class OutcomeBins:
         Inner edges; an edge belongs to the bin below it.
     centre : array of one entry per bin
         Mean of the sample's outcomes in it.
-    middle : float
-        Mean of the sample's outcomes, which is between the two values of a binary one.
     bandwidth : float
         Of the kernel on outcomes.
     """
 
     edges: Array
     centre: Array
-    middle: float
     bandwidth: float
 
     @classmethod
@@ -59,7 +56,7 @@ class OutcomeBins:
         counts = np.diff(np.append(starts, y.size))
         bandwidth = median_bandwidth(y, random_state=np.random.default_rng(seed)) or 1.0
         centre = np.add.reduceat(ordered, starts) / counts
-        return cls(edges, centre, float(y.mean()), bandwidth)
+        return cls(edges, centre, bandwidth)
 
 
 @dataclass(frozen=True)

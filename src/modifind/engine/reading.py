@@ -11,7 +11,14 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from modifind._typing import Array
-from modifind.data.clusters import check_clusters, read_clusters, read_weights, treated_as_one, weight_numbers
+from modifind.data.clusters import (
+    WeightSums,
+    check_clusters,
+    read_clusters,
+    read_weights,
+    treated_as_one,
+    weight_numbers,
+)
 from modifind.data.codes import warn_codes
 from modifind.data.column_types import outcome_name
 from modifind.data.containers import as_column, as_frame, check_same_order, recorded_names
@@ -29,10 +36,12 @@ from modifind.data.leaks import refuse_leaks
 from modifind.data.many_levels import MOST_INDICATORS
 from modifind.data.missing import Dropped, complete_rows
 from modifind.data.rare_levels import pool_rare_levels
+from modifind.data.several_arms import in_arms
 from modifind.data.strata import Strata, read_strata, with_strata
 from modifind.data.support import Outside, outside_levels
 from modifind.data.survey import effective_size
-from modifind.nuisance.observation import Unseen, weigh_observed
+from modifind.data.suspicious import refuse_censored
+from modifind.nuisance.observation import Unseen, told, weigh_observed
 
 
 @dataclass(frozen=True)
@@ -47,6 +56,8 @@ class Given:
     sample_weight: Any = None
     clusters: Any = None
     strata: Any = None
+    reference: Any = None
+    arms: Any = None
 
     @property
     def per_row(self) -> dict[str, Any]:
@@ -137,7 +148,7 @@ class _Rows:
 
     @classmethod
     def of(cls, given: Given) -> _Rows:
-        """All rows."""
+        """All rows, or those of the arms that are compared."""
         passed = {"y": given.y, "treatment": given.treatment, **given.per_row}
         passed = {name: values for name, values in passed.items() if values is not None}
         check_same_order(given.X, **passed)
@@ -145,7 +156,9 @@ class _Rows:
         columns = {name: as_column(values, name) for name, values in passed.items()}
         for name, column in columns.items():
             check_length(name, len(column), len(frame))
-        return cls(frame, columns, np.ones(len(frame), dtype=bool))
+        rows = cls(frame, columns, np.ones(len(frame), dtype=bool))
+        compared = given.arms is not None and "treatment" in columns
+        return rows.take(in_arms(columns["treatment"], given.arms)) if compared else rows
 
     def take(self, chosen: NDArray[np.bool_]) -> _Rows:
         """Some of these rows."""
@@ -203,7 +216,9 @@ class Reading:
         ValueError
             Names the column and the remedy.
         """
-        rows, dropped = self._complete(_Rows.of(given))
+        compared = _Rows.of(given)
+        rows, dropped = self._complete(compared)
+        dropped = replace(dropped, n_other_arms=int((~compared.kept).sum()))
         sampled, unseen = rows.weights is not None, None
         if self.missing_outcome == "weight" and "y" in rows.columns and rows.columns["y"].isna().any():
             rows, unseen = self._weighed(rows, given.treated)
@@ -217,13 +232,16 @@ class Reading:
         if clusters is not None:
             check_clusters(np.unique(clusters).size)
         refuse_leaks(whole, outcome, labels.arms, clusters)
+        refuse_censored(whole, outcome, columns["y"].name)
         warn_codes(whole, outcome, outcome_name(columns["y"]))
         outside = outside_levels(whole, labels.arms, treated_as_one(labels.arms, clusters))
         table, left_out = pool_rare_levels(whole, labels.arms)
         strata = read_strata(columns["strata"], table, labels.arms) if "strata" in columns else None
+        outcome_weights: dict[str, Any] = {}
         if weights is not None:
             weights = weights / weights.max()
             weights = weights / weights.mean()
+            outcome_weights = {} if unseen is None else unseen.settings(WeightSums.of(weights), sampled=sampled)
         return Data(
             table,
             outcome,
@@ -238,7 +256,7 @@ class Reading:
             unpooled=_unpooled(whole, table),
             outside=outside,
             adjusted=adjusted,
-            outcome_weights={} if unseen is None or weights is None else unseen.settings(weights, sampled=sampled),
+            outcome_weights=outcome_weights,
         )
 
     def _features(self, rows: _Rows) -> FeatureTable:
@@ -246,7 +264,7 @@ class Reading:
 
     def _complete(self, rows: _Rows) -> tuple[_Rows, Dropped]:
         """The rows that count and have what they must have, and a count of the others."""
-        kept, dropped, weights = rows.kept.copy(), Dropped(), None
+        kept, dropped, weights = np.ones(len(rows.frame), dtype=bool), Dropped(), None
         weighed = rows.columns.get("sample_weight")
         if "drop" in (self.missing, self.missing_outcome) and {"y", "treatment"} <= set(rows.columns):
             what = "outcomes" if self.missing != "drop" else "inputs" if self.missing_outcome == "weight" else "rows"
@@ -287,12 +305,7 @@ class Reading:
             fit=self.weigh,
         )
         if self.weigh:
-            warnings.warn(
-                f"{unseen.n_missing} of {observed.size} rows have no outcome; the others stand for them by weights of "
-                f"up to {unseen.weights.max():.2g}, which hold where features and treatment tell who has an outcome",
-                UserWarning,
-                stacklevel=4,
-            )
+            warnings.warn(told(unseen), UserWarning, stacklevel=4)
         rows = rows.take(observed)
         weights = unseen.weights if rows.weights is None else unseen.weights * rows.weights
         return replace(rows, weights=weights), unseen

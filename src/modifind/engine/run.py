@@ -1,7 +1,7 @@
 """One engine for every table: models of the rows at hand, a test of every feature by all rows, and what was found.
 
-A table in memory is one block that keeps its rows (module `kept`); a file, a long frame or a Dask table is many, whose
-sums add up (module `pieces`). Both are a `Table`, and `Run` walks on with it.
+A table in memory is one block that keeps its rows (module `in_memory`); a file, a long frame or a Dask table is many,
+whose sums add up (module `pieces`). Both are a `Table`, and `Run` walks on with it.
 """
 
 from __future__ import annotations
@@ -14,14 +14,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from modifind._threads import one_thread
+from modifind._typing import Array
 from modifind.data.clusters import check_sampler_weights
 from modifind.data.feature_groups import Unit
+from modifind.data.outcome_scale import warn_of_scale
 from modifind.data.pieces import Block
 from modifind.data.support import Outside
 from modifind.engine.assemble import DETERMINED, Finding, tell
 from modifind.engine.progress import Progress
 from modifind.engine.record import data_settings
-from modifind.engine.review import review_columns
+from modifind.engine.review import baseline_settings, review_columns
 from modifind.engine.scoring import refuse_separation
 from modifind.engine.units import Tested, group_settings, null_hypothesis, warn_constant_members
 from modifind.explain.attempts import attempt
@@ -34,6 +36,7 @@ from modifind.nuisance.conditional.per_cluster import ClusterSampler
 from modifind.nuisance.propensity.overlap import OverlapSums
 from modifind.nuisance.propensity.scores import FittedPropensity, PropensityModel
 from modifind.statistics import Nuisances, Statistic
+from modifind.statistics.families import Family, family_of
 
 
 @dataclass(frozen=True)
@@ -133,6 +136,11 @@ class Table(ABC):
     recorded: dict[str, Any]
     streams: ClassVar[tuple[str, ...]] = ()  # what the children of the seed are for
 
+    @property
+    def of_all_rows(self) -> tuple[bool, tuple[float, float] | None]:
+        """Whether there are more rows than those at hand, and the range of their outcomes; see `Nuisances`."""
+        return False, None
+
     @classmethod
     def stream(cls, run: Run, name: str) -> np.random.SeedSequence:
         """One of the children of the seed."""
@@ -173,6 +181,18 @@ class Run:
     seed: int
     explain: bool = True
     population: str = "all"
+    outcome: str = "auto"
+    effect_scale: str = "difference"
+
+    def check_outcome(self, y: Array, arms: NDArray[np.int64], *, weighted: bool) -> None:
+        """Refuse an outcome that settings have no meaning for; warn where a scale decides that no one has chosen."""
+        self.statistic.validate(self.family(y, arms), weighted=weighted)
+        if (self.outcome_transform, self.outcome, self.effect_scale) == (None, "auto", "difference"):
+            warn_of_scale(y)
+
+    def family(self, y: Array, arms: NDArray[np.int64]) -> Family:
+        """What the outcome is, on the scale on which effects are compared."""
+        return family_of(y, self.outcome, self.effect_scale, arms)
 
     def fit(self, table: Table) -> Tested:
         """Fit models, scores and distributions, and test every feature.
@@ -206,15 +226,25 @@ class Run:
             block.weights,
             block.clusters,
             self.n_jobs,
+            *table.of_all_rows,
+            family=self.family(block.y, block.treatment),
         )
         return Models(propensity, sampler, nuisances, self.statistic.prepare(nuisances))
+
+    def resamples(self, table: Table) -> int:
+        """Resamples of a feature, at most."""
+        if not self.statistic.resamples:
+            return 0
+        return self.test.resolve_resamples(self.n_resamples, len(table.units), self.alpha, self.adjust)
 
     def pseudo_outcomes(
         self, table: Table, propensity: FittedPropensity, model: Any, seed: np.random.SeedSequence
     ) -> PseudoOutcomes:
         """What curves are averages of; `model` is one of the outcome, or None."""
         block = table.block
-        rows = ArmRows(block.y, block.treatment, propensity.scores, block.weights, block.clusters, self.population)
+        two_parts = self.family(block.y, block.treatment).kind == "amount"
+        how = self.population, self.effect_scale, two_parts
+        rows = ArmRows(block.y, block.treatment, propensity.scores, block.weights, block.clusters, *how)
         return PseudoOutcomes.of(rows, () if model is None else OutcomeModel.of(model), seed=seed)
 
     def _concluded(self, table: Table, models: Models, answer: Answer) -> Tested:
@@ -247,13 +277,25 @@ class Run:
                 levels=table.outside,
             ),
             columns_in=table.columns_in,
-            settings=self._recorded(table, models, answer),
+            settings=self._recorded(table, models, answer) | self._baseline(table, propensity),
             interrupted=answer.interrupted,
+        )
+
+    def _baseline(self, table: Table, propensity: FittedPropensity) -> dict[str, Any]:
+        """What is recorded of tested columns that look like the outcome before the treatment."""
+        return baseline_settings(
+            propensity,
+            table.block.y,
+            randomised=propensity.is_known or "n_strata" in table.recorded,
+            tested=[table.block.table.names[m] for unit in table.units for m in unit.members],
+            clusters=table.block.clusters,
+            outcome_name=table.recorded.get("outcome_name"),
         )
 
     def _recorded(self, table: Table, models: Models, answer: Answer) -> dict[str, Any]:
         """What a result records beyond the selector's arguments."""
         statistic, known, n_explained = self.statistic, table.recorded, answer.outcomes.rows.size
+        kind = self.family(table.block.y, table.block.treatment).kind
         needed = self.test.needed_resamples(len(table.units), self.alpha, self.adjust) if statistic.resamples else 0
         return {
             "n_resamples_used": answer.n_resamples,
@@ -267,7 +309,10 @@ class Run:
                 adjusted="adjust_for" in known,
                 strata="n_strata" in known,
                 groups=bool(self.feature_groups),
+                kind=kind,
+                effect_scale=self.effect_scale,
             ),
+            "outcome_kind": kind,
             **group_settings(self.feature_groups, table.block.table, table.units),
             **({"outcome_levels": True} if answer.outcomes.levels else {}),
             **({"n_explained_rows": n_explained} if n_explained < table.n_rows else {}),

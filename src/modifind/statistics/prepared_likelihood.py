@@ -182,23 +182,23 @@ class PreparedEffectLikelihood:
             The points' weights.
         """
         parts = parts or (WHOLE,)
-        observed = np.zeros((len(parts), self.y.size))
-        tails = np.zeros((len(parts), self.y.size, N_SCORES))
+        observed = np.empty((len(parts), self.y.size))
+        tails = np.empty((len(parts), self.y.size, N_SCORES))
         values, weights = np.empty((len(parts), 0, 0)), np.empty((0, 0))
         groups = self._groups(columns_of(self.table, feature))
         for fit, rows, chances, location, scale in along_grid(self.fits, self.table, feature, grid, groups):
             if not values.size:
-                values = np.zeros((len(parts), self.y.size, chances.shape[1]))
+                values = np.empty((len(parts), self.y.size, chances.shape[1]))
                 weights = np.empty(values.shape[1:])
             for k, own in enumerate(fit.terms(rows, location, scale, chances, parts)):
-                observed[k, rows] += own.observed / len(self.fits)
-                tails[k, rows] += own.tails / len(self.fits)
-                values[k, rows] += own.values / len(self.fits)
+                for total, part in ((observed, own.observed), (tails, own.tails), (values, own.values)):
+                    total[k, rows] = part if fit is self.fits[0] else total[k, rows] + part
             weights[rows] = chances
-        if self.weights is not None:
-            observed *= self.weights
-            tails *= self.weights[:, None]
-            values *= self.weights[:, None]
+        if self.weights is not None or len(self.fits) > 1:
+            factor = (np.ones(self.y.size) if self.weights is None else self.weights) / len(self.fits)
+            observed *= factor
+            tails *= factor[:, None]
+            values *= factor[:, None]
         return tuple(RowTerms(*own) for own in zip(observed, tails, values, strict=True)), weights
 
     def _groups(self, columns: slice) -> LevelGroups | None:
@@ -219,7 +219,7 @@ class PreparedEffectLikelihood:
     def tail_functions(self, feature: Feature) -> ValueFunctions | None:
         """What the component for tails and shape looks at along a feature; None where there is nothing to test."""
         functions = ValueFunctions.of(self.table, self.treatment, feature)
-        return functions if self.family.has_scale and functions.parts else None
+        return functions if self.family.has_shape and functions.parts else None
 
     def tail_test(self, scores: Array, excess: Array, clusters: Ints | None = None) -> float:
         """P-value of the component for tails and shape, from scores of residuals and functions of the feature.
@@ -250,7 +250,7 @@ class PreparedEffectLikelihood:
                 means[k, rows] += mean
         columns = columns_of(self.table, feature)
         found = []
-        for own, mean, unit in zip(excess, means, (float(self.y.std()), 1.0), strict=True):
+        for own, mean, unit in zip(excess, means, (self.family.unit_of_contrasts(self.y), 1.0), strict=True):
             if own.std() > LEAST_EXCESS * unit * len(self.fits):  # less is nothing that a test could gain by
                 variance = own**2 + 0.01 * own.var()  # rows of a fold that sees hardly anything decide nothing
                 found.append(self._misfit.curve(own, variance, mean, columns))
