@@ -17,8 +17,9 @@ many levels: raw p-values of the category and of the others, n = 5000, and CPU t
 `checks` (how often good and bad tables pass the checks that bear on validity), `per_cluster` (features that have one
 value in every cluster), `covariates` (null outcomes of real features, from the folder named by $MODIFIND_DATA),
 `related` (a null column that is a function of modifiers plus noise), `assigned` (treatment by a rule that no line
-follows, of features that move the outcome, too) and `arms` (three arms, two of them against the third; n = 1500,
-d = 10).
+follows, of features that move the outcome, too), `arms` (three arms, two of them against the third; n = 1500, d = 10),
+`family_null` and `family_power` (outcomes of every family on every scale of effects, without and with modifiers) and
+`family_placebo` (coin flips as in `placebo`, for outcomes taken as each of the families that they may be of).
 """
 
 from __future__ import annotations
@@ -39,14 +40,31 @@ from numpy.typing import NDArray
 
 import check_designs
 import designs
+import family_designs
 import real_tables
 import several_arms
+from interaction_tests import interaction_p_values
 from modifind import EffectLikelihood, ModifierSelector
 from modifind.inference import adjust_p_values
 
 Run = dict[str, Any]
 MESS_ROWS = 720
 UNFOLLOWED_TRAIN_ROWS = 5_000
+FAMILY_ROWS = 1_500
+# Outcomes of real tables, as what they are taken, on which scale, and how many random rows of each.
+FAMILY_PLACEBOS = (
+    ("randhie mdvis", "numeric", "difference", 4_000),
+    ("randhie mdvis", "count", "difference", 4_000),
+    ("randhie mdvis", "count", "ratio", 4_000),
+    ("randhie mdvis", "amount", "ratio", 4_000),
+    ("hillstrom visit", "binary", "ratio", 10_000),
+    ("hillstrom visit", "binary", "odds_ratio", 10_000),
+    ("hillstrom spend", "numeric", "difference", 20_000),
+    ("hillstrom spend", "amount", "difference", 20_000),
+    ("hillstrom spend", "amount", "ratio", 20_000),
+    ("thornton got", "binary", "ratio", 2_500),
+    ("thornton got", "binary", "odds_ratio", 2_500),
+)
 LEVELS_ROWS, TIMED_ROWS = 5_000, 20_000
 TIMED_LEVELS = (200, 1000)
 
@@ -66,7 +84,7 @@ def one_run(design: designs.Design, method: str, n: int, seed: int, train_rows: 
     sampler = parts[2] if len(parts) > 2 else "auto"
     selector = ModifierSelector(
         statistic(method), sampler=sampler, random_state=seed, max_train_rows=train_rows, missing="category"
-    ).set_params(explain=False)
+    ).set_params(explain=False, **table.settings)
     if method == "wcmmd" and not table.modifiers:
         selector.set_params(n_resamples=199)  # whether p <= 0.05 is all that matters here
     rows = {"sample_weight": table.weights, "clusters": table.clusters, "strata": table.strata}
@@ -444,6 +462,46 @@ class Study:
     def one_arm(self) -> None:
         self.rates(designs.ONE_ARM)
 
+    def family_null(self) -> None:
+        """Every family and scale: no effect, and one that is constant on the scale; X26 to X30 are prognostic."""
+        header("outcome", "scale", "effect", "runs", "prognostic selected", "prognostic, share p <= 0.05", "null share")
+        cases = [(own, shape) for own in self._families() for shape in ("none", "constant")]
+        tasks = ((family_designs.design(*own, shape), self.args.method, 1000) for own, shape in cases)
+        pooled = []
+        for (own, shape), runs in zip(cases, self.in_turn(tasks), strict=True):
+            row(*own, shape, len(runs), *prognostic_shares(runs), f"{null_share(runs):.3f}")
+            pooled += runs
+        row("all", "", "", len(pooled), *prognostic_shares(pooled), f"{null_share(pooled):.3f}")
+
+    def family_power(self) -> None:
+        """Every family and scale: X1 and X2 modify the effect, beside a generalised linear model with interactions."""
+        header("outcome", "scale", "modification", "n", "TPR", "FPR", "TPR of A x X", "FPR of A x X", "s per run")
+        cases = [(own, shape) for own in self._families() for shape in ("linear", "threshold")]
+        tasks = ((family_designs.design(*own, shape), self.args.method, FAMILY_ROWS) for own, shape in cases)
+        for (own, shape), runs in zip(cases, self.in_turn(tasks), strict=True):
+            seeds = range(self.args.seed, self.args.seed + self.args.runs)
+            peer = [one_interaction_test(*own, shape, seed) for seed in seeds]
+            rates = [f"{mean(runs, 'tpr'):.3f}", f"{mean(runs, 'fpr'):.3f}"]
+            rates += [f"{np.mean(own):.3f}" for own in zip(*peer, strict=True)]
+            row(*own, shape, FAMILY_ROWS, *rates, f"{mean(runs, 'seconds'):.1f}")
+
+    def family_placebo(self) -> None:
+        """Coin flips in place of the treatment of real tables, as every family that the outcome may be of."""
+        header("outcome", "taken as", "scale", "rows", "runs", "anything selected", "smallest p", "share p <= 0.05")
+        outcomes = {outcome.name: outcome for outcome in real_tables.read_outcomes()}
+        cases = [own for own in FAMILY_PLACEBOS if own[0] in outcomes and own[0].startswith(self.args.only)]
+        tasks = []
+        for name, kind, scale, n in cases:
+            outcome, settings = outcomes[name], {"outcome": kind, "effect_scale": scale, "propensity": 0.5}
+            tasks.append((designs.placebo(outcome.X, outcome.y, settings), self.args.method, n))
+        for own, runs in zip(cases, self.in_turn(tasks), strict=True):
+            p = np.concatenate([run["null_p"] for run in runs])
+            some = sum(bool(run["selected"]) for run in runs)
+            row(*own, len(runs), f"{some} ({some / len(runs):.3f})", f"{p.min():.2g}", f"{np.mean(p <= 0.05):.3f}")
+
+    def _families(self) -> list[tuple[str, str]]:
+        return [own for own in family_designs.OUTCOMES if " ".join(own).startswith(self.args.only)]
+
     def sizes(self) -> None:
         header("data", "n", "TPR (sd)", "FPR", "mean FDP", "s per run")
         for name, design in designs.POWER.items():
@@ -571,6 +629,15 @@ def one_grouped(method: str, n: int, seed: int, train_rows: int) -> tuple[Any, A
     return found[0], found[1]
 
 
+def one_interaction_test(kind: str, scale: str, shape: str, seed: int) -> tuple[float, float]:
+    """Shares of modifiers and of others that interactions with the treatment select (BH)."""
+    table = family_designs.design(kind, scale, shape)(seed, FAMILY_ROWS)
+    p = interaction_p_values(table.X.to_numpy(), table.treatment, table.y, kind, scale)
+    chosen, true = adjust_p_values(p) <= 0.05, table.X.columns.isin(table.modifiers)
+    null = ~true & ~table.X.columns.isin(table.prognostic)
+    return float(chosen[true].mean()), float(chosen[null].mean())
+
+
 def share(p: NDArray[np.float64]) -> str:
     return ", ".join(f"{own:.2f}" for own in (p <= 0.05).mean(axis=0))
 
@@ -621,6 +688,7 @@ TABLES = (
         "checks",
     ),
     *("levels", "related", "assigned", "per_cluster", "covariates", "arms"),
+    *("family_null", "family_power", "family_placebo"),
 )
 STREAMED = [name for name in designs.NULL if not name.startswith(("n = 300", "columns that", "log-normal"))]
 
@@ -637,7 +705,7 @@ def main() -> None:
         help="of null, groups, mess, placebo, zero and unfollowed: effect, effect:LEARNER[:SAMPLER] or wcmmd",
     )
     parser.add_argument(
-        "--only", default="", help="designs of mess, placebo, zero and unfollowed whose names begin with this"
+        "--only", default="", help="designs of mess, placebo, zero, unfollowed and families whose names begin with this"
     )
     parser.add_argument(
         "--null-p-values", type=int, default=2000, help="p-values of each design of null and streamed_wcmmd, at least"

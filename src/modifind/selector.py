@@ -33,6 +33,7 @@ from modifind.engine.reading import Data, Given
 from modifind.engine.resuming import seed_of
 from modifind.engine.run import Run
 from modifind.result.placebo_result import PlaceboResult
+from modifind.statistics.families import check_family
 
 MIN_TRAIN_ROWS = 200
 
@@ -74,8 +75,8 @@ class ModifierSelector(BaseModifierSelector):
     test : ConditionalRandomizationTest, optional
         How resampled statistics of "wcmmd" become p-values.
     outcome_transform : {None, "log"}, default=None
-        Scale on which effects are measured. On the logarithm of a positive outcome effects are ratios, and a feature
-        that multiplies both arms alike modifies nothing.
+        On the logarithm of a positive outcome effects are ratios of geometric means, and a feature that multiplies both
+        arms alike modifies nothing.
     max_train_rows : int, default=200_000
         Most rows that propensity, outcome model and samplers are fitted to. Of a longer table they see a random sample,
         and every row is scored by models of the outcome and the treatment that have not seen it; "wcmmd" of all rows is
@@ -95,6 +96,14 @@ class ModifierSelector(BaseModifierSelector):
         "weight" lets each row with an outcome stand for 1 / P(observed | features, arm) rows, by cross-fitted models,
         at most 20, times its sample weight: averages are then those of all rows. With ``missing="drop"`` "error" leaves
         such rows out as well.
+    outcome : {"auto", "numeric", "binary", "count", "ordinal", "amount"}, default="auto"
+        What the outcome is. "auto" takes two values as "binary" and all else as "numeric"; where ratios are asked for,
+        what looks like a count as "count", and what is often zero as "amount". "ordinal" are 2 to 10 ordered levels
+        (cumulative logits). An "amount" is taken in two parts, whether there is any and how much, with one p-value.
+    effect_scale : {"difference", "ratio", "odds_ratio"}, default="difference"
+        How the arms are compared, and so what a constant effect is: by differences of means, by ratios of means (of
+        outcomes that are never negative), or by odds ratios (of two values, or of ordered levels). For
+        "effect_likelihood".
     feature_groups : dict, optional
         Columns that are tested as one feature, by the name of their group: ``{"blood pressure": ["sbp", "dbp"]}``. The
         null hypothesis of a group is that the arms' difference does not depend on its columns together given the
@@ -167,6 +176,8 @@ class ModifierSelector(BaseModifierSelector):
         placebo_runs: int = 0,
         population: str = "all",
         missing_outcome: str = "error",
+        outcome: str = "auto",
+        effect_scale: str = "difference",
     ) -> None:
         self.statistic = statistic
         self.sampler = sampler
@@ -190,6 +201,8 @@ class ModifierSelector(BaseModifierSelector):
         self.placebo_runs = placebo_runs
         self.population = population
         self.missing_outcome = missing_outcome
+        self.outcome = outcome
+        self.effect_scale = effect_scale
 
     def fit(
         self,
@@ -420,6 +433,12 @@ class ModifierSelector(BaseModifierSelector):
         check_missing(self.missing)
         check_missing_outcome(self.missing_outcome)
         check_population(self.population)
+        check_family(self.outcome, self.effect_scale)
+        if self.outcome_transform == "log" and self.effect_scale != "difference":
+            raise ValueError(
+                f"outcome_transform='log' compares geometric means and effect_scale={self.effect_scale!r} averages; "
+                "leave one of them out"
+            )
         if self.checkpoint is not None and not os.fspath(self.checkpoint):
             raise ValueError("checkpoint must be a folder, not ''; leave it out to save nothing")
         if self.device not in (None, "cpu"):

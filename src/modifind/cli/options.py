@@ -94,6 +94,8 @@ class Method:
     """How effects are looked for, by whatever command."""
 
     learner: Annotated[str, Option(help="Of effect_likelihood: auto, linear, splines, boosting or neural.")] = "auto"
+    outcome_kind: Annotated[str, Option(help="auto, numeric, binary, count, ordinal or amount (often zero).")] = "auto"
+    effect_scale: Annotated[str, Option(help="How arms are compared: difference, ratio or odds_ratio.")] = "difference"
     log_outcome: Annotated[bool, Option("--log-outcome", help="Analyse the logarithm of the outcome.")] = False
     sampler: Annotated[str, Option(help="auto, gaussian, splines, boosting, cvae or marginal.")] = "auto"
     alpha: Annotated[float, Option(help="Level of the adjusted p-values.")] = 0.05
@@ -184,9 +186,6 @@ class Study:
     quick: Annotated[bool, Option("--quick", help="A small version that ends in minutes.")] = False
     methods: Annotated[
         str,
-        Option(
-            help="Only these methods, comma-separated: default, wcmmd, preset, preset-short, preset-hajek, "
-            "preset-sums, naive, exact, si-em."
-        ),
+        Option(help="Only these methods, comma-separated: default, wcmmd, preset, preset-sums, naive, exact, si-em."),
     ] = ""
     seed: Annotated[int, Option(help="Seed of the first run.", min=0)] = 1000

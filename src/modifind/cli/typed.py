@@ -27,11 +27,13 @@ OPTIONS = {
     "placebo_runs": "--placebo",
     "fit_source": "--stream",
     "outcome_transform": "--log-outcome",
+    "effect_scale": "--effect-scale",
 }
 WORDS = (
     *("alpha", "adjust", "statistic", "sampler", "missing", "propensity", "strata", "clusters", "treated"),
-    *("reference", "arms", "population", "checkpoint", "device", "learner", "treatment", "runs"),
+    *("reference", "arms", "population", "checkpoint", "device", "learner", "treatment", "runs", "outcome"),
 )
+WORD_OPTIONS = {"outcome": "--outcome-kind"}
 FOLLOWS = r"must\b|needs?\b|names\b|is for\b|for a\b|\S+ (?:is in use|belongs to|cannot)\b"
 PHRASES = {
     "outcome_transform='log'": "--log-outcome",
@@ -87,7 +89,7 @@ def as_typed(message: str, columns: Sequence[str] = (), roles: Roles | None = No
     if "X" not in free:
         message = re.sub(r"(?<=\bof )X(?=[;,. ]|$)|(?<!['\w.=/-])X(?= has\b| does\b| must\b)", "the table", message)
     for argument in (*OPTIONS, *WORDS):
-        option = OPTIONS.get(argument, f"--{argument}")
+        option = OPTIONS.get(argument) or WORD_OPTIONS.get(argument, f"--{argument}")
         if argument in free:
             continue
         value = r"=(?:'([^'\s]*)'|\"([^\"\s]*)\"|([\w.+-]+))?"

@@ -23,6 +23,7 @@ from modifind.explain.views import no_curve
 from modifind.inference import adjust_p_values
 from modifind.nuisance.conditional import Calibration
 from modifind.result.checks import cautions, concerns, run_checks
+from modifind.result.effect_names import scale_of
 from modifind.result.selection_result import (
     CHANGE_COLUMNS,
     NOT_TESTED,
@@ -329,7 +330,7 @@ def _changes(
     changes = pd.DataFrame(found, index=features.index, columns=list(CHANGE_COLUMNS)[:-1])
     kinds = {**features["kind"].to_dict(), **settings.get("group_column_kinds", {})}
     shown = {column: view.densities for own in views.values() for column, view in own.items()}
-    outcomes = _two_values(shown, settings)
+    outcomes, (kind, scale) = _two_values(shown, settings), scale_of(settings)
     changes["verdict"] = [
         attempt(
             f"feature {name!r}: its verdict",
@@ -344,6 +345,8 @@ def _changes(
             tested=f.outcome is not None,
             log_outcome=settings.get("outcome_transform") == "log",
             two_values=outcomes,
+            kind=kind,
+            effect_scale=scale,
         )
         or ""
         for name, f in zip(features.index, findings, strict=True)

@@ -59,7 +59,7 @@ def describe(selector: Any, given: Given) -> list[tuple[str, str]]:
         ("rows", _rows(data)),
         ("treatment", _treatment(data)),
         *arms,
-        ("outcome", _outcome(data, run.outcome_transform)),
+        ("outcome", _outcome(data, run)),
         ("features, numbers", _features(data, "continuous")),
         ("features, categories", _features(data, "discrete")),
         ("adjusted for", f"{len(data.adjusted)}, not tested: {_listed(data.adjusted)}" if data.adjusted else ""),
@@ -98,14 +98,18 @@ def _treatment(data: Data) -> str:
     return name + ", ".join(f"{label} ({role}) {count:,} rows" for label, role, count in labels)
 
 
-def _outcome(data: Data, transform: str | None) -> str:
+def _outcome(data: Data, run: Run) -> str:
     y = data.y
+    kind = family_of(y, run.outcome, run.effect_scale).kind
     name = f"{data.names['outcome_name']}: " if data.names.get("outcome_name") else ""
-    if family_of(y).kind == "binary":
+    compared = "" if run.effect_scale == "difference" else f"; arms compared by {run.effect_scale.replace('_', ' ')}s"
+    if kind == "binary":
         high = y == y.max()
-        return f"{name}two values, {y.min():g} in {int((~high).sum()):,} rows and {y.max():g} in {int(high.sum()):,}"
-    scale = ", taken as its logarithm" if transform == "log" else ""
-    return f"{name}a number from {y.min():g} to {y.max():g}, {np.unique(y).size:,} distinct values{scale}"
+        counts = f"{y.min():g} in {int((~high).sum()):,} rows and {y.max():g} in {int(high.sum()):,}"
+        return f"{name}two values, {counts}{compared}"
+    what = {"count": "a count", "ordinal": "ordered levels", "amount": "an amount, often zero,"}.get(kind, "a number")
+    scale = ", taken as its logarithm" if run.outcome_transform == "log" else ""
+    return f"{name}{what} from {y.min():g} to {y.max():g}, {np.unique(y).size:,} distinct values{scale}{compared}"
 
 
 def _features(data: Data, kind: str) -> str:

@@ -53,7 +53,10 @@ from modifind.result.selection_result import SelectionResult
 
 Keep: TypeAlias = Callable[[tuple[str, ...], SelectionResult], None]
 # Settings that a run takes as they are.
-PLAIN = ("n_resamples", "alpha", "adjust", "outcome_transform", "n_jobs", "progress", "explain", "population")
+PLAIN = (
+    *("n_resamples", "alpha", "adjust", "outcome_transform", "n_jobs", "progress", "explain", "population"),
+    *("outcome", "effect_scale"),
+)
 
 
 @dataclass(frozen=True)
@@ -159,14 +162,9 @@ class Job:
             # What is said of the folder is not part of the result, which is that of a run without one.
             saved, notes = with_messages(self._continued, data, run)
             found = run.fit(TableInMemory.of(run, data, *saved))
-        result = self._result(found, run, data.dropped if left_out is None else left_out, caught, notes)
-        if left_out is not None:
-            _, told = with_messages(left_out.warn)
-            result = replace(result, warnings=(*told, *result.warnings))
-        self.keep(found.columns_in, result)
-        if found.interrupted or not self.params["placebo_runs"]:
-            return found.interrupted
-        return self._keep_placebos(found, result, *run_placebos(run, data, self.params["placebo_runs"], saved[0]))
+        dropped, told = (data.dropped, ()) if left_out is None else (left_out, with_messages(left_out.warn)[1])
+        known = found, run, dropped, (*told, *distinct_messages(caught)), notes
+        return self._concluded(*known, lambda n: run_placebos(run, data, n, saved[0]))
 
     def _fit_pieces(self, pieces: Any, given: Given) -> bool:
         """Test every feature by sums over pieces of the table; one of few rows is taken at once."""
@@ -189,12 +187,8 @@ class Job:
         if record is not None:
             settings = {name: value for name, value in found.settings.items() if name != "sample_weight"}
             found = replace(found, settings=settings | {"outcome_weights": record(looked.summary.weights)})
-        result = self._result(found, run, everything.dropped, caught, saved.notes if saved is not None else ())
-        self.keep(found.columns_in, result)
-        if found.interrupted or not self.params["placebo_runs"]:
-            return found.interrupted
-        placebos = self._sampled_placebo(looked, given, self.params["placebo_runs"])
-        return self._keep_placebos(found, result, *placebos)
+        known = found, run, everything.dropped, distinct_messages(caught), saved.notes if saved is not None else ()
+        return self._concluded(*known, lambda n: self._sampled_placebo(looked, given, n))
 
     def _looked(self, run: Run, reading: PieceReading, pieces: Any, saved: Any) -> tuple[Any, Looked, Any]:
         """The pieces whose rows are tested, and what they hold.
@@ -307,33 +301,36 @@ class Job:
     def _continued(self, data: Data, run: Run) -> tuple[Checkpoint | None, dict[int, Any]]:
         return continued_tests(self.params, data, run.feature_groups, self.statistic, self.test, self.seed)
 
-    def _result(
+    def _concluded(
         self,
         found: Tested,
         run: Run,
         dropped: Dropped,
-        caught: list[warnings.WarningMessage],
+        messages: tuple[str, ...],
         notes: Sequence[str],
-    ) -> SelectionResult:
-        """The result; warns of what its checks found and no warning has said."""
+        placebos: Callable[[int], tuple[PlaceboResult, bool]],
+    ) -> bool:
+        """Keep the result, warn of what its checks found and no warning has said, and add placebo runs to it.
+
+        Returns whether Ctrl-C came before the end.
+        """
         for note in notes:
             warnings.warn(note, UserWarning, stacklevel=4)
-        drops = "drop" in (self.params["missing"], self.params["missing_outcome"])
+        own = self.params
         settings = {
-            **recorded_settings(self.params, self.statistic, run.sampler, self.test),
+            **recorded_settings(own, self.statistic, run.sampler, self.test),
             **found.settings,
-            **(dropped.settings() if drops else {}),
+            **(dropped.settings() if "drop" in (own["missing"], own["missing_outcome"]) else {}),
             **({"n_rows_other_arms": dropped.n_other_arms} if dropped.n_other_arms else {}),
         }
-        result = assemble(found, settings, distinct_messages(caught), self.params["alpha"], self.params["adjust"])
+        result = assemble(found, settings, messages, own["alpha"], own["adjust"])
         warn_of(result.checks, found.named)
-        return result
-
-    def _keep_placebos(self, found: Tested, result: SelectionResult, placebo: PlaceboResult, interrupted: bool) -> bool:
-        """Add the placebo runs to the result; whether Ctrl-C came before the last."""
+        self.keep(found.columns_in, result)
+        if found.interrupted or not own["placebo_runs"]:
+            return found.interrupted
+        placebo, interrupted = placebos(own["placebo_runs"])
         if placebo.warning:
             warnings.warn(placebo.warning, UserWarning, stacklevel=4)
-        more = (placebo.warning,) if placebo.warning else ()
-        kept = placebo if placebo.n_runs else None
-        self.keep(found.columns_in, replace(result, placebo=kept, warnings=(*result.warnings, *more)))
+            result = replace(result, warnings=(*result.warnings, placebo.warning))
+        self.keep(found.columns_in, replace(result, placebo=placebo if placebo.n_runs else None))
         return interrupted

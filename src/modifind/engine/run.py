@@ -14,8 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from modifind._threads import one_thread
+from modifind._typing import Array
 from modifind.data.clusters import check_sampler_weights
 from modifind.data.feature_groups import Unit
+from modifind.data.outcome_scale import warn_of_scale
 from modifind.data.pieces import Block
 from modifind.data.support import Outside
 from modifind.engine.assemble import DETERMINED, Finding, tell
@@ -34,6 +36,7 @@ from modifind.nuisance.conditional.per_cluster import ClusterSampler
 from modifind.nuisance.propensity.overlap import OverlapSums
 from modifind.nuisance.propensity.scores import FittedPropensity, PropensityModel
 from modifind.statistics import Nuisances, Statistic
+from modifind.statistics.families import Family, family_of
 
 
 @dataclass(frozen=True)
@@ -178,6 +181,18 @@ class Run:
     seed: int
     explain: bool = True
     population: str = "all"
+    outcome: str = "auto"
+    effect_scale: str = "difference"
+
+    def check_outcome(self, y: Array, arms: NDArray[np.int64], *, weighted: bool) -> None:
+        """Refuse an outcome that settings have no meaning for; warn where a scale decides that no one has chosen."""
+        self.statistic.validate(self.family(y, arms), weighted=weighted)
+        if (self.outcome_transform, self.outcome, self.effect_scale) == (None, "auto", "difference"):
+            warn_of_scale(y)
+
+    def family(self, y: Array, arms: NDArray[np.int64]) -> Family:
+        """What the outcome is, on the scale on which effects are compared."""
+        return family_of(y, self.outcome, self.effect_scale, arms)
 
     def fit(self, table: Table) -> Tested:
         """Fit models, scores and distributions, and test every feature.
@@ -212,6 +227,7 @@ class Run:
             block.clusters,
             self.n_jobs,
             *table.of_all_rows,
+            family=self.family(block.y, block.treatment),
         )
         return Models(propensity, sampler, nuisances, self.statistic.prepare(nuisances))
 
@@ -226,7 +242,9 @@ class Run:
     ) -> PseudoOutcomes:
         """What curves are averages of; `model` is one of the outcome, or None."""
         block = table.block
-        rows = ArmRows(block.y, block.treatment, propensity.scores, block.weights, block.clusters, self.population)
+        two_parts = self.family(block.y, block.treatment).kind == "amount"
+        how = self.population, self.effect_scale, two_parts
+        rows = ArmRows(block.y, block.treatment, propensity.scores, block.weights, block.clusters, *how)
         return PseudoOutcomes.of(rows, () if model is None else OutcomeModel.of(model), seed=seed)
 
     def _concluded(self, table: Table, models: Models, answer: Answer) -> Tested:
@@ -277,6 +295,7 @@ class Run:
     def _recorded(self, table: Table, models: Models, answer: Answer) -> dict[str, Any]:
         """What a result records beyond the selector's arguments."""
         statistic, known, n_explained = self.statistic, table.recorded, answer.outcomes.rows.size
+        kind = self.family(table.block.y, table.block.treatment).kind
         needed = self.test.needed_resamples(len(table.units), self.alpha, self.adjust) if statistic.resamples else 0
         return {
             "n_resamples_used": answer.n_resamples,
@@ -290,7 +309,10 @@ class Run:
                 adjusted="adjust_for" in known,
                 strata="n_strata" in known,
                 groups=bool(self.feature_groups),
+                kind=kind,
+                effect_scale=self.effect_scale,
             ),
+            "outcome_kind": kind,
             **group_settings(self.feature_groups, table.block.table, table.units),
             **({"outcome_levels": True} if answer.outcomes.levels else {}),
             **({"n_explained_rows": n_explained} if n_explained < table.n_rows else {}),

@@ -18,7 +18,6 @@ MOST_NAMES = 8
 MOST_NAME = 400.0  # pixels
 MOST_BARS = 30
 KINDS = {"continuous": "number", "discrete": "categories", "group": "group of columns"}
-PART_TITLES = {"mean": "average", "spread": "spread", "shape": "shape"}
 UNTESTED = ("constant", "rare", "determined", "failed", "unreached")  # kinds of checks that only such features fail
 CONTROL = {
     "bh": "the expected share of false discoveries is held at {level} (Benjamini-Hochberg)",
@@ -83,7 +82,9 @@ def facts(result: SelectionResult) -> list[tuple[str, str]]:
         about = title or words.whom
         if math.isfinite(overall.get("mean_effect", math.nan)):
             effect, low, high = (float(overall.get(f"mean_effect{end}", math.nan)) for end in ("", "_low", "_high"))
-            if words.log:
+            if words.is_ratio:
+                shown.append((f"{words.effect}, {about}", f"\u00d7 {with_limits(effect, low, high)}"))
+            elif words.log:
                 text = f"\u00d7 {with_limits(math.exp(effect), math.exp(low), math.exp(high))}"
                 shown.append((f"average effect as a ratio, {about}", text))
             else:
@@ -159,9 +160,13 @@ def table_columns(result: SelectionResult) -> list[dict[str, Any]]:
     ]
     if is_adjusted(result):
         columns.append(("p_adjusted", "adjusted p", "P-value adjusted for the number of features"))
-    for part, title in zip(PARTS, ("average effect", "spread", "shape of the distribution"), strict=True):
+    words = Words.of(result)
+    asked = ("the average effect", "the spread", "the shape of the distribution")
+    if words.kind == "amount":
+        asked = ("the effect on whether there is any", "the effect on how much there is", asked[2])
+    for part, title, what in zip(PARTS, words.parts, asked, strict=True):
         if result.changes.get(f"{part}_adjusted", pd.Series(dtype=float)).notna().any():
-            columns.append((part, PART_TITLES[part], f"Adjusted p-value: does it change the {title}?"))
+            columns.append((part, title, f"Adjusted p-value: does it change {what}?"))
     if result.by_arm:
         columns.append(("arms", "arms", "Arms whose effect it changes, by p-values adjusted over features and arms"))
     effect = effect_column(result)
@@ -169,8 +174,8 @@ def table_columns(result: SelectionResult) -> list[dict[str, Any]]:
         columns.append(("effect", effect["title"], effect["note"]))
     if "caution" in result.table and bool((result.table["caution"] != "").any()):
         columns.append(("caution", "caution", "Checks of the feature that failed"))
-    words = ("feature", "kind", "arms", "caution")
-    return [{"key": key, "title": title, "hint": hint, "number": key not in words} for key, title, hint in columns]
+    texts = ("feature", "kind", "arms", "caution")
+    return [{"key": key, "title": title, "hint": hint, "number": key not in texts} for key, title, hint in columns]
 
 
 def table_rows(result: SelectionResult) -> list[dict[str, Any]]:
@@ -199,10 +204,10 @@ def table_rows(result: SelectionResult) -> list[dict[str, Any]]:
 def change_marks(result: SelectionResult, name: str) -> list[dict[str, Any]]:
     """For average, spread and shape whether the feature changes it, and the adjusted p-value."""
     selected = bool(result.table.loc[name, "selected"])
-    found = {part: _part(result, name, part) for part in PARTS}
+    found = zip(Words.of(result).parts, (_part(result, name, part) for part in PARTS), strict=True)
     return [
-        {"title": PART_TITLES[part], "mark": selected and p <= result.settings["alpha"], "text": f"p = {readable_p(p)}"}
-        for part, p in found.items()
+        {"title": title, "mark": selected and p <= result.settings["alpha"], "text": f"p = {readable_p(p)}"}
+        for title, p in found
         if not math.isnan(p)
     ]
 

@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from modifind.data.wording import counted
+from modifind.result.effect_names import effect_name, scale_of
 from modifind.result.explained import MIN_SUPPORT, N_DRAWS
-from modifind.result.selection_result import SelectionResult
+from modifind.result.selection_result import PARTS, SelectionResult
 
 PAPER = (
     "Chikahara Y, Yamada M, Kashima H. Feature selection for discovering distributional treatment effect modifiers. "
@@ -50,6 +51,7 @@ SELECTIVE = (
     "Benjamini Y, Bogomolov M. Selective inference on multiple families of hypotheses. "
     "Journal of the Royal Statistical Society B 76, 297-318, 2014."
 )
+TAILED = "student-t"  # the likelihood beside which tails and skewness are looked at
 ADJUSTMENTS = {
     "bh": (
         "Benjamini Y, Hochberg Y. Controlling the false discovery rate: a practical and powerful approach to multiple "
@@ -83,7 +85,7 @@ def methods(result: SelectionResult) -> str:
             "of the outcome and the treatment that had not seen it."
         )
     gaps = _missing_methods(s) + _row_methods(s)
-    scale = " The outcome was analysed on the log scale." if s.get("outcome_transform") == "log" else ""
+    scale = " The outcome was analysed on the log scale." if s.get("outcome_transform") == "log" else _scale_methods(s)
     sentences = (
         *_several_methods(result),
         f"For each feature we tested the null hypothesis that {s['null_hypothesis']}, {test}{scale}{gaps}{sample}",
@@ -118,7 +120,7 @@ def references(result: SelectionResult) -> list[str]:
     used = {
         **dict.fromkeys([SIEM, LEE] if s.get("method") == "si_em" else [PAPER, CRT], True),
         SADDLEPOINT: model,
-        CAUCHY: model and model["likelihood"] != "bernoulli",
+        CAUCHY: model and model["likelihood"] == TAILED,
         ADJUSTMENTS.get(s["adjust"], ""): s["adjust"] in ADJUSTMENTS,
         DOUBLY_ROBUST: bands and (model or len(result.changes)),
         **dict.fromkeys([SIMES, SELECTIVE], bool(result.by_arm)),
@@ -146,10 +148,7 @@ def _explained_methods(result: SelectionResult) -> str:
                 "count (overlap weights)."
             )
     if len(shown.changes):
-        said += (
-            " Whether a feature changes the average effect, the ratio of the arms' spreads or their difference in "
-            "tails and skewness was tested by three tests of the same kind, adjusted in the same way."
-        )
+        said += _changes_methods(shown)
     if result.placebo is not None:
         said += (
             f" The analysis was repeated with {counted(result.placebo.n_runs, 'placebo treatment')} "
@@ -162,6 +161,33 @@ def _explained_methods(result: SelectionResult) -> str:
             "limits from a bootstrap."
         )
     return said
+
+
+def _changes_methods(result: SelectionResult) -> str:
+    """Which parts of the change were tested by themselves."""
+    tested = [part for part in PARTS if result.changes[f"{part}_p"].notna().any()]
+    if len(tested) < 2:
+        return ""
+    if scale_of(result.settings)[0] == "amount":
+        return " Both parts were also tested each by itself, adjusted in the same way."
+    return (
+        " Whether a feature changes the average effect, the ratio of the arms' spreads or their difference in tails "
+        "and skewness was tested by three tests of the same kind, adjusted in the same way."
+    )
+
+
+def _scale_methods(s: Mapping[str, Any]) -> str:
+    """The scale on which the arms were compared, where it is no difference of averages."""
+    kind, scale = scale_of(s)
+    if kind == "amount":
+        return (
+            " The outcome was taken in two parts, whether there is any (compared by "
+            f"{effect_name('binary', scale)}s) and how much where there is (by ratios); both parts enter one p-value."
+        )
+    name = effect_name(kind, scale)
+    plural = "ratios of means" if name == "ratio of means" else f"{name}s"
+    said = "" if scale == "difference" else f" The arms were compared by {plural}: a constant one is no modification."
+    return said + (" The outcome was taken as a count." if kind == "count" else "")
 
 
 def _has_bands(result: SelectionResult) -> bool:
@@ -223,7 +249,7 @@ def _resampling_methods(s: Mapping[str, Any]) -> str:
     return (
         f"{resamples} and the variance of the weighted conditional maximum mean discrepancy as statistic "
         f"({statistic['estimator']} estimator, {weights} weights; Chikahara, Yamada and Kashima, UAI 2022), with "
-        f"weights {statistic['resample_weights']} on resampled data and {_cap(statistic['weight_cap'])}."
+        f"weights {statistic['resample_weights']} on resampled data and {_cap(statistic)}."
     )
 
 
@@ -236,7 +262,7 @@ def _analytic_methods(s: Mapping[str, Any]) -> str:
         "propensity score, times functions of the feature less their means under its distribution, with the rows' own "
         "variance."
     )
-    tails = "" if model["likelihood"] == "bernoulli" else tails
+    tails = tails if model["likelihood"] == TAILED else ""
     return (
         f"by the effect-likelihood test: held-out {model['likelihood']} scores of the contrasts between the arms, from "
         f"a {model['n_folds']}-fold cross-fitted model of the outcome in both arms{again} (learners and their mean "
@@ -259,5 +285,8 @@ def _selective_methods(s: Mapping[str, Any]) -> str:
     )
 
 
-def _cap(cap: float | None) -> str:
-    return "not capped" if cap is None else f"capped at {cap:g} in the test"
+def _cap(statistic: Mapping[str, Any]) -> str:
+    cap, quantile = statistic["weight_cap"], statistic["weight_quantile"]
+    limits = [f"{cap:g}"] if cap is not None else []
+    limits += [f"the {quantile:g} quantile of their arm"] if quantile is not None else []
+    return f"capped at {' and at '.join(limits)} in the test" if limits else "not capped"

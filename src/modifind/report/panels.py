@@ -23,6 +23,7 @@ from modifind.charts.overlap import OverlapDisplay
 from modifind.charts.quantiles import QuantileDisplay
 from modifind.charts.svg import Chart, chart, small_chart
 from modifind.report.content import KINDS, anchor, change_marks, comparisons, verdict
+from modifind.result.effect_names import effect_name
 from modifind.result.selection_result import NOT_TESTED, SelectionResult, readable_p
 
 MOST_VALUES = 12  # that the style sheet has rules for
@@ -209,7 +210,9 @@ def density_charts(name: str, frame: pd.DataFrame, words: Words) -> list[tuple[s
 
 def numbers(curve: pd.DataFrame, words: Words) -> dict[str, Any]:
     """Curves as a table of texts, for those who do not see the pictures or want the figures."""
-    said = {"mean_effect": "average effect"} | ({} if words.binary else SPREAD_TITLES)
+    risk = f"{effect_name('binary', words.scale)} of any"
+    said = {"mean_effect": words.effect, "any_effect": risk, "amount_ratio": "ratio of amounts above zero"}
+    said |= {} if words.binary else SPREAD_TITLES
     titles = {name: title for name, title in said.items() if np.isfinite(spec.values_of(curve, name)).any()}
     columns = [[with_limits(*row) for row in zip(*spec.limits_of(curve, name), strict=True)] for name in titles]
     for name, arm in (("rows_treated", words.treated), ("rows_control", words.control)):

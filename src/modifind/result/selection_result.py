@@ -190,7 +190,7 @@ class SelectionResult:
         return list(chosen.sort_values(["p_value", "importance"], ascending=[True, False]).index)
 
     def curve(self, feature: str) -> pd.DataFrame:
-        """Effect along one feature: value, d2, mean_effect, sd_ratio and quantile effects.
+        """Effect along one feature: value, d2, mean_effect (on the scale of effects), sd_ratio and quantile effects.
 
         Parameters
         ----------
