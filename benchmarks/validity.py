@@ -15,8 +15,10 @@ and noise that is not Student-t), `unfollowed` (prognostic functions that learne
 noise that is no normal variable), `levels` (a category of many levels: raw p-values of the category and of the others,
 n = 5000, and CPU time with and without it, n = 20,000), `checks` (how often good and bad tables pass the checks that
 bear on validity), `per_cluster` (features that have one value in every cluster), `covariates` (null outcomes of real
-features, from the folder named by $MODIFIND_DATA), `related` (a null column that is a function of modifiers plus noise)
-and `assigned` (treatment by a rule that no line follows, of features that move the outcome, too).
+features, from the folder named by $MODIFIND_DATA), `related` (a null column that follows modifiers),
+`assigned` (treatment by a rule that no line follows, of features that move the outcome, too), `global` (tests of the
+whole table beside t-test, Mann-Whitney, Kolmogorov-Smirnov, MMD and a Wald test of all interactions, n = 400) and
+`subgroups` (how often the limits of effects by subgroup hold the truth).
 """
 
 from __future__ import annotations
@@ -38,11 +40,13 @@ from numpy.typing import NDArray
 import check_designs
 import designs
 import real_tables
+from global_tests import coverage_run, effect_run, modification_run
 from modifind import EffectLikelihood, ModifierSelector
 from modifind.inference import adjust_p_values
 
 Run = dict[str, Any]
 MESS_ROWS = 720
+WHOLE_ROWS = 400
 UNFOLLOWED_TRAIN_ROWS = 5_000
 LEVELS_ROWS, TIMED_ROWS = 5_000, 20_000
 TIMED_LEVELS = (200, 1000)
@@ -454,6 +458,34 @@ class Study:
                 common = max(sets, key=sets.count)
                 row(kind, cv_repeats, f"{np.median(z.std(axis=0)):.2f}", f"{sum(s != common for s in sets)} of 8")
 
+    def global_(self) -> None:
+        """Tests of the whole table: shares of p <= 0.05 without an effect, and with one beside peers; n = 400."""
+        header("no effect", "runs", "average", "distribution")
+        for name, design in self.chosen(designs.WHOLE_NULL).items():
+            row(name, self.args.runs, *self._shares(effect_run, design, False).values())
+        print()
+        peers = ("average", "distribution", "t-test", "Mann-Whitney", "Kolmogorov-Smirnov", "MMD")
+        header("effect", "runs", *peers)
+        for name, design in self.chosen(designs.WHOLE_POWER).items():
+            row(name, self.args.runs, *self._shares(effect_run, design, True).values())
+        print()
+        header("is anything a modifier?", "runs", "modification", "Wald test of all interactions")
+        for name, design in self.chosen({**designs.WHOLE_NULL, **designs.WHOLE_POWER}).items():
+            row(name, self.args.runs, *self._shares(modification_run, design).values())
+
+    def subgroups(self) -> None:
+        """Confounded treatment, an effect of 1 + X1, six subgroups in every run."""
+        header("rows", "intervals", "covered", "of subgroups, the least")
+        seeds = range(self.args.seed, self.args.seed + self.args.runs)
+        for n in (WHOLE_ROWS, 1000):
+            found = np.array(Parallel(n_jobs=self.args.jobs)(delayed(coverage_run)(n, seed) for seed in seeds))
+            row(n, found.size, f"{found.mean():.3f}", f"{found.mean(axis=0).min():.3f}")
+
+    def _shares(self, run: Any, design: designs.Design, *more: bool) -> dict[str, str]:
+        seeds = range(self.args.seed, self.args.seed + self.args.runs)
+        found = Parallel(n_jobs=self.args.jobs)(delayed(run)(design, WHOLE_ROWS, seed, *more) for seed in seeds)
+        return {name: f"{np.mean([own[name] <= 0.05 for own in found]):.3f}" for name in found[0]}
+
     def levels(self) -> None:
         header("design", "category p <= 0.05", "modifier X1", "others p <= 0.05", "s per run")
         for name, design in self.chosen(designs.LEVELS).items():
@@ -564,7 +596,7 @@ TABLES = (
         "noise",
         "checks",
     ),
-    *("levels", "related", "assigned", "per_cluster", "covariates"),
+    *("levels", "related", "assigned", "per_cluster", "covariates", "global", "subgroups"),
 )
 STREAMED = [name for name in designs.NULL if not name.startswith(("n = 300", "columns that", "log-normal"))]
 
@@ -599,7 +631,7 @@ def main() -> None:
         print(
             f"\n## {name}: {args.runs} runs, seeds from {args.seed}, d=30, n=1000 if not said otherwise\n", flush=True
         )
-        getattr(study, name)()
+        getattr(study, "global_" if name == "global" else name)()  # a word of the language
         print(f"\n{time.perf_counter() - start:.0f} s", flush=True)
 
 

@@ -134,6 +134,10 @@ class ModifierSelector(BaseModifierSelector):
         Whom curves, average effects and bounds are about. In "overlap" a row counts with e (1 - e), e being its chance
         to be treated: effects are those among rows that could have been in either arm, and no row counts much. For
         tables in which some rows have no counterpart in the other arm. P-values and importance are the same in both.
+    better : {"higher", "lower"}, optional
+        Which outcomes are better. The report then says benefit and harm, and no number depends on it.
+    unit : str, optional
+        Unit of the outcome, as the report and figures write it.
 
     Attributes
     ----------
@@ -184,6 +188,8 @@ class ModifierSelector(BaseModifierSelector):
         placebo_runs: int = 0,
         population: str = "all",
         missing_outcome: str = "error",
+        better: str | None = None,
+        unit: str | None = None,
     ) -> None:
         self.statistic = statistic
         self.sampler = sampler
@@ -207,6 +213,8 @@ class ModifierSelector(BaseModifierSelector):
         self.placebo_runs = placebo_runs
         self.population = population
         self.missing_outcome = missing_outcome
+        self.better = better
+        self.unit = unit
 
     def fit(
         self,
@@ -615,6 +623,10 @@ class ModifierSelector(BaseModifierSelector):
         check_missing(self.missing)
         check_missing_outcome(self.missing_outcome)
         check_population(self.population)
+        if self.better not in (None, "higher", "lower"):
+            raise ValueError(f"better must be 'higher' or 'lower', not {self.better!r}")
+        if not isinstance(self.unit, str | None):
+            raise ValueError(f"unit must be text, not {self.unit!r}")
         if self.checkpoint is not None and not os.fspath(self.checkpoint):
             raise ValueError("checkpoint must be a folder, not ''; leave it out to save nothing")
         if self.device not in (None, "cpu"):

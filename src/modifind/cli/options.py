@@ -8,9 +8,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, is_dataclass
 from functools import wraps
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from typer import BadParameter, Option
+
+if TYPE_CHECKING:
+    from modifind.result.selection_result import SelectionResult
 
 DEFAULT_STATISTIC = "effect_likelihood"
 
@@ -23,6 +26,8 @@ def with_options(command: Callable[..., None]) -> Callable[..., None]:
         groups[name], kind = {name: parameter}, parameter.annotation
         if isinstance(kind, type) and is_dataclass(kind):
             groups[name], classes[name] = dict(inspect.signature(kind, eval_str=True).parameters), kind
+            for option in groups[name].values():
+                option.annotation.__metadata__[0].rich_help_panel = getattr(kind, "title", None)
 
     @wraps(command)
     def taking(**values: Any) -> None:
@@ -55,6 +60,7 @@ Seed = Annotated[int, Option(help="Seed of everything random.", min=0)]
 class Columns:
     """What the columns of a table are."""
 
+    title: ClassVar[str] = "Columns"
     treatment: Annotated[str, Option(help="Column with two values.")]
     outcome: Annotated[str, Option(help="Numeric column, or one of 0 and 1.")]
     features: Annotated[
@@ -85,6 +91,7 @@ class Columns:
 class Method:
     """How effects are looked for, by whatever command."""
 
+    title: ClassVar[str] = "Method"
     learner: Annotated[str, Option(help="Of effect_likelihood: auto, linear, splines, boosting or neural.")] = "auto"
     log_outcome: Annotated[bool, Option("--log-outcome", help="Analyse the logarithm of the outcome.")] = False
     sampler: Annotated[str, Option(help="auto, gaussian, splines, boosting, cvae or marginal.")] = "auto"
@@ -102,6 +109,7 @@ class Method:
 class Select:
     """What can be chosen besides where features are selected."""
 
+    title: ClassVar[str] = "More about the method"
     statistic: Annotated[str, Option(help="effect_likelihood or wcmmd.")] = DEFAULT_STATISTIC
     repeats: Annotated[int, Option(help="Cross-fits of effect_likelihood to average.", min=1)] = 1
     check: Annotated[int, Option(help="Resamples to check effect_likelihood's tail.", min=0)] = 0
@@ -117,6 +125,8 @@ class Select:
     population: Annotated[
         str, Option(help="Whom effects are about: all rows, or overlap (those with a counterpart).")
     ] = "all"
+    better: Annotated[str | None, Option(help="Which outcomes are better: higher or lower.")] = None
+    unit: Annotated[str | None, Option(help="Unit of the outcome, for the report and figures.")] = None
     placebo_runs: Annotated[int, Option("--placebo", help="Also run this many treatments that do nothing.", min=0)] = 0
 
 
@@ -124,6 +134,7 @@ class Select:
 class Text:
     """How a file of text is read; the fields are those of `Dialect`."""
 
+    title: ClassVar[str] = "Text files"
     separator: Annotated[str | None, Option(help="What separates fields of text: one character, tab or space.")] = None
     decimal: Annotated[str | None, Option(help="What separates decimals in text: . or ,")] = None
     encoding: Annotated[str | None, Option(help="How letters of text are written, such as latin-1.")] = None
@@ -136,6 +147,7 @@ class Text:
 class Pieces:
     """Where the rows of a table are that is not read at once."""
 
+    title: ClassVar[str] = "Large tables"
     stream: Annotated[bool, Option("--stream", help="Read the table in batches: files larger than memory.")] = False
     dask: Annotated[
         str, Option(help="Work on the Dask cluster at this address; without one, start a local cluster.")
@@ -146,6 +158,7 @@ class Pieces:
 class Run:
     """What changes no answer but by its seed."""
 
+    title: ClassVar[str] = "Running"
     seed: Seed = 0
     jobs: Jobs = 1
     checkpoint: Annotated[
@@ -157,18 +170,32 @@ class Run:
 class Output:
     """What is left of a selection."""
 
+    title: ClassVar[str] = "What is written"
     out: Annotated[Path | None, file_option("--out", "Result as .json (all of it) or .csv (table).")] = None
     report: Annotated[Path | None, file_option("--report", "HTML report to write.")] = None
+    figures: Annotated[Path | None, Option(help="Folder for all figures of the selected features.")] = None
+    figure_format: Annotated[str, Option(help="svg, png or pdf.")] = "svg"
     dry_run: Annotated[bool, Option("--dry-run", help="Only say how the table is read and what would be run.")] = False
     strict: Annotated[
         bool, Option("--strict", help="End with exit code 3 if a check that bears on validity failed.")
     ] = False
+
+    def write_figures(self, result: SelectionResult) -> list[str]:
+        """Write the figures, if they are asked for; what could not be written, and why."""
+        if self.figures is None:
+            return []
+        try:
+            result.plot.save_all(self.figures, self.figure_format)
+        except (OSError, ValueError) as error:
+            return [f"--figures: {error}"]
+        return []
 
 
 @dataclass(frozen=True)
 class Study:
     """How much of a study of the paper is run."""
 
+    title: ClassVar[str] = "Study"
     runs: Annotated[
         str,
         Option(help="Runs per method, such as 50, or 50,preset=8 for some of them; default 50, fewer in slow studies."),

@@ -17,9 +17,11 @@ if TYPE_CHECKING:
     from modifind.result.selection_result import SelectionResult
 
 
+MINUS = "\u2212"  # written as a hyphen, which every terminal has
+MOST_FEATURES = 20
 LOOKS: dict[str, dict[str, Any]] = {  # of columns of the table of features
     **{name: {"overflow": "fold"} for name in ("feature", "caution")},
-    **{name: {"justify": "right"} for name in ("importance", "p", "adjusted p")},
+    **{name: {"justify": "right"} for name in ("p", "adjusted p")},
 }
 
 
@@ -100,20 +102,21 @@ def complain(line: str) -> None:
     print(_wrapped(printable(line), sys.stderr), file=sys.stderr)
 
 
-def _wrapped(line: str, stream: TextIO) -> str:
+def _wrapped(line: str, stream: TextIO, indent: str = "    ") -> str:
     if not stream.isatty():
         return line
     width = max(40, shutil.get_terminal_size().columns)
-    return textwrap.fill(line, width, subsequent_indent="    ", break_long_words=False, break_on_hyphens=False)
+    return textwrap.fill(line, width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
 
 
 def print_checks(result: SelectionResult, typed: Callable[[str], str] = str) -> None:
-    """How many kinds of check need attention, a line for each of those in the words of `typed`, and then the notes."""
+    """Whether the checks passed, a line for each kind that needs attention in the words of `typed`, and the notes."""
     from modifind.result.checks import concerns, summary
 
     if not len(result.checks):
         return
-    print(f"checks: {summary(result.checks)}")
+    said = summary(result.checks)
+    print(f"checks: {said[0].lower()}{said[1:]}")
     for bears, word in ((True, "caution"), (False, "note")):
         for concern in concerns(result.checks, validity=bears):
             print(_wrapped(f"  {word}: {printable(' '.join(typed(concern).split()))}", sys.stdout))
@@ -155,28 +158,31 @@ def print_placebo(found: PlaceboResult, typed: Callable[[str], str]) -> None:
 
 
 def print_result(result: SelectionResult, truth: dict[str, str] | None = None) -> None:
-    """The table of features, what was selected and how many rows that rests on."""
+    """The table of features, then the answer: the average effect, what changes it and for whom it is clear."""
     from rich.console import Console
-    from rich.text import Text
 
-    settings, console, mark = result.settings, Console(), star()
-    console.print(_feature_table(result, truth, mark))
-    chosen = ", ".join(map(str, result.selected)) or "none"
-    adjusted = "unadjusted" if settings["adjust"] == "none" else f"{settings['adjust'].upper()}-adjusted"
-    lines = [f"\n{mark} selected at {adjusted} p <= {settings['alpha']:g}: {printable(chosen)}"]
+    from modifind.report.abstract import Abstract
+
+    mark = star()
+    Console().print(_feature_table(result, truth, mark))
+    settings, answer = result.settings, Abstract.of(result)
+    adjusted = "p" if settings["adjust"] == "none" else "adjusted p"
+    shown = min(len(result.table), max(MOST_FEATURES, len(result.selected)))
+    more = f"; {len(result.table) - shown} more features are in the file of --out" if len(result.table) > shown else ""
+    lines = [f"{mark} {adjusted} at most {settings['alpha']:g}{more}", "", answer.headline, ""]
+    width = max((len(title) for title, _ in answer.parts), default=0) + 2
+    for title, text in answer.parts:
+        lines.append(f"{title.lower():<{width}}{text}")
+    lines += [f"{'':<{width}}{name}: {text}" for name, text in answer.modifiers]
+    lines += [f"{group.title.lower():<{width}}{'; '.join(group.lines)}" for group in answer.groups]
     roles = result.table.get("role")
     predictors = [] if roles is None else [str(name) for name in result.table.index[roles == "prognostic"]]
     if predictors:
-        lines.append(f"predict the outcome, no difference found: {printable(', '.join(predictors))}")
+        lines.append(f"{'prognostic only':<{width}}{', '.join(predictors)}")
     if result.placebo is not None:
-        lines.append(printable(result.placebo.text))
-    labels = f"treated = {settings['treated_label']}, control = {settings['control_label']}"
-    kept = "overlap_rows" if settings.get("population") == "overlap" else "effective_rows"
-    effective = f"{result.overlap[f'{kept}_treated']:.0f} treated, {result.overlap[f'{kept}_control']:.0f} control"
-    effective += " (overlap population)" if kept == "overlap_rows" else ""
-    lines.append(f"{settings['n_rows']} rows, {printable(labels)}; effective rows after weighting: {effective}")
+        lines.append(f"{'placebo':<{width}}{result.placebo.text}")
     for line in lines:
-        console.print(Text(line))
+        print(_wrapped(printable(line.replace(MINUS, "-")), sys.stdout, " " * width))
 
 
 def _feature_table(result: SelectionResult, truth: dict[str, str] | None, mark: str) -> Any:
@@ -187,6 +193,7 @@ def _feature_table(result: SelectionResult, truth: dict[str, str] | None, mark: 
     from modifind.result.selection_result import readable_p
 
     table = result.table.sort_values(["p_value", "importance"], ascending=[True, False])
+    table = table.head(max(MOST_FEATURES, len(result.selected)))
     more: dict[str, list[str]] = {}
     if truth is not None:
         more["in truth moves"] = [truth.get(str(name), "nothing") for name in table.index]
@@ -194,10 +201,10 @@ def _feature_table(result: SelectionResult, truth: dict[str, str] | None, mark: 
     if any(cautions):
         more["caution"] = cautions
     shown = Table(box=None, pad_edge=False)
-    for name in ("feature", "kind", "importance", "p", "adjusted p", "", *more):
+    for name in ("feature", "kind", "p", "adjusted p", "", *more):
         shown.add_column(name, **LOOKS.get(name, {}))
     for place, row in enumerate(table.itertuples()):
-        numbers = f"{row.importance:.3g}", readable_p(float(row.p_value)), readable_p(float(row.p_adjusted))  # type: ignore[arg-type]
+        numbers = readable_p(float(row.p_value)), readable_p(float(row.p_adjusted))  # type: ignore[arg-type]
         cells: list[Any] = [Text(printable(str(row.Index))), str(row.kind), *numbers, mark * bool(row.selected)]
         shown.add_row(*cells, *(Text(own[place]) for own in more.values()), style="bold" if row.selected else None)
     return shown

@@ -30,7 +30,7 @@ OPTIONS = {
 }
 WORDS = (
     *("alpha", "adjust", "statistic", "sampler", "missing", "propensity", "strata", "clusters", "treated"),
-    *("population", "checkpoint", "device", "learner", "treatment", "runs"),
+    *("population", "checkpoint", "device", "learner", "treatment", "runs", "better", "unit"),
 )
 FOLLOWS = r"must\b|needs?\b|names\b|is for\b|for a\b|\S+ (?:is in use|belongs to|cannot)\b"
 PHRASES = {

@@ -8,7 +8,7 @@ explains tables in memory.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from typing import TypeAlias
@@ -29,11 +29,12 @@ from modifind.engine.change_tests import Changes, Sweep, change_tests, unseen_ch
 from modifind.engine.overlap_conditional import OverlapConditional
 from modifind.engine.progress import Progress, ProgressBar
 from modifind.engine.record import with_messages
+from modifind.explain.answers import Answers
 from modifind.explain.attempts import attempt, missing
 from modifind.explain.column_bounds import Bounds, explain_bounds
 from modifind.explain.pseudo import ArmRows, PseudoOutcomes
 from modifind.explain.reading import GivenFeature
-from modifind.explain.views import OVERALL, Explained, explain_column, no_curve, overall_effects
+from modifind.explain.views import Explained, explain_column, no_curve
 from modifind.nuisance.conditional import ConditionalRule
 from modifind.nuisance.conditional.joint import JointRule, rule_grid
 from modifind.nuisance.propensity.scores import FittedPropensity
@@ -170,12 +171,9 @@ class ExplainingRows:
         """How much rows count in the population that effects are about; None where all count alike."""
         return population_weights(self.propensity.scores, self.outcomes.population, self.model.weights)
 
-    def overall(self, seed: np.random.SeedSequence) -> dict[str, float]:
-        """Effects for all rows together."""
-        if not self.bands:
-            return {}
-        with one_thread():
-            return attempt(OVERALL, overall_effects, self.outcomes, self.y_bandwidth, seed) or {}
+    def answers(self, units: Sequence[Unit], n_rows: int, seed: np.random.SeedSequence) -> Answers:
+        """What is said of all rows together; nothing where only curves are wanted."""
+        return Answers.of(self.outcomes, self.y_bandwidth, self.table, units, n_rows, seed) if self.bands else Answers()
 
     def explain(self, question: Question, seed: np.random.SeedSequence) -> Explanation:
         """Answer a question about one feature or group, by one thread."""

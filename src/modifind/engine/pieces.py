@@ -49,6 +49,7 @@ from modifind.engine.review import review_columns
 from modifind.engine.scoring import refuse_separation, stratum_scores
 from modifind.engine.testers import AnalyticTester
 from modifind.engine.units import Tested, check_groups, group_settings, null_hypothesis, warn_constant_members
+from modifind.explain.answers import Answers
 from modifind.explain.marginal import MarginalView, told_percentiles
 from modifind.explain.pseudo import ArmRows, OutcomeModel, PseudoOutcomes
 from modifind.inference import UNSEEN, AnalyticOutcome
@@ -398,7 +399,7 @@ class StreamedFit:
             findings=findings,
             named=frozenset(untested),
             overlap=sums.overlap_of_clusters.overlap(propensity),
-            overall={} if interrupted else explaining.overall(overall_seed),
+            answers=Answers() if interrupted else explaining.answers(plan.units, schema.n_rows, overall_seed),
             score_histogram=sums.overlap.score_histogram(),
             columns=review_columns(
                 propensity,

@@ -30,9 +30,9 @@ from modifind.engine.review import review_columns
 from modifind.engine.scoring import draw_folds, fit_scores, model_of_rows, refuse_separation
 from modifind.engine.testers import AnalyticTester, ResamplingTester
 from modifind.engine.units import Tested, check_groups, group_settings, null_hypothesis, warn_constant_members
+from modifind.explain.answers import Answers
 from modifind.explain.attempts import attempt
 from modifind.explain.pseudo import ArmRows, OutcomeModel, PseudoOutcomes
-from modifind.explain.views import OVERALL, overall_effects
 from modifind.inference import ConditionalRandomizationTest
 from modifind.nuisance.conditional import BaseSampler, for_gaps
 from modifind.nuisance.conditional.base import sampler_weights
@@ -163,10 +163,11 @@ class WholeFit:
         tell(names, findings)
         named = {table.names[m] for m in plan.copies} | {data.table.names[m] for m in data.left_out}
         named |= warn_constant_members(table, units)
-        overall = None
+        answers = Answers()
         if self.explain:
-            with one_thread():
-                overall = attempt(OVERALL, overall_effects, plan.outcomes, plan.prepared.y_bandwidth, seed)
+            rows = plan.outcomes.rows
+            shown = replace(table, values=table.values[rows])
+            answers = Answers.of(plan.outcomes, plan.prepared.y_bandwidth, shown, units, plan.y.size, seed)
         overlap = OverlapSums.of(scores, data.clusters)
         columns = review_columns(
             scores,
@@ -184,7 +185,7 @@ class WholeFit:
             findings,
             frozenset(named),
             overlap.overlap(scores),
-            overall or {},
+            answers,
             overlap.score_histogram(),
             columns,
             data.table.names,

@@ -21,7 +21,7 @@ from scipy.stats import norm
 
 from modifind._typing import Array
 from modifind.explain.marginal import TOLD
-from modifind.result.selection_result import NOT_TESTED, PARTS, readable_p
+from modifind.result.selection_result import NOT_TESTED, PARTS, p_text
 
 NAMES = {"mean": "the average", "spread": "the spread", "shape": "the shape"}
 LONGEST_LABEL = 40
@@ -101,7 +101,7 @@ def _unclear(changes: Mapping[str, Any] | pd.Series[Any]) -> str:
         return "Changes the distribution of the effect."
     strongest = min(known, key=lambda part: known[part])
     short = [NAMES[part].removeprefix("the ") for part in known]
-    sign = f"strongest sign: {NAMES[strongest].removeprefix('the ')}, p = {readable_p(known[strongest])}"
+    sign = f"strongest sign: {NAMES[strongest].removeprefix('the ')}, {p_text(known[strongest])}"
     return f"Changes the distribution of the effect; whether its {_listed(short, 'or')} is not clear ({sign})."
 
 

@@ -174,11 +174,13 @@ def _row_methods(s: Mapping[str, Any]) -> str:
         said += (
             f" The outcome was missing in {own['n_missing']} rows ({own['share_missing']:.0%}); rows that have one "
             "were weighted by the inverse of their chance to have one given features and arm (cross-fitted, at most 20)"
-            f"{', times sample weights' if own['times_sample_weight'] else ''}, and are worth "
-            f"{own['effective_rows']:.0f} equal rows."
+            f"{', times sample weights' if own['times_sample_weight'] else ''}, with an effective "
+            f"sample size of {own['effective_rows']:.0f}."
         )
     if s.get("sample_weight"):
-        said += f" Rows were weighted by sample weights (worth {s['sample_weight']['effective_rows']:.0f} equal rows)."
+        said += (
+            f" Rows were weighted by sample weights (effective sample size {s['sample_weight']['effective_rows']:.0f})."
+        )
     if s.get("clusters"):
         said += f" Rows of a cluster ({s['clusters']['n_clusters']} clusters) stayed in one fold, and variances are"
         said += " between clusters where these are larger."
