@@ -7,7 +7,11 @@ JOBS   ?= 2
 # An environment of its own: EconML caps the version of scikit-learn, and CausalML's metadata is not satisfied.
 PEERS  := .venv-peers
 
-.PHONY: demo test lint docs examples screenshots validity fuzz bench peers clean
+# Environments of their own: what users install, and the oldest versions that the metadata allow.
+DIST   := build/dist
+LOWEST := .venv-lowest
+
+.PHONY: demo test test-lowest dist-check lint docs examples screenshots validity fuzz bench peers clean
 
 $(BIN)/python:
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "modifind needs Python 3.11 or newer")'
@@ -36,6 +40,27 @@ lint: $(VENV)/.test
 
 test: lint
 	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal
+
+# The declared minimum of every dependency; what tests need beyond them is the newest. Browser tests are left out.
+test-lowest:
+	$(PYTHON) -m venv $(LOWEST)
+	$(LOWEST)/bin/pip install --quiet --disable-pip-version-check uv
+	$(LOWEST)/bin/uv pip install --quiet --python $(LOWEST)/bin/python --resolution lowest-direct --editable '.[test]'
+	$(LOWEST)/bin/python -m pytest -n $(JOBS) --dist worksteal
+
+# Builds sdist and wheel, installs each in a fresh environment, runs the wheel's demo and the sdist's own tests.
+dist-check: $(VENV)/.test
+	rm -rf $(DIST)
+	$(PIP) build twine
+	$(BIN)/python -m build --outdir $(DIST) .
+	$(BIN)/twine check --strict $(DIST)/*
+	$(PYTHON) -m venv $(DIST)/wheel
+	$(DIST)/wheel/bin/pip install --quiet --disable-pip-version-check $(DIST)/*.whl
+	cd $(DIST) && wheel/bin/modifind demo --out demo-report --jobs $(JOBS)
+	$(PYTHON) -m venv $(DIST)/sdist
+	mkdir $(DIST)/unpacked && tar -xf $(DIST)/*.tar.gz -C $(DIST)/unpacked --strip-components 1
+	$(DIST)/sdist/bin/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable $(DIST)/unpacked'[test]'
+	cd $(DIST)/unpacked && ../sdist/bin/python -m pytest -n $(JOBS) --dist worksteal
 
 # The site goes to site/; warnings are errors, broken links and anchors among them.
 docs: $(VENV)/.docs
@@ -73,4 +98,4 @@ peers: $(PEERS)/.peers
 	$(PEERS)/bin/python benchmarks/peers.py --jobs $(JOBS)
 
 clean:
-	rm -rf $(VENV) $(PEERS) demo-report site build src/*.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(PEERS) $(LOWEST) demo-report site build src/*.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

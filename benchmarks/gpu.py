@@ -32,7 +32,7 @@ from modifind import ConditionalRandomizationTest, ModifierSelector, PropensityM
 from modifind._torch import open_device
 from modifind.data.feature_matrix import read_features
 from modifind.datasets import make_modifiers
-from modifind.engine import run as whole
+from modifind.engine import kept as whole
 from modifind.engine.features import _test_feature
 from modifind.nuisance.conditional import CVAESampler
 from modifind.nuisance.outcome import NeuralLearner
@@ -198,8 +198,8 @@ class ClockedSampler:
         self.fitted = self.clock.fit(*given)
         return self
 
-    def conditional(self, feature: int) -> Any:
-        return self.fitted.conditional(feature)
+    def rule(self, feature: int) -> Any:
+        return self.fitted.rule(feature)
 
 
 @dataclass

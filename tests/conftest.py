@@ -92,6 +92,23 @@ class OracleLaw:
         return self.mean + self.scale * rng.standard_normal((n_draws, self.mean.size))
 
 
+@dataclass(frozen=True)
+class OracleRule:
+    rho: float
+    shift: float
+    feature: int
+    calibration: Calibration
+
+    def conditional(self, table, treatment, parts):
+        d, feature = table.n_features, self.feature
+        precision = np.linalg.inv(ar_covariance(d, self.rho))
+        rest = np.delete(np.arange(d), feature)
+        centre = np.where(treatment == 1, self.shift, -self.shift)
+        slopes = -precision[feature, rest] / precision[feature, feature]
+        mean = centre + (table.values[:, rest] - centre[:, None]) @ slopes
+        return OracleLaw(mean, float(precision[feature, feature] ** -0.5), self.calibration)
+
+
 class OracleSampler(BaseSampler):
     """The true distribution of X_m given the rest and A when X | A ~ N(+-shift, AR(rho))."""
 
@@ -102,15 +119,8 @@ class OracleSampler(BaseSampler):
         self.rho = rho
         self.shift = shift
 
-    def conditional(self, feature):
-        d = self.table_.n_features
-        precision = np.linalg.inv(ar_covariance(d, self.rho))
-        rest = np.delete(np.arange(d), feature)
-        centre = np.where(self.treatment_ == 1, self.shift, -self.shift)
-        slopes = -precision[feature, rest] / precision[feature, feature]
-        mean = centre + (self.table_.values[:, rest] - centre[:, None]) @ slopes
-        nothing = Calibration(self.name, float("nan"), float("nan"), float("nan"))
-        return OracleLaw(mean, float(precision[feature, feature] ** -0.5), nothing)
+    def rule(self, feature):
+        return OracleRule(self.rho, self.shift, feature, Calibration(self.name, np.nan, np.nan, np.nan))
 
 
 class FrozenLogit(LogisticRegression):

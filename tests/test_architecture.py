@@ -149,7 +149,7 @@ class Bare:
     def fit(self, table, treatment, seed):
         return self
 
-    def conditional(self, feature):
+    def rule(self, feature):
         return object()
 
 
@@ -160,7 +160,7 @@ class Bare:
         ({"statistic": Sums()}, "Sums must have resamples = True"),
         ({"statistic": "slope"}, "statistic must be one of 'effect_likelihood', 'wcmmd' or a statistic, not 'slope'"),
         ({"statistic": EffectLikelihood(object())}, "object has no fit and no predict"),
-        ({"sampler": object()}, "object has no fit and no conditional"),
+        ({"sampler": object()}, "object has no fit and no rule"),
         ({"statistic": Sums}, "statistic must be an object, Sums(...), not the class"),
         ({"statistic": EffectLikelihood(LinearRegression)}, "learner must be an object, LinearRegression(...)"),
         ({"sampler": GaussianSampler}, "sampler must be an object, GaussianSampler(...)"),
@@ -172,7 +172,7 @@ class Bare:
         ({"statistic": Groups()}, "in_pieces, takes_clusters and takes_feature_groups must be False"),
         ({"statistic": Endless()}, "feature 'X1': Endless is nan for the feature as observed; it must be finite"),
         ({"statistic": Wide()}, "feature 'X1': Wide: value must be a number; found shape (2,)"),
-        ({"sampler": Bare()}, "feature 'X1': what Bare.conditional returns, object, has no calibration and no draw"),
+        ({"sampler": Bare()}, "feature 'X1': what Bare.rule returns, object, has no calibration and no conditional"),
     ],
 )
 def test_parts_that_lack_a_method_are_refused_by_its_name(part, message):

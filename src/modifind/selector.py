@@ -3,56 +3,37 @@
 from __future__ import annotations
 
 import os
-import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 import numpy as np
-from joblib import effective_n_jobs
 
-from modifind._memory import remedies_told, warn_of_memory
+from modifind._memory import remedies_told
 from modifind._torch import import_torch
 from modifind.base import BaseModifierSelector, check_shared_settings
 from modifind.data.containers import as_frame, is_distributed
-from modifind.data.feature_groups import has_groups, read_feature_groups, refuse_adjusted
-from modifind.data.missing import Dropped, check_missing, check_missing_outcome
+from modifind.data.feature_groups import has_groups
+from modifind.data.missing import check_missing, check_missing_outcome
 from modifind.data.population import check_population
-from modifind.data.sources import CompleteRows, FrameSource, Piece, Source, files_of, has_row_scores, is_files
-from modifind.engine.assemble import assemble
-from modifind.engine.checkpoint import Checkpoint
+from modifind.data.sources import Source, is_files
+from modifind.engine.job import Job
+from modifind.engine.kept import check_settings
 from modifind.engine.lock import held
 from modifind.engine.parts import (
     ConditionalRandomizationTest,
     Statistic,
-    agreeing_sampler,
     called,
-    recorded_settings,
-    resolve_propensity,
     resolve_statistic,
     resolve_test,
-    with_row_scores,
 )
-from modifind.engine.passes import LocalPieces, Pieces
-from modifind.engine.pieces import StreamedFit
-from modifind.engine.placebo import check_runs, run_placebos
+from modifind.engine.placebo import check_runs
 from modifind.engine.progress import Progress
-from modifind.engine.reading import Data, Given, Reading
-from modifind.engine.record import distinct_messages, recorded, with_messages
-from modifind.engine.resuming import continued_pass, continued_tests, seed_of
-from modifind.engine.run import WholeFit, warn_unused
-from modifind.engine.units import Tested
-from modifind.result.checks import warn_of
+from modifind.engine.reading import Data, Given
+from modifind.engine.resuming import seed_of
+from modifind.engine.run import Run
 from modifind.result.placebo_result import PlaceboResult
 
 MIN_TRAIN_ROWS = 200
-# Settings that the fit of a table in pieces takes as they are.
-SHARED_WITH_PIECES = (
-    *("discrete_features", "outcome_transform", "max_train_rows", "n_jobs", "progress", "missing", "explain", "alpha"),
-    *("population", "feature_groups"),
-)
 
 
 class ModifierSelector(BaseModifierSelector):
@@ -270,14 +251,10 @@ class ModifierSelector(BaseModifierSelector):
             Ctrl-C. If features have been tested by then, `result_` holds them: those that were not reached have a
             p-value of NaN and count as 1 in the adjustment.
         """
-        statistic, test = self._validate()
-        given = Given(X, y, treatment, treated, adjust_for, sample_weight, clusters, strata)
-        given = given if is_distributed(X) or is_files(X) else replace(given, X=as_frame(X))
+        parts = self._validate()
+        given = _as_given(Given(X, y, treatment, treated, adjust_for, sample_weight, clusters, strata))
         with held(self.checkpoint), remedies_told():
-            if self._is_in_pieces(given, statistic):
-                with self._pieces(given) as pieces:
-                    return self._fit_pieces(pieces, statistic, treated, adjust_for)
-            return self._fit_whole(given, statistic, test)
+            return self._ended(self._job(*parts).fit(given))
 
     def fit_source(self, source: Source, *, treated: Any = None, adjust_for: Any = None) -> ModifierSelector:
         """Test every feature of a table that comes in pieces, such as a file larger than memory.
@@ -293,157 +270,9 @@ class ModifierSelector(BaseModifierSelector):
         -------
         self
         """
-        statistic, _ = self._validate()
-        self._check_scores(source)
+        parts = self._validate()
         with held(self.checkpoint), remedies_told():
-            return self._fit_pieces(self._local(source), statistic, treated, adjust_for)
-
-    def _check_scores(self, source: Source) -> None:
-        if has_row_scores(self.propensity) and "propensity" not in getattr(source, "more", ()):
-            raise ValueError("propensity is one score per row; the scores of a source must come with it")
-
-    def _local(self, source: Source) -> LocalPieces:
-        some = self._complete or "sample_weight" in getattr(source, "more", ())
-        return LocalPieces(CompleteRows(source, self._complete) if some else source, self.n_jobs)
-
-    @property
-    def _complete(self) -> str:
-        """What rows of a table in pieces must have a value of: everything, the outcome, or nothing."""
-        if self.missing == "drop":
-            return "inputs" if self.missing_outcome == "weight" else "rows"
-        return "outcomes" if self.missing_outcome == "drop" else ""
-
-    def _is_in_pieces(self, given: Given, statistic: Statistic) -> bool:
-        """Whether a table is worked on in pieces; refuses what needs all rows at once if it is a long frame."""
-        if is_distributed(given.X) or is_files(given.X):
-            return True
-        if not statistic.in_pieces or len(given.X) <= self.max_train_rows:
-            return False
-        self._refuse_in_pieces(statistic)
-        return True
-
-    @contextmanager
-    def _pieces(self, given: Given) -> Iterator[Pieces]:
-        """The pieces of a table that `_is_in_pieces`: a long frame, files, or partitions on a cluster."""
-        if not is_distributed(given.X):
-            table = given.X, given.y, given.treatment
-            if is_files(given.X):
-                source: Source = files_of(given.X, {"y": given.y, "treatment": given.treatment, **given.per_row})
-                self._check_scores(source)
-            else:
-                source = FrameSource.of(*table, self.propensity, given.per_row)
-            yield self._local(source)
-            return
-        if self.checkpoint is not None:
-            raise ValueError(
-                "checkpoint is for tables in memory and files read in batches; on a Dask cluster leave it out: what a "
-                "worker loses is computed again there"
-            )
-        from modifind.engine.dask import DaskPieces
-
-        table = given.X, given.y, given.treatment
-        own = (self.propensity, self.n_jobs)
-        with DaskPieces.of(*table, *own, complete=self._complete, per_row=given.per_row) as pieces:
-            yield pieces
-
-    def _fit_pieces(self, pieces: Pieces, statistic: Statistic, treated: Any, adjust_for: Any) -> ModifierSelector:
-        """Test every feature by sums over pieces of the table."""
-        entropy = seed_of(self.random_state, self.checkpoint)
-        run = self._streamed(statistic, treated, adjust_for, entropy)
-        saved = None
-        if self.checkpoint is not None and isinstance(pieces, LocalPieces):
-            saved = continued_pass(self.get_params(deep=False), statistic, treated, adjust_for, entropy)
-            pieces = replace(pieces, checkpoint=saved)
-        with recorded() as caught:
-            if not statistic.resamples:
-                warn_unused(self.test, self.n_resamples, self.alpha, self.adjust)
-            looked = run.look(pieces)
-            if looked.summary.n_rows <= self.max_train_rows:
-                caught.clear()  # the fit that follows says it again
-            else:
-                self._refuse_in_pieces(statistic)
-                found = run.fit(pieces, looked)
-                pieces.dropped.warn(in_memory=False)
-        if looked.summary.n_rows <= self.max_train_rows:
-            return self._fit_piece(looked.sample, pieces.dropped, treated, adjust_for, entropy)
-        for note in saved.notes if saved is not None else ():
-            warnings.warn(note, UserWarning, stacklevel=3)
-        settings = {
-            **recorded_settings(self.get_params(deep=False), statistic, run.sampler, ConditionalRandomizationTest()),
-            **found.settings,
-            **self._dropped_settings(pieces.dropped),
-        }
-        self._conclude(found, settings, caught)
-        interrupted = found.interrupted
-        if self.placebo_runs and not interrupted:
-            of_sample = self._of_sample(looked.sample, treated, adjust_for, entropy)
-            interrupted = self._keep_placebos(*of_sample, of=f" in a sample of {looked.numbers.size} rows")
-        if interrupted:
-            raise KeyboardInterrupt
-        return self
-
-    def _streamed(self, statistic: Statistic, treated: Any, adjust_for: Any, entropy: int) -> StreamedFit:
-        """What is to be done with a table in pieces."""
-        return StreamedFit(
-            statistic=statistic,
-            sampler=agreeing_sampler(self.sampler, statistic, self.device),
-            propensity=resolve_propensity(self.propensity),
-            treated=treated,
-            adjust_for=adjust_for,
-            n_folds=self.cv,
-            seed=entropy,
-            **{name: getattr(self, name) for name in SHARED_WITH_PIECES},
-        )
-
-    def _refuse_in_pieces(self, statistic: Statistic) -> None:
-        """Refuse what needs all rows at once, for a table that has too many for that."""
-        if not statistic.in_pieces:
-            raise ValueError(
-                "a table in pieces is tested by statistic='effect_likelihood', whose p-values are sums over rows; "
-                f"{called(statistic)} needs the table in memory"
-            )
-        if self.missing_outcome == "weight":
-            raise ValueError(
-                "missing_outcome='weight' needs all rows in memory at once, and a table of more than max_train_rows="
-                f"{self.max_train_rows} rows is worked on in pieces; raise max_train_rows, or pass a sample of the rows"
-            )
-
-    def _of_piece(
-        self, piece: Piece, treated: Any, adjust_for: Any, entropy: int, **changed: Any
-    ) -> tuple[ModifierSelector, Given]:
-        """A selector for some rows of a table in pieces, taken at once, and these rows."""
-        own = self.get_params(deep=False) | {"random_state": entropy} | changed
-        per_row = piece.more
-        if "propensity" in per_row:
-            own["propensity"] = with_row_scores(self.propensity, per_row.pop("propensity").to_numpy())
-        return type(self)(**own), Given(piece.X, piece.y, piece.treatment, treated, adjust_for, **per_row)
-
-    def _of_sample(self, piece: Piece, treated: Any, adjust_for: Any, entropy: int) -> tuple[WholeFit, Data]:
-        """The rows that models of a table in pieces are fitted to as a table in memory, for its placebo runs."""
-        whole, given = self._of_piece(piece, treated, adjust_for, entropy, checkpoint=None)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", UserWarning)  # the fit itself has said it
-            data, run = whole.read(given)
-        return run, data
-
-    def _fit_piece(
-        self, piece: Piece, dropped: Dropped, treated: Any, adjust_for: Any, entropy: int
-    ) -> ModifierSelector:
-        """Test a table in pieces that has few enough rows for all to be taken at once."""
-        whole, given = self._of_piece(piece, treated, adjust_for, entropy)
-        try:
-            whole.fit(**vars(given))
-        except ValueError:
-            dropped.warn(in_memory=False)  # what is refused may be so for want of the rows that were left out
-            raise
-        finally:
-            if hasattr(whole, "result_"):  # of an interrupted fit, what it found
-                _, left_out = with_messages(partial(dropped.warn, in_memory=False))
-                record = {**whole.result_.settings, **self._dropped_settings(dropped)}
-                result = replace(whole.result_, settings=record, warnings=(*left_out, *whole.result_.warnings))
-                self._keep(tuple(whole.feature_names_in_), result)
-        dropped.warn(in_memory=False)
-        return self
+            return self._ended(self._job(*parts).fit_source(source, treated, adjust_for))
 
     def placebo(
         self,
@@ -490,127 +319,32 @@ class ModifierSelector(BaseModifierSelector):
         '0 of 3 placebo treatments found anything.'
         """
         check_runs(n)
-        statistic, _ = self._validate()
-        given = Given(X, y, treatment, treated, adjust_for, sample_weight, clusters, strata)
-        given = given if is_distributed(X) or is_files(X) else replace(given, X=as_frame(X))
-        if self._is_in_pieces(given, statistic):
-            return self._sampled_placebo(given, statistic, n)
-        data, run = self.read(given)
-        params = self.get_params(deep=False)
+        parts = self._validate()
+        given = _as_given(Given(X, y, treatment, treated, adjust_for, sample_weight, clusters, strata))
         with held(self.checkpoint), remedies_told():
-            saved, _ = continued_tests(params, data, run.feature_groups, run.statistic, run.test, run.seed)
-            self.placebo_, interrupted = run_placebos(run, data, n, saved)
-        if interrupted:
-            raise KeyboardInterrupt
+            self.placebo_, interrupted = self._job(*parts).placebo(given, n)
+        self._ended(interrupted)
         return self.placebo_
 
-    def _sampled_placebo(self, given: Given, statistic: Statistic, n: int) -> PlaceboResult:
-        """Placebo runs of a table in pieces, with the rows that its models would be fitted to."""
-        if self.checkpoint is not None:
-            raise ValueError("checkpoint saves placebo runs of tables in memory only; leave it out for one in pieces")
-        entropy = seed_of(self.random_state, None)
-        run = self._streamed(statistic, given.treated, given.adjust_for, entropy)
-        with remedies_told(), self._pieces(given) as pieces:
-            looked = run.look(pieces)
-            placebo, interrupted = run_placebos(
-                *self._of_sample(looked.sample, given.treated, given.adjust_for, entropy), n
-            )
-        of = f" in a sample of {looked.numbers.size} rows" if looked.summary.n_rows > looked.numbers.size else ""
-        self.placebo_ = replace(placebo, drawn=placebo.drawn + of)
-        if interrupted:
-            raise KeyboardInterrupt
-        return self.placebo_
-
-    def read(self, given: Given, *, weigh: bool = True) -> tuple[Data, WholeFit]:
+    def read(self, given: Given, *, weigh: bool = True) -> tuple[Data, Run]:
         """A table in memory as `fit` would read it, and what is to be done with it; nothing is tested.
 
         `weigh` is whether rows are weighted for those without an outcome, which takes models of who has one.
         """
-        statistic, test = self._validate()
-        given = replace(given, X=as_frame(given.X))
-        self._is_in_pieces(given, statistic)
-        data, run = self._read_whole(given, statistic, test, weigh=weigh)
-        run.check(data)
+        job, given = self._job(*self._validate()), replace(given, X=as_frame(given.X))
+        job.in_pieces(given)
+        data, run = job.read(given, weigh=weigh)
+        check_settings(run, data)
         return data, run
 
-    def _read_whole(
-        self, given: Given, statistic: Statistic, test: ConditionalRandomizationTest, *, weigh: bool = True
-    ) -> tuple[Data, WholeFit]:
-        """The table, checked and encoded, and what is to be done with it."""
-        if given.clusters is not None and not statistic.takes_clusters:
-            raise ValueError(
-                "clusters needs statistic='effect_likelihood'; "
-                f"resampled features of {called(statistic)} take rows as independent"
-            )
+    def _job(self, statistic: Statistic, test: ConditionalRandomizationTest) -> Job:
         seed = seed_of(self.random_state, self.checkpoint)
-        data = Reading(self.discrete_features, self.missing, self.missing_outcome, self.cv, seed, weigh).read(given)
-        groups = read_feature_groups(self.feature_groups, data.table.names)
-        refuse_adjusted(groups, data.adjusted)
-        if not statistic.resamples:
-            warn_unused(self.test, self.n_resamples, self.alpha, self.adjust)
-        return data, WholeFit(
-            statistic=statistic,
-            sampler=agreeing_sampler(self.sampler, statistic, self.device),
-            propensity=resolve_propensity(self.propensity),
-            test=test,
-            n_resamples=self.n_resamples,
-            alpha=self.alpha,
-            adjust=self.adjust,
-            outcome_transform=self.outcome_transform,
-            feature_groups=groups,
-            n_folds=self.cv,
-            n_jobs=self.n_jobs,
-            progress=self.progress,
-            seed=seed,
-            explain=self.explain,
-            population=self.population,
-        )
+        return Job(self.get_params(deep=False), statistic, test, seed, self._keep)
 
-    def _fit_whole(self, given: Given, statistic: Statistic, test: ConditionalRandomizationTest) -> ModifierSelector:
-        """Test every feature with all rows at once."""
-        params = self.get_params(deep=False)
-        if not statistic.resamples:
-            n_rows, n_features = given.X.shape
-            warn_of_memory(n_rows, n_features, effective_n_jobs(self.n_jobs))  # of this machine, so not recorded
-        with recorded() as caught:
-            data, run = self._read_whole(given, statistic, test)
-            # What is said of the folder is not part of the result, which is that of a run without one.
-            saved, notes = with_messages(continued_tests, params, data, run.feature_groups, statistic, test, run.seed)
-            found = run.fit(data, *saved)
-        for note in notes:
-            warnings.warn(note, UserWarning, stacklevel=3)
-        settings = {
-            **recorded_settings(params, statistic, run.sampler, test),
-            **found.settings,
-            **self._dropped_settings(data.dropped),
-        }
-        self._conclude(found, settings, caught)
-        interrupted = found.interrupted
-        if self.placebo_runs and not interrupted:
-            interrupted = self._keep_placebos(run, data, saved[0])
+    def _ended(self, interrupted: bool) -> ModifierSelector:
         if interrupted:
             raise KeyboardInterrupt
         return self
-
-    def _keep_placebos(self, run: WholeFit, data: Data, saved: Checkpoint | None = None, of: str = "") -> bool:
-        """Add the placebo runs to the result; whether Ctrl-C came before the last."""
-        placebo, interrupted = run_placebos(run, data, self.placebo_runs, saved)
-        placebo = replace(placebo, drawn=placebo.drawn + of)
-        if placebo.warning:
-            warnings.warn(placebo.warning, UserWarning, stacklevel=4)
-        more = (placebo.warning,) if placebo.warning else ()
-        kept = placebo if placebo.n_runs else None
-        self.result_ = replace(self.result_, placebo=kept, warnings=(*self.result_.warnings, *more))
-        return interrupted
-
-    def _conclude(self, found: Tested, settings: dict[str, Any], caught: list[warnings.WarningMessage]) -> None:
-        """Keep the result, and warn of what its checks found and no warning has said."""
-        result = assemble(found, settings, distinct_messages(caught), self.alpha, self.adjust)
-        warn_of(result.checks, found.named)
-        self._keep(found.columns_in, result)
-
-    def _dropped_settings(self, dropped: Dropped) -> dict[str, Any]:
-        return dropped.settings() if "drop" in (self.missing, self.missing_outcome) else {}
 
     def _validate(self) -> tuple[Statistic, ConditionalRandomizationTest]:
         check_shared_settings(self.alpha, self.cv, self.outcome_transform)
@@ -637,3 +371,8 @@ class ModifierSelector(BaseModifierSelector):
                 f"feature_groups need statistic='effect_likelihood'; {called(statistic)} looks at one column at a time"
             )
         return statistic, test
+
+
+def _as_given(given: Given) -> Given:
+    """Arguments of `fit`, with a frame for a table in memory."""
+    return given if is_distributed(given.X) or is_files(given.X) else replace(given, X=as_frame(given.X))

@@ -224,7 +224,7 @@ class OwnSampler:
     def fit(self, table):
         """Nothing that is asked for."""
 
-    def conditional(self, feature):
+    def rule(self, feature):
         """Nothing that is asked for."""
 
 

@@ -16,7 +16,7 @@ from modifind.data.feature_groups import arrange, part_of, read_feature_groups
 from modifind.data.feature_matrix import read_features
 from modifind.engine.assemble import DETERMINED
 from modifind.nuisance.conditional import BoostingSampler, GaussianSampler, MarginalSampler
-from modifind.nuisance.conditional.joint import N_POINTS, NearestRow, joint_conditional, set_variance
+from modifind.nuisance.conditional.joint import N_POINTS, NearestRow, joint_rule, set_variance
 from modifind.result.selection_result import SelectionResult
 
 QUICK = {"statistic": EffectLikelihood("linear"), "sampler": "gaussian", "random_state": 0, "explain": False}
@@ -51,7 +51,7 @@ def points_of(frame, members, sampler=None, seed=0):
     """The joint distribution of the first columns of a table, and its points for all rows."""
     table = read_features(frame)
     treatment = np.random.default_rng(seed).integers(0, 2, table.n_rows)
-    conditional = joint_conditional(sampler or GaussianSampler(), table, treatment, members, DETERMINED, seed_of(seed))
+    conditional = joint_rule(sampler or GaussianSampler(), table, treatment, members, DETERMINED, seed_of(seed)).fitted
     return conditional, (conditional.at(np.arange(table.n_rows))[0] if conditional.rule.steps else None)
 
 
@@ -164,7 +164,7 @@ def test_what_cannot_test_groups_refuses_them(table):
     groups = {"bp": ["sbp", "dbp"]}
     with pytest.raises(ValueError, match="'wcmmd' looks at one column at a time"):
         ModifierSelector("wcmmd", feature_groups=groups).fit(frame, y, treatment)
-    with pytest.raises(ValueError, match=r"OracleSampler has no rule .* which feature_groups need"):
+    with pytest.raises(ValueError, match=r"OracleSampler does not say that it learns .* which feature_groups need"):
         ModifierSelector(feature_groups=groups, sampler=OracleSampler()).fit(frame[["sbp", "dbp"]], y, treatment)
 
 
@@ -195,7 +195,7 @@ def test_points_have_the_distribution_of_a_normal_table():
     rng = np.random.default_rng(1)
     X, treatment = confounded_table(rng, 3000, 3)
     table = read_features(X)
-    conditional = joint_conditional(GaussianSampler(), table, treatment, (0, 1), DETERMINED, seed_of(0))
+    conditional = joint_rule(GaussianSampler(), table, treatment, (0, 1), DETERMINED, seed_of(0)).fitted
     points, weights = conditional.at(np.arange(3000))
     covariance = ar_covariance(3, 0.5)
     slopes = covariance[:2, 2] / covariance[2, 2]

@@ -165,14 +165,14 @@ class FailingSampler(GaussianSampler):
         self.how = how
         self.features = features
 
-    def conditional(self, feature):
+    def rule(self, feature):
         if feature in self.features:
             if self.how == "exit":
                 os._exit(1)
             if self.how == "kill":
                 os.kill(os.getpid(), signal.SIGKILL)
             raise self.how("the matrix is no matrix")
-        return super().conditional(feature)
+        return super().rule(feature)
 
 
 def others(result):

@@ -12,7 +12,7 @@ from conftest import four_sd, runs
 from modifind import EffectLikelihood, ModifierSelector
 from modifind.cli.app import main
 from modifind.data.clusters import cluster_folds, read_clusters, read_weights
-from modifind.engine import run as whole
+from modifind.engine import kept as whole
 from modifind.engine.reading import Given, Reading
 from modifind.engine.scoring import fit_scores
 from modifind.inference import analytic_test
@@ -344,7 +344,7 @@ class OwnSampler:
     def fit(self, table, treatment, seed):
         return self
 
-    def conditional(self, feature):
+    def rule(self, feature):
         raise AssertionError
 
 

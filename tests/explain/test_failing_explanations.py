@@ -27,7 +27,7 @@ STREAMED = {
     "its curve": "modifind.engine.explaining.explain_column",
     "what changes along it": "modifind.engine.explaining.change_tests",
     "bounds along it": "modifind.engine.explaining.explain_bounds",
-    "the effect in all rows together": "modifind.engine.explaining.overall_effects",
+    "the effect in all rows together": "modifind.engine.run.overall_effects",
 }
 
 

@@ -142,17 +142,25 @@ class Repeat:
     """The distribution that gives back the data."""
 
     column: np.ndarray
-    calibration: Calibration
 
     def draw(self, rng, n_draws):
         return np.tile(self.column, (n_draws, 1))
 
 
+@dataclass(frozen=True)
+class RepeatRule:
+    feature: int
+    calibration: Calibration
+
+    def conditional(self, table, treatment, parts):
+        return Repeat(table.values[:, self.feature])
+
+
 class RepeatSampler(BaseSampler):
     name = "repeat"
 
-    def conditional(self, feature):
-        return Repeat(self.table_.values[:, feature], Calibration(self.name, np.nan, np.nan, 0.0))
+    def rule(self, feature):
+        return RepeatRule(feature, Calibration(self.name, np.nan, np.nan, 0.0))
 
 
 def test_repeats_of_the_data_tie_with_it(table):

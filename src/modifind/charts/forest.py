@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass, field
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -116,13 +117,13 @@ class ForestDisplay(SingleDisplay):
         )
         told = Told("Average effect by subgroup", about=self._about(rows), texts=tuple(row["said"] for row in rows))
         marks = (*rules, Band("average", low, high), Line("average", effect))
-        words = {"label": self.words.effect_label, "unit": self.words.sides, "told": told}
-        panel = Panel(places, marks, keys=tuple(keys), columns=columns, **words)  # type: ignore[arg-type]
+        label, sides = self.words.effect_label, self.words.sides
+        panel = Panel(places, marks, label, sides, keys=tuple(keys), told=told, columns=columns)
         return Figure((panel,), 0.9 + 0.2 * len(rows), width=WIDTH)
 
-    def _rows(self) -> list[dict[str, object]]:
+    def _rows(self) -> list[dict[str, Any]]:
         """What each row has, from top to bottom."""
-        found: list[dict[str, object]] = []
+        found: list[dict[str, Any]] = []
         whole = [float(self.overall.get(f"mean_effect{end}", math.nan)) for end in ("_low", "", "_high")]
         if not math.isnan(whole[1]):
             rows, told = _counts(*self.n_rows) if self.n_rows else "", with_limits(whole[1], whole[0], whole[2])
@@ -155,7 +156,7 @@ class ForestDisplay(SingleDisplay):
                 )
         return found
 
-    def _about(self, rows: list[dict[str, object]]) -> str:
+    def _about(self, rows: list[dict[str, Any]]) -> str:
         """What stands for the figure where it is not seen."""
         told = [f"{row['label']}: {row['text']}".strip() for row in rows if not row["head"]]
         return f"Average effect on {self.words.outcome} by subgroup. {'; '.join(told)}."

@@ -43,6 +43,11 @@ class Unit:
         """What models and distributions are asked about: its one column, or all of them together."""
         return self.members if len(self.members) > 1 else self.members[0]
 
+    def with_seeds(self, seed: np.random.SeedSequence) -> list[tuple[int, np.random.SeedSequence]]:
+        """Its columns, each with a seed; that of a single one is the seed itself."""
+        seeds = seed.spawn(len(self.members)) if len(self.members) > 1 else [seed]
+        return list(zip(self.members, seeds, strict=True))
+
     def kind(self, table: FeatureTable) -> Kind | Literal["group"]:
         """What the result says it is."""
         return "group" if self.group else table.kind(self.members[0])

@@ -15,10 +15,10 @@ from modifind.data.feature_matrix import Kind
 from modifind.engine.change_tests import Changes
 from modifind.engine.record import hand_on, installed_versions
 from modifind.engine.testers import Outcome
-from modifind.explain.answers import Answers
 from modifind.explain.attempts import attempt, described
 from modifind.explain.column_bounds import Bounds
 from modifind.explain.marginal import MarginalView
+from modifind.explain.overview import Overview
 from modifind.explain.verdict import ShownColumn, verdict
 from modifind.explain.views import no_curve
 from modifind.inference import adjust_p_values, simes_p_value
@@ -90,7 +90,7 @@ class Found:
         Features that cannot be tested, as a warning has said.
     overlap : dict
         How far the arms overlap.
-    answers : Answers
+    overview : Overview
         What is said of all rows together.
     score_histogram : DataFrame
         Propensity scores by arm.
@@ -103,7 +103,7 @@ class Found:
     findings: list[Finding]
     named: frozenset[str]
     overlap: dict[str, float]
-    answers: Answers
+    overview: Overview
     score_histogram: pd.DataFrame
     columns: pd.DataFrame
 
@@ -173,9 +173,9 @@ def assemble(
         versions=installed_versions(),
         warnings=(*messages, *concerns(checks, found.named)),
         checks=checks,
-        overall=found.answers.overall,
-        tests=_tests(found.answers.tests, features),
-        subgroups=_subgroups(found.answers.subgroups, features),
+        overall=found.overview.overall,
+        tests=_tests(found.overview.tests, features),
+        subgroups=_subgroups(found.overview.subgroups, features),
         densities=_densities(features, views),
         bounds={column: own.table for column, own in bounds.items()},
         bound_tests={column: own.tests for column, own in bounds.items()},

@@ -14,7 +14,7 @@ from modifind.data.containers import as_frame, is_known
 from modifind.data.survey import effective_size
 from modifind.engine.placebo import Assignment
 from modifind.engine.reading import Data, Given
-from modifind.engine.run import WholeFit
+from modifind.engine.run import Run
 from modifind.statistics.families import family_of
 
 MOST_NAMES = 12
@@ -122,7 +122,7 @@ def _pieces(data: Data, most: int) -> str:
     return f"models are fitted to a random sample of {most:,} rows, and all rows are scored"
 
 
-def _test(run: WholeFit) -> str:
+def _test(run: Run) -> str:
     adjusted = "unadjusted" if run.adjust == "none" else f"adjusted by {run.adjust}"
     name = run.statistic.name or type(run.statistic).__name__
     return f"{name}, sampler {type(run.sampler).__name__}; {adjusted} p-values, level {run.alpha:g}"
@@ -157,7 +157,7 @@ def _propensity(estimator: Any, data: Data) -> str:
     return "known, one score per row" if np.ndim(estimator) else f"known, {float(estimator):g} for every row"
 
 
-def _time(data: Data, run: WholeFit, placebos: int) -> str:
+def _time(data: Data, run: Run, placebos: int) -> str:
     n, d, n_jobs = data.table.n_rows, data.table.n_features - len(data.adjusted), effective_n_jobs(run.n_jobs)
     once = BASE + d * (PER_FEATURE + PER_CELL * n)
     seconds = once * (EXPLAINING if run.explain else 1.0) + once * placebos

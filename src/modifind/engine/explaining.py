@@ -29,7 +29,6 @@ from modifind.engine.change_tests import Changes, Sweep, change_tests, unseen_ch
 from modifind.engine.overlap_conditional import OverlapConditional
 from modifind.engine.progress import Progress, ProgressBar
 from modifind.engine.record import with_messages
-from modifind.explain.answers import Answers
 from modifind.explain.attempts import attempt, missing
 from modifind.explain.column_bounds import Bounds, explain_bounds
 from modifind.explain.pseudo import ArmRows, PseudoOutcomes
@@ -122,7 +121,7 @@ class ExplainingRows:
         block: Block,
         numbers: NDArray[np.int64],
         propensity: FittedPropensity,
-        folds: list[NDArray[np.int64]],
+        folds: Sequence[NDArray[np.int64]],
         model: PreparedEffectLikelihood,
         outcomes: PseudoOutcomes,
         y_bandwidth: float,
@@ -171,10 +170,6 @@ class ExplainingRows:
         """How much rows count in the population that effects are about; None where all count alike."""
         return population_weights(self.propensity.scores, self.outcomes.population, self.model.weights)
 
-    def answers(self, units: Sequence[Unit], n_rows: int, seed: np.random.SeedSequence) -> Answers:
-        """What is said of all rows together; nothing where only curves are wanted."""
-        return Answers.of(self.outcomes, self.y_bandwidth, self.table, units, n_rows, seed) if self.bands else Answers()
-
     def explain(self, question: Question, seed: np.random.SeedSequence) -> Explanation:
         """Answer a question about one feature or group, by one thread."""
         with one_thread():
@@ -182,7 +177,7 @@ class ExplainingRows:
             curve_seed, bounds_seed = seed.spawn(2)
             names = {m: self.table.names[m] for m in unit.members}
             shown = {}
-            for m, own in zip(unit.members, _for_each(unit, curve_seed), strict=True):
+            for m, own in unit.with_seeds(curve_seed):
                 found = attempt(f"feature {names[m]!r}: its curve", self._column, m, own)
                 shown[names[m]] = NOT_SHOWN if found is None else (found.curve, found.densities if self.bands else None)
             if not self.bands:
@@ -190,8 +185,9 @@ class ExplainingRows:
             bounds: dict[str, Bounds] = {}
             counted = self.model.weights, self.model.clusters, self.outcomes.population
             rows = ArmRows(self.y, self.treatment, self.propensity.scores, *counted)
-            asked = [m for m in unit.members if question.bounds and self.table.observed(m).any()]
-            for m, own in zip(asked, _for_each(unit, bounds_seed), strict=False):
+            for m, own in unit.with_seeds(bounds_seed) if question.bounds else ():
+                if not self.table.observed(m).any():
+                    continue
                 told = attempt(f"feature {names[m]!r}: bounds along it", explain_bounds, self.table, m, rows, own)
                 bounds |= {} if told is None else {names[m]: told}
             changes = attempt(f"feature {unit.name!r}: what changes along it", self._changes, question)
@@ -226,11 +222,6 @@ class ExplainingRows:
         """That a feature has no explanation, and why."""
         what = (missing(f"feature {unit.name!r}: its curve", reason),) if reason else ()
         return Explanation({self.table.names[m]: NOT_SHOWN for m in unit.members}, messages=what)
-
-
-def _for_each(unit: Unit, seed: np.random.SeedSequence) -> list[np.random.SeedSequence]:
-    """A seed for every column of a unit."""
-    return seed.spawn(len(unit.members)) if len(unit.members) > 1 else [seed]
 
 
 def explain_features(

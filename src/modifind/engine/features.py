@@ -10,22 +10,22 @@ import numpy as np
 from numpy.typing import NDArray
 
 from modifind._threads import one_thread
-from modifind._typing import Array
+from modifind._typing import Array, Ints
 from modifind._workers import WorkerError, survivors
-from modifind.data.feature_groups import Unit
+from modifind.data.feature_groups import Feature, Unit
 from modifind.data.feature_matrix import FeatureTable
 from modifind.engine.assemble import DETERMINED, DIED, NO_SAMPLER, UNTESTED, Finding, failure_of
 from modifind.engine.checkpoint import Checkpoint
 from modifind.engine.progress import Progress, ProgressBar
 from modifind.engine.record import with_messages
-from modifind.engine.testers import AnalyticTester, Tester
+from modifind.engine.testers import Tester
 from modifind.explain.attempts import attempt
 from modifind.explain.column_bounds import Bounds, explain_bounds
 from modifind.explain.marginal import MarginalView, marginal_view
 from modifind.explain.pseudo import ArmRows, PseudoOutcomes
-from modifind.nuisance.conditional import BaseSampler
-from modifind.nuisance.conditional.contract import check_conditional
-from modifind.nuisance.conditional.joint import joint_conditional
+from modifind.nuisance.conditional import BaseSampler, Conditional
+from modifind.nuisance.conditional.contract import check_conditional, check_rule, fitted_conditional
+from modifind.nuisance.conditional.joint import JointRule, joint_rule
 from modifind.nuisance.propensity.scores import FittedPropensity
 from modifind.result.explained import N_DRAWS
 from modifind.statistics.wcmmd import PreparedWCMMD
@@ -69,6 +69,10 @@ class Analysis:
     clusters: NDArray[np.int64] | None = None
     explain: bool = True
     alpha: float = 0.05
+
+    def conditional(self, feature: int) -> Conditional:
+        """The distribution of one feature in these rows."""
+        return _own_rows(self, self.sampler.rule(feature))
 
 
 class Interrupted(KeyboardInterrupt):
@@ -163,14 +167,11 @@ def _test_feature(plan: Analysis, place: int, seed: np.random.SeedSequence) -> F
         finding, messages = with_messages(_find_and_explain, plan, unit, seed)
     except Exception as error:
         return replace(DIED, failure=failure_of(error, unit.name))
-    if unit.group and finding.views is None:
-        finding = replace(finding, views={plan.table.names[unit.members[0]]: finding.view})
     return replace(finding, messages=messages)
 
 
 def _find_and_explain(plan: Analysis, unit: Unit, seed: np.random.SeedSequence) -> Finding:
-    together = len(unit.members) > 1
-    finding = _find_together(plan, unit, seed) if together else _find(plan, unit.members[0], seed)
+    finding = _find(plan, unit, seed)
     # The test has had its seeds by now, so that explanations change no p-value.
     return with_bounds(plan, unit, finding, seed)
 
@@ -210,26 +211,61 @@ def _bounds(plan: Analysis, unit: Unit, finding: Finding, seed: np.random.SeedSe
     return found
 
 
-def _find(plan: Analysis, feature: int, seed: np.random.SeedSequence) -> Finding:
-    """Work with one BLAS thread, so that results do not depend on how many workers there are."""
+def _find(plan: Analysis, unit: Unit, seed: np.random.SeedSequence) -> Finding:
+    """Work with one BLAS thread, so that results do not depend on how many workers there are.
+
+    Importance and bandwidth of a group are those of its most important column.
+    """
     with one_thread():
-        table = plan.table
-        bandwidth_seed, draw_seed = seed.spawn(2)
-        known = plan.tester.without_conditional(feature)
-        view = _view(plan, feature, bandwidth_seed, bands=_has_bands(plan, known))
-        if table.is_constant(feature):
-            return Finding(view, None, NO_SAMPLER)
+        table, tester, feature = plan.table, plan.tester, unit.feature
+        view_seed, *own_seeds = seed.spawn(3 if isinstance(feature, tuple) else 2)
+        views = {table.names[m]: _view(plan, m, own) for m, own in unit.with_seeds(view_seed)}
+        view = max(views.values(), key=lambda own: own.importance)
+        shown = views if unit.group else None
+        if unit.is_constant(table):
+            return Finding(view, None, NO_SAMPLER, views=shown)
+        known = tester.without_conditional(feature)
         if known is not None and feature not in plan.copies:
-            return Finding(view, known[0], NO_SAMPLER, changes=known[1])
-        conditional = plan.sampler.conditional(feature)
-        check_conditional(conditional, plan.sampler)
-        if feature in plan.copies or conditional.calibration.explained_share > DETERMINED[table.kind(feature)]:
-            return Finding(view, None, conditional.calibration)
-        outcome, changes = plan.tester.examine(feature, conditional, view.bandwidth, np.random.default_rng(draw_seed))
-        return Finding(view, outcome, conditional.calibration, changes=changes)
+            return Finding(view, known[0], NO_SAMPLER, views=shown, changes=known[1])
+        asked = table, plan.prepared.treatment, feature, plan.copies, own_seeds[0]
+        rule, determined = learn(plan.sampler, *asked, weights=plan.weights)
+        if determined:
+            return Finding(view, None, rule.calibration, views=shown)
+        conditional, rng = _own_rows(plan, rule), np.random.default_rng(own_seeds[-1])
+        outcome, changes = tester.examine(feature, conditional, view.bandwidth, rng)
+        return Finding(view, outcome, rule.calibration, views=shown, changes=changes)
 
 
-def _view(plan: Analysis, feature: int, seed: np.random.SeedSequence, *, bands: bool) -> MarginalView:
+def learn(
+    sampler: BaseSampler,
+    table: FeatureTable,
+    treatment: Ints,
+    feature: Feature,
+    copies: frozenset[int],
+    seed: np.random.SeedSequence,
+    parts: Ints | None = None,
+    weights: Array | None = None,
+) -> tuple[Any, bool]:
+    """What a sampler knows of a feature, or of several together by a seed, and whether the others determine it."""
+    if isinstance(feature, tuple):
+        joint = joint_rule(sampler, table, treatment, feature, DETERMINED, seed, parts, weights)
+        return joint, joint.determined
+    rule = sampler.rule(feature)
+    check_rule(rule, sampler)
+    return rule, feature in copies or rule.calibration.explained_share > DETERMINED[table.kind(feature)]
+
+
+def _own_rows(plan: Analysis, rule: Any) -> Any:
+    """The distribution of the rows of the table."""
+    conditional = fitted_conditional(rule, plan.table, plan.prepared.treatment)
+    if not isinstance(rule, JointRule):
+        check_conditional(conditional, rule, "draw")
+    return conditional
+
+
+def _view(plan: Analysis, feature: int, seed: np.random.SeedSequence) -> MarginalView:
+    # Of many features those that need a distribution have bands and densities.
+    bands = len(plan.units) <= MANY_FEATURES or plan.tester.without_conditional(feature) is None
     return marginal_view(
         plan.table,
         feature,
@@ -238,43 +274,5 @@ def _view(plan: Analysis, feature: int, seed: np.random.SeedSequence, *, bands: 
         plan.prepared,
         seed,
         plan.weights,
-        n_draws=N_DRAWS if bands else 0,
+        n_draws=N_DRAWS if plan.explain and bands else 0,
     )
-
-
-def _has_bands(plan: Analysis, known: Any) -> bool:
-    """Whether a feature gets bands and densities; of many those that need a distribution do."""
-    return plan.explain and (len(plan.units) <= MANY_FEATURES or known is None)
-
-
-def _find_together(plan: Analysis, unit: Unit, seed: np.random.SeedSequence) -> Finding:
-    """The same for the columns of a group at once; importance and bandwidth are those of the most important column."""
-    with one_thread():
-        table, tester = plan.table, plan.tester
-        assert isinstance(tester, AnalyticTester)
-        bandwidth_seed, conditional_seed, draw_seed = seed.spawn(3)
-        views: dict[str, MarginalView] = {}
-        for member, own in zip(unit.members, bandwidth_seed.spawn(len(unit.members)), strict=True):
-            views[table.names[member]] = _view(
-                plan, member, own, bands=_has_bands(plan, tester.without_conditional(member))
-            )
-        view = max(views.values(), key=lambda own: own.importance)
-        if unit.is_constant(table):
-            return Finding(view, None, NO_SAMPLER, views=views)
-        known = tester.without_conditional(unit.members)
-        if known is not None:
-            return Finding(view, known[0], NO_SAMPLER, views=views, changes=known[1])
-        conditional = joint_conditional(
-            plan.sampler,
-            table,
-            plan.prepared.treatment,
-            unit.members,
-            DETERMINED,
-            conditional_seed,
-            weights=plan.weights,
-        )
-        calibration = conditional.rule.calibration
-        if conditional.rule.determined:
-            return Finding(view, None, calibration, views=views)
-        outcome, changes = tester.examine_together(unit.members, conditional, np.random.default_rng(draw_seed))
-        return Finding(view, outcome, calibration, views=views, changes=changes)

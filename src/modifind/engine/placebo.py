@@ -25,9 +25,10 @@ from modifind.data.feature_matrix import MIN_ARM_ROWS, Treatment
 from modifind.data.rare_levels import pool_rare_levels
 from modifind.data.wording import counted
 from modifind.engine.checkpoint import Checkpoint
+from modifind.engine.kept import KeptTable
 from modifind.engine.progress import ProgressBar
 from modifind.engine.reading import Data
-from modifind.engine.run import WholeFit
+from modifind.engine.run import Run
 from modifind.engine.scoring import fit_scores, model_of_rows
 from modifind.inference import adjust_p_values
 from modifind.result.placebo_result import PlaceboResult
@@ -106,12 +107,12 @@ class Assignment:
         )
 
 
-def run_placebos(fit: WholeFit, data: Data, n: int, checkpoint: Checkpoint | None = None) -> tuple[PlaceboResult, bool]:
+def run_placebos(fit: Run, data: Data, n: int, checkpoint: Checkpoint | None = None) -> tuple[PlaceboResult, bool]:
     """Analyse a table with placebo treatments.
 
     Parameters
     ----------
-    fit : WholeFit
+    fit : Run
         The analysis; runs are spread over its processes, and its progress is told by runs.
     data : Data
         The table with its own treatment.
@@ -174,7 +175,7 @@ def _tell_failed(reasons: list[str], n: int, *, raises: bool) -> None:
         warnings.warn(f"{told}: {'; '.join(dict.fromkeys(reasons))}", UserWarning, stacklevel=5)
 
 
-def _result(fit: WholeFit, data: Data, n: int, found: dict[int, PlaceboRun], described: str) -> PlaceboResult:
+def _result(fit: Run, data: Data, n: int, found: dict[int, PlaceboRun], described: str) -> PlaceboResult:
     """What the runs found, of which there were to be `n`."""
     names = tuple(unit.name for unit in arrange(data.table, fit.feature_groups, data.adjusted)[1])
     runs = sorted(found)
@@ -193,12 +194,12 @@ def _result(fit: WholeFit, data: Data, n: int, found: dict[int, PlaceboRun], des
 
 
 def _run_some(
-    fit: WholeFit, data: Data, assignment: Assignment, pairs: list[tuple[int, np.random.SeedSequence]]
+    fit: Run, data: Data, assignment: Assignment, pairs: list[tuple[int, np.random.SeedSequence]]
 ) -> list[PlaceboRun | str]:
     return [_run_one(fit, data, assignment, seed) for _, seed in pairs]
 
 
-def _run_one(fit: WholeFit, data: Data, assignment: Assignment, seed: np.random.SeedSequence) -> PlaceboRun | str:
+def _run_one(fit: Run, data: Data, assignment: Assignment, seed: np.random.SeedSequence) -> PlaceboRun | str:
     """One run; in words why there is none, where the table cannot be analysed with the treatment drawn."""
     draw_seed, fit_seed = seed.spawn(2)
     arms = assignment.draw(data.arms, np.random.default_rng(draw_seed))
@@ -208,7 +209,7 @@ def _run_one(fit: WholeFit, data: Data, assignment: Assignment, seed: np.random.
         treatment = Treatment(arms, data.treatment.control, data.treatment.treated)
         own = replace(fit, seed=int(fit_seed.generate_state(1, np.uint64)[0]))
         try:
-            found = own.fit(replace(data, table=table, treatment=treatment), None, {})
+            found = own.fit(KeptTable.of(own, replace(data, table=table, treatment=treatment)))
         except (ValueError, np.linalg.LinAlgError) as error:
             return str(error)
     if found.interrupted:

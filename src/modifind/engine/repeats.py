@@ -61,7 +61,7 @@ def steadied(
     if most < 2 or not outcomes or not isinstance(tester, AnalyticTester):
         return findings
     with one_thread():
-        conditionals = {place: plan.sampler.conditional(plan.units[place].members[0]) for place in outcomes}
+        conditionals = {place: plan.conditional(plan.units[place].members[0]) for place in outcomes}
     *fold_seeds, bound_seed = seed.spawn(most)
     bound_seeds = bound_seed.spawn(1 + plan.units[-1].place)
     for number, own in enumerate(fold_seeds, start=2):

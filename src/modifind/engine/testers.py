@@ -16,8 +16,6 @@ from modifind.engine.overlap_conditional import OverlapConditional
 from modifind.explain.attempts import attempt
 from modifind.inference import UNSEEN, AnalyticOutcome, ConditionalRandomizationTest, CRTOutcome
 from modifind.nuisance.conditional import Conditional, ConditionalGrid
-from modifind.nuisance.conditional.contract import RowGrid
-from modifind.nuisance.conditional.joint import JointConditional
 from modifind.nuisance.propensity.profile import ScoreProfile
 from modifind.nuisance.propensity.scores import FittedPropensity
 from modifind.statistics.contract import Column, PreparedStatistic, Statistic, called
@@ -47,9 +45,9 @@ class Tester(Protocol):
         """What `examine` finds where it is the same for every distribution of the feature, None where it is not."""
 
     def examine(
-        self, feature: int, conditional: Conditional, bandwidth: float, rng: np.random.Generator
+        self, feature: Any, conditional: Any, bandwidth: float, rng: np.random.Generator
     ) -> tuple[Outcome, Changes | None]:
-        """Test one feature, and what it changes."""
+        """Test one feature, or several together where the statistic takes them, and what it changes."""
 
 
 @dataclass(frozen=True)
@@ -175,24 +173,13 @@ class AnalyticTester:
         return UNSEEN, unseen_changes(self.prepared) if self.explain else None
 
     def examine(
-        self, feature: int, conditional: Conditional, bandwidth: float, rng: np.random.Generator
+        self, feature: Feature, conditional: Any, bandwidth: float, rng: np.random.Generator
     ) -> tuple[Outcome, Changes | None]:
-        """Compare sums over rows with their distribution under the distribution."""
-        table = self.prepared.table
-        return self._compare(
-            feature, ConditionalGrid.of(conditional, table.n_rows, n_levels=table.n_levels(feature)), rng
-        )
-
-    def examine_together(
-        self, members: tuple[int, ...], conditional: JointConditional, rng: np.random.Generator
-    ) -> tuple[Outcome, Changes | None]:
-        """The same for several features at once, whose distribution is known by drawn points."""
-        return self._compare(members, conditional, rng)
-
-    def _compare(
-        self, feature: Feature, conditional: RowGrid, rng: np.random.Generator
-    ) -> tuple[Outcome, Changes | None]:
-        grid = OverlapConditional(conditional, self.propensity, feature)
+        """Compare sums over rows with those under the distribution, which is known by points for several features."""
+        table, points = self.prepared.table, conditional
+        if isinstance(feature, int):
+            points = ConditionalGrid.of(conditional, table.n_rows, n_levels=table.n_levels(feature))
+        grid = OverlapConditional(points, self.propensity, feature)
         prepared, what = self.prepared, _changes_of(self.prepared.table, feature)
         parts = None
         if not prepared.looks_at(feature):

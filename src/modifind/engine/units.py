@@ -12,7 +12,6 @@ from modifind.data.feature_matrix import FeatureTable
 from modifind.data.wording import named
 from modifind.engine.assemble import Found
 from modifind.nuisance.conditional import BaseSampler
-from modifind.nuisance.conditional.rules import check_rule
 from modifind.statistics import Statistic
 
 GIVEN_OTHERS = " given the other features"
@@ -69,7 +68,11 @@ def check_groups(sampler: BaseSampler, table: FeatureTable, units: tuple[Unit, .
     together = [unit for unit in units if len(unit.members) > 1]
     if not any(unit.group for unit in units):
         return
-    check_rule(sampler, "feature_groups need; take another sampler or leave the groups out")
+    if not getattr(sampler, "learns", False):
+        raise ValueError(
+            f"{type(sampler).__name__} does not say that it learns from any columns (learns = True), which "
+            "feature_groups need; take another sampler or leave the groups out"
+        )
     gaps = [table.names[m] for unit in together for m in unit.members if m in table.incomplete]
     if gaps:
         raise ValueError(

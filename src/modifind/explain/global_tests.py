@@ -43,7 +43,7 @@ def global_tests(outcomes: PseudoOutcomes, y_bandwidth: float, n_rows: int) -> p
     """
     mean, whole = mean_effects(outcomes), kernel_effects(outcomes, (y_bandwidth / outcomes.unit) or 1.0)
     squared = float(whole.estimate @ whole.estimate)
-    variances = np.linalg.eigvalsh(whole.covariance)
+    variances = np.linalg.eigvalsh(whole.covariance).astype(np.float64)
     kernel = quadratic_tail(squared, variances, whole.freedom)
     n_used = outcomes.rows.size
     part = "" if n_used == n_rows else f", in a random sample of {n_used:,} rows"

@@ -50,8 +50,8 @@ def subgroup_effects(outcomes: PseudoOutcomes, table: FeatureTable, units: Seque
             if table.is_constant(member):
                 continue
             for level, rows in _subgroups(table.values[:, member], table.categories[member], outcomes.weights):
-                found.append({"feature": unit.name, "column": table.names[member], "level": level})
-                found[-1] |= _effect(outcomes, rows)
+                named = {"feature": unit.name, "column": table.names[member], "level": level}
+                found.append({**named, **_effect(outcomes, rows)})
     return pd.DataFrame(found).astype({"level": object}) if found else no_subgroups()
 
 

@@ -107,7 +107,7 @@ def overall_effect(result: SelectionResult) -> tuple[float, float, float] | None
 
 def p_of(result: SelectionResult, test: str) -> float:
     """P-value of a test of the whole table; NaN where there is none."""
-    return float(result.tests["p_value"].get(test, math.nan))  # type: ignore[arg-type]
+    return float(result.tests["p_value"].get(test, math.nan))
 
 
 def headline(result: SelectionResult, words: Words | None = None) -> str:

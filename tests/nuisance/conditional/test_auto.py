@@ -70,7 +70,7 @@ def test_conditioning_reaches_all_candidates():
 def suspected(frame, treatment, features=None):
     sampler = AutoSampler().fit(read_features(frame), treatment, seed_of(0))
     features = range(sampler.table_.n_features) if features is None else features
-    return [sampler.screen_.suspects(m, sampler.candidates_[0].conditional(m)) for m in features]
+    return [sampler.screen_.suspects(m, sampler.candidates_[0].rule(m)) for m in features]
 
 
 def test_richer_distributions_are_rarely_tried_for_jointly_normal_features():
@@ -104,7 +104,7 @@ def test_without_suspicion_no_richer_distribution_is_fitted(monkeypatch):
     sampler = AutoSampler().fit(read_features(X), treatment, seed_of(0))
     monkeypatch.setattr(sampler.screen_, "suspects", lambda feature, conditional: False)
     for candidate in sampler.candidates_[1:]:
-        monkeypatch.setattr(candidate, "scored_conditional", None)
+        monkeypatch.setattr(candidate, "scored_rule", None)
     assert sampler.conditional(1).calibration.sampler == "gaussian"
 
 
@@ -131,4 +131,4 @@ def test_with_many_rows_a_sample_chooses_and_all_rows_fit(monkeypatch, curved, n
 def test_single_feature_without_treatment_has_nothing_to_be_suspected_of():
     X = np.random.default_rng(10).normal(size=(300, 1))
     sampler = AutoSampler(condition_on_treatment=False).fit(read_features(X), np.arange(300) % 2, seed_of(0))
-    assert not sampler.screen_.suspects(0, sampler.candidates_[0].conditional(0))
+    assert not sampler.screen_.suspects(0, sampler.candidates_[0].rule(0))

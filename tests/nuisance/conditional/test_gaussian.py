@@ -186,10 +186,10 @@ def test_held_out_scores_come_from_models_that_did_not_see_the_row():
     frame = pd.DataFrame(X).assign(level=np.digitize(X[:, 0] + rng.normal(size=n), [-0.5, 0.5])).rename(columns=str)
     table, treatment = read_features(frame), np.arange(n) % 2
     sampler = GaussianSampler().fit(table, treatment, seed_of(0))
-    _, scale, held_mean, held_scale = sampler.ridge_.regress(3)
+    _, scale, held_mean, held_scale, *_ = sampler.ridge_.regress(3)
     inputs, codes = table.design_without(8, treatment - 0.5), table.values[:, 8]
     columns = np.column_stack([table.design, treatment])
-    _, score = sampler.scored_conditional(8)
+    _, score = sampler.scored_rule(8)
     penalty = RidgeCV(alphas=10.0 ** np.arange(-2, 5)).fit(np.delete(columns, 3, axis=1), columns[:, 3]).alpha_
     for fold in range(5):
         out = sampler.folds_ == fold

@@ -75,9 +75,10 @@ def test_rows_of_a_cluster_share_distribution_and_draw():
     sampler = ClusterSampler(GaussianSampler(), cluster_features(table, clusters, frozenset())[0], DETERMINED)
     sampler.fit(table, a, np.random.SeedSequence(0))
     for feature in (0, 2):
-        conditional = sampler.conditional(feature)
+        rule = sampler.rule(feature)
+        conditional = rule.fitted
         assert isinstance(conditional, ClusterConditional)
-        assert conditional.calibration.n_clusters == 60
+        assert rule.calibration.n_clusters == 60
         drawn = conditional.draw(np.random.default_rng(0), 5)
         assert all(is_within(column, clusters) for column in drawn)
         points, weights = conditional.grid(slice(None))

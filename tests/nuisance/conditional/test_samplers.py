@@ -90,7 +90,7 @@ def test_names_and_objects_are_resolved():
     assert resolve_sampler(own) is own
     with pytest.raises(ValueError, match="sampler must be one of 'auto', 'gaussian'"):
         resolve_sampler("knockoff")
-    with pytest.raises(ValueError, match="fit and conditional; int has no fit and no conditional"):
+    with pytest.raises(ValueError, match="fit and rule; int has no fit and no rule"):
         resolve_sampler(3)
 
 

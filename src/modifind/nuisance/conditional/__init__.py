@@ -26,7 +26,7 @@ def resolve_sampler(sampler: str | BaseSampler) -> BaseSampler:
         if sampler not in _BY_NAME:
             raise ValueError(f"sampler must be one of {', '.join(map(repr, _BY_NAME))} or a sampler, not {sampler!r}")
         return _BY_NAME[sampler]()
-    check_part("sampler", sampler, "fit", "conditional")
+    check_part("sampler", sampler, "fit", "rule")
     return sampler
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 from scipy.special import chdtrc
@@ -20,7 +20,7 @@ from modifind.nuisance.conditional.base import (
     column_atoms,
 )
 from modifind.nuisance.conditional.boosting import BoostingSampler
-from modifind.nuisance.conditional.contract import Conditional, ConditionalRule
+from modifind.nuisance.conditional.contract import ConditionalRule
 from modifind.nuisance.conditional.gaussian import GaussianSampler
 from modifind.nuisance.conditional.splines import SplineSampler
 from modifind.nuisance.regression.misfit import Misfit
@@ -55,6 +55,7 @@ class AutoSampler(BaseSampler):
     """
 
     name = "auto"
+    learns = True
 
     def _prepare(self, seed: np.random.SeedSequence) -> None:
         """Hand the data to the candidates."""
@@ -88,28 +89,21 @@ class AutoSampler(BaseSampler):
             sampler.fit(table, treatment, own, weights)
         return found
 
-    def conditional(self, feature: int) -> Conditional:
-        """Fit the distribution of one feature that fits it better; one of many levels has the same with all."""
-        if feature in self.table_.level_columns:
-            return self.candidates_[0].conditional(feature)
-        place, chosen = self._choice(feature)
-        return chosen if self.trial_ is self.candidates_ else self.candidates_[place].conditional(feature)
-
     def rule(self, feature: int) -> ConditionalRule:
-        """The same for rows that were not in the table; the calibration is that of the choice."""
+        """Learn the distribution that fits the feature better; one of many levels has the same with all."""
         if feature in self.table_.level_columns:
             return self.candidates_[0].rule(feature)
         place, chosen = self._choice(feature)
-        return self.candidates_[place].rule(feature, chosen.calibration)
+        return chosen if self.trial_ is self.candidates_ else self.candidates_[place].rule(feature)
 
-    def _choice(self, feature: int) -> tuple[int, Conditional]:
-        """The best candidate's place, and its distribution on the rows that the choice was made on."""
-        chosen, score = self.trial_[0].scored_conditional(feature)
+    def _choice(self, feature: int) -> tuple[int, ConditionalRule]:
+        """The best candidate's place, and what it has learned of the rows that the choice was made on."""
+        chosen, score = self.trial_[0].scored_rule(feature)
         best, last = 0, chosen
         for place in range(1, len(self.trial_)):
             if not self.screen_.suspects(feature, last):
                 break
-            last, own = self.trial_[place].scored_conditional(feature)
+            last, own = self.trial_[place].scored_rule(feature)
             gain, error = _mean_and_error(own - score, self.trial_[0].weights_)
             failed = chosen.calibration.pit_p_value < MISFIT_LEVEL <= last.calibration.pit_p_value
             if gain > error or failed:
@@ -131,12 +125,12 @@ class _Screen:
         self.weights = sampler.weights_
         self.misfit = Misfit(sampler.ridge_.columns, self.weights)
 
-    def suspects(self, feature: int, conditional: Conditional) -> bool:
+    def suspects(self, feature: int, rule: Any) -> bool:
         """Whether a feature's distribution shows any sign of misfit."""
-        column = self.table.values[:, feature]
+        column, conditional = self.table.values[:, feature], rule.fitted
         if isinstance(conditional, NormalConditional):
             residual = (column - conditional.mean) / conditional.scale
-            shape = conditional.calibration.pit_p_value < SHAPE_LEVEL or column_atoms(column).size
+            shape = rule.calibration.pit_p_value < SHAPE_LEVEL or column_atoms(column).size
             shape = shape or _normality(residual, self.weights) < SCREEN_LEVEL
             return bool(shape) or self._follows(feature, conditional.mean, residual)
         if isinstance(conditional, PoolConditional):

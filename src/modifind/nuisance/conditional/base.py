@@ -1,7 +1,8 @@
 """What samplers share: the interface, the distributions that they fit and how their calibration is measured.
 
-A *sampler* estimates, for each feature m, the distribution of X_m given the other features (and the treatment). A
-*distribution* draws new columns from it, and may also write itself as a few weighted points per row (module `grid`).
+A *sampler* estimates, for each feature m, the distribution of X_m given the other features (and the treatment), as a
+rule for any rows (module `rules`). A *distribution*, which is a rule applied to some rows, draws new columns from it,
+and may also write itself as a few weighted points per row (module `grid`).
 Draws come one resample after the other from one random stream, so that the number of resamples asked for at a time
 never changes them.
 """
@@ -11,6 +12,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,7 +22,7 @@ from sklearn.base import BaseEstimator
 from modifind._typing import Array, Ints
 from modifind.data.feature_matrix import FeatureTable
 from modifind.data.survey import mean_of, shares_of, some
-from modifind.nuisance.conditional.contract import Calibration, Conditional, ConditionalRule, Rows
+from modifind.nuisance.conditional.contract import Calibration, ConditionalRule, Rows, fitted_conditional
 from modifind.nuisance.conditional.grid import (
     BLOCK_ROWS,
     NORMAL_POINTS,
@@ -39,7 +41,7 @@ MIXTURE = 1e-3
 
 
 class BaseSampler(BaseEstimator, ABC):
-    """Base of the samplers. Subclasses implement `conditional`, and `_prepare` if features share work.
+    """Base of the samplers. Subclasses implement `rule`, and `_prepare` if features share work.
 
     Parameters
     ----------
@@ -50,7 +52,7 @@ class BaseSampler(BaseEstimator, ABC):
 
     name: str
     condition_on_treatment = True
-    takes_clusters = True  # distributions of features that have one value per cluster can be fitted to clusters
+    learns = False  # what it knows of a feature comes from the table alone, so that any columns will do
 
     def __init__(self, *, condition_on_treatment: bool = True) -> None:
         self.condition_on_treatment = condition_on_treatment
@@ -58,7 +60,7 @@ class BaseSampler(BaseEstimator, ABC):
     def fit(
         self, table: FeatureTable, treatment: Ints, seed: np.random.SeedSequence, weights: Array | None = None
     ) -> BaseSampler:
-        """Take the data; the work per feature is done by `conditional`.
+        """Take the data; the work per feature is done by `rule`.
 
         With `weights`, one number per row of mean 1, distributions are those of the population that the weighted rows
         stand for.
@@ -80,8 +82,18 @@ class BaseSampler(BaseEstimator, ABC):
         """What is done once for all features."""
 
     @abstractmethod
-    def conditional(self, feature: int) -> Conditional:
-        """Fit the distribution of one feature."""
+    def rule(self, feature: int) -> ConditionalRule:
+        """Learn the distribution of one feature, for any rows.
+
+        Parameters
+        ----------
+        feature : int
+            Position of the feature.
+        """
+
+    def conditional(self, feature: int) -> Any:
+        """The distribution of the rows that the sampler was fitted to: the rule of a feature, applied to them."""
+        return fitted_conditional(self.rule(feature), self.table_, self.treatment_)
 
     def assign_folds(self, folds: Ints, *, whole_clusters: bool = False) -> None:
         """Cross-fit distributions by these folds at the next `fit`, so that a rule scores no row by what has seen it.
@@ -99,23 +111,6 @@ class BaseSampler(BaseEstimator, ABC):
             return drawn
         folds = assigned % n_folds
         return folds if (folds != folds[0]).any() else drawn
-
-    def rule(self, feature: int) -> ConditionalRule:
-        """What has been learned of one feature, to be applied to rows that were not in the table.
-
-        Parameters
-        ----------
-        feature : int
-            Position of the feature.
-
-        Returns
-        -------
-        ConditionalRule
-        """
-        raise ValueError(
-            f"{type(self).__name__} has no rule for rows it was not fitted on, which tables of more than "
-            "max_train_rows rows need; take another sampler or raise max_train_rows"
-        )
 
     def conditional_grid(self, feature: int, block_rows: int = BLOCK_ROWS) -> ConditionalGrid:
         """The fitted distribution of one feature as weighted points per row, without random draws.

@@ -1,9 +1,13 @@
-"""What a conditional distribution must have: draws, weighted points, and how well it predicts."""
+"""What a conditional distribution must have: a rule for any rows, its draws or weighted points, how well it predicts.
+
+A *rule* is what a sampler has learned of one feature. Given rows of the table it returns their distribution. Tables in
+memory, blocks of long ones, groups of features and features with missing values all have their distributions by rules.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any, Protocol, TypeAlias, runtime_checkable
+from dataclasses import dataclass, replace
+from typing import Any, Protocol, TypeAlias, TypeVar, runtime_checkable
 
 import numpy as np
 
@@ -51,25 +55,11 @@ class Conditional(Protocol):
     draws.
     """
 
-    @property
-    def calibration(self) -> Calibration:
-        """How well the distribution predicts rows it was not fitted on."""
-
     def draw(self, rng: np.random.Generator, n_draws: int) -> Array:
         """`n_draws` resampled columns, shape (n_draws, n); codes for a discrete feature."""
 
 
 Rows: TypeAlias = slice | Ints
-
-
-def check_conditional(conditional: Any, sampler: Any) -> None:
-    """Refuse what a sampler gives for a conditional distribution if it lacks something."""
-    lacks = [name for name in ("calibration", "draw") if not hasattr(conditional, name)]
-    if lacks:
-        raise ValueError(
-            f"what {type(sampler).__name__}.conditional returns, {type(conditional).__name__}, has no "
-            f"{' and no '.join(lacks)}"
-        )
 
 
 @runtime_checkable
@@ -88,11 +78,47 @@ class RowGrid(Protocol):
 
 
 class ConditionalRule(Protocol):
-    """What is known of the distribution of one feature given all else, for any rows."""
+    """What is known of the distribution of one feature given all else, for any rows.
+
+    A rule may also have `fitted`, the distribution of the rows that it was learned from, where more is known of these:
+    which fold a row was in, which residuals lie near its own. Rules are sent to every worker, without such rows.
+    """
 
     @property
     def calibration(self) -> Calibration:
         """How well the rule predicts rows it was not fitted on."""
 
-    def conditional(self, table: FeatureTable, treatment: Ints, parts: Ints) -> GridConditional:
+    def conditional(self, table: FeatureTable, treatment: Ints, parts: Ints) -> Any:
         """The distribution of some rows; `parts` are numbers that say which of several models scores a row."""
+
+
+Rule = TypeVar("Rule")
+
+
+def fitted_conditional(rule: Any, table: FeatureTable, treatment: Ints) -> Conditional:
+    """The distribution of the rows that a rule was learned from."""
+    known: Conditional | None = getattr(rule, "fitted", None)
+    if known is None:
+        known = rule.conditional(table, treatment, np.zeros(table.n_rows, dtype=np.int64))
+    return known
+
+
+def without_rows(rule: Rule) -> Rule:
+    """The rule alone, which is small."""
+    return rule if getattr(rule, "fitted", None) is None else replace(rule, fitted=None)  # type: ignore[type-var]
+
+
+def check_rule(rule: Any, sampler: Any) -> None:
+    """Refuse what a sampler gives for a rule if it lacks something."""
+    _refuse_lack(rule, f"{type(sampler).__name__}.rule", "calibration", "conditional")
+
+
+def check_conditional(conditional: Any, rule: Any, needed: str) -> None:
+    """Refuse what a rule gives for a conditional distribution if it lacks the method that is needed."""
+    _refuse_lack(conditional, f"{type(rule).__name__}.conditional", needed)
+
+
+def _refuse_lack(found: Any, source: str, *needed: str) -> None:
+    lacks = [name for name in needed if not hasattr(found, name)]
+    if lacks:
+        raise ValueError(f"what {source} returns, {type(found).__name__}, has no {' and no '.join(lacks)}")

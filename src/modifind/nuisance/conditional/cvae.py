@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,7 +15,6 @@ from modifind.nuisance.conditional.base import BaseSampler
 from modifind.nuisance.conditional.decoder import (
     MAX_LOG_VARIANCE,
     MIN_LOG_VARIANCE,
-    CVAEConditional,
     CVAERule,
     Decoder,
     Float32,
@@ -81,6 +81,7 @@ class CVAESampler(BaseSampler):
     """
 
     name = "cvae"
+    learns = True
 
     def __init__(
         self,
@@ -134,20 +135,16 @@ class CVAESampler(BaseSampler):
             self.best_epoch_[features] = ensemble.best_epoch
             self.held_out_elbo_[features] = ensemble.best
 
-    def conditional(self, feature: int) -> CVAEConditional:
-        """The trained distribution of one feature, with its calibration on the held-out rows."""
-        column = self.table_.values[:, feature]
-        decoder = self._decoder(feature, self.inputs_)
-        # A jump ahead, so that calibration shares no numbers with training and `conditional` may be called again.
-        rng = np.random.Generator(np.random.PCG64(self.seeds_[feature]).jumped())
-        calibration = decoder_calibration(self.name, decoder, column, self.validation_rows_, rng, self.weights_)
-        return CVAEConditional(decoder, calibration)
-
     def rule(self, feature: int) -> CVAERule:
-        """The trained network of one feature, for any rows."""
+        """The trained network of one feature, with its calibration on the held-out rows."""
+        column = self.table_.values[:, feature]
+        # A jump ahead, so that calibration shares no numbers with training and `rule` may be called again.
+        rng = np.random.Generator(np.random.PCG64(self.seeds_[feature]).jumped())
+        decoder = self._decoder(feature, self.inputs_)
+        calibration = decoder_calibration(self.name, decoder, column, self.validation_rows_, rng, self.weights_)
         context = self.decoders_[feature]["decode_context"]
-        empty = self._decoder(feature, np.empty((0, context.shape[0]), dtype=np.float32))
-        return CVAERule(empty, context, self.mean_treatment_, self.conditional(feature).calibration)
+        empty = replace(decoder, context=decoder.context[:0].copy())
+        return CVAERule(empty, context, self.mean_treatment_, calibration)
 
     def _decoder(self, feature: int, inputs: Float32) -> Decoder:
         weights = self.decoders_[feature]

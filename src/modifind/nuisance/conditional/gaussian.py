@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from copy import copy
 from dataclasses import dataclass
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,16 +23,18 @@ from modifind.nuisance.conditional.base import (
     normal_scores,
     value_bins,
 )
-from modifind.nuisance.conditional.contract import Calibration, Conditional, ConditionalRule
-from modifind.nuisance.conditional.level_conditional import LevelConditional, LevelRule, fit_level_conditional
+from modifind.nuisance.conditional.contract import ConditionalRule
+from modifind.nuisance.conditional.level_conditional import LevelRule, fit_level_rule
 from modifind.nuisance.conditional.rules import CategoryRule, Conditioning, NormalRule, Selected
-from modifind.nuisance.conditional.wide import CrossFittedRidge
+from modifind.nuisance.conditional.wide import CrossFittedRidge, Regression
 from modifind.nuisance.regression.screening import Association, has_many_columns
 
 PENALTIES: Array = np.logspace(-2, 4, 7)
 N_FOLDS = 5
 RULE_NEIGHBOURS = 20  # columns of a category's rule where columns are many
-N_NEIGHBOURS = (0, 5, 20, 60)
+N_NEIGHBOURS = (0, 5, RULE_NEIGHBOURS, 60)
+# Classifiers, the codes that each knows, probabilities of the rows, and those from other folds.
+_Classified: TypeAlias = tuple[tuple[Any, ...], tuple[NDArray[np.intp], ...], Array, Array]
 
 
 class GaussianSampler(BaseSampler):
@@ -52,6 +55,7 @@ class GaussianSampler(BaseSampler):
     """
 
     name = "gaussian"
+    learns = True
 
     def _prepare(self, seed: np.random.SeedSequence) -> None:
         """Do the part of the ridge regressions that all features share."""
@@ -70,63 +74,26 @@ class GaussianSampler(BaseSampler):
             else:
                 self.ridge_ = _SharedRidge.of(columns, self.folds_, own)
 
-    def conditional(self, feature: int) -> Conditional:
-        """Fit the distribution of one feature."""
-        return self.scored_conditional(feature)[0]
+    def rule(self, feature: int) -> ConditionalRule:
+        """Learn the distribution of one feature."""
+        return self.scored_rule(feature)[0]
 
-    def scored_conditional(self, feature: int) -> tuple[Conditional, Array]:
-        """The distribution of one feature and its held-out log-score row by row."""
+    def scored_rule(self, feature: int) -> tuple[NormalRule | CategoryRule | LevelRule, Array]:
+        """The rule of one feature and its held-out log-score row by row."""
+        conditioning, levels = Conditioning.of(self, feature), self.table_.n_levels(feature)
+        if not levels:
+            return self._normal_rule(feature, conditioning)
+        inputs, codes = self._inputs(feature), self.table_.values[:, feature]
         if feature in self.table_.level_columns:
-            return self._level_conditional(feature)
-        if self.table_.n_levels(feature):
-            many = isinstance(self.ridge_, CrossFittedRidge)
-            return self._screened_categorical(feature) if many else self._categorical(feature)
-        return self._normal_conditional(feature)
-
-    def _level_conditional(self, feature: int) -> tuple[LevelConditional, Array]:
-        column, levels = self.table_.values[:, feature], self.table_.n_levels(feature)
-        return fit_level_conditional(self._inputs(feature), column, levels, self.folds_, self.weights_)
-
-    def rule(self, feature: int, calibration: Calibration | None = None) -> ConditionalRule:
-        """The fitted distribution for other rows; its calibration is measured unless given."""
-        inputs = Conditioning.of(self, feature)
-        if feature in self.table_.level_columns:
-            conditional = self._level_conditional(feature)[0]
-            return LevelRule(inputs, conditional.model, conditional.calibration)
-        calibration = self.conditional(feature).calibration if calibration is None else calibration
-        if self.table_.n_levels(feature):
-            return self._category_rule(feature, inputs, calibration)
-        target = self.table_.encoding[feature].start
-        means, spreads = self.table_.scaling
-        slopes, shifts, scale = self.ridge_.lines(target)
-        slopes = np.delete(slopes, target, axis=1) * spreads[feature]
-        return NormalRule(
-            inputs,
-            slopes if slopes.size else np.zeros((1, 1)),
-            means[feature] + spreads[feature] * shifts,
-            max(float(spreads[feature] * scale), np.finfo(float).tiny),
-            calibration,
-        )
-
-    def _category_rule(self, feature: int, inputs: Conditioning, calibration: Calibration) -> CategoryRule:
-        """One classifier of all rows; where columns are many one of each fold's outside, on a few of them."""
-        columns, codes = self._inputs(feature), self.table_.values[:, feature]
-        levels = self.table_.n_levels(feature)
+            return fit_level_rule(conditioning, inputs, codes, levels, self.folds_, self.weights_)
         many = isinstance(self.ridge_, CrossFittedRidge)
-        models, present = [], []
-        for fold in range(int(self.folds_.max()) + 1) if many else (-1,):
-            rows = self.folds_ != fold
-            seen: NDArray[np.intp] | slice = np.s_[:]
-            own = some(self.scaled_weights_, rows)
-            if many:
-                labels = (codes[rows, None] == np.arange(levels)).astype(np.float64)
-                order = Association(columns[rows], own).order(labels)
-                seen = self._with_treatment(order[:RULE_NEIGHBOURS], columns)
-            _, model = _logistic(columns[rows][:, seen], codes[rows], np.empty((0, 0)), levels, weights=own)
-            models.append(None if model is None else Selected.of(model, seen))
-            present.append(np.unique(codes[rows]).astype(np.intp))
+        fit = self._screened_classifiers if many else self._classifier
+        models, present, probabilities, held = fit(inputs, codes, levels)
+        score = category_score(codes, held)
+        calibration = discrete_calibration(self.name, codes, score, self.weights_)
+        fitted = CategoricalConditional.of(probabilities, calibration)
         frequencies = shares_of(codes, levels, self.weights_)
-        return CategoryRule(inputs, tuple(models), tuple(present), frequencies, calibration)
+        return CategoryRule(conditioning, models, present, frequencies, calibration, fitted), score
 
     def _columns(self) -> Array:
         """Every feature's model columns, and the treatment."""
@@ -134,49 +101,59 @@ class GaussianSampler(BaseSampler):
             return self.level_shares_(self.table_.design)
         return np.column_stack((self.level_shares_(self.table_.design), self.treatment_ - self.treatment_.mean()))
 
-    def _normal_conditional(self, feature: int) -> tuple[Conditional, Array]:
-        column = self.table_.values[:, feature]
-        means, spreads = self.table_.scaling
-        place = self.table_.encoding[feature].start
-        mean, scale, held_mean, held_scale = self.ridge_.regress(place)
-        centre, unit = means[feature], spreads[feature]
+    def _normal_rule(self, feature: int, conditioning: Conditioning) -> tuple[NormalRule, Array]:
+        column, place = self.table_.values[:, feature], self.table_.encoding[feature].start
+        centre, unit = (part[feature] for part in self.table_.scaling)
+        found = self.ridge_.regress(place)
         tiny = np.finfo(float).tiny
         edges = value_bins(column)
-        pit, score = normal_scores(column, centre + unit * held_mean, np.maximum(unit * held_scale, tiny), edges)
+        held = centre + unit * found.held_mean, np.maximum(unit * found.held_scale, tiny)
+        pit, score = normal_scores(column, *held, edges)
         calibration = continuous_calibration(self.name, pit, score, column, edges, self.weights_)
-        return NormalConditional(centre + unit * mean, max(unit * scale, tiny), calibration), score
+        slopes = np.delete(found.slopes, place, axis=1) * unit
+        scale = max(float(unit * found.scale), tiny)
+        return NormalRule(
+            conditioning,
+            slopes if slopes.size else np.zeros((1, 1)),
+            centre + unit * found.shifts,
+            scale,
+            calibration,
+            NormalConditional(centre + unit * found.mean, scale, calibration),
+        ), score
 
-    def _categorical(self, feature: int) -> tuple[Conditional, Array]:
-        inputs, codes = self._inputs(feature), self.table_.values[:, feature]
-        levels = self.table_.n_levels(feature)
+    def _classifier(self, inputs: Array, codes: Array, levels: int) -> _Classified:
+        """One classifier of all rows, and out-of-fold probabilities that tell how well such a one predicts."""
         own = self.scaled_weights_
-        probabilities, start = _logistic(inputs, codes, inputs, levels, weights=own)
+        probabilities, model = _logistic(inputs, codes, inputs, levels, weights=own)
         held = np.empty((codes.size, levels))
         for fold in range(N_FOLDS):
             out = self.folds_ == fold
-            held[out], _ = _logistic(inputs[~out], codes[~out], inputs[out], levels, start, some(own, ~out))
-        score = category_score(codes, held)
-        calibration = discrete_calibration(self.name, codes, score, self.weights_)
-        return CategoricalConditional.of(probabilities, calibration), score
+            held[out], _ = _logistic(inputs[~out], codes[~out], inputs[out], levels, model, some(own, ~out))
+        return (model,), (np.unique(codes).astype(np.intp),), probabilities, held
 
-    def _screened_categorical(self, feature: int) -> tuple[Conditional, Array]:
-        """Out-of-fold probabilities from as few of the columns as predict best, and from the treatment."""
-        inputs, codes = self._inputs(feature), self.table_.values[:, feature]
-        levels = self.table_.n_levels(feature)
+    def _screened_classifiers(self, inputs: Array, codes: Array, levels: int) -> _Classified:
+        """Out-of-fold probabilities from as few of the columns as predict best, and from the treatment.
+
+        Other rows have those of classifiers on the same number of columns in all folds.
+        """
         held = np.empty((len(N_NEIGHBOURS), codes.size, levels))
+        models: list[Any] = []
+        present = []
         for fold in range(N_FOLDS):
             out = self.folds_ == fold
             own = some(self.scaled_weights_, ~out)
             order = Association(inputs[~out], own).order((codes[~out, None] == np.arange(levels)).astype(np.float64))
+            present.append(np.unique(codes[~out]).astype(np.intp))
             for k, count in enumerate(N_NEIGHBOURS):
                 chosen = self._with_treatment(order[:count], inputs)
-                held[k, out], _ = _logistic(
+                held[k, out], model = _logistic(
                     inputs[np.ix_(~out, chosen)], codes[~out], inputs[np.ix_(out, chosen)], levels, weights=own
                 )
+                if count == RULE_NEIGHBOURS:
+                    models.append(None if model is None else Selected.of(model, chosen))
         scores = np.stack([category_score(codes, probabilities) for probabilities in held])
         best = int(np.argmax(scores.mean(axis=1) if self.weights_ is None else scores @ self.weights_))
-        calibration = discrete_calibration(self.name, codes, scores[best], self.weights_)
-        return CategoricalConditional.of(held[best], calibration), scores[best]
+        return tuple(models), tuple(present), held[best], held[best]
 
 
 @dataclass(frozen=True)
@@ -251,8 +228,8 @@ class _SharedRidge:
         leverage = turned**2 @ (1.0 / (spectrum.values[:, None] + PENALTIES))
         return cls(columns, folds, spectrum, training, leverage, weights)
 
-    def regress(self, target: int) -> tuple[Array, float, Array, Array]:
-        """Fitted mean and residual standard deviation of one column, then both for each row from the other folds."""
+    def regress(self, target: int) -> Regression:
+        """One line of all rows, and for each row a line of the other folds."""
         folds, (best, mean, scale) = self.folds, self._best(target)
         slopes, shifts, freedoms = [], [], []
         for part in self.training:
@@ -266,13 +243,9 @@ class _SharedRidge:
             outside = outside * self.weights[:, None]
         squares = (outside * (self.columns[:, target, None] - fitted) ** 2).sum(axis=0)
         held_scale = np.sqrt(squares / np.array(freedoms))
-        return mean, scale, fitted[np.arange(folds.size), folds], held_scale[folds]
-
-    def lines(self, target: int) -> tuple[Array, Array, float]:
-        """Slopes, intercept and residual standard deviation of one column on the others: one line, of all rows."""
-        best, _, scale = self._best(target)
-        slopes = self.spectrum.slopes(target, PENALTIES[best : best + 1])[0].T
-        return slopes, self.spectrum.centre[target] - slopes @ self.spectrum.centre, scale
+        held = fitted[np.arange(folds.size), folds], held_scale[folds]
+        line = self.spectrum.slopes(target, PENALTIES[best : best + 1])[0].T
+        return Regression(mean, scale, *held, line, self.spectrum.centre[target] - line @ self.spectrum.centre)
 
     def _best(self, target: int) -> tuple[int, Array, float]:
         """The penalty of least leave-one-out error, the fitted mean and the residual standard deviation."""

@@ -8,7 +8,6 @@ feature, learned from the rows that have one.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,7 +20,7 @@ from modifind.data.wording import named
 from modifind.nuisance.conditional.auto import AutoSampler
 from modifind.nuisance.conditional.base import BaseSampler, row_folds, sampler_weights
 from modifind.nuisance.conditional.boosting import BoostingSampler
-from modifind.nuisance.conditional.contract import Calibration, ConditionalRule, GridConditional, Rows
+from modifind.nuisance.conditional.contract import Calibration, ConditionalRule, GridConditional, Rows, without_rows
 from modifind.nuisance.conditional.cvae import CVAESampler
 from modifind.nuisance.conditional.gaussian import GaussianSampler
 from modifind.nuisance.regression.screening import has_many_columns
@@ -90,6 +89,7 @@ class IncompleteRule:
     presence: ConditionalRule | None
     value: ConditionalRule
     calibration: Calibration
+    fitted: IncompleteConditional | None = None
 
     def conditional(self, table: FeatureTable, treatment: Ints, parts: Ints) -> IncompleteConditional:
         """The distribution of some rows."""
@@ -139,14 +139,8 @@ class IncompleteSampler(BaseSampler):
         assigned = getattr(self, "assigned_folds_", None)
         return row_folds(self.table_.n_rows, n_folds, rng) if assigned is None else assigned
 
-    def conditional(self, feature: int) -> Any:
-        """Fit the distribution of one feature."""
-        if feature not in self.table_.incomplete:
-            return self.sampler.conditional(feature)
-        return self.rule(feature).conditional(self.table_, self.treatment_, self.parts_)
-
     def rule(self, feature: int) -> ConditionalRule:
-        """The same for rows that were not in the table."""
+        """Learn the distribution of one feature, for any rows."""
         table = self.table_
         if feature not in table.incomplete:
             return self.sampler.rule(feature)
@@ -166,7 +160,8 @@ class IncompleteSampler(BaseSampler):
         # Held-out log-score of presence and value together; the rest is that of the value.
         gain = float(mean_of(observed.astype(np.float64), self.weights_) * value.calibration.log_score_gain)
         gain += 0.0 if presence is None else presence.calibration.log_score_gain
-        return IncompleteRule(feature, presence, value, replace(value.calibration, log_score_gain=gain))
+        rule = IncompleteRule(feature, presence, value, replace(value.calibration, log_score_gain=gain))
+        return replace(rule, fitted=rule.conditional(table, self.treatment_, self.parts_))
 
     def _rule_of(
         self, table: FeatureTable, rows: NDArray[np.bool_], feature: int, seed: np.random.SeedSequence
@@ -181,14 +176,14 @@ class IncompleteSampler(BaseSampler):
             sampler.set_params(condition_on_treatment=False)  # an arm of so few values says nothing of its own
         if hasattr(sampler, "assign_folds"):
             sampler.assign_folds(self.parts_[rows], whole_clusters=getattr(self, "whole_clusters_", False))
-        return sampler.fit(table, treatment, seed, **self._weighted(rows)).rule(feature)
+        return without_rows(sampler.fit(table, treatment, seed, **self._weighted(rows)).rule(feature))
 
 
 def for_gaps(sampler: BaseSampler, table: FeatureTable) -> BaseSampler:
     """The sampler itself, or where continuous features have missing values one that has distributions for them too."""
     if not table.incomplete:
         return sampler
-    if isinstance(sampler, CVAESampler) or getattr(type(sampler), "rule", BaseSampler.rule) is BaseSampler.rule:
+    if isinstance(sampler, CVAESampler) or not getattr(sampler, "learns", False):
         gaps = named(table.names[m] for m in sorted(table.incomplete))
         raise ValueError(
             f"{type(sampler).__name__} has no distribution for continuous features with missing values ({gaps}); take "

@@ -29,8 +29,15 @@ from modifind.data.feature_groups import part_of
 from modifind.data.feature_matrix import FeatureTable
 from modifind.data.row_plan import row_uniforms
 from modifind.nuisance.conditional.base import BaseSampler, NormalConditional, row_folds, sampler_weights
-from modifind.nuisance.conditional.contract import Calibration, ConditionalRule, RowGrid
+from modifind.nuisance.conditional.contract import (
+    Calibration,
+    ConditionalRule,
+    RowGrid,
+    check_conditional,
+    without_rows,
+)
 from modifind.nuisance.conditional.grid import ConditionalGrid
+from modifind.nuisance.conditional.per_cluster import ClusterSampler
 
 N_SETS = 2
 SET_POINTS = 32
@@ -97,6 +104,7 @@ class JointRule:
     followed: Array
     keys: tuple[int, ...]
     calibration: Calibration
+    fitted: JointConditional | None = None
 
     @property
     def determined(self) -> bool:
@@ -170,40 +178,6 @@ class JointConditional:
         return values[:, rule.members]
 
 
-def joint_conditional(
-    sampler: BaseSampler,
-    table: FeatureTable,
-    treatment: Ints,
-    members: tuple[int, ...],
-    limits: dict[str, float],
-    seed: np.random.SeedSequence,
-    weights: Array | None = None,
-) -> JointConditional:
-    """The distribution of several features given all others and the treatment, of the rows that it is fitted to.
-
-    Parameters are those of `joint_rule`; `seed` is also for folds, where the sampler has been told none.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from modifind.data.feature_matrix import read_features
-    >>> from modifind.nuisance.conditional import GaussianSampler
-    >>> rng = np.random.default_rng(0)
-    >>> x = rng.normal(size=(300, 3)) @ np.array([[1, 1, 0], [0, 1, 0], [0, 0, 1]])
-    >>> table, arms = read_features(x), rng.integers(0, 2, size=300)
-    >>> limits = {"continuous": 0.65, "discrete": 0.9}
-    >>> distribution = joint_conditional(GaussianSampler(), table, arms, (0, 1), limits, np.random.SeedSequence(0))
-    >>> points, weights = distribution.at(np.arange(300))
-    >>> points.shape, float(np.corrcoef(points[..., 0].ravel(), points[..., 1].ravel())[0, 1].round(1))
-    ((300, 64, 2), 0.7)
-    """
-    drawn = row_folds(table.n_rows, N_PARTS, np.random.default_rng(seed.spawn(1)[0]))
-    parts = getattr(sampler, "assigned_folds_", drawn)
-    return joint_rule(sampler, table, treatment, members, limits, seed, parts, weights).conditional(
-        table, treatment, parts
-    )
-
-
 def joint_rule(
     sampler: BaseSampler,
     table: FeatureTable,
@@ -211,15 +185,15 @@ def joint_rule(
     members: tuple[int, ...],
     limits: dict[str, float],
     seed: np.random.SeedSequence,
-    parts: Ints,
+    parts: Ints | None = None,
     weights: Array | None = None,
 ) -> JointRule:
-    """Fit how several features are drawn given all others and the treatment.
+    """Learn how several features are drawn given all others and the treatment.
 
     Parameters
     ----------
     sampler : BaseSampler
-        Its settings are used; fresh ones are fitted. It must have rules.
+        Its settings are used; fresh ones are fitted, to some of the columns.
     table : FeatureTable
         All features.
     treatment : array of shape (n,)
@@ -230,11 +204,28 @@ def joint_rule(
         Held-out share, for continuous and for discrete features, above which a feature counts as determined.
     seed : SeedSequence
         For samplers and points.
-    parts : array of shape (n,)
-        Folds of the rows.
+    parts : array of shape (n,), optional
+        Folds of the rows; those that the sampler has been told, or else drawn, if not given.
     weights : array of shape (n,), optional
         How much each row counts.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from modifind.data.feature_matrix import read_features
+    >>> from modifind.nuisance.conditional import GaussianSampler
+    >>> rng = np.random.default_rng(0)
+    >>> x = rng.normal(size=(300, 3)) @ np.array([[1, 1, 0], [0, 1, 0], [0, 0, 1]])
+    >>> table, arms = read_features(x), rng.integers(0, 2, size=300)
+    >>> limits = {"continuous": 0.65, "discrete": 0.9}
+    >>> rule = joint_rule(GaussianSampler(), table, arms, (0, 1), limits, np.random.SeedSequence(0))
+    >>> points, weights = rule.fitted.at(np.arange(300))
+    >>> points.shape, float(np.corrcoef(points[..., 0].ravel(), points[..., 1].ravel())[0, 1].round(1))
+    ((300, 64, 2), 0.7)
     """
+    if parts is None:
+        own_folds = row_folds(table.n_rows, N_PARTS, np.random.default_rng(seed.spawn(1)[0]))
+        parts = getattr(sampler, "assigned_folds_", own_folds)
     point_seed, sampler_seed = seed.spawn(2)
     rest = sorted(set(range(table.n_features)) - set(members))
     leaders, followers = _leaders(table, members)
@@ -255,7 +246,8 @@ def joint_rule(
     worst = _worst([step.rule.calibration for step in steps or held])
     nearest, followed = NearestRow.of(table, leaders), table.values[:, followers]
     keys = tuple(int(word) for word in point_seed.generate_state(N_SETS * len(steps), np.uint64)) if steps else ()
-    return JointRule(members, tuple(steps), leaders, followers, nearest, followed, keys, worst)
+    rule = JointRule(members, tuple(steps), leaders, followers, nearest, followed, keys, worst)
+    return replace(rule, fitted=rule.conditional(table, treatment, parts))
 
 
 @dataclass(frozen=True)
@@ -272,12 +264,14 @@ class _Steps:
 
     def __call__(self, feature: int, given: list[int]) -> Step:
         own = clone(self.sampler, safe=False)
+        if isinstance(own, ClusterSampler):
+            own.set_params(clusters={})  # which are those of columns of the whole table
         if hasattr(own, "assign_folds"):
             own.assign_folds(self.parts, whole_clusters=getattr(self.sampler, "whole_clusters_", False))
         known = part_of(self.table, [*given, feature])
         own.fit(known, self.treatment, self.seed.spawn(1)[0], **sampler_weights(self.weights))
         empty = replace(known, values=known.values[:0], reference=known.scaling)
-        return Step(feature, [*given, feature], empty, own.rule(len(given)))
+        return Step(feature, [*given, feature], empty, without_rows(own.rule(len(given))))
 
     def is_determined(self, step: Step) -> bool:
         """Whether the others leave a feature nothing to vary."""
@@ -297,7 +291,9 @@ def rule_grid(
     """Points of the distribution that a rule gives numbered rows, of one feature or of several together."""
     if isinstance(rule, JointRule):
         return rule.conditional(table, treatment, parts, numbers)
-    return ConditionalGrid(rule.conditional(table, treatment, parts), table.n_rows)
+    conditional: Any = rule.conditional(table, treatment, parts)
+    check_conditional(conditional, rule, "grid")
+    return ConditionalGrid(conditional, table.n_rows)
 
 
 def set_variance(values: Array) -> float:

@@ -155,24 +155,32 @@ class LevelConditional:
 
 @dataclass(frozen=True)
 class LevelRule:
-    """The same for rows that the distribution was not fitted on."""
+    """The same for any rows."""
 
     inputs: Conditioning
     model: LevelModel
     calibration: Calibration
+    fitted: LevelConditional | None = None
 
     def conditional(self, table: FeatureTable, treatment: Ints, parts: Ints) -> LevelConditional:
         """The distribution of some rows."""
         return LevelConditional(self.model, self.model.directions(self.inputs(table, treatment)), self.calibration)
 
 
-def fit_level_conditional(
-    inputs: Array, column: Array, n_levels: int, folds: Ints, weights: Array | None = None
-) -> tuple[LevelConditional, Array]:
+def fit_level_rule(
+    conditioning: Conditioning,
+    inputs: Array,
+    column: Array,
+    n_levels: int,
+    folds: Ints,
+    weights: Array | None = None,
+) -> tuple[LevelRule, Array]:
     """The distribution of a category of many levels, and its held-out log-score row by row.
 
     Parameters
     ----------
+    conditioning : Conditioning
+        The columns that it is predicted from.
     inputs : array of shape (n, p)
         Model columns of the other features, and the treatment.
     column : array of shape (n,)
@@ -196,7 +204,8 @@ def fit_level_conditional(
         score[out] = model.log_score(model.directions(inputs[out]), codes[out])
     model = LevelModel.of(inputs, codes, n_levels, own)
     calibration = discrete_calibration(NAME, column, score, weights)
-    return LevelConditional(model, model.directions(inputs), calibration), score
+    fitted = LevelConditional(model, model.directions(inputs), calibration)
+    return LevelRule(conditioning, model, calibration, fitted), score
 
 
 def _softmax(index: Array) -> Array:

@@ -23,15 +23,9 @@ class MarginalSampler(BaseSampler):
     """
 
     name = "marginal"
+    learns = True
 
     def rule(self, feature: int) -> ConditionalRule:
-        """The column's own values as weighted points, for any rows."""
-        conditional = self.conditional(feature)
-        points, weights, window = conditional.window_grids
-        first = window[[int(np.argmax(self.treatment_ == arm)) for arm in (0, 1)]]
-        return ArmRule(points[first], weights[first], self.condition_on_treatment, conditional.calibration)
-
-    def conditional(self, feature: int) -> PoolConditional:
         """Take the column's own values as the distribution."""
         column = self.table_.values[:, feature]
         if self.condition_on_treatment:
@@ -45,4 +39,7 @@ class MarginalSampler(BaseSampler):
         calibration = Calibration(self.name, float("nan"), float("nan"), 0.0)  # it is the marginal distribution
         shift, scale = np.zeros(column.size), np.ones(column.size)
         levels, weights = self.table_.n_levels(feature), some(self.weights_, order)
-        return PoolConditional(column[order], start, size, calibration, shift, scale, levels, weights)
+        pool = PoolConditional(column[order], start, size, calibration, shift, scale, levels, weights)
+        points, weights, window = pool.window_grids
+        first = window[[int(np.argmax(self.treatment_ == arm)) for arm in (0, 1)]]
+        return ArmRule(points[first], weights[first], self.condition_on_treatment, calibration, pool)

@@ -17,7 +17,7 @@ from modifind._typing import Array, Ints
 from modifind.data.clusters import is_within
 from modifind.data.feature_matrix import FeatureTable
 from modifind.nuisance.conditional.base import BaseSampler, sampler_weights
-from modifind.nuisance.conditional.contract import Calibration, Conditional, Rows
+from modifind.nuisance.conditional.contract import Calibration, Conditional, Rows, fitted_conditional
 from modifind.nuisance.conditional.grid import ConditionalGrid
 from modifind.nuisance.regression.density import counted
 
@@ -40,11 +40,6 @@ class ClusterConditional:
     clusters: Ints
     points: ConditionalGrid
 
-    @property
-    def calibration(self) -> Calibration:
-        """How well the distribution predicts clusters that it was not fitted on."""
-        return replace(self.conditional.calibration, n_clusters=self.points.n_rows)
-
     def draw(self, rng: np.random.Generator, n_draws: int) -> Array:
         """Resampled columns: one draw for all rows of a cluster."""
         return self.conditional.draw(rng, n_draws)[:, self.clusters]
@@ -52,6 +47,18 @@ class ClusterConditional:
     def grid(self, rows: Rows) -> tuple[Array, Array]:
         """Points and weights, equal for all rows of a cluster."""
         return self.points.at(self.clusters[rows])
+
+
+@dataclass(frozen=True)
+class ClusterRule:
+    """The distribution of a feature of clusters, for the rows of these clusters alone."""
+
+    fitted: ClusterConditional
+    calibration: Calibration
+
+    def conditional(self, table: FeatureTable, treatment: Ints, parts: Ints) -> ClusterConditional:
+        """Other rows are in clusters that nothing is known of."""
+        raise LookupError("a distribution of clusters is that of their rows alone")
 
 
 class ClusterSampler(BaseSampler):
@@ -89,13 +96,9 @@ class ClusterSampler(BaseSampler):
         self.sampler.assign_folds(folds, whole_clusters=whole_clusters)
 
     def rule(self, feature: int) -> Any:
-        """The sampler's own: rows that were not in the table are in clusters that were not."""
-        return self.sampler.rule(feature)
-
-    def conditional(self, feature: int) -> Conditional:
-        """Fit the distribution of one feature."""
+        """Learn the distribution of one feature; rows that are not in the table are in clusters that are not."""
         if feature not in self.clusters:
-            return self.sampler.conditional(feature)
+            return self.sampler.rule(feature)
         clusters = self.clusters[feature]
         by_cluster = ClusterMeans.of(self.table_, self.treatment_, clusters, feature, self.weights_)
         sampler = clone(getattr(self.sampler, "sampler", self.sampler))  # a table of clusters has no missing values
@@ -103,11 +106,14 @@ class ClusterSampler(BaseSampler):
             sampler.set_params(condition_on_treatment=False)
         own = sampler_weights(by_cluster.weights)
         sampler.fit(by_cluster.table, by_cluster.arms, self.seeds_[feature], **own)
-        conditional = sampler.conditional(by_cluster.feature)
-        if conditional.calibration.explained_share > self.most_explained[self.table_.kind(feature)]:
-            return self.sampler.conditional(feature)
+        rule = sampler.rule(by_cluster.feature)
+        if rule.calibration.explained_share > self.most_explained[self.table_.kind(feature)]:
+            return self.sampler.rule(feature)
+        conditional = fitted_conditional(rule, by_cluster.table, by_cluster.arms)
         n_clusters, levels = by_cluster.table.n_rows, self.table_.n_levels(feature)
-        return ClusterConditional(conditional, clusters, ConditionalGrid.of(conditional, n_clusters, n_levels=levels))
+        points = ConditionalGrid.of(conditional, n_clusters, n_levels=levels)
+        calibration = replace(rule.calibration, n_clusters=n_clusters)
+        return ClusterRule(ClusterConditional(conditional, clusters, points), calibration)
 
 
 @dataclass(frozen=True)

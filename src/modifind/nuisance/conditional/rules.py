@@ -1,8 +1,4 @@
-"""Distributions for rows that a sampler was not fitted on.
-
-A *rule* is what a sampler has learned of one feature. Given other rows of the same table it returns their distribution,
-written as weighted points per row. Rules are small: they are sent to every worker.
-"""
+"""What samplers learn of one feature: models, and what they make of any rows."""
 
 from __future__ import annotations
 
@@ -19,14 +15,6 @@ from modifind.nuisance.conditional.contract import Calibration, Rows
 from modifind.nuisance.regression.level_sums import LevelTables
 
 N_STEPS = 4096
-
-
-def check_rule(sampler: Any, needed: str = "") -> None:
-    """Refuse a sampler that has no rule for rows it was not fitted on; `needed` says by what, and the remedy."""
-    if getattr(type(sampler), "rule", BaseSampler.rule) is BaseSampler.rule:
-        if needed:
-            raise ValueError(f"{type(sampler).__name__} has no rule for rows it was not fitted on, which {needed}")
-        BaseSampler.rule(sampler, 0)
 
 
 @dataclass(frozen=True)
@@ -98,6 +86,7 @@ class NormalRule:
     shifts: Array
     scale: float
     calibration: Calibration
+    fitted: NormalConditional | None = None
 
     def conditional(self, table: FeatureTable, treatment: Ints, parts: Ints) -> NormalConditional:
         """The distribution of some rows."""
@@ -125,6 +114,7 @@ class CategoryRule:
     present: tuple[NDArray[np.intp], ...]
     constant: Array
     calibration: Calibration
+    fitted: CategoricalConditional | None = None
 
     def conditional(self, table: FeatureTable, treatment: Ints, parts: Ints) -> CategoricalConditional:
         """The distribution of some rows."""
@@ -180,6 +170,7 @@ class ResidualRule:
     weights: Array
     shifted: bool
     calibration: Calibration
+    fitted: PoolConditional | None = None
 
     @classmethod
     def of(
@@ -198,7 +189,16 @@ class ResidualRule:
         chosen = order[at]
         edges = (mean[chosen][1:] + mean[chosen][:-1]) / 2
         return cls(
-            inputs, models, edges, window[chosen], local[chosen], points, weights, shifted, conditional.calibration
+            inputs,
+            models,
+            edges,
+            window[chosen],
+            local[chosen],
+            points,
+            weights,
+            shifted,
+            conditional.calibration,
+            conditional,
         )
 
     def conditional(self, table: FeatureTable, treatment: Ints, parts: Ints) -> WindowConditional:
@@ -224,6 +224,7 @@ class ArmRule:
     weights: Array
     by_arm: bool
     calibration: Calibration
+    fitted: PoolConditional | None = None
 
     def conditional(self, table: FeatureTable, treatment: Ints, parts: Ints) -> WindowConditional:
         """The distribution of some rows."""

@@ -24,8 +24,8 @@ from modifind.nuisance.conditional.base import (
     discrete_calibration,
     value_bins,
 )
-from modifind.nuisance.conditional.contract import Calibration, Conditional, ConditionalRule
-from modifind.nuisance.conditional.level_conditional import LevelRule, fit_level_conditional
+from modifind.nuisance.conditional.contract import Calibration, ConditionalRule
+from modifind.nuisance.conditional.level_conditional import LevelRule, fit_level_rule
 from modifind.nuisance.conditional.rules import CategoryRule, Conditioning, ResidualRule, Selected
 from modifind.nuisance.regression.screening import Association, has_many_columns
 from modifind.nuisance.regression.smooth import SmoothClassifier, SmoothRegression
@@ -56,25 +56,18 @@ class SplineSampler(BaseSampler):
     """
 
     name = "splines"
+    learns = True
 
     def __init__(self, *, condition_on_treatment: bool = True, n_folds: int | None = None) -> None:
         super().__init__(condition_on_treatment=condition_on_treatment)
         self.n_folds = n_folds
 
-    def conditional(self, feature: int) -> Conditional:
-        """Fit the distribution of one feature."""
-        return self.scored_conditional(feature)[0]
+    def rule(self, feature: int) -> ConditionalRule:
+        """Learn the distribution of one feature; rows of other tables are scored by the models of one fold."""
+        return self.scored_rule(feature)[0]
 
-    def scored_conditional(self, feature: int) -> tuple[Conditional, Array]:
-        """The distribution of one feature and its held-out log-score row by row."""
-        return self._fit(feature)[:2]
-
-    def rule(self, feature: int, calibration: Calibration | None = None) -> ConditionalRule:
-        """The fitted distribution for other rows; a row is scored by the models of one fold."""
-        rule = self._fit(feature)[2]
-        return rule if calibration is None else replace(rule, calibration=calibration)
-
-    def _fit(self, feature: int) -> tuple[Conditional, Array, ResidualRule | CategoryRule | LevelRule]:
+    def scored_rule(self, feature: int) -> tuple[ResidualRule | CategoryRule | LevelRule, Array]:
+        """The rule of one feature and its held-out log-score row by row."""
         inputs = self._inputs(feature)
         column = self.table_.values[:, feature]
         rng = np.random.default_rng(self.seeds_[feature])
@@ -85,11 +78,10 @@ class SplineSampler(BaseSampler):
             inputs = np.zeros((column.size, 1))
         conditioning = Conditioning.of(self, feature)
         if feature in self.table_.level_columns:
-            known, score = fit_level_conditional(inputs, column, levels, folds, self.weights_)
-            return known, score, LevelRule(conditioning, known.model, known.calibration)
+            return fit_level_rule(conditioning, inputs, column, levels, folds, self.weights_)
         if levels:
             return self._categorical(conditioning, inputs, column, levels, folds)
-        return self._residual_conditional(conditioning, inputs, column, folds, n_folds)
+        return self._residual_rule(conditioning, inputs, column, folds, n_folds)
 
     def _neighbours(self, inputs: Array, targets: Array, weights: Array | None) -> NDArray[np.intp] | slice:
         """The inputs that are looked at: of many those that go most with the feature, and the treatment, the last."""
@@ -105,9 +97,9 @@ class SplineSampler(BaseSampler):
         """A classifier of a discrete feature."""
         return SmoothClassifier().fit(inputs, codes, weights)
 
-    def _residual_conditional(
+    def _residual_rule(
         self, conditioning: Conditioning, inputs: Array, column: Array, folds: Ints, n_folds: int
-    ) -> tuple[Conditional, Array, ResidualRule]:
+    ) -> tuple[ResidualRule, Array]:
         weights, few = effective_weights(self.weights_), has_many_columns(*inputs.shape)
         models, mean, spread = self._cross_fit(inputs, column, folds, weights)
         # The rule finds a row's model by the number of its fold; rows of a fold without values may have any.
@@ -137,7 +129,7 @@ class SplineSampler(BaseSampler):
         pit, score, edges = _window_scores(column, conditional, self.weights_)
         calibration = continuous_calibration(self.name, pit, score, column, edges, self.weights_)
         conditional = replace(conditional, calibration=calibration)
-        return conditional, score, ResidualRule.of(conditioning, by_fold, mean, local, conditional, shifted=not piled)
+        return ResidualRule.of(conditioning, by_fold, mean, local, conditional, shifted=not piled), score
 
     def _cross_fit(
         self, inputs: Array, column: Array, folds: Ints, weights: Array | None
@@ -165,7 +157,7 @@ class SplineSampler(BaseSampler):
 
     def _categorical(
         self, conditioning: Conditioning, inputs: Array, codes: Array, levels: int, folds: Ints
-    ) -> tuple[Conditional, Array, CategoryRule]:
+    ) -> tuple[CategoryRule, Array]:
         held = np.zeros((codes.size, levels))
         models: list[Any] = []
         known = []
@@ -186,8 +178,8 @@ class SplineSampler(BaseSampler):
         score = category_score(codes, held)
         calibration = discrete_calibration(self.name, codes, score, self.weights_)
         frequencies = shares_of(codes, levels, self.weights_)
-        rule = CategoryRule(conditioning, tuple(models), tuple(known), frequencies, calibration)
-        return CategoricalConditional.of(held, calibration), score, rule
+        fitted = CategoricalConditional.of(held, calibration)
+        return CategoryRule(conditioning, tuple(models), tuple(known), frequencies, calibration, fitted), score
 
 
 @dataclass(frozen=True)

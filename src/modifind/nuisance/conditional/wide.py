@@ -9,6 +9,7 @@ value then lies about its mean as a draw does, whatever the regression missed.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -104,6 +105,20 @@ class _Part:
         return found
 
 
+class Regression(NamedTuple):
+    """A column on the others: mean and spread of its rows, both from other folds, and the lines that tell them.
+
+    Lines are one of all rows, or one of each fold's outside: slopes have the shape (lines, columns).
+    """
+
+    mean: Array
+    scale: float
+    held_mean: Array
+    held_scale: Array | float
+    slopes: Array
+    shifts: Array
+
+
 @dataclass(frozen=True)
 class CrossFittedRidge:
     """Regressions of each column on the others, for every row from the rows of the other folds.
@@ -147,36 +162,24 @@ class CrossFittedRidge:
         parts = (_Part.of(columns, arms, folds == fold, weights) for fold in range(int(folds.max()) + 1))
         return cls(columns, tuple(parts), weights, treatment)
 
-    def regress(self, target: int) -> tuple[Array, float, Array, float]:
-        """Out-of-fold mean of one column, by the candidate of least error, and the root mean square of its errors.
-
-        Twice, as the mean and the scale of rows that were not seen, too.
-        """
-        means = self._means(target, [part.slopes(target) for part in self.parts])
-        best, scale = self._best(target, means)
-        return means[:, best], scale, means[:, best], scale
-
-    def _means(self, target: int, lines: list[Array]) -> Array:
-        """Out-of-fold means of one column, by every candidate."""
-        means = np.empty((self.columns.shape[0], N_CANDIDATES))
-        for part, slopes in zip(self.parts, lines, strict=True):
-            means[part.rows] = part.expected[:, target, None] + part.deviations @ slopes
-        return means
-
-    def lines(self, target: int) -> tuple[Array, Array, float]:
-        """Slopes and intercepts of each fold's line of one column on the others, and the spread about them."""
-        treatment = self.treatment
+    def regress(self, target: int) -> Regression:
+        """Each fold's line of one column on the others, by the candidate of least error, and what they make of rows."""
         found = [part.slopes(target) for part in self.parts]
-        best, scale = self._best(target, self._means(target, found))
-        slopes = np.stack([own[:, best] for own in found])
+        means = np.empty((self.columns.shape[0], N_CANDIDATES))
+        for part, own in zip(self.parts, found, strict=True):
+            means[part.rows] = part.expected[:, target, None] + part.deviations @ own
+        best, scale = self._best(target, means)
+        mean = means[:, best]
+        slopes, treatment = np.stack([own[:, best] for own in found]), self.treatment
         if treatment is not None:
             slopes[:, treatment] = 0.0
         levels = np.stack([p.centres[:, target] - p.centres @ own for p, own in zip(self.parts, slopes, strict=True)])
-        if treatment is None:
-            return slopes, levels[:, 0], scale
-        low, high = np.unique(self.columns[:, treatment])
-        slopes[:, treatment] = (levels[:, 1] - levels[:, 0]) / (high - low)
-        return slopes, levels[:, 0] - slopes[:, treatment] * low, scale
+        shifts = levels[:, 0]
+        if treatment is not None:
+            low, high = np.unique(self.columns[:, treatment])
+            slopes[:, treatment] = (levels[:, 1] - levels[:, 0]) / (high - low)
+            shifts = shifts - slopes[:, treatment] * low
+        return Regression(mean, scale, mean, scale, slopes, shifts)
 
     def _best(self, target: int, means: Array) -> tuple[int, float]:
         """The candidate of least error out of fold, and the root mean square of its errors."""

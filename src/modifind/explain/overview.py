@@ -20,7 +20,7 @@ from modifind.result.selection_result import no_subgroups, no_tests
 
 
 @dataclass(frozen=True)
-class Answers:
+class Overview:
     """Effects for all rows together, tests of whether there are any, and effects by subgroup; empty by default."""
 
     overall: dict[str, float] = field(default_factory=dict)
@@ -36,7 +36,7 @@ class Answers:
         units: Sequence[Unit],
         n_rows: int,
         seed: np.random.SeedSequence,
-    ) -> Answers:
+    ) -> Overview:
         """Everything that can be found; a warning names what cannot.
 
         Parameters
