@@ -40,7 +40,7 @@ def effect_run(design: designs.Design, n: int, seed: int, peers: bool) -> dict[s
 def modification_run(design: designs.Design, n: int, seed: int) -> dict[str, float]:
     """P-values of whether anything modifies the effect."""
     table = design(seed, n)
-    tests = _fitted(table, seed, explain=False).tests
+    tests = _fitted(table, seed).tests
     peer = interactions_p_value(table.X.to_numpy(float), table.treatment, table.y)
     return {"modification": float(tests.loc["modification", "p_value"]), "interactions": peer}
 

@@ -6,10 +6,16 @@ import pytest
 from scipy import stats
 
 from modifind import EffectLikelihood, ModifierSelector
+from modifind.data.feature_matrix import read_features
 from modifind.explain.average_effects import mean_effects
-from modifind.explain.global_tests import global_tests
+from modifind.explain.global_tests import global_tests, score_test
 from modifind.explain.pseudo import ArmRows, PseudoOutcomes
 from modifind.inference.quadratic import quadratic_tail
+
+FEATURES, MORE_FEATURES = (
+    read_features(pd.DataFrame(np.random.default_rng(n).standard_normal((n, 5)), columns=list("abcde")))
+    for n in (200, 400)
+)
 
 
 def outcomes_of(seed, n=200, shift=0.0, spread=1.0, clusters=None, weights=None):
@@ -30,14 +36,16 @@ def test_without_features_the_average_is_that_of_the_t_test():
     assert found.p_value == pytest.approx(peer.pvalue, rel=0.2)
 
 
-def test_level_of_both_tests():
-    p = np.array([global_tests(outcomes_of(seed)[0], 1.0, 200)["p_value"] for seed in range(400)])
+def test_level_of_all_tests():
+    p = np.array([global_tests(outcomes_of(seed)[0], 1.0, FEATURES, 200)["p_value"] for seed in range(400)])
     assert ((p <= 0.05).mean(axis=0) < 0.05 + 3 * np.sqrt(0.05 * 0.95 / 400)).all()  # three standard errors
     assert ((p <= 0.5).mean(axis=0) > 0.35).all()
 
 
 def test_a_spread_is_seen_by_the_distribution_alone():
-    p = np.array([global_tests(outcomes_of(seed, 400, spread=1.8)[0], 1.0, 400)["p_value"] for seed in range(20)])
+    p = np.array(
+        [global_tests(outcomes_of(seed, 400, spread=1.8)[0], 1.0, MORE_FEATURES, 400)["p_value"] for seed in range(20)]
+    )
     assert (p[:, 1] <= 0.05).mean() > 0.8
     assert (p[:, 0] <= 0.05).mean() < 0.3
 
@@ -79,7 +87,9 @@ def test_a_result_answers_all_three_questions(fitted):
     *_, result = fitted
     assert list(result.tests.index) == ["mean", "distribution", "modification"]
     assert (result.tests["p_value"] < 0.001).all()
-    assert result.tests.loc["modification", "p_value"] == result.table["p_adjusted"].min()
+    assert result.tests.loc["modification", "method"].endswith(
+        "combined with Simes' combination of the features' tests"
+    )
 
 
 def test_the_interval_of_the_average_agrees_with_its_test(fitted):
@@ -95,6 +105,7 @@ def test_without_explanations_only_modification_is_told(fitted):
     plain = ModifierSelector(EffectLikelihood("linear"), sampler="gaussian", random_state=0, explain=False)
     found = plain.fit(X, y, treatment=arms).result_
     assert list(found.tests.index) == ["modification"]
+    assert found.tests.loc["modification", "p_value"] == found.table["p_adjusted"].min()
     assert found.subgroups.empty
     pd.testing.assert_series_equal(found.table["p_value"], result.table["p_value"])
 
@@ -105,3 +116,26 @@ def test_a_table_in_pieces_says_how_many_rows_its_tests_are_of(fitted):
     tests = streamed.fit(X, y, treatment=arms).result_.tests
     assert tests.loc["mean", "method"].endswith("in a random sample of 200 rows")
     assert (tests["p_value"] < 0.001).all()
+
+
+def test_an_effect_that_follows_a_feature_is_seen_and_one_for_all_is_not():
+    found = []
+    for seed in range(40):
+        rng = np.random.default_rng([seed, 1])
+        arms = rng.integers(0, 2, 400)
+        for along in (0.0, 0.5):
+            y = arms * (1 + along * MORE_FEATURES.values[:, 2]) + rng.standard_normal(400)
+            outcomes = PseudoOutcomes.of(ArmRows(y, arms, np.full(400, 0.5)))
+            found.append(score_test(outcomes, mean_effects(outcomes), MORE_FEATURES.design)[1] <= 0.05)
+    assert np.mean(found[1::2]) > 0.7
+    assert np.mean(found[::2]) < 0.05 + 3 * np.sqrt(0.05 * 0.95 / 40)  # three standard errors
+
+
+def test_very_many_features_leave_room_for_an_error():
+    rng = np.random.default_rng(0)
+    outcomes, *_ = outcomes_of(5)
+    wide = rng.standard_normal((200, 500))
+    statistic, p_value = score_test(outcomes, mean_effects(outcomes), wide)
+    assert 0 < p_value <= 1
+    assert statistic > 0
+    assert score_test(outcomes, mean_effects(outcomes), np.ones((200, 1)))[1] == 1.0

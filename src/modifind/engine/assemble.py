@@ -17,11 +17,12 @@ from modifind.engine.record import hand_on, installed_versions
 from modifind.engine.testers import Outcome
 from modifind.explain.attempts import attempt, described
 from modifind.explain.column_bounds import Bounds
+from modifind.explain.global_tests import with_features
 from modifind.explain.marginal import MarginalView
 from modifind.explain.overview import Overview
 from modifind.explain.verdict import ShownColumn, verdict
 from modifind.explain.views import no_curve
-from modifind.inference import adjust_p_values, simes_p_value
+from modifind.inference import adjust_p_values
 from modifind.nuisance.conditional import Calibration
 from modifind.result.checks import cautions, concerns, run_checks
 from modifind.result.selection_result import CHANGE_COLUMNS, PARTS, PIT_COLUMNS, SelectionResult, no_changes
@@ -30,7 +31,6 @@ from modifind.result.selection_result import CHANGE_COLUMNS, PARTS, PIT_COLUMNS,
 # What little is left is then as much the sampler's own error as the feature's, and a test of it would be a test of the
 # sampler.
 DETERMINED = {"continuous": 0.65, "discrete": 0.9}
-MODIFICATION = "Simes combination of the features' tests"
 MODIFIER, PROGNOSTIC = "modifier", "prognostic"
 MOST_DENSITIES = 100  # features; a result of thousands would be too large to save
 NO_SAMPLER = Calibration("none", float("nan"), float("nan"), float("nan"))
@@ -174,7 +174,7 @@ def assemble(
         warnings=(*messages, *concerns(checks, found.named)),
         checks=checks,
         overall=found.overview.overall,
-        tests=_tests(found.overview.tests, features),
+        tests=with_features(found.overview.tests, features["p_value"].fillna(1.0).to_numpy(dtype=np.float64)),
         subgroups=_subgroups(found.overview.subgroups, features),
         densities=_densities(features, views),
         bounds={column: own.table for column, own in bounds.items()},
@@ -256,14 +256,6 @@ def _roles(selected: Any, diagnostics: pd.DataFrame, alpha: float, adjust: str) 
         prognostic = adjust_p_values(np.where(np.isnan(p_values), 1.0, p_values), adjust) <= alpha
     pairs = zip(selected, prognostic, strict=True)
     return [MODIFIER if chosen else PROGNOSTIC if predicts else "" for chosen, predicts in pairs]
-
-
-def _tests(known: pd.DataFrame, features: pd.DataFrame) -> pd.DataFrame:
-    """Tests of the whole table, and whether any feature modifies the effect."""
-    p_values = features["p_value"].fillna(1.0).to_numpy(dtype=np.float64)
-    found = {"statistic": p_values.min(), "p_value": simes_p_value(p_values), "method": MODIFICATION}
-    last = pd.DataFrame([found], index=pd.Index(["modification"], name="test"))
-    return pd.concat([known, last]) if len(known) else last
 
 
 def _subgroups(known: pd.DataFrame, features: pd.DataFrame) -> pd.DataFrame:

@@ -30,15 +30,17 @@ class AverageEffects:
     estimate : array of shape (k,)
         Treated less control.
     terms : array of shape (rows or clusters, k)
-        What each row or cluster adds to the error of the estimate: their sum is zero, and the sum of their squares the
-        variance.
+        What each row or cluster adds to the error of the estimate: the sum of their squares is the variance.
     freedom : float
         Degrees of freedom of that variance, by the smaller arm's effective number of rows or clusters.
+    row_terms : array of shape (rows, k)
+        What each row adds: their sum is zero.
     """
 
     estimate: Array
     terms: Array
     freedom: float
+    row_terms: Array
 
     @classmethod
     def of(cls, outcomes: PseudoOutcomes, expected: Array, errors: Array, rows: Any = slice(None)) -> AverageEffects:
@@ -62,14 +64,15 @@ class AverageEffects:
         terms = (weights / weights.sum())[:, None] * (apart - modelled)
         for arm, sign in ((0, -1.0), (1, 1.0)):
             terms += sign * (in_arm[:, arm] / mass[arm])[:, None] * (errors - corrections[arm])
+        row_terms = terms
         if outcomes.clusters is not None:
             clusters = np.unique(outcomes.clusters[rows], return_inverse=True)[1].reshape(-1)
-            terms, in_arm = _sums(terms, clusters), _sums(in_arm, clusters)
+            terms, in_arm = sums_of(terms, clusters), sums_of(in_arm, clusters)
         # A row that has much of its arm's average draws it to itself; its error is larger than what is left of it.
         share = (in_arm**2 / mass).sum(axis=1) / np.maximum(in_arm.sum(axis=1), np.finfo(np.float64).tiny)
-        terms /= (1.0 - np.minimum(share, MOST_LEVERAGE))[:, None]
+        terms = terms / (1.0 - np.minimum(share, MOST_LEVERAGE))[:, None]
         freedom = min(effective_size(own) for own in in_arm.T) - 2.0
-        return cls(modelled + corrections[1] - corrections[0], terms, max(freedom, LEAST_FREEDOM))
+        return cls(modelled + corrections[1] - corrections[0], terms, max(freedom, LEAST_FREEDOM), row_terms)
 
     @property
     def covariance(self) -> Array:
@@ -99,7 +102,7 @@ class AverageEffects:
         return float(self.estimate[0]) - reach, float(self.estimate[0]) + reach
 
 
-def _sums(values: Array, codes: Ints) -> Array:
+def sums_of(values: Array, codes: Ints) -> Array:
     """Sums over the rows of each code."""
     return np.stack([np.bincount(codes, column) for column in values.T], axis=1)
 

@@ -56,7 +56,7 @@ class Overview:
         """
         with one_thread():
             overall = attempt(OVERALL, overall_effects, outcomes, y_bandwidth, seed)
-            tests = attempt(GLOBAL_TESTS, global_tests, outcomes, y_bandwidth, n_rows)
+            tests = attempt(GLOBAL_TESTS, global_tests, outcomes, y_bandwidth, table, n_rows)
             subgroups = attempt(SUBGROUPS, subgroup_effects, outcomes, table, units)
         return cls(
             {} if overall is None else overall,

@@ -197,12 +197,14 @@ def modification_sentence(result: SelectionResult) -> str:
     settings = result.settings
     control = CONTROL[settings["adjust"]].format(level=f"{100 * settings['alpha']:g}%")
     p_value = p_of(result, "modification")
-    tail = "" if math.isnan(p_value) else f" ({p_text(p_value)} for any modification)"
+    sure, tail = p_value <= settings["alpha"], "" if math.isnan(p_value) else f" ({p_text(p_value)})"
+    if not result.selected and sure:
+        return f"The effect is not the same for all{tail}, but no single feature was found to change it; {control}."
     if not result.selected:
-        return f"None of the features was found to change the effect{tail}; {control}. A small change may be missed."
-    return (
-        f"{counted(len(result.selected), 'feature')} of {n_tested(result)} found to change the effect{tail}; {control}."
-    )
+        return f"No feature was found to change the effect{tail}; {control}. A small change may be missed."
+    found = f"{len(result.selected)} of {counted(n_tested(result), 'feature')}"
+    verb = "was" if len(result.selected) == 1 else "were"
+    return f"{found} {verb} found to change the effect{tail * sure}; {control}."
 
 
 def clear_groups(result: SelectionResult, words: Words) -> list[Groups]:
