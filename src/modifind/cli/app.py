@@ -156,6 +156,7 @@ def select(
     from modifind.cli.analysis import open_analysis, until_interrupted
     from modifind.result.checks import concerns
 
+    output.check()
     out, report = output.out, output.report
     check_outputs({"--out": (out, RESULT_SUFFIXES), "--report": (report, (".html",))}, _inputs(data, run))
     with open_analysis(data, columns, method, text, run, more, pieces) as (table, roles, selector, lines):

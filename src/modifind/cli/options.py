@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from modifind.result.selection_result import SelectionResult
 
 DEFAULT_STATISTIC = "effect_likelihood"
+FIGURE_FORMATS = ("svg", "png", "pdf")
 
 
 def with_options(command: Callable[..., None]) -> Callable[..., None]:
@@ -27,7 +28,10 @@ def with_options(command: Callable[..., None]) -> Callable[..., None]:
         if isinstance(kind, type) and is_dataclass(kind):
             groups[name], classes[name] = dict(inspect.signature(kind, eval_str=True).parameters), kind
             for option in groups[name].values():
-                option.annotation.__metadata__[0].rich_help_panel = getattr(kind, "title", None)
+                about = option.annotation.__metadata__[0]
+                about.rich_help_panel = getattr(kind, "title", None)
+                if option.annotation.__origin__ is int:
+                    about.metavar = "N"  # a range would take the room of the help
 
     @wraps(command)
     def taking(**values: Any) -> None:
@@ -179,6 +183,13 @@ class Output:
     strict: Annotated[
         bool, Option("--strict", help="End with exit code 3 if a check that bears on validity failed.")
     ] = False
+
+    def check(self) -> None:
+        """Refuse what could not be written, before anything is fitted."""
+        if self.figure_format not in FIGURE_FORMATS:
+            raise ValueError(f"--figure-format must be svg, png or pdf, not {self.figure_format!r}")
+        if self.figures is not None and self.figures.is_file():
+            raise ValueError(f"--figures: {self.figures} is a file; name a folder")
 
     def write_figures(self, result: SelectionResult) -> list[str]:
         """Write the figures, if they are asked for; what could not be written, and why."""

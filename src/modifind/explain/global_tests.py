@@ -27,6 +27,7 @@ SCORE = "score test of the average effect along all features"
 FEATURES = "Simes' combination of the features' tests"
 RANK = 1e-9  # share of the largest singular value
 ROWS_PER_COLUMN = 10
+SCORE_WEIGHT = 0.75  # what the features' tests find is told of them anyway
 SMALLEST = 1e-300  # p-value
 DISTRIBUTION = "doubly robust kernel test, combined with the test of the average"
 
@@ -78,7 +79,8 @@ def with_features(tests: pd.DataFrame, p_values: Array) -> pd.DataFrame:
         row = {"statistic": float(p_values.min()), "p_value": combined, "method": FEATURES}
         return pd.DataFrame([row], index=pd.Index(["modification"], name="test"))
     found = tests.copy()
-    found.loc["modification", "p_value"] = float(cauchy_combination(found.loc["modification", "p_value"], combined))
+    both = cauchy_combination(found.loc["modification", "p_value"], combined, SCORE_WEIGHT)
+    found.loc["modification", "p_value"] = float(both)
     found.loc["modification", "method"] = f"{found.loc['modification', 'method']}, combined with {FEATURES}"
     return found
 
