@@ -32,7 +32,7 @@ from modifind import ConditionalRandomizationTest, ModifierSelector, PropensityM
 from modifind._torch import open_device
 from modifind.data.feature_matrix import read_features
 from modifind.datasets import make_modifiers
-from modifind.engine import kept as whole
+from modifind.engine import in_memory as whole
 from modifind.engine.features import _test_feature
 from modifind.nuisance.conditional import CVAESampler
 from modifind.nuisance.outcome import NeuralLearner

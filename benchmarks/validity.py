@@ -7,18 +7,19 @@ prints Markdown. Tables: `power` (the paper's data), `prognostic` (the same with
 (other kinds of modifiers, beside "wcmmd"), `null`, `sizes` (n = 500 and 2000), `curve` (power against effect size),
 `roles` (which features are called modifiers, and which prognostic), `repeats` (how far p moves with the folds),
 `groups` (columns tested as one, n = 800), `pair` (two columns that say nearly the same, alone and as a group),
-`streamed` and `streamed_groups` (null designs with --n rows, of which models see --train-rows), `mess` (survey weights,
-clusters, strata, missing values and rare levels, with and without what tells the test of them), `placebo` (coin flips
-in place of the treatment of real tables, which are read from the folder named by $MODIFIND_DATA), `zero` (no effect,
-and noise that is not Student-t), `unfollowed` (prognostic functions that learners hardly follow, with --sizes rows),
-`one_arm` (the spread of one arm changes), `tails` (rare events and skewness of the treated), `noise` (no effect, and
-noise that is no normal variable), `levels` (a category of many levels: raw p-values of the category and of the others,
-n = 5000, and CPU time with and without it, n = 20,000), `checks` (how often good and bad tables pass the checks that
-bear on validity), `per_cluster` (features that have one value in every cluster), `covariates` (null outcomes of real
-features, from the folder named by $MODIFIND_DATA), `related` (a null column that follows modifiers),
-`assigned` (treatment by a rule that no line follows, of features that move the outcome, too), `global` (tests of the
-whole table beside t-test, Mann-Whitney, Kolmogorov-Smirnov, MMD and a Wald test of all interactions, n = 400) and
-`subgroups` (how often the limits of effects by subgroup hold the truth).
+`streamed`, `streamed_groups` and `streamed_wcmmd` (null designs with --n rows, of which models see --train-rows; the
+last has --null-p-values of each), `mess` (survey weights, clusters, strata, missing values and rare levels, with and
+without what tells the test of them), `placebo` (coin flips in place of the treatment of real tables, which are read
+from the folder named by $MODIFIND_DATA), `zero` (no effect, and noise that is not Student-t), `unfollowed` (prognostic
+functions that learners hardly follow, with --sizes rows), `one_arm` (the spread of one arm changes), `tails` (rare
+events and skewness of the treated), `noise` (no effect, and noise that is no normal variable), `levels` (a category of
+many levels: raw p-values of the category and of the others, n = 5000, and CPU time with and without it, n = 20,000),
+`checks` (how often good and bad tables pass the checks that bear on validity), `per_cluster` (features that have one
+value in every cluster), `covariates` (null outcomes of real features, from the folder named by $MODIFIND_DATA),
+`related` (a null column that is a function of modifiers plus noise), `assigned` (treatment by a rule that no line
+follows, of features that move the outcome, too), `global` (tests of the whole table beside t-test, Mann-Whitney,
+Kolmogorov-Smirnov, MMD and a Wald test of all interactions, n = 400) and `subgroups` (how often the limits of effects
+by subgroup hold the truth).
 """
 
 from __future__ import annotations
@@ -100,6 +101,20 @@ def one_run(design: designs.Design, method: str, n: int, seed: int, train_rows: 
     }
 
 
+def one_resampled(design: designs.Design, n: int, seed: int, train_rows: int) -> tuple[Any, float]:
+    """Null p-values of a table in pieces by resampled features, and seconds."""
+    warnings.simplefilter("ignore")
+    table = design(seed, n)
+    start = time.perf_counter()
+    selector = ModifierSelector(
+        "wcmmd", sampler="gaussian", n_resamples=99, random_state=seed, max_train_rows=train_rows
+    ).set_params(explain=False)
+    rows = {"sample_weight": table.weights, "strata": table.strata}
+    p = selector.fit(table.X, table.y, treatment=table.treatment, **rows).result_.table["p_value"]
+    null = ~p.index.isin([*table.modifiers, *table.prognostic])
+    return p.to_numpy()[null], time.perf_counter() - start
+
+
 def p_values(table: designs.Table, X: Any, seed: int, groups: dict[str, list[str]] | None = None) -> Any:
     """P-values of one table by the linear learner and the gaussian sampler."""
     selector = ModifierSelector(
@@ -167,6 +182,25 @@ class Study:
             seeds = range(self.args.seed, self.args.seed + self.args.runs)
             jobs = (delayed(one_run)(design, self.args.method, n, seed, train_rows) for seed in seeds)
             self._null_row(name, Parallel(n_jobs=self.args.jobs)(jobs))
+
+    def streamed_wcmmd(self) -> None:
+        """The same by the paper's statistic, gaussian sampler and 99 resamples, with and without weights and strata."""
+        n, train_rows = self.args.n, self.args.train_rows
+        print(f"n = {n}, models fitted to {train_rows} rows\n")
+        header("design", "null p-values", "share p <= 0.05", "share p <= 0.01", "standard error", "s per run")
+        known = {name: design for name, design in designs.NULL.items() if name in STREAMED} | designs.PIECES
+        for name, design in self.chosen(known).items():
+            probe = design(0, 1000)
+            if probe.clusters is not None:
+                continue
+            per_table = probe.X.shape[1] - len(probe.modifiers) - len(probe.prognostic)
+            seeds = range(self.args.seed, self.args.seed + math.ceil(self.args.null_p_values / per_table))
+            jobs = (delayed(one_resampled)(design, n, seed, train_rows) for seed in seeds)
+            p, seconds = zip(*Parallel(n_jobs=self.args.jobs)(jobs), strict=True)
+            shares = [(np.array(p) <= level).mean(axis=1) for level in (0.05, 0.01)]
+            error = shares[0].std(ddof=1) / math.sqrt(len(p)) if len(p) > 1 else math.nan
+            cells = [f"{own.mean():.3f}" for own in shares]
+            row(name, np.size(p), *cells, f"{error:.3f}", f"{np.mean(seconds):.0f}")
 
     def mess(self) -> None:
         """Raw null shares on messy tables; with weights or clusters what they would be if the test were not told."""
@@ -590,6 +624,7 @@ TABLES = (
         "pair",
         "streamed",
         "streamed_groups",
+        "streamed_wcmmd",
         "mess",
         "placebo",
         "zero",
@@ -619,7 +654,7 @@ def main() -> None:
         "--only", default="", help="designs of mess, placebo, zero and unfollowed whose names begin with this"
     )
     parser.add_argument(
-        "--null-p-values", type=int, default=2000, help="p-values of each design of the null table, at least"
+        "--null-p-values", type=int, default=2000, help="p-values of each design of null and streamed_wcmmd, at least"
     )
     parser.add_argument("--methods", nargs="+", default=["effect", "wcmmd"], help="tests of the shapes table")
     parser.add_argument("--n", type=int, default=20_000, help="rows of the streamed table")

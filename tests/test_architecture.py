@@ -169,7 +169,7 @@ class Bare:
             "a classifier, which needs an outcome of two values",
         ),
         ({"statistic": EffectLikelihood(OneArray())}, "OneArray.predict must return a pair (location, scale)"),
-        ({"statistic": Groups()}, "in_pieces, takes_clusters and takes_feature_groups must be False"),
+        ({"statistic": Groups()}, "takes_clusters and takes_feature_groups must be False"),
         ({"statistic": Endless()}, "feature 'X1': Endless is nan for the feature as observed; it must be finite"),
         ({"statistic": Wide()}, "feature 'X1': Wide: value must be a number; found shape (2,)"),
         ({"sampler": Bare()}, "feature 'X1': what Bare.rule returns, object, has no calibration and no conditional"),

@@ -17,7 +17,6 @@ from modifind.data.missing import check_missing, check_missing_outcome
 from modifind.data.population import check_population
 from modifind.data.sources import Source, is_files
 from modifind.engine.job import Job
-from modifind.engine.kept import check_settings
 from modifind.engine.lock import held
 from modifind.engine.parts import (
     ConditionalRandomizationTest,
@@ -75,9 +74,9 @@ class ModifierSelector(BaseModifierSelector):
         Scale on which effects are measured. On the logarithm of a positive outcome effects are ratios, and a feature
         that multiplies both arms alike modifies nothing.
     max_train_rows : int, default=200_000
-        Most rows that propensity, outcome model and samplers of "effect_likelihood" are fitted to. Of a longer table
-        they see a random sample, and every row is scored, in one pass, by models of the outcome and the treatment that
-        have not seen it. "wcmmd" takes all rows of a table in memory whatever their number.
+        Most rows that propensity, outcome model and samplers are fitted to. Of a longer table they see a random sample,
+        and every row is scored by models of the outcome and the treatment that have not seen it; "wcmmd" of all rows is
+        compared with that of resampled rows.
     device : {"cpu", "cuda", "cuda:0", ...}, optional
         Where the parts given by name compute what they can by torch: the networks of "cvae" and of the learners of
         "effect_likelihood", the resamples of "wcmmd". None leaves every part its own setting, "cpu" by default. Each
@@ -91,8 +90,8 @@ class ModifierSelector(BaseModifierSelector):
         What becomes of rows without an outcome. "error" refuses them. "drop" leaves them out, with a count: p-values
         hold where the outcome is missing by features and arm alone, and averages are those of the rows that are left.
         "weight" lets each row with an outcome stand for 1 / P(observed | features, arm) rows, by cross-fitted models,
-        at most 20, times its sample weight: averages are then those of all rows. For tables of at most
-        `max_train_rows` rows, or "wcmmd". With ``missing="drop"`` "error" leaves such rows out as well.
+        at most 20, times its sample weight: averages are then those of all rows. With ``missing="drop"`` "error" leaves
+        such rows out as well.
     feature_groups : dict, optional
         Columns that are tested as one feature, by the name of their group: ``{"blood pressure": ["sbp", "dbp"]}``. The
         null hypothesis of a group is that the arms' difference does not depend on its columns together given the
@@ -104,7 +103,7 @@ class ModifierSelector(BaseModifierSelector):
         again; of a table in pieces the sums over rows are saved, every ten seconds. The folder of a run with other
         data, another seed, other versions of modifind, numpy, scipy, scikit-learn or torch, or with settings that
         change what is found of a feature is refused. `alpha` and `adjust` may change, and `n_jobs` and `progress`.
-        With ``random_state=None`` the seed is that of the run in the folder. Not for Dask tables.
+        With ``random_state=None`` the seed is that of the run in the folder. Files or partitions must be the same ones.
     explain : bool, default=True
         Whether features are also explained: curves with bands, what changes, bounds.
     placebo_runs : int, default=0
@@ -326,6 +325,29 @@ class ModifierSelector(BaseModifierSelector):
         self._ended(interrupted)
         return self.placebo_
 
+    def placebo_source(
+        self, source: Source, *, n: int = 20, treated: Any = None, adjust_for: Any = None
+    ) -> PlaceboResult:
+        """The same for a table that comes in pieces, with a sample of `max_train_rows` of its rows.
+
+        Parameters
+        ----------
+        source, treated, adjust_for
+            As in `fit_source`.
+        n : int, default=20
+            Number of placebo treatments.
+
+        Returns
+        -------
+        PlaceboResult
+        """
+        check_runs(n)
+        parts = self._validate()
+        with held(self.checkpoint), remedies_told():
+            self.placebo_, interrupted = self._job(*parts).placebo_source(source, treated, adjust_for, n)
+        self._ended(interrupted)
+        return self.placebo_
+
     def read(self, given: Given, *, weigh: bool = True) -> tuple[Data, Run]:
         """A table in memory as `fit` would read it, and what is to be done with it; nothing is tested.
 
@@ -333,9 +355,7 @@ class ModifierSelector(BaseModifierSelector):
         """
         job, given = self._job(*self._validate()), replace(given, X=as_frame(given.X))
         job.in_pieces(given)
-        data, run = job.read(given, weigh=weigh)
-        check_settings(run, data)
-        return data, run
+        return job.checked(given, weigh=weigh)
 
     def _job(self, statistic: Statistic, test: ConditionalRandomizationTest) -> Job:
         seed = seed_of(self.random_state, self.checkpoint)

@@ -365,10 +365,6 @@ BAD_STREAM = {
     "no file": (("{d}/nothing-*.csv", *STREAM, "--stream"), "no file"),
     "unknown column": (("{d}/all.csv", *STREAM, "--stream", "--features", "X9"), "--features: no column 'X9'"),
     "too few train rows": (("{d}/all.csv", *GOOD, "--stream", "--train-rows", "10"), "--train-rows"),
-    "wcmmd": (
-        ("{d}/all.csv", *GOOD, "--stream", "--train-rows", "200", "--statistic", "wcmmd"),
-        "'wcmmd' needs the table in memory",
-    ),
     "text outcome": (("{d}/all.csv", "--treatment", "score", "--outcome", "arm", "--stream"), "must be numeric"),
 }
 

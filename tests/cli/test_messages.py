@@ -27,7 +27,7 @@ from sklearn.neighbors import KNeighborsClassifier, KNeighborsRegressor
 
 import modifind
 from conftest import ROOT
-from modifind import EffectLikelihood, ModifierSelector, SelectionResult
+from modifind import WCMMD, EffectLikelihood, ModifierSelector, SelectionResult
 from modifind.cli.app import main
 from modifind.cli.tables import FrameTable, Roles
 from modifind.cli.terminal import complain
@@ -627,6 +627,16 @@ command(
     patch=lambda machine: [machine.setitem(sys.modules, name, None) for name in ("compression.zstd", "zstandard")],
 )
 command("an archive of nothing", file="table.csv.zip", write=lambda frame: b"PK\5\6" + bytes(18))
+table("groups with a sampler of one's own", file=False, sampler=OwnSampler(), feature_groups={"both": ["age", "dose"]})
+
+
+def twice(X, y, treatment):
+    return pd.concat((X, X), ignore_index=True), np.tile(y, 2), np.tile(treatment, 2)
+
+
+LONG = {"change": twice, "max_train_rows": 200, "file": False}
+table("an estimator that needs all rows at once", statistic=WCMMD("exact"), **LONG)
+table("a device that needs all rows at once", statistic=WCMMD(device="torch:cpu"), **LONG)
 
 
 @pytest.fixture(autouse=True)
@@ -713,7 +723,7 @@ READING = (
 OTHERS = ("feature_groups.py", "pieces.py", "sources.py", "summary.py", "population.py")
 # Messages of these that no case makes, each by how it begins in the source, and why.
 UNSHOWN = {
-    " needs the table in memory; leave --dask out": "a cluster is slow to start; the next test",
+    "--dry-run needs the table in memory; leave --dask out": "a cluster is slow to start; the next test",
     "checkpoint .* is in use by another run": "needs two processes; tests/engine/test_checkpoint.py",
     "cannot save to the checkpoint": "needs a disk that is full; tests/engine/test_checkpoint.py",
     "its check sum is wrong": "shown as a damaged file",
@@ -753,10 +763,10 @@ def test_every_refusal_and_warning_has_a_case():
     assert not stale, "these are shown, or gone"
 
 
-def test_dry_runs_and_placebos_are_refused_on_a_cluster():
+def test_dry_runs_are_refused_on_a_cluster():
     roles = Roles(["age"], "change", "arm", [])
     with pytest.raises(ValueError, match=r"^--dry-run needs the table in memory; leave --dask out$"):
-        FrameTable(object()).arguments(ModifierSelector(), roles, "--dry-run")
+        FrameTable(object()).arguments(ModifierSelector(), roles)
 
 
 @pytest.mark.parametrize(

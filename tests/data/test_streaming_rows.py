@@ -271,7 +271,7 @@ BAD = {
     "repeated": ({"X": X40.set_axis(["same", "same"], axis=1)}, "repeated: same"),
     "unknown discrete": ({"X": X40, "discrete": ["nobody"]}, "names 'nobody'"),
     "one arm": ({"X": X40, "treatment": np.ones(40)}, "exactly two values; found 1"),
-    "three arms": ({"X": X40, "treatment": np.arange(40) % 3}, "exactly two values; found more"),
+    "three arms": ({"X": X40, "treatment": np.arange(40) % 3}, "exactly two values; found 3: 0, 1, 2"),
     "third arm late": ({"X": X40, "treatment": [*([0, 1] * 19), 2, 2]}, "exactly two values"),
     "rare arm": ({"X": X40, "treatment": [1, 1, 1, 1, *([0] * 36)]}, "at least 20 rows; the smaller has 4"),
     "missing arm": ({"X": X40, "treatment": [*([0.0, 1.0] * 19), np.nan, 1.0]}, "treatment has 1 missing"),

@@ -323,13 +323,6 @@ def test_few_rows_of_a_source_are_saved_by_feature(few, tmp_path):
     assert fit_source(source, checkpoint=tmp_path, random_state=None) == result
 
 
-def test_dask_tables_are_refused(two, tmp_path):
-    dask = pytest.importorskip("dask.dataframe")
-    frame = dask.from_pandas(two.X.assign(arm=two.treatment, y=two.y), npartitions=2)
-    with pytest.raises(ValueError, match="checkpoint is for tables in memory"):
-        ModifierSelector(checkpoint=tmp_path).fit(frame, "y", "arm")
-
-
 def test_of_two_at_once_one_is_refused_and_the_other_is_right(table, tmp_path, quick_commands):
     data, out = tmp_path / "data.csv", tmp_path / "result.json"
     table.X.assign(treatment=table.treatment, outcome=table.y).to_csv(data, index=False)

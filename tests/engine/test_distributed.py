@@ -15,7 +15,7 @@ import pytest
 from pandas.testing import assert_frame_equal
 
 from conftest import confounded_table
-from modifind import EffectLikelihood, ModifierSelector, PropensityModel
+from modifind import WCMMD, EffectLikelihood, ModifierSelector, PropensityModel
 from modifind._workers import WorkerError
 from modifind.cli.app import main
 from modifind.data.files.text import Dialect
@@ -74,6 +74,12 @@ def fit(X, y, treatment, **settings):
     return ModifierSelector(**FAST | settings).fit(X, y, treatment=treatment).result_
 
 
+def saved_bytes(result, folder):
+    path = folder / "result.json"
+    result.to_json(path)
+    return path.read_bytes()
+
+
 def partitions(frame, cuts, meta=None):
     parts = [frame[start:stop] for start, stop in zip([0, *cuts], [*cuts, len(frame)], strict=True)]
     return dd.from_delayed(
@@ -99,6 +105,20 @@ def test_partitions_of_any_size_give_the_result_of_one_process(client, table, ex
     assert (rows[0], rows[-1]) == (0, 1000)
     assert rows == sorted(rows)
     assert len(rows) == 1 + -(-len([1 for a, b in pairwise((0, *cuts, 1000)) if b > a]) // FAN_IN)
+
+
+def test_missing_outcomes_are_weighed_alike(client, table):
+    holes = table.assign(y=table["y"].where((table["age"] < 0.8) | (np.arange(1000) % 3 == 0)))
+    holes.loc[200:320, "dose"] = np.nan
+    given = {"missing_outcome": "weight", "missing": "drop"}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)
+        local = fit(holes[FEATURES], holes["y"], holes["arm"], **given)
+        frame = partitions(holes, [210, 310, 700])
+        found = fit(frame[FEATURES], frame["y"], frame["arm"], **given)
+    close(local, found)
+    assert found.settings["outcome_weights"]["n_missing"] > 50
+    assert found.settings["n_rows_dropped"] == holes["dose"].isna().sum()
 
 
 @pytest.mark.parametrize("missing", ["category", "drop"])
@@ -162,7 +182,7 @@ def bad_tables(table):
         "missing": (holes, r"'dose' \(3 missing\)"),
         "text later": (mixed, "column 'dose' holds number values in some rows and text values in others"),
         "dates": (table.assign(dose=pd.Timestamp("2020-01-01")), "column 'dose' holds dates or times"),
-        "three arms": (table.assign(arm=np.arange(1000) % 3), "exactly two values"),
+        "three arms": (table.assign(arm=np.arange(1000) % 3), "exactly two values; found 3: 0, 1, 2"),
         "text outcome": (table.assign(y="high"), "outcome y must be numeric"),
         "no rows": (table[:0], "the table has no rows"),
     }
@@ -188,8 +208,16 @@ def test_columns_must_be_partitioned_alike(client, table):
         fit(frame[FEATURES], partitions(table, (500, 600))["y"], frame["arm"])
     with pytest.raises(ValueError, match=r"a partition of treatment has [46]00 rows, that of X 500"):
         fit(frame[FEATURES], frame["y"], partitions(table, (400,))["arm"])
-    with pytest.raises(ValueError, match="'wcmmd' needs the table in memory"):
-        fit(frame[FEATURES], frame["y"], frame["arm"], statistic="wcmmd")
+    with pytest.raises(ValueError, match=r"'exact'. needs the table in memory"):
+        fit(frame[FEATURES], frame["y"], frame["arm"], statistic=WCMMD("exact"))
+
+
+def test_resamples_are_the_same_on_a_cluster(client, table):
+    settings = {"statistic": "wcmmd", "n_resamples": 40, "explain": False}
+    frame = partitions(table, (137, 500))
+    found = fit(frame[FEATURES], frame["y"], frame["arm"], **settings)
+    close(found, fit(table[FEATURES], table["y"], table["arm"], **settings))
+    assert found.table["p_value"].idxmin() == "age"
 
 
 def test_joblib_spreads_a_table_in_memory_over_the_cluster(client, table, expected):
@@ -444,6 +472,12 @@ def test_text_files_of_mixed_types_are_refused_by_the_column(client, table, tmp_
         fit(frame[["age", "dose"]], frame["y"], frame["arm"])
 
 
+def test_partition_that_cannot_be_read_is_told_in_a_line(client, table):
+    gone = dd.from_map(pd.read_parquet, ["no-such-folder/part.parquet"], meta=table[:0])
+    with pytest.raises(ValueError, match=r"^a partition of the table cannot be read: .*no-such-folder/part.parquet"):
+        fit(gone[FEATURES], gone["y"], gone["arm"])
+
+
 def test_workers_are_counted_whatever_the_client_remembers(client, monkeypatch):
     monkeypatch.setattr(client, "scheduler_info", lambda **_: {"workers": {}})
     assert DaskPieces({}, client=client)._present() == set(client.nthreads())
@@ -470,6 +504,68 @@ def test_scheduler_without_workers_is_named(monkeypatch):
     with own, pytest.raises(ValueError, match="no Dask scheduler with workers answers at"):
         connect(own.scheduler_address)
     distributed.get_client().close()
+
+
+def test_a_pass_over_partitions_continues_to_the_same_bytes(client, table, tmp_path, monkeypatch):
+    cuts = list(range(40, 1000, 40))  # 25 partitions, in four runs
+    X, y, arm = (partitions(table[own], cuts) for own in (FEATURES, "y", "arm"))
+    alone = fit(X, y, arm)
+
+    def stop(done, total):
+        if total == len(table) and done >= 320:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        fit(X, y, arm, checkpoint=tmp_path, progress=stop)
+    calls = []
+    result = fit(X, y, arm, checkpoint=tmp_path, progress=lambda *call: calls.append(call))
+    assert next(call for call in calls if call[1] == len(table)) == (320, len(table))
+    assert saved_bytes(result, tmp_path) == saved_bytes(alone, tmp_path)
+    with pytest.raises(ValueError, match="column 'age' differs"):
+        fit(X.assign(age=X["age"] + 1), y, arm, checkpoint=tmp_path)
+    with pytest.raises(ValueError, match="belongs to another run"):  # the same rows in other partitions
+        fit(*(partitions(table[own], [500]) for own in (FEATURES, "y", "arm")), checkpoint=tmp_path)
+
+
+KILLED = """
+import os, sys
+import numpy as np, pandas as pd
+import modifind.engine.checkpoint
+from modifind import EffectLikelihood, ModifierSelector
+from modifind.engine.dask import connect
+import dask.dataframe as dd
+
+modifind.engine.checkpoint.SAVE_SECONDS = 0.0
+frame = pd.read_parquet(sys.argv[1])
+with connect(sys.argv[2]):
+    table = dd.from_pandas(frame, npartitions=24)
+    progress = lambda done, total: os._exit(9) if total == len(frame) and done >= 300 else None
+    ModifierSelector(
+        EffectLikelihood("linear"), sampler="gaussian", propensity=0.5, random_state=0, max_train_rows=400,
+        checkpoint=sys.argv[3], progress=progress,
+    ).fit(table[["age", "dose", "site", "stage"]], table["y"], treatment=table["arm"])
+"""
+
+
+def test_a_killed_run_on_a_cluster_continues_to_the_same_bytes(client, cluster, table, tmp_path):
+    table.to_parquet(tmp_path / "table.parquet")
+    line = [sys.executable, "-c", KILLED, tmp_path / "table.parquet", cluster.scheduler_address, tmp_path / "saved"]
+    assert subprocess.run(line, timeout=300).returncode == 9
+    assert list((tmp_path / "saved").glob("sums-*.json"))
+    frame = dd.from_pandas(pd.read_parquet(tmp_path / "table.parquet"), npartitions=24)
+    alone = fit(frame[FEATURES], frame["y"], frame["arm"])
+    calls = []
+    note = {"progress": lambda *call: calls.append(call)}
+    result = fit(frame[FEATURES], frame["y"], frame["arm"], checkpoint=tmp_path / "saved", **note)
+    assert next(call for call in calls if call[1] == len(table))[0] >= 300
+    assert saved_bytes(result, tmp_path) == saved_bytes(alone, tmp_path)
+
+
+def test_few_rows_of_a_dask_table_are_saved_by_feature(client, table, tmp_path):
+    X, y, arm = (partitions(table[own], [500]) for own in (FEATURES, "y", "arm"))
+    result = fit(X, y, arm, max_train_rows=1000, checkpoint=tmp_path)
+    assert len(list(tmp_path.glob("feature-*.json"))) == len(FEATURES)
+    assert fit(X, y, arm, max_train_rows=1000, checkpoint=tmp_path) == result
 
 
 def test_interrupted_run_leaves_nothing_on_the_cluster(client, table):

@@ -464,7 +464,6 @@ def test_bad_input_of_placebo_is_one_line_and_leaves_nothing(case, folder, tmp_p
         ({"propensity": 2.0}, "strictly between 0 and 1"),
         ({"outcome_transform": "log"}, "needs a positive outcome"),
         ({"statistic": EffectLikelihood("forest")}, "forest"),
-        ({"max_train_rows": 200, "missing_outcome": "weight"}, "missing_outcome='weight' needs all rows in memory"),
     ],
 )
 def test_what_a_fit_would_refuse_is_refused(settings, message):

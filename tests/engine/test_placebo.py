@@ -1,6 +1,7 @@
 """Placebo treatments: drawn as the real one was given, the same for any number of processes, and told in a sentence."""
 
 import os
+import sys
 import warnings
 from dataclasses import replace
 
@@ -13,6 +14,7 @@ from pandas.testing import assert_frame_equal
 import modifind.result.placebo_result
 from conftest import runs
 from modifind import EffectLikelihood, ModifierSelector, SelectionResult
+from modifind.cli.app import main
 from modifind.cli.terminal import print_result
 from modifind.engine.placebo import Assignment
 from modifind.engine.reading import Given, Reading
@@ -444,8 +446,37 @@ def test_placebo_runs_of_tables_in_pieces_are_those_of_the_sample(table, tmp_pat
     pd.testing.assert_frame_equal(
         placebo((tmp_path / "table.csv", "y", "arm"), n=2, settings={"max_train_rows": 200}).table, alone.table
     )
-    with pytest.raises(ValueError, match="checkpoint saves placebo runs of tables in memory only"):
-        placebo(table, n=1, settings={"max_train_rows": 200, "checkpoint": tmp_path / "saved"})
+    saved = {"max_train_rows": 200, "checkpoint": tmp_path / "saved"}
+    placebo(table, n=1, settings=saved)
+    assert len(runs_on_file(tmp_path / "saved")) == 1
+    pd.testing.assert_frame_equal(placebo(table, n=2, settings=saved).table, alone.table)
+
+
+def test_placebo_runs_of_files_are_those_of_their_frame_on_the_command_line(table, tmp_path, monkeypatch, capsys):
+    X, y, treatment = table
+    X.assign(y=y, arm=treatment).to_csv(tmp_path / "table.csv", index=False)
+    monkeypatch.chdir(tmp_path)
+    line = [
+        "modifind",
+        "placebo",
+        "table.csv",
+        "--treatment",
+        "arm",
+        "--outcome",
+        "y",
+        "--n",
+        "2",
+        "--learner",
+        "linear",
+    ]
+    line += ["--sampler", "gaussian", "--propensity", "0.5", "--train-rows", "200"]
+    for name, more in (("frame.csv", []), ("stream.csv", ["--stream"])):
+        monkeypatch.setattr(sys, "argv", [*line, *more, "--out", name])
+        with pytest.raises(SystemExit) as end:
+            main()
+        assert not end.value.code
+    assert "in a sample of 200 rows" in capsys.readouterr().out
+    assert (tmp_path / "frame.csv").read_bytes() == (tmp_path / "stream.csv").read_bytes()
 
 
 def test_placebo_runs_of_dask_tables(table):

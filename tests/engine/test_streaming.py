@@ -11,12 +11,12 @@ import pytest
 from pandas.testing import assert_frame_equal
 
 from conftest import confounded_table, four_sd, runs
-from modifind import EffectLikelihood, ModifierSelector, PropensityModel
+from modifind import WCMMD, EffectLikelihood, ModifierSelector, PropensityModel
 from modifind.data.feature_matrix import AlsoDiscrete
 from modifind.data.row_plan import LAST_WORD, RowPlan
 from modifind.data.sources import FrameSource, Piece
 from modifind.datasets import make_modifiers
-from modifind.engine import plan
+from modifind.engine import scored
 from modifind.engine.passes import LocalPieces
 from modifind.result.selection_result import SelectionResult
 from streams import FAST, SMALL, close, cut, fit, fit_source, logistic_scores
@@ -102,7 +102,7 @@ def test_size_of_the_pieces_does_not_matter(few, base, piece_rows):
 
 
 def test_size_of_the_blocks_does_not_matter(few, base, monkeypatch):
-    monkeypatch.setattr(plan, "BLOCK_ROWS", 97)
+    monkeypatch.setattr(scored, "BLOCK_ROWS", 97)
     close(fit(few.X, few.y, few.treatment, **SMALL), base)
 
 
@@ -121,9 +121,11 @@ def spied(two, monkeypatch):
     seen = SimpleNamespace()
     add_up = LocalPieces.sums
 
-    def spy(self, plan, n_rows, advance):
-        seen.plan, seen.sums = plan, add_up(self, plan, n_rows, advance)
-        return seen.sums
+    def spy(self, plan, n_rows, advance, *, saved=True):
+        sums = add_up(self, plan, n_rows, advance, saved=saved)
+        if saved:
+            seen.plan, seen.sums = plan, sums
+        return sums
 
     monkeypatch.setattr(LocalPieces, "sums", spy)
     fit(two.X, two.y, two.treatment, **SMALL)
@@ -143,7 +145,7 @@ def test_variance_that_folds_share_is_of_the_sample_alone(spied, two):
 
 def test_plan_of_the_workers_is_small_and_has_no_rows(spied):
     assert len(pickle.dumps(spied.plan)) < 100_000
-    assert spied.plan.outcome.y.size == spied.plan.propensity.raw.size == 1
+    assert spied.plan.outcome.y.size == spied.plan.scoring.propensity.raw.size == 1
 
 
 def test_index_and_container_of_the_table_do_not_matter(few):
@@ -350,13 +352,11 @@ def test_repeats_are_checked_as_in_memory(few, repeats):
             fit(few.X, few.y, few.treatment, max_train_rows=rows, statistic=EffectLikelihood(cv_repeats=repeats))
 
 
-def test_wcmmd_takes_all_rows_of_a_table_in_memory_and_refuses_pieces(few):
-    settings = {"statistic": "wcmmd", "n_resamples": 99, "max_train_rows": 200}
+@pytest.mark.parametrize("change", [{"estimator": "exact"}, {"device": "torch:cpu"}])
+def test_wcmmd_that_needs_memory_refuses_pieces(few, change):
     X, y, treatment = few.X[["age", "dose"]][:300], few.y[:300], few.treatment[:300]
-    result = fit(X, y, treatment, **settings)
-    assert "n_train_rows" not in result.settings
-    assert result.settings["statistic"]["class"] == "WCMMD"
-    with pytest.raises(ValueError, match="'wcmmd' needs the table in memory"):
+    settings = {"statistic": WCMMD(**change), "max_train_rows": 200}
+    with pytest.raises(ValueError, match=r"in memory, and this one is worked on in pieces; .* or raise max_train_rows"):
         fit_source(FrameSource.of(X, y, treatment), **settings)
 
 
@@ -392,8 +392,8 @@ def test_progress_counts_features_then_rows_and_features_again(two):
     calls = []
     source = cut(two.X, two.y, two.treatment, 300)
     fit_source(source, **SMALL, progress=lambda done, total: calls.append((done, total)))
-    features = [(k, 2) for k in range(3)]
-    assert calls == [*features, (0, 900), (300, 900), (600, 900), (900, 900), *features]
+    features, rows = [(k, 2) for k in range(3)], [(k, 900) for k in (0, 300, 600, 900)]
+    assert calls == [*features, *rows, *rows, *features]  # tests, importance
 
 
 def test_check_by_resampling_is_said_to_have_no_effect(two):

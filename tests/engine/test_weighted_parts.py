@@ -34,7 +34,7 @@ from modifind.nuisance.propensity.models import EarlyStoppedMLP
 from modifind.nuisance.propensity.overlap import OverlapSums, overlap_of
 from modifind.nuisance.propensity.scores import PropensityModel
 from modifind.statistics import WCMMD, wcmmd_importance
-from modifind.statistics.wcmmd import curve_variance
+from modifind.statistics.prepared_wcmmd import curve_variance
 
 HAS_TORCH = importlib.util.find_spec("torch") is not None
 needs_torch = pytest.mark.skipif(not HAS_TORCH, reason="needs torch")

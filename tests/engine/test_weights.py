@@ -12,7 +12,7 @@ from conftest import four_sd, runs
 from modifind import EffectLikelihood, ModifierSelector
 from modifind.cli.app import main
 from modifind.data.clusters import cluster_folds, read_clusters, read_weights
-from modifind.engine import kept as whole
+from modifind.engine import in_memory as whole
 from modifind.engine.reading import Given, Reading
 from modifind.engine.scoring import fit_scores
 from modifind.inference import analytic_test
@@ -60,7 +60,8 @@ def fitted(X, y, a, **given):
         ([0.0] * 60, "sample_weight is zero in every row"),
         ([1e120] + [1.0] * 59, "rescale it"),
         (["many"] * 60, "sample_weight must be numeric"),
-        (pd.Series(pd.date_range("2020", periods=60)), "sample_weight must be numeric"),
+        (pd.Series(pd.date_range("2020", periods=60)), "sample_weight must be numeric; found dates or times"),
+        (pd.Series(pd.to_timedelta(range(60), unit="D")), "sample_weight must be numeric; found durations"),
     ],
 )
 def test_weights_that_are_none_are_refused(weights, message):

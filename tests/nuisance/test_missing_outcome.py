@@ -1,6 +1,7 @@
 """Rows without an outcome: refused, left out, or stood for by the others."""
 
 import warnings
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -10,10 +11,14 @@ from scipy.stats import binom
 from conftest import runs
 from modifind import EffectLikelihood, ModifierSelector, SelectionResult
 from modifind.data.feature_matrix import read_features
-from modifind.nuisance.observation import weigh_observed
+from modifind.data.row_plan import RowPlan
+from modifind.data.sources import FrameSource
+from modifind.engine.passes import Look
+from modifind.nuisance.observation import ObservedRows, weigh_observed
 from modifind.report.methods import methods
 from modifind.result.check_kinds import KINDS
 from modifind.result.checks import run_checks
+from streams import close
 
 QUICK = {"statistic": EffectLikelihood("linear"), "sampler": "gaussian", "propensity": 0.5, "explain": False}
 
@@ -118,13 +123,73 @@ def test_rows_without_weight_cluster_or_stratum_are_dropped(data):
     assert {"sample_weight", "clusters", "strata"} <= set(found["missing_values"])
 
 
-def test_tables_in_pieces_leave_out_rows_and_have_no_weights(data):
+def test_tables_in_pieces_leave_out_rows_without_an_outcome(data):
     streamed = fit(data, missing_outcome="drop", max_train_rows=800)
     assert streamed.settings["n_rows"] == data[1].notna().sum()
     with pytest.raises(ValueError, match=r"the outcome 'change' is missing in \d+ of 2500 rows"):
         fit(data, max_train_rows=800)
-    with pytest.raises(ValueError, match="missing_outcome='weight' needs all rows in memory"):
-        fit(data, missing_outcome="weight", max_train_rows=800)
+
+
+def in_pieces(data, piece_rows=137, rows=None, **settings):
+    selector = ModifierSelector(**QUICK | {"random_state": 0, "missing_outcome": "weight"} | settings)
+    source = replace(FrameSource.of(*data, per_row=rows), piece_rows=piece_rows)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)
+        return selector.fit_source(source).result_
+
+
+def test_tables_in_pieces_have_weights_for_missing_outcomes(data):
+    found = in_pieces(data, max_train_rows=1500, explain=True)
+    assert abs(found.overall["mean_effect"] - 1) < 0.3  # a standard error of about 0.1
+    assert found.settings["n_rows"] == data[1].notna().sum()
+    whole, pieces = fit(data, missing_outcome="weight").settings["outcome_weights"], found.settings["outcome_weights"]
+    assert {name: pieces[name] for name in ("n_missing", "share_missing", "times_sample_weight")} == {
+        name: whole[name] for name in ("n_missing", "share_missing", "times_sample_weight")
+    }
+    assert pieces["effective_rows"] == pytest.approx(whole["effective_rows"], rel=0.1)  # other rows taught the models
+    assert "sample_weight" not in found.settings
+    close(found, in_pieces(data, 2500, max_train_rows=1500, explain=True))
+
+
+def test_weights_in_pieces_go_with_those_of_the_sample_clusters_strata_and_gaps(data):
+    X, y, treatment = (part[:900].copy() for part in data)
+    X.loc[:20, "noise"] = np.nan
+    X["site"] = pd.Series(np.arange(900) % 7).map(str).where(np.arange(900) > 6, "rare")
+    rng = np.random.default_rng(0)
+    rows = {"sample_weight": rng.uniform(1, 3, 900), "clusters": np.arange(900) % 60, "strata": np.arange(900) // 450}
+    settings = {"rows": rows, "missing": "category", "max_train_rows": 500, "propensity": "auto"}
+    found = in_pieces((X, y, treatment), **settings)
+    assert found.settings["outcome_weights"]["times_sample_weight"]
+    assert found.settings["clusters"] == {"n_clusters": 60}
+    close(found, in_pieces((X, y, treatment), 900, **settings))
+
+
+def test_weights_in_pieces_are_those_of_held_out_models(data):
+    rows = RowPlan.of(np.random.SeedSequence(0), 5, 1)
+    look = Look.of(next(FrameSource.of(*data).pieces()), rows, "auto", digests=False)
+    summary = replace(look.summary, y=replace(look.summary.y, n_missing=0))
+    numbers, sample = look.sample()
+    rule, unseen = ObservedRows.of(summary.schema(None, None), rows, numbers, sample, seed=0)
+    weighed = rule(sample)
+    np.testing.assert_allclose(weighed.sample_weight, unseen.weights, rtol=1e-12)
+    assert weighed.y.notna().all()
+    # What a row is weighted by does not follow from whether it has an outcome itself.
+    chosen = np.flatnonzero(rows.folds(numbers)[0] == 2)
+    other = sample.y.copy()
+    other.iloc[chosen] = np.where(other.iloc[chosen].isna(), 1.0, np.nan)
+    again, _ = ObservedRows.of(summary.schema(None, None), rows, numbers, replace(sample, y=other), seed=0)
+    full = replace(sample, y=sample.y.fillna(0.0))
+    # The penalty of all folds is one choice among seven, which all rows make together.
+    np.testing.assert_allclose(rule(full).sample_weight.iloc[chosen], again(full).sample_weight.iloc[chosen], rtol=0.05)
+
+
+@pytest.mark.study
+def test_null_features_in_pieces_are_found_as_often_as_they_should():
+    # Two null features a table: of 40 p-values more than 7 are at most 0.05 with a chance below 0.002.
+    tables = (table(900, seed) for seed in range(runs(20, 8)))
+    p_values = [in_pieces(own, max_train_rows=400).table["p_value"][1:] for own in tables]
+    assert int((np.array(p_values) <= 0.05).sum()) <= binom.ppf(0.999, np.size(p_values), 0.05)
+    assert np.median(p_values) > 0.2
 
 
 @pytest.mark.parametrize(

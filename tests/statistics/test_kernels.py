@@ -3,14 +3,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from modifind.statistics.kernel_sums import DenseSums, GroupSums, KernelSums, nearest_weights
 from modifind.statistics.kernels import (
     MAX_DENSE_RANGE,
-    DenseSums,
-    GroupSums,
-    KernelSums,
     gaussian_gram,
     median_bandwidth,
-    nearest_weights,
     random_fourier_map,
     reduce_map,
     spectral_map,

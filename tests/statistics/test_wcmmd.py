@@ -6,7 +6,7 @@ from scipy.special import expit
 
 from conftest import logistic_treatment, seed_of
 from modifind.statistics import WCMMD, wcmmd_importance
-from modifind.statistics.wcmmd import curve_variance
+from modifind.statistics.prepared_wcmmd import curve_variance
 
 WEIGHTINGS = ("hajek", "horvitz_thompson")
 ESTIMATORS = ("spectral", "rff", "exact")

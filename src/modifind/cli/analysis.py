@@ -81,10 +81,9 @@ def _settings(method: options.Method, select: options.Select) -> dict[str, Any]:
         raise ValueError(f"--resamples must be auto or a whole number, not {resamples!r}")
     settings: dict[str, Any] = {} if resamples == "auto" else {"n_resamples": int(resamples)}
     settings |= {name: getattr(method, name) for name in ("alpha", "adjust", "missing", "missing_outcome")}
-    settings |= {
-        name: getattr(select, name) for name in ("device", "explain", "population", "placebo_runs", "better", "unit")
-    }
-    return settings | {"max_train_rows": select.train_rows, "outcome_transform": "log" if method.log_outcome else None}
+    taken = ("device", "explain", "population", "placebo_runs", "better", "unit")
+    settings |= {name: getattr(select, name) for name in taken}
+    return settings | {"max_train_rows": method.train_rows, "outcome_transform": "log" if method.log_outcome else None}
 
 
 def until_interrupted(call: Callable[[], Any], found: Callable[[], Any], missing: str) -> tuple[Any, bool]:

@@ -161,7 +161,7 @@ def select(
     check_outputs({"--out": (out, RESULT_SUFFIXES), "--report": (report, (".html",))}, _inputs(data, run))
     with open_analysis(data, columns, method, text, run, more, pieces) as (table, roles, selector, lines):
         if output.dry_run:
-            terminal.print_dry_run(selector, table.arguments(selector, roles, "--dry-run"), table.columns)
+            terminal.print_dry_run(selector, table.arguments(selector, roles), table.columns)
             return
         terminal.print_adjusted(roles.adjusted)
         result, interrupted = until_interrupted(
@@ -189,11 +189,14 @@ def select(
 @app.command()
 @options.with_options
 def placebo(
-    data: Annotated[str, typer.Argument(help="CSV, TSV or Parquet file.")],
+    data: Annotated[
+        str, typer.Argument(help="CSV, TSV or Parquet file; with --stream or --dask also a pattern of several.")
+    ],
     columns: options.Columns,
     method: options.Method,
     text: options.Text,
     run: options.Run,
+    pieces: options.Pieces,
     n: Annotated[int, typer.Option(help="Number of placebo treatments.")] = 20,
     out: Annotated[Path | None, options.file_option("--out", "P-values of all runs as .csv.")] = None,
     strict: Annotated[
@@ -208,10 +211,10 @@ def placebo(
     check_outputs({"--out": (out, (".csv",))}, _inputs(data, run))
     if n < 1:
         raise ValueError(f"--n must be at least 1, not {n}")
-    with open_analysis(data, columns, method, text, run) as (table, roles, selector, lines):
+    with open_analysis(data, columns, method, text, run, pieces=pieces) as (table, roles, selector, lines):
         terminal.print_adjusted(roles.adjusted)
         found, interrupted = until_interrupted(
-            lambda: selector.placebo(**table.arguments(selector, roles, "placebo"), n=n),
+            lambda: table.placebo(selector, roles, n),
             lambda: found if (found := getattr(selector, "placebo_", None)) and found.n_runs else None,
             "a run was done",
         )

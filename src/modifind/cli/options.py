@@ -107,6 +107,9 @@ class Method:
     missing_outcome: Annotated[
         str, Option(help="Rows without an outcome: error, drop or weight (others stand for them).")
     ] = "error"
+    train_rows: Annotated[int, Option(help="Most rows that models are fitted to; all rows are scored.", min=200)] = (
+        200_000
+    )
 
 
 @dataclass(frozen=True)
@@ -121,9 +124,6 @@ class Select:
     resamples: Annotated[str, Option(help="Resamples per feature of wcmmd, or auto.")] = "auto"
     device: Annotated[str | None, Option(help="Where networks and resamples are computed: cpu, cuda, cuda:1, ...")] = (
         None
-    )
-    train_rows: Annotated[int, Option(help="Most rows that models are fitted to; all rows are scored.", min=200)] = (
-        200_000
     )
     explain: Annotated[bool, Option(help="Also explain features: bands, what changes, bounds.")] = True
     population: Annotated[

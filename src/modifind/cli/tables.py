@@ -14,6 +14,7 @@ import pandas as pd
 from modifind.data.files.opening import DataFile, open_file, open_matching, refuse_folder
 from modifind.data.files.text import Dialect
 from modifind.data.sources import FileSource
+from modifind.result.placebo_result import PlaceboResult
 from modifind.result.selection_result import SelectionResult
 from modifind.result.writing import write_bytes
 from modifind.selector import ModifierSelector
@@ -53,8 +54,11 @@ class Table(Protocol):
     def fit(self, selector: ModifierSelector, roles: Roles) -> SelectionResult:
         """What a selector finds."""
 
-    def arguments(self, selector: ModifierSelector, roles: Roles, option: str) -> dict[str, Any]:
-        """Arguments of the selector's `fit`, for a table in memory; `option` is what needs one."""
+    def placebo(self, selector: ModifierSelector, roles: Roles, n: int) -> PlaceboResult:
+        """What a selector finds with treatments that do nothing."""
+
+    def arguments(self, selector: ModifierSelector, roles: Roles) -> dict[str, Any]:
+        """Arguments of the selector's `fit` for a dry run, which needs a table in memory."""
 
 
 @dataclass(frozen=True)
@@ -77,10 +81,14 @@ class FrameTable:
         """What a selector finds."""
         return selector.fit(**self._arguments(selector, roles)).result_
 
-    def arguments(self, selector: ModifierSelector, roles: Roles, option: str) -> dict[str, Any]:
-        """Arguments of the selector's `fit`, for a table in memory; `option` is what needs one."""
+    def placebo(self, selector: ModifierSelector, roles: Roles, n: int) -> PlaceboResult:
+        """What a selector finds with treatments that do nothing."""
+        return selector.placebo(**self._arguments(selector, roles), n=n)
+
+    def arguments(self, selector: ModifierSelector, roles: Roles) -> dict[str, Any]:
+        """Arguments of the selector's `fit` for a dry run, which needs a table in memory."""
         if not isinstance(self.frame, pd.DataFrame):
-            raise ValueError(f"{option} needs the table in memory; leave --dask out")
+            raise ValueError("--dry-run needs the table in memory; leave --dask out")
         return self._arguments(selector, roles)
 
     def _arguments(self, selector: ModifierSelector, roles: Roles) -> dict[str, Any]:
@@ -110,15 +118,23 @@ class FileTable:
 
     def fit(self, selector: ModifierSelector, roles: Roles) -> SelectionResult:
         """What a selector finds."""
+        return selector.fit_source(**self._source(selector, roles)).result_
+
+    def placebo(self, selector: ModifierSelector, roles: Roles, n: int) -> PlaceboResult:
+        """What a selector finds with treatments that do nothing."""
+        return selector.placebo_source(**self._source(selector, roles), n=n)
+
+    def _source(self, selector: ModifierSelector, roles: Roles) -> dict[str, Any]:
+        """Arguments of the selector's `fit_source`."""
         if roles.scores is not None:
             selector.set_params(propensity="auto")  # the source brings the scores
         more = _per_row(roles) | ({} if roles.scores is None else {"propensity": roles.scores})
         source = FileSource(self.files, tuple(roles.features), roles.outcome, roles.treatment, more)
-        return selector.fit_source(source, treated=roles.treated, adjust_for=roles.adjusted or None).result_
+        return {"source": source, "treated": roles.treated, "adjust_for": roles.adjusted or None}
 
-    def arguments(self, selector: ModifierSelector, roles: Roles, option: str) -> dict[str, Any]:
+    def arguments(self, selector: ModifierSelector, roles: Roles) -> dict[str, Any]:
         """Arguments of the selector's `fit`, which a table in batches does not have."""
-        raise ValueError(f"{option} needs the table in memory; leave --stream out")
+        raise ValueError("--dry-run needs the table in memory; leave --stream out")
 
 
 def _per_row(roles: Roles) -> dict[str, str]:

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from sklearn.utils.validation import has_fit_parameter
 
 from modifind._typing import Array
+from modifind.data.column_types import unfit_kind
 from modifind.data.containers import as_column
 from modifind.data.feature_matrix import check_length
 from modifind.data.wording import counted, gaps
@@ -40,7 +41,7 @@ def weight_numbers(column: pd.Series[Any]) -> Array:
     """Weights as numbers, NaN where missing."""
     numeric = pd.api.types.is_numeric_dtype(column) and not pd.api.types.is_complex_dtype(column)
     if not numeric and not pd.api.types.is_string_dtype(column) and column.dtype != object:
-        raise ValueError(f"sample_weight must be numeric; found {column.dtype}")
+        raise ValueError(f"sample_weight must be numeric; found {unfit_kind(column) or column.dtype}")
     try:
         return column.to_numpy(dtype=np.float64, na_value=np.nan)
     except (TypeError, ValueError):

@@ -154,8 +154,8 @@ class Dropped:
         counts = ("n_rows", "n_dropped", "n_outcomes", "n_weightless")
         return Dropped(columns=columns, **{name: getattr(self, name) + getattr(other, name) for name in counts})
 
-    def warn(self, *, in_memory: bool = True) -> None:
-        """Warn with the number of rows, and of missing values by column; weights need all rows in memory."""
+    def warn(self) -> None:
+        """Warn with the number of rows, and of missing values by column."""
         if self.n_weightless:
             some = "has a weight of 0 and is" if self.n_weightless == 1 else "have a weight of 0 and are"
             total = self.n_rows + self.n_weightless
@@ -164,7 +164,7 @@ class Dropped:
             return
         named = ", ".join(f"{printable(name)} ({count})" for name, count in self.columns.items())
         share = self.n_dropped / self.n_rows
-        many = in_memory and self.n_outcomes >= FEWEST_OUTCOMES
+        many = self.n_outcomes >= FEWEST_OUTCOMES
         kept = ["missing='category' keeps rows without a feature"] * (self.n_outcomes < self.columns.total())
         kept += ["missing_outcome='weight' lets rows with an outcome stand for those without"] * many
         strong = f". That is {share:.0%} of the table: what is left may be another population, and power is lost"

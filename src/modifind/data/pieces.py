@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -171,10 +172,13 @@ class Summary:
         frame = piece.conditioned.infer_objects()
         if piece.strata is not None:
             names, limits = (*names, str(frame.columns[-1])), (*limits, MAX_LEVELS)
-        columns = tuple(ColumnSummary.of(frame.iloc[:, m], n, limits[m]) for m, n in enumerate(names))
+        n_features = piece.X.shape[1]  # what follows are strata, whose labels may be anything
+        columns = tuple(
+            ColumnSummary.of(frame.iloc[:, m], n, limits[m], check=m < n_features) for m, n in enumerate(names)
+        )
         y = ColumnSummary.of(pd.Series(outcome_values(piece.y)), "y", 2)
         arms = piece.treatment.infer_objects()
-        treatment = ColumnSummary.of(arms, "treatment", 2)
+        treatment = ColumnSummary.of(arms, "treatment", MAX_LEVELS)
         if treatment.levels is not None and len(treatment.levels) <= 2:
             codes, found = pd.factorize(plain_column(arms))
             columns = tuple(own.with_arms(frame.iloc[:, m], codes, list(found)) for m, own in enumerate(columns))
@@ -205,7 +209,7 @@ class Summary:
             self.limits,
             columns,
             self.y.merged(other.y, "y", 2),
-            self.treatment.merged(other.treatment, "treatment", 2),
+            self.treatment.merged(other.treatment, "treatment", MAX_LEVELS),
             None if self.scores is None or other.scores is None else self.scores.merged(other.scores, "propensity", 0),
             sum_of(self.weights, other.weights),
             None if self.clusters is None or other.clusters is None else np.union1d(self.clusters, other.clusters),
@@ -250,7 +254,7 @@ class Summary:
         self._check_outcome(transform)
         labels = self._labels()
         if self.treatment.levels is None:
-            raise ValueError(f"{treatment} must have exactly two values; found more")
+            raise ValueError(f"{treatment} must have exactly two values; found more than {MAX_LEVELS}")
         arms = self.treatment.labels("treatment")
         shown = tuple(plain_label(label) for label in arms)
         if first_treated(shown, treated, treatment):
@@ -270,6 +274,8 @@ class Summary:
             constant=tuple(c.n_distinct + (c.n_missing > 0) == 1 for c in self.columns),
             counts=by_level,
             gaps=tuple(c.n_missing > 0 for c in self.columns),
+            limits=tuple((c.low, c.high) for c in self.columns),
+            outcome_limits=(math.log(self.y.low), math.log(self.y.high)) if transform else (self.y.low, self.y.high),
             cluster_keys=self.clusters,
             stratum_shares=self._stratum_shares(labels[-1], by_level[-1], arms),
             places=self.places or tuple(range(len(self.names))),
@@ -347,6 +353,10 @@ class Schema:
         continuous.
     gaps : tuple of bool
         Features with missing values.
+    limits : tuple of pairs of floats
+        Smallest and largest value of each feature, where it is a number.
+    outcome_limits : pair of floats
+        The same of the outcome, on the scale of `transform`.
     places : tuple of int
         Where they are in a piece.
     poolings : dict
@@ -374,6 +384,8 @@ class Schema:
     constant: tuple[bool, ...]
     counts: tuple[NDArray[np.int64] | None, ...]
     gaps: tuple[bool, ...]
+    limits: tuple[tuple[float, float], ...]
+    outcome_limits: tuple[float, float]
     places: tuple[int, ...]
     poolings: dict[int, Pooling] = field(default_factory=dict)
     reference: tuple[Array, Array] | None = None

@@ -101,16 +101,7 @@ def pool_rare_levels(table: FeatureTable, arms: NDArray[np.int64]) -> tuple[Feat
     arms : array of shape (n,)
         0 or 1 for every row.
     """
-    found: dict[int, Pooling] = {}
-    for m in range(table.n_features):
-        labels = table.categories[m]
-        if labels is None:
-            continue
-        codes = table.values[:, m].astype(np.int64)
-        counts = np.bincount(2 * codes + arms, minlength=2 * len(labels)).reshape(-1, 2)
-        pooling = pool(labels, counts)
-        if pooling is not None:
-            found[m] = pooling
+    found = rare_levels(table, arms)
     if not found:
         return table, frozenset()
     values, categories = table.values.copy(), list(table.categories)
@@ -120,6 +111,19 @@ def pool_rare_levels(table: FeatureTable, arms: NDArray[np.int64]) -> tuple[Feat
     warn_pooled({table.names[m]: pooling for m, pooling in found.items()})
     left_out = frozenset(m for m, pooling in found.items() if pooling.left_out)
     return replace(table, values=values, categories=tuple(categories)), left_out
+
+
+def rare_levels(table: FeatureTable, arms: NDArray[np.int64]) -> dict[int, Pooling]:
+    """How rare levels are pooled, by feature; nothing where there are none."""
+    found: dict[int, Pooling] = {}
+    for m, labels in enumerate(table.categories):
+        if labels is not None:
+            codes = table.values[:, m].astype(np.int64)
+            counts = np.bincount(2 * codes + arms, minlength=2 * len(labels)).reshape(-1, 2)
+            pooling = pool(labels, counts)
+            if pooling is not None:
+                found[m] = pooling
+    return found
 
 
 def warn_pooled(found: dict[str, Pooling]) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
@@ -106,6 +106,23 @@ class CompleteRows:
             start += len(own.X)
             yield own
         self.dropped.refuse_all()
+
+
+@dataclass(frozen=True)
+class MappedRows:
+    """A source whose pieces are some rows of those of another, as a function makes them; rows are numbered anew."""
+
+    source: Source
+    function: Callable[[Piece], Piece]
+    n_rows: None = None
+
+    def pieces(self) -> Iterator[Piece]:
+        """What the function makes of every piece."""
+        start = 0
+        for piece in self.source.pieces():
+            own = replace(self.function(piece), start=start)
+            start += len(own.X)
+            yield own
 
 
 def complete_piece(piece: Piece, start: int, what: str = "rows") -> tuple[Piece, Dropped]:

@@ -52,10 +52,13 @@ class ColumnSummary:
     by_arm: dict[Any, int] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, column: pd.Series[Any], name: str, max_levels: int) -> ColumnSummary:
-        """Look at a column; numbers with more than `max_levels` values are continuous."""
+    def of(cls, column: pd.Series[Any], name: str, max_levels: int, *, check: bool = True) -> ColumnSummary:
+        """Look at a column; numbers with more than `max_levels` values are continuous.
+
+        `check` is whether text that holds dates or numbers is refused.
+        """
         lossy = loses_digits(column)
-        column, numeric = feature_column(column, name)
+        column, numeric = feature_column(column, name, check)
         missing = int(column.isna().sum())
         if missing == len(column):
             return cls("nothing", missing, 0, np.inf, -np.inf, {})

@@ -12,17 +12,15 @@ import os
 import re
 import time
 import warnings
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
-import pandas as pd
-
-from modifind.data.pieces import Piece
 from modifind.data.wording import counted
 from modifind.engine.assemble import Finding
-from modifind.engine.fingerprint import RunningDigests, digest
+from modifind.engine.fingerprint import digest, joined_digests
 from modifind.engine.plan import Sums
 from modifind.engine.record import installed_versions
 from modifind.result.codec import decode, encode, parse_json
@@ -315,28 +313,20 @@ class PassCheckpoint:
         What the user should be warned of.
     """
 
+    wants_digests = True
+
     def __init__(self, folder: str | os.PathLike[str], settings: dict[str, Any], seed: int) -> None:
         self._given = folder
         self._settings = settings
         self._seed = seed
-        self._columns, self._rows = RunningDigests(), RunningDigests()
         self._path = Path()
         self._last = time.monotonic()
         self.notes: list[str] = []
 
-    def see(self, piece: Piece) -> None:
-        """The next piece, when the table is read for the first time."""
-        for name in piece.X.columns:
-            self._columns.add(str(name), piece.X[name])
-        for field in fields(piece):
-            column = getattr(piece, field.name)
-            if isinstance(column, pd.Series):
-                self._rows.add(field.name, column)
-
-    def open(self) -> None:
-        """Continue, or refuse another run, once all pieces have been seen."""
-        run = Run.of("pieces", self._settings, self._seed, self._columns.found(), self._rows.found())
-        folder, token = open_folder(self._given, run)
+    def open(self, pieces: Sequence[Mapping[str, Mapping[str, str]]]) -> None:
+        """Continue, or refuse another run, given the digests of all pieces."""
+        columns, rows = (joined_digests([own[part] for own in pieces]) for part in ("columns", "rows"))
+        folder, token = open_folder(self._given, Run.of("pieces", self._settings, self._seed, columns, rows))
         self._path = folder / f"sums-{token}.json"
 
     def load(self) -> SavedSums | None:

@@ -1,7 +1,7 @@
 """The same sums over the partitions of a Dask DataFrame.
 
-Rows stay where they are: apart from the sample that models are fitted to, only sums travel, and those are added up in
-a tree. Workers that are lost take nothing with them; what they had not handed on is computed again.
+Rows stay where they are: apart from the sample that models are fitted to, only sums travel, those of some partitions
+at a time. Workers that are lost take nothing with them; what they had not handed on is computed again.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ import re
 import threading
 import time
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import reduce
 from itertools import product
 from pathlib import Path
@@ -34,13 +34,14 @@ from modifind.data.pieces import Piece
 from modifind.data.row_plan import RowPlan, generous_limit
 from modifind.data.sources import complete_piece, has_row_scores
 from modifind.data.wording import listed
-from modifind.engine.passes import Look, check_unchanged
-from modifind.engine.plan import Plan, Sums
+from modifind.engine.passes import Look, Unsaved, add_up, check_unchanged
 from modifind.engine.progress import Progress
 from modifind.explain.attempts import described
 
 if TYPE_CHECKING:
     from distributed import Client
+
+    from modifind.engine.checkpoint import PassCheckpoint
 
 WATCH_SECONDS = 10.0  # how often workers are looked for, and how long a scheduler may take to name them
 PATIENCE_SECONDS = 300.0  # without a worker; clusters that grow when they are asked to need some minutes
@@ -51,7 +52,8 @@ CLUSTER_LOST = (
 # What Dask says of text whose first rows have other types.
 MISMATCH = r"Mismatched dtypes found(?:.|\n)*?Expected \|\n\S+\n\| (.+?) +\| (\S+) +\| (\S+) +\|"
 STARTS = 3  # of a local cluster, whose workers may die while they start
-FAN_IN = 8  # sums that are added up at a time
+FAN_IN = 8  # sums that a worker adds up at a time
+MOST_RUNS = 256  # sums that come here, to be added up and saved
 # Dask has its workers give memory back at once, which makes every array of a few hundred kilobytes a call to the system
 # and sums much slower. Here freed memory is kept, up to 256 MB; one thread of BLAS and OpenMP each.
 WORKER_ENVIRONMENT = {
@@ -136,6 +138,8 @@ class DaskPieces:
         Which rows are left out: none, those with a missing value, or those without an outcome.
     dropped : Dropped
         A count of those rows, once they have been looked at.
+    checkpoint : PassCheckpoint or Unsaved
+        Where sums are saved now and then, for a pass that was stopped to go on from there.
     """
 
     columns: dict[str, list[Any]]
@@ -144,6 +148,7 @@ class DaskPieces:
     lengths: list[int] = field(default_factory=list)
     complete: str = ""
     dropped: Dropped = field(default_factory=Dropped)
+    checkpoint: PassCheckpoint | Unsaved = field(default_factory=Unsaved)
     _started: bool = False
     _workers: frozenset[str] = frozenset()
 
@@ -212,14 +217,40 @@ class DaskPieces:
         if not n_rows:
             raise ValueError("the table has no rows")
         rows = rows.limited(generous_limit(n_rows, n_sample))
-        return self._tree(self._each(_look, rows, discrete_features)).pruned(rows, n_sample)
+        with self._attended() as begun:
+            parts = self._filled(self._each(_look, rows, discrete_features, self.checkpoint.wants_digests))
+            begun += self.client.compute([_in_tree(parts)])
+            look: Look = self.client.gather(begun)[0]
+        if n_rows > n_sample:
+            self.checkpoint.open(look.digests)
+        return look.pruned(rows, n_sample)
 
-    def sums(self, plan: Plan, n_rows: int, advance: Progress) -> Sums:
-        """Sums over all rows, added up in a tree whose shape depends on the partitions alone."""
-        total = self._tree(self._each(_sums, plan), advance)
+    def observed(self, rule: Callable[[Piece], Piece]) -> DaskPieces:
+        """The rows that a rule makes of every partition, once these have been looked at."""
+        parts = self._each(_observed, rule)
+        columns = {name: [own[name] for own in parts] for name in [*self.columns, "sample_weight"]}
+        return replace(self, columns=columns, complete="", lengths=[])
+
+    def sums(self, plan: Any, n_rows: int, advance: Progress, *, saved: bool = True) -> Any:
+        """Sums over all rows, those of some partitions added up by the workers; which ones, their number alone says."""
+
+        def runs(n_done: int) -> Generator[Any, None, None]:
+            parts = self._filled(self._each(_sums, plan))
+            trees = [_in_tree(own) for own in _in_groups(parts, max(FAN_IN, -(-len(parts) // MOST_RUNS)))]
+            with self._attended() as begun:
+                begun += self.client.compute(trees[n_done:])
+                for future in begun:
+                    yield future.result()
+                    future.release()
+
+        total = add_up(runs, self.checkpoint if saved else Unsaved(), n_rows, advance)
         self._warn_lost()
-        check_unchanged(n_rows, int(total.overlap.n_rows.sum()))
+        check_unchanged(n_rows, total.n_rows)
         return total
+
+    def _filled(self, parts: list[Any]) -> list[Any]:
+        """Those of the partitions that have rows."""
+        return [own for own, length in zip(parts, self.lengths, strict=True) if length]
 
     def _each(self, function: Callable[..., Any], *shared: Any) -> list[Any]:
         """A delayed call for every partition."""
@@ -234,30 +265,6 @@ class DaskPieces:
             call(int(start), dict(zip(names, parts, strict=True)), *common)
             for start, parts in zip(starts, partitions, strict=True)
         ]
-
-    def _tree(self, parts: list[Any], advance: Progress | None = None) -> Any:
-        """Add up delayed parts of all partitions that have rows, some at a time; groups are followed as they end."""
-        from dask import delayed
-
-        add = delayed(_add, pure=False)
-        kept = [(own, length) for own, length in zip(parts, self.lengths, strict=True) if length]
-        groups = _in_groups(kept)
-        with self._attended() as begun:
-            futures = self.client.compute([add([own for own, _ in group]) for group in groups])
-            begun += futures
-            if advance is not None:
-                self._follow(futures, [sum(length for _, length in group) for group in groups], advance)
-            while len(futures) > 1:
-                futures = [self.client.submit(_add, own, pure=False) for own in _in_groups(futures)]
-                begun += futures
-            return self.client.gather(futures)[0]
-
-    def _follow(self, futures: list[Any], sizes: list[int], advance: Progress) -> None:
-        weight, done = dict(zip((future.key for future in futures), sizes, strict=True)), 0
-        advance(0, sum(sizes))
-        for future in import_dask().as_completed(futures):
-            done += weight[future.key]
-            advance(done, sum(sizes))
 
     @contextmanager
     def _attended(self) -> Iterator[list[Any]]:
@@ -274,6 +281,8 @@ class DaskPieces:
         except BaseException as error:
             with suppress(Exception):  # where there is no scheduler, nothing is under way
                 self.client.cancel(futures)
+            if isinstance(error, OSError) and not isinstance(error, TimeoutError):
+                raise ValueError(f"a partition of the table cannot be read: {error}") from None
             if not isinstance(error, KeyError):
                 raise
             # That is what pandas says of a column that is not there.
@@ -365,16 +374,33 @@ def _count(start: int, parts: dict[str, Any], complete: str) -> tuple[int, Dropp
     return len(piece.X), dropped
 
 
-def _look(start: int, parts: dict[str, Any], complete: str, rows: RowPlan, discrete_features: Any) -> Look:
-    return Look.of(_piece(start, parts, complete)[0], rows, discrete_features)
+def _look(
+    start: int, parts: dict[str, Any], complete: str, rows: RowPlan, discrete_features: Any, digests: bool
+) -> Look:
+    return Look.of(_piece(start, parts, complete)[0], rows, discrete_features, digests=digests)
 
 
-def _sums(start: int, parts: dict[str, Any], complete: str, plan: Plan) -> Sums:
+def _observed(start: int, parts: dict[str, Any], complete: str, rule: Callable[[Piece], Piece]) -> dict[str, Any]:
+    piece = rule(_piece(start, parts, complete)[0])
+    return {"X": piece.X, "y": piece.y, "treatment": piece.treatment, **piece.more}
+
+
+def _sums(start: int, parts: dict[str, Any], complete: str, plan: Any) -> Any:
     return plan.sums(_piece(start, parts, complete)[0])
 
 
-def _in_groups(items: list[Any]) -> list[list[Any]]:
-    return [items[k : k + FAN_IN] for k in range(0, len(items), FAN_IN)]
+def _in_tree(parts: list[Any]) -> Any:
+    """Delayed parts, added up in their order and some at a time."""
+    from dask import delayed
+
+    add = delayed(_add, pure=False)
+    while len(parts) > 1:
+        parts = [add(own) for own in _in_groups(parts, FAN_IN)]
+    return parts[0]
+
+
+def _in_groups(items: list[Any], size: int) -> list[list[Any]]:
+    return [items[k : k + size] for k in range(0, len(items), size)]
 
 
 def _add(parts: list[Any]) -> Any:

@@ -91,8 +91,10 @@ class ExplainingRows:
         Scores of the rows, also with other values of a feature.
     folds : int array of shape (n,)
         Which of several models of a feature's distribution scores a row.
-    model : PreparedEffectLikelihood
+    model : PreparedEffectLikelihood, optional
         Models of the outcome.
+    counted, clusters : arrays of shape (n,), optional
+        How much rows count, and which belong together.
     outcomes : PseudoOutcomes
         What curves are averages of; its `rows` are places in the sample.
     share : float
@@ -109,7 +111,9 @@ class ExplainingRows:
     numbers: NDArray[np.int64]
     propensity: FittedPropensity
     folds: NDArray[np.int64]
-    model: PreparedEffectLikelihood
+    model: PreparedEffectLikelihood | None
+    counted: Array | None
+    clusters: NDArray[np.int64] | None
     outcomes: PseudoOutcomes
     share: float
     y_bandwidth: float
@@ -122,7 +126,7 @@ class ExplainingRows:
         numbers: NDArray[np.int64],
         propensity: FittedPropensity,
         folds: Sequence[NDArray[np.int64]],
-        model: PreparedEffectLikelihood,
+        model: PreparedEffectLikelihood | None,
         outcomes: PseudoOutcomes,
         y_bandwidth: float,
         *,
@@ -138,27 +142,30 @@ class ExplainingRows:
             Its propensity scores.
         folds : list of int arrays
             Fold of each of its rows, for every repeat of the cross-fitting.
-        model : PreparedEffectLikelihood
+        model : PreparedEffectLikelihood, optional
             Models of the outcome, cross-fitted to it.
         outcomes : PseudoOutcomes
             Those of its rows, or of some.
         """
         y, treatment, scores = block.y, block.treatment, propensity.scores
-        rows = outcomes.rows
+        rows, table = outcomes.rows, block.table
+        weights, clusters = some(block.weights, rows), some(block.clusters, rows)
         if rows.size < y.size:
-            table = replace(block.table, values=block.table.values[rows], reference=block.table.scaling)
-            weights, clusters = some(block.weights, rows), some(block.clusters, rows)
+            table = replace(table, values=table.values[rows], reference=table.scaling)
             parts = [own[rows] for own in folds]
-            model = model.at(table, model.y[rows], treatment[rows], scores[rows], parts, weights, clusters)
+            if model is not None:
+                model = model.at(table, model.y[rows], treatment[rows], scores[rows], parts, weights, clusters)
             propensity = propensity.at(table, treatment[rows], folds[0][rows], propensity.raw[rows], weights)
         return cls(
-            table=model.table,
+            table=table,
             y=y[rows],
             treatment=treatment[rows],
             numbers=numbers[rows],
             propensity=propensity,
             folds=folds[0][rows],
             model=model,
+            counted=weights,
+            clusters=clusters,
             outcomes=outcomes,
             share=rows.size / y.size,
             y_bandwidth=y_bandwidth,
@@ -168,7 +175,7 @@ class ExplainingRows:
     @property
     def weights(self) -> Array | None:
         """How much rows count in the population that effects are about; None where all count alike."""
-        return population_weights(self.propensity.scores, self.outcomes.population, self.model.weights)
+        return population_weights(self.propensity.scores, self.outcomes.population, self.counted)
 
     def explain(self, question: Question, seed: np.random.SeedSequence) -> Explanation:
         """Answer a question about one feature or group, by one thread."""
@@ -183,8 +190,8 @@ class ExplainingRows:
             if not self.bands:
                 return Explanation(shown)
             bounds: dict[str, Bounds] = {}
-            counted = self.model.weights, self.model.clusters, self.outcomes.population
-            rows = ArmRows(self.y, self.treatment, self.propensity.scores, *counted)
+            together = self.counted, self.clusters, self.outcomes.population
+            rows = ArmRows(self.y, self.treatment, self.propensity.scores, *together)
             for m, own in unit.with_seeds(bounds_seed) if question.bounds else ():
                 if not self.table.observed(m).any():
                     continue
@@ -206,13 +213,15 @@ class ExplainingRows:
         return Explained(curve, densities)
 
     def _changes(self, question: Question) -> Changes | None:
+        if self.model is None:
+            return None
         if question.rule is None:
             return unseen_changes(self.model) if question.unseen else None
         feature = question.unit.feature
         conditional = rule_grid(question.rule, self.table, self.treatment, self.folds, self.numbers)
         grid = OverlapConditional(conditional, self.propensity, feature)
         sweep = None
-        if not question.unseen:
+        if self.model.looks_at(feature):
             sweep = Sweep.of(self.model, feature, grid)
             # Folds share what their rows here have taught each other's models; the sample's other rows taught more.
             sweep = replace(sweep, reuse=tuple(replace(own, share=self.share) for own in sweep.reuse))

@@ -28,7 +28,7 @@ from modifind.nuisance.conditional.contract import check_conditional, check_rule
 from modifind.nuisance.conditional.joint import JointRule, joint_rule
 from modifind.nuisance.propensity.scores import FittedPropensity
 from modifind.result.explained import N_DRAWS
-from modifind.statistics.wcmmd import PreparedWCMMD
+from modifind.statistics.prepared_wcmmd import PreparedWCMMD
 
 MOST_TASKS = 100
 MANY_FEATURES = 100

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Mapping, Sequence
+from dataclasses import fields
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from modifind.data.feature_matrix import FeatureTable
+from modifind.data.pieces import Piece
 
 SIZE = 16
 
@@ -56,17 +59,23 @@ def _row_bytes(values: Any) -> bytes:
     return pd.util.hash_pandas_object(column, index=False).to_numpy(dtype="<u8").tobytes()
 
 
-class RunningDigests:
-    """Digests of columns that come in pieces."""
+def piece_digests(piece: Piece) -> dict[str, dict[str, str]]:
+    """A digest of every column of a piece, and of everything else that has one value per row."""
+    rows = {field.name: getattr(piece, field.name) for field in fields(piece)}
+    return {
+        "columns": row_digests(**{str(name): piece.X[name] for name in piece.X.columns}),
+        "rows": row_digests(**{name: column for name, column in rows.items() if isinstance(column, pd.Series)}),
+    }
 
-    def __init__(self) -> None:
-        self._hashers: dict[str, Any] = {}
 
-    def add(self, name: str, column: pd.Series[Any]) -> None:
-        """The next rows of a column."""
-        hasher = self._hashers.setdefault(name, hashlib.blake2b(digest_size=SIZE))
-        hasher.update(_row_bytes(column))
+def joined_digests(pieces: Sequence[Mapping[str, str]]) -> dict[str, str]:
+    """Digests of columns from those of their pieces; the same rows cut otherwise have others.
 
-    def found(self) -> dict[str, str]:
-        """The digest of every column so far."""
-        return {name: hasher.hexdigest() for name, hasher in self._hashers.items()}
+    Examples
+    --------
+    >>> whole, halves = [row_digests(y=[1, 2])], [row_digests(y=[1]), row_digests(y=[2])]
+    >>> joined_digests(halves) == joined_digests(halves), joined_digests(whole) == joined_digests(halves)
+    (True, False)
+    """
+    names = dict.fromkeys(name for own in pieces for name in own)
+    return {name: digest(*(own[name].encode() for own in pieces if name in own)) for name in names}

@@ -6,7 +6,6 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any, TypeAlias
 
 from joblib import effective_n_jobs
@@ -18,13 +17,14 @@ from modifind.data.missing import Dropped
 from modifind.data.sources import CompleteRows, FrameSource, Piece, Source, files_of, has_row_scores, is_files
 from modifind.engine.assemble import assemble
 from modifind.engine.checkpoint import Checkpoint
-from modifind.engine.kept import KeptTable, warn_unused
+from modifind.engine.in_memory import TableInMemory, check_settings
 from modifind.engine.parts import (
     ConditionalRandomizationTest,
     Statistic,
     agreeing_sampler,
     called,
     recorded_settings,
+    refuse_clusters,
     resolve_propensity,
     with_row_scores,
 )
@@ -36,6 +36,7 @@ from modifind.engine.record import distinct_messages, recorded, with_messages
 from modifind.engine.resuming import continued_pass, continued_tests
 from modifind.engine.run import Run
 from modifind.engine.units import Tested
+from modifind.engine.weighing import weigh_pieces
 from modifind.result.checks import warn_of
 from modifind.result.placebo_result import PlaceboResult
 from modifind.result.selection_result import SelectionResult
@@ -82,13 +83,17 @@ class Job:
     def placebo(self, given: Given, n: int) -> tuple[PlaceboResult, bool]:
         """Placebo runs alone, of a table in pieces with the rows that its models would be fitted to."""
         if not self.in_pieces(given):
-            data, run = self.read(given)
+            data, run = self.checked(given)
             return run_placebos(run, data, n, self._continued(data, run)[0])
-        if self.params["checkpoint"] is not None:
-            raise ValueError("checkpoint saves placebo runs of tables in memory only; leave it out for one in pieces")
         with self._pieces(given) as pieces:
-            looked = self._reading(given).look(self._run(), pieces)
-            return self._sampled_placebo(looked, given, n)
+            return self._sampled_placebo(self._reading(given).look(self._run(), pieces), given, n, save=True)
+
+    def placebo_source(self, source: Source, treated: Any, adjust_for: Any, n: int) -> tuple[PlaceboResult, bool]:
+        """The same for rows that come from a source."""
+        self._check_scores(source)
+        given = Given(None, treated=treated, adjust_for=adjust_for)
+        looked = self._reading(given).look(self._run(), self._local(source))
+        return self._sampled_placebo(looked, given, n, save=True)
 
     def in_pieces(self, given: Given) -> bool:
         """Whether a table is worked on in pieces; refuses what needs all rows at once if it is a long frame."""
@@ -104,17 +109,20 @@ class Job:
 
         `weigh` is whether rows are weighted for those without an outcome, which takes models of who has one.
         """
-        if given.clusters is not None and not self.statistic.takes_clusters:
-            raise ValueError(
-                "clusters needs statistic='effect_likelihood'; "
-                f"resampled features of {called(self.statistic)} take rows as independent"
-            )
+        if given.clusters is not None:
+            refuse_clusters(self.statistic)
         own = self.params
         reading = Reading(own["discrete_features"], own["missing"], own["missing_outcome"], own["cv"], self.seed, weigh)
         data = reading.read(given)
         run = self._run(data.table.names)
         refuse_adjusted(run.feature_groups, data.adjusted)
         self._warn_unused()
+        return data, run
+
+    def checked(self, given: Given, *, weigh: bool = True) -> tuple[Data, Run]:
+        """The same, with settings that have no meaning for the table refused."""
+        data, run = self.read(given, weigh=weigh)
+        check_settings(run, data)
         return data, run
 
     def _run(self, names: tuple[str, ...] | None = None) -> Run:
@@ -141,41 +149,58 @@ class Job:
             data, run = self.read(given)
             # What is said of the folder is not part of the result, which is that of a run without one.
             saved, notes = with_messages(self._continued, data, run)
-            found = run.fit(KeptTable.of(run, data, *saved))
+            found = run.fit(TableInMemory.of(run, data, *saved))
         result = self._result(found, run, data.dropped if left_out is None else left_out, caught, notes)
         if left_out is not None:
-            _, told = with_messages(partial(left_out.warn, in_memory=False))
+            _, told = with_messages(left_out.warn)
             result = replace(result, warnings=(*told, *result.warnings))
         self.keep(found.columns_in, result)
         if found.interrupted or not self.params["placebo_runs"]:
             return found.interrupted
         return self._keep_placebos(found, result, *run_placebos(run, data, self.params["placebo_runs"], saved[0]))
 
-    def _fit_pieces(self, pieces: Pieces, given: Given) -> bool:
+    def _fit_pieces(self, pieces: Any, given: Given) -> bool:
         """Test every feature by sums over pieces of the table; one of few rows is taken at once."""
         run, reading, saved = self._run(), self._reading(given), None
-        if self.params["checkpoint"] is not None and isinstance(pieces, LocalPieces):
-            saved = continued_pass(self.params, self.statistic, given.treated, given.adjust_for, self.seed)
-            pieces = replace(pieces, checkpoint=saved)
+        if self.params["checkpoint"] is not None:
+            saved = continued_pass(self.params, self.statistic, self.test, given.treated, given.adjust_for, self.seed)
         with recorded() as caught:
             self._warn_unused()
-            looked = reading.look(run, pieces)
-            few = looked.summary.n_rows <= self.params["max_train_rows"]
+            everything, (pieces, looked, record) = pieces, self._looked(run, reading, pieces, saved)
+            few = looked.summary.n_rows <= self.params["max_train_rows"] and record is None
             if few:
                 caught.clear()  # what follows says it again
             else:
                 self._refuse_in_pieces()
                 run = self._run(tuple(map(str, looked.sample.X.columns)))
                 found = run.fit(reading.read(run, pieces, looked))
-                pieces.dropped.warn(in_memory=False)
+                everything.dropped.warn()
         if few:
             return self._fit_few(looked.sample, pieces.dropped, given)
-        result = self._result(found, run, pieces.dropped, caught, saved.notes if saved is not None else ())
+        if record is not None:
+            settings = {name: value for name, value in found.settings.items() if name != "sample_weight"}
+            found = replace(found, settings=settings | {"outcome_weights": record(looked.summary.weights)})
+        result = self._result(found, run, everything.dropped, caught, saved.notes if saved is not None else ())
         self.keep(found.columns_in, result)
         if found.interrupted or not self.params["placebo_runs"]:
             return found.interrupted
         placebos = self._sampled_placebo(looked, given, self.params["placebo_runs"])
         return self._keep_placebos(found, result, *placebos)
+
+    def _looked(self, run: Run, reading: PieceReading, pieces: Any, saved: Any) -> tuple[Any, Looked, Any]:
+        """The pieces whose rows are tested, and what they hold.
+
+        Where these rows stand for others that have no outcome, the last is what a result records of their weights.
+        """
+        record = None
+        if self.params["missing_outcome"] == "weight":
+            looked = reading.look(run, pieces)
+            if looked.summary.n_rows <= self.params["max_train_rows"]:
+                return pieces, looked, None
+            if looked.summary.y.n_missing:
+                pieces, record = weigh_pieces(pieces, looked, reading.treated, reading.missing, self.seed)
+        pieces = pieces if saved is None else replace(pieces, checkpoint=saved)
+        return pieces, reading.look(run, pieces), record
 
     def _fit_few(self, piece: Piece, dropped: Dropped, given: Given) -> bool:
         """Test a table in pieces that has few enough rows for all to be kept."""
@@ -183,7 +208,7 @@ class Job:
         try:
             return job._fit_kept(rows, dropped)
         finally:
-            dropped.warn(in_memory=False)  # also where something is refused for want of the rows that were left out
+            dropped.warn()  # also where something is refused for want of the rows that were left out
 
     def _of_piece(self, piece: Piece, given: Given, **changed: Any) -> tuple[Job, Given]:
         """Some rows of a table in pieces as a table in memory."""
@@ -193,13 +218,15 @@ class Job:
         rows = Given(as_frame(piece.X), piece.y, piece.treatment, given.treated, given.adjust_for, **per_row)
         return replace(self, params=params), rows
 
-    def _sampled_placebo(self, looked: Looked, given: Given, n: int) -> tuple[PlaceboResult, bool]:
+    def _sampled_placebo(
+        self, looked: Looked, given: Given, n: int, *, save: bool = False
+    ) -> tuple[PlaceboResult, bool]:
         """Placebo runs of the rows that models of a table in pieces are fitted to."""
-        job, rows = self._of_piece(looked.sample, given, checkpoint=None)
+        job, rows = self._of_piece(looked.sample, given)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UserWarning)  # the fit itself has said it
-            data, run = job.read(rows)
-        placebo, interrupted = run_placebos(run, data, n)
+            data, run = job.checked(rows)
+        placebo, interrupted = run_placebos(run, data, n, job._continued(data, run)[0] if save else None)
         if looked.summary.n_rows > looked.numbers.size:
             placebo = replace(placebo, drawn=f"{placebo.drawn} in a sample of {looked.numbers.size} rows")
         return placebo, interrupted
@@ -221,11 +248,6 @@ class Job:
                 source = FrameSource.of(*table, self.params["propensity"], given.per_row)
             yield self._local(source)
             return
-        if self.params["checkpoint"] is not None:
-            raise ValueError(
-                "checkpoint is for tables in memory and files read in batches; on a Dask cluster leave it out: what a "
-                "worker loses is computed again there"
-            )
         from modifind.engine.dask import DaskPieces
 
         own = (self.params["propensity"], self.params["n_jobs"])
@@ -251,19 +273,26 @@ class Job:
         """Refuse what needs all rows at once, for a table that has too many for that."""
         if not self.statistic.in_pieces:
             raise ValueError(
-                "a table in pieces is tested by statistic='effect_likelihood', whose p-values are sums over rows; "
+                "a table in pieces is tested by statistic='effect_likelihood' or 'wcmmd', which are sums over rows; "
                 f"{called(self.statistic)} needs the table in memory"
             )
-        if self.params["missing_outcome"] == "weight":
-            most = self.params["max_train_rows"]
-            raise ValueError(
-                "missing_outcome='weight' needs all rows in memory at once, and a table of more than max_train_rows="
-                f"{most} rows is worked on in pieces; raise max_train_rows, or pass a sample of the rows"
-            )
+        self.statistic.check_in_pieces()
 
     def _warn_unused(self) -> None:
-        if not self.statistic.resamples:
-            warn_unused(*(self.params[name] for name in ("test", "n_resamples", "alpha", "adjust")))
+        """Name settings that the effect-likelihood test has no use for."""
+        if self.statistic.resamples:
+            return
+        test, n_resamples, *judged = (self.params[name] for name in ("test", "n_resamples", "alpha", "adjust"))
+        if test is not None:
+            warnings.warn("test= belongs to 'wcmmd'; effect_likelihood does not use it", UserWarning, stacklevel=4)
+        if n_resamples != "auto":
+            ConditionalRandomizationTest().resolve_resamples(n_resamples, 1, *judged)  # refuses what is no count
+            warnings.warn(
+                "effect_likelihood does not resample, so n_resamples has no effect; "
+                "EffectLikelihood(check_resamples=...) checks its tail by resampling",
+                UserWarning,
+                stacklevel=4,
+            )
 
     def _continued(self, data: Data, run: Run) -> tuple[Checkpoint | None, dict[int, Any]]:
         return continued_tests(self.params, data, run.feature_groups, self.statistic, self.test, self.seed)

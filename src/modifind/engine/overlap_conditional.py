@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from modifind._typing import Array
-from modifind.data.feature_groups import Feature, columns_of, encode
+from modifind.data.feature_groups import Feature, columns_of, encode, members_of
 from modifind.nuisance.conditional.contract import RowGrid
 from modifind.nuisance.propensity.scores import FittedPropensity
 
@@ -34,18 +34,30 @@ class OverlapConditional:
         Scores of the rows, also with other values of the feature.
     feature : int or tuple of int
         Place of the feature, or of the columns of a group.
+    weights : array of shape (n, g), optional
+        Weights of the points of all rows, where they are known.
     """
 
     conditional: RowGrid
     propensity: FittedPropensity
     feature: Feature
+    weights: Array | None = None
 
     def at(self, rows: NDArray[np.int64]) -> tuple[Array, Array]:
         """Points and weights of the tilted distribution."""
         points, weights = self.conditional.at(rows)
+        if self.weights is not None:
+            return points, self.weights[rows]
         if not self.propensity.models:
             return points, weights
         table = self.propensity.table
-        scores = self.propensity.along(rows, columns_of(table, self.feature), encode(table, self.feature, points))
-        tilted = weights * np.where(self.propensity.treatment[rows, None] == 1, 1.0 - scores, scores)
-        return points, tilted / tilted.sum(axis=1, keepdims=True)
+        tilted = self.propensity.along(rows, columns_of(table, self.feature), encode(table, self.feature, points))
+        np.abs(np.subtract(tilted, self.propensity.treatment[rows, None], out=tilted), out=tilted)
+        tilted *= weights
+        tilted /= tilted.sum(axis=1, keepdims=True)
+        return points, tilted
+
+    def swept(self, weights: Array) -> OverlapConditional:
+        """The same with the weights that a walk along all rows came by, unless it has put levels together."""
+        gathered = any(m in self.propensity.table.level_columns for m in members_of(self.feature))
+        return self if gathered else replace(self, weights=weights)

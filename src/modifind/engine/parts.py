@@ -12,7 +12,7 @@ from modifind.inference import ConditionalRandomizationTest, adjust_p_values
 from modifind.nuisance.conditional import BaseSampler, resolve_sampler
 from modifind.nuisance.propensity.scores import PropensityModel, resolve_propensity
 from modifind.statistics import WCMMD, EffectLikelihood, Statistic
-from modifind.statistics.contract import called, check_statistic
+from modifind.statistics.contract import called, check_statistic, refuse_clusters
 
 __all__ = [
     "ConditionalRandomizationTest",
@@ -20,6 +20,7 @@ __all__ = [
     "agreeing_sampler",
     "called",
     "recorded_settings",
+    "refuse_clusters",
     "resolve_propensity",
     "resolve_statistic",
     "resolve_test",

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -15,8 +16,8 @@ from modifind._workers import results_of
 from modifind.data.missing import Dropped
 from modifind.data.pieces import Piece, Summary, joined
 from modifind.data.row_plan import RowPlan, generous_limit
-from modifind.data.sources import CompleteRows, Source
-from modifind.engine.plan import Plan, Sums
+from modifind.data.sources import CompleteRows, MappedRows, Source
+from modifind.engine.fingerprint import piece_digests
 from modifind.engine.progress import Progress
 
 if TYPE_CHECKING:
@@ -25,20 +26,22 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Look:
-    """What one pass over the pieces finds: a summary of the columns, and the sample."""
+    """What one pass over the pieces finds: a summary of the columns, the sample and, if asked for, digests."""
 
     summary: Summary
     parts: tuple[tuple[NDArray[np.int64], Piece], ...]
+    digests: tuple[dict[str, dict[str, str]], ...] = ()
 
     @classmethod
-    def of(cls, piece: Piece, rows: RowPlan, discrete_features: Any) -> Look:
+    def of(cls, piece: Piece, rows: RowPlan, discrete_features: Any, *, digests: bool) -> Look:
         """Look at one piece and keep the rows of it that are in the sample."""
         chosen = rows.sampled(piece.numbers)
-        return cls(Summary.of(piece, discrete_features), ((piece.numbers[chosen], piece.take(chosen)),))
+        sampled = (piece.numbers[chosen], piece.take(chosen))
+        return cls(Summary.of(piece, discrete_features), (sampled,), (piece_digests(piece),) if digests else ())
 
     def __add__(self, other: Look) -> Look:
         """What is found in both sets of rows."""
-        return Look(self.summary + other.summary, self.parts + other.parts)
+        return Look(self.summary + other.summary, self.parts + other.parts, self.digests + other.digests)
 
     @property
     def n_sampled(self) -> int:
@@ -55,7 +58,7 @@ class Look:
         for numbers, piece in self.parts:
             chosen = rows.sampled(numbers)
             kept.append((numbers[chosen], piece.take(chosen)))
-        return Look(self.summary, tuple(kept)), rows
+        return replace(self, parts=tuple(kept)), rows
 
     def sample(self) -> tuple[NDArray[np.int64], Piece]:
         """The rows kept, in their order, with their numbers."""
@@ -73,23 +76,25 @@ class Pieces(Protocol):
     def look(self, rows: RowPlan, discrete_features: Any, n_sample: int) -> tuple[Look, RowPlan]:
         """Look at every piece; the sample has at most `n_sample` rows, all of them if they are so few."""
 
-    def sums(self, plan: Plan, n_rows: int, advance: Progress) -> Sums:
-        """Sums over all rows, in the order of the pieces."""
+    def observed(self, rule: Callable[[Piece], Piece]) -> Pieces:
+        """The rows that a rule makes of every piece, numbered anew."""
+
+    def sums(self, plan: Any, n_rows: int, advance: Progress, *, saved: bool = True) -> Any:
+        """What a plan's `sums` of the pieces add up to, in the order of the pieces; a checkpoint saves it or not."""
 
 
 class Unsaved:
     """A pass that is not saved: the checkpoint of a run without one."""
 
-    def see(self, piece: Piece) -> None:
-        """The next piece, when the table is read for the first time."""
+    wants_digests = False
 
-    def open(self) -> None:
+    def open(self, pieces: Sequence[Mapping[str, Mapping[str, str]]]) -> None:
         """Continue a run; there is none."""
 
     def load(self) -> None:
         """The sums on file; there are none."""
 
-    def save(self, n_pieces: int, sums: Sums, *, now: bool = False) -> None:
+    def save(self, n_pieces: int, sums: Any, *, now: bool = False) -> None:
         """Save the sums so far, nowhere."""
 
 
@@ -109,6 +114,10 @@ class LocalPieces:
         """Rows left out for missing values, as far as they have been read."""
         return self.source.dropped if isinstance(self.source, CompleteRows) else Dropped()
 
+    def observed(self, rule: Callable[[Piece], Piece]) -> LocalPieces:
+        """The rows that a rule makes of every piece, numbered anew."""
+        return replace(self, source=MappedRows(self.source, rule))
+
     def look(self, rows: RowPlan, discrete_features: Any, n_sample: int) -> tuple[Look, RowPlan]:
         """Look at every piece; the sample is pruned on the way where the number of rows is not known."""
         if self.source.n_rows is not None:
@@ -118,8 +127,7 @@ class LocalPieces:
             seen = 0 if found is None else found.summary.n_rows
             if piece.start != seen:
                 raise ValueError(f"a piece of the source starts at row {piece.start}, after {seen} rows")
-            own = Look.of(piece, rows, discrete_features)
-            self.checkpoint.see(piece)
+            own = Look.of(piece, rows, discrete_features, digests=self.checkpoint.wants_digests)
             found = own if found is None else found + own
             if found.n_sampled > 2 * n_sample:
                 found, rows = found.pruned(rows, n_sample)
@@ -128,26 +136,17 @@ class LocalPieces:
         if self.source.n_rows not in (None, found.summary.n_rows):
             raise ValueError(f"the source has {found.summary.n_rows} rows but says {self.source.n_rows}")
         if found.summary.n_rows > n_sample:
-            self.checkpoint.open()
+            self.checkpoint.open(found.digests)
         return found.pruned(rows, n_sample)
 
-    def sums(self, plan: Plan, n_rows: int, advance: Progress) -> Sums:
+    def sums(self, plan: Any, n_rows: int, advance: Progress, *, saved: bool = True) -> Any:
         """Sums over all rows; pieces are read here and handed to the workers as they come free."""
-        saved = self.checkpoint.load()
-        total, n_pieces = (None, 0) if saved is None else (saved.sums, saved.n_pieces)
-        # Sums are added in the order of the pieces, so those on file are the first and none is added twice.
-        jobs = (delayed(plan.sums)(piece) for piece in islice(self._counted(n_rows), n_pieces, None))
-        try:
-            advance(_n_rows(total), n_rows)
-            for own in results_of(jobs, self.n_jobs, shared=False, doing="adding up rows"):
-                total, n_pieces = own if total is None else total + own, n_pieces + 1
-                self.checkpoint.save(n_pieces, total)
-                advance(_n_rows(total), n_rows)
-        finally:
-            if total is not None:  # also when Ctrl-C ends the pass
-                self.checkpoint.save(n_pieces, total, now=True)
-        assert total is not None
-        return total
+
+        def parts(n_done: int) -> Generator[Any, None, None]:
+            jobs = (delayed(plan.sums)(piece) for piece in islice(self._counted(n_rows), n_done, None))
+            return results_of(jobs, self.n_jobs, shared=False, doing="adding up rows")
+
+        return add_up(parts, self.checkpoint if saved else Unsaved(), n_rows, advance)
 
     def _filled(self) -> Iterator[Piece]:
         """The pieces that hold rows."""
@@ -161,8 +160,30 @@ class LocalPieces:
         check_unchanged(n_rows, found)
 
 
-def _n_rows(sums: Sums | None) -> int:
-    return 0 if sums is None else int(sums.overlap.n_rows.sum())
+def add_up(
+    parts: Callable[[int], Generator[Any, None, None]],
+    checkpoint: PassCheckpoint | Unsaved,
+    n_rows: int,
+    advance: Progress,
+) -> Any:
+    """Sums of all parts of a table, in their order and from where a checkpoint has left off.
+
+    `parts` gives the sums of every part but the first so many, which are then on file: none is added twice.
+    """
+    saved = checkpoint.load()
+    total, n_done = (None, 0) if saved is None else (saved.sums, saved.n_pieces)
+    try:
+        advance(0 if total is None else total.n_rows, n_rows)
+        with closing(parts(n_done)) as found:
+            for own in found:
+                total, n_done = own if total is None else total + own, n_done + 1
+                checkpoint.save(n_done, total)
+                advance(total.n_rows, n_rows)
+    finally:
+        if total is not None:  # also when Ctrl-C ends the pass
+            checkpoint.save(n_done, total, now=True)
+    assert total is not None
+    return total
 
 
 def check_unchanged(n_rows: int, found: int) -> None:

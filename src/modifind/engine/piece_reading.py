@@ -9,7 +9,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from modifind.data.clusters import cluster_folds, cluster_keys, treated_as_one, weight_numbers
+from modifind.data.clusters import (
+    cluster_folds,
+    cluster_keys,
+    treated_as_one,
+    warn_resampled_weights,
+    weight_numbers,
+)
 from modifind.data.codes import warn_codes
 from modifind.data.column_types import outcome_name, treatment_name
 from modifind.data.containers import recorded_names
@@ -26,9 +32,10 @@ from modifind.data.support import outside_levels
 from modifind.data.within_clusters import cluster_features
 from modifind.data.wording import named
 from modifind.engine.passes import Pieces
-from modifind.engine.pieces import AddedTable
+from modifind.engine.pieces import TableInPieces
 from modifind.engine.run import Run
 from modifind.engine.units import check_groups
+from modifind.statistics.contract import refuse_clusters, refuse_gaps
 from modifind.statistics.families import family_of
 
 MIN_FOLD_ARM = 5
@@ -68,13 +75,15 @@ class PieceReading:
         """Look at all rows once; the sample is the whole table where it has no more than `max_train_rows`."""
         run.statistic.check()
         run.propensity.check()
-        rows = RowPlan.of(AddedTable.stream(run, "folds"), run.n_folds, run.statistic.cv_repeats or 1)
+        rows = RowPlan.of(TableInPieces.stream(run, "folds"), run.n_folds, run.statistic.cv_repeats or 1)
         look, rows = pieces.look(rows, self.discrete_features, self.max_train_rows)
         return Looked(rows, look.summary, *look.sample())
 
-    def read(self, run: Run, pieces: Pieces, looked: Looked) -> AddedTable:
+    def read(self, run: Run, pieces: Pieces, looked: Looked) -> TableInPieces:
         """Check the table, and read the sample that models are fitted to."""
         sample, summary = looked.sample, looked.summary
+        if sample.clusters is not None:
+            refuse_clusters(run.statistic)
         names = tuple(map(str, sample.X.columns))
         adjusted = adjusted_columns(names, self.adjust_for)
         refuse_adjusted(run.feature_groups, adjusted)
@@ -86,6 +95,9 @@ class PieceReading:
             schema = replace(schema, stratum_shares=None)
         if sample.sample_weight is not None:
             schema = replace(schema, mean_weight=float(weight_numbers(sample.sample_weight).mean()))
+        refuse_gaps(run.statistic, [schema.names[m] for m in sorted(schema.incomplete)])
+        if sample.sample_weight is not None and run.statistic.resamples:
+            warn_resampled_weights()
         plain = schema.read(sample)
         refuse_leaks(plain.table, plain.y, plain.treatment, plain.clusters)
         if sample.strata is not None:
@@ -99,14 +111,14 @@ class PieceReading:
         determined = find_determined(table).apart([unit.members for unit in units])
         determined.warn()
         within: dict[int, NDArray[np.int64]] = {}
-        if getattr(run.sampler, "learns", False):
+        if run.statistic.takes_clusters and getattr(run.sampler, "learns", False):
             keys = None if sample.clusters is None else cluster_keys(sample.clusters)
             within = _within(table, keys, determined.features)
         check_groups(run.sampler, table, units)
         block = replace(block, table=table)
         folds, of_clusters = _folds(run, looked, block, schema.n_clusters)
         _check_sample(run, schema, block, folds)
-        return AddedTable(
+        return TableInPieces(
             block=block,
             units=units,
             copies=determined.features,
@@ -137,7 +149,7 @@ def _folds(
     run: Run, looked: Looked, block: Block, n_clusters: int
 ) -> tuple[tuple[NDArray[np.int64], ...], tuple[NDArray[np.int64], ...]]:
     """Fold of each row of the sample, for every repeat; and of every cluster, where there are clusters."""
-    rows, seed = looked.rows, AddedTable.stream(run, "folds")
+    rows, seed = looked.rows, TableInPieces.stream(run, "folds")
     if block.clusters is None:
         return tuple(rows.folds(looked.numbers)), ()
     found = []
@@ -188,5 +200,5 @@ def _check_sample(run: Run, schema: Schema, block: Block, folds: tuple[NDArray[n
     if run.outcome_transform is None:
         transform_outcome(y, None)  # warns of a skewed outcome
     run.statistic.validate(y, weighted=block.weights is not None)
-    if run.statistic.check_resamples:
+    if getattr(run.statistic, "check_resamples", 0):
         warnings.warn("check_resamples has no effect on tables that are streamed", UserWarning, stacklevel=4)

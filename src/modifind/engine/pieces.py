@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import pickle
 import warnings
 from contextlib import closing
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,25 +24,34 @@ from modifind.engine.assemble import NO_SAMPLER, Finding, failure_of
 from modifind.engine.change_tests import Changes
 from modifind.engine.explaining import MOST_TASKS, ExplainingRows, Explanation, Question, explain_features
 from modifind.engine.features import learn
-from modifind.engine.importance_sums import FeatureView, OutcomeBins
+from modifind.engine.measured import (
+    NOTHING_RESAMPLED,
+    MeasuringPass,
+    check_sums,
+    measure,
+    measured_columns,
+    resampled_tests,
+)
 from modifind.engine.overlap_conditional import OverlapConditional
 from modifind.engine.passes import Pieces
 from modifind.engine.plan import FeatureSums, Plan, Sums
 from modifind.engine.progress import ProgressBar
 from modifind.engine.record import with_messages
 from modifind.engine.run import Answer, Models, Run, Table
+from modifind.engine.scored import OBSERVED, Scoring
 from modifind.engine.scoring import stratum_scores
-from modifind.engine.testers import AnalyticTester
+from modifind.engine.testers import AnalyticTester, Outcome, explaining_model
 from modifind.explain.marginal import MarginalView, told_percentiles
 from modifind.inference import UNSEEN, AnalyticOutcome
-from modifind.nuisance.conditional import BaseSampler, Calibration, ConditionalRule
-from modifind.nuisance.conditional.contract import without_rows
-from modifind.nuisance.conditional.joint import JointRule, rule_grid
+from modifind.nuisance.conditional import BaseSampler, Calibration
+from modifind.nuisance.conditional.contract import for_draws, without_rows
+from modifind.nuisance.conditional.joint import rule_grid
 from modifind.nuisance.conditional.per_cluster import ClusterRule
 from modifind.nuisance.propensity.scores import FittedPropensity, PropensityModel
+from modifind.statistics import WCMMD
 from modifind.statistics.likelihood_terms import OUTCOME, WHOLE
 from modifind.statistics.reuse import Reuse
-from modifind.statistics.shape import TailSums
+from modifind.statistics.shape import TailSums, ValueFunctions
 
 
 @dataclass(frozen=True)
@@ -59,7 +70,7 @@ class _Fitted:
         What was warned of, and why it could not be fitted.
     """
 
-    rule: ConditionalRule | JointRule | None = None
+    rule: Any = None
     reuse: tuple[Reuse, ...] = ()
     calibration: Calibration = NO_SAMPLER
     unseen: bool = False
@@ -70,7 +81,7 @@ class _Fitted:
 
 
 @dataclass(frozen=True)
-class AddedTable(Table):
+class TableInPieces(Table):
     """A table in pieces; its block is a sample of the rows.
 
     Attributes
@@ -99,8 +110,13 @@ class AddedTable(Table):
 
     @classmethod
     def stream(cls, run: Run, name: str) -> np.random.SeedSequence:
-        """One of the children of the seed; nothing is random in a statistic in pieces."""
-        return super().stream(run, "folds" if name == "statistic" else name)
+        """One of the children of the seed; that of the statistic is the same as of a table in memory."""
+        return super().stream(run, "sampler" if name == "statistic" else name)
+
+    @property
+    def of_all_rows(self) -> tuple[bool, tuple[float, float] | None]:
+        """The range of outcomes of the whole table; of a binary one the sample has both."""
+        return True, None if self.schema.binary else self.schema.outcome_limits
 
     def scores(self, run: Run) -> FittedPropensity:
         """Propensity scores of the sample."""
@@ -127,26 +143,35 @@ class AddedTable(Table):
 
     def answer(self, run: Run, models: Models) -> Answer:
         """Add up all rows, test every feature by the sums, and explain it by the sample."""
+        if run.statistic.resamples:
+            check_sums(run.statistic, models.prepared)
         fitted = self._fitted(run, models)
         plan = self._plan(run, models, fitted)
         assert self.pieces is not None
         with ProgressBar(run.progress, "Scoring rows") as advance:
             sums = self.pieces.sums(plan, self.n_rows, advance)
+        importance = self._importance(run, plan, sums)
+        if run.statistic.resamples:
+            tests = self._resampled(run, models, plan, fitted, sums)
+            outcome = explaining_model(models.nuisances, run.sampler) if run.explain else None
+        else:
+            freedom = min(self.effective_size, float(self.schema.n_clusters or np.inf)) - 1.0
+            tests = [_test(own, found, freedom) for own, found in zip(fitted, sums.features, strict=True)]
+            outcome = models.prepared
         choice_seed, overall_seed, feature_seed = self.stream(run, "explanations").spawn(3)
-        propensity, outcome = models.propensity, models.prepared
+        propensity, y_bandwidth = models.propensity, plan.importance.y_bandwidth
         outcomes = run.pseudo_outcomes(self, propensity, outcome, choice_seed)
         sample = self.block, self.numbers, propensity, self.folds, outcome, outcomes
-        explaining = ExplainingRows.of(*sample, plan.bins.bandwidth, bands=run.explain)
-        freedom = min(self.effective_size, float(self.schema.n_clusters or np.inf)) - 1.0
-        tests = [_test(own, found, freedom) for own, found in zip(fitted, sums.features, strict=True)]
+        explaining = ExplainingRows.of(*sample, y_bandwidth, bands=run.explain)
         questions = {
             k: Question(plan.units[k], own.rule, own.unseen, test is not None and test.p_value <= run.alpha)
             for k, (own, test) in enumerate(zip(fitted, tests, strict=True))
         }
         explained, interrupted = explain_features(explaining, questions, feature_seed, run.n_jobs, run.progress)
-        findings = self._findings(run, plan, fitted, sums, tests, explaining, explained)
+        findings = self._findings(run, plan, fitted, sums, tests, importance, explaining, explained)
         seed = None if interrupted else overall_seed
-        return Answer(findings, interrupted, sums.overlap_of_clusters, outcomes, plan.bins.bandwidth, seed)
+        ways = outcomes, y_bandwidth, seed, run.resamples(self)
+        return Answer(findings, interrupted, sums.overlap_of_clusters, *ways)
 
     def _fitted(self, run: Run, models: Models) -> list[_Fitted]:
         """The distribution of every unit; one that cannot be fitted costs no other."""
@@ -166,7 +191,8 @@ class AddedTable(Table):
                 stacklevel=4,
             )
         asked = {k: children[unit.place] for k, unit in enumerate(units) if not unknown[k]}
-        results = survivors(_fit_units, (replace(self, pieces=None), models), asked, run.n_jobs, most_tasks=MOST_TASKS)
+        shared = replace(self, pieces=None), models, run.statistic.resamples
+        results = survivors(_fit_units, shared, asked, run.n_jobs, most_tasks=MOST_TASKS)
         with ProgressBar(run.progress, "Fitting distributions of features") as advance, closing(results):
             advance(0, len(asked))
             for done, (k, own) in enumerate(results):
@@ -178,26 +204,64 @@ class AddedTable(Table):
 
     def _plan(self, run: Run, models: Models, fitted: list[_Fitted]) -> Plan:
         """What is sent to those who add up rows."""
-        block, folds, propensity, outcome = self.block, self.folds, models.propensity, models.prepared
-        table, arms = block.table, block.treatment
-        seeds = self.stream(run, "views").spawn(table.n_features)
-        first = replace(table, values=table.values[:1])
-        functions = (
-            outcome.tail_functions(unit.feature) if own.rule else None
-            for unit, own in zip(self.units, fitted, strict=True)
-        )
+        block, folds, propensity, arms = self.block, self.folds, models.propensity, self.block.treatment
+        first = replace(block.table, values=block.table.values[:1])
+        outcome, prepared = None, models.prepared
+        functions: list[ValueFunctions | None] = [None] * len(fitted)
+        if not run.statistic.resamples:
+            both = zip(self.units, fitted, strict=True)
+            functions = [prepared.tail_functions(unit.feature) if own.rule else None for unit, own in both]
+            known = prepared.y[:1], arms[:1], propensity.scores[:1], [own[:1] for own in folds]
+            outcome = prepared.at(first, *known)
+        importance = prepared if run.statistic.measures_importance else WCMMD().prepare(models.nuisances)
+        scores = propensity.at(first, arms[:1], folds[0][:1], propensity.raw[:1])
+        seeds = self.stream(run, "views")
         return Plan(
-            schema=self.schema,
-            rows=self.rows,
-            propensity=propensity.at(first, arms[:1], folds[0][:1], propensity.raw[:1]),
-            outcome=outcome.at(first, outcome.y[:1], arms[:1], propensity.scores[:1], [own[:1] for own in folds]),
+            scoring=Scoring(self.schema, self.rows, scores, self.cluster_folds),
+            outcome=outcome,
             units=self.units,
-            rules=tuple(own.rule for own in fitted),
+            rules=tuple(None if outcome is None else own.rule for own in fitted),
             functions=tuple(functions),
-            views={m: FeatureView.of(table, m, seeds[m]) for unit in self.units for m in unit.members},
-            bins=OutcomeBins.of(block.y, self.stream(run, "bins"), table.n_features),
-            cluster_folds=self.cluster_folds,
+            importance=replace(importance.at(block.y[:1], arms[:1]), weight_cap=None),
+            columns=measured_columns(block.table, self.schema, self.units, block.weights, seeds),
+            middle=float(block.y.mean()),
         )
+
+    def _importance(self, run: Run, plan: Plan, sums: Sums) -> dict[int, float]:
+        """Importance of every column that has more than one value, by another pass or two over the rows."""
+        assert self.pieces is not None
+        work = MeasuringPass(plan.scoring, plan.importance, plan.columns)
+        known = {(m, OBSERVED): (own,) for m, own in zip(plan.columns, sums.columns, strict=True)}
+        with ProgressBar(run.progress, "Evaluating importance") as advance:
+            values, _ = measure(self.pieces, work, known, self.n_rows, advance)
+        return {m: values[m, OBSERVED] for m in plan.columns}
+
+    def _resampled(
+        self, run: Run, models: Models, plan: Plan, fitted: list[_Fitted], sums: Sums
+    ) -> list[Outcome | None]:
+        """Compare every feature with resampled copies of it; of those that fail, `fitted` says why."""
+        assert self.pieces is not None
+        block, features, follows = self.block, {}, run.statistic.follows_scores
+        keys = self.stream(run, "groups").generate_state(block.table.n_features, np.uint64).tolist()
+        places = {unit.members[0]: k for k, unit in enumerate(self.units)}
+        for m, k in places.items():
+            rule = fitted[k].rule
+            if rule is not None and m in plan.columns:
+                values = models.propensity.profile_values(m) if follows else None
+                features[m] = plan.columns[m].resampled(rule, keys[m], follows=follows, profile=values)
+        statistic = models.prepared.at(block.y[:1], block.treatment[:1])
+        work = MeasuringPass(plan.scoring, statistic, features)
+        sizes = {m: len(pickle.dumps(own)) for m, own in zip(plan.columns, sums.columns, strict=True)}
+        with ProgressBar(run.progress) as advance:
+            asked = run.test, run.resamples(self), self.n_rows, advance, sizes
+            found = resampled_tests(self.pieces, work, *asked)
+        tests: list[Outcome | None] = []
+        for m, k in places.items():
+            own = found.get(m)
+            if isinstance(own, str):
+                fitted[k], own = replace(fitted[k], failure=own), None
+            tests.append(NOTHING_RESAMPLED if fitted[k].unseen else own)
+        return tests
 
     def _findings(
         self,
@@ -205,21 +269,21 @@ class AddedTable(Table):
         plan: Plan,
         fitted: list[_Fitted],
         sums: Sums,
-        tests: list[AnalyticOutcome | None],
+        tests: list[Outcome | None],
+        importance: dict[int, float],
         explaining: ExplainingRows,
         explained: list[Explanation],
     ) -> list[Finding]:
         """What was found of every unit; a group has the view of its most important column."""
-        views = dict(zip(plan.views, sums.views, strict=True))
         findings = []
         for unit, own, added, test, found in zip(plan.units, fitted, sums.features, tests, explained, strict=True):
             shown = {}
             for m in unit.members:
-                name, place = plan.schema.names[m], plan.views[m]
-                importance = 0.0 if plan.schema.constant[m] else place.importance(views[m], plan.bins)
+                name, place = plan.schema.names[m], plan.columns.get(m)
+                bandwidth = 1.0 if place is None else place.bandwidth
                 column = explaining.table.values[:, m]
                 percentiles = () if explaining.table.n_levels(m) else told_percentiles(column, explaining.weights)
-                shown[name] = MarginalView(importance, place.bandwidth, *found.shown[name], percentiles)
+                shown[name] = MarginalView(importance.get(m, 0.0), bandwidth, *found.shown[name], percentiles)
             findings.append(
                 Finding(
                     max(shown.values(), key=lambda view: view.importance),
@@ -235,7 +299,7 @@ class AddedTable(Table):
         return findings
 
 
-def _test(fitted: _Fitted, sums: FeatureSums, freedom: float) -> AnalyticOutcome | None:
+def _test(fitted: _Fitted, sums: FeatureSums, freedom: float) -> Outcome | None:
     """The test of one unit by its sums; None where it could not be tested."""
     if fitted.failure or sums.failure:
         return None
@@ -250,34 +314,41 @@ def _test(fitted: _Fitted, sums: FeatureSums, freedom: float) -> AnalyticOutcome
     return test.with_tails(tails.p_value(freedom))
 
 
-def _fit_units(sample: AddedTable, models: Models, pairs: list[tuple[int, np.random.SeedSequence]]) -> list[_Fitted]:
-    return [_fit_unit(sample, models, sample.units[place], seed) for place, seed in pairs]
+def _fit_units(
+    sample: TableInPieces, models: Models, resampled: bool, pairs: list[tuple[int, np.random.SeedSequence]]
+) -> list[_Fitted]:
+    return [_fit_unit(sample, models, resampled, sample.units[place], seed) for place, seed in pairs]
 
 
-def _fit_unit(sample: AddedTable, models: Models, unit: Unit, seed: np.random.SeedSequence) -> _Fitted:
+def _fit_unit(
+    sample: TableInPieces, models: Models, resampled: bool, unit: Unit, seed: np.random.SeedSequence
+) -> _Fitted:
     """The distribution of one unit; what goes wrong travels with it."""
     try:
-        found, messages = with_messages(_fit_rule, sample, models, unit, seed)
+        found, messages = with_messages(_fit_rule, sample, models, resampled, unit, seed)
     except Exception as error:
         return _Fitted(failure=failure_of(error, unit.name))
     return replace(found, messages=messages)
 
 
-def _fit_rule(sample: AddedTable, models: Models, unit: Unit, seed: np.random.SeedSequence) -> _Fitted:
+def _fit_rule(
+    sample: TableInPieces, models: Models, resampled: bool, unit: Unit, seed: np.random.SeedSequence
+) -> _Fitted:
     with one_thread():
-        outcome, block, parts = models.prepared, sample.block, sample.folds[0]
-        table, feature = outcome.table, unit.feature
-        is_copy, seen = feature in sample.copies, outcome.looks_at(feature)
-        if not is_copy and not seen and not outcome.may_show_tails(feature):
+        outcome, block, parts, feature = models.prepared, sample.block, sample.folds[0], unit.feature
+        seen = resampled or outcome.looks_at(feature)
+        if feature not in sample.copies and not seen and not outcome.may_show_tails(feature):
             return _Fitted(unseen=True)
-        asked = table, outcome.treatment, feature, sample.copies, seed, parts, block.weights
-        rule, determined = learn(models.sampler, *asked)
+        table, arms = block.table, block.treatment
+        rule, determined = learn(models.sampler, table, arms, feature, sample.copies, seed, parts, block.weights)
         if determined:
             return _Fitted(calibration=rule.calibration)
         if isinstance(rule, ClusterRule) and not isinstance(feature, tuple):
             return _tested_by_clusters(models, feature, rule)
+        if resampled:
+            return _Fitted(for_draws(rule), calibration=rule.calibration)
         rule = without_rows(rule)
-        grid = rule_grid(rule, table, outcome.treatment, parts, sample.numbers)
+        grid = rule_grid(rule, table, arms, parts, sample.numbers)
         tilted = OverlapConditional(grid, models.propensity, feature)
         reuse = tuple(outcome.reuse(feature, tilted, WHOLE, OUTCOME)) if seen else ()
         return _Fitted(rule, reuse, rule.calibration, unseen=not seen)

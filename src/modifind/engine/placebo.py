@@ -25,7 +25,7 @@ from modifind.data.feature_matrix import MIN_ARM_ROWS, Treatment
 from modifind.data.rare_levels import pool_rare_levels
 from modifind.data.wording import counted
 from modifind.engine.checkpoint import Checkpoint
-from modifind.engine.kept import KeptTable
+from modifind.engine.in_memory import TableInMemory
 from modifind.engine.progress import ProgressBar
 from modifind.engine.reading import Data
 from modifind.engine.run import Run
@@ -209,7 +209,7 @@ def _run_one(fit: Run, data: Data, assignment: Assignment, seed: np.random.SeedS
         treatment = Treatment(arms, data.treatment.control, data.treatment.treated)
         own = replace(fit, seed=int(fit_seed.generate_state(1, np.uint64)[0]))
         try:
-            found = own.fit(KeptTable.of(own, replace(data, table=table, treatment=treatment)))
+            found = own.fit(TableInMemory.of(own, replace(data, table=table, treatment=treatment)))
         except (ValueError, np.linalg.LinAlgError) as error:
             return str(error)
     if found.interrupted:

@@ -3,32 +3,29 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from functools import reduce
 
 import numpy as np
-from numpy.typing import NDArray
 
 from modifind._threads import one_thread
 from modifind._typing import Array
 from modifind.data.feature_groups import Unit
 from modifind.data.pieces import Block, Piece, Schema
-from modifind.data.row_plan import RowPlan
 from modifind.data.summary import sum_of
 from modifind.engine.assemble import failure_of
-from modifind.engine.importance_sums import BinnedRows, FeatureView, OutcomeBins, ViewSums
 from modifind.engine.overlap_conditional import OverlapConditional
+from modifind.engine.scored import OBSERVED, Measured, Scored, Scoring
 from modifind.inference import AnalyticOutcome, RowSums, sums_test
 from modifind.nuisance.conditional import ConditionalRule
 from modifind.nuisance.conditional.joint import JointRule, rule_grid, set_variance
 from modifind.nuisance.propensity.overlap import OverlapSums
-from modifind.nuisance.propensity.scores import FittedPropensity
 from modifind.statistics.likelihood_terms import OUTCOME, WHOLE
 from modifind.statistics.prepared_likelihood import PreparedEffectLikelihood
+from modifind.statistics.prepared_wcmmd import PreparedWCMMD
 from modifind.statistics.shape import TailSums, ValueFunctions, tail_terms, unit_sums
-
-BLOCK_ROWS = 8192
+from modifind.statistics.wcmmd_sums import ColumnSums
 
 
 @dataclass(frozen=True)
@@ -84,14 +81,19 @@ class Sums:
 
     overlap: OverlapSums
     features: tuple[FeatureSums, ...]  # of what is tested
-    views: tuple[ViewSums, ...]  # of its columns, for their importance
+    columns: tuple[ColumnSums, ...]  # of its columns, for their importance
     beyond: Array | None = None  # treatment less score, summed over clusters, shape (clusters, 1)
 
     def __add__(self, other: Sums) -> Sums:
         """The sums of both sets of rows."""
         features = tuple(map(operator.add, self.features, other.features))
-        views = tuple(map(operator.add, self.views, other.views))
-        return Sums(self.overlap + other.overlap, features, views, sum_of(self.beyond, other.beyond))
+        columns = tuple(map(operator.add, self.columns, other.columns))
+        return Sums(self.overlap + other.overlap, features, columns, sum_of(self.beyond, other.beyond))
+
+    @property
+    def n_rows(self) -> int:
+        """Rows that were added up."""
+        return int(self.overlap.n_rows.sum())
 
     @property
     def overlap_of_clusters(self) -> OverlapSums:
@@ -109,101 +111,81 @@ class Plan:
 
     Attributes
     ----------
-    schema : Schema
-        How pieces are read.
-    rows : RowPlan
-        Sample and folds.
-    propensity : FittedPropensity
-        Models of the treatment, without rows.
-    outcome : PreparedEffectLikelihood
-        Models of the outcome, without rows.
+    scoring : Scoring
+        How pieces are read and scored.
+    outcome : PreparedEffectLikelihood, optional
+        Models of the outcome, without rows; None where features are not tested by them.
     units : tuple of Unit
         What is tested.
     rules : tuple
         Distribution of each of these, None where it is not tested.
     functions : tuple
         What the component for tails looks at along each, None where it does not.
-    views : dict of FeatureView
-        Where their columns are looked at for their importance, by place.
-    bins : OutcomeBins
-        Bins of the outcome.
-    cluster_folds : tuple of int arrays
-        Fold of every cluster, for each repeat of the cross-fitting.
+    importance : PreparedWCMMD
+        What the importance of their columns is the value of, without rows.
+    columns : dict of Measured
+        How the columns are measured, by place.
+    middle : float
+        Between the two values of a binary outcome.
     """
 
-    schema: Schema
-    rows: RowPlan
-    propensity: FittedPropensity
-    outcome: PreparedEffectLikelihood
+    scoring: Scoring
+    outcome: PreparedEffectLikelihood | None
     units: tuple[Unit, ...]
     rules: tuple[ConditionalRule | JointRule | None, ...]
     functions: tuple[ValueFunctions | None, ...]
-    views: dict[int, FeatureView]
-    bins: OutcomeBins
-    cluster_folds: tuple[NDArray[np.int64], ...] = ()
+    importance: PreparedWCMMD
+    columns: dict[int, Measured]
+    middle: float
+
+    @property
+    def schema(self) -> Schema:
+        """How pieces are read."""
+        return self.scoring.schema
 
     def sums(self, piece: Piece) -> Sums:
         """Sums over the rows of a piece, by one thread, in blocks that bound memory."""
         with one_thread():
-            return reduce(operator.add, map(self._block_sums, self._blocks(piece)))
+            return reduce(operator.add, map(self._block_sums, self.scoring.blocks(piece)))
 
-    def _blocks(self, piece: Piece) -> Iterator[Block]:
-        for start in range(0, len(piece.X), BLOCK_ROWS):
-            part = piece.take(slice(start, start + BLOCK_ROWS))
-            yield self.schema.read(replace(part, start=piece.start + start))
-
-    def _block_sums(self, block: Block) -> Sums:
-        folds, sampled = self.folds(block), self.rows.sampled(block.numbers)
-        propensity = self.propensity.at(block.table, block.treatment, folds[0], block.scores, block.weights)
-        y = (block.y > self.bins.middle).astype(np.float64) if self.schema.binary else block.y
-        outcome = self.outcome.at(block.table, y, block.treatment, propensity.scores, folds, block.weights)
-        arms = BinnedRows.of(self.bins, block.y, block.treatment, propensity.scores, block.weights)
-        features = tuple(
-            self._feature_sums(place, block, outcome, propensity, folds, sampled) for place in range(len(self.units))
-        )
-        n_bins = self.bins.centre.size
-        views = tuple(
-            view.sums(block.table.values[:, m], arms, n_bins, block.weights) for m, view in self.views.items()
-        )
+    def _block_sums(self, rows: Scored) -> Sums:
+        block, propensity = rows.block, rows.propensity
+        outcome = None
+        if self.outcome is not None:
+            y = (block.y > self.middle).astype(np.float64) if self.schema.binary else block.y
+            outcome = self.outcome.at(block.table, y, block.treatment, propensity.scores, rows.folds, block.weights)
+        features = tuple(self._feature_sums(place, rows, outcome) for place in range(len(self.units)))
+        importance = self.importance.at(block.y, block.treatment, block.weights)
+        columns = tuple(importance.sums(next(own.columns(rows, [OBSERVED]))) for own in self.columns.values())
         beyond = (block.treatment - propensity.raw) * (1.0 if block.weights is None else block.weights)
-        return Sums(OverlapSums.of(propensity), features, views, self._units(block, beyond))
+        return Sums(OverlapSums.of(propensity), features, columns, self._units(block, beyond))
 
-    def folds(self, block: Block) -> list[NDArray[np.int64]]:
-        """Fold of each row, for every repeat: that of its cluster, where there are clusters."""
-        if block.clusters is None:
-            return self.rows.folds(block.numbers)
-        return [own[block.clusters] for own in self.cluster_folds]
-
-    def _feature_sums(
-        self,
-        place: int,
-        block: Block,
-        outcome: PreparedEffectLikelihood,
-        propensity: FittedPropensity,
-        folds: list[NDArray[np.int64]],
-        sampled: NDArray[np.bool_],
-    ) -> FeatureSums:
+    def _feature_sums(self, place: int, rows: Scored, outcome: PreparedEffectLikelihood | None) -> FeatureSums:
         """Sums for one of the units; a rule that fails for these rows fails for the feature, not for the run."""
         rule, feature = self.rules[place], self.units[place].feature
-        if rule is None:
+        if rule is None or outcome is None:
             return FeatureSums()
+        block, folds, propensity = rows.block, rows.folds, rows.propensity
+        sampled = self.scoring.rows.sampled(block.numbers)
         try:
             conditional = rule_grid(rule, block.table, block.treatment, folds[0], block.numbers)
             grid = OverlapConditional(conditional, propensity, feature)
             functions = self.functions[place]
-            excess = None if functions is None else functions.excess(block.table, grid)
             if not outcome.looks_at(feature):
+                excess = None if functions is None else functions.excess(block.table, grid)
                 shape = None if excess is None else tail_terms(outcome.tail_scores, excess)
                 nothing = np.zeros((block.y.size, 2))
                 return FeatureSums(tails=_tail_sums(shape), units=self._units(block, nothing, shape))
             both, weights = outcome.terms(feature, grid, WHOLE, OUTCOME)
+            excess = None if functions is None else functions.excess(block.table, grid.swept(weights))
         except Exception as error:
             return FeatureSums(failure=failure_of(error, self.units[place].name))
         shape = None if excess is None else tail_terms(both[0].tails, excess)
         (test, *of_test), (prognosis, *of_prognosis) = (RowSums.of(t.observed, t.values, weights) for t in both)
         variances, beyond = zip(of_test, of_prognosis, strict=True)
         per_fold = [
-            [np.bincount(fold, own * sampled, minlength=self.rows.n_folds) for fold in folds] for own in variances
+            [np.bincount(fold, own * sampled, minlength=self.scoring.rows.n_folds) for fold in folds]
+            for own in variances
         ]
         scatter = np.array([set_variance(t.values) for t in both]) if isinstance(feature, tuple) else None
         units = self._units(block, *beyond, shape)

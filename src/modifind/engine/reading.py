@@ -11,7 +11,14 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from modifind._typing import Array
-from modifind.data.clusters import check_clusters, read_clusters, read_weights, treated_as_one, weight_numbers
+from modifind.data.clusters import (
+    WeightSums,
+    check_clusters,
+    read_clusters,
+    read_weights,
+    treated_as_one,
+    weight_numbers,
+)
 from modifind.data.codes import warn_codes
 from modifind.data.column_types import outcome_name
 from modifind.data.containers import as_column, as_frame, check_same_order, recorded_names
@@ -32,7 +39,7 @@ from modifind.data.rare_levels import pool_rare_levels
 from modifind.data.strata import Strata, read_strata, with_strata
 from modifind.data.support import Outside, outside_levels
 from modifind.data.survey import effective_size
-from modifind.nuisance.observation import Unseen, weigh_observed
+from modifind.nuisance.observation import Unseen, told, weigh_observed
 
 
 @dataclass(frozen=True)
@@ -221,9 +228,11 @@ class Reading:
         outside = outside_levels(whole, labels.arms, treated_as_one(labels.arms, clusters))
         table, left_out = pool_rare_levels(whole, labels.arms)
         strata = read_strata(columns["strata"], table, labels.arms) if "strata" in columns else None
+        outcome_weights: dict[str, Any] = {}
         if weights is not None:
             weights = weights / weights.max()
             weights = weights / weights.mean()
+            outcome_weights = {} if unseen is None else unseen.settings(WeightSums.of(weights), sampled=sampled)
         return Data(
             table,
             outcome,
@@ -238,7 +247,7 @@ class Reading:
             unpooled=_unpooled(whole, table),
             outside=outside,
             adjusted=adjusted,
-            outcome_weights={} if unseen is None or weights is None else unseen.settings(weights, sampled=sampled),
+            outcome_weights=outcome_weights,
         )
 
     def _features(self, rows: _Rows) -> FeatureTable:
@@ -287,12 +296,7 @@ class Reading:
             fit=self.weigh,
         )
         if self.weigh:
-            warnings.warn(
-                f"{unseen.n_missing} of {observed.size} rows have no outcome; the others stand for them by weights of "
-                f"up to {unseen.weights.max():.2g}, which hold where features and treatment tell who has an outcome",
-                UserWarning,
-                stacklevel=4,
-            )
+            warnings.warn(told(unseen), UserWarning, stacklevel=4)
         rows = rows.take(observed)
         weights = unseen.weights if rows.weights is None else unseen.weights * rows.weights
         return replace(rows, weights=weights), unseen

@@ -79,10 +79,15 @@ def continued_tests(
 
 
 def continued_pass(
-    params: dict[str, Any], statistic: Statistic, treated: Any, adjust_for: Any, seed: int
+    params: dict[str, Any],
+    statistic: Statistic,
+    test: ConditionalRandomizationTest,
+    treated: Any,
+    adjust_for: Any,
+    seed: int,
 ) -> PassCheckpoint:
     """Where the sums over a table in pieces are saved; the data are compared when they are first read."""
-    settings = _settings(params, statistic, ConditionalRandomizationTest())
+    settings = _settings(params, statistic, test)
     adjusted = [] if adjust_for is None else readable(list(adjust_for))
     return PassCheckpoint(
         params["checkpoint"], {**settings, "treated": readable(treated), "adjust_for": adjusted}, seed

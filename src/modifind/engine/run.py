@@ -1,7 +1,7 @@
 """One engine for every table: models of the rows at hand, a test of every feature by all rows, and what was found.
 
-A table in memory is one block that keeps its rows (module `kept`); a file, a long frame or a Dask table is many, whose
-sums add up (module `pieces`). Both are a `Table`, and `Run` walks on with it.
+A table in memory is one block that keeps its rows (module `in_memory`); a file, a long frame or a Dask table is many,
+whose sums add up (module `pieces`). Both are a `Table`, and `Run` walks on with it.
 """
 
 from __future__ import annotations
@@ -131,6 +131,11 @@ class Table(ABC):
     recorded: dict[str, Any]
     streams: ClassVar[tuple[str, ...]] = ()  # what the children of the seed are for
 
+    @property
+    def of_all_rows(self) -> tuple[bool, tuple[float, float] | None]:
+        """Whether there are more rows than those at hand, and the range of their outcomes; see `Nuisances`."""
+        return False, None
+
     @classmethod
     def stream(cls, run: Run, name: str) -> np.random.SeedSequence:
         """One of the children of the seed."""
@@ -204,8 +209,15 @@ class Run:
             block.weights,
             block.clusters,
             self.n_jobs,
+            *table.of_all_rows,
         )
         return Models(propensity, sampler, nuisances, self.statistic.prepare(nuisances))
+
+    def resamples(self, table: Table) -> int:
+        """Resamples of a feature, at most."""
+        if not self.statistic.resamples:
+            return 0
+        return self.test.resolve_resamples(self.n_resamples, len(table.units), self.alpha, self.adjust)
 
     def pseudo_outcomes(
         self, table: Table, propensity: FittedPropensity, model: Any, seed: np.random.SeedSequence

@@ -18,11 +18,13 @@ from modifind.inference import UNSEEN, AnalyticOutcome, ConditionalRandomization
 from modifind.nuisance.conditional import Conditional, ConditionalGrid
 from modifind.nuisance.propensity.profile import ScoreProfile
 from modifind.nuisance.propensity.scores import FittedPropensity
+from modifind.statistics import EffectLikelihood, Nuisances
 from modifind.statistics.contract import Column, PreparedStatistic, Statistic, called
 from modifind.statistics.prepared_likelihood import PreparedEffectLikelihood
-from modifind.statistics.wcmmd import PreparedWCMMD
+from modifind.statistics.prepared_wcmmd import PreparedWCMMD
 
 Outcome: TypeAlias = CRTOutcome | AnalyticOutcome
+EXPLAINING = EffectLikelihood(["linear", "splines"])  # of what resamples find without a model of the outcome
 TIE = 1e-10  # relative difference of two statistics that only rounding keeps apart
 
 
@@ -189,7 +191,7 @@ class AnalyticTester:
             sweep = Sweep.of(prepared, feature, grid, parts=False) if parts is None else parts
             outcome = sweep.test(prepared, grid, 0, check_resamples=self.n_resamples, rng=rng)
             outcome = replace(outcome, prognostic_p_value=sweep.test(prepared, grid, -1).p_value)
-            scores = sweep.terms[0].tails
+            scores, grid = sweep.terms[0].tails, grid.swept(sweep.weights)
         shape, functions = NAN, prepared.tail_functions(feature)
         if functions is not None:
             excess = functions.excess(prepared.table, grid)
@@ -210,3 +212,11 @@ def _changes_of(table: FeatureTable, feature: Feature) -> str:
     return (
         f"features {named}: what changes along them" if len(members) > 1 else f"feature {named}: what changes along it"
     )
+
+
+def explaining_model(nuisances: Nuisances, sampler: Any) -> PreparedEffectLikelihood | None:
+    """A model of the outcome that says what changes along features, where the test itself has none."""
+    # A distribution that ignores the treatment cannot tell what depends on it from what changes.
+    if not getattr(sampler, "condition_on_treatment", True):
+        return None
+    return attempt("what changes along features", EXPLAINING.prepare, nuisances)

@@ -15,7 +15,8 @@ from modifind.explain.pseudo import PseudoOutcomes
 from modifind.explain.reading import GivenFeature
 from modifind.explain.views import explain_column, no_curve
 from modifind.result.explained import N_DRAWS
-from modifind.statistics.wcmmd import PreparedWCMMD, curve_variance, weighted_bandwidth
+from modifind.statistics.prepared_wcmmd import PreparedWCMMD, curve_variance
+from modifind.statistics.wcmmd import weighted_bandwidth
 
 TOLD = (0.1, 0.5, 0.9)
 

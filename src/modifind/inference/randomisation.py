@@ -109,15 +109,45 @@ class ConditionalRandomizationTest(BaseEstimator):
         batched : bool, default=False
             Whether `statistic` takes blocks. What it finds beyond an early stop is not looked at.
         """
-        stop_after = self.stop_after if self.p_value == "valid" else None
-        exceeding = 0
         values = self._blocks(draw, n_resamples, statistic if batched else partial(map, statistic))
-        for done, value in enumerate(values, start=1):
+        outcome, _ = self.looked_at(observed, values, n_resamples)
+        assert outcome is not None
+        return outcome
+
+    def looked_at(
+        self, observed: float, values: Iterable[float], n_resamples: int, before: tuple[int, int] = (0, 0)
+    ) -> tuple[CRTOutcome | None, tuple[int, int]]:
+        """Look at resampled statistics one by one until the answer is known.
+
+        Parameters
+        ----------
+        observed : float
+            Statistic of the data.
+        values : iterable of float
+            The next resampled statistics; those beyond an early stop are not looked at.
+        n_resamples : int
+            Most resamples to look at.
+        before : tuple of two ints
+            How many have been looked at before, and how many of these reached the observed one.
+
+        Returns
+        -------
+        outcome : CRTOutcome or None
+            None where more resamples are needed.
+        state : tuple of two ints
+            `before` of the next call.
+        """
+        stop_after = self.stop_after if self.p_value == "valid" else None
+        done, exceeding = before
+        for value in values:
+            done += 1
             exceeding += not value < observed  # an undefined statistic counts against the feature
             if stop_after is not None and exceeding >= stop_after and done < n_resamples:
-                return CRTOutcome(observed, stop_after / done, done, int(exceeding))
+                return CRTOutcome(observed, stop_after / done, done, exceeding), (done, exceeding)
+        if done < n_resamples:
+            return None, (done, exceeding)
         p_value = exceeding / done if self.p_value == "count" else (1 + exceeding) / (1 + done)
-        return CRTOutcome(observed, float(p_value), done, int(exceeding))
+        return CRTOutcome(observed, float(p_value), done, exceeding), (done, exceeding)
 
     def _blocks(
         self, draw: Callable[[int], Array], n_resamples: int, statistics: Callable[[Array], Iterable[Any]]

@@ -15,6 +15,8 @@ from scipy.stats import t as student
 from modifind._typing import Array, Ints
 
 MAX_STEPS = 60
+BLOCK_ROWS = 2048  # what is made of so many rows stays in the cache
+MOST_EXPONENT = 300.0
 SMALLEST = 1e-300
 LIKELIHOOD_WEIGHT = 0.6
 LARGEST_COMBINED = 0.9  # p-value: one near 1 must not undo a small one
@@ -327,12 +329,21 @@ def _saddlepoint(
 
 
 def _cumulants(centred: Array, weights: Array, tilt: float) -> tuple[float, float, float]:
-    exponent = tilt * centred
-    top = exponent.max(axis=1, keepdims=True)
-    tilted = weights * np.exp(exponent - top)
-    total = tilted.sum(axis=1)
-    tilted /= total[:, None]
-    mean = np.einsum("ij,ij->i", tilted, centred)
-    square = np.einsum("ij,ij,ij->i", tilted, centred, centred)
-    cumulant = float(np.sum(np.log(total) + top[:, 0]))
-    return cumulant, float(mean.sum()), float(np.sum(np.maximum(square - mean**2, 0.0)))
+    cumulant = slope = curvature = 0.0
+    weights = np.broadcast_to(weights, centred.shape)
+    for start in range(0, len(centred), BLOCK_ROWS):
+        own = centred[start : start + BLOCK_ROWS]
+        tilted = tilt * own
+        top = tilted.max(axis=1) if np.abs(tilted).max() > MOST_EXPONENT else np.zeros(len(own))
+        if top.any():
+            tilted -= top[:, None]
+        np.exp(tilted, out=tilted)
+        tilted *= weights[start : start + BLOCK_ROWS]
+        total = tilted.sum(axis=1)
+        tilted *= own
+        mean = tilted.sum(axis=1) / total
+        square = np.einsum("ij,ij->i", tilted, own) / total
+        cumulant += float(np.sum(np.log(total) + top))
+        slope += float(mean.sum())
+        curvature += float(np.sum(np.maximum(square - mean**2, 0.0)))
+    return cumulant, slope, curvature

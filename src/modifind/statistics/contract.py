@@ -9,6 +9,7 @@ sum over rows with an analytic tail. Statistics of users are of the first kind: 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol
 
@@ -17,7 +18,7 @@ from sklearn.base import BaseEstimator
 
 from modifind._typing import Array, Ints
 from modifind.data.feature_matrix import FeatureTable
-from modifind.data.wording import check_part
+from modifind.data.wording import check_part, named
 
 
 @dataclass(frozen=True)
@@ -44,6 +45,10 @@ class Nuisances:
         Which rows belong together.
     n_jobs : int, optional
         Processes.
+    in_pieces : bool
+        Whether these are rows of a table in pieces: nuisances are fitted to them, and sums are those of all rows.
+    outcome_limits : tuple of two floats, optional
+        Range of the outcome over all of its rows; None where these rows have every value of it.
     """
 
     table: FeatureTable
@@ -55,6 +60,8 @@ class Nuisances:
     weights: Array | None = None
     clusters: Ints | None = None
     n_jobs: int | None = None
+    in_pieces: bool = False
+    outcome_limits: tuple[float, float] | None = None
 
 
 @dataclass(frozen=True)
@@ -73,6 +80,8 @@ class Column:
         Number of levels of a discrete feature; 0 for a continuous one.
     bandwidth : float
         Median distance between observed values of a continuous feature.
+    limits : tuple of two floats, optional
+        Of a table in pieces, whose rows these are some of: what values of all rows lie between.
     """
 
     feature: int
@@ -80,6 +89,7 @@ class Column:
     scores: Array
     n_levels: int
     bandwidth: float
+    limits: tuple[float, float] | None = None
 
 
 class PreparedStatistic(Protocol):
@@ -87,6 +97,22 @@ class PreparedStatistic(Protocol):
 
     def value(self, column: Column) -> float:
         """The larger, the more the feature seems to modify the effect."""
+
+
+class SummedStatistic(PreparedStatistic, Protocol):
+    """One whose value follows from sums over rows, in one or more passes; that is what a table in pieces needs."""
+
+    def at(self, outcome: Array, arms: Ints, weights: Array | None = None) -> SummedStatistic:
+        """The same for other rows."""
+
+    def sums(self, column: Column, known: tuple[Any, ...] = ()) -> Any:
+        """What these rows add in the next pass; sums of sets of rows are added up by ``+``.
+
+        `known` has the sums of all rows of each pass before.
+        """
+
+    def value_of(self, known: tuple[Any, ...]) -> float | None:
+        """The value of a column from the sums of all rows; None where another pass is needed."""
 
 
 class Statistic(BaseEstimator, ABC):
@@ -106,9 +132,10 @@ class Statistic(BaseEstimator, ABC):
     takes_weights, takes_missing : bool
         Whether it can be evaluated on weighted rows, and on columns with NaN for missing values. What it cannot is
         refused.
-    in_pieces, takes_clusters, takes_feature_groups : bool
-        The same for tables in pieces, for rows that belong together and for several columns at once, which need sums
-        over rows.
+    in_pieces : bool
+        The same for tables in pieces: what is prepared is then a `SummedStatistic`.
+    takes_clusters, takes_feature_groups : bool
+        The same for rows that belong together and for several columns at once, which need an analytic tail.
     cv_repeats : int
         Number of cross-fits that it needs folds for.
     """
@@ -133,6 +160,9 @@ class Statistic(BaseEstimator, ABC):
     def check(self) -> None:
         """Refuse settings that have no meaning for any table."""
 
+    def check_in_pieces(self) -> None:
+        """Refuse settings that need all rows at once."""
+
     def validate(self, outcome: Array, *, weighted: bool = False) -> None:
         """Refuse settings that have no meaning for this outcome, or for rows with weights."""
         if weighted and not self.takes_weights:
@@ -151,15 +181,33 @@ def called(statistic: Statistic) -> str:
     return repr(statistic.name) if statistic.name else type(statistic).__name__
 
 
+def refuse_clusters(statistic: Statistic) -> None:
+    """Refuse clusters for a statistic that takes none."""
+    if not statistic.takes_clusters:
+        raise ValueError(
+            "clusters needs statistic='effect_likelihood'; "
+            f"resampled features of {called(statistic)} take rows as independent"
+        )
+
+
+def refuse_gaps(statistic: Statistic, incomplete: Sequence[str]) -> None:
+    """Refuse columns with missing values for a statistic that takes none."""
+    if incomplete and not statistic.takes_missing:
+        raise ValueError(
+            f"{called(statistic)} takes no missing values, which there are in {named(incomplete)}; fill them, use "
+            "missing='drop', or set takes_missing = True if NaN is dealt with"
+        )
+
+
 def check_statistic(given: Any, names: tuple[str, ...]) -> None:
     """Refuse what is no statistic, and say what it lacks."""
     if isinstance(given, Statistic):
         if not given.resamples and not hasattr(given, "with_stack"):
             raise ValueError(f"{called(given)} must have resamples = True: it has no sums over rows to be tested by")
-        if given.resamples and (given.in_pieces or given.takes_clusters or given.takes_feature_groups):
+        if given.resamples and (given.takes_clusters or given.takes_feature_groups):
             raise ValueError(
-                f"{called(given)} is tested by resamples, which need one column and independent rows in memory: "
-                "in_pieces, takes_clusters and takes_feature_groups must be False"
+                f"{called(given)} is tested by resamples, which need one column and independent rows: "
+                "takes_clusters and takes_feature_groups must be False"
             )
         return
     known = ", ".join(map(repr, names))

@@ -8,7 +8,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from modifind._typing import Array, Ints
-from modifind.statistics.wcmmd import ESTIMATORS, WCMMD, WEIGHTINGS, check_choice, curve_variance, weighted_bandwidth
+from modifind.statistics.prepared_wcmmd import curve_variance
+from modifind.statistics.wcmmd import ESTIMATORS, WCMMD, WEIGHTINGS, check_choice, weighted_bandwidth
 
 
 def wcmmd_importance(

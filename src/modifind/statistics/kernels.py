@@ -1,21 +1,17 @@
-"""Gaussian kernels in one dimension: bandwidths, feature maps and fast kernel sums.
+"""Gaussian kernels in one dimension: bandwidths and feature maps.
 
 One convention holds everywhere: ``k(u, v) = exp(-(u - v)^2 / h^2)``.
 """
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any, TypeAlias
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.linalg import solve_triangular
 
 from modifind._typing import Array
-
-Sources: TypeAlias = Sequence[tuple[slice, Array]]
 
 # Trapezoidal nodes per bandwidth, and how far beyond a point its nodes reach. The Gaussian is its own convolution
 # square, exp(-(u-v)^2/h^2) = c * integral exp(-2(u-t)^2/h^2) exp(-2(v-t)^2/h^2) dt, and the trapezoidal rule on that
@@ -24,13 +20,9 @@ NODES_PER_BANDWIDTH = 2.9
 # What the rule multiplies its terms by: c * spacing with c = sqrt(4 / pi) / h; the bandwidth cancels.
 QUADRATURE_WEIGHT = float(np.sqrt(4.0 / np.pi) / NODES_PER_BANDWIDTH)
 REACH = 2.2
-# Up to this many bandwidths of range one dense grid serves all rows; beyond it the grid is cut into cells.
-MAX_DENSE_RANGE = 24.0
-CELL_NODES = 17
-CELL_WIDTH = CELL_NODES / NODES_PER_BANDWIDTH
-# Sums whose total weight is below this may be dominated by rows outside the cells in reach; see `nearest_weights`.
-NEGLIGIBLE = 1e-10
-MANY_LEVELS = 50
+MAX_DENSE_RANGE = 24.0  # bandwidths of range that one dense grid serves
+LATTICE = 400  # values between the ends of a range that a map is to be good at
+PIVOT_VALUES = 20_000
 
 
 def median_bandwidth(
@@ -147,9 +139,7 @@ def reduce_map(features: Array, *, tolerance: float = 1e-10) -> Array:
     return np.ascontiguousarray(rotated[:, np.square(rotated).max(axis=0) > tolerance])
 
 
-def spectral_map(
-    values: Array, bandwidth: float, *, reduce: bool = True, tolerance: float = 1e-10, max_components: int = 1000
-) -> Array:
+def spectral_map(values: Array, bandwidth: float, *, reduce: bool = True) -> Array:
     """Deterministic low-rank map ``U`` with ``U U'`` equal to the Gram matrix to a few 1e-9 in every entry.
 
     Columns within `MAX_DENSE_RANGE` bandwidths use trapezoidal nodes, rotated onto their numerical rank when `reduce`
@@ -164,193 +154,104 @@ def spectral_map(
     (True, True)
     """
     values = np.asarray(values, dtype=np.float64)
-    if values.max() - values.min() <= MAX_DENSE_RANGE * bandwidth:
-        features = np.sqrt(QUADRATURE_WEIGHT) * _root_kernel(values, bandwidth, _dense_nodes(values, bandwidth))
-        return reduce_map(features, tolerance=tolerance) if reduce else features
-    return _pivoted_cholesky(values, bandwidth, tolerance, max_components)
+    if values.max() - values.min() > MAX_DENSE_RANGE * bandwidth:
+        return _pivoted_cholesky(values, bandwidth)[1]
+    return SpectralMap.of(values, bandwidth, reduce=reduce)(values)
 
 
-def _pivoted_cholesky(values: Array, bandwidth: float, tolerance: float, max_components: int) -> Array:
+@dataclass(frozen=True)
+class SpectralMap:
+    """The same map for any values of one column, of which some are known.
+
+    Attributes
+    ----------
+    points : array of shape (p,)
+        Trapezoidal nodes; or pivots, where the range is long.
+    rotation : array of shape (p, k), optional
+        From nodes onto the numerical rank.
+    factor : array of shape (p, p), optional
+        Cholesky factor of the pivots' Gram matrix. Values that are far from every pivot are like nothing else.
+    """
+
+    bandwidth: float
+    points: Array
+    rotation: Array | None = None
+    factor: Array | None = None
+
+    @classmethod
+    def of(
+        cls,
+        values: Array,
+        bandwidth: float,
+        limits: tuple[float, float] | None = None,
+        *,
+        reduce: bool = True,
+        tolerance: float = 1e-10,
+    ) -> SpectralMap:
+        """A map for values like these, or where they are only some of a column for all values between its limits."""
+        low, high = limits or (float(values.min()), float(values.max()))
+        if high - low > MAX_DENSE_RANGE * bandwidth:
+            candidates = _spread(values)
+            pivots, columns = _pivoted_cholesky(candidates, bandwidth)
+            return cls(bandwidth, candidates[pivots], factor=columns[pivots])
+        plain = cls(bandwidth, dense_nodes(low, high, bandwidth))
+        if not reduce:
+            return plain
+        features = plain(values if limits is None else np.concatenate((values, np.linspace(low, high, LATTICE))))
+        _, vectors = np.linalg.eigh(features.T @ features)
+        return replace(plain, rotation=vectors[:, np.square(features @ vectors).max(axis=0) > tolerance])
+
+    def __call__(self, values: Array) -> Array:
+        """The map of some values, shape (n, k)."""
+        if self.factor is not None:
+            near = gaussian_gram(self.points, values, self.bandwidth)
+            found: Array = solve_triangular(self.factor, near, lower=True).T
+            return found
+        features: Array = np.sqrt(QUADRATURE_WEIGHT) * root_kernel(values, self.bandwidth, self.points)
+        return features if self.rotation is None else features @ self.rotation
+
+
+def _spread(values: Array) -> Array:
+    """The values, or of very many both ends and some in between."""
+    if values.size <= PIVOT_VALUES:
+        return values
+    ordered, quarter = np.unique(values), PIVOT_VALUES // 4
+    if ordered.size <= PIVOT_VALUES:
+        return ordered
+    between = ordered[quarter:-quarter]
+    step = -(-between.size // (2 * quarter))
+    return np.concatenate((ordered[:quarter], between[::step], ordered[-quarter:]))
+
+
+def _pivoted_cholesky(
+    values: Array, bandwidth: float, tolerance: float = 1e-10, max_components: int = 1000
+) -> tuple[NDArray[np.intp], Array]:
+    """Places of the pivots, and columns whose products are the Gram matrix."""
     # |K - UU'|_ij <= sqrt(residual_i residual_j), so stopping on the largest residual bounds every entry.
     residual = np.ones(values.size)
     columns = np.empty((max_components, values.size))
+    pivots: list[int] = []
     for k in range(max_components):
         pivot = int(np.argmax(residual))
         if residual[pivot] < tolerance:
-            return np.ascontiguousarray(columns[:k].T)
+            break
         kernel = np.exp(-(((values - values[pivot]) / bandwidth) ** 2))
         columns[k] = (kernel - columns[:k, pivot] @ columns[:k]) / np.sqrt(residual[pivot])
         residual -= columns[k] ** 2
-    return np.ascontiguousarray(columns.T)
+        pivots.append(pivot)
+    return np.array(pivots, dtype=np.intp), np.ascontiguousarray(columns[: len(pivots)].T)
 
 
-def _dense_nodes(values: Array, bandwidth: float) -> Array:
+def dense_nodes(low: float, high: float, bandwidth: float) -> Array:
+    """Nodes of the trapezoidal rule for values between two limits."""
     spacing = bandwidth / NODES_PER_BANDWIDTH
-    low, high = values.min() - REACH * bandwidth, values.max() + REACH * bandwidth
-    return low + spacing * np.arange(int(np.ceil((high - low) / spacing)) + 1)
+    low, high = low - REACH * bandwidth, high + REACH * bandwidth
+    return low + spacing * np.arange(int(np.ceil((high - low) / spacing)) + 1, dtype=np.float64)
 
 
-def _root_kernel(values: Array, bandwidth: float, nodes: Array) -> Array:
+def root_kernel(values: Array, bandwidth: float, nodes: Array) -> Array:
+    """What values add to nodes; products of two, summed over nodes, are the kernel."""
     scaled = (values[:, None] - nodes) * (np.sqrt(2.0) / bandwidth)
     np.multiply(scaled, scaled, out=scaled)
     np.negative(scaled, out=scaled)
     return np.exp(scaled, out=scaled)
-
-
-class RowSums(ABC):
-    """Sums of weighted rows around every row; what a conditional expectation given one feature needs.
-
-    The work is done in two steps, so that the second can go through the rows in blocks that stay in cache: `collect`
-    adds up all rows of each ``(slice of rows, weights of those rows)`` source, `at` evaluates the sums at some rows.
-    """
-
-    @abstractmethod
-    def collect(self, sources: Sources) -> list[Any]:
-        """What `at` needs to know of each source."""
-
-    @abstractmethod
-    def at(self, collected: list[Any], rows: slice) -> list[Array]:
-        """Sums at a slice of rows, one array per source, which the caller may overwrite."""
-
-    def sums(self, sources: Sources) -> list[Array]:
-        """Sums at every row, one array per source."""
-        return self.at(self.collect(sources), slice(None))
-
-
-@dataclass(frozen=True)
-class GroupSums(RowSums):
-    """Sums over the rows of the same category."""
-
-    codes: NDArray[np.intp]
-    n_levels: int
-
-    def collect(self, sources: Sources) -> list[Any]:
-        """Totals of each category."""
-        return [self._totals(self.codes[rows], values) for rows, values in sources]
-
-    def at(self, collected: list[Any], rows: slice) -> list[Array]:
-        """Sums at a slice of rows, one array per source."""
-        return [totals[self.codes[rows]] for totals in collected]
-
-    def _totals(self, codes: NDArray[np.intp], values: Array) -> Array:
-        if self.n_levels <= MANY_LEVELS:  # a product with the indicator matrix is fastest while that is thin
-            return (codes == np.arange(self.n_levels)[:, None]).astype(np.float64) @ values
-        totals = np.zeros((self.n_levels, values.shape[1]))
-        np.add.at(totals, codes, values)
-        return totals
-
-
-@dataclass(frozen=True)
-class DenseSums(RowSums):
-    """Kernel sums by the full n x n matrix: quadratic, kept as the published computation."""
-
-    gram: Array
-
-    def collect(self, sources: Sources) -> list[Any]:
-        """All sums: the published computation has no blocks."""
-        return [self.gram[:, rows] @ values for rows, values in sources]
-
-    def at(self, collected: list[Any], rows: slice) -> list[Array]:
-        """Sums at a slice of rows, one array per source."""
-        return [sums[rows] for sums in collected]
-
-
-@dataclass(frozen=True)
-class KernelSums(RowSums):
-    """Sums ``S_i = sum_j k(x_i, x_j) W_j`` over rows, in time linear in the number of rows.
-
-    Built once per column `x`; `sums` may then be called with several sources. All terms of the quadrature are positive,
-    so small sums keep their relative accuracy as long as the grid reaches them.
-    """
-
-    values: Array
-    bandwidth: float
-    roots: Array
-    order: NDArray[np.intp] | None = None
-    cells: tuple[tuple[int, int, int], ...] = ()
-    n_slots: int = 0
-
-    @classmethod
-    def of(cls, values: Array, bandwidth: float) -> KernelSums:
-        """Prepare one column: a dense grid for ordinary ranges, cells that follow the data for heavy tails."""
-        if values.max() - values.min() <= MAX_DENSE_RANGE * bandwidth:
-            return cls(values, bandwidth, _root_kernel(values, bandwidth, _dense_nodes(values, bandwidth)))
-        width = CELL_WIDTH * bandwidth
-        order = np.argsort(values, kind="stable")
-        # Cells are counted along the sorted rows, gaps of more than four counting as four: far apart is far apart,
-        # and the count stays small whatever the range.
-        with np.errstate(over="ignore"):
-            gaps = np.minimum(np.diff(values[order]) / width, 4.0)
-        place = np.concatenate(([0.0], np.cumsum(gaps)))
-        index = np.floor(place)
-        offset = (place - index) * width
-        spacing = bandwidth / NODES_PER_BANDWIDTH
-        nodes = spacing * np.arange(-CELL_NODES, 2 * CELL_NODES, dtype=np.float64)
-        roots = _root_kernel(offset, bandwidth, nodes)
-        starts = np.flatnonzero(np.concatenate(([True], index[1:] != index[:-1])))
-        stops = np.append(starts[1:], place.size)
-        # A slot holds the nodes of one cell. Occupied cells need their own slot and both neighbours'.
-        occupied = index[starts]
-        wanted = np.unique(np.concatenate((occupied - 1, occupied, occupied + 1)))
-        slots = np.searchsorted(wanted, occupied - 1)
-        cells = tuple(zip(starts.tolist(), stops.tolist(), slots.tolist(), strict=True))
-        return cls(values, bandwidth, roots, order, cells, wanted.size)
-
-    def collect(self, sources: Sources) -> list[Any]:
-        """Sums at the nodes of a dense grid; where there are cells, the sums at all rows."""
-        weight = QUADRATURE_WEIGHT
-        if self.order is None:
-            return [weight * (self.roots[rows].T @ values) for rows, values in sources]
-        return [self._cell_sums(rows, values, weight) for rows, values in sources]
-
-    def at(self, collected: list[Any], rows: slice) -> list[Array]:
-        """Sums at a slice of rows, one array per source."""
-        if self.order is None:
-            return [self.roots[rows] @ moments for moments in collected]
-        return [sums[rows] for sums in collected]
-
-    def _cell_sums(self, rows: slice, values: Array, weight: float) -> Array:
-        assert self.order is not None
-        spread = np.zeros((self.values.size, values.shape[1]))
-        spread[rows] = weight * values
-        spread = spread[self.order]
-        nodes = np.zeros((self.n_slots, CELL_NODES, values.shape[1]))
-        flat = nodes.reshape(-1, values.shape[1])
-        for start, stop, slot in self.cells:
-            at = slot * CELL_NODES
-            flat[at : at + 3 * CELL_NODES] += self.roots[start:stop].T @ spread[start:stop]
-        out = np.empty_like(spread)
-        for start, stop, slot in self.cells:
-            at = slot * CELL_NODES
-            out[self.order[start:stop]] = self.roots[start:stop] @ flat[at : at + 3 * CELL_NODES]
-        return out
-
-
-def nearest_weights(point: float, ordered: Array, bandwidth: float) -> tuple[slice, Array]:
-    """Kernel weights at `point`, scaled so that the largest is one, over the rows of a sorted column that matter.
-
-    Far from all rows every kernel value underflows; their ratios do not. Rows whose weight is below ``exp(-40)`` of
-    the largest are left out.
-    """
-    at = int(np.searchsorted(ordered, point))
-    nearest = int(nearest_rows(np.array([point]), ordered)[0])
-    reach = np.hypot((ordered[nearest] - point) / bandwidth, np.sqrt(40.0)) * bandwidth
-    start, stop = np.searchsorted(ordered, (point - reach, point + reach))
-    # At far points `reach` may round to the nearest gap itself; both neighbours stay in whatever happens.
-    window = slice(max(min(int(start), at - 1), 0), max(int(stop), at + 1))
-    return window, np.exp(relative_exponent(ordered[window], ordered[nearest], point, bandwidth))
-
-
-def nearest_rows(points: Array, ordered: Array) -> NDArray[np.intp]:
-    """Position in a sorted column of the value nearest to each point."""
-    right = np.minimum(np.searchsorted(ordered, points), ordered.size - 1)
-    left = np.maximum(right - 1, 0)
-    # Beyond the ends there is one neighbour only: at a far point both distances round to the same.
-    inside = (points > ordered[left]) & (points < ordered[right])
-    closer_left = inside & (points - ordered[left] <= ordered[right] - points)
-    return np.where(closer_left | (points <= ordered[left]), left, right)
-
-
-def relative_exponent(rows: Array, nearest: Array | float, point: Array | float, bandwidth: float) -> Array:
-    """Logarithm of ``k(row, point) / k(nearest, point)``, factorised so that a far point does not round it away."""
-    return -((rows - nearest) / bandwidth) * ((rows - point) / bandwidth + (nearest - point) / bandwidth)

@@ -28,7 +28,7 @@ class RowTerms:
     observed : array of shape (n,)
         At the observed value of the feature.
     tails : array of shape (n, 2)
-        Scores of the same residuals for the component for tails and shape; see `shape.TailSums`.
+        Scores of the same residuals for the component for tails and shape, see `shape.TailSums`; zero in the parts.
     values : array of shape (n, g)
         At the points of its distribution, less their mean under the distribution.
     """
@@ -94,13 +94,13 @@ class ArmFit:
         # Errors of the contrast count as much as there is information on it, so that its null value is the mean under
         # the distribution weighted by that: where a feature changes the spread of both arms the two means differ.
         centre = np.einsum("ij,ij->i", along[0], information) / information.sum(axis=1)
-        found = []
+        found, no_scores = [], np.zeros((rows.size, N_SCORES))
         for part in parts:
             if part == OUTCOME:
                 values = self.own_log_likelihood(rows, location, scale)
                 mean = np.einsum("ij,ij->i", values, chances)
-                observed = self.log_likelihood[rows] - mean
-                found.append(RowTerms(observed, np.zeros((rows.size, N_SCORES)), values - mean[:, None]))
+                values -= mean[:, None]
+                found.append(RowTerms(self.log_likelihood[rows] - mean, no_scores, values))
                 continue
             moves_location, moves_scale = part
             null = centre if moves_location else own[0], means[1] if moves_scale else own[1]
@@ -115,7 +115,7 @@ class ArmFit:
                 mean = np.einsum("ij,ij->i", ratios, chances)
                 observed += side * (family.scale_ratio(residual, here, shape) - mean)
                 values += side[:, None] * (ratios - mean[:, None])
-            found.append(RowTerms(observed, self.tails(rows, residual), values))
+            found.append(RowTerms(observed, self.tails(rows, residual) if part == WHOLE else no_scores, values))
         return found
 
     def own_log_likelihood(self, rows: Ints, location: Array, scale: Array) -> Array:

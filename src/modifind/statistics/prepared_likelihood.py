@@ -182,23 +182,23 @@ class PreparedEffectLikelihood:
             The points' weights.
         """
         parts = parts or (WHOLE,)
-        observed = np.zeros((len(parts), self.y.size))
-        tails = np.zeros((len(parts), self.y.size, N_SCORES))
+        observed = np.empty((len(parts), self.y.size))
+        tails = np.empty((len(parts), self.y.size, N_SCORES))
         values, weights = np.empty((len(parts), 0, 0)), np.empty((0, 0))
         groups = self._groups(columns_of(self.table, feature))
         for fit, rows, chances, location, scale in along_grid(self.fits, self.table, feature, grid, groups):
             if not values.size:
-                values = np.zeros((len(parts), self.y.size, chances.shape[1]))
+                values = np.empty((len(parts), self.y.size, chances.shape[1]))
                 weights = np.empty(values.shape[1:])
             for k, own in enumerate(fit.terms(rows, location, scale, chances, parts)):
-                observed[k, rows] += own.observed / len(self.fits)
-                tails[k, rows] += own.tails / len(self.fits)
-                values[k, rows] += own.values / len(self.fits)
+                for total, part in ((observed, own.observed), (tails, own.tails), (values, own.values)):
+                    total[k, rows] = part if fit is self.fits[0] else total[k, rows] + part
             weights[rows] = chances
-        if self.weights is not None:
-            observed *= self.weights
-            tails *= self.weights[:, None]
-            values *= self.weights[:, None]
+        if self.weights is not None or len(self.fits) > 1:
+            factor = (np.ones(self.y.size) if self.weights is None else self.weights) / len(self.fits)
+            observed *= factor
+            tails *= factor[:, None]
+            values *= factor[:, None]
         return tuple(RowTerms(*own) for own in zip(observed, tails, values, strict=True)), weights
 
     def _groups(self, columns: slice) -> LevelGroups | None:

@@ -11,39 +11,28 @@ does; Hajek weighting divides each arm by its own ``sum_j K_ij w_j``, which remo
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
-from typing import Any, TypeVar
+from dataclasses import replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from modifind._torch import check_device, import_torch
 from modifind._typing import Array, Ints
-from modifind.data.survey import mean_of, representative_values, some
-from modifind.statistics.contract import Column, Nuisances, Statistic
+from modifind.data.survey import representative_values
+from modifind.statistics.contract import Nuisances, Statistic
 from modifind.statistics.kernels import (
-    NEGLIGIBLE,
-    DenseSums,
-    GroupSums,
-    KernelSums,
-    RowSums,
+    SpectralMap,
     gaussian_gram,
     median_bandwidth,
-    nearest_rows,
-    nearest_weights,
     random_fourier_map,
     reduce_map,
-    relative_exponent,
     spectral_map,
 )
+from modifind.statistics.prepared_wcmmd import PreparedWCMMD
 
-Scores = TypeVar("Scores", bound=Any)
 ESTIMATORS = ("spectral", "rff", "exact")
 WEIGHTINGS = ("hajek", "horvitz_thompson")
 RESAMPLE_WEIGHTS = ("reevaluated", "fixed")
-_EXACT_BLOCK = 256
 BANDWIDTH_ROWS = 1000
-_ROW_BLOCK = 500  # rows whose sums stay in cache
 
 
 def check_choice(name: str, value: str, choices: tuple[str, ...]) -> None:
@@ -90,7 +79,7 @@ class WCMMD(Statistic):
     """
 
     name = "wcmmd"
-    takes_weights = takes_missing = measures_importance = True
+    in_pieces = takes_weights = takes_missing = measures_importance = True
 
     def __init__(
         self,
@@ -119,7 +108,23 @@ class WCMMD(Statistic):
     def prepare(self, nuisances: Nuisances) -> PreparedWCMMD:
         """The statistic for these rows; scores are capped in its `value`."""
         prepared = self.for_rows(nuisances.outcome, nuisances.arms, nuisances.seed, nuisances.weights)
-        return replace(prepared, weight_cap=self.weight_cap)
+        spectral = None
+        if nuisances.in_pieces:
+            spectral = SpectralMap.of(nuisances.outcome, prepared.y_bandwidth, nuisances.outcome_limits)
+        return replace(prepared, weight_cap=self.weight_cap, spectral=spectral)
+
+    def check_in_pieces(self) -> None:
+        """Refuse estimators that need all rows at once."""
+        if self.estimator != "spectral":
+            raise ValueError(
+                f"WCMMD(estimator={self.estimator!r}) needs the table in memory, and this one is worked on in pieces; "
+                "take estimator='spectral', or raise max_train_rows"
+            )
+        if self.device != "cpu":
+            raise ValueError(
+                f"device={self.device!r} evaluates 'wcmmd' of tables in memory, and this one is worked on in pieces; "
+                "leave it out, or raise max_train_rows"
+            )
 
     def for_rows(
         self, y: Array, treatment: Ints, seed: np.random.SeedSequence, weights: Array | None = None
@@ -166,183 +171,3 @@ def weighted_bandwidth(values: Array, weights: Array | None, rng: np.random.Gene
     if weights is None:
         return median_bandwidth(values, random_state=rng)
     return median_bandwidth(representative_values(values, weights, BANDWIDTH_ROWS), max_rows=BANDWIDTH_ROWS)
-
-
-@dataclass(frozen=True)
-class PreparedWCMMD:
-    """The statistic for one outcome and treatment, to be evaluated at any column of feature values.
-
-    `row_weights` have mean 1; None means that all rows count alike. `weight_cap` is the largest inverse probability
-    weight in `value`, which is what is tested; `curve` and `importance` have no cap.
-    """
-
-    treatment: Ints
-    weighting: str
-    y_bandwidth: float
-    outcome_map: Array | None
-    outcome_gram: Array | None
-    direct: bool
-    row_weights: Array | None = None
-    weight_cap: float | None = None
-    # Rows are handled with the control arm first, so that each arm is a slice and nothing is gathered.
-    _order: NDArray[np.intp] = field(init=False, repr=False)
-    _arms: tuple[tuple[slice, Array], ...] = field(init=False, repr=False)
-
-    def __post_init__(self) -> None:
-        order = np.argsort(self.treatment, kind="stable")
-        n_control = int((self.treatment == 0).sum())
-        columns = np.ones((order.size, 1))
-        if self.outcome_map is not None:
-            columns = np.concatenate((columns, self.outcome_map[order]), axis=1)
-        arms = tuple((rows, columns[rows]) for rows in (slice(0, n_control), slice(n_control, None)))
-        object.__setattr__(self, "_order", order)
-        object.__setattr__(self, "_arms", arms)
-
-    def curve(self, x: Array, scores: Array, *, bandwidth: float, n_levels: int = 0) -> Array:
-        """D2 at every row.
-
-        Parameters
-        ----------
-        x : array of shape (n,)
-            Feature values, NaN where missing, or codes ``0..n_levels-1`` when `n_levels` is positive.
-        scores : array of shape (n,)
-            Propensity scores of the rows.
-        bandwidth : float
-            Bandwidth of the feature; not used for discrete features.
-        n_levels : int, default=0
-            Number of categories, 0 for a continuous feature.
-
-        Returns
-        -------
-        array of shape (n,)
-            NaN at rows whose category holds only one arm (Hajek weighting): there is nothing to compare.
-        """
-        if not n_levels and np.isnan(x).any():
-            return self._curve_with_gaps(x, scores, bandwidth)
-        if self.outcome_map is None:
-            return self._exact_curve(x, scores, bandwidth, n_levels)
-        x, scores = x[self._order], scores[self._order]
-        own = np.ones(x.size) if self.row_weights is None else self.row_weights[self._order]
-        chances = (1.0 - scores, scores)
-        sources = [(rows, columns * (own / chances[arm])[rows, None]) for arm, (rows, columns) in enumerate(self._arms)]
-        d2, smallest = self._distances(self._row_sums(x, bandwidth, n_levels), sources, own)
-        far = np.flatnonzero(smallest < NEGLIGIBLE)
-        if far.size and not n_levels:
-            d2[far] = self._far_curve(x, far, sources, bandwidth)
-        curve = np.empty(x.size)
-        curve[self._order] = d2
-        return curve
-
-    def _row_sums(self, x: Array, bandwidth: float, n_levels: int) -> RowSums:
-        if n_levels:
-            return GroupSums(x.astype(np.intp), n_levels)
-        return DenseSums(gaussian_gram(x, x, bandwidth)) if self.direct else KernelSums.of(x, bandwidth)
-
-    def _distances(self, sums: RowSums, sources: list[tuple[slice, Array]], own: Array) -> tuple[Array, Array]:
-        """D2 at every row, and the smaller of the arms' total weights around it."""
-        hajek = self.weighting == "hajek"
-        collected = sums.collect(sources if hajek else [*sources, (slice(None), own[:, None])])
-        d2, smallest = np.empty(own.size), np.ones(own.size)
-        for start in range(0, own.size, _ROW_BLOCK):
-            rows = slice(start, start + _ROW_BLOCK)
-            control, treated, *total = sums.at(collected, rows)
-            if hajek:
-                smallest[rows] = np.minimum(control[:, 0], treated[:, 0])
-                with np.errstate(divide="ignore", invalid="ignore"):
-                    control /= control[:, :1]
-                    treated /= treated[:, :1]
-                treated -= control  # column 0 becomes 1 - 1
-            else:
-                treated -= control
-                treated /= total[0]
-                treated[:, 0] = 0.0  # the difference of the weights' totals is no part of D2
-            d2[rows] = np.einsum("ij,ij->i", treated, treated)
-        return d2, smallest
-
-    def _curve_with_gaps(self, x: Array, scores: Array, bandwidth: float) -> Array:
-        """Rows whose value is missing are a category of their own: like each other, and unlike all others."""
-        missing = np.isnan(x)
-        curve = np.full(x.size, np.nan)
-        for rows in (~missing, missing):
-            arms = self.treatment[rows]
-            if not rows.any() or (self.weighting == "hajek" and arms.min() == arms.max()):
-                continue
-            own = replace(
-                self,
-                treatment=arms,
-                outcome_map=some(self.outcome_map, rows),
-                outcome_gram=some(self.outcome_gram, np.ix_(rows, rows)),
-                row_weights=some(self.row_weights, rows),
-            )
-            values, levels = (np.zeros(arms.size), 1) if missing[rows][0] else (x[rows], 0)
-            curve[rows] = own.curve(values, scores[rows], bandwidth=bandwidth, n_levels=levels)
-        return curve
-
-    @staticmethod
-    def _far_curve(x: Array, points: NDArray[np.intp], sources: list[tuple[slice, Array]], bandwidth: float) -> Array:
-        """D2 at rows so far from an arm that its kernel sums underflow: what counts is the arm's nearest rows."""
-        means = np.empty((2, points.size, sources[0][1].shape[1]))
-        for arm, (rows, columns) in enumerate(sources):
-            order = np.argsort(x[rows], kind="stable")
-            ordered, columns = x[rows][order], columns[order]
-            for k, point in enumerate(x[points]):
-                window, kernel = nearest_weights(point, ordered, bandwidth)
-                total = kernel @ columns[window]
-                means[arm, k] = total / total[0]
-        return ((means[1] - means[0]) ** 2).sum(axis=1)
-
-    def _exact_curve(self, x: Array, scores: Array, bandwidth: float, n_levels: int) -> Array:
-        """The double sum over rows, by blocks of evaluation points."""
-        assert self.outcome_gram is not None
-        if n_levels:
-            points, place = np.unique(x, return_inverse=True)
-        else:
-            points, place = x, np.arange(x.size)
-        own = np.ones(x.size) if self.row_weights is None else self.row_weights
-        weights = np.where(self.treatment == 1, own / scores, own / (1.0 - scores))
-        sign = np.where(self.treatment == 1, 1.0, -1.0)
-        d2 = np.empty(points.size)
-        for start in range(0, points.size, _EXACT_BLOCK):
-            block = points[start : start + _EXACT_BLOCK, None]
-            if self.weighting == "horvitz_thompson":
-                kernel = np.equal(block, x).astype(np.float64) if n_levels else gaussian_gram(block[:, 0], x, bandwidth)
-                total = kernel.sum(axis=1) if self.row_weights is None else kernel @ own
-                omega = kernel * (sign * weights) / total[:, None]
-            else:
-                omega = np.empty((block.size, x.size))
-                for arm in (0, 1):
-                    rows = np.flatnonzero(self.treatment == arm)
-                    if n_levels:
-                        kernel = np.equal(block, x[rows]).astype(np.float64)
-                    else:  # ratios of kernel values survive where the values themselves underflow
-                        ordered = np.sort(x[rows])
-                        nearest = ordered[nearest_rows(block[:, 0], ordered), None]
-                        kernel = np.exp(relative_exponent(x[rows], nearest, block, bandwidth))
-                    kernel *= weights[rows]
-                    with np.errstate(invalid="ignore"):
-                        omega[:, rows] = sign[rows] * kernel / kernel.sum(axis=1, keepdims=True)
-            d2[start : start + _EXACT_BLOCK] = np.einsum("ij,ij->i", omega @ self.outcome_gram, omega)
-        return d2[place]
-
-    def capped(self, scores: Scores) -> Scores:
-        """Scores, array or tensor, as they enter the test: moved to where no weight exceeds `weight_cap`."""
-        return scores if self.weight_cap is None else scores.clip(1 / self.weight_cap, 1 - 1 / self.weight_cap)
-
-    def value(self, column: Column) -> float:
-        """The importance of a column, under capped weights."""
-        scores = self.capped(column.scores)
-        return self.importance(column.values, scores, bandwidth=column.bandwidth, n_levels=column.n_levels)
-
-    def importance(self, x: Array, scores: Array, *, bandwidth: float, n_levels: int = 0) -> float:
-        """Variance of D2 over rows."""
-        return curve_variance(self.curve(x, scores, bandwidth=bandwidth, n_levels=n_levels), self.row_weights)
-
-
-def curve_variance(curve: Array, weights: Array | None = None) -> float:
-    """Sample variance of D2 over rows, whose weights have mean 1; rows where D2 is undefined count as average."""
-    defined = ~np.isnan(curve)
-    known, own = curve[defined], some(weights, defined)
-    if known.size < 2:
-        return 0.0
-    deviation = known - mean_of(known, own)
-    return float((deviation if own is None else own * deviation) @ deviation / (curve.size - 1))

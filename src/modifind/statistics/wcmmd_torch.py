@@ -1,8 +1,8 @@
 """The weighted conditional MMD of whole batches of resampled columns, by torch on any device.
 
-The sums are those of `kernels.GroupSums` and of the dense grid of `kernels.KernelSums`, in double precision and with
-the same nodes, so that results agree with `PreparedWCMMD.importance` to rounding. Columns whose range needs cells that
-follow the data, and those with a row so far from an arm that its kernel sums underflow, are left to numpy.
+The sums are those of `kernel_sums.GroupSums` and of the dense grid of `kernel_sums.KernelSums`, in double precision and
+with the same nodes, so that results agree with `PreparedWCMMD.importance` to rounding. Columns whose range needs cells
+that follow the data, and those with a row so far from an arm that its kernel sums underflow, are left to numpy.
 """
 
 from __future__ import annotations
@@ -16,8 +16,9 @@ from numpy.typing import NDArray
 
 from modifind._torch import OnDevice
 from modifind._typing import Array
-from modifind.statistics.kernels import MAX_DENSE_RANGE, NEGLIGIBLE, NODES_PER_BANDWIDTH, QUADRATURE_WEIGHT, REACH
-from modifind.statistics.wcmmd import PreparedWCMMD
+from modifind.statistics.kernel_sums import NEGLIGIBLE
+from modifind.statistics.kernels import MAX_DENSE_RANGE, NODES_PER_BANDWIDTH, QUADRATURE_WEIGHT, REACH
+from modifind.statistics.prepared_wcmmd import PreparedWCMMD
 
 if TYPE_CHECKING:
     import torch

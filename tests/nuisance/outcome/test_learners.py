@@ -320,6 +320,25 @@ def test_trees_join_the_stack_only_where_they_help(lines, steps):
     assert fit.log_scores["boosting"] == pytest.approx(alone.log_scores["boosting"], rel=1e-9)
 
 
+def test_of_many_rows_the_first_fold_tells_whether_trees_are_tried(steps, monkeypatch):
+    rng, fitted = np.random.default_rng(9), []
+    X, a = rng.normal(size=(3000, 2)), np.arange(3000) % 2
+    lines = X, a, 2 * X[:, 0] + a * X[:, 1] + rng.normal(size=3000)
+    fit = BoostingLearner.fit
+    monkeypatch.setattr(BoostingLearner, "fit", lambda *args, **given: fitted.append(1) or fit(*args, **given))
+    candidates = resolve_learners(["splines", "boosting"], "numeric")
+    for (X, a, y), n_tried in ((lines, 1), (steps[:3], 3)):
+        rows = OutcomeRows(X, a, y, arm_folds(a, 3, 0))
+        every = cross_fit(candidates, rows, StudentT())
+        fitted.clear()
+        with monkeypatch.context() as many:
+            many.setattr("modifind.nuisance.outcome.stacking.TRIED_ROWS", 0)
+            found = cross_fit(candidates, rows, StudentT())
+        assert len(fitted) == n_tried
+        assert found.weights == every.weights
+        np.testing.assert_array_equal(found.location, every.location)
+
+
 def test_candidates_given_by_the_user_are_not_fitted_themselves(lines):
     X, a, y, folds = lines
     own = {"flat": Flat(), "linear": AdditiveLearner(0)}

@@ -33,6 +33,7 @@ from modifind.nuisance.conditional.grid import (
 )
 from modifind.nuisance.conditional.level_shares import level_shares
 from modifind.nuisance.conditional.pit import pit_shares, tie_cells, uniformity
+from modifind.nuisance.conditional.window_quantiles import WindowQuantiles
 
 N_BINS = 20
 MANY_COLUMNS = 100
@@ -173,7 +174,11 @@ class NormalConditional:
 
     def draw(self, rng: np.random.Generator, n_draws: int) -> Array:
         """Resampled columns."""
-        return self.mean + self.scale * ndtri(open_uniform(rng, n_draws, self.mean.size))
+        return self.quantiles(rng.random((n_draws, self.mean.size)))
+
+    def quantiles(self, levels: Array) -> Array:
+        """Values at levels between 0 and 1, shape (k, n)."""
+        return self.mean + self.scale * ndtri(np.maximum(levels, 2.0**-54))
 
     def grid(self, rows: Rows) -> tuple[Array, Array]:
         """Equally spaced normal scores."""
@@ -195,10 +200,13 @@ class CategoricalConditional:
 
     def draw(self, rng: np.random.Generator, n_draws: int) -> Array:
         """Resampled codes."""
-        uniform = rng.random((n_draws, self.cumulative.shape[0]))
-        codes = np.zeros(uniform.shape)
+        return self.quantiles(rng.random((n_draws, self.cumulative.shape[0])))
+
+    def quantiles(self, levels: Array) -> Array:
+        """Codes at levels between 0 and 1, shape (k, n)."""
+        codes = np.zeros(levels.shape)
         for edge in self.cumulative.T:
-            codes += uniform > edge
+            codes += levels > edge
         return codes
 
     def grid(self, rows: Rows) -> tuple[Array, Array]:
@@ -240,11 +248,25 @@ class PoolConditional:
         window = window[rows]
         return self.shift[rows, None] + self.scale[rows, None] * points[window], weights[window]
 
+    @property
+    def _windows(self) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+        """The first row of each distinct window, and the window of each row."""
+        key = self.start * (self.pool.size + 1) + self.size
+        _, first, window = np.unique(key, return_index=True, return_inverse=True)
+        return first, window
+
+    @property
+    def window_quantiles(self) -> WindowQuantiles | None:
+        """Quantile functions of the distinct windows; None for codes, whose frequencies tell all."""
+        first = self._windows[0]
+        if self.n_levels:
+            return None
+        return WindowQuantiles.of(self.pool, self.start[first], self.size[first], self.weights)
+
     @cached_property
     def window_grids(self) -> tuple[Array, Array, NDArray[np.intp]]:
         """Points and weights of the distinct windows, and the window of each row: many rows share one."""
-        key = self.start * (self.pool.size + 1) + self.size
-        _, first, window = np.unique(key, return_index=True, return_inverse=True)
+        first, window = self._windows
         parts = [slice(self.start[row], self.start[row] + self.size[row]) for row in first]
         pools = [(self.pool[part], some(self.weights, part)) for part in parts]
         if self.n_levels:
@@ -257,11 +279,6 @@ class PoolConditional:
 def sampler_weights(weights: Array | None) -> dict[str, Array]:
     """The argument of a sampler's fit: nothing where there are no weights, which one of the user's need not take."""
     return {} if weights is None else {"weights": weights}
-
-
-def open_uniform(rng: np.random.Generator, n_draws: int, n_rows: int) -> Array:
-    """Uniform numbers inside (0, 1), one 64-bit word each, so that streams do not depend on how they are cut."""
-    return np.maximum(rng.random((n_draws, n_rows)), 2.0**-54)
 
 
 def row_folds(n_rows: int, n_folds: int, rng: np.random.Generator) -> Ints:

@@ -52,7 +52,8 @@ class Conditional(Protocol):
     """The estimated distribution of one feature given all else, row by row.
 
     A distribution may also have `grid(rows)`, see `GridConditional`; one that has not is summarised by some of its
-    draws.
+    draws. One that has `quantiles(levels)`, values at levels between 0 and 1 of shape (k, n), is resampled by it where
+    a table is in pieces; any other by its weighted points.
     """
 
     def draw(self, rng: np.random.Generator, n_draws: int) -> Array:
@@ -106,6 +107,14 @@ def fitted_conditional(rule: Any, table: FeatureTable, treatment: Ints) -> Condi
 def without_rows(rule: Rule) -> Rule:
     """The rule alone, which is small."""
     return rule if getattr(rule, "fitted", None) is None else replace(rule, fitted=None)  # type: ignore[type-var]
+
+
+def for_draws(rule: Rule) -> Rule:
+    """The rule without its rows, but with the quantile functions that rows are drawn from, where it has any."""
+    fitted: Any = getattr(rule, "fitted", None)
+    if fitted is None or not hasattr(rule, "drawn_from"):
+        return without_rows(rule)
+    return replace(rule, fitted=None, drawn_from=fitted.window_quantiles)  # type: ignore[type-var]
 
 
 def check_rule(rule: Any, sampler: Any) -> None:

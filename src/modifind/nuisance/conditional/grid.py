@@ -119,6 +119,35 @@ def code_grid(probabilities: Array) -> tuple[Array, Array]:
     return np.broadcast_to(np.arange(probabilities.shape[1], dtype=np.float64), probabilities.shape), probabilities
 
 
+def quantiles_of_rows(conditional: GridConditional, levels: Array) -> Array:
+    """Values of every row's distribution at levels between 0 and 1, shape (k, n).
+
+    A distribution that has no `quantiles` takes one of its weighted points.
+
+    Examples
+    --------
+    >>> class Coin:
+    ...     def grid(self, rows):
+    ...         return np.array([[0.0, 1.0]]), np.array([[0.3, 0.7]])
+    >>> quantiles_of_rows(Coin(), np.array([[0.2], [0.4]]))
+    array([[0.],
+           [1.]])
+    """
+    found = getattr(conditional, "quantiles", None)
+    if found is not None:
+        own: Array = found(levels)
+        return own
+    return point_quantiles(*conditional.grid(slice(None)), levels)
+
+
+def point_quantiles(points: Array, weights: Array, levels: Array) -> Array:
+    """The same of weighted points, each of shape (n, g)."""
+    place = np.zeros(levels.shape, dtype=np.intp)
+    for edge in np.cumsum(weights, axis=1)[:, :-1].T:
+        place += levels > edge
+    return points[np.arange(len(points)), place]
+
+
 def cell_grid(points: Array, weights: Array, n_cells: int = N_GRID) -> tuple[Array, Array]:
     """Summarise each row's weighted points by the means and weights of cells of neighbouring points.
 

@@ -23,6 +23,7 @@ from modifind.nuisance.conditional.boosting import BoostingSampler
 from modifind.nuisance.conditional.contract import Calibration, ConditionalRule, GridConditional, Rows, without_rows
 from modifind.nuisance.conditional.cvae import CVAESampler
 from modifind.nuisance.conditional.gaussian import GaussianSampler
+from modifind.nuisance.conditional.grid import quantiles_of_rows
 from modifind.nuisance.regression.screening import has_many_columns
 
 N_PARTS = 20  # a multiple of the folds of all samplers
@@ -59,9 +60,13 @@ class IncompleteConditional:
         """One value per row: by the distribution itself, or one of its weighted points where it has no draws."""
         if hasattr(self.value, "draw"):
             return self.value.draw(rng, 1)[0]
-        points, weights = self.value.grid(slice(None))
-        place = (rng.random((self.chance.size, 1)) > np.cumsum(weights, axis=1)[:, :-1]).sum(axis=1)
-        return points[np.arange(place.size), place]
+        return quantiles_of_rows(self.value, rng.random((1, self.chance.size)))[0]
+
+    def quantiles(self, levels: Array) -> Array:
+        """Values at levels between 0 and 1, shape (k, n); missing ones come first."""
+        missing = levels < self.chance
+        left = (levels - self.chance) / np.where(self.chance < 1.0, 1.0 - self.chance, 1.0)
+        return np.where(missing, np.nan, quantiles_of_rows(self.value, np.clip(left, 0.0, 1.0 - 2.0**-53)))
 
     def grid(self, rows: Rows) -> tuple[Array, Array]:
         """The points of the value's distribution, and NaN with the probability that it is missing."""

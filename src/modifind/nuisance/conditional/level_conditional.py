@@ -138,15 +138,19 @@ class LevelConditional:
 
     def draw(self, rng: np.random.Generator, n_draws: int) -> Array:
         """Resampled codes."""
-        uniform = rng.random((n_draws, len(self.scores)))
+        return self.quantiles(rng.random((n_draws, len(self.scores))))
+
+    def quantiles(self, levels: Array) -> Array:
+        """Codes at levels between 0 and 1, shape (k, n)."""
+        codes = np.empty(levels.shape)
         for part in _blocks(len(self.scores), self.model.intercepts.size):
             steps = np.cumsum(self.model.chances(self.scores[part]), axis=1)[:, :-1]
             # One ascending sequence of all rows' steps: a search in it finds the level of every draw.
             n_rows, n_steps = steps.shape
             shift = 2.0 * np.arange(n_rows)
-            place = np.searchsorted((np.minimum(steps, 1.0) + shift[:, None]).ravel(), uniform[:, part] + shift)
-            uniform[:, part] = place - n_steps * np.arange(n_rows)
-        return uniform
+            place = np.searchsorted((np.minimum(steps, 1.0) + shift[:, None]).ravel(), levels[:, part] + shift)
+            codes[:, part] = place - n_steps * np.arange(n_rows)
+        return codes
 
     def grid(self, rows: Rows) -> tuple[Array, Array]:
         """The codes and their chances."""

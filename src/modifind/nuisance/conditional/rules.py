@@ -12,6 +12,8 @@ from modifind._typing import Array, Ints
 from modifind.data.feature_matrix import FeatureTable
 from modifind.nuisance.conditional.base import BaseSampler, CategoricalConditional, NormalConditional, PoolConditional
 from modifind.nuisance.conditional.contract import Calibration, Rows
+from modifind.nuisance.conditional.grid import point_quantiles
+from modifind.nuisance.conditional.window_quantiles import WindowQuantiles
 from modifind.nuisance.regression.level_sums import LevelTables
 
 N_STEPS = 4096
@@ -138,6 +140,13 @@ class WindowConditional:
     window: NDArray[np.intp]
     shift: Array
     scale: Array
+    drawn_from: WindowQuantiles | None = None
+
+    def quantiles(self, levels: Array) -> Array:
+        """Values at levels between 0 and 1, shape (k, n)."""
+        if self.drawn_from is None:
+            return point_quantiles(*self.grid(slice(None)), levels)
+        return self.shift + self.scale * self.drawn_from(self.window, levels)
 
     def grid(self, rows: Rows) -> tuple[Array, Array]:
         """Points and weights of some rows."""
@@ -171,6 +180,7 @@ class ResidualRule:
     shifted: bool
     calibration: Calibration
     fitted: PoolConditional | None = None
+    drawn_from: WindowQuantiles | None = None
 
     @classmethod
     def of(
@@ -213,7 +223,7 @@ class ResidualRule:
                     mean[rows] += spread[rows] * trees.predict(inputs[rows])
         place = np.searchsorted(self.edges, mean)
         shift, scale = (mean, self.scale[place] * spread) if self.shifted else (np.zeros(mean.size), np.ones(mean.size))
-        return WindowConditional(self.points, self.weights, self.window[place], shift, scale)
+        return WindowConditional(self.points, self.weights, self.window[place], shift, scale, self.drawn_from)
 
 
 @dataclass(frozen=True)
@@ -225,8 +235,10 @@ class ArmRule:
     by_arm: bool
     calibration: Calibration
     fitted: PoolConditional | None = None
+    drawn_from: WindowQuantiles | None = None
 
     def conditional(self, table: FeatureTable, treatment: Ints, parts: Ints) -> WindowConditional:
         """The distribution of some rows."""
         window = (treatment if self.by_arm else np.zeros(table.n_rows, dtype=np.int64)).astype(np.intp)
-        return WindowConditional(self.points, self.weights, window, np.zeros(window.size), np.ones(window.size))
+        plain = np.zeros(window.size), np.ones(window.size)
+        return WindowConditional(self.points, self.weights, window, *plain, self.drawn_from)

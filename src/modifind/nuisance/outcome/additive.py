@@ -141,8 +141,8 @@ class AdditiveLearner(AdditiveArms):
         del self._location
 
     def _outputs(self, total: Array) -> tuple[Array, Array]:
-        scale = np.stack([model.at_index(total[..., 2 + arm]) for arm, model in enumerate(self.scales_)], axis=-1)
-        return total[..., :2], scale
+        scale = np.stack([model.at_index(total[..., 2 + arm]) for arm, model in enumerate(self.scales_)])
+        return total[..., :2], np.moveaxis(scale, 0, -1)
 
     def _add_products(self, X: Array, arms: list[_Arm]) -> None:
         """Take up the products that residuals call for, if any."""

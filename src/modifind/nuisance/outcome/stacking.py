@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 from importlib.util import find_spec
@@ -45,6 +45,7 @@ NEGLIGIBLE = 0.1
 WEIGHT_STEP = 0.01
 CHECKED_ROWS = 20
 WORTHWHILE = 0.01
+TRIED_ROWS = 10_000  # of a table whose first fold alone tells what gains nothing
 WEIGHED_ROWS = 50_000  # at most so many decide a few weights
 LEAST_SCALE = 1e-3  # of the outcome's interquartile range
 COSTLY = ("boosting", "neural")
@@ -220,7 +221,8 @@ def cross_fit(
 
     The weights of a fold's stack maximise the held-out log-likelihood of the other folds' rows. Trees and networks take
     many times as long to follow along a feature as additive models. They join the stack where they raise its
-    held-out log-likelihood by more than 0.01 nats per row, and networks are tried only where trees have joined.
+    held-out log-likelihood by more than 0.01 nats per row, and networks are tried only where trees have joined. In a
+    table of many rows, what gains less than half of that in the first fold is not fitted to the others.
 
     Where columns are many, the learners of this package are given those that `screened_columns` chooses, anew for every
     fold and without its rows. Other learners get all columns. Missing values are filled in by the mean of the rows
@@ -252,7 +254,13 @@ def _taken(
     best = _stack(fitted, rows, family) if fitted else _Stack(np.empty((0, 0)), -np.inf, [])
     for name in (name for name in COSTLY if name in candidates):
         bases = fitted["splines"].models if "splines" in fitted else None
-        more = {**fitted, **_fit_all({name: candidates[name]}, rows, binary, n_jobs, bases)}
+        own, found = {name: candidates[name]}, None
+        if fitted and rows.y.size >= TRIED_ROWS:
+            found = _fit_all(own, rows, binary, n_jobs, bases, folds=range(1))
+            plain, tried = (_stack(*_first_fold(parts, rows), family) for parts in (fitted, {**fitted, **found}))
+            if tried.log_score < plain.log_score + WORTHWHILE / 2:
+                break
+        more = {**fitted, **_fit_all(own, rows, binary, n_jobs, bases, found)}
         richer = _stack(more, rows, family)
         if richer.log_score < best.log_score + WORTHWHILE:
             break  # and what is costlier still is not tried
@@ -273,18 +281,23 @@ def _fit_all(
     binary: bool,
     n_jobs: int | None,
     bases: list[Any] | None = None,
+    found: dict[str, _Fitted] | None = None,
+    folds: Iterable[int] | None = None,
 ) -> dict[str, _Fitted]:
+    """Candidates fitted to the complements of all folds, or of some; those of the first fold may have been `found`."""
     if not candidates:
         return {}
     n, n_folds = rows.y.size, rows.n_folds
+    folds = range(0 if found is None else 1, n_folds) if folds is None else folds
     # Every candidate of every fold is a job, the richer candidates first: plain ones fill the gaps at the end. Where
     # columns are screened, or levels have effects, the candidates of a fold share these.
     ordered = dict(reversed(candidates.items()))
     together = rows.coded or is_screened(*rows.X.shape)
-    tasks = list(product([ordered] if together else [{name: own} for name, own in ordered.items()], range(n_folds)))
+    tasks = list(product([ordered] if together else [{name: own} for name, own in ordered.items()], folds))
     starts = bases or [None] * n_folds
     jobs = [delayed(_fit_fold)(group, rows, fold, starts[fold], binary) for group, fold in tasks]
-    found = {name: _Fitted([None] * n_folds, np.empty((n, 2)), np.empty((n, 2))) for name in candidates}
+    if found is None:
+        found = {name: _Fitted([None] * n_folds, np.empty((n, 2)), np.empty((n, 2))) for name in candidates}
     results = results_of(jobs, n_jobs, doing="fitting models of the outcome")
     for (group, fold), fits in zip(tasks, results, strict=True):
         inside = rows.folds == fold
@@ -292,6 +305,14 @@ def _fit_all(
             own = found[name]
             own.models[fold], own.location[inside], own.scale[inside] = fit
     return found
+
+
+def _first_fold(fitted: dict[str, _Fitted], rows: OutcomeRows) -> tuple[dict[str, _Fitted], OutcomeRows]:
+    """What was predicted of the rows of the first fold, and these rows in two folds of their own."""
+    own = np.flatnonzero(rows.folds == 0)
+    parts = {name: _Fitted([], part.location[own], part.scale[own]) for name, part in fitted.items()}
+    halves = np.arange(own.size) % 2
+    return parts, OutcomeRows(rows.X[own], rows.a[own], rows.y[own], halves, some(rows.weights, own))
 
 
 def _fit_fold(

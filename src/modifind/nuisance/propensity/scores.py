@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import expit, logit
 from sklearn.base import BaseEstimator, clone
+from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import roc_auc_score
 from sklearn.model_selection import StratifiedKFold
 
@@ -336,27 +337,45 @@ class FittedPropensity:
         if not self.models:
             return np.repeat(self.scores[rows][:, None], encoded.shape[1], axis=1)
         assert self.folds is not None
-        design = self.table.design[rows]
+        folds, design = self.folds[rows], self.table.design[rows]
+        # From the row's own score, which may be known, as far as the model says that it moves.
+        index = logit(np.clip(self.raw[rows], EDGE, 1.0 - EDGE))
         found: Array = np.empty(encoded.shape[:2])
-        for fold, model in enumerate(self.models):
-            own = np.flatnonzero(self.folds[rows] == fold)
-            if own.size:  # from the row's own score, which may be known, as far as the model says that it moves
-                points = np.concatenate((design[own, None, columns], encoded[own]), axis=1)
-                moved = log_odds_along(model, design[own], columns, points)
-                found[own] = (
-                    logit(np.clip(self.raw[rows[own]], EDGE, 1.0 - EDGE))[:, None] + moved[:, 1:] - moved[:, :1]
-                )
-        return np.clip(expit(found), *self.clip)
+        if all(isinstance(model, LogisticRegression) for model in self.models):
+            slopes = np.stack([model.coef_[0, columns] for model in self.models])[folds]
+            found[:] = (index - np.einsum("ij,ij->i", design[:, columns], slopes))[:, None]
+            for k in range(encoded.shape[2]):
+                found += slopes[:, k, None] * encoded[..., k]
+        else:
+            for fold, model in enumerate(self.models):
+                own = np.flatnonzero(folds == fold)
+                if own.size:
+                    points = np.concatenate((design[own, None, columns], encoded[own]), axis=1)
+                    moved = log_odds_along(model, design[own], columns, points)
+                    found[own] = index[own, None] + moved[:, 1:] - moved[:, :1]
+        return np.clip(expit(found, out=found), *self.clip, out=found)
 
-    def profile(self, feature: int, device: str = "cpu") -> ScoreProfile:
-        """Scores as a function of one feature, the others staying as they are; networks are evaluated on `device`."""
+    def profile_values(self, feature: int) -> Array | None:
+        """Values of a feature that its profile is a table of; None where the profile is a closed form."""
+        if not self.models or all(is_linear(model) for model in self.models):
+            return None
+        levels = self.table.n_levels(feature)
+        if levels:
+            return np.arange(levels, dtype=np.float64)
+        return _grid(self.table.values[self.table.observed(feature), feature])
+
+    def profile(self, feature: int, device: str = "cpu", values: Array | None = None) -> ScoreProfile:
+        """Scores as a function of one feature, the others staying as they are; networks are evaluated on `device`.
+
+        `values` are those of a table whose rows these are some of, see `profile_values`.
+        """
         if not self.models:
             return ScoreProfile(self.clip, logit(self.scores))
         if all(is_linear(model) for model in self.models):
             return self._linear_profile(feature)
         levels, gaps = self.table.n_levels(feature), feature in self.table.incomplete
-        values = self.table.values[self.table.observed(feature), feature]
-        grid = np.arange(levels, dtype=np.float64) if levels else _grid(values)
+        grid = self.profile_values(feature) if values is None else values
+        assert grid is not None
         encoded = self.table.encode(feature, np.append(grid, np.nan) if gaps else grid)
         table = logit(np.clip(self._table(self.table.encoding[feature], encoded, device), 1e-6, 1 - 1e-6))
         missing = table[:, -1] if gaps else None

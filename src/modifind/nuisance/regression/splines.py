@@ -95,10 +95,11 @@ class ColumnBasis:
         """``self(values) @ coefficients``, without forming the functions at every value.
 
         Between nodes the sum is a straight line; the ends, where the nonlinear functions are constant, are two more.
+        In memory the outputs, which are on the last axis, come one after the other.
         """
         own = self.line(values)
         if self.width == 1:
-            return own[..., None] * coefficients[0]
+            return np.moveaxis(np.multiply.outer(coefficients[0], own), 0, -1)
         heights = self.table @ coefficients[1:]
         slopes = np.zeros((self.nodes.size + 1, heights.shape[1]))
         slopes[1:-1] = np.diff(heights, axis=0) / np.diff(self.nodes)[:, None]
@@ -106,10 +107,10 @@ class ColumnBasis:
         offsets = heights[left] - slopes * self.nodes[left, None]
         slopes += coefficients[0]
         place = np.searchsorted(self.nodes, own)
-        total = slopes[place]
-        total *= own[..., None]
-        total += offsets[place]
-        return total
+        total = np.take(slopes.T, place, axis=1)
+        total *= own
+        total += np.take(offsets.T, place, axis=1)
+        return np.moveaxis(total, 0, -1)
 
 
 def _roughness(knots: Array) -> Array:

@@ -76,7 +76,7 @@ class AdditiveTerms:
         products = coefficients[len(coefficients) - len(self.pairs) :]
         for rows in row_blocks(X.shape[0]):
             columns = X[rows].T.copy()
-            part = np.repeat(coefficients[:1], columns.shape[1], axis=0)
+            part = np.repeat(coefficients[0][:, None], columns.shape[1], axis=1).T
             for basis, own, column in zip(self.bases, self.slices, columns, strict=True):
                 part += basis.combine(column, coefficients[own])
             for weight, (j, k) in zip(products, self.pairs, strict=True):
@@ -101,7 +101,7 @@ class AdditiveTerms:
             ``self(X) @ coefficients``, where it is known.
         """
         index = self.combine(X, coefficients) if index is None else index
-        total = np.repeat(index[:, None, :], points.shape[1], axis=1)
+        total = np.moveaxis(np.repeat(index.T[:, :, None], points.shape[1], axis=2), 0, -1)
         for j in range(columns.start, columns.stop):
             own = coefficients[self.slices[j]]
             total += self.bases[j].combine(points[..., j - columns.start], own)

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,7 +16,6 @@ from modifind.data.many_levels import with_level_columns
 from modifind.data.outcome_scale import transform_outcome
 from modifind.data.pieces import Block
 from modifind.data.within_clusters import cluster_features
-from modifind.data.wording import named
 from modifind.engine.assemble import Finding
 from modifind.engine.checkpoint import Checkpoint
 from modifind.engine.features import Analysis, Interrupted, run_tests
@@ -26,23 +23,19 @@ from modifind.engine.reading import Data
 from modifind.engine.repeats import steadied
 from modifind.engine.run import Answer, Models, Run, Table
 from modifind.engine.scoring import draw_folds, fit_scores, model_of_rows
-from modifind.engine.testers import AnalyticTester, ResamplingTester
+from modifind.engine.testers import AnalyticTester, ResamplingTester, explaining_model
 from modifind.engine.units import check_groups
-from modifind.explain.attempts import attempt
-from modifind.inference import ConditionalRandomizationTest
 from modifind.nuisance.conditional import BaseSampler
 from modifind.nuisance.propensity.overlap import OverlapSums
 from modifind.nuisance.propensity.scores import FittedPropensity
-from modifind.statistics import WCMMD, EffectLikelihood
-from modifind.statistics.contract import called
+from modifind.statistics import WCMMD
+from modifind.statistics.contract import refuse_gaps
 from modifind.statistics.prepared_likelihood import PreparedEffectLikelihood
-from modifind.statistics.wcmmd import PreparedWCMMD
-
-EXPLAINING = EffectLikelihood(["linear", "splines"])  # of what 'wcmmd' finds without a model of the outcome
+from modifind.statistics.prepared_wcmmd import PreparedWCMMD
 
 
 @dataclass(frozen=True)
-class KeptTable(Table):
+class TableInMemory(Table):
     """A table in memory.
 
     Attributes
@@ -67,7 +60,7 @@ class KeptTable(Table):
         data: Data,
         checkpoint: Checkpoint | None = None,
         known: dict[int, Finding] | None = None,
-    ) -> KeptTable:
+    ) -> TableInMemory:
         """From a table that was read; refuses settings that have no meaning for it."""
         arranged, units = arrange(data.table, run.feature_groups, data.adjusted)
         table = with_level_columns(replace(data, table=arranged).conditioned, data.weights)
@@ -115,7 +108,7 @@ class KeptTable(Table):
     def answer(self, run: Run, models: Models) -> Answer:
         """Test every feature, one after the other or by several processes; those near the cut by further cross-fits."""
         block, propensity, nuisances = self.block, models.propensity, models.nuisances
-        tester = _tester(run, models, len(self.units))
+        tester = _tester(run, models, run.resamples(self))
         prepared: PreparedWCMMD = models.prepared
         if not run.statistic.measures_importance:
             prepared = WCMMD().prepare(nuisances)
@@ -159,37 +152,15 @@ def check_settings(run: Run, data: Data) -> Array:
     """
     outcome = transform_outcome(data.y, run.outcome_transform)
     run.statistic.validate(outcome, weighted=data.weights is not None)
-    gaps = [data.table.names[m] for m in data.table.incomplete]
-    if gaps and not run.statistic.takes_missing:
-        raise ValueError(
-            f"{called(run.statistic)} takes no missing values, which there are in {named(gaps)}; fill them, use "
-            "missing='drop', or set takes_missing = True if NaN is dealt with"
-        )
+    refuse_gaps(run.statistic, [data.table.names[m] for m in data.table.incomplete])
     model_of_rows(run.propensity, data).check(data.y.size)
     return outcome
 
 
-def _tester(run: Run, models: Models, n_tested: int) -> AnalyticTester | ResamplingTester:
+def _tester(run: Run, models: Models, n_resamples: int) -> AnalyticTester | ResamplingTester:
     """What tests one feature."""
     statistic, propensity, nuisances = run.statistic, models.propensity, models.nuisances
     if not statistic.resamples:
         return AnalyticTester(models.prepared, propensity, statistic.check_resamples, run.explain)
-    n_resamples = run.test.resolve_resamples(run.n_resamples, n_tested, run.alpha, run.adjust)
-    # A distribution that ignores the treatment cannot tell what depends on it from what changes.
-    explain = run.explain and getattr(run.sampler, "condition_on_treatment", True)
-    model: Any = attempt("what changes along features", EXPLAINING.prepare, nuisances) if explain else None
+    model = explaining_model(nuisances, run.sampler) if run.explain else None
     return ResamplingTester(models.prepared, statistic, run.test, n_resamples, propensity, nuisances.table, model)
-
-
-def warn_unused(test: ConditionalRandomizationTest | None, n_resamples: int | str, alpha: float, adjust: str) -> None:
-    """Name settings that the effect-likelihood test has no use for."""
-    if test is not None:
-        warnings.warn("test= belongs to 'wcmmd'; effect_likelihood does not use it", UserWarning, stacklevel=4)
-    if n_resamples != "auto":
-        ConditionalRandomizationTest().resolve_resamples(n_resamples, 1, alpha, adjust)  # refuses what is no count
-        warnings.warn(
-            "effect_likelihood does not resample, so n_resamples has no effect; "
-            "EffectLikelihood(check_resamples=...) checks its tail by resampling",
-            UserWarning,
-            stacklevel=4,
-        )

@@ -1,0 +1,259 @@
+"""Fast sums of weighted rows around every row, by a Gaussian kernel on one column or within categories."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from modifind._typing import Array
+from modifind.statistics.kernels import (
+    MAX_DENSE_RANGE,
+    NODES_PER_BANDWIDTH,
+    QUADRATURE_WEIGHT,
+    dense_nodes,
+    root_kernel,
+)
+
+Sources: TypeAlias = Sequence[tuple[slice, Array]]
+
+# Beyond the range that one dense grid serves, the grid is cut into cells.
+CELL_NODES = 17
+CELL_WIDTH = CELL_NODES / NODES_PER_BANDWIDTH
+# Sums whose total weight is below this may be dominated by rows outside the cells in reach; see `nearest_weights`.
+NEGLIGIBLE = 1e-10
+MANY_LEVELS = 50
+ROW_BLOCK = 500  # rows whose sums stay in cache
+MANY_CELLS = 2.0**52  # beyond so many cells from zero, numbers lie further apart than a cell is wide
+
+
+class RowSums(ABC):
+    """Sums of weighted rows around every row; what a conditional expectation given one feature needs.
+
+    The work is done in two steps, so that the second can go through the rows in blocks that stay in cache: `collect`
+    adds up all rows of each ``(slice of rows, weights of those rows)`` source, `at` evaluates the sums at some rows.
+    """
+
+    @abstractmethod
+    def collect(self, sources: Sources) -> list[Any]:
+        """What `at` needs to know of each source."""
+
+    @abstractmethod
+    def at(self, collected: list[Any], rows: slice) -> list[Array]:
+        """Sums at a slice of rows, one array per source, which the caller may overwrite."""
+
+    @property
+    def reaches_all(self) -> bool:
+        """Whether sums are right however far apart rows are."""
+        return True
+
+    @property
+    def block_rows(self) -> int:
+        """Rows that `at` should be asked for at a time."""
+        return ROW_BLOCK
+
+    def sums(self, sources: Sources) -> list[Array]:
+        """Sums at every row, one array per source."""
+        return self.at(self.collect(sources), slice(None))
+
+
+@dataclass(frozen=True)
+class GroupSums(RowSums):
+    """Sums over the rows of the same category."""
+
+    codes: NDArray[np.intp]
+    n_levels: int
+
+    def collect(self, sources: Sources) -> list[Any]:
+        """Totals of each category."""
+        return [self._totals(self.codes[rows], values) for rows, values in sources]
+
+    def at(self, collected: list[Any], rows: slice) -> list[Array]:
+        """Sums at a slice of rows, one array per source."""
+        return [totals[self.codes[rows]] for totals in collected]
+
+    def _totals(self, codes: NDArray[np.intp], values: Array) -> Array:
+        if self.n_levels <= MANY_LEVELS:  # a product with the indicator matrix is fastest while that is thin
+            return (codes == np.arange(self.n_levels)[:, None]).astype(np.float64) @ values
+        totals = np.zeros((self.n_levels, values.shape[1]))
+        np.add.at(totals, codes, values)
+        return totals
+
+
+@dataclass(frozen=True)
+class DenseSums(RowSums):
+    """Kernel sums by the full n x n matrix: quadratic, kept as the published computation."""
+
+    gram: Array
+
+    @property
+    def reaches_all(self) -> bool:
+        """Kernel values of far rows vanish."""
+        return False
+
+    def collect(self, sources: Sources) -> list[Any]:
+        """All sums: the published computation has no blocks."""
+        return [self.gram[:, rows] @ values for rows, values in sources]
+
+    def at(self, collected: list[Any], rows: slice) -> list[Array]:
+        """Sums at a slice of rows, one array per source."""
+        return [sums[rows] for sums in collected]
+
+
+@dataclass(frozen=True)
+class CellSums:
+    """Sums at the nodes of numbered cells, which add up over sets of rows.
+
+    Attributes
+    ----------
+    numbers : array of shape (cells,)
+        Numbers of the cells in ascending order: those with rows, and their neighbours.
+    nodes : array of shape (cells, CELL_NODES, columns)
+        The sums.
+    """
+
+    numbers: Array
+    nodes: Array
+
+    def __add__(self, other: CellSums) -> CellSums:
+        """The sums of both sets of rows."""
+        numbers = np.union1d(self.numbers, other.numbers)
+        nodes = np.zeros((numbers.size, *self.nodes.shape[1:]))
+        for own in (self, other):
+            nodes[np.searchsorted(numbers, own.numbers)] += own.nodes
+        return CellSums(numbers, nodes)
+
+
+@dataclass(frozen=True)
+class KernelSums(RowSums):
+    """Sums ``S_i = sum_j k(x_i, x_j) W_j`` over rows, in time linear in the number of rows.
+
+    Built once per column `x`; `sums` may then be called with several sources. All terms of the quadrature are positive,
+    so small sums keep their relative accuracy as long as the grid reaches them.
+
+    Attributes
+    ----------
+    roots : array of shape (n, nodes)
+        What rows add to nodes. With cells the rows are in their order along the column.
+    order : int array of shape (n,), optional
+        That order; None where one grid serves all rows.
+    cells : tuple
+        First row, end and number of each cell that has rows.
+    """
+
+    roots: Array
+    order: NDArray[np.intp] | None = None
+    cells: tuple[tuple[int, int, float], ...] = ()
+
+    @classmethod
+    def of(cls, values: Array, bandwidth: float, limits: tuple[float, float] | None = None) -> KernelSums:
+        """Prepare one column: a dense grid for ordinary ranges, numbered cells for heavy tails.
+
+        Where the rows are some of a table, `limits` of the whole column make the sums of all parts add up.
+        """
+        low, high = limits or (float(values.min()), float(values.max()))
+        if high - low <= MAX_DENSE_RANGE * bandwidth:
+            return cls(root_kernel(values, bandwidth, dense_nodes(low, high, bandwidth)))
+        number, offset = _cells(values, CELL_WIDTH * bandwidth)
+        order = np.argsort(number, kind="stable")
+        number = number[order]
+        nodes = bandwidth / NODES_PER_BANDWIDTH * np.arange(-CELL_NODES, 2 * CELL_NODES, dtype=np.float64)
+        starts = np.flatnonzero(np.diff(number, prepend=-np.inf))
+        stops = np.append(starts, number.size)[1:]
+        cells = tuple(zip(starts.tolist(), stops.tolist(), number[starts].tolist(), strict=True))
+        return cls(root_kernel(offset[order], bandwidth, nodes), order, cells)
+
+    @property
+    def reaches_all(self) -> bool:
+        """Whether rows see each other at any distance; with cells they see those of neighbouring ones."""
+        return self.order is None
+
+    @property
+    def block_rows(self) -> int:
+        """Rows that `at` should be asked for at a time."""
+        return ROW_BLOCK if self.order is None else max(self.order.size, 1)
+
+    def collect(self, sources: Sources) -> list[Any]:
+        """Sums at the nodes of a dense grid, or of cells."""
+        if self.order is None:
+            return [QUADRATURE_WEIGHT * (self.roots[rows].T @ values) for rows, values in sources]
+        return [self._cell_sums(rows, values) for rows, values in sources]
+
+    def at(self, collected: list[Any], rows: slice) -> list[Array]:
+        """Sums at a slice of rows, one array per source."""
+        if self.order is None:
+            return [self.roots[rows] @ moments for moments in collected]
+        return [self._at_cells(sums)[rows] for sums in collected]
+
+    def _cell_sums(self, rows: slice, values: Array) -> CellSums:
+        assert self.order is not None
+        spread = np.zeros((self.order.size, values.shape[1]))
+        spread[rows] = QUADRATURE_WEIGHT * values
+        spread = spread[self.order]
+        occupied = np.array([number for *_, number in self.cells])
+        numbers = np.unique(np.concatenate((_next(occupied, -1.0), occupied, _next(occupied, 1.0))))
+        nodes = np.zeros((numbers.size, CELL_NODES, values.shape[1]))
+        for start, stop, at in self._places(numbers):
+            nodes[at : at + 3] += (self.roots[start:stop].T @ spread[start:stop]).reshape(3, CELL_NODES, -1)
+        return CellSums(numbers, nodes)
+
+    def _at_cells(self, sums: CellSums) -> Array:
+        assert self.order is not None
+        flat = sums.nodes.reshape(-1, sums.nodes.shape[2])
+        found = np.empty((self.order.size, flat.shape[1]))
+        for start, stop, at in self._places(sums.numbers):
+            nodes = flat[at * CELL_NODES : (at + 3) * CELL_NODES]
+            found[self.order[start:stop]] = self.roots[start:stop] @ nodes
+        return found
+
+    def _places(self, numbers: Array) -> list[tuple[int, int, int]]:
+        """First row and end of each cell, and where the cell before it is among numbered ones."""
+        places = np.searchsorted(numbers, _next(np.array([number for *_, number in self.cells]), -1.0)).tolist()
+        return [(start, stop, at) for (start, stop, _), at in zip(self.cells, places, strict=True)]
+
+
+def _cells(values: Array, width: float) -> tuple[Array, Array]:
+    """Number of the cell of every value, and how far into it the value is."""
+    with np.errstate(over="ignore"):
+        number, offset = np.divmod(values, width)
+    # Numbers of cells that are further from zero than whole numbers are told apart are those of single values.
+    return number, np.where(np.abs(number) < MANY_CELLS, offset, width / 2)
+
+
+def _next(numbers: Array, step: float) -> Array:
+    """Numbers of neighbouring cells."""
+    return np.where(np.abs(numbers) < MANY_CELLS, numbers + step, np.nextafter(numbers, step * np.inf))
+
+
+def nearest_weights(point: float, ordered: Array, bandwidth: float) -> tuple[slice, Array]:
+    """Kernel weights at `point`, scaled so that the largest is one, over the rows of a sorted column that matter.
+
+    Far from all rows every kernel value underflows; their ratios do not. Rows whose weight is below ``exp(-40)`` of
+    the largest are left out.
+    """
+    at = int(np.searchsorted(ordered, point))
+    nearest = int(nearest_rows(np.array([point]), ordered)[0])
+    reach = np.hypot((ordered[nearest] - point) / bandwidth, np.sqrt(40.0)) * bandwidth
+    start, stop = np.searchsorted(ordered, (point - reach, point + reach))
+    # At far points `reach` may round to the nearest gap itself; both neighbours stay in whatever happens.
+    window = slice(max(min(int(start), at - 1), 0), max(int(stop), at + 1))
+    return window, np.exp(relative_exponent(ordered[window], ordered[nearest], point, bandwidth))
+
+
+def nearest_rows(points: Array, ordered: Array) -> NDArray[np.intp]:
+    """Position in a sorted column of the value nearest to each point."""
+    right = np.minimum(np.searchsorted(ordered, points), ordered.size - 1)
+    left = np.maximum(right - 1, 0)
+    # Beyond the ends there is one neighbour only: at a far point both distances round to the same.
+    inside = (points > ordered[left]) & (points < ordered[right])
+    closer_left = inside & (points - ordered[left] <= ordered[right] - points)
+    return np.where(closer_left | (points <= ordered[left]), left, right)
+
+
+def relative_exponent(rows: Array, nearest: Array | float, point: Array | float, bandwidth: float) -> Array:
+    """Logarithm of ``k(row, point) / k(nearest, point)``, factorised so that a far point does not round it away."""
+    return -((rows - nearest) / bandwidth) * ((rows - point) / bandwidth + (nearest - point) / bandwidth)
