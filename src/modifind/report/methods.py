@@ -33,6 +33,10 @@ OVERLAP_WEIGHTS = (
     "Li F, Morgan KL, Zaslavsky AM. Balancing covariates via propensity score weighting. "
     "Journal of the American Statistical Association 113, 390-400, 2018."
 )
+KERNEL = (
+    "Martinez-Taboada D, Ramdas A, Kennedy EH. An efficient doubly-robust test for the kernel treatment effect. "
+    "Advances in Neural Information Processing Systems 36, 2023."
+)
 MAKAROV = (
     "Fan Y, Park SS. Sharp bounds on the distribution of treatment effects and their statistical inference. "
     "Econometric Theory 26, 931-951, 2010."
@@ -101,6 +105,7 @@ def references(result: SelectionResult) -> list[str]:
         ADJUSTMENTS.get(s["adjust"], ""): s["adjust"] in ADJUSTMENTS,
         DOUBLY_ROBUST: bands and (model or len(result.changes)),
         OVERLAP_WEIGHTS: bands and s.get("population") == "overlap",
+        KERNEL: "distribution" in result.tests.index,
         MAKAROV: result.bounds,
     }
     return [reference for reference, cited in used.items() if cited]
@@ -123,6 +128,15 @@ def _explained_methods(result: SelectionResult) -> str:
                 "e(1 - e) of its propensity score e, so that rows that could hardly have been in the other arm hardly "
                 "count (overlap weights)."
             )
+    if "mean" in result.tests.index:
+        between = "clusters" if result.settings.get("clusters") else "rows"
+        said += (
+            " The average effect is the mean of doubly robust scores of the cross-fitted models, with the variance "
+            f"between {between}; whether the distribution of the outcome changes was tested by the squared length of the "
+            "mean score of a Gaussian kernel's feature map, combined with the test of the average, and whether anything "
+            "modifies the effect by a score test along all features, combined with the features' tests. Effects in "
+            "subgroups are means of the same scores."
+        )
     if len(result.changes):
         said += (
             " Whether a feature changes the average effect, the ratio of the arms' spreads or their difference in "

@@ -182,6 +182,9 @@
       linked.set(said.link, [...(linked.get(said.link) || []), plot]);
     }
   };
+  addEventListener("beforeprint", () => {
+    for (const panel of document.querySelectorAll("details.chosen")) panel.open = true;
+  });
   const phone = window.matchMedia("(max-width: 40rem)").matches;
   for (const [panel] of others) {
     if (phone) panel.open = false;
