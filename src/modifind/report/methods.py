@@ -132,10 +132,10 @@ def _explained_methods(result: SelectionResult) -> str:
         between = "clusters" if result.settings.get("clusters") else "rows"
         said += (
             " The average effect is the mean of doubly robust scores of the cross-fitted models, with the variance "
-            f"between {between}; whether the distribution of the outcome changes was tested by the squared length of the "
-            "mean score of a Gaussian kernel's feature map, combined with the test of the average, and whether anything "
-            "modifies the effect by a score test along all features, combined with the features' tests. Effects in "
-            "subgroups are means of the same scores."
+            f"between {between}; whether the distribution of the outcome changes was tested by the squared length of "
+            "the mean score of a Gaussian kernel's feature map, combined with the test of the average, and whether "
+            "anything modifies the effect by a score test along all features, combined with the features' tests. "
+            "Effects in subgroups are means of the same scores."
         )
     if len(result.changes):
         said += (
