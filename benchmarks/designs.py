@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,6 +21,9 @@ PAPER = ("LinMean", "NonlinMean", "LinVar", "NonlinVar")
 PROGNOSTIC = [f"X{j}" for j in range(26, 31)]
 
 
+NO_SETTINGS: Mapping[str, Any] = MappingProxyType({})
+
+
 class Table(NamedTuple):
     """One simulated table."""
 
@@ -31,6 +35,7 @@ class Table(NamedTuple):
     weights: Array | None = None
     clusters: NDArray[np.int64] | None = None
     strata: NDArray[Any] | None = None
+    settings: Mapping[str, Any] = NO_SETTINGS  # of the selector
 
 
 Design = Callable[[int, int], Table]
@@ -46,11 +51,11 @@ def prognosis(x: Array) -> Array:
     return np.sum(parts, axis=0)
 
 
-def _frame(x: Array) -> pd.DataFrame:
+def as_frame(x: Array) -> pd.DataFrame:
     return pd.DataFrame(x, columns=[f"X{j + 1}" for j in range(x.shape[1])])
 
 
-def _features(
+def features(
     seed: int, n: int, correlation: float = 0.2, n_features: int = N_FEATURES
 ) -> tuple[np.random.Generator, Array, NDArray[np.int64]]:
     """A ~ Bernoulli(1/2) and X given A normal with mean -0.2 or 0.2, as in the paper."""
@@ -75,33 +80,33 @@ def effect_of_size(size: float, *, spread: bool) -> Design:
     """The paper's linear score times `size`, as a difference of means or as a spread of the treated."""
 
     def simulate(seed: int, n: int) -> Table:
-        rng, x, a = _features(seed, n)
+        rng, x, a = features(seed, n)
         score = size * (x[:, :5] @ np.array([4.0, 2.0, 1.0, 2.0, 4.0]))
         noise = rng.standard_normal(n)
         y = a * np.exp(score) * noise + (1 - a) * noise if spread else (2 * a - 1) * score + noise
-        return Table(_frame(x), a, y, [f"X{j}" for j in range(1, 6)], [])
+        return Table(as_frame(x), a, y, [f"X{j}" for j in range(1, 6)], [])
 
     return simulate
 
 
 def square(seed: int, n: int) -> Table:
-    rng, x, a = _features(seed, n)
-    return Table(_frame(x), a, 0.7 * a * (x[:, 0] ** 2 + x[:, 1] ** 2) + rng.standard_normal(n), ["X1", "X2"], [])
+    rng, x, a = features(seed, n)
+    return Table(as_frame(x), a, 0.7 * a * (x[:, 0] ** 2 + x[:, 1] ** 2) + rng.standard_normal(n), ["X1", "X2"], [])
 
 
 def absolute(seed: int, n: int) -> Table:
-    rng, x, a = _features(seed, n)
-    return Table(_frame(x), a, a * (np.abs(x[:, 0]) + np.abs(x[:, 1])) + rng.standard_normal(n), ["X1", "X2"], [])
+    rng, x, a = features(seed, n)
+    return Table(as_frame(x), a, a * (np.abs(x[:, 0]) + np.abs(x[:, 1])) + rng.standard_normal(n), ["X1", "X2"], [])
 
 
 def interaction(seed: int, n: int) -> Table:
-    rng, x, a = _features(seed, n)
-    return Table(_frame(x), a, 1.5 * a * x[:, 0] * x[:, 1] + rng.standard_normal(n), ["X1", "X2"], [])
+    rng, x, a = features(seed, n)
+    return Table(as_frame(x), a, 1.5 * a * x[:, 0] * x[:, 1] + rng.standard_normal(n), ["X1", "X2"], [])
 
 
 def discrete(seed: int, n: int) -> Table:
-    rng, x, a = _features(seed, n)
-    frame = _frame(x)
+    rng, x, a = features(seed, n)
+    frame = as_frame(x)
     group, half = np.digitize(x[:, 0], [-0.5, 0.5]), (x[:, 1] > 0).astype(int)
     frame["X1"] = np.array(["low", "middle", "high"])[group]
     frame["X2"] = half
@@ -113,23 +118,23 @@ def discrete(seed: int, n: int) -> Table:
 
 def tail_only(seed: int, n: int) -> Table:
     """Treated rows with positive X1 have t(2.2) noise of variance 1; mean and variance never change."""
-    rng, x, a = _features(seed, n)
+    rng, x, a = features(seed, n)
     heavy = rng.standard_t(2.2, n) / np.sqrt(11.0)
-    return Table(_frame(x), a, a + np.where((a == 1) & (x[:, 0] > 0), heavy, rng.standard_normal(n)), ["X1"], [])
+    return Table(as_frame(x), a, a + np.where((a == 1) & (x[:, 0] > 0), heavy, rng.standard_normal(n)), ["X1"], [])
 
 
 def skewness_only(seed: int, n: int) -> Table:
     """The skewness of treated rows turns with the sign of X1; mean and variance never change."""
-    rng, x, a = _features(seed, n)
+    rng, x, a = features(seed, n)
     skewed = rng.gamma(2.0, size=n) / np.sqrt(2.0) - np.sqrt(2.0)
-    return Table(_frame(x), a, a + np.where(a == 1, np.sign(x[:, 0]) * skewed, rng.standard_normal(n)), ["X1"], [])
+    return Table(as_frame(x), a, a + np.where(a == 1, np.sign(x[:, 0]) * skewed, rng.standard_normal(n)), ["X1"], [])
 
 
-def _randomised(
+def randomised_features(
     seed: int, n: int, n_features: int = N_FEATURES
 ) -> tuple[np.random.Generator, Array, NDArray[np.int64]]:
     """The same features, alike in both arms."""
-    rng, x, a = _features(seed, n, n_features=n_features)
+    rng, x, a = features(seed, n, n_features=n_features)
     return rng, x - np.where(a == 1, 0.2, -0.2)[:, None], a
 
 
@@ -137,9 +142,9 @@ def rare_events(share: float, *, randomised: bool = True) -> Design:
     """A share of the treated rows with positive X1 falls by six standard deviations."""
 
     def simulate(seed: int, n: int) -> Table:
-        rng, x, a = (_randomised if randomised else _features)(seed, n)
+        rng, x, a = (randomised_features if randomised else features)(seed, n)
         fallen = (a == 1) & (x[:, 0] > 0) & (rng.random(n) < share)
-        return Table(_frame(x), a, a + rng.standard_normal(n) - 6.0 * fallen, ["X1"], [])
+        return Table(as_frame(x), a, a + rng.standard_normal(n) - 6.0 * fallen, ["X1"], [])
 
     return simulate
 
@@ -148,10 +153,10 @@ def gamma_noise(*, randomised: bool = True) -> Design:
     """Noise of treated rows with positive X1 is gamma of mean 0 and variance 1, that of all others normal."""
 
     def simulate(seed: int, n: int) -> Table:
-        rng, x, a = (_randomised if randomised else _features)(seed, n)
+        rng, x, a = (randomised_features if randomised else features)(seed, n)
         skewed = rng.gamma(2.0, size=n) / np.sqrt(2.0) - np.sqrt(2.0)
         noise = np.where((a == 1) & (x[:, 0] > 0), skewed, rng.standard_normal(n))
-        return Table(_frame(x), a, a + noise, ["X1"], [])
+        return Table(as_frame(x), a, a + noise, ["X1"], [])
 
     return simulate
 
@@ -160,50 +165,50 @@ def noisy(outcome: Callable[[np.random.Generator, Array], Array]) -> Design:
     """No effect at all; the outcome is drawn given X30, in both arms alike."""
 
     def simulate(seed: int, n: int) -> Table:
-        rng, x, a = _features(seed, n)
-        return Table(_frame(x), a, outcome(rng, x[:, 29]).astype(np.float64), [], ["X30"])
+        rng, x, a = features(seed, n)
+        return Table(as_frame(x), a, outcome(rng, x[:, 29]).astype(np.float64), [], ["X30"])
 
     return simulate
 
 
 def no_effect(seed: int, n: int) -> Table:
-    rng, x, a = _features(seed, n)
-    return Table(_frame(x), a, rng.standard_normal(n), [], [])
+    rng, x, a = features(seed, n)
+    return Table(as_frame(x), a, rng.standard_normal(n), [], [])
 
 
 def constant_effect(seed: int, n: int) -> Table:
-    rng, x, a = _features(seed, n)
-    return Table(_frame(x), a, prognosis(x[:, 25:]) + 2 * a + rng.standard_normal(n), [], PROGNOSTIC)
+    rng, x, a = features(seed, n)
+    return Table(as_frame(x), a, prognosis(x[:, 25:]) + 2 * a + rng.standard_normal(n), [], PROGNOSTIC)
 
 
 def heavy_tails(seed: int, n: int) -> Table:
-    rng, x, a = _features(seed, n)
-    return Table(_frame(x), a, x[:, 29] + a + rng.standard_t(3, n), [], ["X30"])
+    rng, x, a = features(seed, n)
+    return Table(as_frame(x), a, x[:, 29] + a + rng.standard_t(3, n), [], ["X30"])
 
 
 def log_normal(seed: int, n: int) -> Table:
-    rng, x, a = _features(seed, n)
-    return Table(_frame(x), a, np.exp(0.5 * a + rng.standard_normal(n)), [], [])
+    rng, x, a = features(seed, n)
+    return Table(as_frame(x), a, np.exp(0.5 * a + rng.standard_normal(n)), [], [])
 
 
 def poor_overlap(seed: int, n: int) -> Table:
     """Assignment by a logistic score of six features; the AUC of the true score is about 0.9."""
-    rng, _, _ = _features(seed, n)
+    rng, _, _ = features(seed, n)
     place = np.arange(N_FEATURES)
     x = rng.standard_normal((n, N_FEATURES)) @ np.linalg.cholesky(0.2 ** np.abs(np.subtract.outer(place, place))).T
     a = (rng.random(n) < expit(x[:, :6].sum(axis=1))).astype(np.int64)
-    return Table(_frame(x), a, a + rng.standard_normal(n), [], [])
+    return Table(as_frame(x), a, a + rng.standard_normal(n), [], [])
 
 
 def strong_correlation(seed: int, n: int) -> Table:
-    rng, x, a = _features(seed, n, correlation=0.9)
-    return Table(_frame(x), a, 1.5 * a * x[:, 0] + rng.standard_normal(n), ["X1"], [])
+    rng, x, a = features(seed, n, correlation=0.9)
+    return Table(as_frame(x), a, 1.5 * a * x[:, 0] + rng.standard_normal(n), ["X1"], [])
 
 
 def mixed_columns(seed: int, n: int) -> Table:
     """Log-normal, zero-inflated and discrete columns, and one that is a noisy square of another."""
-    rng, x, a = _features(seed, n)
-    frame = _frame(x)
+    rng, x, a = features(seed, n)
+    frame = as_frame(x)
     frame["X2"] = np.exp(x[:, 1])
     frame["X6"] = 1.5 * x[:, 1] ** 2 + x[:, 5]
     for j in (2, *range(14, 20)):
@@ -256,7 +261,7 @@ def survey(by: str) -> Design:
         ]
         score = np.sqrt(np.log(2)) * score
         rows = np.argsort(-(score + rng.gumbel(size=size)))[:n]  # n draws in proportion to exp(score)
-        frame = _frame(x[rows])
+        frame = as_frame(x[rows])
         frame["X8"] = np.digitize(x[rows, 7], [-0.7, 0.4])
         return Table(frame, a[rows], y[rows], ["X1"], ["X2"], weights=np.exp(-score[rows]))
 
@@ -273,7 +278,7 @@ def clustered(by_cluster: bool) -> Design:
         rng = np.random.default_rng([seed, 29])
         clusters = rng.permutation(np.arange(n) % N_CLUSTERS)
         shared, own = rng.standard_normal((N_CLUSTERS, FEW_FEATURES)), rng.standard_normal((n, FEW_FEATURES))
-        frame = _frame((shared[clusters] + own) / np.sqrt(2))
+        frame = as_frame((shared[clusters] + own) / np.sqrt(2))
         frame["C1"] = rng.standard_normal(N_CLUSTERS)[clusters]
         frame["C2"] = (rng.random(N_CLUSTERS) < 0.4).astype(int)[clusters]
         a = (rng.random(n) < expit(0.5 * frame["X2"].to_numpy())).astype(np.int64)
@@ -297,7 +302,7 @@ def cluster_level(size: int, by_cluster: bool) -> Design:
         n_clusters = n // size
         clusters = np.repeat(np.arange(n_clusters), size)
         shared, own = rng.standard_normal((n_clusters, 5)), rng.standard_normal((n, 5))
-        frame = _frame((shared[clusters] + own) / np.sqrt(2))
+        frame = as_frame((shared[clusters] + own) / np.sqrt(2))
         for name in ("C1", "C2", "C3"):
             frame[name] = rng.standard_normal(n_clusters)[clusters]
         frame["D1"] = rng.permutation(np.arange(n_clusters) % 5 < 2).astype(int)[clusters]
@@ -378,7 +383,7 @@ def with_gaps(*, informative: bool) -> Design:
         gaps = rng.random((n, 4)) < expit(x[:, 4:] - 1.6)
         y = a * (x[:, 0] + 1.2 * gaps[:, 1]) + x[:, 7] + 2.0 * informative * gaps[:, 2] + rng.standard_normal(n)
         x[:, :4] = np.where(gaps, np.nan, x[:, :4])
-        return Table(_frame(x), a, y, ["X1", "X2"], ["X3", "X8"] if informative else ["X8"])
+        return Table(as_frame(x), a, y, ["X1", "X2"], ["X3", "X8"] if informative else ["X8"])
 
     return simulate
 
@@ -403,7 +408,7 @@ def stratified(seed: int, n: int) -> Table:
     a = (rng.random(n) < np.array([0.25, 0.4, 0.5, 0.65, 0.8])[site]).astype(np.int64)
     baseline = np.array([-1.5, 0.0, 1.0, 0.5, 2.0])[site]
     y = baseline + a * (0.5 + x[:, 0]) + x[:, 1] + rng.standard_normal(n)
-    return Table(_frame(x), a, y, ["X1"], ["X2"], strata=np.array([*"ABCDE"])[site])
+    return Table(as_frame(x), a, y, ["X1"], ["X2"], strata=np.array([*"ABCDE"])[site])
 
 
 def rare_levels(seed: int, n: int) -> Table:
@@ -413,7 +418,7 @@ def rare_levels(seed: int, n: int) -> Table:
     """
     rng = np.random.default_rng([seed, 31])
     x = rng.standard_normal((n, FEW_FEATURES))
-    frame = _frame(x)
+    frame = as_frame(x)
     shares = np.array([0.55, 0.3, 0.1, 0.03, 0.012, 0.008])
     for k in range(3, FEW_FEATURES):
         frame[f"X{k + 1}"] = np.array([*"abcdef"])[rng.choice(6, n, p=shares)]
@@ -442,7 +447,7 @@ def many_levels(n_levels: int, *, modify: float = 0.0, coin: bool = False) -> De
         a = (rng.random(n) < chance).astype(np.int64)
         effect = 0.0 if coin else 0.5 + 0.5 * x[:, 0] + modify * trait[:, 3]
         y = x[:, 1] + trait[:, 2] + a * effect + rng.normal(size=n)
-        frame = _frame(x).assign(sex=sex, site=np.char.add("s", level.astype(str)))
+        frame = as_frame(x).assign(sex=sex, site=np.char.add("s", level.astype(str)))
         modifiers = [] if coin else ["X1", "site"] if modify else ["X1"]
         return Table(frame, a, y, modifiers, ["X2"])
 
@@ -453,8 +458,8 @@ def zero_effect(outcome: Callable[[np.random.Generator, Array], Array]) -> Desig
     """Ten features; the treatment does nothing, and the outcome is drawn given X1, in both arms alike."""
 
     def simulate(seed: int, n: int) -> Table:
-        rng, x, a = _features(seed, n, n_features=TEN_FEATURES)
-        return Table(_frame(x), a, outcome(rng, x[:, 0]).astype(np.float64), [], ["X1"])
+        rng, x, a = features(seed, n, n_features=TEN_FEATURES)
+        return Table(as_frame(x), a, outcome(rng, x[:, 0]).astype(np.float64), [], ["X1"])
 
     return simulate
 
@@ -474,16 +479,16 @@ def unfollowed(function: Callable[[Array], Array], *names: str) -> Design:
     """Ten features, a constant effect of 1, and a function of the features named, in both arms alike."""
 
     def simulate(seed: int, n: int) -> Table:
-        rng, x, a = _features(seed, n, n_features=TEN_FEATURES)
-        return Table(_frame(x), a, function(x) + a + rng.standard_normal(n), [], list(names))
+        rng, x, a = features(seed, n, n_features=TEN_FEATURES)
+        return Table(as_frame(x), a, function(x) + a + rng.standard_normal(n), [], list(names))
 
     return simulate
 
 
 def one_arm_spread(seed: int, n: int) -> Table:
     """The standard deviation of treated rows is exp(0.35 X1), that of the others 1."""
-    rng, x, a = _features(seed, n)
-    return Table(_frame(x), a, np.exp(0.35 * a * x[:, 0]) * rng.standard_normal(n), ["X1"], [])
+    rng, x, a = features(seed, n)
+    return Table(as_frame(x), a, np.exp(0.35 * a * x[:, 0]) * rng.standard_normal(n), ["X1"], [])
 
 
 def related(function: Callable[[Array], Array], *modifiers: str, step: bool, spread: bool = False) -> Design:
@@ -493,13 +498,13 @@ def related(function: Callable[[Array], Array], *modifiers: str, step: bool, spr
     """
 
     def simulate(seed: int, n: int) -> Table:
-        rng, x, a = _randomised(seed, n, n_features=TEN_FEATURES)
+        rng, x, a = randomised_features(seed, n, n_features=TEN_FEATURES)
         signal = function(x)
         noise = rng.standard_normal(n)
         x[:, 1] = signal * noise if spread else signal + signal.std() * noise
         centred = signal - np.median(signal)
         effect = np.sign(centred) if step else centred / signal.std()
-        return Table(_frame(x), a, 2.0 * a * effect + rng.standard_normal(n), list(modifiers), [])
+        return Table(as_frame(x), a, 2.0 * a * effect + rng.standard_normal(n), list(modifiers), [])
 
     return simulate
 
@@ -518,19 +523,22 @@ def assigned(function: Callable[[Array], Array], chance: Callable[[Array], Array
     """Ten features; a function of X2 and X3 decides the chance to be treated and moves the outcome of both arms."""
 
     def simulate(seed: int, n: int) -> Table:
-        rng, x, _ = _randomised(seed, n, n_features=TEN_FEATURES)
+        rng, x, _ = randomised_features(seed, n, n_features=TEN_FEATURES)
         signal = function(x)
         a = (rng.random(n) < chance(signal)).astype(np.int64)
-        return Table(_frame(x), a, 2.0 * signal + effect * a + rng.standard_normal(n), [], ["X2", "X3"])
+        return Table(as_frame(x), a, 2.0 * signal + effect * a + rng.standard_normal(n), [], ["X2", "X3"])
 
     return simulate
 
 
-def placebo(X: pd.DataFrame, y: Array) -> Design:
-    """A coin flip for the treatment of a table as it is, so that no feature modifies anything."""
+def placebo(X: pd.DataFrame, y: Array, settings: Mapping[str, Any] = NO_SETTINGS) -> Design:
+    """A coin flip for the treatment of n rows of a table as it is, so that no feature modifies anything."""
 
     def simulate(seed: int, n: int) -> Table:
-        return Table(X, np.random.default_rng([seed, 43]).integers(0, 2, len(X)), y, [], [])
+        rng = np.random.default_rng([seed, 43])
+        flips = rng.integers(0, 2, len(X))
+        rows = np.arange(len(X)) if n >= len(X) else np.sort(rng.choice(len(X), n, replace=False))
+        return Table(X.iloc[rows].reset_index(drop=True), flips[rows], y[rows], [], [], settings=settings)
 
     return simulate
 
@@ -560,7 +568,7 @@ def whole(effect: str = "", rows: str = "coin", noise: str = "normal") -> Design
         if effect == "tail":
             y -= 4.0 * a * (rng.random(size) < 0.06)
         y += a * {"mean": 0.25, "modified": 0.3 * x[:, 2], "weak": 0.13 * x.sum(axis=1)}.get(effect, 0.0)
-        frame, modifiers = _frame(x), {"modified": ["X3"], "weak": ["X1", "X2", "X3", "X4"]}.get(effect, [])
+        frame, modifiers = as_frame(x), {"modified": ["X3"], "weak": ["X1", "X2", "X3", "X4"]}.get(effect, [])
         if rows != "weights":
             return Table(frame, a, y, modifiers, ["X1", "X2"], clusters=clusters)
         chance = expit(-0.8 * y)

@@ -51,7 +51,7 @@ def coverage_run(n: int, seed: int) -> list[bool]:
     x = rng.standard_normal((n, 4))
     a = (rng.random(n) < designs.expit(0.8 * x[:, 0] - 0.5 * x[:, 1])).astype(np.int64)
     y = a * (1 + x[:, 0]) + x[:, 0] + x[:, 1] + rng.standard_normal(n)
-    frame = designs._frame(x)
+    frame = designs.as_frame(x)
     frame["quarter"] = np.digitize(x[:, 0], QUARTERS).astype(str)
     frame["side"] = np.where(x[:, 1] > 0, "over", "under")
     found = _fitted(designs.Table(frame, a, y, [], []), seed, adjust_for=["X1", "X2", "X3", "X4"]).subgroups

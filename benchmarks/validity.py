@@ -17,9 +17,11 @@ many levels: raw p-values of the category and of the others, n = 5000, and CPU t
 `checks` (how often good and bad tables pass the checks that bear on validity), `per_cluster` (features that have one
 value in every cluster), `covariates` (null outcomes of real features, from the folder named by $MODIFIND_DATA),
 `related` (a null column that is a function of modifiers plus noise), `assigned` (treatment by a rule that no line
-follows, of features that move the outcome, too), `global` (tests of the whole table beside t-test, Mann-Whitney,
-Kolmogorov-Smirnov, MMD and a Wald test of all interactions, n = 400) and `subgroups` (how often the limits of effects
-by subgroup hold the truth).
+follows, of features that move the outcome, too), `arms` (three arms, two of them against the third; n = 1500, d = 10),
+`family_null` and `family_power` (outcomes of every family on every scale of effects, without and with modifiers),
+`family_placebo` (coin flips as in `placebo`, for outcomes taken as each of the families that they may be of), `global`
+(tests of the whole table beside t-test, Mann-Whitney, Kolmogorov-Smirnov, MMD and a Wald test of all interactions,
+n = 400) and `subgroups` (how often the limits of effects by subgroup hold the truth).
 """
 
 from __future__ import annotations
@@ -40,8 +42,11 @@ from numpy.typing import NDArray
 
 import check_designs
 import designs
+import family_designs
 import real_tables
+import several_arms
 from global_tests import coverage_run, effect_run, modification_run
+from interaction_tests import interaction_p_values
 from modifind import EffectLikelihood, ModifierSelector
 from modifind.inference import adjust_p_values
 
@@ -49,6 +54,21 @@ Run = dict[str, Any]
 MESS_ROWS = 720
 WHOLE_ROWS = 400
 UNFOLLOWED_TRAIN_ROWS = 5_000
+FAMILY_ROWS = 1_500
+# Outcomes of real tables, as what they are taken, on which scale, and how many random rows of each.
+FAMILY_PLACEBOS = (
+    ("randhie mdvis", "numeric", "difference", 4_000),
+    ("randhie mdvis", "count", "difference", 4_000),
+    ("randhie mdvis", "count", "ratio", 4_000),
+    ("randhie mdvis", "amount", "ratio", 4_000),
+    ("hillstrom visit", "binary", "ratio", 10_000),
+    ("hillstrom visit", "binary", "odds_ratio", 10_000),
+    ("hillstrom spend", "numeric", "difference", 20_000),
+    ("hillstrom spend", "amount", "difference", 20_000),
+    ("hillstrom spend", "amount", "ratio", 20_000),
+    ("thornton got", "binary", "ratio", 2_500),
+    ("thornton got", "binary", "odds_ratio", 2_500),
+)
 LEVELS_ROWS, TIMED_ROWS = 5_000, 20_000
 TIMED_LEVELS = (200, 1000)
 
@@ -68,7 +88,7 @@ def one_run(design: designs.Design, method: str, n: int, seed: int, train_rows: 
     sampler = parts[2] if len(parts) > 2 else "auto"
     selector = ModifierSelector(
         statistic(method), sampler=sampler, random_state=seed, max_train_rows=train_rows, missing="category"
-    ).set_params(explain=False)
+    ).set_params(explain=False, **table.settings)
     if method == "wcmmd" and not table.modifiers:
         selector.set_params(n_resamples=199)  # whether p <= 0.05 is all that matters here
     rows = {"sample_weight": table.weights, "clusters": table.clusters, "strata": table.strata}
@@ -446,6 +466,46 @@ class Study:
     def one_arm(self) -> None:
         self.rates(designs.ONE_ARM)
 
+    def family_null(self) -> None:
+        """Every family and scale: no effect, and one that is constant on the scale; X26 to X30 are prognostic."""
+        header("outcome", "scale", "effect", "runs", "prognostic selected", "prognostic, share p <= 0.05", "null share")
+        cases = [(own, shape) for own in self._families() for shape in ("none", "constant")]
+        tasks = ((family_designs.design(*own, shape), self.args.method, 1000) for own, shape in cases)
+        pooled = []
+        for (own, shape), runs in zip(cases, self.in_turn(tasks), strict=True):
+            row(*own, shape, len(runs), *prognostic_shares(runs), f"{null_share(runs):.3f}")
+            pooled += runs
+        row("all", "", "", len(pooled), *prognostic_shares(pooled), f"{null_share(pooled):.3f}")
+
+    def family_power(self) -> None:
+        """Every family and scale: X1 and X2 modify the effect, beside a generalised linear model with interactions."""
+        header("outcome", "scale", "modification", "n", "TPR", "FPR", "TPR of A x X", "FPR of A x X", "s per run")
+        cases = [(own, shape) for own in self._families() for shape in ("linear", "threshold")]
+        tasks = ((family_designs.design(*own, shape), self.args.method, FAMILY_ROWS) for own, shape in cases)
+        for (own, shape), runs in zip(cases, self.in_turn(tasks), strict=True):
+            seeds = range(self.args.seed, self.args.seed + self.args.runs)
+            peer = [one_interaction_test(*own, shape, seed) for seed in seeds]
+            rates = [f"{mean(runs, 'tpr'):.3f}", f"{mean(runs, 'fpr'):.3f}"]
+            rates += [f"{np.mean(own):.3f}" for own in zip(*peer, strict=True)]
+            row(*own, shape, FAMILY_ROWS, *rates, f"{mean(runs, 'seconds'):.1f}")
+
+    def family_placebo(self) -> None:
+        """Coin flips in place of the treatment of real tables, as every family that the outcome may be of."""
+        header("outcome", "taken as", "scale", "rows", "runs", "anything selected", "smallest p", "share p <= 0.05")
+        outcomes = {outcome.name: outcome for outcome in real_tables.read_outcomes()}
+        cases = [own for own in FAMILY_PLACEBOS if own[0] in outcomes and own[0].startswith(self.args.only)]
+        tasks = []
+        for name, kind, scale, n in cases:
+            outcome, settings = outcomes[name], {"outcome": kind, "effect_scale": scale, "propensity": 0.5}
+            tasks.append((designs.placebo(outcome.X, outcome.y, settings), self.args.method, n))
+        for own, runs in zip(cases, self.in_turn(tasks), strict=True):
+            p = np.concatenate([run["null_p"] for run in runs])
+            some = sum(bool(run["selected"]) for run in runs)
+            row(*own, len(runs), f"{some} ({some / len(runs):.3f})", f"{p.min():.2g}", f"{np.mean(p <= 0.05):.3f}")
+
+    def _families(self) -> list[tuple[str, str]]:
+        return [own for own in family_designs.OUTCOMES if " ".join(own).startswith(self.args.only)]
+
     def sizes(self) -> None:
         header("data", "n", "TPR (sd)", "FPR", "mean FDP", "s per run")
         for name, design in designs.POWER.items():
@@ -535,6 +595,25 @@ class Study:
             without, with_it = (cpu_seconds(table, X) for X in (table.X.drop(columns="site"), table.X))
             row(n_levels, f"{without:.1f}", f"{with_it:.1f}", f"{with_it / without:.1f}")
 
+    def arms(self) -> None:
+        columns = ("TPR", "right contrast named", "false contrasts", "FDR over contrasts (se)", "null share")
+        header("design", *columns, "Bonferroni", "Cauchy", "any null feature selected")
+        for name in self.chosen(several_arms.DESIGNS):
+            seeds = range(self.args.seed, self.args.seed + self.args.runs)
+            runs = Parallel(n_jobs=self.args.jobs)(delayed(several_arms.one_arms_run)(name, seed) for seed in seeds)
+            found = [run for run in runs if run["selected"] & run["features"]]
+            false = np.array([len(run["chosen"] - run["true"]) / max(len(run["chosen"]), 1) for run in runs])
+            p, each = (np.concatenate([run[part] for run in runs]) for part in ("null_p", "contrast_p"))
+            cells = ["-", "-"]
+            if runs[0]["features"]:
+                named = np.mean([run["true"] <= run["chosen"] for run in found]) if found else math.nan
+                cells = [f"{len(found) / len(runs):.3f}", f"{named:.3f}"]
+            cells += [f"{np.mean([len(run['chosen'] - run['true']) > 0 for run in runs]):.3f}"]
+            cells += [f"{false.mean():.3f} ({false.std() / math.sqrt(len(runs)):.3f})", f"{(p <= 0.05).mean():.3f}"]
+            bonferroni, cauchy = each.min(axis=1) * each.shape[1], several_arms.cauchy_p_values(each)
+            cells += [f"{(own <= 0.05).mean():.3f}" for own in (bonferroni, cauchy)]
+            row(name, *cells, f"{np.mean([bool(run['selected'] - run['features']) for run in runs]):.3f}")
+
 
 setattr(Study, "global", Study.global_)  # which is a word of the language
 
@@ -583,6 +662,15 @@ def one_grouped(method: str, n: int, seed: int, train_rows: int) -> tuple[Any, A
         selector = ModifierSelector(statistic(method), feature_groups=groups, **settings)
         found.append(selector.fit(table.X, table.y, treatment=table.treatment).result_.table["p_value"])
     return found[0], found[1]
+
+
+def one_interaction_test(kind: str, scale: str, shape: str, seed: int) -> tuple[float, float]:
+    """Shares of modifiers and of others that interactions with the treatment select (BH)."""
+    table = family_designs.design(kind, scale, shape)(seed, FAMILY_ROWS)
+    p = interaction_p_values(table.X.to_numpy(), table.treatment, table.y, kind, scale)
+    chosen, true = adjust_p_values(p) <= 0.05, table.X.columns.isin(table.modifiers)
+    null = ~true & ~table.X.columns.isin(table.prognostic)
+    return float(chosen[true].mean()), float(chosen[null].mean())
 
 
 def share(p: NDArray[np.float64]) -> str:
@@ -634,7 +722,8 @@ TABLES = (
         "noise",
         "checks",
     ),
-    *("levels", "related", "assigned", "per_cluster", "covariates", "global", "subgroups"),
+    *("levels", "related", "assigned", "per_cluster", "covariates", "arms", "global", "subgroups"),
+    *("family_null", "family_power", "family_placebo"),
 )
 STREAMED = [name for name in designs.NULL if not name.startswith(("n = 300", "columns that", "log-normal"))]
 
@@ -651,7 +740,7 @@ def main() -> None:
         help="of null, groups, mess, placebo, zero and unfollowed: effect, effect:LEARNER[:SAMPLER] or wcmmd",
     )
     parser.add_argument(
-        "--only", default="", help="designs of mess, placebo, zero and unfollowed whose names begin with this"
+        "--only", default="", help="designs of mess, placebo, zero, unfollowed and families whose names begin with this"
     )
     parser.add_argument(
         "--null-p-values", type=int, default=2000, help="p-values of each design of null and streamed_wcmmd, at least"

@@ -10,7 +10,11 @@ import pytest
 
 from conftest import ROOT
 
-EXAMPLES = ("quickstart", "nhefs", "legislators", "nhanes")
+EXAMPLES = ("quickstart", "nhefs", "legislators", "nhanes", "hillstrom", "star", "randhie", "thornton")
+FROM_FOLDER = {
+    "nhanes": "the NHANES tables",
+    **dict.fromkeys(("hillstrom", "star", "randhie", "thornton"), "the table of this example"),
+}
 
 
 @pytest.fixture(scope="module")
@@ -90,10 +94,10 @@ def test_every_example_has_a_page_and_a_test(run_examples):
 def test_pages_show_what_their_scripts_print(run_examples, name, tmp_path):
     if name in ("nhefs", "legislators"):
         pytest.importorskip("causaldata", reason="the examples extra is not installed")
-    if name in ("legislators", "nhanes") and os.environ.get("MODIFIND_EXAMPLES") != "1":
+    if name in ("legislators", *FROM_FOLDER) and os.environ.get("MODIFIND_EXAMPLES") != "1":
         pytest.skip("takes long; MODIFIND_EXAMPLES=1 runs it")
-    if name == "nhanes" and not os.environ.get("MODIFIND_DATA"):
-        pytest.skip("MODIFIND_DATA names no folder with the NHANES tables")
+    if name in FROM_FOLDER and not os.environ.get("MODIFIND_DATA"):
+        pytest.skip(f"MODIFIND_DATA names no folder with {FROM_FOLDER[name]}")
     page = run_examples.pages()[name].read_text(encoding="utf-8")
     assert run_examples.filled(page, run_examples.cells(name), run_examples.run(name, tmp_path)) == page
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -16,6 +17,7 @@ from modifind.data.feature_groups import has_groups
 from modifind.data.missing import check_missing, check_missing_outcome
 from modifind.data.population import check_population
 from modifind.data.sources import Source, is_files
+from modifind.engine.contrasts import compared, fit_contrasts, placebo_contrasts
 from modifind.engine.job import Job
 from modifind.engine.lock import held
 from modifind.engine.parts import (
@@ -31,6 +33,7 @@ from modifind.engine.reading import Data, Given
 from modifind.engine.resuming import seed_of
 from modifind.engine.run import Run
 from modifind.result.placebo_result import PlaceboResult
+from modifind.statistics.families import check_family
 
 MIN_TRAIN_ROWS = 200
 
@@ -50,8 +53,9 @@ class ModifierSelector(BaseModifierSelector):
         one; its p-values need no resampling. "wcmmd" is the paper's statistic, with a conditional randomisation test.
     sampler : {"auto", "gaussian", "splines", "boosting", "cvae", "marginal"} or sampler, default="auto"
         How a feature is resampled given the rest. "auto" picks gaussian or boosting per feature by held-out log-score.
-    propensity : "auto", "mlp", float, array, classifier or PropensityModel, default="auto"
-        P(treated | features). A number for randomised trials; an array for known scores per row.
+    propensity : "auto", "mlp", float, dict, array, classifier or PropensityModel, default="auto"
+        P(treated | features). A number for randomised trials, or ``{label: share}`` of every arm; an array for known
+        scores per row, of two arms.
     alpha : float, default=0.05
         Level at which adjusted p-values select.
     adjust : {"bh", "by", "holm", "bonferroni", "none"}, default="bh"
@@ -71,8 +75,8 @@ class ModifierSelector(BaseModifierSelector):
     test : ConditionalRandomizationTest, optional
         How resampled statistics of "wcmmd" become p-values.
     outcome_transform : {None, "log"}, default=None
-        Scale on which effects are measured. On the logarithm of a positive outcome effects are ratios, and a feature
-        that multiplies both arms alike modifies nothing.
+        On the logarithm of a positive outcome effects are ratios of geometric means, and a feature that multiplies both
+        arms alike modifies nothing.
     max_train_rows : int, default=200_000
         Most rows that propensity, outcome model and samplers are fitted to. Of a longer table they see a random sample,
         and every row is scored by models of the outcome and the treatment that have not seen it; "wcmmd" of all rows is
@@ -92,6 +96,14 @@ class ModifierSelector(BaseModifierSelector):
         "weight" lets each row with an outcome stand for 1 / P(observed | features, arm) rows, by cross-fitted models,
         at most 20, times its sample weight: averages are then those of all rows. With ``missing="drop"`` "error" leaves
         such rows out as well.
+    outcome : {"auto", "numeric", "binary", "count", "ordinal", "amount"}, default="auto"
+        What the outcome is. "auto" takes two values as "binary" and all else as "numeric"; where ratios are asked for,
+        what looks like a count as "count", and what is often zero as "amount". "ordinal" are 2 to 10 ordered levels
+        (cumulative logits). An "amount" is taken in two parts, whether there is any and how much, with one p-value.
+    effect_scale : {"difference", "ratio", "odds_ratio"}, default="difference"
+        How the arms are compared, and so what a constant effect is: by differences of means, by ratios of means (of
+        outcomes that are never negative), or by odds ratios (of two values, or of ordered levels). For
+        "effect_likelihood".
     feature_groups : dict, optional
         Columns that are tested as one feature, by the name of their group: ``{"blood pressure": ["sbp", "dbp"]}``. The
         null hypothesis of a group is that the arms' difference does not depend on its columns together given the
@@ -168,6 +180,8 @@ class ModifierSelector(BaseModifierSelector):
         placebo_runs: int = 0,
         population: str = "all",
         missing_outcome: str = "error",
+        outcome: str = "auto",
+        effect_scale: str = "difference",
         better: str | None = None,
         unit: str | None = None,
     ) -> None:
@@ -193,6 +207,8 @@ class ModifierSelector(BaseModifierSelector):
         self.placebo_runs = placebo_runs
         self.population = population
         self.missing_outcome = missing_outcome
+        self.outcome = outcome
+        self.effect_scale = effect_scale
         self.better = better
         self.unit = unit
 
@@ -203,6 +219,8 @@ class ModifierSelector(BaseModifierSelector):
         treatment: Any = None,
         *,
         treated: Any = None,
+        reference: Any = None,
+        arms: Any = None,
         adjust_for: Any = None,
         sample_weight: Any = None,
         clusters: Any = None,
@@ -220,10 +238,16 @@ class ModifierSelector(BaseModifierSelector):
         y : array of shape (n,)
             Numeric outcome. With a Dask DataFrame a Dask Series of the same partitions, or the name of a column of X.
         treatment : array of shape (n,)
-            Two values: 0/1, booleans or any two labels; with a Dask DataFrame as `y`.
+            Two values: 0/1, booleans or any two labels; more with `reference` or `arms`. With a Dask DataFrame as `y`.
         treated : optional
             The label that means "treated". Needed unless labels are unmistakable: 0 and 1, truth values, yes and no, or
             one that says control, placebo, untreated, ... beside one that does not.
+        reference : optional
+            The label that all others are compared with. With more than two labels the result then has one p-value per
+            feature, whether it modifies any of these contrasts, and each of them in ``result_.contrasts``; with two it
+            says which is the control.
+        arms : pair, optional
+            Two labels that are compared; rows of other arms are left out.
         adjust_for : list, optional
             Names, positions or a mask of columns of X that are not tested. Models of the outcome, scores and
             distributions of the tested features condition on them as on all others: the p-value of a tested feature is
@@ -250,28 +274,48 @@ class ModifierSelector(BaseModifierSelector):
             Ctrl-C. If features have been tested by then, `result_` holds them: those that were not reached have a
             p-value of NaN and count as 1 in the adjustment.
         """
-        parts = self._validate()
-        given = _as_given(Given(X, y, treatment, treated, adjust_for, sample_weight, clusters, strata))
-        with held(self.checkpoint), remedies_told():
-            return self._ended(self._job(*parts).fit(given))
+        self._validate()
+        rows = sample_weight, clusters, strata
+        given = _as_given(Given(X, y, treatment, treated, adjust_for, *rows, reference, arms))
+        return self._fit(given, lambda job, pair: job.fit(pair))
 
-    def fit_source(self, source: Source, *, treated: Any = None, adjust_for: Any = None) -> ModifierSelector:
+    def _fit(self, given: Given, fit: Callable[[Job, Given], bool]) -> ModifierSelector:
+        """Fit two arms, or each of several with the reference."""
+        comparison = compared(given, self.propensity)
+        if comparison is None:
+            return self._fit_pair(given, fit)
+        return fit_contrasts(self, comparison, lambda own, pair: own._fit_pair(replace(given, **pair), fit))
+
+    def _fit_pair(self, given: Given, fit: Callable[[Job, Given], bool]) -> ModifierSelector:
+        parts = self._validate()
+        with held(self.checkpoint), remedies_told():
+            return self._ended(fit(self._job(*parts), given))
+
+    def fit_source(
+        self,
+        source: Source,
+        *,
+        treated: Any = None,
+        reference: Any = None,
+        arms: Any = None,
+        adjust_for: Any = None,
+    ) -> ModifierSelector:
         """Test every feature of a table that comes in pieces, such as a file larger than memory.
 
         Parameters
         ----------
         source : Source
             Where the rows come from; `modifind.data.sources.open_files` makes one of CSV or Parquet files.
-        treated, adjust_for : optional
+        treated, reference, arms, adjust_for : optional
             As in `fit`.
 
         Returns
         -------
         self
         """
-        parts = self._validate()
-        with held(self.checkpoint), remedies_told():
-            return self._ended(self._job(*parts).fit_source(source, treated, adjust_for))
+        self._validate()
+        given = Given(source, treated=treated, adjust_for=adjust_for, reference=reference, arms=arms)
+        return self._fit(given, lambda job, pair: job.fit_source(pair))
 
     def placebo(
         self,
@@ -281,6 +325,8 @@ class ModifierSelector(BaseModifierSelector):
         *,
         n: int = 20,
         treated: Any = None,
+        reference: Any = None,
+        arms: Any = None,
         adjust_for: Any = None,
         sample_weight: Any = None,
         clusters: Any = None,
@@ -294,8 +340,9 @@ class ModifierSelector(BaseModifierSelector):
 
         Parameters
         ----------
-        X, y, treatment, treated, adjust_for, sample_weight, clusters, strata
-            As in `fit`. Of a table in pieces the runs are those of a sample of `max_train_rows` rows.
+        X, y, treatment, treated, reference, arms, adjust_for, sample_weight, clusters, strata
+            As in `fit`. With several arms every contrast is run, and a run finds what modifies any of them. Of a table
+            in pieces the runs are those of a sample of `max_train_rows` rows.
         n : int, default=20
             Number of placebo treatments.
 
@@ -318,21 +365,40 @@ class ModifierSelector(BaseModifierSelector):
         '0 of 3 placebo treatments found anything.'
         """
         check_runs(n)
+        self._validate()
+        rows = sample_weight, clusters, strata
+        given = _as_given(Given(X, y, treatment, treated, adjust_for, *rows, reference, arms))
+        return self._placebo(given, lambda job, pair: job.placebo(pair, n))
+
+    def _placebo(self, given: Given, run: Callable[[Job, Given], tuple[PlaceboResult, bool]]) -> PlaceboResult:
+        """Placebo runs of two arms, or of each of several with the reference."""
+        comparison = compared(given, self.propensity)
+        if comparison is None:
+            return self._placebo_pair(given, run)
+        return placebo_contrasts(self, comparison, lambda own, pair: own._placebo_pair(replace(given, **pair), run))
+
+    def _placebo_pair(self, given: Given, run: Callable[[Job, Given], tuple[PlaceboResult, bool]]) -> PlaceboResult:
         parts = self._validate()
-        given = _as_given(Given(X, y, treatment, treated, adjust_for, sample_weight, clusters, strata))
         with held(self.checkpoint), remedies_told():
-            self.placebo_, interrupted = self._job(*parts).placebo(given, n)
+            self.placebo_, interrupted = run(self._job(*parts), given)
         self._ended(interrupted)
         return self.placebo_
 
     def placebo_source(
-        self, source: Source, *, n: int = 20, treated: Any = None, adjust_for: Any = None
+        self,
+        source: Source,
+        *,
+        n: int = 20,
+        treated: Any = None,
+        reference: Any = None,
+        arms: Any = None,
+        adjust_for: Any = None,
     ) -> PlaceboResult:
         """The same for a table that comes in pieces, with a sample of `max_train_rows` of its rows.
 
         Parameters
         ----------
-        source, treated, adjust_for
+        source, treated, reference, arms, adjust_for
             As in `fit_source`.
         n : int, default=20
             Number of placebo treatments.
@@ -342,11 +408,9 @@ class ModifierSelector(BaseModifierSelector):
         PlaceboResult
         """
         check_runs(n)
-        parts = self._validate()
-        with held(self.checkpoint), remedies_told():
-            self.placebo_, interrupted = self._job(*parts).placebo_source(source, treated, adjust_for, n)
-        self._ended(interrupted)
-        return self.placebo_
+        self._validate()
+        given = Given(source, treated=treated, adjust_for=adjust_for, reference=reference, arms=arms)
+        return self._placebo(given, lambda job, pair: job.placebo_source(pair, n))
 
     def read(self, given: Given, *, weigh: bool = True) -> tuple[Data, Run]:
         """A table in memory as `fit` would read it, and what is to be done with it; nothing is tested.
@@ -381,6 +445,12 @@ class ModifierSelector(BaseModifierSelector):
             raise ValueError(f"better must be 'higher' or 'lower', not {self.better!r}")
         if not isinstance(self.unit, str | None):
             raise ValueError(f"unit must be text, not {self.unit!r}")
+        check_family(self.outcome, self.effect_scale)
+        if self.outcome_transform == "log" and self.effect_scale != "difference":
+            raise ValueError(
+                f"outcome_transform='log' compares geometric means and effect_scale={self.effect_scale!r} averages; "
+                "leave one of them out"
+            )
         if self.checkpoint is not None and not os.fspath(self.checkpoint):
             raise ValueError("checkpoint must be a folder, not ''; leave it out to save nothing")
         if self.device not in (None, "cpu"):

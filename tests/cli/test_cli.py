@@ -176,7 +176,7 @@ BAD = {
     "treatment as a feature": (("select", "{d}/good.csv", *GOOD, "--features", "X1,arm"), "arm, which is no feature"),
     "nothing left": (("select", "{d}/good.csv", *GOOD, "--exclude", "X1,X2,X3,X4,X5"), "no feature is left"),
     "missing values": (("select", "{d}/holes.csv", *GOOD), "'X2' (7 missing), 'X4' (1 infinite)"),
-    "four arms": (("select", "{d}/four_arms.csv", *GOOD), "exactly two values; found 4"),
+    "four arms": (("select", "{d}/four_arms.csv", *GOOD), "has 4 labels"),
     "text outcome": (("select", "{d}/text_outcome.csv", *GOOD), "must be numeric"),
     "flat outcome": (("select", "{d}/flat_outcome.csv", *GOOD), "the outcome 'score' is constant"),
     "unknown label": (("select", "{d}/good.csv", *GOOD, "--treated", "pill"), "--treated pill is not a value"),

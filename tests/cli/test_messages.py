@@ -59,7 +59,7 @@ FAST = {
 # Settings of Python as options, and arguments of `fit` as columns of the file.
 TYPED = {
     **{"random_state": "--seed", "discrete_features": "--discrete", "missing_outcome": "--missing-outcome"},
-    **{"n_resamples": "--resamples"},
+    **{"n_resamples": "--resamples", "outcome": "--outcome-kind", "effect_scale": "--effect-scale"},
 }
 COLUMNS = {"sample_weight": ("--weight", "w"), "clusters": ("--clusters", "clinic"), "strata": ("--strata", "site")}
 
@@ -295,6 +295,11 @@ def damaged_feature():
     min(Path("saved").glob("feature-*")).write_text("{}")  # of the first feature
 
 
+def part_of(result, **changed):
+    """A result as a part of one of several arms."""
+    return {name: part for name, part in result.items() if name != "format"} | changed
+
+
 def without(frame, column):
     """A table of a result that lacks a column."""
     del frame["columns"][column], frame["types"][column]
@@ -336,6 +341,27 @@ arms("labels that do not say which is treated", lambda a: pd.Series(np.where(a, 
 table("an unknown label", rows={"treated": "pill"})
 arms("labels of several types", lambda a: pd.Series(a).map({0: "no", 1: 1}).astype(object), file=False)
 arms("19 treated rows", lambda a: (np.arange(N) < 19).astype(int))
+# Several arms.
+THREE = np.array(["low", "mid", "high"] * 40)
+arms("labels that differ in capitals", lambda a: np.where(a, "drug", first(THREE, 60, "Drug")))
+arms("a reference that is not there", lambda a: THREE, rows={"reference": "none"}, propensity="auto")
+arms("one arm to compare", lambda a: THREE, rows={"arms": ["low"]}, propensity="auto")
+arms("an arm that is not there", lambda a: THREE, rows={"arms": ["low", "none"]}, propensity="auto")
+arms("the same arm twice", lambda a: THREE, rows={"arms": ["low", "LOW"]}, propensity="auto")
+arms("a reference that is not compared", lambda a: THREE, rows={"arms": ["low", "mid"], "reference": "high"})
+arms("a treated arm of several", lambda a: THREE, rows={"reference": "low", "treated": "high"}, propensity="auto")
+arms("the reference as treated", lambda a: np.where(a, "drug", "none"), rows={"reference": "drug", "treated": "drug"})
+arms("an arm of a few rows", lambda a: first(THREE, 12, "none"), rows={"reference": "low"}, propensity="auto")
+arms("one chance of several arms", lambda a: THREE, rows={"reference": "low"})
+SHARED = {"rows": {"reference": "low"}, "propensity": {"low": 0.5, "mid": 0.25, "high": 0.2}}
+arms("shares that do not add up", lambda a: THREE, **SHARED, typed=["--propensity", "low=0.5,mid=0.25,high=0.2"])
+SHARED = {"rows": {"reference": "low"}, "propensity": {"low": 0.5, "mid": 0.5}}
+arms("an arm without a share", lambda a: THREE, **SHARED, typed=["--propensity", "low=0.5,mid=0.5"])
+SHARED = {"rows": {"reference": "low"}, "propensity": {"low": 1.5, "mid": 0.25, "high": -0.75}}
+arms("shares that are none", lambda a: THREE, **SHARED, typed=["--propensity", "low=1.5,mid=0.25,high=-0.75"])
+SHARED = {"rows": {"reference": "low"}, "propensity": {"low": 0.5, "none": 0.5}}
+arms("a share of no arm", lambda a: THREE, **SHARED, typed=["--propensity", "low=0.5,none=0.5"])
+command("a share that is no number", "--propensity", "drug=half,placebo=half")
 # Outcomes.
 outcome("a constant outcome", lambda y: 0 * y + 2)
 outcome("an outcome of words", lambda y: np.where(y > 0, "good", "bad"))
@@ -357,6 +383,28 @@ outcome("a skewed positive outcome", lambda y: np.exp(1.5 * y))
 outcome("an outcome with many zeros", lambda y: np.where(y < 0, 0.0, y))
 outcome("a count", lambda y: np.random.default_rng(0).poisson(2.5, N))
 outcome("a count without zeros", lambda y: 1 + np.random.default_rng(0).poisson(2.5, N))
+outcome("a count with fractions", lambda y: np.abs(y), outcome="count")
+outcome("a count below zero", lambda y: np.rint(3 * y), outcome="count")
+outcome("a binary outcome of three values", lambda y: np.arange(N) % 3, outcome="binary")
+outcome("ratios of a negative outcome", lambda y: y, effect_scale="ratio")
+table("ratios where an arm has no outcome", lambda X, y, a: (X, a * (np.arange(N) % 3 == 0), a), effect_scale="ratio")
+table(
+    "odds where an arm has nothing else",
+    lambda X, y, a: (X, np.maximum(a, np.arange(N) % 3 == 0), a),
+    effect_scale="odds_ratio",
+)
+outcome("odds of a number", lambda y: y, effect_scale="odds_ratio")
+outcome("ordered levels on another scale", lambda y: np.arange(N) % 5, outcome="ordinal")
+outcome("eleven ordered levels", lambda y: np.arange(N) % 11, outcome="ordinal", effect_scale="odds_ratio")
+outcome("amounts below zero", lambda y: y, outcome="amount")
+outcome("amounts without a zero", lambda y: np.abs(y) + 1, outcome="amount")
+outcome("a kind of outcome that is none", lambda y: y, outcome="survival")
+outcome("a scale that is none", lambda y: y, effect_scale="log")
+outcome(
+    *("ratios of logarithms", lambda y: np.exp(y)),
+    **{"outcome_transform": "log", "effect_scale": "ratio", "typed": ["--log-outcome", "--effect-scale", "ratio"]},
+)
+outcome("ratios of a statistic without a scale", lambda y: np.exp(y / 9), statistic="wcmmd", effect_scale="ratio")
 outcome("an outcome with a code for missing", lambda y: np.r_[-999.0, y[1:]])
 # Columns that are no features.
 column("missing values", first(NUMBERS.astype(float), 3, np.nan))
@@ -469,9 +517,18 @@ table("a known chance that does not fit the arms", propensity=0.8)
 column("a column that the treatment moved", lambda X, y, a: X["dose"] + 2 * a + np.sin(np.arange(N)), "week20")
 column("a column that nearly is the outcome", lambda X, y, a: (y + 0.1 * np.sin(np.arange(N))).round(3), "later")
 table(
-    "an event flag beside a time",
+    "a time and the flag of its event",
     lambda X, y, a: (X.assign(status=np.arange(N) % 3 // 2), pd.Series(np.abs(y) + 0.1, name="survival"), a),
     file=False,
+)
+table(
+    "what may be an event flag beside a time",
+    lambda X, y, a: (X.assign(heart_failure=np.arange(N) % 3 // 2), pd.Series(np.abs(y) + 0.1, name="survival"), a),
+    file=False,
+)
+table(
+    "the outcome before the treatment",
+    lambda X, y, a: (X.assign(change_0=y + 2 * rng.normal(size=N)), pd.Series(y, name="change"), a),
 )
 table("nothing left to test", rows={"adjust_for": ["age", "dose", "sex"]})
 table("effects in a population that is none", population="treated")
@@ -518,6 +575,8 @@ saved("a result with densities of nothing", lambda data: data["densities"].updat
 saved("a result with densities of no rows", lambda data: data["densities"].update(age=no_rows()))
 saved("a result with a test of nothing", lambda data: data["tests"]["index"].__setitem__(0, "median"))
 saved("a result with half a placebo", lambda data: data.update(placebo={}))
+saved("a result whose contrast has contrasts", lambda r: r.update(by_arm={"drug": part_of(r, by_arm={})}))
+saved("a result whose contrast is damaged", lambda r: r.update(by_arm={"drug": part_of(r, settings={})}))
 saved("a result with a part of another kind", lambda data: data.update(plots=[]))
 saved("a result with a number too large", lambda data: data["diagnostics"]["columns"].update(n_repeats=[2**64] * 3))
 # Options.
@@ -685,8 +744,8 @@ def test_messages_obey_nothing_that_is_in_a_name(case, monkeypatch):
 ARGUMENTS = (
     *("sample_weight", "max_train_rows", "feature_groups", "discrete_features", "n_resamples", "n_jobs"),
     *("random_state", "outcome_transform", "check_resamples", "cv_repeats", "placebo_runs", "fit_source"),
-    *("ModifierSelector", "EffectLikelihood", "WCMMD", "DataFrame", "command line"),
-    *(r"(?<!['\w])(?:X|y)(?!['\w])", r"\b(?!pressure|preset)[a-z_]+=(?:['\"\w]|$)"),
+    *("effect_scale", "ModifierSelector", "EffectLikelihood", "WCMMD", "DataFrame", "command line"),
+    *(r"(?<!['\w])(?:X|y)(?!['\w])", r"\b(?!pressure|preset|label|placebo|drug)[a-z_]+=(?:['\"\w]|$)"),
 )
 
 
@@ -717,6 +776,7 @@ def test_page_has_every_case(tmp_path, capsys):
 READING = (
     *("data/*.py", "data/files/*.py", "engine/reading.py", "engine/scoring.py", "engine/checkpoint.py"),
     *("engine/resuming.py", "engine/lock.py", "result/codec.py", "result/consistency.py", "result/safe_csv.py"),
+    "statistics/families/*.py",
     "cli/*.py",
 )
 # Of tables in pieces and of arguments.
@@ -731,6 +791,7 @@ UNSHOWN = {
     "no record can hold": "tells of a mistake in modifind",
     "expected .* items, found": "shown as a damaged file",
     "an array cannot be read": "shown as a damaged file",
+    "y has a level, ": "needs a table in pieces; tests/statistics/test_families.py",
 }
 
 

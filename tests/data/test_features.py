@@ -271,8 +271,8 @@ def test_categorical_and_indexed_series_treatments_are_read_by_position():
     ("treatment", "settings", "message"),
     [
         (None, {}, "treatment is required"),
-        ([0, 1, 2, 1] * 10, {}, "exactly two values; found 3: 0, 1, 2"),
-        ([1] * 40, {}, "exactly two values; found 1"),
+        ([0, 1, 2, 1] * 10, {}, "treatment has 3 labels: 0, 1, 2; name the one"),
+        ([1] * 40, {}, "at least two values; found 1"),
         (["drug", "placebo", "Placebo ", "drug"] * 10, {}, "Some differ in capitals or blanks only; write these alike"),
         ([0, 1] * 18, {}, "treatment has 36 rows but X has 40"),
         ([0.0, np.nan] * 20, {}, "20 missing"),

@@ -7,7 +7,7 @@ import pytest
 
 from conftest import ar_normal, quiet_fit
 from modifind import EffectLikelihood
-from modifind.data.outcome_scale import transform_outcome
+from modifind.data.outcome_scale import transform_outcome, warn_of_scale
 
 SETTINGS = {
     "statistic": EffectLikelihood("linear"),
@@ -28,12 +28,10 @@ def costs():
 
 
 def test_skewed_positive_outcome_is_warned_of_with_both_remedies(costs):
-    with pytest.warns(UserWarning, match="positive and strongly skewed") as caught:
-        found = transform_outcome(costs[1], None)
-    assert found is costs[1]
+    with pytest.warns(UserWarning, match="never negative and strongly skewed") as caught:
+        warn_of_scale(costs[1])
     message = str(caught[0].message)
-    assert "log scale" in message
-    assert "outcome_transform='log'" in message
+    assert "effect_scale='ratio', or outcome_transform='log' for geometric means" in message
     assert len(caught) == 1
 
 
@@ -57,23 +55,21 @@ def test_other_outcomes_are_not_warned_of(name):
     y = OUTCOMES[name](np.random.default_rng(1))
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        assert transform_outcome(y, None) is y
+        warn_of_scale(y)
 
 
 NON_NEGATIVE = {
-    "has zeros in 4": lambda rng: np.where(rng.random(500) < 0.4, 0.0, np.exp(rng.normal(size=500))),
-    "looks like a count": lambda rng: rng.poisson(3.0, size=500).astype(float),
-    "strongly skewed": lambda rng: np.where(rng.random(500) < 0.1, 0.0, np.exp(1.2 * rng.normal(size=500))),
+    "outcome='amount'": lambda rng: np.where(rng.random(500) < 0.4, 0.0, np.exp(rng.normal(size=500))),
+    "outcome='count'": lambda rng: rng.poisson(3.0, size=500).astype(float),
+    "effect_scale='ratio'": lambda rng: np.where(rng.random(500) < 0.1, 0.0, np.exp(1.2 * rng.normal(size=500))),
 }
 
 
-@pytest.mark.parametrize("what", NON_NEGATIVE)
-def test_outcomes_with_zeros_are_warned_of_with_what_to_do_instead_of_the_log_scale(what):
-    y = NON_NEGATIVE[what](np.random.default_rng(1))
-    with pytest.warns(UserWarning, match=what) as caught:
-        assert transform_outcome(y, None) is y
+@pytest.mark.parametrize("remedy", NON_NEGATIVE)
+def test_outcomes_with_zeros_are_warned_of_with_what_to_do(remedy):
+    with pytest.warns(UserWarning, match="compare the arms by ratios: " + remedy) as caught:
+        warn_of_scale(NON_NEGATIVE[remedy](np.random.default_rng(1)))
     assert len(caught) == 1
-    assert "Zeros have no logarithm: analyse the square root" in str(caught[0].message)
 
 
 def test_log_scale_is_not_warned_of(costs):
@@ -139,4 +135,4 @@ def test_counts_of_a_kind_are_called_counts_in_every_sample(mean):
         samples = (y, y[y > 0]) if mean == 3.0 else (y,)  # a count that is never zero is one, too
         for sample in samples:
             with pytest.warns(UserWarning, match="the outcome looks like a count"):
-                transform_outcome(sample, None)
+                warn_of_scale(sample)

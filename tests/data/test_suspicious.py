@@ -5,10 +5,11 @@ import pandas as pd
 import pytest
 
 from conftest import quiet_fit, seed_of
-from modifind import EffectLikelihood
+from modifind import EffectLikelihood, ModifierSelector
+from modifind.data.baseline import baseline_names
 from modifind.data.feature_matrix import read_features
 from modifind.data.support import LEAST_EXPECTED, outside_along, without_counterpart
-from modifind.data.suspicious import Arms, OutcomeRanks, is_event_name
+from modifind.data.suspicious import Arms, OutcomeRanks, is_event_name, refuse_censored
 from modifind.engine.review import REVIEWED, review_columns
 from modifind.nuisance.propensity.overlap import OverlapSums, overlap_of
 from modifind.nuisance.propensity.scores import PropensityModel
@@ -190,6 +191,84 @@ def test_sums_of_pieces_say_the_same_of_the_score():
         for rows in parts
     ]
     assert (pieces[0] + pieces[1]).overlap(fitted) == pytest.approx(whole)
+
+
+@pytest.mark.parametrize(
+    ("flag", "outcome", "coded", "refused"),
+    [
+        ("status", "time", {0: 0, 1: 1}, True),
+        ("OSEvent", "os_months", {0: 1, 1: 2}, True),
+        ("died", "survival", {0: False, 1: True}, True),
+        ("heart_failure", "time", {0: 0, 1: 1}, False),  # may well be a diagnosis
+        ("marital_status", "time", {0: 0, 1: 1}, False),
+        ("prior_event", "time", {0: 0, 1: 1}, False),
+        ("status", "time", {0: "single", 1: "married"}, False),
+        ("status", "pressure", {0: 0, 1: 1}, False),
+        ("status", None, {0: 0, 1: 1}, False),
+    ],
+)
+def test_a_time_is_refused_beside_a_flag_only_where_both_names_leave_no_doubt(flag, outcome, coded, refused):
+    frame, time, event, _ = survival()
+    table = read_features(frame.assign(**{flag: pd.Series(event).map(coded)}))
+    if not refused:
+        return refuse_censored(table, time, outcome)
+    for y, positive in ((time, False), (np.log(time), True)):
+        with pytest.raises(ValueError, match=rf"^{flag}: says whether the event of which '{outcome}' is the time"):
+            refuse_censored(table, y, outcome, positive=positive)
+    refuse_censored(table, time - 1.0, outcome)  # no time is below zero
+    return None
+
+
+# The outcome before the treatment.
+
+
+@pytest.mark.parametrize(
+    ("name", "outcome", "seen"),
+    [
+        ("weight_0", "weight", True),
+        ("bl_weight", "weight_12m", True),
+        ("preWeight", "weight_post", True),
+        ("height_0", "weight", False),
+        ("weight", "weight", False),
+        ("prenatal", "weight", False),
+    ],
+)
+def test_a_baseline_value_is_known_by_its_name(name, outcome, seen):
+    rng = np.random.default_rng(3)
+    table = read_features({name: rng.normal(size=200), "age": rng.normal(size=200)})
+    found = baseline_names(table, rng.normal(size=200), rng.integers(0, 2, 200), outcome)
+    assert found == [name] * seen
+
+
+def test_a_baseline_value_is_known_by_its_size_and_by_going_with_the_outcome():
+    rng = np.random.default_rng(4)
+    arms, before = rng.integers(0, 2, 400), rng.normal(140, 15, 400)
+    y = before - 8 * arms + rng.normal(0, 8, 400)
+    columns = {
+        "first": before,
+        "other unit": before / 7.5,
+        "age": 0.4 * before + rng.normal(0, 12, 400),
+        "copy": y + 0.1,
+    }
+    assert baseline_names(read_features(columns), y, arms, None) == ["first"]
+    one_arm = np.where(arms == 1, y, rng.normal(140, 15, 400))
+    assert baseline_names(read_features({"one": one_arm}), y, arms, None) == []
+
+
+def test_a_trial_is_told_of_the_baseline_value_unless_it_is_adjusted_for():
+    rng = np.random.default_rng(5)
+    arms = rng.integers(0, 2, 300)
+    frame = pd.DataFrame({"score_0": rng.normal(size=300), "age": rng.normal(size=300)})
+    y = pd.Series(frame["score_0"] + arms + rng.normal(size=300), name="score")
+    settings = {"statistic": LINEAR, "sampler": "gaussian", "random_state": 0, "explain": False}
+    noted = quiet_fit(frame, y, arms, propensity=0.5, **settings).result_
+    assert noted.ok
+    assert noted.settings["baseline_outcome"] == ["score_0"]
+    assert any(note.startswith("score_0 looks like the outcome before the treatment.") for note in noted.notes)
+    assert "baseline_outcome" not in quiet_fit(frame, y, arms, **settings).result_.settings  # no trial
+    selector = ModifierSelector(propensity=0.5, **settings)
+    adjusted = selector.fit(frame, y, treatment=arms, adjust_for=["score_0"]).result_
+    assert "baseline_outcome" not in adjusted.settings
 
 
 # Whole fits.

@@ -107,6 +107,20 @@ def test_partitions_of_any_size_give_the_result_of_one_process(client, table, ex
     assert len(rows) == 1 + -(-len([1 for a, b in pairwise((0, *cuts, 1000)) if b > a]) // FAN_IN)
 
 
+def test_rows_of_other_arms_are_left_out_of_every_partition(client, table):
+    several = table.assign(arm=table["arm"].where(np.arange(1000) % 4 > 0, "both"))
+    several.loc[300:449, "arm"] = "both"  # a whole partition, where only one of the arms is wanted
+    frame = partitions(several, (300, 450, 700))
+    selector = ModifierSelector(**FAST | {"propensity": "auto", "explain": False})
+    found = selector.fit(frame[FEATURES], frame["y"], frame["arm"], reference="placebo").result_
+    assert list(found.contrasts) == ["both", "drug"]
+    two = several[several["arm"] != "both"].reset_index(drop=True)
+    alone = fit(two[FEATURES], two["y"], two["arm"], propensity="auto", explain=False)
+    parts = ["importance", "statistic", "p_value"]
+    assert_frame_equal(found.contrasts["drug"][parts], alone.table[parts], rtol=1e-6)
+    assert found.contrast("drug").settings["n_rows_other_arms"] == len(several) - len(two)
+
+
 def test_missing_outcomes_are_weighed_alike(client, table):
     holes = table.assign(y=table["y"].where((table["age"] < 0.8) | (np.arange(1000) % 3 == 0)))
     holes.loc[200:320, "dose"] = np.nan
@@ -182,7 +196,7 @@ def bad_tables(table):
         "missing": (holes, r"'dose' \(3 missing\)"),
         "text later": (mixed, "column 'dose' holds number values in some rows and text values in others"),
         "dates": (table.assign(dose=pd.Timestamp("2020-01-01")), "column 'dose' holds dates or times"),
-        "three arms": (table.assign(arm=np.arange(1000) % 3), "exactly two values; found 3: 0, 1, 2"),
+        "three arms": (table.assign(arm=np.arange(1000) % 3), "has 3 labels"),
         "text outcome": (table.assign(y="high"), "outcome y must be numeric"),
         "no rows": (table[:0], "the table has no rows"),
     }
@@ -273,7 +287,7 @@ def test_failed_fit_closes_the_client_it_opened(cluster, table, monkeypatch):
         return opened[0][0]
 
     monkeypatch.setattr("modifind.engine.dask.connect", connect_here)
-    with pytest.raises(ValueError, match="exactly two values"):
+    with pytest.raises(ValueError, match="at least two values"):
         fit_parts(table.assign(arm=1), (600,), n_jobs=3)
     ((client, address, n_workers),) = opened
     assert (client.status, address, n_workers) == ("closed", None, 3)

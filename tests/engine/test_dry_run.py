@@ -218,7 +218,7 @@ def test_rows_that_are_left_out_are_counted(messy):
 def test_what_is_wrong_is_told_as_fit_tells_it(messy):
     X, y, treatment = plain()
     cases = (
-        ((X, y, np.arange(N) % 3), {}, {}, "exactly two values"),
+        ((X, y, np.arange(N) % 3), {}, {}, "has 3 labels"),
         (messy, {}, {}, "missing"),
         ((X, np.ones(N), treatment), {}, {}, "y is constant"),
         ((X, y, treatment), {"alpha": 7}, {}, "alpha must lie"),
@@ -320,7 +320,7 @@ def test_a_dry_run_of_a_stream_is_refused(folder, tmp_path, monkeypatch, capsys)
 
 def test_a_dry_run_of_a_bad_table_is_refused(folder, monkeypatch, capsys):
     bad = ("--treatment", "patient", "--outcome", "y", "--dry-run")
-    refused(*here(monkeypatch, capsys, "select", folder / "data.csv", *bad), "exactly two values")
+    refused(*here(monkeypatch, capsys, "select", folder / "data.csv", *bad), "as a dose has")
 
 
 @pytest.fixture(scope="module")

@@ -1,6 +1,7 @@
 """Results of small fits of every kind are those that are kept in tests/golden."""
 
 import json
+import re
 
 import pytest
 
@@ -9,14 +10,16 @@ from golden_cases import cases, differences, kept_file, kept_part, run
 # Bits differ between machines, and searches that end at a tolerance pass them on: with other kernels of the BLAS a
 # p-value moved by 6e-4 of itself. On one machine `python tests/golden_cases.py --before COMMIT` compares bit for bit.
 TOLERANCE = {"relative": 1e-2, "absolute": 1e-3}
-JUMPS = 2  # quantiles of an outcome of 0 and 1 jump at a bit
+# Quantiles of an outcome of 0 and 1 jump at a bit, and so does the ratio of spreads where hardly a row has one of both.
+UNSTEADY = re.compile(r"/(sd_ratio|q\d\d_effect)")
 
 
 @pytest.mark.parametrize("name", list(cases()))
 def test_results_are_those_that_are_kept(name):
     kept = json.loads(kept_file(name).read_text(encoding="utf-8"))
     found = list(differences(json.loads(json.dumps(kept_part(run(name)))), kept, **TOLERANCE))
-    assert len(found) <= JUMPS, f"{len(found)} values differ: {found[:5]}"
+    found = [place for place in found if not ("binary" in name and UNSTEADY.search(place))]
+    assert not found, f"{len(found)} values differ: {found[:5]}"
 
 
 def test_every_kept_result_has_a_case():

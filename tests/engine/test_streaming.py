@@ -133,7 +133,9 @@ def spied(two, monkeypatch):
 
 
 def test_variance_that_folds_share_is_of_the_sample_alone(spied, two):
-    everyone = dataclasses.replace(spied.plan, rows=spied.plan.rows.limited(LAST_WORD))
+    scoring = spied.plan.scoring
+    everyone = dataclasses.replace(scoring, rows=scoring.rows.limited(LAST_WORD))
+    everyone = dataclasses.replace(spied.plan, scoring=everyone)
     whole = everyone.sums(Piece(0, two.X, pd.Series(two.y), pd.Series(two.treatment)))
     for found, all_rows in zip(spied.sums.features, whole.features, strict=True):
         assert all_rows.per_fold[0].sum() == pytest.approx(all_rows.test.second, rel=1e-9)

@@ -6,16 +6,18 @@ import subprocess
 import sys
 import time
 from dataclasses import asdict, replace
+from functools import partial
 
 import numpy as np
 import pandas as pd
 import pytest
 
-from modifind.paper import NAMES, Order, catalogue, reproduce, runs
+from modifind.paper import NAMES, Order, catalogue, methods, reproduce, runs
 from modifind.paper.catalogue import STUDIES
 from modifind.paper.methods import METHODS, make_method
 from modifind.paper.runs import Archive, Record, Run
 from modifind.paper.studies import RatesStudy
+from modifind.presets import uai2022
 
 SMALL = RatesStudy(
     "small", "A small study", ("naive", "si-em"), quick={"": 1}, kinds=("LinMean", "LinVar"), sizes=(70,)
@@ -236,8 +238,8 @@ def test_killed_study_continues_and_ends_with_the_same_bytes(tmp_path):
     ("spoil", "reason"),
     [
         (lambda text: text[:50], "cannot be read"),
-        (lambda text: text.replace('"modifind-run-1"', '"modifind-run-0"'), "another version"),
-        (lambda text: json.dumps({**json.loads(text), "modifind": "0.0.0"}), "another version"),
+        (lambda text: text.replace('"modifind-run-2"', '"modifind-run-1"'), "another version of the method"),
+        (lambda text: json.dumps({**json.loads(text), "key": "0123456789"}), "another version of the method"),
         (lambda text: json.dumps({k: v for k, v in json.loads(text).items() if k != "p_value"}), "cannot be read"),
     ],
 )
@@ -265,6 +267,58 @@ def test_run_of_other_options_is_not_mistaken(tmp_path, monkeypatch):
     assert asdict(archive.find(run))["run"]["options"] == (("propensity_units", 25),)
 
 
+def test_changed_method_finds_none_of_its_old_runs(tmp_path, monkeypatch):
+    run = Run("LinMean", 70, "preset", 0)
+    archive, before = Archive(tmp_path), run.file_name
+    archive.keep(record_of(run))
+    assert archive.find(run) is not None
+    other = replace(METHODS["preset"], make=partial(uai2022, weight_cap=9.0))
+    for change in (
+        lambda patch: patch.setitem(METHODS, "preset", other),
+        lambda patch: patch.setattr(methods, "_code", lambda: "other code"),
+    ):
+        with monkeypatch.context() as patch:
+            change(patch)
+            methods.method_key.cache_clear()
+            assert run.file_name != before
+            assert archive.find(run) is None
+        methods.method_key.cache_clear()
+    assert archive.find(run) is not None
+
+
+def test_keys_tell_methods_and_options_apart():
+    keys = [methods.method_key(name) for name in METHODS]
+    keys += [methods.method_key("preset", (("sampler_units", units),)) for units in (16, 64)]
+    assert len(set(keys)) == len(keys)
+
+
+def test_quick_and_full_studies_share_no_file(small, tmp_path):
+    quick, full = (
+        reproduce("small", tmp_path, Order(1, quick=quick, methods=["naive"], seed=0)) for quick in (True, False)
+    )
+    assert {path.parent for path in quick} == {tmp_path / "quick"}
+    assert {path.parent for path in full} == {tmp_path}
+    assert len(list((tmp_path / "quick" / "runs").iterdir())) == len(list((tmp_path / "runs").iterdir())) == 2
+
+
+def test_verdict_compares_the_preset_with_the_paper():
+    study = STUDIES["table-counterexamples"]
+    found = [
+        record_of(Run(kind, 2000, method, seed), ("X1", "X2", "X3") if kind == "LinCovar" and seed else ())
+        for kind in ("LinCovar", "NonlinCovar")
+        for method in ("preset", "si-em")
+        for seed in range(20)
+    ]
+    table = study.table(found).set_index(["data", "method"])
+    assert table.loc[("LinCovar", "preset"), "verdict"] == "TPR higher, FPR lower"
+    assert table.loc[("NonlinCovar", "preset"), "verdict"] == "TPR lower, FPR lower"
+    assert table.loc[("LinCovar", "si-em"), "verdict"] == ""
+
+
+def test_clocked_runs_are_few_however_many_are_asked_for():
+    assert len(STUDIES["fig-runtime"].runs(Order(10))) == 3 * 5 * 7
+
+
 def test_clocked_runs_stay_on_the_cpu(tmp_path, monkeypatch):
     devices = []
     monkeypatch.setattr(runs, "_carry_out", lambda run, device, _: devices.append(device) or record_of(run))
@@ -279,7 +333,7 @@ def test_run_that_fails_says_which_it_was(tmp_path, monkeypatch):
         raise ValueError("columns are collinear")
 
     monkeypatch.setattr(runs, "_carry_out", fail)
-    with pytest.raises(ValueError, match=r"LinMean_n70_si-em_seed3\.json: columns are collinear"):
+    with pytest.raises(ValueError, match=r"LinMean_n70_si-em_seed3_\w{10}\.json: columns are collinear"):
         Archive(tmp_path).carry_out(Run("LinMean", 70, "si-em", 3))
 
 
@@ -358,7 +412,7 @@ def test_impossible_orders_are_refused(arguments, message):
 
 
 def test_study_without_the_method_is_refused(tmp_path):
-    with pytest.raises(ValueError, match="table-cvae-neurons has no method naive; it has preset, preset-short"):
+    with pytest.raises(ValueError, match="table-cvae-neurons has no method naive; it has preset"):
         reproduce("table-cvae-neurons", tmp_path, Order(methods=["naive"]))
     with pytest.raises(ValueError, match="no study 'fig-9'"):
         reproduce("fig-9", tmp_path)

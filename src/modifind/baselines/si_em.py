@@ -34,7 +34,7 @@ from modifind.baselines.outcome import (
     propensity_forest,
 )
 from modifind.data.feature_matrix import FeatureTable, Treatment
-from modifind.data.outcome_scale import transform_outcome
+from modifind.data.outcome_scale import transform_outcome, warn_of_scale
 from modifind.engine.alone import MarginalView, results_alone, views_alone
 from modifind.engine.reading import Given, Reading
 from modifind.engine.record import (
@@ -184,6 +184,8 @@ class SIEM(BaseModifierSelector):
             table, labels, arms = data.table, data.treatment, data.arms
             tested = [m for m, name in enumerate(table.names) if name not in data.adjusted]
             outcome = transform_outcome(data.y, self.outcome_transform)
+            if self.outcome_transform is None:
+                warn_of_scale(outcome)
             columns = lasso_columns(table, arms, tested)  # refuses too wide a table before anything slow
             scores, expected = self._nuisances(table, outcome, arms, propensity_seed, outcome_seed)
             refuse_separation(scores)

@@ -10,7 +10,7 @@ from typing import ClassVar, Self
 import numpy as np
 
 from modifind.charts.base import AlongDisplay, told_along
-from modifind.charts.labels import number, shortened, with_limits
+from modifind.charts.labels import Words, number, shortened, with_limits
 from modifind.charts.spec import Band, Figure, Key, Line, Mark, Panel, Rule, limits_of, values_of
 from modifind.result.selection_result import SelectionResult
 
@@ -62,6 +62,10 @@ class CurveDisplay(AlongDisplay):
         """The average above the spread, if there is one; beside each other where categories stand in rows."""
         short, places = self.words.short, self.places
         average = Panel(places, (Rule("neutral", 0.0),), f"mean effect on {short.outcome}", short.difference)
+        if short.is_ratio:
+            compared = f"{short.treated} / {short.control}"
+            average = Panel(places, (Rule("neutral", 1.0),), f"{short.effect}, {short.outcome}", compared)
+            average = replace(average, within=(0.0, math.inf))
         average = replace(average, keys=(Key("neutral", "no effect"),))
         panels = [self._drawn(average, "mean_effect", "average", self._average_note())]
         if not self.words.binary:  # whose spread follows from its average
@@ -76,6 +80,8 @@ class CurveDisplay(AlongDisplay):
 
     def _average_note(self) -> str:
         words = self.words
+        if words.is_ratio:
+            return _ratio_note(words)
         note = f"Average {shortened(words.outcome, 200)} under {words.treated} less that under {words.control}"
         if words.binary:
             note = f"Share with the outcome under {words.treated} less the share under {words.control}"
@@ -93,7 +99,7 @@ class CurveDisplay(AlongDisplay):
         if math.isfinite(whole):
             marks.append(Rule("overall", whole))
             keys.append(Key("overall", self.words.whom, long=f"{self.words.whom}, {number(whole)}"))
-        title = {"average": "Average effect", "spread": "Spread"}[role]
+        title = {"average": self.words.effect.capitalize(), "spread": "Spread"}[role]
         rows = zip(values_of(self.curve, "rows_treated"), values_of(self.curve, "rows_control"), strict=True)
         near = ["" if math.isnan(a + b) else f"; about {a:,.0f} + {b:,.0f} rows" for a, b in rows]
         texts = [
@@ -101,3 +107,15 @@ class CurveDisplay(AlongDisplay):
         ]
         told = told_along(panel.places, title, note, texts)
         return replace(panel, marks=(*marks, Line(role, values)), keys=tuple(keys), told=told)
+
+
+def _ratio_note(words: Words) -> str:
+    """What a ratio of the arms is, in one sentence."""
+    outcome, arms = shortened(words.outcome, 200), f"under {words.treated} over that under {words.control}"
+    what = {
+        "risk ratio": "Share with the outcome",
+        "odds ratio": "Odds of the outcome",
+        "common odds ratio": f"Odds of a higher level of {outcome}, on average over levels,",
+        "rate ratio": f"Average count of {outcome}",
+    }.get(words.effect, f"Average {outcome}")
+    return f"{what} {arms}: 1 where the arms do not differ."

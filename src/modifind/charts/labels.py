@@ -15,6 +15,7 @@ import pandas as pd
 
 from modifind.data.population import SHORT_NAMES
 from modifind.data.wording import printable
+from modifind.result.effect_names import effect_name, scale_of
 
 if TYPE_CHECKING:
     from modifind.result.selection_result import SelectionResult
@@ -199,6 +200,8 @@ class Words:
         Unit of the outcome; empty where it is not known.
     better : str
         Which outcomes are better, "higher" or "lower"; empty where it is not known.
+    kind, scale : str
+        What the outcome is, and the scale of effects.
     """
 
     treated: str = "treated"
@@ -210,6 +213,8 @@ class Words:
     population: str = "all"
     unit: str = ""
     better: str = ""
+    kind: str = "numeric"
+    scale: str = "difference"
 
     @classmethod
     def of(cls, result: SelectionResult) -> Words:
@@ -226,6 +231,7 @@ class Words:
             population=str(settings.get("population") or "all"),
             unit=str(settings.get("unit") or ""),
             better=str(settings.get("better") or ""),
+            **dict(zip(("kind", "scale"), scale_of(settings), strict=True)),
         )
 
     @property
@@ -233,13 +239,32 @@ class Words:
         """As they are written at axes and in legends."""
         outcome = shown(self.outcome, 24, lines=1)
         return Words(
-            shown(self.treated, 14, lines=1), shown(self.control, 14, lines=1), f"log {outcome}" * self.log or outcome
+            shown(self.treated, 14, lines=1),
+            shown(self.control, 14, lines=1),
+            f"log {outcome}" * self.log or outcome,
+            kind=self.kind,
+            scale=self.scale,
         )
 
     @property
     def difference(self) -> str:
-        """What an effect is."""
+        """What a difference is."""
         return f"{self.treated} minus {self.control}"
+
+    @property
+    def is_ratio(self) -> bool:
+        """Whether the arms' averages are compared by a ratio."""
+        return self.scale != "difference"
+
+    @property
+    def effect(self) -> str:
+        """What the effect on the average is called."""
+        return effect_name(self.kind, self.scale) if self.is_ratio else "average effect"
+
+    @property
+    def parts(self) -> tuple[str, str, str]:
+        """What is called the mean, the spread and the shape in results."""
+        return ("any", "how much", "shape") if self.kind == "amount" else ("average", "spread", "shape")
 
     @property
     def whom(self) -> str:

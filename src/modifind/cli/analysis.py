@@ -80,10 +80,12 @@ def _settings(method: options.Method, select: options.Select) -> dict[str, Any]:
     if resamples != "auto" and not resamples.isdigit():
         raise ValueError(f"--resamples must be auto or a whole number, not {resamples!r}")
     settings: dict[str, Any] = {} if resamples == "auto" else {"n_resamples": int(resamples)}
-    settings |= {name: getattr(method, name) for name in ("alpha", "adjust", "missing", "missing_outcome")}
+    shared = ("alpha", "adjust", "missing", "missing_outcome", "effect_scale")
+    settings |= {name: getattr(method, name) for name in shared}
     taken = ("device", "explain", "population", "placebo_runs", "better", "unit")
     settings |= {name: getattr(select, name) for name in taken}
-    return settings | {"max_train_rows": method.train_rows, "outcome_transform": "log" if method.log_outcome else None}
+    settings |= {"max_train_rows": method.train_rows, "outcome": method.outcome_kind}
+    return settings | {"outcome_transform": "log" if method.log_outcome else None}
 
 
 def until_interrupted(call: Callable[[], Any], found: Callable[[], Any], missing: str) -> tuple[Any, bool]:

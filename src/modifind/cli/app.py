@@ -98,7 +98,6 @@ def demo(
     """Analyse an embedded table of 1500 simulated patients and leave a report."""
     from modifind import ModifierSelector
     from modifind.datasets import load_trial
-    from modifind.result.checks import concerns
     from modifind.result.writing import make_folder
 
     trial = load_trial()
@@ -107,7 +106,7 @@ def demo(
     selector = ModifierSelector(better="lower", unit="mmHg", random_state=0, n_jobs=jobs, progress=True)
     with warnings_as_lines() as lines:
         result = selector.fit(trial.X, trial.y, treatment=trial.treatment).result_
-        lines.told = concerns(result.checks)
+        lines.told = result.concerns()
     result.to_json(out / "result.json")
     result.to_csv(out / "result.csv")
     result.report(out / "report.html")
@@ -154,7 +153,6 @@ def select(
 ) -> None:
     """Find the features of a table that modify the effect of a treatment on an outcome."""
     from modifind.cli.analysis import open_analysis, until_interrupted
-    from modifind.result.checks import concerns
 
     output.check()
     out, report = output.out, output.report
@@ -169,7 +167,7 @@ def select(
             lambda: getattr(selector, "result_", None),
             "there was a result",
         )
-        lines.told = concerns(result.checks)
+        lines.told = result.concerns()
         saved = result.to_json if out is not None and out.suffix.lower() == ".json" else result.to_csv
         failures = write_outputs({"--out": (out, saved), "--report": (report, result.report)})
         failures += output.write_figures(result)

@@ -22,7 +22,15 @@ def read_roles(asked: options.Columns, table: Table, scores: str | None) -> Role
     # In the order of the table, so that a test does not depend on which of the other columns are tested.
     used = [name for name in columns if name in tested or name in adjusted] if adjusted else tested
     per_row = asked.strata, asked.weight, asked.clusters
-    return Roles(used, asked.outcome, asked.treatment, adjusted, scores, *per_row, asked.treated)
+    labels = asked.treated, asked.reference, _read_arms(asked.arms)
+    return Roles(used, asked.outcome, asked.treatment, adjusted, scores, *per_row, *labels)
+
+
+def _read_arms(texts: list[str] | None) -> tuple[str, ...] | None:
+    """``low,placebo``, or an option for each label, which may then hold commas."""
+    if not texts:
+        return None
+    return tuple(part.strip() for part in (texts[0].split(",") if len(texts) == 1 else texts))
 
 
 def _warn_unfit(unfit: dict[str, str]) -> None:
@@ -77,6 +85,8 @@ def read_propensity(value: str, columns: list[str]) -> tuple[Any, str | None]:
     """The propensity as a setting or a number, and the column of known scores if one is named."""
     if value in ("auto", "mlp"):
         return value, None
+    if value not in columns and "=" in value:
+        return _read_shares(value), None
     try:
         return float(value), None
     except ValueError:
@@ -84,6 +94,20 @@ def read_propensity(value: str, columns: list[str]) -> tuple[Any, str | None]:
             return "auto", value
     close = meant(value, ["auto", "mlp", *columns])
     raise ValueError(f"--propensity must be auto, mlp, a number or a column; {value!r} is none of them{close}")
+
+
+def _read_shares(text: str) -> dict[str, float]:
+    """``placebo=0.5,low=0.25,high=0.25`` as shares by label."""
+    shares = {}
+    for part in text.split(","):
+        label, _, share = part.rpartition("=")
+        try:
+            shares[label.strip()] = float(share)
+        except ValueError:
+            raise ValueError(
+                f"--propensity must give a share for every label, such as 'placebo=0.5,drug=0.5'; found {part!r}"
+            ) from None
+    return shares
 
 
 def read_discrete(texts: list[str] | None, table: Table, roles: Roles) -> AlsoDiscrete | str:

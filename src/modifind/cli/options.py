@@ -65,7 +65,7 @@ class Columns:
     """What the columns of a table are."""
 
     title: ClassVar[str] = "Columns"
-    treatment: Annotated[str, Option(help="Column with two values.")]
+    treatment: Annotated[str, Option(help="Column with two values, or more with --reference or --arms.")]
     outcome: Annotated[str, Option(help="Numeric column, or one of 0 and 1.")]
     features: Annotated[
         list[str] | None, Option(help="Columns to test, comma-separated or one per option; default all.")
@@ -83,7 +83,15 @@ class Columns:
         list[str] | None, Option(help="Columns tested as one, such as 'blood pressure=sbp,dbp'; may be repeated.")
     ] = None
     treated: Annotated[str | None, Option(help="Label that means treated; needed unless it is plain.")] = None
-    propensity: Annotated[str, Option(help="auto, mlp, a number, or a column with known scores.")] = "auto"
+    reference: Annotated[
+        str | None, Option(help="Label that all others are compared with; needed with more than two.")
+    ] = None
+    arms: Annotated[
+        list[str] | None, Option(help="Two labels to compare, comma-separated or one per option; others are left out.")
+    ] = None
+    propensity: Annotated[
+        str, Option(help="auto, mlp, a number, shares such as 'a=0.5,b=0.25,c=0.25', or a column with known scores.")
+    ] = "auto"
     strata: Annotated[str | None, Option(help="Column with the strata that a trial was randomised in.")] = None
     weight: Annotated[str | None, Option(help="Column with sample weights.")] = None
     clusters: Annotated[
@@ -97,6 +105,8 @@ class Method:
 
     title: ClassVar[str] = "Method"
     learner: Annotated[str, Option(help="Of effect_likelihood: auto, linear, splines, boosting or neural.")] = "auto"
+    outcome_kind: Annotated[str, Option(help="auto, numeric, binary, count, ordinal or amount (often zero).")] = "auto"
+    effect_scale: Annotated[str, Option(help="How arms are compared: difference, ratio or odds_ratio.")] = "difference"
     log_outcome: Annotated[bool, Option("--log-outcome", help="Analyse the logarithm of the outcome.")] = False
     sampler: Annotated[str, Option(help="auto, gaussian, splines, boosting, cvae or marginal.")] = "auto"
     alpha: Annotated[float, Option(help="Level of the adjusted p-values.")] = 0.05
@@ -214,9 +224,6 @@ class Study:
     quick: Annotated[bool, Option("--quick", help="A small version that ends in minutes.")] = False
     methods: Annotated[
         str,
-        Option(
-            help="Only these methods, comma-separated: default, wcmmd, preset, preset-short, preset-hajek, "
-            "preset-sums, naive, exact, si-em."
-        ),
+        Option(help="Only these methods, comma-separated: default, wcmmd, preset, preset-sums, naive, exact, si-em."),
     ] = ""
     seed: Annotated[int, Option(help="Seed of the first run.", min=0)] = 1000

@@ -27,7 +27,7 @@ class Roles:
     """What the columns of a table are.
 
     `features` are the columns of X, `adjusted` those of them that are not tested, `scores` known propensity scores, the
-    next three arguments of `fit`, and `treated` the label that means treated.
+    next three arguments of `fit`; `treated`, `reference` and `arms` are labels of the treatment.
     """
 
     features: list[str]
@@ -39,6 +39,14 @@ class Roles:
     weight: str | None = None
     clusters: str | None = None
     treated: str | None = None
+    reference: str | None = None
+    arms: tuple[str, ...] | None = None
+
+    @property
+    def labels(self) -> dict[str, Any]:
+        """Arguments of `fit` that name arms, those that were given."""
+        named = {"treated": self.treated, "reference": self.reference, "arms": self.arms}
+        return {argument: label for argument, label in named.items() if label is not None}
 
 
 class Table(Protocol):
@@ -97,7 +105,7 @@ class FrameTable:
             scores = frame[roles.scores]
             selector.set_params(propensity=scores.to_numpy() if isinstance(frame, pd.DataFrame) else scores)
         more = {argument: frame[name] for argument, name in _per_row(roles).items()}
-        more |= {"adjust_for": roles.adjusted or None, "treated": roles.treated}
+        more |= {"adjust_for": roles.adjusted or None, **roles.labels}
         return {"X": frame[roles.features], "y": frame[roles.outcome], "treatment": frame[roles.treatment], **more}
 
 
@@ -130,7 +138,7 @@ class FileTable:
             selector.set_params(propensity="auto")  # the source brings the scores
         more = _per_row(roles) | ({} if roles.scores is None else {"propensity": roles.scores})
         source = FileSource(self.files, tuple(roles.features), roles.outcome, roles.treatment, more)
-        return {"source": source, "treated": roles.treated, "adjust_for": roles.adjusted or None}
+        return {"source": source, **roles.labels, "adjust_for": roles.adjusted or None}
 
     def arguments(self, selector: ModifierSelector, roles: Roles) -> dict[str, Any]:
         """Arguments of the selector's `fit`, which a table in batches does not have."""

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 MINUS = "\u2212"  # written as a hyphen, which every terminal has
 MOST_FEATURES = 20
 LOOKS: dict[str, dict[str, Any]] = {  # of columns of the table of features
-    **{name: {"overflow": "fold"} for name in ("feature", "caution")},
+    **{name: {"overflow": "fold"} for name in ("feature", "arms", "caution")},
     **{name: {"justify": "right"} for name in ("p", "adjusted p")},
 }
 
@@ -111,14 +111,14 @@ def _wrapped(line: str, stream: TextIO, indent: str = "    ") -> str:
 
 def print_checks(result: SelectionResult, typed: Callable[[str], str] = str) -> None:
     """Whether the checks passed, a line for each kind that needs attention in the words of `typed`, and the notes."""
-    from modifind.result.checks import concerns, summary
+    from modifind.result.checks import summary
 
-    if not len(result.checks):
-        return
-    said = summary(result.checks)
-    print(f"checks: {said[0].lower()}{said[1:]}")
+    for label, own in result.by_arm.items() if result.by_arm else [("", result)]:
+        if len(own.checks):
+            said = summary(own.checks)
+            print(f"checks{f' of {printable(label)}' if label else ''}: {said[0].lower()}{said[1:]}")
     for bears, word in ((True, "caution"), (False, "note")):
-        for concern in concerns(result.checks, validity=bears):
+        for concern in result.concerns(validity=bears):
             print(_wrapped(f"  {word}: {printable(' '.join(typed(concern).split()))}", sys.stdout))
 
 
@@ -179,6 +179,8 @@ def print_result(result: SelectionResult, truth: dict[str, str] | None = None) -
     predictors = [] if roles is None else [str(name) for name in result.table.index[roles == "prognostic"]]
     if predictors:
         lines.append(f"{'prognostic only':<{width}}{', '.join(predictors)}")
+    for label, own in (result.by_arm or {}).items():
+        lines.append(f"{label}: {', '.join(map(str, own.selected)) or 'none'} selected over features and arms")
     if result.placebo is not None:
         lines.append(f"{'placebo':<{width}}{result.placebo.text}")
     for line in lines:
@@ -197,6 +199,8 @@ def _feature_table(result: SelectionResult, truth: dict[str, str] | None, mark: 
     more: dict[str, list[str]] = {}
     if truth is not None:
         more["in truth moves"] = [truth.get(str(name), "nothing") for name in table.index]
+    if result.by_arm:
+        more["arms"] = [printable(str(arms)) for arms in table["arms"]]
     cautions = [printable(str(caution)) for caution in table.get("caution", ())]
     if any(cautions):
         more["caution"] = cautions

@@ -27,11 +27,14 @@ OPTIONS = {
     "placebo_runs": "--placebo",
     "fit_source": "--stream",
     "outcome_transform": "--log-outcome",
+    "effect_scale": "--effect-scale",
 }
 WORDS = (
     *("alpha", "adjust", "statistic", "sampler", "missing", "propensity", "strata", "clusters", "treated"),
-    *("population", "checkpoint", "device", "learner", "treatment", "runs", "better", "unit"),
+    *("reference", "arms", "population", "checkpoint", "device", "learner", "treatment", "runs", "outcome"),
+    *("better", "unit"),
 )
+WORD_OPTIONS = {"outcome": "--outcome-kind"}
 FOLLOWS = r"must\b|needs?\b|names\b|is for\b|for a\b|\S+ (?:is in use|belongs to|cannot)\b"
 PHRASES = {
     "outcome_transform='log'": "--log-outcome",
@@ -47,6 +50,7 @@ PHRASES = {
     " or a statistic, not": ", not",
     "a number, an array or a classifier": "a number or a column",
     " or a sampler, not": ", not",
+    "propensity={label: share}": "--propensity label=share,...",
 }
 CODE = re.compile(r": (?:y|X\[.*?\])\.str\..*?\.astype\(float\)")  # what pandas would do
 COLUMN_OPTIONS = {
@@ -86,7 +90,7 @@ def as_typed(message: str, columns: Sequence[str] = (), roles: Roles | None = No
     if "X" not in free:
         message = re.sub(r"(?<=\bof )X(?=[;,. ]|$)|(?<!['\w.=/-])X(?= has\b| does\b| must\b)", "the table", message)
     for argument in (*OPTIONS, *WORDS):
-        option = OPTIONS.get(argument, f"--{argument}")
+        option = OPTIONS.get(argument) or WORD_OPTIONS.get(argument, f"--{argument}")
         if argument in free:
             continue
         value = r"=(?:'([^'\s]*)'|\"([^\"\s]*)\"|([\w.+-]+))?"

@@ -7,6 +7,8 @@ from typing import Any
 
 from modifind.data.wording import listed
 
+MOST_ARMS = 12  # a number with more values is a dose
+
 # docs/quickstart.md lists these for users.
 CONTROL_WORDS = frozenset(
     (
@@ -49,13 +51,10 @@ def first_treated(labels: Sequence[Any], treated: Any, name: str = "treatment") 
     ValueError: treatment has the labels 'new' and 'old', and nothing says which of them means treated; name it with \
 treated=
     """
-    if len(labels) != 2:
-        alike = len({_plain(label) for label in labels}) == 2
-        more = ". Some differ in capitals or blanks only; write these alike" * alike
-        raise ValueError(f"{name} must have exactly two values; found {len(labels)}: {listed(labels, most=5)}{more}")
+    refuse_other_than_two(labels, name)
     if treated is not None:
-        return _named(labels, treated, name)
-    words = [_plain(label) for label in labels]
+        return match_label(labels, treated, "treated", name) == labels[0]
+    words = [plain(label) for label in labels]
     if (words[0], words[1]) in PAIRS:
         return False
     if (words[1], words[0]) in PAIRS:
@@ -69,13 +68,55 @@ treated=
     return controls[1]
 
 
-def _named(labels: Sequence[Any], treated: Any, name: str) -> bool:
-    """Whether the user named the first label; the same in every letter counts before the same but for case."""
-    for form in (str, _plain):
-        matches = [form(label) == form(treated) for label in labels]
-        if sum(matches) == 1:
+def refuse_other_than_two(labels: Sequence[Any], name: str) -> None:
+    """Refuse labels that are not two, and say what to do about more.
+
+    Examples
+    --------
+    >>> refuse_other_than_two(["a", "b", "c"], "treatment")
+    Traceback (most recent call last):
+    ...
+    ValueError: treatment has 3 labels: 'a', 'b', 'c'; name the one that each of the others is compared with \
+(reference=), or two of them (arms=)
+    """
+    if len(labels) == 2:
+        return
+    if len(labels) < 2:
+        raise ValueError(f"{name} must have at least two values; found {len(labels)}: {listed(labels)}")
+    refuse_doses(labels, len(labels), name)
+    refuse_alike(labels, name)
+    raise ValueError(
+        f"{name} has {len(labels)} labels: {listed(labels, most=8)}; name the one that each of the others is compared "
+        "with (reference=), or two of them (arms=)"
+    )
+
+
+def refuse_doses(labels: Sequence[Any], n_labels: int, name: str) -> None:
+    """Refuse a treatment of many numbers, of which `labels` are some."""
+    if n_labels > MOST_ARMS and all(isinstance(label, int | float) for label in labels):
+        raise ValueError(
+            f"{name} has more than {MOST_ARMS} distinct numbers, as a dose has, and doses are not supported; cut it "
+            "into a few arms, such as none, low and high, and name the one that the others are compared with "
+            "(reference=)"
+        )
+
+
+def refuse_alike(labels: Sequence[Any], name: str) -> None:
+    """Refuse labels that are the same but for capitals and blanks."""
+    if len({plain(label) for label in labels}) < len(labels):
+        raise ValueError(
+            f"{name} has {len(labels)} labels: {listed(labels, most=8)}. Some differ in capitals or blanks only; write "
+            "these alike"
+        )
+
+
+def match_label(labels: Sequence[Any], wanted: Any, argument: str, name: str) -> Any:
+    """The label that the user named; the same in every letter counts before the same but for case."""
+    for form in (str, plain):
+        matches = [label for label in labels if form(label) == form(wanted)]
+        if len(matches) == 1:
             return matches[0]
-    raise ValueError(f"treated={treated!r} is not a value of {name}: {labels[0]!r}, {labels[1]!r}")
+    raise ValueError(f"{argument}={wanted!r} is not a value of {name}: {listed(labels, most=8)}")
 
 
 def _is_control(word: str, other: str) -> bool:
@@ -83,12 +124,12 @@ def _is_control(word: str, other: str) -> bool:
     return word in CONTROL_WORDS or any(word == negation + other for negation in NEGATIONS)
 
 
-def _plain(label: Any) -> str:
+def plain(label: Any) -> str:
     """A label without case and blanks, a whole number and a truth value as the same digit.
 
     Examples
     --------
-    >>> [_plain(label) for label in (1, "1", 1.0, "1.0", True, "true", " Usual  care")]
+    >>> [plain(label) for label in (1, "1", 1.0, "1.0", True, "true", " Usual  care")]
     ['1', '1', '1', '1', '1', '1', 'usual care']
     """
     text = " ".join(str(label).split()).casefold()

@@ -137,8 +137,8 @@ class Dropped:
         Missing values of each column that has any.
     n_outcomes : int
         Missing values of the outcome.
-    n_weightless : int
-        Rows of weight 0, which are not among those looked at.
+    n_weightless, n_other_arms : int
+        Rows of weight 0, and rows of arms that are not compared; they are not among those looked at.
     """
 
     n_rows: int = 0
@@ -146,12 +146,13 @@ class Dropped:
     columns: Counter[str] = field(default_factory=Counter)
     n_outcomes: int = 0
     n_weightless: int = 0
+    n_other_arms: int = 0
 
     def __add__(self, other: Dropped) -> Dropped:
         """The counts of both sets of rows."""
         columns = Counter(self.columns)
         columns.update(other.columns)
-        counts = ("n_rows", "n_dropped", "n_outcomes", "n_weightless")
+        counts = ("n_rows", "n_dropped", "n_outcomes", "n_weightless", "n_other_arms")
         return Dropped(columns=columns, **{name: getattr(self, name) + getattr(other, name) for name in counts})
 
     def warn(self) -> None:

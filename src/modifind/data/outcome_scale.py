@@ -1,4 +1,4 @@
-"""The scale on which effects are measured, and warnings where it decides the answer."""
+"""Outcomes where the scale on which effects are measured decides the answer."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MANY_ZEROS = 0.2
 
 
 def transform_outcome(y: Array, transform: str | None) -> Array:
-    """The outcome on the scale on which effects are measured; a warning where the scale decides the answer.
+    """The outcome, or its logarithm.
 
     Examples
     --------
@@ -30,56 +30,47 @@ def transform_outcome(y: Array, transform: str | None) -> Array:
             found = counted(low, "value of y is", "values of y are")
             raise ValueError(f"outcome_transform='log' needs a positive outcome; {found} not")
         return np.log(y)
-    lowest = y.min()
-    if is_count(y):
-        _warn_count(y)
-    elif lowest > 0 and np.unique(y).size > MAX_DISCRETE_VALUES:
-        raw, logged = float(skew(y)), round(float(skew(np.log(y))), 1) + 0.0
-        if raw > STRONG_SKEW and abs(logged) < raw / 2:
-            warnings.warn(
-                f"the outcome is positive and strongly skewed (skewness {raw:.1f}, {logged:.1f} on the log scale). "
-                "A treatment that multiplies such an outcome has a larger additive effect where the level is higher, "
-                "so that features which raise the level modify it. If effects are thought of as ratios, take the log "
-                "scale: outcome_transform='log'",
-                UserWarning,
-                stacklevel=3,
-            )
-    elif lowest == 0 and np.unique(y).size > 2:
-        _warn_zeros(y)
     return y
 
 
-def _warn_zeros(y: Array) -> None:
-    """Warn of an outcome with many zeros, and of skewed outcomes that are never negative."""
-    share, skewness = float((y == 0).mean()), float(skew(y))
-    if share > MANY_ZEROS and skewness > 0:
-        what = f"has zeros in {share:.0%} of the rows"
-    elif skewness > STRONG_SKEW:
-        what = f"is strongly skewed (skewness {skewness:.1f}) and has zeros"
+def warn_of_scale(y: Array) -> None:
+    """Warn of outcomes where the scale of effects decides the answer."""
+    if is_count(y):
+        share = float((y == 0).mean())
+        zeros = f", zeros in {share:.0%} of the rows" if share else ""
+        what = f"looks like a count (mean {y.mean():.2g}, variance {y.var():.2g}{zeros})"
+        remedy = "outcome='count' with effect_scale='ratio'"
+    elif has_many_zeros(y):
+        what = f"has zeros in {float((y == 0).mean()):.0%} of the rows"
+        remedy = "outcome='amount' with effect_scale='ratio', which looks at whether there is any and at how much"
+    elif (skewness := _skewness(y)) is not None:
+        what = f"is never negative and strongly skewed (skewness {skewness:.1f})"
+        remedy = "effect_scale='ratio'"
+        remedy += ", or outcome_transform='log' for geometric means" if y.min() > 0 else ""
     else:
         return
-    _warn_scale(what, zeros=True)
-
-
-def _warn_count(y: Array) -> None:
-    share = float((y == 0).mean())
-    zeros = f", zeros in {share:.0%} of the rows" if share else ""
-    _warn_scale(f"looks like a count (mean {y.mean():.2g}, variance {y.var():.2g}{zeros})", zeros=share > 0)
-
-
-def _warn_scale(what: str, *, zeros: bool) -> None:
-    remedy = "Analyse the logarithm, too (outcome_transform='log'), or the square root, and trust what both scales find"
-    if zeros:
-        remedy = (
-            "Zeros have no logarithm: analyse the square root or log(1 + outcome), too, and whether the outcome is "
-            "above zero as one of 0 and 1, and trust what all of them find"
-        )
     warnings.warn(
         f"the outcome {what}. A treatment that multiplies such an outcome has a larger additive effect where the level "
-        f"is higher, so that features which raise the level modify it. {remedy}",
+        "is higher, so that features which raise the level modify it. If effects are thought of as ratios, compare the "
+        f"arms by ratios: {remedy}",
         UserWarning,
-        stacklevel=5,
+        stacklevel=4,
     )
+
+
+def has_many_zeros(y: Array) -> bool:
+    """Whether an outcome that is never negative is often zero, and skewed to the right."""
+    return bool(y.min() == 0) and np.unique(y).size > 2 and float((y == 0).mean()) > MANY_ZEROS and float(skew(y)) > 0
+
+
+def _skewness(y: Array) -> float | None:
+    """That of an outcome which is never negative, where it is large and the logarithm has less; None where not."""
+    low = float(y.min())
+    if low < 0 or np.unique(y).size <= (MAX_DISCRETE_VALUES if low > 0 else 2):
+        return None
+    found = float(skew(y))
+    less = low == 0 or abs(float(skew(np.log(y)))) < found / 2
+    return found if found > STRONG_SKEW and less else None
 
 
 def is_count(y: Array) -> bool:

@@ -13,7 +13,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from modifind._typing import Array
-from modifind.data.arm_labels import first_treated
+from modifind.data.arm_labels import MOST_ARMS, first_treated, refuse_doses
 from modifind.data.clusters import WeightSums, check_clusters, cluster_keys, label_texts, weight_numbers
 from modifind.data.column_types import (
     MAX_DISCRETE_VALUES,
@@ -253,14 +253,15 @@ class Summary:
             check_clusters(self.clusters.size)
         self._check_outcome(transform)
         labels = self._labels()
-        if self.treatment.levels is None:
-            raise ValueError(f"{treatment} must have exactly two values; found more than {MAX_LEVELS}")
+        if self.treatment.levels is None and self.treatment.kind == "number":
+            refuse_doses((), MOST_ARMS + 1, treatment)
         arms = self.treatment.labels("treatment")
         shown = tuple(plain_label(label) for label in arms)
         if first_treated(shown, treated, treatment):
             arms, shown = arms[::-1], shown[::-1]
-        check_arms(min(self.treatment.levels.values()))
-        sizes = {arm: self.treatment.levels[arm] for arm in arms}
+        levels = self.treatment.levels or {}
+        sizes = {arm: levels[arm] for arm in arms}
+        check_arms(min(sizes.values()))
         by_level = tuple(c.rows_by_arm(own, sizes) for own, c in zip(labels, self.columns, strict=True))
         return Schema(
             n_rows=self.n_rows,

@@ -16,6 +16,7 @@ from modifind.data.files.opening import DataFile, open_matching
 from modifind.data.files.text import Dialect
 from modifind.data.missing import Dropped, complete_rows
 from modifind.data.pieces import Piece
+from modifind.data.several_arms import in_arms
 from modifind.data.wording import counted, listed, meant, repeated
 
 PIECE_ROWS = 65_536
@@ -72,17 +73,50 @@ class FrameSource:
             yield replace(whole.take(slice(start, start + self.piece_rows)), start=start)
 
 
-class CompleteRows:
-    """A source without the rows that have a missing feature, outcome or treatment, or a weight of 0.
+@dataclass(frozen=True)
+class Kept:
+    """Which rows of a table in pieces are kept: those of some arms, those that are complete, and none of weight 0.
 
-    Rows are numbered as if the others had never been there.
+    Attributes
+    ----------
+    complete : {"rows", "inputs", "outcomes", ""}
+        Whether all columns must have a value, all but the outcome, the outcome alone, or none, so that missing values
+        are left to be refused.
+    arms : tuple, optional
+        Labels of the arms; None for all.
+    """
+
+    complete: str = ""
+    arms: tuple[Any, ...] | None = None
+
+    def of(self, piece: Piece, start: int) -> tuple[Piece, Dropped]:
+        """The rows of a piece that are kept, numbered from `start` on, and a count of the others."""
+        others = nothing = 0
+        if self.arms is not None:
+            compared = in_arms(piece.treatment, self.arms)
+            others, piece = int((~compared).sum()), piece.take(compared)
+        if piece.sample_weight is not None:
+            weightless = weight_numbers(piece.sample_weight) == 0
+            nothing, piece = int(weightless.sum()), piece.take(~weightless)
+        kept, dropped = np.ones(len(piece.X), dtype=bool), Dropped(len(piece.X))
+        if self.complete:
+            kept, dropped = complete_rows(piece.X, piece.y, piece.treatment, piece.more, what=self.complete)
+        piece = replace(piece.take(kept), start=start)
+        return piece, replace(dropped, n_weightless=nothing, n_other_arms=others)
+
+
+ALL_ROWS = Kept()
+
+
+class KeptRows:
+    """A source without the rows that are not kept; the others are numbered as if these had never been there.
 
     Parameters
     ----------
     source : Source
         All rows.
-    what : {"rows", "outcomes", ""}
-        Whether all columns must have a value, the outcome alone, or none.
+    kept : Kept
+        Which are kept.
 
     Attributes
     ----------
@@ -92,16 +126,16 @@ class CompleteRows:
 
     n_rows = None
 
-    def __init__(self, source: Source, what: str = "rows") -> None:
+    def __init__(self, source: Source, kept: Kept) -> None:
         self.source = source
-        self.what = what
+        self.kept = kept
         self.dropped = Dropped()
 
     def pieces(self) -> Iterator[Piece]:
-        """The complete rows of every piece."""
+        """The rows of every piece that are kept."""
         self.dropped, start = Dropped(), 0
         for piece in self.source.pieces():
-            own, dropped = complete_piece(piece, start, self.what)
+            own, dropped = self.kept.of(piece, start)
             self.dropped = self.dropped + dropped
             start += len(own.X)
             yield own
@@ -123,21 +157,6 @@ class MappedRows:
             own = replace(self.function(piece), start=start)
             start += len(own.X)
             yield own
-
-
-def complete_piece(piece: Piece, start: int, what: str = "rows") -> tuple[Piece, Dropped]:
-    """The complete rows of a piece that have a weight, numbered from `start` on, and a count of the others.
-
-    Where `what` is empty, missing values are left to be refused.
-    """
-    nothing = 0
-    if piece.sample_weight is not None:
-        weightless = weight_numbers(piece.sample_weight) == 0
-        nothing, piece = int(weightless.sum()), piece.take(~weightless)
-    if not what:
-        return replace(piece, start=start), Dropped(len(piece.X), n_weightless=nothing)
-    kept, dropped = complete_rows(piece.X, piece.y, piece.treatment, piece.more, what=what)
-    return replace(piece.take(kept), start=start), replace(dropped, n_weightless=nothing)
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,9 @@ it; it says whether an event has happened, beside an outcome that says when.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +20,7 @@ from scipy.stats import t as student_t
 from modifind._typing import Array
 from modifind.data.feature_matrix import FeatureTable
 from modifind.data.support import feature_bins
+from modifind.data.wording import named
 
 FORWARD_BINS, BACKWARD_BINS = 30, 100
 ROWS_PER_BIN = 10
@@ -41,6 +44,8 @@ TIMES = frozenset(
         *("futime", "tte", "os", "pfs", "dfs", "rfs", "efs", "followup"),
     )
 )
+FLAGS = frozenset(("status", "flag", "indicator", "vital"))  # words of a flag beside those of events and times
+FLAG_VALUES = (["0", "1"], ["1", "2"], ["False", "True"])
 WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
 
 
@@ -184,6 +189,45 @@ class OutcomeRanks:
         if is_event_name(table.names[feature]):
             return self.named_time or abs(lead) >= NAMED_FLAG
         return self.named_time and abs(lead) >= UNNAMED_FLAG
+
+
+def refuse_censored(table: FeatureTable, y: Array, outcome: Any, *, positive: bool = False) -> None:
+    """Refuse a time beside the flag of its event, where both names leave no doubt.
+
+    Where they leave some, the column is but a caution; see `OutcomeRanks.flags_event`.
+
+    Parameters
+    ----------
+    table : FeatureTable
+        Features, before rare levels are pooled.
+    y : array of shape (n,)
+        Outcome; `positive` says that it was before it was transformed.
+    outcome : object
+        What it is called; nothing is refused where that is no text.
+
+    Raises
+    ------
+    ValueError
+        Names the flag and what can be analysed instead.
+    """
+    if not isinstance(outcome, str):
+        return
+    ranks = OutcomeRanks.of(y, np.zeros(y.size, dtype=np.int64), outcome, positive=positive)
+    flags = [name for m, name in enumerate(table.names) if _is_flag(name, table.categories[m])]
+    if ranks.named_time and flags:
+        raise ValueError(
+            f"{named(flags)}: says whether the event of which {outcome!r} is the time has happened, and times that end "
+            "without the event (right-censored ones) are not supported. Leave the column out and analyse whether the "
+            "event has happened by a fixed time, as 0 or 1, in rows that were followed for so long; rename the column "
+            "if it is something else"
+        )
+
+
+def _is_flag(name: str, levels: Sequence[Any] | None) -> bool:
+    """Whether a column of two values is called as a flag of an event is, and nothing else."""
+    plain = levels is not None and sorted(map(str, levels)) in FLAG_VALUES
+    only = all(word in EVENTS | TIMES | FLAGS or word.endswith(EVENT_ENDINGS) for word in _words(name))
+    return plain and only and is_event_name(name)
 
 
 def is_event_name(name: str) -> bool:

@@ -25,7 +25,15 @@ from modifind.explain.views import no_curve
 from modifind.inference import adjust_p_values
 from modifind.nuisance.conditional import Calibration
 from modifind.result.checks import cautions, concerns, run_checks
-from modifind.result.selection_result import CHANGE_COLUMNS, PARTS, PIT_COLUMNS, SelectionResult, no_changes
+from modifind.result.effect_names import scale_of
+from modifind.result.selection_result import (
+    CHANGE_COLUMNS,
+    NOT_TESTED,
+    PARTS,
+    PIT_COLUMNS,
+    SelectionResult,
+    no_changes,
+)
 
 # Held-out share of a feature's distribution that the others explain, above which the data cannot tell it from them.
 # What little is left is then as much the sampler's own error as the feature's, and a test of it would be a test of the
@@ -185,6 +193,39 @@ def assemble(
     )
 
 
+def reselected(result: SelectionResult, adjusted: pd.Series[float], alpha: float, adjust: str) -> SelectionResult:
+    """The same result with other adjusted p-values, such as those over several comparisons; what is said follows them.
+
+    Parameters
+    ----------
+    result : SelectionResult
+        As it is for itself.
+    adjusted : Series
+        Adjusted p-values of its features.
+    alpha, adjust
+        The level, and the adjustment of those tests that are adjusted over features alone.
+    """
+    table, changes = result.table.copy(), result.changes.copy()
+    known = table["p_value"].notna()
+    selected = known & (adjusted <= alpha)
+    table["p_adjusted"] = adjusted.where(known)
+    turned = [str(name) for name in table.index[selected != table["selected"]]]
+    table["selected"] = selected
+    table["role"] = _roles(selected, result.diagnostics, alpha, adjust)
+    for name in turned if len(changes) else ():
+        columns, row = result.groups.get(name, [name]), dict(zip(changes.columns, changes.loc[name], strict=True))
+        changes.at[name, "verdict"] = verdict(
+            {column: ShownColumn(result.curves[column], result.kind(column)) for column in columns},
+            row,
+            alpha=alpha,
+            selected=bool(selected[name]),
+            tested=row["verdict"] != NOT_TESTED,
+            log_outcome=result.settings.get("outcome_transform") == "log",
+            two_values=_two_values(result.densities, result.settings),
+        )
+    return replace(result, table=table, changes=changes)
+
+
 def _table(
     found: Found, diagnostics: pd.DataFrame, settings: Mapping[str, Any], alpha: float, adjust: str
 ) -> pd.DataFrame:
@@ -297,7 +338,8 @@ def _changes(
         found[f"{part}_adjusted"] = np.where(known, adjust_p_values(np.where(known, p_values, 1.0), adjust), np.nan)
     changes = pd.DataFrame(found, index=features.index, columns=list(CHANGE_COLUMNS)[:-1])
     kinds = {**features["kind"].to_dict(), **settings.get("group_column_kinds", {})}
-    outcomes = _two_values(views, settings)
+    shown = {column: view.densities for own in views.values() for column, view in own.items()}
+    outcomes, (kind, scale) = _two_values(shown, settings), scale_of(settings)
     changes["verdict"] = [
         attempt(
             f"feature {name!r}: its verdict",
@@ -312,6 +354,8 @@ def _changes(
             tested=f.outcome is not None,
             log_outcome=settings.get("outcome_transform") == "log",
             two_values=outcomes,
+            kind=kind,
+            effect_scale=scale,
         )
         or ""
         for name, f in zip(features.index, findings, strict=True)
@@ -319,12 +363,11 @@ def _changes(
     return changes
 
 
-def _two_values(views: Mapping[str, Mapping[str, MarginalView]], settings: Mapping[str, Any]) -> list[float]:
+def _two_values(densities: Mapping[str, pd.DataFrame | None], settings: Mapping[str, Any]) -> list[float]:
     """Both values of a binary outcome, none of any other."""
     if (settings["model"] or {}).get("likelihood") != "bernoulli":
         return []
-    densities = (view.densities for own in views.values() for view in own.values() if view.densities is not None)
-    return next((sorted(own["outcome"].unique()) for own in densities), [])
+    return next((sorted(own["outcome"].unique()) for own in densities.values() if own is not None), [])
 
 
 def _column(findings: list[Finding], name: str) -> list[float]:

@@ -32,7 +32,7 @@ from modifind.data.files.text import COMPRESSIONS, Dialect, TextFile, kind_of, o
 from modifind.data.missing import Dropped
 from modifind.data.pieces import Piece
 from modifind.data.row_plan import RowPlan, generous_limit
-from modifind.data.sources import complete_piece, has_row_scores
+from modifind.data.sources import ALL_ROWS, Kept, has_row_scores
 from modifind.data.wording import listed
 from modifind.engine.passes import Look, Unsaved, add_up, check_unchanged
 from modifind.engine.progress import Progress
@@ -134,10 +134,10 @@ class DaskPieces:
     ----------
     columns : dict
         Features, outcome, treatment and known scores as lists of delayed partitions.
-    complete : {"", "rows", "outcomes"}
-        Which rows are left out: none, those with a missing value, or those without an outcome.
+    kept : Kept
+        Which rows are kept.
     dropped : Dropped
-        A count of those rows, once they have been looked at.
+        A count of the others, once they have been looked at.
     checkpoint : PassCheckpoint or Unsaved
         Where sums are saved now and then, for a pass that was stopped to go on from there.
     """
@@ -146,7 +146,7 @@ class DaskPieces:
     n_workers: int | None = None
     client: Any = None
     lengths: list[int] = field(default_factory=list)
-    complete: str = ""
+    kept: Kept = ALL_ROWS
     dropped: Dropped = field(default_factory=Dropped)
     checkpoint: PassCheckpoint | Unsaved = field(default_factory=Unsaved)
     _started: bool = False
@@ -161,7 +161,7 @@ class DaskPieces:
         propensity: Any = None,
         n_workers: int | None = None,
         *,
-        complete: str = "",
+        kept: Kept = ALL_ROWS,
         per_row: Mapping[str, Any] | None = None,
     ) -> DaskPieces:
         """From Dask collections that are partitioned alike; all but `X` may also name columns of it."""
@@ -175,7 +175,7 @@ class DaskPieces:
         # Optimised one by one, columns of the same files may be read in partitions of different sizes. As they are,
         # they share the task that reads them.
         delayed = {name: list(part.to_delayed(optimize_graph=False)) for name, part in parts.items()}
-        return cls(delayed, n_workers, complete=complete)
+        return cls(delayed, n_workers, kept=kept)
 
     def __enter__(self) -> DaskPieces:
         """Find the cluster that is in use, or start one here."""
@@ -229,7 +229,7 @@ class DaskPieces:
         """The rows that a rule makes of every partition, once these have been looked at."""
         parts = self._each(_observed, rule)
         columns = {name: [own[name] for own in parts] for name in [*self.columns, "sample_weight"]}
-        return replace(self, columns=columns, complete="", lengths=[])
+        return replace(self, columns=columns, kept=ALL_ROWS, lengths=[])
 
     def sums(self, plan: Any, n_rows: int, advance: Progress, *, saved: bool = True) -> Any:
         """Sums over all rows, those of some partitions added up by the workers; which ones, their number alone says."""
@@ -257,7 +257,7 @@ class DaskPieces:
         from dask import delayed
 
         call = delayed(function, pure=False)
-        common = [delayed(item, pure=False, traverse=False) for item in (self.complete, *shared)]
+        common = [delayed(item, pure=False, traverse=False) for item in (self.kept, *shared)]
         names, partitions = list(self.columns), list(zip(*self.columns.values(), strict=True))
         lengths = self.lengths or [0] * len(partitions)  # not counted yet
         starts = np.cumsum([0, *lengths[:-1]])
@@ -359,34 +359,32 @@ def _check_partitions(parts: Mapping[str, Any]) -> None:
             raise ValueError(f"{name} and X are divided differently; take them from the same Dask DataFrame")
 
 
-def _piece(start: int, parts: dict[str, Any], complete: str) -> tuple[Piece, Dropped]:
-    """The rows of one partition, and a count of those left out for missing values."""
+def _piece(start: int, parts: dict[str, Any], kept: Kept) -> tuple[Piece, Dropped]:
+    """The rows of one partition, and a count of those left out."""
     n_rows = len(parts["X"])
     for name, part in parts.items():
         if len(part) != n_rows:
             raise ValueError(f"a partition of {name} has {len(part)} rows, that of X {n_rows}")
     piece = Piece(start, **{name: part.reset_index(drop=True) for name, part in parts.items()})
-    return complete_piece(piece, start, complete)
+    return kept.of(piece, start)
 
 
-def _count(start: int, parts: dict[str, Any], complete: str) -> tuple[int, Dropped]:
-    piece, dropped = _piece(start, parts, complete)
+def _count(start: int, parts: dict[str, Any], kept: Kept) -> tuple[int, Dropped]:
+    piece, dropped = _piece(start, parts, kept)
     return len(piece.X), dropped
 
 
-def _look(
-    start: int, parts: dict[str, Any], complete: str, rows: RowPlan, discrete_features: Any, digests: bool
-) -> Look:
-    return Look.of(_piece(start, parts, complete)[0], rows, discrete_features, digests=digests)
+def _look(start: int, parts: dict[str, Any], kept: Kept, rows: RowPlan, discrete_features: Any, digests: bool) -> Look:
+    return Look.of(_piece(start, parts, kept)[0], rows, discrete_features, digests=digests)
 
 
-def _observed(start: int, parts: dict[str, Any], complete: str, rule: Callable[[Piece], Piece]) -> dict[str, Any]:
-    piece = rule(_piece(start, parts, complete)[0])
+def _observed(start: int, parts: dict[str, Any], kept: Kept, rule: Callable[[Piece], Piece]) -> dict[str, Any]:
+    piece = rule(_piece(start, parts, kept)[0])
     return {"X": piece.X, "y": piece.y, "treatment": piece.treatment, **piece.more}
 
 
-def _sums(start: int, parts: dict[str, Any], complete: str, plan: Any) -> Any:
-    return plan.sums(_piece(start, parts, complete)[0])
+def _sums(start: int, parts: dict[str, Any], kept: Kept, plan: Any) -> Any:
+    return plan.sums(_piece(start, parts, kept)[0])
 
 
 def _in_tree(parts: list[Any]) -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,9 @@ import pandas as pd
 from joblib import effective_n_jobs
 
 from modifind.data.containers import as_frame, is_known
+from modifind.data.several_arms import Comparison
 from modifind.data.survey import effective_size
+from modifind.engine.contrasts import compared, contrast_selector
 from modifind.engine.placebo import Assignment
 from modifind.engine.reading import Data, Given
 from modifind.engine.run import Run
@@ -44,12 +47,19 @@ def describe(selector: Any, given: Given) -> list[tuple[str, str]]:
     rows: 1,500
     treatment: drug: drug (treated) 733 rows, placebo (control) 767 rows
     """
+    comparison = compared(given, selector.propensity)
+    arms: list[tuple[str, str]] = []
+    if comparison is not None:
+        selector = contrast_selector(selector, comparison, comparison.others[0])
+        given = replace(given, **comparison.pair(comparison.others[0]))
+        arms = _arms(comparison)
     data, run = selector.read(given, weigh=False)
     frame = as_frame(given.X) if data.kept is None else as_frame(given.X).loc[data.kept]
     lines = [
         ("rows", _rows(data)),
         ("treatment", _treatment(data)),
-        ("outcome", _outcome(data, run.outcome_transform)),
+        *arms,
+        ("outcome", _outcome(data, run)),
         ("features, numbers", _features(data, "continuous")),
         ("features, categories", _features(data, "discrete")),
         ("adjusted for", f"{len(data.adjusted)}, not tested: {_listed(data.adjusted)}" if data.adjusted else ""),
@@ -66,6 +76,16 @@ def describe(selector: Any, given: Given) -> list[tuple[str, str]]:
     return [(heading, line) for heading, line in lines if line]
 
 
+def _arms(comparison: Comparison) -> list[tuple[str, str]]:
+    """Of several arms how many rows they have, and that lines are those of the first comparison."""
+    if len(comparison.others) == 1:
+        return []
+    shown = [f"{label} {comparison.counts[label]:,} rows" for label in comparison.others]
+    reference = f"reference {comparison.reference} {comparison.counts[comparison.reference]:,} rows"
+    about = "each is compared with it; the other lines are those of the first comparison, the time too"
+    return [("arms", f"{', '.join(shown)}; {reference}; {about}")]
+
+
 def _rows(data: Data) -> str:
     left_out = "" if data.kept is None else f" of {data.kept.size:,}; the others are left out"
     return f"{data.y.size:,}{left_out}"
@@ -78,14 +98,18 @@ def _treatment(data: Data) -> str:
     return name + ", ".join(f"{label} ({role}) {count:,} rows" for label, role, count in labels)
 
 
-def _outcome(data: Data, transform: str | None) -> str:
+def _outcome(data: Data, run: Run) -> str:
     y = data.y
+    kind = family_of(y, run.outcome, run.effect_scale).kind
     name = f"{data.names['outcome_name']}: " if data.names.get("outcome_name") else ""
-    if family_of(y).kind == "binary":
+    compared = "" if run.effect_scale == "difference" else f"; arms compared by {run.effect_scale.replace('_', ' ')}s"
+    if kind == "binary":
         high = y == y.max()
-        return f"{name}two values, {y.min():g} in {int((~high).sum()):,} rows and {y.max():g} in {int(high.sum()):,}"
-    scale = ", taken as its logarithm" if transform == "log" else ""
-    return f"{name}a number from {y.min():g} to {y.max():g}, {np.unique(y).size:,} distinct values{scale}"
+        counts = f"{y.min():g} in {int((~high).sum()):,} rows and {y.max():g} in {int(high.sum()):,}"
+        return f"{name}two values, {counts}{compared}"
+    what = {"count": "a count", "ordinal": "ordered levels", "amount": "an amount, often zero,"}.get(kind, "a number")
+    scale = ", taken as its logarithm" if run.outcome_transform == "log" else ""
+    return f"{name}{what} from {y.min():g} to {y.max():g}, {np.unique(y).size:,} distinct values{scale}{compared}"
 
 
 def _features(data: Data, kind: str) -> str:

@@ -151,7 +151,7 @@ def check_settings(run: Run, data: Data) -> Array:
     Returns the outcome on the scale on which effects are measured.
     """
     outcome = transform_outcome(data.y, run.outcome_transform)
-    run.statistic.validate(outcome, weighted=data.weights is not None)
+    run.check_outcome(outcome, data.arms, weighted=data.weights is not None)
     refuse_gaps(run.statistic, [data.table.names[m] for m in data.table.incomplete])
     model_of_rows(run.propensity, data).check(data.y.size)
     return outcome

@@ -14,7 +14,17 @@ from modifind._memory import warn_of_memory
 from modifind.data.containers import as_frame, is_distributed
 from modifind.data.feature_groups import read_feature_groups, refuse_adjusted
 from modifind.data.missing import Dropped
-from modifind.data.sources import CompleteRows, FrameSource, Piece, Source, files_of, has_row_scores, is_files
+from modifind.data.sources import (
+    ALL_ROWS,
+    FrameSource,
+    Kept,
+    KeptRows,
+    Piece,
+    Source,
+    files_of,
+    has_row_scores,
+    is_files,
+)
 from modifind.engine.assemble import assemble
 from modifind.engine.checkpoint import Checkpoint
 from modifind.engine.in_memory import TableInMemory, check_settings
@@ -43,7 +53,10 @@ from modifind.result.selection_result import SelectionResult
 
 Keep: TypeAlias = Callable[[tuple[str, ...], SelectionResult], None]
 # Settings that a run takes as they are.
-PLAIN = ("n_resamples", "alpha", "adjust", "outcome_transform", "n_jobs", "progress", "explain", "population")
+PLAIN = (
+    *("n_resamples", "alpha", "adjust", "outcome_transform", "n_jobs", "progress", "explain", "population"),
+    *("outcome", "effect_scale"),
+)
 
 
 @dataclass(frozen=True)
@@ -75,10 +88,10 @@ class Job:
         with self._pieces(given) as pieces:
             return self._fit_pieces(pieces, given)
 
-    def fit_source(self, source: Source, treated: Any, adjust_for: Any) -> bool:
-        """The same for rows that come from a source."""
-        self._check_scores(source)
-        return self._fit_pieces(self._local(source), Given(None, treated=treated, adjust_for=adjust_for))
+    def fit_source(self, given: Given) -> bool:
+        """The same for rows that come from a source, which is X."""
+        self._check_scores(given.X)
+        return self._fit_pieces(self._local(given.X, given.arms), given)
 
     def placebo(self, given: Given, n: int) -> tuple[PlaceboResult, bool]:
         """Placebo runs alone, of a table in pieces with the rows that its models would be fitted to."""
@@ -88,11 +101,10 @@ class Job:
         with self._pieces(given) as pieces:
             return self._sampled_placebo(self._reading(given).look(self._run(), pieces), given, n, save=True)
 
-    def placebo_source(self, source: Source, treated: Any, adjust_for: Any, n: int) -> tuple[PlaceboResult, bool]:
-        """The same for rows that come from a source."""
-        self._check_scores(source)
-        given = Given(None, treated=treated, adjust_for=adjust_for)
-        looked = self._reading(given).look(self._run(), self._local(source))
+    def placebo_source(self, given: Given, n: int) -> tuple[PlaceboResult, bool]:
+        """The same for rows that come from a source, which is X."""
+        self._check_scores(given.X)
+        looked = self._reading(given).look(self._run(), self._local(given.X, given.arms))
         return self._sampled_placebo(looked, given, n, save=True)
 
     def in_pieces(self, given: Given) -> bool:
@@ -150,14 +162,9 @@ class Job:
             # What is said of the folder is not part of the result, which is that of a run without one.
             saved, notes = with_messages(self._continued, data, run)
             found = run.fit(TableInMemory.of(run, data, *saved))
-        result = self._result(found, run, data.dropped if left_out is None else left_out, caught, notes)
-        if left_out is not None:
-            _, told = with_messages(left_out.warn)
-            result = replace(result, warnings=(*told, *result.warnings))
-        self.keep(found.columns_in, result)
-        if found.interrupted or not self.params["placebo_runs"]:
-            return found.interrupted
-        return self._keep_placebos(found, result, *run_placebos(run, data, self.params["placebo_runs"], saved[0]))
+        dropped, told = (data.dropped, ()) if left_out is None else (left_out, with_messages(left_out.warn)[1])
+        known = found, run, dropped, (*told, *distinct_messages(caught)), notes
+        return self._concluded(*known, lambda n: run_placebos(run, data, n, saved[0]))
 
     def _fit_pieces(self, pieces: Any, given: Given) -> bool:
         """Test every feature by sums over pieces of the table; one of few rows is taken at once."""
@@ -180,12 +187,8 @@ class Job:
         if record is not None:
             settings = {name: value for name, value in found.settings.items() if name != "sample_weight"}
             found = replace(found, settings=settings | {"outcome_weights": record(looked.summary.weights)})
-        result = self._result(found, run, everything.dropped, caught, saved.notes if saved is not None else ())
-        self.keep(found.columns_in, result)
-        if found.interrupted or not self.params["placebo_runs"]:
-            return found.interrupted
-        placebos = self._sampled_placebo(looked, given, self.params["placebo_runs"])
-        return self._keep_placebos(found, result, *placebos)
+        known = found, run, everything.dropped, distinct_messages(caught), saved.notes if saved is not None else ()
+        return self._concluded(*known, lambda n: self._sampled_placebo(looked, given, n))
 
     def _looked(self, run: Run, reading: PieceReading, pieces: Any, saved: Any) -> tuple[Any, Looked, Any]:
         """The pieces whose rows are tested, and what they hold.
@@ -246,24 +249,25 @@ class Job:
                 self._check_scores(source)
             else:
                 source = FrameSource.of(*table, self.params["propensity"], given.per_row)
-            yield self._local(source)
+            yield self._local(source, given.arms)
             return
         from modifind.engine.dask import DaskPieces
 
         own = (self.params["propensity"], self.params["n_jobs"])
-        with DaskPieces.of(*table, *own, complete=self._complete, per_row=given.per_row) as pieces:
+        with DaskPieces.of(*table, *own, kept=self._kept(given.arms), per_row=given.per_row) as pieces:
             yield pieces
 
-    def _local(self, source: Source) -> LocalPieces:
-        some = self._complete or "sample_weight" in getattr(source, "more", ())
-        return LocalPieces(CompleteRows(source, self._complete) if some else source, self.params["n_jobs"])
+    def _local(self, source: Source, arms: Any) -> LocalPieces:
+        kept = self._kept(arms)
+        some = kept != ALL_ROWS or "sample_weight" in getattr(source, "more", ())
+        return LocalPieces(KeptRows(source, kept) if some else source, self.params["n_jobs"])
 
-    @property
-    def _complete(self) -> str:
-        """What rows of a table in pieces must have a value of: everything, the outcome, or nothing."""
+    def _kept(self, arms: Any) -> Kept:
+        """Which rows of a table in pieces are kept: those of the arms that have what they must have a value of."""
+        complete = "outcomes" if self.params["missing_outcome"] == "drop" else ""
         if self.params["missing"] == "drop":
-            return "inputs" if self.params["missing_outcome"] == "weight" else "rows"
-        return "outcomes" if self.params["missing_outcome"] == "drop" else ""
+            complete = "inputs" if self.params["missing_outcome"] == "weight" else "rows"
+        return Kept(complete, arms)
 
     def _check_scores(self, source: Source) -> None:
         if has_row_scores(self.params["propensity"]) and "propensity" not in getattr(source, "more", ()):
@@ -297,32 +301,36 @@ class Job:
     def _continued(self, data: Data, run: Run) -> tuple[Checkpoint | None, dict[int, Any]]:
         return continued_tests(self.params, data, run.feature_groups, self.statistic, self.test, self.seed)
 
-    def _result(
+    def _concluded(
         self,
         found: Tested,
         run: Run,
         dropped: Dropped,
-        caught: list[warnings.WarningMessage],
+        messages: tuple[str, ...],
         notes: Sequence[str],
-    ) -> SelectionResult:
-        """The result; warns of what its checks found and no warning has said."""
+        placebos: Callable[[int], tuple[PlaceboResult, bool]],
+    ) -> bool:
+        """Keep the result, warn of what its checks found and no warning has said, and add placebo runs to it.
+
+        Returns whether Ctrl-C came before the end.
+        """
         for note in notes:
             warnings.warn(note, UserWarning, stacklevel=4)
-        drops = "drop" in (self.params["missing"], self.params["missing_outcome"])
+        own = self.params
         settings = {
-            **recorded_settings(self.params, self.statistic, run.sampler, self.test),
+            **recorded_settings(own, self.statistic, run.sampler, self.test),
             **found.settings,
-            **(dropped.settings() if drops else {}),
+            **(dropped.settings() if "drop" in (own["missing"], own["missing_outcome"]) else {}),
+            **({"n_rows_other_arms": dropped.n_other_arms} if dropped.n_other_arms else {}),
         }
-        result = assemble(found, settings, distinct_messages(caught), self.params["alpha"], self.params["adjust"])
+        result = assemble(found, settings, messages, own["alpha"], own["adjust"])
         warn_of(result.checks, found.named)
-        return result
-
-    def _keep_placebos(self, found: Tested, result: SelectionResult, placebo: PlaceboResult, interrupted: bool) -> bool:
-        """Add the placebo runs to the result; whether Ctrl-C came before the last."""
+        self.keep(found.columns_in, result)
+        if found.interrupted or not own["placebo_runs"]:
+            return found.interrupted
+        placebo, interrupted = placebos(own["placebo_runs"])
         if placebo.warning:
             warnings.warn(placebo.warning, UserWarning, stacklevel=4)
-        more = (placebo.warning,) if placebo.warning else ()
-        kept = placebo if placebo.n_runs else None
-        self.keep(found.columns_in, replace(result, placebo=kept, warnings=(*result.warnings, *more)))
+            result = replace(result, warnings=(*result.warnings, placebo.warning))
+        self.keep(found.columns_in, replace(result, placebo=placebo if placebo.n_runs else None))
         return interrupted

@@ -16,7 +16,7 @@ from modifind._workers import results_of
 from modifind.data.missing import Dropped
 from modifind.data.pieces import Piece, Summary, joined
 from modifind.data.row_plan import RowPlan, generous_limit
-from modifind.data.sources import CompleteRows, MappedRows, Source
+from modifind.data.sources import KeptRows, MappedRows, Source
 from modifind.engine.fingerprint import piece_digests
 from modifind.engine.progress import Progress
 
@@ -112,7 +112,7 @@ class LocalPieces:
     @property
     def dropped(self) -> Dropped:
         """Rows left out for missing values, as far as they have been read."""
-        return self.source.dropped if isinstance(self.source, CompleteRows) else Dropped()
+        return self.source.dropped if isinstance(self.source, KeptRows) else Dropped()
 
     def observed(self, rule: Callable[[Piece], Piece]) -> LocalPieces:
         """The rows that a rule makes of every piece, numbered anew."""

@@ -24,11 +24,11 @@ from modifind.data.feature_groups import part_of, refuse_adjusted, side_by_side
 from modifind.data.feature_matrix import FeatureTable, adjusted_columns
 from modifind.data.leaks import refuse_leaks
 from modifind.data.many_levels import with_level_columns
-from modifind.data.outcome_scale import transform_outcome
 from modifind.data.pieces import Block, Piece, Schema, Summary
 from modifind.data.row_plan import RowPlan
 from modifind.data.strata import refuse_repeated
 from modifind.data.support import outside_levels
+from modifind.data.suspicious import refuse_censored
 from modifind.data.within_clusters import cluster_features
 from modifind.data.wording import named
 from modifind.engine.passes import Pieces
@@ -100,6 +100,7 @@ class PieceReading:
             warn_resampled_weights()
         plain = schema.read(sample)
         refuse_leaks(plain.table, plain.y, plain.treatment, plain.clusters)
+        refuse_censored(plain.table, plain.y, sample.y.name, positive=run.outcome_transform == "log")
         if sample.strata is not None:
             features = part_of(plain.table, list(range(plain.table.n_features - 1)))
             refuse_repeated(plain.table.values[:, -1], features)
@@ -197,8 +198,6 @@ def _check_sample(run: Run, schema: Schema, block: Block, folds: tuple[NDArray[n
             "y has other than two values in so few rows that the sample holds none of them; look for codes that "
             "stand for missing values, or raise max_train_rows"
         )
-    if run.outcome_transform is None:
-        transform_outcome(y, None)  # warns of a skewed outcome
-    run.statistic.validate(y, weighted=block.weights is not None)
+    run.check_outcome(y, arms, weighted=block.weights is not None)
     if getattr(run.statistic, "check_resamples", 0):
         warnings.warn("check_resamples has no effect on tables that are streamed", UserWarning, stacklevel=4)

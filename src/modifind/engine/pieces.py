@@ -222,9 +222,8 @@ class TableInPieces(Table):
             units=self.units,
             rules=tuple(None if outcome is None else own.rule for own in fitted),
             functions=tuple(functions),
-            importance=replace(importance.at(block.y[:1], arms[:1]), weight_cap=None),
+            importance=replace(importance.at(block.y[:1], arms[:1]), weight_cap=None, arm_caps=None),
             columns=measured_columns(block.table, self.schema, self.units, block.weights, seeds),
-            middle=float(block.y.mean()),
         )
 
     def _importance(self, run: Run, plan: Plan, sums: Sums) -> dict[int, float]:

@@ -125,8 +125,6 @@ class Plan:
         What the importance of their columns is the value of, without rows.
     columns : dict of Measured
         How the columns are measured, by place.
-    middle : float
-        Between the two values of a binary outcome.
     """
 
     scoring: Scoring
@@ -136,7 +134,6 @@ class Plan:
     functions: tuple[ValueFunctions | None, ...]
     importance: PreparedWCMMD
     columns: dict[int, Measured]
-    middle: float
 
     @property
     def schema(self) -> Schema:
@@ -152,7 +149,7 @@ class Plan:
         block, propensity = rows.block, rows.propensity
         outcome = None
         if self.outcome is not None:
-            y = (block.y > self.middle).astype(np.float64) if self.schema.binary else block.y
+            y = self.outcome.family.coded(block.y)
             outcome = self.outcome.at(block.table, y, block.treatment, propensity.scores, rows.folds, block.weights)
         features = tuple(self._feature_sums(place, rows, outcome) for place in range(len(self.units)))
         importance = self.importance.at(block.y, block.treatment, block.weights)

@@ -36,9 +36,11 @@ from modifind.data.leaks import refuse_leaks
 from modifind.data.many_levels import MOST_INDICATORS
 from modifind.data.missing import Dropped, complete_rows
 from modifind.data.rare_levels import pool_rare_levels
+from modifind.data.several_arms import in_arms
 from modifind.data.strata import Strata, read_strata, with_strata
 from modifind.data.support import Outside, outside_levels
 from modifind.data.survey import effective_size
+from modifind.data.suspicious import refuse_censored
 from modifind.nuisance.observation import Unseen, told, weigh_observed
 
 
@@ -54,6 +56,8 @@ class Given:
     sample_weight: Any = None
     clusters: Any = None
     strata: Any = None
+    reference: Any = None
+    arms: Any = None
 
     @property
     def per_row(self) -> dict[str, Any]:
@@ -144,7 +148,7 @@ class _Rows:
 
     @classmethod
     def of(cls, given: Given) -> _Rows:
-        """All rows."""
+        """All rows, or those of the arms that are compared."""
         passed = {"y": given.y, "treatment": given.treatment, **given.per_row}
         passed = {name: values for name, values in passed.items() if values is not None}
         check_same_order(given.X, **passed)
@@ -152,7 +156,9 @@ class _Rows:
         columns = {name: as_column(values, name) for name, values in passed.items()}
         for name, column in columns.items():
             check_length(name, len(column), len(frame))
-        return cls(frame, columns, np.ones(len(frame), dtype=bool))
+        rows = cls(frame, columns, np.ones(len(frame), dtype=bool))
+        compared = given.arms is not None and "treatment" in columns
+        return rows.take(in_arms(columns["treatment"], given.arms)) if compared else rows
 
     def take(self, chosen: NDArray[np.bool_]) -> _Rows:
         """Some of these rows."""
@@ -210,7 +216,9 @@ class Reading:
         ValueError
             Names the column and the remedy.
         """
-        rows, dropped = self._complete(_Rows.of(given))
+        compared = _Rows.of(given)
+        rows, dropped = self._complete(compared)
+        dropped = replace(dropped, n_other_arms=int((~compared.kept).sum()))
         sampled, unseen = rows.weights is not None, None
         if self.missing_outcome == "weight" and "y" in rows.columns and rows.columns["y"].isna().any():
             rows, unseen = self._weighed(rows, given.treated)
@@ -224,6 +232,7 @@ class Reading:
         if clusters is not None:
             check_clusters(np.unique(clusters).size)
         refuse_leaks(whole, outcome, labels.arms, clusters)
+        refuse_censored(whole, outcome, columns["y"].name)
         warn_codes(whole, outcome, outcome_name(columns["y"]))
         outside = outside_levels(whole, labels.arms, treated_as_one(labels.arms, clusters))
         table, left_out = pool_rare_levels(whole, labels.arms)
@@ -255,7 +264,7 @@ class Reading:
 
     def _complete(self, rows: _Rows) -> tuple[_Rows, Dropped]:
         """The rows that count and have what they must have, and a count of the others."""
-        kept, dropped, weights = rows.kept.copy(), Dropped(), None
+        kept, dropped, weights = np.ones(len(rows.frame), dtype=bool), Dropped(), None
         weighed = rows.columns.get("sample_weight")
         if "drop" in (self.missing, self.missing_outcome) and {"y", "treatment"} <= set(rows.columns):
             what = "outcomes" if self.missing != "drop" else "inputs" if self.missing_outcome == "weight" else "rows"

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
+from typing import Any
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
 from modifind._typing import Array
+from modifind.data.baseline import baseline_names
 from modifind.data.clusters import treated_as_one
 from modifind.data.population import row_weights
 from modifind.data.support import Outside, outside_along
@@ -17,6 +19,7 @@ from modifind.nuisance.propensity.scores import FittedPropensity
 
 REVIEWED = ("outside_share", "outside_where", "arm_difference", "arm_p_value", "outcome_share", "event_flag")
 NOWHERE = Outside(0.0, "")
+BALANCED = 0.001  # p-value of a difference between the arms, below which a column was hardly measured before
 
 
 def review_columns(
@@ -74,3 +77,24 @@ def review_columns(
         shared, flag = outcome.shared(table, m), float(outcome.flags_event(table, m))
         found.append((outside.share, outside.where, difference, p_value, shared, flag))
     return pd.DataFrame(found, index=pd.Index(table.names, name="feature"), columns=list(REVIEWED))
+
+
+def baseline_settings(
+    scores: FittedPropensity,
+    y: Array,
+    *,
+    randomised: bool,
+    tested: Collection[str],
+    clusters: NDArray[np.int64] | None = None,
+    outcome_name: str | None = None,
+) -> dict[str, Any]:
+    """What a result records of tested columns of a trial that look like the baseline value of the outcome.
+
+    `tested` are the columns that are tested; those that are only adjusted for need no advice.
+    """
+    if not randomised:
+        return {}
+    table, given = scores.table, Arms(scores.treatment, scores.raw, scores.weights, clusters)
+    found = [name for name in baseline_names(table, y, scores.treatment, outcome_name) if name in tested]
+    found = [name for name in found if given.difference(table, table.names.index(name))[1] >= BALANCED]
+    return {"baseline_outcome": found} if found else {}

@@ -13,14 +13,16 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from modifind._typing import Array
 from modifind.data.clusters import check_sampler_weights
 from modifind.data.feature_groups import Unit
+from modifind.data.outcome_scale import warn_of_scale
 from modifind.data.pieces import Block
 from modifind.data.support import Outside
 from modifind.engine.assemble import DETERMINED, Finding, tell
 from modifind.engine.progress import Progress
 from modifind.engine.record import data_settings
-from modifind.engine.review import review_columns
+from modifind.engine.review import baseline_settings, review_columns
 from modifind.engine.scoring import refuse_separation
 from modifind.engine.units import Tested, group_settings, null_hypothesis, warn_constant_members
 from modifind.explain.overview import Overview
@@ -32,6 +34,7 @@ from modifind.nuisance.conditional.per_cluster import ClusterSampler
 from modifind.nuisance.propensity.overlap import OverlapSums
 from modifind.nuisance.propensity.scores import FittedPropensity, PropensityModel
 from modifind.statistics import Nuisances, Statistic
+from modifind.statistics.families import Family, family_of
 
 
 @dataclass(frozen=True)
@@ -176,6 +179,18 @@ class Run:
     seed: int
     explain: bool = True
     population: str = "all"
+    outcome: str = "auto"
+    effect_scale: str = "difference"
+
+    def check_outcome(self, y: Array, arms: NDArray[np.int64], *, weighted: bool) -> None:
+        """Refuse an outcome that settings have no meaning for; warn where a scale decides that no one has chosen."""
+        self.statistic.validate(self.family(y, arms), weighted=weighted)
+        if (self.outcome_transform, self.outcome, self.effect_scale) == (None, "auto", "difference"):
+            warn_of_scale(y)
+
+    def family(self, y: Array, arms: NDArray[np.int64]) -> Family:
+        """What the outcome is, on the scale on which effects are compared."""
+        return family_of(y, self.outcome, self.effect_scale, arms)
 
     def fit(self, table: Table) -> Tested:
         """Fit models, scores and distributions, and test every feature.
@@ -210,6 +225,7 @@ class Run:
             block.clusters,
             self.n_jobs,
             *table.of_all_rows,
+            family=self.family(block.y, block.treatment),
         )
         return Models(propensity, sampler, nuisances, self.statistic.prepare(nuisances))
 
@@ -224,7 +240,9 @@ class Run:
     ) -> PseudoOutcomes:
         """What curves are averages of; `model` is one of the outcome, or None."""
         block = table.block
-        rows = ArmRows(block.y, block.treatment, propensity.scores, block.weights, block.clusters, self.population)
+        two_parts = self.family(block.y, block.treatment).kind == "amount"
+        how = self.population, self.effect_scale, two_parts
+        rows = ArmRows(block.y, block.treatment, propensity.scores, block.weights, block.clusters, *how)
         return PseudoOutcomes.of(rows, () if model is None else OutcomeModel.of(model), seed=seed)
 
     def _concluded(self, table: Table, models: Models, answer: Answer) -> Tested:
@@ -257,13 +275,25 @@ class Run:
                 levels=table.outside,
             ),
             columns_in=table.columns_in,
-            settings=self._recorded(table, models, answer),
+            settings=self._recorded(table, models, answer) | self._baseline(table, propensity),
             interrupted=answer.interrupted,
+        )
+
+    def _baseline(self, table: Table, propensity: FittedPropensity) -> dict[str, Any]:
+        """What is recorded of tested columns that look like the outcome before the treatment."""
+        return baseline_settings(
+            propensity,
+            table.block.y,
+            randomised=propensity.is_known or "n_strata" in table.recorded,
+            tested=[table.block.table.names[m] for unit in table.units for m in unit.members],
+            clusters=table.block.clusters,
+            outcome_name=table.recorded.get("outcome_name"),
         )
 
     def _recorded(self, table: Table, models: Models, answer: Answer) -> dict[str, Any]:
         """What a result records beyond the selector's arguments."""
         statistic, known, n_explained = self.statistic, table.recorded, answer.outcomes.rows.size
+        kind = self.family(table.block.y, table.block.treatment).kind
         needed = self.test.needed_resamples(len(table.units), self.alpha, self.adjust) if statistic.resamples else 0
         return {
             "n_resamples_used": answer.n_resamples,
@@ -277,7 +307,10 @@ class Run:
                 adjusted="adjust_for" in known,
                 strata="n_strata" in known,
                 groups=bool(self.feature_groups),
+                kind=kind,
+                effect_scale=self.effect_scale,
             ),
+            "outcome_kind": kind,
             **group_settings(self.feature_groups, table.block.table, table.units),
             **({"outcome_levels": True} if answer.outcomes.levels else {}),
             **({"n_explained_rows": n_explained} if n_explained < table.n_rows else {}),

@@ -12,6 +12,7 @@ from modifind.data.feature_matrix import FeatureTable
 from modifind.data.wording import named
 from modifind.engine.assemble import Found
 from modifind.nuisance.conditional import BaseSampler
+from modifind.result.effect_names import effect_name
 from modifind.statistics import Statistic
 
 GIVEN_OTHERS = " given the other features"
@@ -40,11 +41,25 @@ class Tested(Found):
     interrupted: bool
 
 
-def null_hypothesis(statistic: Statistic, sampler: BaseSampler, *, adjusted: bool, strata: bool, groups: bool) -> str:
+def null_hypothesis(
+    statistic: Statistic,
+    sampler: BaseSampler,
+    *,
+    adjusted: bool,
+    strata: bool,
+    groups: bool,
+    kind: str = "numeric",
+    effect_scale: str = "difference",
+) -> str:
     """What the p-values are about, in words."""
     on_treatment = statistic.resamples and getattr(sampler, "condition_on_treatment", True)
+    compared = statistic.null_hypothesis
+    if effect_scale != "difference":
+        compared = f"the {effect_name(kind, effect_scale)} between the arms does not depend on the feature"
+        if kind == "amount":
+            compared = "the arms' risk ratio of any and ratio of amounts above zero do not depend on the feature"
     return (
-        statistic.null_hypothesis
+        compared
         + GIVEN_OTHERS
         + GIVEN_ADJUSTED * adjusted
         + GIVEN_STRATUM * strata

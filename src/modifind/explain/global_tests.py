@@ -59,13 +59,17 @@ def global_tests(outcomes: PseudoOutcomes, y_bandwidth: float, table: FeatureTab
     kernel = quadratic_tail(squared, variances, whole.freedom)
     n_used = outcomes.rows.size
     part = "" if n_used == n_rows else f", in a random sample of {n_used:,} rows"
-    score = score_test(outcomes, mean, table.design)
     found = {
-        "statistic": [mean.statistic, squared / max(float(variances.sum()), np.finfo(np.float64).tiny), score[0]],
-        "p_value": [mean.p_value, float(cauchy_combination(mean.p_value, kernel)), score[1]],
-        "method": [MEAN + part, DISTRIBUTION + part, SCORE + part],
+        "mean": (mean.statistic, mean.p_value, MEAN + part),
+        "distribution": (
+            squared / max(float(variances.sum()), np.finfo(np.float64).tiny),
+            float(cauchy_combination(mean.p_value, kernel)),
+            DISTRIBUTION + part,
+        ),
     }
-    return pd.DataFrame(found, index=pd.Index(["mean", "distribution", "modification"], name="test"))
+    if outcomes.effect_scale == "difference":  # else an effect that is the same for all differs by the level
+        found["modification"] = (*score_test(outcomes, mean, table.design), SCORE + part)
+    return pd.DataFrame.from_dict(found, orient="index", columns=["statistic", "p_value", "method"]).rename_axis("test")
 
 
 def with_features(tests: pd.DataFrame, p_values: Array) -> pd.DataFrame:
@@ -77,7 +81,8 @@ def with_features(tests: pd.DataFrame, p_values: Array) -> pd.DataFrame:
     combined = simes_p_value(p_values)
     if "modification" not in tests.index:
         row = {"statistic": float(p_values.min()), "p_value": combined, "method": FEATURES}
-        return pd.DataFrame([row], index=pd.Index(["modification"], name="test"))
+        last = pd.DataFrame([row], index=pd.Index(["modification"], name="test"))
+        return pd.concat([tests, last]) if len(tests) else last
     found = tests.copy()
     both = cauchy_combination(found.loc["modification", "p_value"], combined, SCORE_WEIGHT)
     found.loc["modification", "p_value"] = float(both)

@@ -9,7 +9,7 @@ weighted outcomes.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -49,6 +49,10 @@ class ArmRows:
     population : {"all", "overlap"}
         Whom averages are about: of "overlap" a row counts with e (1 - e), so that in the averages of errors treated
         rows count with 1 - e and control rows with e, and no row counts much.
+    effect_scale : {"difference", "ratio", "odds_ratio"}
+        How the arms' averages are compared.
+    two_parts : bool
+        Whether effects on the chance of any outcome above the lowest, and on how much there is, are told apart.
     """
 
     y: Array
@@ -57,6 +61,8 @@ class ArmRows:
     weights: Array | None = None
     clusters: Ints | None = None
     population: str = "all"
+    effect_scale: str = "difference"
+    two_parts: bool = False
 
 
 @dataclass(frozen=True)
@@ -85,17 +91,16 @@ class OutcomeModel:
             cls(fit.cross.location, fit.cross.scale, fit.traits.shapes, prepared.family) for fit in prepared.fits
         )
 
-    def standardised(self, centre: float, unit: float) -> OutcomeModel:
-        """The model of ``(y - centre) / unit``; probabilities stay as they are."""
-        location, scale = self.family.in_units(self.location, self.scale, centre, unit)
-        return replace(self, location=location, scale=scale)
-
-    def expected(self, arm: int, rows: NDArray[np.intp], y: Array, marks: Array, own: Array) -> Array:
+    def expected(
+        self, arm: int, rows: NDArray[np.intp], y: Array, marks: Array, own: Array, origin: tuple[float, float]
+    ) -> Array:
         """Expectation of the outcome, of its square and of being at most each of the `marks`, shape (rows, 2 + marks).
 
-        `y` are the outcomes of the rows, and `own` says which of them are in the arm with what weight.
+        `y` are the outcomes of the rows, in units about an `origin`, and `own` says which of them are in the arm with
+        what weight.
         """
-        return self.family.expected(self.location[rows, arm], self.scale[rows, arm], self.shapes[arm], marks, y, own)
+        location, scale = self.location[rows, arm], self.scale[rows, arm]
+        return self.family.expected(location, scale, self.shapes[arm], marks, y, own, origin)
 
 
 @dataclass(frozen=True)
@@ -126,8 +131,10 @@ class PseudoOutcomes:
         Whether all outcomes above the mark before and up to a mark are the mark itself.
     centre, unit : float
         The outcome is ``centre + unit * y`` of the y that functions are taken of.
-    population : str
-        Whom averages are about.
+    population, effect_scale : str
+        Whom averages are about, and how those of the arms are compared.
+    two_parts : bool
+        Whether effects on the chance of any and on how much there is are told apart.
     """
 
     rows: NDArray[np.intp]
@@ -143,6 +150,8 @@ class PseudoOutcomes:
     centre: float
     unit: float
     population: str = "all"
+    effect_scale: str = "difference"
+    two_parts: bool = False
 
     @property
     def atoms(self) -> Array:
@@ -189,13 +198,14 @@ class PseudoOutcomes:
         for arm in (0, 1):
             in_arm = arm_weights * (arms == arm)
             if models:
-                parts = [m.standardised(centre, unit).expected(arm, rows, scaled, marks, in_arm) for m in models]
+                parts = [m.expected(arm, rows, scaled, marks, in_arm, (centre, unit)) for m in models]
                 expected[:, arm] = np.mean(parts, axis=0)
             else:
                 expected[:, arm] = in_arm @ observed / in_arm.sum()
         errors = observed - expected[np.arange(rows.size), arms]
         weighted = (arms, own, arm_weights, some(given.clusters, rows))
-        return cls(rows, expected, errors, *weighted, marks, levels, steps, centre, unit, given.population)
+        how = given.population, given.effect_scale, given.two_parts
+        return cls(rows, expected, errors, *weighted, marks, levels, steps, centre, unit, *how)
 
 
 def outcome_marks(y: Array, weights: Array) -> tuple[Array, NDArray[np.bool_], bool]:

@@ -28,7 +28,7 @@ MISSING = "missing"
 
 
 def subgroup_effects(outcomes: PseudoOutcomes, table: FeatureTable, units: Sequence[Unit]) -> pd.DataFrame:
-    """The average effect in every subgroup, adjusted for all features.
+    """The average effect in every subgroup, adjusted for all features; none where effects are ratios.
 
     Parameters
     ----------
@@ -44,8 +44,8 @@ def subgroup_effects(outcomes: PseudoOutcomes, table: FeatureTable, units: Seque
     DataFrame
         See `SelectionResult.subgroups`; without the features' p-values.
     """
-    found = []
-    for unit in units:
+    found: list[dict[str, Any]] = []
+    for unit in units if outcomes.effect_scale == "difference" else ():
         for member in unit.members:
             if table.is_constant(member):
                 continue

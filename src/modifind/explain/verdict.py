@@ -21,9 +21,11 @@ from scipy.stats import norm
 
 from modifind._typing import Array
 from modifind.explain.marginal import TOLD
+from modifind.result.effect_names import effect_name
 from modifind.result.selection_result import NOT_TESTED, PARTS, p_text
 
 NAMES = {"mean": "the average", "spread": "the spread", "shape": "the shape"}
+NAMES_OF_AMOUNTS = {"mean": "whether there is any", "spread": "how much there is", "shape": "the shape"}
 LONGEST_LABEL = 40
 MOST_FIGURES = 3
 LONGEST_NUMBER = 9
@@ -42,6 +44,8 @@ def verdict(
     alpha: float = 0.05,
     log_outcome: bool = False,
     two_values: Sequence[float] = (),
+    kind: str = "numeric",
+    effect_scale: str = "difference",
 ) -> str:
     """One sentence about one feature.
 
@@ -59,6 +63,10 @@ def verdict(
         Whether the outcome was taken as its logarithm: effects are then told as ratios, such as x1.3.
     two_values : sequence of float
         The values of an outcome that has two; effects on one of 0 and 1 are told as differences in risk.
+    kind : str, default="numeric"
+        What the outcome is.
+    effect_scale : {"difference", "ratio", "odds_ratio"}, default="difference"
+        The scale that effects of the curve are on.
 
     Examples
     --------
@@ -72,36 +80,46 @@ def verdict(
         return NOT_TESTED
     if not selected:
         return "No change found."
+    names = NAMES_OF_AMOUNTS if kind == "amount" else NAMES
     found = [part for part in PARTS if float(changes.get(f"{part}_adjusted", math.nan)) <= alpha]
     if not found:
-        return _unclear(changes)
-    subject = "the risk difference" if tuple(two_values) == (0.0, 1.0) else "the effect"
+        return _unclear(changes, names)
+    subject = "the effect"
+    if effect_scale != "difference" or tuple(two_values) == (0.0, 1.0):
+        subject = f"the {effect_name('binary' if len(two_values) == 2 else kind, effect_scale)}"
     form = _ratios if log_outcome else _numbers
+    average = _factors if effect_scale != "difference" else form
     clauses: dict[str, list[tuple[str, str, Format, bool]]] = {
-        "mean": [("mean_effect", subject, form, len(two_values) == 2)],
+        "mean": [("mean_effect", subject, average, len(two_values) == 2)],
         "spread": [("sd_ratio", "the ratio of treated to control spread", _factors, False)],
         "shape": [
             ("q10_effect", "the effect at the lower 10% quantile", form, False),
             ("q90_effect", "the effect at the upper 10% quantile", form, False),
         ],
     }
+    if kind == "amount":
+        risk = f"the {effect_name('binary', effect_scale)} of any"
+        clauses["mean"] = [("any_effect", risk, average, False)]
+        clauses["spread"] = [("amount_ratio", "the ratio of amounts above zero", _factors, False)]
     # Of the shape only where it is all that changes.
     told = [
         _clause(columns, *clause) for part in found for clause in clauses[part] if part != "shape" or len(found) == 1
     ]
     shown = ", and ".join(filter(None, told))
-    return f"Changes {_listed([NAMES[part] for part in found])}{': ' if shown else ''}{shown}."
+    return f"Changes {_listed([names[part] for part in found])}{': ' if shown else ''}{shown}."
 
 
-def _unclear(changes: Mapping[str, Any] | pd.Series[Any]) -> str:
+def _unclear(changes: Mapping[str, Any] | pd.Series[Any], names: Mapping[str, str]) -> str:
     """Of a feature that is selected though none of its parts is sure."""
     raw = {part: float(changes.get(f"{part}_p", math.nan)) for part in PARTS}
     known = {part: p for part, p in raw.items() if not math.isnan(p)}
     if not known:
         return "Changes the distribution of the effect."
     strongest = min(known, key=lambda part: known[part])
-    short = [NAMES[part].removeprefix("the ") for part in known]
-    sign = f"strongest sign: {NAMES[strongest].removeprefix('the ')}, {p_text(known[strongest])}"
+    sign = f"strongest sign: {names[strongest].removeprefix('the ')}, {p_text(known[strongest])}"
+    if names is NAMES_OF_AMOUNTS:
+        return f"Changes the effect; which part of it is not clear ({sign})."
+    short = [names[part].removeprefix("the ") for part in known]
     return f"Changes the distribution of the effect; whether its {_listed(short, 'or')} is not clear ({sign})."
 
 
@@ -147,7 +165,7 @@ class _Points:
     high: Array
 
     @classmethod
-    def of(cls, shown: ShownColumn, effect: str) -> _Points | None:
+    def of(cls, shown: ShownColumn, effect: str, *, ratio: bool) -> _Points | None:
         """None where there are no bands, or fewer than two points that rows support."""
         curve = shown.curve
         if not {effect, f"{effect}_low", f"{effect}_high"} <= set(curve.columns):
@@ -163,7 +181,7 @@ class _Points:
         estimate, low, high = (
             curve[name].to_numpy(dtype=np.float64)[places] for name in (effect, f"{effect}_low", f"{effect}_high")
         )
-        if effect == "sd_ratio":  # its bands are even on the logarithm
+        if ratio:  # bands are even on the logarithm
             estimate, low, high = (np.log(np.maximum(part, SAME)) for part in (estimate, low, high))
         # Limits of each point at 95%, widened for all of them at once (Bonferroni).
         wider = float(norm.isf(0.025 / places.size) / norm.isf(0.025))
@@ -196,7 +214,7 @@ def _clause(columns: Mapping[str, ShownColumn], effect: str, subject: str, form:
     found = {
         column: points
         for column, shown in columns.items()
-        if (points := _Points.of(shown, effect)) is not None and (always or points.gap > 0)
+        if (points := _Points.of(shown, effect, ratio=form is _factors)) is not None and (always or points.gap > 0)
     }
     if not found:
         return None

@@ -13,6 +13,7 @@ from scipy.stats import t as student_t
 
 from modifind._typing import Array
 from modifind.explain.average_effects import mean_effects
+from modifind.explain.comparisons import PARTS_OF_AMOUNTS, compared, is_ratio, log_moves
 from modifind.explain.local import Averages, Places
 from modifind.explain.pseudo import EDGE, N_MOMENTS, PseudoOutcomes
 from modifind.explain.reading import GivenFeature
@@ -68,13 +69,14 @@ class Distributions:
         return np.where(np.isnan(self.mean), np.nan, np.where(steps[above], marks[above], found))
 
     def effects(self, outcomes: PseudoOutcomes) -> Array:
-        """`EFFECTS` in the outcome's unit, shape (..., 7)."""
+        """The effects of `effects_of`, differences in the outcome's unit, on a last axis."""
         with np.errstate(divide="ignore", invalid="ignore"):
             ratio = np.sqrt(self.variance[..., 1] / self.variance[..., 0])
         ratio[~(self.variance[..., 0] > LEAST_VARIANCE)] = np.nan
         quantiles = [self.quantile(q, outcomes.marks, outcomes.steps) for q in QUANTILES]
-        shifts = [outcomes.unit * (part[..., 1] - part[..., 0]) for part in (self.mean, *quantiles)]
-        return np.stack((shifts[0], ratio, *shifts[1:]), axis=-1)
+        shifts = [outcomes.unit * (part[..., 1] - part[..., 0]) for part in quantiles]
+        parts = [compared(name, self, outcomes) for name in effects_of(outcomes)[len(EFFECTS) :]]
+        return np.stack((compared("mean_effect", self, outcomes), ratio, *shifts, *parts), axis=-1)
 
 
 @dataclass(frozen=True)
@@ -91,6 +93,11 @@ class Explained:
 
     curve: pd.DataFrame
     densities: pd.DataFrame
+
+
+def effects_of(outcomes: PseudoOutcomes) -> tuple[str, ...]:
+    """Names of the effects that are shown: `EFFECTS`, and those on the parts of an amount that is often zero."""
+    return (*EFFECTS, *(PARTS_OF_AMOUNTS if outcomes.two_parts else ()))
 
 
 def no_curve() -> pd.DataFrame:
@@ -144,11 +151,13 @@ def overall_effects(outcomes: PseudoOutcomes, y_bandwidth: float, seed: np.rando
     """The effects of a curve and their limits for all rows together."""
     rng = np.random.default_rng(seed)
     row = explain_column(GivenFeature(np.zeros(outcomes.rows.size), ("",)), outcomes, y_bandwidth, rng).curve.iloc[0]
-    names = [part for name in ("d2", *EFFECTS) for part in (name, f"{name}_low", f"{name}_high")]
-    # The average has a variance of its own: no draws are needed, and its limits agree with its test.
-    low, high = mean_effects(outcomes).limits(LEVEL)
-    average = {"mean_effect_low": outcomes.unit * low, "mean_effect_high": outcomes.unit * high}
-    return {name: float(row[name]) for name in names} | average
+    names = [part for name in ("d2", *effects_of(outcomes)) for part in (name, f"{name}_low", f"{name}_high")]
+    found = {name: float(row[name]) for name in names}
+    if outcomes.effect_scale == "difference":
+        # The average has a variance of its own: no draws are needed, and its limits agree with its test.
+        low, high = mean_effects(outcomes).limits(LEVEL)
+        found |= {"mean_effect_low": outcomes.unit * low, "mean_effect_high": outcomes.unit * high}
+    return found
 
 
 def _shown(places: Places, n_levels: int) -> NDArray[np.intp]:
@@ -185,22 +194,29 @@ class _View:
         found, moved = distributions.effects(self.outcomes), drawn.effects(self.outcomes)
         d2 = self._distance(distributions, drawn)
         columns: dict[str, Any] = {"value": self.values, "d2": d2["d2"]}
-        columns |= {name: found[:, k] for k, name in enumerate(EFFECTS)}
+        names = effects_of(self.outcomes)
+        columns |= {name: found[:, k] for k, name in enumerate(names)}
         if self.n_draws:
             columns |= {"d2_low": d2["d2_low"], "d2_high": d2["d2_high"]}
-            for k, name in enumerate(EFFECTS):
-                low, high = self._band(found[:, k], moved[..., k], name)
+            for k, name in enumerate(names):
+                low, high = self._band(found[:, k], moved[..., k], name, (distributions, drawn))
                 columns |= {f"{name}_low": low, f"{name}_high": high}
             columns |= {"d2_null_low": d2["d2_null_low"], "d2_null_high": d2["d2_null_high"]}
         columns["rows_treated"], columns["rows_control"] = self.support.T
         columns["low_support"] = self.low_support
         return pd.DataFrame(columns)
 
-    def _band(self, found: Array, moved: Array, name: str) -> tuple[Array, Array]:
+    def _band(
+        self, found: Array, moved: Array, name: str, distributions: tuple[Distributions, Distributions]
+    ) -> tuple[Array, Array]:
         tail = (1.0 - self.level) / 2
         if name.startswith("q") and self.outcomes.levels:
             low, high = np.quantile(moved, (tail, 1.0 - tail), axis=0)
             return np.fmin(low, found), np.fmax(high, found)
+        if is_ratio(name, self.outcomes):
+            with np.errstate(over="ignore"):
+                reach = np.exp(self.reach * _spread(log_moves(name, *distributions, self.outcomes)))
+            return found / reach, found * reach
         if name == "sd_ratio":
             with np.errstate(divide="ignore", invalid="ignore"):
                 reach = np.exp(self.reach * _spread(np.log(moved)))

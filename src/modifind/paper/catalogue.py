@@ -10,8 +10,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from modifind.paper import paper
-from modifind.paper.runs import Archive, Record, Run
-from modifind.paper.studies import FIRST_SEED, SIZES, NhanesStudy, Order, RatesStudy, Study, TimeStudy
+from modifind.paper.runs import BATCHES, Archive, Record, Run
+from modifind.paper.studies import FIRST_SEED, SIZES, TIMED_RUNS, NhanesStudy, Order, RatesStudy, Study, TimeStudy
 from modifind.presets import PROPENSITY_UNITS, SAMPLER_UNITS
 from modifind.result.writing import make_folder, write_bytes, write_text
 
@@ -20,8 +20,8 @@ def _by_neurons(
     name: str, network: str, option: str, usual: int, published: Mapping[tuple[str, int], paper.Rates]
 ) -> Study:
     values = tuple(dict.fromkeys(neurons for _, neurons in published))
-    title, quick = f"The paper's preset by the number of neurons of its {network}", {"preset": 1, "preset-short": 0}
-    own = RatesStudy(name, title, ("preset", "preset-short"), quick=quick, published=published)
+    title = f"The paper's preset by the number of neurons of its {network}"
+    own = RatesStudy(name, title, ("preset",), quick={"preset": 1}, published=published)
     return replace(own, option=option, values=values, usual=usual)
 
 
@@ -41,16 +41,16 @@ STUDIES: dict[str, Study] = {
             "fig-runtime",
             "Total run time on LinMean",
             ("default", "preset", "preset-sums", "si-em", "exact"),
-            full={"": 3},
+            full={"": TIMED_RUNS},
             quick={"": 1},
         ),
         NhanesStudy(
             "table-nhanes",
             "Modifiers of the effect of a BMI above 25 on C-reactive protein, NHANES 2007-2010",
-            ("preset", "default", "si-em", "wcmmd", "preset-hajek"),
-            full={"wcmmd": 5, "preset-hajek": 10},
-            quick={"": 1, "wcmmd": 0, "preset-hajek": 0},
-            permuted_too=("preset", "preset-hajek"),
+            ("preset", "default", "si-em", "wcmmd"),
+            full={"wcmmd": 5},
+            quick={"": 1, "wcmmd": 0},
+            permuted_too=("preset",),
         ),
         RatesStudy(
             "table-counterexamples",
@@ -86,7 +86,8 @@ def reproduce(
 ) -> list[Path]:
     """Rerun a table or figure of the paper.
 
-    Runs that lie in ``out/runs`` already are not repeated, so the same call continues what was interrupted.
+    Runs that lie in ``out/runs`` already are not repeated, so the same call continues what was interrupted. Quick
+    versions lie in ``out/quick`` and share no file with full ones.
 
     Parameters
     ----------
@@ -116,7 +117,7 @@ def reproduce(
         raise ValueError(f"device must be 'cpu' or 'cuda', not {device!r}")
     order = order or Order()
     planned = _planned(name, order)
-    folder = Path(out)
+    folder = Path(out) / "quick" if order.quick else Path(out)
     make_folder(folder)
     archive = Archive(folder / "runs", device, None if data_home is None else os.fspath(data_home))
     written: list[Path] = []
@@ -158,9 +159,10 @@ def _publish(study: Study, order: Order, records: list[Record], folder: Path) ->
     write_text(paths[0], table.to_csv(index=False, float_format="%.6g"))
     write_bytes(paths[1], picture.getvalue())
     command = f"Seeds {order.seed} and up. `{_command(study, order)}`"
-    elsewhere = sum(record.device != "cpu" for record in records)
-    if elsewhere:
-        command += f"\n\nIn {elsewhere} of {len(records)} runs autoencoders were trained on a GPU."
+    for device, told in {"cuda": "had autoencoders trained on a GPU", BATCHES: "were made in batches on a GPU"}.items():
+        elsewhere = sum(record.device == device for record in records)
+        if elsewhere:
+            command += f"\n\n{elsewhere} of {len(records)} runs {told}."
     picture_line = f"![{study.title}]({study.name}.png)"
     write_text(paths[2], f"# {study.title}\n\n{command}\n\n{study.text(table)}\n\n{picture_line}\n")
     return paths

@@ -20,8 +20,6 @@ STYLES = {
     "default": ("#0072B2", "o"),
     "wcmmd": ("#56B4E9", "s"),
     "preset": ("#D55E00", "^"),
-    "preset-short": ("#F0A830", "<"),
-    "preset-hajek": ("#E69F00", "v"),
     "preset-sums": ("#E69F00", "v"),
     "si-em": ("#009E73", "D"),
     "naive": ("#CC79A7", "P"),

@@ -1,14 +1,21 @@
-"""The methods of the comparison, each one line of code."""
+"""The methods of the comparison, each one line of code, and what tells one version of a method from another."""
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
 from typing import Any
 
-from modifind import WCMMD, ModifierSelector
+import modifind
+from modifind import ModifierSelector
 from modifind.baselines import SIEM
 from modifind.presets import exact, naive, uai2022
+
+# Parts of the package that no p-value depends on.
+UNINVOLVED = ("charts", "cli", "explain", "paper", "report", "result")
 
 
 @dataclass(frozen=True)
@@ -19,23 +26,17 @@ class Method:
     make: Callable[..., Any]
 
 
+def _with_published_sums(**options: Any) -> ModifierSelector:
+    selector = uai2022(**options)
+    selector.statistic.set_params(accelerate=False)
+    return selector
+
+
 METHODS = {
     "default": Method("modifind, default", ModifierSelector),
     "wcmmd": Method("modifind, wcmmd", lambda **o: ModifierSelector("wcmmd", **o)),
     "preset": Method("paper's preset", uai2022),
-    "preset-short": Method(
-        "paper's preset, propensity network stopped after 4 epochs", lambda **o: uai2022(epochs=4, **o)
-    ),
-    "preset-hajek": Method(
-        "paper's preset with Hajek weights",
-        lambda **o: uai2022(**o).set_params(statistic=WCMMD("rff", "hajek", weight_cap=None)),
-    ),
-    "preset-sums": Method(
-        "paper's preset, sums as published",
-        lambda **o: uai2022(**o).set_params(
-            statistic=WCMMD("rff", "horvitz_thompson", weight_cap=None, accelerate=False)
-        ),
-    ),
+    "preset-sums": Method("paper's preset, sums as published", _with_published_sums),
     "naive": Method("Naive", naive),
     "exact": Method("Exact", exact),
     "si-em": Method("SI-EM", SIEM),
@@ -50,3 +51,21 @@ def make_method(name: str, seed: int, device: str = "cpu", **options: Any) -> An
     if "explain" in estimator.get_params():
         estimator.set_params(explain=False)  # the paper has tests only, and times them
     return estimator.set_params(n_jobs=1)
+
+
+@cache
+def method_key(name: str, options: tuple[tuple[str, Any], ...] = ()) -> str:
+    """Ten digits that change with the settings of a method and with the code that computes its p-values."""
+    settings = make_method(name, 0, **dict(options)).get_params(deep=True)
+    text = "\n".join(f"{key}={value!r}" for key, value in sorted(settings.items()))
+    return hashlib.sha256((text + _code()).encode()).hexdigest()[:10]
+
+
+@cache
+def _code() -> str:
+    """Digest of the package's source, without the parts that only show results."""
+    root, digest = Path(modifind.__file__).parent, hashlib.sha256()
+    for path in sorted(root.rglob("*.py")):
+        if path.relative_to(root).parts[0] not in UNINVOLVED:
+            digest.update(path.relative_to(root).as_posix().encode() + path.read_bytes())
+    return digest.hexdigest()

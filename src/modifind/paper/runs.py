@@ -1,7 +1,8 @@
 """Single runs of a study: one method on one table, each kept in a file of its own.
 
 A run that is on file is never done again, so a study that was killed continues where it stopped, and studies share the
-runs that they have in common.
+runs that they have in common. The name of a file has a key of the method's settings and code, so that a method that has
+changed finds none of its old runs.
 """
 
 from __future__ import annotations
@@ -21,19 +22,19 @@ from joblib import delayed
 from numpy.typing import ArrayLike
 from sklearn.utils import Bunch
 
-from modifind import __version__
 from modifind._threads import one_thread
 from modifind._workers import results_of
 from modifind.datasets import KINDS, fetch_nhanes_crp, make_modifiers
 from modifind.engine.progress import ProgressBar
-from modifind.paper.methods import make_method
+from modifind.paper.methods import make_method, method_key
 from modifind.result.writing import write_text
 from modifind.statistics.kernels import median_bandwidth
 
 N_FEATURES = 30
 NHANES = ("CRP", "log CRP", "permuted CRP")
-FORMAT = "modifind-run-1"
+FORMAT = "modifind-run-2"
 TIMED_STATISTICS = 5
+BATCHES = "cuda, in batches"  # device of runs that benchmarks/full_runs.py made
 
 
 @dataclass(frozen=True)
@@ -53,8 +54,8 @@ class Run:
     options : tuple of pairs
         Arguments of the method.
     measure : {"selection", "time", "multiplied"}
-        "time" asks for the wall time of the whole fit, which is then made alone. "multiplied" fits with two resamples,
-        times one statistic, and multiplies it out to all resamples.
+        "time" asks for the processor time of the whole fit, which is then made alone. "multiplied" fits with two
+        resamples, times one statistic, and multiplies it out to all resamples.
     """
 
     data: str
@@ -65,11 +66,16 @@ class Run:
     measure: str = "selection"
 
     @property
+    def key(self) -> str:
+        """What tells this version of the method from others."""
+        return method_key(self.method, self.options)
+
+    @property
     def file_name(self) -> str:
         """Name that no other run has."""
         data = self.data.replace(" ", "-")
         parts = [data, f"n{self.n}" if self.n else "", self.method, *(f"{k}={v}" for k, v in self.options)]
-        parts += [f"seed{self.seed}", "" if self.measure == "selection" else self.measure]
+        parts += [f"seed{self.seed}", "" if self.measure == "selection" else self.measure, self.key]
         return "_".join(part for part in parts if part) + ".json"
 
 
@@ -132,8 +138,8 @@ class Archive:
             data = json.loads(path.read_text(encoding="utf-8"))
             data["run"]["options"] = tuple(tuple(pair) for pair in data["run"]["options"])
             known = Run(**data.pop("run"))
-            if (data.pop("format"), data.pop("modifind")) != (FORMAT, __version__) or known != run:
-                reason = "it is of another version of modifind"
+            if (data.pop("format"), data.pop("key")) != (FORMAT, run.key) or known != run:
+                reason = "it is of another version of the method"
             else:
                 return Record(run=run, **data)
         except (ValueError, KeyError, TypeError):
@@ -146,11 +152,15 @@ class Archive:
         with warnings.catch_warnings(), one_thread():
             warnings.simplefilter("ignore")
             try:
-                record = asdict(_carry_out(run, self.device if run.measure == "selection" else "cpu", self.data_home))
+                record = _carry_out(run, self.device if run.measure == "selection" else "cpu", self.data_home)
             except ValueError as error:
                 raise ValueError(f"{run.file_name}: {error}") from error
-        text = json.dumps({"format": FORMAT, "modifind": __version__, **record}, allow_nan=False)
-        write_text(self.folder / run.file_name, text + "\n")
+        self.keep(record)
+
+    def keep(self, record: Record) -> None:
+        """File what a run found."""
+        text = json.dumps({"format": FORMAT, "key": record.run.key, **asdict(record)}, allow_nan=False)
+        write_text(self.folder / record.run.file_name, text + "\n")
 
     def prepare(self, runs: Iterable[Run]) -> list[Run]:
         """The runs that have to be done; the data they need are fetched, once and before anything is begun."""
@@ -193,9 +203,9 @@ def _carry_out(run: Run, device: str, data_home: str | None) -> Record:
     n_resamples = getattr(estimator, "n_resamples", None)
     if run.measure == "multiplied":
         estimator.set_params(n_resamples=2)
-    start = time.perf_counter()
+    start = time.process_time()  # one process on one thread: the same as by the clock, whatever else is going on
     result = estimator.fit(table.X, table.y, treatment=table.treatment).result_
-    seconds = time.perf_counter() - start
+    seconds = time.process_time() - start
     if run.measure == "multiplied":
         assert n_resamples is not None
         seconds += (n_resamples - 2) * table.X.shape[1] * _statistic_seconds(estimator.statistic, table)
@@ -237,9 +247,9 @@ def _statistic_seconds(statistic: Any, table: Bunch) -> float:
     width = median_bandwidth(column)
     times = []
     for _ in range(TIMED_STATISTICS):
-        start = time.perf_counter()
+        start = time.process_time()
         prepared.importance(column, table.propensity, bandwidth=width)
-        times.append(time.perf_counter() - start)
+        times.append(time.process_time() - start)
     return float(np.median(times))
 
 

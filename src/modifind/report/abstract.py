@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+
+import pandas as pd
 
 from modifind.charts.forest import ForestDisplay
 from modifind.charts.labels import Words, shortened, typographic, with_limits
 from modifind.data.wording import counted
-from modifind.report.content import n_tested, verdict
+from modifind.report.content import comparisons, n_tested, verdict
 from modifind.result.checks import summary
 from modifind.result.selection_result import SelectionResult, p_text
 
@@ -63,18 +65,21 @@ class Abstract:
     @classmethod
     def of(cls, result: SelectionResult) -> Abstract:
         """The abstract of a result."""
-        words = Words.of(result)
-        parts = [
-            ("Data", data_sentence(result, words)),
-            ("Average effect", average_sentence(result, words)),
-            ("Distribution", distribution_sentence(result, words)),
-            ("Effect modification", modification_sentence(result)),
-        ]
+        parts = [("Data", data_sentence(result, Words.of(result)))]
+        groups: list[Groups] = []
+        for title, own in comparisons(result):
+            words, of = Words.of(own), f", {title}" * bool(title)
+            parts += [
+                (f"{words.effect[0].upper()}{words.effect[1:]}{of}", average_sentence(own, words)),
+                (f"Distribution{of}", distribution_sentence(own, words)),
+            ]
+            groups += [Groups(f"{group.title}{of}", group.lines) for group in clear_groups(own, words)]
+        parts.append(("Effect modification", modification_sentence(result)))
         return cls(
-            headline(result, words),
+            headline(result),
             [(title, text) for title, text in parts if text],
             [(str(name), verdict(result, str(name))) for name in result.selected],
-            clear_groups(result, words),
+            groups,
             certainty_sentence(result),
             next_steps(result),
         )
@@ -92,9 +97,11 @@ def effect_text(words: Words, effect: float, low: float, high: float) -> str:
     """
     if words.log:
         effect, low, high = (math.exp(part) for part in (effect, low, high))
-    elif words.binary:
+    elif words.binary and not words.is_ratio:
         effect, low, high = 100 * effect, 100 * low, 100 * high
-    unit = "times" if words.log else "percentage points" if words.binary else words.unit
+    unit = "percentage points" if words.binary else words.unit
+    if words.log or words.is_ratio:
+        unit = "" if words.scale == "odds_ratio" else "times"
     value, *limits = with_limits(effect, low, high).partition(" (")
     return f"{value} {unit}{''.join(limits)}" if unit else f"{value}{''.join(limits)}"
 
@@ -112,6 +119,8 @@ def p_of(result: SelectionResult, test: str) -> float:
 
 def headline(result: SelectionResult, words: Words | None = None) -> str:
     """Whether the treatment has an effect on average, and which features change it, in one or two sentences."""
+    if result.by_arm:
+        return " ".join(f"{title}: {headline(own)}" for title, own in comparisons(result))
     words = words or Words.of(result)
     chosen, average, alpha = list(map(str, result.selected)), overall_effect(result), float(result.settings["alpha"])
     on_them = f"depends on {_listed(chosen)}"
@@ -119,7 +128,8 @@ def headline(result: SelectionResult, words: Words | None = None) -> str:
         effect = words.the_effect
         return f"{effect[0].upper()}{effect[1:]} {on_them}." if chosen else f"No feature was found to change {effect}."
     if p_of(result, "mean") <= alpha:
-        first = f"On average, {_direction(words, average[0])} by {_size(words, *average)}."
+        above = average[0] > (1.0 if words.is_ratio else 0.0)
+        first = f"On average, {_direction(words, above)} by {_size(words, *average)}."
         return f"{first} {f'The effect {on_them}.' if chosen else 'No feature was found to change that effect.'}"
     found = f"No effect {words.on_average} was found: {effect_text(words, *average)}."
     if chosen:
@@ -129,17 +139,19 @@ def headline(result: SelectionResult, words: Words | None = None) -> str:
     return f"{found} No feature was found to change it."
 
 
-def _direction(words: Words, effect: float) -> str:
+def _direction(words: Words, raises: bool) -> str:
     """What the treatment does to the outcome: "drug lowers pressure"."""
     subject = "the treatment" if words.treated == "treatment" else words.treated
-    target = f"the chance of {words.outcome}" if words.binary else words.outcome
-    return f"{subject} {'raises' if effect > 0 else 'lowers'} {target}"
+    chance = "the odds of " if words.scale == "odds_ratio" else "the chance of " if words.binary else ""
+    return f"{subject} {'raises' if raises else 'lowers'} {chance}{words.outcome}"
 
 
 def _size(words: Words, effect: float, low: float, high: float) -> str:
     """How much an effect is, without its sign, which the sentence tells."""
     if words.log:
-        return f"a factor of {with_limits(*(math.exp(part) for part in (effect, low, high)))}"
+        effect, low, high = (math.exp(part) for part in (effect, low, high))
+    if words.log or words.is_ratio:
+        return f"a factor of {with_limits(effect, low, high)}"
     if effect < 0:
         effect, low, high = -effect, -high, -low
     return effect_text(words, effect, low, high)
@@ -153,7 +165,8 @@ def data_sentence(result: SelectionResult, words: Words) -> str:
     tested = counted(n_tested(result), "feature")
     if s.get("interrupted"):
         tested = f"only {n_tested(result)} of {len(result.table)} features"
-    rows = f"{s['n_treated']:,} {words.treated} and {s['n_control']:,} {words.control}"
+    arms = [f"{own.settings['n_treated']:,} {Words.of(own).treated}" for _, own in comparisons(result)]
+    rows = _listed([*arms, f"{s['n_control']:,} {words.control}"])
     return f"{s['n_rows']:,} rows: {rows}. Outcome: {words.outcome}{unit}. {tested[0].upper()}{tested[1:]} tested."
 
 
@@ -162,10 +175,11 @@ def average_sentence(result: SelectionResult, words: Words) -> str:
     average = overall_effect(result)
     if average is None:
         return ""
-    kind = words.favours(average[0]) if p_of(result, "mean") <= result.settings["alpha"] else ""
+    kind = words.favours(average[0] - words.is_ratio) if p_of(result, "mean") <= result.settings["alpha"] else ""
     meant = f", a {kind}" if kind == "benefit" else f", {kind}" if kind else ""
     whom = "" if words.population == "all" else f" in the {words.whom}"
-    how = f"{words.treated} {'relative to' if words.log else 'minus'} {words.control}, adjusted for all features"
+    compared = "relative to" if words.log or words.is_ratio else "minus"
+    how = f"{words.treated} {compared} {words.control}, adjusted for all features"
     p_value = p_of(result, "mean")
     tail = "" if math.isnan(p_value) else f"; {p_text(p_value)}"
     return f"{effect_text(words, *average)}{meant}{whom}{tail}. This is {how}, with 95% limits."
@@ -182,7 +196,7 @@ def distribution_sentence(result: SelectionResult, words: Words) -> str:
     for q, name in QUANTILES.items():
         found = [float(result.overall.get(f"q{q}_effect{end}", math.nan)) for end in ("", "_low", "_high")]
         if not any(map(math.isnan, found)):
-            told.append(f"{effect_text(words, *found)} at the {name}")
+            told.append(f"{_difference(words, *found)} at the {name}")
     ratio = [float(result.overall.get(f"sd_ratio{end}", math.nan)) for end in ("", "_low", "_high")]
     spread = ""
     if not any(map(math.isnan, ratio)):
@@ -190,6 +204,11 @@ def distribution_sentence(result: SelectionResult, words: Words) -> str:
             f"; the standard deviation under {words.treated} is {with_limits(*ratio)} times that under {words.control}"
         )
     return f"It changes ({p_text(p_value)}): {_listed(told)}{spread}." if told else f"It changes ({p_text(p_value)})."
+
+
+def _difference(words: Words, effect: float, low: float, high: float) -> str:
+    """An effect at a quantile, which is a difference whatever the averages are compared by."""
+    return effect_text(replace(words, scale="difference"), effect, low, high)
 
 
 def modification_sentence(result: SelectionResult) -> str:
@@ -232,14 +251,17 @@ def _first(lines: list[str]) -> list[str]:
 
 def certainty_sentence(result: SelectionResult) -> str:
     """What was checked, and what placebo treatments found."""
-    checked = f"{summary(result.checks).partition(';')[0]}." if len(result.checks) else ""
+    known = [(title, own) for title, own in comparisons(result) if len(own.checks)]
+    texts = [f"{f'{title}: ' if title else ''}{summary(own.checks).partition(';')[0]}." for title, own in known]
+    checked = " ".join(texts)
     placebo = "" if result.placebo is None else f" {result.placebo.text}"
     return f"{checked}{placebo}".strip()
 
 
 def next_steps(result: SelectionResult) -> list[str]:
     """What to do next, the most urgent first."""
-    failed = result.checks[~result.checks["passed"] & result.checks["validity"]]
+    every = [own.checks for _, own in comparisons(result)]
+    failed = pd.concat([own[~own["passed"].astype(bool) & own["validity"].astype(bool)] for own in every])
     steps = [f"{remedy[0].upper()}{remedy[1:]}" for remedy in dict.fromkeys(failed["remedy"]) if remedy][:2]
     if result.placebo is None:
         steps.append(

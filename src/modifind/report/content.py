@@ -9,27 +9,47 @@ from urllib.parse import quote
 
 import pandas as pd
 
-from modifind.charts.labels import number, typographic
+from modifind.charts.labels import Words, number, typographic
 from modifind.result.check_kinds import KINDS as CHECK_KINDS
 from modifind.result.selection_result import NOT_TESTED, PARTS, SelectionResult, p_text, readable_p
 
 KINDS = {"continuous": "number", "discrete": "categories", "group": "group of columns"}
-PART_TITLES = {"mean": "average", "spread": "spread", "shape": "shape"}
 UNTESTED = ("constant", "rare", "determined", "failed", "unreached")  # kinds of checks that only such features fail
+
+
+def comparisons(result: SelectionResult) -> list[tuple[str, SelectionResult]]:
+    """Results of two arms with what they are called: the result itself, or every arm against the reference."""
+    if result.by_arm is None:
+        return [("", result)]
+    return [(f"{label} against {result.settings['control_label']}", own) for label, own in result.by_arm.items()]
 
 
 def n_tested(result: SelectionResult) -> int:
     """How many features were tested: not those that are constant, too rare, determined by others, or not reached."""
+    untested = [_untested(own) for _, own in comparisons(result)]
+    return len(result.table) - len(set.intersection(*untested))
+
+
+def _untested(result: SelectionResult) -> set[Any]:
     failed = result.checks[~result.checks["passed"].to_numpy(dtype=bool)]
     without = {*failed.loc[failed["name"].isin(UNTESTED), "feature"]}
-    return len(result.table) - len(without | {*result.table.index[result.table["p_value"].isna()]})
+    return without | {*result.table.index[result.table["p_value"].isna()]}
 
 
 def verdict(result: SelectionResult, name: str) -> str:
-    """What a feature changes, in one sentence."""
+    """What a feature changes, in one sentence; of several arms one for each whose effect it changes."""
+    if result.by_arm:
+        chosen = {label: own for label, own in result.by_arm.items() if bool(own.table.loc[name, "selected"])}
+        told = " ".join(f"{label}: {verdict(own, name)}" for label, own in chosen.items())
+        tested = any(verdict(own, name) != NOT_TESTED for own in result.by_arm.values())
+        return told or (_plain_verdict(result, name) if tested else NOT_TESTED)
     said = result.changes["verdict"].get(name) if len(result.changes) else None
     if isinstance(said, str) and said:
         return typographic(said)
+    return _plain_verdict(result, name)
+
+
+def _plain_verdict(result: SelectionResult, name: str) -> str:
     row: Any = result.table.loc[name]
     if math.isnan(float(row["p_value"])):
         return NOT_TESTED
@@ -38,9 +58,11 @@ def verdict(result: SelectionResult, name: str) -> str:
 
 def prognostic(result: SelectionResult) -> list[str]:
     """Features that predict the outcome and are no modifiers, the surest first."""
-    if "role" not in result.table or "prognostic_p_value" not in result.diagnostics:
+    if "role" not in result.table:
         return []
     names = result.table.index[result.table["role"] == "prognostic"]
+    if "prognostic_p_value" not in result.diagnostics:  # several arms
+        return [str(name) for name in names]
     return [str(name) for name in result.diagnostics.loc[names, "prognostic_p_value"].sort_values(kind="stable").index]
 
 
@@ -63,7 +85,7 @@ def is_adjusted(result: SelectionResult) -> bool:
 def download(result: SelectionResult) -> pd.DataFrame:
     """The table with all that the page says of features beside it: what they change, and the verdict."""
     if not len(result.changes):
-        return result.table
+        return result.wide_table
     return result.table.join(result.changes.rename(columns={"verdict": "what_changes"}))
 
 
@@ -76,15 +98,21 @@ def table_columns(result: SelectionResult) -> list[dict[str, Any]]:
     ]
     if is_adjusted(result):
         columns.append(("p_adjusted", "adjusted p", "P-value adjusted for the number of features"))
-    for part, title in zip(PARTS, ("average effect", "spread", "shape of the distribution"), strict=True):
+    words = Words.of(result)
+    asked = ("the average effect", "the spread", "the shape of the distribution")
+    if words.kind == "amount":
+        asked = ("the effect on whether there is any", "the effect on how much there is", asked[2])
+    for part, title, what in zip(PARTS, words.parts, asked, strict=True):
         if result.changes.get(f"{part}_adjusted", pd.Series(dtype=float)).notna().any():
-            columns.append((part, PART_TITLES[part], f"Adjusted p-value: does it change the {title}?"))
+            columns.append((part, title, f"Adjusted p-value: does it change {what}?"))
+    if result.by_arm:
+        columns.append(("arms", "arms", "Arms whose effect it changes, by p-values adjusted over features and arms"))
     if "coef" in result.table:
         columns.append(("effect", *effect_column(result)))
     if "caution" in result.table and bool((result.table["caution"] != "").any()):
         columns.append(("caution", "caution", "Checks of the feature that failed"))
-    words = ("feature", "kind", "caution")
-    return [{"key": key, "title": title, "hint": hint, "number": key not in words} for key, title, hint in columns]
+    texts = ("feature", "kind", "arms", "caution")
+    return [{"key": key, "title": title, "hint": hint, "number": key not in texts} for key, title, hint in columns]
 
 
 def table_rows(result: SelectionResult) -> list[dict[str, Any]]:
@@ -99,7 +127,7 @@ def table_rows(result: SelectionResult) -> list[dict[str, Any]]:
             "p_value": _cell(readable_p(float(row["p_value"])), row["p_value"]),
             "p_adjusted": _cell(readable_p(float(row["p_adjusted"])), row["p_adjusted"]),
             "effect": _cell(_effect_text(row), row.get("coef", math.nan)),
-            "caution": {"text": str(row.get("caution", "")), "sort": str(row.get("caution", ""))},
+            **{key: {"text": str(row.get(key, "")), "sort": str(row.get(key, ""))} for key in ("arms", "caution")},
         }
         for part in PARTS:
             p = _part(result, str(name), part)
@@ -112,10 +140,10 @@ def table_rows(result: SelectionResult) -> list[dict[str, Any]]:
 def change_marks(result: SelectionResult, name: str) -> list[dict[str, Any]]:
     """For average, spread and shape whether the feature changes it, and the adjusted p-value."""
     selected = bool(result.table.loc[name, "selected"])
-    found = {part: _part(result, name, part) for part in PARTS}
+    found = zip(Words.of(result).parts, (_part(result, name, part) for part in PARTS), strict=True)
     return [
-        {"title": PART_TITLES[part], "mark": selected and p <= result.settings["alpha"], "text": p_text(p)}
-        for part, p in found.items()
+        {"title": title, "mark": selected and p <= result.settings["alpha"], "text": p_text(p)}
+        for title, p in found
         if not math.isnan(p)
     ]
 

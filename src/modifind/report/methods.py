@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from modifind.data.wording import counted
+from modifind.result.effect_names import effect_name, scale_of
 from modifind.result.explained import MIN_SUPPORT, N_DRAWS
-from modifind.result.selection_result import SelectionResult
+from modifind.result.selection_result import PARTS, SelectionResult
 
 PAPER = (
     "Chikahara Y, Yamada M, Kashima H. Feature selection for discovering distributional treatment effect modifiers. "
@@ -49,6 +50,12 @@ LEE = (
     "Lee JD, Sun DL, Sun Y, Taylor JE. Exact post-selection inference, with application to the lasso. "
     "Annals of Statistics 44, 907-927, 2016."
 )
+SIMES = "Simes RJ. An improved Bonferroni procedure for multiple tests of significance. Biometrika 73, 751-754, 1986."
+SELECTIVE = (
+    "Benjamini Y, Bogomolov M. Selective inference on multiple families of hypotheses. "
+    "Journal of the Royal Statistical Society B 76, 297-318, 2014."
+)
+TAILED = "student-t"  # the likelihood beside which tails and skewness are looked at
 ADJUSTMENTS = {
     "bh": (
         "Benjamini Y, Hochberg Y. Controlling the false discovery rate: a practical and powerful approach to multiple "
@@ -82,8 +89,9 @@ def methods(result: SelectionResult) -> str:
             "of the outcome and the treatment that had not seen it."
         )
     gaps = _missing_methods(s) + _row_methods(s)
-    scale = " The outcome was analysed on the log scale." if s.get("outcome_transform") == "log" else ""
+    scale = " The outcome was analysed on the log scale." if s.get("outcome_transform") == "log" else _scale_methods(s)
     sentences = (
+        *_several_methods(result),
         f"For each feature we tested the null hypothesis that {s['null_hypothesis']}, {test}{scale}{gaps}{sample}",
         f"Propensity scores: {s['propensity_model']}.",
         f"P-values were {adjustment}, and features with {'an adjusted' if adjusted else 'a'} p-value of",
@@ -95,15 +103,31 @@ def methods(result: SelectionResult) -> str:
     return " ".join(sentences)
 
 
+def _several_methods(result: SelectionResult) -> list[str]:
+    """How several arms were compared; nothing with two."""
+    if not result.by_arm:
+        return []
+    s = result.settings
+    within = "tested by the Benjamini-Hochberg method at level alpha R / m within each of R selected features of m"
+    if s["adjust"] in ("holm", "bonferroni"):
+        within = "tested by Hochberg's method at level alpha / m within each of m features"
+    return [
+        f"{' and '.join(result.by_arm)} were each compared with {s['control_label']} on the rows of these two arms.",
+        "The p-values of the contrasts of a feature were combined by Simes' test; to say which contrasts a feature",
+        f"modifies, these were {within} (Benjamini and Bogomolov, 2014).",
+    ]
+
+
 def references(result: SelectionResult) -> list[str]:
     """What the methods paragraph rests on: only what was used."""
     s, bands, model = result.settings, _has_bands(result), result.settings.get("model")
     used = {
         **dict.fromkeys([SIEM, LEE] if s.get("method") == "si_em" else [PAPER, CRT], True),
         SADDLEPOINT: model,
-        CAUCHY: model and model["likelihood"] != "bernoulli",
+        CAUCHY: model and model["likelihood"] == TAILED,
         ADJUSTMENTS.get(s["adjust"], ""): s["adjust"] in ADJUSTMENTS,
         DOUBLY_ROBUST: bands and (model or len(result.changes)),
+        **dict.fromkeys([SIMES, SELECTIVE], bool(result.by_arm)),
         OVERLAP_WEIGHTS: bands and s.get("population") == "overlap",
         KERNEL: "distribution" in result.tests.index,
         MAKAROV: result.bounds,
@@ -113,9 +137,9 @@ def references(result: SelectionResult) -> list[str]:
 
 def _explained_methods(result: SelectionResult) -> str:
     """How curves, parts of the change and bounds were made, as far as the result has them."""
-    said = ""
-    if _has_bands(result):
-        modelled = result.settings.get("model") or len(result.changes)
+    said, shown = "", next(iter(result.by_arm.values())) if result.by_arm else result
+    if _has_bands(shown):
+        modelled = result.settings.get("model") or len(shown.changes)
         scores = "doubly robust scores of the cross-fitted models" if modelled else "inversely weighted outcomes"
         said += (
             f" Effects along the values of a feature are locally linear averages (by level for categories) of {scores},"
@@ -128,7 +152,7 @@ def _explained_methods(result: SelectionResult) -> str:
                 "e(1 - e) of its propensity score e, so that rows that could hardly have been in the other arm hardly "
                 "count (overlap weights)."
             )
-    if "mean" in result.tests.index:
+    if "mean" in shown.tests.index:
         between = "clusters" if result.settings.get("clusters") else "rows"
         said += (
             " The average effect is the mean of doubly robust scores of the cross-fitted models, with the variance "
@@ -137,17 +161,14 @@ def _explained_methods(result: SelectionResult) -> str:
             "anything modifies the effect by a score test along all features, combined with the features' tests. "
             "Effects in subgroups are means of the same scores."
         )
-    if len(result.changes):
-        said += (
-            " Whether a feature changes the average effect, the ratio of the arms' spreads or their difference in "
-            "tails and skewness was tested by three tests of the same kind, adjusted in the same way."
-        )
+    if len(shown.changes):
+        said += _changes_methods(shown)
     if result.placebo is not None:
         said += (
             f" The analysis was repeated with {counted(result.placebo.n_runs, 'placebo treatment')} "
             f"({result.placebo.drawn}): {result.placebo.n_found} of them found something."
         )
-    if result.bounds:
+    if shown.bounds:
         said += (
             " What no data identify, the share whose outcome is higher if treated and the variation of the effect "
             "between persons, is bounded sharply by the outcome distributions of both arms around the value, with 95% "
@@ -156,8 +177,36 @@ def _explained_methods(result: SelectionResult) -> str:
     return said
 
 
+def _changes_methods(result: SelectionResult) -> str:
+    """Which parts of the change were tested by themselves."""
+    tested = [part for part in PARTS if result.changes[f"{part}_p"].notna().any()]
+    if len(tested) < 2:
+        return ""
+    if scale_of(result.settings)[0] == "amount":
+        return " Both parts were also tested each by itself, adjusted in the same way."
+    return (
+        " Whether a feature changes the average effect, the ratio of the arms' spreads or their difference in tails "
+        "and skewness was tested by three tests of the same kind, adjusted in the same way."
+    )
+
+
+def _scale_methods(s: Mapping[str, Any]) -> str:
+    """The scale on which the arms were compared, where it is no difference of averages."""
+    kind, scale = scale_of(s)
+    if kind == "amount":
+        return (
+            " The outcome was taken in two parts, whether there is any (compared by "
+            f"{effect_name('binary', scale)}s) and how much where there is (by ratios); both parts enter one p-value."
+        )
+    name = effect_name(kind, scale)
+    plural = "ratios of means" if name == "ratio of means" else f"{name}s"
+    said = "" if scale == "difference" else f" The arms were compared by {plural}: a constant one is no modification."
+    return said + (" The outcome was taken as a count." if kind == "count" else "")
+
+
 def _has_bands(result: SelectionResult) -> bool:
-    return any("mean_effect_low" in curve for curve in result.curves.values())
+    results = (result.by_arm or {"": result}).values()
+    return any("mean_effect_low" in curve for own in results for curve in own.curves.values())
 
 
 def _missing_methods(s: Mapping[str, Any]) -> str:
@@ -216,7 +265,7 @@ def _resampling_methods(s: Mapping[str, Any]) -> str:
     return (
         f"{resamples} and the variance of the weighted conditional maximum mean discrepancy as statistic "
         f"({statistic['estimator']} estimator, {weights} weights; Chikahara, Yamada and Kashima, UAI 2022), with "
-        f"weights {statistic['resample_weights']} on resampled data and {_cap(statistic['weight_cap'])}."
+        f"weights {statistic['resample_weights']} on resampled data and {_cap(statistic)}."
     )
 
 
@@ -229,7 +278,7 @@ def _analytic_methods(s: Mapping[str, Any]) -> str:
         "propensity score, times functions of the feature less their means under its distribution, with the rows' own "
         "variance."
     )
-    tails = "" if model["likelihood"] == "bernoulli" else tails
+    tails = tails if model["likelihood"] == TAILED else ""
     return (
         f"by the effect-likelihood test: held-out {model['likelihood']} scores of the contrasts between the arms, from "
         f"a {model['n_folds']}-fold cross-fitted model of the outcome in both arms{again} (learners and their mean "
@@ -252,5 +301,8 @@ def _selective_methods(s: Mapping[str, Any]) -> str:
     )
 
 
-def _cap(cap: float | None) -> str:
-    return "not capped" if cap is None else f"capped at {cap:g} in the test"
+def _cap(statistic: Mapping[str, Any]) -> str:
+    cap, quantile = statistic["weight_cap"], statistic["weight_quantile"]
+    limits = [f"{cap:g}"] if cap is not None else []
+    limits += [f"the {quantile:g} quantile of their arm"] if quantile is not None else []
+    return f"capped at {' and at '.join(limits)} in the test" if limits else "not capped"

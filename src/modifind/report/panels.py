@@ -23,7 +23,8 @@ from modifind.charts.labels import MISSING, Words, percent, value_text, with_lim
 from modifind.charts.overlap import OverlapDisplay
 from modifind.charts.quantiles import QuantileDisplay
 from modifind.charts.svg import Chart, chart, row_chart, small_chart
-from modifind.report.content import KINDS, anchor, change_marks, verdict
+from modifind.report.content import KINDS, anchor, change_marks, comparisons, verdict
+from modifind.result.effect_names import effect_name
 from modifind.result.selection_result import NOT_TESTED, SelectionResult, readable_p
 
 MOST_VALUES = 12  # that the style sheet has rules for
@@ -38,7 +39,9 @@ class ColumnPanel:
     Parameters
     ----------
     title : str
-        Empty where the feature is the column itself.
+        Empty where the feature is the column itself, and of two arms.
+    name : str
+        What the values are of.
     charts, bounds : list of Chart
         Figures along the values.
     densities : list of (str, Chart)
@@ -48,6 +51,7 @@ class ColumnPanel:
     """
 
     title: str
+    name: str
     charts: list[Chart]
     densities: list[tuple[str, Chart]]
     bounds: list[Chart]
@@ -122,10 +126,8 @@ def make_panels(result: SelectionResult, most_characters: int = MOST_CHARACTERS)
 
 
 def _panels(result: SelectionResult, names: list[str]) -> Iterator[Panel]:
-    words = Words.of(result)
     for place, name in enumerate(names, start=1):
         row: Any = result.table.loc[name]
-        columns = result.groups.get(name, [name])
         yield Panel(
             place,
             name,
@@ -136,15 +138,24 @@ def _panels(result: SelectionResult, names: list[str]) -> Iterator[Panel]:
             readable_p(float(row["p_adjusted"])),
             str(row.get("caution", "")),
             change_marks(result, name),
-            [
-                _column(result, f"{place}-{k}", "" if column == name else f"{name}: {column}", column, words)
-                for k, column in enumerate(columns)
-                if column in result.curves
-            ],
+            list(_columns(result, place, name)),
         )
 
 
-def _column(result: SelectionResult, key: str, title: str, name: str, words: Words) -> ColumnPanel:
+def _columns(result: SelectionResult, place: int, name: str) -> Iterator[ColumnPanel]:
+    """Pictures of the columns of a feature, of several arms for each of them."""
+    number = 0
+    for title, own in comparisons(result):
+        words = Words.of(own)
+        for column in own.groups.get(name, [name]):
+            if column in own.curves:
+                shown = name if column == name else f"{name}: {column}"
+                parts = [title] * bool(title) + [shown] * (column != name)
+                yield _column(own, f"{place}-{number}", (", ".join(parts), shown), column, words)
+                number += 1
+
+
+def _column(result: SelectionResult, key: str, titles: tuple[str, str], name: str, words: Words) -> ColumnPanel:
     curve = result.curves[name]
     discrete = result.kind(name) == "discrete"
     densities = density_charts(name, result.densities[name], words) if name in result.densities else []
@@ -154,7 +165,7 @@ def _column(result: SelectionResult, key: str, title: str, name: str, words: Wor
         made = BoundsDisplay(name, result.bounds[name], discrete=discrete, tests=tests, quantities=shown, words=words)
         bounds = _drawn(made.spec().panels)
     return ColumnPanel(
-        title,
+        *titles,
         _linked(curve_charts(name, curve, discrete, result.overall, words), f"along-{key}"),
         [(label, _linked([own], f"outcome-{key}-{k}")[0]) for k, (label, own) in enumerate(densities)],
         _linked(bounds, f"bounds-{key}"),
@@ -199,8 +210,10 @@ def density_charts(name: str, frame: pd.DataFrame, words: Words) -> list[tuple[s
 
 
 def numbers(curve: pd.DataFrame, words: Words) -> dict[str, Any]:
-    """Curves as a table of texts, for those who do not see the figures or want the figures."""
-    said = {"mean_effect": "average effect"} | ({} if words.binary else SPREAD_TITLES)
+    """Curves as a table of texts, for those who do not see the figures or want their numbers."""
+    risk = f"{effect_name('binary', words.scale)} of any"
+    said = {"mean_effect": words.effect, "any_effect": risk, "amount_ratio": "ratio of amounts above zero"}
+    said |= {} if words.binary else SPREAD_TITLES
     titles = {name: title for name, title in said.items() if np.isfinite(spec.values_of(curve, name)).any()}
     columns = [[with_limits(*row) for row in zip(*spec.limits_of(curve, name), strict=True)] for name in titles]
     for name, arm in (("rows_treated", words.treated), ("rows_control", words.control)):

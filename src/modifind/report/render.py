@@ -30,7 +30,7 @@ def render_report(result: SelectionResult) -> str:
         loader=PackageLoader("modifind.report"), autoescape=True, trim_blocks=True, lstrip_blocks=True
     )
     environment.filters["breakable"] = breakable
-    panels = make_panels(result)
+    panels, comparisons = make_panels(result), content.comparisons(result)
     selected, others = ([panel for panel in panels if panel.selected == chosen] for chosen in (True, False))
     style, script = _asset("report.css"), _asset("report.js")
     readouts = {key: said for panel in panels for key, said in panel.readouts.items()}
@@ -46,26 +46,35 @@ def render_report(result: SelectionResult) -> str:
         anchor=content.anchor,
         prognostic=content.prognostic(result),
         placebos=None if result.placebo is None else placebo_chart(result.placebo.table["p_value"]),
-        summary=summary(result.checks).partition(";")[0],  # notes have a table of their own
-        forest=forest_charts(result),
+        forests=[(title, forest_charts(own)) for title, own in comparisons if len(own.subgroups)],
         technical=content.technical_table(result),
         columns=content.table_columns(result),
         rows=content.table_rows(result),
         effect=content.effect_column(result)[1] if "coef" in result.table else "",
         adjusted="adjusted p" if content.is_adjusted(result) else "p",
-        bands=any("low_support" in curve for curve in result.curves.values()),
+        bands=any("low_support" in curve for _, own in comparisons for curve in own.curves.values()),
         panels=selected,
         others=others,
         drawn={panel.name for panel in panels},
         n_reached=int(result.table["p_value"].notna().sum()),
-        scores=score_charts(result),
-        ranks=rank_charts(result),
-        checks=content.checks_by_kind(result),
+        comparisons=[_looked_at(*comparison) for comparison in comparisons],
         methods=methods(result),
         references=references(result),
         settings=content.setting_rows(result.settings),
     )
     return page.encode("utf-8", "replace").decode("utf-8")  # half a letter, as broken files have, cannot be written
+
+
+def _looked_at(title: str, result: SelectionResult) -> dict[str, Any]:
+    """What the section about trust says of two arms."""
+    return {
+        "title": title,
+        "overlap": result.overlap,
+        "scores": score_charts(result),
+        "ranks": rank_charts(result),
+        "checks": content.checks_by_kind(result),
+        "summary": summary(result.checks).partition(";")[0],  # notes have a table of their own
+    }
 
 
 def breakable(text: str) -> Markup:

@@ -125,6 +125,12 @@ KINDS = {
         "Leave it out: whether the event was seen is known only afterwards.",
         AFTER,
     ),
+    "baseline_outcome": Kind(
+        "baseline values of the outcome",
+        False,
+        "Keep it in the table: the comparison of the arms is adjusted for it, and sharper for that. With adjust_for "
+        "it is adjusted for without being tested.",
+    ),
     # The test.
     "conditional_fit": Kind(
         "distribution of the feature",

@@ -125,7 +125,7 @@ def run_checks(
         *_known_checks(overlap, settings),
         *_arm_checks(settings),
     ]
-    found += [*_model_check(settings), *_resample_check(len(table), settings)]
+    found += [*_baseline_check(settings), *_model_check(settings), *_resample_check(len(table), settings)]
     for feature in table.index:
         found += _testable(str(feature), untestable.get(str(feature)))
     found += _column_checks(diagnostics if adjusted is None else pd.concat([diagnostics, adjusted]), settings)
@@ -354,6 +354,13 @@ def _arm_checks(settings: Mapping[str, Any]) -> Iterator[Check]:
         if not passed:
             text += " Models of so few rows are poor and power is low: a feature that is not selected may still modify."
         yield Check("arm_size", None, float(rows), float(LEAST_ARM), passed, text)
+
+
+def _baseline_check(settings: Mapping[str, Any]) -> Iterator[Check]:
+    names = settings.get("baseline_outcome")
+    if names:
+        looks = "look like the outcome" if len(names) > 1 else "looks like the outcome"
+        yield Check("baseline_outcome", None, 1.0, 0.0, False, f"{', '.join(names)} {looks} before the treatment.")
 
 
 def _model_check(settings: Mapping[str, Any]) -> Iterator[Check]:

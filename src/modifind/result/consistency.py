@@ -37,10 +37,27 @@ def check_consistency(result: Any) -> None:
         Names the place in the file, what was expected and what was found.
     """
     check_settings(result.settings)
-    even = result.settings.get("population") == "overlap" or OVERLAP_POPULATION[0] in result.overlap
-    check_entries(result.overlap, OVERLAP + OVERLAP_POPULATION * even, "overlap")
     features = list(result.table.index)
     _check_features(features, list(result.table["kind"]))
+    if result.by_arm is None:
+        _check_two_arms(result, features)
+    for label, own in (result.by_arm or {}).items():
+        _check_contrast(label, own, features)
+    _check_probabilities(result)
+
+
+def _check_contrast(label: str, own: Any, features: list[Any]) -> None:
+    if own.by_arm is not None or list(own.table.index) != features:
+        raise ValueError(f"by_arm.{label}: expected a result of two arms with the features of table.index")
+    try:
+        check_consistency(own)
+    except ValueError as error:
+        raise ValueError(f"by_arm.{label}.{error}") from None
+
+
+def _check_two_arms(result: Any, features: list[Any]) -> None:
+    even = result.settings.get("population") == "overlap" or OVERLAP_POPULATION[0] in result.overlap
+    check_entries(result.overlap, OVERLAP + OVERLAP_POPULATION * even, "overlap")
     for part in ("diagnostics", "changes", "pit_histogram"):
         index = list(getattr(result, part).index)
         if index != features and (index or part == "diagnostics"):
@@ -49,7 +66,6 @@ def check_consistency(result: Any) -> None:
     _check_columns(result)
     _check_explanations(result)
     _check_checks(result, features)
-    _check_probabilities(result)
 
 
 def _check_features(features: list[Any], kinds: list[Any]) -> None:

@@ -22,6 +22,7 @@ from modifind.result.consistency import check_consistency
 from modifind.result.placebo_result import PlaceboResult
 from modifind.result.safe_csv import safe_csv
 from modifind.result.settings import Settings
+from modifind.result.several_arms import merged_texts
 from modifind.result.tables import as_html, as_latex, as_markdown
 from modifind.result.writing import write_text
 
@@ -138,6 +139,10 @@ class SelectionResult:
         distribution, each 0.1 where the distribution is right. Missing for discrete features.
     placebo : PlaceboResult, optional
         What the same analysis found with placebo treatments, where they were asked for.
+    by_arm : dict of SelectionResult, optional
+        Of several arms, the comparison of each with the reference, by label: see `contrast`. The table then says
+        whether a feature modifies any of them, and in `arms` which; importance and statistic are those of the
+        comparison with the smallest p-value, and curves, changes, bounds and checks are those of the comparisons.
     """
 
     table: Annotated[pd.DataFrame, TABLE_COLUMNS]
@@ -158,6 +163,23 @@ class SelectionResult:
     tests: Annotated[pd.DataFrame, TEST_COLUMNS] = field(default_factory=no_tests)
     subgroups: Annotated[pd.DataFrame, SUBGROUP_COLUMNS] = field(default_factory=no_subgroups)
     placebo: PlaceboResult | None = None
+    by_arm: Mapping[str, SelectionResult] | None = None
+
+    @property
+    def contrasts(self) -> dict[str, pd.DataFrame]:
+        """Tables like `table` of every arm against the reference, by label; empty with two arms.
+
+        Adjusted p-values keep the error over features and arms: a feature that is not selected in `table` is selected
+        in none of them.
+        """
+        return {label: own.table for label, own in (self.by_arm or {}).items()}
+
+    def contrast(self, label: Any) -> SelectionResult:
+        """All that was found of one arm against the reference: a result of these two arms."""
+        by_arm = self.by_arm or {}
+        if str(label) not in by_arm:
+            raise ValueError(f"no contrast {str(label)!r}; there are those of {', '.join(map(repr, by_arm)) or 'none'}")
+        return by_arm[str(label)]
 
     @property
     def ok(self) -> bool:
@@ -174,14 +196,21 @@ class SelectionResult:
         Where placebo treatments found more than chance allows, that is the last.
         """
         placebo = [] if self.placebo is None or not self.placebo.warning else [self.placebo.warning]
-        return [*concerns(self.checks, validity=True), *placebo]
+        return [*self.concerns(validity=True), *placebo]
 
     @property
     def notes(self) -> list[str]:
         """What else there is to know: warnings of the fit and checks that do not bear on validity, each once."""
         cautions = set(self.cautions)
         told = (message for message in self.warnings if message not in cautions)
-        return list(dict.fromkeys([*told, *concerns(self.checks, validity=False)]))
+        return list(dict.fromkeys([*told, *self.concerns(validity=False)]))
+
+    def concerns(self, *, validity: bool | None = None) -> list[str]:
+        """A text for every kind of check that failed, of those that bear on validity, those that do not, or both."""
+        if self.by_arm is None:
+            return concerns(self.checks, validity=validity)
+        by_arm = {label: own.concerns(validity=validity) for label, own in self.by_arm.items()}
+        return merged_texts(by_arm, self.settings["control_label"])
 
     @property
     def selected(self) -> list[str]:
@@ -190,7 +219,7 @@ class SelectionResult:
         return list(chosen.sort_values(["p_value", "importance"], ascending=[True, False]).index)
 
     def curve(self, feature: str) -> pd.DataFrame:
-        """Effect along one feature: value, d2, mean_effect, sd_ratio and quantile effects.
+        """Effect along one feature: value, d2, mean_effect (on the scale of effects), sd_ratio and quantile effects.
 
         Parameters
         ----------
@@ -205,6 +234,7 @@ class SelectionResult:
             stacked = pd.concat(curves, ignore_index=True)
             stacked.insert(0, "column", np.repeat(columns, [len(curve) for curve in curves]))
             return stacked
+        self.two_arms("curves")
         if feature not in self.curves:
             raise ValueError(f"no feature {feature!r}; features are {', '.join(map(repr, self.table.index))}")
         return self.curves[feature].copy()
@@ -219,11 +249,19 @@ class SelectionResult:
             function (where it is above zero, outcomes are more common under treatment), each with `_low` and `_high`,
             and `low_support`. Of an outcome with few distinct values, these are shares.
         """
+        self.two_arms("densities")
         if str(column) not in self.densities:
             raise ValueError(
                 f"no densities of {str(column)!r}; there are those of {', '.join(map(repr, self.densities)) or 'none'}"
             )
         return self.densities[str(column)].copy()
+
+    def two_arms(self, what: str) -> SelectionResult:
+        """The result, unless it is of several arms: what is asked for is then that of a contrast."""
+        if self.by_arm:
+            label = next(iter(self.by_arm))
+            raise ValueError(f"{what} are those of a contrast; take contrast({label!r}) of the result")
+        return self
 
     def kind(self, column: str) -> str:
         """Kind of one column, also of one that was tested in a group: continuous or discrete."""
@@ -278,11 +316,20 @@ class SelectionResult:
             raise ValueError(f"{path}: {error}") from None
 
     def to_csv(self, path: str | os.PathLike[str]) -> None:
-        """Write the table of features as CSV, whole or not at all.
+        """Write the table of features as CSV, whole or not at all; of several arms with columns for each contrast.
 
         Text that a spreadsheet would take for a formula gets a leading apostrophe.
         """
-        write_text(path, safe_csv(self.table))
+        write_text(path, safe_csv(self.wide_table))
+
+    @property
+    def wide_table(self) -> pd.DataFrame:
+        """The table, of several arms with importance, p-values and selection of each contrast beside it."""
+        parts: list[Any] = [
+            own[["importance", "p_value", "p_adjusted", "selected"]].add_suffix(f" ({label})")
+            for label, own in self.contrasts.items()
+        ]
+        return self.table.join(parts) if parts else self.table
 
     def summary(self) -> pd.DataFrame:
         """The table of features as a paper has it, most significant first: p-values and what each feature changes."""
@@ -325,7 +372,8 @@ class SelectionResult:
 
     def __repr__(self) -> str:
         chosen = ", ".join(self.selected) or "none"
-        return f"SelectionResult({counted(len(self.table), 'feature')}, selected: {chosen})"
+        arms = f"{counted(len(self.by_arm), 'contrast')}, " if self.by_arm else ""
+        return f"SelectionResult({arms}{counted(len(self.table), 'feature')}, selected: {chosen})"
 
 
 def readable_p(p_value: float) -> str:

@@ -73,6 +73,7 @@ class _Kernel(Named):
     estimator: str
     resample_weights: str
     weight_cap: float | None
+    weight_quantile: float | None
 
 
 class _ByLikelihood(TypedDict):

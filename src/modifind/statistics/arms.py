@@ -106,9 +106,9 @@ class ArmTraits:
         counted = some(weights, rows)
         calibration = _calibration(family, location, scale, common, y[rows], a[rows], shape, counted)
         traits = cls(family, shapes, shape, *calibration, np.zeros((2, N_SCORES)))
-        if not family.has_scale:
+        if not family.has_shape:
             return traits
-        residual, _ = traits.residuals(common, y[rows], a[rows], *contrasts(family, location, scale))
+        residual, _, _ = traits.residuals(common, y[rows], a[rows], *contrasts(family, location, scale))
         found = residual_scores(residual)
         # As much as rows count in a comparison of the arms, so that in each arm their sum is zero.
         own = np.abs(a[rows] - scores[rows]) * (1.0 if counted is None else counted)
@@ -117,16 +117,20 @@ class ArmTraits:
 
     def residuals(
         self, common: CommonPart, y: Array, arm: Ints, location_contrast: Array, scale_contrast: Array
-    ) -> tuple[Array, Array]:
-        """Residuals in units of their scale at given contrasts of the arms, and the units.
+    ) -> tuple[Array, Array, Array]:
+        """Residuals in units of their scale at given contrasts of the arms, the units, and eta.
 
         The contrasts are taken as far as held-out rows bear them out.
         """
-        eta = common.location + (arm - common.share) * (self.location[0] + self.location[1] * location_contrast)
+        eta = self.eta(common, arm, location_contrast)
         unit = np.ones(y.size)
         if self.family.has_scale:
             unit = np.exp(common.log_scale + (arm - 0.5) * (self.scale[0] + self.scale[1] * scale_contrast))
-        return self.family.residual(y, self.family.location(eta), unit), unit
+        return self.family.residual(y, self.family.location(eta), unit), unit, eta
+
+    def eta(self, common: CommonPart, arm: Ints | float, contrast: Array) -> Array:
+        """Eta of an arm at a contrast of the arms, taken as far as held-out rows bear it out."""
+        return common.location + (arm - common.share) * (self.location[0] + self.location[1] * contrast)
 
 
 def contrasts(family: Family, location: Array, scale: Array) -> tuple[Array, Array]:
@@ -146,12 +150,11 @@ def _calibration(
     weights: Array | None,
 ) -> tuple[tuple[float, float], tuple[float, float]]:
     """Shift and share of both contrasts with the largest likelihood of some rows, shares between 0 and 1."""
-    unit = float(np.median(own_arm(scale, arm))) if family.has_scale else 1.0
+    moved, eta, unit = family.rebased(y, common.location, own_arm(scale, arm))
     apart = contrasts(family, location / unit, scale)
     middle = [float(mean_of(contrast, weights)) for contrast in apart]
     by_location = np.stack((np.ones(y.size), apart[0] - middle[0])) * (arm - common.share)
     by_scale = np.stack((np.ones(y.size), apart[1] - middle[1])) * (arm - 0.5)
-    moved, eta = family.rebased(y, common.location, unit)
     log_scale = common.log_scale - np.log(unit)
     start = [middle[0], 0.5]
     bounds: list[Any] = [(None, None), (0.0, 1.0)]
@@ -160,7 +163,7 @@ def _calibration(
         # of how the arms differ.
         start += [middle[1], 0.5]
         bounds += [(min(middle[1], 0.0) - MOST_BEYOND, max(middle[1], 0.0) + MOST_BEYOND), (0.0, 1.0)]
-        if np.median(np.abs(y - own_arm(location, arm))) < PILED * unit:
+        if family.has_shape and np.median(np.abs(y - own_arm(location, arm))) < PILED * np.median(own_arm(scale, arm)):
             start[2:], bounds[2:] = [0.0, 0.0], [(0.0, 0.0), (0.0, 0.0)]
 
     def loss(free: Array) -> tuple[float, Array]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 import numpy as np
 from sklearn.base import BaseEstimator
@@ -19,6 +19,9 @@ from sklearn.base import BaseEstimator
 from modifind._typing import Array, Ints
 from modifind.data.feature_matrix import FeatureTable
 from modifind.data.wording import check_part, named
+
+if TYPE_CHECKING:
+    from modifind.statistics.families import Family
 
 
 @dataclass(frozen=True)
@@ -49,6 +52,9 @@ class Nuisances:
         Whether these are rows of a table in pieces: nuisances are fitted to them, and sums are those of all rows.
     outcome_limits : tuple of two floats, optional
         Range of the outcome over all of its rows; None where these rows have every value of it.
+    family : Family, optional
+        What the outcome is, and the scale on which effects on it are compared; by default as `families.family_of` sees
+        it.
     """
 
     table: FeatureTable
@@ -62,6 +68,7 @@ class Nuisances:
     n_jobs: int | None = None
     in_pieces: bool = False
     outcome_limits: tuple[float, float] | None = None
+    family: Family | None = None
 
 
 @dataclass(frozen=True)
@@ -163,8 +170,13 @@ class Statistic(BaseEstimator, ABC):
     def check_in_pieces(self) -> None:
         """Refuse settings that need all rows at once."""
 
-    def validate(self, outcome: Array, *, weighted: bool = False) -> None:
-        """Refuse settings that have no meaning for this outcome, or for rows with weights."""
+    def validate(self, family: Family, *, weighted: bool = False) -> None:
+        """Refuse settings that have no meaning for outcomes of a family, or for rows with weights."""
+        if family.link.scale != "difference":
+            raise ValueError(
+                f"effect_scale={family.link.scale!r} needs statistic='effect_likelihood'; {called(self)} compares "
+                "outcomes as they are"
+            )
         if weighted and not self.takes_weights:
             raise ValueError(
                 f"{called(self)} takes no weights of rows; leave sample_weight out, and take missing_outcome='drop' "

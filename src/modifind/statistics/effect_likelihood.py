@@ -26,8 +26,9 @@ with the information on it, so that Dbar is the mean under the distribution of V
 the sum of independent variables ``l_i(V_i)``; where rows vary more than that, as they do about a feature that moves
 both arms, their own variance is taken.
 
-A family of outcomes without a scale has the first term only: with ``K (y - p)`` for ``K sigma w u`` it is the score of
-the Bernoulli likelihood for a difference of risks (`families`).
+That is for numbers and differences. Other families of outcomes, and other scales of effects, have other links: D is
+then a contrast of ``eta = g(mu)``, and ``K (y - mu) / mu'(eta)`` takes the place of ``K sigma w u``, which is the score
+of D when what the arms share is free. A family without a scale has the first term only (`families`).
 
 With sample weights the terms are ``w_i l_i``, models and distributions are weighted too, and rows of a cluster stay in
 one fold.
@@ -41,12 +42,11 @@ import numpy as np
 from sklearn.base import clone
 
 from modifind._torch import check_device, import_torch
-from modifind._typing import Array
 from modifind.data.clusters import check_takes_weights
-from modifind.nuisance.outcome.stacking import OutcomeRows, cross_fit, resolve_learners
+from modifind.nuisance.outcome.stacking import OutcomeRows, cross_fit, own_arm, resolve_learners
 from modifind.statistics.arms import ArmTraits
 from modifind.statistics.contract import Nuisances, Statistic
-from modifind.statistics.families import family_of
+from modifind.statistics.families import Family, family_of
 from modifind.statistics.likelihood_terms import ArmFit
 from modifind.statistics.prepared_likelihood import PreparedEffectLikelihood
 
@@ -112,26 +112,27 @@ class EffectLikelihood(Statistic):
             if not isinstance(value, int | np.integer) or isinstance(value, bool) or value < least:
                 raise ValueError(f"{name} must be an integer of at least {least}, not {value!r}")
 
-    def validate(self, outcome: Array, *, weighted: bool = False) -> None:
-        """Refuse settings that have no meaning for this outcome, and learners that take no weights where there are."""
+    def validate(self, family: Family, *, weighted: bool = False) -> None:
+        """Refuse learners that are not for the family, and those that take no weights where there are weights."""
         self.check()
         check_device(self.device)
         if self.device != "cpu":
             import_torch(self.device, "EffectLikelihood(device=...)")
-        for learner in resolve_learners(self.learner, family_of(outcome).kind, device=self.device).values():
+        for learner in resolve_learners(self.learner, family.kind, device=self.device).values():
             if weighted:
                 check_takes_weights(learner, "learner")
 
     def prepare(self, nuisances: Nuisances) -> PreparedEffectLikelihood:
         """Cross-fit the model of the outcome, once for every set of folds."""
         table, treatment, scores, weights = nuisances.table, nuisances.arms, nuisances.scores, nuisances.weights
-        family = family_of(nuisances.outcome)
+        family = nuisances.family or family_of(nuisances.outcome)
         y = family.coded(nuisances.outcome)
         candidates = resolve_learners(self.learner, family.kind, device=self.device)
         fits = []
         for folds in nuisances.folds:
             rows = OutcomeRows(table.design, treatment, y, folds, weights, table.gaps, table.coded)
             cross = cross_fit(candidates, rows, family, nuisances.n_jobs)
-            traits = ArmTraits.of(family, cross, y, treatment, scores, weights)
+            own = family.fitted(y, own_arm(cross.location, treatment), own_arm(cross.scale, treatment), weights)
+            traits = ArmTraits.of(own, cross, y, treatment, scores, weights)
             fits.append(ArmFit.of(cross, traits, table.design, y, treatment, scores))
         return PreparedEffectLikelihood(table, y, treatment, tuple(fits), weights, nuisances.clusters)

@@ -48,6 +48,8 @@ class ArmFit:
         Outcome and arm.
     lead : array of shape (n,)
         Half of treatment less propensity score: the sign and weight of a row in a comparison of the arms.
+    scale_lead : array of shape (n,)
+        The same among the rows that a scale is about; see `Family.scores_of_scale`.
     contrasts : tuple of two arrays of shape (n,)
         Differences of the arms' locations and of their log-scales at the observed row.
     log_likelihood : array of shape (n,)
@@ -62,6 +64,7 @@ class ArmFit:
     traits: ArmTraits
     common: CommonPart
     lead: Array
+    scale_lead: Array
     contrasts: tuple[Array, Array]
     log_likelihood: Array
     index: tuple[tuple[Array | None, ...], ...]
@@ -70,14 +73,20 @@ class ArmFit:
     def of(cls, cross: CrossFit, traits: ArmTraits, X: Array, y: Array, a: Ints, scores: Array) -> ArmFit:
         """From the models, what is known of the arms, and rows that the models have not seen."""
         family, shapes = traits.family, np.array(traits.shapes)[a]
+        common, apart = (
+            CommonPart.of(family, cross.location, cross.scale, scores),
+            contrasts(family, cross.location, cross.scale),
+        )
+        both = np.column_stack([family.location(traits.eta(common, arm, apart[0])) for arm in (0, 1)])
         return cls(
             y,
             a,
             cross,
             traits,
-            CommonPart.of(family, cross.location, cross.scale, scores),
+            common,
             (a - scores) / 2,
-            contrasts(family, cross.location, cross.scale),
+            (a - family.scores_of_scale(scores, both)) / 2,
+            apart,
             family.log_density(y, own_arm(cross.location, a), own_arm(cross.scale, a), shapes),
             tuple(model.index(X[cross.folds == fold]) for fold, model in enumerate(cross.models)),
         )
@@ -86,9 +95,10 @@ class ArmFit:
         self, rows: Ints, location: Array, scale: Array, chances: Array, parts: tuple[Part, ...]
     ) -> list[RowTerms]:
         """What some rows add to each part, from the predictions of both arms at the points, shape (rows, g, 2)."""
-        family, shape, side = self.traits.family, self.traits.shape, self.lead[rows]
+        family, shape = self.traits.family, self.traits.shape
+        side = self.scale_lead[rows]
         own, along = [contrast[rows] for contrast in self.contrasts], contrasts(family, location, scale)
-        scores = self.treatment[rows] - 2 * side
+        scores = self.treatment[rows] - 2 * self.lead[rows]
         information = chances * contrast_precision(family.variance(location, scale), scores[:, None])
         means = [np.einsum("ij,ij->i", contrast, chances) for contrast in along]
         # Errors of the contrast count as much as there is information on it, so that its null value is the mean under
@@ -126,19 +136,24 @@ class ArmFit:
 
     def residual(self, rows: Ints, *apart: Array) -> tuple[Array, Array]:
         """Residuals at given contrasts of the arms, and the lead of a contrast of locations; see `arms.residuals`."""
-        common = self.common.at(rows)
-        residual, unit = self.traits.residuals(common, self.y[rows], self.treatment[rows], *apart)
-        lead = self.lead[rows] * common.precision * unit
-        return residual, lead * residual * self.traits.family.weight(residual, self.traits.shape)
+        common, family, y = self.common.at(rows), self.traits.family, self.y[rows]
+        residual, unit, eta = self.traits.residuals(common, y, self.treatment[rows], *apart)
+        per_unit, of_eta = family.on_eta(y, eta, unit, residual)
+        lead = self.lead[rows] * common.precision * per_unit
+        return residual, lead * of_eta * family.weight(of_eta, self.traits.shape)
 
     def tails(self, rows: Ints, residual: Array) -> Array:
         """Scores of residuals less their arm's mean, with the sign and weight of the row's arm."""
+        if not self.traits.family.has_shape:
+            return np.zeros((rows.size, N_SCORES))
         return 2 * self.lead[rows, None] * (residual_scores(residual) - self.traits.scores[self.treatment[rows]])
 
     def leads(self) -> tuple[Array, Array]:
         """How much a small change of either contrast changes what each row adds, at the row's own prediction."""
         family, shape = self.traits.family, self.traits.shape
+        location = own_arm(self.cross.location, self.treatment)
         unit = own_arm(self.cross.scale, self.treatment) if family.has_scale else 1.0
-        u = family.residual(self.y, own_arm(self.cross.location, self.treatment), unit)
-        by_location = self.lead * self.common.precision * unit * family.weight(u, shape) * u
-        return by_location, self.lead * family.scale_score(u, shape)
+        residual = family.residual(self.y, location, unit)
+        per_unit, u = family.on_eta(self.y, family.eta(location), unit, residual)
+        by_location = self.lead * self.common.precision * per_unit * family.weight(u, shape) * u
+        return by_location, self.scale_lead * family.scale_score(residual, shape)

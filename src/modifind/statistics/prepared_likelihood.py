@@ -219,7 +219,7 @@ class PreparedEffectLikelihood:
     def tail_functions(self, feature: Feature) -> ValueFunctions | None:
         """What the component for tails and shape looks at along a feature; None where there is nothing to test."""
         functions = ValueFunctions.of(self.table, self.treatment, feature)
-        return functions if self.family.has_scale and functions.parts else None
+        return functions if self.family.has_shape and functions.parts else None
 
     def tail_test(self, scores: Array, excess: Array, clusters: Ints | None = None) -> float:
         """P-value of the component for tails and shape, from scores of residuals and functions of the feature.
@@ -250,7 +250,7 @@ class PreparedEffectLikelihood:
                 means[k, rows] += mean
         columns = columns_of(self.table, feature)
         found = []
-        for own, mean, unit in zip(excess, means, (float(self.y.std()), 1.0), strict=True):
+        for own, mean, unit in zip(excess, means, (self.family.unit_of_contrasts(self.y), 1.0), strict=True):
             if own.std() > LEAST_EXCESS * unit * len(self.fits):  # less is nothing that a test could gain by
                 variance = own**2 + 0.01 * own.var()  # rows of a fold that sees hardly anything decide nothing
                 found.append(self._misfit.curve(own, variance, mean, columns))

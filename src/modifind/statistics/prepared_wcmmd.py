@@ -35,8 +35,9 @@ class PreparedWCMMD:
     """The statistic for one outcome and treatment, to be evaluated at any column of feature values.
 
     `row_weights` have mean 1; None means that all rows count alike. `weight_cap` is the largest inverse probability
-    weight in `value` and `sums`, which is what is tested; `curve` and `importance` have no cap. `spectral` is the map
-    of outcomes for any rows, where these are some of a table in pieces.
+    weight in `value` and `sums`, which is what is tested, and `arm_caps` are those of control and of treated rows;
+    `curve` and `importance` have no cap. `spectral` is the map of outcomes for any rows, where these are some of a
+    table in pieces.
     """
 
     treatment: Ints
@@ -47,6 +48,7 @@ class PreparedWCMMD:
     direct: bool
     row_weights: Array | None = None
     weight_cap: float | None = None
+    arm_caps: tuple[float, float] | None = None
     spectral: SpectralMap | None = None
     # Rows are handled with the control arm first, so that each arm is a slice and nothing is gathered.
     _order: NDArray[np.intp] = field(init=False, repr=False)
@@ -191,8 +193,16 @@ class PreparedWCMMD:
         return d2[place]
 
     def capped(self, scores: Scores) -> Scores:
-        """Scores, array or tensor, as they enter the test: moved to where no weight exceeds `weight_cap`."""
-        return scores if self.weight_cap is None else scores.clip(1 / self.weight_cap, 1 - 1 / self.weight_cap)
+        """Scores, array or tensor, as they enter the test: moved to where no weight exceeds its cap."""
+        if self.weight_cap is not None:
+            scores = scores.clip(1 / self.weight_cap, 1 - 1 / self.weight_cap)
+        if self.arm_caps is None:
+            return scores
+        control, treated = self.arm_caps
+        low, high = np.where(self.treatment == 1, 1 / treated, 0.0), np.where(self.treatment == 1, 1.0, 1 - 1 / control)
+        if not isinstance(scores, np.ndarray):
+            low, high = scores.new_tensor(low), scores.new_tensor(high)
+        return scores.clip(low, high)
 
     def value(self, column: Column) -> float:
         """The importance of a column, under capped weights."""

@@ -59,6 +59,9 @@ class WCMMD(Statistic):
         conditions on the treatment, the test is valid for any fixed function of the features as a score, and a few huge
         weights drown the signal of all other rows. The reported importance and curves are not capped. None leaves the
         test uncapped too, as in the paper.
+    weight_quantile : float, optional
+        Largest inverse probability weight in the test as a quantile of the weights of the observed rows of the same
+        arm, between 0 and 1. Larger ones are moved to it. By default no weight is moved on account of its rank.
     n_components : int, default=1000
         Number of random Fourier features; used by "rff" only.
     accelerate : bool, default=True
@@ -88,6 +91,7 @@ class WCMMD(Statistic):
         *,
         resample_weights: str = "reevaluated",
         weight_cap: float | None = 10.0,
+        weight_quantile: float | None = None,
         n_components: int = 1000,
         accelerate: bool = True,
         device: str = "cpu",
@@ -96,6 +100,7 @@ class WCMMD(Statistic):
         self.weighting = weighting
         self.resample_weights = resample_weights
         self.weight_cap = weight_cap
+        self.weight_quantile = weight_quantile
         self.n_components = n_components
         self.accelerate = accelerate
         self.device = device
@@ -111,7 +116,8 @@ class WCMMD(Statistic):
         spectral = None
         if nuisances.in_pieces:
             spectral = SpectralMap.of(nuisances.outcome, prepared.y_bandwidth, nuisances.outcome_limits)
-        return replace(prepared, weight_cap=self.weight_cap, spectral=spectral)
+        caps = self._arm_caps(nuisances.scores, nuisances.arms)
+        return replace(prepared, weight_cap=self.weight_cap, arm_caps=caps, spectral=spectral)
 
     def check_in_pieces(self) -> None:
         """Refuse estimators that need all rows at once."""
@@ -126,6 +132,13 @@ class WCMMD(Statistic):
                 "leave it out, or raise max_train_rows"
             )
 
+    def _arm_caps(self, scores: Array, arms: Ints) -> tuple[float, float] | None:
+        """Largest weights of control and of treated rows, where they are quantiles."""
+        if self.weight_quantile is None:
+            return None
+        control, treated = 1.0 / (1.0 - scores[arms == 0]), 1.0 / scores[arms == 1]
+        return float(np.quantile(control, self.weight_quantile)), float(np.quantile(treated, self.weight_quantile))
+
     def for_rows(
         self, y: Array, treatment: Ints, seed: np.random.SeedSequence, weights: Array | None = None
     ) -> PreparedWCMMD:
@@ -138,6 +151,8 @@ class WCMMD(Statistic):
         check_choice("resample_weights", self.resample_weights, RESAMPLE_WEIGHTS)
         if self.weight_cap is not None and not self.weight_cap > 2:
             raise ValueError(f"weight_cap must be above 2 or None, not {self.weight_cap!r}")
+        if self.weight_quantile is not None and not 0 < self.weight_quantile < 1:
+            raise ValueError(f"weight_quantile must lie between 0 and 1 or be None, not {self.weight_quantile!r}")
         check_device(self.device)
         if self.device != "cpu":
             if not self.accelerate:

@@ -42,10 +42,21 @@ class Likelihood(Protocol):
         How results call the density.
     kind : str
         What messages call the outcome; learners given by name are those for the kind.
+    chances : bool
+        Whether locations are probabilities.
     """
 
     name: ClassVar[str]
     kind: ClassVar[str]
+    chances: ClassVar[bool] = False
+
+    @abstractmethod
+    def fitted(self, y: Array, location: Array, scale: Array, weights: Array | None = None) -> Likelihood:
+        """The same with what all rows share beside location and scale, such as the dispersion of counts."""
+
+    @abstractmethod
+    def as_number(self, y: Array) -> Array:
+        """The outcome as a number whose average tells columns and levels apart that matter."""
 
     @abstractmethod
     def log_density(self, y: Array, location: Array | float, scale: Array | float, shape: Array | float) -> Array:
@@ -69,7 +80,7 @@ class Likelihood(Protocol):
 
 
 def predict_arms(model: OutcomeLearner, X: Array, *, chances: bool = False) -> tuple[Array, Array]:
-    """Location and scale of both arms, checked; locations are `chances` where the outcome has two values."""
+    """Location and scale of both arms, checked; locations may have to be `chances`."""
     return _checked(model, "predict", model.predict(X), (X.shape[0], 2), chances)
 
 

@@ -42,5 +42,7 @@ def marginal_log_likelihood(
             seen = y[outside]
             if weights is not None:
                 seen = representative_values(seen, weights[outside], seen.size)
-            found[inside] = family.log_density(y[inside], *family.marginal(seen, least_scale))
+            location, scale, shape = family.marginal(seen, least_scale)
+            own = family.fitted(seen, np.full(seen.size, location), np.full(seen.size, scale))
+            found[inside] = own.log_density(y[inside], location, scale, shape)
     return found

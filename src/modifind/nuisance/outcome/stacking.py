@@ -21,6 +21,7 @@ from modifind._workers import results_of
 from modifind.data.survey import fit_weights, mean_of, some
 from modifind.data.wording import check_part
 from modifind.nuisance.outcome.additive import AdditiveLearner
+from modifind.nuisance.outcome.amounts import AdditiveAmounts
 from modifind.nuisance.outcome.binary import AdditiveClassifier
 from modifind.nuisance.outcome.boosting import BoostingLearner
 from modifind.nuisance.outcome.contract import (
@@ -31,9 +32,12 @@ from modifind.nuisance.outcome.contract import (
     predict_along,
     predict_arms,
 )
+from modifind.nuisance.outcome.counts import AdditiveCounts
 from modifind.nuisance.outcome.filling import Filling
 from modifind.nuisance.outcome.level_effects import LevelEffects
+from modifind.nuisance.outcome.linked import AdditiveIndex
 from modifind.nuisance.outcome.neural import NeuralLearner
+from modifind.nuisance.outcome.ordinal import AdditiveOrdinal
 from modifind.nuisance.outcome.recast import RecastLearner
 from modifind.nuisance.outcome.regressor import RegressorLearner
 from modifind.nuisance.outcome.screening import KeptColumns, is_screened, screened_columns
@@ -49,7 +53,7 @@ TRIED_ROWS = 10_000  # of a table whose first fold alone tells what gains nothin
 WEIGHED_ROWS = 50_000  # at most so many decide a few weights
 LEAST_SCALE = 1e-3  # of the outcome's interquartile range
 COSTLY = ("boosting", "neural")
-OWN = (AdditiveLearner, AdditiveClassifier, BoostingLearner, NeuralLearner)
+OWN = (AdditiveLearner, AdditiveIndex, AdditiveAmounts, BoostingLearner, NeuralLearner)
 # Learners by the kind of the outcome and by name, made for a device.
 LEARNERS: dict[str, dict[str, Callable[[str], OutcomeLearner]]] = {
     "numeric": {
@@ -62,7 +66,20 @@ LEARNERS: dict[str, dict[str, Callable[[str], OutcomeLearner]]] = {
         "linear": lambda device: AdditiveClassifier(0, products=False),
         "splines": lambda device: AdditiveClassifier(),
     },
+    "count": {
+        "linear": lambda device: AdditiveCounts(0, products=False),
+        "splines": lambda device: AdditiveCounts(),
+    },
+    "ordinal": {
+        "linear": lambda device: AdditiveOrdinal(0, products=False),
+        "splines": lambda device: AdditiveOrdinal(),
+    },
+    "amount": {
+        "linear": lambda device: AdditiveAmounts(0, products=False),
+        "splines": lambda device: AdditiveAmounts(),
+    },
 }
+PREDICTED = ("numeric", "binary", "count")  # kinds of outcomes that one regressor or classifier is a model of
 
 
 def resolve_learners(learner: Any, kind: str, *, device: str = "cpu") -> dict[str, OutcomeLearner]:
@@ -87,11 +104,17 @@ def _resolved(item: Any, kind: str, device: str) -> OutcomeLearner:
     if isinstance(item, str):
         if item not in known:
             names = ", ".join(map(repr, known))
-            raise ValueError(f"learner for a {kind} outcome must be 'auto', {names}, not {item!r}")
+            article = "an" if kind[0] in "ao" else "a"
+            raise ValueError(f"learner for {article} {kind} outcome must be 'auto', {names}, not {item!r}")
         return known[item](device)
     check_part("learner", item, "fit", "predict")
     if not isinstance(item, BaseEstimator) or not (is_regressor(item) or is_classifier(item)):
         return item
+    if kind not in PREDICTED:
+        raise ValueError(
+            f"learner {type(item).__name__} predicts averages, which are no model of an outcome of kind {kind!r}; "
+            f"take {' or '.join(map(repr, known))}"
+        )
     lacks = (
         "an outcome of two values" if kind != "binary" else "" if hasattr(item, "predict_proba") else "predict_proba"
     )
@@ -104,8 +127,8 @@ def _resolved(item: Any, kind: str, device: str) -> OutcomeLearner:
 class StackedModel:
     """Weighted mean of several learners' locations and of the logarithms of their scales.
 
-    No scale is below `least_scale`: in an arm whose outcome is constant, rounding would decide otherwise. Locations are
-    `chances` where the outcome has two values.
+    No scale is below `least_scale`: in an arm whose outcome is constant, rounding would decide otherwise. Locations may
+    have to be `chances`.
     """
 
     models: tuple[OutcomeLearner, ...]
@@ -237,7 +260,7 @@ def cross_fit(
     for fold, own in enumerate(best.weights):
         parts = [(part, float(weight)) for part, weight in zip(fitted.values(), own, strict=True) if weight > 0]
         chosen = tuple(_without_rows(part.models[fold]) for part, _ in parts)
-        models.append(StackedModel(chosen, tuple(weight for _, weight in parts), least, family.kind == "binary"))
+        models.append(StackedModel(chosen, tuple(weight for _, weight in parts), least, family.chances))
         inside = rows.folds == fold
         held = [(part.location[inside], part.scale[inside]) for part, _ in parts]
         location[inside], scale[inside] = models[fold].combine(held)
@@ -249,18 +272,17 @@ def _taken(
     candidates: dict[str, OutcomeLearner], rows: OutcomeRows, family: Likelihood, n_jobs: int | None
 ) -> tuple[dict[str, _Fitted], _Stack]:
     """The candidates that are worth their cost, fitted, and their stack."""
-    binary = family.kind == "binary"
-    fitted = _fit_all({n: c for n, c in candidates.items() if n not in COSTLY}, rows, binary, n_jobs)
+    fitted = _fit_all({n: c for n, c in candidates.items() if n not in COSTLY}, rows, family, n_jobs)
     best = _stack(fitted, rows, family) if fitted else _Stack(np.empty((0, 0)), -np.inf, [])
     for name in (name for name in COSTLY if name in candidates):
         bases = fitted["splines"].models if "splines" in fitted else None
         own, found = {name: candidates[name]}, None
         if fitted and rows.y.size >= TRIED_ROWS:
-            found = _fit_all(own, rows, binary, n_jobs, bases, folds=range(1))
+            found = _fit_all(own, rows, family, n_jobs, bases, folds=range(1))
             plain, tried = (_stack(*_first_fold(parts, rows), family) for parts in (fitted, {**fitted, **found}))
             if tried.log_score < plain.log_score + WORTHWHILE / 2:
                 break
-        more = {**fitted, **_fit_all(own, rows, binary, n_jobs, bases, found)}
+        more = {**fitted, **_fit_all(own, rows, family, n_jobs, bases, found)}
         richer = _stack(more, rows, family)
         if richer.log_score < best.log_score + WORTHWHILE:
             break  # and what is costlier still is not tried
@@ -278,7 +300,7 @@ class _Fitted:
 def _fit_all(
     candidates: dict[str, OutcomeLearner],
     rows: OutcomeRows,
-    binary: bool,
+    family: Likelihood,
     n_jobs: int | None,
     bases: list[Any] | None = None,
     found: dict[str, _Fitted] | None = None,
@@ -295,7 +317,7 @@ def _fit_all(
     together = rows.coded or is_screened(*rows.X.shape)
     tasks = list(product([ordered] if together else [{name: own} for name, own in ordered.items()], folds))
     starts = bases or [None] * n_folds
-    jobs = [delayed(_fit_fold)(group, rows, fold, starts[fold], binary) for group, fold in tasks]
+    jobs = [delayed(_fit_fold)(group, rows, fold, starts[fold], family) for group, fold in tasks]
     if found is None:
         found = {name: _Fitted([None] * n_folds, np.empty((n, 2)), np.empty((n, 2))) for name in candidates}
     results = results_of(jobs, n_jobs, doing="fitting models of the outcome")
@@ -316,12 +338,13 @@ def _first_fold(fitted: dict[str, _Fitted], rows: OutcomeRows) -> tuple[dict[str
 
 
 def _fit_fold(
-    candidates: dict[str, OutcomeLearner], rows: OutcomeRows, fold: int, base: Any, binary: bool
+    candidates: dict[str, OutcomeLearner], rows: OutcomeRows, fold: int, base: Any, family: Likelihood
 ) -> list[tuple[Any, Array, Array]]:
     """Fit the candidates to the rows outside and predict those inside; trees start from splines already fitted."""
     out = rows.folds == fold
     a, y, weighted = rows.a[~out], rows.y[~out], fit_weights(some(rows.weights, ~out))
     known: dict[type, Any] = {}  # what stands before the splines
+    number, binary = family.as_number(y), family.kind == "binary"
     while isinstance(base, RecastLearner):
         known[type(base.recast)], base = (base.recast, base.training), base.model
     with one_thread():
@@ -329,18 +352,20 @@ def _fit_fold(
         inside, outside = filling(rows.X[~out]), filling(rows.X[out])
         before: list[tuple[Any, Array | None]] = [(filling, None)] if rows.gaps else []
         if rows.coded:
-            learned = known.get(LevelEffects) or LevelEffects.of(rows.coded, inside, a, y, binary=binary, **weighted)
+            learned = known.get(LevelEffects)
+            if learned is None:
+                learned = LevelEffects.of(rows.coded, inside, a, number, binary=binary, **weighted)
             before.insert(0, learned)
             inside, outside = learned[1], learned[0](outside)
         kept, _ = known.get(KeptColumns, (None, None))
         if kept is None and any(isinstance(candidate, OWN) for candidate in candidates.values()):
-            kept = screened_columns(inside, a, y, binary=binary, **weighted)
+            kept = screened_columns(inside, a, number, binary=binary, **weighted)
         found = []
         for candidate in candidates.values():
             model = _fitted(candidate, kept, base, inside, a, y, weighted)
             if hasattr(model, "along"):
                 check_along(model, outside[:CHECKED_ROWS])
-            predicted = predict_arms(model, outside, chances=binary)
+            predicted = predict_arms(model, outside, chances=family.chances)
             found.append((reduce(lambda own, part: RecastLearner(own, *part), before, model), *predicted))
     return found
 
@@ -401,13 +426,15 @@ def _stack(fitted: dict[str, _Fitted], rows: OutcomeRows, family: Likelihood) ->
     location = np.stack([own_arm(part.location, a) for part in parts])
     log_scale = np.log(np.stack([own_arm(part.scale, a) for part in parts]))
     shapes = [arm_shapes(y, a, part.location, part.scale, family=family, sample_weight=rows.weights) for part in parts]
+    own_scale = np.exp(log_scale)
+    families = [family.fitted(y, location[k], own_scale[k], rows.weights) for k in range(len(parts))]
     alone = [
-        float(mean_of(family.log_density(y, location[k], np.exp(log_scale[k]), shapes[k]), rows.weights))
-        for k in range(len(parts))
+        float(mean_of(own.log_density(y, location[k], own_scale[k], shapes[k]), rows.weights))
+        for k, own in enumerate(families)
     ]
     if len(parts) == 1:
         return _Stack(np.ones((rows.n_folds, 1)), alone[0], alone)
-    shape = shapes[int(np.argmax(alone))]
+    shape, family = shapes[int(np.argmax(alone))], families[int(np.argmax(alone))]
     weights = np.empty((rows.n_folds, len(parts)))
     # Weights do not depend on the outcome's unit and origin, and the search for them should not.
     centre, unit = family.origin(y)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Self
 
 import numpy as np
 from scipy.special import stdtr
@@ -16,14 +17,23 @@ from modifind.nuisance.regression.density import (
     student_log_density,
     student_weight,
 )
-from modifind.statistics.families.contract import Family
+from modifind.statistics.families.contract import Family, Origin
+from modifind.statistics.families.links import IDENTITY, Link
 
 N_STEPS = 50
+LEAST_LOCATION = 0.02  # of the mean of an outcome whose ratios matter
 
 
 @dataclass(frozen=True)
 class StudentT(Family):
-    """Location, scale and degrees of freedom; effects are differences of locations and ratios of scales.
+    """Location, scale and degrees of freedom; effects are differences or ratios of locations, and ratios of scales.
+
+    Attributes
+    ----------
+    link : Link
+        Of the location.
+    least : float
+        The smallest location whose logarithm is taken.
 
     Examples
     --------
@@ -32,17 +42,22 @@ class StudentT(Family):
     ([1.0], [1.0])
     """
 
+    link: Link = IDENTITY
+    least: float = 0.0
+
     name = "student-t"
     kind = "numeric"
-    has_scale = True
+    scales = ("difference", "ratio")
+    has_scale = has_shape = True
 
-    def accepts(self, y: Array) -> bool:
-        """Any number."""
-        return True
+    @classmethod
+    def of(cls, y: Array, link: Link = IDENTITY) -> Self:
+        """Of any number, or of any that is not negative."""
+        return cls(link, 0.0 if link == IDENTITY else LEAST_LOCATION * float(y.mean()))
 
-    def in_units(self, location: Array, scale: Array, centre: float, unit: float) -> tuple[Array, Array]:
-        """Both are in units of the outcome."""
-        return (location - centre) / unit, scale / unit
+    def eta(self, location: Array) -> Array:
+        """Of a location that has one."""
+        return location if self.link == IDENTITY else self.link.eta(np.maximum(location, self.least))
 
     def log_density(self, y: Array, location: Array | float, scale: Array | float, shape: Array | float) -> Array:
         """Student's t."""
@@ -79,28 +94,41 @@ class StudentT(Family):
                 best, found = value, (location, scale, shape)
         return found
 
-    def expected(self, location: Array, scale: Array, shape: float, marks: Array, y: Array, weights: Array) -> Array:
+    def expected(
+        self, location: Array, scale: Array, shape: float, marks: Array, y: Array, weights: Array, origin: Origin
+    ) -> Array:
         """The variance in units of the scale is that of the rows."""
+        centre, unit = origin
+        location, scale = (location - centre) / unit, scale / unit
         spread = float(weights @ ((y - location) / scale) ** 2 / weights.sum())
         u = (marks - location[:, None]) / scale[:, None]
         return np.column_stack((location, location**2 + spread * scale**2, stdtr(shape, u)))
 
     def variance(self, location: Array, scale: Array) -> Array:
-        """The square of the scale."""
-        return scale**2
+        """The square of the scale, over that of the slope."""
+        return scale**2 if self.link == IDENTITY else (scale / np.maximum(location, self.least)) ** 2
 
-    def rebased(self, y: Array, eta: Array, unit: float) -> tuple[Array, Array | float]:
+    def rebased(self, y: Array, eta: Array, scale: Array) -> tuple[Array, Array | float, float]:
         """Residuals, about zero."""
-        return (y - eta) / unit, 0.0
+        if self.link != IDENTITY:
+            return y, eta, 1.0
+        unit = float(np.median(scale))
+        return (y - eta) / unit, 0.0, unit
 
     def log_density_and_scores(
         self, y: Array, eta: Array, log_scale: Array, shape: float
     ) -> tuple[Array, tuple[Array, ...]]:
         """Scores of location and log-scale."""
         per_unit = np.exp(-log_scale)
-        u = (y - eta) * per_unit
+        location = self.location(eta)
+        u = (y - location) * per_unit
         weight = student_weight(u, shape)
-        return student_log_density(u, shape) - log_scale, (weight * u * per_unit, weight * u**2 - 1.0)
+        score = weight * u * per_unit * self.link.slope(location)
+        return student_log_density(u, shape) - log_scale, (score, weight * u**2 - 1.0)
+
+    def on_eta(self, y: Array, eta: Array, unit: Array | float, residual: Array) -> tuple[Array | float, Array]:
+        """The scale, over the slope."""
+        return unit if self.link == IDENTITY else unit / self.link.slope(self.location(eta)), residual
 
     def weight(self, residual: Array, shape: float) -> Array:
         """Less than 1 in the tails."""

@@ -1,0 +1,63 @@
+"""Models of amounts that are often zero: whether there is any, and how much."""
+
+from __future__ import annotations
+
+from typing import Self
+
+import numpy as np
+from sklearn.base import BaseEstimator
+
+from modifind._typing import Array, Ints
+from modifind.data.survey import some
+from modifind.nuisance.outcome.additive import AdditiveLearner
+from modifind.nuisance.outcome.binary import AdditiveClassifier
+
+N_ANY = 2  # sums of terms that the chance of any has
+
+
+class AdditiveAmounts(BaseEstimator):
+    """Chance that there is any in each arm, and the typical amount where there is: two additive models.
+
+    The location is the chance, the scale the geometric mean of amounts above zero.
+
+    Parameters
+    ----------
+    n_knots : int, default=12
+        Knots of curves; 0 leaves straight lines.
+    products : bool, default=True
+        Whether products of two columns may enter.
+    """
+
+    def __init__(self, n_knots: int = 12, *, products: bool = True) -> None:
+        self.n_knots = n_knots
+        self.products = products
+
+    def fit(self, X: Array, a: Ints, y: Array, sample_weight: Array | None = None) -> Self:
+        """Fit both: the second to rows with an amount."""
+        has_any = y > 0
+        self.any_ = AdditiveClassifier(self.n_knots, products=self.products)
+        self.any_.fit(X, a, has_any.astype(np.float64), sample_weight)
+        logs = np.log(y[has_any])
+        self.amount_ = AdditiveLearner(self.n_knots, products=self.products)
+        self.amount_.fit(X[has_any], a[has_any], logs, some(sample_weight, has_any))
+        del self.amount_.residual_, self.amount_.weight_
+        self.range_ = float(logs.min()), float(logs.max())
+        return self
+
+    def index(self, X: Array) -> Array:
+        """What `along` can reuse from feature to feature."""
+        return np.concatenate((self.any_.index(X), self.amount_.index(X)), axis=1)
+
+    def predict(self, X: Array) -> tuple[Array, Array]:
+        """Chance of any, and the typical amount, shape (n, 2) each."""
+        return self.any_.predict(X)[0], self._typical(self.amount_.predict(X)[0])
+
+    def along(self, X: Array, columns: slice, points: Array, index: Array | None = None) -> tuple[Array, Array]:
+        """The same, shape (n, g, 2) each, when some columns take the values `points`, (n, g, width)."""
+        own = (None, None) if index is None else (index[:, :N_ANY], index[:, N_ANY:])
+        any_ = self.any_.along(X, columns, points, own[0])[0]
+        return any_, self._typical(self.amount_.along(X, columns, points, own[1])[0])
+
+    def _typical(self, logs: Array) -> Array:
+        """Amounts within those that were seen."""
+        return np.exp(np.clip(logs, *self.range_))

@@ -1,0 +1,52 @@
+"""Additive models of counts in two arms."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from modifind._typing import Array
+from modifind.data.survey import mean_of
+from modifind.nuisance.outcome.linked import AdditiveIndex, IndexedRows
+
+BELOW, ABOVE = 8.0, 1.0  # of the logarithms of the mean and of the largest count
+LEAST_MEAN = 1e-3
+MOST_DISPERSION = 20.0
+
+
+class AdditiveCounts(AdditiveIndex):
+    """Mean count in each arm: the exponential of smooth functions of single columns.
+
+    `AdditiveIndex` has the parameters. Counts vary as a negative binomial variable does, with
+    ``mean + dispersion * mean ** 2``, and with a dispersion that both arms share.
+
+    Attributes
+    ----------
+    dispersion_ : float
+        0 for counts that vary as a Poisson variable does.
+    """
+
+    rounds = 6
+
+    def _begin(self, y: Array, counts: Array | None) -> float:
+        return float(np.log(max(mean_of(y, counts), LEAST_MEAN)))
+
+    def _share(self, arms: list[IndexedRows]) -> None:
+        y, mean = (np.concatenate(parts) for parts in zip(*((arm.y, np.exp(arm.index)) for arm in arms), strict=True))
+        counts = None if arms[0].counts is None else np.concatenate([arm.counts for arm in arms])
+        excess = mean_of((y - mean) ** 2 - mean, counts)
+        self.dispersion_ = float(np.clip(excess / mean_of(mean**2, counts), 0.0, MOST_DISPERSION))
+        centre = np.log(max(float(mean_of(y, counts)), LEAST_MEAN))
+        self.range_ = (float(centre) - BELOW, float(np.log(max(y.max(), 1.0))) + ABOVE)
+
+    def _step(self, y: Array, index: Array) -> tuple[Array, Array]:
+        mean = np.exp(index)
+        inflation = 1.0 + self.dispersion_ * mean
+        return (y - mean) / inflation, mean / inflation
+
+    def _kept(self, index: Array) -> Array:
+        return np.clip(index, *self.range_)
+
+    def _outputs(self, total: Array) -> tuple[Array, Array]:
+        """Mean and the standard deviation that it gives, from its logarithm."""
+        mean = np.exp(self._kept(total))
+        return mean, np.sqrt(mean + self.dispersion_ * mean**2)

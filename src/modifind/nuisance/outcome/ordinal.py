@@ -1,0 +1,82 @@
+"""Additive models of ordered levels in two arms: cumulative logits."""
+
+from __future__ import annotations
+
+import numpy as np
+from scipy.optimize import brentq
+from scipy.special import expit
+
+from modifind._typing import Array
+from modifind.data.survey import mean_of
+from modifind.nuisance.outcome.linked import AdditiveIndex, IndexedRows
+
+MAX_INDEX = 8.0
+FAR = 60.0  # beyond any threshold
+EDGE = 1e-6
+
+
+def thresholds_of(levels: Array, index: Array, n_levels: int, counts: Array | None = None) -> Array:
+    """Thresholds c such that the mean over rows of ``expit(c_k - index)`` is the share of levels up to k.
+
+    Each is the intercept of greatest likelihood of a logistic model, the index being given; they rise with the level.
+    The last level has none.
+
+    Examples
+    --------
+    >>> thresholds_of(np.array([0.0, 1.0, 1.0, 2.0]), np.zeros(4), 3).round(2).tolist()
+    [-1.1, 1.1]
+    """
+    found = []
+    for k in range(n_levels - 1):
+        share = float(np.clip(mean_of((levels <= k).astype(np.float64), counts), EDGE, 1 - EDGE))
+        found.append(brentq(lambda c, share=share: mean_of(expit(c - index), counts) - share, -FAR, FAR, xtol=1e-8))
+    return np.array(found)
+
+
+def up_to(levels: Array, index: Array, thresholds: Array) -> tuple[Array, Array]:
+    """Chance of a row's level or a lower one, and of a lower one."""
+    ends = np.concatenate(([-FAR], thresholds, [FAR]))
+    place = levels.astype(np.intp)
+    return expit(ends[place + 1] - index), expit(ends[place] - index)
+
+
+def index_information(index: Array, thresholds: Array) -> Array:
+    """Fisher information on the index."""
+    total, below = np.zeros(np.shape(index)), np.zeros(np.shape(index))
+    for threshold in (*thresholds, FAR):
+        above = expit(threshold - index)
+        total += (above - below) * (above + below - 1.0) ** 2
+        below = above
+    return np.maximum(total, 1e-6)
+
+
+class AdditiveOrdinal(AdditiveIndex):
+    """Log-odds of higher levels in each arm: smooth functions of single columns; `AdditiveIndex` has the parameters.
+
+    With codes 0, 1, ... of the levels, ``P(level <= k) = expit(c_k - index)``: proportional odds. The location is the
+    index, whose mean over rows, weighted by the information, is about zero.
+
+    Attributes
+    ----------
+    thresholds_ : array
+        The thresholds c_k of both arms.
+    """
+
+    rounds = 6
+
+    def _begin(self, y: Array, counts: Array | None) -> float:
+        return 0.0
+
+    def _share(self, arms: list[IndexedRows]) -> None:
+        y, index = (np.concatenate(parts) for parts in zip(*((arm.y, arm.index) for arm in arms), strict=True))
+        counts = None if arms[0].counts is None else np.concatenate([arm.counts for arm in arms])
+        self.thresholds_ = thresholds_of(y, index, int(y.max()) + 1, counts)
+
+    def _step(self, y: Array, index: Array) -> tuple[Array, Array]:
+        return np.add(*up_to(y, index, self.thresholds_)) - 1.0, index_information(index, self.thresholds_)
+
+    def _kept(self, index: Array) -> Array:
+        return np.clip(index, -MAX_INDEX, MAX_INDEX)
+
+    def _outputs(self, total: Array) -> tuple[Array, Array]:
+        return self._kept(total), np.ones(total.shape)

@@ -1,0 +1,24 @@
+"""Words for what is the same in every comparison of two arms, and for what is not."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+
+def merged_texts(by_arm: Mapping[str, Iterable[str]], reference: Any) -> list[str]:
+    """Texts of comparisons with a reference, each once; one that not all of them have names those that do.
+
+    Examples
+    --------
+    >>> merged_texts({"low": ["x is constant"], "high": ["x is constant", "few rows"]}, "none")
+    ['x is constant', "few rows ('high' against 'none')"]
+    """
+    owners: dict[str, list[str]] = {}
+    for label, texts in by_arm.items():
+        for text in dict.fromkeys(texts):
+            owners.setdefault(text, []).append(label)
+    return [
+        text if len(own) == len(by_arm) else f"{text} ({', '.join(map(repr, own))} against {str(reference)!r})"
+        for text, own in owners.items()
+    ]

@@ -1,0 +1,169 @@
+"""Amounts that are often zero, in two parts: whether there is any, and how much where there is.
+
+The location is the chance of any, the scale the typical amount (a geometric mean), so that the test of contrasts of
+locations is that of the first part, and the test of contrasts of scales that of the second. Effects of the first are
+differences of risks or risk ratios, those of the second ratios.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Self
+
+import numpy as np
+from scipy.special import stdtr
+
+from modifind._typing import Array
+from modifind.data.wording import counted
+from modifind.nuisance.regression.density import best_shape, robust_spread, student_log_density, student_weight
+from modifind.statistics.families.bernoulli import Bernoulli
+from modifind.statistics.families.contract import Family, Origin, in_origin
+from modifind.statistics.families.links import IDENTITY, Link
+
+LEAST_SPREAD = 1e-3
+TINY = np.finfo(np.float64).tiny
+
+
+@dataclass(frozen=True)
+class Amount(Family):
+    """A coin for any, and logarithms of amounts with noise like Student's t.
+
+    Residuals are those of the logarithm of an amount, NaN where there is none.
+
+    Attributes
+    ----------
+    link : Link
+        Of the chance of any.
+    spread : float
+        Of the logarithms, in both arms.
+
+    Examples
+    --------
+    >>> y, typical = np.array([0.0, 20.0]), np.array([10.0, 10.0])
+    >>> Amount(spread=0.5).residual(y, np.array([0.3, 0.3]), typical).round(2).tolist()
+    [nan, 1.39]
+    """
+
+    link: Link = IDENTITY
+    spread: float = 1.0
+
+    name = "any and how much"
+    kind = "amount"
+    chances = True
+    scales = ("difference", "ratio")
+    has_scale = True
+
+    @classmethod
+    def of(cls, y: Array, link: Link = IDENTITY) -> Self:
+        """Of numbers that are never negative, some of them zero."""
+        low = int((y < 0).sum())
+        if low:
+            found = counted(low, "value of y is", "values of y are")
+            raise ValueError(f"outcome='amount' needs amounts of 0 or more; {found} below 0. Take outcome='numeric'")
+        if not (y == 0).any() or np.unique(y).size < 3:
+            raise ValueError(
+                "outcome='amount' needs zeros and different amounts above them; there are none in y. Take "
+                "outcome='numeric'"
+            )
+        return cls(link)
+
+    @property
+    def _any(self) -> Bernoulli:
+        return Bernoulli(self.link)
+
+    def as_number(self, y: Array) -> Array:
+        """Of zeros and amounts of very different size."""
+        return np.log1p(y / max(float(np.median(y[y > 0])), TINY)) if (y > 0).any() else y
+
+    def fitted(self, y: Array, location: Array, scale: Array, weights: Array | None = None) -> Self:
+        """With the spread of the logarithms."""
+        logs = np.log(y[y > 0] / scale[y > 0])
+        return replace(self, spread=max(robust_spread(logs), LEAST_SPREAD)) if logs.size else self
+
+    def eta(self, location: Array) -> Array:
+        """Of a chance."""
+        return self._any.eta(location)
+
+    def location(self, eta: Array) -> Array:
+        """A chance."""
+        return self._any.location(eta)
+
+    def log_density(self, y: Array, location: Array | float, scale: Array | float, shape: Array | float) -> Array:
+        """Of both parts."""
+        chance = self._any.log_density((y > 0).astype(np.float64), location, 1.0, np.inf)
+        u = self.residual(y, np.asarray(location), scale)
+        own = student_log_density(u, shape) - np.log(self.spread * np.maximum(y, TINY))
+        return chance + np.where(y > 0, own, 0.0)
+
+    def residual(self, y: Array, location: Array, scale: Array | float) -> Array:
+        """Of the logarithm, in units of its spread."""
+        logs = np.log(np.maximum(y, TINY) / scale) / self.spread
+        return np.where(y > 0, logs, np.nan)
+
+    def best_shape(self, residual: Array, weights: Array | None = None) -> float:
+        """Degrees of freedom of the logarithms."""
+        known = ~np.isnan(residual)
+        return best_shape(residual[known], None if weights is None else weights[known])
+
+    def marginal(self, y: Array, least_scale: float) -> tuple[float, float, float]:
+        """The share with any, and their geometric mean."""
+        logs = np.log(y[y > 0])
+        chance = self._any.marginal((y > 0).astype(np.float64), 0.0)[0]
+        if not logs.size:
+            return chance, 1.0, np.inf
+        typical = float(np.exp(np.median(logs)))
+        own = self.fitted(y, np.empty(0), np.full(y.size, typical))
+        return chance, typical, own.best_shape(own.residual(y, np.empty(0), typical))
+
+    def expected(
+        self, location: Array, scale: Array, shape: float, marks: Array, y: Array, weights: Array, origin: Origin
+    ) -> Array:
+        """Amounts have the mean and the mean square, in units of the typical one, that those of the arm have."""
+        observed, at = origin[0] + origin[1] * y, origin[0] + origin[1] * marks
+        own = weights * (observed > 0.5 * _least(observed))
+        first, second = (float(own @ (observed / scale) ** k / max(own.sum(), TINY)) for k in (1, 2))
+        with np.errstate(divide="ignore", invalid="ignore"):
+            u = np.log(np.maximum(at, 0.0) / scale[:, None]) / self.spread
+        below = 1.0 - location[:, None] + location[:, None] * stdtr(shape, u)
+        below = np.where(at > -1e-9 * origin[1], below, 0.0)
+        return in_origin(location * first * scale, location * second * scale**2, below, origin)
+
+    def variance(self, location: Array, scale: Array) -> Array:
+        """Of the chance of any."""
+        return self._any.variance(location, scale)
+
+    def log_density_and_scores(
+        self, y: Array, eta: Array, log_scale: Array, shape: float
+    ) -> tuple[Array, tuple[Array, ...]]:
+        """Scores of the chance of any, and of the logarithm of the typical amount."""
+        has_any, scale = (y > 0).astype(np.float64), np.exp(log_scale)
+        _, (by_eta,) = self._any.log_density_and_scores(has_any, eta, log_scale, shape)
+        by_scale = self.scale_score(self.residual(y, eta, scale), shape)
+        return self.log_density(y, self.location(eta), scale, shape), (by_eta, by_scale)
+
+    def on_eta(self, y: Array, eta: Array, unit: Array | float, residual: Array) -> tuple[Array | float, Array]:
+        """Whether there is any, less its chance."""
+        chance = self.location(eta)
+        return 1.0 / self.link.slope(chance), (y > 0) - chance
+
+    def scores_of_scale(self, scores: Array, location: Array) -> Array:
+        """Chance to be treated of a row that has any: amounts are compared among those."""
+        treated, control = scores * location[:, 1], (1 - scores) * location[:, 0]
+        return treated / (treated + control)
+
+    def scale_score(self, residual: Array, shape: float) -> Array:
+        """That of a location of logarithms."""
+        score = student_weight(residual, shape) * residual / self.spread
+        return np.where(np.isnan(residual), 0.0, score)
+
+    def scale_ratio(self, residual: Array, contrast: Array, shape: float) -> Array:
+        """Of logarithms that lie higher, and of those that lie lower."""
+        half = contrast / (2 * self.spread)
+        ratio = student_log_density(residual - half, shape) - student_log_density(residual + half, shape)
+        return np.where(np.isnan(residual), 0.0, ratio)
+
+
+def _least(amounts: Array) -> float:
+    """The smallest amount above rounding, in outcomes that have been moved to another origin and back."""
+    large = amounts[amounts > 1e-9 * max(float(np.abs(amounts).max()), TINY)]
+    return float(large.min()) if large.size else 1.0

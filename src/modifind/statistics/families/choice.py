@@ -1,0 +1,102 @@
+"""Which family an outcome is taken to be of."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from modifind._typing import Array, Ints
+from modifind.data.outcome_scale import has_many_zeros, is_count
+from modifind.data.wording import counted
+from modifind.statistics.families.amount import Amount
+from modifind.statistics.families.bernoulli import Bernoulli
+from modifind.statistics.families.contract import Family
+from modifind.statistics.families.count import Count
+from modifind.statistics.families.links import LINKS
+from modifind.statistics.families.ordinal import Ordinal
+from modifind.statistics.families.student_t import StudentT
+
+FAMILIES: dict[str, type[Family]] = {family.kind: family for family in (StudentT, Bernoulli, Count, Ordinal, Amount)}
+
+
+def check_family(outcome: Any, effect_scale: Any) -> None:
+    """Refuse names of kinds of outcomes and of scales that there are none of, and pairs that do not go together."""
+    if outcome not in ("auto", *FAMILIES):
+        known = ", ".join(map(repr, FAMILIES))
+        raise ValueError(f"outcome must be 'auto', {known}, not {outcome!r}")
+    if effect_scale not in LINKS:
+        raise ValueError(f"effect_scale must be {', '.join(map(repr, LINKS))}, not {effect_scale!r}")
+    if outcome != "auto" and effect_scale not in FAMILIES[outcome].scales:
+        own = " or ".join(f"effect_scale={scale!r}" for scale in FAMILIES[outcome].scales)
+        raise ValueError(f"outcome={outcome!r} has no effects on effect_scale={effect_scale!r}; take {own}")
+
+
+def family_of(y: Array, outcome: str = "auto", effect_scale: str = "difference", arms: Ints | None = None) -> Family:
+    """The family of an outcome, on a scale of effects.
+
+    Parameters
+    ----------
+    y : array of shape (n,)
+        The outcome.
+    outcome : str, default="auto"
+        What it is. "auto" takes two values as a coin and all else as numbers; where ratios are asked for, what looks
+        like a count as one, and what is often zero as an amount.
+    effect_scale : {"difference", "ratio", "odds_ratio"}, default="difference"
+        The scale on which the arms are compared.
+    arms : int array of shape (n,), optional
+        The treatment, to see that both arms have a mean that the scale can compare.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> family_of(np.array([1.0, 2.0, 2.0])).name, family_of(np.array([1.0, 2.0, 3.0])).name
+    ('bernoulli', 'student-t')
+    """
+    check_family(outcome, effect_scale)
+    kind = _kind_of(y, effect_scale) if outcome == "auto" else outcome
+    if effect_scale == "odds_ratio" and effect_scale not in FAMILIES[kind].scales:
+        raise ValueError(
+            f"effect_scale='odds_ratio' needs an outcome of two values; found {np.unique(y).size} in y. "
+            "Ordered levels have odds ratios, too: outcome='ordinal'"
+        )
+    if effect_scale == "ratio":
+        _refuse_negative(y, kind)
+    family = FAMILIES[kind].of(y, LINKS[effect_scale])
+    if effect_scale != "difference" and arms is not None:
+        _refuse_empty_arms(family.coded(y), arms, effect_scale)
+    return family
+
+
+def _kind_of(y: Array, effect_scale: str) -> str:
+    """What an outcome looks like; a count or an amount only where the user has asked for ratios.
+
+    Differences of means are asked of numbers, whatever the outcome looks like: a warning tells of the choice.
+    """
+    if ((y == y.min()) | (y == y.max())).all():
+        return "binary"
+    if effect_scale == "ratio" and y.min() >= 0:
+        return "count" if is_count(y) else "amount" if has_many_zeros(y) else "numeric"
+    return "numeric"
+
+
+def _refuse_negative(y: Array, kind: str) -> None:
+    """Refuse outcomes whose means have no ratio."""
+    low = 0 if kind == "binary" else int((y < 0).sum())
+    if low:
+        found = counted(low, "value of y is", "values of y are")
+        raise ValueError(f"effect_scale='ratio' needs an outcome that is never negative; {found} below 0")
+
+
+def _refuse_empty_arms(coded: Array, arms: Ints, effect_scale: str) -> None:
+    """Refuse an arm whose mean has no logarithm, or no odds."""
+    for arm, name in ((1, "treated"), (0, "control")):
+        own = coded[arms == arm]
+        if not own.mean() > 0:
+            raise ValueError(
+                f"effect_scale={effect_scale!r} needs outcomes above the lowest in both arms; no {name} row has one"
+            )
+        if effect_scale == "odds_ratio" and (own == own[0]).all():
+            raise ValueError(
+                f"effect_scale={effect_scale!r} needs outcomes below the highest in both arms; no {name} row has one"
+            )

@@ -1,0 +1,122 @@
+"""Ordered levels. The location is the log-odds of higher levels; effects are odds ratios that all levels share."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Self
+
+import numpy as np
+
+from modifind._typing import Array
+from modifind.data.survey import some
+from modifind.nuisance.outcome.ordinal import index_information, thresholds_of, up_to
+from modifind.nuisance.regression.blocks import random_rows
+from modifind.statistics.families.contract import Family, Origin
+from modifind.statistics.families.links import LINKS, Link
+
+MOST_LEVELS = 10
+MOST_ROWS = 50_000  # that thresholds are found from
+LEAST_CHANCE = 1e-9
+
+
+@dataclass(frozen=True)
+class Ordinal(Family):
+    """Cumulative logits: ``P(level <= k) = expit(c_k - location)``; as densities take them, levels are 0, 1, ...
+
+    Attributes
+    ----------
+    levels : tuple of float
+        Values of the outcome, ascending.
+    thresholds : tuple of float
+        The c_k, which both arms share.
+
+    Examples
+    --------
+    >>> family = Ordinal.of(np.array([1.0, 5.0, 3.0]), LINKS["odds_ratio"])
+    >>> family.coded(np.array([5.0, 1.0])).tolist()
+    [2.0, 0.0]
+    """
+
+    link: Link = LINKS["odds_ratio"]
+    levels: tuple[float, ...] = (0.0, 1.0)
+    thresholds: tuple[float, ...] = (0.0,)
+
+    name = "cumulative logit"
+    kind = "ordinal"
+    scales = ("odds_ratio",)
+
+    @classmethod
+    def of(cls, y: Array, link: Link) -> Self:
+        """Of 2 to 10 levels."""
+        levels = np.unique(y)
+        if levels.size > MOST_LEVELS:
+            raise ValueError(
+                f"outcome='ordinal' takes at most {MOST_LEVELS} ordered levels; found {levels.size} in y. Take "
+                "outcome='numeric', or put levels together"
+            )
+        codes = np.searchsorted(levels, y).astype(np.float64)
+        thresholds = thresholds_of(codes, np.zeros(y.size), levels.size)
+        return cls(link, tuple(levels.tolist()), tuple(thresholds.tolist()))
+
+    def coded(self, y: Array) -> Array:
+        """Places of levels."""
+        place = np.minimum(np.searchsorted(self.levels, y), len(self.levels) - 1)
+        missed = np.array(self.levels)[place] != y
+        if missed.any():
+            raise ValueError(
+                f"y has a level, {y[missed][0]:g}, in too few rows for models to be fitted to; put levels together"
+            )
+        return place.astype(np.float64)
+
+    def fitted(self, y: Array, location: Array, scale: Array, weights: Array | None = None) -> Self:
+        """With the thresholds of greatest likelihood."""
+        rows = random_rows(y.size, MOST_ROWS)
+        found = thresholds_of(y[rows], location[rows], len(self.levels), some(weights, rows))
+        return replace(self, thresholds=tuple(found.tolist()))
+
+    def eta(self, location: Array) -> Array:
+        """Log-odds already."""
+        return location
+
+    def location(self, eta: Array) -> Array:
+        """Log-odds still."""
+        return eta
+
+    def log_density(self, y: Array, location: Array | float, scale: Array | float, shape: Array | float) -> Array:
+        """Chance of the row's level."""
+        above, below = up_to(y, np.asarray(location), np.array(self.thresholds))
+        return np.log(np.maximum(above - below, LEAST_CHANCE))
+
+    def residual(self, y: Array, location: Array, scale: Array | float) -> Array:
+        """The score of the location: chance of lower levels less that of higher ones."""
+        return np.add(*up_to(y, location, np.array(self.thresholds))) - 1.0
+
+    def on_eta(self, y: Array, eta: Array, unit: Array | float, residual: Array) -> tuple[Array | float, Array]:
+        """Scores are worth the variance."""
+        return self.variance(eta, np.ones(1)), residual
+
+    def marginal(self, y: Array, least_scale: float) -> tuple[float, float, float]:
+        """Thresholds alone say it."""
+        return 0.0, 1.0, np.inf
+
+    def expected(
+        self, location: Array, scale: Array, shape: float, marks: Array, y: Array, weights: Array, origin: Origin
+    ) -> Array:
+        """From the chances of levels."""
+        levels = (np.array(self.levels) - origin[0]) / origin[1]
+        codes = np.arange(levels.size, dtype=np.float64)
+        up, below = up_to(codes, location[:, None], np.array(self.thresholds))
+        chances = up - below
+        place = np.searchsorted(levels, marks + 1e-9, side="right") - 1
+        at_most = np.where(place >= 0, up[:, np.maximum(place, 0)], 0.0)
+        return np.column_stack((chances @ levels, chances @ levels**2, at_most))
+
+    def variance(self, location: Array, scale: Array) -> Array:
+        """Of the log-odds."""
+        return 1.0 / index_information(location, np.array(self.thresholds))
+
+    def log_density_and_scores(
+        self, y: Array, eta: Array, log_scale: Array, shape: float
+    ) -> tuple[Array, tuple[Array, ...]]:
+        """The only score is that of the log-odds."""
+        return self.log_density(y, eta, 1.0, shape), (self.residual(y, eta, 1.0),)
