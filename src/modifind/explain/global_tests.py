@@ -10,6 +10,8 @@ one of the distribution, so that its p-value is combined with that of the kernel
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pandas as pd
 from scipy.stats import f as fisher
@@ -83,11 +85,12 @@ def with_features(tests: pd.DataFrame, p_values: Array) -> pd.DataFrame:
         row = {"statistic": float(p_values.min()), "p_value": combined, "method": FEATURES}
         last = pd.DataFrame([row], index=pd.Index(["modification"], name="test"))
         return pd.concat([tests, last]) if len(tests) else last
-    found = tests.copy()
-    both = cauchy_combination(found.loc["modification", "p_value"], combined, SCORE_WEIGHT)
-    found.loc["modification", "p_value"] = float(both)
-    found.loc["modification", "method"] = f"{found.loc['modification', 'method']}, combined with {FEATURES}"
-    return found
+    alone: Any = tests.loc["modification"]
+    both = float(cauchy_combination(float(alone["p_value"]), combined, SCORE_WEIGHT))
+    row = {"statistic": alone["statistic"], "p_value": both, "method": f"{alone['method']}, combined with {FEATURES}"}
+    return pd.concat([tests.drop(index="modification"), pd.DataFrame([row], index=["modification"])]).rename_axis(
+        "test"
+    )
 
 
 def score_test(outcomes: PseudoOutcomes, effects: AverageEffects, design: Array) -> tuple[float, float]:
