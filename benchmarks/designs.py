@@ -543,6 +543,59 @@ def placebo(X: pd.DataFrame, y: Array, settings: Mapping[str, Any] = NO_SETTINGS
     return simulate
 
 
+def whole(effect: str = "", rows: str = "coin", noise: str = "normal") -> Design:
+    """Four features of which X1 and X2 are prognostic, and an effect on the whole table: none, or of some kind.
+
+    Rows are treated by a coin, more often where X1 is large ("confounded"), or in 60 clusters with random intercepts,
+    by row or whole; "weights" is a sample in which rows with a large outcome are rarer. Noise is normal, log-normal, or
+    normal with a spread that grows along X1 in both arms.
+    """
+
+    def simulate(seed: int, n: int) -> Table:
+        rng = np.random.default_rng([seed, 67])
+        size = 4 * n if rows == "weights" else n
+        x, clusters = rng.standard_normal((size, 4)), None
+        a = (rng.random(size) < expit(0.8 * x[:, 0] * (rows == "confounded"))).astype(np.int64)
+        own = np.exp(rng.standard_normal(size)) if noise == "log-normal" else rng.standard_normal(size)
+        own = own * np.exp(0.5 * x[:, 0]) if noise == "spread" else own
+        if rows.startswith("clusters"):
+            clusters = rng.permutation(np.arange(size) % N_CLUSTERS)
+            own += 0.7 * rng.standard_normal(N_CLUSTERS)[clusters]
+            if rows == "clusters, whole":
+                a = rng.permutation(np.arange(N_CLUSTERS) % 2)[clusters]
+        own = own * np.where(a == 1, 1.35, 1.0) if effect == "spread" else own
+        y = x[:, 0] + 0.5 * x[:, 1] + own
+        if effect == "tail":
+            y -= 4.0 * a * (rng.random(size) < 0.06)
+        y += a * {"mean": 0.25, "modified": 0.3 * x[:, 2], "weak": 0.13 * x.sum(axis=1)}.get(effect, 0.0)
+        frame, modifiers = as_frame(x), {"modified": ["X3"], "weak": ["X1", "X2", "X3", "X4"]}.get(effect, [])
+        if rows != "weights":
+            return Table(frame, a, y, modifiers, ["X1", "X2"], clusters=clusters)
+        chance = expit(-0.8 * y)
+        kept = np.argsort(-(np.log(chance) + rng.gumbel(size=size)))[:n]
+        found = Table(frame.iloc[kept].reset_index(drop=True), a[kept], y[kept], modifiers, ["X1", "X2"])
+        return found._replace(weights=1.0 / chance[kept])
+
+    return simulate
+
+
+WHOLE_NULL: dict[str, Design] = {
+    "trial, no effect": whole(),
+    "log-normal noise": whole(noise="log-normal"),
+    "confounded": whole(rows="confounded"),
+    "confounded, spread in both arms": whole(rows="confounded", noise="spread"),
+    "clusters, rows treated": whole(rows="clusters"),
+    "clusters treated whole": whole(rows="clusters, whole"),
+    "sampled by the outcome, weights": whole(rows="weights"),
+}
+WHOLE_POWER: dict[str, Design] = {
+    "shift of 0.25": whole("mean"),
+    "shift of 0.25, log-normal noise": whole("mean", noise="log-normal"),
+    "spread of the treated 1.35 times": whole("spread"),
+    "6% severe events among the treated": whole("tail"),
+    "effect 0.3 X3, none on average": whole("modified"),
+    "effect 0.13 of each feature": whole("weak"),
+}
 POWER: dict[str, Design] = {kind: paper(kind) for kind in PAPER}
 WITH_PROGNOSTIC: dict[str, Design] = {f"{kind} + prognostic": paper(kind, prognostic=True) for kind in PAPER}
 SHAPES: dict[str, Design] = {

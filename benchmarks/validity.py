@@ -18,8 +18,10 @@ many levels: raw p-values of the category and of the others, n = 5000, and CPU t
 value in every cluster), `covariates` (null outcomes of real features, from the folder named by $MODIFIND_DATA),
 `related` (a null column that is a function of modifiers plus noise), `assigned` (treatment by a rule that no line
 follows, of features that move the outcome, too), `arms` (three arms, two of them against the third; n = 1500, d = 10),
-`family_null` and `family_power` (outcomes of every family on every scale of effects, without and with modifiers) and
-`family_placebo` (coin flips as in `placebo`, for outcomes taken as each of the families that they may be of).
+`family_null` and `family_power` (outcomes of every family on every scale of effects, without and with modifiers),
+`family_placebo` (coin flips as in `placebo`, for outcomes taken as each of the families that they may be of), `global`
+(tests of the whole table beside t-test, Mann-Whitney, Kolmogorov-Smirnov, MMD and a Wald test of all interactions,
+n = 400) and `subgroups` (how often the limits of effects by subgroup hold the truth).
 """
 
 from __future__ import annotations
@@ -43,12 +45,14 @@ import designs
 import family_designs
 import real_tables
 import several_arms
+from global_tests import coverage_run, effect_run, modification_run
 from interaction_tests import interaction_p_values
 from modifind import EffectLikelihood, ModifierSelector
 from modifind.inference import adjust_p_values
 
 Run = dict[str, Any]
 MESS_ROWS = 720
+WHOLE_ROWS = 400
 UNFOLLOWED_TRAIN_ROWS = 5_000
 FAMILY_ROWS = 1_500
 # Outcomes of real tables, as what they are taken, on which scale, and how many random rows of each.
@@ -548,6 +552,34 @@ class Study:
                 common = max(sets, key=sets.count)
                 row(kind, cv_repeats, f"{np.median(z.std(axis=0)):.2f}", f"{sum(s != common for s in sets)} of 8")
 
+    def global_(self) -> None:
+        """Tests of the whole table: shares of p <= 0.05 without an effect, and with one beside peers; n = 400."""
+        header("no effect", "runs", "average", "distribution")
+        for name, design in self.chosen(designs.WHOLE_NULL).items():
+            row(name, self.args.runs, *self._shares(effect_run, design, False).values())
+        print()
+        peers = ("average", "distribution", "t-test", "Mann-Whitney", "Kolmogorov-Smirnov", "MMD")
+        header("effect", "runs", *peers)
+        for name, design in self.chosen(designs.WHOLE_POWER).items():
+            row(name, self.args.runs, *self._shares(effect_run, design, True).values())
+        print()
+        header("is anything a modifier?", "runs", "modification", "Wald test of all interactions")
+        for name, design in self.chosen({**designs.WHOLE_NULL, **designs.WHOLE_POWER}).items():
+            row(name, self.args.runs, *self._shares(modification_run, design).values())
+
+    def subgroups(self) -> None:
+        """Confounded treatment, an effect of 1 + X1, six subgroups in every run."""
+        header("rows", "intervals", "covered", "of subgroups, the least")
+        seeds = range(self.args.seed, self.args.seed + self.args.runs)
+        for n in (WHOLE_ROWS, 1000):
+            found = np.array(Parallel(n_jobs=self.args.jobs)(delayed(coverage_run)(n, seed) for seed in seeds))
+            row(n, found.size, f"{found.mean():.3f}", f"{found.mean(axis=0).min():.3f}")
+
+    def _shares(self, run: Any, design: designs.Design, *more: bool) -> dict[str, str]:
+        seeds = range(self.args.seed, self.args.seed + self.args.runs)
+        found = Parallel(n_jobs=self.args.jobs)(delayed(run)(design, WHOLE_ROWS, seed, *more) for seed in seeds)
+        return {name: f"{np.mean([own[name] <= 0.05 for own in found]):.3f}" for name in found[0]}
+
     def levels(self) -> None:
         header("design", "category p <= 0.05", "modifier X1", "others p <= 0.05", "s per run")
         for name, design in self.chosen(designs.LEVELS).items():
@@ -581,6 +613,9 @@ class Study:
             bonferroni, cauchy = each.min(axis=1) * each.shape[1], several_arms.cauchy_p_values(each)
             cells += [f"{(own <= 0.05).mean():.3f}" for own in (bonferroni, cauchy)]
             row(name, *cells, f"{np.mean([bool(run['selected'] - run['features']) for run in runs]):.3f}")
+
+
+setattr(Study, "global", Study.global_)  # which is a word of the language
 
 
 def cpu_seconds(table: designs.Table, X: Any) -> float:
@@ -687,7 +722,7 @@ TABLES = (
         "noise",
         "checks",
     ),
-    *("levels", "related", "assigned", "per_cluster", "covariates", "arms"),
+    *("levels", "related", "assigned", "per_cluster", "covariates", "arms", "global", "subgroups"),
     *("family_null", "family_power", "family_placebo"),
 )
 STREAMED = [name for name in designs.NULL if not name.startswith(("n = 300", "columns that", "log-normal"))]

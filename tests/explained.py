@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 
 from modifind.result.checks import Check, as_frame
-from modifind.result.selection_result import PIT_COLUMNS, SelectionResult
+from modifind.result.selection_result import PIT_COLUMNS, SelectionResult, no_subgroups
 
 SCRIPT = "<script>alert(1)</script>"
 NAMES = (
@@ -25,6 +25,10 @@ NAMES = (
 )
 CHOSEN = ("age", "smoker", SCRIPT, "very_long_" * 20)
 CATEGORIES = ("never", "<b>often</b>", "a category with a long name that goes on")
+WHOLE = pd.DataFrame(
+    {"statistic": [-13.0, 40.0, 1e-6], "p_value": [1e-9, 1e-8, 1e-5], "method": ["average", "kernel", "Simes"]},
+    index=pd.Index(["mean", "distribution", "modification"], name="test"),
+)
 QUANTITIES = {"mean_effect": -2.0, "sd_ratio": 1.5, **{f"q{q}_effect": -2.0 + q / 50 for q in (10, 25, 50, 75, 90)}}
 
 
@@ -64,6 +68,19 @@ def bounds_of(values):
             frame[f"{name}_{end}_ci_low"], frame[f"{name}_{end}_ci_high"] = level - 0.05, level + 0.05
     frame["low_support"] = False
     return frame
+
+
+def subgroups_of(table, settings):
+    """Three subgroups of every column, the last without a clear effect."""
+    groups, found = settings["feature_groups"] or {}, []
+    for name, row in table.iterrows():
+        for column in groups.get(name, [name]) if name != "flat" else ():
+            levels = CATEGORIES if row["kind"] == "discrete" else ("up to -1.5", "over -1.5 to 40", "missing")
+            for place, level in enumerate(levels):
+                own = {"feature": name, "column": column, "level": level, "n_treated": 90 - 40 * place, "n_control": 50}
+                own |= {"effect": -3.0 + 1.5 * place, "low": -3.5 + 1.5 * place, "high": -2.5 + 1.5 * place}
+                found.append(own | {"se": 0.25, "df": 48.0, "p_value": row["p_value"]})
+    return pd.DataFrame(found) if found else no_subgroups()
 
 
 def explained_result(names=NAMES, chosen=CHOSEN, *, binary=False, notices=()):
@@ -107,7 +124,9 @@ def explained_result(names=NAMES, chosen=CHOSEN, *, binary=False, notices=()):
         {"low": np.arange(20) / 20, "high": np.arange(1, 21) / 20, "treated": shares, "control": shares}
     )
     checks = [
-        Check("effective_rows", None, 0.9, 0.05, True, "The treated arm is worth 81 rows (90% of it) after weighting."),
+        Check(
+            "effective_rows", None, 0.9, 0.05, True, "The effective sample size of the treated arm is 81 rows (90%)."
+        ),
         Check("arm_size", None, 90.0, 50.0, True, "The treated arm has 90 rows."),
     ]
     overlap = {f"effective_rows_{arm}": 90.0 for arm in ("treated", "control")} | {"extreme_share": 0.01, "auc": 0.55}
@@ -145,4 +164,6 @@ def explained_result(names=NAMES, chosen=CHOSEN, *, binary=False, notices=()):
         {"mean_effect": -2.0, "mean_effect_low": -2.3, "mean_effect_high": -1.7, "sd_ratio": 1.5},
         scores,
         pd.DataFrame(0.1, index=index, columns=list(PIT_COLUMNS)),
+        WHOLE,
+        subgroups_of(table, settings),
     )

@@ -52,6 +52,10 @@ class BaseModifierSelector(SelectorMixin, BaseEstimator):
             raise ValueError("the columns of X are not those seen in fit, in the same order")
         return nw.to_native(X[list(compress(X.columns, support))], pass_through=True)
 
+    def _repr_html_(self) -> str:
+        """The answer once there is one, and until then what scikit-learn shows."""
+        return self.result_._repr_html_() if hasattr(self, "result_") else super()._repr_html_()
+
     def _keep(self, names: tuple[str, ...], result: SelectionResult) -> None:
         self.result_ = result
         self.n_features_in_ = len(names)

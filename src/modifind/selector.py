@@ -126,6 +126,10 @@ class ModifierSelector(BaseModifierSelector):
         Whom curves, average effects and bounds are about. In "overlap" a row counts with e (1 - e), e being its chance
         to be treated: effects are those among rows that could have been in either arm, and no row counts much. For
         tables in which some rows have no counterpart in the other arm. P-values and importance are the same in both.
+    better : {"higher", "lower"}, optional
+        Which outcomes are better. The report then says benefit and harm, and no number depends on it.
+    unit : str, optional
+        Unit of the outcome, as the report and figures write it.
 
     Attributes
     ----------
@@ -178,6 +182,8 @@ class ModifierSelector(BaseModifierSelector):
         missing_outcome: str = "error",
         outcome: str = "auto",
         effect_scale: str = "difference",
+        better: str | None = None,
+        unit: str | None = None,
     ) -> None:
         self.statistic = statistic
         self.sampler = sampler
@@ -203,6 +209,8 @@ class ModifierSelector(BaseModifierSelector):
         self.missing_outcome = missing_outcome
         self.outcome = outcome
         self.effect_scale = effect_scale
+        self.better = better
+        self.unit = unit
 
     def fit(
         self,
@@ -433,6 +441,10 @@ class ModifierSelector(BaseModifierSelector):
         check_missing(self.missing)
         check_missing_outcome(self.missing_outcome)
         check_population(self.population)
+        if self.better not in (None, "higher", "lower"):
+            raise ValueError(f"better must be 'higher' or 'lower', not {self.better!r}")
+        if not isinstance(self.unit, str | None):
+            raise ValueError(f"unit must be text, not {self.unit!r}")
         check_family(self.outcome, self.effect_scale)
         if self.outcome_transform == "log" and self.effect_scale != "difference":
             raise ValueError(

@@ -65,7 +65,7 @@ def test_no_stream_loses_a_run(case, folder):
     assert (folder / "new" / "r.html").read_text(encoding="utf-8").endswith("</html>")
     if "ASCII" in case:
         shown = (folder / "shown").read_text(encoding="ascii")
-        assert "\n* selected at BH-adjusted p" in shown
+        assert "\n* adjusted p at most 0.05" in shown
         assert r"gr\xf6\xdfe" in shown
     if (folder / "complaint").exists():
         lines = [line for line in (folder / "complaint").read_text().splitlines() if line.strip()]
@@ -82,7 +82,7 @@ def test_what_cannot_be_written_in_the_end_is_named_and_the_rest_is_kept(folder,
     line = ("select", "data.csv", *COLUMNS, *QUICK, "--out", "r.json", "--report", "r.html")
     code, said = here(monkeypatch, capsys, *line)
     assert code == 2
-    assert "selected at" in said.out
+    assert "adjusted p at most" in said.out
     complaint = said.err.strip().splitlines()[-1]
     for option, name in (("--out", "r.json"), ("--report", "r.html")):
         assert f"{option}: cannot write {name}: No space left on device" in complaint

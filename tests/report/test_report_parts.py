@@ -17,12 +17,12 @@ from modifind.charts.labels import Words, text_width
 from modifind.charts.scale import Scale
 from modifind.charts.spec import Places, spanning
 from modifind.charts.svg import MOST_ROWS
-from modifind.report import answer, render_report
-from modifind.report.content import facts, table_columns, verdict
+from modifind.report import Abstract, headline, render_report
+from modifind.report.content import table_columns, verdict
 from modifind.report.methods import methods, references
 from modifind.report.panels import curve_charts, density_charts, make_panels, numbers
 from modifind.report.render import island
-from modifind.result.selection_result import SelectionResult, no_changes
+from modifind.result.selection_result import SelectionResult, no_changes, no_subgroups, no_tests
 
 WORDS = Words("drug", "placebo")
 SELECTIVE = {
@@ -80,6 +80,8 @@ def bare(result):
         bounds={},
         bound_tests={},
         overall={},
+        tests=no_tests(),
+        subgroups=no_subgroups(),
         score_histogram=result.score_histogram.iloc[:0],
         pit_histogram=result.pit_histogram.iloc[:0],
     )
@@ -138,34 +140,64 @@ def test_half_letters_of_broken_files_do_not_stop_the_report(tmp_path):
 # What it says.
 
 
-def test_answer_of_nothing_of_one_and_of_many():
+def part(result, title):
+    return dict(Abstract.of(result).parts).get(title, "")
+
+
+def with_p(result, mean, distribution=0.5):
+    return replace(result, tests=result.tests.assign(p_value=[mean, distribution, 0.001]))
+
+
+def test_headline_of_nothing_of_one_and_of_many():
     names = ("flat", *(f"x{k}" for k in range(12)))
-    assert answer(explained_result(names, ())).startswith(
-        "No feature was found to change how the treatment works. 13 features were tested on 1,180 rows;"
+    nothing, one = explained_result(names, ()), explained_result(names, ("x3",))
+    assert headline(nothing).endswith("by 2.00 (1.70 to 2.30). No feature was found to change that effect.")
+    assert headline(one).endswith("The effect depends on x3.")
+    many = headline(explained_result(names, names[1:]))
+    assert many.endswith("The effect depends on x0, x1, x2, x3, x4, x5, x6, x7 and 4 more features.")
+    assert headline(with_p(nothing, 0.4)) == (
+        "No effect on the average of outcome was found: \u22122.00 (\u22122.30 to \u22121.70). No feature was found to "
+        "change it."
     )
-    assert answer(explained_result(names, ("x3",))).startswith("x3 changes how the treatment works. 13")
-    assert "x6, x7 and 4 more features change how the treatment works." in answer(explained_result(names, names[1:]))
-    assert answer(explained_result(("flat",), ())).count("1 feature was tested") == 1
+    assert "The distribution of outcome differs" in headline(with_p(nothing, 0.4, 0.01))
+    assert headline(with_p(one, 0.4)).endswith(". But the effect depends on x3.")
+    assert headline(bare(nothing)) == "No feature was found to change the effect of the treatment."
 
 
-def test_facts_give_the_overall_effect_with_its_limits(result):
-    assert dict(facts(result))["average effect, all rows"] == "\u22122 (\u22122.3 to \u22121.7)"
-    assert "average effect, all rows" not in dict(facts(bare(result)))
+def test_abstract_gives_the_average_effect_with_its_limits_and_p(result):
+    assert part(result, "Average effect").startswith("\u22122.00 (\u22122.30 to \u22121.70); p < 0.001.")
+    assert not part(bare(result), "Average effect")
+    told = replace(result, settings={**result.settings, "unit": "mmHg", "better": "lower"})
+    assert part(told, "Average effect").startswith("\u22122.00 mmHg (\u22122.30 to \u22121.70), a benefit; p < 0.001.")
+    assert "Outcome: outcome (mmHg, lower is better)." in part(told, "Data")
 
 
 def test_effect_of_an_outcome_on_the_log_scale_is_a_ratio(result):
     overall = {"mean_effect": np.log(0.5), "mean_effect_low": np.log(0.25), "mean_effect_high": 0.0}
-    shown = facts(replace(result, overall=overall, settings={**result.settings, "outcome_transform": "log"}))
-    assert shown[-1] == ("average effect as a ratio, all rows", "\u00d7 0.5 (0.25 to 1)")
+    shown = replace(result, overall=overall, settings={**result.settings, "outcome_transform": "log"})
+    assert part(shown, "Average effect").startswith("0.50 times (0.25 to 1.00); p < 0.001.")
+
+
+def test_subgroups_are_told_by_whether_their_effect_is_clear(result):
+    groups = {own.title: own.lines for own in Abstract.of(result).groups}
+    assert list(groups) == ["Clear decrease", "No clear effect"]
+    assert any(line.startswith("smoker = never: ") for line in groups["Clear decrease"])
+    better = replace(result, settings={**result.settings, "better": "lower"})
+    assert [own.title for own in Abstract.of(better).groups] == ["Clear benefit", "No clear effect"]
+
+
+def test_next_steps_follow_what_was_found(result):
+    assert any("placebo" in step for step in Abstract.of(replace(result, placebo=None)).steps)
+    assert any(step.startswith("Confirm age") for step in Abstract.of(result).steps)
 
 
 def test_features_that_were_not_tested_do_not_count_as_tested(result):
     size = len(result.table)
-    assert dict(facts(result))["features tested"] == str(size)
+    assert f"{size} features tested." in part(result, "Data")
     row = {"name": "rare", "feature": NAMES[-1], "value": 1.0, "threshold": 0.0, "passed": False, "text": "too rare"}
+    row |= {"validity": False, "remedy": ""}
     rare = replace(result, checks=pd.concat([result.checks, pd.DataFrame([row])], ignore_index=True))
-    assert dict(facts(rare))["features tested"] == str(size - 1)
-    assert f"{size - 1} features were tested" in answer(rare)
+    assert f"{size - 1} features tested." in part(rare, "Data")
 
 
 def test_features_that_were_not_reached_are_in_the_table_and_have_no_panel(result):
@@ -197,9 +229,9 @@ def test_p_values_are_called_adjusted_only_where_they_are(result, html):
 
 def test_arms_that_say_nothing_are_named_by_the_treatment(result):
     settings = {**result.settings, "treated_label": "yes", "control_label": "no", "treatment_name": "smoker"}
-    assert "how smoker = yes works compared with smoker = no." in answer(replace(result, settings=settings))
+    assert headline(replace(result, settings=settings)).startswith("On average, smoker = yes lowers ")
     settings["treated_label"], settings["control_label"] = "drug", "placebo"
-    assert "how drug works compared with placebo." in answer(replace(result, settings=settings))
+    assert headline(replace(result, settings=settings)).startswith("On average, drug lowers ")
 
 
 def test_higher_outcomes_are_not_called_a_gain(html):
@@ -217,7 +249,7 @@ def test_verdict_without_tests_of_what_changes_says_no_more_than_that_it_does(re
 
 def test_parts_that_no_feature_was_tested_for_have_no_column(result):
     keys = [head["key"] for head in table_columns(result)]
-    assert keys[5:8] == ["mean", "spread", "shape"]
+    assert keys[4:7] == ["mean", "spread", "shape"]
     binary = replace(result, changes=result.changes.assign(spread_adjusted=np.nan, shape_adjusted=np.nan))
     assert [key for key in keys if key not in ("spread", "shape")] == [head["key"] for head in table_columns(binary)]
 
@@ -252,7 +284,7 @@ def test_selected_features_come_first_and_others_fill_the_room(result):
 
 def test_page_says_that_selected_features_were_left_out(result, monkeypatch):
     monkeypatch.setattr("modifind.report.render.make_panels", lambda result: make_panels(result, 1))
-    assert f"Pictures of 1 of {len(CHOSEN)} selected features are in this file" in render_report(result)
+    assert f"Figures of 1 of {len(CHOSEN)} selected features are in this file" in render_report(result)
     meanings = render_report(result).partition('class="meanings"')[2].partition("</ul>")[0]
     assert meanings.count("<li>") == len(CHOSEN)  # what they change is said of all
     assert meanings.count("<a ") == 1
@@ -276,7 +308,7 @@ def test_results_of_earlier_versions_have_pictures_without_bands(result):
     assert not by_class(charts[0].svg, "average-band")
     assert by_class(charts[0].svg, "average")
     assert "95% band" not in dict(charts[0].keys).values()
-    assert render_report(bare(result)).count('<article class="panel"') == len(CHOSEN)
+    assert render_report(bare(result)).count('<details class="panel chosen"') == len(CHOSEN)
 
 
 def test_old_file_is_reported(result, tmp_path):
@@ -294,7 +326,7 @@ def test_old_file_is_reported(result, tmp_path):
     ):
         del data[name]
     text = render_report(SelectionResult.from_dict(data))
-    assert "Nothing stood out" in text
+    assert "Why the answer may be wrong" not in text
     assert 'id="all-checks"' not in text
 
 
@@ -370,7 +402,7 @@ def test_names_of_lines_do_not_lie_on_the_marks_of_missing_values():
     svg = charts_of(frame)[2].svg
     (gap,) = by_class(svg, "gap")
     names = by_class(svg, "end")
-    assert [name.text for name in names] == ["10%", "25%", "50%", "75%", "90%"]
+    assert [name.text for name in names] == ["10%", "50%", "90%"]
     assert all(float(name.get("x")) + text_width(name.text) <= places_of(gap)[0, 0] + 2 for name in names)
 
 

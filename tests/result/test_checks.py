@@ -87,7 +87,7 @@ def test_good_fit_passes_everything_and_says_what_was_found():
     assert checks.loc[checks["name"] == "conditional_fit", "feature"].tolist() == ["age"]
     assert checks.loc[checks["name"] == "arm_size", "feature"].tolist() == [None, None]
     assert concerns(checks) == []
-    assert summary(checks) == f"0 of {checks.loc[checks['validity'], 'name'].nunique()} need attention"
+    assert summary(checks) == f"All {checks.loc[checks['validity'], 'name'].nunique()} checks passed"
     assert not checks.loc[checks["name"] == "arm_size", "validity"].any()
     assert (checks["remedy"] == "").all()
 
@@ -383,10 +383,10 @@ def test_strict_runs_end_with_code_3_and_write_the_result(skewed, tmp_path, monk
     own = ("--treatment", "arm", "--outcome", "y", "--learner", "linear", "--propensity", "0.5", "--strict")
     code, said = modifind("select", "good.csv", *own)
     assert code == 0, said.err
-    assert said.out.splitlines()[-1].startswith("checks: 0 of ")
+    assert said.out.splitlines()[-1].startswith("checks: all ")
     code, said = modifind("select", "flat.csv", *own)
     assert code == 0, said.err  # a note
-    assert said.out.splitlines()[-2].endswith("need attention; 1 note")
+    assert said.out.splitlines()[-2].endswith("checks passed; 1 note")
     assert said.out.splitlines()[-1] == "  note: constant columns cannot modify anything: flat"
     assert "constant" not in said.err
     good.assign(later=y + 0.01 * good["age"]).to_csv(tmp_path / "later.csv", index=False)

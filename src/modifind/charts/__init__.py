@@ -7,6 +7,7 @@ from modifind.charts.changes import ChangesDisplay
 from modifind.charts.curve import CurveDisplay
 from modifind.charts.d2 import D2Display
 from modifind.charts.density import DensityDisplay
+from modifind.charts.forest import ForestDisplay
 from modifind.charts.importance import ImportanceDisplay
 from modifind.charts.overlap import OverlapDisplay
 from modifind.charts.quantiles import QuantileDisplay
@@ -18,6 +19,7 @@ __all__ = [
     "CurveDisplay",
     "D2Display",
     "DensityDisplay",
+    "ForestDisplay",
     "ImportanceDisplay",
     "OverlapDisplay",
     "PlotAccessor",

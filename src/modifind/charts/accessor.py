@@ -1,19 +1,26 @@
-"""Pictures of a result by name: ``result.plot.curve("age")``."""
+"""Figures of a result by name: ``result.plot.curve("age")``."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import os
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from modifind.charts.base import FORMATS, Display
 from modifind.charts.bounds import DEFAULT, BoundsDisplay
 from modifind.charts.calibration import CalibrationDisplay
 from modifind.charts.changes import ChangesDisplay
 from modifind.charts.curve import CurveDisplay
 from modifind.charts.d2 import D2Display
 from modifind.charts.density import DensityDisplay
+from modifind.charts.forest import MOST_FEATURES, ForestDisplay
 from modifind.charts.importance import ImportanceDisplay
 from modifind.charts.overlap import OverlapDisplay
 from modifind.charts.quantiles import QuantileDisplay
+from modifind.result.writing import make_folder
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -21,10 +28,13 @@ if TYPE_CHECKING:
     from modifind.result.selection_result import SelectionResult
 
 
-class PlotAccessor:
-    """Every picture of a result, drawn on a new figure or on axes that are passed.
+SAFE = re.compile(r"[^\w.-]+")
 
-    Each method returns the Display, whose `figure_` can be saved; a notebook shows it.
+
+class PlotAccessor:
+    """Every figure of a result, drawn on a new figure or on axes that are passed.
+
+    Each method returns the Display, which `savefig` saves and a notebook shows; `save_all` saves all of them.
 
     Parameters
     ----------
@@ -43,9 +53,62 @@ class PlotAccessor:
         names = [name for name in dir(self) if not name.startswith("_")]
         return f"PlotAccessor({', '.join(names)})"
 
+    def save_all(self, folder: str | os.PathLike[str], format: str = "svg") -> list[Path]:
+        """Save every figure of the whole table and of the selected features.
+
+        Parameters
+        ----------
+        folder : path
+            Made if need be. Files are named after the figure and the feature.
+        format : {"svg", "png", "pdf"}, default="svg"
+            Of all files.
+
+        Returns
+        -------
+        list of Path
+            The files.
+        """
+        if format not in FORMATS:
+            raise ValueError(f"figures are saved as {', '.join(FORMATS[:-1])} or {FORMATS[-1]}, not {format!r}")
+        make_folder(folder)
+        found: list[Path] = []
+        for name, make in self._all():
+            path = Path(folder) / f"{len(found) + 1:02d}-{SAFE.sub('_', name)[:80]}.{format}"
+            make().plot().savefig(path)
+            found.append(path)
+        return found
+
+    def _all(self) -> Iterator[tuple[str, Callable[[], Display]]]:
+        """Names of all figures, and what makes them."""
+        result = self._result
+        if len(result.subgroups):
+            yield "forest", lambda: ForestDisplay.from_result(result)
+        if len(result.changes):
+            yield "changes", lambda: ChangesDisplay.from_result(result)
+        if len(result.score_histogram):
+            yield "overlap", lambda: OverlapDisplay.from_result(result)
+        along: tuple[tuple[str, Any, Mapping[str, Any]], ...] = (
+            ("curve", CurveDisplay, result.curves),
+            ("quantiles", QuantileDisplay, result.curves),
+            ("distance", D2Display, result.curves),
+            ("densities", DensityDisplay, result.densities),
+            ("bounds", BoundsDisplay, result.bounds),
+        )
+        for column in result.selected_columns:
+            for name, display, known in along:
+                if column in known and len(known[column]):
+                    yield f"{name}-{column}", partial(display.from_result, result, column)
+
     def importance(self, *, max_features: int = 30, ax: Axes | None = None) -> ImportanceDisplay:
         """Importance of every feature with its adjusted p-value; see `ImportanceDisplay`."""
         return ImportanceDisplay.from_result(self._result, max_features=max_features).plot(ax)
+
+    def forest(
+        self, *, max_features: int = MOST_FEATURES, simultaneous: bool = False, ax: Axes | None = None
+    ) -> ForestDisplay:
+        """Average effects by subgroup; see `ForestDisplay`."""
+        made = ForestDisplay.from_result(self._result, max_features=max_features, simultaneous=simultaneous)
+        return made.plot(ax)
 
     def changes(self, *, max_features: int = 30, ax: Axes | None = None) -> ChangesDisplay:
         """What each feature changes: mean, spread or shape; see `ChangesDisplay`."""

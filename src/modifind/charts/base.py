@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import io
+import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import KW_ONLY, dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import pandas as pd
@@ -13,17 +15,20 @@ import pandas as pd
 from modifind.charts.labels import PLAIN_WORDS, Words
 from modifind.charts.spec import Figure, Places, Told
 from modifind.data.wording import named
+from modifind.result.writing import write_bytes
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
     from modifind.result.selection_result import SelectionResult
 
+FORMATS = ("svg", "png", "pdf")
+UNDATED = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}  # the same figure is the same file
 SCREEN = 120  # pixels that an inch of a figure takes in a notebook
 
 
 class Display(ABC):
-    """A picture of a part of a result.
+    """A figure of a part of a result.
 
     Attributes
     ----------
@@ -58,8 +63,24 @@ class Display(ABC):
         self.figure_, self.axes_ = draw(figure, axes)
         return self
 
+    def savefig(self, path: str | os.PathLike[str]) -> None:
+        """Save the figure in the format that the name ends in, such as .svg, .png or .pdf; whole or not at all.
+
+        Examples
+        --------
+        >>> result.plot.forest().savefig("forest.svg")  # doctest: +SKIP
+        """
+        if self.figure_ is None:
+            self.plot()
+        buffer, suffix = io.BytesIO(), Path(path).suffix.lower().lstrip(".")
+        if suffix not in FORMATS:
+            endings = f".{', .'.join(FORMATS[:-1])} or .{FORMATS[-1]}"
+            raise ValueError(f"the name of a figure must end in {endings}; found {os.fspath(path)!r}")
+        self.figure_.savefig(buffer, format=suffix, metadata=UNDATED.get(suffix))
+        write_bytes(path, buffer.getvalue())
+
     def _repr_png_(self) -> tuple[bytes, dict[str, int]] | None:
-        """The picture in a notebook; figures that the user made are shown by whoever made them."""
+        """The figure in a notebook; figures that the user made are shown by whoever made them."""
         if self.figure_ is None or not self._own_figure:
             return None
         buffer = io.BytesIO()
@@ -69,7 +90,7 @@ class Display(ABC):
 
 
 class SingleDisplay(Display):
-    """A picture of one panel.
+    """A figure of one panel.
 
     Attributes
     ----------
@@ -88,7 +109,7 @@ class SingleDisplay(Display):
 
 @dataclass(eq=False, repr=False)
 class AlongDisplay(Display):
-    """A picture of a curve along the values of one feature."""
+    """A figure of a curve along the values of one feature."""
 
     feature: str
     curve: pd.DataFrame
@@ -100,7 +121,7 @@ class AlongDisplay(Display):
 
     @classmethod
     def from_result(cls, result: SelectionResult, feature: str) -> Self:
-        """The picture of one feature of a result; of a group, of one of its columns."""
+        """The figure of one feature of a result; of a group, of one of its columns."""
         column = column_of(result, feature, cls.what)
         return cls(feature, result.curve(column), discrete=result.kind(column) == "discrete", words=Words.of(result))
 
@@ -123,7 +144,7 @@ def column_of(result: SelectionResult, feature: Any, what: str) -> str:
 
 
 def told_along(places: Places, title: str, note: str, texts: Sequence[str]) -> Told:
-    """Words of a picture along a feature; what stands for it has the first and the last point, or all of a few."""
+    """Words of a figure along a feature; what stands for it has the first and the last point, or all of a few."""
     shown = range(len(texts)) if len(texts) <= 4 else (0, len(texts) - 1)
     points = ". ".join(f"{places.labels[k]}: {texts[k]}" for k in shown) or "Nothing is known"
     return Told(title, note, f"{title} along {places.name}. {points}.", tuple(texts))

@@ -10,9 +10,9 @@ import numpy as np
 import pandas as pd
 
 from modifind.charts.base import Display, column_of, told_along
-from modifind.charts.labels import PLAIN_WORDS, Words, number, p_text, percent
+from modifind.charts.labels import PLAIN_WORDS, Words, number, percent
 from modifind.charts.spec import Band, Figure, Key, Line, Mark, Panel, Places, values_of
-from modifind.result.selection_result import SelectionResult, readable_p
+from modifind.result.selection_result import SelectionResult, p_text
 
 SD = (
     "How much effects differ between persons",
@@ -147,5 +147,5 @@ class BoundsDisplay(Display):
         return f"change: {', '.join(texts)}" if texts else ""
 
     def _varies(self, name: str) -> str:
-        parts = [f"{PARTS.get(part, part)} p = {readable_p(p)}" for part, p in self._p_values(name).items()]
+        parts = [f"{PARTS.get(part, part)} {p_text(p)}" for part, p in self._p_values(name).items()]
         return f" Does it change along the feature? {', '.join(parts).capitalize()}." if parts else ""

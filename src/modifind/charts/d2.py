@@ -52,7 +52,7 @@ class D2Display(AlongDisplay, SingleDisplay):
         if np.isfinite(null_low).any():
             marks.append(Band("null", null_low, null_high, box=0.6, marks_weak=False))
             keys.append(Key("null", "if it changed nothing", "box"))
-            note += " A curve that leaves the hatched range speaks for a change."
+            note += " A curve that leaves the hatched range suggests a change."
         if np.isfinite(low).any():
             marks.append(Band("distance", low, high))
             keys.append(Key("distance", "95% band", "band"))

@@ -10,7 +10,7 @@ from modifind.charts.labels import shortened
 
 
 class Drawing:
-    """Marks of one picture, in the order of drawing."""
+    """Marks of one figure, in the order of drawing."""
 
     def __init__(self, width: float, height: float) -> None:
         self.width = width
@@ -59,7 +59,7 @@ class Drawing:
         self._marks.append(f'<text class="{style}" {place}>{title}{escape(shown)}</text>')
 
     def svg(self, label: str) -> Markup:
-        """The picture, with a text that stands for it."""
+        """The figure, with a text that stands for it."""
         return Markup(
             f'<svg viewBox="0 0 {_short(self.width)} {_short(self.height)}" role="img" '
             f'aria-label="{escape(label)}">{"".join(self._marks)}</svg>'

@@ -8,9 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from modifind.charts.base import SingleDisplay
-from modifind.charts.labels import p_text
 from modifind.charts.spec import Bars, Figure, Panel, Places, Texts, Told
-from modifind.result.selection_result import SelectionResult
+from modifind.result.selection_result import SelectionResult, p_text
 
 
 @dataclass(eq=False, repr=False)

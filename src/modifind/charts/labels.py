@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 MINUS = "\u2212"
 MISSING = "missing"
+HYPHEN = re.compile(r"(?<![\w.)-])-(?=\.?\d)")
+MIN_FIXED, MAX_FIXED = 1e-4, 1e7  # numbers that are written without a power of ten
 TAIL = 9  # letters kept of the end of a long name, which often tells it from its neighbours
 LETTER = 6.2  # pixels of a letter of the labels of a drawing
 BARE = frozenset(("yes", "no", "y", "n", "true", "false", "0", "1", "2"))  # arms that say nothing by themselves
@@ -108,6 +110,17 @@ def _fitting(text: str, room: float) -> str:
     return text[: sum(width <= room for width in accumulate(map(text_width, text)))]
 
 
+def typographic(text: str) -> str:
+    """Text in which a hyphen before a number is a true minus sign.
+
+    Examples
+    --------
+    >>> typographic("-0.5 to 18-25, x-1")
+    '−0.5 to 18-25, x-1'
+    """
+    return HYPHEN.sub(MINUS, text)
+
+
 def text_width(text: str) -> float:
     """About how many pixels a text takes in the labels of a drawing."""
     return sum(2 * LETTER if unicodedata.east_asian_width(letter) in "WF" else LETTER for letter in text)
@@ -151,19 +164,22 @@ def percent(value: float, digits: int = 1) -> str:
 
 
 def with_limits(value: float, low: float, high: float) -> str:
-    """A number with its limits where these are known."""
-    return number(value) if math.isnan(low + high) else f"{number(value)} ({number(low)} to {number(high)})"
-
-
-def p_text(p_value: float) -> str:
-    """A p-value beside a picture.
+    """A number with its limits where these are known, all with the decimals that their distance has a use for.
 
     Examples
     --------
-    >>> p_text(0.03), p_text(1e-7)
-    ('p = 0.030', 'p < 0.001')
+    >>> with_limits(-1.8612, -3.9, 0.187), with_limits(12345.6, 12001.0, 12690.2), with_limits(0.5, 0.5, 0.5)
+    ('−1.9 (−3.9 to 0.2)', '12,346 (12,001 to 12,690)', '0.5 (0.5 to 0.5)')
     """
-    return f"p = {p_value:.3f}" if p_value >= 0.001 else "p < 0.001"
+    if math.isnan(low + high):
+        return number(value)
+    width = high - low
+    if not (math.isfinite(width) and width > MIN_FIXED and max(abs(low), abs(high)) < MAX_FIXED):
+        return f"{number(value)} ({number(low)} to {number(high)})"
+    decimals = max(1 - math.floor(math.log10(width)), 0)
+    # Rounded first, so that nothing is written as minus zero.
+    shown = [f"{round(part, decimals) + 0.0:,.{decimals}f}".replace("-", MINUS) for part in (value, low, high)]
+    return f"{shown[0]} ({shown[1]} to {shown[2]})"
 
 
 @dataclass(frozen=True)
@@ -180,6 +196,10 @@ class Words:
         Whether the outcome is 0 or 1, and whether it has few distinct values, so that shares are shown, not densities.
     population : str
         Whom effects are about.
+    unit : str
+        Unit of the outcome; empty where it is not known.
+    better : str
+        Which outcomes are better, "higher" or "lower"; empty where it is not known.
     kind, scale : str
         What the outcome is, and the scale of effects.
     """
@@ -191,6 +211,8 @@ class Words:
     binary: bool = False
     levels: bool = False
     population: str = "all"
+    unit: str = ""
+    better: str = ""
     kind: str = "numeric"
     scale: str = "difference"
 
@@ -207,6 +229,8 @@ class Words:
             binary=two or (settings.get("model") or {}).get("likelihood") == "bernoulli",
             levels=few,
             population=str(settings.get("population") or "all"),
+            unit=str(settings.get("unit") or ""),
+            better=str(settings.get("better") or ""),
             **dict(zip(("kind", "scale"), scale_of(settings), strict=True)),
         )
 
@@ -248,17 +272,39 @@ class Words:
         return SHORT_NAMES.get(self.population, self.population)
 
     @property
-    def works(self) -> str:
-        """What a modifier changes: "how the drug works"."""
+    def effect_label(self) -> str:
+        """What stands at an axis of average effects."""
+        unit = f" ({shown(self.unit, 14, lines=1)})" if self.unit else ""
+        return f"{self.short.outcome}{unit}: {self.short.difference}"
+
+    @property
+    def sides(self) -> str:
+        """Which side of such an axis is better; nothing where that is not known."""
+        return {"lower": "← better | worse →", "higher": "← worse | better →"}.get(self.better, "")
+
+    def favours(self, effect: float) -> str:
+        """Whether an effect is a benefit or harm; nothing where it is not known which outcomes are better."""
+        if not self.better or not effect:
+            return ""
+        return "benefit" if (effect > 0) == (self.better == "higher") else "harm"
+
+    @property
+    def the_effect(self) -> str:
+        """What a modifier changes: "the effect of drug compared with placebo"."""
         if (self.treated, self.control) == ("treatment", "control"):
-            return "how the treatment works"
-        return f"how {self.treated} works compared with {self.control}"
+            return "the effect of the treatment"
+        return f"the effect of {shortened(self.treated, 400)} compared with {shortened(self.control, 400)}"
+
+    @property
+    def on_average(self) -> str:
+        """What an average effect is one on."""
+        return f"on the chance of {self.outcome}" if self.binary else f"on the average of {self.outcome}"
 
     @property
     def question(self) -> str:
-        """What the report answers; of a long name the beginning."""
-        subject = "the treatment" if self.treated == "treatment" else self.treated
-        return f"Which features change how {shortened(subject, 400)} works?"
+        """What the report answers; of long names the beginning."""
+        subject = "the treatment" if self.treated == "treatment" else shortened(self.treated, 400)
+        return f"The effect of {subject} on {shortened(self.outcome, 400)}"
 
 
 def _arms(settings: Mapping[str, Any]) -> tuple[str, str]:

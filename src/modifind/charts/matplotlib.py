@@ -32,9 +32,8 @@ FAINT = "#8A919B"
 INK = "#333A42"
 # Names are the user's text: a dollar sign is no formula, and nothing in them is a command.
 PLAIN_TEXT: dict[str, Any] = {"parse_math": False, "usetex": False}
-# Half a printed page in inches: figures are made as wide, so that points of text are points on paper.
-HALF_PAGE = 3.4
 LABEL_SIZE, TICK_SIZE, NOTE_SIZE = 8.0, 7.5, 7.0
+LETTER_WIDTH = 3.7  # points, about, of a letter of a note
 LEGEND_ROW = 10.6  # points of a row of the legend
 DPI = 200
 WEAK_HATCH = "/////"
@@ -62,9 +61,7 @@ LOOKS = {
     "shape": Look(SHAPE, marker="^"),
     "distance": Look(SHAPE),
     "q10": Look(SELECTED, (0, (1, 1)), "v", 1.6, 0.13),
-    "q25": Look("#56B4E9", (0, (4, 1.5)), "<", 1.4, 0.13),
     "q50": Look(INK, "-", "o", 2.0, 0.13),
-    "q75": Look("#E69F00", (0, (4, 1.2, 1, 1.2)), ">", 1.4, 0.15),
     "q90": Look(SPREAD, (0, (7, 1.5)), "^", 1.6, 0.13),
     "treated": Look(SELECTED, width=1.5),
     "control": Look(CONTROL, (0, (4, 1.5)), width=1.5, hatch="....."),
@@ -142,7 +139,7 @@ def _entries(figure: spec.Figure) -> list[tuple[Any, str]]:
 
 def _sheet(figure: spec.Figure) -> tuple[Figure, list[Axes]]:
     """A new figure with axes for the panels, those of a stack one below the other."""
-    sheet, stack = make_figure(HALF_PAGE, figure.height, DPI), len(figure.ratios)
+    sheet, stack = make_figure(figure.width, figure.height, DPI), len(figure.ratios)
     n = len(figure.panels) // stack
     blocks = -(-n // figure.columns)
     grid = sheet.add_gridspec(stack * blocks, figure.columns, height_ratios=figure.ratios * blocks)
@@ -297,12 +294,39 @@ class _ValueAxis:
             ax.set_yticks(places.at, places.ticked, **PLAIN_TEXT)
             ax.set_ylim(len(places.labels) - 0.4, -0.6)
             ax.tick_params(axis="y", length=0)
+            self._columns()
         else:
             ax.set_ylabel("\n".join(wrap(line, TALL) for line in label.split("\n")), **PLAIN_TEXT)
             name = "" if panel.joined else shown(places.name, 42 if crowd == 1 else 28 // crowd)
             ax.set_xlabel(name, **PLAIN_TEXT)
             self._place_ticks(crowd)
         self._value_ticks(crowd)
+
+    def _columns(self) -> None:
+        """Names of rows from the left, headings among them, and texts beside them."""
+        heads = self.places.heads
+        if not heads:
+            return
+        rooms = [LETTER_WIDTH * (3 + max(map(len, (own.title, *own.texts)))) for own in self.panel.columns]
+        before = sum(room for own, room in zip(self.panel.columns, rooms, strict=True) if own.before)
+        names = LETTER_WIDTH * (4 + max(map(len, self.places.ticked)))
+        self.ax.set_yticks([])
+        ends = {True: -before, False: 8.0}
+        for label, at, head in zip(self.places.ticked, self.places.at, heads, strict=True):
+            self._beside(label, at, -before - names + (0 if head else 2 * LETTER_WIDTH), LABEL_SIZE, bold=head)
+        for column, room in zip(self.panel.columns, rooms, strict=True):
+            for at, text in ((-1.0, column.title), *zip(self.places.at, column.texts, strict=True)):
+                self._beside(text, at, ends[column.before], NOTE_SIZE, right=not column.before)
+            ends[column.before] += room
+
+    def _beside(
+        self, text: str, at: float, shift: float, size: float, *, right: bool = False, bold: bool = False
+    ) -> None:
+        """A text beside a row, so many points from the left or the right end of the axes."""
+        style: dict[str, Any] = {"fontsize": size, "color": INK, "va": "center", **PLAIN_TEXT}
+        style["fontweight"] = "bold" if bold else "normal"
+        place, across = (float(right), at), self.ax.get_yaxis_transform()
+        self.ax.annotate(text, place, (shift, 0.0), across, "offset points", annotation_clip=False, **style)
 
     def _value_ticks(self, crowd: int) -> None:
         axis = self.ax.xaxis if self.places.sideways else self.ax.yaxis

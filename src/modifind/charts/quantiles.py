@@ -8,11 +8,10 @@ import numpy as np
 
 from modifind._typing import Array
 from modifind.charts.base import AlongDisplay, SingleDisplay, told_along
-from modifind.charts.labels import number, with_limits
+from modifind.charts.labels import with_limits
 from modifind.charts.spec import Band, Figure, Key, Line, Mark, Panel, Rule, limits_of
 
-QUANTILES = (10, 25, 50, 75, 90)
-LIMITED = (10, 50, 90)  # whose limits are told
+QUANTILES = (10, 50, 90)
 NOTE = (
     "Effect on low (10%), middle (50%) and high (90%) outcomes. Lines that lie together: a shift of everybody alike. "
     "Lines that fan out: the spread or the shape changes."
@@ -20,7 +19,7 @@ NOTE = (
 
 
 class QuantileDisplay(AlongDisplay, SingleDisplay):
-    """Effects at the 10, 25, 50, 75 and 90% quantiles of the outcome along one feature: a fan where spread changes.
+    """Effects at the 10, 50 and 90% quantiles of the outcome along one feature: a fan where the spread changes.
 
     Parameters
     ----------
@@ -41,20 +40,20 @@ class QuantileDisplay(AlongDisplay, SingleDisplay):
     Examples
     --------
     >>> import pandas as pd
-    >>> effects = {f"q{q}_effect": [0.0, q / 50 - 1] for q in (10, 25, 50, 75, 90)}
+    >>> effects = {f"q{q}_effect": [0.0, q / 50 - 1] for q in (10, 50, 90)}
     >>> display = QuantileDisplay("age", pd.DataFrame({"value": [40.0, 60.0], **effects}), discrete=False).plot()
-    >>> [round(float(line.get_ydata()[1]), 2) for line in display.ax_.lines[:5]]
-    [-0.8, -0.5, 0.0, 0.5, 0.8]
+    >>> [round(float(line.get_ydata()[1]), 2) for line in display.ax_.lines[:3]]
+    [-0.8, 0.0, 0.8]
     """
 
     what: ClassVar[str] = "quantile effects"
 
     def spec(self) -> Figure:
-        """Five lines with their bands; of categories, five points beside each other."""
+        """Three lines with their bands; of categories, three points beside each other."""
         known = {q: limits_of(self.curve, f"q{q}_effect") for q in QUANTILES if f"q{q}_effect" in self.curve}
         marks: list[Mark] = [Rule("neutral", 0.0)]
         for k, (q, (values, low, high)) in enumerate(known.items()):
-            shift = 0.14 * (k - 2)
+            shift = 0.2 * (k - 1)
             if np.isfinite(low).any():
                 marks.append(Band(f"q{q}", low, high, shift=shift))
             marks.append(Line(f"q{q}", values, f"{q}%", shift))
@@ -69,4 +68,4 @@ class QuantileDisplay(AlongDisplay, SingleDisplay):
 
 def _said(q: int, limits: tuple[Array, ...]) -> list[str]:
     """What is said of a quantile at each place."""
-    return [f"{q}%: {with_limits(*row) if q in LIMITED else number(row[0])}" for row in zip(*limits, strict=True)]
+    return [f"{q}%: {with_limits(*row)}" for row in zip(*limits, strict=True)]

@@ -16,9 +16,10 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from modifind._typing import Array
-from modifind.charts.labels import MINUS, number, tick_labels, value_text
+from modifind.charts.labels import MINUS, number, shown, tick_labels, value_text
 
 MOST_UPRIGHT = 6  # categories beside each other
+HALF_PAGE = 3.4  # inches; figures are made as wide, so that points of text are points on paper
 ROOM = 38  # letters that fit under axes of half a page
 LETTER = 0.066  # inches, about, of a letter beside axes
 MOST_WEAK = 0.25  # of the range of points with enough rows
@@ -136,6 +137,8 @@ class Places:
         Numbers that the axis has room for, whatever is drawn.
     support : array, optional
         Rows of each category.
+    heads : tuple of bool
+        Which rows are headings of those below them.
     """
 
     name: str
@@ -147,6 +150,7 @@ class Places:
     rows: bool = False
     holds: tuple[float, ...] = ()
     support: Array | None = None
+    heads: tuple[bool, ...] = ()
 
     @classmethod
     def along(cls, name: str, frame: pd.DataFrame, *, discrete: bool) -> Places:
@@ -186,6 +190,8 @@ class Places:
     @cached_property
     def ticked(self) -> list[str]:
         """Names of categories as they are written at an axis, on two lines where they are long."""
+        if self.heads:  # the same level may be one of several features
+            return [shown(label, 40, lines=1) for label in self.labels]
         return tick_labels(self.labels, width=26 if self.rows else 20 if self.sideways else 12)
 
     @property
@@ -214,15 +220,37 @@ class Places:
 
 
 @dataclass(frozen=True)
+class Column:
+    """Texts beside the rows of a panel, under a title.
+
+    Parameters
+    ----------
+    title : str
+        Heading.
+    texts : sequence of str
+        One for every row.
+    before : bool
+        Whether it stands between the names of the rows and what is drawn, or after that.
+    narrow : bool
+        Whether it is kept where there is little room.
+    """
+
+    title: str
+    texts: Sequence[str]
+    before: bool = False
+    narrow: bool = False
+
+
+@dataclass(frozen=True)
 class Told:
     """Words beside a panel, for pages that have room for them.
 
     Parameters
     ----------
     title, note : str
-        Heading, and how to read the picture.
+        Heading, and how to read the figure.
     about : str
-        What stands for the picture where it is not seen.
+        What stands for the figure where it is not seen.
     texts : tuple
         What is said at each place; where `words` are given, the numbers that follow each of them.
     words : tuple of str
@@ -238,7 +266,7 @@ class Told:
 
 @dataclass(frozen=True)
 class Panel:
-    """One picture: marks over places, with the axis of their numbers.
+    """One figure: marks over places, with the axis of their numbers.
 
     Parameters
     ----------
@@ -269,6 +297,8 @@ class Panel:
         Whether the panel below has the names of the places.
     told : Told
         Words beside it.
+    columns : tuple of Column
+        Texts beside rows.
     """
 
     places: Places
@@ -288,6 +318,7 @@ class Panel:
     weak: bool = False
     joined: bool = False
     told: Told = Told()
+    columns: tuple[Column, ...] = ()
 
     @property
     def values(self) -> tuple[list[float], list[float]]:
@@ -348,6 +379,8 @@ class Figure:
         Heights of the panels of a stack.
     legend_columns : int
         Entries of the legend beside each other.
+    width : float
+        Inches: half a printed page, if nothing else is said.
     """
 
     panels: tuple[Panel, ...]
@@ -355,6 +388,7 @@ class Figure:
     columns: int = 1
     ratios: tuple[float, ...] = (1.0,)
     legend_columns: int = 3
+    width: float = HALF_PAGE
 
 
 def spanning(

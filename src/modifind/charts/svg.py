@@ -17,13 +17,14 @@ from modifind.charts.drawing import Drawing
 from modifind.charts.frame import Frame, runs
 from modifind.charts.labels import MISSING, shortened, text_width
 from modifind.charts.scale import Scale
-from modifind.charts.spec import Line, Panel, Places, spanning
+from modifind.charts.spec import Column, Line, Panel, Places, spanning
 
 WIDTH, HEIGHT = 380.0, 236.0
 LEFT, RIGHT, TOP, BOTTOM = 32.0, 12.0, 12.0, 40.0
 STOP = WIDTH - RIGHT
 STACKED, BETWEEN = (120.0, 64.0), 26.0  # heights of panels one below the other, and the room between
 ROW = 26.0
+LISTED_ROW, MOST_COLUMN = 22.0, 170.0
 MISSING_ROOM = 52.0
 MOST_NAME = 128.0
 MOST_ROWS = 30
@@ -33,14 +34,14 @@ Ticks = Sequence[tuple[float, str]]
 
 @dataclass(frozen=True)
 class Chart:
-    """A picture and what is said when a place in it is pointed at.
+    """A figure and what is said when a place in it is pointed at.
 
     Parameters
     ----------
     title, note : str
         Heading, and how to read it.
     svg : Markup
-        The picture.
+        The figure.
     readout : dict
         Where the points are and what is said there, for the script of the page.
     keys : tuple of (str, str)
@@ -61,7 +62,7 @@ class Chart:
 
 
 def chart(*panels: Panel, height: float = HEIGHT - TOP - BOTTOM) -> Chart:
-    """A picture of one panel, or of panels one below the other that share their places."""
+    """A figure of one panel, or of panels one below the other that share their places."""
     first = _largest(panels[0])
     if first.places.discrete:
         drawing, readout = _rows(first)
@@ -71,8 +72,16 @@ def chart(*panels: Panel, height: float = HEIGHT - TOP - BOTTOM) -> Chart:
     return Chart(told.title, told.note, drawing.svg(told.about), readout, _keys(panels), unsure=first.weak)
 
 
+def row_chart(panel: Panel, width: float, *, narrow: bool = False) -> Chart:
+    """A figure of rows with columns of text beside them; where it is narrow, of the most needed columns alone."""
+    columns = [column for column in panel.columns if column.narrow or not narrow]
+    drawing, readout = _listed_rows(panel, columns, width)
+    told = panel.told
+    return Chart(told.title, told.note, drawing.svg(told.about), readout, _keys([panel]))
+
+
 def small_chart(panel: Panel, width: float = 160.0, height: float = 64.0) -> Markup:
-    """A picture of bars without axes."""
+    """A figure of bars without axes."""
     drawing, x = Drawing(width, height), Scale(0.0, 1.0, 0.0, width)
     Frame(drawing, panel, x.at(panel.places.at), x, Scale(*panel.reach, height - 6, 4.0), (0.0, width)).draw()
     return drawing.svg(panel.told.about)
@@ -180,9 +189,42 @@ def _rows(panel: Panel) -> tuple[Drawing, dict[str, Any]]:
     return drawing, _readout([frame], "y", (left, TOP, STOP, bottom))
 
 
-def _name_axis(drawing: Drawing, name: str, left: float, right: float, bottom: float) -> None:
+def _listed_rows(panel: Panel, columns: Sequence[Column], width: float) -> tuple[Drawing, dict[str, Any]]:
+    """Rows whose names begin at the left, headings among them, with columns of text before and after the drawing."""
+    places, bottom = panel.places, TOP + LISTED_ROW * (len(panel.places.labels) + 1)
+    drawing = Drawing(width, bottom + BOTTOM + (16 if panel.unit else 0))
+    widths = [min(max(map(text_width, (own.title, *own.texts)), default=0.0) + 14, MOST_COLUMN) for own in columns]
+    left = 4 + min(max(map(text_width, places.labels), default=0.0) + 10, MOST_NAME)
+    right = width - sum(room for own, room in zip(columns, widths, strict=True) if not own.before)
+    ends = {True: left, False: right}
+    y = Scale(0.0, 1.0, TOP + 1.5 * LISTED_ROW, TOP + 2.5 * LISTED_ROW)
+    at = y.at(places.at)
+    for column, room in zip(columns, widths, strict=True):
+        for place, text in ((TOP + LISTED_ROW / 2, column.title), *zip(at, column.texts, strict=True)):
+            drawing.text(ends[column.before] + 8, place + 4, text, "note", room=room - 6)
+        ends[column.before] += room
+    x = Scale(*panel.reach, ends[True] + 10, right - 6)
+    for value, text in _ticks(panel, x, 4):
+        drawing.line(x(value), TOP + LISTED_ROW, x(value), bottom, "grid")
+        drawing.text(x(value), bottom + 16, text, "tick", anchor="middle")
+    for label, place, head in zip(places.labels, at, places.heads, strict=True):
+        style, indent = ("heading", 0) if head else ("category", 12)
+        drawing.text(indent, place + 4, label.strip(), style, room=left - indent, middle=True)
+    _name_axis(drawing, panel.label, x.start, x.stop, bottom, room=width)
+    zero = x(0.0) if panel.reach[0] < 0 < panel.reach[1] else (x.start + x.stop) / 2
+    drawing.text(zero, bottom + 50, panel.unit, "note", anchor="middle")
+    frame = Frame(drawing, panel, at, y, x, (TOP + LISTED_ROW, bottom), turned=True)
+    frame.draw()
+    return drawing, _readout([frame], "y", (x.start, TOP, x.stop, bottom))
+
+
+def _name_axis(
+    drawing: Drawing, name: str, left: float, right: float, bottom: float, room: float | None = None
+) -> None:
     drawing.line(left, bottom, right, bottom, "axis")
-    drawing.text((left + right) / 2, bottom + 34, name, "axis-name", anchor="middle", room=right - left)
+    fits = text_width(name) <= right - left
+    middle = (left + right) / 2 if room is None or fits else room / 2
+    drawing.text(middle, bottom + 34, name, "axis-name", anchor="middle", room=room or right - left)
 
 
 def _readout(frames: Sequence[Frame], axis: str, box: tuple[float, ...]) -> dict[str, Any]:

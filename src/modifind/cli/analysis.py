@@ -82,7 +82,8 @@ def _settings(method: options.Method, select: options.Select) -> dict[str, Any]:
     settings: dict[str, Any] = {} if resamples == "auto" else {"n_resamples": int(resamples)}
     shared = ("alpha", "adjust", "missing", "missing_outcome", "effect_scale")
     settings |= {name: getattr(method, name) for name in shared}
-    settings |= {name: getattr(select, name) for name in ("device", "explain", "population", "placebo_runs")}
+    taken = ("device", "explain", "population", "placebo_runs", "better", "unit")
+    settings |= {name: getattr(select, name) for name in taken}
     settings |= {"max_train_rows": method.train_rows, "outcome": method.outcome_kind}
     return settings | {"outcome_transform": "log" if method.log_outcome else None}
 

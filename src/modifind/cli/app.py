@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import glob
-import io
 import signal
 import sys
 from pathlib import Path
@@ -17,7 +16,7 @@ from modifind.cli.typed import as_typed
 from modifind.cli.warned import warnings_as_lines
 
 app = typer.Typer(
-    help="Find the features that change how a treatment works.",
+    help="Find the features that change the effect of a treatment.",
     add_completion=False,
     pretty_exceptions_enable=False,
 )
@@ -98,26 +97,23 @@ def demo(
 ) -> None:
     """Analyse an embedded table of 1500 simulated patients and leave a report."""
     from modifind import ModifierSelector
-    from modifind.charts import ImportanceDisplay
     from modifind.datasets import load_trial
-    from modifind.result.writing import make_folder, write_bytes
+    from modifind.result.writing import make_folder
 
     trial = load_trial()
     make_folder(out)
     print("1500 simulated patients: drug or placebo, change of blood pressure, nine features.\n")
-    selector = ModifierSelector(random_state=0, n_jobs=jobs, progress=True)
+    selector = ModifierSelector(better="lower", unit="mmHg", random_state=0, n_jobs=jobs, progress=True)
     with warnings_as_lines() as lines:
         result = selector.fit(trial.X, trial.y, treatment=trial.treatment).result_
         lines.told = result.concerns()
     result.to_json(out / "result.json")
     result.to_csv(out / "result.csv")
     result.report(out / "report.html")
-    picture = io.BytesIO()
-    ImportanceDisplay.from_result(result).plot().figure_.savefig(picture, format="png")
-    write_bytes(out / "importance.png", picture.getvalue())
+    result.plot.forest().savefig(out / "forest.png")
     terminal.print_result(result, truth=trial.truth)
     terminal.print_checks(result)
-    print(f"\nReport: {out / 'report.html'}")
+    print(f"report: {out / 'report.html'}")
 
 
 @app.command()
@@ -158,6 +154,7 @@ def select(
     """Find the features of a table that modify the effect of a treatment on an outcome."""
     from modifind.cli.analysis import open_analysis, until_interrupted
 
+    output.check()
     out, report = output.out, output.report
     check_outputs({"--out": (out, RESULT_SUFFIXES), "--report": (report, (".html",))}, _inputs(data, run))
     with open_analysis(data, columns, method, text, run, more, pieces) as (table, roles, selector, lines):
@@ -173,9 +170,13 @@ def select(
         lines.told = result.concerns()
         saved = result.to_json if out is not None and out.suffix.lower() == ".json" else result.to_csv
         failures = write_outputs({"--out": (out, saved), "--report": (report, result.report)})
+        failures += output.write_figures(result)
     terminal.print_result(result)
     terminal.print_checks(result, lines.typed)
     _complain_of(failures)
+    for name, path in (("result", out), ("report", report), ("figures", output.figures)):
+        if path is not None:
+            print(f"{name}: {path}")
     if interrupted:
         raise typer.Exit(INTERRUPTED)
     if output.strict and not result.ok:

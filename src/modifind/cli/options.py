@@ -8,11 +8,15 @@ from collections.abc import Callable
 from dataclasses import dataclass, is_dataclass
 from functools import wraps
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from typer import BadParameter, Option
 
+if TYPE_CHECKING:
+    from modifind.result.selection_result import SelectionResult
+
 DEFAULT_STATISTIC = "effect_likelihood"
+FIGURE_FORMATS = ("svg", "png", "pdf")
 
 
 def with_options(command: Callable[..., None]) -> Callable[..., None]:
@@ -23,6 +27,11 @@ def with_options(command: Callable[..., None]) -> Callable[..., None]:
         groups[name], kind = {name: parameter}, parameter.annotation
         if isinstance(kind, type) and is_dataclass(kind):
             groups[name], classes[name] = dict(inspect.signature(kind, eval_str=True).parameters), kind
+            for option in groups[name].values():
+                about = option.annotation.__metadata__[0]
+                about.rich_help_panel = getattr(kind, "title", None)
+                if option.annotation.__origin__ is int:
+                    about.metavar = "N"  # a range would take the room of the help
 
     @wraps(command)
     def taking(**values: Any) -> None:
@@ -55,6 +64,7 @@ Seed = Annotated[int, Option(help="Seed of everything random.", min=0)]
 class Columns:
     """What the columns of a table are."""
 
+    title: ClassVar[str] = "Columns"
     treatment: Annotated[str, Option(help="Column with two values, or more with --reference or --arms.")]
     outcome: Annotated[str, Option(help="Numeric column, or one of 0 and 1.")]
     features: Annotated[
@@ -93,6 +103,7 @@ class Columns:
 class Method:
     """How effects are looked for, by whatever command."""
 
+    title: ClassVar[str] = "Method"
     learner: Annotated[str, Option(help="Of effect_likelihood: auto, linear, splines, boosting or neural.")] = "auto"
     outcome_kind: Annotated[str, Option(help="auto, numeric, binary, count, ordinal or amount (often zero).")] = "auto"
     effect_scale: Annotated[str, Option(help="How arms are compared: difference, ratio or odds_ratio.")] = "difference"
@@ -115,6 +126,7 @@ class Method:
 class Select:
     """What can be chosen besides where features are selected."""
 
+    title: ClassVar[str] = "More about the method"
     statistic: Annotated[str, Option(help="effect_likelihood or wcmmd.")] = DEFAULT_STATISTIC
     repeats: Annotated[int, Option(help="Cross-fits of effect_likelihood to average.", min=1)] = 1
     check: Annotated[int, Option(help="Resamples to check effect_likelihood's tail.", min=0)] = 0
@@ -127,6 +139,8 @@ class Select:
     population: Annotated[
         str, Option(help="Whom effects are about: all rows, or overlap (those with a counterpart).")
     ] = "all"
+    better: Annotated[str | None, Option(help="Which outcomes are better: higher or lower.")] = None
+    unit: Annotated[str | None, Option(help="Unit of the outcome, for the report and figures.")] = None
     placebo_runs: Annotated[int, Option("--placebo", help="Also run this many treatments that do nothing.", min=0)] = 0
 
 
@@ -134,6 +148,7 @@ class Select:
 class Text:
     """How a file of text is read; the fields are those of `Dialect`."""
 
+    title: ClassVar[str] = "Text files"
     separator: Annotated[str | None, Option(help="What separates fields of text: one character, tab or space.")] = None
     decimal: Annotated[str | None, Option(help="What separates decimals in text: . or ,")] = None
     encoding: Annotated[str | None, Option(help="How letters of text are written, such as latin-1.")] = None
@@ -146,6 +161,7 @@ class Text:
 class Pieces:
     """Where the rows of a table are that is not read at once."""
 
+    title: ClassVar[str] = "Large tables"
     stream: Annotated[bool, Option("--stream", help="Read the table in batches: files larger than memory.")] = False
     dask: Annotated[
         str, Option(help="Work on the Dask cluster at this address; without one, start a local cluster.")
@@ -156,6 +172,7 @@ class Pieces:
 class Run:
     """What changes no answer but by its seed."""
 
+    title: ClassVar[str] = "Running"
     seed: Seed = 0
     jobs: Jobs = 1
     checkpoint: Annotated[
@@ -167,18 +184,39 @@ class Run:
 class Output:
     """What is left of a selection."""
 
+    title: ClassVar[str] = "What is written"
     out: Annotated[Path | None, file_option("--out", "Result as .json (all of it) or .csv (table).")] = None
     report: Annotated[Path | None, file_option("--report", "HTML report to write.")] = None
+    figures: Annotated[Path | None, Option(help="Folder for all figures of the selected features.")] = None
+    figure_format: Annotated[str, Option(help="svg, png or pdf.")] = "svg"
     dry_run: Annotated[bool, Option("--dry-run", help="Only say how the table is read and what would be run.")] = False
     strict: Annotated[
         bool, Option("--strict", help="End with exit code 3 if a check that bears on validity failed.")
     ] = False
+
+    def check(self) -> None:
+        """Refuse what could not be written, before anything is fitted."""
+        if self.figure_format not in FIGURE_FORMATS:
+            raise ValueError(f"--figure-format must be svg, png or pdf, not {self.figure_format!r}")
+        if self.figures is not None and self.figures.is_file():
+            raise ValueError(f"--figures: {self.figures} is a file; name a folder")
+
+    def write_figures(self, result: SelectionResult) -> list[str]:
+        """Write the figures, if they are asked for; what could not be written, and why."""
+        if self.figures is None:
+            return []
+        try:
+            result.plot.save_all(self.figures, self.figure_format)
+        except (OSError, ValueError) as error:
+            return [f"--figures: {error}"]
+        return []
 
 
 @dataclass(frozen=True)
 class Study:
     """How much of a study of the paper is run."""
 
+    title: ClassVar[str] = "Study"
     runs: Annotated[
         str,
         Option(help="Runs per method, such as 50, or 50,preset=8 for some of them; default 50, fewer in slow studies."),

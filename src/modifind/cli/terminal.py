@@ -17,9 +17,11 @@ if TYPE_CHECKING:
     from modifind.result.selection_result import SelectionResult
 
 
+MINUS = "\u2212"  # written as a hyphen, which every terminal has
+MOST_FEATURES = 20
 LOOKS: dict[str, dict[str, Any]] = {  # of columns of the table of features
     **{name: {"overflow": "fold"} for name in ("feature", "arms", "caution")},
-    **{name: {"justify": "right"} for name in ("importance", "p", "adjusted p")},
+    **{name: {"justify": "right"} for name in ("p", "adjusted p")},
 }
 
 
@@ -100,20 +102,21 @@ def complain(line: str) -> None:
     print(_wrapped(printable(line), sys.stderr), file=sys.stderr)
 
 
-def _wrapped(line: str, stream: TextIO) -> str:
+def _wrapped(line: str, stream: TextIO, indent: str = "    ") -> str:
     if not stream.isatty():
         return line
     width = max(40, shutil.get_terminal_size().columns)
-    return textwrap.fill(line, width, subsequent_indent="    ", break_long_words=False, break_on_hyphens=False)
+    return textwrap.fill(line, width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
 
 
 def print_checks(result: SelectionResult, typed: Callable[[str], str] = str) -> None:
-    """How many kinds of check need attention, a line for each of those in the words of `typed`, and then the notes."""
+    """Whether the checks passed, a line for each kind that needs attention in the words of `typed`, and the notes."""
     from modifind.result.checks import summary
 
     for label, own in result.by_arm.items() if result.by_arm else [("", result)]:
         if len(own.checks):
-            print(f"checks{f' of {printable(label)}' if label else ''}: {summary(own.checks)}")
+            said = summary(own.checks)
+            print(f"checks{f' of {printable(label)}' if label else ''}: {said[0].lower()}{said[1:]}")
     for bears, word in ((True, "caution"), (False, "note")):
         for concern in result.concerns(validity=bears):
             print(_wrapped(f"  {word}: {printable(' '.join(typed(concern).split()))}", sys.stdout))
@@ -155,49 +158,33 @@ def print_placebo(found: PlaceboResult, typed: Callable[[str], str]) -> None:
 
 
 def print_result(result: SelectionResult, truth: dict[str, str] | None = None) -> None:
-    """The table of features, what was selected and how many rows that rests on."""
+    """The table of features, then the answer: the average effect, what changes it and for whom it is clear."""
     from rich.console import Console
-    from rich.text import Text
 
-    settings, console, mark = result.settings, Console(), star()
-    console.print(_feature_table(result, truth, mark))
-    chosen = ", ".join(map(str, result.selected)) or "none"
-    adjusted = "unadjusted" if settings["adjust"] == "none" else f"{settings['adjust'].upper()}-adjusted"
-    lines = [f"\n{mark} selected at {adjusted} p <= {settings['alpha']:g}: {printable(chosen)}"]
+    from modifind.report.abstract import Abstract
+
+    mark = star()
+    Console().print(_feature_table(result, truth, mark))
+    settings, answer = result.settings, Abstract.of(result)
+    adjusted = "p" if settings["adjust"] == "none" else "adjusted p"
+    shown = min(len(result.table), max(MOST_FEATURES, len(result.selected)))
+    more = f"; {len(result.table) - shown} more features are in the file of --out" if len(result.table) > shown else ""
+    lines = [f"{mark} {adjusted} at most {settings['alpha']:g}{more}", "", answer.headline, ""]
+    width = max((len(title) for title, _ in answer.parts), default=0) + 2
+    for title, text in answer.parts:
+        lines.append(f"{title.lower():<{width}}{text}")
+    lines += [f"{'':<{width}}{name}: {text}" for name, text in answer.modifiers]
+    lines += [f"{group.title.lower():<{width}}{'; '.join(group.lines)}" for group in answer.groups]
     roles = result.table.get("role")
     predictors = [] if roles is None else [str(name) for name in result.table.index[roles == "prognostic"]]
     if predictors:
-        lines.append(f"predict the outcome, no difference found: {printable(', '.join(predictors))}")
+        lines.append(f"{'prognostic only':<{width}}{', '.join(predictors)}")
+    for label, own in (result.by_arm or {}).items():
+        lines.append(f"{label}: {', '.join(map(str, own.selected)) or 'none'} selected over features and arms")
     if result.placebo is not None:
-        lines.append(printable(result.placebo.text))
-    lines += _contrast_lines(result) if result.by_arm else [_rows_line(result)]
+        lines.append(f"{'placebo':<{width}}{result.placebo.text}")
     for line in lines:
-        console.print(Text(line))
-
-
-def _contrast_lines(result: SelectionResult) -> list[str]:
-    """For every arm what is selected, and how many rows that rests on."""
-    settings, found = result.settings, result.by_arm or {}
-    reference = f"reference = {settings['control_label']} ({settings['n_control']} rows)"
-    lines = [printable(f"{settings['n_rows']} rows, {reference}; selected over features and arms:")]
-    for label, own in found.items():
-        chosen = ", ".join(own.selected) or "none"
-        effective = f"effective rows {own.overlap['effective_rows_treated']:.0f} and "
-        effective += f"{own.overlap['effective_rows_control']:.0f}"
-        lines.append(printable(f"  {label} ({own.settings['n_treated']} rows; {effective}): {chosen}"))
-    return lines
-
-
-def _rows_line(result: SelectionResult) -> str:
-    """The arms, and how many rows they are worth."""
-    settings = result.settings
-    labels = f"treated = {settings['treated_label']}, control = {settings['control_label']}"
-    kept = "overlap_rows" if settings.get("population") == "overlap" else "effective_rows"
-    effective = f"{result.overlap[f'{kept}_treated']:.0f} treated, {result.overlap[f'{kept}_control']:.0f} control"
-    effective += " (overlap population)" if kept == "overlap_rows" else ""
-    others = settings.get("n_rows_other_arms")
-    left_out = f" ({others} of other arms left out)" if others else ""
-    return f"{settings['n_rows']} rows{left_out}, {printable(labels)}; effective rows after weighting: {effective}"
+        print(_wrapped(printable(line.replace(MINUS, "-")), sys.stdout, " " * width))
 
 
 def _feature_table(result: SelectionResult, truth: dict[str, str] | None, mark: str) -> Any:
@@ -208,6 +195,7 @@ def _feature_table(result: SelectionResult, truth: dict[str, str] | None, mark: 
     from modifind.result.selection_result import readable_p
 
     table = result.table.sort_values(["p_value", "importance"], ascending=[True, False])
+    table = table.head(max(MOST_FEATURES, len(result.selected)))
     more: dict[str, list[str]] = {}
     if truth is not None:
         more["in truth moves"] = [truth.get(str(name), "nothing") for name in table.index]
@@ -217,10 +205,10 @@ def _feature_table(result: SelectionResult, truth: dict[str, str] | None, mark: 
     if any(cautions):
         more["caution"] = cautions
     shown = Table(box=None, pad_edge=False)
-    for name in ("feature", "kind", "importance", "p", "adjusted p", "", *more):
+    for name in ("feature", "kind", "p", "adjusted p", "", *more):
         shown.add_column(name, **LOOKS.get(name, {}))
     for place, row in enumerate(table.itertuples()):
-        numbers = f"{row.importance:.3g}", readable_p(float(row.p_value)), readable_p(float(row.p_adjusted))  # type: ignore[arg-type]
+        numbers = readable_p(float(row.p_value)), readable_p(float(row.p_adjusted))  # type: ignore[arg-type]
         cells: list[Any] = [Text(printable(str(row.Index))), str(row.kind), *numbers, mark * bool(row.selected)]
         shown.add_row(*cells, *(Text(own[place]) for own in more.values()), style="bold" if row.selected else None)
     return shown

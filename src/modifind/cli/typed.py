@@ -32,6 +32,7 @@ OPTIONS = {
 WORDS = (
     *("alpha", "adjust", "statistic", "sampler", "missing", "propensity", "strata", "clusters", "treated"),
     *("reference", "arms", "population", "checkpoint", "device", "learner", "treatment", "runs", "outcome"),
+    *("better", "unit"),
 )
 WORD_OPTIONS = {"outcome": "--outcome-kind"}
 FOLLOWS = r"must\b|needs?\b|names\b|is for\b|for a\b|\S+ (?:is in use|belongs to|cannot)\b"

@@ -17,7 +17,9 @@ from modifind.engine.record import hand_on, installed_versions
 from modifind.engine.testers import Outcome
 from modifind.explain.attempts import attempt, described
 from modifind.explain.column_bounds import Bounds
+from modifind.explain.global_tests import with_features
 from modifind.explain.marginal import MarginalView
+from modifind.explain.overview import Overview
 from modifind.explain.verdict import ShownColumn, verdict
 from modifind.explain.views import no_curve
 from modifind.inference import adjust_p_values
@@ -96,8 +98,8 @@ class Found:
         Features that cannot be tested, as a warning has said.
     overlap : dict
         How far the arms overlap.
-    overall : dict
-        Effects for all rows together.
+    overview : Overview
+        What is said of all rows together.
     score_histogram : DataFrame
         Propensity scores by arm.
     columns : DataFrame
@@ -109,7 +111,7 @@ class Found:
     findings: list[Finding]
     named: frozenset[str]
     overlap: dict[str, float]
-    overall: dict[str, float]
+    overview: Overview
     score_histogram: pd.DataFrame
     columns: pd.DataFrame
 
@@ -179,7 +181,9 @@ def assemble(
         versions=installed_versions(),
         warnings=(*messages, *concerns(checks, found.named)),
         checks=checks,
-        overall=found.overall,
+        overall=found.overview.overall,
+        tests=with_features(found.overview.tests, features["p_value"].fillna(1.0).to_numpy(dtype=np.float64)),
+        subgroups=_subgroups(found.overview.subgroups, features),
         densities=_densities(features, views),
         bounds={column: own.table for column, own in bounds.items()},
         bound_tests={column: own.tests for column, own in bounds.items()},
@@ -296,6 +300,11 @@ def _roles(selected: Any, diagnostics: pd.DataFrame, alpha: float, adjust: str) 
         prognostic = adjust_p_values(np.where(np.isnan(p_values), 1.0, p_values), adjust) <= alpha
     pairs = zip(selected, prognostic, strict=True)
     return [MODIFIER if chosen else PROGNOSTIC if predicts else "" for chosen, predicts in pairs]
+
+
+def _subgroups(known: pd.DataFrame, features: pd.DataFrame) -> pd.DataFrame:
+    """Effects by subgroup, with the p-value of the feature."""
+    return known.assign(p_value=features["p_value"].reindex(known["feature"]).to_numpy(dtype=np.float64))
 
 
 def _densities(features: pd.DataFrame, views: Mapping[str, Mapping[str, MarginalView]]) -> dict[str, pd.DataFrame]:

@@ -32,7 +32,7 @@ RUN_FILE = "run.json"
 VERSIONS = ("modifind", "numpy", "scipy", "scikit-learn", "torch")
 # They change how a result is put together, not what is found of a feature. Of a table taken at once the digests show
 # what is discrete, and `n_resamples_used` is what the number of resamples comes to.
-IMMATERIAL = ("alpha", "adjust", "n_resamples")
+IMMATERIAL = ("alpha", "adjust", "n_resamples", "better", "unit")
 IMMATERIAL_IF_WHOLE = ("discrete_features", "max_train_rows")
 SHOWN_DIFFERENCES = 5
 DAMAGED = (ValueError, OSError, TypeError, RecursionError, OverflowError)  # what reading a file of another kind raises

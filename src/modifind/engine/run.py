@@ -7,13 +7,12 @@ whose sums add up (module `pieces`). Both are a `Table`, and `Run` walks on with
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from modifind._threads import one_thread
 from modifind._typing import Array
 from modifind.data.clusters import check_sampler_weights
 from modifind.data.feature_groups import Unit
@@ -26,9 +25,8 @@ from modifind.engine.record import data_settings
 from modifind.engine.review import baseline_settings, review_columns
 from modifind.engine.scoring import refuse_separation
 from modifind.engine.units import Tested, group_settings, null_hypothesis, warn_constant_members
-from modifind.explain.attempts import attempt
+from modifind.explain.overview import Overview
 from modifind.explain.pseudo import ArmRows, OutcomeModel, PseudoOutcomes
-from modifind.explain.views import OVERALL, overall_effects
 from modifind.inference import ConditionalRandomizationTest
 from modifind.nuisance.conditional import BaseSampler, for_gaps
 from modifind.nuisance.conditional.base import sampler_weights
@@ -254,17 +252,17 @@ class Run:
         tell(names, answer.findings)
         untested = {block.table.names[m] for m in table.copies} | table.left_out
         untested |= warn_constant_members(block.table, units)
-        overall = None
+        overview, rows = Overview(), answer.outcomes.rows
         if self.explain and answer.seed is not None:
-            with one_thread():
-                overall = attempt(OVERALL, overall_effects, answer.outcomes, answer.y_bandwidth, answer.seed)
+            shown = replace(block.table, values=block.table.values[rows])
+            overview = Overview.of(answer.outcomes, answer.y_bandwidth, shown, units, table.n_rows, answer.seed)
         return Tested(
             names=names,
             kinds=[unit.kind(block.table) for unit in units],
             findings=answer.findings,
             named=frozenset(untested),
             overlap=answer.overlap.overlap(propensity),
-            overall=overall or {},
+            overview=overview,
             score_histogram=answer.overlap.score_histogram(),
             columns=review_columns(
                 propensity,

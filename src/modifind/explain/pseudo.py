@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from modifind._typing import Array, Ints
 from modifind.data.population import row_weights
 from modifind.data.survey import mean_of, quantiles_of, some
+from modifind.statistics.kernels import gaussian_gram
 
 if TYPE_CHECKING:
     from modifind.statistics.families import Family
@@ -27,6 +28,7 @@ MAX_ROWS = 30_000  # bands of so many rows are narrow, and all their pseudo-outc
 MAX_LEVELS = 12  # an outcome of no more distinct values is shown by their shares
 N_QUANTILES, N_STEPS = 36, 12
 HEAVY = 0.02  # share of the outcomes from which a value that several rows have is a step of the distribution function
+LEAST_EIGENVALUE = 1e-10  # of the largest
 EDGE = 0.005  # share of the outcomes beyond either end of a drawn scale
 # Functions of the outcome before the indicators: the outcome and its square.
 N_MOMENTS = 2
@@ -150,6 +152,17 @@ class PseudoOutcomes:
     population: str = "all"
     effect_scale: str = "difference"
     two_parts: bool = False
+
+    @property
+    def atoms(self) -> Array:
+        """Where the probability between one mark and the next is taken to be."""
+        return np.where(self.steps, self.marks, (self.marks + np.append(self.marks[0], self.marks[:-1])) / 2)
+
+    def kernel_root(self, bandwidth: float) -> Array:
+        """Feature map of a Gaussian kernel at the atoms, shape (marks, r): few columns give all of its products."""
+        values, vectors = np.linalg.eigh(gaussian_gram(self.atoms, self.atoms, bandwidth))
+        kept = values > LEAST_EIGENVALUE * values[-1]
+        return vectors[:, kept] * np.sqrt(values[kept])
 
     @classmethod
     def of(

@@ -22,7 +22,7 @@ from scipy.stats import norm
 from modifind._typing import Array
 from modifind.explain.marginal import TOLD
 from modifind.result.effect_names import effect_name
-from modifind.result.selection_result import NOT_TESTED, PARTS, readable_p
+from modifind.result.selection_result import NOT_TESTED, PARTS, p_text
 
 NAMES = {"mean": "the average", "spread": "the spread", "shape": "the shape"}
 NAMES_OF_AMOUNTS = {"mean": "whether there is any", "spread": "how much there is", "shape": "the shape"}
@@ -116,7 +116,7 @@ def _unclear(changes: Mapping[str, Any] | pd.Series[Any], names: Mapping[str, st
     if not known:
         return "Changes the distribution of the effect."
     strongest = min(known, key=lambda part: known[part])
-    sign = f"strongest sign: {names[strongest].removeprefix('the ')}, p = {readable_p(known[strongest])}"
+    sign = f"strongest sign: {names[strongest].removeprefix('the ')}, {p_text(known[strongest])}"
     if names is NAMES_OF_AMOUNTS:
         return f"Changes the effect; which part of it is not clear ({sign})."
     short = [names[part].removeprefix("the ") for part in known]

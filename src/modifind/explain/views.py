@@ -12,6 +12,7 @@ from scipy.special import ndtr
 from scipy.stats import t as student_t
 
 from modifind._typing import Array
+from modifind.explain.average_effects import mean_effects
 from modifind.explain.comparisons import PARTS_OF_AMOUNTS, compared, is_ratio, log_moves
 from modifind.explain.local import Averages, Places
 from modifind.explain.pseudo import EDGE, N_MOMENTS, PseudoOutcomes
@@ -151,7 +152,12 @@ def overall_effects(outcomes: PseudoOutcomes, y_bandwidth: float, seed: np.rando
     rng = np.random.default_rng(seed)
     row = explain_column(GivenFeature(np.zeros(outcomes.rows.size), ("",)), outcomes, y_bandwidth, rng).curve.iloc[0]
     names = [part for name in ("d2", *effects_of(outcomes)) for part in (name, f"{name}_low", f"{name}_high")]
-    return {name: float(row[name]) for name in names}
+    found = {name: float(row[name]) for name in names}
+    if outcomes.effect_scale == "difference":
+        # The average has a variance of its own: no draws are needed, and its limits agree with its test.
+        low, high = mean_effects(outcomes).limits(LEVEL)
+        found |= {"mean_effect_low": outcomes.unit * low, "mean_effect_high": outcomes.unit * high}
+    return found
 
 
 def _shown(places: Places, n_levels: int) -> NDArray[np.intp]:
@@ -218,22 +224,13 @@ class _View:
         reach = self.reach * _spread(moved)
         return found - reach, found + reach
 
-    def _atoms(self) -> Array:
-        """Where the probability of each increment is taken to be."""
-        marks = self.outcomes.marks
-        return np.where(self.outcomes.steps, marks, (marks + np.append(marks[0], marks[:-1])) / 2)
-
     def _distance(self, distributions: Distributions, drawn: Distributions) -> dict[str, Array]:
         """Squared distance between the arms' distributions less what chance adds; its band, also without a modifier.
 
         Without a modifier the distance is the same at every point. The distributions need not be: a feature that moves
         both arms alike moves the place where they differ.
         """
-        atoms = self._atoms()
-        # Only products of the root enter, and it has far fewer columns than there are marks.
-        values, vectors = np.linalg.eigh(gaussian_gram(atoms, atoms, self.y_bandwidth))
-        kept = values > 1e-10 * values[-1]
-        root = vectors[:, kept] * np.sqrt(values[kept])
+        root = self.outcomes.kernel_root(self.y_bandwidth)
         found, moved = (np.diff(part.increments, axis=-2)[..., 0, :] @ root for part in (distributions, drawn))
         raw = (found**2).sum(axis=-1)
         if not self.n_draws:
@@ -262,7 +259,7 @@ class _View:
             Distributions.of(self.averages.estimate[shown]),
             Distributions.of(self.averages.draws[:, shown]),
         )
-        feel = gaussian_gram(grid, self._atoms(), self.y_bandwidth)
+        feel = gaussian_gram(grid, self.outcomes.atoms, self.y_bandwidth)
         increments, moved = distributions.increments, drawn.increments
         parts = {
             "treated": (increments[:, 1] @ spread.T, moved[:, :, 1] @ spread.T),

@@ -1,9 +1,9 @@
 """From statistics to p-values to selections."""
 
-from modifind.inference.adjust import adjust_p_values
+from modifind.inference.adjust import adjust_p_values, simes_p_value
 from modifind.inference.randomisation import ConditionalRandomizationTest, CRTOutcome
 from modifind.inference.sums import RowSums, sums_test
-from modifind.inference.tails import UNSEEN, AnalyticOutcome, analytic_test
+from modifind.inference.tails import UNSEEN, AnalyticOutcome, analytic_test, cauchy_combination
 
 __all__ = [
     "UNSEEN",
@@ -13,5 +13,7 @@ __all__ = [
     "RowSums",
     "adjust_p_values",
     "analytic_test",
+    "cauchy_combination",
+    "simes_p_value",
     "sums_test",
 ]

@@ -45,6 +45,20 @@ def adjust_p_values(p_values: ArrayLike, method: str = "bh") -> Array:
     raise ValueError(f"adjust must be one of {', '.join(map(repr, METHODS))}, not {method!r}")
 
 
+def simes_p_value(p_values: ArrayLike) -> float:
+    """P-value of whether any of several null hypotheses is false, by the method of Simes.
+
+    It holds for p-values that are independent or positively dependent, as "bh" does, and is the smallest p-value so
+    adjusted: it is at most alpha where some feature is selected by "bh", and nowhere else.
+
+    Examples
+    --------
+    >>> round(simes_p_value([0.04, 0.03, 0.9]), 3)
+    0.06
+    """
+    return float(adjust_p_values(p_values, "bh").min())
+
+
 def smallest_factor(n_tests: int, method: str) -> float:
     """By how much the adjustment multiplies a p-value that is small on its own among `n_tests`."""
     if method == "none":

@@ -89,10 +89,21 @@ def combined_p_value(likelihood: Any, tails: Any) -> Any:
     >>> round(float(combined_p_value(0.001, 0.8)), 4), round(float(combined_p_value(0.8, 0.001)), 4)
     (0.0017, 0.0025)
     """
-    below = (np.clip(p, SMALLEST, LARGEST_COMBINED) for p in (likelihood, tails))
-    first, second = (1.0 / np.tan(np.pi * p) for p in below)
-    both = np.arctan2(1.0, LIKELIHOOD_WEIGHT * first + (1 - LIKELIHOOD_WEIGHT) * second) / np.pi
+    both = cauchy_combination(likelihood, tails, LIKELIHOOD_WEIGHT)
     return np.where(np.isnan(tails), likelihood, both)
+
+
+def cauchy_combination(first: Any, second: Any, weight: float = 0.5) -> Any:
+    """P-value of two tests at once, of which the first has so much of the weight (Liu and Xie 2020).
+
+    Examples
+    --------
+    >>> round(float(cauchy_combination(0.001, 0.5)), 4)
+    0.002
+    """
+    below = (np.clip(p, SMALLEST, LARGEST_COMBINED) for p in (first, second))
+    one, other = (1.0 / np.tan(np.pi * p) for p in below)
+    return np.arctan2(1.0, weight * one + (1 - weight) * other) / np.pi
 
 
 # Of a feature that the statistic does not look at.

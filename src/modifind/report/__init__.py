@@ -1,7 +1,8 @@
 """A report of one self-contained HTML file."""
 
-from modifind.report.content import answer, checks_by_kind
+from modifind.report.abstract import Abstract, headline
+from modifind.report.content import checks_by_kind
 from modifind.report.methods import methods
 from modifind.report.render import render_report
 
-__all__ = ["answer", "checks_by_kind", "methods", "render_report"]
+__all__ = ["Abstract", "checks_by_kind", "headline", "methods", "render_report"]

@@ -34,6 +34,10 @@ OVERLAP_WEIGHTS = (
     "Li F, Morgan KL, Zaslavsky AM. Balancing covariates via propensity score weighting. "
     "Journal of the American Statistical Association 113, 390-400, 2018."
 )
+KERNEL = (
+    "Martinez-Taboada D, Ramdas A, Kennedy EH. An efficient doubly-robust test for the kernel treatment effect. "
+    "Advances in Neural Information Processing Systems 36, 2023."
+)
 MAKAROV = (
     "Fan Y, Park SS. Sharp bounds on the distribution of treatment effects and their statistical inference. "
     "Econometric Theory 26, 931-951, 2010."
@@ -125,6 +129,7 @@ def references(result: SelectionResult) -> list[str]:
         DOUBLY_ROBUST: bands and (model or len(result.changes)),
         **dict.fromkeys([SIMES, SELECTIVE], bool(result.by_arm)),
         OVERLAP_WEIGHTS: bands and s.get("population") == "overlap",
+        KERNEL: "distribution" in result.tests.index,
         MAKAROV: result.bounds,
     }
     return [reference for reference, cited in used.items() if cited]
@@ -147,6 +152,15 @@ def _explained_methods(result: SelectionResult) -> str:
                 "e(1 - e) of its propensity score e, so that rows that could hardly have been in the other arm hardly "
                 "count (overlap weights)."
             )
+    if "mean" in shown.tests.index:
+        between = "clusters" if result.settings.get("clusters") else "rows"
+        said += (
+            " The average effect is the mean of doubly robust scores of the cross-fitted models, with the variance "
+            f"between {between}; whether the distribution of the outcome changes was tested by the squared length of "
+            "the mean score of a Gaussian kernel's feature map, combined with the test of the average, and whether "
+            "anything modifies the effect by a score test along all features, combined with the features' tests. "
+            "Effects in subgroups are means of the same scores."
+        )
     if len(shown.changes):
         said += _changes_methods(shown)
     if result.placebo is not None:
@@ -223,11 +237,13 @@ def _row_methods(s: Mapping[str, Any]) -> str:
         said += (
             f" The outcome was missing in {own['n_missing']} rows ({own['share_missing']:.0%}); rows that have one "
             "were weighted by the inverse of their chance to have one given features and arm (cross-fitted, at most 20)"
-            f"{', times sample weights' if own['times_sample_weight'] else ''}, and are worth "
-            f"{own['effective_rows']:.0f} equal rows."
+            f"{', times sample weights' if own['times_sample_weight'] else ''}, with an effective "
+            f"sample size of {own['effective_rows']:.0f}."
         )
     if s.get("sample_weight"):
-        said += f" Rows were weighted by sample weights (worth {s['sample_weight']['effective_rows']:.0f} equal rows)."
+        said += (
+            f" Rows were weighted by sample weights (effective sample size {s['sample_weight']['effective_rows']:.0f})."
+        )
     if s.get("clusters"):
         said += f" Rows of a cluster ({s['clusters']['n_clusters']} clusters) stayed in one fold, and variances are"
         said += " between clusters where these are larger."

@@ -1,4 +1,4 @@
-"""One panel per feature: its verdict, its pictures and its numbers."""
+"""One panel per feature: its verdict, its figures and its numbers."""
 
 from __future__ import annotations
 
@@ -18,10 +18,11 @@ from modifind.charts.calibration import CalibrationDisplay
 from modifind.charts.curve import CurveDisplay
 from modifind.charts.d2 import D2Display
 from modifind.charts.density import DensityDisplay
+from modifind.charts.forest import ForestDisplay
 from modifind.charts.labels import MISSING, Words, percent, value_text, with_limits
 from modifind.charts.overlap import OverlapDisplay
 from modifind.charts.quantiles import QuantileDisplay
-from modifind.charts.svg import Chart, chart, small_chart
+from modifind.charts.svg import Chart, chart, row_chart, small_chart
 from modifind.report.content import KINDS, anchor, change_marks, comparisons, verdict
 from modifind.result.effect_names import effect_name
 from modifind.result.selection_result import NOT_TESTED, SelectionResult, readable_p
@@ -33,7 +34,7 @@ SPREAD_TITLES = {"sd_ratio": "spread ratio"} | {f"q{q}_effect": f"{q}% quantile"
 
 @dataclass(frozen=True)
 class ColumnPanel:
-    """Pictures of one column.
+    """Figures of one column.
 
     Parameters
     ----------
@@ -42,7 +43,7 @@ class ColumnPanel:
     name : str
         What the values are of.
     charts, bounds : list of Chart
-        Pictures along the values.
+        Figures along the values.
     densities : list of (str, Chart)
         Outcomes of both arms by value of the feature.
     numbers : dict
@@ -69,7 +70,7 @@ class ColumnPanel:
 
     @property
     def all_charts(self) -> list[Chart]:
-        """Every picture, in the order of the page."""
+        """Every figure, in the order of the page."""
         return [*self.charts, *(chart for _, chart in self.densities), *self.bounds]
 
 
@@ -95,7 +96,7 @@ class Panel:
 
     @property
     def readouts(self) -> dict[str, dict[str, Any]]:
-        """What the pictures say when pointed at, by the identifier of the picture."""
+        """What the figures say when pointed at, by the identifier of the figure."""
         return {chart.id: chart.readout for column in self.columns for chart in column.all_charts}
 
     @property
@@ -191,14 +192,14 @@ def curve_charts(
 
 
 def _drawn(panels: Iterable[spec.Panel]) -> list[Chart]:
-    """Pictures of the panels that have any numbers."""
+    """Figures of the panels that have any numbers."""
     return [chart(panel) for panel in panels if any(panel.values)]
 
 
 def density_charts(name: str, frame: pd.DataFrame, words: Words) -> list[tuple[str, Chart]]:
     """For every value of the feature, the outcomes of both arms and their difference; axes are shared.
 
-    Values where an arm has no rows have no picture.
+    Values where an arm has no rows have no figure.
     """
     known = np.isfinite(frame[["outcome", "treated", "control", "witness"]].to_numpy(dtype=float)).all(axis=1)
     display = DensityDisplay(name, frame[known], words=words)
@@ -209,7 +210,7 @@ def density_charts(name: str, frame: pd.DataFrame, words: Words) -> list[tuple[s
 
 
 def numbers(curve: pd.DataFrame, words: Words) -> dict[str, Any]:
-    """Curves as a table of texts, for those who do not see the pictures or want the figures."""
+    """Curves as a table of texts, for those who do not see the figures or want their numbers."""
     risk = f"{effect_name('binary', words.scale)} of any"
     said = {"mean_effect": words.effect, "any_effect": risk, "amount_ratio": "ratio of amounts above zero"}
     said |= {} if words.binary else SPREAD_TITLES
@@ -237,7 +238,15 @@ def score_charts(result: SelectionResult) -> list[Chart]:
     return [chart(panel, height=170.0) for panel in panels]
 
 
-def rank_pictures(result: SelectionResult, most: int = 12) -> list[tuple[str, Markup, str]]:
+def forest_charts(result: SelectionResult) -> list[tuple[str, Chart]]:
+    """Effects by subgroup for wide and for narrow pages, with the class of each; none where the result has none."""
+    if not len(result.subgroups):
+        return []
+    (panel,) = ForestDisplay.from_result(result).spec().panels
+    return [("wide", row_chart(panel, 780.0)), ("narrow", row_chart(panel, 370.0, narrow=True))]
+
+
+def rank_charts(result: SelectionResult, most: int = 12) -> list[tuple[str, Markup, str]]:
     """Features whose distribution fits worst, and the selected ones: name, shares by tenths, distance as text."""
     known = result.pit_histogram.dropna(how="all")
     distance = result.diagnostics.get("pit_distance", pd.Series(dtype=float)).reindex(known.index)

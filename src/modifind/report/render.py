@@ -14,8 +14,9 @@ from markupsafe import Markup, escape
 
 from modifind.charts.labels import Words
 from modifind.report import content
+from modifind.report.abstract import Abstract
 from modifind.report.methods import methods, references
-from modifind.report.panels import make_panels, placebo_chart, rank_pictures, score_charts
+from modifind.report.panels import forest_charts, make_panels, placebo_chart, rank_charts, score_charts
 from modifind.result.checks import summary
 from modifind.result.safe_csv import safe_csv
 from modifind.result.selection_result import SelectionResult
@@ -41,15 +42,15 @@ def render_report(result: SelectionResult) -> str:
         data=island({"charts": readouts}),
         csv=base64.b64encode(safe_csv(content.download(result)).encode("utf-8", "replace")).decode("ascii"),
         words=Words.of(result),
-        answer=content.answer_sentences(result),
-        facts=content.facts(result),
-        meanings=content.meanings(result),
+        abstract=Abstract.of(result),
+        anchor=content.anchor,
         prognostic=content.prognostic(result),
         placebos=None if result.placebo is None else placebo_chart(result.placebo.table["p_value"]),
-        bars=content.importance_bars(result),
+        forests=[(title, forest_charts(own)) for title, own in comparisons if len(own.subgroups)],
+        technical=content.technical_table(result),
         columns=content.table_columns(result),
         rows=content.table_rows(result),
-        effect=content.effect_column(result),
+        effect=content.effect_column(result)[1] if "coef" in result.table else "",
         adjusted="adjusted p" if content.is_adjusted(result) else "p",
         bands=any("low_support" in curve for _, own in comparisons for curve in own.curves.values()),
         panels=selected,
@@ -57,7 +58,6 @@ def render_report(result: SelectionResult) -> str:
         drawn={panel.name for panel in panels},
         n_reached=int(result.table["p_value"].notna().sum()),
         comparisons=[_looked_at(*comparison) for comparison in comparisons],
-        n_checks=max(content.n_checks(own) for _, own in comparisons),
         methods=methods(result),
         references=references(result),
         settings=content.setting_rows(result.settings),
@@ -71,7 +71,7 @@ def _looked_at(title: str, result: SelectionResult) -> dict[str, Any]:
         "title": title,
         "overlap": result.overlap,
         "scores": score_charts(result),
-        "ranks": rank_pictures(result),
+        "ranks": rank_charts(result),
         "checks": content.checks_by_kind(result),
         "summary": summary(result.checks).partition(";")[0],  # notes have a table of their own
     }

@@ -174,12 +174,16 @@ def summary(checks: pd.DataFrame) -> str:
     --------
     >>> found = [Check("conditional_fit", "age", 0.1, 0.05, False, ""), Check("constant", "site", 1.0, 0.0, False, "")]
     >>> summary(as_frame(found))
-    '1 of 1 needs attention; 1 note'
+    '1 of 1 check needs attention; 1 note'
+    >>> summary(as_frame([Check("common_support", None, 0.1, 0.2, True, "")]))
+    'The check passed'
     """
     bearing = checks[checks["validity"]]
     failed = bearing.loc[~bearing["passed"], "name"].nunique()
     notes = checks.loc[~checks["passed"] & ~checks["validity"], "name"].nunique()
-    shown = f"{failed} of {bearing['name'].nunique()} need{'s' if failed == 1 else ''} attention"
+    total = bearing["name"].nunique()
+    passed = f"All {total} checks passed" if total > 1 else "The check passed"
+    shown = f"{failed} of {counted(total, 'check')} need{'s' if failed == 1 else ''} attention" if failed else passed
     return shown + (f"; {counted(notes, 'note')}" if notes else "")
 
 
@@ -211,7 +215,7 @@ def _overlap_checks(overlap: Mapping[str, float], settings: Mapping[str, Any]) -
         # Few rows are enough for the share to say little; where an arm is small anyway that is another check.
         least = max(LEAST_EFFECTIVE_SHARE, min(LEAST_EFFECTIVE_ROWS / max(int(settings["n_" + arm]), 1), 0.5))
         passed = share >= least
-        text = f"The {arm} arm is worth {'' if passed else 'only '}{rows:.0f} rows ({share:.0%} of it) after weighting"
+        text = f"The effective sample size of the {arm} arm is {'' if passed else 'only '}{rows:.0f} rows ({share:.0%})"
         text += "." if passed else ": the arms overlap poorly, and effects rest on few rows."
         yield Check("effective_rows", None, share, least, passed, text)
     if even:  # no row counts much, and rows with extreme scores hardly at all
@@ -251,8 +255,8 @@ def _outcome_weight_checks(settings: Mapping[str, Any]) -> Iterator[Check]:
     n_rows = max(int(settings["n_rows"]), 1)
     share, least = found["effective_rows"] / n_rows, max(LEAST_OBSERVED_SHARE, min(LEAST_OBSERVED_ROWS / n_rows, 0.9))
     passed = share >= least
-    text = f"The outcome is missing in {found['share_missing']:.0%} of the rows. Those that have one are worth "
-    text += f"{'' if passed else 'only '}{found['effective_rows']:.0f} rows ({share:.0%} of them) as weighted for it"
+    text = f"The outcome is missing in {found['share_missing']:.0%} of the rows. Weighted for it, those that have one "
+    text += f"have an effective sample size of {'' if passed else 'only '}{found['effective_rows']:.0f} ({share:.0%})"
     text += "." if passed else ": few of them stand for many, and effects rest on these."
     yield Check("outcome_weights", None, share, least, passed, text)
     largest, most = found["largest_weight_share"], max(LARGEST_OBSERVED, min(0.5, 300 * LARGEST_OBSERVED / n_rows))

@@ -13,6 +13,7 @@ from modifind.result.codec import check_entries, column_type, refuse
 from modifind.result.settings import check_settings
 
 KINDS = ("continuous", "discrete", "group")
+TESTS = ("mean", "distribution", "modification")
 EXPLANATIONS = ("curves", "densities", "bounds", "bound_tests")
 PLACES = ("value", "outcome")
 LABELS = ("value", "quantity", "part")  # columns that need not be numbers
@@ -61,6 +62,7 @@ def _check_two_arms(result: Any, features: list[Any]) -> None:
         index = list(getattr(result, part).index)
         if index != features and (index or part == "diagnostics"):
             raise ValueError(f"{part}.index: expected the features of table.index, in the same order")
+    _check_whole(result, features)
     _check_columns(result)
     _check_explanations(result)
     _check_checks(result, features)
@@ -100,6 +102,20 @@ def _check_explanations(result: Any) -> None:
             _check_explanation(f"{part}.{column}", frame)
 
 
+def _check_whole(result: Any, features: list[Any]) -> None:
+    """Tests are those that there are, and subgroups those of features."""
+    for place, name in enumerate(result.tests.index):
+        if name not in TESTS:
+            refuse(f"tests.index[{place}]", f"one of {', '.join(map(repr, TESTS))}", name)
+    for place, name in enumerate(result.subgroups["feature"]):
+        if name not in features:
+            refuse(f"subgroups.columns.feature[{place}]", "a feature of table.index", name)
+    for name in ("n_treated", "n_control"):
+        for place, count in enumerate(result.subgroups[name]):
+            if count < 0:
+                refuse(f"subgroups.columns.{name}[{place}]", "a number of rows", int(count))
+
+
 def _check_checks(result: Any, features: list[Any]) -> None:
     known = [None, *features, *(result.settings.get("adjust_for") or ())]  # columns that are checked, too
     for place, (name, feature) in enumerate(zip(result.checks["name"], result.checks["feature"], strict=True)):
@@ -123,7 +139,7 @@ def _check_explanation(path: str, frame: pd.DataFrame) -> None:
 
 
 def _check_probabilities(result: Any) -> None:
-    frames = {part: getattr(result, part) for part in ("table", "diagnostics", "changes")}
+    frames = {part: getattr(result, part) for part in ("table", "diagnostics", "changes", "tests", "subgroups")}
     frames |= {f"bound_tests.{column}": frame for column, frame in result.bound_tests.items()}
     if result.placebo is not None:
         frames["placebo.table"] = result.placebo.table

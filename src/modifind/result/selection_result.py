@@ -7,6 +7,7 @@ import math
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from html import escape
 from importlib import import_module
 from pathlib import Path
 from typing import Annotated, Any
@@ -22,6 +23,7 @@ from modifind.result.placebo_result import PlaceboResult
 from modifind.result.safe_csv import safe_csv
 from modifind.result.settings import Settings
 from modifind.result.several_arms import merged_texts
+from modifind.result.tables import as_html, as_latex, as_markdown
 from modifind.result.writing import write_text
 
 FAMILY = "modifind-result-"
@@ -38,6 +40,11 @@ CHECK_COLUMNS: Columns = {
     **{"validity": "bool", "text": "text", "remedy": "text"},
 }
 CHANGE_COLUMNS: Columns = {**{f"{part}_{of}": "float" for of in ("p", "adjusted") for part in PARTS}, "verdict": "text"}
+TEST_COLUMNS: Columns = {"statistic": "float", "p_value": "float", "method": "text"}
+SUBGROUP_COLUMNS: Columns = {
+    **{"feature": "text", "column": "text", "level": "text", "n_treated": "int", "n_control": "int"},
+    **dict.fromkeys(("effect", "low", "high", "se", "df", "p_value"), "float"),
+}
 SCORE_COLUMNS: Columns = dict.fromkeys(("low", "high", "treated", "control"), "float")
 PIT_COLUMNS: Columns = {f"{tenth / 10:.1f}": "float" for tenth in range(10)}
 CURVE_COLUMNS: Columns = {"value": None, "d2": "float", "mean_effect": "float", "sd_ratio": "float"}
@@ -52,6 +59,16 @@ BOUND_TEST_COLUMNS: Columns = {"quantity": "text", "part": "text", "p_value": "f
 def no_changes() -> pd.DataFrame:
     """What is known of changes where none were tested."""
     return _empty(CHANGE_COLUMNS, "feature")
+
+
+def no_tests() -> pd.DataFrame:
+    """Tests of the whole table where there are none."""
+    return _empty(TEST_COLUMNS, "test")
+
+
+def no_subgroups() -> pd.DataFrame:
+    """Effects by subgroup where there are none."""
+    return _empty(SUBGROUP_COLUMNS)
 
 
 def no_scores() -> pd.DataFrame:
@@ -82,7 +99,7 @@ class SelectionResult:
     curves : dict of DataFrame
         Effect curves by column; see `curve`.
     overlap : dict
-        How comparable the arms are: rows that each is worth after weighting, by the inverse of the chance to be in it
+        How comparable the arms are: effective sample sizes after weighting by the inverse of the chance to be in an arm
         (`effective_rows_...`) and in the overlap population (`overlap_rows_...`); the share of its rows that have no
         counterpart (`outside_share_...`), and so on.
     settings : dict
@@ -102,6 +119,16 @@ class SelectionResult:
     bounds, bound_tests : dict of DataFrame
         Bounds on the distribution of the effect along a column and tests of whether they change, see `effect_bounds`
         and `bounds_test`; of the columns whose p-value is at most alpha.
+    tests : DataFrame
+        What holds of the table as a whole, by `statistic`, `p_value` and `method`. "mean": the treatment changes the
+        average outcome (the average effect in standard errors). "distribution": it changes the distribution of the
+        outcome (the squared distance between the arms' distributions, in units of what chance alone would give).
+        "modification": some feature modifies the effect. The first two are missing where nothing was explained.
+    subgroups : DataFrame
+        The average effect in every subgroup, adjusted for all features: one row for each level of a category, quarter
+        of a number and set of rows without a value. `feature`, `column` (another name for a column of a group),
+        `level`, `n_treated`, `n_control`, `effect` with its 95% limits `low` and `high`, standard error `se` and
+        degrees of freedom `df`, and the p-value of the feature. Of a category with very many levels the largest.
     overall : dict
         The effects of a curve, and their limits, for all rows together, or for the overlap population where
         ``settings["population"]`` says so.
@@ -133,6 +160,8 @@ class SelectionResult:
     overall: Mapping[str, float] = field(default_factory=dict)
     score_histogram: Annotated[pd.DataFrame, SCORE_COLUMNS] = field(default_factory=no_scores)
     pit_histogram: Annotated[pd.DataFrame, PIT_COLUMNS] = field(default_factory=lambda: _empty(PIT_COLUMNS))
+    tests: Annotated[pd.DataFrame, TEST_COLUMNS] = field(default_factory=no_tests)
+    subgroups: Annotated[pd.DataFrame, SUBGROUP_COLUMNS] = field(default_factory=no_subgroups)
     placebo: PlaceboResult | None = None
     by_arm: Mapping[str, SelectionResult] | None = None
 
@@ -302,9 +331,33 @@ class SelectionResult:
         ]
         return self.table.join(parts) if parts else self.table
 
+    def summary(self) -> pd.DataFrame:
+        """The table of features as a paper has it, most significant first: p-values and what each feature changes."""
+        rows = self.table.sort_values(["p_value", "importance"], ascending=[True, False])
+        shown = pd.DataFrame({"p": rows["p_value"].map(readable_p), "adjusted p": rows["p_adjusted"].map(readable_p)})
+        if self.settings["adjust"] == "none":
+            shown = shown.drop(columns="adjusted p")
+        said = self.changes["verdict"].reindex(rows.index) if len(self.changes) else None
+        plain = np.where(rows["selected"], "Changes the effect.", "No change found.")
+        shown["what changes"] = plain if said is None else np.where(said.fillna("") == "", plain, said)
+        return shown.rename_axis("feature")
+
+    def to_markdown(self) -> str:
+        """The table of `summary` in Markdown."""
+        return as_markdown(self.summary())
+
+    def to_latex(self) -> str:
+        """The table of `summary` in LaTeX, for the package booktabs."""
+        return as_latex(self.summary())
+
+    def _repr_html_(self) -> str:
+        """The headline and the table of `summary`, as a notebook shows them."""
+        headline = import_module("modifind.report").headline(self)
+        return f"<p><b>{escape(headline)}</b></p>{as_html(self.summary(), set(self.selected))}"
+
     @property
     def plot(self) -> Any:
-        """Pictures by name, ``result.plot.curve("age")``: see `modifind.charts.PlotAccessor`."""
+        """Figures by name, ``result.plot.curve("age")``: see `modifind.charts.PlotAccessor`."""
         return import_module("modifind.charts").PlotAccessor(self)
 
     def report(self, path: str | os.PathLike[str]) -> None:
@@ -324,15 +377,30 @@ class SelectionResult:
 
 
 def readable_p(p_value: float) -> str:
-    """A p-value as people write it: four decimals, or a power of ten."""
+    """A p-value as journals print it.
+
+    Examples
+    --------
+    >>> [readable_p(p) for p in (0.0000123, 0.0471, 0.853, 1.0, float("nan"))]
+    ['<0.001', '0.047', '0.85', '>0.99', 'not tested']
+    """
     if math.isnan(p_value):
         return "not tested"
-    return f"{p_value:.4f}" if p_value >= 0.0001 else f"{p_value:.0e}"
+    if p_value < 0.001:
+        return "<0.001"
+    return ">0.99" if p_value > 0.99 else f"{p_value:.{3 if p_value < 0.0995 else 2}f}"
 
 
-def readable_number(value: float) -> str:
-    """A number in three digits; nothing where it is not known."""
-    return "" if math.isnan(value) else f"{value:.3g}"
+def p_text(p_value: float, name: str = "p") -> str:
+    """A p-value with its name, as it stands in a sentence.
+
+    Examples
+    --------
+    >>> p_text(0.03), p_text(1e-7), p_text(0.4, "adjusted p")
+    ('p = 0.030', 'p < 0.001', 'adjusted p = 0.40')
+    """
+    shown = readable_p(p_value)
+    return f"{name} {shown[0]} {shown[1:]}" if shown[0] in "<>" else f"{name} = {shown}"
 
 
 NOT_TESTED = "Not tested."

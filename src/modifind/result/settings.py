@@ -1,4 +1,4 @@
-"""What settings of a result must be for reports, pictures and lines to be made of them; others may be anything."""
+"""What settings of a result must be for reports, figures and lines to be made of them; others may be anything."""
 
 from __future__ import annotations
 
@@ -49,6 +49,8 @@ class Settings(_OfEvery, total=False):
     propensity_clip: list[float]
     population: Literal["all", "overlap"]
     outcome_name: str
+    better: Literal["higher", "lower"] | None
+    unit: str | None
     treatment_name: str
     max_train_rows: int | None
     n_train_rows: int

@@ -15,10 +15,10 @@ def write_text(path: str | os.PathLike[str], text: str, *, keep: bool = False) -
     write_bytes(path, text.encode("utf-8"), keep=keep)
 
 
-def make_folder(path: Path) -> None:
+def make_folder(path: str | os.PathLike[str]) -> None:
     """Make a folder and those above it, or say why not."""
     try:
-        path.mkdir(parents=True, exist_ok=True)
+        Path(path).mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise ValueError(f"cannot make the folder {path}: {error.strerror}") from None
 

@@ -44,8 +44,8 @@
     const head = heads[place];
     const numeric = head.classList.contains("number");
     const before = head.getAttribute("aria-sort");
-    // First click: small p-values on top, but large importance.
-    const first = ["importance", "effect"].includes(head.dataset.key) ? "descending" : "ascending";
+    // First click: small p-values on top, but large effects.
+    const first = head.dataset.key === "effect" ? "descending" : "ascending";
     const direction = before === null ? first : before === "ascending" ? "descending" : "ascending";
     const sign = direction === "ascending" ? 1 : -1;
     const key = (row) => row.cells[place].dataset.sort;
@@ -86,10 +86,10 @@
     const panel = place && byId(place);
     if (!panel || !panel.classList.contains("panel")) return;
     panel.hidden = false;
-    if (panel.tagName === "DETAILS") panel.open = true;
+    panel.open = true;
     pick.value = place;
     panel.scrollIntoView();
-    if (focus) (panel.tagName === "DETAILS" ? panel.firstElementChild : panel).focus({ preventScroll: true });
+    if (focus) panel.firstElementChild.focus({ preventScroll: true });
   };
   const fromAddress = () => show(location.hash.slice(1), true);
   pick.addEventListener("change", () => { if (pick.value) location.hash = pick.value; });
@@ -99,7 +99,7 @@
     if (link && link.getAttribute("href") === location.hash) fromAddress();
   });
 
-  // Pictures: the numbers at the place that is pointed at, in all pictures along the same values.
+  // Figures: the numbers at the place that is pointed at, in all figures along the same values.
   const linked = new Map();
   class Plot {
     constructor(box, said) {
@@ -182,8 +182,15 @@
       linked.set(said.link, [...(linked.get(said.link) || []), plot]);
     }
   };
-  for (const panel of document.querySelectorAll("article.panel")) ready(panel);
-  for (const [panel] of others) panel.addEventListener("toggle", () => { if (panel.open) ready(panel); });
+  addEventListener("beforeprint", () => {
+    for (const panel of document.querySelectorAll("details.chosen")) panel.open = true;
+  });
+  const phone = window.matchMedia("(max-width: 40rem)").matches;
+  for (const [panel] of others) {
+    if (phone) panel.open = false;
+    if (panel.open) ready(panel);
+    panel.addEventListener("toggle", () => { if (panel.open) ready(panel); });
+  }
 
   // The methods as text.
   byId("copy").addEventListener("click", async () => {

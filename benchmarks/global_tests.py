@@ -1,0 +1,88 @@
+"""Level and power of the tests of a whole table, beside peers that ask the same; `validity.py` prints them.
+
+A table of `designs.WHOLE_NULL` or `designs.WHOLE_POWER` has four features, two of them prognostic, and no effect or
+one of some kind.
+Peers look at the outcome alone (t-test, Mann-Whitney, Kolmogorov-Smirnov, maximum mean discrepancy with 199
+permutations), or at all interactions of the treatment with a feature (Wald test of a least squares fit, HC3 errors).
+"""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+from scipy import stats
+
+import designs
+from modifind import EffectLikelihood, ModifierSelector
+from modifind.statistics.kernels import gaussian_gram, median_bandwidth
+
+PERMUTATIONS = 199
+QUARTERS = stats.norm.ppf([0.25, 0.5, 0.75])
+QUARTER_MEANS = -4 * np.diff(stats.norm.pdf([-np.inf, *QUARTERS, np.inf]))  # of a normal variable
+
+
+def effect_run(design: designs.Design, n: int, seed: int, peers: bool) -> dict[str, float]:
+    """P-values of whether there is an effect at all; one feature is tested, the models have all of them."""
+    table = design(seed, n)
+    tests = _fitted(table, seed, adjust_for=list(table.X.columns[1:])).tests
+    found = {name: float(tests.loc[name, "p_value"]) for name in ("mean", "distribution")}
+    if peers:
+        treated, control = (table.y[table.treatment == arm] for arm in (1, 0))
+        found["t-test"] = float(stats.ttest_ind(treated, control, equal_var=False).pvalue)
+        found["Mann-Whitney"] = float(stats.mannwhitneyu(treated, control).pvalue)
+        found["Kolmogorov-Smirnov"] = float(stats.ks_2samp(treated, control).pvalue)
+        found["MMD"] = mmd_p_value(table.y, table.treatment, np.random.default_rng([seed, 71]))
+    return found
+
+
+def modification_run(design: designs.Design, n: int, seed: int) -> dict[str, float]:
+    """P-values of whether anything modifies the effect."""
+    table = design(seed, n)
+    tests = _fitted(table, seed).tests
+    peer = interactions_p_value(table.X.to_numpy(float), table.treatment, table.y)
+    return {"modification": float(tests.loc["modification", "p_value"]), "interactions": peer}
+
+
+def coverage_run(n: int, seed: int) -> list[bool]:
+    """Whether the limits of the effects in four quarters of X1 and on both sides of X2 hold the truth."""
+    rng = np.random.default_rng([seed, 73])
+    x = rng.standard_normal((n, 4))
+    a = (rng.random(n) < designs.expit(0.8 * x[:, 0] - 0.5 * x[:, 1])).astype(np.int64)
+    y = a * (1 + x[:, 0]) + x[:, 0] + x[:, 1] + rng.standard_normal(n)
+    frame = designs.as_frame(x)
+    frame["quarter"] = np.digitize(x[:, 0], QUARTERS).astype(str)
+    frame["side"] = np.where(x[:, 1] > 0, "over", "under")
+    found = _fitted(designs.Table(frame, a, y, [], []), seed, adjust_for=["X1", "X2", "X3", "X4"]).subgroups
+    truth = {**{str(k): 1 + mean for k, mean in enumerate(QUARTER_MEANS)}, "over": 1.0, "under": 1.0}
+    return [bool(row.low <= truth[row.level] <= row.high) for row in found.itertuples()]
+
+
+def _fitted(table: designs.Table, seed: int, adjust_for: list[str] | None = None, **settings: Any) -> Any:
+    warnings.simplefilter("ignore")
+    rows = {"sample_weight": table.weights, "clusters": table.clusters, "strata": table.strata}
+    selector = ModifierSelector(EffectLikelihood("linear"), sampler="gaussian", random_state=seed, **settings)
+    return selector.fit(table.X, table.y, treatment=table.treatment, adjust_for=adjust_for, **rows).result_
+
+
+def mmd_p_value(y: Any, arms: Any, rng: np.random.Generator) -> float:
+    """Permutation test of the maximum mean discrepancy between the arms' outcomes."""
+    gram = gaussian_gram(y, y, median_bandwidth(y))
+    labels = np.array([arms, *(rng.permutation(arms) for _ in range(PERMUTATIONS))], dtype=float)
+    signs = labels / arms.sum() - (1 - labels) / (1 - arms).sum()
+    found = np.einsum("ij,ij->i", signs @ gram, signs)
+    return float(np.mean(found >= found[0]))
+
+
+def interactions_p_value(x: Any, arms: Any, y: Any) -> float:
+    """Wald test of all interactions of the treatment in a linear model, with HC3 errors."""
+    design = np.column_stack((np.ones(y.size), x, arms, x * arms[:, None]))
+    inverse = np.linalg.inv(design.T @ design)
+    coefficients = inverse @ design.T @ y
+    leverage = np.einsum("ij,jk,ik->i", design, inverse, design)
+    residuals = (y - design @ coefficients) / (1 - leverage)
+    half = inverse @ (design * residuals[:, None]).T
+    last = slice(-x.shape[1], None)
+    wald = coefficients[last] @ np.linalg.solve((half @ half.T)[last, last], coefficients[last])
+    return float(stats.f.sf(wald / x.shape[1], x.shape[1], y.size - design.shape[1]))

@@ -1,0 +1,172 @@
+"""Average effects by subgroup, one below the other: the forest plot."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import KW_ONLY, dataclass, field
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from scipy.stats import t as student_t
+
+from modifind.charts.base import SingleDisplay
+from modifind.charts.labels import PLAIN_WORDS, Words, number, typographic, with_limits
+from modifind.charts.spec import Band, Column, Figure, Key, Line, Panel, Places, Rule, Told, values_of
+from modifind.result.explained import MIN_SUPPORT
+from modifind.result.selection_result import SelectionResult, readable_p
+
+MOST_FEATURES = 8
+MOST_LEVELS = 8  # of a feature; those with the most rows
+WIDTH = 7.0  # inches
+
+
+@dataclass(eq=False, repr=False)
+class ForestDisplay(SingleDisplay):
+    """Average effect in every subgroup with its limits, selected features first; the dashed line is the effect overall.
+
+    Parameters
+    ----------
+    subgroups : DataFrame
+        Rows of `SelectionResult.subgroups` in drawing order.
+    p_adjusted : mapping
+        Adjusted p-value of every feature, written beside its name.
+    selected : tuple of str
+        Features that are starred.
+    overall : mapping, optional
+        `mean_effect` of all rows together, and its limits.
+    n_rows : pair of int, optional
+        Rows of the treated and of the control arm.
+    words : Words, optional
+        What arms and outcome are called.
+    simultaneous : bool, default=False
+        Whether all limits hold at once (Bonferroni over the subgroups that are drawn), or each for itself.
+
+    Attributes
+    ----------
+    figure_, ax_ : Figure, Axes
+        What `plot` drew on.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> rows = {"feature": "smoker", "column": "smoker", "level": ["no", "yes"], "n_treated": [90, 40]}
+    >>> rows |= {"n_control": [80, 50], "effect": [-3.0, -1.8], "low": [-3.6, -3.9], "high": [-2.4, 0.2]}
+    >>> display = ForestDisplay(pd.DataFrame(rows), p_adjusted={"smoker": 0.0004}, selected=("smoker",)).plot()
+    >>> [row.get_text() for row in display.ax_.texts[:3]]
+    ['★ smoker', 'no', 'yes']
+    """
+
+    subgroups: pd.DataFrame
+    _: KW_ONLY
+    p_adjusted: Mapping[str, float] = field(default_factory=dict)
+    selected: tuple[str, ...] = ()
+    overall: Mapping[str, float] = field(default_factory=dict)
+    n_rows: tuple[int, int] | None = None
+    words: Words = PLAIN_WORDS
+    simultaneous: bool = False
+
+    @classmethod
+    def from_result(
+        cls, result: SelectionResult, *, max_features: int = MOST_FEATURES, simultaneous: bool = False
+    ) -> ForestDisplay:
+        """The selected features, most significant first, and others up to `max_features` in all."""
+        if not len(result.subgroups):
+            raise ValueError("this result has no effects by subgroup; fit again with explain=True to have them")
+        table = result.table.sort_values(["selected", "p_value"], ascending=[False, True], kind="stable")
+        known = set(result.subgroups["feature"])
+        names = [str(name) for name in table.index if name in known][: max(max_features, len(result.selected))]
+        shown = pd.concat([_largest(result.subgroups[result.subgroups["feature"] == name]) for name in names])
+        return cls(
+            shown.reset_index(drop=True),
+            p_adjusted={name: float(result.table.loc[name, "p_adjusted"]) for name in names},  # type: ignore[arg-type]
+            selected=tuple(name for name in names if name in set(result.selected)),
+            overall=result.overall,
+            n_rows=(int(result.settings["n_treated"]), int(result.settings["n_control"])),
+            words=Words.of(result),
+            simultaneous=simultaneous,
+        )
+
+    def limits(self) -> pd.DataFrame:
+        """The subgroups with the limits that are drawn."""
+        if not self.simultaneous:
+            return self.subgroups
+        tail = 0.025 / max(int(self.subgroups["effect"].notna().sum()), 1)
+        reach = student_t.isf(tail, values_of(self.subgroups, "df")) * values_of(self.subgroups, "se")
+        effect = values_of(self.subgroups, "effect")
+        return self.subgroups.assign(low=effect - reach, high=effect + reach)
+
+    def spec(self) -> Figure:
+        """A row for every feature, one for each of its subgroups below it, and columns of numbers beside them."""
+        rows, short = self._rows(), self.words.short
+        labels = [str(row["label"]) for row in rows]
+        low, effect, high = (np.array([row[name] for row in rows], dtype=float) for name in ("low", "effect", "high"))
+        weak = np.array([row["few"] for row in rows], dtype=bool)
+        heads = tuple(bool(row["head"]) for row in rows)
+        places = Places("", np.arange(len(rows), dtype=float), tuple(labels), True, weak, rows=True, heads=heads)
+        whole = float(self.overall.get("mean_effect", math.nan))
+        rules = [Rule("neutral", 0.0)] + [Rule("overall", whole)] * math.isfinite(whole)
+        keys = [Key("neutral", "no effect"), Key("average", "95% limits" + ", all at once" * self.simultaneous, "band")]
+        if math.isfinite(whole):
+            keys.append(Key("overall", f"{self.words.whom}, {number(whole)}"))
+        columns = (
+            Column(f"n {short.treated} | {short.control}", [row["n"] for row in rows], before=True),
+            Column("effect (95% limits)", [row["text"] for row in rows], narrow=True),
+            Column("p" if not self.p_adjusted else "adjusted p", [row["p"] for row in rows]),
+        )
+        told = Told("Average effect by subgroup", about=self._about(rows), texts=tuple(row["said"] for row in rows))
+        marks = (*rules, Band("average", low, high), Line("average", effect))
+        label, sides = self.words.effect_label, self.words.sides
+        panel = Panel(places, marks, label, sides, keys=tuple(keys), told=told, columns=columns)
+        return Figure((panel,), 0.9 + 0.2 * len(rows), width=WIDTH)
+
+    def _rows(self) -> list[dict[str, Any]]:
+        """What each row has, from top to bottom."""
+        found: list[dict[str, Any]] = []
+        whole = [float(self.overall.get(f"mean_effect{end}", math.nan)) for end in ("_low", "", "_high")]
+        if not math.isnan(whole[1]):
+            rows, told = _counts(*self.n_rows) if self.n_rows else "", with_limits(whole[1], whole[0], whole[2])
+            first = dict(zip(("low", "effect", "high"), whole, strict=True)) | {"label": self.words.whom.capitalize()}
+            found.append({**first, "head": True, "p": "", "n": rows, "text": told, "few": False, "said": told})
+        blank = {"low": math.nan, "effect": math.nan, "high": math.nan, "few": False, "n": "", "text": "", "said": ""}
+        for (feature, column), own in self.limits().groupby(["feature", "column"], sort=False):
+            star = "★ " if feature in self.selected else ""
+            name = str(feature) if feature == column else f"{feature}: {column}"
+            p_value = self.p_adjusted.get(str(feature), math.nan)
+            p_shown = "" if math.isnan(p_value) else readable_p(p_value)
+            found.append({**blank, "label": f"{star}{name}", "head": True, "p": p_shown})
+            for row in own.to_dict("records"):
+                n_treated, n_control = int(row["n_treated"]), int(row["n_control"])
+                told = "" if math.isnan(row["effect"]) else with_limits(row["effect"], row["low"], row["high"])
+                rows = _counts(n_treated, n_control)
+                found.append(
+                    {
+                        **{name: float(row[name]) for name in ("low", "effect", "high")},
+                        **{
+                            "label": typographic(str(row["level"])),
+                            "head": False,
+                            "p": "",
+                            "n": rows,
+                            "text": told or "too few rows",
+                        },
+                        **{"few": min(n_treated, n_control) < MIN_SUPPORT, "said": f"{told} ({rows} rows)"},
+                        "text": told or "too few rows",
+                    }
+                )
+        return found
+
+    def _about(self, rows: list[dict[str, Any]]) -> str:
+        """What stands for the figure where it is not seen."""
+        told = [f"{row['label']}: {row['text']}".strip() for row in rows if not row["head"]]
+        return f"Average effect on {self.words.outcome} by subgroup. {'; '.join(told)}."
+
+
+def _counts(n_treated: int, n_control: int) -> str:
+    return f"{n_treated:,} | {n_control:,}"
+
+
+def _largest(rows: pd.DataFrame) -> pd.DataFrame:
+    """Of the subgroups of a feature those with the most rows, in their order."""
+    size = rows["n_treated"] + rows["n_control"]
+    return rows.loc[sorted(size.sort_values(ascending=False, kind="stable").index[:MOST_LEVELS])]

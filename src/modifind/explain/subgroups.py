@@ -1,0 +1,117 @@
+"""Average effects by subgroup: the levels of a category, the quarters of a number, and the rows without a value."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from modifind._typing import Array
+from modifind.data.feature_groups import Unit
+from modifind.data.feature_matrix import FeatureTable
+from modifind.data.survey import quantiles_of
+from modifind.explain.average_effects import mean_effects
+from modifind.explain.pseudo import PseudoOutcomes
+from modifind.result.selection_result import no_subgroups
+
+SUBGROUPS = "effects by subgroup"
+SHARES = (0.25, 0.5, 0.75)
+MOST_LEVELS = 30  # of a category; those with the most rows
+MIN_ROWS = 2  # of either arm, that a subgroup has an effect
+MOST_DECIMALS = 7
+MISSING = "missing"
+
+
+def subgroup_effects(outcomes: PseudoOutcomes, table: FeatureTable, units: Sequence[Unit]) -> pd.DataFrame:
+    """The average effect in every subgroup, adjusted for all features; none where effects are ratios.
+
+    Parameters
+    ----------
+    outcomes : PseudoOutcomes
+        What is averaged.
+    table : FeatureTable
+        Features of the rows that `outcomes` has.
+    units : sequence of Unit
+        Features, and groups of columns that are tested as one; each of their columns has subgroups.
+
+    Returns
+    -------
+    DataFrame
+        See `SelectionResult.subgroups`; without the features' p-values.
+    """
+    found: list[dict[str, Any]] = []
+    for unit in units if outcomes.effect_scale == "difference" else ():
+        for member in unit.members:
+            if table.is_constant(member):
+                continue
+            for level, rows in _subgroups(table.values[:, member], table.categories[member], outcomes.weights):
+                named = {"feature": unit.name, "column": table.names[member], "level": level}
+                found.append({**named, **_effect(outcomes, rows)})
+    return pd.DataFrame(found).astype({"level": object}) if found else no_subgroups()
+
+
+def _effect(outcomes: PseudoOutcomes, rows: NDArray[np.intp]) -> dict[str, float]:
+    counted = outcomes.arm_weights[rows] > 0
+    n_treated, n_control = (int(np.sum(counted & (outcomes.arms[rows] == arm))) for arm in (1, 0))
+    effect = se = low = high = freedom = math.nan
+    if min(n_treated, n_control) >= MIN_ROWS:
+        average = mean_effects(outcomes, rows)
+        effect, se = (outcomes.unit * float(part[0]) for part in (average.estimate, average.standard_error))
+        low, high = (outcomes.unit * limit for limit in average.limits())
+        freedom = average.freedom
+    numbers = {"effect": effect, "low": low, "high": high, "se": se, "df": freedom}
+    return {"n_treated": n_treated, "n_control": n_control, **numbers}
+
+
+def _subgroups(column: Array, labels: tuple[Any, ...] | None, weights: Array) -> Iterator[tuple[str, NDArray[np.intp]]]:
+    """Names of the subgroups of a column in their order, each with its rows."""
+    seen = ~np.isnan(column)
+    if labels is not None:
+        counts = np.bincount(column[seen].astype(np.intp), minlength=len(labels))
+        for code in sorted(np.argsort(-counts, kind="stable")[:MOST_LEVELS]):
+            yield _named(labels[code]), np.flatnonzero(column == code)
+    elif seen.any():
+        edges, decimals = _edges(column[seen], weights[seen])
+        cell = np.searchsorted(edges, column, side="left")
+        for k, name in enumerate(_quarters(edges, decimals)):
+            rows = np.flatnonzero(seen & (cell == k))
+            if rows.size:
+                yield name, rows
+    if not seen.all():
+        yield MISSING, np.flatnonzero(~seen)
+
+
+def _named(label: Any) -> str:
+    if label is None or (not isinstance(label, str) and pd.isna(label)):
+        return MISSING
+    return f"{label:g}" if isinstance(label, float | np.floating) else str(label)
+
+
+def _edges(values: Array, weights: Array) -> tuple[Array, int]:
+    """Quartiles, rounded so that names of ranges are exact, and the decimals that they have."""
+    edges = np.unique(quantiles_of(values, np.array(SHARES), weights))
+    extent = float(np.ptp(edges)) or abs(float(edges[0])) or 1.0
+    decimals = 1 - math.floor(math.log10(extent))
+    near = np.unique(np.round(edges, decimals) + 0.0)  # no minus zero
+    near = near if near.size == edges.size else edges
+    return near[(near < values.max()) & (near >= values.min())], max(decimals, 0)
+
+
+def _quarters(edges: Array, decimals: int) -> list[str]:
+    """Names of the ranges between the edges.
+
+    Examples
+    --------
+    >>> _quarters(np.array([48.2, 61.7]), 1)
+    ['up to 48.2', 'over 48.2 to 61.7', 'over 61.7']
+    """
+    if not edges.size:
+        return ["all values"]
+    at = [f"{edge:.{decimals}f}" if decimals < MOST_DECIMALS else f"{edge:.4g}" for edge in edges]
+    inner = [f"over {low} to {high}" for low, high in pairwise(at)]
+    return [f"up to {at[0]}", *inner, f"over {at[-1]}"]

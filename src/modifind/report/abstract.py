@@ -1,0 +1,288 @@
+"""Page one: does it work, for whom, how sure is that, and what next; the command line prints the same sentences."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+import pandas as pd
+
+from modifind.charts.forest import ForestDisplay
+from modifind.charts.labels import Words, shortened, typographic, with_limits
+from modifind.data.wording import counted
+from modifind.report.content import comparisons, n_tested, verdict
+from modifind.result.checks import summary
+from modifind.result.selection_result import SelectionResult, p_text
+
+MOST_NAMES = 8
+MOST_NAME = 400.0  # pixels
+MOST_GROUPS = 8
+QUANTILES = {10: "10% quantile", 50: "median", 90: "90% quantile"}
+CONTROL = {
+    "bh": "the expected share of false discoveries is held at {level} (Benjamini-Hochberg)",
+    "by": "the expected share of false discoveries is held at {level} (Benjamini-Yekutieli)",
+    "holm": "the chance of any false discovery is held at {level} (Holm)",
+    "bonferroni": "the chance of any false discovery is held at {level} (Bonferroni)",
+    "none": "p-values are not adjusted for the number of features (level {level})",
+}
+
+
+@dataclass(frozen=True)
+class Groups:
+    """Subgroups of the same kind: a heading such as "Clear benefit", and a line for each."""
+
+    title: str
+    lines: list[str]
+
+
+@dataclass(frozen=True)
+class Abstract:
+    """Page one of a report, in sentences; parts that nothing is known of are empty.
+
+    Attributes
+    ----------
+    headline : str
+        The answer in one or two sentences.
+    parts : list of (str, str)
+        Headings and texts: data, average, distribution, modification.
+    modifiers : list of (str, str)
+        Names of the selected features, and what each changes.
+    groups : list of Groups
+        For whom the effect is clear, and for whom there is no evidence of one.
+    certainty : str
+        What the checks and the placebo treatments found.
+    steps : list of str
+        What to do next.
+    """
+
+    headline: str
+    parts: list[tuple[str, str]]
+    modifiers: list[tuple[str, str]]
+    groups: list[Groups]
+    certainty: str
+    steps: list[str]
+
+    @classmethod
+    def of(cls, result: SelectionResult) -> Abstract:
+        """The abstract of a result."""
+        parts = [("Data", data_sentence(result, Words.of(result)))]
+        groups: list[Groups] = []
+        for title, own in comparisons(result):
+            words, of = Words.of(own), f", {title}" * bool(title)
+            parts += [
+                (f"{words.effect[0].upper()}{words.effect[1:]}{of}", average_sentence(own, words)),
+                (f"Distribution{of}", distribution_sentence(own, words)),
+            ]
+            groups += [Groups(f"{group.title}{of}", group.lines) for group in clear_groups(own, words)]
+        parts.append(("Effect modification", modification_sentence(result)))
+        return cls(
+            headline(result),
+            [(title, text) for title, text in parts if text],
+            [(str(name), verdict(result, str(name))) for name in result.selected],
+            groups,
+            certainty_sentence(result),
+            next_steps(result),
+        )
+
+
+def effect_text(words: Words, effect: float, low: float, high: float) -> str:
+    """An average effect with its limits, in the unit of the outcome.
+
+    Examples
+    --------
+    >>> effect_text(Words(unit="mmHg"), -2.61, -3.4, -1.8), effect_text(Words(binary=True), 0.031, 0.01, 0.05)
+    ('−2.6 mmHg (−3.4 to −1.8)', '3.1 percentage points (1.0 to 5.0)')
+    >>> effect_text(Words(log=True), 0.0, -0.1, 0.1)
+    '1.00 times (0.90 to 1.11)'
+    """
+    if words.log:
+        effect, low, high = (math.exp(part) for part in (effect, low, high))
+    elif words.binary and not words.is_ratio:
+        effect, low, high = 100 * effect, 100 * low, 100 * high
+    unit = "percentage points" if words.binary else words.unit
+    if words.log or words.is_ratio:
+        unit = "" if words.scale == "odds_ratio" else "times"
+    value, *limits = with_limits(effect, low, high).partition(" (")
+    return f"{value} {unit}{''.join(limits)}" if unit else f"{value}{''.join(limits)}"
+
+
+def overall_effect(result: SelectionResult) -> tuple[float, float, float] | None:
+    """The average effect and its limits, where they are known."""
+    found = [float(result.overall.get(f"mean_effect{end}", math.nan)) for end in ("", "_low", "_high")]
+    return None if any(map(math.isnan, found)) else (found[0], found[1], found[2])
+
+
+def p_of(result: SelectionResult, test: str) -> float:
+    """P-value of a test of the whole table; NaN where there is none."""
+    return float(result.tests["p_value"].get(test, math.nan))
+
+
+def headline(result: SelectionResult, words: Words | None = None) -> str:
+    """Whether the treatment has an effect on average, and which features change it, in one or two sentences."""
+    if result.by_arm:
+        return " ".join(f"{title}: {headline(own)}" for title, own in comparisons(result))
+    words = words or Words.of(result)
+    chosen, average, alpha = list(map(str, result.selected)), overall_effect(result), float(result.settings["alpha"])
+    on_them = f"depends on {_listed(chosen)}"
+    if average is None:
+        effect = words.the_effect
+        return f"{effect[0].upper()}{effect[1:]} {on_them}." if chosen else f"No feature was found to change {effect}."
+    if p_of(result, "mean") <= alpha:
+        above = average[0] > (1.0 if words.is_ratio else 0.0)
+        first = f"On average, {_direction(words, above)} by {_size(words, *average)}."
+        return f"{first} {f'The effect {on_them}.' if chosen else 'No feature was found to change that effect.'}"
+    found = f"No effect {words.on_average} was found: {effect_text(words, *average)}."
+    if chosen:
+        return f"{found} But the effect {on_them}."
+    if p_of(result, "distribution") <= alpha:
+        return f"{found} The distribution of {words.outcome} differs; no feature was found to change the effect."
+    return f"{found} No feature was found to change it."
+
+
+def _direction(words: Words, raises: bool) -> str:
+    """What the treatment does to the outcome: "drug lowers pressure"."""
+    subject = "the treatment" if words.treated == "treatment" else words.treated
+    chance = "the odds of " if words.scale == "odds_ratio" else "the chance of " if words.binary else ""
+    return f"{subject} {'raises' if raises else 'lowers'} {chance}{words.outcome}"
+
+
+def _size(words: Words, effect: float, low: float, high: float) -> str:
+    """How much an effect is, without its sign, which the sentence tells."""
+    if words.log:
+        effect, low, high = (math.exp(part) for part in (effect, low, high))
+    if words.log or words.is_ratio:
+        return f"a factor of {with_limits(effect, low, high)}"
+    if effect < 0:
+        effect, low, high = -effect, -high, -low
+    return effect_text(words, effect, low, high)
+
+
+def data_sentence(result: SelectionResult, words: Words) -> str:
+    """How many rows there are of each arm, what the outcome is, and how many features were tested."""
+    s = result.settings
+    direction = f", {words.better} is better" if words.better else ""
+    unit = f" ({words.unit}{direction})" if words.unit else f" ({direction[2:]})" if direction else ""
+    tested = counted(n_tested(result), "feature")
+    if s.get("interrupted"):
+        tested = f"only {n_tested(result)} of {len(result.table)} features"
+    arms = [f"{own.settings['n_treated']:,} {Words.of(own).treated}" for _, own in comparisons(result)]
+    rows = _listed([*arms, f"{s['n_control']:,} {words.control}"])
+    return f"{s['n_rows']:,} rows: {rows}. Outcome: {words.outcome}{unit}. {tested[0].upper()}{tested[1:]} tested."
+
+
+def average_sentence(result: SelectionResult, words: Words) -> str:
+    """The average effect with its limits and its p-value."""
+    average = overall_effect(result)
+    if average is None:
+        return ""
+    kind = words.favours(average[0] - words.is_ratio) if p_of(result, "mean") <= result.settings["alpha"] else ""
+    meant = f", a {kind}" if kind == "benefit" else f", {kind}" if kind else ""
+    whom = "" if words.population == "all" else f" in the {words.whom}"
+    compared = "relative to" if words.log or words.is_ratio else "minus"
+    how = f"{words.treated} {compared} {words.control}, adjusted for all features"
+    p_value = p_of(result, "mean")
+    tail = "" if math.isnan(p_value) else f"; {p_text(p_value)}"
+    return f"{effect_text(words, *average)}{meant}{whom}{tail}. This is {how}, with 95% limits."
+
+
+def distribution_sentence(result: SelectionResult, words: Words) -> str:
+    """Whether the whole distribution changes, and how; of an outcome of two values the average says it all."""
+    p_value = p_of(result, "distribution")
+    if math.isnan(p_value) or words.binary:
+        return ""
+    if p_value > result.settings["alpha"]:
+        return f"No change was found ({p_text(p_value)})."
+    told = []
+    for q, name in QUANTILES.items():
+        found = [float(result.overall.get(f"q{q}_effect{end}", math.nan)) for end in ("", "_low", "_high")]
+        if not any(map(math.isnan, found)):
+            told.append(f"{_difference(words, *found)} at the {name}")
+    ratio = [float(result.overall.get(f"sd_ratio{end}", math.nan)) for end in ("", "_low", "_high")]
+    spread = ""
+    if not any(map(math.isnan, ratio)):
+        spread = (
+            f"; the standard deviation under {words.treated} is {with_limits(*ratio)} times that under {words.control}"
+        )
+    return f"It changes ({p_text(p_value)}): {_listed(told)}{spread}." if told else f"It changes ({p_text(p_value)})."
+
+
+def _difference(words: Words, effect: float, low: float, high: float) -> str:
+    """An effect at a quantile, which is a difference whatever the averages are compared by."""
+    return effect_text(replace(words, scale="difference"), effect, low, high)
+
+
+def modification_sentence(result: SelectionResult) -> str:
+    """Whether anything modifies the effect, and how false discoveries are held down."""
+    settings = result.settings
+    control = CONTROL[settings["adjust"]].format(level=f"{100 * settings['alpha']:g}%")
+    p_value = p_of(result, "modification")
+    sure, tail = p_value <= settings["alpha"], "" if math.isnan(p_value) else f" ({p_text(p_value)})"
+    if not result.selected and sure:
+        return f"The effect is not the same for all{tail}, but no single feature was found to change it; {control}."
+    if not result.selected:
+        return f"No feature was found to change the effect{tail}; {control}. A small change may be missed."
+    found = f"{len(result.selected)} of {counted(n_tested(result), 'feature')}"
+    verb = "was" if len(result.selected) == 1 else "were"
+    return f"{found} {verb} found to change the effect{tail * sure}; {control}."
+
+
+def clear_groups(result: SelectionResult, words: Words) -> list[Groups]:
+    """Subgroups of the selected features by whether their limits, which hold all at once, leave out no effect."""
+    chosen = list(map(str, result.selected))
+    if not chosen or not len(result.subgroups):
+        return []
+    display = ForestDisplay.from_result(result, max_features=len(chosen), simultaneous=True)
+    up, down = ("Clear increase", "Clear decrease")
+    if words.better:
+        up, down = (f"Clear {words.favours(side)}" for side in (1.0, -1.0))
+    found: dict[str, list[str]] = {down: [], up: [], "No clear effect": []}
+    for row in display.limits().dropna(subset=["effect"]).to_dict("records"):
+        kind = up if row["low"] > 0 else down if row["high"] < 0 else "No clear effect"
+        named = f"{row['column']} = " if result.kind(row["column"]) == "discrete" else f"{row['column']} "
+        limits = effect_text(words, row["effect"], row["low"], row["high"])
+        found[kind].append(f"{named}{typographic(str(row['level']))}: {limits}")
+    order = sorted(found, key=lambda name: (name == "No clear effect", "harm" in name))
+    return [Groups(name, _first(found[name])) for name in order if found[name]]
+
+
+def _first(lines: list[str]) -> list[str]:
+    return lines if len(lines) <= MOST_GROUPS else [*lines[:MOST_GROUPS], f"{len(lines) - MOST_GROUPS} more"]
+
+
+def certainty_sentence(result: SelectionResult) -> str:
+    """What was checked, and what placebo treatments found."""
+    known = [(title, own) for title, own in comparisons(result) if len(own.checks)]
+    texts = [f"{f'{title}: ' if title else ''}{summary(own.checks).partition(';')[0]}." for title, own in known]
+    checked = " ".join(texts)
+    placebo = "" if result.placebo is None else f" {result.placebo.text}"
+    return f"{checked}{placebo}".strip()
+
+
+def next_steps(result: SelectionResult) -> list[str]:
+    """What to do next, the most urgent first."""
+    every = [own.checks for _, own in comparisons(result)]
+    failed = pd.concat([own[~own["passed"].astype(bool) & own["validity"].astype(bool)] for own in every])
+    steps = [f"{remedy[0].upper()}{remedy[1:]}" for remedy in dict.fromkeys(failed["remedy"]) if remedy][:2]
+    if result.placebo is None:
+        steps.append(
+            "See what the same analysis finds when the treatment does nothing: modifind placebo, or placebo_runs=20."
+        )
+    elif result.placebo.warning:
+        steps.append("Do not rely on the selection before placebo treatments find no more than chance allows.")
+    if result.selected:
+        names = _listed([str(name) for name in result.selected][:MOST_NAMES])
+        steps.append(
+            f"Confirm {names} in other data: effects in subgroups that were found here are likely to be smaller there."
+        )
+    else:
+        steps.append(
+            "To look for smaller changes, test fewer features (adjust_for keeps the others in the models) or more rows."
+        )
+    return steps
+
+
+def _listed(names: list[str]) -> str:
+    shown = [shortened(name, MOST_NAME) for name in names[:MOST_NAMES]]
+    if len(names) > MOST_NAMES:
+        return f"{', '.join(shown)} and {len(names) - MOST_NAMES} more features"
+    return "".join(shown) if len(shown) < 2 else f"{', '.join(shown[:-1])} and {shown[-1]}"

@@ -1,0 +1,54 @@
+"""Effects by subgroup: right on average, as uncertain as they say, and named so that readers know whom they are of."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from modifind.data.feature_groups import Unit
+from modifind.data.feature_matrix import read_features
+from modifind.explain.pseudo import ArmRows, PseudoOutcomes
+from modifind.explain.subgroups import subgroup_effects
+
+
+def frame_of(seed, n=400, **columns):
+    rng = np.random.default_rng(seed)
+    x = rng.standard_normal(n)
+    arms = rng.integers(0, 2, n)
+    y = arms * (x > 0) * 1.0 + x + rng.standard_normal(n)
+    table = read_features(pd.DataFrame({"x": x, **columns}))
+    outcomes = PseudoOutcomes.of(ArmRows(y, arms, np.full(n, 0.5)))
+    return subgroup_effects(outcomes, table, [Unit(name, (m,)) for m, name in enumerate(table.names)]), y, arms, x
+
+
+def test_without_models_an_effect_is_a_difference_of_means():
+    found, y, arms, x = frame_of(0)
+    own = x <= np.round(np.quantile(x, 0.25), 1)  # edges are rounded, so that their names are exact
+    assert found["effect"][0] == pytest.approx(y[own & (arms == 1)].mean() - y[own & (arms == 0)].mean())
+    assert (found["n_treated"][0], found["n_control"][0]) == (np.sum(own & (arms == 1)), np.sum(own & (arms == 0)))
+    assert len(found) == 4
+    assert found["n_treated"].sum() == arms.sum()
+
+
+def test_limits_cover_as_often_as_they_say():
+    inside = []
+    for seed in range(250):
+        found, *_ = frame_of(seed, 200)
+        truth = np.array([0.0, 0.0, 1.0, 1.0])
+        inside.append(found["low"].le(truth) & found["high"].ge(truth))
+    inner = np.mean([own[[0, 3]].mean() for own in inside])  # the inner cuts lie beside 0 in every sample
+    assert inner == pytest.approx(0.95, abs=0.03)  # 500 intervals: three standard errors
+
+
+def test_levels_missing_rows_and_few_rows_have_names_and_counts():
+    n = 60
+    ward = np.array(["east"] * 30 + ["west"] * 28 + ["north"] * 2, dtype=object)
+    gaps = np.where(np.arange(n) % 5 == 0, np.nan, np.arange(n, dtype=float))
+    table = read_features(pd.DataFrame({"ward": ward, "gaps": gaps}), missing="category")
+    arms = np.arange(n) % 2
+    arms[-2:] = 1
+    outcomes = PseudoOutcomes.of(ArmRows(np.arange(n, dtype=float), arms, np.full(n, 0.5)))
+    found = subgroup_effects(outcomes, table, [Unit("ward", (0,)), Unit("gaps", (1,))]).set_index(["feature", "level"])
+    assert list(found.loc["ward"].index) == ["east", "north", "west"]
+    assert np.isnan(found.loc[("ward", "north"), "effect"])  # nobody to compare with
+    assert found.loc["gaps"].index[-1] == "missing"
+    assert found.loc["gaps"].index[0].startswith("up to ")
