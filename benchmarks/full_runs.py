@@ -5,13 +5,14 @@
 
 The second command needs no GPU, and `modifind reproduce fig-synthetic --out reproduction` then makes the table and the
 figure. Networks, autoencoders and statistic are those of `presets.uai2022()` in batches (`batched.py`): other random
-numbers, the same distributions. `--compare` runs the preset itself on the tables of a few seeds and prints the rates of
-both.
+numbers, the same distributions. ``--compare --file runs.jsonl --runs 2 --n 500`` runs the preset itself on the tables
+of two seeds and prints the rates of both.
 """
 
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import time
 import warnings
@@ -88,7 +89,7 @@ def lines_of(
     for t, seed in enumerate(seeds):
         for k, kind in enumerate(kinds):
             run = {"data": kind, "n": n, "method": method, "seed": seed, "options": options}
-            yield json.dumps({"run": run, "features": names, "p_value": np.round(p[t, :, k], 6).tolist()})
+            yield json.dumps({"run": run, "features": names, "p_value": np.round(p[t, :, k].astype(float), 6).tolist()})
 
 
 def make(args: argparse.Namespace) -> None:
@@ -127,7 +128,7 @@ def keep(args: argparse.Namespace) -> None:
     for line in Path(args.file).read_text(encoding="utf-8").splitlines():
         given = json.loads(line)
         run = Run(**{**given["run"], "options": tuple(map(tuple, given["run"]["options"]))})
-        p = np.array(given["p_value"])
+        p = np.round(given["p_value"], 6)
         own = adjusted(p)
         truth = [run.n > 0 and name in ("X1", "X2", "X3", "X4", "X5") for name in given["features"]]
         found = (p.tolist(), own.tolist(), (own <= 0.05).tolist())
@@ -135,28 +136,29 @@ def keep(args: argparse.Namespace) -> None:
 
 
 def compare(args: argparse.Namespace) -> None:
-    """Rates of the preset itself beside those of the batches, on the same tables."""
+    """Rates of the preset itself beside those of a file of runs, on the same tables."""
     from modifind.datasets import make_modifiers
     from modifind.presets import naive, uai2022
 
     seeds = range(args.seed, args.seed + args.runs)
+    made = [json.loads(line) for line in Path(args.file).read_text(encoding="utf-8").splitlines()]
+    p_by_run = {tuple(own["run"].values())[:4]: own["p_value"] for own in made if not own["run"]["options"]}
     for n in args.n:
-        batches = {method: p for method, options, _, p in cells(n, seeds, args.device, neurons=False)}
         for method, preset in (("preset", uai2022), ("naive", naive)):
-            own = np.empty_like(batches[method][:, :, : len(KINDS)])
-            for t, seed in enumerate(seeds):
-                for k, kind in enumerate(KINDS):
-                    data = make_modifiers(kind, n_samples=n, random_state=seed)
-                    with warnings.catch_warnings():
-                        warnings.simplefilter("ignore")
-                        fitted = preset(random_state=seed, explain=False).fit(data.X, data.y, treatment=data.treatment)
-                    own[t, :, k] = fitted.result_.table["p_value"]
-            for name, p in ((f"{method} itself", own), (f"{method} in batches", batches[method])):
-                found = rates(p[:, :, : len(KINDS), None])[..., 0]
-                shown = (f"{kind} {t:.2f} / {f:.3f} ({r:.2f})" for kind, t, f, r in zip(KINDS, *found[:3], strict=True))
-                print(f"n = {n}, {name}: " + ", ".join(shown), flush=True)
-            apart = np.abs(own - batches[method][:, :, : len(KINDS)]).mean()
-            print(f"n = {n}, {method}: mean distance of raw p-values {apart:.3f}", flush=True)
+            found = np.empty((2, len(seeds), 30, len(KINDS)))
+            for (t, seed), (k, kind) in itertools.product(enumerate(seeds), enumerate(KINDS)):
+                data = make_modifiers(kind, n_samples=n, random_state=seed)
+                with warnings.catch_warnings():
+                    warnings.simplefilter("ignore")
+                    fitted = preset(random_state=seed, explain=False).fit(data.X, data.y, treatment=data.treatment)
+                found[0, t, :, k] = fitted.result_.table["p_value"]
+                found[1, t, :, k] = np.round(p_by_run[kind, n, method, seed], 6)
+            for name, p in zip((f"{method} itself", f"{method} in batches"), found, strict=True):
+                shown = rates(p[..., None])[..., 0]
+                cells = (f"{kind} {t:.2f} / {f:.3f} ({r:.2f})" for kind, t, f, r in zip(KINDS, *shown[:3], strict=True))
+                print(f"n = {n}, {name}: " + ", ".join(cells), flush=True)
+            apart = np.abs(found[0] - found[1])
+            print(f"n = {n}, {method}: mean distance of raw p-values {apart.mean():.3f}, most {apart.max():.2f}")
 
 
 def main() -> None:

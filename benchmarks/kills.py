@@ -3,6 +3,8 @@
     python benchmarks/kills.py --kills 100                      # the run, by SIGKILL, SIGINT or SIGTERM
     python benchmarks/kills.py --workers 20 --dask-workers 10   # its workers
     python benchmarks/kills.py --scheduler-restarts 10          # the scheduler of its Dask cluster
+    python benchmarks/kills.py --pieces stream --kills 30 --signals SIGINT --workers 20   # of a table in pieces
+    python benchmarks/kills.py --pieces dask --kills 30 --dask-workers 20                 # on a local cluster
 
 One run without a checkpoint gives the time it takes and the bytes to be had. Then the same command runs with a
 checkpoint, and its main process gets one of the signals after a random time between nothing and that of the whole run,
@@ -10,7 +12,8 @@ until it comes to an end; then a new checkpoint is begun, until there have been 
 ten seconds after the main process has ended counts as left behind. With `--workers` runs are left to end, and in each
 one worker is killed at a random moment. With `--scheduler-restarts` a run works on a cluster of one scheduler and two
 workers, whose scheduler is killed at a random moment; a second later a scheduler and workers are started there again.
-The run must end with the same result, or with one line that says that the cluster was lost.
+The run must end with the same result, or with one line that says that the cluster was lost. With `--pieces` the
+table is in files of which models see a quarter of the rows, and the rest is added up by passes over them.
 """
 
 from __future__ import annotations
@@ -30,16 +33,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
-import pandas as pd
 
-SIGNALS = (signal.SIGKILL, signal.SIGINT, signal.SIGTERM)
+SIGNALS = {one.name: one for one in (signal.SIGKILL, signal.SIGINT, signal.SIGTERM)}
 STOPPED = (
-    *(-number for number in SIGNALS),
-    *(128 + number for number in SIGNALS),
+    *(-number for number in SIGNALS.values()),
+    *(128 + number for number in SIGNALS.values()),
 )  # exit codes of a run that was told to
 WORKERS = {"joblib": ("popen_loky", []), "dask": ("multiprocessing.spawn", ["--dask"])}  # what their commands have
 LONGEST = 600.0  # seconds of a run that does not hang
-PARTS = 20  # files of a table on a cluster
+PARTS = 20  # files of a table in pieces
 STATISTICS = {"effect_likelihood": ["--learner", "splines"], "wcmmd": ["--statistic", "wcmmd", "--resamples", "1000"]}
 
 
@@ -60,18 +62,25 @@ class Tally:
     failed: list[str] = field(default_factory=list)
 
 
-def command(data: Path, out: Path, statistic: str, jobs: int, checkpoint: Path | None = None) -> list[str]:
+def command(data: list[str], out: Path, statistic: str, jobs: int, checkpoint: Path | None = None) -> list[str]:
     start = "import sys; from modifind.cli.app import main; sys.argv[0] = 'modifind'; main()"
-    line = [sys.executable, "-c", start, "select", str(data), "--treatment", "treatment", "--outcome", "outcome"]
+    line = [sys.executable, "-c", start, "select", *data, "--treatment", "treatment", "--outcome", "outcome"]
     line += ["--jobs", str(jobs), "--sampler", "gaussian", "--out", str(out), *STATISTICS[statistic]]
     return line if checkpoint is None else [*line, "--checkpoint", str(checkpoint)]
 
 
-def made(rows: int, features: int, seed: int) -> pd.DataFrame:
+def written(folder: Path, rows: int, features: int, seed: int, pieces: str = "") -> list[str]:
+    """Write a table, whole or in parts; what a command says of it."""
     from modifind.datasets import make_modifiers
 
-    table = make_modifiers("LinMean", n_samples=rows, n_features=features, random_state=seed)
-    return table.X.assign(treatment=table.treatment, outcome=table.y)
+    made = make_modifiers("LinMean", n_samples=rows, n_features=features, random_state=seed)
+    table = made.X.assign(treatment=made.treatment, outcome=made.y)
+    if not pieces:
+        table.to_csv(folder / "data.csv", index=False)
+        return [str(folder / "data.csv")]
+    for k in range(PARTS):
+        table[k * rows // PARTS : (k + 1) * rows // PARTS].to_csv(folder / f"part-{k:02d}.csv", index=False)
+    return [str(folder / "part-*.csv"), f"--{pieces}", "--train-rows", str(rows // 4)]
 
 
 def session(leader: int) -> dict[int, str]:
@@ -87,7 +96,7 @@ def session(leader: int) -> dict[int, str]:
     return found
 
 
-def run(line: list[str], seconds: float | None = None, end: int = signal.SIGKILL) -> tuple[int, str, int]:
+def run(line: list[str], seconds: float | None = None, end: signal.Signals = signal.SIGKILL) -> tuple[int, str, int]:
     """Run a command, whose main process gets a signal after a time; exit code, complaints, processes left behind."""
     process = subprocess.Popen(
         line, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, start_new_session=True
@@ -129,15 +138,24 @@ def without_warnings(result: bytes) -> dict[str, object]:
 
 
 def saved(folder: Path) -> set[str]:
-    return {path.name for path in folder.glob("feature-*.json")}
+    """Files of features, or of the sums of a table in pieces."""
+    return {path.name for kind in ("feature", "sums") for path in folder.glob(f"{kind}-*.json")}
 
 
 def kill_again_and_again(
-    folder: Path, kills: int, *, statistic: str, rows: int, features: int, jobs: int, seed: int
+    folder: Path,
+    kills: int,
+    *,
+    statistic: str,
+    signals: list[str],
+    rows: int,
+    features: int,
+    jobs: int,
+    seed: int,
+    pieces: str,
 ) -> tuple[Tally, float]:
     """Kill so often; what came of it, and the seconds of a run that is left alone."""
-    data, out = folder / "data.csv", folder / "result.json"
-    made(rows, features, seed).to_csv(data, index=False)
+    data, out = written(folder, rows, features, seed, pieces), folder / "result.json"
     run(command(data, out, statistic, jobs))  # the first start reads from the disk what later ones find in memory
     start = time.monotonic()
     code, complaint, _ = run(command(data, out, statistic, jobs))
@@ -152,7 +170,7 @@ def kill_again_and_again(
         line = command(data, out, statistic, jobs, checkpoint)
         stopped = True
         while stopped:
-            before, end = saved(checkpoint), int(rng.choice(SIGNALS))
+            before, end = saved(checkpoint), SIGNALS[str(rng.choice(signals))]
             # The last run of all is left to end.
             code, complaint, left = run(line, rng.uniform(0.0, whole) if tally.kills < kills else None, end)
             after = saved(checkpoint)
@@ -166,7 +184,7 @@ def kill_again_and_again(
                     tally.damaged += 1
             if stopped:
                 tally.kills += 1
-                tally.at_work += 0 < len(after) < features
+                tally.at_work += 0 < len(after) < features  # sums are one file
         tally.runs += 1
         if code:
             tally.failed.append(complaint.strip())
@@ -175,11 +193,14 @@ def kill_again_and_again(
     return tally, whole
 
 
-def kill_workers(folder: Path, kills: int, kind: str, *, rows: int, features: int, jobs: int, seed: int) -> Tally:
+def kill_workers(
+    folder: Path, kills: int, kind: str, *, rows: int, features: int, jobs: int, seed: int, pieces: str
+) -> Tally:
     """Kill one worker in each of so many runs."""
-    data, out = folder / "data.csv", folder / "result.json"
-    made(rows, features, seed).to_csv(data, index=False)
     mark, options = WORKERS[kind]
+    if pieces:
+        pieces, options = ("dask" if kind == "dask" else "stream"), []
+    data, out = written(folder, rows, features, seed, pieces), folder / "result.json"
     line = [*command(data, out, "effect_likelihood", jobs), *options]
     run(line)
     start = time.monotonic()
@@ -246,11 +267,8 @@ def cluster() -> Iterator[Cluster]:
 
 def restart_schedulers(folder: Path, restarts: int, *, rows: int, features: int, jobs: int, seed: int) -> Tally:
     """Restart the scheduler in each of so many runs."""
-    table, out = made(rows, features, seed), folder / "result.json"
-    for k in range(PARTS):
-        table[k * rows // PARTS : (k + 1) * rows // PARTS].to_csv(folder / f"part-{k:02d}.csv", index=False)
-    line = command(folder / "part-*.csv", out, "effect_likelihood", jobs)
-    line += ["--train-rows", str(rows // 4), "--no-explain", "--dask"]
+    out, (data, _, *train_rows) = folder / "result.json", written(folder, rows, features, seed, "dask")
+    line = [*command([data], out, "effect_likelihood", jobs), *train_rows, "--no-explain", "--dask"]
     with cluster() as own:
         start = time.monotonic()
         code, complaint, _ = run([*line, own.address])
@@ -298,17 +316,20 @@ def main() -> None:
     parser.add_argument("--workers", type=int, default=0, help="kills of joblib's workers")
     parser.add_argument("--dask-workers", type=int, default=0, help="kills of Dask's workers")
     parser.add_argument("--scheduler-restarts", type=int, default=0, help="restarts of a Dask scheduler")
+    parser.add_argument("--signals", nargs="+", default=list(SIGNALS), choices=list(SIGNALS))
+    parser.add_argument("--pieces", default="", choices=["stream", "dask"], help="where a table in pieces is worked on")
     parser.add_argument("--statistics", nargs="+", default=list(STATISTICS), choices=list(STATISTICS))
     parser.add_argument("--rows", type=int, default=200)
     parser.add_argument("--features", type=int, default=40)
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
-    size = {"rows": options.rows, "features": options.features, "jobs": options.jobs, "seed": options.seed}
+    size = {name: getattr(options, name) for name in ("rows", "features", "jobs", "seed")}
+    given = size | {"pieces": options.pieces, "rows": max(options.rows, 2000 if options.pieces else 0)}
     for kind, kills in (("joblib", options.workers), ("dask", options.dask_workers)):
         if kills:
             with tempfile.TemporaryDirectory() as folder:
-                tally = kill_workers(Path(folder), kills, kind, **size)
+                tally = kill_workers(Path(folder), kills, kind, **given)
             told = (
                 f"{tally.same} with the same result but for its warnings, {tally.warned} with at most one line about it"
             )
@@ -335,7 +356,8 @@ def main() -> None:
     print("|" + "---|" * 10)
     for statistic in options.statistics:
         with tempfile.TemporaryDirectory() as folder:
-            tally, seconds = kill_again_and_again(Path(folder), options.kills, statistic=statistic, **size)
+            own = {"statistic": statistic, "signals": options.signals, **given}
+            tally, seconds = kill_again_and_again(Path(folder), options.kills, **own)
         cells = (statistic, f"{seconds:.1f}", tally.kills, tally.at_work, tally.runs, tally.same, tally.lost)
         print("| " + " | ".join(map(str, (*cells, tally.damaged, tally.left, len(tally.failed)))) + " |", flush=True)
         for complaint in tally.failed:

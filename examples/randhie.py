@@ -40,6 +40,11 @@ for label, table in result.contrasts.items():
 curve = result.contrast("pays 95%").curve("health")
 print(curve[["value", "mean_effect", "mean_effect_low", "mean_effect_high"]].round(2).to_string(index=False))
 
+# %% ratio
+selector = ModifierSelector(effect_scale="ratio", explain=False, random_state=0)
+ratio = selector.fit(X, years["mdvis"], treatment=plan, reference="pays 0%", clusters=person).result_
+print(ratio.table[["p_value", "p_adjusted", "selected", "role"]].round(4).to_string())
+
 # %% notes
 print("every check that bears on validity passed:", result.ok)
 for text in result.cautions:

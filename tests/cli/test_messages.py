@@ -696,6 +696,7 @@ def twice(X, y, treatment):
 LONG = {"change": twice, "max_train_rows": 200, "file": False}
 table("an estimator that needs all rows at once", statistic=WCMMD("exact"), **LONG)
 table("a device that needs all rows at once", statistic=WCMMD(device="torch:cpu"), **LONG)
+table("a quantile of weights that is none", file=False, statistic=WCMMD(weight_quantile=86.0))
 
 
 @pytest.fixture(autouse=True)

@@ -26,7 +26,7 @@ from modifind.nuisance.propensity.scores import PropensityModel
 from streams import SMALL, cut, fit_source
 
 sys.path.insert(0, str(ROOT / "benchmarks"))
-from kills import STATISTICS, command, kill_again_and_again, run
+from kills import SIGNALS, STATISTICS, command, kill_again_and_again, run
 
 QUICK = {"sampler": "gaussian", "propensity": 0.5, "random_state": 3}
 CRT = {**QUICK, "statistic": "wcmmd", "n_resamples": 199, "explain": False}
@@ -326,7 +326,7 @@ def test_few_rows_of_a_source_are_saved_by_feature(few, tmp_path):
 def test_of_two_at_once_one_is_refused_and_the_other_is_right(table, tmp_path, quick_commands):
     data, out = tmp_path / "data.csv", tmp_path / "result.json"
     table.X.assign(treatment=table.treatment, outcome=table.y).to_csv(data, index=False)
-    line = command(data, out, "wcmmd", 1, tmp_path / "saved")
+    line = command([str(data)], out, "wcmmd", 1, tmp_path / "saved")
     one = subprocess.Popen(line, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
     while not (tmp_path / "saved" / ".lock").exists() and one.poll() is None:
         time.sleep(0.01)
@@ -339,7 +339,7 @@ def test_of_two_at_once_one_is_refused_and_the_other_is_right(table, tmp_path, q
     one.stderr.close()
     together = out.read_bytes()
     out.unlink()
-    assert run(command(data, out, "wcmmd", 1))[0] == 0
+    assert run(command([str(data)], out, "wcmmd", 1))[0] == 0
     assert out.read_bytes() == together
     assert sorted(path.name for path in tmp_path.iterdir()) == ["data.csv", "result.json", "saved"]
     assert not (tmp_path / "saved" / ".lock").exists()
@@ -378,7 +378,8 @@ def test_a_refused_run_leaves_no_folder(table, tmp_path):
 @pytest.mark.study
 def test_kills_at_random_moments_change_nothing(tmp_path, quick_commands):
     kills = runs(3, 2)
-    tally, _ = kill_again_and_again(tmp_path, kills, statistic="wcmmd", rows=80, features=5, jobs=1, seed=0)
+    size = {"rows": 80, "features": 5, "jobs": 1, "seed": 0, "pieces": ""}
+    tally, _ = kill_again_and_again(tmp_path, kills, statistic="wcmmd", signals=list(SIGNALS), **size)
     assert tally.kills == kills
     assert tally.runs == tally.same > 0
     assert (tally.lost, tally.damaged, tally.left, tally.failed) == (0, 0, 0, [])

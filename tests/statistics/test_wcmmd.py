@@ -5,7 +5,10 @@ from hypothesis import strategies as st
 from scipy.special import expit
 
 from conftest import logistic_treatment, seed_of
+from modifind.data.feature_matrix import read_features
+from modifind.datasets import make_modifiers
 from modifind.statistics import WCMMD, wcmmd_importance
+from modifind.statistics.contract import Nuisances
 from modifind.statistics.prepared_wcmmd import curve_variance
 
 WEIGHTINGS = ("hajek", "horvitz_thompson")
@@ -398,3 +401,25 @@ def test_modifier_has_more_importance_than_a_prognostic_feature():
     modifier, _ = wcmmd_importance(x, y, treatment, e)
     prognostic, _ = wcmmd_importance(other, y, treatment, e)
     assert modifier > 10 * prognostic
+
+
+def test_weights_are_cut_at_a_quantile_of_their_arm():
+    data = make_modifiers("LinMean", n_samples=200, n_features=5, random_state=0)
+    table, arms, scores = read_features(data.X), data.treatment, np.clip(data.propensity, 0.02, 0.98)
+    nuisances = Nuisances(table, data.y, arms, scores, np.random.SeedSequence(0))
+    cut = WCMMD(weight_cap=None, weight_quantile=0.8).prepare(nuisances).capped(scores)
+    for arm, weights, own in ((1, 1 / scores, 1 / cut), (0, 1 / (1 - scores), 1 / (1 - cut))):
+        rows = arms == arm
+        np.testing.assert_allclose(own[rows], np.minimum(weights[rows], np.quantile(weights[rows], 0.8)))
+    with pytest.raises(ValueError, match="weight_quantile must lie between 0 and 1"):
+        WCMMD(weight_quantile=1.0).prepare(nuisances)
+
+
+def test_cut_weights_are_the_same_for_tensors():
+    torch = pytest.importorskip("torch")
+    data = make_modifiers("LinMean", n_samples=100, n_features=5, random_state=0)
+    scores = np.clip(data.propensity, 0.02, 0.98)
+    nuisances = Nuisances(read_features(data.X), data.y, data.treatment, scores, np.random.SeedSequence(0))
+    prepared = WCMMD(weight_cap=5.0, weight_quantile=0.9).prepare(nuisances)
+    columns = np.stack((scores, 1 - scores))
+    np.testing.assert_allclose(prepared.capped(torch.from_numpy(columns)).numpy(), prepared.capped(columns))

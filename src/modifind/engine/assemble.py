@@ -212,6 +212,7 @@ def reselected(result: SelectionResult, adjusted: pd.Series[float], alpha: float
     turned = [str(name) for name in table.index[selected != table["selected"]]]
     table["selected"] = selected
     table["role"] = _roles(selected, result.diagnostics, alpha, adjust)
+    kind, scale = scale_of(result.settings)
     for name in turned if len(changes) else ():
         columns, row = result.groups.get(name, [name]), dict(zip(changes.columns, changes.loc[name], strict=True))
         changes.at[name, "verdict"] = verdict(
@@ -222,6 +223,8 @@ def reselected(result: SelectionResult, adjusted: pd.Series[float], alpha: float
             tested=row["verdict"] != NOT_TESTED,
             log_outcome=result.settings.get("outcome_transform") == "log",
             two_values=_two_values(result.densities, result.settings),
+            kind=kind,
+            effect_scale=scale,
         )
     return replace(result, table=table, changes=changes)
 

@@ -272,15 +272,19 @@ def _taken(
     candidates: dict[str, OutcomeLearner], rows: OutcomeRows, family: Likelihood, n_jobs: int | None
 ) -> tuple[dict[str, _Fitted], _Stack]:
     """The candidates that are worth their cost, fitted, and their stack."""
-    fitted = _fit_all({n: c for n, c in candidates.items() if n not in COSTLY}, rows, family, n_jobs)
+    plain = {n: c for n, c in candidates.items() if n not in COSTLY}
+    trials = rows.y.size >= TRIED_ROWS
+    beside = {n: candidates[n] for n in COSTLY[:1] if n in candidates and trials and "splines" in plain}
+    fitted = _fit_all(plain, rows, family, n_jobs, beside=beside)
+    tried = {n: {n: fitted.pop(n)} for n in beside}
     best = _stack(fitted, rows, family) if fitted else _Stack(np.empty((0, 0)), -np.inf, [])
     for name in (name for name in COSTLY if name in candidates):
         bases = fitted["splines"].models if "splines" in fitted else None
-        own, found = {name: candidates[name]}, None
-        if fitted and rows.y.size >= TRIED_ROWS:
-            found = _fit_all(own, rows, family, n_jobs, bases, folds=range(1))
-            plain, tried = (_stack(*_first_fold(parts, rows), family) for parts in (fitted, {**fitted, **found}))
-            if tried.log_score < plain.log_score + WORTHWHILE / 2:
+        own, found = {name: candidates[name]}, tried.get(name)
+        if fitted and trials:
+            found = found or _fit_all(own, rows, family, n_jobs, bases, folds=range(1))
+            scores = [_stack(*_first_fold(parts, rows), family).log_score for parts in (fitted, {**fitted, **found})]
+            if scores[1] < scores[0] + WORTHWHILE / 2:
                 break
         more = {**fitted, **_fit_all(own, rows, family, n_jobs, bases, found)}
         richer = _stack(more, rows, family)
@@ -305,8 +309,12 @@ def _fit_all(
     bases: list[Any] | None = None,
     found: dict[str, _Fitted] | None = None,
     folds: Iterable[int] | None = None,
+    beside: dict[str, OutcomeLearner] | None = None,
 ) -> dict[str, _Fitted]:
-    """Candidates fitted to the complements of all folds, or of some; those of the first fold may have been `found`."""
+    """Candidates fitted to the complements of all folds, or of some; those of the first fold may have been `found`.
+
+    Those `beside` them start from the splines of the first fold and are fitted to its complement alone.
+    """
     if not candidates:
         return {}
     n, n_folds = rows.y.size, rows.n_folds
@@ -316,10 +324,13 @@ def _fit_all(
     ordered = dict(reversed(candidates.items()))
     together = rows.coded or is_screened(*rows.X.shape)
     tasks = list(product([ordered] if together else [{name: own} for name, own in ordered.items()], folds))
+    beside = beside or {}
+    tasks = [({**group, **beside} if fold == 0 and "splines" in group else group, fold) for group, fold in tasks]
     starts = bases or [None] * n_folds
     jobs = [delayed(_fit_fold)(group, rows, fold, starts[fold], family) for group, fold in tasks]
     if found is None:
-        found = {name: _Fitted([None] * n_folds, np.empty((n, 2)), np.empty((n, 2))) for name in candidates}
+        names = [*candidates, *beside]
+        found = {name: _Fitted([None] * n_folds, np.empty((n, 2)), np.empty((n, 2))) for name in names}
     results = results_of(jobs, n_jobs, doing="fitting models of the outcome")
     for (group, fold), fits in zip(tasks, results, strict=True):
         inside = rows.folds == fold
@@ -361,8 +372,10 @@ def _fit_fold(
         if kept is None and any(isinstance(candidate, OWN) for candidate in candidates.values()):
             kept = screened_columns(inside, a, number, binary=binary, **weighted)
         found = []
-        for candidate in candidates.values():
+        for name, candidate in candidates.items():
             model = _fitted(candidate, kept, base, inside, a, y, weighted)
+            if name == "splines":
+                base = model.model if isinstance(model, RecastLearner) else model
             if hasattr(model, "along"):
                 check_along(model, outside[:CHECKED_ROWS])
             predicted = predict_arms(model, outside, chances=family.chances)
