@@ -14,7 +14,7 @@ import pandas as pd
 import pytest
 
 from explained import CHOSEN, NAMES, SCRIPT, explained_result
-from modifind.charts.labels import MINUS, number
+from modifind.charts.labels import MINUS, with_limits
 from modifind.report import render_report
 
 try:
@@ -184,8 +184,8 @@ def test_pointing_shows_the_values_in_all_pictures_of_a_feature(opened, result):
     readouts = panel_of(page, "age").locator(".readout")
     row = result.curve("age").iloc[4]
     for place, (title, name) in enumerate((("average effect", "mean_effect"), ("spread", "sd_ratio"))):
-        value, low, high = (number(row[f"{name}{end}"]) for end in ("", "_low", "_high"))
-        expect(readouts.nth(place)).to_have_text(f"age 50 {title} {value} ({low} to {high}); about 40 + 50 rows")
+        told = with_limits(*(row[f"{name}{end}"] for end in ("", "_low", "_high")))
+        expect(readouts.nth(place)).to_have_text(f"age 50 {title} {told}; about 40 + 50 rows")
     expect(plots.nth(1).locator(".cross")).to_have_count(1)
     page.mouse.move(5, box["y"])
     expect(readouts.nth(0)).to_have_text("")
@@ -195,12 +195,12 @@ def test_arrow_keys_walk_along_a_picture(opened):
     page = opened(hash="#feature=age")
     plot = panel_of(page, "age").locator(".plot[role=slider]").first
     plot.focus()
-    expect_value(plot, f"age 20: average effect {MINUS}2.4 ({MINUS}2.7 to {MINUS}2.1)")
+    expect_value(plot, f"age 20: average effect {MINUS}2.40 ({MINUS}2.70 to {MINUS}2.10)")
     assert "too few rows" in plot.get_attribute("aria-valuetext")
     page.keyboard.press("ArrowRight")
     expect_value(plot, "age 27.5: average effect")
     page.keyboard.press("End")
-    expect_value(plot, f"age missing: average effect {MINUS}1.6")
+    expect_value(plot, f"age missing: average effect {MINUS}1.60")
     page.keyboard.press("ArrowLeft")
     expect_value(plot, "age 80:")
 
@@ -212,7 +212,7 @@ def test_categories_are_named_and_pointed_at(opened):
     plot = panel.locator(".plot[role=slider]").first
     plot.focus()
     page.keyboard.press("ArrowDown")
-    expect_value(plot, f"smoker <b>often</b>: average effect {MINUS}2 ({MINUS}2.3 to {MINUS}1.7)")
+    expect_value(plot, f"smoker <b>often</b>: average effect {MINUS}2.00 ({MINUS}2.30 to {MINUS}1.70)")
 
 
 def test_value_of_the_outcome_pictures_is_chosen_by_mouse_and_keys(opened):
