@@ -484,7 +484,7 @@ def test_groups_name_the_column_that_shows_most():
             row(0.2, 0.06, 0.9),
             {},
             "Changes the distribution of the effect; whether its average, spread or shape is not clear "
-            "(strongest sign: spread, p = 0.0600).",
+            "(strongest sign: spread, p = 0.060).",
         ),
         (row(np.nan, np.nan, np.nan), {}, "Changes the distribution of the effect."),
         (row(0.01, 0.02, 0.03), {}, "Changes the average, the spread and the shape: the effect rises"),

@@ -7,7 +7,7 @@ take their passes together.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, is_dataclass, replace
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -31,6 +31,20 @@ FIRST_BATCH, MOST_BATCH = 25, 100  # resamples of a feature at a time
 NOTHING_RESAMPLED = CRTOutcome(0.0, 1.0, 0, 0)  # of a feature that is the same in all rows of the sample
 BATCH_BYTES = 2**25  # of the sums that are under way
 Asked: TypeAlias = tuple[int, int]  # a feature, and the number of a resample
+
+
+def size_of(sums: Any) -> int:
+    """Bytes that sums take, about: those of their arrays."""
+    if isinstance(sums, np.ndarray):
+        return sums.nbytes
+    parts: Iterable[Any] = ()
+    if isinstance(sums, Mapping):
+        parts = sums.values()
+    elif isinstance(sums, list | tuple):
+        parts = sums
+    elif is_dataclass(sums):
+        parts = (getattr(sums, own.name) for own in fields(sums))
+    return 64 + sum(map(size_of, parts))
 
 
 @dataclass(frozen=True)

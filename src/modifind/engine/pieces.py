@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
 import warnings
 from contextlib import closing
 from dataclasses import dataclass, replace
@@ -31,6 +30,7 @@ from modifind.engine.measured import (
     measure,
     measured_columns,
     resampled_tests,
+    size_of,
 )
 from modifind.engine.overlap_conditional import OverlapConditional
 from modifind.engine.passes import Pieces
@@ -250,7 +250,7 @@ class TableInPieces(Table):
                 features[m] = plan.columns[m].resampled(rule, keys[m], follows=follows, profile=values)
         statistic = models.prepared.at(block.y[:1], block.treatment[:1])
         work = MeasuringPass(plan.scoring, statistic, features)
-        sizes = {m: len(pickle.dumps(own)) for m, own in zip(plan.columns, sums.columns, strict=True)}
+        sizes = {m: size_of(own) for m, own in zip(plan.columns, sums.columns, strict=True)}
         with ProgressBar(run.progress) as advance:
             asked = run.test, run.resamples(self), self.n_rows, advance, sizes
             found = resampled_tests(self.pieces, work, *asked)
