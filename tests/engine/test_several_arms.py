@@ -92,6 +92,12 @@ def test_the_verdict_of_a_contrast_follows_what_is_selected_over_arms(result):
     assert "the effect rises" in result.contrast("high").changes.loc["age", "verdict"]
 
 
+def test_a_notebook_and_a_paper_say_which_arm(result):
+    assert result.summary().loc["age", "what changes"].startswith("high: Changes the average: the effect rises")
+    assert result.summary().loc["dose", "what changes"] == "No change found."
+    assert "high: Changes the average" in result._repr_html_()
+
+
 def test_parts_of_a_contrast_are_asked_of_the_contrast(result):
     assert len(result.contrast("high").curve("age"))
     for ask in (lambda: result.curve("age"), lambda: result.density("age"), lambda: result.plot.curve("age")):
@@ -120,7 +126,7 @@ def test_everything_comes_back_from_a_file(result, tmp_path):
 def test_the_report_has_the_pictures_of_every_contrast(result, tmp_path):
     result.report(tmp_path / "report.html")
     html = (tmp_path / "report.html").read_text(encoding="utf-8")
-    assert "age changes how high or low works compared with none." in html
+    assert "The effect depends on age." in html
     assert html.count("high against none</h4>") == html.count("low against none</h4>") == 3
     assert "Checks: low against none" in html
     assert "Benjamini and Bogomolov" in html

@@ -340,6 +340,12 @@ class SelectionResult:
         said = self.changes["verdict"].reindex(rows.index) if len(self.changes) else None
         plain = np.where(rows["selected"], "Changes the effect.", "No change found.")
         shown["what changes"] = plain if said is None else np.where(said.fillna("") == "", plain, said)
+        by_arm = self.by_arm or {}
+        told = {label: own.summary()["what changes"] for label, own in by_arm.items()}
+        for name in self.selected if by_arm else ():
+            chosen = [label for label, own in by_arm.items() if bool(own.table.loc[name, "selected"])]
+            said_of = " ".join(f"{label}: {told[label].to_dict()[name]}" for label in chosen)
+            shown.at[name, "what changes"] = said_of or "Changes the effect."
         return shown.rename_axis("feature")
 
     def to_markdown(self) -> str:
