@@ -30,7 +30,7 @@ KEPT = HERE / "golden"
 ROWS = 300
 PIECES = "pieces"
 DIGITS = 10  # of kept numbers
-PARTS = ("table", "diagnostics", "curves", "checks", "changes", "overall", "overlap", "warnings")
+PARTS = ("table", "diagnostics", "curves", "checks", "changes", "overall", "tests", "subgroups", "overlap", "warnings")
 
 
 def table(seed: int = 0, *, missing: bool = False) -> tuple[pd.DataFrame, np.ndarray, np.ndarray]:
