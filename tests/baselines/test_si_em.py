@@ -299,8 +299,8 @@ def test_result_survives_json_and_is_shown(fitted, tmp_path):
     assert_frame_equal(back.diagnostics, result.diagnostics, check_exact=True)
     back.report(tmp_path / "report.html")
     html = (tmp_path / "report.html").read_text(encoding="utf-8")
-    assert html.count('<article class="panel"') == len(result.selected) == 3
-    assert html.lower().count("mean effect per unit") == 3  # the column, its hint and its explanation
+    assert html.count('<details class="panel chosen"') == len(result.selected) == 3
+    assert html.lower().count("average effect per unit") == 3  # the column, its hint and its explanation
     assert "SI-EM" in html
     assert ">not in the lasso</td>" in html
     assert "nats" not in html.lower()

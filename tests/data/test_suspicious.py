@@ -236,23 +236,7 @@ def test_a_time_is_refused_beside_a_flag_only_where_both_names_leave_no_doubt(fl
 def test_a_baseline_value_is_known_by_its_name(name, outcome, seen):
     rng = np.random.default_rng(3)
     table = read_features({name: rng.normal(size=200), "age": rng.normal(size=200)})
-    found = baseline_names(table, rng.normal(size=200), rng.integers(0, 2, 200), outcome)
-    assert found == [name] * seen
-
-
-def test_a_baseline_value_is_known_by_its_size_and_by_going_with_the_outcome():
-    rng = np.random.default_rng(4)
-    arms, before = rng.integers(0, 2, 400), rng.normal(140, 15, 400)
-    y = before - 8 * arms + rng.normal(0, 8, 400)
-    columns = {
-        "first": before,
-        "other unit": before / 7.5,
-        "age": 0.4 * before + rng.normal(0, 12, 400),
-        "copy": y + 0.1,
-    }
-    assert baseline_names(read_features(columns), y, arms, None) == ["first"]
-    one_arm = np.where(arms == 1, y, rng.normal(140, 15, 400))
-    assert baseline_names(read_features({"one": one_arm}), y, arms, None) == []
+    assert baseline_names(table, outcome) == [name] * seen
 
 
 def test_a_trial_is_told_of_the_baseline_value_unless_it_is_adjusted_for():

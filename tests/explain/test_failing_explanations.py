@@ -21,13 +21,13 @@ PLACES = {
     "what changes along it": ("modifind.engine.testers.change_tests", {"changes"}),
     "bounds along it": ("modifind.engine.features.explain_bounds", {"bounds", "bound_tests"}),
     "its verdict": ("modifind.engine.assemble.verdict", {"changes"}),
-    "the effect in all rows together": ("modifind.engine.run.overall_effects", {"overall"}),
+    "the effect in all rows together": ("modifind.explain.overview.overall_effects", {"overall"}),
 }
 STREAMED = {
     "its curve": "modifind.engine.explaining.explain_column",
     "what changes along it": "modifind.engine.explaining.change_tests",
     "bounds along it": "modifind.engine.explaining.explain_bounds",
-    "the effect in all rows together": "modifind.engine.run.overall_effects",
+    "the effect in all rows together": "modifind.explain.overview.overall_effects",
 }
 
 

@@ -118,7 +118,6 @@ def test_population_is_named(fits, tmp_path, capsys):
     assert any("Zaslavsky" in reference for reference in references(overlap))
     overlap.report(tmp_path / "r.html")
     html = (tmp_path / "r.html").read_text(encoding="utf-8")
-    assert "average effect, overlap population" in html
     assert "Effects are those of the overlap population" in html
     print_result(overlap)
     assert "control (overlap population)" in " ".join(capsys.readouterr().out.split())

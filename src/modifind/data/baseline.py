@@ -4,16 +4,8 @@ from __future__ import annotations
 
 import re
 
-import numpy as np
-from numpy.typing import NDArray
-from scipy.stats import spearmanr
-
-from modifind._typing import Array
 from modifind.data.feature_matrix import FeatureTable
 
-LEAST_CORRELATION, MOST_CORRELATION = 0.5, 0.95  # of ranks with the outcome, within each arm; beyond, it is no other
-LEAST_ROWS, MOST_ROWS = 20, 10_000  # of each arm, and in all, that are looked at
-MOST_RATIO = 2.0  # between the standard deviations of the outcome and of its baseline value
 EARLY = frozenset(("baseline", "base", "bl", "pre", "pretest", "before", "initial", "start", "screening", "0"))
 LATE = frozenset(
     (
@@ -24,37 +16,28 @@ LATE = frozenset(
 WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|\d+")
 
 
-def baseline_names(table: FeatureTable, y: Array, arms: NDArray[np.int64], outcome: str | None) -> list[str]:
-    """Features that look like the outcome before the treatment.
+def baseline_names(table: FeatureTable, outcome: str) -> list[str]:
+    """Numeric features that are called like the outcome before the treatment.
 
-    By name, such as ``weight_0``, ``weight_bl`` or ``pre_weight`` beside ``weight`` or ``weight_6m``; or because ranks
-    go with those of the outcome in both arms and values are of the same size, as those in the same unit are.
+    Such as ``weight_0``, ``weight_bl`` or ``pre_weight`` beside ``weight`` or ``weight_6m``. Any strong predictor goes
+    with the outcome as its baseline value does, so that numbers alone do not tell.
 
     Parameters
     ----------
     table : FeatureTable
         Features that were measured before the treatment.
-    y : array of shape (n,)
-        Outcome.
-    arms : array of shape (n,)
-        0 or 1 for every row.
-    outcome : str, optional
+    outcome : str
         What the outcome is called.
 
     Examples
     --------
     >>> from modifind.data.feature_matrix import read_features
-    >>> rng = np.random.default_rng(0)
-    >>> weight = rng.normal(70, 9, 80)
-    >>> table = read_features({"weight_bl": weight, "age": rng.normal(50, 9, 80)})
-    >>> baseline_names(table, weight + rng.normal(0, 3, 80), np.arange(80) % 2, "weight")
+    >>> table = read_features({"weight_bl": [70.5, 81.0, 64.2], "age": [50.1, 61.7, 43.3]})
+    >>> baseline_names(table, "weight")
     ['weight_bl']
     """
-    numeric = [m for m in range(table.n_features) if table.kind(m) == "continuous"]
-    by_name = [m for m in numeric if outcome and _is_baseline_of(table.names[m], outcome)]
-    some = slice(None, None, max(1, y.size // MOST_ROWS))
-    found = by_name or [m for m in numeric if _goes_with(table.values[some, m], y[some], arms[some])]
-    return [table.names[m] for m in found]
+    numeric = (name for m, name in enumerate(table.names) if table.kind(m) == "continuous")
+    return [name for name in numeric if _is_baseline_of(name, outcome)]
 
 
 def _is_baseline_of(name: str, outcome: str) -> bool:
@@ -77,15 +60,3 @@ def _without_time(words: list[str]) -> list[str]:
     while len(kept) > 1 and kept[-1].isdigit():
         kept = kept[:-1]
     return kept
-
-
-def _goes_with(column: Array, y: Array, arms: NDArray[np.int64]) -> bool:
-    seen = ~np.isnan(column)
-    spreads = float(np.std(column[seen])), float(np.std(y))
-    apart = abs(float(np.mean(column[seen]) - np.mean(y)))
-    if not 1 / MOST_RATIO <= spreads[0] / max(spreads[1], 1e-300) <= MOST_RATIO or apart > 2 * max(spreads):
-        return False
-    if min((seen & (arms == arm)).sum() for arm in (0, 1)) < LEAST_ROWS:
-        return False
-    found = [float(spearmanr(column[seen & (arms == arm)], y[seen & (arms == arm)])[0]) for arm in (0, 1)]
-    return min(found) > LEAST_CORRELATION and max(found) < MOST_CORRELATION

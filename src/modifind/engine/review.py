@@ -81,20 +81,19 @@ def review_columns(
 
 def baseline_settings(
     scores: FittedPropensity,
-    y: Array,
     *,
     randomised: bool,
     tested: Collection[str],
     clusters: NDArray[np.int64] | None = None,
     outcome_name: str | None = None,
 ) -> dict[str, Any]:
-    """What a result records of tested columns of a trial that look like the baseline value of the outcome.
+    """What a result records of tested columns of a trial that are called like the baseline value of the outcome.
 
     `tested` are the columns that are tested; those that are only adjusted for need no advice.
     """
-    if not randomised:
+    if not randomised or not outcome_name:
         return {}
     table, given = scores.table, Arms(scores.treatment, scores.raw, scores.weights, clusters)
-    found = [name for name in baseline_names(table, y, scores.treatment, outcome_name) if name in tested]
+    found = [name for name in baseline_names(table, outcome_name) if name in tested]
     found = [name for name in found if given.difference(table, table.names.index(name))[1] >= BALANCED]
     return {"baseline_outcome": found} if found else {}

@@ -280,10 +280,9 @@ class Run:
         )
 
     def _baseline(self, table: Table, propensity: FittedPropensity) -> dict[str, Any]:
-        """What is recorded of tested columns that look like the outcome before the treatment."""
+        """What is recorded of tested columns that are called like the outcome before the treatment."""
         return baseline_settings(
             propensity,
-            table.block.y,
             randomised=propensity.is_known or "n_strata" in table.recorded,
             tested=[table.block.table.names[m] for unit in table.units for m in unit.members],
             clusters=table.block.clusters,
