@@ -88,7 +88,7 @@ def test_the_examples_of_the_page_on_extending_run(capsys, tmp_path):
         exec(compile(block, "extending.md", "exec"), scope)
     data = scope["data"]
     scope["selector"].result_.report(tmp_path / "report.html")
-    assert "and the statistic InteractionSlope." in (tmp_path / "report.html").read_text(encoding="utf-8")
+    assert "and the statistic SlopeInPieces." in (tmp_path / "report.html").read_text(encoding="utf-8")
     p_values = scope["selector"].result_.table["p_value"]
     assert p_values[data.modifiers].max() <= 0.05 < p_values.drop(data.modifiers).min()
     assert "['x0']" in capsys.readouterr().out

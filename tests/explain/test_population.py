@@ -120,7 +120,8 @@ def test_population_is_named(fits, tmp_path, capsys):
     html = (tmp_path / "r.html").read_text(encoding="utf-8")
     assert "Effects are those of the overlap population" in html
     print_result(overlap)
-    assert "control (overlap population)" in " ".join(capsys.readouterr().out.split())
+    assert " in the overlap population; p " in html
+    assert " in the overlap population; p " in " ".join(capsys.readouterr().out.split())
     every.report(tmp_path / "all.html")
     assert "average effect, all rows" in (tmp_path / "all.html").read_text(encoding="utf-8")
     weights = overlap.checks.loc[overlap.checks["name"] == "effective_rows", "value"]
