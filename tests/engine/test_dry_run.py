@@ -387,7 +387,7 @@ def test_select_tells_its_placebos(folder, saved, tmp_path, monkeypatch, capsys)
     line = ("select", folder / "data.csv", *GOOD, *QUICK, "--no-explain", "--placebo", 2)
     code, said = here(monkeypatch, capsys, *line)
     assert code == 0, said.err
-    assert "0 of 2 placebo treatments found anything." in said.out.splitlines()
+    assert f"{'placebo':<21}0 of 2 placebo treatments found anything." in said.out.splitlines()
     result = SelectionResult.from_json(saved / "result.json")
     assert (result.placebo.n_runs, result.selected) == (3, ["moves"])
 

@@ -76,7 +76,7 @@ def test_an_interrupted_fit_leaves_what_it_found(table, whole, adjust, tmp_path)
     assert SelectionResult.from_json(tmp_path / "result.json") == result
     result.report(tmp_path / "report.html")
     text = (tmp_path / "report.html").read_text()
-    assert "Only 2 of 6 features were tested" in text
+    assert "Only 2 of 6 features tested." in text
     # Without an adjustment there is one column of p-values, and not two.
     assert text.count('data-sort="">not tested</td>') == (4 if adjust == "none" else 8)
     assert ">nan<" not in text

@@ -291,7 +291,7 @@ def test_report_and_terminal_say_what_placebos_found(with_runs, tmp_path, capsys
     assert with_runs.placebo.drawn in text
     assert "Histogram of 9 p-values of placebo treatments" in text
     print_result(with_runs)
-    assert with_runs.placebo.text in capsys.readouterr().out.splitlines()
+    assert f"{'placebo':<21}{with_runs.placebo.text}" in capsys.readouterr().out.splitlines()
     replace(with_runs, placebo=None).report(tmp_path / "without.html")
     assert "placebo treatments" not in (tmp_path / "without.html").read_text(encoding="utf-8")
 

@@ -123,7 +123,7 @@ def test_population_is_named(fits, tmp_path, capsys):
     assert " in the overlap population; p " in html
     assert " in the overlap population; p " in " ".join(capsys.readouterr().out.split())
     every.report(tmp_path / "all.html")
-    assert "average effect, all rows" in (tmp_path / "all.html").read_text(encoding="utf-8")
+    assert "overlap population; p" not in (tmp_path / "all.html").read_text(encoding="utf-8")
     weights = overlap.checks.loc[overlap.checks["name"] == "effective_rows", "value"]
     assert weights.min() * 500 > 30
     assert "largest_weight" not in set(overlap.checks["name"])

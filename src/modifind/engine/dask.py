@@ -201,6 +201,7 @@ class DaskPieces:
                 UserWarning,
                 stacklevel=4,
             )
+            self._workers = frozenset(present)  # each loss is told once, however many passes follow
 
     def look(self, rows: RowPlan, discrete_features: Any, n_sample: int) -> tuple[Look, RowPlan]:
         """Count the rows of every partition, then look at each; only its rows of the sample come back."""
