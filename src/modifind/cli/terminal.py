@@ -116,7 +116,7 @@ def print_checks(result: SelectionResult, typed: Callable[[str], str] = str) -> 
     for label, own in result.by_arm.items() if result.by_arm else [("", result)]:
         if len(own.checks):
             said = summary(own.checks)
-            print(f"checks{f' of {printable(label)}' if label else ''}: {said[0].lower()}{said[1:]}")
+            print(f"checks{f' of {printable(label)}' if label else ''}: {_uncapitalised(said)}")
     for bears, word in ((True, "caution"), (False, "note")):
         for concern in result.concerns(validity=bears):
             print(_wrapped(f"  {word}: {printable(' '.join(typed(concern).split()))}", sys.stdout))
@@ -172,9 +172,9 @@ def print_result(result: SelectionResult, truth: dict[str, str] | None = None) -
     lines = [f"{mark} {adjusted} at most {settings['alpha']:g}{more}", "", answer.headline, ""]
     width = max((len(title) for title, _ in answer.parts), default=0) + 2
     for title, text in answer.parts:
-        lines.append(f"{title.lower():<{width}}{text}")
+        lines.append(f"{_uncapitalised(title):<{width}}{text}")
     lines += [f"{'':<{width}}{name}: {text}" for name, text in answer.modifiers]
-    lines += [f"{group.title.lower():<{width}}{'; '.join(group.lines)}" for group in answer.groups]
+    lines += [f"{_uncapitalised(group.title):<{width}}{'; '.join(group.lines)}" for group in answer.groups]
     roles = result.table.get("role")
     predictors = [] if roles is None else [str(name) for name in result.table.index[roles == "prognostic"]]
     if predictors:
@@ -212,3 +212,8 @@ def _feature_table(result: SelectionResult, truth: dict[str, str] | None, mark: 
         cells: list[Any] = [Text(printable(str(row.Index))), str(row.kind), *numbers, mark * bool(row.selected)]
         shown.add_row(*cells, *(Text(own[place]) for own in more.values()), style="bold" if row.selected else None)
     return shown
+
+
+def _uncapitalised(text: str) -> str:
+    """A text that begins in lower case; names in it stay as they are."""
+    return text[:1].lower() + text[1:]
