@@ -32,8 +32,9 @@ def screenshot(report: Path, folder: Path) -> list[Path]:
             page.goto(report.resolve().as_uri())
             page.evaluate("document.querySelector('.bar').style.position = 'static'")
             answer = _clipped(page, 0.0, _box(page, "#answer", "y") + _box(page, "#answer", "height"), width)
-            page.locator("article.panel:has(path.average) .plot").first.hover()
-            panel, charts = "article.panel:has(path.average)", "article.panel:has(path.average) .charts"
+            panel, charts = "details.panel:has(path.average)", "details.panel:has(path.average) .charts"
+            page.locator(panel).first.evaluate("panel => { panel.open = true; }")  # folded where the page is narrow
+            page.locator(f"{panel} .plot").first.hover()
             top = _box(page, panel, "y")
             height = _box(page, charts, "y") + _box(page, charts, "height") - top
             picture = _stacked(answer, _clipped(page, top, min(height, most), width))
