@@ -17,7 +17,7 @@ import pandas as pd
 from scipy.stats import norm
 
 from modifind import ModifierSelector
-from modifind.inference.contrasts import simes_p_values
+from modifind.inference.adjust import simes_p_values
 
 ROWS, FEATURES = 1500, 10
 LABELS = np.array(["none", "a", "b"])

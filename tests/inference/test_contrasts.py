@@ -5,7 +5,8 @@ import pytest
 from scipy.stats import norm
 
 from modifind.inference import adjust_p_values
-from modifind.inference.contrasts import adjust_contrasts, simes_p_values
+from modifind.inference.adjust import simes_p_values
+from modifind.inference.contrasts import adjust_contrasts
 
 
 def null_p_values(m, k, correlation, rng):

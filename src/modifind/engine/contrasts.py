@@ -25,8 +25,8 @@ from modifind.engine.progress import Progress
 from modifind.engine.reading import Given
 from modifind.engine.record import distinct_messages, installed_versions
 from modifind.engine.resuming import seed_of
-from modifind.inference.adjust import adjust_p_values
-from modifind.inference.contrasts import adjust_contrasts, simes_p_values
+from modifind.inference.adjust import adjust_p_values, simes_p_values
+from modifind.inference.contrasts import adjust_contrasts
 from modifind.result.placebo_result import PlaceboResult
 from modifind.result.selection_result import SelectionResult
 from modifind.result.several_arms import merged_texts

@@ -20,7 +20,7 @@ from modifind._typing import Array
 from modifind.data.feature_matrix import FeatureTable
 from modifind.explain.average_effects import AverageEffects, mean_effects, sums_of
 from modifind.explain.pseudo import N_MOMENTS, PseudoOutcomes
-from modifind.inference import cauchy_combination, simes_p_value
+from modifind.inference import cauchy_combination, simes_p_values
 from modifind.inference.quadratic import quadratic_tail
 
 GLOBAL_TESTS = "the tests of the average and of the distribution"
@@ -80,7 +80,7 @@ def with_features(tests: pd.DataFrame, p_values: Array) -> pd.DataFrame:
     The score test looks at the average effect along all features at once, the features' tests at each of them and at
     the whole distribution. Where there is no score test, the features' tests are all.
     """
-    combined = simes_p_value(p_values)
+    combined = float(simes_p_values([p_values])[0])
     if "modification" not in tests.index:
         row = {"statistic": float(p_values.min()), "p_value": combined, "method": FEATURES}
         last = pd.DataFrame([row], index=pd.Index(["modification"], name="test"))

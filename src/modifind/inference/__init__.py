@@ -1,6 +1,6 @@
 """From statistics to p-values to selections."""
 
-from modifind.inference.adjust import adjust_p_values, simes_p_value
+from modifind.inference.adjust import adjust_p_values, simes_p_values
 from modifind.inference.randomisation import ConditionalRandomizationTest, CRTOutcome
 from modifind.inference.sums import RowSums, sums_test
 from modifind.inference.tails import UNSEEN, AnalyticOutcome, analytic_test, cauchy_combination
@@ -14,6 +14,6 @@ __all__ = [
     "adjust_p_values",
     "analytic_test",
     "cauchy_combination",
-    "simes_p_value",
+    "simes_p_values",
     "sums_test",
 ]

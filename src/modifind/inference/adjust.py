@@ -45,18 +45,27 @@ def adjust_p_values(p_values: ArrayLike, method: str = "bh") -> Array:
     raise ValueError(f"adjust must be one of {', '.join(map(repr, METHODS))}, not {method!r}")
 
 
-def simes_p_value(p_values: ArrayLike) -> float:
-    """P-value of whether any of several null hypotheses is false, by the method of Simes.
+def simes_p_values(p_values: ArrayLike) -> Array:
+    """One p-value per row, by the method of Simes: is any of its null hypotheses wrong?
 
-    It holds for p-values that are independent or positively dependent, as "bh" does, and is the smallest p-value so
-    adjusted: it is at most alpha where some feature is selected by "bh", and nowhere else.
+    It holds for p-values that are independent or positively dependent, as "bh" does, and is the smallest p-value of the
+    row so adjusted: it is at most alpha where "bh" selects some, and nowhere else.
+
+    Parameters
+    ----------
+    p_values : array of shape (m, k)
+        P-values of k hypotheses in each of m rows; NaN counts as 1, and a row of NaN gives NaN.
 
     Examples
     --------
-    >>> round(simes_p_value([0.04, 0.03, 0.9]), 3)
-    0.06
+    >>> simes_p_values([[0.01, 0.5], [0.03, 0.04], [0.6, 0.9]]).tolist()
+    [0.02, 0.04, 0.9]
     """
-    return float(adjust_p_values(p_values, "bh").min())
+    p = np.asarray(p_values, dtype=np.float64)
+    ordered = np.sort(np.where(np.isnan(p), 1.0, p), axis=1)
+    k = ordered.shape[1]
+    found = (ordered * k / np.arange(1, k + 1)).min(axis=1)
+    return np.where(np.isnan(p).all(axis=1), np.nan, found)
 
 
 def smallest_factor(n_tests: int, method: str) -> float:

@@ -15,26 +15,6 @@ from modifind._typing import Array
 from modifind.inference.adjust import adjust_p_values
 
 
-def simes_p_values(p_values: ArrayLike) -> Array:
-    """One p-value per row: is any of its null hypotheses wrong?
-
-    Parameters
-    ----------
-    p_values : array of shape (m, k)
-        P-values of k contrasts of m features; NaN counts as 1, and a row of NaN gives NaN.
-
-    Examples
-    --------
-    >>> simes_p_values([[0.01, 0.5], [0.03, 0.04], [0.6, 0.9]]).tolist()
-    [0.02, 0.04, 0.9]
-    """
-    p = np.asarray(p_values, dtype=np.float64)
-    ordered = np.sort(np.where(np.isnan(p), 1.0, p), axis=1)
-    k = ordered.shape[1]
-    found = (ordered * k / np.arange(1, k + 1)).min(axis=1)
-    return np.where(np.isnan(p).all(axis=1), np.nan, found)
-
-
 def adjust_contrasts(p_values: ArrayLike, omnibus: ArrayLike, alpha: float, method: str = "bh") -> Array:
     """Adjusted p-values of contrasts, over features and arms: a contrast is selected where its own is at most alpha.
 
@@ -60,6 +40,7 @@ def adjust_contrasts(p_values: ArrayLike, omnibus: ArrayLike, alpha: float, meth
     Examples
     --------
     >>> p = np.array([[0.001, 0.5], [0.004, 0.03], [0.6, 0.9], [0.2, 0.4]])
+    >>> from modifind.inference.adjust import simes_p_values
     >>> features = adjust_p_values(simes_p_values(p))
     >>> adjust_contrasts(p, features, 0.05).round(3).tolist()
     [[0.008, 1.0], [0.016, 0.06], [1.0, 1.0], [0.8, 0.8]]
