@@ -65,7 +65,7 @@ def test_demo_finds_the_truth_and_leaves_a_report(tmp_path):
     assert "average" in done.stdout
     assert "★" in done.stdout
     names = {path.name for path in (tmp_path / "modifind-demo").iterdir()}
-    assert names == {"result.json", "result.csv", "report.html", "forest.png"}
+    assert names == {"result.json", "result.csv", "report.html", "forest.png", "trial.csv"}
     assert "smoker" in (tmp_path / "modifind-demo" / "report.html").read_text(encoding="utf-8")
 
 

@@ -184,7 +184,8 @@ def print_result(result: SelectionResult, truth: dict[str, str] | None = None) -
     if result.placebo is not None:
         lines.append(f"{'placebo':<{width}}{result.placebo.text}")
     for line in lines:
-        print(_wrapped(printable(line.replace(MINUS, "-")), sys.stdout, " " * width))
+        indent = "" if line == answer.headline else " " * width
+        print(_wrapped(printable(line.replace(MINUS, "-")), sys.stdout, indent))
 
 
 def _feature_table(result: SelectionResult, truth: dict[str, str] | None, mark: str) -> Any:
