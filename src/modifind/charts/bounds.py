@@ -93,7 +93,7 @@ class BoundsDisplay(Display):
         if column not in result.bounds:
             there = ", ".join(map(repr, result.bounds)) or "none"
             raise ValueError(
-                f"no bounds of {column!r}; there are those of {there}. A fit bounds the effects along features whose "
+                f"no bounds of {column!r}; available: {there}. A fit bounds the effects along features whose "
                 "p-value is at most alpha; for others call modifind.explain.effect_bounds"
             )
         bounds, tests, words = result.bounds[column].copy(), result.bound_tests.get(column), Words.of(result)
@@ -118,7 +118,7 @@ class BoundsDisplay(Display):
         low, high, outer_low, outer_high = limits = [values_of(self.bounds, f"{name}_{end}") for end in ends]
         marks: list[Mark] = [Band("bounds", low, high, box=0.5)]
         marks += [Line("bounds", low, points=False), Line("bounds", high, points=False)]
-        keys = [Key("bounds", "all that the data allow", "box")]
+        keys = [Key("bounds", "consistent with the data", "box")]
         if np.isfinite(outer_low).any():
             marks += [Band("limits", outer_low, low), Band("limits", high, outer_high)]
             keys.append(Key("limits", "with 95% limits", "box"))

@@ -82,9 +82,9 @@ class CurveDisplay(AlongDisplay):
         words = self.words
         if words.is_ratio:
             return _ratio_note(words)
-        note = f"Average {shortened(words.outcome, 200)} under {words.treated} less that under {words.control}"
+        note = f"Average {shortened(words.outcome, 200)} under {words.treated} minus that under {words.control}"
         if words.binary:
-            note = f"Share with the outcome under {words.treated} less the share under {words.control}"
+            note = f"Share with the outcome under {words.treated} minus the share under {words.control}"
         return note + "; logarithms, so that 0.1 is about 10% more and \u22120.7 half as much" * words.log + "."
 
     def _drawn(self, panel: Panel, name: str, role: str, note: str) -> Panel:
@@ -111,7 +111,7 @@ class CurveDisplay(AlongDisplay):
 
 def _ratio_note(words: Words) -> str:
     """What a ratio of the arms is, in one sentence."""
-    outcome, arms = shortened(words.outcome, 200), f"under {words.treated} over that under {words.control}"
+    outcome, arms = shortened(words.outcome, 200), f"under {words.treated} divided by that under {words.control}"
     what = {
         "risk ratio": "Share with the outcome",
         "odds ratio": "Odds of the outcome",

@@ -47,7 +47,7 @@ class D2Display(AlongDisplay, SingleDisplay):
         places, marks, keys = self.places, list[Mark](), list[Key]()
         values, low, high = limits_of(self.curve, "d2")
         _, null_low, null_high = limits_of(self.curve, "d2_null")
-        note = f"How far apart outcomes under {self.words.treated} and under {self.words.control} are, in any respect"
+        note = f"How far apart outcomes under {self.words.treated} and under {self.words.control} are in any respect"
         note += " (squared kernel distance)."
         if np.isfinite(null_low).any():
             marks.append(Band("null", null_low, null_high, box=0.6, marks_weak=False))

@@ -191,7 +191,7 @@ def _place(known: list[Any], value: Any, numbers: bool, feature: str) -> int:
             there = [k for k, own in enumerate(known) if not pd.isna(own)]
             return min(there, key=lambda k: abs(known[k] - float(value)))
         except (TypeError, ValueError):
-            raise ValueError(f"{feature!r} has numbers; {value!r} is none") from None
+            raise ValueError(f"{feature!r} has numbers; {value!r} is not one") from None
     if value_text(value) not in texts:
-        raise ValueError(f"no densities of {feature!r} at {value!r}; there are those at {', '.join(texts)}")
+        raise ValueError(f"no densities of {feature!r} at {value!r}; available: {', '.join(texts)}")
     return texts.index(value_text(value))

@@ -33,7 +33,7 @@ def main() -> None:
         code = _run()
         out.flush()
         if out.failure is not None and not isinstance(out.failure, BrokenPipeError) and not code:
-            _complain(f"cannot print: {out.failure.strerror}; files are written all the same")
+            _complain(f"cannot print: {out.failure.strerror}; files were written nevertheless")
             code = UNPRINTED
     sys.exit(code)
 

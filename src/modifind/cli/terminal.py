@@ -125,7 +125,7 @@ def print_checks(result: SelectionResult, typed: Callable[[str], str] = str) -> 
 def strict_line(result: SelectionResult) -> str:
     """Why a strict run ends with an error."""
     reason = counted(len(result.cautions), "thing puts", "things put")
-    return f"modifind: --strict: {reason} the answer in doubt; results were written all the same (exit code 3)"
+    return f"modifind: --strict: {reason} the answer in doubt; results were written nevertheless (exit code 3)"
 
 
 def print_dry_run(selector: Any, arguments: dict[str, Any], columns: list[str]) -> None:

@@ -100,7 +100,7 @@ def feature_column(column: pd.Series[Any], name: str, check: bool = True) -> tup
     types = pd.api.types
     if found := unfit_kind(column):
         raise ValueError(
-            f"column {name!r} holds {found}, which are no feature; convert them to numbers ({INSTEAD[found]}, for "
+            f"column {name!r} holds {found}, which cannot be a feature; convert them to numbers ({INSTEAD[found]}, for "
             "instance) or exclude the column"
         )
     if isinstance(column.dtype, pd.CategoricalDtype):

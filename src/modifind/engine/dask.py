@@ -321,7 +321,7 @@ def errors_told(client: Client) -> Iterator[None]:
         yield
     except distributed.KilledWorker as error:
         raise WorkerError(
-            f"workers died again and again over the same rows, most likely for want of memory; take smaller "
+            f"workers died again and again over the same rows, most likely for lack of memory; take smaller "
             f"partitions ({error})"
         ) from None
     except Exception as error:

@@ -179,7 +179,7 @@ class Statistic(BaseEstimator, ABC):
             )
         if weighted and not self.takes_weights:
             raise ValueError(
-                f"{called(self)} takes no weights of rows; leave sample_weight out, and take missing_outcome='drop' "
+                f"{called(self)} takes no weights of rows; leave sample_weight out, and use missing_outcome='drop' "
                 "where outcomes are missing"
             )
 

@@ -123,12 +123,12 @@ class WCMMD(Statistic):
         """Refuse estimators that need all rows at once."""
         if self.estimator != "spectral":
             raise ValueError(
-                f"WCMMD(estimator={self.estimator!r}) needs the table in memory, and this one is worked on in pieces; "
-                "take estimator='spectral', or raise max_train_rows"
+                f"WCMMD(estimator={self.estimator!r}) needs the table in memory, and this one is processed in pieces; "
+                "use estimator='spectral', or raise max_train_rows"
             )
         if self.device != "cpu":
             raise ValueError(
-                f"device={self.device!r} evaluates 'wcmmd' of tables in memory, and this one is worked on in pieces; "
+                f"device={self.device!r} evaluates 'wcmmd' of tables in memory, and this one is processed in pieces; "
                 "leave it out, or raise max_train_rows"
             )
 
