@@ -44,7 +44,7 @@ DEFAULT = ("sd", "corr", "benefit")
 class BoundsDisplay(Display):
     """Sharp bounds on the spread of the effect, the correlation of both outcomes and the share who benefit.
 
-    The truth lies anywhere between the lower and the upper bound, and no amount of data can tell where; outer bars or
+    The truth lies anywhere between the lower and the upper bound, and no amount of data can say where; outer bars or
     lines are 95% limits of the bounds.
 
     Parameters
@@ -52,15 +52,15 @@ class BoundsDisplay(Display):
     feature : str
         Name of the feature.
     bounds : DataFrame
-        What `effect_bounds` gives.
+        Output of `effect_bounds`.
     discrete : bool
         Whether the feature has categories.
     tests : DataFrame, optional
-        What `bounds_test` gives; its p-values are written above the axes.
+        Output of `bounds_test`; its p-values are written above the axes.
     quantities : sequence of {"sd", "var", "corr", "benefit", "no_harm"}
         What is drawn, one axes each.
     higher_is_better : bool, default=True
-        What the bounds take for a benefit; those of a result always count higher outcomes as one.
+        Whether higher outcomes are a benefit; the bounds of a result always assume so.
     words : Words, optional
         What the outcome is called.
 

@@ -19,14 +19,14 @@ from modifind.result.selection_result import SelectionResult
 class CurveDisplay(AlongDisplay):
     """Mean effect, and the ratio of standard deviations, along one feature, with 95% bands.
 
-    Of an outcome of 0 and 1 the mean effect alone, from which the ratio follows.
+    For an outcome of 0 and 1 only the mean effect, which determines the ratio.
 
     Parameters
     ----------
     feature : str
         Name of the feature.
     curve : DataFrame
-        What `SelectionResult.curve` gives. Bands are drawn where it has columns for them, and points marked in its
+        Output of `SelectionResult.curve`. Bands are drawn where it has columns for them, and points marked in its
         column `low_support` are drawn in grey.
     discrete : bool
         Whether the feature has categories.

@@ -20,7 +20,7 @@ class D2Display(AlongDisplay, SingleDisplay):
     feature : str
         Name of the feature.
     curve : DataFrame
-        What `SelectionResult.curve` gives: `value`, `d2` and, where known, its 95% band (`d2_low`, `d2_high`) and the
+        Output of `SelectionResult.curve`: `value`, `d2` and, where known, its 95% band (`d2_low`, `d2_high`) and the
         null band (`d2_null_low`, `d2_null_high`), where the curve would lie if the feature modified nothing.
     discrete : bool
         Whether the feature has categories.

@@ -28,7 +28,7 @@ TITLES, TITLE = {1: 40, 2: 22, 4: 22}, 14  # letters above axes by the number of
 class DensityDisplay(Display):
     """Outcome densities of both arms at chosen values of a feature, each with the witness function beneath.
 
-    Where the witness function is above zero, outcomes are more common under treatment. Of an outcome with few distinct
+    Where the witness function is above zero, outcomes are more common under treatment. For an outcome with few distinct
     values, shares are drawn as bars.
 
     Parameters
@@ -36,7 +36,7 @@ class DensityDisplay(Display):
     feature : str
         Name of the feature.
     densities : DataFrame
-        What `SelectionResult.density` gives, at the values that are to be drawn.
+        Output of `SelectionResult.density`, at the values that are to be drawn.
     words : Words, optional
         What arms and outcome are called, and whether the outcome has few distinct values, so that shares are drawn.
 

@@ -41,7 +41,7 @@ class ForestDisplay(SingleDisplay):
     words : Words, optional
         What arms and outcome are called.
     simultaneous : bool, default=False
-        Whether all limits hold at once (Bonferroni over the subgroups that are drawn), or each for itself.
+        Whether limits hold simultaneously (Bonferroni over the subgroups drawn) or separately.
 
     Attributes
     ----------

@@ -26,7 +26,7 @@ class QuantileDisplay(AlongDisplay, SingleDisplay):
     feature : str
         Name of the feature.
     curve : DataFrame
-        What `SelectionResult.curve` gives: `value`, `q10_effect`, ... and, where known, their 95% bands.
+        Output of `SelectionResult.curve`: `value`, `q10_effect`, ... and, where known, their 95% bands.
     discrete : bool
         Whether the feature has categories.
     words : Words, optional

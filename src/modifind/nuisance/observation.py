@@ -72,7 +72,7 @@ class Unseen:
 
 
 def told(unseen: Unseen) -> str:
-    """What a user is told of weights for rows without an outcome."""
+    """Message about weights for rows without an outcome."""
     return (
         f"{unseen.n_missing} of {unseen.n_rows} rows have no outcome; the others represent them with weights of up to "
         f"{unseen.weights.max():.2g}, which are right if features and treatment explain who has an outcome"
