@@ -45,7 +45,7 @@ class SplineSampler(BaseSampler):
     probabilities of a logistic regression on the same functions.
 
     Above 100 columns the model sees the 60 most strongly associated with the feature in the rows it is fitted to, and
-    the treatment. Where columns are many for the rows, it is a ridge regression of these, and the spread follows the mean.
+    the treatment. With many columns for the number of rows, it is a ridge regression, and the spread follows the mean.
 
     Parameters
     ----------
