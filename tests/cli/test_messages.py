@@ -37,10 +37,10 @@ from modifind.engine.lock import LOCK_FILE
 PAGE = ROOT / "docs" / "messages.md"
 HEAD = """# Messages
 
-What a wrong or odd input gets. An error is a `ValueError` in Python and one line with exit code 2 on the command line;
-a warning is a `UserWarning`, or a line on stderr or among the checks, and is kept in the result. The table has 120
-rows, the features age, dose and sex, the outcome change and the treatment arm; in Python the last two have no names
-unless the message shows one. A dash stands where the input cannot occur or is no mistake.
+How modifind responds to wrong or unusual input. An error is a `ValueError` in Python and one line with exit code 2 on
+the command line; a warning is a `UserWarning`, or a line on stderr or among the checks, and is kept in the result. The
+example table has 120 rows, the features age, dose and sex, the outcome change and the treatment arm; in Python the last
+two have no names unless the message shows one. A dash means that the input cannot occur or is not a mistake.
 `MODIFIND_WRITE_DOCS=1 pytest tests/cli/test_messages.py -k page_has` writes this page.
 
 | | input | what happens | in Python | on the command line |
