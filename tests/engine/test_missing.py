@@ -232,7 +232,7 @@ def test_an_arm_without_values_still_has_a_distribution(table):
 def test_autoencoders_are_refused_by_name(table):
     X, _, _ = table
     with pytest.raises(
-        ValueError, match=r"CVAESampler has no distribution .* missing values \(X1, X2, X3\); take sampler='auto'"
+        ValueError, match=r"CVAESampler has no distribution .* missing values \(X1, X2, X3\); use sampler='auto'"
     ):
         for_gaps(CVAESampler(), read_features(X, missing="category"))
 

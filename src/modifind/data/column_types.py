@@ -40,7 +40,7 @@ _NEAR_NUMBERS = (  # a pattern, the least share of texts that have it, what is t
         r"[+-]?[1-9]\d{0,2}(?:,\d{3})+(?:\.\d+)?",
         1.0,  # 1,200 alone may be a decimal comma
         "numbers with commas between thousands",
-        "Take the commas out: {}.str.replace(',', '').astype(float)",
+        "Remove the commas: {}.str.replace(',', '').astype(float)",
     ),
     (
         r"[+-]?(?:\d+(?:\.\d{3})*)?,\d+",
