@@ -38,7 +38,9 @@ OUTCOMES = ("CRP", "permuted CRP")
 B = 100
 
 
-def fitted_laws(name: str, table: FeatureTable, arms: np.ndarray, seed: int, places: list[int]) -> list[Conditional]:
+def fitted_conditionals(
+    name: str, table: FeatureTable, arms: np.ndarray, seed: int, places: list[int]
+) -> list[Conditional]:
     sampler = SAMPLERS[name](condition_on_treatment=False).fit(table, arms, np.random.SeedSequence(seed))
     return [sampler.conditional(m) for m in places]
 
@@ -52,7 +54,7 @@ def one_run(data_home: str | None, seed: int, samplers: list[str]) -> list[dict[
     rows = []
     with threadpool_limits(limits=1):
         places = [table.names.index(feature) for feature in FEATURES]
-        conditionals = {name: fitted_laws(name, table, arms, seed, places) for name in samplers}
+        conditionals = {name: fitted_conditionals(name, table, arms, seed, places) for name in samplers}
         for epochs in EPOCHS:
             network = EarlyStoppedMLP(epochs=epochs or None, random_state=seed)
             scores = PropensityModel(network, cross_fit=False).fit(table, arms, seed=np.random.SeedSequence(seed))

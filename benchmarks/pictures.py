@@ -1,4 +1,4 @@
-"""The pictures of docs/plots.md: every display of the demo's trial.
+"""The figures of docs/plots.md: every display of the demo's trial.
 
     python benchmarks/pictures.py --out docs/images
 
@@ -22,12 +22,14 @@ def pictures(result: SelectionResult) -> dict[str, Any]:
     """Displays by the name of their file."""
     plot = result.plot
     return {
+        "forest": plot.forest(),
         "importance": plot.importance(),
         "changes": plot.changes(),
         "curve": plot.curve("age"),
         "curve-categories": plot.curve("smoker"),
         "d2": plot.d2("age"),
-        "quantiles": plot.quantiles("smoker"),
+        "quantiles": plot.quantiles("age"),
+        "quantiles-categories": plot.quantiles("smoker"),
         "densities": plot.densities("smoker"),
         "bounds": plot.bounds("smoker"),
         "overlap": plot.overlap(),

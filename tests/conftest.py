@@ -83,7 +83,7 @@ def raw_p_values(X, y, treatment, **settings):
 
 
 @dataclass(frozen=True)
-class OracleLaw:
+class OracleConditional:
     mean: np.ndarray
     scale: float
     calibration: Calibration
@@ -106,7 +106,7 @@ class OracleRule:
         centre = np.where(treatment == 1, self.shift, -self.shift)
         slopes = -precision[feature, rest] / precision[feature, feature]
         mean = centre + (table.values[:, rest] - centre[:, None]) @ slopes
-        return OracleLaw(mean, float(precision[feature, feature] ** -0.5), self.calibration)
+        return OracleConditional(mean, float(precision[feature, feature] ** -0.5), self.calibration)
 
 
 class OracleSampler(BaseSampler):

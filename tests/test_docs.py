@@ -1,8 +1,10 @@
 """The documentation: the site builds without a warning, needs no network, and shows what the examples print."""
 
 import importlib
+import json
 import os
 import re
+import shlex
 import subprocess
 import sys
 
@@ -53,6 +55,50 @@ def test_formulas_are_drawn_by_the_browser(site):
     assert page.count("<math") > 50
     assert 'display="block"' in page
     assert "arithmatex" not in page
+
+
+def commands_shown():
+    """Every call of modifind in blocks of shell commands, by where it stands."""
+    for path in (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))):
+        for block in re.findall(r"```sh\n(.*?)```", path.read_text(encoding="utf-8"), flags=re.DOTALL):
+            for line in block.splitlines():
+                words = shlex.split(line, comments=True)
+                if words and words[0].rpartition("/")[2] == "modifind":
+                    yield f"{path.stem}: {line}", words[1:]
+
+
+def test_commands_that_pages_show_are_understood():
+    import typer
+
+    from modifind.cli.app import app
+
+    group, shown = typer.main.get_command(app), list(commands_shown())
+    assert len(shown) > 30
+    for where, (name, *words) in shown:
+        with group.commands[name].make_context(name, words) as context:
+            assert context.params, where
+
+
+def test_results_have_the_keys_that_r_users_are_told_of(tmp_path):
+    from modifind import EffectLikelihood, ModifierSelector
+    from modifind.datasets import load_trial
+
+    trial = load_trial()
+    selector = ModifierSelector(EffectLikelihood("linear"), sampler="gaussian", random_state=0)
+    selector.fit(trial.X[["age", "smoker"]], trial.y, treatment=trial.treatment)
+    selector.result_.to_json(tmp_path / "result.json")
+    result = json.loads((tmp_path / "result.json").read_text(encoding="utf-8"))
+    page = (ROOT / "docs" / "r-users.md").read_text(encoding="utf-8")
+    for part in re.findall(r"as_table\(result\$([\w$]+)\)", page):
+        found = result
+        for key in part.split("$"):
+            found = found[key]
+        assert {"index", "types", "columns"} <= set(found), part
+    for part, told in re.findall(r"^\| `(\w+)` \| (.*) \|$", page, flags=re.MULTILINE):
+        known = {"curves": result["curves"]["age"], "overall": {"columns": result["overall"]}}.get(part, result[part])
+        names = set(re.findall(r"`([a-z]\w*)`", told)) - set(known.get("index", ()))
+        assert names <= set(known["columns"]), part
+    assert {"mean_effect", "mean_effect_low", "mean_effect_high"} <= set(result["overall"])
 
 
 def test_every_option_of_the_command_line_is_listed(site):

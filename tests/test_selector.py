@@ -293,7 +293,7 @@ def test_known_number_keeps_conditioning_on(data):
 
 
 def test_few_resamples_warn_and_are_recorded(data):
-    with pytest.warns(UserWarning, match="n_resamples=39 cannot give a single discovery among 5 features"):
+    with pytest.warns(UserWarning, match="n_resamples=39 cannot yield a single discovery among 5 features"):
         result = ModifierSelector(**FAST).fit(data[0], data[1], treatment=data[2]).result_
     assert any("n_resamples=39" in message for message in result.warnings)
 

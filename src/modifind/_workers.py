@@ -122,7 +122,7 @@ def results_of(
             for number, result in alone:
                 if result is DEAD:
                     raise WorkerError(
-                        f"a worker process died while {doing}, {MOST_DEATHS} times in a row and most likely for want "
+                        f"a worker process died while {doing}, {MOST_DEATHS} times in a row and most likely for lack "
                         f"of memory; {REMEDIES}"
                     )
                 calls.done(number)

@@ -32,7 +32,7 @@ def uai2022(
     device: str | None = None,
     **settings: Any,
 ) -> ModifierSelector:
-    """The configuration of Chikahara, Yamada and Kashima (UAI 2022), read so that its figures come out.
+    """The configuration of Chikahara, Yamada and Kashima (UAI 2022), read so as to reproduce its figures.
 
     As printed: random Fourier features (r = 1000) with Horvitz-Thompson weights and median bandwidths; a network with
     two layers of 50 units for the propensity, fitted and evaluated on the same rows; a conditional variational
@@ -42,7 +42,7 @@ def uai2022(
     The paper says neither how its networks are trained, nor whether weights follow the resampled feature, nor whether
     large ones are cut. Chosen here, among some 300 readings, as the one that comes closest to all of its tables
     (docs/reproduction.md): the network stops at its best loss on a fifth of the rows, weights are computed once on the
-    observed rows, and the largest 14% of each arm are moved to their smallest. Algorithm 1 word by word, which finds
+    observed rows, and the largest 14% of each arm are moved to their smallest. Algorithm 1 taken literally, which finds
     nothing, is ``uai2022(resample_weights="reevaluated", weight_quantile=None)``.
 
     This reproduces; it is not valid. Features that no difference between the arms depends on have raw p <= 0.05 in 7 to
@@ -118,7 +118,7 @@ def naive(**settings: Any) -> ModifierSelector:
     """The paper's Naive: `uai2022` with each feature drawn from its own values, whatever the other features are.
 
     That breaks the dependence between features and of features on the treatment, so that its p-values are not those of
-    the conditional null hypothesis. It is here for comparison.
+    the conditional null hypothesis. It is provided for comparison.
 
     Parameters
     ----------

@@ -48,26 +48,27 @@ class ModifierSelector(BaseModifierSelector):
     Parameters
     ----------
     statistic : {"effect_likelihood", "wcmmd"} or Statistic, default="effect_likelihood"
-        What is compared between the data and what the null hypothesis would give. "effect_likelihood" asks whether the
-        arms' difference in location and spread, as models of all features predict it for held-out rows, follows this
-        one; its p-values need no resampling. "wcmmd" is the paper's statistic, with a conditional randomisation test.
+        Test statistic. "effect_likelihood" asks whether the arms' difference in location and spread, as predicted for
+        held-out rows by models of all features, depends on this one; its p-values need no resampling. "wcmmd" is the
+        paper's statistic, with a conditional randomisation test.
     sampler : {"auto", "gaussian", "splines", "boosting", "cvae", "marginal"} or sampler, default="auto"
-        How a feature is resampled given the rest. "auto" picks gaussian or boosting per feature by held-out log-score.
+        Conditional distribution of a feature given the rest. "auto" chooses between gaussian, splines and boosting for
+        each feature by held-out log-score.
     propensity : "auto", "mlp", float, dict, array, classifier or PropensityModel, default="auto"
-        P(treated | features). A number for randomised trials, or ``{label: share}`` of every arm; an array for known
-        scores per row, of two arms.
+        P(treated | features). A number for randomised trials, or ``{label: share}`` for every arm; with two arms, an
+        array of known scores per row.
     alpha : float, default=0.05
-        Level at which adjusted p-values select.
+        Features with an adjusted p-value of at most `alpha` are selected.
     adjust : {"bh", "by", "holm", "bonferroni", "none"}, default="bh"
         Adjustment over features.
     n_resamples : int or "auto", default="auto"
-        Most resamples per feature of "wcmmd"; "auto" takes enough for a single discovery to be possible.
+        Maximum number of resamples per feature of "wcmmd"; "auto" uses enough to make a single discovery possible.
     discrete_features : "auto" or list, default="auto"
-        Names, positions or a mask of numeric columns to be taken as categories.
+        Names, positions or a mask of numeric columns to treat as categories.
     cv : int, default=5
         Folds of cross-fitting.
     n_jobs : int, optional
-        Processes; features are spread over them. The result is the same for every value.
+        Number of processes, which share the features between them. The result is the same for every value.
     progress : bool or callable, default=False
         Show a progress bar on stderr, or call ``progress(done, total)``.
     random_state : int, Generator or None, default=None
@@ -75,40 +76,41 @@ class ModifierSelector(BaseModifierSelector):
     test : ConditionalRandomizationTest, optional
         How resampled statistics of "wcmmd" become p-values.
     outcome_transform : {None, "log"}, default=None
-        On the logarithm of a positive outcome effects are ratios of geometric means, and a feature that multiplies both
-        arms alike modifies nothing.
+        With "log", the logarithm of a positive outcome is analysed: effects are ratios of geometric means, and a
+        feature that multiplies both arms alike modifies nothing.
     max_train_rows : int, default=200_000
-        Most rows that propensity, outcome model and samplers are fitted to. Of a longer table they see a random sample,
-        and every row is scored by models of the outcome and the treatment that have not seen it; "wcmmd" of all rows is
-        compared with that of resampled rows.
+        Maximum number of rows to fit propensity, outcome model and samplers to. In a longer table they are fitted to a
+        random sample, and every row is scored by models of the outcome and the treatment that have not seen it; "wcmmd"
+        of all rows is compared with that of resampled rows.
     device : {"cpu", "cuda", "cuda:0", ...}, optional
-        Where the parts given by name compute what they can by torch: the networks of "cvae" and of the learners of
+        Device on which parts given by name run what torch can compute: the networks of "cvae" and of the learners of
         "effect_likelihood", the resamples of "wcmmd". None leaves every part its own setting, "cpu" by default. Each
-        process of `n_jobs` opens the device for itself, so with a GPU one process is the sensible choice for "wcmmd".
+        process of `n_jobs` opens the device separately, so with a GPU use one process for "wcmmd".
     missing : {"error", "category", "drop"}, default="error"
-        What becomes of missing values of features. "error" refuses them by name. "category" takes missing as a level of
-        a discrete feature, and as a state of a continuous one beside its values: the test then asks for both, whether
-        the value matters and whether it matters that there is none. "drop" leaves out every row with a missing feature,
-        outcome, treatment, weight, cluster or stratum, with a warning that counts them.
+        How missing values of features are handled. "error" refuses them by name. "category" treats missing as a level
+        of a discrete feature, and as a separate state of a continuous one: the test then asks both whether the value
+        matters and whether it matters that it is missing. "drop" leaves out every row with a missing feature, outcome,
+        treatment, weight, cluster or stratum, with a warning that counts them.
     missing_outcome : {"error", "drop", "weight"}, default="error"
-        What becomes of rows without an outcome. "error" refuses them. "drop" leaves them out, with a count: p-values
-        hold where the outcome is missing by features and arm alone, and averages are those of the rows that are left.
-        "weight" lets each row with an outcome stand for 1 / P(observed | features, arm) rows, by cross-fitted models,
-        at most 20, times its sample weight: averages are then those of all rows. With ``missing="drop"`` "error" leaves
-        such rows out as well.
+        How rows without an outcome are handled. "error" refuses them. "drop" leaves them out, with a count: p-values
+        are valid if missingness depends on features and arm alone, and averages are those of the remaining rows.
+        "weight" weights each row with an outcome by 1 / P(observed | features, arm), from cross-fitted models, at most
+        20, times its sample weight: averages are then those of all rows. With ``missing="drop"``, "error" leaves such
+        rows out as well.
     outcome : {"auto", "numeric", "binary", "count", "ordinal", "amount"}, default="auto"
-        What the outcome is. "auto" takes two values as "binary" and all else as "numeric"; where ratios are asked for,
-        what looks like a count as "count", and what is often zero as "amount". "ordinal" are 2 to 10 ordered levels
-        (cumulative logits). An "amount" is taken in two parts, whether there is any and how much, with one p-value.
+        Kind of outcome. "auto" treats two values as "binary" and everything else as "numeric"; with
+        ``effect_scale="ratio"`` it treats what looks like a count as "count", and what is often zero as "amount".
+        "ordinal" means 2 to 10 ordered levels (cumulative logits). An "amount" is analysed in two parts, whether there
+        is any and how much, with one p-value.
     effect_scale : {"difference", "ratio", "odds_ratio"}, default="difference"
         How the arms are compared, and so what a constant effect is: by differences of means, by ratios of means (of
         outcomes that are never negative), or by odds ratios (of two values, or of ordered levels). For
         "effect_likelihood".
     feature_groups : dict, optional
-        Columns that are tested as one feature, by the name of their group: ``{"blood pressure": ["sbp", "dbp"]}``. The
-        null hypothesis of a group is that the arms' difference does not depend on its columns together given the
-        others, so columns that say nearly the same do not hide each other. The result has one row for a group, in the
-        place of its first column. For "effect_likelihood".
+        Columns to test as one feature, by the name of their group: ``{"blood pressure": ["sbp", "dbp"]}``. The null
+        hypothesis of a group is that the arms' difference does not depend on its columns jointly given the others, so
+        columns with nearly the same content do not hide each other. The result has one row per group, in the place of
+        its first column. For "effect_likelihood".
     checkpoint : path, optional
         Folder where every feature is saved as soon as it is tested. After a crash, a kill or Ctrl-C the same call with
         the same folder continues, and ends with the same result as a run that was never stopped. Models are fitted
@@ -117,19 +119,20 @@ class ModifierSelector(BaseModifierSelector):
         change what is found of a feature is refused. `alpha` and `adjust` may change, and `n_jobs` and `progress`.
         With ``random_state=None`` the seed is that of the run in the folder. Files or partitions must be the same ones.
     explain : bool, default=True
-        Whether features are also explained: curves with bands, what changes, bounds.
+        Whether to also estimate effects along features: curves with bands, what changes, bounds.
     placebo_runs : int, default=0
-        Analyse the table this many times more with a treatment that does nothing, drawn as the real one was given; see
-        `placebo`. What these runs find is in ``result_.placebo`` and in the report. Of a table in pieces they are
-        runs of a sample of `max_train_rows` rows.
+        Repeat the analysis this many times with a treatment that does nothing, drawn as the real one was assigned; see
+        `placebo`. What these runs find is in ``result_.placebo`` and in the report. For a table in pieces they use a
+        sample of `max_train_rows` rows.
     population : {"all", "overlap"}, default="all"
-        Whom curves, average effects and bounds are about. In "overlap" a row counts with e (1 - e), e being its chance
-        to be treated: effects are those among rows that could have been in either arm, and no row counts much. For
-        tables in which some rows have no counterpart in the other arm. P-values and importance are the same in both.
+        Population that curves, average effects and bounds refer to. In "overlap" each row is weighted by e (1 - e),
+        where e is its propensity score: effects are those among rows that could have been in either arm, and no single
+        row dominates. For tables in which some rows have no counterpart in the other arm. P-values and importance are
+        the same in both.
     better : {"higher", "lower"}, optional
-        Which outcomes are better. The report then says benefit and harm, and no number depends on it.
+        Which outcomes are better. The report then speaks of benefit and harm; no number depends on it.
     unit : str, optional
-        Unit of the outcome, as the report and figures write it.
+        Unit of the outcome, for the report and figures.
 
     Attributes
     ----------
@@ -231,34 +234,34 @@ class ModifierSelector(BaseModifierSelector):
         Parameters
         ----------
         X : DataFrame of pandas or polars, pyarrow Table, dict of columns, array of shape (n, d), Dask DataFrame, path
-            Features measured before the treatment. A Dask DataFrame is worked on by the cluster in use; without one, a
+            Features measured before the treatment. A Dask DataFrame is processed by the cluster in use; without one, a
             cluster of `n_jobs` processes (all cores for None) is started here and stopped again. A path, a pattern such
-            as ``"part-*.parquet"`` or a list of those is read in batches; `y`, `treatment` and all that is per row
-            are then names of columns, and the other columns are features.
+            as ``"part-*.parquet"`` or a list of those is read in batches; `y`, `treatment` and the other arguments
+            per row are then names of columns, and the remaining columns are features.
         y : array of shape (n,)
             Numeric outcome. With a Dask DataFrame a Dask Series of the same partitions, or the name of a column of X.
         treatment : array of shape (n,)
             Two values: 0/1, booleans or any two labels; more with `reference` or `arms`. With a Dask DataFrame as `y`.
         treated : optional
-            The label that means "treated". Needed unless labels are unmistakable: 0 and 1, truth values, yes and no, or
-            one that says control, placebo, untreated, ... beside one that does not.
+            The label of the treated arm. Needed unless the labels are unambiguous: 0 and 1, truth values, yes and no,
+            or one that says control, placebo, untreated, ... beside one that does not.
         reference : optional
             The label that all others are compared with. With more than two labels the result then has one p-value per
             feature, whether it modifies any of these contrasts, and each of them in ``result_.contrasts``; with two it
             says which is the control.
         arms : pair, optional
-            Two labels that are compared; rows of other arms are left out.
+            Two labels to compare; rows of other arms are left out.
         adjust_for : list, optional
             Names, positions or a mask of columns of X that are not tested. Models of the outcome, scores and
             distributions of the tested features condition on them as on all others: the p-value of a tested feature is
             the one that it has where all columns are tested. A column that is left out of X instead is not adjusted for
             at all.
         sample_weight : array of shape (n,), optional
-            How much each row counts, such as one over its probability of being in the sample. Only ratios matter; rows
-            of weight 0 count for nothing. With a Dask DataFrame, this and the next two as `y`.
+            Weight of each row, such as one over its probability of being in the sample. Only ratios matter; rows of
+            weight 0 are left out. With a Dask DataFrame, this and the next two as `y`.
         clusters : array of shape (n,), optional
             Labels of rows that are not independent of each other: patients of a clinic, visits of a patient. Rows of a
-            cluster stay in one fold, and variances are those between clusters. Needs "effect_likelihood".
+            cluster are kept in one fold, and variances are between clusters. Needs "effect_likelihood".
         strata : array of shape (n,), optional
             One label per row of a trial that was randomised within strata, such as sites. Models and samplers condition
             on the stratum, which is not tested, and with ``propensity="auto"`` the score of a row is its stratum's
@@ -332,17 +335,17 @@ class ModifierSelector(BaseModifierSelector):
         clusters: Any = None,
         strata: Any = None,
     ) -> PlaceboResult:
-        """Analyse a table with treatments that do nothing: whatever is found is false.
+        """Analyse a table with treatments that do nothing: anything found is a false positive.
 
-        The treatment is drawn anew as the real one was given: by a known probability, by the fitted scores, keeping the
+        The treatment is redrawn as the real one was assigned: by a known probability, by the fitted scores, keeping the
         number of treated rows of every stratum, and whole clusters where clusters were treated. Everything is refitted
         for each draw. `n_jobs`, `progress`, `random_state` and `checkpoint` are those of the selector.
 
         Parameters
         ----------
         X, y, treatment, treated, reference, arms, adjust_for, sample_weight, clusters, strata
-            As in `fit`. With several arms every contrast is run, and a run finds what modifies any of them. Of a table
-            in pieces the runs are those of a sample of `max_train_rows` rows.
+            As in `fit`. With several arms every contrast is run, and a run finds what modifies any of them. For a
+            table in pieces the runs use a sample of `max_train_rows` rows.
         n : int, default=20
             Number of placebo treatments.
 

@@ -65,7 +65,7 @@ def test_demo_finds_the_truth_and_leaves_a_report(tmp_path):
     assert "average" in done.stdout
     assert "★" in done.stdout
     names = {path.name for path in (tmp_path / "modifind-demo").iterdir()}
-    assert names == {"result.json", "result.csv", "report.html", "forest.png"}
+    assert names == {"result.json", "result.csv", "report.html", "forest.png", "trial.csv"}
     assert "smoker" in (tmp_path / "modifind-demo" / "report.html").read_text(encoding="utf-8")
 
 
@@ -173,7 +173,10 @@ BAD = {
     "unknown outcome": (("select", "{d}/good.csv", "--treatment", "arm", "--outcome", "y"), "--outcome: no column 'y'"),
     "same column twice": (("select", "{d}/good.csv", "--treatment", "arm", "--outcome", "arm"), "both 'arm'"),
     "unknown feature": (("select", "{d}/good.csv", *GOOD, "--features", "X1,X99"), "--features: no column 'X99'"),
-    "treatment as a feature": (("select", "{d}/good.csv", *GOOD, "--features", "X1,arm"), "arm, which is no feature"),
+    "treatment as a feature": (
+        ("select", "{d}/good.csv", *GOOD, "--features", "X1,arm"),
+        "arm, which is not a feature",
+    ),
     "nothing left": (("select", "{d}/good.csv", *GOOD, "--exclude", "X1,X2,X3,X4,X5"), "no feature is left"),
     "missing values": (("select", "{d}/holes.csv", *GOOD), "'X2' (7 missing), 'X4' (1 infinite)"),
     "four arms": (("select", "{d}/four_arms.csv", *GOOD), "has 4 labels"),

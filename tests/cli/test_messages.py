@@ -37,10 +37,10 @@ from modifind.engine.lock import LOCK_FILE
 PAGE = ROOT / "docs" / "messages.md"
 HEAD = """# Messages
 
-What a wrong or odd input gets. An error is a `ValueError` in Python and one line with exit code 2 on the command line;
-a warning is a `UserWarning`, or a line on stderr or among the checks, and is kept in the result. The table has 120
-rows, the features age, dose and sex, the outcome change and the treatment arm; in Python the last two have no names
-unless the message shows one. A dash stands where the input cannot occur or is no mistake.
+How modifind responds to wrong or unusual input. An error is a `ValueError` in Python and one line with exit code 2 on
+the command line; a warning is a `UserWarning`, or a line on stderr or among the checks, and is kept in the result. The
+example table has 120 rows, the features age, dose and sex, the outcome change and the treatment arm; in Python the last
+two have no names unless the message shows one. A dash means that the input cannot occur or is not a mistake.
 `MODIFIND_WRITE_DOCS=1 pytest tests/cli/test_messages.py -k page_has` writes this page.
 
 | | input | what happens | in Python | on the command line |
@@ -352,16 +352,16 @@ arms("a reference that is not compared", lambda a: THREE, rows={"arms": ["low", 
 arms("a treated arm of several", lambda a: THREE, rows={"reference": "low", "treated": "high"}, propensity="auto")
 arms("the reference as treated", lambda a: np.where(a, "drug", "none"), rows={"reference": "drug", "treated": "drug"})
 arms("an arm of a few rows", lambda a: first(THREE, 12, "none"), rows={"reference": "low"}, propensity="auto")
-arms("one chance of several arms", lambda a: THREE, rows={"reference": "low"})
+arms("one probability for several arms", lambda a: THREE, rows={"reference": "low"})
 SHARED = {"rows": {"reference": "low"}, "propensity": {"low": 0.5, "mid": 0.25, "high": 0.2}}
 arms("shares that do not add up", lambda a: THREE, **SHARED, typed=["--propensity", "low=0.5,mid=0.25,high=0.2"])
 SHARED = {"rows": {"reference": "low"}, "propensity": {"low": 0.5, "mid": 0.5}}
 arms("an arm without a share", lambda a: THREE, **SHARED, typed=["--propensity", "low=0.5,mid=0.5"])
 SHARED = {"rows": {"reference": "low"}, "propensity": {"low": 1.5, "mid": 0.25, "high": -0.75}}
-arms("shares that are none", lambda a: THREE, **SHARED, typed=["--propensity", "low=1.5,mid=0.25,high=-0.75"])
+arms("invalid shares", lambda a: THREE, **SHARED, typed=["--propensity", "low=1.5,mid=0.25,high=-0.75"])
 SHARED = {"rows": {"reference": "low"}, "propensity": {"low": 0.5, "none": 0.5}}
 arms("a share of no arm", lambda a: THREE, **SHARED, typed=["--propensity", "low=0.5,none=0.5"])
-command("a share that is no number", "--propensity", "drug=half,placebo=half")
+command("a share that is not a number", "--propensity", "drug=half,placebo=half")
 # Outcomes.
 outcome("a constant outcome", lambda y: 0 * y + 2)
 outcome("an outcome of words", lambda y: np.where(y > 0, "good", "bad"))
@@ -376,8 +376,8 @@ outcome("a missing and an infinite outcome", lambda y: np.r_[np.nan, np.inf, y[2
 outcome("missing outcomes", lambda y: pd.Series(np.where(np.arange(N) < 30, np.nan, y), name="change"))
 outcome("one missing outcome", lambda y: pd.Series(np.r_[np.nan, y[1:]], name="change"))
 outcome("missing outcomes left out", lambda y: np.where(np.arange(N) < 30, np.nan, y), missing_outcome="drop")
-outcome("missing outcomes weighed", lambda y: np.where(np.arange(N) < 30, np.nan, y), missing_outcome="weight")
-outcome("too few missing outcomes to weigh", lambda y: np.r_[np.nan, y[1:]], missing_outcome="weight")
+outcome("missing outcomes reweighted", lambda y: np.where(np.arange(N) < 30, np.nan, y), missing_outcome="weight")
+outcome("too few missing outcomes to reweight", lambda y: np.r_[np.nan, y[1:]], missing_outcome="weight")
 outcome("the logarithm of a negative outcome", lambda y: y, outcome_transform="log", typed=["--log-outcome"])
 outcome("a skewed positive outcome", lambda y: np.exp(1.5 * y))
 outcome("an outcome with many zeros", lambda y: np.where(y < 0, 0.0, y))
@@ -398,8 +398,8 @@ outcome("ordered levels on another scale", lambda y: np.arange(N) % 5, outcome="
 outcome("eleven ordered levels", lambda y: np.arange(N) % 11, outcome="ordinal", effect_scale="odds_ratio")
 outcome("amounts below zero", lambda y: y, outcome="amount")
 outcome("amounts without a zero", lambda y: np.abs(y) + 1, outcome="amount")
-outcome("a kind of outcome that is none", lambda y: y, outcome="survival")
-outcome("a scale that is none", lambda y: y, effect_scale="log")
+outcome("an unknown kind of outcome", lambda y: y, outcome="survival")
+outcome("an unknown effect scale", lambda y: y, effect_scale="log")
 outcome(
     *("ratios of logarithms", lambda y: np.exp(y)),
     **{"outcome_transform": "log", "effect_scale": "ratio", "typed": ["--log-outcome", "--effect-scale", "ratio"]},
@@ -497,8 +497,8 @@ table("an unknown statistic", statistic="mmd")
 table("a misspelt sampler", sampler="gausian")
 table("a class in place of a sampler", file=False, sampler=OwnSampler)
 table("a sampler without its methods", file=False, sampler=KNeighborsRegressor())
-table("missing values in a way that is none", missing="fill")
-table("missing outcomes in a way that is none", missing_outcome="fill")
+table("an unknown treatment of missing values", missing="fill")
+table("an unknown treatment of missing outcomes", missing_outcome="fill")
 table("one fold", cv=1, file=False)
 table("a negative seed", random_state=-1)
 table("an unknown column in discrete_features", discrete_features=["weight"])
@@ -513,9 +513,9 @@ table(
     propensity=np.full(50, 0.5),
     file=False,
 )
-table("a known chance that does not fit the arms", propensity=0.8)
+table("a known probability that does not fit the arms", propensity=0.8)
 column("a column that the treatment moved", lambda X, y, a: X["dose"] + 2 * a + np.sin(np.arange(N)), "week20")
-column("a column that nearly is the outcome", lambda X, y, a: (y + 0.1 * np.sin(np.arange(N))).round(3), "later")
+column("a column that nearly equals the outcome", lambda X, y, a: (y + 0.1 * np.sin(np.arange(N))).round(3), "later")
 table(
     "a time and the flag of its event",
     lambda X, y, a: (X.assign(status=np.arange(N) % 3 // 2), pd.Series(np.abs(y) + 0.1, name="survival"), a),
@@ -531,16 +531,16 @@ table(
     lambda X, y, a: (X.assign(change_0=y + 2 * rng.normal(size=N)), pd.Series(y, name="change"), a),
 )
 table("nothing left to test", rows={"adjust_for": ["age", "dose", "sex"]})
-table("effects in a population that is none", population="treated")
-table("outcomes that are better in no direction", better="more")
-table("a unit that is no text", unit=5, file=False)
+table("an unknown population", population="treated")
+table("an unknown direction of better outcomes", better="more")
+table("a unit that is not text", unit=5, file=False)
 # Checkpoints.
 table("a checkpoint without a name", checkpoint="")
 table("a checkpoint of another run", **OTHER_RUN)
 table("a checkpoint where no folder can be", checkpoint="/dev/null/saved")
 for what, content in (
-    ("a run that is no JSON", "{"),
-    ("a run that is no object", "[]"),
+    ("a run that is not JSON", "{"),
+    ("a run that is not an object", "[]"),
     ("a run without its parts", "{}"),
     ("a run with a negative seed", json.dumps(PARTS | {"seed": -1})),
 ):
@@ -552,10 +552,10 @@ table(
 )
 table("a damaged feature of a run", checkpoint="saved", prepare=damaged_feature, file=False)
 # Files of results.
-saved("a file that is no JSON", b"{")
-saved("a file that is no UTF-8", b"\xff\xfe")
+saved("a file that is not JSON", b"{")
+saved("a file that is not UTF-8", b"\xff\xfe")
 saved("a file nested too deeply", b"[" * 100_000)
-saved("a number that is none in JSON", b'{"format": NaN}')
+saved("a number that JSON lacks", b'{"format": NaN}')
 saved("a file of something else", {"name": "trial"})
 saved("a result of a later version", {"format": "modifind-result-7"})
 saved("half a result", {"format": "modifind-result-1"})
@@ -595,11 +595,11 @@ command("a column adjusted for and left out", "--adjust-for", "age", "--exclude"
 command("an excluded column as categories", "--exclude", "age", "--discrete", "age")
 command("dates that nobody named", "--features", "age", change=lambda frame: frame.assign(visit=DAYS))
 command("labels 1 and 2", change=lambda frame: frame.assign(arm=np.where(frame["arm"] == "drug", 1, 2)))
-command("a propensity that is none", "--propensity", "dos")
+command("an invalid propensity", "--propensity", "dos")
 command("a group without columns", "--feature-group", "size")
 command("two groups of one name", "--feature-group", "size=age,dose", "--feature-group", "size=age,sex")
 command("a group of an unknown column", "--feature-group", "size=age,dos")
-command("resamples that are no number", "--resamples", "many")
+command("resamples that are not a number", "--resamples", "many")
 command("a learner of another statistic", "--statistic", "wcmmd")
 command("an unknown preset", "--preset", "uai2023", "--learner", "auto")
 command("a preset and a sampler", "--preset", "uai2022", "--learner", "auto")
@@ -613,7 +613,7 @@ command("weights of a stream", "--stream", "--weight", "w", change=lambda frame:
 command("streamed: the outcome as text", "--stream", change=lambda frame: frame.assign(change="high"))
 command("streamed: an identifier", "--stream", change=lambda frame: frame.assign(id=[f"p{k}" for k in range(N)]))
 command("a wrong ending of the result", "--out", "result.txt")
-command("figures of a format that there is not", "--figures", "figures", "--figure-format", "bmp")
+command("figures in an unknown format", "--figures", "figures", "--figure-format", "bmp")
 command("figures where a file is", "--figures", "table.csv")
 command("the table as the result", "--out", "table.csv")
 command("a folder as the result", "--out", "folder.csv", prepare=lambda: Path("folder.csv").mkdir())
@@ -634,7 +634,7 @@ other(
 )
 other("no placebo treatments", "placebo", "table.csv", "--treatment", "arm", "--outcome", "change", "--n", "0")
 other("a report of no file", "report", "nothing.json")
-other("runs that are no number", "reproduce", "fig-runtime", "--runs", "few")
+other("runs that are not a number", "reproduce", "fig-runtime", "--runs", "few")
 other("no runs", "reproduce", "fig-runtime", "--runs", "0")
 other("runs that are given twice", "reproduce", "fig-runtime", "--runs", "5,8")
 # Files of text.
@@ -649,7 +649,7 @@ command(
     write=lambda frame: frame.to_csv(index=False).replace("\n", ",\n")[:-1] + "7\n",
 )
 command("a line of one field less", write=lambda frame: frame.to_csv(index=False).replace(",drug", "", 1))
-command("row names that are none", "--row-names")
+command("row names that are not there", "--row-names")
 command("an empty file", write=lambda frame: "")
 command("an index without a name", write=lambda frame: frame.to_csv())
 command("a column without a name", write=lambda frame: frame.to_csv(index=False).replace("dose", "", 1))
@@ -665,7 +665,12 @@ command(
 )
 command("decimal commas between commas", "--decimal", ",")
 command(
-    "points where commas are said", "--separator", ";", "--decimal", ",", write=lambda f: f.to_csv(index=False, sep=";")
+    "points instead of decimal commas",
+    "--separator",
+    ";",
+    "--decimal",
+    ",",
+    write=lambda f: f.to_csv(index=False, sep=";"),
 )
 command("a line for a spreadsheet", write=lambda frame: "sep=;\n" + frame.to_csv(index=False, sep=";"))
 command("Parquet in a file of text", write=lambda frame: frame.to_parquet())
@@ -673,7 +678,7 @@ command("gzip in a file of text", write=lambda frame: gzip.compress(frame.to_csv
 command("Latin-1", write=lambda frame: frame.rename(columns={"dose": "Größe"}).to_csv(index=False).encode("latin-1"))
 command("UTF-16 without a mark", write=lambda frame: frame.to_csv(index=False).encode("utf-16-le"))
 command("a separator of two characters", "--separator", "::")
-command("a decimal that is none", "--decimal", "comma")
+command("an invalid decimal mark", "--decimal", "comma")
 command("an unknown encoding", "--encoding", "ebcdic")
 command(
     "Parquet without pyarrow, read",
@@ -696,7 +701,7 @@ def twice(X, y, treatment):
 LONG = {"change": twice, "max_train_rows": 200, "file": False}
 table("an estimator that needs all rows at once", statistic=WCMMD("exact"), **LONG)
 table("a device that needs all rows at once", statistic=WCMMD(device="torch:cpu"), **LONG)
-table("a quantile of weights that is none", file=False, statistic=WCMMD(weight_quantile=86.0))
+table("an invalid quantile of weights", file=False, statistic=WCMMD(weight_quantile=86.0))
 
 
 @pytest.fixture(autouse=True)
@@ -834,7 +839,7 @@ def test_dry_runs_are_refused_on_a_cluster():
 @pytest.mark.parametrize(
     ("message", "typed"),
     [
-        ("y is constant (2); there is no effect to look for", "the outcome 'change' is constant (2); there is no"),
+        ("y is constant (2); there is no effect to find", "the outcome 'change' is constant (2); there is no"),
         ("treatment must have exactly two values", "--treatment arm must have exactly two values"),
         ("sample_weight has 1 missing", "--weight w has 1 missing"),
         ("say so with clusters=", "say so with --clusters"),

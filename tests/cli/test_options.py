@@ -65,3 +65,14 @@ def test_select_and_placebo_say_the_same_of_the_options_that_they_share():
             other.default,
             other.required,
         )
+
+
+@pytest.mark.parametrize("command", ["select", "placebo", "demo", "simulate", "report", "reproduce"])
+def test_help_fits_80_columns(command):
+    shown = CliRunner().invoke(app, [command, "--help"], env={"COLUMNS": "80", "TERMINAL_WIDTH": "80"}).output
+    assert max(len(line) for line in shown.splitlines()) <= 80
+
+
+def test_the_unit_and_the_direction_of_the_outcome_belong_to_the_report():
+    panels = {option.name: option.rich_help_panel for option in typer.main.get_command(app).commands["select"].params}
+    assert panels["unit"] == panels["better"] == "Effects and report"

@@ -187,7 +187,7 @@ def test_codes_as_text_stay_categories():
         ([1j, 2j], "'x' holds complex numbers"),
         (
             [pd.Timedelta("1h")],
-            "'x' holds durations, which are no feature; convert them to numbers .the days",
+            "'x' holds durations, which cannot be a feature; convert them to numbers .the days",
         ),
     ],
 )
@@ -254,7 +254,7 @@ def test_features_that_together_determine_the_treatment_are_refused():
     x = x[np.abs(x[:, 0] + x[:, 1]) > 0.7]
     arms = (x[:, 0] + x[:, 1] > 0).astype(np.int64)
     scores = PropensityModel().fit(read_features(x), arms, seed=np.random.SeedSequence(0))
-    with pytest.raises(ValueError, match=r"held-out AUC 1\).*x[01] tells most \(AUC 0\.\d+ alone\)"):
+    with pytest.raises(ValueError, match=r"held-out AUC 1\).*x[01] is the most informative \(AUC 0\.\d+ alone\)"):
         refuse_separation(scores)
     known = PropensityModel(np.where(arms == 1, 0.9, 0.1)).fit(read_features(x), arms)
     refuse_separation(known)

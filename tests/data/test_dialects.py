@@ -214,10 +214,10 @@ def test_separators_at_the_end_of_every_line_are_left_out_with_a_note(tmp_path, 
     rows = "".join(f'{k},"drug",0.5,{" " * (k % 2)}\n' for k in range(60))
     found, said = read_both(path := written(tmp_path, f"{header}\n{rows}"), None)
     assert (list(found.columns), found["age"].tolist()) == (["age", "arm", "y"], list(range(60)))
-    assert said == [f"every line of {path} ends in a separator; the empty field behind it is left out"]
+    assert said == [f"every line of {path} ends in a separator; the empty field after it is left out"]
     message = refusal(written(tmp_path, f"{header}\n{rows}60,drug,0.5,7\n"))
     assert "line 62 of" in message
-    assert "this one has a value behind it: name all fields in the header" in message
+    assert "this one has a value after it: name all fields in the header" in message
     message = refusal(written(tmp_path, f"{header}\n{rows}60,drug,0.5\n"))
     assert "line 2 ends in a separator and has 4; give every line as many" in message
 
@@ -230,7 +230,7 @@ REMEDIES = {
     "semicolons, and a comma in a name": ("a;b, mg;c\n1;2;3\n", "add --separator ';' (its"),
     "decimal commas between commas": ("a,b\n1,5,2,5\n", "line 2 of"),
     "one column": ("a\n1\n", "fields must be separated by ',', or by what --separator says"),
-    "latin-1": ("größe,b\n1,2\n".encode("latin-1"), "not UTF-8 text (byte 0xf6); say --encoding, such as"),
+    "latin-1": ("größe,b\n1,2\n".encode("latin-1"), "not UTF-8 text (byte 0xf6); add --encoding, such as"),
     "latin-1 far below": (b"a,b\n" + b"1,2\n" * 50_000 + b"\xe4,3\n", "not UTF-8 text (byte 0xe4)"),
     "UTF-16 without a mark": ("a,b\n1,2\n".encode("utf-16-le"), "add --encoding utf-16-le"),
     "nothing": ("", "it is empty"),
@@ -272,8 +272,8 @@ def test_damaged_and_odd_archives_are_refused(tmp_path):
         ({"separator": "x"}, "--separator must be one character"),
         ({"separator": ""}, "--separator must be one character"),
         ({"decimal": "x"}, "--decimal must be"),
-        ({"separator": ",", "decimal": ","}, "both separated by ','; add --separator"),
-        ({"decimal": ","}, "both separated by ','; add --separator"),
+        ({"separator": ",", "decimal": ","}, "both between fields and in decimals; add --separator"),
+        ({"decimal": ","}, "both between fields and in decimals; add --separator"),
         ({"encoding": "klingon"}, "--encoding must be"),
         ({"encoding": "base64"}, "--encoding must be"),
     ],

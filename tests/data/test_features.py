@@ -94,8 +94,8 @@ def test_empty_list_makes_all_numbers_continuous_but_leaves_text_discrete():
 @pytest.mark.parametrize(
     ("chosen", "message"),
     [
-        (["c"], "'c', which is no column"),
-        ([5], "5, which is no column"),
+        (["c"], "'c', which is not a column"),
+        ([5], "5, which is not a column"),
         ([True], "mask needs 2 entries, found 1"),
         ("a", "must be 'auto' or a list"),
     ],
@@ -273,7 +273,7 @@ def test_categorical_and_indexed_series_treatments_are_read_by_position():
         (None, {}, "treatment is required"),
         ([0, 1, 2, 1] * 10, {}, "treatment has 3 labels: 0, 1, 2; name the one"),
         ([1] * 40, {}, "at least two values; found 1"),
-        (["drug", "placebo", "Placebo ", "drug"] * 10, {}, "Some differ in capitals or blanks only; write these alike"),
+        (["drug", "placebo", "Placebo ", "drug"] * 10, {}, "Some differ only in capitals or blanks; write these alike"),
         ([0, 1] * 18, {}, "treatment has 36 rows but X has 40"),
         ([0.0, np.nan] * 20, {}, "20 missing"),
         ([0] * 21 + [1] * 19, {}, "at least 20 rows; the smaller has 19"),

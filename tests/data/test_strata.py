@@ -187,7 +187,9 @@ def test_a_stratum_with_few_rows_of_an_arm_is_named():
 
 
 def test_strata_that_are_a_feature_are_refused():
-    refused(lambda site, _: site, "strata says the same as the feature 'region'", region=lambda s: np.char.upper(s))
+    refused(
+        lambda site, _: site, "strata has the same content as the feature 'region'", region=lambda s: np.char.upper(s)
+    )
     codes = {"north": 0.5, "south": 7.0, "east": 2.0, "west": 11.0}
     refused(lambda site, _: site, "'size'", size=lambda s: [codes[label] for label in s])
 
@@ -241,7 +243,7 @@ def test_strata_on_the_command_line(monkeypatch, tmp_path, path, fitted):
     [
         (("--strata", "city"), "--strata: no column 'city'"),
         (("--strata", "arm"), "--treatment and --strata are both 'arm'"),
-        (("--strata", "site", "--features", "x0,site"), "--features names site, which is no feature here"),
+        (("--strata", "site", "--features", "x0,site"), "--features names site, which is not a feature here"),
     ],
 )
 def test_wrong_strata_on_the_command_line(monkeypatch, capsys, path, options, message):

@@ -213,7 +213,7 @@ def test_a_time_is_refused_beside_a_flag_only_where_both_names_leave_no_doubt(fl
     if not refused:
         return refuse_censored(table, time, outcome)
     for y, positive in ((time, False), (np.log(time), True)):
-        with pytest.raises(ValueError, match=rf"^{flag}: says whether the event of which '{outcome}' is the time"):
+        with pytest.raises(ValueError, match=rf"^{flag}: looks like the event indicator of the time '{outcome}'"):
             refuse_censored(table, y, outcome, positive=positive)
     refuse_censored(table, time - 1.0, outcome)  # no time is below zero
     return None
@@ -248,7 +248,7 @@ def test_a_trial_is_told_of_the_baseline_value_unless_it_is_adjusted_for():
     noted = quiet_fit(frame, y, arms, propensity=0.5, **settings).result_
     assert noted.ok
     assert noted.settings["baseline_outcome"] == ["score_0"]
-    assert any(note.startswith("score_0 looks like the outcome before the treatment.") for note in noted.notes)
+    assert any(note.startswith("score_0 looks like the outcome before treatment.") for note in noted.notes)
     assert "baseline_outcome" not in quiet_fit(frame, y, arms, **settings).result_.settings  # no trial
     selector = ModifierSelector(propensity=0.5, **settings)
     adjusted = selector.fit(frame, y, treatment=arms, adjust_for=["score_0"]).result_
@@ -267,11 +267,11 @@ def test_fit_names_what_looks_measured_after_the_treatment():
     result = quiet_fit(frame, time, arms, **settings).result_
     assert not result.ok
     assert kinds_that_failed(result) == ["arms_differ", "event_flag"]
-    assert result.table["caution"].tolist() == ["", "", *["may be measured after the treatment"] * 2]
+    assert result.table["caution"].tolist() == ["", "", *["may have been measured after treatment"] * 2]
     assert set(REVIEWED) <= set(result.diagnostics.columns)
     grouped = quiet_fit(frame, time, arms, feature_groups={"later": ["week20", "smoker"]}, **settings).result_
     assert kinds_that_failed(grouped) == ["arms_differ", "event_flag"]
-    assert grouped.table.loc["later", "caution"] == "may be measured after the treatment"
+    assert grouped.table.loc["later", "caution"] == "may have been measured after treatment"
 
 
 def test_fit_says_where_one_arm_has_no_rows_and_that_known_chances_do_not_fit():

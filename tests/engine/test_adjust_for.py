@@ -120,7 +120,7 @@ def test_dry_run_shows_what_is_adjusted_for(table):
     ("adjust_for", "settings", "message"),
     [
         ("sick", {}, "adjust_for must be a list of columns, not 'sick'"),
-        (["weight"], {}, "adjust_for names 'weight', which is no column of X"),
+        (["weight"], {}, "adjust_for names 'weight', which is not a column of X"),
         (["age", "dose", "sick", "site"], {}, "adjust_for names all 4 columns of X"),
         (["age"], {"feature_groups": {"both": ["age", "dose"]}}, "'both' names 'age', which adjust_for names too"),
     ],
@@ -181,7 +181,7 @@ def test_columns_are_adjusted_for_in_every_way_of_reading(file, how):
     ("options", "message"),
     [
         (("--features", "age", "--adjust-for", "age"), "--features and --adjust-for both name age"),
-        (("--adjust-for", "arm"), "--adjust-for names arm, which is no feature here"),
+        (("--adjust-for", "arm"), "--adjust-for names arm, which is not a feature here"),
         (("--adjust-for", "weight"), "--adjust-for: no column 'weight'"),
     ],
 )

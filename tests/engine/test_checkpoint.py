@@ -230,7 +230,7 @@ def test_a_run_that_cannot_be_read_is_refused(table, tmp_path, case):
     else:
         (tmp_path / "run.json").write_bytes(NO_RUNS[case])
     for settings in (CRT, CRT | {"random_state": None}):
-        with pytest.raises(ValueError, match=r"run\.json is no run of modifind that can be read"):
+        with pytest.raises(ValueError, match=r"run\.json is not a readable run of modifind"):
             fit(table, settings, checkpoint=tmp_path)
 
 

@@ -474,7 +474,7 @@ def test_partitions_of_other_types_give_the_same_result(client, table):
 @pytest.mark.parametrize("part", [np.zeros((5, 6)), None], ids=["array", "nothing"])
 def test_partition_that_is_no_table_is_refused_in_a_line(client, table, part):
     frame = dd.from_delayed([delayed(table[:500]), delayed(part)], meta=table[:0], verify_meta=False)
-    with pytest.raises(ValueError, match="a partition of the table is no DataFrame of its columns"):
+    with pytest.raises(ValueError, match="a partition of the table is not a DataFrame of its columns"):
         fit(frame[FEATURES], frame["y"], frame["arm"])
 
 

@@ -358,7 +358,7 @@ BAD_REPORTS = {
     "a folder": (("report", "."), "no file ."),
     "no JSON": (("report", "broken.json"), "broken.json: not valid JSON"),
     "cut off": (("report", "half.json"), "half.json: not valid JSON"),
-    "other JSON": (("report", "other.json"), "other.json: this is no modifind result"),
+    "other JSON": (("report", "other.json"), "other.json: this is not a modifind result"),
     "a table": (("report", "table.csv"), "table.csv: not valid JSON"),
     "broken placebo": (("report", "placebo.json"), "placebo.json: placebo: no table, n_asked"),
     "wrong suffix": (("report", "result.json", "--out", "report.pdf"), "--out must end in .html; found 'report.pdf'"),

@@ -232,7 +232,7 @@ def test_an_arm_without_values_still_has_a_distribution(table):
 def test_autoencoders_are_refused_by_name(table):
     X, _, _ = table
     with pytest.raises(
-        ValueError, match=r"CVAESampler has no distribution .* missing values \(X1, X2, X3\); take sampler='auto'"
+        ValueError, match=r"CVAESampler has no distribution .* missing values \(X1, X2, X3\); use sampler='auto'"
     ):
         for_gaps(CVAESampler(), read_features(X, missing="category"))
 
@@ -311,7 +311,7 @@ def test_result_with_gaps_is_saved_plotted_and_reported(found, tmp_path):
     display = CurveDisplay.from_result(found, "X1").plot()
     assert [label.get_text() for label in display.axes_[0].get_xticklabels()][-1] == "missing"
     found.report(tmp_path / "report.html")
-    assert "Missing values were taken as a category" in (tmp_path / "report.html").read_text()
+    assert "Missing values were treated as a separate category" in (tmp_path / "report.html").read_text()
 
 
 def test_result_does_not_depend_on_the_number_of_jobs(table, found):

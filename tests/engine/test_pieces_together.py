@@ -1,4 +1,4 @@
-"""Weights, clusters, strata and groups of tables that are worked on in pieces; failures and interrupts there."""
+"""Weights, clusters, strata and groups of tables that are processed in pieces; failures and interrupts there."""
 
 import dataclasses
 import warnings
@@ -130,7 +130,7 @@ def test_strata_tell_the_scores():
         (lambda rows: {"strata": np.where(np.arange(1200) < 7, "tiny", "rest")}, "every stratum needs at least 5 rows"),
         (lambda rows: {"strata": ["one"] * 1200}, "strata has one value only"),
         (lambda rows: {"strata": [None, *rows["strata"][1:]]}, "strata has 1 missing value; drop such rows"),
-        (lambda rows: {"strata": table()[0]["sex"]}, "strata says the same as the feature 'sex'"),
+        (lambda rows: {"strata": table()[0]["sex"]}, "strata has the same content as the feature 'sex'"),
         (lambda rows: {"sample_weight": pd.array([None] + [1] * 1199, dtype="Int64")}, "sample_weight has 1 missing"),
     ],
 )

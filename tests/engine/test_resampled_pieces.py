@@ -209,7 +209,7 @@ class Memory(Slope):
         ({"statistic": Bare()}, "'slope' has in_pieces = True, but what it prepares, object, has no at and no sums"),
         ({"clusters": np.arange(900) % 50}, "clusters needs statistic='effect_likelihood'; resampled .* 'wcmmd'"),
         ({"feature_groups": {"both": ["dose", "age"]}}, "feature_groups need statistic='effect_likelihood'"),
-        ({"statistic": WCMMD("rff")}, "estimator='rff'. needs the table in memory, and this one is worked on in"),
+        ({"statistic": WCMMD("rff")}, "estimator='rff'. needs the table in memory, and this one is processed in"),
     ],
 )
 def test_what_has_no_sums_is_refused_by_name(given, said):

@@ -147,7 +147,7 @@ def test_results_without_predictors_have_no_such_line(result, capsys, kept):
 def test_reports_list_predictors_without_a_star(result, tmp_path):
     result.report(tmp_path / "report.html")
     text = (tmp_path / "report.html").read_text(encoding="utf-8")
-    assert "predicts predicts the outcome in both arms; no change of the effect was found." in text
+    assert "predicts predicts the outcome in both arms; no change in the effect was found." in text
     starred = re.findall(r'★</span><span class="away">selected: </span></span>(?:<a [^>]*>)?(\w+)', text)
     assert starred == ["moves"]
     replace(result, table=result.table.drop(columns="role")).report(tmp_path / "old.html")

@@ -101,9 +101,9 @@ def test_a_notebook_and_a_paper_say_which_arm(result):
 def test_parts_of_a_contrast_are_asked_of_the_contrast(result):
     assert len(result.contrast("high").curve("age"))
     for ask in (lambda: result.curve("age"), lambda: result.density("age"), lambda: result.plot.curve("age")):
-        with pytest.raises(ValueError, match=r"those of a contrast; take contrast\('high'\)"):
+        with pytest.raises(ValueError, match=r"those of a contrast; use contrast\('high'\)"):
             ask()
-    with pytest.raises(ValueError, match="no contrast 'middle'; there are those of 'high', 'low'"):
+    with pytest.raises(ValueError, match="no contrast 'middle'; available: 'high', 'low'"):
         result.contrast("middle")
 
 

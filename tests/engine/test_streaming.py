@@ -358,7 +358,7 @@ def test_repeats_are_checked_as_in_memory(few, repeats):
 def test_wcmmd_that_needs_memory_refuses_pieces(few, change):
     X, y, treatment = few.X[["age", "dose"]][:300], few.y[:300], few.treatment[:300]
     settings = {"statistic": WCMMD(**change), "max_train_rows": 200}
-    with pytest.raises(ValueError, match=r"in memory, and this one is worked on in pieces; .* or raise max_train_rows"):
+    with pytest.raises(ValueError, match=r"in memory, and this one is processed in pieces; .* or raise max_train_rows"):
         fit_source(FrameSource.of(X, y, treatment), **settings)
 
 

@@ -371,7 +371,7 @@ def test_resampled_clusters_are_refused():
 def test_wcmmd_takes_weights_and_says_when_they_hold():
     X, y, a, rng = simple(150, 2)
     selector = ModifierSelector("wcmmd", sampler="gaussian", n_resamples=39, random_state=0)
-    with pytest.warns(UserWarning, match="'wcmmd' with weights of rows"):
+    with pytest.warns(UserWarning, match="'wcmmd' with sample weights"):
         result = selector.fit(X, y, treatment=a, sample_weight=rng.uniform(0.5, 2, 150)).result_
     assert result.table["p_value"].between(0, 1).all()
 

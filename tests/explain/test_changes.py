@@ -463,7 +463,7 @@ def test_a_fit_of_two_outcomes_tells_the_difference_in_risk(low, high, subject):
 def test_shape_names_the_tail_that_moves():
     frame = curve(AGES, 0.1 * (AGES - 50), name="q90_effect")
     told = say(frame, p=row(shape=0.001))
-    start = "Changes the shape: the effect at the upper 10% quantile rises from -1.6 "
+    start = "Changes the shape: the effect at the 90% quantile rises from -1.6 "
     assert told == start + "(-2.2 to -1.0) at 34 to 2.4 (1.8 to 3.0) at 74."
 
 
@@ -483,8 +483,8 @@ def test_groups_name_the_column_that_shows_most():
         (
             row(0.2, 0.06, 0.9),
             {},
-            "Changes the distribution of the effect; whether its average, spread or shape is not clear "
-            "(strongest sign: spread, p = 0.060).",
+            "Changes the effect, but whether its average, spread or shape is not clear "
+            "(strongest evidence: spread, p = 0.060).",
         ),
         (row(np.nan, np.nan, np.nan), {}, "Changes the distribution of the effect."),
         (row(0.01, 0.02, 0.03), {}, "Changes the average, the spread and the shape: the effect rises"),

@@ -156,7 +156,7 @@ def test_score_histogram_has_the_weight_of_each_arm(trial):
     scores, weights = rng.uniform(0.2, 0.8, arms.size), rng.exponential(size=arms.size)
     scores[:3] = (0.001, 0.2, 0.999)  # clipped, on an edge, clipped
     settings = QUICK | {"propensity": PropensityModel(scores, clip=(0.01, 0.99)), "explain": False}
-    with pytest.warns(UserWarning, match="assigned by something that is not among them"):
+    with pytest.warns(UserWarning, match="assignment depended on something that is not among them"):
         found = ModifierSelector(**settings).fit(X, y, treatment=arms, sample_weight=weights).result_.score_histogram
     assert found["low"].tolist() == pytest.approx(np.arange(20) / 20)
     assert found["high"].tolist() == pytest.approx(np.arange(1, 21) / 20)

@@ -113,12 +113,12 @@ def test_population_is_named(fits, tmp_path, capsys):
 
     every, overlap = fits["all"], fits["overlap"]
     assert overlap.settings["population"] == "overlap"
-    assert "overlap population: every row counts with e(1 - e)" in methods(overlap)
+    assert "overlap population: each row is weighted by e(1 - e)" in methods(overlap)
     assert "overlap" not in methods(every)
     assert any("Zaslavsky" in reference for reference in references(overlap))
     overlap.report(tmp_path / "r.html")
     html = (tmp_path / "r.html").read_text(encoding="utf-8")
-    assert "Effects are those of the overlap population" in html
+    assert "Effects are for the overlap population" in html
     print_result(overlap)
     assert " in the overlap population; p " in html
     assert " in the overlap population; p " in " ".join(capsys.readouterr().out.split())

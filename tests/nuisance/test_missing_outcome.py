@@ -106,7 +106,7 @@ def test_advice_to_the_refused_works(data):
         assert fit((X, y, treatment), **advice).settings["n_rows"] == y.notna().sum()
     X.loc[3, "x"] = y.loc[np.flatnonzero(y.notna())[0]] = np.inf
     for missing in ("error", "category", "drop"):
-        with pytest.raises(ValueError, match="replace infinite values by numbers, or by missing ones"):
+        with pytest.raises(ValueError, match="replace infinite values with numbers or missing values"):
             fit((X, y, treatment), missing=missing, missing_outcome="drop")
     clean = X.replace(np.inf, np.nan), y.replace(np.inf, np.nan), treatment
     for missing in ("category", "drop"):

@@ -314,8 +314,8 @@ def test_how_well_features_explain_known_scores_is_recorded():
         ("boost", "'auto', 'mlp', a number, an array or a classifier, not 'boost'"),
         (object(), "found object"),
         (LinearSVC(), "LinearSVC has no predict_proba"),
-        (Boastful(1.7), "^Boastful.predict_proba must give chances between 0 and 1; found -0.7$"),
-        (Boastful(np.nan), "^Boastful.predict_proba must give chances between 0 and 1; found nan$"),
+        (Boastful(1.7), "^Boastful.predict_proba must give probabilities between 0 and 1; found -0.7$"),
+        (Boastful(np.nan), "^Boastful.predict_proba must give probabilities between 0 and 1; found nan$"),
         (Boastful([0.1, 0.9]), r"^Boastful.predict_proba must return one row .*; found shape \(20, 2, 2\)$"),
     ],
 )

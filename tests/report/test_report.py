@@ -106,7 +106,7 @@ def test_methods_say_which_test_was_made_and_on_which_scale(result, resampled):
 def test_headline_tells_the_average_effect_and_the_selected_features(result):
     said = headline(result)
     assert said.startswith("No effect on the average of outcome was found: ")
-    assert said.endswith(" But the effect depends on age.")
+    assert said.endswith(" However, the effect depends on age.")
     clear = replace(result, tests=result.tests.assign(p_value=0.001), table=result.table.assign(selected=False))
     assert headline(clear).startswith("On average, drug & co lowers outcome by ")
     assert headline(clear).endswith("No feature was found to change that effect.")
@@ -117,11 +117,14 @@ def test_concerns_of_the_checks_are_in_the_report_once(result, tmp_path):
     place = checks.index[(checks["name"] == "conditional_fit") & (checks["feature"] == "age")][0]
     checks.loc[place, ["value", "passed"]] = [0.3, False]
     (concern,) = concerns(checks)
-    assert "1 feature (age): the estimated distribution of the feature given the rest does not fit" in concern
+    assert "1 feature (age): the estimated conditional distribution given the other features does not fit" in concern
     replace(result, checks=checks, warnings=(concern,)).report(tmp_path / "report.html")
     html = (tmp_path / "report.html").read_text(encoding="utf-8")
     assert html.count("1 feature (age)") == 1
-    assert '<span aria-hidden="true">!</span> <span class="away">failed: </span>distribution of the feature' in html
+    assert (
+        '<span aria-hidden="true">!</span> <span class="away">failed: </span>conditional distribution of the feature'
+        in html
+    )
 
 
 def test_importance_display_draws_what_the_table_says(result):

@@ -118,7 +118,7 @@ def test_answer_and_verdicts_are_on_the_first_screen(opened):
     assert page.locator(".meanings li").count() == len(CHOSEN)
     headings = page.locator(".abstract dt").all_text_contents()
     assert headings[:4] == ["Data", "Average effect", "Distribution", "Effect modification"]
-    assert headings[-3:] == ["For whom", "How sure", "What next"]
+    assert headings[-3:] == ["For whom", "Certainty", "Next steps"]
 
 
 def test_table_sorts_by_click_and_by_key(opened, result):
@@ -396,6 +396,6 @@ def test_page_of_very_many_features_is_small_and_says_what_is_left_out(opened, t
     assert (tmp_path / "many.html").stat().st_size < 5_000_000
     page = opened((tmp_path / "many.html").as_uri())
     assert page.locator("#table tbody tr").count() == 303
-    assert "with the smallest p-values are in this file" in page.locator("#others").text_content()
+    assert "features with the smallest p-values; for the others" in page.locator("#others").text_content()
     page.locator("#filter").fill("x29")
     expect_names(page, ["x29", *(f"x29{k}" for k in range(10))])

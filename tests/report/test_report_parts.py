@@ -160,7 +160,7 @@ def test_headline_of_nothing_of_one_and_of_many():
         "change it."
     )
     assert "The distribution of outcome differs" in headline(with_p(nothing, 0.4, 0.01))
-    assert headline(with_p(one, 0.4)).endswith(". But the effect depends on x3.")
+    assert headline(with_p(one, 0.4)).endswith(". However, the effect depends on x3.")
     assert headline(bare(nothing)) == "No feature was found to change the effect of the treatment."
 
 
@@ -207,7 +207,7 @@ def test_features_that_were_not_reached_are_in_the_table_and_have_no_panel(resul
     partial = replace(result, table=table, curves={key: c for key, c in result.curves.items() if key != name})
     assert name not in [panel.name for panel in make_panels(partial)]
     page = render_report(partial)
-    assert "to keep it small" not in page
+    assert "To keep this file small" not in page
     assert f">{name}</th>" in page
 
 
@@ -223,8 +223,8 @@ def test_p_values_are_called_adjusted_only_where_they_are(result, html):
     plain = render_report(replace(bare(result), settings={**result.settings, "adjust": "none"}))
     page = re.sub(r"<(script|style).*?</\1>", "", plain.partition('id="methods"')[0], flags=re.DOTALL)
     assert "adjusted p" not in page.replace("not adjusted", "")
-    assert "95% limits at each value" in html
-    assert "95% limits at each value" not in page
+    assert "pointwise 95% limits" in html
+    assert "pointwise 95% limits" not in page
 
 
 def test_arms_that_say_nothing_are_named_by_the_treatment(result):
@@ -261,7 +261,7 @@ def test_methods_and_references_name_what_was_done_and_nothing_else(result):
     )
     without = replace(result, settings={**result.settings, "method": "si_em", **SELECTIVE}, changes=no_changes())
     assert "of inversely weighted outcomes, with pointwise 95% bands" in methods(without)
-    assert "bounded sharply by the outcome distributions" in text
+    assert "bounded sharply from the outcome distributions" in text
     for work in ("Chikahara", "Hochberg", "Kennedy", "Fan Y, Park"):
         assert work in cited
     old = bare(result)
@@ -284,7 +284,7 @@ def test_selected_features_come_first_and_others_fill_the_room(result):
 
 def test_page_says_that_selected_features_were_left_out(result, monkeypatch):
     monkeypatch.setattr("modifind.report.render.make_panels", lambda result: make_panels(result, 1))
-    assert f"Figures of 1 of {len(CHOSEN)} selected features are in this file" in render_report(result)
+    assert f"it has figures for 1 of {len(CHOSEN)} selected features" in render_report(result)
     meanings = render_report(result).partition('class="meanings"')[2].partition("</ul>")[0]
     assert meanings.count("<li>") == len(CHOSEN)  # what they change is said of all
     assert meanings.count("<a ") == 1
@@ -360,8 +360,8 @@ def test_stretches_with_few_rows_are_grey_and_do_not_set_the_scale():
     plain = average(frame)
     assert by_class(plain.svg, "unsure")
     assert [mark.get("class") for mark in by_class(plain.svg, "average")] == ["average low", "average"]
-    assert ("key-unsure", "too few rows to rely on") in plain.keys
-    assert plain.readout["texts"][0].endswith("too few rows to rely on")
+    assert ("key-unsure", "too few rows") in plain.keys
+    assert plain.readout["texts"][0].endswith("too few rows")
     frame.loc[0, ["mean_effect", "mean_effect_high"]] = 1e6
     ticks = [mark.text for mark in by_class(average(frame).svg, "tick")]
     assert not [text for text in ticks if len(text) > 5]

@@ -102,7 +102,7 @@ def test_good_fit_passes_everything_and_says_what_was_found():
         (
             {"diagnostics": {"outside_share": 0.3, "outside_where": "150 of 500 treated rows (age above 70)"}},
             "support_along",
-            r"150 of 500 treated rows \(age above 70\) have hardly a row of the other arm",
+            r"150 of 500 treated rows \(age above 70\) have hardly any counterparts in the other arm",
         ),
         (
             {
@@ -110,22 +110,22 @@ def test_good_fit_passes_everything_and_says_what_was_found():
                 "overlap": {"treated_share": 0.5, "expected_share": 0.4, "share_z": 6.5},
             },
             "known_share",
-            "50.0% of the rows are treated, and by the known chance to be treated it would be 40.0%",
+            "50.0% of the rows are treated; the known probability of treatment implies 40.0%",
         ),
         ({"settings": {"propensity_known": True, "propensity_r2": 0.4}}, "known_scores", "explain 40% of"),
         (
             {"diagnostics": {"arm_difference": -0.4, "arm_p_value": 1e-9}},
             "arms_differ",
-            "The arms differ in age by 0.40 standard deviations .* looks as if it were measured afterwards",
+            "The arms differ in age by 0.40 standard deviations .* looks as if it was measured afterwards",
         ),
         ({"diagnostics": {"outcome_share": 0.98}}, "near_outcome", "age nearly determines the outcome"),
-        ({"diagnostics": {"event_flag": 1.0}}, "event_flag", "age looks like a flag of the event that the outcome is"),
+        ({"diagnostics": {"event_flag": 1.0}}, "event_flag", "age looks like the event indicator that belongs"),
         ({"settings": {"n_treated": 20}}, "arm_size", "treated arm has 20 rows"),
         ({"settings": {"model": {"gain_over_marginal": -0.3}}}, "outcome_model", "0.300 nats per row worse"),
         (
             {"settings": {"model": None, "n_resamples_used": 39, "n_resamples_needed": 599}},
             "resamples",
-            "n_resamples=39 cannot give a single discovery among 1 feature at alpha=0.05; use at least 599",
+            "n_resamples=39 cannot yield a single discovery among 1 feature at alpha=0.05; use at least 599",
         ),
         ({"untestable": {"age": "constant"}}, "constant", "constant columns cannot modify anything: age"),
         ({"untestable": {"age": "determined"}}, "determined", "age: so nearly a function of the other features"),
@@ -134,8 +134,12 @@ def test_good_fit_passes_everything_and_says_what_was_found():
             "conditional_fit",
             r"1 feature \(age\): the estimated",
         ),
-        ({"diagnostics": {"log_score_gain": -2.0}}, "conditional_gain", "worse than the feature's own distribution"),
-        ({"diagnostics": {"normal_p_value": 0.2}}, "tail", "decide differently"),
+        (
+            {"diagnostics": {"log_score_gain": -2.0}},
+            "conditional_gain",
+            "worse than the feature's marginal distribution",
+        ),
+        ({"diagnostics": {"normal_p_value": 0.2}}, "tail", "lead to different decisions"),
         (
             {"diagnostics": {"check_p_value": 101 / 1001, "n_resamples": 1000, "n_exceeding": 100}},
             "resampled_p",
@@ -193,7 +197,7 @@ def test_many_features_of_a_kind_are_one_message_with_a_count():
     (message,) = concerns(found)
     assert message.startswith("15 features (x0, x1,")
     assert "x11 and 3 more)" in message
-    assert cautions(found, ["other", *found["feature"]]) == ["", *["distribution of the feature fits badly"] * 15]
+    assert cautions(found, ["other", *found["feature"]]) == ["", *["its conditional distribution fits poorly"] * 15]
 
 
 def test_remedies_name_the_overlap_population_where_it_is_not_taken_already():
@@ -202,7 +206,7 @@ def test_remedies_name_the_overlap_population_where_it_is_not_taken_already():
     (overlap,) = concerns(checked(**outside, settings={"population": "overlap"}))
     assert "population='overlap'" in every
     assert "population='overlap'" not in overlap
-    assert "pass a model that sees it" in overlap
+    assert "pass a model that detects it" in overlap
 
 
 # The PIT of columns with ties.
@@ -311,7 +315,7 @@ def test_fit_warns_once_per_kind_and_the_result_carries_it(skewed, tmp_path):
         "constant",
         "determined by other features",
     ]
-    assert "distribution of the feature fits badly" in result.table.loc["crp", "caution"]
+    assert "its conditional distribution fits poorly" in result.table.loc["crp", "caution"]
     assert not result.ok
     result.to_json(tmp_path / "r.json")
     again = SelectionResult.from_json(tmp_path / "r.json")
@@ -323,14 +327,14 @@ def test_fit_warns_once_per_kind_and_the_result_carries_it(skewed, tmp_path):
     result.report(tmp_path / "r.html")
     html = (tmp_path / "r.html").read_text(encoding="utf-8")
     assert 'id="all-checks"' in html
-    assert "failed: </span>distribution of the feature" in html
+    assert "failed: </span>conditional distribution of the feature" in html
     assert "passed: </span>size of the arms" in html
     assert html.count("constant columns cannot modify anything: flat") == 1
     assert "note: </span>constant features" in html
     assert result.cautions
     assert all("crp" in caution for caution in result.cautions)
     assert twins in result.notes
-    assert html.index(result.cautions[0].split(".")[0]) < html.index("Good to know") < html.index("cannot modify")
+    assert html.index(result.cautions[0].split(".")[0]) < html.index(">Notes<") < html.index("cannot modify")
 
 
 def test_results_without_checks_still_load_and_report(skewed, tmp_path):

@@ -144,13 +144,13 @@ def test_broken_files_are_refused(tmp_path):
     with pytest.raises(ValueError, match="not valid JSON"):
         SelectionResult.from_json(path)
     path.write_text('{"format": "other"}')
-    with pytest.raises(ValueError, match="no modifind result"):
+    with pytest.raises(ValueError, match="not a modifind result"):
         SelectionResult.from_json(path)
     path.write_text('{"format": "modifind-result-1", "table": {}}')
     with pytest.raises(ValueError, match="incomplete: no diagnostics, curves"):
         SelectionResult.from_json(path)
     path.write_text("[]")
-    with pytest.raises(ValueError, match="no modifind result"):
+    with pytest.raises(ValueError, match="not a modifind result"):
         SelectionResult.from_json(path)
 
 

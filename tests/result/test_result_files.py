@@ -84,8 +84,8 @@ def changed(path, value, valid=VALID):
     ("path", "value", "message"),
     [
         (("format",), "modifind-result-2", "format: 'modifind-result-2' is not known here"),
-        (("format",), "other", "this is no modifind result"),
-        (("format",), 1, "this is no modifind result"),
+        (("format",), "other", "this is not a modifind result"),
+        (("format",), 1, "this is not a modifind result"),
         (("curves",), KeyError, "incomplete: no curves"),
         (("table",), [], "table: expected an object, found a list"),
         (("table", "types"), KeyError, "table: no types"),
@@ -178,7 +178,7 @@ def test_a_damaged_entry_is_refused_with_the_file_named_or_does_no_harm(place, v
     ("content", "message"),
     [
         (b"{", "not valid JSON"),
-        (b'{"a": NaN}', "NaN is no JSON number"),
+        (b'{"a": NaN}', "NaN is not a JSON number"),
         (b"\xff\xfe", "not UTF-8 text"),
         (b"[" * 100_000, "nested too deeply"),
         (b"1" * 5000, "not valid JSON"),

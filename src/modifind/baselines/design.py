@@ -115,7 +115,7 @@ def effect_design(
     if repeated:
         warnings.warn(
             f"{named(repeated)}: a linear function of the columns before, so without a coefficient of its own. "
-            "Leave out one of the columns that say the same.",
+            "Leave out one of the redundant columns.",
             UserWarning,
             stacklevel=3,
         )

@@ -63,9 +63,9 @@ NULL_HYPOTHESIS = (
 class SIEM(BaseModifierSelector):
     """Select features that modify the *mean* effect of a treatment linearly: a lasso with selective inference.
 
-    The features that a lasso takes up are tested for a non-zero partial linear coefficient in the best linear
-    approximation of the conditional average effect, given that the lasso took them up. Blind to features that move only
-    the spread, tails or shape. Valid for normal noise of equal variance, and in large samples, when the outcome and
+    Features selected by a lasso are tested for a non-zero partial linear coefficient in the best linear approximation
+    of the conditional average effect, given that the lasso selected them. Blind to features that change only the
+    spread, tails or shape. Valid for normal noise of equal variance, and in large samples, when the outcome and
     propensity models are good.
 
     Parameters

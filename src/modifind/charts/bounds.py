@@ -44,7 +44,7 @@ DEFAULT = ("sd", "corr", "benefit")
 class BoundsDisplay(Display):
     """Sharp bounds on the spread of the effect, the correlation of both outcomes and the share who benefit.
 
-    The truth lies anywhere between the lower and the upper bound, and no amount of data can tell where; outer bars or
+    The truth lies anywhere between the lower and the upper bound, and no amount of data can say where; outer bars or
     lines are 95% limits of the bounds.
 
     Parameters
@@ -52,15 +52,15 @@ class BoundsDisplay(Display):
     feature : str
         Name of the feature.
     bounds : DataFrame
-        What `effect_bounds` gives.
+        Output of `effect_bounds`.
     discrete : bool
         Whether the feature has categories.
     tests : DataFrame, optional
-        What `bounds_test` gives; its p-values are written above the axes.
+        Output of `bounds_test`; its p-values are written above the axes.
     quantities : sequence of {"sd", "var", "corr", "benefit", "no_harm"}
         What is drawn, one axes each.
     higher_is_better : bool, default=True
-        What the bounds take for a benefit; those of a result always count higher outcomes as one.
+        Whether higher outcomes are a benefit; the bounds of a result always assume so.
     words : Words, optional
         What the outcome is called.
 
@@ -93,7 +93,7 @@ class BoundsDisplay(Display):
         if column not in result.bounds:
             there = ", ".join(map(repr, result.bounds)) or "none"
             raise ValueError(
-                f"no bounds of {column!r}; there are those of {there}. A fit bounds the effects along features whose "
+                f"no bounds of {column!r}; available: {there}. A fit bounds the effects along features whose "
                 "p-value is at most alpha; for others call modifind.explain.effect_bounds"
             )
         bounds, tests, words = result.bounds[column].copy(), result.bound_tests.get(column), Words.of(result)
@@ -118,7 +118,7 @@ class BoundsDisplay(Display):
         low, high, outer_low, outer_high = limits = [values_of(self.bounds, f"{name}_{end}") for end in ends]
         marks: list[Mark] = [Band("bounds", low, high, box=0.5)]
         marks += [Line("bounds", low, points=False), Line("bounds", high, points=False)]
-        keys = [Key("bounds", "all that the data allow", "box")]
+        keys = [Key("bounds", "consistent with the data", "box")]
         if np.isfinite(outer_low).any():
             marks += [Band("limits", outer_low, low), Band("limits", high, outer_high)]
             keys.append(Key("limits", "with 95% limits", "box"))

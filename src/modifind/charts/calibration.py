@@ -91,8 +91,8 @@ class CalibrationDisplay(Display):
         keys: tuple[Key, ...] = ()
         if self.limit is not None:
             marks.append(Rule("limit", self.limit))
-            keys = (Key("limit", "beyond: look at the checks"),)
-        told = Told("Distances", about="Distance of the distribution of each feature from held-out rows")
+            keys = (Key("limit", "above: see the checks"),)
+        told = Told("Distances", about="Distance of the conditional distribution of each feature from held-out rows")
         label, limits = "distance of the distribution\nfrom held-out rows (KS)", (0.0, np.inf)
         panel = Panel(places, tuple(marks), label, keys=keys, holds=(0.0,), within=limits, told=told)
         return Figure((panel,), places.height())
@@ -103,9 +103,9 @@ class CalibrationDisplay(Display):
         keys = [Key("rank", "held-out rows", "box")]
         if self.n_rows:
             marks.append(Rule("null", 1 / tenths, half=TWO_SIDED * np.sqrt((1 - 1 / tenths) / tenths / self.n_rows)))
-            keys.append(Key("null", "where a right distribution lies (95%)", "box"))
+            keys.append(Key("null", "95% range if the distribution is right", "box"))
         listed = ", ".join(map(percent, shares))
-        about = f"Shares of {name} by tenths of its estimated distribution, 10% each where it is right: {listed}"
+        about = f"Shares of {name} by tenths of its estimated distribution, 10% each if it is right: {listed}"
         ticks = ((0.0, "0"), (0.5, "0.5"), (1.0, "1"))
         places = Places.numbers("PIT", (np.arange(tenths) + 0.5) / tenths, (0.0, 1.0), ticks)
         panel = Panel(places, tuple(marks), "share of rows", title=shown(name, 12), keys=tuple(keys))
@@ -120,7 +120,7 @@ def _histograms(result: SelectionResult, features: str | Sequence[str]) -> pd.Da
     if absent or not chosen:
         there = ", ".join(map(repr, known.index)) or "none"
         raise ValueError(
-            f"no calibration histograms of {', '.join(map(repr, absent)) or 'no features'}; there are those of "
+            f"no calibration histograms of {', '.join(map(repr, absent)) or 'no features'}; available: "
             f"{there} (discrete features have none)"
         )
     return known.loc[chosen]

@@ -19,14 +19,14 @@ from modifind.result.selection_result import SelectionResult
 class CurveDisplay(AlongDisplay):
     """Mean effect, and the ratio of standard deviations, along one feature, with 95% bands.
 
-    Of an outcome of 0 and 1 the mean effect alone, from which the ratio follows.
+    For an outcome of 0 and 1 only the mean effect, which determines the ratio.
 
     Parameters
     ----------
     feature : str
         Name of the feature.
     curve : DataFrame
-        What `SelectionResult.curve` gives. Bands are drawn where it has columns for them, and points marked in its
+        Output of `SelectionResult.curve`. Bands are drawn where it has columns for them, and points marked in its
         column `low_support` are drawn in grey.
     discrete : bool
         Whether the feature has categories.
@@ -82,9 +82,9 @@ class CurveDisplay(AlongDisplay):
         words = self.words
         if words.is_ratio:
             return _ratio_note(words)
-        note = f"Average {shortened(words.outcome, 200)} under {words.treated} less that under {words.control}"
+        note = f"Average {shortened(words.outcome, 200)} under {words.treated} minus that under {words.control}"
         if words.binary:
-            note = f"Share with the outcome under {words.treated} less the share under {words.control}"
+            note = f"Share with the outcome under {words.treated} minus the share under {words.control}"
         return note + "; logarithms, so that 0.1 is about 10% more and \u22120.7 half as much" * words.log + "."
 
     def _drawn(self, panel: Panel, name: str, role: str, note: str) -> Panel:
@@ -111,7 +111,7 @@ class CurveDisplay(AlongDisplay):
 
 def _ratio_note(words: Words) -> str:
     """What a ratio of the arms is, in one sentence."""
-    outcome, arms = shortened(words.outcome, 200), f"under {words.treated} over that under {words.control}"
+    outcome, arms = shortened(words.outcome, 200), f"under {words.treated} divided by that under {words.control}"
     what = {
         "risk ratio": "Share with the outcome",
         "odds ratio": "Odds of the outcome",

@@ -20,7 +20,7 @@ class D2Display(AlongDisplay, SingleDisplay):
     feature : str
         Name of the feature.
     curve : DataFrame
-        What `SelectionResult.curve` gives: `value`, `d2` and, where known, its 95% band (`d2_low`, `d2_high`) and the
+        Output of `SelectionResult.curve`: `value`, `d2` and, where known, its 95% band (`d2_low`, `d2_high`) and the
         null band (`d2_null_low`, `d2_null_high`), where the curve would lie if the feature modified nothing.
     discrete : bool
         Whether the feature has categories.
@@ -47,7 +47,7 @@ class D2Display(AlongDisplay, SingleDisplay):
         places, marks, keys = self.places, list[Mark](), list[Key]()
         values, low, high = limits_of(self.curve, "d2")
         _, null_low, null_high = limits_of(self.curve, "d2_null")
-        note = f"How far apart outcomes under {self.words.treated} and under {self.words.control} are, in any respect"
+        note = f"How far apart outcomes under {self.words.treated} and under {self.words.control} are in any respect"
         note += " (squared kernel distance)."
         if np.isfinite(null_low).any():
             marks.append(Band("null", null_low, null_high, box=0.6, marks_weak=False))

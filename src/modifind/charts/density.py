@@ -28,7 +28,7 @@ TITLES, TITLE = {1: 40, 2: 22, 4: 22}, 14  # letters above axes by the number of
 class DensityDisplay(Display):
     """Outcome densities of both arms at chosen values of a feature, each with the witness function beneath.
 
-    Where the witness function is above zero, outcomes are more common under treatment. Of an outcome with few distinct
+    Where the witness function is above zero, outcomes are more common under treatment. For an outcome with few distinct
     values, shares are drawn as bars.
 
     Parameters
@@ -36,7 +36,7 @@ class DensityDisplay(Display):
     feature : str
         Name of the feature.
     densities : DataFrame
-        What `SelectionResult.density` gives, at the values that are to be drawn.
+        Output of `SelectionResult.density`, at the values that are to be drawn.
     words : Words, optional
         What arms and outcome are called, and whether the outcome has few distinct values, so that shares are drawn.
 
@@ -191,7 +191,7 @@ def _place(known: list[Any], value: Any, numbers: bool, feature: str) -> int:
             there = [k for k, own in enumerate(known) if not pd.isna(own)]
             return min(there, key=lambda k: abs(known[k] - float(value)))
         except (TypeError, ValueError):
-            raise ValueError(f"{feature!r} has numbers; {value!r} is none") from None
+            raise ValueError(f"{feature!r} has numbers; {value!r} is not one") from None
     if value_text(value) not in texts:
-        raise ValueError(f"no densities of {feature!r} at {value!r}; there are those at {', '.join(texts)}")
+        raise ValueError(f"no densities of {feature!r} at {value!r}; available: {', '.join(texts)}")
     return texts.index(value_text(value))

@@ -41,7 +41,7 @@ class ForestDisplay(SingleDisplay):
     words : Words, optional
         What arms and outcome are called.
     simultaneous : bool, default=False
-        Whether all limits hold at once (Bonferroni over the subgroups that are drawn), or each for itself.
+        Whether limits hold simultaneously (Bonferroni over the subgroups drawn) or separately.
 
     Attributes
     ----------
@@ -107,7 +107,10 @@ class ForestDisplay(SingleDisplay):
         places = Places("", np.arange(len(rows), dtype=float), tuple(labels), True, weak, rows=True, heads=heads)
         whole = float(self.overall.get("mean_effect", math.nan))
         rules = [Rule("neutral", 0.0)] + [Rule("overall", whole)] * math.isfinite(whole)
-        keys = [Key("neutral", "no effect"), Key("average", "95% limits" + ", all at once" * self.simultaneous, "band")]
+        keys = [
+            Key("neutral", "no effect"),
+            Key("average", "95% limits" + ", simultaneous" * self.simultaneous, "band"),
+        ]
         if math.isfinite(whole):
             keys.append(Key("overall", f"{self.words.whom}, {number(whole)}"))
         columns = (

@@ -66,7 +66,7 @@ class OverlapDisplay(SingleDisplay):
             for start, t, c in zip(low, treated, control, strict=True)
             if t + c > 0.05
         )
-        about = f"Histogram of the chance to be treated: shares of {words.treated} and {words.control}: {listed}"
+        about = f"Histogram of the probability of treatment: shares of {words.treated} and {words.control}: {listed}"
         places = Places.numbers(f"probability of {short.treated} given the features", (low + high) / 2, (0.0, 1.0))
         clips = [Rule("clip", limit, place=True) for limit in self.clip or ()]
         bars = (Bars("treated", treated, width=width), Bars("control", -control, width=width))

@@ -13,8 +13,8 @@ from modifind.charts.spec import Band, Figure, Key, Line, Mark, Panel, Rule, lim
 
 QUANTILES = (10, 50, 90)
 NOTE = (
-    "Effect on low (10%), middle (50%) and high (90%) outcomes. Lines that lie together: a shift of everybody alike. "
-    "Lines that fan out: the spread or the shape changes."
+    "Effect on low (10%), middle (50%) and high (90%) outcomes. Lines that run together mean a shift of the whole "
+    "distribution, lines that fan out a change in spread or shape."
 )
 
 
@@ -26,7 +26,7 @@ class QuantileDisplay(AlongDisplay, SingleDisplay):
     feature : str
         Name of the feature.
     curve : DataFrame
-        What `SelectionResult.curve` gives: `value`, `q10_effect`, ... and, where known, their 95% bands.
+        Output of `SelectionResult.curve`: `value`, `q10_effect`, ... and, where known, their 95% bands.
     discrete : bool
         Whether the feature has categories.
     words : Words, optional

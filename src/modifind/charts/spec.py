@@ -354,7 +354,7 @@ class Panel:
         if not (self.weak or self.places.weak.any()):
             return self.keys
         boxes = self.weak or not self.places.discrete or any(isinstance(m, Band) and m.box for m in self.marks)
-        return (*self.keys, Key("unsure", "few rows", "box" if boxes else "point", "too few rows to rely on"))
+        return (*self.keys, Key("unsure", "few rows", "box" if boxes else "point", "too few rows"))
 
     def take(self, kept: list[int]) -> Panel:
         """Some of the categories."""

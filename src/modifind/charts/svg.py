@@ -249,7 +249,7 @@ def _said(panel: Panel) -> Sequence[Any]:
     texts, weak = panel.told.texts or ("",) * len(panel.places.labels), panel.places.weak.tolist()
     if panel.told.words:
         return texts
-    return [f"{text}{'; too few rows to rely on' * few}" for text, few in zip(texts, weak, strict=True)]
+    return [f"{text}{'; too few rows' * few}" for text, few in zip(texts, weak, strict=True)]
 
 
 def _largest(panel: Panel) -> Panel:

@@ -34,10 +34,12 @@ def open_analysis(
     text: options.Text,
     run: options.Run,
     select: options.Select | None = None,
+    effects: options.Effects | None = None,
     pieces: options.Pieces | None = None,
 ) -> Iterator[Analysis]:
     """Open a table, and set up what options say; warnings become lines when it is closed."""
-    select, pieces = select or options.Select(), pieces or options.Pieces()
+    select, effects = select or options.Select(), effects or options.Effects()
+    pieces = pieces or options.Pieces()
     opened = open_table(data, dialect=Dialect(**asdict(text)), jobs=run.jobs, **asdict(pieces))
     with warnings_as_lines() as lines, opened as table:
         propensity, scores = read_propensity(columns.propensity, table.columns)
@@ -45,7 +47,7 @@ def open_analysis(
         lines.columns, lines.roles = table.columns, roles
         if select.preset and scores is not None:
             raise ValueError("--preset fixes the propensity; leave --propensity out")
-        selector = _selector(method, select, propensity)
+        selector = _selector(method, select, effects, propensity)
         tested = [name for name in roles.features if name not in roles.adjusted]
         selector.set_params(
             discrete_features=read_discrete(columns.discrete, table, roles),
@@ -58,8 +60,10 @@ def open_analysis(
         yield Analysis(table, roles, selector, lines)
 
 
-def _selector(method: options.Method, select: options.Select, propensity: Any) -> ModifierSelector:
-    settings = _settings(method, select)
+def _selector(
+    method: options.Method, select: options.Select, effects: options.Effects, propensity: Any
+) -> ModifierSelector:
+    settings = _settings(method, select) | asdict(effects)
     own: dict[str, Any] = {"learner": method.learner, "cv_repeats": select.repeats, "check_resamples": select.check}
     plain = own.items() <= EffectLikelihood().get_params().items()
     if not plain and (select.preset or select.statistic != options.DEFAULT_STATISTIC):
@@ -82,9 +86,7 @@ def _settings(method: options.Method, select: options.Select) -> dict[str, Any]:
     settings: dict[str, Any] = {} if resamples == "auto" else {"n_resamples": int(resamples)}
     shared = ("alpha", "adjust", "missing", "missing_outcome", "effect_scale")
     settings |= {name: getattr(method, name) for name in shared}
-    taken = ("device", "explain", "population", "placebo_runs", "better", "unit")
-    settings |= {name: getattr(select, name) for name in taken}
-    settings |= {"max_train_rows": method.train_rows, "outcome": method.outcome_kind}
+    settings |= {"device": select.device, "max_train_rows": method.train_rows, "outcome": method.outcome_kind}
     return settings | {"outcome_transform": "log" if method.log_outcome else None}
 
 

@@ -33,7 +33,7 @@ def main() -> None:
         code = _run()
         out.flush()
         if out.failure is not None and not isinstance(out.failure, BrokenPipeError) and not code:
-            _complain(f"cannot print: {out.failure.strerror}; files are written all the same")
+            _complain(f"cannot print: {out.failure.strerror}; files were written nevertheless")
             code = UNPRINTED
     sys.exit(code)
 
@@ -95,13 +95,15 @@ def demo(
     out: Annotated[Path, typer.Option("--out", help="Folder for the results.")] = Path("modifind-demo"),
     jobs: options.Jobs = 1,
 ) -> None:
-    """Analyse an embedded table of 1500 simulated patients and leave a report."""
+    """Analyse an embedded table of 1500 simulated patients; leave the table, a report and a forest plot."""
     from modifind import ModifierSelector
+    from modifind.cli.tables import write_file
     from modifind.datasets import load_trial
     from modifind.result.writing import make_folder
 
     trial = load_trial()
     make_folder(out)
+    write_file(trial.frame, out / "trial.csv")
     print("1500 simulated patients: drug or placebo, change of blood pressure, nine features.\n")
     selector = ModifierSelector(better="lower", unit="mmHg", random_state=0, n_jobs=jobs, progress=True)
     with warnings_as_lines() as lines:
@@ -146,6 +148,7 @@ def select(
     columns: options.Columns,
     method: options.Method,
     more: options.Select,
+    effects: options.Effects,
     text: options.Text,
     run: options.Run,
     pieces: options.Pieces,
@@ -157,7 +160,7 @@ def select(
     output.check()
     out, report = output.out, output.report
     check_outputs({"--out": (out, RESULT_SUFFIXES), "--report": (report, (".html",))}, _inputs(data, run))
-    with open_analysis(data, columns, method, text, run, more, pieces) as (table, roles, selector, lines):
+    with open_analysis(data, columns, method, text, run, more, effects, pieces) as (table, roles, selector, lines):
         if output.dry_run:
             terminal.print_dry_run(selector, table.arguments(selector, roles), table.columns)
             return

@@ -49,7 +49,7 @@ def _tested(asked: options.Columns, columns: list[str], scores: str | None) -> t
     chosen, named = _columns(asked.features, columns, "--features"), _columns(asked.adjust_for, columns, "--adjust-for")
     for option, own in (("--features", chosen), ("--adjust-for", named)):
         if taken & set(own):
-            raise ValueError(f"{option} names {', '.join(sorted(taken & set(own)))}, which is no feature here")
+            raise ValueError(f"{option} names {', '.join(sorted(taken & set(own)))}, which is not a feature here")
     excluded = _columns(asked.exclude, columns, "--exclude")
     _refuse_both(chosen, named, "--features and --adjust-for", "a column is tested or adjusted for")
     _refuse_both(named, excluded, "--adjust-for and --exclude", "a column is used or left out")

@@ -53,11 +53,11 @@ def _file(text: str) -> Path:
 
 def file_option(name: str, about: str) -> Any:
     """An option that names a file to write."""
-    return Option(name, help=f"{about} Folders that are not there are made.", parser=_file, metavar="FILE")
+    return Option(name, help=f"{about} Missing folders are created.", parser=_file, metavar="FILE")
 
 
-Jobs = Annotated[int, Option(help="Processes to use.", min=1)]
-Seed = Annotated[int, Option(help="Seed of everything random.", min=0)]
+Jobs = Annotated[int, Option(help="Number of processes.", min=1)]
+Seed = Annotated[int, Option(help="Random seed.", min=0)]
 
 
 @dataclass(frozen=True)
@@ -82,7 +82,7 @@ class Columns:
     feature_group: Annotated[
         list[str] | None, Option(help="Columns tested as one, such as 'blood pressure=sbp,dbp'; may be repeated.")
     ] = None
-    treated: Annotated[str | None, Option(help="Label that means treated; needed unless it is plain.")] = None
+    treated: Annotated[str | None, Option(help="Label of the treated arm; needed unless it is obvious.")] = None
     reference: Annotated[
         str | None, Option(help="Label that all others are compared with; needed with more than two.")
     ] = None
@@ -94,9 +94,9 @@ class Columns:
     ] = "auto"
     strata: Annotated[str | None, Option(help="Column with the strata that a trial was randomised in.")] = None
     weight: Annotated[str | None, Option(help="Column with sample weights.")] = None
-    clusters: Annotated[
-        str | None, Option(help="Column with labels of rows that belong together, such as a clinic.")
-    ] = None
+    clusters: Annotated[str | None, Option(help="Column that says which rows belong together, such as a clinic.")] = (
+        None
+    )
 
 
 @dataclass(frozen=True)
@@ -112,36 +112,41 @@ class Method:
     alpha: Annotated[float, Option(help="Level of the adjusted p-values.")] = 0.05
     adjust: Annotated[str, Option(help="bh, by, holm, bonferroni or none.")] = "bh"
     missing: Annotated[
-        str, Option(help="Missing values: error, category (a level of its own) or drop (leave out the rows).")
+        str, Option(help="Missing values: error, category (a separate level) or drop (leave out the rows).")
     ] = "error"
     missing_outcome: Annotated[
-        str, Option(help="Rows without an outcome: error, drop or weight (others stand for them).")
+        str, Option(help="Rows without an outcome: error, drop or weight (reweight the others).")
     ] = "error"
-    train_rows: Annotated[int, Option(help="Most rows that models are fitted to; all rows are scored.", min=200)] = (
-        200_000
-    )
+    train_rows: Annotated[
+        int, Option(help="Maximum number of rows to fit models to; all rows are scored.", min=200)
+    ] = 200_000
 
 
 @dataclass(frozen=True)
 class Select:
-    """What can be chosen besides where features are selected."""
+    """How features are tested, where they are selected."""
 
-    title: ClassVar[str] = "More about the method"
+    title: ClassVar[str] = "Test"
     statistic: Annotated[str, Option(help="effect_likelihood or wcmmd.")] = DEFAULT_STATISTIC
     repeats: Annotated[int, Option(help="Cross-fits of effect_likelihood to average.", min=1)] = 1
     check: Annotated[int, Option(help="Resamples to check effect_likelihood's tail.", min=0)] = 0
     preset: Annotated[str, Option(help="uai2022: the paper's configuration.")] = ""
     resamples: Annotated[str, Option(help="Resamples per feature of wcmmd, or auto.")] = "auto"
-    device: Annotated[str | None, Option(help="Where networks and resamples are computed: cpu, cuda, cuda:1, ...")] = (
-        None
-    )
-    explain: Annotated[bool, Option(help="Also explain features: bands, what changes, bounds.")] = True
-    population: Annotated[
-        str, Option(help="Whom effects are about: all rows, or overlap (those with a counterpart).")
-    ] = "all"
+    device: Annotated[str | None, Option(help="Device for networks and resamples: cpu, cuda, cuda:1, ...")] = None
+
+
+@dataclass(frozen=True)
+class Effects:
+    """How effects are described and checked once features are selected."""
+
+    title: ClassVar[str] = "Effects and report"
     better: Annotated[str | None, Option(help="Which outcomes are better: higher or lower.")] = None
     unit: Annotated[str | None, Option(help="Unit of the outcome, for the report and figures.")] = None
-    placebo_runs: Annotated[int, Option("--placebo", help="Also run this many treatments that do nothing.", min=0)] = 0
+    population: Annotated[
+        str, Option(help="Population of the effects: all rows, or overlap (rows with a counterpart).")
+    ] = "all"
+    explain: Annotated[bool, Option(help="Also estimate effects along features, with bands and bounds.")] = True
+    placebo_runs: Annotated[int, Option("--placebo", help="Also run this many placebo treatments.", min=0)] = 0
 
 
 @dataclass(frozen=True)
@@ -149,11 +154,11 @@ class Text:
     """How a file of text is read; the fields are those of `Dialect`."""
 
     title: ClassVar[str] = "Text files"
-    separator: Annotated[str | None, Option(help="What separates fields of text: one character, tab or space.")] = None
-    decimal: Annotated[str | None, Option(help="What separates decimals in text: . or ,")] = None
-    encoding: Annotated[str | None, Option(help="How letters of text are written, such as latin-1.")] = None
+    separator: Annotated[str | None, Option(help="Field separator: one character, tab or space.")] = None
+    decimal: Annotated[str | None, Option(help="Decimal mark: . or ,")] = None
+    encoding: Annotated[str | None, Option(help="Character encoding, such as latin-1.")] = None
     row_names: Annotated[
-        bool, Option("--row-names", help="Lines begin with the name of their row, as those of R's write.table do.")
+        bool, Option("--row-names", help="Lines begin with a row name, as R's write.table writes them.")
     ] = False
 
 
@@ -175,16 +180,16 @@ class Run:
     title: ClassVar[str] = "Running"
     seed: Seed = 0
     jobs: Jobs = 1
-    checkpoint: Annotated[
-        str | None, Option(help="Folder to save every feature in, made if need be; the same command then continues.")
-    ] = None
+    checkpoint: Annotated[str | None, Option(help="Folder to save progress in; the same command then continues.")] = (
+        None
+    )
 
 
 @dataclass(frozen=True)
 class Output:
     """What is left of a selection."""
 
-    title: ClassVar[str] = "What is written"
+    title: ClassVar[str] = "Output"
     out: Annotated[Path | None, file_option("--out", "Result as .json (all of it) or .csv (table).")] = None
     report: Annotated[Path | None, file_option("--report", "HTML report to write.")] = None
     figures: Annotated[Path | None, Option(help="Folder for all figures of the selected features.")] = None
@@ -221,7 +226,7 @@ class Study:
         str,
         Option(help="Runs per method, such as 50, or 50,preset=8 for some of them; default 50, fewer in slow studies."),
     ] = ""
-    quick: Annotated[bool, Option("--quick", help="A small version that ends in minutes.")] = False
+    quick: Annotated[bool, Option("--quick", help="A small version that takes minutes.")] = False
     methods: Annotated[
         str,
         Option(help="Only these methods, comma-separated: default, wcmmd, preset, preset-sums, naive, exact, si-em."),

@@ -125,7 +125,7 @@ def print_checks(result: SelectionResult, typed: Callable[[str], str] = str) -> 
 def strict_line(result: SelectionResult) -> str:
     """Why a strict run ends with an error."""
     reason = counted(len(result.cautions), "thing puts", "things put")
-    return f"modifind: --strict: {reason} the answer in doubt; results were written all the same (exit code 3)"
+    return f"modifind: --strict: {reason} the answer in doubt; results were written nevertheless (exit code 3)"
 
 
 def print_dry_run(selector: Any, arguments: dict[str, Any], columns: list[str]) -> None:
@@ -184,7 +184,8 @@ def print_result(result: SelectionResult, truth: dict[str, str] | None = None) -
     if result.placebo is not None:
         lines.append(f"{'placebo':<{width}}{result.placebo.text}")
     for line in lines:
-        print(_wrapped(printable(line.replace(MINUS, "-")), sys.stdout, " " * width))
+        indent = "" if line == answer.headline else " " * width
+        print(_wrapped(printable(line.replace(MINUS, "-")), sys.stdout, indent))
 
 
 def _feature_table(result: SelectionResult, truth: dict[str, str] | None, mark: str) -> Any:

@@ -95,7 +95,7 @@ def refuse_doses(labels: Sequence[Any], n_labels: int, name: str) -> None:
     """Refuse a treatment of many numbers, of which `labels` are some."""
     if n_labels > MOST_ARMS and all(isinstance(label, int | float) for label in labels):
         raise ValueError(
-            f"{name} has more than {MOST_ARMS} distinct numbers, as a dose has, and doses are not supported; cut it "
+            f"{name} has more than {MOST_ARMS} distinct numbers, as a dose has, and doses are not supported; divide it "
             "into a few arms, such as none, low and high, and name the one that the others are compared with "
             "(reference=)"
         )
@@ -105,7 +105,7 @@ def refuse_alike(labels: Sequence[Any], name: str) -> None:
     """Refuse labels that are the same but for capitals and blanks."""
     if len({plain(label) for label in labels}) < len(labels):
         raise ValueError(
-            f"{name} has {len(labels)} labels: {listed(labels, most=8)}. Some differ in capitals or blanks only; write "
+            f"{name} has {len(labels)} labels: {listed(labels, most=8)}. Some differ only in capitals or blanks; write "
             "these alike"
         )
 

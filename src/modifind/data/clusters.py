@@ -146,8 +146,8 @@ def check_clusters(count: int) -> None:
         )
     if count < FEW_CLUSTERS:
         warnings.warn(
-            f"clusters has only {counted(count, 'label')}: p-values lean on a variance between few clusters, and "
-            f"little will be found; {FEW_CLUSTERS} or more are better",
+            f"clusters has only {counted(count, 'label')}: p-values rest on the variance between few clusters, and "
+            f"power is low; {FEW_CLUSTERS} or more are better",
             UserWarning,
             stacklevel=3,
         )
@@ -246,8 +246,8 @@ def check_sampler_weights(sampler: Any) -> None:
 def warn_resampled_weights() -> None:
     """Say when resampled features go with weights."""
     warnings.warn(
-        "'wcmmd' with weights of rows: p-values hold where the weights do not depend on the tested feature given the "
-        "others; effect_likelihood does not need that",
+        "'wcmmd' with sample weights: p-values are valid only if the weights do not depend on the tested feature given "
+        "the others; effect_likelihood does not need that",
         UserWarning,
         stacklevel=4,
     )

@@ -40,7 +40,7 @@ _NEAR_NUMBERS = (  # a pattern, the least share of texts that have it, what is t
         r"[+-]?[1-9]\d{0,2}(?:,\d{3})+(?:\.\d+)?",
         1.0,  # 1,200 alone may be a decimal comma
         "numbers with commas between thousands",
-        "Take the commas out: {}.str.replace(',', '').astype(float)",
+        "Remove the commas: {}.str.replace(',', '').astype(float)",
     ),
     (
         r"[+-]?(?:\d+(?:\.\d{3})*)?,\d+",
@@ -100,7 +100,7 @@ def feature_column(column: pd.Series[Any], name: str, check: bool = True) -> tup
     types = pd.api.types
     if found := unfit_kind(column):
         raise ValueError(
-            f"column {name!r} holds {found}, which are no feature; convert them to numbers ({INSTEAD[found]}, for "
+            f"column {name!r} holds {found}, which cannot be a feature; convert them to numbers ({INSTEAD[found]}, for "
             "instance) or exclude the column"
         )
     if isinstance(column.dtype, pd.CategoricalDtype):

@@ -290,7 +290,7 @@ def column_mask(names: tuple[str, ...], columns: Any, argument: str) -> NDArray[
         # Names first: a table whose columns are called 0, 2, 1 means the column called 1.
         position = names.index(str(item)) if str(item) in names else (item if isinstance(item, int) else None)
         if position is None or not -len(names) <= position < len(names):
-            raise ValueError(f"{argument} names {item!r}, which is no column of X{meant(str(item), names)}")
+            raise ValueError(f"{argument} names {item!r}, which is not a column of X{meant(str(item), names)}")
         mask[position] = True
     return mask
 
@@ -372,7 +372,7 @@ def read_outcome(y: ArrayLike | None, n_rows: int) -> Array:
     missing, infinite = int(np.isnan(outcome).sum()), int(np.isinf(outcome).sum())
     refuse_outcome_gaps(outcome_name(column), n_rows, missing, infinite)
     if (outcome == outcome[0]).all():
-        raise ValueError(f"y is constant ({outcome[0]:g}); there is no effect to look for")
+        raise ValueError(f"y is constant ({outcome[0]:g}); there is no effect to find")
     check_scale("y", outcome)
     return outcome
 

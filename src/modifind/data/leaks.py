@@ -58,7 +58,7 @@ def refuse_leaks(
     if treatment:
         raise ValueError(
             f"{named(treatment)}: determines the treatment, so that no value of it occurs in both arms and the "
-            "arms cannot be compared (no positivity); exclude it, unless it is what should be the treatment"
+            "arms cannot be compared (no positivity); exclude it, unless it is meant to be the treatment"
             + ". Where whole clusters of rows were treated, say so with clusters="
             * (clusters is None)
         )

@@ -24,7 +24,7 @@ REMEDY = (
     "only)"
 )
 OUTCOME_CHOICES = ("error", "drop", "weight")
-INFINITE = "replace infinite values by numbers, or by missing ones"
+INFINITE = "replace infinite values with numbers or missing values"
 
 
 def check_missing(missing: Any) -> None:
@@ -56,13 +56,13 @@ def refuse_outcome_gaps(name: str, n_rows: int, missing: int, infinite: int) -> 
     Traceback (most recent call last):
     ...
     ValueError: the outcome 'change' is missing in 30 of 90 rows; missing_outcome='drop' leaves such rows out, \
-missing_outcome='weight' lets the others stand for them
+missing_outcome='weight' reweights the others to represent them
     """
     if infinite:
         raise ValueError(f"{name} has {gaps(missing, infinite)} in {n_rows} rows; {INFINITE}")
     if missing:
         enough = min(missing, n_rows - missing) >= FEWEST_OUTCOMES
-        weighed = ", missing_outcome='weight' lets the others stand for them" * enough
+        weighed = ", missing_outcome='weight' reweights the others to represent them" * enough
         raise ValueError(
             f"{name} is missing in {missing} of {n_rows} rows; missing_outcome='drop' leaves such rows out{weighed}"
         )
@@ -167,8 +167,10 @@ class Dropped:
         share = self.n_dropped / self.n_rows
         many = self.n_outcomes >= FEWEST_OUTCOMES
         kept = ["missing='category' keeps rows without a feature"] * (self.n_outcomes < self.columns.total())
-        kept += ["missing_outcome='weight' lets rows with an outcome stand for those without"] * many
-        strong = f". That is {share:.0%} of the table: what is left may be another population, and power is lost"
+        kept += ["missing_outcome='weight' reweights rows with an outcome to represent those without"] * many
+        strong = (
+            f". That is {share:.0%} of the table: the other rows may represent another population, and power is lost"
+        )
         strong += "".join(f"; {advice}" for advice in kept)
         some = "has a missing value and is" if self.n_dropped == 1 else "have missing values and are"
         warnings.warn(

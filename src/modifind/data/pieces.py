@@ -304,7 +304,7 @@ class Summary:
 
     def _check_outcome(self, transform: str | None) -> None:
         if self.y.low == self.y.high:
-            raise ValueError(f"y is constant ({self.y.low:g}); there is no effect to look for")
+            raise ValueError(f"y is constant ({self.y.low:g}); there is no effect to find")
         if transform == "log" and self.y.low <= 0:
             raise ValueError("outcome_transform='log' needs a positive outcome; some values of y are not")
         check_scale("y", np.array([self.y.low, self.y.high]))

@@ -60,7 +60,7 @@ class Comparison:
         known = {match_label(list(self.counts), own, "propensity", name): share for own, share in shares.items()}
         wrong = [own for own, share in known.items() if not isinstance(share, Real) or not 0 < float(share) < 1]
         if wrong:
-            raise ValueError(f"propensity must give shares between 0 and 1; that of {listed(wrong)} is none")
+            raise ValueError(f"propensity must give shares between 0 and 1; not so for {listed(wrong)}")
         if not math.isclose(total := sum(map(float, known.values())), 1.0, abs_tol=1e-6):
             raise ValueError(f"the shares that propensity gives add up to {total:.6g}; those of all arms add up to 1")
         lacking = [own for own in (self.reference, *self.others) if own not in known]
@@ -114,7 +114,7 @@ def compare_arms(
         if reference is None:
             control = labels[1] if first_treated(labels, treated, name) else labels[0]
         elif treated is not None and match_label(labels, treated, "treated", name) == control:
-            raise ValueError(f"treated and reference are both {control!r}; they name two arms, or one of them suffices")
+            raise ValueError(f"treated and reference are both {control!r}; name different arms, or only one of the two")
     elif treated is not None:
         raise ValueError(
             f"treated={treated!r} is for two arms, and {name} has {len(labels)} labels: {listed(labels, most=8)}; name "

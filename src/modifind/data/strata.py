@@ -86,7 +86,7 @@ def refuse_repeated(codes: NDArray[Any], table: FeatureTable) -> None:
     own = first_seen(codes)
     for m, name in enumerate(table.names):
         if np.array_equal(own, first_seen(table.values[:, m])):
-            raise ValueError(f"strata says the same as the feature {name!r}; leave one of the two out")
+            raise ValueError(f"strata has the same content as the feature {name!r}; leave one of the two out")
 
 
 def check_strata(labels: tuple[Any, ...], control: NDArray[Any], treated: NDArray[Any]) -> None:

@@ -216,10 +216,9 @@ def refuse_censored(table: FeatureTable, y: Array, outcome: Any, *, positive: bo
     flags = [name for m, name in enumerate(table.names) if _is_flag(name, table.categories[m])]
     if ranks.named_time and flags:
         raise ValueError(
-            f"{named(flags)}: says whether the event of which {outcome!r} is the time has happened, and times that end "
-            "without the event (right-censored ones) are not supported. Leave the column out and analyse whether the "
-            "event has happened by a fixed time, as 0 or 1, in rows that were followed for so long; rename the column "
-            "if it is something else"
+            f"{named(flags)}: looks like the event indicator of the time {outcome!r}, and right-censored times are not "
+            "supported. Leave the column out and analyse whether the event has happened by a fixed time, as 0 or 1, in "
+            "rows followed for that long; rename the column if it is something else"
         )
 
 

@@ -110,7 +110,7 @@ def build_nhanes_crp(tables: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
     ----------
     tables : mapping of str to DataFrame
         DEMO, BMX, CRP, MCQ, PAQ, RHQ and SMQ of 2007-2008 (`DEMO_E`, ...) and of 2009-2010 (`DEMO_F`, ...), as CDC
-        publishes them. `pandas.read_sas` reads the files; its tiny numbers in place of zero are put right here, as
+        publishes them. `pandas.read_sas` reads the files; its tiny numbers in place of zero are corrected here, as
         values are rounded to six decimals.
 
     Returns

@@ -151,7 +151,7 @@ def _read_run(folder: Path) -> Run:
             raise ValueError("its seed is negative")
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else error
-        raise ValueError(f"{path} is no run of modifind that can be read ({reason}); use another folder") from None
+        raise ValueError(f"{path} is not a readable run of modifind ({reason}); use another folder") from None
     return found
 
 

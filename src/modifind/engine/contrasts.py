@@ -46,7 +46,7 @@ def compared(given: Given, propensity: Any) -> Comparison | None:
             found.share(label, propensity, name)
     elif len(found.others) > 1 and (is_known(propensity) or "propensity" in getattr(given.X, "more", ())):
         raise ValueError(
-            "propensity is the chance of one of two arms; with several arms give the share of each, "
+            "propensity is the probability of one of two arms; with several arms give the share of each, "
             "propensity={label: share}, or compare two of them (arms=)"
         )
     return found

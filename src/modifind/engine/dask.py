@@ -210,7 +210,9 @@ class DaskPieces:
                 futures += self.client.compute(self._each(_count))
                 counts = self.client.gather(futures)
         except (AttributeError, IndexError, TypeError) as error:
-            raise ValueError(f"a partition of the table is no DataFrame of its columns ({described(error)})") from error
+            raise ValueError(
+                f"a partition of the table is not a DataFrame of its columns ({described(error)})"
+            ) from error
         self.lengths[:] = [n_kept for n_kept, _ in counts]
         self.dropped = reduce(operator.add, (dropped for _, dropped in counts), Dropped())
         self.dropped.refuse_all()
@@ -321,7 +323,7 @@ def errors_told(client: Client) -> Iterator[None]:
         yield
     except distributed.KilledWorker as error:
         raise WorkerError(
-            f"workers died again and again over the same rows, most likely for want of memory; take smaller "
+            f"workers died again and again over the same rows, most likely for lack of memory; use smaller "
             f"partitions ({error})"
         ) from None
     except Exception as error:

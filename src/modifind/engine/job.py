@@ -108,7 +108,7 @@ class Job:
         return self._sampled_placebo(looked, given, n, save=True)
 
     def in_pieces(self, given: Given) -> bool:
-        """Whether a table is worked on in pieces; refuses what needs all rows at once if it is a long frame."""
+        """Whether a table is processed in pieces; refuses what needs all rows at once if it is a long frame."""
         if is_distributed(given.X) or is_files(given.X):
             return True
         if not self.statistic.in_pieces or len(given.X) <= self.params["max_train_rows"]:
@@ -241,7 +241,7 @@ class Job:
 
     @contextmanager
     def _pieces(self, given: Given) -> Iterator[Pieces]:
-        """The pieces of a table that is worked on in pieces: a long frame, files, or partitions on a cluster."""
+        """The pieces of a table that is processed in pieces: a long frame, files, or partitions on a cluster."""
         table = given.X, given.y, given.treatment
         if not is_distributed(given.X):
             if is_files(given.X):

@@ -72,7 +72,7 @@ class Data:
     Attributes
     ----------
     weights : array of shape (n,), optional
-        How much each row counts, of mean 1.
+        Weight of each row, with mean 1.
     clusters : int array of shape (n,), optional
         Which rows belong together.
     strata : Strata, optional

@@ -103,8 +103,8 @@ def refuse_separation(scores: FittedPropensity) -> None:
     best = int(np.argmax(single))
     raise ValueError(
         f"the features determine the treatment (held-out AUC 1), so the arms cannot be compared (no positivity); "
-        f"{named([table.names[best]])} tells most (AUC {single[best]:.3f} alone); exclude what follows from the "
-        "treatment"
+        f"{named([table.names[best]])} is the most informative (AUC {single[best]:.3f} alone); exclude what "
+        "follows from the treatment"
     )
 
 

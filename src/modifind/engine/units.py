@@ -86,7 +86,7 @@ def check_groups(sampler: BaseSampler, table: FeatureTable, units: tuple[Unit, .
     if not getattr(sampler, "learns", False):
         raise ValueError(
             f"{type(sampler).__name__} does not say that it learns from any columns (learns = True), which "
-            "feature_groups need; take another sampler or leave the groups out"
+            "feature_groups need; use another sampler or leave the groups out"
         )
     gaps = [table.names[m] for unit in together for m in unit.members if m in table.incomplete]
     if gaps:

@@ -33,7 +33,7 @@ def attempt(what: str, function: Callable[..., Found], *args: Any, **settings: A
 
 
 def missing(what: str, why: str) -> str:
-    """What a user is told of an explanation that failed."""
+    """Message about an explanation that failed."""
     return f"{what} could not be found ({why}); p-values stand"
 
 

@@ -63,9 +63,9 @@ def effect_bounds(
     y, treatment, propensity : array-like of shape (n,)
         Outcome, treatment (0 or 1) and P(treatment = 1) given all features; a single propensity for a trial.
     discrete : bool, default=False
-        Whether x is a category: bounds for each of its values. Otherwise rows count by a Gaussian kernel around points.
+        Whether x is a category, with bounds for each value. Otherwise rows are weighted by a Gaussian kernel.
     points : array-like, optional
-        Where to look; by default those of the effect curves: every category, or up to 25 quantiles.
+        Where to evaluate the bounds; by default the points of the effect curves: every category, or up to 25 quantiles.
     bandwidth : float, optional
         Bandwidth h of the kernel exp(-(u - v)^2 / h^2); see `local_bandwidth` for the default.
     weights : array-like of shape (n,), optional

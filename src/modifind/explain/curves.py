@@ -53,7 +53,7 @@ def effect_curve(
     y, treatment, propensity : array-like of shape (n,)
         Outcome, treatment (0 or 1) and P(treatment = 1) given all features; a single propensity for a trial.
     discrete : bool, default=False
-        Whether x is a category. Otherwise rows count by a Gaussian kernel around points.
+        Whether x is a category. Otherwise rows are weighted by a Gaussian kernel around points.
     points : array-like, optional
         Where to look; by default every category, or 25 points between the 2% and 98% quantiles.
     bandwidth : float, optional

@@ -93,8 +93,8 @@ def verdict(
         "mean": [("mean_effect", subject, average, len(two_values) == 2)],
         "spread": [("sd_ratio", "the ratio of treated to control spread", _factors, False)],
         "shape": [
-            ("q10_effect", "the effect at the lower 10% quantile", form, False),
-            ("q90_effect", "the effect at the upper 10% quantile", form, False),
+            ("q10_effect", "the effect at the 10% quantile", form, False),
+            ("q90_effect", "the effect at the 90% quantile", form, False),
         ],
     }
     if kind == "amount":
@@ -116,11 +116,11 @@ def _unclear(changes: Mapping[str, Any] | pd.Series[Any], names: Mapping[str, st
     if not known:
         return "Changes the distribution of the effect."
     strongest = min(known, key=lambda part: known[part])
-    sign = f"strongest sign: {names[strongest].removeprefix('the ')}, {p_text(known[strongest])}"
+    sign = f"strongest evidence: {names[strongest].removeprefix('the ')}, {p_text(known[strongest])}"
     if names is NAMES_OF_AMOUNTS:
-        return f"Changes the effect; which part of it is not clear ({sign})."
+        return f"Changes the effect, but which part of it is not clear ({sign})."
     short = [names[part].removeprefix("the ") for part in known]
-    return f"Changes the distribution of the effect; whether its {_listed(short, 'or')} is not clear ({sign})."
+    return f"Changes the effect, but whether its {_listed(short, 'or')} is not clear ({sign})."
 
 
 def _listed(names: list[str], last: str = "and") -> str:

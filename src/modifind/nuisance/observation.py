@@ -72,10 +72,10 @@ class Unseen:
 
 
 def told(unseen: Unseen) -> str:
-    """What a user is told of weights for rows without an outcome."""
+    """Message about weights for rows without an outcome."""
     return (
-        f"{unseen.n_missing} of {unseen.n_rows} rows have no outcome; the others stand for them by weights of up to "
-        f"{unseen.weights.max():.2g}, which hold where features and treatment tell who has an outcome"
+        f"{unseen.n_missing} of {unseen.n_rows} rows have no outcome; the others represent them with weights of up to "
+        f"{unseen.weights.max():.2g}, which are right if features and treatment explain who has an outcome"
     )
 
 
@@ -134,7 +134,7 @@ def _refuse_few(observed: NDArray[np.bool_]) -> None:
     if min(found, observed.size - found) < FEWEST_OUTCOMES:
         raise ValueError(
             f"missing_outcome='weight' needs at least {FEWEST_OUTCOMES} rows with an outcome and as many without; "
-            f"found {found} with and {observed.size - found} without. Take missing_outcome='drop'"
+            f"found {found} with and {observed.size - found} without. Use missing_outcome='drop'"
         )
 
 

@@ -1,4 +1,4 @@
-"""Page one: does it work, for whom, how sure is that, and what next; the command line prints the same sentences."""
+"""Page one: does it work, for whom, how certain is that, and what next; the command line prints the same sentences."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ MOST_NAME = 400.0  # pixels
 MOST_GROUPS = 8
 QUANTILES = {10: "10% quantile", 50: "median", 90: "90% quantile"}
 CONTROL = {
-    "bh": "the expected share of false discoveries is held at {level} (Benjamini-Hochberg)",
-    "by": "the expected share of false discoveries is held at {level} (Benjamini-Yekutieli)",
-    "holm": "the chance of any false discovery is held at {level} (Holm)",
-    "bonferroni": "the chance of any false discovery is held at {level} (Bonferroni)",
+    "bh": "the false discovery rate is controlled at {level} (Benjamini-Hochberg)",
+    "by": "the false discovery rate is controlled at {level} (Benjamini-Yekutieli)",
+    "holm": "the family-wise error rate is controlled at {level} (Holm)",
+    "bonferroni": "the family-wise error rate is controlled at {level} (Bonferroni)",
     "none": "p-values are not adjusted for the number of features (level {level})",
 }
 
@@ -133,7 +133,7 @@ def headline(result: SelectionResult, words: Words | None = None) -> str:
         return f"{first} {f'The effect {on_them}.' if chosen else 'No feature was found to change that effect.'}"
     found = f"No effect {words.on_average} was found: {effect_text(words, *average)}."
     if chosen:
-        return f"{found} But the effect {on_them}."
+        return f"{found} However, the effect {on_them}."
     if p_of(result, "distribution") <= alpha:
         return f"{found} The distribution of {words.outcome} differs; no feature was found to change the effect."
     return f"{found} No feature was found to change it."
@@ -212,15 +212,17 @@ def _difference(words: Words, effect: float, low: float, high: float) -> str:
 
 
 def modification_sentence(result: SelectionResult) -> str:
-    """Whether anything modifies the effect, and how false discoveries are held down."""
+    """Whether anything modifies the effect, and how false discoveries are controlled."""
     settings = result.settings
     control = CONTROL[settings["adjust"]].format(level=f"{100 * settings['alpha']:g}%")
     p_value = p_of(result, "modification")
     sure, tail = p_value <= settings["alpha"], "" if math.isnan(p_value) else f" ({p_text(p_value)})"
     if not result.selected and sure:
-        return f"The effect is not the same for all{tail}, but no single feature was found to change it; {control}."
+        return (
+            f"There is evidence that the effect varies{tail}, but no single feature was found to change it; {control}."
+        )
     if not result.selected:
-        return f"No feature was found to change the effect{tail}; {control}. A small change may be missed."
+        return f"No feature was found to change the effect{tail}; {control}. Small changes may have been missed."
     found = f"{len(result.selected)} of {counted(n_tested(result), 'feature')}"
     verb = "was" if len(result.selected) == 1 else "were"
     return f"{found} {verb} found to change the effect{tail * sure}; {control}."
@@ -265,18 +267,19 @@ def next_steps(result: SelectionResult) -> list[str]:
     steps = [f"{remedy[0].upper()}{remedy[1:]}" for remedy in dict.fromkeys(failed["remedy"]) if remedy][:2]
     if result.placebo is None:
         steps.append(
-            "See what the same analysis finds when the treatment does nothing: modifind placebo, or placebo_runs=20."
+            "Repeat the analysis with placebo treatments, which change nothing: modifind placebo, or placebo_runs=20."
         )
     elif result.placebo.warning:
-        steps.append("Do not rely on the selection before placebo treatments find no more than chance allows.")
+        steps.append("Do not rely on the selection until placebo treatments find no more than chance allows.")
     if result.selected:
         names = _listed([str(name) for name in result.selected][:MOST_NAMES])
         steps.append(
-            f"Confirm {names} in other data: effects in subgroups that were found here are likely to be smaller there."
+            f"Confirm {names} in independent data; effects in subgroups selected here are likely to be smaller there."
         )
     else:
         steps.append(
-            "To look for smaller changes, test fewer features (adjust_for keeps the others in the models) or more rows."
+            "To detect smaller changes, collect more rows or test fewer features (adjust_for keeps the others in the "
+            "models)."
         )
     return steps
 

@@ -143,14 +143,14 @@ def _explained_methods(result: SelectionResult) -> str:
         scores = "doubly robust scores of the cross-fitted models" if modelled else "inversely weighted outcomes"
         said += (
             f" Effects along the values of a feature are locally linear averages (by level for categories) of {scores},"
-            f" with pointwise 95% bands from a weighted bootstrap over rows ({N_DRAWS} draws); values with fewer than "
-            f"{MIN_SUPPORT:g} effective rows in an arm were not interpreted."
+            f" with pointwise 95% bands from a weighted bootstrap over rows ({N_DRAWS} draws); values with an "
+            f"effective sample size below {MIN_SUPPORT:g} in an arm were not interpreted."
         )
         if result.settings.get("population") == "overlap":
             said += (
-                " Averages and effects along features are those of the overlap population: every row counts with "
-                "e(1 - e) of its propensity score e, so that rows that could hardly have been in the other arm hardly "
-                "count (overlap weights)."
+                " Averages and effects along features are for the overlap population: each row is weighted by "
+                "e(1 - e), where e is its propensity score, so that rows that could hardly have been in the other arm "
+                "contribute little (overlap weights)."
             )
     if "mean" in shown.tests.index:
         between = "clusters" if result.settings.get("clusters") else "rows"
@@ -170,9 +170,9 @@ def _explained_methods(result: SelectionResult) -> str:
         )
     if shown.bounds:
         said += (
-            " What no data identify, the share whose outcome is higher if treated and the variation of the effect "
-            "between persons, is bounded sharply by the outcome distributions of both arms around the value, with 95% "
-            "limits from a bootstrap."
+            " The share of individuals whose outcome is higher under treatment and the variation of the effect "
+            "between individuals, which no data identify, were bounded sharply from the outcome distributions of both "
+            "arms near each value, with 95% bootstrap limits."
         )
     return said
 
@@ -183,7 +183,7 @@ def _changes_methods(result: SelectionResult) -> str:
     if len(tested) < 2:
         return ""
     if scale_of(result.settings)[0] == "amount":
-        return " Both parts were also tested each by itself, adjusted in the same way."
+        return " Each part was also tested separately, adjusted in the same way."
     return (
         " Whether a feature changes the average effect, the ratio of the arms' spreads or their difference in tails "
         "and skewness was tested by three tests of the same kind, adjusted in the same way."
@@ -195,13 +195,13 @@ def _scale_methods(s: Mapping[str, Any]) -> str:
     kind, scale = scale_of(s)
     if kind == "amount":
         return (
-            " The outcome was taken in two parts, whether there is any (compared by "
-            f"{effect_name('binary', scale)}s) and how much where there is (by ratios); both parts enter one p-value."
+            " The outcome was analysed in two parts, whether it is above zero (compared by "
+            f"{effect_name('binary', scale)}s) and its amount where it is (by ratios); one p-value combines both."
         )
     name = effect_name(kind, scale)
     plural = "ratios of means" if name == "ratio of means" else f"{name}s"
-    said = "" if scale == "difference" else f" The arms were compared by {plural}: a constant one is no modification."
-    return said + (" The outcome was taken as a count." if kind == "count" else "")
+    said = "" if scale == "difference" else f" The arms were compared by {plural}; constant ones are no modification."
+    return said + (" The outcome was treated as a count." if kind == "count" else "")
 
 
 def _has_bands(result: SelectionResult) -> bool:
@@ -215,7 +215,7 @@ def _missing_methods(s: Mapping[str, Any]) -> str:
         return f" {rows} left out."
     if s.get("missing") == "category":
         return (
-            " Missing values were taken as a category of their own, whose distribution was modelled like that of the "
+            " Missing values were treated as a separate category, whose distribution was modelled with that of the "
             "values."
         )
     return ""
@@ -229,14 +229,14 @@ def _row_methods(s: Mapping[str, Any]) -> str:
         parts = (
             "Models and propensity scores"
             if s.get("method") == "si_em"
-            else "Models, propensity scores and distributions"
+            else "Models, propensity scores and conditional distributions"
         )
         said += f" {parts} also conditioned on columns that were not tested: {columns}."
     if s.get("outcome_weights"):
         own = s["outcome_weights"]
         said += (
             f" The outcome was missing in {own['n_missing']} rows ({own['share_missing']:.0%}); rows that have one "
-            "were weighted by the inverse of their chance to have one given features and arm (cross-fitted, at most 20)"
+            "were weighted by the inverse probability of having one given features and arm (cross-fitted, at most 20)"
             f"{', times sample weights' if own['times_sample_weight'] else ''}, with an effective "
             f"sample size of {own['effective_rows']:.0f}."
         )
@@ -245,8 +245,8 @@ def _row_methods(s: Mapping[str, Any]) -> str:
             f" Rows were weighted by sample weights (effective sample size {s['sample_weight']['effective_rows']:.0f})."
         )
     if s.get("clusters"):
-        said += f" Rows of a cluster ({s['clusters']['n_clusters']} clusters) stayed in one fold, and variances are"
-        said += " between clusters where these are larger."
+        said += f" Rows of a cluster ({s['clusters']['n_clusters']} clusters) were kept in the same fold, and variances"
+        said += " between clusters were used where these were larger."
     for name, columns in (s.get("feature_groups") or {}).items():
         said += f" {name} stands for {', '.join(map(str, columns))}, tested as one feature."
     return said
@@ -275,8 +275,8 @@ def _analytic_methods(s: Mapping[str, Any]) -> str:
     tails = (
         " This p-value was combined (Cauchy combination, weights 0.6 and 0.4) with that of a second component for "
         "tails and skewness: sums over rows of squared and cubed standardised residuals, weighted by treatment less "
-        "propensity score, times functions of the feature less their means under its distribution, with the rows' own "
-        "variance."
+        "propensity score, times functions of the feature less their means under its conditional distribution, with "
+        "the rows' own variance."
     )
     tails = tails if model["likelihood"] == TAILED else ""
     return (
@@ -284,8 +284,8 @@ def _analytic_methods(s: Mapping[str, Any]) -> str:
         f"a {model['n_folds']}-fold cross-fitted model of the outcome in both arms{again} (learners and their mean "
         f"weights: {model['stack']}), with what the arms have in common held fixed, were summed over rows, each "
         "weighted by treatment less propensity score, and compared with their distribution when the feature is drawn "
-        f"from its distribution given the rest ({s['sampler']['class']}), by a saddlepoint approximation with the "
-        f"rows' own variance where it is larger.{tails}"
+        f"from its conditional distribution given the rest ({s['sampler']['class']}), by a saddlepoint approximation "
+        f"with the rows' own variance where it is larger.{tails}"
     )
 
 

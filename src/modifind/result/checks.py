@@ -225,13 +225,13 @@ def _overlap_checks(overlap: Mapping[str, float], settings: Mapping[str, Any]) -
         limit = max(LARGEST_WEIGHT, min(0.5, 300 * LARGEST_WEIGHT / max(settings[f"n_{arm}"], 1)))
         passed = share <= limit
         text = f"The largest weight is {share:.1%} of the weight of the {arm} arm."
-        text += "" if passed else " A single row can then shape importance and curves."
+        text += "" if passed else " A single row can then dominate importance and curves."
         yield Check("largest_weight", None, share, limit, passed, text)
     n_rows, clipped = int(settings["n_rows"]), int(overlap["n_clipped"])
     low, high = settings["propensity_clip"]
     passed = clipped <= MOST_CLIPPED * n_rows
     text = f"{clipped} of {n_rows} propensity scores were outside [{low:g}, {high:g}] and were clipped"
-    text += "." if passed else ": the arms hardly overlap there, and what is said about such rows rests on the model."
+    text += "." if passed else ": the arms hardly overlap there, and statements about such rows rest on the model."
     yield Check("clipped_scores", None, clipped / max(n_rows, 1), MOST_CLIPPED, passed, text)
 
 
@@ -242,27 +242,27 @@ def _support_checks(overlap: Mapping[str, float], even: bool) -> Iterator[Check]
         share = overlap[f"outside_{'overlap_' if even else ''}share_{arm}"]
         passed = share <= MOST_OUTSIDE
         text = f"{share:.0%} of the {'weight' if even else 'rows'} of the {arm} arm {'lies' if even else 'lie'} "
-        text += f"where the features leave hardly a {other} row to compare with"
-        text += "." if passed else ": what is said about their effect is the model's guess."
+        text += f"where there are hardly any {other} rows to compare with"
+        text += "." if passed else ": their effect is extrapolated by the model."
         yield Check("common_support", None, share, MOST_OUTSIDE, passed, text, UNSEEN if even else "")
 
 
 def _outcome_weight_checks(settings: Mapping[str, Any]) -> Iterator[Check]:
-    """Whether rows with an outcome can stand for those without."""
+    """Whether rows with an outcome can represent those without."""
     found = settings.get("outcome_weights")
     if not found:
         return
     n_rows = max(int(settings["n_rows"]), 1)
     share, least = found["effective_rows"] / n_rows, max(LEAST_OBSERVED_SHARE, min(LEAST_OBSERVED_ROWS / n_rows, 0.9))
     passed = share >= least
-    text = f"The outcome is missing in {found['share_missing']:.0%} of the rows. Weighted for it, those that have one "
+    text = f"The outcome is missing in {found['share_missing']:.0%} of the rows. After weighting, the others "
     text += f"have an effective sample size of {'' if passed else 'only '}{found['effective_rows']:.0f} ({share:.0%})"
-    text += "." if passed else ": few of them stand for many, and effects rest on these."
+    text += "." if passed else ": a few rows represent many, and effects rest on them."
     yield Check("outcome_weights", None, share, least, passed, text)
     largest, most = found["largest_weight_share"], max(LARGEST_OBSERVED, min(0.5, 300 * LARGEST_OBSERVED / n_rows))
     passed = largest <= most
     text = f"The largest weight for missing outcomes is {largest:.1%} of all weight."
-    text += "" if passed else " A single row can then shape effects."
+    text += "" if passed else " A single row can then dominate effects."
     yield Check("outcome_weights", None, largest, most, passed, text)
 
 
@@ -272,34 +272,34 @@ def _score_check(overlap: Mapping[str, float]) -> Iterator[Check]:
     if p_value != p_value:
         return
     passed = p_value >= SCORES_MISFIT
-    text = f"As many rows are treated as the scores say along all features and their products (p = {p_value:.2g})."
+    text = f"The share of treated rows agrees with the scores along all features and products (p = {p_value:.2g})."
     if not passed:
         text = (
-            f"Somewhere along the features, or along a product of two, more rows are treated than the scores say "
-            f"(p = {p_value:.2g}): what such rows have in common may be taken for an effect."
+            "Along some feature, or a product of two, the share of treated rows differs from the propensity scores "
+            f"(p = {p_value:.2g}): differences between such rows may be mistaken for effects."
         )
     yield Check("scores_fit", None, p_value, SCORES_MISFIT, passed, text)
 
 
 def _known_checks(overlap: Mapping[str, float], settings: Mapping[str, Any]) -> Iterator[Check]:
-    """Whether known chances to be treated agree with the arms and with the features."""
+    """Whether known probabilities of treatment agree with the arms and with the features."""
     if not settings.get("propensity_known") or "share_z" not in overlap:
         return
     share, expected, z = (overlap[name] for name in ("treated_share", "expected_share", "share_z"))
     gap = abs(share - expected)
     passed = not (abs(z) > LARGEST_SHARE_Z and gap > LEAST_SHARE_GAP)
-    text = f"{share:.1%} of the rows are treated, and by the known chance to be treated it would be {expected:.1%}"
-    text += "." if passed else ": by chance they would not be so far apart, and comparisons of the arms are off."
+    text = f"{share:.1%} of the rows are treated; the known probability of treatment implies {expected:.1%}"
+    text += "." if passed else ": that is more than chance explains, and comparisons of the arms are biased."
     yield Check("known_share", None, gap, LEAST_SHARE_GAP, passed, text)
     r2 = float(settings.get("propensity_r2", 1.0))
     passed = r2 >= LEAST_EXPLAINED
-    text = f"The features explain {r2:.0%} of the differences between the known chances to be treated (R2)"
-    text += "." if passed else ": the treatment was assigned by something that is not among them."
+    text = f"The features explain {r2:.0%} of the variation in the known probabilities of treatment (R2)"
+    text += "." if passed else ": treatment assignment depended on something that is not among them."
     yield Check("known_scores", None, r2, LEAST_EXPLAINED, passed, text)
 
 
 def _column_checks(diagnostics: pd.DataFrame, settings: Mapping[str, Any]) -> Iterator[Check]:
-    """Overlap along every feature, and whether it looks as if it were measured after the treatment."""
+    """Overlap along every feature, and whether it looks as if it was measured after treatment."""
     if "outside_share" in diagnostics:
         yield from _along_checks(diagnostics, UNSEEN if settings.get("population") == "overlap" else "")
         yield from _arm_difference_checks(diagnostics)
@@ -311,10 +311,10 @@ def _along_checks(diagnostics: pd.DataFrame, unseen: str) -> Iterator[Check]:
         feature = str(row.Index)
         share = float(row.outside_share)  # type: ignore[arg-type]
         passed = share <= MOST_OUTSIDE_ALONG
-        text = f"Along {feature} both arms have rows side by side."
+        text = f"Both arms have rows along the whole range of {feature}."
         if share > 0:
-            text = f"{row.outside_where} have hardly a row of the other arm beside them"
-            text += "." if passed else ": what is said about their effect is the model's guess."
+            text = f"{row.outside_where} have hardly any counterparts in the other arm"
+            text += "." if passed else ": their effect is extrapolated by the model."
         yield Check("support_along", feature, share, MOST_OUTSIDE_ALONG, passed, text, unseen)
 
 
@@ -326,7 +326,7 @@ def _arm_difference_checks(diagnostics: pd.DataFrame) -> Iterator[Check]:
             feature, passed = str(row.Index), not (abs(difference) > LARGEST_ARM_DIFFERENCE and p_value < level)
             text = f"The arms differ in {feature} by {abs(difference):.2f} standard deviations (p = {p_value:.2g})"
             text += "." if passed else (
-                ", which what came before a randomised treatment does not: it looks as if it were measured afterwards."
+                ". Randomised arms hardly differ before treatment: the column looks as if it was measured afterwards."
             )  # fmt: skip
             yield Check("arms_differ", feature, abs(difference), LARGEST_ARM_DIFFERENCE, passed, text)
 
@@ -337,12 +337,12 @@ def _outcome_checks(diagnostics: pd.DataFrame, outcome: str) -> Iterator[Check]:
         passed = share <= MOST_OUTCOME_SHARE
         text = f"{feature} and the outcome share {share:.0%} of their order."
         if not passed:
-            text = f"{feature} nearly determines the outcome ({share:.0%}), or the outcome it: it looks as if it were "
-            text += "measured with the outcome or made from it."
+            text = f"{feature} nearly determines the outcome ({share:.0%}), or is determined by it: it looks as if it "
+            text += "was measured with the outcome or derived from it."
         yield Check("near_outcome", feature, share, MOST_OUTCOME_SHARE, passed, text)
     for row in diagnostics.itertuples():
         if float(row.event_flag):  # type: ignore[arg-type]
-            text = f"{row.Index} looks like a flag of the event that {outcome} is the time of."
+            text = f"{row.Index} looks like the event indicator that belongs to the time {outcome}."
             yield Check("event_flag", str(row.Index), 1.0, 0.0, False, text)
 
 
@@ -352,7 +352,10 @@ def _arm_checks(settings: Mapping[str, Any]) -> Iterator[Check]:
         passed = rows >= LEAST_ARM
         text = f"The {arm} arm has {rows} rows."
         if not passed:
-            text += " Models of so few rows are poor and power is low: a feature that is not selected may still modify."
+            text += (
+                " Models fitted to so few rows are poor and power is low: a feature that is not selected may still be "
+                "a modifier."
+            )
         yield Check("arm_size", None, float(rows), float(LEAST_ARM), passed, text)
 
 
@@ -360,7 +363,7 @@ def _baseline_check(settings: Mapping[str, Any]) -> Iterator[Check]:
     names = settings.get("baseline_outcome")
     if names:
         looks = "look like the outcome" if len(names) > 1 else "looks like the outcome"
-        yield Check("baseline_outcome", None, 1.0, 0.0, False, f"{', '.join(names)} {looks} before the treatment.")
+        yield Check("baseline_outcome", None, 1.0, 0.0, False, f"{', '.join(names)} {looks} before treatment.")
 
 
 def _model_check(settings: Mapping[str, Any]) -> Iterator[Check]:
@@ -373,9 +376,9 @@ def _model_check(settings: Mapping[str, Any]) -> Iterator[Check]:
     text += "better" if gain > 0 else "worse"
     text += " than each arm's own distribution without features."
     if not passed:
-        text += " Such a model is of no use and power is low."
+        text += " Such a model is not useful, and power is low."
     elif gain <= 0:
-        text += " It has found nothing in the features, as it must where there is nothing."
+        text += " It found no structure in the features, as is expected where there is none."
     yield Check("outcome_model", None, float(gain), limit, passed, text)
 
 
@@ -384,10 +387,10 @@ def _resample_check(n_features: int, settings: Mapping[str, Any]) -> Iterator[Ch
     if not needed or not used:
         return
     passed = used >= needed
-    text = f"n_resamples={used} can give a single discovery among {counted(n_features, 'feature')}."
+    text = f"n_resamples={used} can yield a single discovery among {counted(n_features, 'feature')}."
     if not passed:
         text = (
-            f"n_resamples={used} cannot give a single discovery among {counted(n_features, 'feature')} at "
+            f"n_resamples={used} cannot yield a single discovery among {counted(n_features, 'feature')} at "
             f"alpha={settings['alpha']:g}; use at least {needed} or 'auto'"
         )
     yield Check("resamples", None, float(used), float(needed), passed, text)
@@ -408,13 +411,15 @@ def _testable(feature: str, reason: str | None) -> list[Check]:
 
 
 def _conditional_checks(row: Any, n_rows: int) -> Iterator[Check]:
-    """Whether the distribution of a feature given the rest is right."""
+    """Whether the conditional distribution of a feature given the rest is right."""
     feature = str(row.Index)
     distance, p_value = getattr(row, "pit_distance", math.nan), getattr(row, "pit_p_value", math.nan)
     if distance == distance:
         passed = not (distance > LARGEST_DISTANCE and p_value < MISFIT_LEVEL)
-        text = f"The distribution of {feature} given the rest ({row.sampler}) is off by {distance:.3f} on held-out rows"
-        text += f" (Kolmogorov-Smirnov distance; p = {p_value:.2g})."
+        text = (
+            f"The conditional distribution of {feature} given the rest ({row.sampler}) deviates from held-out rows by "
+        )
+        text += f"{distance:.3f} (Kolmogorov-Smirnov distance; p = {p_value:.2g})."
         if not passed:
             text += " Its p-value may be too small or too large."
         yield Check("conditional_fit", feature, distance, LARGEST_DISTANCE, passed, text)
@@ -424,11 +429,11 @@ def _conditional_checks(row: Any, n_rows: int) -> Iterator[Check]:
     follows = getattr(row, "conditional_p_value", math.nan)
     if follows == follows:
         passed = follows >= CONDITIONAL_FOLLOWS
-        text = f"What the model of {feature} given the rest leaves over follows no other feature (p = {follows:.2g})."
+        text = f"Residuals of the model of {feature} given the rest follow no other feature (p = {follows:.2g})."
         if not passed:
             text = (
-                f"What the model of {feature} given the rest ({row.sampler}) leaves over still follows other features "
-                f"(p = {follows:.2g}): part of what is found for it may be theirs."
+                f"Residuals of the model of {feature} given the rest ({row.sampler}) are still related to other "
+                f"features (p = {follows:.2g}): part of what is found for it may be due to them."
             )
         yield Check("conditional_along", feature, follows, CONDITIONAL_FOLLOWS, passed, text)
 
@@ -437,11 +442,11 @@ def _gain_check(row: Any, gain: float, n_rows: int) -> Check:
     limit = LEAST_CONDITIONAL_GAIN - COST_OF_ROWS / n_rows
     passed = gain >= limit
     text = (
-        f"The distribution of {row.Index} given the rest ({row.sampler}) predicts held-out rows {abs(gain):.3f} nats "
-        f"per row {'better' if gain > 0 else 'worse'} than the feature's own distribution."
+        f"The conditional distribution of {row.Index} given the rest ({row.sampler}) predicts held-out rows "
+        f"{abs(gain):.3f} nats per row {'better' if gain > 0 else 'worse'} than the feature's marginal distribution."
     )
     if not passed:
-        text += " Its p-value may be off."
+        text += " Its p-value may be inaccurate."
     elif gain < 0:
         text += f" With this many rows up to {-limit:.3f} is no concern."
     return Check("conditional_gain", str(row.Index), gain, limit, passed, text)
@@ -465,7 +470,7 @@ def _tail_checks(table: pd.DataFrame, diagnostics: pd.DataFrame, settings: Mappi
         passed = factor < DECIDING_FACTOR
         text = f"The saddlepoint tail of {feature} gives p = {p_values[k]:.2g}, the normal tail {normal[k]:.2g}."
         if not passed:
-            text += " They decide differently."
+            text += " They lead to different decisions."
         yield Check("tail", str(feature), factor, DECIDING_FACTOR, passed, text)
 
 

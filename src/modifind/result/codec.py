@@ -74,7 +74,7 @@ def parse_json(content: bytes) -> Any:
 
 
 def _refuse_constant(token: str) -> NoReturn:
-    raise ValueError(f"{token} is no JSON number")
+    raise ValueError(f"{token} is not a JSON number")
 
 
 def encode(value: Any, hint: Any) -> Any:

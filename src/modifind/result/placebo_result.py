@@ -23,7 +23,7 @@ class PlaceboResult:
     table : DataFrame
         One row per run and feature: run (1, 2, ...), feature, p_value and selected.
     n_asked : int
-        Runs that were asked for; fewer are in the table after an interruption.
+        Number of runs requested; fewer are in the table after an interruption.
     chance : float
         Share of runs that may find something by chance: the level of the selection, or without adjustment over features
         what so many single tests give.

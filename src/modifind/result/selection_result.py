@@ -99,13 +99,13 @@ class SelectionResult:
     curves : dict of DataFrame
         Effect curves by column; see `curve`.
     overlap : dict
-        How comparable the arms are: effective sample sizes after weighting by the inverse of the chance to be in an arm
+        How comparable the arms are: effective sample sizes after inverse probability weighting
         (`effective_rows_...`) and in the overlap population (`overlap_rows_...`); the share of its rows that have no
         counterpart (`outside_share_...`), and so on.
     settings : dict
         Every setting, the seed, the treatment labels and the size of the data.
     versions : dict
-        Versions of modifind and what it stands on.
+        Versions of modifind and its dependencies.
     warnings : tuple of str
         What the user was warned of during the fit.
     checks : DataFrame
@@ -120,7 +120,7 @@ class SelectionResult:
         Bounds on the distribution of the effect along a column and tests of whether they change, see `effect_bounds`
         and `bounds_test`; of the columns whose p-value is at most alpha.
     tests : DataFrame
-        What holds of the table as a whole, by `statistic`, `p_value` and `method`. "mean": the treatment changes the
+        Tests of the table as a whole, with `statistic`, `p_value` and `method`. "mean": the treatment changes the
         average outcome (the average effect in standard errors). "distribution": it changes the distribution of the
         outcome (the squared distance between the arms' distributions, in units of what chance alone would give).
         "modification": some feature modifies the effect. The first two are missing where nothing was explained.
@@ -128,7 +128,7 @@ class SelectionResult:
         The average effect in every subgroup, adjusted for all features: one row for each level of a category, quarter
         of a number and set of rows without a value. `feature`, `column` (another name for a column of a group),
         `level`, `n_treated`, `n_control`, `effect` with its 95% limits `low` and `high`, standard error `se` and
-        degrees of freedom `df`, and the p-value of the feature. Of a category with very many levels the largest.
+        degrees of freedom `df`, and the p-value of the feature. For a category with very many levels, the largest.
     overall : dict
         The effects of a curve, and their limits, for all rows together, or for the overlap population where
         ``settings["population"]`` says so.
@@ -138,9 +138,9 @@ class SelectionResult:
         One row per feature: shares of the rows by tenths of the probability integral transform of the feature's
         distribution, each 0.1 where the distribution is right. Missing for discrete features.
     placebo : PlaceboResult, optional
-        What the same analysis found with placebo treatments, where they were asked for.
+        What the same analysis found with placebo treatments, if they were requested.
     by_arm : dict of SelectionResult, optional
-        Of several arms, the comparison of each with the reference, by label: see `contrast`. The table then says
+        With several arms, the comparison of each with the reference, by label: see `contrast`. The table then says
         whether a feature modifies any of them, and in `arms` which; importance and statistic are those of the
         comparison with the smallest p-value, and curves, changes, bounds and checks are those of the comparisons.
     """
@@ -175,10 +175,10 @@ class SelectionResult:
         return {label: own.table for label, own in (self.by_arm or {}).items()}
 
     def contrast(self, label: Any) -> SelectionResult:
-        """All that was found of one arm against the reference: a result of these two arms."""
+        """The comparison of one arm with the reference, as a result of two arms."""
         by_arm = self.by_arm or {}
         if str(label) not in by_arm:
-            raise ValueError(f"no contrast {str(label)!r}; there are those of {', '.join(map(repr, by_arm)) or 'none'}")
+            raise ValueError(f"no contrast {str(label)!r}; available: {', '.join(map(repr, by_arm)) or 'none'}")
         return by_arm[str(label)]
 
     @property
@@ -252,7 +252,7 @@ class SelectionResult:
         self.two_arms("densities")
         if str(column) not in self.densities:
             raise ValueError(
-                f"no densities of {str(column)!r}; there are those of {', '.join(map(repr, self.densities)) or 'none'}"
+                f"no densities of {str(column)!r}; available: {', '.join(map(repr, self.densities)) or 'none'}"
             )
         return self.densities[str(column)].copy()
 
@@ -260,7 +260,7 @@ class SelectionResult:
         """The result, unless it is of several arms: what is asked for is then that of a contrast."""
         if self.by_arm:
             label = next(iter(self.by_arm))
-            raise ValueError(f"{what} are those of a contrast; take contrast({label!r}) of the result")
+            raise ValueError(f"{what} are those of a contrast; use contrast({label!r}) of the result")
         return self
 
     def kind(self, column: str) -> str:
@@ -295,7 +295,7 @@ class SelectionResult:
         """
         found = data.get("format") if isinstance(data, Mapping) else None
         if not isinstance(found, str) or not found.startswith(FAMILY):
-            raise ValueError(f"this is no modifind result: expected format {FORMAT!r}")
+            raise ValueError(f"this is not a modifind result: expected format {FORMAT!r}")
         if found != FORMAT:
             raise ValueError(f"format: {found[:40]!r} is not known here; this version of modifind reads {FORMAT!r}")
         result: SelectionResult = decode({name: part for name, part in data.items() if name != "format"}, cls)

@@ -43,7 +43,7 @@ class Nuisances:
     folds : tuple of int arrays
         Fold of each row, once for every cross-fit that the statistic asks for (`Statistic.cv_repeats`).
     weights : array of shape (n,), optional
-        How much each row counts, of mean 1.
+        Weight of each row, with mean 1.
     clusters : int array of shape (n,), optional
         Which rows belong together.
     n_jobs : int, optional
@@ -128,7 +128,7 @@ class Statistic(BaseEstimator, ABC):
     Attributes
     ----------
     name : str
-        How messages and results call it.
+        Its name in messages and results.
     null_hypothesis : str
         What its p-values are valid under, before "given the other features".
     resamples : bool
@@ -179,7 +179,7 @@ class Statistic(BaseEstimator, ABC):
             )
         if weighted and not self.takes_weights:
             raise ValueError(
-                f"{called(self)} takes no weights of rows; leave sample_weight out, and take missing_outcome='drop' "
+                f"{called(self)} takes no weights of rows; leave sample_weight out, and use missing_outcome='drop' "
                 "where outcomes are missing"
             )
 

@@ -56,9 +56,9 @@ NO_MODIFICATION = "the difference between the arms' outcome distributions does n
 class EffectLikelihood(Statistic):
     """Held-out log-likelihood of the treatment effect as the test statistic of a `ModifierSelector`.
 
-    Finds what changes the difference between the arms: that of their locations, and the ratio of their scales. What
-    moves both arms alike, in location or in spread, is not found. P-values come from the null mean and variance of the
-    statistic and a saddlepoint tail; the folds of the cross-fitting are all that is random.
+    Finds features that change the difference between the arms' locations or the ratio of their scales. A feature that
+    changes both arms alike, in location or in spread, is not found. P-values come from the null mean and variance of
+    the statistic and a saddlepoint tail; only the folds of the cross-fitting are random.
 
     Parameters
     ----------

@@ -53,7 +53,7 @@ class WCMMD(Statistic):
         Whether each arm is divided by the sum of its own weights, or by the number of rows as in the paper.
     resample_weights : {"reevaluated", "fixed"}, default="reevaluated"
         Whether inverse probability weights follow the resampled feature. "fixed" needs a sampler that ignores the
-        treatment, and even then flags strong confounders too often; it is here for comparison.
+        treatment, and even then flags strong confounders too often; it is provided for comparison.
     weight_cap : float or None, default=10
         Largest inverse probability weight in the *test* statistic. With re-evaluated weights and a sampler that
         conditions on the treatment, the test is valid for any fixed function of the features as a score, and a few huge
@@ -123,12 +123,12 @@ class WCMMD(Statistic):
         """Refuse estimators that need all rows at once."""
         if self.estimator != "spectral":
             raise ValueError(
-                f"WCMMD(estimator={self.estimator!r}) needs the table in memory, and this one is worked on in pieces; "
-                "take estimator='spectral', or raise max_train_rows"
+                f"WCMMD(estimator={self.estimator!r}) needs the table in memory, and this one is processed in pieces; "
+                "use estimator='spectral', or raise max_train_rows"
             )
         if self.device != "cpu":
             raise ValueError(
-                f"device={self.device!r} evaluates 'wcmmd' of tables in memory, and this one is worked on in pieces; "
+                f"device={self.device!r} evaluates 'wcmmd' of tables in memory, and this one is processed in pieces; "
                 "leave it out, or raise max_train_rows"
             )
 

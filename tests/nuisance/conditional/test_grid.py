@@ -226,7 +226,7 @@ def test_cells_follow_unequal_weights_row_by_row():
         np.testing.assert_allclose(expectation(grid, function), exact, atol=tolerance)
 
 
-LAWS = {
+CONDITIONALS = {
     "boosting": lambda: fit_mixed(BoostingSampler).conditional(0),
     "boosting, atom": lambda: fit_mixed(BoostingSampler).conditional(2),
     "marginal": lambda: fit_mixed(MarginalSampler).conditional(0),
@@ -236,9 +236,9 @@ LAWS = {
 }
 
 
-@pytest.mark.parametrize("name", LAWS)
+@pytest.mark.parametrize("name", CONDITIONALS)
 def test_grid_agrees_with_draws(name):
-    conditional = LAWS[name]()
+    conditional = CONDITIONALS[name]()
     rows = np.arange(0, 50, 10)
     grid = conditional.grid(rows)
     rng = np.random.default_rng(5)
@@ -313,7 +313,7 @@ def test_distribution_that_only_draws_is_summarised_by_draws():
     assert variance(points).mean() == pytest.approx(conditional.scale**2, rel=0.03)
 
 
-class CountedLaw:
+class CountedConditional:
     """Draws category 2 with probability 0.3 in even rows and 0.6 in odd ones, else category 0."""
 
     calibration = None
@@ -327,7 +327,7 @@ class CountedLaw:
 
 
 def test_discrete_distribution_that_only_draws_has_frequencies_and_draws_once():
-    conditional = CountedLaw(300)
+    conditional = CountedConditional(300)
     blocks = list(ConditionalGrid.of(conditional, 300, n_levels=4, block_rows=100))
     assert conditional.calls == 1
     points, weights = (np.concatenate(part) for part in list(zip(*blocks, strict=True))[1:])

@@ -423,11 +423,14 @@ class Boastful(LogisticRegression):
 @pytest.mark.parametrize(
     ("learner", "message"),
     [
-        (Broken(location=lambda X: np.full((len(X), 2), 1.7)), "^Broken.predict must give chances .* 1; found 1.7$"),
+        (
+            Broken(location=lambda X: np.full((len(X), 2), 1.7)),
+            "^Broken.predict must give probabilities .* 1; found 1.7$",
+        ),
         (Broken(location=lambda X: np.full((len(X), 2), np.nan)), "^Broken.predict returned a location that is not"),
-        (Boastful(), "^Boastful.predict_proba must give chances between 0 and 1; found -0.7$"),
-        (Boastful(float("nan")), "^Boastful.predict_proba must give chances between 0 and 1; found nan$"),
-        (LinearRegression(), "^LinearRegression.predict must give chances between 0 and 1; found "),
+        (Boastful(), "^Boastful.predict_proba must give probabilities between 0 and 1; found -0.7$"),
+        (Boastful(float("nan")), "^Boastful.predict_proba must give probabilities between 0 and 1; found nan$"),
+        (LinearRegression(), "^LinearRegression.predict must give probabilities between 0 and 1; found "),
     ],
 )
 def test_what_is_no_chance_is_refused_by_the_name_of_the_learner(modified, learner, message):
@@ -446,7 +449,7 @@ def test_chances_beyond_the_rows_are_refused_along_a_feature():
         np.full((3, 1), 0.5),
     )
     stack.predict(X)
-    with pytest.raises(ValueError, match=r"^Extrapolates.predict must give chances between 0 and 1; found 1.5$"):
+    with pytest.raises(ValueError, match=r"^Extrapolates.predict must give probabilities between 0 and 1; found 1.5$"):
         stack.along(X, slice(0, 1), np.full((3, 2, 1), 1.5))
 
 

@@ -62,7 +62,7 @@ class Dialect:
     encoding : str, optional
         How letters are written, such as "latin-1". UTF-8, or what a byte-order mark says.
     row_names : bool, default=False
-        Whether lines begin with the name of their row, which is left out, as in files of R's ``write.table``.
+        Whether lines begin with a row name, which is left out, as in files of R's ``write.table``.
 
     Examples
     --------
@@ -151,7 +151,7 @@ class TextFile:
             return frame
         mark, remedy = (",", "add --decimal , if those are decimal commas, or --decimal . if they are not")
         if self.decimal == ",":
-            mark, remedy = (".", "leave --decimal , out if those are decimal points, or take points out of thousands")
+            mark, remedy = (".", "drop --decimal , if those are decimal points, or remove the thousands separators")
         for name in frame.columns:
             if pd.api.types.is_string_dtype(frame[name]):
                 values = pd.Series(frame[name].dropna().unique(), dtype=object).astype(str)
@@ -183,7 +183,7 @@ def open_text(path: Path, dialect: Dialect | None = None) -> TextFile:
     dialect = dialect or Dialect()
     separator = dialect.separator or ("\t" if kind_of(path) == ".tsv" else ",")
     if separator == dialect.decimal:
-        raise ValueError(f"fields of {path} and decimals are both separated by ','; add --separator, such as ';'")
+        raise ValueError(f"{path} has ',' both between fields and in decimals; add --separator, such as ';'")
     with readable(path):
         with _bytes(path) as beginning:
             first = beginning.read(4)
@@ -224,7 +224,7 @@ def _reason(error: BaseException) -> str:
     if isinstance(error, UnicodeDecodeError):
         byte = f"byte 0x{error.object[error.start]:02x}" if error.start < len(error.object) else error.reason
         name = "UTF-8" if error.encoding.lower().startswith("utf-8") else error.encoding
-        return f"it is not {name} text ({byte}); say --encoding, such as --encoding latin-1, or save it as UTF-8"
+        return f"it is not {name} text ({byte}); add --encoding, such as --encoding latin-1, or save it as UTF-8"
     return str(error) or type(error).__name__
 
 
@@ -292,13 +292,13 @@ def _refuse_line(
     """Say what to do about a line; of the `first` its number and how many fields are cut off."""
     number, cut = first
     if cut and found == expected:
-        remedy = "lines end in a separator, but this one has a value behind it: name all fields in the header"
+        remedy = "lines end in a separator, but this one has a value after it: name all fields in the header"
     elif cut:
         remedy = f"line {number} ends in a separator and has {expected}; give every line as many"
     elif separated and line == number:
         remedy = separated
     elif found == header + 1 and line == number:
-        remedy = "add --row-names if lines begin with the name of their row, or name all fields in the header"
+        remedy = "add --row-names if lines begin with a row name, or name all fields in the header"
     else:
         remedy = "give every line as many, and put fields that hold a separator into quotation marks"
     raise ValueError(f"line {line} of {path} has {counted(found, 'field')} and its header {header}; {remedy}")
@@ -365,7 +365,7 @@ def _remedy(second: str, separator: str, other: str | None) -> str:
 def _names(path: Path, given: list[str], unnamed: int, cut: int, dialect: Dialect) -> tuple[tuple[str, ...], int]:
     """Names of all fields, and how many of the first are no columns; `cut` fields after them have no names."""
     if cut:
-        _warn(f"every line of {path} ends in a separator; the empty field behind it is left out")
+        _warn(f"every line of {path} ends in a separator; the empty field after it is left out")
     bare = [*[""] * unnamed, *(name.strip() for name in given), *[""] * cut]
     names = tuple(name or f"Unnamed: {place}" for place, name in enumerate(bare))  # what pandas calls them
     if twice := repeated(names):

@@ -49,7 +49,7 @@ class CVAESampler(BaseSampler):
     latent_dim : int, default=2
         Latent variables of each network.
     max_epochs : int, default=300
-        Most passes over the training rows.
+        Maximum number of passes over the training rows.
     batch_size : int, default=256
         Rows per step.
     learning_rate : float, default=1e-3

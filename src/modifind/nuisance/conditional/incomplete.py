@@ -191,7 +191,7 @@ def for_gaps(sampler: BaseSampler, table: FeatureTable) -> BaseSampler:
     if isinstance(sampler, CVAESampler) or not getattr(sampler, "learns", False):
         gaps = named(table.names[m] for m in sorted(table.incomplete))
         raise ValueError(
-            f"{type(sampler).__name__} has no distribution for continuous features with missing values ({gaps}); take "
+            f"{type(sampler).__name__} has no distribution for continuous features with missing values ({gaps}); use "
             "sampler='auto', or missing='drop'"
         )
     return IncompleteSampler(sampler)

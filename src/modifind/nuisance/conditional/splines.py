@@ -44,8 +44,8 @@ class SplineSampler(BaseSampler):
     draw the *values* of similar rows instead, which keeps the atom. Discrete features use out-of-fold class
     probabilities of a logistic regression on the same functions.
 
-    Above 100 columns the model sees the 60 that go most with the feature in the rows it is fitted to, and the
-    treatment. Where columns are many for the rows, it is a ridge regression of these, and the spread follows the mean.
+    Above 100 columns the model sees the 60 most strongly associated with the feature in the rows it is fitted to, and
+    the treatment. With many columns for the number of rows, it is a ridge regression, and the spread follows the mean.
 
     Parameters
     ----------

@@ -60,7 +60,7 @@ class AdditiveLearner(AdditiveArms):
     The location has a part common to both arms and a difference between them, each with a line and a smooth curve per
     column and a penalty of its own for every line and every curve, chosen by evidence: what the arms share is learned
     from both, and differences are shrunk. The scale of each arm is a generalised linear model of leave-one-out
-    residuals, with the link (multiplicative, or rising from a floor) chosen by AIC. Student-t tails weigh down rows far
+    residuals, with the link (multiplicative, or rising from a floor) chosen by AIC. Student-t tails downweight rows far
     from both. Products of two columns enter where residuals call for them.
 
     Parameters

@@ -18,8 +18,8 @@ class OutcomeLearner(Protocol):
 
     For a binary outcome the location is a probability; the scale is checked but not used. A learner may also have
     ``along(X, columns, points)``, which gives the same two arrays, of shape (n, g, 2), when the columns take other
-    values; one that has not is called with the rows repeated. With ``index(X)`` beside it, what that gives for the rows
-    as they are is computed once and handed to ``along(..., index)`` for every feature. One that leaves some columns out
+    values; otherwise `predict` is called with the rows repeated. With ``index(X)`` beside it, its value for the rows as
+    they are is computed once and handed to ``along(..., index)`` for every feature. One that leaves some columns out
     may say so by ``looks_at(columns)``. One that wraps another has that as `stands_for`, which messages name. Tables
     with sample weights need ``fit(X, a, y, sample_weight=None)``.
     """

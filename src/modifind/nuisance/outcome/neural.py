@@ -47,7 +47,7 @@ class NeuralLearner(BaseEstimator):
     hidden : int, default=32
         Units of each hidden layer.
     max_epochs : int, default=100
-        Most passes over the training rows.
+        Maximum number of passes over the training rows.
     batch_size : int, default=96
         Rows per step, about; more in large data, where an epoch has 50 steps.
     learning_rate : float, default=1e-2

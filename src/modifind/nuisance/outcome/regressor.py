@@ -23,7 +23,7 @@ class RegressorLearner(BaseEstimator):
     Parameters
     ----------
     regressor : estimator
-        Any regressor of scikit-learn's kind; for an outcome of 0 and 1 a classifier with `predict_proba`.
+        Any scikit-learn regressor; for an outcome of 0 and 1 a classifier with `predict_proba`.
     spread : regressor, optional
         Predicts the logarithm of squared residuals, so that the scale follows the features. Without it each arm has
         one scale.

@@ -112,8 +112,8 @@ def _resolved(item: Any, kind: str, device: str) -> OutcomeLearner:
         return item
     if kind not in PREDICTED:
         raise ValueError(
-            f"learner {type(item).__name__} predicts averages, which are no model of an outcome of kind {kind!r}; "
-            f"take {' or '.join(map(repr, known))}"
+            f"learner {type(item).__name__} predicts averages, which do not model an outcome of kind {kind!r}; "
+            f"use {' or '.join(map(repr, known))}"
         )
     lacks = (
         "an outcome of two values" if kind != "binary" else "" if hasattr(item, "predict_proba") else "predict_proba"

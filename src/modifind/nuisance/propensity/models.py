@@ -101,7 +101,7 @@ class EarlyStoppedMLP(ClassifierMixin, BaseEstimator):
         if sample_weight is not None and not takes_weights(MLPClassifier.partial_fit):
             raise ValueError(
                 "the network of propensity='mlp' takes sample weights with scikit-learn 1.7 or newer only; "
-                "install that, or take propensity='auto'"
+                "install that, or use propensity='auto'"
             )
         self.classes_ = np.unique(y)
         rng = np.random.default_rng(self.random_state)

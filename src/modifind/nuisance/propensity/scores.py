@@ -143,7 +143,7 @@ class PropensityModel(BaseEstimator):
         if weights is not None and not takes_weights(model.fit):
             raise ValueError(
                 f"propensity classifier {type(model).__name__} takes no sample_weight in fit, which weighted rows "
-                "need; take another classifier or propensity='auto'"
+                "need; use another classifier or propensity='auto'"
             )
         return model
 

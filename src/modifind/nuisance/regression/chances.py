@@ -15,7 +15,7 @@ def check_chances(found: Array, caller: str) -> None:
     """Refuse what is no chance; `caller` is the learner and the method that gave it."""
     bad = ~((found >= -ROUNDING) & (found <= 1.0 + ROUNDING))
     if bad.any():
-        raise ValueError(f"{caller} must give chances between 0 and 1; found {found[bad][0]:g}")
+        raise ValueError(f"{caller} must give probabilities between 0 and 1; found {found[bad][0]:g}")
 
 
 def predict_chances(model: Any, X: Array) -> Array:

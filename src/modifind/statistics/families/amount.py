@@ -59,10 +59,10 @@ class Amount(Family):
         low = int((y < 0).sum())
         if low:
             found = counted(low, "value of y is", "values of y are")
-            raise ValueError(f"outcome='amount' needs amounts of 0 or more; {found} below 0. Take outcome='numeric'")
+            raise ValueError(f"outcome='amount' needs amounts of 0 or more; {found} below 0. Use outcome='numeric'")
         if not (y == 0).any() or np.unique(y).size < 3:
             raise ValueError(
-                "outcome='amount' needs zeros and different amounts above them; there are none in y. Take "
+                "outcome='amount' needs zeros and different amounts above them; there are none in y. Use "
                 "outcome='numeric'"
             )
         return cls(link)

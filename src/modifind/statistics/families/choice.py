@@ -29,7 +29,7 @@ def check_family(outcome: Any, effect_scale: Any) -> None:
         raise ValueError(f"effect_scale must be {', '.join(map(repr, LINKS))}, not {effect_scale!r}")
     if outcome != "auto" and effect_scale not in FAMILIES[outcome].scales:
         own = " or ".join(f"effect_scale={scale!r}" for scale in FAMILIES[outcome].scales)
-        raise ValueError(f"outcome={outcome!r} has no effects on effect_scale={effect_scale!r}; take {own}")
+        raise ValueError(f"outcome={outcome!r} has no effects on effect_scale={effect_scale!r}; use {own}")
 
 
 def family_of(y: Array, outcome: str = "auto", effect_scale: str = "difference", arms: Ints | None = None) -> Family:
@@ -58,7 +58,7 @@ def family_of(y: Array, outcome: str = "auto", effect_scale: str = "difference",
     if effect_scale == "odds_ratio" and effect_scale not in FAMILIES[kind].scales:
         raise ValueError(
             f"effect_scale='odds_ratio' needs an outcome of two values; found {np.unique(y).size} in y. "
-            "Ordered levels have odds ratios, too: outcome='ordinal'"
+            "Odds ratios are also available for ordered levels: outcome='ordinal'"
         )
     if effect_scale == "ratio":
         _refuse_negative(y, kind)

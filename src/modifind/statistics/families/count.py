@@ -56,7 +56,7 @@ class Count(Family):
         if bad.any():
             found = counted(int(bad.sum()), "value of y is not, such as", "values of y are not, such as")
             raise ValueError(
-                f"outcome='count' needs whole numbers, 0 or more; {found} {y[bad][0]:g}. Take outcome='numeric' for "
+                f"outcome='count' needs whole numbers, 0 or more; {found} {y[bad][0]:g}. Use outcome='numeric' for "
                 "numbers and outcome='amount' for amounts"
             )
         return self

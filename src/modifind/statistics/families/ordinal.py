@@ -51,8 +51,8 @@ class Ordinal(Family):
         levels = np.unique(y)
         if levels.size > MOST_LEVELS:
             raise ValueError(
-                f"outcome='ordinal' takes at most {MOST_LEVELS} ordered levels; found {levels.size} in y. Take "
-                "outcome='numeric', or put levels together"
+                f"outcome='ordinal' takes at most {MOST_LEVELS} ordered levels; found {levels.size} in y. Use "
+                "outcome='numeric', or combine levels"
             )
         codes = np.searchsorted(levels, y).astype(np.float64)
         thresholds = thresholds_of(codes, np.zeros(y.size), levels.size)
@@ -64,7 +64,7 @@ class Ordinal(Family):
         missed = np.array(self.levels)[place] != y
         if missed.any():
             raise ValueError(
-                f"y has a level, {y[missed][0]:g}, in too few rows for models to be fitted to; put levels together"
+                f"y has a level, {y[missed][0]:g}, in too few rows for models to be fitted to; combine levels"
             )
         return place.astype(np.float64)
 
