@@ -11,7 +11,7 @@ PEERS  := .venv-peers
 DIST   := build/dist
 LOWEST := .venv-lowest
 
-.PHONY: demo test test-lowest dist-check lint docs examples screenshots validity fuzz bench peers clean
+.PHONY: demo test test-lowest dist-check lint docs examples screenshots validity trust fuzz bench peers clean
 
 $(BIN)/python:
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "modifind needs Python 3.11 or newer")'
@@ -75,6 +75,10 @@ examples: $(VENV)/.docs
 validity: $(VENV)/.test
 	MODIFIND_STUDIES=all $(BIN)/python -m pytest -n $(JOBS) --dist worksteal -m study
 	$(BIN)/python benchmarks/validity.py
+
+# Writes docs/trust.md, in about 40 minutes on two cores; real tables for coin flips are read from $$MODIFIND_DATA.
+trust: $(VENV)/.test
+	$(BIN)/python benchmarks/trust.py --jobs $(JOBS)
 
 # 3,000 random tables in Python and 400 on the command line; `make test` runs a few of the same.
 fuzz: $(VENV)/.test
