@@ -5,6 +5,7 @@ import os
 import re
 import subprocess
 import sys
+import tomllib
 
 import pytest
 
@@ -81,6 +82,28 @@ def test_every_public_name_and_method_has_a_heading(site):
             bases = [base.__name__ for base in own.__mro__]
             hidden = [one for one in reference.members(own) if not shown & {f"{base}.{one}" for base in bases}]
             assert hidden == [], name
+
+
+def test_the_gallery_shows_every_example(run_examples):
+    gallery = ROOT / "docs" / "examples" / "index.md"
+    cards = re.findall(r"\[!\[\]\((\S+)\)\]\((\S+)\)", gallery.read_text(encoding="utf-8"))
+    assert {(gallery.parent / page).resolve() for _, page in cards} == set(run_examples.pages().values())
+    assert all((gallery.parent / picture).is_file() for picture, _ in cards)
+
+
+def test_search_works_from_files(site):
+    """The index is a script, which pages opened from a disk may load."""
+    assert (site / "search" / "search_index.js").read_text(encoding="utf-8").startswith("var __index")
+
+
+def test_hosting_builds_the_same_site():
+    import yaml
+
+    hosting = yaml.safe_load((ROOT / ".readthedocs.yaml").read_text(encoding="utf-8"))
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    assert (ROOT / hosting["mkdocs"]["configuration"]).is_file()
+    assert set(hosting["python"]["install"][0]["extra_requirements"]) <= set(project["optional-dependencies"])
+    assert project["urls"]["Documentation"].endswith(".readthedocs.io")
 
 
 @pytest.mark.parametrize("name", EXAMPLES)
