@@ -98,8 +98,9 @@ $(PEERS)/.peers: pyproject.toml constraints.txt
 	$(subst $(BIN),$(PEERS)/bin,$(PIP)) --no-deps 'causalml>=0.18'
 	touch $@
 
+# 20 tables of every design, into docs/peers.md: more than an hour on two cores; `RUNS=3` is a first look.
 peers: $(PEERS)/.peers
-	$(PEERS)/bin/python benchmarks/peers.py --jobs $(JOBS)
+	$(PEERS)/bin/python benchmarks/peers.py --jobs $(JOBS) --runs $(or $(RUNS),20) --seed 1000 --page docs/peers.md
 
 clean:
 	rm -rf $(VENV) $(PEERS) $(LOWEST) demo-report site build src/*.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

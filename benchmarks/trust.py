@@ -5,9 +5,9 @@
     python benchmarks/trust.py --only "poor overlap"    # designs whose names begin with this, printed, and no page
     python benchmarks/trust.py --small --out FILE       # two tiny tables of one design of each part, within seconds
 
-Designs and runs are those of `validity.py`, `coverage.py` and `global_tests.py`. The page is written when the last part
-has ended, and not at all before. Real tables for the coin flips are read from the folder named by $MODIFIND_DATA; the
-page says which were not there.
+Designs and runs are those of `validity.py`, `band_coverage.py` and `global_tests.py`. The page is written when the last
+part has ended, and not at all before. Real tables for the coin flips are read from the folder named by $MODIFIND_DATA;
+the page says which were not there.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ import numpy as np
 import pandas as pd
 from joblib import Parallel, delayed
 
-import coverage
+import band_coverage
 import designs
 import family_designs
 import real_tables
@@ -193,16 +193,16 @@ def intervals(budget: Budget) -> Iterator[Row]:
     """
     for name, n in budget.chosen({f"subgroups, {n} rows": n for n in (WHOLE_ROWS, 1000)}).items():
         yield Row(name, "intervals with the truth", COVERED, budget.every_seed(coverage_run, n, runs=100))
-    n, d, learner, drawn = (SMALL_ROWS, 6, "none", 2_000) if budget.small else (1000, 30, "auto", coverage.DRAWN)
+    n, d, learner, drawn = (SMALL_ROWS, 6, "none", 2_000) if budget.small else (1000, 30, "auto", band_coverage.DRAWN)
     for name, kind in budget.chosen({f"curves, {kind}": kind for kind in ("LinMean", "LinVar")}).items():
-        truths = coverage.truths_of(kind, drawn)
+        truths = band_coverage.truths_of(kind, drawn)
         found = budget.every_seed(curve_run, kind, n, d, truths, learner, runs=12)
         for what, words in SHOWN_BANDS.items():
             yield Row(f"{name}, {words}", "points with the truth", COVERED, [inside(run, what) for run in found])
 
 
 def curve_run(kind: str, n: int, d: int, truths: dict[int, pd.DataFrame], learner: str, seed: int) -> pd.DataFrame:
-    return coverage.one_run(kind, n, d, seed, truths, learner)
+    return band_coverage.one_run(kind, n, d, seed, truths, learner)
 
 
 def inside(run: pd.DataFrame, what: str) -> Any:

@@ -1,6 +1,6 @@
 """Do the bands of effect curves cover the truth?
 
-    python benchmarks/coverage.py --runs 40 --seed 0
+    python benchmarks/band_coverage.py --runs 40 --seed 0
 
 The truth at a value of a feature is that of the population: rows are drawn given the value, and their means and spreads
 averaged. Points flagged as low support are left out of the figures and counted.
