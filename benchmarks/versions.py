@@ -1,15 +1,18 @@
 """CPU time of default fits, this version beside an earlier one, alternating in one run.
 
     python benchmarks/versions.py --before v0.1 --rows 1000 10000 --rounds 2
+    python benchmarks/versions.py --before v0.1 --parquet 1000000 --rounds 2
 
 `--before` is any name of a commit; its sources are read from this repository's history. Each figure is the CPU time of
-a process that imports modifind, makes the paper's data (d = 30) and fits with n_jobs=1; ratios are of medians.
+a process that imports modifind, makes the paper's data (d = 30) and fits with n_jobs=1; ratios are of medians. With
+`--parquet`, seconds by the clock and peak memory of `scaling.py stream` of either version, two workers, on one file.
 """
 
 from __future__ import annotations
 
 import argparse
 import io
+import json
 import os
 import resource
 import statistics
@@ -17,7 +20,7 @@ import subprocess
 import sys
 import tarfile
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -37,7 +40,9 @@ ModifierSelector(n_jobs=1, random_state=0).fit(data.X, data.y, treatment=data.tr
 def earlier_sources(revision: str) -> Iterator[Path]:
     """The sources of an earlier version, in a folder of their own."""
     with tempfile.TemporaryDirectory() as folder:
-        archive = subprocess.run(["git", "archive", revision, "src"], cwd=HERE, check=True, capture_output=True)
+        archive = subprocess.run(
+            ["git", "archive", revision, "src", "benchmarks"], cwd=HERE, check=True, capture_output=True
+        )
         with tarfile.open(fileobj=io.BytesIO(archive.stdout)) as files:
             files.extractall(folder, filter="data")
         yield Path(folder) / "src"
@@ -57,15 +62,40 @@ def cpu_seconds(sources: Path, kind: str, n: int) -> float:
     return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
 
+def streamed(sources: Path, n: int, folder: Path) -> dict[str, float]:
+    """What `scaling.py` of that version measures of a Parquet file, which is made where it is not there."""
+    for old in folder.glob("scaling*.json"):
+        old.unlink()
+    given = ["stream", "--n", str(n), "--workers", "2", "--out", str(folder)]
+    command = [sys.executable, str(sources.parent / "benchmarks" / "scaling.py"), *given]
+    subprocess.run(command, env=environment(sources), check=True, stdout=subprocess.DEVNULL)
+    (kept,) = folder.glob("scaling*.json")
+    (found,) = json.loads(kept.read_text()).values()
+    return {name: found[name] for name in ("seconds", "pass_seconds", "megabytes")}
+
+
+def compare_files(sources: Sequence[Path], n: int, rounds: int) -> None:
+    print("| n | what | before | now | ratio |\n|" + "---|" * 5)
+    with tempfile.TemporaryDirectory() as folder:
+        runs = [[streamed(own, n, Path(folder)) for own in sources] for _ in range(rounds)]
+    for what in runs[0][0]:
+        before, now = (statistics.median(own[what] for own in both) for both in zip(*runs, strict=True))
+        print(f"| {n} | {what} | {before:.1f} | {now:.1f} | {now / before:.2f} |", flush=True)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--before", required=True)
     parser.add_argument("--rows", type=int, nargs="+", default=[1000, 10_000])
     parser.add_argument("--rounds", type=int, default=2)
     parser.add_argument("--kinds", nargs="+", choices=KINDS, default=KINDS)
+    parser.add_argument("--parquet", type=int, help="rows of a file, instead of tables in memory")
     args = parser.parse_args()
     with earlier_sources(args.before) as before:
         sources = (before, HERE / "src")
+        if args.parquet:
+            compare_files(sources, args.parquet, args.rounds)
+            return
         print("| data | n | before, CPU s | now, CPU s | ratio |\n|" + "---|" * 5)
         for n in args.rows:
             totals = [0.0, 0.0]

@@ -251,14 +251,35 @@ class PoolConditional:
     weights: Array | None = None
 
     def draw(self, rng: np.random.Generator, n_draws: int) -> Array:
-        """Resampled columns."""
+        """Resampled columns; of numbers, values between neighbours of the pool too (see `window_quantiles`)."""
         uniform = rng.random((n_draws, self.start.size))
-        if self.weights is not None:
+        if self.weights is None:
+            at = self.start + uniform * self.size
+            place = np.minimum(at.astype(np.int64), self.start + self.size - 1)
+            share = at - place
+        else:
             steps = np.concatenate(([0.0], np.cumsum(self.weights)))
             low, last = steps[self.start], self.start + self.size - 1
-            place = np.searchsorted(steps, low + uniform * (steps[last + 1] - low), side="right") - 1
-            return self.shift + self.scale * self.pool[np.clip(place, self.start, last)]
-        return self.shift + self.scale * self.pool[self.start + (uniform * self.size).astype(np.int64)]
+            at = low + uniform * (steps[last + 1] - low)
+            place = np.clip(np.searchsorted(steps, at, side="right") - 1, self.start, last)
+            share = (at - steps[place]) / self.weights[place]
+        drawn = self.pool[place]
+        if not self.n_levels:
+            down, up = self._gaps
+            drawn += np.where(share < 0.5, (share - 0.5) * down[place], (share - 0.5) * up[place])
+        return self.shift + self.scale * drawn
+
+    @cached_property
+    def _gaps(self) -> tuple[Array, Array]:
+        """Distance of each value to its neighbour below and above in the pool, 0 where one of the two repeats."""
+        order = np.argsort(self.pool, kind="stable")
+        gaps = np.diff(self.pool[order])
+        repeats = np.concatenate(([False], gaps == 0, [False]))
+        repeats = repeats[1:] | repeats[:-1]
+        gaps[repeats[1:] | repeats[:-1]] = 0.0
+        down, up = np.zeros_like(self.pool), np.zeros_like(self.pool)
+        down[order[1:]], up[order[:-1]] = gaps, gaps
+        return down, up
 
     def grid(self, rows: Rows) -> tuple[Array, Array]:
         """Atoms and cell means of each row's window, or the codes and their frequencies in it."""

@@ -13,6 +13,9 @@ from modifind.nuisance.conditional.rules import ArmRule
 class MarginalSampler(BaseSampler):
     """Draws X_m from its empirical distribution, within arms when `condition_on_treatment`.
 
+    Numbers between two neighbouring values are drawn too: drawn twice, a value of a long tail would no longer lie as
+    far from all others as the observed one.
+
     It breaks the dependence of X_m on the other features, so its p-values are valid only for independent features. It
     is the baseline that shows why the conditional distribution matters.
 
