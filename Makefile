@@ -11,7 +11,7 @@ PEERS  := .venv-peers
 DIST   := build/dist
 LOWEST := .venv-lowest
 
-.PHONY: demo test test-lowest dist-check lint docs examples screenshots validity fuzz bench peers clean
+.PHONY: demo test test-lowest dist-check lint docs examples screenshots validity trust fuzz bench peers clean
 
 $(BIN)/python:
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "modifind needs Python 3.11 or newer")'
@@ -76,6 +76,10 @@ validity: $(VENV)/.test
 	MODIFIND_STUDIES=all $(BIN)/python -m pytest -n $(JOBS) --dist worksteal -m study
 	$(BIN)/python benchmarks/validity.py
 
+# Writes docs/trust.md, in about 40 minutes on two cores; real tables for coin flips are read from $$MODIFIND_DATA.
+trust: $(VENV)/.test
+	$(BIN)/python benchmarks/trust.py --jobs $(JOBS)
+
 # 3,000 random tables in Python and 400 on the command line; `make test` runs a few of the same.
 fuzz: $(VENV)/.test
 	MODIFIND_FUZZ_TABLES=3000 MODIFIND_FUZZ_COMMANDS=400 $(BIN)/python -m pytest -n $(JOBS) tests/cli/test_fuzz.py
@@ -94,8 +98,9 @@ $(PEERS)/.peers: pyproject.toml constraints.txt
 	$(subst $(BIN),$(PEERS)/bin,$(PIP)) --no-deps 'causalml>=0.18'
 	touch $@
 
+# 20 tables of every design, into docs/peers.md: more than an hour on two cores; `RUNS=3` is a first look.
 peers: $(PEERS)/.peers
-	$(PEERS)/bin/python benchmarks/peers.py --jobs $(JOBS)
+	$(PEERS)/bin/python benchmarks/peers.py --jobs $(JOBS) --runs $(or $(RUNS),20) --seed 1000 --page docs/peers.md
 
 clean:
 	rm -rf $(VENV) $(PEERS) $(LOWEST) demo-report site build src/*.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -1,21 +1,12 @@
-"""Other packages beside ours on the same tables: how they rank the modifiers, what they select, how long they take.
+"""Other packages and tests by hand beside ours on the same tables: what they find, what of it is false, time, memory.
 
-    make peers                                                     # 10 runs of everything, in its own environment
-    python benchmarks/peers.py --runs 10 --seed 1000 --jobs 2 --methods econml slope --kinds LinMean --out peers.json
+    make peers                                                   # 20 tables of everything, in its own environment
+    python benchmarks/peers.py --runs 3 --methods default ols --designs LinMean "coin flips" --page docs/peers.md
 
-prints one Markdown table. Every method has one process and one thread, so that wall times compare; importing a package
-is not timed. A method whose package is missing says so in its row.
-
-Peers run with their own defaults, but for what is said here:
-
-- `econml`: `CausalForestDML` as it comes, for a discrete treatment; it ranks by `feature_importances_`.
-- `causalml-f`: `FilterSelect`, F-test of one interaction of treatment and feature; the outcome is used as it is.
-- `causalml-lr`, `causalml-kl`: likelihood-ratio test of the same interaction in a logistic model, and the divergence of
-  the arms in five bins; both want a binary outcome, here whether it is above its median. KL has no p-values.
-- `d0crt`: hidimstat's distilled conditional randomisation test of AIPW pseudo-outcomes on the features. Screening is
-  off: as it comes it keeps 10% of the features, fewer than there are modifiers.
-- `slope`: the idea of R's unihtee: slope of the same pseudo-outcomes on one feature at a time, robust standard error.
-- `siem`: modifind's SI-EM baseline; as published its selective p-values are not adjusted over features.
+prints Markdown, and with --page puts it into a page, below the line `<!-- tables -->`. Every method has one process and
+one thread, whose CPU time is taken; importing a package is not timed. A method whose package is missing says so.
+Coin flips need real tables, from the folder named by $MODIFIND_DATA; they are given to all methods as numbers alone,
+with indicators for categories and without rows that have gaps. `peer_methods.py` says how every method is run.
 """
 
 from __future__ import annotations
@@ -23,204 +14,197 @@ from __future__ import annotations
 import argparse
 import importlib
 import json
+import shlex
+import subprocess
+import sys
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from datetime import date
 from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 from joblib import Parallel, delayed
-from numpy.typing import ArrayLike, NDArray
-from scipy import stats
-from sklearn.linear_model import LassoCV, LogisticRegression, RidgeCV
+from numpy.typing import NDArray
 from sklearn.metrics import roc_auc_score
-from sklearn.model_selection import GridSearchCV, StratifiedKFold, cross_val_predict
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import SplineTransformer, StandardScaler
 from threadpoolctl import threadpool_limits
 
 import designs
-from modifind import ModifierSelector
-from modifind.inference import adjust_p_values
+import family_designs
+import real_tables
+from modifind import __version__
 from modifind.result.writing import write_text
+from peer_methods import METHODS, Array, Found
 
-Array = NDArray[np.float64]
-ALPHA = 0.05
-N_ROWS = 1000
-CLIP = (0.01, 0.99)
-PACKAGES = ("modifind", "econml", "causalml", "hidimstat", "scikit-learn", "numpy", "pandas")
-
-
-class Found(NamedTuple):
-    """What a method says about each feature: a score that ranks it and, if it has p-values, whether it is selected."""
-
-    score: Array
-    selected: NDArray[np.bool_] | None
+N_ROWS, FAMILY_ROWS, COIN_ROWS = 1000, 1500, 2000
+PACKAGES = ("EconML", "CausalML", "DoubleML", "hidimstat", "scikit-learn", "numpy", "pandas")
+FULL_RUNS = 20
+HERE = Path(__file__).resolve().parent
+MARK = "<!-- tables -->"
+ALIKE = ("spread exp(x/2) in both arms", "Poisson", "log-normal")
+TAILS = ("rare events 15%", "skewness turns with X1")
+COINS = ("randhie mdvis", "cattaneo2 bweight")
 
 
-def from_p_values(score: ArrayLike, p_value: ArrayLike) -> Found:
-    return Found(np.asarray(score, dtype=float), adjust_p_values(p_value, "bh") <= ALPHA)
+def all_designs() -> dict[str, tuple[designs.Design, int]]:
+    """Designs and their rows: the paper's, with prognostic features, no effect, tails, a binary outcome, coin flips."""
+    found = {name: (own, N_ROWS) for name, own in (designs.POWER | designs.WITH_PROGNOSTIC).items()}
+    found |= {name: (designs.ZERO[name], N_ROWS) for name in ALIKE} | {name: designs.TAILS[name] for name in TAILS}
+    found["binary"] = family_designs.design("binary", "difference", "linear"), FAMILY_ROWS
+    known = {outcome.name: outcome for outcome in real_tables.read_outcomes()}
+    for name in COINS:
+        if name in known:
+            found[f"coin flips, {name}"] = designs.placebo(*as_numbers(known[name])), COIN_ROWS
+    return found
 
 
-def rank_by_p_value(p_value: ArrayLike, statistic: ArrayLike) -> Array:
-    """Score by p-value, equal p-values by statistic: with resampling many are equal. What is equal in both stays so."""
-    p, tie = np.nan_to_num(p_value, nan=1.0), np.nan_to_num(statistic, nan=-np.inf)
-    return np.unique(np.column_stack([-p, tie]), axis=0, return_inverse=True)[1].ravel().astype(float)
-
-
-def aipw_outcomes(x: Array, y: Array, a: NDArray[np.int64], seed: int) -> Array:
-    """Doubly robust pseudo-outcomes, five folds.
-
-    mu_1 - mu_0 + A (Y - mu_1) / e - (1 - A) (Y - mu_0) / (1 - e) with a ridge of additive splines for each arm's mean
-    (additive in every design here) and a logistic propensity (right for all of them): models that favour the peers
-    which use them.
-    """
-    folds = StratifiedKFold(5, shuffle=True, random_state=seed)
-    logistic = make_pipeline(StandardScaler(), LogisticRegression())
-    penalties = {"logisticregression__C": [0.001, 0.003, 0.01, 0.03, 0.1, 1.0, 10.0]}
-    search = GridSearchCV(logistic, penalties, scoring="neg_log_loss")
-    e = np.clip(cross_val_predict(search, x, a, cv=folds, method="predict_proba")[:, 1], *CLIP)
-    mean = np.empty((2, y.size))
-    for train, test in folds.split(x, a):
-        for arm in (0, 1):
-            rows = train[a[train] == arm]
-            splines = SplineTransformer(n_knots=5, extrapolation="linear")
-            model = make_pipeline(splines, StandardScaler(), RidgeCV(np.logspace(-2, 4, 13)))
-            mean[arm, test] = model.fit(x[rows], y[rows]).predict(x[test])
-    return mean[1] - mean[0] + a * (y - mean[1]) / e - (1 - a) * (y - mean[0]) / (1 - e)
-
-
-def slope_test(x: Array, outcome: Array) -> tuple[Array, Array]:
-    """Regress the outcome on each column alone: t-statistics with HC1 standard errors, and two-sided p-values."""
-    n = outcome.size
-    centred = x - x.mean(axis=0)
-    square = (centred**2).sum(axis=0)
-    residual = (outcome - outcome.mean())[:, None]
-    slope = (centred * residual).sum(axis=0) / square
-    meat = (centred**2 * (residual - centred * slope) ** 2).sum(axis=0)
-    t = slope / (np.sqrt(meat * n / (n - 2)) / square)
-    return t, 2 * stats.t.sf(np.abs(t), n - 2)
-
-
-def slope(table: designs.Table, seed: int) -> Found:
-    x = table.X.to_numpy()
-    t, p = slope_test(x, aipw_outcomes(x, table.y, table.treatment, seed))
-    return from_p_values(np.abs(t), p)
-
-
-def d0crt(table: designs.Table, seed: int) -> Found:
-    from hidimstat import D0CRT
-
-    x = table.X.to_numpy()
-    test = D0CRT(LassoCV(), screening_threshold=None, random_state=seed)
-    z = test.fit_importance(x, aipw_outcomes(x, table.y, table.treatment, seed))
-    return from_p_values(np.abs(z), test.pvalues_)
-
-
-def econml(table: designs.Table, seed: int) -> Found:
-    from econml.dml import CausalForestDML
-
-    forest = CausalForestDML(discrete_treatment=True, n_jobs=1, random_state=seed)
-    forest.fit(table.y, table.treatment, X=table.X.to_numpy())
-    return Found(np.ravel(forest.feature_importances_), None)
-
-
-def causalml(method: str) -> Callable[[designs.Table, int], Found]:
-    def run(table: designs.Table, seed: int) -> Found:
-        from causalml.feature_selection import FilterSelect
-
-        outcome = table.y if method == "F" else (table.y > np.median(table.y)).astype(int)
-        data = table.X.assign(outcome=outcome, arm=np.where(table.treatment == 1, "treatment", "control"))
-        found = FilterSelect().get_importance(data, list(table.X), "outcome", method, experiment_group_column="arm")
-        found = found.set_index("feature").loc[list(table.X)]
-        score = found["score"].to_numpy(float)
-        return Found(score, None) if method == "KL" else from_p_values(score, found["p_value"].to_numpy(float))
-
-    return run
-
-
-def from_table(found: pd.DataFrame) -> Found:
-    return Found(rank_by_p_value(found["p_value"], found["statistic"]), found["selected"].to_numpy(bool))
-
-
-def siem(table: designs.Table, seed: int) -> Found:
-    from modifind.baselines import SIEM
-
-    found = SIEM(alpha=ALPHA, random_state=seed).fit(table.X, table.y, treatment=table.treatment).result_.table
-    return from_table(found.assign(statistic=found["statistic"].abs()))  # two-sided
-
-
-def modifind(statistic: str) -> Callable[[designs.Table, int], Found]:
-    def run(table: designs.Table, seed: int) -> Found:
-        selector = ModifierSelector(statistic, alpha=ALPHA, random_state=seed, explain=False)
-        return from_table(selector.fit(table.X, table.y, treatment=table.treatment).result_.table)
-
-    return run
-
-
-class Method(NamedTuple):
-    """A row of the table; `module` is imported before the clock starts."""
-
-    label: str
-    module: str
-    run: Callable[[designs.Table, int], Found]
-
-
-METHODS = {
-    "default": Method("modifind, default", "modifind", modifind("effect_likelihood")),
-    "wcmmd": Method('modifind, "wcmmd"', "modifind", modifind("wcmmd")),
-    "siem": Method("SI-EM, not adjusted", "modifind.baselines", siem),
-    "slope": Method("univariate doubly robust slope", "scipy", slope),
-    "d0crt": Method("hidimstat D0CRT on AIPW", "hidimstat", d0crt),
-    "econml": Method("EconML causal forest", "econml.dml", econml),
-    "causalml-f": Method("CausalML F filter", "causalml.feature_selection", causalml("F")),
-    "causalml-lr": Method("CausalML LR filter, Y > median", "causalml.feature_selection", causalml("LR")),
-    "causalml-kl": Method("CausalML KL filter, Y > median", "causalml.feature_selection", causalml("KL")),
-}
+def as_numbers(outcome: real_tables.Outcome) -> tuple[pd.DataFrame, Array]:
+    """What every method can take: numbers and indicators, rows without gaps."""
+    whole = outcome.X.notna().all(axis=1).to_numpy()
+    X = pd.get_dummies(outcome.X[whole], drop_first=True).astype(float).reset_index(drop=True)
+    return X, outcome.y[whole]
 
 
 def judge(found: Found, table: designs.Table) -> dict[str, float | None]:
     """Area under the ROC curve of modifiers against all others, and the rates of what was selected.
 
-    FPR is over features that are neither modifiers nor prognostic. None where a method or a design has no such figure.
+    None where a method or a design has no such figure.
     """
     names = pd.Index(table.X.columns)
     true, moved = names.isin(table.modifiers), names.isin(table.prognostic)
+    chosen = found.selected
 
     def rate(which: NDArray[np.bool_]) -> float | None:
-        return float(found.selected[which].mean()) if found.selected is not None and which.any() else None
+        return float(chosen[which].mean()) if chosen is not None and which.any() else None
 
-    auc = float(roc_auc_score(true, found.score))
-    return {"auc": auc, "tpr": rate(true), "fpr": rate(~true & ~moved), "prognostic": rate(moved)}
+    return {
+        "auc": float(roc_auc_score(true, np.nan_to_num(found.score, nan=-np.inf))) if true.any() else None,
+        "tpr": rate(true),
+        "fdp": None if chosen is None else float(chosen[~true].sum() / max(chosen.sum(), 1)),
+        "prognostic": rate(moved),
+        "find": None if chosen is None or true.any() else float(chosen.any()),
+    }
 
 
-def one_run(name: str, design_name: str, seed: int) -> dict[str, Any]:
+def one_run(name: str, design_name: str, design: designs.Design, n: int, seed: int) -> dict[str, Any]:
     warnings.simplefilter("ignore")
-    method = METHODS[name]
-    table = {**designs.POWER, **designs.WITH_PROGNOSTIC}[design_name](seed, N_ROWS)
+    method, table = METHODS[name], design(seed, n)
     importlib.import_module(method.module)
     with threadpool_limits(limits=1):
-        start = time.perf_counter()
+        start = time.process_time()
         found = method.run(table, seed)
-        seconds = time.perf_counter() - start
+        seconds = time.process_time() - start
     return {"method": name, "design": design_name, "seed": seed, **judge(found, table), "seconds": seconds}
 
 
-def mean(runs: list[dict[str, Any]], name: str) -> float | None:
+def peak_megabytes(name: str) -> float:
+    """What one run on the paper's data needs in a process of its own, beyond the imports; of Linux alone."""
+    line = f"import peers; print(peers._peak({name!r}))"
+    shown = subprocess.run([sys.executable, "-c", line], cwd=HERE, capture_output=True, text=True, check=True)
+    return float(shown.stdout.split()[-1])
+
+
+def _peak(name: str) -> float:
+    importlib.import_module(METHODS[name].module)
+    before = _megabytes("VmRSS")
+    Path("/proc/self/clear_refs").write_text("5", encoding="ascii")  # the peak begins here
+    one_run(name, "LinMean", designs.POWER["LinMean"], N_ROWS, 0)
+    return _megabytes("VmHWM") - before
+
+
+def _megabytes(what: str) -> float:
+    lines = Path("/proc/self/status").read_text(encoding="ascii").splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith(f"{what}:")) / 1024
+
+
+def mean(runs: Sequence[dict[str, Any]], name: str) -> float | None:
     values = [run[name] for run in runs if run[name] is not None]
     return float(np.mean(values)) if values else None
 
 
-def cell(runs: list[dict[str, Any]]) -> str:
-    auc, tpr, fpr, moved = (mean(runs, name) for name in ("auc", "tpr", "fpr", "prognostic"))
-    parts = [f"{auc:.2f}", "-" if tpr is None else f"{tpr:.2f} / {fpr:.2f}"]
-    return "; ".join(parts if moved is None else [*parts, f"{moved:.2f}"])
+def shown(value: float | None, digits: int = 2) -> str:
+    return "-" if value is None else f"{value:.{digits}f}"
 
 
-def row(*cells: str) -> None:
-    print("| " + " | ".join(cells) + " |", flush=True)
+class Table(NamedTuple):
+    """Which designs a table is of, and what its cells say."""
+
+    title: str
+    designs: Sequence[str]
+    cell: Callable[[list[dict[str, Any]]], str]
+
+
+def power_cell(runs: list[dict[str, Any]]) -> str:
+    return f"{shown(mean(runs, 'auc'))}; {shown(mean(runs, 'tpr'))} / {shown(mean(runs, 'fdp'))}"
+
+
+def prognostic_cell(runs: list[dict[str, Any]]) -> str:
+    return f"{power_cell(runs)}; {shown(mean(runs, 'prognostic'))}"
+
+
+def null_cell(runs: list[dict[str, Any]]) -> str:
+    finds = [run["find"] for run in runs if run["find"] is not None]
+    return f"{sum(finds):.0f} of {len(finds)}" if finds else "-"
+
+
+RATES = "area under the ROC curve; TPR / FDP"
+TABLES = (
+    Table(f"The paper's data: {RATES}", list(designs.POWER), power_cell),
+    Table(f"With prognostic features: {RATES}; prognostic selected", list(designs.WITH_PROGNOSTIC), prognostic_cell),
+    Table(f"Tails and a binary outcome: {RATES}", [*TAILS, "binary"], power_cell),
+    Table(
+        "No feature modifies anything: tables with a find",
+        [*ALIKE, *(f"coin flips, {name}" for name in COINS)],
+        null_cell,
+    ),
+)
+
+
+def rows_of(cells: Sequence[Sequence[str]]) -> str:
+    return "\n".join("| " + " | ".join(own) + " |" for own in (cells[0], ["---"] * len(cells[0]), *cells[1:]))
+
+
+def better(runs: list[dict[str, Any]], chosen: Sequence[str]) -> list[str]:
+    """Designs where a peer finds at least 0.05 more of the modifiers than the default, at an FDP of at most 0.10."""
+    found = []
+    for design in chosen:
+        here = {name: [run for run in runs if (run["method"], run["design"]) == (name, design)] for name in METHODS}
+        ours = mean(here["default"], "tpr")
+        for name, own in here.items():
+            tpr, fdp = mean(own, "tpr"), mean(own, "fdp")
+            if None not in (ours, tpr, fdp) and tpr >= ours + 0.05 and fdp <= 0.10:  # type: ignore[operator]
+                found.append(f"- {design}: {METHODS[name].label} {tpr:.2f}, modifind {ours:.2f}")
+    return found
+
+
+def report(runs: list[dict[str, Any]], memory: dict[str, float], missing: dict[str, str], head: str) -> str:
+    """Every table as Markdown."""
+    names = [name for name in METHODS if any(run["method"] == name for run in runs)]
+    parts = [head]
+    for table in TABLES:
+        chosen = [name for name in table.designs if any(run["design"] == name for run in runs)]
+        if not chosen:
+            continue
+        cells = [["method", *chosen]]
+        for name in names:
+            own = [[run for run in runs if (run["method"], run["design"]) == (name, design)] for design in chosen]
+            cells.append([METHODS[name].label, *(table.cell(one) if one else "" for one in own)])
+        parts += [f"### {table.title}", rows_of(cells)]
+    cells = [["method", "CPU seconds per table, n = 1000, d = 30", "MB beyond the imports"]]
+    paper = [*designs.POWER, *designs.WITH_PROGNOSTIC]
+    for name in names:
+        own = [run for run in runs if run["method"] == name and run["design"] in paper]
+        cells.append([METHODS[name].label, shown(mean(own, "seconds"), 1), shown(memory.get(name), 0)])
+    parts += ["### Time and memory", rows_of(cells), "### Where a peer finds more"]
+    found = better(runs, list(dict.fromkeys(run["design"] for run in runs)))
+    told = "At least 0.05 more of the modifiers than the default, at a mean FDP of at most 0.10:"
+    parts.append("\n".join([told, "", *found]) if found else f"{told} nowhere in these runs.")
+    parts += [f"Not run: {METHODS[name].label}, {why}." for name, why in missing.items()]
+    return "\n\n".join(parts) + "\n"
 
 
 def why_missing(module: str) -> str | None:
@@ -231,50 +215,41 @@ def why_missing(module: str) -> str | None:
     return None
 
 
-def installed() -> dict[str, str | None]:
-    found: dict[str, str | None] = {}
+def installed() -> str:
+    found = [f"modifind {__version__}"]
     for name in PACKAGES:
-        try:
-            found[name] = version(name)
-        except PackageNotFoundError:
-            found[name] = None
-    return found
+        with suppress(PackageNotFoundError):
+            found.append(f"{name} {version(name)}")
+    return ", ".join(found)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--methods", nargs="+", choices=METHODS, default=list(METHODS))
-    parser.add_argument("--kinds", nargs="+", choices=designs.PAPER, default=designs.PAPER)
-    parser.add_argument("--runs", type=int, default=10)
+    parser.add_argument("--designs", nargs="+", default=[""], help="designs whose names begin with one of these")
+    parser.add_argument("--runs", type=int, default=FULL_RUNS)
     parser.add_argument("--seed", type=int, default=0, help="first seed; 1000 and above are for final figures")
     parser.add_argument("--jobs", type=int, default=2, help="runs at a time")
+    parser.add_argument("--page", type=Path, help="a page whose tables are replaced, when everything has ended")
     parser.add_argument("--out", help="write every run as JSON")
     args = parser.parse_args()
     seeds = range(args.seed, args.seed + args.runs)
-    chosen = [name for name in (*designs.POWER, *designs.WITH_PROGNOSTIC) if name.split()[0] in args.kinds]
-    versions = installed()
-    print(
-        f"## Peers: n={N_ROWS}, d={designs.N_FEATURES}; {args.runs} runs, seeds {seeds.start}-{seeds.stop - 1}; means\n"
-    )
-    print(
-        f"Each cell: AUC of modifiers against all others; TPR / FPR with BH at {ALPHA}; prognostic features selected."
-    )
-    print(", ".join(f"{name} {number}" for name, number in versions.items() if number) + ".\n")
-    row("method", *chosen, "s per run")
-    row(*["---"] * (len(chosen) + 2))
-    everything: list[dict[str, Any]] = []
-    for name in args.methods:
-        method = METHODS[name]
-        if missing := why_missing(method.module):
-            row(method.label, f"not run: {missing}", *[""] * len(chosen))
-            continue
-        runs = Parallel(n_jobs=args.jobs)(delayed(one_run)(name, design, seed) for design in chosen for seed in seeds)
-        everything += runs
-        cells = [cell([run for run in runs if run["design"] == design]) for design in chosen]
-        row(method.label, *cells, f"{mean(runs, 'seconds'):.1f}")
+    chosen = {name: own for name, own in all_designs().items() if name.startswith(tuple(args.designs))}
+    missing = {name: why for name in args.methods if (why := why_missing(METHODS[name].module))}
+    names = [name for name in args.methods if name not in missing]
+    jobs = [(name, design, *own, seed) for name in names for design, own in chosen.items() for seed in seeds]
+    runs = Parallel(n_jobs=args.jobs)(delayed(one_run)(*job) for job in jobs)
+    memory = {name: peak_megabytes(name) for name in names} if sys.platform == "linux" else {}
+    first_look = "" if args.runs >= FULL_RUNS else "**A first look, which can tell 0 from 1 and little else:** "
+    head = f"{first_look}{args.runs} tables of each design, seeds from {args.seed}; {date.today().isoformat()}. "
+    head += f"{installed()}.\n\n    {shlex.join(['python', 'benchmarks/peers.py', *sys.argv[1:]])}"
+    text = report(runs, memory, missing, head)
+    print(text)
+    if args.page:
+        kept = args.page.read_text(encoding="utf-8").split(MARK)[0]
+        write_text(args.page, f"{kept}{MARK}\n\n{text}")
     if args.out:
-        found = {"n": N_ROWS, "alpha": ALPHA, "versions": versions, "runs": everything}
-        write_text(args.out, json.dumps(found, indent=1))
+        write_text(args.out, json.dumps({"head": head, "memory": memory, "runs": runs}, indent=1))
 
 
 if __name__ == "__main__":

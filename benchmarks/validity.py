@@ -116,6 +116,8 @@ def one_run(design: designs.Design, method: str, n: int, seed: int, train_rows: 
             "others": found.loc[~true & ~moved, "role"].tolist(),
         },
         "null_names": found.index[~true & ~moved].tolist(),
+        "modifiers": found.index[true].tolist(),
+        "moved": found.index[moved & ~true].tolist(),
         "p": found["p_value"].to_dict(),
         "seconds": seconds,
     }

@@ -40,6 +40,9 @@ for label, table in result.contrasts.items():
 curve = result.contrast("pays 95%").curve("health")
 print(curve[["value", "mean_effect", "mean_effect_low", "mean_effect_high"]].round(2).to_string(index=False))
 
+# %% picture
+result.contrast("pays 95%").plot.curve("health").figure_.savefig("randhie-health.png", dpi=200)
+
 # %% ratio
 selector = ModifierSelector(effect_scale="ratio", explain=False, random_state=0)
 ratio = selector.fit(X, years["mdvis"], treatment=plan, reference="pays 0%", clusters=person).result_

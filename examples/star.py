@@ -34,6 +34,9 @@ for label, table in maths.contrasts.items():
 curve = maths.contrast("small.class").curve("freelunk")
 print(curve[["value", "mean_effect", "mean_effect_low", "mean_effect_high"]].round(1).to_string(index=False))
 
+# %% picture
+maths.contrast("small.class").plot.curve("freelunk").figure_.savefig("star-lunch.png", dpi=200)
+
 # %% reading
 selector = ModifierSelector(explain=False, random_state=0)
 reading = selector.fit(X, pupils["treadssk"], treatment=pupils["classk"], **design).result_

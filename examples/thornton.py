@@ -29,6 +29,9 @@ print(result.placebo.text)
 curve = result.curve("distvct").iloc[[2, 7, 12, 17, 22]]
 print(curve[["value", "mean_effect", "mean_effect_low", "mean_effect_high"]].round(2).to_string(index=False))
 
+# %% picture
+result.plot.curve("distvct").figure_.savefig("thornton-distance.png", dpi=200)
+
 # %% rates
 far = (people["distvct"] > 1.5).map({False: "within 1.5 km", True: "farther"})
 print(people["got"].groupby([far, arm]).mean().unstack().round(3).to_string())

@@ -22,6 +22,7 @@ from modifind.nuisance.conditional import BaseSampler, Calibration
 from streams import SMALL, fit
 
 ROOT = Path(__file__).resolve().parents[1]
+NEEDS_SIGNALS = pytest.mark.skipif(os.name != "posix", reason="needs the signals of POSIX")
 ALL_STUDIES = os.environ.get("MODIFIND_STUDIES") == "all"
 
 # A finder, because scipy itself stumbles over sys.modules["torch"] = None.

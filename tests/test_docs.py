@@ -7,6 +7,7 @@ import re
 import shlex
 import subprocess
 import sys
+import tomllib
 
 import pytest
 
@@ -114,14 +115,41 @@ def test_every_option_of_the_command_line_is_listed(site):
     assert re.search(r"<code>--seed</code></td>\s*<td>[^<]*</td>\s*<td><code>0</code>", page)
 
 
-def test_every_public_name_is_in_the_reference(site):
-    import modifind
+def test_every_public_name_and_method_has_a_heading(site):
+    """A method that a class inherits may be shown where it is written."""
+    import test_reference as reference
 
     pages = "".join(page.read_text(encoding="utf-8") for page in (site / "reference").glob("*.html"))
-    parts = ["charts", "explain", "baselines", "presets"]
-    names = [name for name in modifind.__all__ if not name.startswith("_")]
-    names += [name for part in parts for name in getattr(importlib.import_module(f"modifind.{part}"), "__all__", [])]
-    assert [name for name in names if not re.search(rf'<h[23] id="modifind[\w.]*\.{name}"', pages)] == []
+    paths = [path.split(".") for path in re.findall(r'<h[2-6] id="(modifind[\w.]+)"', pages)]
+    shown = {".".join(path[-length:]) for path in paths for length in (1, 2)}
+    assert set(reference.LISTED) - shown == set()
+    for name, own in reference.LISTED.items():
+        if isinstance(own, type):
+            bases = [base.__name__ for base in own.__mro__]
+            hidden = [one for one in reference.members(own) if not shown & {f"{base}.{one}" for base in bases}]
+            assert hidden == [], name
+
+
+def test_the_gallery_shows_every_example(run_examples):
+    gallery = ROOT / "docs" / "examples" / "index.md"
+    cards = re.findall(r"\[!\[\]\((\S+)\)\]\((\S+)\)", gallery.read_text(encoding="utf-8"))
+    assert {(gallery.parent / page).resolve() for _, page in cards} == set(run_examples.pages().values())
+    assert all((gallery.parent / picture).is_file() for picture, _ in cards)
+
+
+def test_search_works_from_files(site):
+    """The index is a script, which pages opened from a disk may load."""
+    assert (site / "search" / "search_index.js").read_text(encoding="utf-8").startswith("var __index")
+
+
+def test_hosting_builds_the_same_site():
+    import yaml
+
+    hosting = yaml.safe_load((ROOT / ".readthedocs.yaml").read_text(encoding="utf-8"))
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    assert (ROOT / hosting["mkdocs"]["configuration"]).is_file()
+    assert set(hosting["python"]["install"][0]["extra_requirements"]) <= set(project["optional-dependencies"])
+    assert project["urls"]["Documentation"].endswith(".readthedocs.io")
 
 
 @pytest.mark.parametrize("name", EXAMPLES)

@@ -16,7 +16,7 @@ import pytest
 from sklearn.utils import Bunch
 
 import modifind.engine.checkpoint
-from conftest import ROOT, runs
+from conftest import NEEDS_SIGNALS, ROOT, runs
 from modifind import EffectLikelihood, ModifierSelector
 from modifind.cli.app import main
 from modifind.datasets import make_modifiers
@@ -323,6 +323,7 @@ def test_few_rows_of_a_source_are_saved_by_feature(few, tmp_path):
     assert fit_source(source, checkpoint=tmp_path, random_state=None) == result
 
 
+@NEEDS_SIGNALS
 def test_of_two_at_once_one_is_refused_and_the_other_is_right(table, tmp_path, quick_commands):
     data, out = tmp_path / "data.csv", tmp_path / "result.json"
     table.X.assign(treatment=table.treatment, outcome=table.y).to_csv(data, index=False)

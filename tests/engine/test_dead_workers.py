@@ -139,7 +139,7 @@ def shared_memory(pid):
     return [path for path in Path("/dev/shm").glob(f"*joblib*_{pid}_*")]
 
 
-@pytest.mark.parametrize("end", [signal.SIGKILL, signal.SIGTERM])
+@pytest.mark.parametrize("end", ["SIGKILL", "SIGTERM"])
 def test_no_worker_outlives_its_parent(end, tmp_path):
     (tmp_path / "long.py").write_text(LONG)
     process = subprocess.Popen(
@@ -148,7 +148,7 @@ def test_no_worker_outlives_its_parent(end, tmp_path):
     assert process.stdout.readline() == "at work\n"
     assert 1 <= len(workers_of(process.pid)) <= 2
     assert shared_memory(process.pid)
-    os.kill(process.pid, end)
+    os.kill(process.pid, getattr(signal, end))
     process.wait()
     limit = time.monotonic() + 30
     while (workers_of(process.pid) or shared_memory(process.pid)) and time.monotonic() < limit:

@@ -14,7 +14,7 @@ import pandas as pd
 import pytest
 from pandas.testing import assert_frame_equal
 
-from conftest import confounded_table
+from conftest import NEEDS_SIGNALS, confounded_table
 from modifind import WCMMD, EffectLikelihood, ModifierSelector, PropensityModel
 from modifind._workers import WorkerError
 from modifind.cli.app import main
@@ -242,6 +242,7 @@ def test_joblib_spreads_a_table_in_memory_over_the_cluster(client, table, expect
     assert found == expected
 
 
+@NEEDS_SIGNALS
 def test_worker_that_is_killed_costs_nothing_but_time(client, table, expected):
     pids = client.run(os.getpid)
     killed = []
@@ -598,6 +599,7 @@ def test_interrupted_run_leaves_nothing_on_the_cluster(client, table):
     assert kept.tb is not None
 
 
+@NEEDS_SIGNALS
 def test_control_c_while_a_local_cluster_starts_leaves_nothing(folder, tmp_path):
     start = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n"
     line = [sys.executable, "-c", start + "from modifind.cli.app import main; main()", "select", folder / "all.csv"]

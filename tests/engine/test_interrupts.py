@@ -14,6 +14,7 @@ import pytest
 from joblib import delayed
 
 import modifind.nuisance.outcome.stacking
+from conftest import NEEDS_SIGNALS
 from modifind import ModifierSelector, SelectionResult
 from modifind._workers import WorkerError, results_of, survivors
 from modifind.cli.app import main
@@ -180,7 +181,7 @@ def others(result):
 
 
 @pytest.mark.study
-@pytest.mark.parametrize("how", ["exit", "kill"])
+@pytest.mark.parametrize("how", ["exit", pytest.param("kill", marks=NEEDS_SIGNALS)])
 def test_a_feature_that_kills_its_worker_is_named_and_the_others_finish(table, whole, how, tmp_path):
     message = r"feature 'X3': its worker process died three times \(out of memory\?\); not tested, p = 1"
     with pytest.warns(UserWarning, match=message):

@@ -1,7 +1,6 @@
 """Studies of the paper: their runs, what is made of them, and that nothing is lost when they are killed."""
 
 import json
-import signal
 import subprocess
 import sys
 import time
@@ -223,7 +222,7 @@ def test_killed_study_continues_and_ends_with_the_same_bytes(tmp_path):
     deadline = time.monotonic() + 240
     while not list(folder.glob("[!.]*")) and time.monotonic() < deadline:
         time.sleep(0.02)
-    victim.send_signal(signal.SIGKILL)
+    victim.kill()
     victim.wait()
     kept = {path.name: path.stat().st_mtime_ns for path in folder.glob("[!.]*.json")}
     assert 1 <= len(kept) < 4

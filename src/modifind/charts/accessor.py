@@ -40,6 +40,18 @@ class PlotAccessor:
     ----------
     result : SelectionResult
         What is drawn.
+
+    Examples
+    --------
+    >>> from modifind import EffectLikelihood, ModifierSelector
+    >>> from modifind.datasets import make_modifiers
+    >>> data = make_modifiers("LinMean", n_samples=300, n_features=6, random_state=0)
+    >>> selector = ModifierSelector(EffectLikelihood("linear"), sampler="gaussian", random_state=0)
+    >>> result = selector.fit(data.X, data.y, treatment=data.treatment).result_
+    >>> result.plot.curve("X1").axes_[0].get_xlabel()
+    'X1'
+    >>> result.plot.importance().ax_.get_xlabel()
+    'importance (variance of D²)'
     """
 
     def __init__(self, result: SelectionResult) -> None:

@@ -68,6 +68,15 @@ class BoundsDisplay(Display):
     ----------
     figure_, axes_ : Figure, list of Axes
         What `plot` drew on.
+
+    Examples
+    --------
+    >>> from modifind.explain import effect_bounds
+    >>> x, y, a = ["no", "yes"] * 40, [0, 1, 2, 5] * 20, [0, 0, 1, 1] * 20
+    >>> bounds = effect_bounds(x, y, a, 0.5, discrete=True, random_state=0)
+    >>> display = BoundsDisplay("smoker", bounds, discrete=True, quantities=["sd"]).plot()
+    >>> [label.get_text() for label in display.axes_[0].get_xticklabels()]
+    ['no', 'yes']
     """
 
     feature: str

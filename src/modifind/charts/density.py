@@ -46,6 +46,16 @@ class DensityDisplay(Display):
         Values of the feature, in drawing order; NaN or None stands for rows without a value.
     figure_, axes_ : Figure, list of Axes
         What `plot` drew on: the densities of every value, then the witness functions of every value.
+
+    Examples
+    --------
+    >>> from modifind.datasets import load_trial
+    >>> from modifind import EffectLikelihood, ModifierSelector
+    >>> trial = load_trial()
+    >>> selector = ModifierSelector(EffectLikelihood("linear"), sampler="gaussian", random_state=0)
+    >>> result = selector.fit(trial.X[["age", "smoker"]], trial.y, treatment=trial.treatment).result_
+    >>> DensityDisplay.from_result(result, "smoker").values_
+    ['no', 'yes']
     """
 
     feature: str

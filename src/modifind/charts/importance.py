@@ -29,6 +29,14 @@ class ImportanceDisplay(SingleDisplay):
     ----------
     figure_, ax_ : Figure, Axes
         What `plot` drew on.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> selected, p = np.array([True, False]), np.array([0.001, 0.4])
+    >>> display = ImportanceDisplay(["age", "bmi"], np.array([0.3, 0.1]), p, selected).plot()
+    >>> [float(bar.get_width()) for bar in display.ax_.patches[:2]]
+    [0.3, 0.1]
     """
 
     names: list[str]

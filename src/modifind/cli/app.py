@@ -10,6 +10,7 @@ from typing import Annotated
 
 import typer
 
+from modifind._system import reader_left
 from modifind.cli import options, terminal
 from modifind.cli.outputs import check_outputs, write_outputs
 from modifind.cli.typed import as_typed
@@ -32,7 +33,7 @@ def main() -> None:
     with terminal.lasting_streams() as out:
         code = _run()
         out.flush()
-        if out.failure is not None and not isinstance(out.failure, BrokenPipeError) and not code:
+        if out.failure is not None and not reader_left(out.failure) and not code:
             _complain(f"cannot print: {out.failure.strerror}; files were written nevertheless")
             code = UNPRINTED
     sys.exit(code)

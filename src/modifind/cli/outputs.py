@@ -48,7 +48,7 @@ def check_outputs(wanted: Mapping[str, tuple[Path | None, tuple[str, ...]]], inp
 
 
 def _real(path: Path) -> str:
-    return os.path.realpath(path)
+    return os.path.normcase(os.path.realpath(path))
 
 
 def _check_folder(option: str, path: Path) -> None:

@@ -192,7 +192,7 @@ def write_file(frame: pd.DataFrame, path: Path) -> None:
     """Write a DataFrame as CSV or Parquet, whole or not at all."""
     buffer = io.BytesIO()
     if path.suffix.lower() == ".csv":
-        frame.to_csv(buffer, index=False)
+        frame.to_csv(buffer, index=False, lineterminator="\n")
     else:
         try:
             frame.to_parquet(buffer, index=False)

@@ -31,6 +31,12 @@ def make_trial(n_samples: int = 1500, random_state: Any = TRIAL_SEED) -> pd.Data
     -------
     DataFrame
         Columns `drug`, `pressure_change` and nine features.
+
+    Examples
+    --------
+    >>> from modifind.datasets import make_trial
+    >>> make_trial(n_samples=200).columns[:2].tolist()
+    ['drug', 'pressure_change']
     """
     rng = np.random.default_rng(random_state)
     made = pd.DataFrame({"age": np.clip(rng.normal(58, 11, n_samples), 30, 88).round(1)})

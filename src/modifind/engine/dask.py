@@ -9,6 +9,7 @@ from __future__ import annotations
 import glob
 import logging
 import operator
+import os
 import re
 import threading
 import time
@@ -415,7 +416,7 @@ def read_table(pattern: str, dialect: Dialect | None = None) -> Any:
     """
     import_dask()
     dialect = dialect or Dialect()
-    parquet = pattern.rstrip("/").lower().endswith(".parquet")
+    parquet = pattern.rstrip(f"/{os.sep}").lower().endswith(".parquet")
     if not (parquet or dialect.separator or kind_of(Path(pattern)) in (".csv", ".tsv")):
         raise ValueError(f"the data files must end in {ENDINGS}; found {pattern!r}")
     try:

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from modifind import _system
 from modifind.result.writing import make_folder
 
 LOCK_FILE = ".lock"
@@ -49,9 +50,12 @@ def held(folder: str | os.PathLike[str] | None) -> Iterator[None]:
         yield
     finally:
         held_here.remove(path)
-        with suppress(OSError):  # while it is still ours, so that nobody else's is removed
+        if _system.WINDOWS:  # where an open file is not removed, ours or another's
+            os.close(handle)
+        with suppress(OSError):  # elsewhere while it is still ours, so that nobody else's is removed
             (path / LOCK_FILE).unlink()
-        os.close(handle)
+        if not _system.WINDOWS:
+            os.close(handle)
         if made:
             with suppress(OSError):  # something was saved
                 path.rmdir()
@@ -66,7 +70,7 @@ def _taken(path: Path, folder: str | os.PathLike[str]) -> int:
             raise ValueError(f"checkpoint {folder} cannot be written to: {error.strerror}") from None
         try:
             _lock(handle)
-            if os.path.samestat(os.fstat(handle), os.stat(path)):
+            if _system.WINDOWS or os.path.samestat(os.fstat(handle), os.stat(path)):
                 return handle
         except FileNotFoundError:  # the last run has just removed it
             pass

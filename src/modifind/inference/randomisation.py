@@ -26,7 +26,14 @@ MAX_BLOCK = 32  # an early stop wastes at most one block of draws
 
 @dataclass(frozen=True)
 class CRTOutcome:
-    """What the test found for one feature."""
+    """What the test found for one feature.
+
+    Examples
+    --------
+    >>> from modifind.inference import CRTOutcome
+    >>> CRTOutcome(statistic=2.1, p_value=0.02, n_resamples=199, n_exceeding=3).p_value
+    0.02
+    """
 
     statistic: float
     p_value: float
@@ -53,6 +60,15 @@ class ConditionalRandomizationTest(BaseEstimator):
     ----------
     Candes, Fan, Janson, Lv. Panning for gold: model-X knockoffs for high dimensional controlled variable selection.
     2018. Besag, Clifford. Sequential Monte Carlo p-values. Biometrika, 1991.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from modifind import ConditionalRandomizationTest
+    >>> rng = np.random.default_rng(0)
+    >>> test = ConditionalRandomizationTest(stop_after=None)
+    >>> test.run(3.0, lambda k: rng.normal(size=(k, 25)), lambda column: 5 * column.mean(), n_resamples=199).p_value
+    0.005
     """
 
     def __init__(self, p_value: str = "valid", *, stop_after: int | None = 20, block_size: int | None = None) -> None:

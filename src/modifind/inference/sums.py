@@ -28,6 +28,16 @@ class RowSums:
         Sums of the observed values less their null means, and of the squares.
     second, third, fourth : float
         Sums of the rows' cumulants under the null hypothesis.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from modifind.inference import RowSums
+    >>> fair = np.tile([0.0, 1.0], (2, 1)), np.full((2, 2), 0.5)
+    >>> heads, _, _ = RowSums.of(np.array([1.0, 1.0]), *fair)
+    >>> mixed, _, _ = RowSums.of(np.array([0.0, 1.0]), *fair)
+    >>> (heads + mixed).n_rows, (heads + mixed).excess
+    (4, 1.0)
     """
 
     n_rows: int

@@ -53,6 +53,15 @@ class AnalyticOutcome:
         Cross-fits that were averaged.
     z_spread : float
         Standard error of z over these, NaN for a single one.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from modifind.inference import analytic_test
+    >>> heads = np.repeat([1.0, 0.0], [60, 40])
+    >>> outcome = analytic_test(heads, np.tile([0.0, 1.0], (100, 1)), np.full((100, 2), 0.5))
+    >>> round(outcome.gain, 2), outcome.n_resamples
+    (0.1, 0)
     """
 
     statistic: float
@@ -153,6 +162,15 @@ def analytic_test(
         Also draw the sum this often; the p-value of the draws must agree with the tail.
     rng : Generator, optional
         For the draws.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from modifind.inference import analytic_test
+    >>> heads = np.repeat([1.0, 0.0], [60, 40])
+    >>> outcome = analytic_test(heads, np.tile([0.0, 1.0], (100, 1)), np.full((100, 2), 0.5))
+    >>> round(outcome.statistic, 2), round(outcome.p_value, 2)
+    (2.0, 0.02)
     """
     expected, centred, variance = _moments(values, weights)
     excess = observed - expected

@@ -156,7 +156,7 @@ def _publish(study: Study, order: Order, records: list[Record], folder: Path) ->
     picture = io.BytesIO()
     study.figure(table).savefig(picture, format="png", dpi=150)
     paths = [folder / f"{study.name}.{suffix}" for suffix in ("csv", "png", "md")]
-    write_text(paths[0], table.to_csv(index=False, float_format="%.6g"))
+    write_text(paths[0], table.to_csv(index=False, float_format="%.6g", lineterminator="\n"))
     write_bytes(paths[1], picture.getvalue())
     command = f"Seeds {order.seed} and up. `{_command(study, order)}`"
     for device, told in {"cuda": "had autoencoders trained on a GPU", BATCHES: "were made in batches on a GPU"}.items():

@@ -29,6 +29,14 @@ class PlaceboResult:
         what so many single tests give.
     drawn : str
         How the treatment was drawn.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> runs = {"run": [1, 1, 2, 2], "feature": ["age", "bmi"] * 2, "p_value": [0.4, 0.7, 0.2, 0.9], "selected": False}
+    >>> result = PlaceboResult(pd.DataFrame(runs), n_asked=2, chance=0.05, drawn="by a coin")
+    >>> result.text, result.ok
+    ('0 of 2 placebo treatments found anything.', True)
     """
 
     table: Annotated[pd.DataFrame, COLUMNS]

@@ -36,4 +36,4 @@ def safe_csv(frame: pd.DataFrame, *, index: bool = True, **options: Any) -> str:
             shown.isetitem(place, [safe_cell(value) for value in frame.iloc[:, place]])
     shown.columns = pd.Index([safe_cell(name) for name in frame.columns])
     shown.index = pd.Index([safe_cell(label) for label in frame.index], name=safe_cell(frame.index.name))
-    return shown.to_csv(index=index, **options)
+    return shown.to_csv(index=index, lineterminator="\n", **options)

@@ -143,6 +143,22 @@ class SelectionResult:
         With several arms, the comparison of each with the reference, by label: see `contrast`. The table then says
         whether a feature modifies any of them, and in `arms` which; importance and statistic are those of the
         comparison with the smallest p-value, and curves, changes, bounds and checks are those of the comparisons.
+
+    Examples
+    --------
+    >>> from modifind import EffectLikelihood, ModifierSelector
+    >>> from modifind.datasets import make_modifiers
+    >>> data = make_modifiers("LinMean", n_samples=300, n_features=6, random_state=0)
+    >>> selector = ModifierSelector(EffectLikelihood("linear"), sampler="gaussian", random_state=0)
+    >>> result = selector.fit(data.X, data.y, treatment=data.treatment).result_
+    >>> sorted(result.selected)
+    ['X1', 'X2', 'X3', 'X4', 'X5']
+    >>> result.table.columns[:4].tolist()
+    ['kind', 'importance', 'statistic', 'p_value']
+    >>> result.curve("X1")[["value", "mean_effect"]].shape
+    (25, 2)
+    >>> result.ok, result.kind("X1")
+    (True, 'continuous')
     """
 
     table: Annotated[pd.DataFrame, TABLE_COLUMNS]

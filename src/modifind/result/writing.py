@@ -6,6 +6,8 @@ import os
 import tempfile
 from pathlib import Path
 
+from modifind._system import replace_file
+
 
 def write_text(path: str | os.PathLike[str], text: str, *, keep: bool = False) -> None:
     """Write to a temporary file beside `path`, then rename: readers see the old file or the whole new one.
@@ -49,7 +51,7 @@ def _write_and_rename(target: Path, content: bytes, keep: bool) -> None:
         if keep:
             _link(temporary, target)
         else:
-            os.replace(temporary, target)
+            replace_file(temporary, target)
     except BaseException:
         Path(temporary).unlink(missing_ok=True)
         raise
@@ -61,6 +63,7 @@ def _link(temporary: str, target: Path) -> None:
         os.link(temporary, target)
     except FileExistsError:
         pass
-    except OSError:  # a file system without links
-        os.replace(temporary, target)
+    except (OSError, AttributeError):  # a file system or a Python without links
+        if not target.exists():
+            replace_file(temporary, target)
     Path(temporary).unlink(missing_ok=True)

@@ -55,6 +55,17 @@ class Nuisances:
     family : Family, optional
         What the outcome is, and the scale on which effects on it are compared; by default as `families.family_of` sees
         it.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from modifind.data.feature_matrix import FeatureTable
+    >>> from modifind.statistics import Nuisances
+    >>> table = FeatureTable(("age",), np.array([[40.0], [50.0], [60.0], [70.0]]), (None,))
+    >>> outcome, arms, scores = np.array([1.0, 2.0, 2.0, 4.0]), np.array([0, 1, 0, 1]), np.full(4, 0.5)
+    >>> given = Nuisances(table, outcome, arms, scores, seed=np.random.SeedSequence(0))
+    >>> given.weights is None, given.in_pieces
+    (True, False)
     """
 
     table: FeatureTable
@@ -89,6 +100,14 @@ class Column:
         Median distance between observed values of a continuous feature.
     limits : tuple of two floats, optional
         Of a table in pieces, whose rows these are some of: what values of all rows lie between.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from modifind.statistics import Column
+    >>> column = Column(feature=0, values=np.array([40.0, 50.0]), scores=np.full(2, 0.5), n_levels=0, bandwidth=10.0)
+    >>> float(column.values.mean())
+    45.0
     """
 
     feature: int
@@ -145,6 +164,23 @@ class Statistic(BaseEstimator, ABC):
         The same for rows that belong together and for several columns at once, which need an analytic tail.
     cv_repeats : int
         Number of cross-fits that it needs folds for.
+
+    Examples
+    --------
+    >>> from modifind import ModifierSelector
+    >>> from modifind.statistics import Statistic
+    >>> from modifind.datasets import make_modifiers
+    >>> data = make_modifiers("LinMean", n_samples=300, n_features=6, random_state=0)
+    >>> class Covariance(Statistic):  # squared covariance of feature, treatment less score, and outcome
+    ...     name = "covariance"
+    ...     def prepare(self, nuisances):
+    ...         self.outcome_, self.arms_ = nuisances.outcome, nuisances.arms
+    ...         return self
+    ...     def value(self, column):
+    ...         return float(((self.arms_ - column.scores) * column.values * self.outcome_).mean() ** 2)
+    >>> selector = ModifierSelector(Covariance(), "gaussian", 0.5, n_resamples=199, explain=False, random_state=0)
+    >>> selector.fit(data.X, data.y, treatment=data.treatment).result_.table["p_value"].idxmin()
+    'X1'
     """
 
     name: ClassVar[str] = ""

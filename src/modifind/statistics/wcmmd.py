@@ -79,6 +79,16 @@ class WCMMD(Statistic):
     References
     ----------
     Chikahara, Yamada, Kashima. Feature selection for discovering distributional treatment effect modifiers. UAI 2022.
+
+    Examples
+    --------
+    >>> from modifind import WCMMD, ModifierSelector
+    >>> from modifind.datasets import make_modifiers
+    >>> data = make_modifiers("LinMean", n_samples=300, n_features=6, random_state=0)
+    >>> statistic = WCMMD(weight_cap=None)
+    >>> selector = ModifierSelector(statistic, sampler="gaussian", n_resamples=99, explain=False, random_state=0)
+    >>> selector.fit(data.X, data.y, treatment=data.treatment).result_.table["importance"].idxmax()
+    'X1'
     """
 
     name = "wcmmd"

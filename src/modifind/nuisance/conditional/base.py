@@ -49,6 +49,24 @@ class BaseSampler(BaseEstimator, ABC):
     condition_on_treatment : bool, default=True
         Whether the treatment is among the conditioning variables. The null hypothesis that ignorability gives is
         "Y independent of X_m given the other features and the treatment", so it should be; the paper leaves it out.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from modifind.data.feature_matrix import FeatureTable
+    >>> from modifind.nuisance.conditional import BaseSampler, Calibration
+    >>> from modifind.nuisance.conditional.base import NormalConditional
+    >>> class Standard:
+    ...     calibration = Calibration("known", float("nan"), float("nan"), 0.0)
+    ...     def conditional(self, table, treatment, parts):
+    ...         return NormalConditional(np.zeros(table.n_rows), 1.0, self.calibration)
+    >>> class StandardNormal(BaseSampler):  # features that are standard normal variables, whatever the others are
+    ...     def rule(self, feature):
+    ...         return Standard()
+    >>> table = FeatureTable(("x",), np.zeros((5, 1)), (None,))
+    >>> sampler = StandardNormal().fit(table, np.array([0, 1, 0, 1, 0]), np.random.SeedSequence(0))
+    >>> sampler.conditional(0).draw(np.random.default_rng(0), 2).shape
+    (2, 5)
     """
 
     name: str

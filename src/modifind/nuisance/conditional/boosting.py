@@ -23,6 +23,16 @@ class BoostingSampler(SplineSampler):
         Number of boosting rounds.
     n_folds : int, optional
         Folds of the out-of-fold predictions; 4, or 2 above 50,000 rows, half of which teach trees of this size as much.
+
+    Examples
+    --------
+    >>> from modifind import EffectLikelihood, BoostingSampler, ModifierSelector
+    >>> from modifind.datasets import make_modifiers
+    >>> data = make_modifiers("LinMean", n_samples=300, n_features=6, random_state=0)
+    >>> sampler = BoostingSampler(max_iter=10)
+    >>> selector = ModifierSelector(EffectLikelihood("linear"), sampler, explain=False, random_state=0)
+    >>> sorted(selector.fit(data.X, data.y, treatment=data.treatment).result_.selected)
+    ['X1', 'X2', 'X3', 'X4', 'X5']
     """
 
     name = "boosting"

@@ -37,6 +37,12 @@ class Calibration:
         Shares of the rows by tenths of that transform; empty where there is none.
     n_clusters : int
         Number of clusters that the distribution was fitted to; 0 for a distribution of rows.
+
+    Examples
+    --------
+    >>> from modifind.nuisance.conditional import Calibration
+    >>> Calibration("known", pit_distance=0.02, pit_p_value=0.7, log_score_gain=0.1).explained_share
+    0.0
     """
 
     sampler: str
@@ -54,6 +60,17 @@ class Conditional(Protocol):
     A distribution may also have `grid(rows)`, see `GridConditional`; one that has not is summarised by some of its
     draws. One that has `quantiles(levels)`, values at levels between 0 and 1 of shape (k, n), is resampled by it where
     a table is in pieces; any other by its weighted points.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from modifind.nuisance.conditional import ConditionalGrid
+    >>> class Coin:  # a feature that a coin decided, in three rows
+    ...     def draw(self, rng, n_draws):
+    ...         return rng.integers(0, 2, (n_draws, 3)).astype(float)
+    >>> points, weights = ConditionalGrid.of(Coin(), n_rows=3, n_levels=2).at(slice(0, 3))
+    >>> points.shape, weights.sum(axis=1).round(6).tolist()
+    ((3, 2), [1.0, 1.0, 1.0])
     """
 
     def draw(self, rng: np.random.Generator, n_draws: int) -> Array:
@@ -83,6 +100,18 @@ class ConditionalRule(Protocol):
 
     A rule may also have `fitted`, the distribution of the rows that it was learned from, where more is known of these:
     which fold a row was in, which residuals lie near its own. Rules are sent to every worker, without such rows.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from modifind.nuisance.conditional import Calibration
+    >>> from modifind.nuisance.conditional.base import NormalConditional
+    >>> class Standard:  # a feature that is a standard normal variable, whatever the others are
+    ...     calibration = Calibration("known", float("nan"), float("nan"), 0.0)
+    ...     def conditional(self, table, treatment, parts):
+    ...         return NormalConditional(np.zeros(table.n_rows), 1.0, self.calibration)
+    >>> Standard().calibration.sampler
+    'known'
     """
 
     @property

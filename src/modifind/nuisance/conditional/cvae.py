@@ -78,6 +78,17 @@ class CVAESampler(BaseSampler):
         Evidence bound at that epoch, in nats per held-out row (density of the standardised value if continuous).
     validation_rows_ : array of int
         The rows held out.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from modifind.data.feature_matrix import FeatureTable
+    >>> from modifind import CVAESampler
+    >>> values = np.random.default_rng(0).normal(size=(200, 2))
+    >>> table, arms = FeatureTable(("x", "y"), values, (None, None)), np.arange(200) % 2
+    >>> sampler = CVAESampler(hidden=8, max_epochs=5).fit(table, arms, np.random.SeedSequence(0))
+    >>> sampler.conditional(0).draw(np.random.default_rng(0), 3).shape
+    (3, 200)
     """
 
     name = "cvae"

@@ -52,6 +52,15 @@ class GaussianSampler(BaseSampler):
     ----------
     condition_on_treatment : bool, default=True
         Whether the treatment is among the conditioning variables.
+
+    Examples
+    --------
+    >>> from modifind import EffectLikelihood, GaussianSampler, ModifierSelector
+    >>> from modifind.datasets import make_modifiers
+    >>> data = make_modifiers("LinMean", n_samples=300, n_features=6, random_state=0)
+    >>> selector = ModifierSelector(EffectLikelihood("linear"), GaussianSampler(), explain=False, random_state=0)
+    >>> sorted(selector.fit(data.X, data.y, treatment=data.treatment).result_.selected)
+    ['X1', 'X2', 'X3', 'X4', 'X5']
     """
 
     name = "gaussian"

@@ -44,12 +44,22 @@ class ConditionalGrid:
 
     Attributes
     ----------
-    distribution : GridConditional
+    conditional : GridConditional
         Where points and weights come from.
     n_rows : int
         Number of rows of the table.
     block_rows : int
         Rows per block.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from modifind.nuisance.conditional import Calibration, ConditionalGrid
+    >>> from modifind.nuisance.conditional.base import NormalConditional
+    >>> known = Calibration("known", float("nan"), float("nan"), 0.0)
+    >>> grid = ConditionalGrid(NormalConditional(np.array([0.0, 5.0, 9.0]), 1.0, known), n_rows=3, block_rows=2)
+    >>> [(points * weights).sum(axis=1).round(6).tolist() for rows, points, weights in grid]
+    [[0.0, 5.0], [9.0]]
     """
 
     conditional: GridConditional
@@ -68,7 +78,7 @@ class ConditionalGrid:
 
         Parameters
         ----------
-        distribution : Conditional
+        conditional : Conditional
             The distribution of one feature.
         n_rows : int
             Number of rows of the table.

@@ -23,6 +23,17 @@ class MarginalSampler(BaseSampler):
     ----------
     condition_on_treatment : bool, default=True
         Draw from the rows of the same arm. The paper's Naive does not.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from modifind.data.feature_matrix import FeatureTable
+    >>> from modifind import MarginalSampler
+    >>> table = FeatureTable(("age",), np.array([[40.0], [50.0], [60.0], [70.0]]), (None,))
+    >>> sampler = MarginalSampler().fit(table, np.array([0, 0, 1, 1]), np.random.SeedSequence(0))
+    >>> draws = sampler.conditional(0).draw(np.random.default_rng(0), 3)
+    >>> draws.shape, bool(draws[:, :2].max() < draws[:, 2:].min())  # each arm by itself
+    ((3, 4), True)
     """
 
     name = "marginal"

@@ -53,6 +53,15 @@ class SplineSampler(BaseSampler):
         Whether the treatment is among the conditioning variables.
     n_folds : int, optional
         Folds of the out-of-fold predictions; 4, or 2 above 50,000 rows, half of which teach as much.
+
+    Examples
+    --------
+    >>> from modifind import EffectLikelihood, SplineSampler, ModifierSelector
+    >>> from modifind.datasets import make_modifiers
+    >>> data = make_modifiers("LinMean", n_samples=300, n_features=6, random_state=0)
+    >>> selector = ModifierSelector(EffectLikelihood("linear"), SplineSampler(n_folds=2), explain=False, random_state=0)
+    >>> sorted(selector.fit(data.X, data.y, treatment=data.treatment).result_.selected)
+    ['X1', 'X2', 'X3', 'X4', 'X5']
     """
 
     name = "splines"

@@ -80,6 +80,19 @@ class AdditiveLearner(AdditiveArms):
         The terms.
     coefficients_ : array of shape (n_terms, 4)
         Of the two locations and the two indices of the scale.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from modifind.nuisance.outcome import AdditiveLearner
+    >>> rng = np.random.default_rng(0)
+    >>> X, a = rng.normal(size=(400, 2)), np.arange(400) % 2
+    >>> y = a * X[:, 0] + np.where(a == 1, 2.0, 1.0) * rng.normal(size=400)
+    >>> location, scale = AdditiveLearner().fit(X, a, y).predict(np.array([[-2.0, 0.0], [2.0, 0.0]]))
+    >>> (location[:, 1] - location[:, 0]).round().tolist()  # effects where the first column is -2 and 2
+    [-2.0, 2.0]
+    >>> scale.round().tolist()
+    [[1.0, 2.0], [1.0, 2.0]]
     """
 
     def __init__(

@@ -26,6 +26,17 @@ class AdditiveAmounts(BaseEstimator):
         Knots of curves; 0 leaves straight lines.
     products : bool, default=True
         Whether products of two columns may enter.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from modifind.nuisance.outcome import AdditiveAmounts
+    >>> rng = np.random.default_rng(0)
+    >>> X, a = rng.normal(size=(400, 2)), np.arange(400) % 2
+    >>> y = (rng.random(400) < 0.4 + 0.4 * a) * np.exp(3 + 0.1 * rng.normal(size=400))
+    >>> chance, amount = AdditiveAmounts().fit(X, a, y).predict(np.array([[0.0, 0.0]]))
+    >>> chance.round(1).tolist(), (amount / np.exp(3)).round().tolist()
+    ([[0.4, 0.8]], [[1.0, 1.0]])
     """
 
     def __init__(self, n_knots: int = 12, *, products: bool = True) -> None:

@@ -16,6 +16,17 @@ class AdditiveClassifier(AdditiveIndex):
     """Probability of the outcome in each arm: a logistic function of smooth functions of single columns.
 
     `AdditiveIndex` has the parameters.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from modifind.nuisance.outcome import AdditiveClassifier
+    >>> rng = np.random.default_rng(0)
+    >>> X, a = rng.normal(size=(400, 2)), np.arange(400) % 2
+    >>> y = (rng.random(400) < np.where(a == 1, 0.5 + 0.4 * np.tanh(X[:, 0]), 0.5)).astype(float)
+    >>> chance, _ = AdditiveClassifier().fit(X, a, y).predict(np.array([[-2.0, 0.0], [2.0, 0.0]]))
+    >>> (chance[:, 1] > chance[:, 0]).tolist()
+    [False, True]
     """
 
     def _begin(self, y: Array, counts: Array | None) -> float:

@@ -22,6 +22,21 @@ class OutcomeLearner(Protocol):
     they are is computed once and handed to ``along(..., index)`` for every feature. One that leaves some columns out
     may say so by ``looks_at(columns)``. One that wraps another has that as `stands_for`, which messages name. Tables
     with sample weights need ``fit(X, a, y, sample_weight=None)``.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> class ArmMeans:
+    ...     def fit(self, X, a, y):
+    ...         self.location = [y[a == arm].mean() for arm in (0, 1)]
+    ...         self.scale = [y[a == arm].std() for arm in (0, 1)]
+    ...         return self
+    ...     def predict(self, X):
+    ...         return np.tile(self.location, (len(X), 1)), np.tile(self.scale, (len(X), 1))
+    >>> X, a, y = np.zeros((4, 1)), np.array([0, 0, 1, 1]), np.array([1.0, 3.0, 5.0, 9.0])
+    >>> location, scale = ArmMeans().fit(X, a, y).predict(X[:1])
+    >>> location.tolist(), scale.tolist()
+    ([[2.0, 7.0]], [[1.0, 2.0]])
     """
 
     def fit(self, X: Array, a: Ints, y: Array) -> Any:

@@ -23,6 +23,17 @@ class AdditiveCounts(AdditiveIndex):
     ----------
     dispersion_ : float
         0 for counts that vary as a Poisson variable does.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from modifind.nuisance.outcome import AdditiveCounts
+    >>> rng = np.random.default_rng(0)
+    >>> X, a = rng.normal(size=(400, 2)), np.arange(400) % 2
+    >>> y = rng.poisson(3 * np.exp(a * X[:, 0])).astype(float)
+    >>> mean, _ = AdditiveCounts().fit(X, a, y).predict(np.array([[0.0, 0.0]]))
+    >>> mean.round().tolist()  # of the control and of the treated
+    [[3.0, 3.0]]
     """
 
     rounds = 6

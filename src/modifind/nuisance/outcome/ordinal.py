@@ -60,6 +60,17 @@ class AdditiveOrdinal(AdditiveIndex):
     ----------
     thresholds_ : array
         The thresholds c_k of both arms.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from modifind.nuisance.outcome import AdditiveOrdinal
+    >>> rng = np.random.default_rng(0)
+    >>> X, a = rng.normal(size=(400, 2)), np.arange(400) % 2
+    >>> y = np.digitize(2 * a * X[:, 0] + rng.logistic(size=400), [-1.0, 1.0]).astype(float)
+    >>> log_odds, _ = AdditiveOrdinal().fit(X, a, y).predict(np.array([[-2.0, 0.0], [2.0, 0.0]]))
+    >>> (log_odds[:, 1] > log_odds[:, 0]).tolist()
+    [False, True]
     """
 
     rounds = 6

@@ -79,6 +79,15 @@ class EarlyStoppedMLP(ClassifierMixin, BaseEstimator):
         Epochs without improvement before stopping.
     random_state : int, default=0
         Seeds the split, the initial weights and the batches.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from modifind import EarlyStoppedMLP
+    >>> X = np.random.default_rng(0).normal(size=(300, 2))
+    >>> network = EarlyStoppedMLP((20,)).fit(X, (X[:, 0] > 0).astype(int))
+    >>> network.predict_proba(np.array([[-2.0, 0.0], [2.0, 0.0]]))[:, 1].round().tolist()
+    [0.0, 1.0]
     """
 
     def __init__(

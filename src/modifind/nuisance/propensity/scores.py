@@ -60,6 +60,17 @@ class PropensityModel(BaseEstimator):
         Score each row by a model that has not seen it. False scores the training rows themselves, as the paper does.
     clip : tuple of two floats, default=(0.01, 0.99)
         Scores are moved into this interval; the result's checks count the rows.
+
+    Examples
+    --------
+    >>> from sklearn.linear_model import LogisticRegression
+    >>> from modifind import EffectLikelihood, ModifierSelector, PropensityModel
+    >>> from modifind.datasets import make_modifiers
+    >>> data = make_modifiers("LinMean", n_samples=300, n_features=6, random_state=0)
+    >>> scores = PropensityModel(LogisticRegression(C=0.1), clip=(0.05, 0.95))
+    >>> selector = ModifierSelector(EffectLikelihood("linear"), "gaussian", scores, explain=False, random_state=0)
+    >>> sorted(selector.fit(data.X, data.y, treatment=data.treatment).result_.selected)
+    ['X1', 'X2', 'X3', 'X4', 'X5']
     """
 
     def __init__(

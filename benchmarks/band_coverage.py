@@ -1,6 +1,6 @@
 """Do the bands of effect curves cover the truth?
 
-    python benchmarks/coverage.py --runs 40 --seed 0
+    python benchmarks/band_coverage.py --runs 40 --seed 0
 
 The truth at a value of a feature is that of the population: rows are drawn given the value, and their means and spreads
 averaged. Points flagged as low support are left out of the figures and counted.
@@ -25,23 +25,23 @@ GRID = np.linspace(-3.0, 3.0, 41)
 FEATURES = (0, 2)
 
 
-def rows_given(value: float, feature: int, rng: np.random.Generator) -> np.ndarray:
+def rows_given(value: float, feature: int, rng: np.random.Generator, drawn: int) -> np.ndarray:
     """The five modifiers of rows whose `feature` has a value, in a population of which half is treated."""
     sign = np.array([-1.0, 1.0])
     odds = np.exp(-0.5 * (value - sign * ARM_MEAN) ** 2)
-    shift = np.where(rng.random(DRAWN) < odds[1] / odds.sum(), ARM_MEAN, -ARM_MEAN)[:, None]
+    shift = np.where(rng.random(drawn) < odds[1] / odds.sum(), ARM_MEAN, -ARM_MEAN)[:, None]
     places = np.arange(N_MODIFIERS)
     covariance = NEIGHBOUR_CORRELATION ** np.abs(np.subtract.outer(places, places))
     along = NEIGHBOUR_CORRELATION ** np.abs(places - feature)
     rest = np.linalg.cholesky(covariance - np.outer(along, along) + 1e-12 * np.eye(N_MODIFIERS))
-    return shift + along * (value - shift) + rng.standard_normal((DRAWN, N_MODIFIERS)) @ rest.T
+    return shift + along * (value - shift) + rng.standard_normal((drawn, N_MODIFIERS)) @ rest.T
 
 
-def truth(kind: str, feature: int, value: float, rng: np.random.Generator) -> dict[str, float]:
+def truth(kind: str, feature: int, value: float, rng: np.random.Generator, drawn: int) -> dict[str, float]:
     """Effects at one value."""
-    rows = rows_given(value, feature, rng)
+    rows = rows_given(value, feature, rng, drawn)
     score = _nonlinear(rows) if kind.startswith("Nonlin") else _linear(rows)
-    noise = rng.standard_normal((2, DRAWN))
+    noise = rng.standard_normal((2, drawn))
     if kind.endswith("Mean"):
         y0, y1 = -score + noise[0], score + noise[1]
     else:
@@ -73,11 +73,12 @@ def one_run(
     return pd.concat(found)
 
 
-def truths_of(kind: str) -> dict[int, pd.DataFrame]:
+def truths_of(kind: str, drawn: int = DRAWN) -> dict[int, pd.DataFrame]:
     """Effects along two features: one that modifies much, one that modifies little."""
     rng = np.random.default_rng(0)
     return {
-        feature: pd.DataFrame([truth(kind, feature, value, rng) for value in GRID], index=GRID) for feature in FEATURES
+        feature: pd.DataFrame([truth(kind, feature, value, rng, drawn) for value in GRID], index=GRID)
+        for feature in FEATURES
     }
 
 

@@ -1,0 +1,244 @@
+"""What Windows and macOS do in their own way, put on here: links, files that are open, signals, spawned processes,
+letters and ends of lines.
+"""
+
+import ast
+import errno
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from conftest import ROOT
+from modifind import EffectLikelihood, ModifierSelector, _system, _workers
+from modifind._memory import free_memory
+from modifind.cli.app import main
+from modifind.cli.outputs import check_outputs
+from modifind.cli.tables import write_file
+from modifind.datasets import make_modifiers
+from modifind.engine.lock import held
+from modifind.result.safe_csv import safe_csv
+from modifind.result.writing import write_text
+
+SOURCES = sorted((ROOT / "src" / "modifind").rglob("*.py"))
+SCRIPT = """
+import multiprocessing
+import joblib
+from modifind import ModifierSelector
+from modifind.datasets import make_modifiers
+
+def fit(n_jobs):
+    data = make_modifiers("LinMean", n_samples=150, n_features=5, random_state=0)
+    selector = ModifierSelector("wcmmd", "gaussian", 0.5, n_resamples=99, n_jobs=n_jobs, explain=False, random_state=0)
+    return selector.fit(data.X, data.y, treatment=data.treatment).result_.table["p_value"].tolist()
+
+if __name__ == "__main__":
+    multiprocessing.set_start_method("spawn")
+    with joblib.parallel_config(backend="multiprocessing"):
+        assert fit(2) == fit(1)
+    print("alike")
+"""
+SELECT = ("--treatment", "arm", "--outcome", "y", "--learner", "linear", "--sampler", "gaussian", "--no-explain")
+
+
+@pytest.fixture
+def windows(monkeypatch):
+    monkeypatch.setattr(_system, "WINDOWS", True)
+    monkeypatch.setattr(time, "sleep", lambda _: None)
+
+
+@pytest.fixture
+def data():
+    return make_modifiers("LinMean", n_samples=300, n_features=5, random_state=0)
+
+
+def refuse(*_, **__):
+    raise OSError(errno.EPERM, "Operation not permitted")
+
+
+@pytest.mark.parametrize("how", ["no function", "refused"])
+def test_files_are_kept_where_there_are_no_links(how, tmp_path, monkeypatch):
+    if how == "refused":
+        monkeypatch.setattr(os, "link", refuse)
+    else:
+        monkeypatch.delattr(os, "link")
+    for text in ("first", "second"):
+        write_text(tmp_path / "run.json", text, keep=True)
+    assert (tmp_path / "run.json").read_text(encoding="utf-8") == "first"
+    assert [path.name for path in tmp_path.iterdir()] == ["run.json"]
+
+
+def test_a_file_that_another_has_open_is_replaced_when_that_has_ended(tmp_path, monkeypatch, windows):
+    replace, tries = os.replace, []
+
+    def busy(source, target):
+        tries.append(target)
+        if len(tries) < 4:
+            raise PermissionError(errno.EACCES, "The process cannot access the file")
+        replace(source, target)
+
+    monkeypatch.setattr(os, "replace", busy)
+    write_text(tmp_path / "result.json", "new")
+    assert (len(tries), (tmp_path / "result.json").read_text(encoding="utf-8")) == (4, "new")
+
+
+def test_a_file_that_stays_open_is_told_and_nothing_is_left(tmp_path, monkeypatch, windows):
+    (tmp_path / "result.json").write_text("old", encoding="utf-8")
+
+    def busy(source, target):
+        raise PermissionError(errno.EACCES, "Permission denied")
+
+    monkeypatch.setattr(os, "replace", busy)
+    with pytest.raises(OSError, match=r"cannot write .*result\.json: Permission denied"):
+        write_text(tmp_path / "result.json", "new")
+    assert [path.read_text(encoding="utf-8") for path in tmp_path.iterdir()] == ["old"]
+
+
+def test_a_folder_is_free_again_where_open_files_are_not_removed(tmp_path, monkeypatch, windows):
+    unlink, close, closed = Path.unlink, os.close, []
+
+    def only_closed(path, missing_ok=False):
+        if path.name == ".lock" and not closed:
+            raise PermissionError(errno.EACCES, "The process cannot access the file")
+        unlink(path, missing_ok)
+
+    monkeypatch.setattr(Path, "unlink", only_closed)
+    monkeypatch.setattr(os, "close", lambda handle: (closed.append(handle), close(handle)))
+    monkeypatch.setattr(os.path, "samestat", lambda *_: False)  # else without an end
+    with held(tmp_path / "saved"):
+        assert (tmp_path / "saved" / ".lock").exists()
+    assert not (tmp_path / "saved").exists()
+
+
+@pytest.mark.parametrize(("on_windows", "code"), [(True, 0), (False, 1)])
+def test_a_reader_that_leaves_is_an_invalid_argument_on_windows(on_windows, code, monkeypatch, capsys):
+    class Gone:
+        encoding = "utf-8"
+
+        def write(self, text):
+            raise OSError(errno.EINVAL, "Invalid argument")
+
+        def flush(self):
+            pass
+
+        def isatty(self):
+            return False
+
+        def fileno(self):
+            raise OSError
+
+    monkeypatch.setattr(_system, "WINDOWS", on_windows)
+    monkeypatch.setattr(sys, "argv", ["modifind", "--version"])
+    monkeypatch.setattr(sys, "stdout", Gone())
+    with pytest.raises(SystemExit) as end:
+        main()
+    assert end.value.code == code
+
+
+def test_workers_need_no_masks_of_signals(data, monkeypatch):
+    monkeypatch.setattr(_workers, "signal", SimpleNamespace(SIGINT=signal.SIGINT))
+    settings = {"propensity": 0.5, "n_resamples": 99, "explain": False, "random_state": 0}
+    found = [
+        ModifierSelector("wcmmd", "gaussian", n_jobs=jobs, **settings)
+        .fit(data.X, data.y, treatment=data.treatment)
+        .result_.table
+        for jobs in (1, 2)
+    ]
+    assert found[0].equals(found[1])
+
+
+def test_processes_may_be_spawned(tmp_path):
+    (tmp_path / "script.py").write_text(SCRIPT, encoding="utf-8")
+    done = subprocess.run([sys.executable, "script.py"], cwd=tmp_path, capture_output=True, text=True, timeout=600)
+    assert (done.stdout, done.returncode) == ("alike\n", 0), done.stderr
+
+
+def test_a_terminal_and_a_locale_of_few_letters_change_no_file(data, tmp_path):
+    frame = data.X.rename(columns={"X1": "größe", "X2": "年齢"}).assign(arm=data.treatment, y=data.y)
+    frame.to_csv(tmp_path / "data.csv", index=False, encoding="utf-8")
+    few = {"PYTHONIOENCODING": "cp1252", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0", "LC_ALL": "C"}
+    many = {"PYTHONIOENCODING": "utf-8"}
+    files = []
+    for number, letters in enumerate((few, many)):
+        outputs = ("--out", f"{number}.json", "--report", f"{number}.html")
+        line = [sys.executable, "-c", "from modifind.cli.app import main; main()", "select", "data.csv"]
+        environment = {key: value for key, value in os.environ.items() if not key.startswith("PYTHONUTF8")} | letters
+        done = subprocess.run([*line, *SELECT, *outputs], cwd=tmp_path, env=environment, capture_output=True)
+        assert done.returncode == 0, done.stderr
+        files.append([(tmp_path / f"{number}.{ending}").read_text(encoding="utf-8") for ending in ("json", "html")])
+        shown = done.stdout.decode(letters["PYTHONIOENCODING"])
+        assert ("年齢" if letters is many else "\\u5e74\\u9f62") in shown
+    assert json.loads(files[0][0])["table"] == json.loads(files[1][0])["table"]
+    assert "年齢" in files[0][1]
+
+
+@pytest.mark.parametrize("more", [(), ("--stream", "--train-rows", "200")])
+def test_ends_of_lines_change_nothing(more, data, tmp_path, monkeypatch, capsys):
+    text = data.X.assign(arm=data.treatment, y=data.y).to_csv(index=False, lineterminator="\n")
+    monkeypatch.chdir(tmp_path)
+    tables = []
+    for name, end in (("lf", "\n"), ("crlf", "\r\n")):
+        Path(f"{name}.csv").write_bytes(text.replace("\n", end).encode())
+        monkeypatch.setattr(sys, "argv", ["modifind", "select", f"{name}.csv", *SELECT, *more, "--out", f"{name}.json"])
+        with pytest.raises(SystemExit) as ended:
+            main()
+        assert ended.value.code == 0, capsys.readouterr().err
+        tables.append(json.loads(Path(f"{name}.json").read_text(encoding="utf-8"))["table"])
+    assert tables[0] == tables[1]
+
+
+def test_lines_of_written_files_end_alike_on_every_system(data, tmp_path, monkeypatch):
+    monkeypatch.setattr(os, "linesep", "\r\n")
+    selector = ModifierSelector(EffectLikelihood("linear"), "gaussian", 0.5, explain=False, random_state=0)
+    result = selector.fit(data.X, data.y, treatment=data.treatment).result_
+    for name in ("csv", "json"):
+        getattr(result, f"to_{name}")(tmp_path / f"result.{name}")
+    result.report(tmp_path / "report.html")
+    write_file(data.X, tmp_path / "data.csv")
+    assert "\r" not in safe_csv(data.X)
+    assert {path.name: path.read_bytes().count(b"\r") for path in tmp_path.iterdir()} == {
+        name: 0 for name in ("result.csv", "result.json", "report.html", "data.csv")
+    }
+
+
+def test_names_that_differ_in_capitals_are_one_file_where_the_system_says_so(tmp_path, monkeypatch):
+    both = {"--out": (tmp_path / "R.json", (".json",)), "--figures": (tmp_path / "r.json", (".json",))}
+    check_outputs(both)
+    monkeypatch.setattr(os.path, "normcase", str.lower)
+    with pytest.raises(ValueError, match=r"r\.json would replace --out"):
+        check_outputs(both)
+
+
+def test_memory_is_not_asked_for_where_there_is_no_proc(tmp_path):
+    assert free_memory(str(tmp_path / "meminfo")) is None
+
+
+@pytest.mark.parametrize("file", SOURCES, ids=lambda file: file.relative_to(ROOT / "src" / "modifind").as_posix())
+def test_modules_ask_for_nothing_that_only_one_system_has(file):
+    """Text is opened with its encoding named, and modules of one system are imported where that is asked for."""
+    tree, found = ast.parse(file.read_text(encoding="utf-8")), []
+    for node in ast.walk(tree):
+        name = getattr(getattr(node, "func", None), "attr", getattr(getattr(node, "func", None), "id", ""))
+        if isinstance(node, ast.Call) and name in ("open", "read_text", "write_text", "TextIOWrapper", "fdopen"):
+            given = {keyword.arg for keyword in node.keywords}
+            modes = [one.value for one in node.args if isinstance(one, ast.Constant) and isinstance(one.value, str)]
+            binary = any("b" in mode and len(mode) <= 3 for mode in modes)
+            ours = name == "write_text" and isinstance(node.func, ast.Name)
+            if not (binary or ours or "encoding" in given or _opens_no_text(node)):
+                found.append(f"line {node.lineno}: {name} without encoding")
+    for node in tree.body:
+        names = [one.name for one in node.names] if isinstance(node, ast.Import) else [getattr(node, "module", "")]
+        found += [f"line {node.lineno}: {own}" for own in names if own in ("fcntl", "resource", "pwd", "msvcrt")]
+    assert found == []
+
+
+def _opens_no_text(node):
+    """Methods called open that open no text: of an archive, a checkpoint, the system, a table in pieces."""
+    owner = ast.unparse(node.func).rpartition(".")[0]
+    return owner in ("os", "archive", "self.checkpoint", "self")
