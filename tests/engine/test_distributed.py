@@ -35,6 +35,7 @@ FAST = {
     "random_state": 0,
     "max_train_rows": 400,
     "explain": False,
+    "cv": 2,
 }
 FEATURES = ["age", "dose", "site", "stage"]
 
@@ -325,7 +326,7 @@ ROWS = ("--exclude", "pi", "--propensity", "0.5", "--train-rows", "400")
 @pytest.fixture(scope="module")
 def in_memory(folder):
     frame = pd.read_csv(folder / "all.csv")
-    return fit(frame[FEATURES], frame["y"], frame["arm"])
+    return fit(frame[FEATURES], frame["y"], frame["arm"], cv=5)  # as the command line has it
 
 
 @pytest.mark.parametrize("name", ["part-*.csv", "all.parquet"])
@@ -357,7 +358,7 @@ def test_select_on_a_cluster_leaves_out_a_saved_index(cluster, folder, in_memory
 
 def test_select_on_a_cluster_reads_scores_from_their_column(cluster, folder, tmp_path, monkeypatch, capsys):
     frame = pd.read_csv(folder / "all.csv")
-    alone = fit(frame[FEATURES], frame["y"], frame["arm"], propensity=frame["pi"].to_numpy())
+    alone = fit(frame[FEATURES], frame["y"], frame["arm"], propensity=frame["pi"].to_numpy(), cv=5)
     out = tmp_path / "r.json"
     arguments = (folder / "part-*.csv", *SELECT, "--propensity", "pi", "--train-rows", "400")
     code, said = run(monkeypatch, capsys, "select", *arguments, "--dask", cluster.scheduler_address, "--out", out)
@@ -548,7 +549,7 @@ with connect(sys.argv[2]):
     progress = lambda done, total: os._exit(9) if total == len(frame) and done >= 300 else None
     ModifierSelector(
         EffectLikelihood("linear"), sampler="gaussian", propensity=0.5, random_state=0, max_train_rows=400,
-        explain=False, checkpoint=sys.argv[3], progress=progress,
+        explain=False, cv=2, checkpoint=sys.argv[3], progress=progress,
     ).fit(table[["age", "dose", "site", "stage"]], table["y"], treatment=table["arm"])
 """
 

@@ -36,7 +36,7 @@ for fit in range(8):
 
 
 def test_memory_does_not_grow_with_fits():
-    """The first fits fill caches; the next leave less than a tenth of a fit behind, what pandas keeps of its own views."""
+    """The first fits fill caches; the next leave less than a tenth of a fit behind: what pandas keeps of its views."""
     shown = subprocess.run([sys.executable, "-c", GROWTH], capture_output=True, text=True, check=True, timeout=900)
     sizes = [int(size) for size in shown.stdout.split()]
     kept = sizes[7] - sizes[6]
