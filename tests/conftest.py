@@ -8,6 +8,7 @@ import warnings
 from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
+from unittest.mock import patch
 
 import numpy as np
 import pandas as pd
@@ -37,7 +38,8 @@ sys.meta_path.insert(0, Block())
 
 @pytest.fixture(autouse=True, scope="session")
 def one_blas_thread():
-    with threadpool_limits(limits=1):
+    """Here and in processes that tests start."""
+    with threadpool_limits(limits=1), patch.dict(os.environ, {"OMP_NUM_THREADS": "1"}):
         yield
 
 

@@ -16,6 +16,7 @@ FAST = {
     "propensity": 0.5,
     "random_state": 0,
     "max_train_rows": 1500,
+    "cv": 2,
 }
 
 

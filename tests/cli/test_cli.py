@@ -1,7 +1,6 @@
 """The command line as a user has it: in an empty folder, some commands in a process of their own."""
 
 import json
-import os
 import subprocess
 import sys
 
@@ -11,14 +10,15 @@ import pytest
 
 from modifind.cli.app import _counts, _with_local_cluster, main
 from modifind.datasets import make_modifiers
+from modifind.paper import runs
 from modifind.result.selection_result import SelectionResult
 
 RUN = [sys.executable, "-c", "from modifind.cli.app import main; main()"]
 
 
-def modifind(*arguments, folder, environment=None):
+def modifind(*arguments, folder):
     command = [*RUN, *map(str, arguments)]
-    return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=900)
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=900)
 
 
 def here(monkeypatch, capsys, *arguments):
@@ -57,41 +57,47 @@ def data_folder(tmp_path_factory):
 GOOD = ("--treatment", "arm", "--outcome", "score", "--sampler", "gaussian")
 
 
-def test_demo_finds_the_truth_and_leaves_a_report(tmp_path):
-    done = modifind("demo", "--jobs", "2", folder=tmp_path)
-    assert done.returncode == 0, done.stderr
+def test_demo_finds_the_truth_and_leaves_a_report(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    code, said = here(monkeypatch, capsys, "demo")
+    assert code == 0, said.err
     result = SelectionResult.from_json(tmp_path / "modifind-demo" / "result.json")
     assert set(result.selected) == {"age", "smoker", "diabetes"}
-    assert "average" in done.stdout
-    assert "★" in done.stdout
+    assert "average" in said.out
+    assert "★" in said.out
     names = {path.name for path in (tmp_path / "modifind-demo").iterdir()}
     assert names == {"result.json", "result.csv", "report.html", "forest.png", "trial.csv"}
     assert "smoker" in (tmp_path / "modifind-demo" / "report.html").read_text(encoding="utf-8")
 
 
-def test_simulate_then_select(tmp_path):
-    done = modifind("simulate", "nonlinmean", "--n", 300, "--d", 6, "--seed", 4, "--out", "data.csv", folder=tmp_path)
-    assert done.returncode == 0, done.stderr
+def test_simulate_then_select(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    table = ("--n", 300, "--d", 6, "--seed", 4, "--out", "data.csv")
+    code, said = here(monkeypatch, capsys, "simulate", "nonlinmean", *table)
+    assert code == 0, said.err
     assert len(pd.read_csv(tmp_path / "data.csv")) == 300
     arguments = ("data.csv", "--treatment", "treatment", "--outcome", "outcome", "--seed", 3, "--out", "result.json")
-    done = modifind("select", *arguments, "--report", "report.html", folder=tmp_path)
-    assert done.returncode == 0, done.stderr
+    code, said = here(monkeypatch, capsys, "select", *arguments, "--report", "report.html")
+    assert code == 0, said.err
     result = SelectionResult.from_json(tmp_path / "result.json")
     assert result.settings["seed"] == 3
     assert list(result.table.index) == [f"X{j}" for j in range(1, 7)]
     assert {"X1", "X2"} <= set(result.selected)
-    assert done.stdout.count("★") >= 2
+    assert said.out.count("★") >= 2
     assert (tmp_path / "report.html").stat().st_size > 10_000
     assert sorted(p.name for p in tmp_path.iterdir()) == ["data.csv", "report.html", "result.json"]
 
 
-def test_same_seed_gives_the_same_file_for_csv_and_parquet_and_any_number_of_jobs(data_folder, tmp_path):
+def test_same_seed_gives_the_same_file_for_csv_and_parquet_and_any_number_of_jobs(
+    data_folder, tmp_path, monkeypatch, capsys
+):
     quick = (*GOOD, "--learner", "linear", "--no-explain")
-    first = modifind("select", data_folder / "good.csv", *quick, "--out", tmp_path / "a.csv", folder=tmp_path)
-    again = modifind(
-        "select", data_folder / "good.parquet", *quick, "--jobs", 2, "--out", tmp_path / "b.csv", folder=tmp_path
-    )
-    assert first.returncode == again.returncode == 0, first.stderr + again.stderr
+    for table, *rest in (
+        ("good.csv", "--out", tmp_path / "a.csv"),
+        ("good.parquet", "--jobs", 2, "--out", tmp_path / "b.csv"),
+    ):
+        code, said = here(monkeypatch, capsys, "select", data_folder / table, *quick, *rest)
+        assert code == 0, said.err
     assert (tmp_path / "a.csv").read_bytes() == (tmp_path / "b.csv").read_bytes()
 
 
@@ -247,11 +253,13 @@ def test_a_process_ends_with_the_same_line_and_code(case, data_folder, tmp_path)
     assert not list(tmp_path.iterdir())
 
 
-def test_reproduce_leaves_table_figure_and_text(tmp_path):
+def test_reproduce_leaves_table_figure_and_text(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(runs, "N_FEATURES", 6)
     command = ("reproduce", "table-counterexamples", "--quick", "--methods", "si-em", "--seed", "0", "--out", "here")
-    done = modifind(*command, folder=tmp_path)
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.split() == [f"here/quick/table-counterexamples.{suffix}" for suffix in ("csv", "png", "md")]
+    code, said = here(monkeypatch, capsys, *command)
+    assert code == 0, said.err
+    assert said.out.split() == [f"here/quick/table-counterexamples.{suffix}" for suffix in ("csv", "png", "md")]
     table = pd.read_csv(tmp_path / "here" / "quick" / "table-counterexamples.csv")
     assert table[["data", "n", "method", "runs"]].to_dict("records") == [
         {"data": kind, "n": 500, "method": "si-em", "runs": 1} for kind in ("LinCovar", "NonlinCovar")
@@ -267,16 +275,17 @@ def test_runs_by_method(text, counts):
     assert _counts(text) == counts
 
 
-def test_reproduce_nhanes_offline_says_what_to_download(tmp_path):
+def test_reproduce_nhanes_offline_says_what_to_download(tmp_path, monkeypatch, capsys):
     (tmp_path / "empty").mkdir()
-    environment = {**os.environ, "https_proxy": "http://127.0.0.1:9"}  # nothing listens there
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("https_proxy", "http://127.0.0.1:9")  # nothing listens there
     command = ("reproduce", "table-nhanes", "--quick", "--data", "empty", "--out", "here")
-    done = modifind(*command, folder=tmp_path, environment=environment)
-    assert done.returncode == 2
-    assert done.stderr.startswith("modifind: error: NHANES tables are missing")
-    assert "DEMO_E" in done.stderr
-    assert "Put these files into empty/nhanes" in done.stderr
-    assert "Traceback" not in done.stderr
+    code, said = here(monkeypatch, capsys, *command)
+    assert code == 2
+    assert said.err.startswith("modifind: error: NHANES tables are missing")
+    assert "DEMO_E" in said.err
+    assert "Put these files into empty/nhanes" in said.err
+    assert "Traceback" not in said.err
 
 
 def test_help_and_version(tmp_path):

@@ -25,8 +25,8 @@ from modifind.data.wording import printable
 from modifind.inference import ConditionalRandomizationTest
 from modifind.statistics import WCMMD
 
-N_TABLES = int(os.environ.get("MODIFIND_FUZZ_TABLES", "20"))
-N_COMMANDS = int(os.environ.get("MODIFIND_FUZZ_COMMANDS", "3"))
+N_TABLES = int(os.environ.get("MODIFIND_FUZZ_TABLES", "14"))
+N_COMMANDS = int(os.environ.get("MODIFIND_FUZZ_COMMANDS", "2"))
 ARGUMENTS = (
     *("X", "y", "treatment", "outcome", "alpha", "adjust", "cv", "sampler", "statistic", "learner", "propensity"),
     *("missing", "discrete_features", "feature_groups", "sample_weight", "clusters", "strata", "outcome_transform"),

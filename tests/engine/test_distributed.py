@@ -34,6 +34,8 @@ FAST = {
     "propensity": 0.5,
     "random_state": 0,
     "max_train_rows": 400,
+    "explain": False,
+    "cv": 2,
 }
 FEATURES = ["age", "dose", "site", "stage"]
 
@@ -70,6 +72,11 @@ def expected(table):
     return fit(table[FEATURES], table["y"], table["arm"])
 
 
+@pytest.fixture(scope="module")
+def explained(table):
+    return fit(table[FEATURES], table["y"], table["arm"], explain=True)
+
+
 def fit(X, y, treatment, **settings):
     return ModifierSelector(**FAST | settings).fit(X, y, treatment=treatment).result_
 
@@ -92,10 +99,10 @@ def fit_parts(table, cuts, meta=None, **settings):
     return fit(frame[FEATURES], frame["y"], frame["arm"], **settings)
 
 
-@pytest.mark.parametrize("cuts", [(), (3, 3, 700), (0, 100, 1000), tuple(range(100, 1000, 100))], ids=len)
-def test_partitions_of_any_size_give_the_result_of_one_process(client, table, expected, cuts):
-    calls = []
-    found = fit_parts(table, cuts, progress=lambda done, total: calls.append((done, total)))
+@pytest.mark.parametrize("cuts", [(), (0, 3, 3, 700, 1000), tuple(range(100, 1000, 100))], ids=len)
+def test_partitions_of_any_size_give_the_result_of_one_process(client, table, explained, cuts):
+    calls, expected = [], explained
+    found = fit_parts(table, cuts, progress=lambda done, total: calls.append((done, total)), explain=True)
     assert 0 < expected.table["p_value"].min() < 1e-4 < expected.table["p_value"].max()
     close(found, expected)
     assert found.selected == expected.selected
@@ -113,11 +120,11 @@ def test_rows_of_other_arms_are_left_out_of_every_partition(client, table):
     several = table.assign(arm=table["arm"].where(np.arange(1000) % 4 > 0, "both"))
     several.loc[300:449, "arm"] = "both"  # a whole partition, where only one of the arms is wanted
     frame = partitions(several, (300, 450, 700))
-    selector = ModifierSelector(**FAST | {"propensity": "auto", "explain": False})
+    selector = ModifierSelector(**FAST | {"propensity": "auto"})
     found = selector.fit(frame[FEATURES], frame["y"], frame["arm"], reference="placebo").result_
     assert list(found.contrasts) == ["both", "drug"]
     two = several[several["arm"] != "both"].reset_index(drop=True)
-    alone = fit(two[FEATURES], two["y"], two["arm"], propensity="auto", explain=False)
+    alone = fit(two[FEATURES], two["y"], two["arm"], propensity="auto")
     parts = ["importance", "statistic", "p_value"]
     assert_frame_equal(found.contrasts["drug"][parts], alone.table[parts], rtol=1e-6)
     assert found.contrast("drug").settings["n_rows_other_arms"] == len(several) - len(two)
@@ -163,17 +170,12 @@ def test_outcome_and_treatment_may_be_names_of_columns(client, table, expected):
 def test_known_scores_come_as_a_dask_series(client, table):
     frame = partitions(table, (300, 310))
     alone = fit(table[FEATURES], table["y"], table["arm"], propensity=table["pi"].to_numpy())
-    for propensity in (frame["pi"], PropensityModel(frame["pi"])):
+    for propensity in (PropensityModel(frame["pi"]), frame["pi"]):
         found = fit(frame[FEATURES], frame["y"], frame["arm"], propensity=propensity)
         assert_frame_equal(found.table, alone.table, rtol=1e-10)
         assert found.overlap == pytest.approx(alone.overlap)
         assert "known per row" in found.settings["propensity_model"]
-
-
-def test_settings_do_not_show_the_graph_of_the_scores(client, table):
-    frame = partitions(table, (300, 310))
-    found = fit(frame[FEATURES], frame["y"], frame["arm"], propensity=frame["pi"])
-    assert "Dask" not in str(found.settings["propensity"])
+    assert "Dask" not in str(found.settings["propensity"])  # of which only the name is recorded
     assert "\n" not in str(found.settings["propensity"])
 
 
@@ -229,7 +231,7 @@ def test_columns_must_be_partitioned_alike(client, table):
 
 
 def test_resamples_are_the_same_on_a_cluster(client, table):
-    settings = {"statistic": "wcmmd", "n_resamples": 40, "explain": False}
+    settings = {"statistic": "wcmmd", "n_resamples": 40}
     frame = partitions(table, (137, 500))
     found = fit(frame[FEATURES], frame["y"], frame["arm"], **settings)
     close(found, fit(table[FEATURES], table["y"], table["arm"], **settings))
@@ -318,14 +320,14 @@ def folder(tmp_path_factory, table):
     return path
 
 
-SELECT = ("--treatment", "arm", "--outcome", "y", "--exclude", "pi", "--sampler", "gaussian", "--learner", "linear")
-ROWS = ("--propensity", "0.5", "--train-rows", "400")
+SELECT = ("--treatment", "arm", "--outcome", "y", "--sampler", "gaussian", "--learner", "linear", "--no-explain")
+ROWS = ("--exclude", "pi", "--propensity", "0.5", "--train-rows", "400")
 
 
 @pytest.fixture(scope="module")
 def in_memory(folder):
     frame = pd.read_csv(folder / "all.csv")
-    return fit(frame[FEATURES], frame["y"], frame["arm"])
+    return fit(frame[FEATURES], frame["y"], frame["arm"], cv=5)  # as the command line has it
 
 
 @pytest.mark.parametrize("name", ["part-*.csv", "all.parquet"])
@@ -340,7 +342,8 @@ def test_select_on_a_cluster(cluster, folder, in_memory, tmp_path, monkeypatch, 
 
 def test_select_starts_a_cluster_without_an_address(folder, in_memory, tmp_path, monkeypatch, capsys):
     out = tmp_path / "r.json"
-    code, said = run(monkeypatch, capsys, "select", folder / "all.csv", *SELECT, *ROWS, "--out", out, "--dask")
+    line = (folder / "all.csv", *SELECT, *ROWS, "--jobs", 1, "--out", out, "--dask")
+    code, said = run(monkeypatch, capsys, "select", *line)
     assert code == 0, said.err
     close(SelectionResult.from_json(out), in_memory)
 
@@ -356,22 +359,10 @@ def test_select_on_a_cluster_leaves_out_a_saved_index(cluster, folder, in_memory
 
 def test_select_on_a_cluster_reads_scores_from_their_column(cluster, folder, tmp_path, monkeypatch, capsys):
     frame = pd.read_csv(folder / "all.csv")
-    alone = fit(frame[FEATURES], frame["y"], frame["arm"], propensity=frame["pi"].to_numpy())
+    alone = fit(frame[FEATURES], frame["y"], frame["arm"], propensity=frame["pi"].to_numpy(), cv=5)
     out = tmp_path / "r.json"
-    given = (
-        "--treatment",
-        "arm",
-        "--outcome",
-        "y",
-        "--sampler",
-        "gaussian",
-        "--learner",
-        "linear",
-        "--propensity",
-        "pi",
-    )
-    arguments = (folder / "part-*.csv", *given, "--train-rows", "400", "--dask", cluster.scheduler_address)
-    code, said = run(monkeypatch, capsys, "select", *arguments, "--out", out)
+    arguments = (folder / "part-*.csv", *SELECT, "--propensity", "pi", "--train-rows", "400")
+    code, said = run(monkeypatch, capsys, "select", *arguments, "--dask", cluster.scheduler_address, "--out", out)
     assert code == 0, said.err
     assert_frame_equal(SelectionResult.from_json(out).table, alone.table, rtol=1e-10)
 
@@ -449,7 +440,7 @@ def test_a_cluster_whose_worker_dies_at_the_start_is_started_again(monkeypatch):
         if deaths:
             deaths.pop()
             raise RuntimeError("Nanny failed to start.")
-        return real(*arguments, **settings)
+        return real(*arguments, **settings | {"processes": False})
 
     monkeypatch.setattr(distributed, "Client", dying)
     with connect(n_workers=1) as client:
@@ -468,8 +459,8 @@ def test_partitions_of_other_types_give_the_same_result(client, table):
     parts.insert(3, parts[3][:0].astype(object))
     frame = dd.from_delayed([delayed(part) for part in parts], meta=whole[:0], verify_meta=False)
     names = [*FEATURES, "visits"]
-    found = fit(frame[names], frame["y"], frame["arm"], explain=False)
-    close(found, fit(whole[names], whole["y"], whole["arm"], explain=False))
+    found = fit(frame[names], frame["y"], frame["arm"])
+    close(found, fit(whole[names], whole["y"], whole["arm"]))
 
 
 @pytest.mark.parametrize("part", [np.zeros((5, 6)), None], ids=["array", "nothing"])
@@ -512,7 +503,7 @@ def test_cluster_that_is_lost_is_told_in_a_line(table, monkeypatch, lost):
     own = distributed.LocalCluster(n_workers=1, threads_per_worker=1, processes=False, dashboard_address=":0")
     told = pytest.raises(WorkerError, match=r"^the Dask cluster was lost")
     with own, distributed.Client(own.scheduler_address, timeout="2s"), told:
-        fit_parts(table, tuple(range(60, 1000, 60)), progress=lose, explain=False)
+        fit_parts(table, tuple(range(60, 1000, 60)), progress=lose)
 
 
 def test_scheduler_without_workers_is_named(monkeypatch):
@@ -559,7 +550,7 @@ with connect(sys.argv[2]):
     progress = lambda done, total: os._exit(9) if total == len(frame) and done >= 300 else None
     ModifierSelector(
         EffectLikelihood("linear"), sampler="gaussian", propensity=0.5, random_state=0, max_train_rows=400,
-        checkpoint=sys.argv[3], progress=progress,
+        explain=False, cv=2, checkpoint=sys.argv[3], progress=progress,
     ).fit(table[["age", "dose", "site", "stage"]], table["y"], treatment=table["arm"])
 """
 
@@ -591,7 +582,7 @@ def test_interrupted_run_leaves_nothing_on_the_cluster(client, table):
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt) as kept:  # what is kept with the error, its futures among it, is not freed
-        fit_parts(table, tuple(range(60, 1000, 60)), progress=interrupt, explain=False)
+        fit_parts(table, tuple(range(60, 1000, 60)), progress=interrupt)
     limit = time.monotonic() + 20
     while client.run_on_scheduler(lambda dask_scheduler: len(dask_scheduler.tasks)) and time.monotonic() < limit:
         time.sleep(0.05)

@@ -105,15 +105,20 @@ def living(group):
 
 
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="looks for processes in /proc")
-def test_control_c_writes_what_was_found_and_the_same_command_continues(tmp_path):
-    data = make_modifiers("LinMean", n_samples=300, n_features=12, random_state=0)
+def test_control_c_writes_what_was_found_and_the_same_command_continues(tmp_path, monkeypatch):
+    data = make_modifiers("LinMean", n_samples=150, n_features=12, random_state=0)
     data.X.assign(arm=data.treatment, y=data.y).to_csv(tmp_path / "data.csv", index=False)
-    line = [sys.executable, "-c", "from modifind.cli.app import main; main()", "select", "data.csv"]
-    line += ["--treatment", "arm"]
-    line += ["--outcome", "y", "--statistic", "wcmmd", "--resamples", "6000", "--sampler", "gaussian", "--jobs", "2"]
-    line += ["--propensity", "0.5", "--out", "result.json", "--report", "report.html", "--checkpoint", "saved"]
+    line = ["select", "data.csv", "--treatment", "arm", "--outcome", "y", "--statistic", "wcmmd", "--resamples", "5000"]
+    line += ["--sampler", "gaussian", "--propensity", "0.5", "--no-explain", "--out", "result.json"]
+    line += ["--report", "report.html", "--checkpoint", "saved", "--jobs"]
+    program = [sys.executable, "-c", "from modifind.cli.app import main; main()"]
     process = subprocess.Popen(
-        line, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
+        [*program, *line, "2"],
+        cwd=tmp_path,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
     )
     while not list((tmp_path / "saved").glob("feature-*.json")) and process.poll() is None:
         time.sleep(0.01)
@@ -127,7 +132,11 @@ def test_control_c_writes_what_was_found_and_the_same_command_continues(tmp_path
     assert 1 <= partial.settings["n_tested"] < 12
     assert (tmp_path / "report.html").exists()
     assert living(process.pid) == []
-    subprocess.run(line, cwd=tmp_path, check=True, capture_output=True, timeout=900)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "argv", ["modifind", *line, "1"])
+    with pytest.raises(SystemExit) as end:
+        main()
+    assert end.value.code == 0
     result = SelectionResult.from_json(tmp_path / "result.json")
     done = partial.table["p_value"].notna()
     assert "interrupted" not in result.settings

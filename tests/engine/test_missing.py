@@ -239,7 +239,8 @@ def test_autoencoders_are_refused_by_name(table):
 
 def test_a_wide_table_with_gaps():
     X, y, a = with_gaps(n=200, d=70)
-    found = quiet_fit(X, y, a, statistic=EffectLikelihood("linear"), propensity=0.5, random_state=0, **CATEGORY)
+    given = {"statistic": EffectLikelihood("linear"), "propensity": 0.5, "random_state": 0, "cv": 2}
+    found = quiet_fit(X, y, a, **given, **CATEGORY)
     assert {"X1"} <= set(found.result_.selected)
 
 

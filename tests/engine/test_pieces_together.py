@@ -46,7 +46,7 @@ def fit(X, y, arms, piece_rows=None, **given):
 )
 def test_answer_does_not_depend_on_the_cut(names):
     X, y, arms, rows = table()
-    rows = {name: rows[name] for name in names}
+    rows = {name: rows[name] for name in names} | {"explain": len(names) > 1}
     whole = fit(X, y, arms, **rows)
     # Shares of strata are sums of weights, which scores and curves follow to the last digits.
     close(fit(X, y, arms, 137, **rows), whole, 1e-9, rtol=1e-9)
@@ -67,7 +67,7 @@ def test_few_rows_are_those_of_a_table_in_memory():
 
 def test_weights_that_are_all_alike_change_nothing():
     X, y, arms, _ = table()
-    plain, alike = fit(X, y, arms), fit(X, y, arms, sample_weight=np.full(len(X), 7.0))
+    plain, alike = (fit(X, y, arms, explain=False, **own) for own in ({}, {"sample_weight": np.full(len(X), 7.0)}))
     np.testing.assert_allclose(alike.table["statistic"], plain.table["statistic"], rtol=0.02, atol=0.02)
     # Bandwidths of weighted rows are those of 1000 that stand for them.
     np.testing.assert_allclose(alike.table["importance"], plain.table["importance"], rtol=0.02)
@@ -77,7 +77,7 @@ def test_rows_of_weight_zero_count_for_nothing():
     X, y, arms, _ = table()
     weights = np.where(np.arange(len(X)) % 4, 1.0, 0.0)
     odd = y.where(weights > 0, 1e3)
-    one, two = fit(X, y, arms, sample_weight=weights), fit(X, odd, arms, sample_weight=weights)
+    one, two = (fit(X, own, arms, sample_weight=weights, explain=False) for own in (y, odd))
     np.testing.assert_allclose(one.table["likelihood_gain"], two.table["likelihood_gain"], rtol=0.05, atol=1e-4)
     assert two.selected == ["dose"]
 
@@ -153,12 +153,13 @@ def of_clusters(seed, effect, n=1500, n_clusters=60):
 
 def test_features_of_clusters_are_tested_by_the_clusters_of_the_sample():
     X, y, arms, clinic = of_clusters(0, effect=2.0)
-    pieces = fit(X, y, arms, 137, clusters=clinic, max_train_rows=1200)
-    memory = fit(X, y, arms, clusters=clinic, max_train_rows=1500)
+    given = {"clusters": clinic, "explain": False}
+    pieces = fit(X, y, arms, 137, max_train_rows=1200, **given)
+    memory = fit(X, y, arms, max_train_rows=1500, **given)
     for found in (pieces, memory):
         assert found.selected == ["size"]
         assert found.diagnostics.loc["size", "n_clusters"] == found.diagnostics.loc["girls", "n_clusters"] == 60
-    close(fit(X, y, arms, 500, clusters=clinic, max_train_rows=1200), pieces, 1e-9, rtol=1e-9)
+    close(fit(X, y, arms, 500, max_train_rows=1200, **given), pieces, 1e-9, rtol=1e-9)
     assert abs(pieces.table.loc["girls", "statistic"] - memory.table.loc["girls", "statistic"]) < 1.5
 
 
@@ -184,9 +185,9 @@ def test_files_bring_weights_clusters_and_strata(tmp_path):
     source = open_files(str(tmp_path / "all.csv"), list(X.columns), "y", "arm", own)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        settings = FAST | {"propensity": "auto", "max_train_rows": 600}
+        settings = FAST | {"propensity": "auto", "max_train_rows": 600, "explain": False}
         found = ModifierSelector(**settings).fit_source(dataclasses.replace(source, piece_rows=137)).result_
-    expected = fit(X, y, arms, 137, **rows).table
+    expected = fit(X, y, arms, 137, **rows, explain=False).table
     assert_frame_equal(found.table, expected, rtol=1e-8)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -210,11 +211,12 @@ def test_columns_of_a_file_have_names(tmp_path, arguments, said):
         ModifierSelector().fit(tmp_path / "all.csv", *arguments)
 
 
+@pytest.mark.study
 @pytest.mark.parametrize("names", [("clusters",), ("sample_weight", "strata")])
 def test_null_features_are_found_no_more_often_than_they_may(names):
     """Clusters of their own level, which features that differ little within them share in part."""
     p = []
-    for seed in range(12):
+    for seed in range(runs(12, 8)):  # at most 6 of 32 p-values, instead of 8 of 48
         X, y, arms, rows = table(seed, effect=0.0)
         found = fit(X, y, arms, **{name: rows[name] for name in names}, explain=False, random_state=seed)
         p += found.table["p_value"].tolist()
@@ -223,24 +225,23 @@ def test_null_features_are_found_no_more_often_than_they_may(names):
 
 def test_partitions_on_a_cluster_bring_them_too():
     dd = pytest.importorskip("dask.dataframe")
-    pytest.importorskip("distributed")
+    distributed = pytest.importorskip("distributed")
     X, y, arms, rows = table()
     frame = dd.from_pandas(X.assign(y=y, arm=arms, **rows), npartitions=3)
-    selector = ModifierSelector(**FAST | {"propensity": "auto", "max_train_rows": 600, "n_jobs": 1})
-    with warnings.catch_warnings():
+    selector = ModifierSelector(**FAST | {"propensity": "auto", "max_train_rows": 600, "explain": False})
+    with distributed.Client(processes=False, n_workers=1, dashboard_address=":0"), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         found = selector.fit(frame, "y", "arm", **{name: name for name in rows}).result_
-    assert_frame_equal(found.table, fit(X, y, arms, 400, **rows).table, rtol=1e-8)
+    assert_frame_equal(found.table, fit(X, y, arms, 400, **rows, explain=False).table, rtol=1e-8)
 
 
 def test_labels_are_the_same_however_they_are_written():
     X, y, arms, rows = table()
     codes = pd.factorize(np.array(rows["clusters"]))[0]
     mixed = np.array([code if k < 700 else str(code) for k, code in enumerate(codes)], dtype=object)
-    for own in (codes, mixed, codes + 2**60):
-        for most in (600, 5000):
-            found = fit(X, y, arms, clusters=own, max_train_rows=most, explain=False)
-            assert found.settings["clusters"] == {"n_clusters": 60}
+    for own, most in ((codes, 600), (mixed, 600), (mixed, 5000), (codes + 2**60, 600), (codes + 2**60, 5000)):
+        found = fit(X, y, arms, clusters=own, max_train_rows=most, explain=False)
+        assert found.settings["clusters"] == {"n_clusters": 60}
     sites = pd.factorize(rows["strata"])[0]
     mixed = np.array([code if k < 700 else str(code) for k, code in enumerate(sites)], dtype=object)
     numbered = fit(X, y, arms, strata=mixed, explain=False)
@@ -340,7 +341,7 @@ def test_few_rows_of_a_file_take_everything(tmp_path, given):
         X.loc[3, "low"] = np.nan
     X.assign(y=y, arm=arms).to_csv(tmp_path / "few.csv", index=False)
     settings = {name: own for name, own in FAST.items() if name != "statistic" or "statistic" not in given}
-    selector = ModifierSelector(**settings | {"propensity": "auto"} | given)
+    selector = ModifierSelector(**settings | {"propensity": "auto", "explain": False} | given)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         file = selector.fit(tmp_path / "few.csv", "y", "arm").result_
@@ -389,7 +390,8 @@ class BrokenRule:
 @pytest.mark.parametrize("late", [False, True])
 def test_a_distribution_that_fails_costs_one_feature(late):
     X, y, arms, _ = table()
-    selector = ModifierSelector(**FAST | {"propensity": "auto", "max_train_rows": 600, "sampler": Fails(late=late)})
+    settings = FAST | {"propensity": "auto", "max_train_rows": 600, "sampler": Fails(late=late), "explain": False}
+    selector = ModifierSelector(**settings)
     source = dataclasses.replace(FrameSource.of(X, y, arms), piece_rows=400)
     with pytest.warns(
         UserWarning, match=r"feature 'age': its test failed \(ZeroDivisionError: .*\); not tested, p = 1"

@@ -26,6 +26,7 @@ QUICK = {
     "propensity": 0.5,
     "random_state": 0,
     "explain": False,
+    "cv": 2,
 }
 N = 240
 

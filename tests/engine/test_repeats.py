@@ -5,6 +5,7 @@ import pytest
 from scipy.stats import norm
 
 from conftest import quiet_fit
+from modifind import EffectLikelihood
 from modifind.engine import repeats
 
 
@@ -38,7 +39,8 @@ def test_the_seed_moves_a_feature_near_the_cut_less(monkeypatch):
     X = X[:, :2]  # what the outcome depends on
 
     def spread():
-        found = [quiet_fit(X, y, treatment, random_state=s, explain=False).result_ for s in range(4)]
+        linear = EffectLikelihood("linear")
+        found = [quiet_fit(X, y, treatment, statistic=linear, random_state=s).result_ for s in range(4)]
         return np.std([norm.isf(result.table["p_value"].iloc[1]) for result in found], ddof=1)
 
     averaged = spread()
@@ -65,5 +67,5 @@ def test_features_that_cannot_be_tested_are_not_repeated():
     X, y, treatment = near_the_cut(3, n=200)
     X[:, 3] = 1.0
     with pytest.warns(UserWarning, match="constant"):
-        result = quiet_fit(X, y, treatment, random_state=0, alpha=0.5).result_
+        result = quiet_fit(X, y, treatment, random_state=0, alpha=0.5, statistic=EffectLikelihood("linear")).result_
     assert result.table["p_value"].iloc[3] == 1

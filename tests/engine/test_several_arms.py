@@ -27,7 +27,7 @@ def table():
 
 
 def selector(**settings):
-    settings = {"random_state": 3, "explain": False} | settings
+    settings = {"random_state": 3, "explain": False, "cv": 2} | settings
     return ModifierSelector(EffectLikelihood("linear"), "gaussian", **settings)
 
 

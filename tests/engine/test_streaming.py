@@ -26,8 +26,8 @@ from streams import FAST, SMALL, close, cut, fit, fit_source, logistic_scores
 @pytest.mark.parametrize("kind", ["NonlinMean", "LinVar"])
 def test_streamed_fit_finds_what_all_rows_in_memory_tell(kind):
     data = make_modifiers(kind, n_samples=4000, n_features=6, random_state=2)
-    found = fit(data.X, data.y, data.treatment)
-    whole = fit(data.X, data.y, data.treatment, max_train_rows=4000)
+    found = fit(data.X, data.y, data.treatment, cv=5)
+    whole = fit(data.X, data.y, data.treatment, max_train_rows=4000, cv=5)
     assert set(found.selected) == set(whole.selected) == set(data.modifiers)
     # Importance is of all rows in both, up to bins and bandwidths from a sample of the rows.
     np.testing.assert_allclose(found.table["importance"], whole.table["importance"], rtol=0.25, atol=2e-4)
@@ -128,7 +128,7 @@ def spied(two, monkeypatch):
         return sums
 
     monkeypatch.setattr(LocalPieces, "sums", spy)
-    fit(two.X, two.y, two.treatment, **SMALL)
+    fit(two.X, two.y, two.treatment, cv=5, **SMALL)
     return seen
 
 
@@ -333,7 +333,7 @@ def test_arm_that_is_rare_in_the_sample_is_refused(few):
     treatment = np.zeros(900, dtype=int)
     treatment[:40] = 1
     with pytest.raises(ValueError, match="raise max_train_rows"):
-        fit(few.X, few.y, treatment, **SMALL)
+        fit(few.X, few.y, treatment, cv=5, **SMALL)
 
 
 def test_object_outcome_of_numbers_is_read_as_in_memory(few, base):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-from scipy.linalg import cho_factor, cho_solve, lapack
+from scipy.linalg import LinAlgError, lapack
 
 from modifind._typing import Array, Ints
 
@@ -25,10 +25,15 @@ def first_penalties(groups: Ints) -> Array:
 
 def solve_ridge(matrix: Array, side: Array, penalties: Array, groups: Ints) -> tuple[Array, Array]:
     """Solution of ``(matrix + penalties) x = side``, and the inverse's lower triangle; group 0 goes unpenalised."""
-    diagonal = penalties[groups] + 1e-9 * np.trace(matrix) / groups.size + 1e-12
-    factor = cho_factor(matrix + np.diag(diagonal), lower=True, check_finite=False)
-    inverse, _ = lapack.dpotri(factor[0], lower=1)
-    return cho_solve(factor, side, check_finite=False), inverse
+    penalised = matrix.copy(order="F")
+    penalised.ravel("K")[:: groups.size + 1] += penalties[groups] + 1e-9 * np.trace(matrix) / groups.size + 1e-12
+    # LAPACK itself: checks of cho_factor and cho_solve take longer than a small matrix.
+    factor, failed = lapack.dpotrf(penalised, lower=1, clean=0, overwrite_a=1)
+    if failed:
+        raise LinAlgError("the penalised matrix is not positive definite")
+    solution, _ = lapack.dpotrs(factor, side, lower=1)
+    inverse, _ = lapack.dpotri(factor, lower=1, overwrite_c=1)
+    return solution, inverse
 
 
 def updated_penalties(

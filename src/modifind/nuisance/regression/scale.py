@@ -76,8 +76,8 @@ class ScaleModel:
         if not with_floor:
             plain = terms.T @ terms if root is None else scaled_gram(terms, root)
         index = terms @ self.coefficients
+        scale, fit = self._fit(index, residual, shape, self.log_floor, sample_weight)
         for step in range(n_steps):
-            scale = self.at_index(index)
             standardised = residual / scale
             score = counted(student_weight(standardised, shape) * standardised**2 - 1.0, sample_weight)
             if plain is None:
@@ -87,13 +87,13 @@ class ScaleModel:
             gradient[:size] -= self.penalties[self.groups] * self.coefficients
             fisher = information * gram
             move, inverse = solve_ridge(fisher, gradient, self.penalties, groups)
-            index = self._advance(terms, index, residual, shape, move, sample_weight)
+            index, scale, fit = self._advance(terms, (index, scale, fit), residual, shape, move, sample_weight)
             penalties, freedom = updated_penalties(
                 self.coefficients, inverse[:size, :size], np.diag(fisher)[:size], self.penalties, self.groups
             )
             if step < n_steps - 1:
                 self.penalties = penalties
-        self.criterion = freedom + with_floor - self._fit(index, residual, shape, self.log_floor, sample_weight)
+        self.criterion = freedom + with_floor - fit
         return self
 
     def _floor_derivatives(
@@ -111,28 +111,34 @@ class ScaleModel:
         return gradient, np.block([[scaled_gram(terms, slope), mixed[:, None]], [mixed, floor @ floor]])
 
     def _advance(
-        self, terms: Array, index: Array, residual: Array, shape: float, move: Array, sample_weight: Array | None
-    ) -> Array:
-        """Step as far as the penalised likelihood improves; returns the index there."""
+        self,
+        terms: Array,
+        start: tuple[Array, Array, float],
+        residual: Array,
+        shape: float,
+        move: Array,
+        sample_weight: Array | None,
+    ) -> tuple[Array, Array, float]:
+        """Step as far as the penalised likelihood improves; from index, scale and log-likelihood to those there."""
         penalty, change = self.penalties[self.groups], move[: self.groups.size]
         shift = terms @ change
         length = min(1.0, MAX_MOVE / max(float(np.abs(shift).max()), 1e-12))
-
-        def objective(index: Array, coefficients: Array, log_floor: float) -> float:
-            return self._fit(index, residual, shape, log_floor, sample_weight) - 0.5 * float(penalty @ coefficients**2)
-
-        before = objective(index, self.coefficients, self.log_floor)
+        before = start[2] - 0.5 * float(penalty @ self.coefficients**2)
         for _ in range(MAX_HALVINGS):
             coefficients, log_floor = self.coefficients + length * change, self.log_floor
             if self.link == "softplus":
                 log_floor += float(np.clip(length * move[-1], -1.0, 1.0))
-            moved = index + length * shift
-            if objective(moved, coefficients, log_floor) >= before:
+            index = start[0] + length * shift
+            scale, fit = self._fit(index, residual, shape, log_floor, sample_weight)
+            if fit - 0.5 * float(penalty @ coefficients**2) >= before:
                 self.coefficients, self.log_floor = coefficients, log_floor
-                return moved
+                return index, scale, fit
             length /= 2
-        return index
+        return start
 
-    def _fit(self, index: Array, residual: Array, shape: float, log_floor: float, sample_weight: Array | None) -> float:
+    def _fit(
+        self, index: Array, residual: Array, shape: float, log_floor: float, sample_weight: Array | None
+    ) -> tuple[Array, float]:
+        """Scale and log-likelihood of the rows."""
         scale = self.at_index(index, log_floor)
-        return total(student_log_density(residual / scale, shape) - np.log(scale), sample_weight)
+        return scale, total(student_log_density(residual / scale, shape) - np.log(scale), sample_weight)
