@@ -1,6 +1,7 @@
 """Studies of the paper: their runs, what is made of them, and that nothing is lost when they are killed."""
 
 import json
+import signal
 import subprocess
 import sys
 from dataclasses import asdict, replace
