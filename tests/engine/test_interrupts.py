@@ -104,6 +104,14 @@ def living(group):
     return found
 
 
+def wait_until_gone(group):
+    """Helpers of joblib end a moment after the process that they belong to."""
+    deadline = time.monotonic() + 60
+    while living(group) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert living(group) == []
+
+
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="looks for processes in /proc")
 def test_control_c_writes_what_was_found_and_the_same_command_continues(tmp_path, monkeypatch):
     data = make_modifiers("LinMean", n_samples=150, n_features=12, random_state=0)
@@ -131,7 +139,7 @@ def test_control_c_writes_what_was_found_and_the_same_command_continues(tmp_path
     partial = SelectionResult.from_json(tmp_path / "result.json")
     assert 1 <= partial.settings["n_tested"] < 12
     assert (tmp_path / "report.html").exists()
-    assert living(process.pid) == []
+    wait_until_gone(process.pid)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "argv", ["modifind", *line, "1"])
     with pytest.raises(SystemExit) as end:

@@ -291,11 +291,11 @@ def test_weights_enter_the_spread_of_a_distribution():
 
 def test_a_weighted_pool_draws_by_weight():
     none = Calibration("pool", 0.0, 0.0, 0.0)
-    pool, weights = np.array([0.0, 1.0, 2.0, 9.0]), np.array([1.0, 2.0, 1.0, 50.0])
-    start, size = np.zeros(2000, dtype=np.int64), np.full(2000, 3)
+    pool, weights = np.repeat([0.0, 1.0, 2.0, 9.0], 2), np.repeat([1.0, 2.0, 1.0, 50.0], 2)
+    start, size = np.zeros(2000, dtype=np.int64), np.full(2000, 6)
     conditional = PoolConditional(pool, start, size, none, np.zeros(2000), np.ones(2000), weights=weights)
     draws = conditional.draw(np.random.default_rng(0), 10)
-    share = np.array([(draws == value).mean() for value in pool])
+    share = np.array([(draws == value).mean() for value in pool[::2]])
     np.testing.assert_allclose(share, [0.25, 0.5, 0.25, 0.0], atol=4 * np.sqrt(0.25 / draws.size))
     points, shares = conditional.grid(slice(0, 1))
     assert dict(zip(points[0][shares[0] > 0], shares[0][shares[0] > 0], strict=True)) == {

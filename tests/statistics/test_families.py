@@ -167,7 +167,7 @@ def test_dispersion_and_thresholds_are_found():
         ([1.0, 2.0, 3.0], {"outcome": "amount"}, "needs zeros and different amounts above them"),
         ([1.0, 2.0], {"outcome": "ratio"}, "outcome must be 'auto', 'numeric', 'binary', 'count', 'ordinal', 'amount'"),
         ([1.0, 2.0], {"effect_scale": "log"}, "effect_scale must be 'difference', 'ratio', 'odds_ratio', not 'log'"),
-        ([1.0, 2.0], {"outcome": "ordinal"}, "take effect_scale='odds_ratio'"),
+        ([1.0, 2.0], {"outcome": "ordinal"}, "use effect_scale='odds_ratio'"),
     ],
 )  # fmt: skip
 def test_outcomes_that_do_not_fit_are_refused(y, settings, message):
