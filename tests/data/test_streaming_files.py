@@ -9,6 +9,7 @@ import pandas as pd
 import pytest
 from pandas.testing import assert_frame_equal
 
+from modifind import EffectLikelihood, ModifierSelector
 from modifind.data.sources import Piece, open_files
 from modifind.engine.passes import Look
 from streams import SMALL, close, cut, fit, fit_source, logistic_scores, row_plan
@@ -101,6 +102,41 @@ def test_scores_are_read_from_their_column(folder, few):
 def test_files_that_cannot_be_read_are_named(folder, name, message):
     with pytest.raises(ValueError, match=message):
         open_all(folder, name)
+
+
+def test_rows_count_once_and_all_files_have_the_same_columns(folder, tmp_path):
+    frame = pd.read_csv(folder / "part-03.csv")
+    frame.assign(extra=1.5).to_csv(tmp_path / "more.csv", index=False)
+    first, more = folder / "part-02.csv", tmp_path / "more.csv"
+    selector = ModifierSelector()
+    with pytest.raises(ValueError, match=r"part-02\.csv' is named twice; its rows would count twice"):
+        selector.fit([str(folder / "part-*.csv"), first], "y", "arm")
+    with pytest.raises(ValueError, match=r"more\.csv has a column 'extra' that .*part-02\.csv has not"):
+        selector.fit([first, more], "y", "arm")
+    with pytest.raises(ValueError, match=r"part-02\.csv has no column 'extra'"):
+        selector.fit([more, first], "y", "arm")
+
+
+def test_labels_are_the_same_whether_or_not_a_part_of_the_file_has_numbers_alone(folder, tmp_path):
+    frame = pd.read_csv(folder / "all.csv").drop(columns="pi")
+    rng = np.random.default_rng(0)
+    frame["ward"] = np.array([f"{k:03d}" for k in rng.integers(0, 40, 900)], dtype=object)
+    frame.loc[899, "ward"] = "A40"
+    for start in (0, 450):
+        frame[start : start + 450].to_csv(tmp_path / f"part-{start}.csv", index=False)
+    given = {
+        "statistic": EffectLikelihood("linear"),
+        "sampler": "gaussian",
+        "random_state": 0,
+        "explain": False,
+        **SMALL,
+    }
+    whole = ModifierSelector(**given).fit(
+        frame.drop(columns=["y", "arm", "ward"]), frame["y"], frame["arm"], clusters=frame["ward"]
+    )
+    parts = ModifierSelector(**given).fit(str(tmp_path / "part-*.csv"), "y", "arm", clusters="ward")
+    assert parts.result_.settings["clusters"] == whole.result_.settings["clusters"]
+    np.testing.assert_allclose(parts.result_.table["p_value"], whole.result_.table["p_value"], rtol=1e-9)
 
 
 def test_file_that_is_cut_off_is_named_when_it_is_read(folder):

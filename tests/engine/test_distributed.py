@@ -226,6 +226,8 @@ def test_columns_must_be_partitioned_alike(client, table):
         fit(frame[FEATURES], partitions(table, (500, 600))["y"], frame["arm"])
     with pytest.raises(ValueError, match=r"a partition of treatment has [46]00 rows, that of X 500"):
         fit(frame[FEATURES], frame["y"], partitions(table, (400,))["arm"])
+    with pytest.raises(ValueError, match="a partition of y has an index other than that of X"):
+        fit(frame[FEATURES], frame["y"].map_partitions(lambda part: part.sort_values()), frame["arm"])
     with pytest.raises(ValueError, match=r"'exact'. needs the table in memory"):
         fit(frame[FEATURES], frame["y"], frame["arm"], statistic=WCMMD("exact"))
 

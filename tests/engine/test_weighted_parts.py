@@ -305,6 +305,15 @@ def test_a_weighted_pool_draws_by_weight():
     }
 
 
+def test_hardly_anything_is_drawn_beside_a_value_that_hardly_counts():
+    none, zeros, ones = Calibration("pool", 0.0, 0.0, 0.0), np.zeros(1), np.ones(1)
+    pool, weights = np.array([1.0, 2.0, 3.0, 100.0]), np.array([1.0, 1.0, 1.0, 1e-9])
+    one = PoolConditional(pool, np.array([0]), np.array([4]), none, zeros, ones, weights=weights)
+    draws = one.draw(np.random.default_rng(0), 2000)
+    assert draws.max() <= 3.0
+    assert np.unique(draws).size > 1000  # of which a third lies at the ends
+
+
 def test_weighted_distance_from_uniform():
     rng = np.random.default_rng(13)
     pit = rng.random(300)

@@ -181,6 +181,14 @@ def test_a_level_that_models_have_not_seen_is_refused():
         family.coded(np.array([1.0, 2.5]))
 
 
+@pytest.mark.parametrize("outcome", ["numeric", "amount"])
+def test_negative_outcomes_that_models_have_not_seen_are_refused(outcome):
+    family = family_of(np.array([0.0, 1.5, 2.0]), outcome, "ratio")
+    assert family.coded(np.array([0.0, 3.0])).tolist() == [0.0, 3.0]
+    with pytest.raises(ValueError, match="1 value of y is below 0"):
+        family.coded(np.array([1.0, -2.0]))
+
+
 @pytest.mark.parametrize("scale", ["ratio", "odds_ratio"])
 def test_an_arm_without_any_outcome_is_refused(scale):
     y, arms = np.array([0.0, 0.0, 0.0, 1.0]), np.array([0, 0, 1, 1])

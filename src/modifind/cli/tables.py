@@ -13,7 +13,7 @@ import pandas as pd
 
 from modifind.data.files.opening import DataFile, open_file, open_matching, refuse_folder
 from modifind.data.files.text import Dialect
-from modifind.data.sources import FileSource
+from modifind.data.sources import FileSource, refuse_more_columns
 from modifind.result.placebo_result import PlaceboResult
 from modifind.result.selection_result import SelectionResult
 from modifind.result.writing import write_bytes
@@ -180,7 +180,9 @@ def open_table(
         with connect(None if dask == "local" else dask, jobs) as client, errors_told(client):
             yield FrameTable(read_table(data, dialect))
     elif stream:
-        yield FileTable(open_matching(data, dialect))
+        files = open_matching(data, dialect)
+        refuse_more_columns(files)
+        yield FileTable(files)
     else:
         frame = open_file(Path(data), dialect).read()
         if frame.empty:

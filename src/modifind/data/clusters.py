@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import warnings
 from dataclasses import dataclass, fields
 from typing import Any
@@ -20,6 +21,7 @@ from modifind.data.wording import counted, gaps
 LEAST_CLUSTERS = 10
 FEW_CLUSTERS = 40
 LARGEST_WEIGHT = 1e100  # squares must not overflow
+NUMBER = re.compile(r"[+-]?\d+(\.\d*)?([eE][+-]?\d+)?", re.ASCII)
 
 
 def read_weights(sample_weight: Any, n_rows: int) -> Array:
@@ -120,14 +122,24 @@ def refuse_unlabelled(column: pd.Series[Any]) -> None:
 def label_texts(column: pd.Series[Any]) -> pd.Series[Any]:
     """Labels as text, the same for a number in whichever way it is written; None where there is none.
 
+    A file of text has 001 as a number in rows where all labels are numbers, and as it stands where one is not.
+
     Examples
     --------
-    >>> label_texts(pd.Series([3, 3.0, "3", 2**60 + 1, 9.5, None], dtype=object)).tolist()
-    ['3', '3', '3', '1152921504606846977', '9.5', None]
+    >>> label_texts(pd.Series([3, 3.0, "3", "003", 2**60 + 1, 9.5, "9.50", "A3", None], dtype=object)).tolist()
+    ['3', '3', '3', '3', '1152921504606846977', '9.5', '9.5', 'A3', None]
     """
     codes, labels = pd.factorize(column)
-    texts = [str(int(own)) if isinstance(own, float) and own.is_integer() else str(own) for own in labels]
+    texts = [_label_text(own) for own in labels]
     return pd.Series(np.array([*texts, None], dtype=object)[codes], index=column.index, dtype=object)
+
+
+def _label_text(label: Any) -> str:
+    if isinstance(label, str) and NUMBER.fullmatch(label):
+        label = int(label) if label.lstrip("+-").isdigit() else float(label)
+    if isinstance(label, float) and label.is_integer():
+        label = int(label)
+    return str(label)
 
 
 def cluster_keys(column: pd.Series[Any]) -> NDArray[np.uint64]:

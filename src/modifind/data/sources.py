@@ -183,7 +183,9 @@ class FileSource:
     piece_rows: int = PIECE_ROWS
 
     def __post_init__(self) -> None:
-        """Refuse a file that lacks a column."""
+        """Refuse a file that lacks a column, and one that is named twice."""
+        if twice := repeated(os.path.realpath(file.path) for file in self.files):
+            raise ValueError(f"{listed(twice)} is named twice; its rows would count twice")
         for file in self.files:
             missing = [name for name in self.columns if name not in file.names]
             if missing:
@@ -265,8 +267,20 @@ def files_of(X: Any, columns: Mapping[str, Any]) -> FileSource:
     if twice := repeated(own.values()):
         raise ValueError(f"{', '.join(own)}: {listed(twice)} is named twice; every column has one role")
     files = tuple(file for path in _paths(X) for file in open_matching(os.fspath(path)))
+    refuse_more_columns(files)
     features = tuple(name for name in files[0].names if name not in own.values())
     return FileSource(files, features, own.pop("y"), own.pop("treatment"), own)
+
+
+def refuse_more_columns(files: Sequence[DataFile]) -> None:
+    """Refuse a file with a column that the first has not: whether it is a feature would depend on their order."""
+    for file in files[1:]:
+        more = [name for name in file.names if name not in files[0].names]
+        if more:
+            raise ValueError(
+                f"{file.path} has a column {listed(more)} that {files[0].path} has not; all files of a table need the "
+                "same columns"
+            )
 
 
 def has_row_scores(propensity: Any) -> bool:

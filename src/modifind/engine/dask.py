@@ -369,6 +369,11 @@ def _piece(start: int, parts: dict[str, Any], kept: Kept) -> tuple[Piece, Droppe
     for name, part in parts.items():
         if len(part) != n_rows:
             raise ValueError(f"a partition of {name} has {len(part)} rows, that of X {n_rows}")
+        if not part.index.equals(parts["X"].index):
+            raise ValueError(
+                f"a partition of {name} has an index other than that of X, so its rows may be others or in another "
+                "order; take both from the same Dask DataFrame"
+            )
     piece = Piece(start, **{name: part.reset_index(drop=True) for name, part in parts.items()})
     return kept.of(piece, start)
 

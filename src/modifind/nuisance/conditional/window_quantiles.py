@@ -2,7 +2,7 @@
 
 Drawn again and again, the values themselves would repeat, and no drawn row of a long tail would lie as far from all
 others as the observed ones do. So values between two neighbours are drawn, too, unless one of them repeats: what piles
-up on a value, or is rounded, stays there.
+up on a value, or is rounded, stays there. So does what lies beside a value that hardly counts.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from modifind._typing import Array, Ints
 
+HARDLY = 0.1  # of the weight of its neighbour
 ENDS, BETWEEN = 100, 800  # values of a window that are kept: at each end, and in between
 
 
@@ -51,16 +52,18 @@ class WindowQuantiles:
 def _table(values: Array, weights: Array) -> tuple[Array, Array]:
     order = np.argsort(values, kind="stable")
     values, weights = values[order], weights[order]
-    levels = (np.cumsum(weights) - weights / 2) / weights.sum()
+    ends = np.cumsum(weights) / weights.sum()
+    levels = ends - weights / (2 * weights.sum())
     same = values[1:] == values[:-1]
     tied = np.concatenate((same, [False])) | np.concatenate(([False], same))
     kept = np.arange(values.size)
     if values.size > 2 * ENDS + BETWEEN:
         middle = np.linspace(ENDS, values.size - ENDS - 1, BETWEEN).astype(np.intp)
         kept = np.concatenate((kept[:ENDS], middle, kept[-ENDS:]))
-    levels, values, tied = levels[kept], values[kept], tied[kept]
-    steps = np.flatnonzero((tied[1:] | tied[:-1]) & (values[1:] != values[:-1]))
-    middle_levels = (levels[steps] + levels[steps + 1]) / 2
+    levels, values, tied, weights = levels[kept], values[kept], tied[kept], weights[kept]
+    apart = np.minimum(weights[1:], weights[:-1]) < HARDLY * np.maximum(weights[1:], weights[:-1])
+    steps = np.flatnonzero((tied[1:] | tied[:-1] | apart) & (values[1:] != values[:-1]))
+    between = np.where(kept[steps + 1] == kept[steps] + 1, ends[kept[steps]], (levels[steps] + levels[steps + 1]) / 2)
     place = np.repeat(steps + 1, 2)
     both = np.column_stack((values[steps], values[steps + 1])).ravel()
-    return np.insert(levels, place, np.repeat(middle_levels, 2)), np.insert(values, place, both)
+    return np.insert(levels, place, np.repeat(between, 2)), np.insert(values, place, both)

@@ -56,16 +56,25 @@ class Amount(Family):
     @classmethod
     def of(cls, y: Array, link: Link = IDENTITY) -> Self:
         """Of numbers that are never negative, some of them zero."""
-        low = int((y < 0).sum())
-        if low:
-            found = counted(low, "value of y is", "values of y are")
-            raise ValueError(f"outcome='amount' needs amounts of 0 or more; {found} below 0. Use outcome='numeric'")
+        cls._refuse_negative(y)
         if not (y == 0).any() or np.unique(y).size < 3:
             raise ValueError(
                 "outcome='amount' needs zeros and different amounts above them; there are none in y. Use "
                 "outcome='numeric'"
             )
         return cls(link)
+
+    @staticmethod
+    def _refuse_negative(y: Array) -> None:
+        low = int((y < 0).sum())
+        if low:
+            found = counted(low, "value of y is", "values of y are")
+            raise ValueError(f"outcome='amount' needs amounts of 0 or more; {found} below 0. Use outcome='numeric'")
+
+    def coded(self, y: Array) -> Array:
+        """As it is, once it has been seen to be an amount."""
+        self._refuse_negative(y)
+        return y
 
     @property
     def _any(self) -> Bernoulli:

@@ -8,7 +8,6 @@ import numpy as np
 
 from modifind._typing import Array, Ints
 from modifind.data.outcome_scale import has_many_zeros, is_count
-from modifind.data.wording import counted
 from modifind.statistics.families.amount import Amount
 from modifind.statistics.families.bernoulli import Bernoulli
 from modifind.statistics.families.contract import Family
@@ -60,8 +59,6 @@ def family_of(y: Array, outcome: str = "auto", effect_scale: str = "difference",
             f"effect_scale='odds_ratio' needs an outcome of two values; found {np.unique(y).size} in y. "
             "Odds ratios are also available for ordered levels: outcome='ordinal'"
         )
-    if effect_scale == "ratio":
-        _refuse_negative(y, kind)
     family = FAMILIES[kind].of(y, LINKS[effect_scale])
     if effect_scale != "difference" and arms is not None:
         _refuse_empty_arms(family.coded(y), arms, effect_scale)
@@ -78,14 +75,6 @@ def _kind_of(y: Array, effect_scale: str) -> str:
     if effect_scale == "ratio" and y.min() >= 0:
         return "count" if is_count(y) else "amount" if has_many_zeros(y) else "numeric"
     return "numeric"
-
-
-def _refuse_negative(y: Array, kind: str) -> None:
-    """Refuse outcomes whose means have no ratio."""
-    low = 0 if kind == "binary" else int((y < 0).sum())
-    if low:
-        found = counted(low, "value of y is", "values of y are")
-        raise ValueError(f"effect_scale='ratio' needs an outcome that is never negative; {found} below 0")
 
 
 def _refuse_empty_arms(coded: Array, arms: Ints, effect_scale: str) -> None:

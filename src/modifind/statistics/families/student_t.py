@@ -9,6 +9,7 @@ import numpy as np
 from scipy.special import stdtr
 
 from modifind._typing import Array
+from modifind.data.wording import counted
 from modifind.nuisance.regression.density import (
     SHAPES,
     best_shape,
@@ -53,7 +54,16 @@ class StudentT(Family):
     @classmethod
     def of(cls, y: Array, link: Link = IDENTITY) -> Self:
         """Of any number, or of any that is not negative."""
-        return cls(link, 0.0 if link == IDENTITY else LEAST_LOCATION * float(y.mean()))
+        if link == IDENTITY:
+            return cls(link)
+        _refuse_negative(y)
+        return cls(link, LEAST_LOCATION * float(y.mean()))
+
+    def coded(self, y: Array) -> Array:
+        """As it is, once it has been seen that its means have a ratio where one is asked for."""
+        if self.link != IDENTITY:
+            _refuse_negative(y)
+        return y
 
     def eta(self, location: Array) -> Array:
         """Of a location that has one."""
@@ -142,3 +152,11 @@ class StudentT(Family):
         """The constants of both densities cancel."""
         square, factor = residual**2 / shape, np.exp(contrast)
         return (shape + 1) / 2 * (np.log1p(square * factor) - np.log1p(square / factor)) - contrast
+
+
+def _refuse_negative(y: Array) -> None:
+    """Refuse outcomes whose means have no ratio."""
+    low = int((y < 0).sum())
+    if low:
+        found = counted(low, "value of y is", "values of y are")
+        raise ValueError(f"effect_scale='ratio' needs an outcome that is never negative; {found} below 0")
