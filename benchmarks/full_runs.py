@@ -26,7 +26,7 @@ import torch
 
 from batched import Autoencoder, Network, Tables, adjusted, evaluate, fit_networks, marginal_draws, signed_weights
 from modifind.presets import WEIGHT_QUANTILE
-from readings import KINDS, SAMPLERS, make_draws, nhanes, rates, synthetic
+from readings import KINDS, SAMPLERS, make_draws, nhanes, rates, selected, synthetic
 
 SIZES = (500, 750, 1000, 1250, 1500, 1750, 2000)
 COUNTEREXAMPLES = ("LinCovar", "NonlinCovar")
@@ -157,8 +157,7 @@ def compare(args: argparse.Namespace) -> None:
                 shown = rates(p[..., None])[..., 0]
                 cells = (f"{kind} {t:.2f} / {f:.3f} ({r:.2f})" for kind, t, f, r in zip(KINDS, *shown[:3], strict=True))
                 print(f"n = {n}, {name}: " + ", ".join(cells), flush=True)
-            tpr = (adjusted(np.moveaxis(found, 2, -1)) <= 0.05)[..., :5].mean(-1)
-            more = (tpr[0] - tpr[1]).T
+            more = (selected(found[0])[0] - selected(found[1])[0]).T
             error = more.std(axis=1, ddof=1) / np.sqrt(len(seeds))
             shown = (f"{kind} {d.mean():+.2f} (SE {e:.2f})" for kind, d, e in zip(KINDS, more, error, strict=True))
             print(f"n = {n}, {method}, TPR itself less that in batches, same tables: " + ", ".join(shown), flush=True)

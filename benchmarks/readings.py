@@ -253,15 +253,20 @@ def study(tables: Tables, readings: list[Reading], sampler: str, seed: int, **ke
     return found
 
 
+def selected(p: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Shares of modifiers and of other features that each table selects, from p-values of shape (T, d, ...)."""
+    chosen = adjusted(np.moveaxis(p, 1, -1)) <= ALPHA
+    return chosen[..., :N_MODIFIERS].mean(-1), chosen[..., N_MODIFIERS:].mean(-1)
+
+
 def rates(p: np.ndarray) -> np.ndarray:
     """TPR, FPR, raw null share and the deviation of TPR over tables, each of shape (kinds, readings).
 
     P-values have shape (T, d, kinds, readings).
     """
-    chosen = adjusted(np.moveaxis(p, 1, -1)) <= ALPHA
-    found = chosen[..., :N_MODIFIERS].mean(-1)
+    found, false = selected(p)
     raw = (p[:, N_MODIFIERS:] <= ALPHA).mean((0, 1))
-    return np.stack((found.mean(0), chosen[..., N_MODIFIERS:].mean((0, -1)), raw, found.std(0)))
+    return np.stack((found.mean(0), false.mean(0), raw, found.std(0)))
 
 
 def distance(kinds: Sequence[str], tpr: np.ndarray, fpr: np.ndarray) -> float:

@@ -58,6 +58,6 @@ class OverlapConditional:
         return points, tilted
 
     def swept(self, weights: Array) -> OverlapConditional:
-        """The same with the weights that a walk along all rows came by, unless it has combine levels."""
+        """The same with the weights that a walk along all rows came by, unless it has combined levels."""
         gathered = any(m in self.propensity.table.level_columns for m in members_of(self.feature))
         return self if gathered else replace(self, weights=weights)

@@ -14,12 +14,12 @@ import numpy as np
 from scipy.special import stdtr
 
 from modifind._typing import Array
-from modifind.data.wording import counted
 from modifind.nuisance.regression.density import best_shape, robust_spread, student_log_density, student_weight
 from modifind.statistics.families.bernoulli import Bernoulli
-from modifind.statistics.families.contract import Family, Origin, in_origin
+from modifind.statistics.families.contract import Family, Origin, in_origin, refuse_negative
 from modifind.statistics.families.links import IDENTITY, Link
 
+AMOUNTS = "outcome='amount' needs amounts of 0 or more", ". Use outcome='numeric'"
 LEAST_SPREAD = 1e-3
 TINY = np.finfo(np.float64).tiny
 
@@ -56,7 +56,7 @@ class Amount(Family):
     @classmethod
     def of(cls, y: Array, link: Link = IDENTITY) -> Self:
         """Of numbers that are never negative, some of them zero."""
-        cls._refuse_negative(y)
+        refuse_negative(y, *AMOUNTS)
         if not (y == 0).any() or np.unique(y).size < 3:
             raise ValueError(
                 "outcome='amount' needs zeros and different amounts above them; there are none in y. Use "
@@ -64,16 +64,9 @@ class Amount(Family):
             )
         return cls(link)
 
-    @staticmethod
-    def _refuse_negative(y: Array) -> None:
-        low = int((y < 0).sum())
-        if low:
-            found = counted(low, "value of y is", "values of y are")
-            raise ValueError(f"outcome='amount' needs amounts of 0 or more; {found} below 0. Use outcome='numeric'")
-
     def coded(self, y: Array) -> Array:
         """As it is, once it has been seen to be an amount."""
-        self._refuse_negative(y)
+        refuse_negative(y, *AMOUNTS)
         return y
 
     @property

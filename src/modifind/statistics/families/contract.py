@@ -22,6 +22,7 @@ from typing import ClassVar, Self, TypeAlias
 import numpy as np
 
 from modifind._typing import Array
+from modifind.data.wording import counted
 from modifind.nuisance.outcome.contract import Likelihood
 from modifind.statistics.families.links import IDENTITY, Link
 
@@ -151,3 +152,10 @@ def in_origin(mean: Array, square: Array, below: Array, origin: Origin) -> Array
     return np.column_stack(
         ((mean - centre) / unit, (square - 2 * centre * mean + centre**2) / unit**2, below),
     )
+
+
+def refuse_negative(y: Array, needs: str, remedy: str = "") -> None:
+    """Refuse outcomes below zero; `needs` says what is wanted instead of them."""
+    low = int((y < 0).sum())
+    if low:
+        raise ValueError(f"{needs}; {counted(low, 'value of y is', 'values of y are')} below 0{remedy}")

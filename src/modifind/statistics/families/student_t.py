@@ -9,7 +9,6 @@ import numpy as np
 from scipy.special import stdtr
 
 from modifind._typing import Array
-from modifind.data.wording import counted
 from modifind.nuisance.regression.density import (
     SHAPES,
     best_shape,
@@ -18,10 +17,11 @@ from modifind.nuisance.regression.density import (
     student_log_density,
     student_weight,
 )
-from modifind.statistics.families.contract import Family, Origin
+from modifind.statistics.families.contract import Family, Origin, refuse_negative
 from modifind.statistics.families.links import IDENTITY, Link
 
 N_STEPS = 50
+NEVER_NEGATIVE = "effect_scale='ratio' needs an outcome that is never negative"
 LEAST_LOCATION = 0.02  # of the mean of an outcome whose ratios matter
 
 
@@ -56,13 +56,13 @@ class StudentT(Family):
         """Of any number, or of any that is not negative."""
         if link == IDENTITY:
             return cls(link)
-        _refuse_negative(y)
+        refuse_negative(y, NEVER_NEGATIVE)
         return cls(link, LEAST_LOCATION * float(y.mean()))
 
     def coded(self, y: Array) -> Array:
         """As it is, once it has been seen that its means have a ratio where one is asked for."""
         if self.link != IDENTITY:
-            _refuse_negative(y)
+            refuse_negative(y, NEVER_NEGATIVE)
         return y
 
     def eta(self, location: Array) -> Array:
@@ -152,11 +152,3 @@ class StudentT(Family):
         """The constants of both densities cancel."""
         square, factor = residual**2 / shape, np.exp(contrast)
         return (shape + 1) / 2 * (np.log1p(square * factor) - np.log1p(square / factor)) - contrast
-
-
-def _refuse_negative(y: Array) -> None:
-    """Refuse outcomes whose means have no ratio."""
-    low = int((y < 0).sum())
-    if low:
-        found = counted(low, "value of y is", "values of y are")
-        raise ValueError(f"effect_scale='ratio' needs an outcome that is never negative; {found} below 0")
