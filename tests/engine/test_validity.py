@@ -243,3 +243,16 @@ def test_an_outcome_that_is_nearly_always_zero_measures_both_arms_alike():
         p_values.append(raw_p_values(X, y, treatment, propensity=0.5, random_state=seed, **settings))
     assert (np.array(p_values) <= 0.05).mean() <= 0.05 + four_sd(0.05, np.size(p_values))
     assert np.min(p_values) > 1e-4
+
+
+@pytest.mark.parametrize("sampler", ["auto", "gaussian"])
+def test_one_impossible_value_of_a_null_feature_decides_nothing(sampler):
+    found = []
+    for seed in range(50, 54):  # p was 0 in three of these tables with the gaussian sampler, in one with the other
+        rng = np.random.default_rng(seed)
+        X, arm = rng.standard_normal((1200, 4)), rng.integers(0, 2, 1200)
+        y = X[:, 0] + 0.5 * arm * X[:, 1] + rng.standard_normal(1200)
+        X[7, 3] = 1e9
+        statistic = EffectLikelihood("linear")
+        found.append(raw_p_values(X, y, arm, statistic=statistic, sampler=sampler, random_state=seed - 50)[3])
+    assert min(found) > 0.001

@@ -23,6 +23,13 @@ COLUMNS = {
 }
 
 
+def test_lines_end_one_range_beyond_the_column():
+    basis = ColumnBasis.of(np.array([0.0, 1.0, 2.0, 4.0]), 0)
+    values = np.array([-1e9, -4.0, 1.0, 8.0, 1e9])
+    np.testing.assert_allclose(basis.line(values), basis.line(np.clip(values, -4.0, 8.0)))
+    assert basis.line(np.array([-4.0, 8.0])).tolist() == list(basis.reach)
+
+
 @pytest.mark.parametrize("name", COLUMNS)
 def test_curves_leave_lines_to_the_line(name):
     column = COLUMNS[name](np.random.default_rng(0))

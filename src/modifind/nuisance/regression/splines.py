@@ -22,19 +22,23 @@ class ColumnBasis:
     Attributes
     ----------
     centre, spread : float
-        The linear function is ``(x - centre) / spread``.
+        The linear function is ``(x - centre) / spread``, as far as `reach`.
     nodes : array of shape (n_nodes,)
         Where the nonlinear functions are tabulated, in units of the linear one. Between nodes they are interpolated,
         outside they are constant.
     table : array of shape (n_nodes, k)
         The nonlinear functions at the nodes, smoothest first and rougher ones smaller: a ridge penalty on their
         coefficients is the roughness penalty of a smoothing spline.
+    reach : pair of float
+        Where the linear function ends: its range in the column, widened by its own width on both sides. A value of a
+        million standard deviations that the column did not have is none that a line learned from it tells anything of.
     """
 
     centre: float
     spread: float
     nodes: Array
     table: Array
+    reach: tuple[float, float]
 
     @property
     def width(self) -> int:
@@ -49,7 +53,9 @@ class ColumnBasis:
         one knot, and what a function does there would be taken for noise that grows in the tails.
         """
         centre, spread = float(column.mean()), float(column.std()) or 1.0
-        line = cls(centre, spread, np.zeros(1), np.zeros((1, 0)))
+        low, high = ((float(end) - centre) / spread for end in (column.min(), column.max()))
+        reach = 2 * low - high, 2 * high - low
+        line = cls(centre, spread, np.zeros(1), np.zeros((1, 0)), reach)
         if n_knots < 4:
             return line
         own = np.sort((column - centre) / spread)
@@ -73,11 +79,11 @@ class ColumnBasis:
         table = table - inner(ones, table)
         table = table - at_nodes * (inner(at_nodes, table) / inner(at_nodes, at_nodes))
         size = float(np.sqrt(inner(table, table).sum()))
-        return cls(centre, spread, nodes, table / size) if size > 0 else line
+        return cls(centre, spread, nodes, table / size, reach) if size > 0 else line
 
     def line(self, values: Array) -> Array:
         """The linear function alone."""
-        return (values - self.centre) / self.spread
+        return np.clip((values - self.centre) / self.spread, *self.reach)
 
     def __call__(self, values: Array) -> Array:
         """The functions at values of any shape; their axis comes last."""
