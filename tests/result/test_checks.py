@@ -58,7 +58,7 @@ DIAGNOSTICS = {
     "pit_p_value": 0.4,
     "log_score_gain": 0.1,
     "normal_p_value": 0.01,
-    "tail_p_value": np.nan,
+    "direct_p_value": np.nan,
     "check_p_value": np.nan,
     "n_resamples": 0,
     "n_exceeding": 0,

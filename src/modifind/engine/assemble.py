@@ -258,7 +258,7 @@ def _diagnostics(found: Found, settings: Mapping[str, Any]) -> pd.DataFrame:
     findings, index = found.findings, pd.Index(found.names, name="feature")
     diagnostics = pd.DataFrame([asdict(f.calibration) for f in findings], index=index).drop(columns="pit_histogram")
     if settings["model"] is not None:
-        tails = ("likelihood_p_value", "tail_p_value", "prognostic_p_value", "normal_p_value", "check_p_value")
+        tails = ("likelihood_p_value", "direct_p_value", "prognostic_p_value", "normal_p_value", "check_p_value")
         for name in (*tails, "checked_p_value", "conditional_p_value", "n_repeats", "z_spread"):
             diagnostics[name] = _column(findings, name)
     for name in ("n_resamples", "n_exceeding"):

@@ -6,13 +6,15 @@ evaluation along that distribution (`statistics.effect_likelihood` has the notat
 *Mean* and *spread* are the two parts of the main test: only the difference of the arms' locations follows the feature
 and the ratio of their scales stays at the row's own value, or the other way round.
 
-*Shape* is the main test's component for tails and skewness (`statistics.shape`), of residuals that location and scale
-follow the feature in.
+*Shape* is the main test's direct component for tails and skewness (`statistics.direct`), of residuals that location and
+scale follow the feature in. Where outcomes have no shape, the direct component is about the contrasts, and joins the
+tests of these as it joins the main test.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -22,7 +24,7 @@ from modifind._typing import Array
 from modifind.data.feature_groups import Feature
 from modifind.engine.overlap_conditional import OverlapConditional
 from modifind.inference import AnalyticOutcome, analytic_test
-from modifind.inference.tails import cluster_sums
+from modifind.inference.tails import cluster_sums, combined_p_value
 from modifind.nuisance.conditional.contract import RowGrid
 from modifind.nuisance.conditional.grid import ConditionalGrid
 from modifind.nuisance.conditional.joint import JointConditional, set_variance
@@ -128,7 +130,7 @@ def change_tests(
     feature: Feature,
     grid: RowGrid,
     sweep: Sweep | None = None,
-    shape: float | None = None,
+    excess: Array | None = None,
 ) -> Changes:
     """Test what a feature changes, given all other features.
 
@@ -156,8 +158,8 @@ def change_tests(
         Its distribution.
     sweep : Sweep, optional
         What `Sweep.of` gives, if it is known.
-    shape : float, optional
-        What `shape_test` gives, if it is known.
+    excess : array of shape (n, h), optional
+        Functions of the feature less their means under the distribution (`direct.ValueFunctions`), if they are known.
 
     Returns
     -------
@@ -182,19 +184,20 @@ def change_tests(
     >>> found.mean > 0.05, found.spread < 0.001, found.shape > 0.05
     (True, True, True)
     """
-    shape = shape_test(prepared, feature, grid) if shape is None else shape
-    if not prepared.looks_at(feature):
-        return replace(unseen_changes(prepared), shape=shape)
-    sweep = Sweep.of(prepared, feature, grid) if sweep is None else sweep
-    if not prepared.family.has_scale:
-        return Changes(sweep.test(prepared, grid, 0).p_value, NAN, NAN)
-    mean, spread = (sweep.test(prepared, grid, part).p_value for part in (1, 2))
-    return Changes(mean, spread, shape)
-
-
-def shape_test(prepared: PreparedEffectLikelihood, feature: Feature, grid: RowGrid) -> float:
-    """P-value of the component for tails and skewness at the models' own contrasts; see `change_tests`."""
-    functions = prepared.tail_functions(feature)
+    changes, scores, family = unseen_changes(prepared), prepared.direct_scores, prepared.family
+    if prepared.looks_at(feature):
+        sweep = Sweep.of(prepared, feature, grid) if sweep is None else sweep
+        parts = (1, 2) if family.has_scale else (0,)
+        mean, *rest = (sweep.test(prepared, grid, part).p_value for part in parts)
+        changes, scores = replace(changes, mean=mean, spread=rest[0] if rest else NAN), sweep.terms[0].direct
+    functions = prepared.direct_functions(feature)
     if functions is None:
-        return NAN
-    return prepared.tail_test(prepared.tail_scores, functions.excess(prepared.table, grid), shared_draws(grid))
+        return replace(changes, shape=NAN)
+    excess = functions.excess(prepared.table, grid) if excess is None else excess
+    direct = partial(prepared.direct_test, excess=excess, clusters=shared_draws(grid))
+    if family.has_shape:
+        return replace(changes, shape=direct(prepared.direct_scores))
+    mean, spread = (
+        float(combined_p_value(p, direct(scores[:, [k]]))) for k, p in enumerate((changes.mean, changes.spread))
+    )
+    return Changes(mean, spread, NAN)

@@ -49,9 +49,9 @@ from modifind.nuisance.conditional.joint import rule_grid
 from modifind.nuisance.conditional.per_cluster import ClusterRule
 from modifind.nuisance.propensity.scores import FittedPropensity, PropensityModel
 from modifind.statistics import WCMMD
+from modifind.statistics.direct import DirectSums, ValueFunctions
 from modifind.statistics.likelihood_terms import OUTCOME, WHOLE
 from modifind.statistics.reuse import Reuse
-from modifind.statistics.shape import TailSums, ValueFunctions
 
 
 @dataclass(frozen=True)
@@ -210,7 +210,7 @@ class TableInPieces(Table):
         functions: list[ValueFunctions | None] = [None] * len(fitted)
         if not run.statistic.resamples:
             both = zip(self.units, fitted, strict=True)
-            functions = [prepared.tail_functions(unit.feature) if own.rule else None for unit, own in both]
+            functions = [prepared.direct_functions(unit.feature) if own.rule else None for unit, own in both]
             known = prepared.y[:1], arms[:1], propensity.scores[:1], [own[:1] for own in folds]
             outcome = prepared.at(first, *known)
         importance = prepared if run.statistic.measures_importance else WCMMD().prepare(models.nuisances)
@@ -307,10 +307,10 @@ def _test(fitted: _Fitted, sums: FeatureSums, freedom: float) -> Outcome | None:
         shared = [reuse.variance(list(own)) for reuse, own in zip(fitted.reuse, sums.per_fold, strict=True)]
         whole, own = sums.tests(shared)
         test = replace(whole, prognostic_p_value=own.p_value)
-    if test is None or sums.tails is None:
+    if test is None or sums.direct is None:
         return test
-    tails = sums.tails if sums.units is None else TailSums.of_terms(sums.units[:, 2:])
-    return test.with_tails(tails.p_value(freedom))
+    direct = sums.direct if sums.units is None else DirectSums.of_terms(sums.units[:, 2:])
+    return test.with_direct(direct.p_value(freedom))
 
 
 def _fit_units(
@@ -336,7 +336,7 @@ def _fit_rule(
     with one_thread():
         outcome, block, parts, feature = models.prepared, sample.block, sample.folds[0], unit.feature
         seen = resampled or outcome.looks_at(feature)
-        if feature not in sample.copies and not seen and not outcome.may_show_tails(feature):
+        if feature not in sample.copies and not seen and not outcome.may_show_directly(feature):
             return _Fitted(unseen=True)
         table, arms = block.table, block.treatment
         rule, determined = learn(models.sampler, table, arms, feature, sample.copies, seed, parts, block.weights)

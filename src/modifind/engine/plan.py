@@ -21,10 +21,10 @@ from modifind.inference import AnalyticOutcome, RowSums, sums_test
 from modifind.nuisance.conditional import ConditionalRule
 from modifind.nuisance.conditional.joint import JointRule, rule_grid, set_variance
 from modifind.nuisance.propensity.overlap import OverlapSums
+from modifind.statistics.direct import DirectSums, ValueFunctions, direct_terms, unit_sums
 from modifind.statistics.likelihood_terms import OUTCOME, WHOLE
 from modifind.statistics.prepared_likelihood import PreparedEffectLikelihood
 from modifind.statistics.prepared_wcmmd import PreparedWCMMD
-from modifind.statistics.shape import TailSums, ValueFunctions, tail_terms, unit_sums
 from modifind.statistics.wcmmd_sums import ColumnSums
 
 
@@ -36,8 +36,8 @@ class FeatureSums:
     ----------
     test : RowSums or None
         For its p-value; None where it is not tested, or no model looks at it.
-    tails : TailSums or None
-        For the component for tails and shape; None where there is none.
+    direct : DirectSums or None
+        For the direct component; None where there is none.
     prognosis : RowSums or None
         For whether the outcome follows it.
     per_fold : array of shape (2, repeats, folds) or None
@@ -45,13 +45,13 @@ class FeatureSums:
     scatter : array of shape (2,) or None
         What the drawn points of a group add to the variance of both.
     units : array of shape (clusters, 2 + directions) or None
-        What clusters of rows add to the test, to the prognosis and to the directions of the component for tails.
+        What clusters of rows add to the test, to the prognosis and to the directions of the direct component.
     failure : str
         Why there are no sums, empty where there are.
     """
 
     test: RowSums | None = None
-    tails: TailSums | None = None
+    direct: DirectSums | None = None
     prognosis: RowSums | None = None
     per_fold: Array | None = None
     scatter: Array | None = None
@@ -120,7 +120,7 @@ class Plan:
     rules : tuple
         Distribution of each of these, None where it is not tested.
     functions : tuple
-        What the component for tails looks at along each, None where it does not.
+        What the direct component looks at along each, None where it does not.
     importance : PreparedWCMMD
         What the importance of their columns is the value of, without rows.
     columns : dict of Measured
@@ -170,14 +170,14 @@ class Plan:
             functions = self.functions[place]
             if not outcome.looks_at(feature):
                 excess = None if functions is None else functions.excess(block.table, grid)
-                shape = None if excess is None else tail_terms(outcome.tail_scores, excess)
+                direct = None if excess is None else direct_terms(outcome.direct_scores, excess)
                 nothing = np.zeros((block.y.size, 2))
-                return FeatureSums(tails=_tail_sums(shape), units=self._units(block, nothing, shape))
+                return FeatureSums(direct=_direct_sums(direct), units=self._units(block, nothing, direct))
             both, weights = outcome.terms(feature, grid, WHOLE, OUTCOME)
             excess = None if functions is None else functions.excess(block.table, grid.swept(weights))
         except Exception as error:
             return FeatureSums(failure=failure_of(error, self.units[place].name))
-        shape = None if excess is None else tail_terms(both[0].tails, excess)
+        direct = None if excess is None else direct_terms(both[0].direct, excess)
         (test, *of_test), (prognosis, *of_prognosis) = (RowSums.of(t.observed, t.values, weights) for t in both)
         variances, beyond = zip(of_test, of_prognosis, strict=True)
         per_fold = [
@@ -185,8 +185,8 @@ class Plan:
             for own in variances
         ]
         scatter = np.array([set_variance(t.values) for t in both]) if isinstance(feature, tuple) else None
-        units = self._units(block, *beyond, shape)
-        return FeatureSums(test, _tail_sums(shape), prognosis, np.array(per_fold), scatter, units)
+        units = self._units(block, *beyond, direct)
+        return FeatureSums(test, _direct_sums(direct), prognosis, np.array(per_fold), scatter, units)
 
     def _units(self, block: Block, *terms: Array | None) -> Array | None:
         """Sums over clusters of what rows add; None where rows are independent."""
@@ -196,5 +196,5 @@ class Plan:
         return unit_sums(columns, block.clusters, self.schema.n_clusters)
 
 
-def _tail_sums(shape: Array | None) -> TailSums | None:
-    return None if shape is None else TailSums.of_terms(shape)
+def _direct_sums(terms: Array | None) -> DirectSums | None:
+    return None if terms is None else DirectSums.of_terms(terms)

@@ -116,7 +116,7 @@ def _mean(outcomes: list[AnalyticOutcome]) -> AnalyticOutcome:
     def p_value(name: str) -> float:
         return float(norm.sf(_z([getattr(own, name) for own in outcomes]).mean()))
 
-    likelihood, tails = p_value("likelihood_p_value"), p_value("tail_p_value")
+    likelihood, direct = p_value("likelihood_p_value"), p_value("direct_p_value")
     means: dict[str, Any] = {name: mean(name) for name in ("statistic", "gain", "gain_low", "gain_high")}
     found = replace(
         outcomes[0],
@@ -127,4 +127,4 @@ def _mean(outcomes: list[AnalyticOutcome]) -> AnalyticOutcome:
         z_spread=_spread(outcomes),
         **means,
     )
-    return found if np.isnan(tails) else found.with_tails(tails)
+    return found if np.isnan(direct) else found.with_direct(direct)

@@ -11,7 +11,7 @@ import numpy as np
 from modifind._typing import Array
 from modifind.data.feature_groups import Feature, members_of
 from modifind.data.feature_matrix import FeatureTable
-from modifind.engine.change_tests import NAN, Changes, Sweep, change_tests, shared_draws, unseen_changes
+from modifind.engine.change_tests import Changes, Sweep, change_tests, shared_draws, unseen_changes
 from modifind.engine.overlap_conditional import OverlapConditional
 from modifind.explain.attempts import attempt
 from modifind.inference import UNSEEN, AnalyticOutcome, ConditionalRandomizationTest, CRTOutcome
@@ -170,7 +170,7 @@ class AnalyticTester:
 
     def without_conditional(self, feature: Feature) -> tuple[Outcome, Changes | None] | None:
         """A feature that no fold's model looks at has the same likelihood at every value."""
-        if self.prepared.looks_at(feature) or self.prepared.may_show_tails(feature):
+        if self.prepared.looks_at(feature) or self.prepared.may_show_directly(feature):
             return None
         return UNSEEN, unseen_changes(self.prepared) if self.explain else None
 
@@ -185,25 +185,23 @@ class AnalyticTester:
         prepared, what = self.prepared, _changes_of(self.prepared.table, feature)
         parts = None
         if not prepared.looks_at(feature):
-            outcome, scores = UNSEEN, prepared.tail_scores
+            outcome, scores = UNSEEN, prepared.direct_scores
         else:
             parts = attempt(what, Sweep.of, prepared, feature, grid) if self.explain else None
             sweep = Sweep.of(prepared, feature, grid, parts=False) if parts is None else parts
             outcome = sweep.test(prepared, grid, 0, check_resamples=self.n_resamples, rng=rng)
             outcome = replace(outcome, prognostic_p_value=sweep.test(prepared, grid, -1).p_value)
-            scores, grid = sweep.terms[0].tails, grid.swept(sweep.weights)
-        shape, functions = NAN, prepared.tail_functions(feature)
-        if functions is not None:
-            excess = functions.excess(prepared.table, grid)
-            clusters = shared_draws(grid)
-            outcome = outcome.with_tails(prepared.tail_test(scores, excess, clusters))
-            shape = prepared.tail_test(prepared.tail_scores, excess, clusters) if self.explain else NAN
+            scores, grid = sweep.terms[0].direct, grid.swept(sweep.weights)
+        functions = prepared.direct_functions(feature)
+        excess = None if functions is None else functions.excess(prepared.table, grid)
+        if excess is not None:
+            outcome = outcome.with_direct(prepared.direct_test(scores, excess, shared_draws(grid)))
         independent = prepared.clusters is None and shared_draws(grid) is None
         if outcome.p_value <= CONDITIONAL_TESTED and prepared.looks_at(feature) and independent:
             outcome = replace(outcome, conditional_p_value=prepared.conditional_test(feature, grid))
         if not self.explain:
             return outcome, None
-        return outcome, attempt(what, change_tests, prepared, feature, grid, parts, shape)
+        return outcome, attempt(what, change_tests, prepared, feature, grid, parts, excess)
 
 
 def _changes_of(table: FeatureTable, feature: Feature) -> str:

@@ -42,8 +42,8 @@ class AnalyticOutcome:
         Resampled p-value, NaN when not asked for, and the tail that it is to be compared with.
     n_resamples, n_exceeding : int
         Resamples drawn for the check, and those that reached the observed sum.
-    tail_p_value : float
-        Of the component for tails and shape, NaN where there is none.
+    direct_p_value : float
+        Of the direct component (`statistics.direct`), NaN where there is none.
     prognostic_p_value : float
         Of whether the outcome follows the feature, in whichever arm.
     conditional_p_value : float
@@ -75,20 +75,20 @@ class AnalyticOutcome:
     checked_p_value: float = float("nan")
     n_resamples: int = 0
     n_exceeding: int = 0
-    tail_p_value: float = float("nan")
+    direct_p_value: float = float("nan")
     prognostic_p_value: float = float("nan")
     conditional_p_value: float = float("nan")
     n_repeats: int = 1
     z_spread: float = float("nan")
 
-    def with_tails(self, p_value: float) -> AnalyticOutcome:
-        """The same with the p-value of another component."""
+    def with_direct(self, p_value: float) -> AnalyticOutcome:
+        """The same with the p-value of the direct component."""
         combined = combined_p_value(self.likelihood_p_value, p_value)
-        return replace(self, p_value=float(combined), tail_p_value=p_value)
+        return replace(self, p_value=float(combined), direct_p_value=p_value)
 
 
-def combined_p_value(likelihood: Any, tails: Any) -> Any:
-    """P-value of both components; that of the likelihood where tails are NaN.
+def combined_p_value(likelihood: Any, direct: Any) -> Any:
+    """P-value of both components; that of the likelihood where the direct one is NaN.
 
     By the Cauchy combination of Liu and Xie, in which the likelihood has three fifths of the weight: small p-values
     hold whatever the dependence of the two.
@@ -98,8 +98,8 @@ def combined_p_value(likelihood: Any, tails: Any) -> Any:
     >>> round(float(combined_p_value(0.001, 0.8)), 4), round(float(combined_p_value(0.8, 0.001)), 4)
     (0.0017, 0.0025)
     """
-    both = cauchy_combination(likelihood, tails, LIKELIHOOD_WEIGHT)
-    return np.where(np.isnan(tails), likelihood, both)
+    both = cauchy_combination(likelihood, direct, LIKELIHOOD_WEIGHT)
+    return np.where(np.isnan(direct), likelihood, both)
 
 
 def cauchy_combination(first: Any, second: Any, weight: float = 0.5) -> Any:

@@ -56,6 +56,8 @@ SELECTIVE = (
     "Journal of the Royal Statistical Society B 76, 297-318, 2014."
 )
 TAILED = "student-t"  # the likelihood beside which tails and skewness are looked at
+SHAPE = "a component for tails and skewness: sums over rows of squared and cubed standardised residuals"
+DIRECT = "a component without a learned direction: sums over rows of the same scores at the null contrast"
 ADJUSTMENTS = {
     "bh": (
         "Benjamini Y, Hochberg Y. Controlling the false discovery rate: a practical and powerful approach to multiple "
@@ -272,20 +274,19 @@ def _resampling_methods(s: Mapping[str, Any]) -> str:
 def _analytic_methods(s: Mapping[str, Any]) -> str:
     model, repeats = s["model"], s["statistic"]["cv_repeats"]
     again = "" if repeats == 1 else f", repeated {repeats} times"
-    tails = (
-        " This p-value was combined (Cauchy combination, weights 0.6 and 0.4) with that of a second component for "
-        "tails and skewness: sums over rows of squared and cubed standardised residuals, weighted by treatment less "
-        "propensity score, times functions of the feature less their means under its conditional distribution, with "
-        "the rows' own variance."
+    component = SHAPE if model["likelihood"] == TAILED else DIRECT
+    direct = (
+        f" This p-value was combined (Cauchy combination, weights 0.6 and 0.4) with that of {component}, weighted "
+        "by treatment less propensity score, times functions of the feature (rank, threshold at the median, levels) "
+        "less their means under its conditional distribution, with the rows' own variance."
     )
-    tails = tails if model["likelihood"] == TAILED else ""
     return (
         f"by the effect-likelihood test: held-out {model['likelihood']} scores of the contrasts between the arms, from "
         f"a {model['n_folds']}-fold cross-fitted model of the outcome in both arms{again} (learners and their mean "
         f"weights: {model['stack']}), with what the arms have in common held fixed, were summed over rows, each "
         "weighted by treatment less propensity score, and compared with their distribution when the feature is drawn "
         f"from its conditional distribution given the rest ({s['sampler']['class']}), by a saddlepoint approximation "
-        f"with the rows' own variance where it is larger.{tails}"
+        f"with the rows' own variance where it is larger.{direct}"
     )
 
 

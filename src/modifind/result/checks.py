@@ -460,7 +460,7 @@ def _tail_checks(table: pd.DataFrame, diagnostics: pd.DataFrame, settings: Mappi
     normal = diagnostics["normal_p_value"].to_numpy(dtype=float)
     normal = np.where(np.isnan(normal) | table["p_value"].isna(), p_values, normal)
     # Another tail of the likelihood decides where the other component does not.
-    instead = combined_p_value(normal, diagnostics["tail_p_value"].to_numpy(dtype=float))
+    instead = combined_p_value(normal, diagnostics["direct_p_value"].to_numpy(dtype=float))
     instead = np.where(table["p_value"].isna(), combined, instead)
     decided = adjust_p_values(instead, settings["adjust"]) <= settings["alpha"]
     factors = np.exp(np.abs(np.log(np.maximum(p_values, 1e-300)) - np.log(np.maximum(normal, 1e-300))).clip(max=700))

@@ -12,8 +12,8 @@ from modifind._typing import Array, Ints
 from modifind.data.survey import mean_of, some
 from modifind.nuisance.outcome.stacking import WEIGHED_ROWS, CrossFit, arm_shapes, own_arm
 from modifind.nuisance.regression.blocks import random_rows
+from modifind.statistics.direct import N_SCORES, residual_scores
 from modifind.statistics.families import Family
-from modifind.statistics.shape import N_SCORES, residual_scores
 
 MAX_LOG_SCALE = 30.0  # of residuals in units of their median scale
 MOST_BEYOND = float(np.log(2.0))  # of the arms' mean contrast of log-scales beyond none, or what the models say
@@ -81,8 +81,8 @@ class ArmTraits:
         held-out rows bear out. Where arms do not differ both are near zero, and residuals of both arms are measured
         alike.
     scores : array of shape (2, 2)
-        Mean of each arm's scores of residuals (`shape.residual_scores`), rows weighted by the chance to be in the other
-        arm.
+        Mean of each arm's scores of residuals (`direct.residual_scores`), rows weighted by the chance to be in the
+        other arm.
     """
 
     family: Family

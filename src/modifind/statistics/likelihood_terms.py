@@ -10,7 +10,7 @@ import numpy as np
 from modifind._typing import Array, Ints
 from modifind.nuisance.outcome.stacking import CrossFit, own_arm
 from modifind.statistics.arms import ArmTraits, CommonPart, contrast_precision, contrasts
-from modifind.statistics.shape import N_SCORES, residual_scores
+from modifind.statistics.direct import N_SCORES, residual_scores
 
 # Which contrasts move along the grid, of locations and of scales, in the statistic and in its two parts. In the last
 # the prediction for the row's own arm moves: an ordinary held-out likelihood, of whether the outcome follows the
@@ -27,14 +27,14 @@ class RowTerms:
     ----------
     observed : array of shape (n,)
         At the observed value of the feature.
-    tails : array of shape (n, 2)
-        Scores of the same residuals for the component for tails and shape, see `shape.TailSums`; zero in the parts.
+    direct : array of shape (n, 2)
+        Scores of the same residuals for the direct component, see `statistics.direct`; zero in the parts.
     values : array of shape (n, g)
         At the points of its distribution, less their mean under the distribution.
     """
 
     observed: Array
-    tails: Array
+    direct: Array
     values: Array
 
 
@@ -125,7 +125,7 @@ class ArmFit:
                 mean = np.einsum("ij,ij->i", ratios, chances)
                 observed += side * (family.scale_ratio(residual, here, shape) - mean)
                 values += side[:, None] * (ratios - mean[:, None])
-            found.append(RowTerms(observed, self.tails(rows, residual) if part == WHOLE else no_scores, values))
+            found.append(RowTerms(observed, self.direct(rows, residual, lead) if part == WHOLE else no_scores, values))
         return found
 
     def own_log_likelihood(self, rows: Ints, location: Array, scale: Array) -> Array:
@@ -142,10 +142,15 @@ class ArmFit:
         lead = self.lead[rows] * common.precision * per_unit
         return residual, lead * of_eta * family.weight(of_eta, self.traits.shape)
 
-    def tails(self, rows: Ints, residual: Array) -> Array:
-        """Scores of residuals less their arm's mean, with the sign and weight of the row's arm."""
+    def direct(self, rows: Ints, residual: Array, lead: Array) -> Array:
+        """Scores of rows for the direct component, with the sign and weight of the row's arm.
+
+        Those of the shape of residuals less their arm's mean, or of both contrasts where there is no shape; `residual`
+        and `lead` are what `residual` gives.
+        """
         if not self.traits.family.has_shape:
-            return np.zeros((rows.size, N_SCORES))
+            by_scale = self.scale_lead[rows] * self.traits.family.scale_score(residual, self.traits.shape)
+            return np.stack((lead, by_scale), axis=-1)
         return 2 * self.lead[rows, None] * (residual_scores(residual) - self.traits.scores[self.treatment[rows]])
 
     def leads(self) -> tuple[Array, Array]:

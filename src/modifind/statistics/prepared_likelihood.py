@@ -19,11 +19,11 @@ from modifind.nuisance.outcome.stacking import describe
 from modifind.nuisance.regression.misfit import Misfit
 from modifind.statistics.along_grid import along_grid
 from modifind.statistics.arms import contrasts
+from modifind.statistics.direct import N_SCORES, DirectSums, ValueFunctions
 from modifind.statistics.families import Family
 from modifind.statistics.level_groups import LevelGroups
 from modifind.statistics.likelihood_terms import MEAN, OUTCOME, SPREAD, WHOLE, ArmFit, Part, RowTerms
 from modifind.statistics.reuse import Reuse
-from modifind.statistics.shape import N_SCORES, TailSums, ValueFunctions
 
 LEAST_EXCESS = 1e-3
 SMALLEST = 1e-300  # p-value
@@ -183,7 +183,7 @@ class PreparedEffectLikelihood:
         """
         parts = parts or (WHOLE,)
         observed = np.empty((len(parts), self.y.size))
-        tails = np.empty((len(parts), self.y.size, N_SCORES))
+        direct = np.empty((len(parts), self.y.size, N_SCORES))
         values, weights = np.empty((len(parts), 0, 0)), np.empty((0, 0))
         groups = self._groups(columns_of(self.table, feature))
         for fit, rows, chances, location, scale in along_grid(self.fits, self.table, feature, grid, groups):
@@ -191,15 +191,15 @@ class PreparedEffectLikelihood:
                 values = np.empty((len(parts), self.y.size, chances.shape[1]))
                 weights = np.empty(values.shape[1:])
             for k, own in enumerate(fit.terms(rows, location, scale, chances, parts)):
-                for total, part in ((observed, own.observed), (tails, own.tails), (values, own.values)):
+                for total, part in ((observed, own.observed), (direct, own.direct), (values, own.values)):
                     total[k, rows] = part if fit is self.fits[0] else total[k, rows] + part
             weights[rows] = chances
         if self.weights is not None or len(self.fits) > 1:
             factor = (np.ones(self.y.size) if self.weights is None else self.weights) / len(self.fits)
             observed *= factor
-            tails *= factor[:, None]
+            direct *= factor[:, None]
             values *= factor[:, None]
-        return tuple(RowTerms(*own) for own in zip(observed, tails, values, strict=True)), weights
+        return tuple(RowTerms(*own) for own in zip(observed, direct, values, strict=True)), weights
 
     def _groups(self, columns: slice) -> LevelGroups | None:
         """Levels that a row's models cannot tell apart, where the feature is a category of many."""
@@ -210,24 +210,24 @@ class PreparedEffectLikelihood:
         return LevelGroups.of(alike, [fit.cross.folds for fit in self.fits]) if alike[0] else None
 
     @cached_property
-    def tail_scores(self) -> Array:
-        """Scores of residuals at the models' own contrasts, averaged over repeats and times the weight of the row."""
+    def direct_scores(self) -> Array:
+        """Scores of rows at the models' own contrasts, averaged over repeats and times the weight of the row."""
         rows = np.arange(self.y.size)
-        found = [fit.tails(rows, fit.residual(rows, *fit.contrasts)[0]) for fit in self.fits]
+        found = [fit.direct(rows, *fit.residual(rows, *fit.contrasts)) for fit in self.fits]
         return np.mean(found, axis=0) * (1.0 if self.weights is None else self.weights[:, None])
 
-    def tail_functions(self, feature: Feature) -> ValueFunctions | None:
-        """What the component for tails and shape looks at along a feature; None where there is nothing to test."""
+    def direct_functions(self, feature: Feature) -> ValueFunctions | None:
+        """What the direct component looks at along a feature; None where there is nothing to test."""
         functions = ValueFunctions.of(self.table, self.treatment, feature)
-        return functions if self.family.has_shape and functions.parts else None
+        return functions if functions.parts else None
 
-    def tail_test(self, scores: Array, excess: Array, clusters: Ints | None = None) -> float:
-        """P-value of the component for tails and shape, from scores of residuals and functions of the feature.
+    def direct_test(self, scores: Array, excess: Array, clusters: Ints | None = None) -> float:
+        """P-value of the direct component, from scores of rows and functions of the feature.
 
         Where rows of `clusters` share one value of the feature, they are not independent even if no one has said so.
         """
         own = clusters if self.clusters is None else self.clusters  # the larger ones
-        return TailSums.of(scores, excess, own).p_value(self._freedom(own))
+        return DirectSums.of(scores, excess, own).p_value(self._freedom(own))
 
     @cached_property
     def _misfit(self) -> Misfit:
@@ -257,19 +257,19 @@ class PreparedEffectLikelihood:
                 found.append(self._misfit.product(own, variance, columns))
         return max(min(min(found, default=1.0) * len(found), 1.0), SMALLEST)
 
-    def may_show_tails(self, feature: Feature) -> bool:
+    def may_show_directly(self, feature: Feature) -> bool:
         """Whether the same test gives a sign without a distribution of the feature, which takes time to fit.
 
         A feature that no model looks at is not tested where it does not: its p-value is 1 instead of a large one.
         """
-        functions = self.tail_functions(feature)
+        functions = self.direct_functions(feature)
         if functions is None:
             return False
         excess = functions.excess(self.table, None)
         for arm in (0, 1):
             own = self.treatment == arm
             excess[own] -= mean_of(excess[own], some(self.weights, own))
-        return self.tail_test(self.tail_scores, excess) <= SIGN
+        return self.direct_test(self.direct_scores, excess) <= SIGN
 
     def _freedom(self, clusters: Ints | None) -> float:
         """Degrees of freedom of a variance that rows or clusters tell; infinite for rows that count alike."""
