@@ -9,6 +9,7 @@ permutations), or at all interactions of the treatment with a feature (Wald test
 from __future__ import annotations
 
 import warnings
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -45,18 +46,44 @@ def modification_run(design: designs.Design, n: int, seed: int) -> dict[str, flo
     return {"modification": float(tests.loc["modification", "p_value"]), "interactions": peer}
 
 
-def coverage_run(n: int, seed: int) -> list[bool]:
+def coverage_run(n: int, seed: int, scale: str = "difference") -> list[bool]:
     """Whether the limits of the effects in four quarters of X1 and on both sides of X2 hold the truth."""
     rng = np.random.default_rng([seed, 73])
     x = rng.standard_normal((n, 4))
     a = (rng.random(n) < designs.expit(0.8 * x[:, 0] - 0.5 * x[:, 1])).astype(np.int64)
     y = a * (1 + x[:, 0]) + x[:, 0] + x[:, 1] + rng.standard_normal(n)
+    truth = {**{str(k): 1 + mean for k, mean in enumerate(QUARTER_MEANS)}, "over": 1.0, "under": 1.0}
+    if scale != "difference":
+        y, truth = (rng.random(n) < np.choose(a, _risks(x))).astype(float), _true_ratios(scale)
+    table = designs.Table(_with_subgroups(x), a, y, [], [])
+    found = _fitted(table, seed, adjust_for=["X1", "X2", "X3", "X4"], effect_scale=scale).subgroups
+    return [bool(row.low <= truth[row.level] <= row.high) for row in found.itertuples()]
+
+
+def _with_subgroups(x: Any) -> Any:
     frame = designs.as_frame(x)
     frame["quarter"] = np.digitize(x[:, 0], QUARTERS).astype(str)
     frame["side"] = np.where(x[:, 1] > 0, "over", "under")
-    found = _fitted(designs.Table(frame, a, y, [], []), seed, adjust_for=["X1", "X2", "X3", "X4"]).subgroups
-    truth = {**{str(k): 1 + mean for k, mean in enumerate(QUARTER_MEANS)}, "over": 1.0, "under": 1.0}
-    return [bool(row.low <= truth[row.level] <= row.high) for row in found.itertuples()]
+    return frame
+
+
+def _risks(x: Any) -> tuple[Any, Any]:
+    """Risks of both arms, whose ratio rises with X1."""
+    control = designs.expit(-1.2 + 0.5 * x[:, 0] + 0.5 * x[:, 1])
+    return control, control * (1 - 0.5 * designs.expit(-x[:, 0]))
+
+
+@cache
+def _true_ratios(scale: str) -> dict[str, float]:
+    """Ratios of average risks, or of their odds, in the subgroups of a million rows."""
+    x = np.random.default_rng(0).standard_normal((1_000_000, 4))
+    frame, risks = _with_subgroups(x), np.column_stack(_risks(x))
+    found = {}
+    for level in (*map(str, range(4)), "over", "under"):
+        control, treated = risks[(frame["quarter"] == level) | (frame["side"] == level)].mean(axis=0)
+        odds = (1 - control) / (1 - treated) if scale == "odds_ratio" else 1.0
+        found[level] = float(treated / control * odds)
+    return found
 
 
 def _fitted(table: designs.Table, seed: int, adjust_for: list[str] | None = None, **settings: Any) -> Any:

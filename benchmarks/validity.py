@@ -570,12 +570,13 @@ class Study:
             row(name, self.args.runs, *self._shares(modification_run, design).values())
 
     def subgroups(self) -> None:
-        """Confounded treatment, an effect of 1 + X1, six subgroups in every run."""
-        header("rows", "intervals", "covered", "of subgroups, the least")
+        """Confounded treatment, an effect of 1 + X1 or ratios of risks that rise with X1; six subgroups in a run."""
+        header("effect", "rows", "intervals", "covered", "of subgroups, the least")
         seeds = range(self.args.seed, self.args.seed + self.args.runs)
-        for n in (WHOLE_ROWS, 1000):
-            found = np.array(Parallel(n_jobs=self.args.jobs)(delayed(coverage_run)(n, seed) for seed in seeds))
-            row(n, found.size, f"{found.mean():.3f}", f"{found.mean(axis=0).min():.3f}")
+        for scale, n in (("difference", WHOLE_ROWS), ("difference", 1000), ("ratio", 1000), ("odds_ratio", 1000)):
+            jobs = (delayed(coverage_run)(n, seed, scale) for seed in seeds)
+            found = np.array(Parallel(n_jobs=self.args.jobs)(jobs))
+            row(scale, n, found.size, f"{found.mean():.3f}", f"{found.mean(axis=0).min():.3f}")
 
     def _shares(self, run: Any, design: designs.Design, *more: bool) -> dict[str, str]:
         seeds = range(self.args.seed, self.args.seed + self.args.runs)

@@ -37,6 +37,20 @@ def test_simultaneous_limits_of_a_forest_are_wider_by_bonferroni(result):
     assert (wide["high"] - wide["low"]).gt(plain["high"] - plain["low"]).all()
 
 
+def test_a_forest_of_ratios_is_drawn_on_the_logarithm_about_one(result):
+    ratios = np.exp(result.subgroups[["effect", "low", "high"]] / 10)
+    words = {"outcome_kind": "count", "effect_scale": "ratio"}
+    own = replace(result, subgroups=result.subgroups.assign(**ratios), settings={**result.settings, **words})
+    one, all_at_once = (own.plot.forest(simultaneous=wide) for wide in (False, True))
+    assert one.ax_.get_xscale() == "log"
+    assert one.ax_.get_xlabel().endswith("rate ratio, treatment / control")
+    assert "1" in [tick.get_text() for tick in one.ax_.get_xticklabels()]
+    assert any(text.get_text() == "rate ratio (95% limits)" for text in one.ax_.texts)
+    wide = all_at_once.limits()
+    np.testing.assert_allclose(wide["high"] * wide["low"], wide["effect"] ** 2)  # even on the logarithm
+    assert wide["high"].gt(wide["effect"]).all()
+
+
 @pytest.mark.parametrize("ending", ["svg", "png", "pdf"])
 def test_all_figures_are_saved_by_one_call(result, tmp_path, ending):
     if ending != "svg":  # of the other formats a few

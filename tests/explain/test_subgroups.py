@@ -39,6 +39,36 @@ def test_limits_cover_as_often_as_they_say():
     assert inner == pytest.approx(0.95, abs=0.03)  # 500 intervals: three standard errors
 
 
+@pytest.mark.parametrize("scale", ["ratio", "odds_ratio"])
+def test_ratios_of_risks_are_those_of_a_table_by_hand(scale):
+    rng = np.random.default_rng(4)
+    arms, ward = rng.integers(0, 2, 3000), rng.integers(0, 2, 3000)
+    y = (rng.random(3000) < 0.2 + 0.1 * arms * ward).astype(float)
+    table = read_features(pd.DataFrame({"ward": np.where(ward, "b", "a")}))
+    outcomes = PseudoOutcomes.of(ArmRows(y, arms, np.full(3000, 0.5), effect_scale=scale))
+    found = subgroup_effects(outcomes, table, [Unit("ward", (0,))]).iloc[1]
+    inside = [y[(ward == 1) & (arms == arm)] for arm in (0, 1)]
+    (no, yes), (n_no, n_yes) = [own.mean() for own in inside], [own.size for own in inside]
+    if scale == "ratio":
+        effect, variance = yes / no, (1 - no) / (no * n_no) + (1 - yes) / (yes * n_yes)
+    else:
+        effect, variance = yes / (1 - yes) * (1 - no) / no, 1 / (no * (1 - no) * n_no) + 1 / (yes * (1 - yes) * n_yes)
+    assert found["effect"] == pytest.approx(effect)
+    assert found["se"] == pytest.approx(np.sqrt(variance), rel=0.01)
+    assert np.log(found["high"] / found["effect"]) == pytest.approx(np.log(found["effect"] / found["low"]))
+    assert found["low"] == pytest.approx(effect * np.exp(-1.96 * np.sqrt(variance)), rel=0.02)
+
+
+def test_a_ratio_needs_outcomes_in_both_arms_of_a_subgroup():
+    arms, ward = np.arange(400) % 2, np.repeat(["a", "b"], 200)
+    y = np.where((ward == "b") & (arms == 0), 0.0, 1.0 + np.arange(400) % 3)
+    table = read_features(pd.DataFrame({"ward": ward}))
+    outcomes = PseudoOutcomes.of(ArmRows(y, arms, np.full(400, 0.5), effect_scale="ratio"))
+    found = subgroup_effects(outcomes, table, [Unit("ward", (0,))])
+    assert found["effect"].isna().tolist() == [False, True]
+    assert found["n_control"].tolist() == [100, 100]
+
+
 def test_levels_missing_rows_and_few_rows_have_names_and_counts():
     n = 60
     ward = np.array(["east"] * 30 + ["west"] * 28 + ["north"] * 2, dtype=object)

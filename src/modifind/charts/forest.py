@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import KW_ONLY, dataclass, field
+from dataclasses import KW_ONLY, dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -13,13 +13,16 @@ from scipy.stats import t as student_t
 
 from modifind.charts.base import SingleDisplay
 from modifind.charts.labels import PLAIN_WORDS, Words, number, typographic, with_limits
-from modifind.charts.spec import Band, Column, Figure, Key, Line, Panel, Places, Rule, Told, values_of
+from modifind.charts.spec import Band, Column, Figure, Key, Line, Panel, Places, Rule, Told, spanning, values_of
 from modifind.result.explained import MIN_SUPPORT
 from modifind.result.selection_result import SelectionResult, readable_p
 
 MOST_FEATURES = 8
 MOST_LEVELS = 8  # of a feature; those with the most rows
 WIDTH = 7.0  # inches
+MOST_RATIO = 100.0  # that is drawn
+RATIO_TICKS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 1.0, 1.5, 2.0, 3.0, 5.0, 10.0, 20.0, 50.0, 100.0)
+MOST_TICKS = 6
 
 
 @dataclass(eq=False, repr=False)
@@ -95,6 +98,8 @@ class ForestDisplay(SingleDisplay):
         tail = 0.025 / max(int(self.subgroups["effect"].notna().sum()), 1)
         reach = student_t.isf(tail, values_of(self.subgroups, "df")) * values_of(self.subgroups, "se")
         effect = values_of(self.subgroups, "effect")
+        if self.words.is_ratio:
+            return self.subgroups.assign(low=effect * np.exp(-reach), high=effect * np.exp(reach))
         return self.subgroups.assign(low=effect - reach, high=effect + reach)
 
     def spec(self) -> Figure:
@@ -106,22 +111,26 @@ class ForestDisplay(SingleDisplay):
         heads = tuple(bool(row["head"]) for row in rows)
         places = Places("", np.arange(len(rows), dtype=float), tuple(labels), True, weak, rows=True, heads=heads)
         whole = float(self.overall.get("mean_effect", math.nan))
-        rules = [Rule("neutral", 0.0)] + [Rule("overall", whole)] * math.isfinite(whole)
+        rules = [Rule("neutral", self.words.neutral)] + [Rule("overall", whole)] * math.isfinite(whole)
         keys = [
             Key("neutral", "no effect"),
             Key("average", "95% limits" + ", simultaneous" * self.simultaneous, "band"),
         ]
         if math.isfinite(whole):
             keys.append(Key("overall", f"{self.words.whom}, {number(whole)}"))
+        name = self.words.effect if self.words.is_ratio else "effect"
         columns = (
             Column(f"n {short.treated} | {short.control}", [row["n"] for row in rows], before=True),
-            Column("effect (95% limits)", [row["text"] for row in rows], narrow=True),
+            Column(f"{name} (95% limits)", [row["text"] for row in rows], narrow=True),
             Column("p" if not self.p_adjusted else "adjusted p", [row["p"] for row in rows]),
         )
-        told = Told("Average effect by subgroup", about=self._about(rows), texts=tuple(row["said"] for row in rows))
+        texts = tuple(row["said"] for row in rows)
+        told = Told(f"{self.words.effect.capitalize()} by subgroup", about=self._about(rows), texts=texts)
         marks = (*rules, Band("average", low, high), Line("average", effect))
         label, sides = self.words.effect_label, self.words.sides
         panel = Panel(places, marks, label, sides, keys=tuple(keys), told=told, columns=columns)
+        if self.words.is_ratio:
+            panel = replace(panel, log=True, **_ratio_axis(panel))
         return Figure((panel,), 0.9 + 0.2 * len(rows), width=WIDTH)
 
     def _rows(self) -> list[dict[str, Any]]:
@@ -129,7 +138,7 @@ class ForestDisplay(SingleDisplay):
         found: list[dict[str, Any]] = []
         whole = [float(self.overall.get(f"mean_effect{end}", math.nan)) for end in ("_low", "", "_high")]
         if not math.isnan(whole[1]):
-            rows, told = _counts(*self.n_rows) if self.n_rows else "", with_limits(whole[1], whole[0], whole[2])
+            rows, told = _counts(*self.n_rows) if self.n_rows else "", self._told(whole[1], whole[0], whole[2])
             first = dict(zip(("low", "effect", "high"), whole, strict=True)) | {"label": self.words.whom.capitalize()}
             found.append({**first, "head": True, "p": "", "n": rows, "text": told, "few": False, "said": told})
         blank = {"low": math.nan, "effect": math.nan, "high": math.nan, "few": False, "n": "", "text": "", "said": ""}
@@ -141,7 +150,7 @@ class ForestDisplay(SingleDisplay):
             found.append({**blank, "label": f"{star}{name}", "head": True, "p": p_shown})
             for row in own.to_dict("records"):
                 n_treated, n_control = int(row["n_treated"]), int(row["n_control"])
-                told = "" if math.isnan(row["effect"]) else with_limits(row["effect"], row["low"], row["high"])
+                told = "" if math.isnan(row["effect"]) else self._told(row["effect"], row["low"], row["high"])
                 rows = _counts(n_treated, n_control)
                 found.append(
                     {
@@ -159,10 +168,25 @@ class ForestDisplay(SingleDisplay):
                 )
         return found
 
+    def _told(self, effect: float, low: float, high: float) -> str:
+        return with_limits(effect, low, high, ratio=self.words.is_ratio)
+
     def _about(self, rows: list[dict[str, Any]]) -> str:
         """What stands for the figure where it is not seen."""
         told = [f"{row['label']}: {row['text']}".strip() for row in rows if not row["head"]]
-        return f"Average effect on {self.words.outcome} by subgroup. {'; '.join(told)}."
+        return f"{self.words.effect.capitalize()} by subgroup, {self.words.outcome}. {'; '.join(told)}."
+
+
+def _ratio_axis(panel: Panel) -> dict[str, Any]:
+    """Ends and ticks of an axis of ratios, which is a logarithm; a ratio of few rows is not drawn to its end."""
+    sure, weak = panel.values
+    rules = [mark.at for mark in panel.marks if isinstance(mark, Rule)]
+    inside = [min(max(value, 1 / MOST_RATIO), MOST_RATIO) for value in (sure or weak)]
+    low, high = (10.0**end for end in spanning([math.log10(value) for value in (*inside, *rules) if value > 0]))
+    ticks = [tick for tick in RATIO_TICKS if low <= tick <= high]
+    while len(ticks) > MOST_TICKS:
+        ticks = ticks[ticks.index(1.0) % 2 :: 2]
+    return {"span": (low, high), "ticks": tuple((tick, f"{tick:g}") for tick in ticks)}
 
 
 def _counts(n_treated: int, n_control: int) -> str:

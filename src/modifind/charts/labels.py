@@ -163,20 +163,24 @@ def percent(value: float, digits: int = 1) -> str:
     return "not known" if math.isnan(value) else f"{100 * value:.{digits}f}%".replace("-", MINUS)
 
 
-def with_limits(value: float, low: float, high: float) -> str:
+def with_limits(value: float, low: float, high: float, *, ratio: bool = False) -> str:
     """A number with its limits where these are known, all with the decimals that their distance has a use for.
+
+    Ratios have two decimals, or more, as readers expect of them.
 
     Examples
     --------
     >>> with_limits(-1.8612, -3.9, 0.187), with_limits(12345.6, 12001.0, 12690.2), with_limits(0.5, 0.5, 0.5)
     ('−1.9 (−3.9 to 0.2)', '12,346 (12,001 to 12,690)', '0.5 (0.5 to 0.5)')
+    >>> with_limits(3.344, 2.0, 5.58, ratio=True)
+    '3.34 (2.00 to 5.58)'
     """
     if math.isnan(low + high):
         return number(value)
     width = high - low
     if not (math.isfinite(width) and width > MIN_FIXED and max(abs(low), abs(high)) < MAX_FIXED):
         return f"{number(value)} ({number(low)} to {number(high)})"
-    decimals = max(1 - math.floor(math.log10(width)), 0)
+    decimals = max(1 - math.floor(math.log10(width)), 2 if ratio else 0)
     # Rounded first, so that nothing is written as minus zero.
     shown = [f"{round(part, decimals) + 0.0:,.{decimals}f}".replace("-", MINUS) for part in (value, low, high)]
     return f"{shown[0]} ({shown[1]} to {shown[2]})"
@@ -257,6 +261,11 @@ class Words:
         return self.scale != "difference"
 
     @property
+    def neutral(self) -> float:
+        """What an effect is where there is none."""
+        return float(self.is_ratio)
+
+    @property
     def effect(self) -> str:
         """What the effect on the average is called."""
         return effect_name(self.kind, self.scale) if self.is_ratio else "average effect"
@@ -274,6 +283,8 @@ class Words:
     @property
     def effect_label(self) -> str:
         """What stands at an axis of average effects."""
+        if self.is_ratio:
+            return f"{self.short.outcome}: {self.effect}, {self.short.treated} / {self.short.control}"
         unit = f" ({shown(self.unit, 14, lines=1)})" if self.unit else ""
         return f"{self.short.outcome}{unit}: {self.short.difference}"
 

@@ -309,7 +309,7 @@ class _ValueAxis:
             return
         rooms = [LETTER_WIDTH * (3 + max(map(len, (own.title, *own.texts)))) for own in self.panel.columns]
         before = sum(room for own, room in zip(self.panel.columns, rooms, strict=True) if own.before)
-        names = LETTER_WIDTH * (4 + max(map(len, self.places.ticked)))
+        names = LETTER_WIDTH * LABEL_SIZE / NOTE_SIZE * (4 + max(map(len, self.places.ticked)))
         self.ax.set_yticks([])
         ends = {True: -before, False: 8.0}
         for label, at, head in zip(self.places.ticked, self.places.at, heads, strict=True):

@@ -17,7 +17,7 @@ from modifind.charts.drawing import Drawing
 from modifind.charts.frame import Frame, runs
 from modifind.charts.labels import MISSING, shortened, text_width
 from modifind.charts.scale import Scale
-from modifind.charts.spec import Column, Line, Panel, Places, spanning
+from modifind.charts.spec import Column, Line, Panel, Places, Rule, spanning
 
 WIDTH, HEIGHT = 380.0, 236.0
 LEFT, RIGHT, TOP, BOTTOM = 32.0, 12.0, 12.0, 40.0
@@ -203,7 +203,7 @@ def _listed_rows(panel: Panel, columns: Sequence[Column], width: float) -> tuple
         for place, text in ((TOP + LISTED_ROW / 2, column.title), *zip(at, column.texts, strict=True)):
             drawing.text(ends[column.before] + 8, place + 4, text, "note", room=room - 6)
         ends[column.before] += room
-    x = Scale(*panel.reach, ends[True] + 10, right - 6)
+    x = Scale(*panel.reach, ends[True] + 10, right - 6, panel.log)
     for value, text in _ticks(panel, x, 4):
         drawing.line(x(value), TOP + LISTED_ROW, x(value), bottom, "grid")
         drawing.text(x(value), bottom + 16, text, "tick", anchor="middle")
@@ -211,8 +211,8 @@ def _listed_rows(panel: Panel, columns: Sequence[Column], width: float) -> tuple
         style, indent = ("heading", 0) if head else ("category", 12)
         drawing.text(indent, place + 4, label.strip(), style, room=left - indent, middle=True)
     _name_axis(drawing, panel.label, x.start, x.stop, bottom, room=width)
-    zero = x(0.0) if panel.reach[0] < 0 < panel.reach[1] else (x.start + x.stop) / 2
-    drawing.text(zero, bottom + 50, panel.unit, "note", anchor="middle")
+    sides = next((x(mark.at) for mark in panel.marks if isinstance(mark, Rule)), (x.start + x.stop) / 2)  # of no effect
+    drawing.text(sides, bottom + 50, panel.unit, "note", anchor="middle")
     frame = Frame(drawing, panel, at, y, x, (TOP + LISTED_ROW, bottom), turned=True)
     frame.draw()
     return drawing, _readout([frame], "y", (x.start, TOP, x.stop, bottom))

@@ -1,7 +1,8 @@
 """Average effects of all rows, or of a subgroup, with their standard errors.
 
 The estimate is the doubly robust one: what models that have not seen a row expect of both arms, and the weighted
-average of their errors in each arm. It is a sum over rows, or over clusters, and its variance is that of the sum.
+average of their errors in each arm. It is a sum over rows, or over clusters, and its variance is that of the sum. The
+logarithm of a ratio is one by the delta method.
 """
 
 from __future__ import annotations
@@ -14,7 +15,8 @@ from scipy.stats import t as student_t
 
 from modifind._typing import Array, Ints
 from modifind.data.survey import effective_size
-from modifind.explain.pseudo import PseudoOutcomes
+from modifind.explain.comparisons import compared, log_moves
+from modifind.explain.pseudo import N_MOMENTS, PseudoOutcomes
 
 MOST_LEVERAGE = 0.3  # share of an average that a row or cluster is taken to have
 LEAST_FREEDOM = 2.0
@@ -57,14 +59,24 @@ class AverageEffects:
         rows : slice or int array
             The rows that are averaged.
         """
-        weights, errors = outcomes.weights[rows], errors[rows]
-        in_arm = outcomes.arm_weights[rows, None] * np.equal(outcomes.arms[rows, None], [0, 1])
-        apart, mass = expected[rows, 1] - expected[rows, 0], in_arm.sum(axis=0)
-        modelled, corrections = weights @ apart / weights.sum(), in_arm.T @ errors / mass[:, None]
-        terms = (weights / weights.sum())[:, None] * (apart - modelled)
-        for arm, sign in ((0, -1.0), (1, 1.0)):
-            terms += sign * (in_arm[:, arm] / mass[arm])[:, None] * (errors - corrections[arm])
-        row_terms = terms
+        averages, terms = _arm_averages(outcomes, expected[rows], errors[rows], rows)
+        return cls._of_terms(outcomes, averages[1] - averages[0], terms[:, 1] - terms[:, 0], rows)
+
+    @classmethod
+    def of_log_ratio(cls, outcomes: PseudoOutcomes, rows: Any = slice(None)) -> AverageEffects:
+        """The logarithm of the effect on the average, where the arms are compared by a ratio or an odds ratio."""
+        averages, terms = _arm_averages(outcomes, outcomes.expected[rows], outcomes.errors[rows], rows)
+        found = _Averages.of(averages[None])
+        with np.errstate(divide="ignore", invalid="ignore"):
+            estimate = np.log(compared("mean_effect", found, outcomes))
+        moved = log_moves("mean_effect", found, _Averages.of(averages + terms), outcomes)
+        return cls._of_terms(outcomes, estimate, moved[:, None], rows)
+
+    @classmethod
+    def _of_terms(cls, outcomes: PseudoOutcomes, estimate: Array, terms: Array, rows: Any) -> AverageEffects:
+        """From what each row adds to the error of the estimate."""
+        row_terms, in_arm = terms, _in_arm(outcomes, rows)
+        mass = in_arm.sum(axis=0)
         if outcomes.clusters is not None:
             clusters = np.unique(outcomes.clusters[rows], return_inverse=True)[1].reshape(-1)
             terms, in_arm = sums_of(terms, clusters), sums_of(in_arm, clusters)
@@ -72,7 +84,7 @@ class AverageEffects:
         share = (in_arm**2 / mass).sum(axis=1) / np.maximum(in_arm.sum(axis=1), np.finfo(np.float64).tiny)
         terms = terms / (1.0 - np.minimum(share, MOST_LEVERAGE))[:, None]
         freedom = min(effective_size(own) for own in in_arm.T) - 2.0
-        return cls(modelled + corrections[1] - corrections[0], terms, max(freedom, LEAST_FREEDOM), row_terms)
+        return cls(estimate, terms, max(freedom, LEAST_FREEDOM), row_terms)
 
     @property
     def covariance(self) -> Array:
@@ -102,9 +114,52 @@ class AverageEffects:
         return float(self.estimate[0]) - reach, float(self.estimate[0]) + reach
 
 
+@dataclass(frozen=True)
+class _Averages:
+    """Averages of the functions of `PseudoOutcomes` in both arms, as comparisons take them."""
+
+    mean: Array
+    cumulative: Array
+
+    @classmethod
+    def of(cls, averages: Array) -> _Averages:
+        return cls(averages[..., 0], averages[..., N_MOMENTS:])
+
+
+def _in_arm(outcomes: PseudoOutcomes, rows: Any) -> Array:
+    """How much rows count in the average of each arm's errors, shape (rows, 2)."""
+    in_arm: Array = outcomes.arm_weights[rows, None] * np.equal(outcomes.arms[rows, None], [0, 1])
+    return in_arm
+
+
+def _arm_averages(outcomes: PseudoOutcomes, expected: Array, errors: Array, rows: Any) -> tuple[Array, Array]:
+    """Averages of functions in both arms, shape (2, k), and what each row adds to their errors, shape (rows, 2, k)."""
+    share, in_arm = outcomes.weights[rows] / outcomes.weights[rows].sum(), _in_arm(outcomes, rows)
+    in_arm /= in_arm.sum(axis=0)
+    modelled, corrections = np.tensordot(share, expected, 1), in_arm.T @ errors
+    terms = share[:, None, None] * (expected - modelled)
+    terms += in_arm[:, :, None] * (errors[:, None] - corrections)
+    return modelled + corrections, terms
+
+
 def sums_of(values: Array, codes: Ints) -> Array:
     """Sums over the rows of each code."""
     return np.stack([np.bincount(codes, column) for column in values.T], axis=1)
+
+
+def effect_limits(outcomes: PseudoOutcomes, rows: Any = slice(None)) -> tuple[float, float, float, float, float]:
+    """The effect on the average of all rows or of some, its 95% limits, its standard error and degrees of freedom.
+
+    Effects are in the unit of the outcome, or ratios; the standard error is then that of the logarithm.
+    """
+    if outcomes.effect_scale == "difference":
+        found = mean_effects(outcomes, rows)
+        effect, low, high = (outcomes.unit * float(part) for part in (found.estimate[0], *found.limits()))
+        return effect, low, high, outcomes.unit * float(found.standard_error[0]), found.freedom
+    found = AverageEffects.of_log_ratio(outcomes, rows)
+    with np.errstate(over="ignore"):
+        effect, low, high = (float(np.exp(part)) for part in (found.estimate[0], *found.limits()))
+    return effect, low, high, float(found.standard_error[0]), found.freedom
 
 
 def mean_effects(outcomes: PseudoOutcomes, rows: Any = slice(None)) -> AverageEffects:

@@ -11,6 +11,7 @@ from modifind.explain.pseudo import PseudoOutcomes
 
 # What a curve of an amount that is often zero has beside its mean effect: effects on both of its parts.
 PARTS_OF_AMOUNTS = ("any_effect", "amount_ratio")
+ROUNDING = 1e-9  # of the outcome's standard deviation
 
 
 class Distributions(Protocol):
@@ -36,13 +37,14 @@ def compared(name: str, found: Distributions, outcomes: PseudoOutcomes) -> Array
         weight = _cut_weights(found)
         with np.errstate(divide="ignore", invalid="ignore"):
             cuts = found.cumulative[..., :-1]
-            odds = np.log((1.0 - cuts) / cuts)
+            odds = np.where(weight[..., None, :] > 0, np.log((1.0 - cuts) / cuts), 0.0)  # a level may be in neither arm
             return np.exp((weight * (odds[..., 1, :] - odds[..., 0, :])).sum(axis=-1) / weight.sum(axis=-1))
     levels = _levels(name, found, outcomes)
     if not is_ratio(name, outcomes):
         return levels[..., 1] - levels[..., 0]
     with np.errstate(divide="ignore", invalid="ignore"):
-        return np.where((levels > 0).all(axis=-1), levels[..., 1] / levels[..., 0], np.nan)
+        above = (levels > ROUNDING * outcomes.unit).all(axis=-1)
+        return np.where(above, levels[..., 1] / levels[..., 0], np.nan)
 
 
 def log_moves(name: str, found: Distributions, drawn: Distributions, outcomes: PseudoOutcomes) -> Array:
@@ -51,6 +53,7 @@ def log_moves(name: str, found: Distributions, drawn: Distributions, outcomes: P
         if name == "mean_effect" and outcomes.effect_scale == "odds_ratio":
             weight, cuts = _cut_weights(found), found.cumulative[..., :-1]
             moved = (drawn.cumulative[..., :-1] - cuts) / (cuts * (1.0 - cuts))
+            moved = np.where(weight[..., None, :] > 0, moved, 0.0)
             return (weight * (moved[..., 0, :] - moved[..., 1, :])).sum(axis=-1) / weight.sum(axis=-1)
         if name == "amount_ratio":
             moved = _means(drawn, outcomes) / _means(found, outcomes) - _risks(drawn) / _risks(found)

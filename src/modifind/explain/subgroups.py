@@ -15,7 +15,7 @@ from modifind._typing import Array
 from modifind.data.feature_groups import Unit
 from modifind.data.feature_matrix import FeatureTable
 from modifind.data.survey import quantiles_of
-from modifind.explain.average_effects import mean_effects
+from modifind.explain.average_effects import effect_limits
 from modifind.explain.pseudo import PseudoOutcomes
 from modifind.result.selection_result import no_subgroups
 
@@ -25,10 +25,11 @@ MOST_LEVELS = 30  # of a category; those with the most rows
 MIN_ROWS = 2  # of either arm, that a subgroup has an effect
 MOST_DECIMALS = 7
 MISSING = "missing"
+NUMBERS = ("effect", "low", "high", "se", "df")
 
 
 def subgroup_effects(outcomes: PseudoOutcomes, table: FeatureTable, units: Sequence[Unit]) -> pd.DataFrame:
-    """The average effect in every subgroup, adjusted for all features; none where effects are ratios.
+    """The average effect in every subgroup, adjusted for all features.
 
     Parameters
     ----------
@@ -45,7 +46,7 @@ def subgroup_effects(outcomes: PseudoOutcomes, table: FeatureTable, units: Seque
         See `SelectionResult.subgroups`; without the features' p-values.
     """
     found: list[dict[str, Any]] = []
-    for unit in units if outcomes.effect_scale == "difference" else ():
+    for unit in units:
         for member in unit.members:
             if table.is_constant(member):
                 continue
@@ -58,14 +59,11 @@ def subgroup_effects(outcomes: PseudoOutcomes, table: FeatureTable, units: Seque
 def _effect(outcomes: PseudoOutcomes, rows: NDArray[np.intp]) -> dict[str, float]:
     counted = outcomes.arm_weights[rows] > 0
     n_treated, n_control = (int(np.sum(counted & (outcomes.arms[rows] == arm))) for arm in (1, 0))
-    effect = se = low = high = freedom = math.nan
-    if min(n_treated, n_control) >= MIN_ROWS:
-        average = mean_effects(outcomes, rows)
-        effect, se = (outcomes.unit * float(part[0]) for part in (average.estimate, average.standard_error))
-        low, high = (outcomes.unit * limit for limit in average.limits())
-        freedom = average.freedom
-    numbers = {"effect": effect, "low": low, "high": high, "se": se, "df": freedom}
-    return {"n_treated": n_treated, "n_control": n_control, **numbers}
+    known = min(n_treated, n_control) >= MIN_ROWS
+    numbers = effect_limits(outcomes, rows) if known else (math.nan,) * len(NUMBERS)
+    if not math.isfinite(numbers[0]):  # a ratio of averages of which one is not above zero
+        numbers = (math.nan,) * len(NUMBERS)
+    return {"n_treated": n_treated, "n_control": n_control, **dict(zip(NUMBERS, numbers, strict=True))}
 
 
 def _subgroups(column: Array, labels: tuple[Any, ...] | None, weights: Array) -> Iterator[tuple[str, NDArray[np.intp]]]:

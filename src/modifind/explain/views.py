@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,7 +13,7 @@ from scipy.special import ndtr
 from scipy.stats import t as student_t
 
 from modifind._typing import Array
-from modifind.explain.average_effects import mean_effects
+from modifind.explain.average_effects import effect_limits
 from modifind.explain.comparisons import PARTS_OF_AMOUNTS, compared, is_ratio, log_moves
 from modifind.explain.local import Averages, Places
 from modifind.explain.pseudo import EDGE, N_MOMENTS, PseudoOutcomes
@@ -153,10 +154,10 @@ def overall_effects(outcomes: PseudoOutcomes, y_bandwidth: float, seed: np.rando
     row = explain_column(GivenFeature(np.zeros(outcomes.rows.size), ("",)), outcomes, y_bandwidth, rng).curve.iloc[0]
     names = [part for name in ("d2", *effects_of(outcomes)) for part in (name, f"{name}_low", f"{name}_high")]
     found = {name: float(row[name]) for name in names}
-    if outcomes.effect_scale == "difference":
-        # The average has a variance of its own: no draws are needed, and its limits agree with its test.
-        low, high = mean_effects(outcomes).limits(LEVEL)
-        found |= {"mean_effect_low": outcomes.unit * low, "mean_effect_high": outcomes.unit * high}
+    # The average has a variance of its own: no draws are needed, and limits of a difference agree with its test.
+    effect, low, high, *_ = effect_limits(outcomes)
+    if math.isfinite(effect):
+        found |= {"mean_effect_low": low, "mean_effect_high": high}
     return found
 
 

@@ -102,7 +102,7 @@ def effect_text(words: Words, effect: float, low: float, high: float) -> str:
     unit = "percentage points" if words.binary else words.unit
     if words.log or words.is_ratio:
         unit = "" if words.scale == "odds_ratio" else "times"
-    value, *limits = with_limits(effect, low, high).partition(" (")
+    value, *limits = with_limits(effect, low, high, ratio=words.log or words.is_ratio).partition(" (")
     return f"{value} {unit}{''.join(limits)}" if unit else f"{value}{''.join(limits)}"
 
 
@@ -239,7 +239,8 @@ def clear_groups(result: SelectionResult, words: Words) -> list[Groups]:
         up, down = (f"Clear {words.favours(side)}" for side in (1.0, -1.0))
     found: dict[str, list[str]] = {down: [], up: [], "No clear effect": []}
     for row in display.limits().dropna(subset=["effect"]).to_dict("records"):
-        kind = up if row["low"] > 0 else down if row["high"] < 0 else "No clear effect"
+        none = words.neutral
+        kind = up if row["low"] > none else down if row["high"] < none else "No clear effect"
         named = f"{row['column']} = " if result.kind(row["column"]) == "discrete" else f"{row['column']} "
         limits = effect_text(words, row["effect"], row["low"], row["high"])
         found[kind].append(f"{named}{typographic(str(row['level']))}: {limits}")

@@ -128,7 +128,8 @@ class SelectionResult:
         The average effect in every subgroup, adjusted for all features: one row for each level of a category, quarter
         of a number and set of rows without a value. `feature`, `column` (another name for a column of a group),
         `level`, `n_treated`, `n_control`, `effect` with its 95% limits `low` and `high`, standard error `se` and
-        degrees of freedom `df`, and the p-value of the feature. For a category with very many levels, the largest.
+        degrees of freedom `df`, and the p-value of the feature. Where effects are ratios, `se` is that of the
+        logarithm. For a category with very many levels, the largest.
     overall : dict
         The effects of a curve, and their limits, for all rows together, or for the overlap population where
         ``settings["population"]`` says so.
