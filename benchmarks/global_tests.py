@@ -24,26 +24,19 @@ QUARTERS = stats.norm.ppf([0.25, 0.5, 0.75])
 QUARTER_MEANS = -4 * np.diff(stats.norm.pdf([-np.inf, *QUARTERS, np.inf]))  # of a normal variable
 
 
-def effect_run(design: designs.Design, n: int, seed: int, peers: bool) -> dict[str, float]:
-    """P-values of whether there is an effect at all; one feature is tested, the models have all of them."""
+def whole_run(design: designs.Design, n: int, seed: int, peers: bool = False) -> dict[str, float]:
+    """P-values of whether there is an effect at all, and whether anything modifies it; with those of peers."""
     table = design(seed, n)
-    tests = _fitted(table, seed, adjust_for=list(table.X.columns[1:])).tests
-    found = {name: float(tests.loc[name, "p_value"]) for name in ("mean", "distribution")}
+    tests = _fitted(table, seed).tests
+    found = {name: float(tests.loc[name, "p_value"]) for name in ("mean", "distribution", "modification")}
     if peers:
         treated, control = (table.y[table.treatment == arm] for arm in (1, 0))
         found["t-test"] = float(stats.ttest_ind(treated, control, equal_var=False).pvalue)
         found["Mann-Whitney"] = float(stats.mannwhitneyu(treated, control).pvalue)
         found["Kolmogorov-Smirnov"] = float(stats.ks_2samp(treated, control).pvalue)
         found["MMD"] = mmd_p_value(table.y, table.treatment, np.random.default_rng([seed, 71]))
+        found["interactions"] = interactions_p_value(table.X.to_numpy(float), table.treatment, table.y)
     return found
-
-
-def modification_run(design: designs.Design, n: int, seed: int) -> dict[str, float]:
-    """P-values of whether anything modifies the effect."""
-    table = design(seed, n)
-    tests = _fitted(table, seed).tests
-    peer = interactions_p_value(table.X.to_numpy(float), table.treatment, table.y)
-    return {"modification": float(tests.loc["modification", "p_value"]), "interactions": peer}
 
 
 def coverage_run(n: int, seed: int, scale: str = "difference") -> list[bool]:

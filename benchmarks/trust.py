@@ -31,7 +31,7 @@ import band_coverage
 import designs
 import family_designs
 import real_tables
-from global_tests import coverage_run, effect_run
+from global_tests import coverage_run, whole_run
 from modifind import __version__
 from modifind.result.writing import write_text
 from validity import FAMILY_ROWS, MESS_ROWS, WHOLE_ROWS, Run, Study
@@ -178,13 +178,9 @@ def whole(budget: Budget) -> Iterator[Row]:
     """Tests of whether there is any effect, in tables that have none; 400 rows."""
     rows = SMALL_ROWS if budget.small else WHOLE_ROWS
     for name, design in budget.chosen(designs.WHOLE_NULL).items():
-        found = budget.every_seed(no_effect_run, design, rows, runs=60)
+        found = budget.every_seed(whole_run, design, rows, runs=60)
         for test, words in (("mean", "an effect on average"), ("distribution", "any effect")):
             yield Row(name, f"{words}, p <= 0.05", LEVEL, [own[test] <= 0.05 for own in found])
-
-
-def no_effect_run(design: designs.Design, n: int, seed: int) -> dict[str, float]:
-    return effect_run(design, n, seed, peers=False)
 
 
 def intervals(budget: Budget) -> Iterator[Row]:

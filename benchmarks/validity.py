@@ -45,7 +45,7 @@ import designs
 import family_designs
 import real_tables
 import several_arms
-from global_tests import coverage_run, effect_run, modification_run
+from global_tests import coverage_run, whole_run
 from interaction_tests import interaction_p_values
 from modifind import EffectLikelihood, ModifierSelector
 from modifind.inference import adjust_p_values
@@ -556,18 +556,14 @@ class Study:
 
     def global_(self) -> None:
         """Tests of the whole table: shares of p <= 0.05 without an effect, and with one beside peers; n = 400."""
-        header("no effect", "runs", "average", "distribution")
-        for name, design in self.chosen(designs.WHOLE_NULL).items():
-            row(name, self.args.runs, *self._shares(effect_run, design, False).values())
-        print()
-        peers = ("average", "distribution", "t-test", "Mann-Whitney", "Kolmogorov-Smirnov", "MMD")
-        header("effect", "runs", *peers)
-        for name, design in self.chosen(designs.WHOLE_POWER).items():
-            row(name, self.args.runs, *self._shares(effect_run, design, True).values())
-        print()
-        header("is anything a modifier?", "runs", "modification", "Wald test of all interactions")
-        for name, design in self.chosen({**designs.WHOLE_NULL, **designs.WHOLE_POWER}).items():
-            row(name, self.args.runs, *self._shares(modification_run, design).values())
+        tests = ("average", "distribution", "modification")
+        peers = ("t-test", "Mann-Whitney", "Kolmogorov-Smirnov", "MMD", "Wald test of all interactions")
+        for title, cases in (("no effect", designs.WHOLE_NULL), ("effect", designs.WHOLE_POWER)):
+            if chosen := self.chosen(cases):
+                header(title, "runs", *tests, *peers)
+            for name, design in chosen.items():
+                row(name, self.args.runs, *self._shares(design))
+            print()
 
     def subgroups(self) -> None:
         """Confounded treatment, an effect of 1 + X1 or ratios of risks that rise with X1; six subgroups in a run."""
@@ -578,10 +574,11 @@ class Study:
             found = np.array(Parallel(n_jobs=self.args.jobs)(jobs))
             row(scale, n, found.size, f"{found.mean():.3f}", f"{found.mean(axis=0).min():.3f}")
 
-    def _shares(self, run: Any, design: designs.Design, *more: bool) -> dict[str, str]:
+    def _shares(self, design: designs.Design) -> list[str]:
         seeds = range(self.args.seed, self.args.seed + self.args.runs)
-        found = Parallel(n_jobs=self.args.jobs)(delayed(run)(design, WHOLE_ROWS, seed, *more) for seed in seeds)
-        return {name: f"{np.mean([own[name] <= 0.05 for own in found]):.3f}" for name in found[0]}
+        jobs = (delayed(whole_run)(design, WHOLE_ROWS, seed, peers=True) for seed in seeds)
+        found = Parallel(n_jobs=self.args.jobs)(jobs)
+        return [f"{np.mean([own[name] <= 0.05 for own in found]):.3f}" for name in found[0]]
 
     def levels(self) -> None:
         header("design", "category p <= 0.05", "modifier X1", "others p <= 0.05", "s per run")
