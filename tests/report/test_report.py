@@ -78,6 +78,13 @@ def test_feature_that_was_not_tested_has_no_interval_in_the_report(result, tmp_p
     assert not re.search(r"\bnan\b", re.sub(r"base64,[^\"]*", "", html), re.IGNORECASE)
 
 
+def test_what_scrolls_can_be_reached_by_keys_and_has_a_name(result, tmp_path):
+    result.report(tmp_path / "report.html")
+    regions = re.findall(r'<div class="scroll"[^>]*>', (tmp_path / "report.html").read_text(encoding="utf-8"))
+    assert len(regions) > 3
+    assert all('tabindex="0"' in region and re.search(r'aria-label="[^"]+"', region) for region in regions)
+
+
 def test_p_values_are_written_as_journals_print_them(result, tmp_path):
     table = result.table.copy()
     table.loc["age", ["p_value", "p_adjusted"]] = [2.4e-17, 7.2e-17]
