@@ -383,6 +383,12 @@ outcome("a skewed positive outcome", lambda y: np.exp(1.5 * y))
 outcome("an outcome with many zeros", lambda y: np.where(y < 0, 0.0, y))
 outcome("a count", lambda y: np.random.default_rng(0).poisson(2.5, N))
 outcome("a count without zeros", lambda y: 1 + np.random.default_rng(0).poisson(2.5, N))
+outcome(
+    "a count in which one row has nearly all",
+    lambda y: np.append(np.random.default_rng(0).poisson(1.0, N - 1), 10_000),
+    outcome="count",
+    effect_scale="ratio",
+)
 outcome("a count with fractions", lambda y: np.abs(y), outcome="count")
 outcome("a count below zero", lambda y: np.rint(3 * y), outcome="count")
 outcome("a binary outcome of three values", lambda y: np.arange(N) % 3, outcome="binary")

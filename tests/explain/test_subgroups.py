@@ -6,8 +6,9 @@ import pytest
 
 from modifind.data.feature_groups import Unit
 from modifind.data.feature_matrix import read_features
-from modifind.explain.pseudo import ArmRows, PseudoOutcomes
+from modifind.explain.pseudo import ArmRows, OutcomeModel, PseudoOutcomes
 from modifind.explain.subgroups import subgroup_effects
+from modifind.statistics.families.bernoulli import Bernoulli
 
 
 def frame_of(seed, n=400, **columns):
@@ -67,6 +68,35 @@ def test_a_ratio_needs_outcomes_in_both_arms_of_a_subgroup():
     found = subgroup_effects(outcomes, table, [Unit("ward", (0,))])
     assert found["effect"].isna().tolist() == [False, True]
     assert found["n_control"].tolist() == [100, 100]
+
+
+def test_cuts_that_an_arm_cannot_tell_leave_the_odds_ratio_to_the_others():
+    rng = np.random.default_rng(6)
+    arms, ward = np.arange(1200) % 2, np.repeat(["a", "b"], 600)
+    y = np.digitize(0.8 * arms + rng.logistic(size=1200), [-1.0, 0.5])
+    y[(arms == 0) & (ward == "b") & (y == 2)] = 1  # nobody under control has the highest level there
+    y[:3] = 3
+    table = read_features(pd.DataFrame({"ward": ward}))
+    outcomes = PseudoOutcomes.of(ArmRows(y.astype(float), arms, np.full(1200, 0.5), effect_scale="odds_ratio"))
+    found = subgroup_effects(outcomes, table, [Unit("ward", (0,))]).iloc[1]
+    low = [(y[(ward == "b") & (arms == arm)] == 0).mean() for arm in (0, 1)]
+    assert found["effect"] == pytest.approx((1 - low[1]) / low[1] * low[0] / (1 - low[0]))
+    assert found["low"] < found["effect"] < found["high"] < 5
+
+
+@pytest.mark.parametrize("scale", ["ratio", "odds_ratio"])
+def test_a_level_without_events_in_an_arm_has_no_ratio(scale):
+    rng = np.random.default_rng(7)
+    arms, ward = np.arange(900) % 2, np.repeat(["a", "b", "c"], 300)
+    y = (rng.random(900) < 0.3).astype(float)
+    y[(ward == "b") & (arms == 0)] = 0.0
+    table = read_features(pd.DataFrame({"ward": ward}))
+    # Models that expect a little everywhere: a doubly robust average of zeros is zero but for a remainder.
+    family = Bernoulli.of(y)
+    models = (OutcomeModel(np.tile(0.2 + 0.1 * rng.random((900, 1)), 2), np.ones((900, 2)), (np.inf,) * 2, family),)
+    outcomes = PseudoOutcomes.of(ArmRows(y, arms, np.full(900, 0.5), effect_scale=scale), models)
+    found = subgroup_effects(outcomes, table, [Unit("ward", (0,))])
+    assert found["effect"].isna().tolist() == [False, True, False]
 
 
 def test_levels_missing_rows_and_few_rows_have_names_and_counts():

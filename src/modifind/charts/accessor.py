@@ -59,7 +59,7 @@ class PlotAccessor:
 
     @property
     def _of_two(self) -> SelectionResult:
-        return self._result.two_arms("pictures")
+        return self._result.two_arms("figures")
 
     def __repr__(self) -> str:
         names = [name for name in dir(self) if not name.startswith("_")]
@@ -119,7 +119,7 @@ class PlotAccessor:
         self, *, max_features: int = MOST_FEATURES, simultaneous: bool = False, ax: Axes | None = None
     ) -> ForestDisplay:
         """Average effects by subgroup; see `ForestDisplay`."""
-        made = ForestDisplay.from_result(self._result, max_features=max_features, simultaneous=simultaneous)
+        made = ForestDisplay.from_result(self._of_two, max_features=max_features, simultaneous=simultaneous)
         return made.plot(ax)
 
     def changes(self, *, max_features: int = 30, ax: Axes | None = None) -> ChangesDisplay:

@@ -13,6 +13,7 @@ from scipy.stats import t as student_t
 
 from modifind.charts.base import SingleDisplay
 from modifind.charts.labels import PLAIN_WORDS, Words, number, typographic, with_limits
+from modifind.charts.scale import Scale
 from modifind.charts.spec import Band, Column, Figure, Key, Line, Panel, Places, Rule, Told, spanning, values_of
 from modifind.result.explained import MIN_SUPPORT
 from modifind.result.selection_result import SelectionResult, readable_p
@@ -22,7 +23,7 @@ MOST_LEVELS = 8  # of a feature; those with the most rows
 WIDTH = 7.0  # inches
 MOST_RATIO = 100.0  # that is drawn
 RATIO_TICKS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 1.0, 1.5, 2.0, 3.0, 5.0, 10.0, 20.0, 50.0, 100.0)
-MOST_TICKS = 6
+LEAST_TICKS, MOST_TICKS = 3, 6
 
 
 @dataclass(eq=False, repr=False)
@@ -152,18 +153,13 @@ class ForestDisplay(SingleDisplay):
                 n_treated, n_control = int(row["n_treated"]), int(row["n_control"])
                 told = "" if math.isnan(row["effect"]) else self._told(row["effect"], row["low"], row["high"])
                 rows = _counts(n_treated, n_control)
+                nothing = "no ratio" if self.words.is_ratio and n_treated and n_control else "too few rows"
                 found.append(
                     {
                         **{name: float(row[name]) for name in ("low", "effect", "high")},
-                        **{
-                            "label": typographic(str(row["level"])),
-                            "head": False,
-                            "p": "",
-                            "n": rows,
-                            "text": told or "too few rows",
-                        },
+                        **{"label": typographic(str(row["level"])), "head": False, "p": "", "n": rows},
                         **{"few": min(n_treated, n_control) < MIN_SUPPORT, "said": f"{told} ({rows} rows)"},
-                        "text": told or "too few rows",
+                        "text": told or nothing,
                     }
                 )
         return found
@@ -184,6 +180,8 @@ def _ratio_axis(panel: Panel) -> dict[str, Any]:
     inside = [min(max(value, 1 / MOST_RATIO), MOST_RATIO) for value in (sure or weak)]
     low, high = (10.0**end for end in spanning([math.log10(value) for value in (*inside, *rules) if value > 0]))
     ticks = [tick for tick in RATIO_TICKS if low <= tick <= high]
+    if len(ticks) < LEAST_TICKS:
+        return {"span": (low, high), "ticks": tuple(Scale(low, high, 0.0, 1.0).ticks(4))}
     while len(ticks) > MOST_TICKS:
         ticks = ticks[ticks.index(1.0) % 2 :: 2]
     return {"span": (low, high), "ticks": tuple((tick, f"{tick:g}") for tick in ticks)}

@@ -307,9 +307,16 @@ class Words:
         return f"the effect of {shortened(self.treated, 400)} compared with {shortened(self.control, 400)}"
 
     @property
+    def compared(self) -> str:
+        """What of the outcome the arms are compared by: the outcome, its chance or its odds."""
+        if self.scale == "odds_ratio":
+            return f"the odds of {'a higher ' * (self.kind == 'ordinal')}{self.outcome}"
+        return f"the chance of {self.outcome}" if self.binary else self.outcome
+
+    @property
     def on_average(self) -> str:
         """What an average effect is one on."""
-        return f"on the chance of {self.outcome}" if self.binary else f"on the average of {self.outcome}"
+        return f"on {'' if self.compared.startswith('the ') else 'the average of '}{self.compared}"
 
     @property
     def question(self) -> str:

@@ -170,7 +170,8 @@ def print_result(result: SelectionResult, truth: dict[str, str] | None = None) -
     shown = min(len(result.table), max(MOST_FEATURES, len(result.selected)))
     more = f"; {len(result.table) - shown} more features are in the file of --out" if len(result.table) > shown else ""
     lines = [f"{mark} {adjusted} at most {settings['alpha']:g}{more}", "", answer.headline, ""]
-    width = max((len(title) for title, _ in answer.parts), default=0) + 2
+    titles = [title for title, _ in answer.parts] + [group.title for group in answer.groups]
+    width = max(map(len, titles), default=0) + 2
     for title, text in answer.parts:
         lines.append(f"{_uncapitalised(title):<{width}}{text}")
     lines += [f"{'':<{width}}{name}: {text}" for name, text in answer.modifiers]

@@ -13,6 +13,7 @@ from modifind.data.wording import counted
 
 STRONG_SKEW = 2.0
 MANY_ZEROS = 0.2
+LEAST_ROWS = 20
 
 
 def transform_outcome(y: Array, transform: str | None) -> Array:
@@ -56,6 +57,18 @@ def warn_of_scale(y: Array) -> None:
         UserWarning,
         stacklevel=4,
     )
+
+
+def warn_of_one_row(y: Array) -> None:
+    """Warn where a single row has most of an outcome that is never negative: a decimal point, a code for "unknown"."""
+    most, total = float(y.max()), float(y.sum())
+    if y.min() >= 0 and np.unique(y).size > 2 and most > total / 2 and y.size >= LEAST_ROWS:
+        warnings.warn(
+            f"one row has more than half of the sum of the outcome ({most:g} of {total:g}): averages, their ratios and "
+            "the models that tests rest on follow this row. Check the value, or leave the row out",
+            UserWarning,
+            stacklevel=4,
+        )
 
 
 def has_many_zeros(y: Array) -> bool:

@@ -14,7 +14,6 @@ tests of these as it joins the main test.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -158,7 +157,7 @@ def change_tests(
         Its distribution.
     sweep : Sweep, optional
         What `Sweep.of` gives, if it is known.
-    excess : array of shape (n, h), optional
+    excess : array of shape (n, h) or (n, 2, h), optional
         Functions of the feature less their means under the distribution (`direct.ValueFunctions`), if they are known.
 
     Returns
@@ -184,20 +183,21 @@ def change_tests(
     >>> found.mean > 0.05, found.spread < 0.001, found.shape > 0.05
     (True, True, True)
     """
-    changes, scores, family = unseen_changes(prepared), prepared.direct_scores, prepared.family
+    changes, scores, informed, family = unseen_changes(prepared), prepared.direct_scores, None, prepared.family
     if prepared.looks_at(feature):
         sweep = Sweep.of(prepared, feature, grid) if sweep is None else sweep
         parts = (1, 2) if family.has_scale else (0,)
         mean, *rest = (sweep.test(prepared, grid, part).p_value for part in parts)
-        changes, scores = replace(changes, mean=mean, spread=rest[0] if rest else NAN), sweep.terms[0].direct
+        changes = replace(changes, mean=mean, spread=rest[0] if rest else NAN)
+        scores, informed = sweep.terms[0].direct, sweep.terms[0].informed
     functions = prepared.direct_functions(feature)
     if functions is None:
         return replace(changes, shape=NAN)
-    excess = functions.excess(prepared.table, grid) if excess is None else excess
-    direct = partial(prepared.direct_test, excess=excess, clusters=shared_draws(grid))
+    excess = functions.excess(prepared.table, grid, informed) if excess is None else excess
+    clusters = shared_draws(grid)
     if family.has_shape:
-        return replace(changes, shape=direct(prepared.direct_scores))
-    mean, spread = (
-        float(combined_p_value(p, direct(scores[:, [k]]))) for k, p in enumerate((changes.mean, changes.spread))
-    )
+        return replace(changes, shape=prepared.direct_test(prepared.direct_scores, excess, clusters))
+    apart = [excess] * 2 if informed is None else np.moveaxis(excess, 1, 0)
+    each = zip((changes.mean, changes.spread), scores.T, apart, strict=True)
+    mean, spread = (float(combined_p_value(p, prepared.direct_test(own[:, None], h, clusters))) for p, own, h in each)
     return Changes(mean, spread, NAN)

@@ -56,7 +56,7 @@ def describe(selector: Any, given: Given) -> list[tuple[str, str]]:
     data, run = selector.read(given, weigh=False)
     frame = as_frame(given.X) if data.kept is None else as_frame(given.X).loc[data.kept]
     lines = [
-        ("rows", _rows(data)),
+        ("rows", f"{sum(comparison.counts.values()):,}" if arms and comparison is not None else _rows(data)),
         ("treatment", _treatment(data)),
         *arms,
         ("outcome", _outcome(data, run)),

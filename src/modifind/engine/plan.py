@@ -174,7 +174,7 @@ class Plan:
                 nothing = np.zeros((block.y.size, 2))
                 return FeatureSums(direct=_direct_sums(direct), units=self._units(block, nothing, direct))
             both, weights = outcome.terms(feature, grid, WHOLE, OUTCOME)
-            excess = None if functions is None else functions.excess(block.table, grid.swept(weights))
+            excess = None if functions is None else functions.excess(block.table, grid.swept(weights), both[0].informed)
         except Exception as error:
             return FeatureSums(failure=failure_of(error, self.units[place].name))
         direct = None if excess is None else direct_terms(both[0].direct, excess)

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from modifind._typing import Array
 from modifind.data.clusters import check_sampler_weights
 from modifind.data.feature_groups import Unit
-from modifind.data.outcome_scale import warn_of_scale
+from modifind.data.outcome_scale import warn_of_one_row, warn_of_scale
 from modifind.data.pieces import Block
 from modifind.data.support import Outside
 from modifind.engine.assemble import DETERMINED, Finding, tell
@@ -185,6 +185,8 @@ class Run:
     def check_outcome(self, y: Array, arms: NDArray[np.int64], *, weighted: bool) -> None:
         """Refuse an outcome that settings have no meaning for; warn where a scale decides that no one has chosen."""
         self.statistic.validate(self.family(y, arms), weighted=weighted)
+        if self.outcome_transform is None:
+            warn_of_one_row(y)
         if (self.outcome_transform, self.outcome, self.effect_scale) == (None, "auto", "difference"):
             warn_of_scale(y)
 

@@ -183,7 +183,7 @@ class AnalyticTester:
             points = ConditionalGrid.of(conditional, table.n_rows, n_levels=table.n_levels(feature))
         grid = OverlapConditional(points, self.propensity, feature)
         prepared, what = self.prepared, _changes_of(self.prepared.table, feature)
-        parts = None
+        parts = informed = None
         if not prepared.looks_at(feature):
             outcome, scores = UNSEEN, prepared.direct_scores
         else:
@@ -191,9 +191,9 @@ class AnalyticTester:
             sweep = Sweep.of(prepared, feature, grid, parts=False) if parts is None else parts
             outcome = sweep.test(prepared, grid, 0, check_resamples=self.n_resamples, rng=rng)
             outcome = replace(outcome, prognostic_p_value=sweep.test(prepared, grid, -1).p_value)
-            scores, grid = sweep.terms[0].direct, grid.swept(sweep.weights)
+            scores, informed, grid = sweep.terms[0].direct, sweep.terms[0].informed, grid.swept(sweep.weights)
         functions = prepared.direct_functions(feature)
-        excess = None if functions is None else functions.excess(prepared.table, grid)
+        excess = None if functions is None else functions.excess(prepared.table, grid, informed)
         if excess is not None:
             outcome = outcome.with_direct(prepared.direct_test(scores, excess, shared_draws(grid)))
         independent = prepared.clusters is None and shared_draws(grid) is None

@@ -64,8 +64,17 @@ class AverageEffects:
 
     @classmethod
     def of_log_ratio(cls, outcomes: PseudoOutcomes, rows: Any = slice(None)) -> AverageEffects:
-        """The logarithm of the effect on the average, where the arms are compared by a ratio or an odds ratio."""
+        """The logarithm of the effect on the average, where the arms are compared by a ratio or an odds ratio.
+
+        NaN where an arm has nothing above the lowest outcome. Cuts between levels of which an arm is on one side alone
+        do not count: a doubly robust average of zeros is zero but for a remainder.
+        """
         averages, terms = _arm_averages(outcomes, outcomes.expected[rows], outcomes.errors[rows], rows)
+        below = _observed_shares(outcomes, rows)
+        if outcomes.effect_scale == "odds_ratio":
+            averages[:, N_MOMENTS:][:, ~((below > 0) & (below < 1)).all(axis=0)] = 0.0
+        elif (below[:, 0] >= 1).any():
+            averages = np.full_like(averages, np.nan)
         found = _Averages.of(averages[None])
         with np.errstate(divide="ignore", invalid="ignore"):
             estimate = np.log(compared("mean_effect", found, outcomes))
@@ -124,6 +133,15 @@ class _Averages:
     @classmethod
     def of(cls, averages: Array) -> _Averages:
         return cls(averages[..., 0], averages[..., N_MOMENTS:])
+
+
+def _observed_shares(outcomes: PseudoOutcomes, rows: Any) -> Array:
+    """Shares of each arm's rows that are up to every mark, shape (2, marks), as observed."""
+    arms = outcomes.arms[rows]
+    expected = outcomes.expected[rows][np.arange(arms.size), arms, N_MOMENTS:]
+    observed = np.round(outcomes.errors[rows][:, N_MOMENTS:] + expected)
+    counted = outcomes.arm_weights[rows] > 0
+    return np.stack([observed[counted & (arms == arm)].mean(axis=0) for arm in (0, 1)])
 
 
 def _in_arm(outcomes: PseudoOutcomes, rows: Any) -> Array:

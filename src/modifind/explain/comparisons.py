@@ -37,7 +37,7 @@ def compared(name: str, found: Distributions, outcomes: PseudoOutcomes) -> Array
         weight = _cut_weights(found)
         with np.errstate(divide="ignore", invalid="ignore"):
             cuts = found.cumulative[..., :-1]
-            odds = np.where(weight[..., None, :] > 0, np.log((1.0 - cuts) / cuts), 0.0)  # a level may be in neither arm
+            odds = np.where(weight[..., None, :] > 0, np.log((1.0 - cuts) / cuts), 0.0)
             return np.exp((weight * (odds[..., 1, :] - odds[..., 0, :])).sum(axis=-1) / weight.sum(axis=-1))
     levels = _levels(name, found, outcomes)
     if not is_ratio(name, outcomes):
@@ -63,9 +63,10 @@ def log_moves(name: str, found: Distributions, drawn: Distributions, outcomes: P
 
 
 def _cut_weights(found: Distributions) -> Array:
-    """Of several levels the odds ratios of all cuts count, each with the information of its share."""
-    middle = found.cumulative[..., :-1].mean(axis=-2)
-    return middle * (1.0 - middle)
+    """Of several levels the odds ratios of all cuts count that both arms can tell, each with its information."""
+    cuts = found.cumulative[..., :-1]
+    middle, told = cuts.mean(axis=-2), ((cuts > 0) & (cuts < 1)).all(axis=-2)
+    return np.where(told, middle * (1.0 - middle), 0.0)
 
 
 def _levels(name: str, found: Distributions, outcomes: PseudoOutcomes) -> Array:

@@ -61,7 +61,7 @@ def _effect(outcomes: PseudoOutcomes, rows: NDArray[np.intp]) -> dict[str, float
     n_treated, n_control = (int(np.sum(counted & (outcomes.arms[rows] == arm))) for arm in (1, 0))
     known = min(n_treated, n_control) >= MIN_ROWS
     numbers = effect_limits(outcomes, rows) if known else (math.nan,) * len(NUMBERS)
-    if not math.isfinite(numbers[0]):  # a ratio of averages of which one is not above zero
+    if not math.isfinite(numbers[0]):  # a ratio of averages of which one is zero
         numbers = (math.nan,) * len(NUMBERS)
     return {"n_treated": n_treated, "n_control": n_control, **dict(zip(NUMBERS, numbers, strict=True))}
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -156,9 +155,9 @@ def overall_effects(outcomes: PseudoOutcomes, y_bandwidth: float, seed: np.rando
     found = {name: float(row[name]) for name in names}
     # The average has a variance of its own: no draws are needed, and limits of a difference agree with its test.
     effect, low, high, *_ = effect_limits(outcomes)
-    if math.isfinite(effect):
-        found |= {"mean_effect_low": low, "mean_effect_high": high}
-    return found
+    if outcomes.effect_scale == "difference":
+        effect = found["mean_effect"]
+    return found | {"mean_effect": effect, "mean_effect_low": low, "mean_effect_high": high}
 
 
 def _shown(places: Places, n_levels: int) -> NDArray[np.intp]:

@@ -128,8 +128,7 @@ def headline(result: SelectionResult, words: Words | None = None) -> str:
         effect = words.the_effect
         return f"{effect[0].upper()}{effect[1:]} {on_them}." if chosen else f"No feature was found to change {effect}."
     if p_of(result, "mean") <= alpha:
-        above = average[0] > (1.0 if words.is_ratio else 0.0)
-        first = f"On average, {_direction(words, above)} by {_size(words, *average)}."
+        first = f"On average, {_change(words, *average)}."
         return f"{first} {f'The effect {on_them}.' if chosen else 'No feature was found to change that effect.'}"
     found = f"No effect {words.on_average} was found: {effect_text(words, *average)}."
     if chosen:
@@ -139,22 +138,17 @@ def headline(result: SelectionResult, words: Words | None = None) -> str:
     return f"{found} No feature was found to change it."
 
 
-def _direction(words: Words, raises: bool) -> str:
-    """What the treatment does to the outcome: "drug lowers pressure"."""
+def _change(words: Words, effect: float, low: float, high: float) -> str:
+    """What the treatment does to the outcome: "drug lowers pressure by 2.6", "drug multiplies visits by 0.56"."""
     subject = "the treatment" if words.treated == "treatment" else words.treated
-    chance = "the odds of " if words.scale == "odds_ratio" else "the chance of " if words.binary else ""
-    return f"{subject} {'raises' if raises else 'lowers'} {chance}{words.outcome}"
-
-
-def _size(words: Words, effect: float, low: float, high: float) -> str:
-    """How much an effect is, without its sign, which the sentence tells."""
+    what = words.compared
     if words.log:
         effect, low, high = (math.exp(part) for part in (effect, low, high))
     if words.log or words.is_ratio:
-        return f"a factor of {with_limits(effect, low, high)}"
-    if effect < 0:
-        effect, low, high = -effect, -high, -low
-    return effect_text(words, effect, low, high)
+        return f"{subject} multiplies {what} by {with_limits(effect, low, high, ratio=True)}"
+    if effect >= 0:
+        return f"{subject} raises {what} by {effect_text(words, effect, low, high)}"
+    return f"{subject} lowers {what} by {effect_text(words, -effect, -high, -low)}"
 
 
 def data_sentence(result: SelectionResult, words: Words) -> str:
@@ -244,7 +238,11 @@ def clear_groups(result: SelectionResult, words: Words) -> list[Groups]:
         named = f"{row['column']} = " if result.kind(row["column"]) == "discrete" else f"{row['column']} "
         limits = effect_text(words, row["effect"], row["low"], row["high"])
         found[kind].append(f"{named}{typographic(str(row['level']))}: {limits}")
-    order = sorted(found, key=lambda name: (name == "No clear effect", "harm" in name))
+    lost = display.subgroups[display.subgroups["effect"].isna()]
+    if words.is_ratio and len(lost):
+        lines = [f"{row.column} {typographic(str(row.level))}: no outcome to compare" for row in lost.itertuples()]
+        found["No ratio"] = lines
+    order = sorted(found, key=lambda name: (name == "No ratio", name == "No clear effect", "harm" in name))
     return [Groups(name, _first(found[name])) for name in order if found[name]]
 
 

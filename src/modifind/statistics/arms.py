@@ -40,25 +40,41 @@ class CommonPart:
     precision: Array
 
     @classmethod
-    def of(cls, family: Family, location: Array, scale: Array, scores: Array) -> CommonPart:
-        """From predictions of shape (n, 2) and propensity scores."""
-        variance, eta = family.variance(location, scale), family.eta(location)
-        treated, control = scores / variance[:, 1], (1 - scores) / variance[:, 0]
-        share = treated / (treated + control)
-        return cls(
-            share,
-            (1 - share) * eta[:, 0] + share * eta[:, 1],
-            np.log(scale).mean(axis=1),
-            contrast_precision(variance, scores),
-        )
+    def of(cls, family: Family, location: Array, scale: Array, scores: Array, level: float = 0.0) -> CommonPart:
+        """From predictions of shape (n, 2), propensity scores, and the arms' contrast that all rows share."""
+        share, common = _common(family, location, family.variance(location, scale), scores)
+        precision = null_precision(family, location, scale, scores, level)
+        return cls(share, common, np.log(scale).mean(axis=1), precision)
 
     def at(self, rows: Ints) -> CommonPart:
         """The same of some rows."""
         return CommonPart(self.share[rows], self.location[rows], self.log_scale[rows], self.precision[rows])
 
 
-def contrast_precision(variance: Array, scores: Array) -> Array:
-    """Information on the contrast of locations, over that of the coin that assigns the arms."""
+def _common(family: Family, location: Array, variance: Array, scores: Array) -> tuple[Array, Array]:
+    """The treated arm's share of the information on eta, and the arms' common eta; the arms are the last axis."""
+    eta = family.eta(location)
+    treated, control = scores / variance[..., 1], (1 - scores) / variance[..., 0]
+    share = treated / (treated + control)
+    return share, (1 - share) * eta[..., 0] + share * eta[..., 1]
+
+
+def null_precision(family: Family, location: Array, scale: Array, scores: Array, level: float) -> Array:
+    """Information on the contrast of locations, over that of the coin that assigns the arms; arms on the last axis.
+
+    Where the variance follows the location, it is taken where the arms are `level` apart about what they share: at the
+    models' own contrast, rows in which one arm hardly ever has the outcome would count for nothing, and the stronger a
+    modification were the less of it would be seen.
+    """
+    variance = family.variance(location, scale)
+    if not family.has_shape:
+        share, common = _common(family, location, variance, scores)
+        null = np.stack((common - share * level, common + (1 - share) * level), axis=-1)
+        variance = family.variance(family.location(null), scale)
+    return _contrast_precision(variance, scores)
+
+
+def _contrast_precision(variance: Array, scores: Array) -> Array:
     return 1.0 / (scores * variance[..., 0] + (1 - scores) * variance[..., 1])
 
 
@@ -80,6 +96,8 @@ class ArmTraits:
         Shift and share: of the models' contrast c of locations, or of log-scales, ``shift + share * c`` is what
         held-out rows bear out. Where arms do not differ both are near zero, and residuals of both arms are measured
         alike.
+    level : float
+        The contrast of locations that all rows share: the models' own, averaged by the information on it.
     scores : array of shape (2, 2)
         Mean of each arm's scores of residuals (`direct.residual_scores`), rows weighted by the chance to be in the
         other arm.
@@ -90,6 +108,7 @@ class ArmTraits:
     shape: float
     location: tuple[float, float]
     scale: tuple[float, float]
+    level: float
     scores: Array
 
     @classmethod
@@ -105,7 +124,9 @@ class ArmTraits:
         common = CommonPart.of(family, location, scale, scores[rows])
         counted = some(weights, rows)
         calibration = _calibration(family, location, scale, common, y[rows], a[rows], shape, counted)
-        traits = cls(family, shapes, shape, *calibration, np.zeros((2, N_SCORES)))
+        own = _contrast_precision(family.variance(location, scale), scores[rows])
+        level = float(mean_of(contrasts(family, location, scale)[0], own if counted is None else own * counted))
+        traits = cls(family, shapes, shape, *calibration, level, np.zeros((2, N_SCORES)))
         if not family.has_shape:
             return traits
         residual, _, _ = traits.residuals(common, y[rows], a[rows], *contrasts(family, location, scale))

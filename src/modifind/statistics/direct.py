@@ -15,7 +15,8 @@ tails, and its cube (as a Hermite polynomial) for skewness, both cut off far out
 are taken over rows weighted by the chance to be in the other arm.
 
 *Coins, counts, levels and amounts* have none. Their scores are those of the contrasts themselves, of the location and,
-for amounts, of the scale, at the contrasts' null values. What a line or a threshold in the middle shows is found with
+for amounts, of the scale, at the contrasts' null values; E h(V) is then weighted by the information on the contrast, so
+that an error that all rows share drops out. What a line or a threshold in the middle shows is found with
 the power of the interaction test that one would do by hand, where learning it on one part of the rows and testing it on
 another loses some.
 
@@ -139,16 +140,26 @@ class ValueFunctions:
         """The functions at values whose last axis is that of the columns."""
         return np.concatenate([own(values[..., place]) for place, own in self.parts], axis=-1)
 
-    def excess(self, table: FeatureTable, grid: RowGrid | None) -> Array:
-        """Functions of every row's own values less their mean under the distribution, or as they are without one."""
+    def excess(self, table: FeatureTable, grid: RowGrid | None, informed: Array | None = None) -> Array:
+        """Functions of every row's own values less their mean under the distribution, or as they are without one.
+
+        An error of a contrast that all rows share counts in each as much as there is information on it. With `informed`
+        weights of the points, shape (s, n, g), it drops out: means are taken under these, one set for each score, and
+        the result has shape (n, s, h) instead of (n, h).
+        """
         observed = self(table.values[:, list(self.columns)])
         if grid is None:
             return observed
+        if informed is not None:
+            observed = np.repeat(observed[:, None], len(informed), axis=1)
         for start in range(0, table.n_rows, BLOCK_ROWS):
             rows = np.arange(start, min(start + BLOCK_ROWS, table.n_rows))
             points, weights = grid.at(rows)
-            points = points[..., None] if points.ndim == 2 else points
-            observed[rows] -= np.einsum("ij,ijh->ih", weights, self(points))
+            found = self(points[..., None] if points.ndim == 2 else points)
+            if informed is None:
+                observed[rows] -= np.einsum("ij,ijh->ih", weights, found)
+            else:
+                observed[rows] -= np.einsum("sij,ijh->ish", informed[:, rows], found)
         return observed
 
 
@@ -164,8 +175,8 @@ def _is_common(rows: NDArray[np.bool_], treatment: Ints) -> bool:
 
 
 def direct_terms(scores: Array, excess: Array) -> Array:
-    """What rows add to every direction, shape (n, k)."""
-    return (scores[:, :, None] * excess[:, None]).reshape(len(scores), -1)
+    """What rows add to every direction, shape (n, k); the excess of functions may be another one for each score."""
+    return (scores[:, :, None] * (excess if excess.ndim == 3 else excess[:, None])).reshape(len(scores), -1)
 
 
 def unit_sums(terms: Array, codes: NDArray[np.intp], n_units: int = 0) -> Array:
@@ -193,7 +204,7 @@ class DirectSums:
 
     @classmethod
     def of(cls, scores: Array, excess: Array, clusters: Ints | None = None) -> DirectSums:
-        """From scores of residuals, shape (n, 2), and functions of the feature, shape (n, h)."""
+        """From scores of rows, shape (n, 2), and functions of the feature, shape (n, h) or (n, 2, h)."""
         terms = direct_terms(scores, excess)
         if clusters is not None:
             terms = unit_sums(terms, np.unique(clusters, return_inverse=True)[1].reshape(-1))

@@ -9,7 +9,7 @@ import numpy as np
 
 from modifind._typing import Array, Ints
 from modifind.nuisance.outcome.stacking import CrossFit, own_arm
-from modifind.statistics.arms import ArmTraits, CommonPart, contrast_precision, contrasts
+from modifind.statistics.arms import ArmTraits, CommonPart, contrasts, null_precision
 from modifind.statistics.direct import N_SCORES, residual_scores
 
 # Which contrasts move along the grid, of locations and of scales, in the statistic and in its two parts. In the last
@@ -31,11 +31,14 @@ class RowTerms:
         Scores of the same residuals for the direct component, see `statistics.direct`; zero in the parts.
     values : array of shape (n, g)
         At the points of its distribution, less their mean under the distribution.
+    informed : array of shape (2, n, g), optional
+        Weights of the points by what they tell of each contrast, where the direct component is about contrasts.
     """
 
     observed: Array
     direct: Array
     values: Array
+    informed: Array | None = None
 
 
 @dataclass(frozen=True)
@@ -74,7 +77,7 @@ class ArmFit:
         """From the models, what is known of the arms, and rows that the models have not seen."""
         family, shapes = traits.family, np.array(traits.shapes)[a]
         common, apart = (
-            CommonPart.of(family, cross.location, cross.scale, scores),
+            CommonPart.of(family, cross.location, cross.scale, scores, traits.level),
             contrasts(family, cross.location, cross.scale),
         )
         both = np.column_stack([family.location(traits.eta(common, arm, apart[0])) for arm in (0, 1)])
@@ -99,11 +102,14 @@ class ArmFit:
         side = self.scale_lead[rows]
         own, along = [contrast[rows] for contrast in self.contrasts], contrasts(family, location, scale)
         scores = self.treatment[rows] - 2 * self.lead[rows]
-        information = chances * contrast_precision(family.variance(location, scale), scores[:, None])
+        # Errors of a contrast count as much as there is information on it, so that its null value is the mean under the
+        # distribution weighted by that: where a feature changes the spread of both arms the two means differ.
+        information = chances * null_precision(family, location, scale, scores[:, None], self.traits.level)
+        of_scale = family.scale_information(location, scores[:, None])
+        informed = [information, chances if of_scale is None else chances * of_scale]
         means = [np.einsum("ij,ij->i", contrast, chances) for contrast in along]
-        # Errors of the contrast count as much as there is information on it, so that its null value is the mean under
-        # the distribution weighted by that: where a feature changes the spread of both arms the two means differ.
-        centre = np.einsum("ij,ij->i", along[0], information) / information.sum(axis=1)
+        centre = _mean(along[0], information)
+        scale_centre = means[1] if of_scale is None else _mean(along[1], informed[1])
         found, no_scores = [], np.zeros((rows.size, N_SCORES))
         for part in parts:
             if part == OUTCOME:
@@ -113,19 +119,24 @@ class ArmFit:
                 found.append(RowTerms(self.log_likelihood[rows] - mean, no_scores, values))
                 continue
             moves_location, moves_scale = part
-            null = centre if moves_location else own[0], means[1] if moves_scale else own[1]
+            null = centre if moves_location else own[0], scale_centre if moves_scale else own[1]
             residual, lead = self.residual(rows, *null)
             observed, values = np.zeros(rows.size), np.zeros(chances.shape)
             if moves_location:
                 observed += lead * (own[0] - centre)
                 values += lead[:, None] * (along[0] - means[0][:, None])
             if moves_scale and family.has_scale:
-                here, there = own[1] - means[1], along[1] - means[1][:, None]
+                here, there = own[1] - scale_centre, along[1] - scale_centre[:, None]
                 ratios = family.scale_ratio(residual[:, None], there, shape)
                 mean = np.einsum("ij,ij->i", ratios, chances)
-                observed += side * (family.scale_ratio(residual, here, shape) - mean)
+                null_ratio = mean if of_scale is None else _mean(ratios, informed[1])
+                observed += side * (family.scale_ratio(residual, here, shape) - null_ratio)
                 values += side[:, None] * (ratios - mean[:, None])
-            found.append(RowTerms(observed, self.direct(rows, residual, lead) if part == WHOLE else no_scores, values))
+            if part != WHOLE:
+                found.append(RowTerms(observed, no_scores, values))
+                continue
+            by_contrast = None if family.has_shape else np.stack([own / own.sum(axis=1)[:, None] for own in informed])
+            found.append(RowTerms(observed, self.direct(rows, residual, lead), values, by_contrast))
         return found
 
     def own_log_likelihood(self, rows: Ints, location: Array, scale: Array) -> Array:
@@ -162,3 +173,8 @@ class ArmFit:
         per_unit, u = family.on_eta(self.y, family.eta(location), unit, residual)
         by_location = self.lead * self.common.precision * per_unit * family.weight(u, shape) * u
         return by_location, self.scale_lead * family.scale_score(residual, shape)
+
+
+def _mean(values: Array, weights: Array) -> Array:
+    """Means of rows under weights that need not sum to one."""
+    return np.einsum("ij,ij->i", values, weights) / weights.sum(axis=1)

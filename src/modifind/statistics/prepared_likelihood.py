@@ -185,6 +185,7 @@ class PreparedEffectLikelihood:
         observed = np.empty((len(parts), self.y.size))
         direct = np.empty((len(parts), self.y.size, N_SCORES))
         values, weights = np.empty((len(parts), 0, 0)), np.empty((0, 0))
+        informed: dict[int, Array] = {}
         groups = self._groups(columns_of(self.table, feature))
         for fit, rows, chances, location, scale in along_grid(self.fits, self.table, feature, grid, groups):
             if not values.size:
@@ -193,13 +194,18 @@ class PreparedEffectLikelihood:
             for k, own in enumerate(fit.terms(rows, location, scale, chances, parts)):
                 for total, part in ((observed, own.observed), (direct, own.direct), (values, own.values)):
                     total[k, rows] = part if fit is self.fits[0] else total[k, rows] + part
+                if own.informed is not None:
+                    informed.setdefault(k, np.zeros((N_SCORES, *weights.shape)))[:, rows] += own.informed / len(
+                        self.fits
+                    )
             weights[rows] = chances
         if self.weights is not None or len(self.fits) > 1:
             factor = (np.ones(self.y.size) if self.weights is None else self.weights) / len(self.fits)
             observed *= factor
             direct *= factor[:, None]
             values *= factor[:, None]
-        return tuple(RowTerms(*own) for own in zip(observed, direct, values, strict=True)), weights
+        each = enumerate(zip(observed, direct, values, strict=True))
+        return tuple(RowTerms(*own, informed.get(k)) for k, own in each), weights
 
     def _groups(self, columns: slice) -> LevelGroups | None:
         """Levels that a row's models cannot tell apart, where the feature is a category of many."""
@@ -219,7 +225,9 @@ class PreparedEffectLikelihood:
     def direct_functions(self, feature: Feature) -> ValueFunctions | None:
         """What the direct component looks at along a feature; None where there is nothing to test."""
         functions = ValueFunctions.of(self.table, self.treatment, feature)
-        return functions if functions.parts else None
+        # What levels of a category of many tell of a contrast is known by groups of them alone.
+        grouped = not self.family.has_shape and any(m in self.table.level_columns for m in functions.columns)
+        return functions if functions.parts and not grouped else None
 
     def direct_test(self, scores: Array, excess: Array, clusters: Ints | None = None) -> float:
         """P-value of the direct component, from scores of rows and functions of the feature.

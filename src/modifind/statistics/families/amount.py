@@ -153,6 +153,10 @@ class Amount(Family):
         treated, control = scores * location[:, 1], (1 - scores) * location[:, 0]
         return treated / (treated + control)
 
+    def scale_information(self, location: Array, scores: Array) -> Array:
+        """As much as there are amounts in both arms."""
+        return location[..., 0] * location[..., 1] / (scores * location[..., 1] + (1 - scores) * location[..., 0])
+
     def scale_score(self, residual: Array, shape: float) -> Array:
         """That of a location of logarithms."""
         score = student_weight(residual, shape) * residual / self.spread

@@ -134,6 +134,10 @@ class Family(Likelihood, ABC):
         """Chance to be treated of the rows that a scale is about, at calibrated locations of both arms."""
         return scores
 
+    def scale_information(self, location: Array, scores: Array) -> Array | None:
+        """How much rows tell of a contrast of scales, by locations of both arms; None where all tell as much."""
+        return None
+
     def scale_score(self, residual: Array, shape: float) -> Array:
         """Derivative of the log-density by the log-scale."""
         return np.zeros(residual.shape)
