@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, TypeVar, overload
 
 import numpy as np
+from numpy.typing import NDArray
 
 from modifind._typing import Array
 
@@ -89,3 +90,8 @@ def representative_values(values: Array, weights: Array, size: int) -> Array:
     steps = np.cumsum(weights[order])
     places = np.searchsorted(steps, (np.arange(size) + 0.5) / size * steps[-1], side="right")
     return values[order][np.minimum(places, values.size - 1)]
+
+
+def unit_sums(terms: Array, codes: NDArray[np.intp], n_units: int = 0) -> Array:
+    """Sums of rows, shape (n, k), over the units that they belong to, shape (units, k)."""
+    return np.stack([np.bincount(codes, column, minlength=n_units) for column in terms.T], axis=1)

@@ -14,6 +14,7 @@ from modifind._typing import Array
 from modifind.data.feature_groups import Unit
 from modifind.data.pieces import Block, Piece, Schema
 from modifind.data.summary import sum_of
+from modifind.data.survey import unit_sums
 from modifind.engine.assemble import failure_of
 from modifind.engine.overlap_conditional import OverlapConditional
 from modifind.engine.scored import OBSERVED, Measured, Scored, Scoring
@@ -21,7 +22,7 @@ from modifind.inference import AnalyticOutcome, RowSums, sums_test
 from modifind.nuisance.conditional import ConditionalRule
 from modifind.nuisance.conditional.joint import JointRule, rule_grid, set_variance
 from modifind.nuisance.propensity.overlap import OverlapSums
-from modifind.statistics.direct import DirectSums, ValueFunctions, direct_terms, unit_sums
+from modifind.statistics.direct import DirectSums, ValueFunctions, direct_terms
 from modifind.statistics.likelihood_terms import OUTCOME, WHOLE
 from modifind.statistics.prepared_likelihood import PreparedEffectLikelihood
 from modifind.statistics.prepared_wcmmd import PreparedWCMMD

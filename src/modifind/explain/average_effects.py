@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 from scipy.stats import t as student_t
 
-from modifind._typing import Array, Ints
-from modifind.data.survey import effective_size
+from modifind._typing import Array
+from modifind.data.survey import effective_size, unit_sums
 from modifind.explain.comparisons import compared, log_moves
 from modifind.explain.pseudo import N_MOMENTS, PseudoOutcomes
 
@@ -88,7 +88,7 @@ class AverageEffects:
         mass = in_arm.sum(axis=0)
         if outcomes.clusters is not None:
             clusters = np.unique(outcomes.clusters[rows], return_inverse=True)[1].reshape(-1)
-            terms, in_arm = sums_of(terms, clusters), sums_of(in_arm, clusters)
+            terms, in_arm = unit_sums(terms, clusters), unit_sums(in_arm, clusters)
         # A row that has much of its arm's average draws it to itself; its error is larger than what is left of it.
         share = (in_arm**2 / mass).sum(axis=1) / np.maximum(in_arm.sum(axis=1), np.finfo(np.float64).tiny)
         terms = terms / (1.0 - np.minimum(share, MOST_LEVERAGE))[:, None]
@@ -158,11 +158,6 @@ def _arm_averages(outcomes: PseudoOutcomes, expected: Array, errors: Array, rows
     terms = share[:, None, None] * (expected - modelled)
     terms += in_arm[:, :, None] * (errors[:, None] - corrections)
     return modelled + corrections, terms
-
-
-def sums_of(values: Array, codes: Ints) -> Array:
-    """Sums over the rows of each code."""
-    return np.stack([np.bincount(codes, column) for column in values.T], axis=1)
 
 
 def effect_limits(outcomes: PseudoOutcomes, rows: Any = slice(None)) -> tuple[float, float, float, float, float]:

@@ -18,7 +18,8 @@ from scipy.stats import f as fisher
 
 from modifind._typing import Array
 from modifind.data.feature_matrix import FeatureTable
-from modifind.explain.average_effects import AverageEffects, mean_effects, sums_of
+from modifind.data.survey import unit_sums
+from modifind.explain.average_effects import AverageEffects, mean_effects
 from modifind.explain.pseudo import N_MOMENTS, PseudoOutcomes
 from modifind.inference import cauchy_combination, simes_p_values
 from modifind.inference.quadratic import quadratic_tail
@@ -107,7 +108,7 @@ def score_test(outcomes: PseudoOutcomes, effects: AverageEffects, design: Array)
         return np.nan, 1.0
     products = effects.row_terms[:, :1] * left[:, :kept]
     if outcomes.clusters is not None:
-        products = sums_of(products, np.unique(outcomes.clusters, return_inverse=True)[1].reshape(-1))
+        products = unit_sums(products, np.unique(outcomes.clusters, return_inverse=True)[1].reshape(-1))
     total = products.sum(axis=0)
     squared = float(total @ np.linalg.pinv(products.T @ products) @ total)
     # The covariance is taken about zero, so that the largest value there can be is the number of units.

@@ -40,6 +40,7 @@ from scipy.stats import t as student
 from modifind._typing import Array, Ints
 from modifind.data.feature_groups import Feature, members_of
 from modifind.data.feature_matrix import FeatureTable
+from modifind.data.survey import unit_sums
 from modifind.nuisance.conditional.contract import RowGrid
 
 MOST_SQUARE = 100.0
@@ -177,11 +178,6 @@ def _is_common(rows: NDArray[np.bool_], treatment: Ints) -> bool:
 def direct_terms(scores: Array, excess: Array) -> Array:
     """What rows add to every direction, shape (n, k); the excess of functions may be another one for each score."""
     return (scores[:, :, None] * (excess if excess.ndim == 3 else excess[:, None])).reshape(len(scores), -1)
-
-
-def unit_sums(terms: Array, codes: NDArray[np.intp], n_units: int = 0) -> Array:
-    """Sums of rows, shape (n, k), over the units that they belong to, shape (units, k)."""
-    return np.stack([np.bincount(codes, column, minlength=n_units) for column in terms.T], axis=1)
 
 
 @dataclass(frozen=True)
