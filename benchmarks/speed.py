@@ -2,6 +2,7 @@
 
     python benchmarks/speed.py            # all parts
     python benchmarks/speed.py --part statistic
+    python benchmarks/speed.py --part fit # CPU seconds of each part of a default fit
 
 ``--device cuda`` trains the autoencoder on a GPU.
 """
@@ -13,14 +14,23 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+import warnings
+from collections import Counter
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from threadpoolctl import threadpool_limits
 
+from designs import POWER
+from modifind import ModifierSelector
 from modifind.datasets import make_modifiers
-from modifind.statistics import WCMMD, wcmmd_importance
+from modifind.engine import features, in_memory, repeats, run
+from modifind.engine.testers import AnalyticTester
+from modifind.nuisance.conditional import AutoSampler
+from modifind.nuisance.outcome import AdditiveLearner, BoostingLearner
+from modifind.statistics import WCMMD, EffectLikelihood, wcmmd_importance
 from modifind.statistics.kernels import median_bandwidth
 
 PAPER_SECONDS = 10_360  # the paper's run time at n=2000, d=30, B=100
@@ -128,9 +138,67 @@ def effect_runs(sizes: list[int]) -> None:
         print(f"| {name} | {whole_run(settings)[0]:.1f} |", flush=True)
 
 
+def fit_parts(n: int, seeds: Sequence[int]) -> None:
+    """CPU seconds of each part of a default fit, one process and thread; a part within another counts once."""
+    own: Counter[str] = Counter()
+    inside = [0.0]  # seconds of parts that have ended, for each part that has not
+
+    def timed(part: str, function: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*args: Any, **settings: Any) -> Any:
+            start = time.process_time()
+            inside.append(0.0)
+            try:
+                return function(*args, **settings)
+            finally:
+                whole = time.process_time() - start
+                own[part] += whole - inside.pop()
+                inside[-1] += whole
+
+        return call
+
+    places: list[tuple[str, Any, str]] = [
+        ("propensity scores", in_memory, "fit_scores"),
+        ("outcome models: additive and linear", AdditiveLearner, "fit"),
+        ("outcome models: trees", BoostingLearner, "fit"),
+        ("outcome models: the rest", EffectLikelihood, "prepare"),
+        ("distributions of features given the others", AutoSampler, "fit"),
+        ("distributions of features given the others", features, "learn"),
+        ("statistics and p-values", AnalyticTester, "examine"),
+        ("explanations: curves, densities, importance", features, "_view"),
+        ("explanations: bounds", features, "with_bounds"),
+        ("explanations: bounds", repeats, "with_bounds"),
+        ("explanations: the whole table", run.Overview, "of"),
+        ("reading, checks, folds, the result", ModifierSelector, "fit"),
+    ]
+    for part, owner, name in places:
+        setattr(owner, name, timed(part, getattr(owner, name)))
+    found = []
+    for explain in (False, True):
+        own.clear()
+        totals = {}
+        for kind in POWER:
+            start = time.process_time()
+            for seed in seeds:
+                data = make_modifiers(kind, n_samples=n, random_state=seed)
+                selector = ModifierSelector(explain=explain, random_state=0)
+                selector.fit(data.X, data.y, treatment=data.treatment)
+            totals[kind] = (time.process_time() - start) / len(seeds)
+        found.append((totals, {part: own[part] / len(seeds) / len(POWER) for part in own}))
+    print(
+        f"\nA default fit, n={n}, d=30, one process and thread, CPU seconds, mean of {len(seeds)} tables of each kind"
+    )
+    print("| part | test alone (`explain=False`) | with explanations |\n|---|---|---|")
+    names = dict.fromkeys([place[0] for place in places] + list(POWER))
+    for name in names:
+        cells = [totals.get(name, parts.get(name, 0.0)) for totals, parts in found]
+        print(f"| {f'whole fit, {name}' if name in POWER else name} | {cells[0]:.2f} | {cells[1]:.2f} |")
+    means = [float(np.mean(list(totals.values()))) for totals, _ in found]
+    print(f"| **whole fit, mean** | **{means[0]:.2f}** | **{means[1]:.2f}** |", flush=True)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--part", choices=("statistic", "runs", "effect", "all"), default="all")
+    parser.add_argument("--part", choices=("statistic", "runs", "effect", "fit", "all"), default="all")
     parser.add_argument("--n", type=int, default=2000)
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--device", default="cpu")
@@ -143,6 +211,10 @@ def main() -> None:
         wcmmd_runs(args.device)
     if args.part in ("effect", "all"):
         effect_runs(args.sizes)
+    if args.part in ("fit", "all"):
+        warnings.simplefilter("ignore")
+        with threadpool_limits(1):
+            fit_parts(1000, range(args.repeats))
 
 
 if __name__ == "__main__":

@@ -133,18 +133,35 @@ class PreparedEffectLikelihood:
         have nothing in common cannot have taught each other. The variance is evaluated on a sample of the rows and
         averaged over repeats, for each of the statistic's parts (see `terms`).
         """
-        products = [self._products(fit, feature, grid, parts) for fit in self.fits]
+        rows, known = self._sampled
+        products = [
+            self._products(fit, rows, own, feature, grid, parts) for fit, own in zip(self.fits, known, strict=True)
+        ]
         return [Reuse(tuple(own[k] for own in products)) for k in range(len(parts))]
 
-    def _products(self, fit: ArmFit, feature: Feature, grid: RowGrid, parts: tuple[Part, ...]) -> list[Array]:
-        """Inner products of what the folds' models make of the feature."""
+    @cached_property
+    def _sampled(self) -> tuple[Ints, list[list[tuple[Array | None, ...]]]]:
+        """The rows that `reuse` looks at, and of each cross-fit what its models reuse there from feature to feature."""
         rows = np.linspace(0, self.y.size - 1, min(REUSE_ROWS, self.y.size)).astype(np.int64)
+        X = self.table.design[rows]
+        return rows, [[model.index(X) for model in fit.cross.models] for fit in self.fits]
+
+    def _products(
+        self,
+        fit: ArmFit,
+        rows: Ints,
+        known: list[tuple[Array | None, ...]],
+        feature: Feature,
+        grid: RowGrid,
+        parts: tuple[Part, ...],
+    ) -> list[Array]:
+        """Inner products of what the folds' models make of the feature."""
         points, weights = grid.at(rows)
         encoded = encode(self.table, feature, points)
         location_lead, scale_lead = (lead[rows, None] for lead in fit.leads())
         patterns: list[list[Array]] = [[] for _ in parts]
-        for model in fit.cross.models:
-            location, scale = model.along(self.table.design[rows], columns_of(self.table, feature), encoded)
+        for model, index in zip(fit.cross.models, known, strict=True):
+            location, scale = model.along(self.table.design[rows], columns_of(self.table, feature), encoded, index)
             apart = contrasts(self.family, location, scale)
             by_location, by_scale = location_lead * apart[0], scale_lead * apart[1]
             for found, part in zip(patterns, parts, strict=True):
