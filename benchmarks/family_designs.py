@@ -1,5 +1,7 @@
 """Simulated outcomes of every family, whose effect is none, constant on a scale, or modified by X1 and X2 on it.
 
+A wild outcome is one row of 10,000 in a table without an effect.
+
 Features are those of `designs`: 30, of which X26 to X30 move the outcome of both arms. They differ between the arms
 where nothing modifies the effect, and are alike in them, as in a trial, where something does.
 """
@@ -16,6 +18,7 @@ import designs
 from designs import Array, Table, expit
 
 MODIFIERS = ["X1", "X2"]
+WILD_KINDS, WILD = ("count", "numeric", "amount"), 10_000.0
 
 
 class Outcome(NamedTuple):
@@ -108,16 +111,18 @@ def score(x: Array, shape: str) -> Array:
 
 
 def design(kind: str, scale: str, shape: str) -> designs.Design:
-    """Tables of one family and scale; `shape` is none, constant, linear or threshold."""
+    """Tables of one family and scale; `shape` is none, wild, constant, linear or threshold."""
     outcome = OUTCOMES[kind, scale]
 
     def simulate(seed: int, n: int) -> Table:
         modified = shape in ("linear", "threshold")
         rng, x, a = (designs.randomised_features if modified else designs.features)(seed, n)
-        effect = np.full(n, 0.0 if shape == "none" else outcome.constant)
+        effect = np.full(n, 0.0 if shape in ("none", "wild") else outcome.constant)
         if modified:
             effect = 0.3 * outcome.constant + outcome.unit * score(x, shape)
         y = outcome.draw(rng, common(x), a, effect)
+        if shape == "wild":
+            y[rng.integers(n)] = WILD
         settings = {"outcome": kind, "effect_scale": scale}
         frame = designs.as_frame(x)
         return Table(frame, a, y, MODIFIERS if modified else [], designs.PROGNOSTIC, settings=settings)

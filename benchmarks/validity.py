@@ -19,6 +19,7 @@ value in every cluster), `covariates` (null outcomes of real features, from the 
 `related` (a null column that is a function of modifiers plus noise), `assigned` (treatment by a rule that no line
 follows, of features that move the outcome, too), `arms` (three arms, two of them against the third; n = 1500, d = 10),
 `family_null` and `family_power` (outcomes of every family on every scale of effects, without and with modifiers),
+`family_wild` (the same without an effect, and one outcome of 10,000),
 `family_placebo` (coin flips as in `placebo`, for outcomes taken as each of the families that they may be of), `global`
 (tests of the whole table beside t-test, Mann-Whitney, Kolmogorov-Smirnov, MMD and a Wald test of all interactions,
 n = 400) and `subgroups` (how often the limits of effects by subgroup hold the truth).
@@ -470,8 +471,14 @@ class Study:
 
     def family_null(self) -> None:
         """Every family and scale: no effect, and one that is constant on the scale; X26 to X30 are prognostic."""
+        self._family_shares([(own, shape) for own in self._families() for shape in ("none", "constant")])
+
+    def family_wild(self) -> None:
+        """No effect, and one row whose outcome is 10,000 instead: of families that have such outcomes."""
+        self._family_shares([(own, "wild") for own in self._families() if own[0] in family_designs.WILD_KINDS])
+
+    def _family_shares(self, cases: list[tuple[tuple[str, str], str]]) -> None:
         header("outcome", "scale", "effect", "runs", "prognostic selected", "prognostic, share p <= 0.05", "null share")
-        cases = [(own, shape) for own in self._families() for shape in ("none", "constant")]
         tasks = ((family_designs.design(*own, shape), self.args.method, 1000) for own, shape in cases)
         pooled = []
         for (own, shape), runs in zip(cases, self.in_turn(tasks), strict=True):
@@ -723,7 +730,7 @@ TABLES = (
         "checks",
     ),
     *("levels", "related", "assigned", "per_cluster", "covariates", "arms", "global", "subgroups"),
-    *("family_null", "family_power", "family_placebo"),
+    *("family_null", "family_wild", "family_power", "family_placebo"),
 )
 STREAMED = [name for name in designs.NULL if not name.startswith(("n = 300", "columns that", "log-normal"))]
 

@@ -121,6 +121,19 @@ def test_arms_that_do_not_differ_have_no_modifiers(kind, scale):
     assert np.sum(np.array(found) <= 0.05) <= 3
 
 
+def test_a_wild_count_makes_no_modifiers():
+    found = []
+    for seed in (3, 4, 5):
+        rng = np.random.default_rng(seed)
+        X, a = pd.DataFrame(rng.normal(size=(1000, 5))).add_prefix("X"), rng.integers(0, 2, 1000)
+        y = rng.poisson(1.0, 1000).astype(float)
+        y[rng.integers(1000)] = 10_000
+        result = fit(X, y, a, outcome="count", effect_scale="ratio", random_state=0, explain=False)
+        found.append(result.table["p_value"])
+    # Uncut, each of these tables had a p-value below 1e-5.
+    assert np.min(found) > 1e-3
+
+
 def test_a_constant_risk_ratio_modifies_no_ratio_but_differences():
     ratios, differences = [], []
     for seed in range(4):

@@ -194,3 +194,13 @@ def test_an_arm_without_any_outcome_is_refused(scale):
     y, arms = np.array([0.0, 0.0, 0.0, 1.0]), np.array([0, 0, 1, 1])
     with pytest.raises(ValueError, match="no control row has one"):
         family_of(y, "auto", scale, arms)
+
+
+def test_no_count_has_more_than_a_tenth_of_the_sum_where_one_had_a_quarter():
+    plain = np.repeat([0.0, 1.0, 2.0, 3.0], [40, 40, 15, 5])
+    assert (Count.of(plain).coded(plain) == plain).all()
+    wild = np.append(plain, [5000.0, 7.0, 9000.0])
+    cut = Count.of(wild).coded(wild)
+    assert (cut[:100] == plain).all()
+    assert cut[101] == 7.0
+    assert cut.max() == cut[100] == cut[102] == np.floor(cut.sum() / 10)

@@ -64,8 +64,8 @@ def warn_of_one_row(y: Array) -> None:
     most, total = float(y.max()), float(y.sum())
     if y.min() >= 0 and np.unique(y).size > 2 and most > total / 2 and y.size >= LEAST_ROWS:
         warnings.warn(
-            f"one row has more than half of the sum of the outcome ({most:g} of {total:g}): averages, their ratios and "
-            "the models that tests rest on follow this row. Check the value, or leave the row out",
+            f"one row has more than half of the sum of the outcome ({most:g} of {total:g}): averages and their ratios "
+            "follow this row, which tests hardly look at. Check the value, or leave the row out",
             UserWarning,
             stacklevel=4,
         )

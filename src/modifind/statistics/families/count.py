@@ -19,6 +19,9 @@ from modifind.statistics.families.links import IDENTITY, Link
 LEAST_MEAN = 1e-3
 LEAST_DISPERSION, MOST_DISPERSION = 1e-3, 50.0
 MOST_ROWS = 50_000  # that a dispersion is found from
+WILD = 0.25  # of the sum of all: where a row has more, counts are cut
+CUT_SHARES = 10  # in so many shares the sum is cut, and no row has more than one
+LEAST_CUT = 0.98  # quantile that counts are never cut below
 
 
 @dataclass(frozen=True)
@@ -31,6 +34,9 @@ class Count(Family):
         Of effects.
     dispersion : float
         The same in both arms: one that differed by chance would find a difference between arms that are alike.
+    most : float
+        Counts above are taken as this one. Models of means follow a row that has much of the sum of all, and what they
+        learn from it fits no other row.
 
     Examples
     --------
@@ -40,6 +46,7 @@ class Count(Family):
 
     link: Link = IDENTITY
     dispersion: float = 0.0
+    most: float = np.inf
 
     name = "negative binomial"
     kind = "count"
@@ -48,7 +55,7 @@ class Count(Family):
     @classmethod
     def of(cls, y: Array, link: Link = IDENTITY) -> Self:
         """Of whole numbers, none of them negative."""
-        return cls(link, 0.0).checked(y)
+        return cls(link, most=_most(y)).checked(y)
 
     def checked(self, y: Array) -> Self:
         """The family itself; refuses what is no count."""
@@ -62,9 +69,9 @@ class Count(Family):
         return self
 
     def coded(self, y: Array) -> Array:
-        """As it is, once it has been seen to be a count."""
+        """As it is, once it has been seen to be a count, and no larger than `most`."""
         self.checked(y)
-        return y
+        return np.minimum(y, self.most)
 
     def as_number(self, y: Array) -> Array:
         """The square root, whose variance does not follow the mean."""
@@ -136,3 +143,20 @@ class Count(Family):
         mean = self.location(eta)
         score = (y - mean) / (mean + self.dispersion * mean**2) * self.link.slope(mean)
         return self.log_density(y, mean, 1.0, shape), (score,)
+
+
+def _most(y: Array) -> float:
+    """Where counts are cut so that no row has more than a tenth of their sum; infinity where no row has a quarter.
+
+    Examples
+    --------
+    >>> _most(np.repeat([1.0, 10_000.0], [900, 1])), _most(np.ones(5)), _most(np.repeat([0.0, 8.0], [95, 5]))
+    (100.0, inf, inf)
+    """
+    largest = np.sort(y)[::-1][:CUT_SHARES]
+    if not largest[0] > WILD * y.sum():
+        return np.inf
+    rest = y.sum() - np.concatenate(([0.0], np.cumsum(largest)[:-1]))
+    limits = rest / (CUT_SHARES - np.arange(largest.size))
+    first = int(np.argmax(limits >= largest))  # the largest count that is not cut
+    return max(float(np.floor(limits[first])), float(np.quantile(y, LEAST_CUT, method="lower")), 1.0)
