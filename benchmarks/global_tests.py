@@ -24,10 +24,15 @@ QUARTERS = stats.norm.ppf([0.25, 0.5, 0.75])
 QUARTER_MEANS = -4 * np.diff(stats.norm.pdf([-np.inf, *QUARTERS, np.inf]))  # of a normal variable
 
 
-def whole_run(design: designs.Design, n: int, seed: int, peers: bool = False) -> dict[str, float]:
-    """P-values of whether there is an effect at all, and whether anything modifies it; with those of peers."""
+def whole_run(
+    design: designs.Design, n: int, seed: int, peers: bool = False, *, quick: bool = True
+) -> dict[str, float]:
+    """P-values of whether there is an effect at all, and whether anything modifies it; with those of peers.
+
+    Models are linear and Gaussian if it is to be `quick`, else the default ones.
+    """
     table = design(seed, n)
-    tests = _fitted(table, seed).tests
+    tests = _fitted(table, seed, quick).tests
     found = {name: float(tests.loc[name, "p_value"]) for name in ("mean", "distribution", "modification")}
     if peers:
         treated, control = (table.y[table.treatment == arm] for arm in (1, 0))
@@ -39,7 +44,7 @@ def whole_run(design: designs.Design, n: int, seed: int, peers: bool = False) ->
     return found
 
 
-def coverage_run(n: int, seed: int, scale: str = "difference") -> list[bool]:
+def coverage_run(n: int, seed: int, scale: str = "difference", *, quick: bool = True) -> list[bool]:
     """Whether the limits of the effects in four quarters of X1 and on both sides of X2 hold the truth."""
     rng = np.random.default_rng([seed, 73])
     x = rng.standard_normal((n, 4))
@@ -49,7 +54,7 @@ def coverage_run(n: int, seed: int, scale: str = "difference") -> list[bool]:
     if scale != "difference":
         y, truth = (rng.random(n) < np.choose(a, _risks(x))).astype(float), _true_ratios(scale)
     table = designs.Table(_with_subgroups(x), a, y, [], [])
-    found = _fitted(table, seed, adjust_for=["X1", "X2", "X3", "X4"], effect_scale=scale).subgroups
+    found = _fitted(table, seed, quick, adjust_for=["X1", "X2", "X3", "X4"], effect_scale=scale).subgroups
     return [bool(row.low <= truth[row.level] <= row.high) for row in found.itertuples()]
 
 
@@ -79,10 +84,12 @@ def _true_ratios(scale: str) -> dict[str, float]:
     return found
 
 
-def _fitted(table: designs.Table, seed: int, adjust_for: list[str] | None = None, **settings: Any) -> Any:
+def _fitted(table: designs.Table, seed: int, quick: bool, adjust_for: list[str] | None = None, **settings: Any) -> Any:
     warnings.simplefilter("ignore")
     rows = {"sample_weight": table.weights, "clusters": table.clusters, "strata": table.strata}
-    selector = ModifierSelector(EffectLikelihood("linear"), sampler="gaussian", random_state=seed, **settings)
+    if quick:
+        settings |= {"statistic": EffectLikelihood("linear"), "sampler": "gaussian"}
+    selector = ModifierSelector(random_state=seed, **settings)
     return selector.fit(table.X, table.y, treatment=table.treatment, adjust_for=adjust_for, **rows).result_
 
 

@@ -47,8 +47,9 @@ def _fitted(design: Array, y: Array, scale: str) -> tuple[Array, Array]:
         weight = {"difference": np.ones(y.size), "ratio": mean, "odds_ratio": mean * (1 - mean)}[scale]
         bread = np.linalg.inv(design.T @ (design * weight[:, None]))
         move = bread @ (design.T @ (y - mean))
-        found = found + move * min(1.0, 1.0 / max(float(np.abs(move).max()), 1e-12))
-        if np.abs(move).max() < 1e-8:
+        damped = 1.0 if scale == "difference" else min(1.0, 1.0 / max(float(np.abs(move).max()), 1e-12))
+        found = found + move * damped
+        if np.abs(move).max() < 1e-8 * max(1.0, float(np.abs(found).max())):
             break
     leverage = weight * np.einsum("ij,jk,ik->i", design, bread, design)
     meat = design * ((y - mean) / (1 - np.minimum(leverage, 0.9)))[:, None]

@@ -120,6 +120,7 @@ def one_run(design: designs.Design, method: str, n: int, seed: int, train_rows: 
         "modifiers": found.index[true].tolist(),
         "moved": found.index[moved & ~true].tolist(),
         "p": found["p_value"].to_dict(),
+        "shape": table.X.shape,
         "seconds": seconds,
     }
 

@@ -5,6 +5,7 @@ import importlib
 import numpy as np
 import pandas as pd
 import pytest
+from scipy.stats import norm
 
 from conftest import ROOT, ar_normal, four_sd, logistic_treatment
 
@@ -49,6 +50,21 @@ def test_slope_test_holds_its_level_when_the_noise_grows_with_the_feature(method
     x = rng.normal(size=(400, 1000))
     p = np.array([methods.slope_test(x[:, [j]], np.abs(x[:, j]) * rng.normal(size=400))[1][0] for j in range(1000)])
     assert abs((p <= 0.05).mean() - 0.05) < four_sd(0.05, 1000)
+
+
+@pytest.mark.parametrize("unit", [1.0, 1e4])
+def test_interactions_are_least_squares_with_hc3_errors_in_any_unit(methods, unit):
+    rng = np.random.default_rng(3)
+    x, a = rng.normal(size=(200, 3)), rng.integers(0, 2, 200)
+    y = unit * (a * x[:, 0] + rng.normal(size=200))
+    p = methods.interaction_p_values(x, a, y, "numeric", "difference")
+    design = np.column_stack([np.ones(200), x, a, x * a[:, None]])
+    bread = np.linalg.inv(design.T @ design)
+    coefficient = bread @ design.T @ y
+    leverage = np.einsum("ij,jk,ik->i", design, bread, design)
+    meat = design * ((y - design @ coefficient) / (1 - leverage))[:, None]
+    z = coefficient / np.sqrt(np.diag(bread @ meat.T @ meat @ bread))
+    np.testing.assert_allclose(p, 2 * norm.sf(np.abs(z[-3:])), rtol=1e-6)
 
 
 def test_pseudo_outcomes_average_to_the_effect_and_follow_the_modifier(methods):
