@@ -48,11 +48,14 @@ test-lowest:
 	$(LOWEST)/bin/uv pip install --quiet --python $(LOWEST)/bin/python --resolution lowest-direct --editable '.[test]'
 	$(LOWEST)/bin/python -m pytest -n $(JOBS) --dist worksteal
 
-# Builds sdist and wheel, installs each in a fresh environment, runs the wheel's demo and the sdist's own tests.
+# Builds sdist and wheel of the tracked files, installs each in a fresh environment, runs the wheel's demo and the
+# sdist's own tests.
 dist-check: $(VENV)/.test
 	rm -rf $(DIST)
 	$(PIP) build twine
-	$(BIN)/python -m build --outdir $(DIST) .
+	mkdir -p $(DIST)/tracked
+	git ls-files | tar -cf - -T - | tar -xf - -C $(DIST)/tracked
+	$(BIN)/python -m build --outdir $(DIST) $(DIST)/tracked
 	$(BIN)/twine check --strict $(DIST)/*
 	$(PYTHON) -m venv $(DIST)/wheel
 	$(DIST)/wheel/bin/pip install --quiet --disable-pip-version-check $(DIST)/*.whl
@@ -71,10 +74,11 @@ docs: $(VENV)/.docs
 examples: $(VENV)/.docs
 	$(BIN)/python tools/run_examples.py
 
-# Every table of docs/validity.md with development seeds, and the studies of `make test` with all cases and all runs.
+# Every table of docs/validity.md with development seeds, and the studies of `make test` with all cases and all runs; a
+# day and a night, or `RUNS=2`.
 validity: $(VENV)/.test
 	MODIFIND_STUDIES=all $(BIN)/python -m pytest -n $(JOBS) --dist worksteal -m study
-	$(BIN)/python benchmarks/validity.py
+	$(BIN)/python benchmarks/validity.py --runs $(or $(RUNS),50)
 
 # Writes docs/trust.md, in about 40 minutes on two cores; real tables for coin flips are read from $$MODIFIND_DATA.
 trust: $(VENV)/.test

@@ -291,6 +291,8 @@ def test_reproduce_nhanes_offline_says_what_to_download(tmp_path, monkeypatch, c
 def test_help_and_version(tmp_path):
     assert "Find the features" in modifind("--help", folder=tmp_path).stdout
     assert modifind("--version", folder=tmp_path).stdout.strip() == "0.1.0"
+    line = [sys.executable, "-m", "modifind", "--version"]  # where the folder of commands is not searched
+    assert subprocess.run(line, cwd=tmp_path, capture_output=True, text=True).stdout.strip() == "0.1.0"
 
 
 def test_import_is_light_and_leaves_torch_alone(tmp_path):

@@ -115,7 +115,7 @@ def test_a_messy_table_is_told_line_by_line(messy):
     assert found["weights"] == "worth 240 rows that count alike"
     assert found["clusters"].startswith("100; ")
     assert found["propensity"] == "share of treated rows in each stratum"
-    assert found["test"] == "effect_likelihood, sampler GaussianSampler; adjusted by bh p-values, level 0.05"
+    assert found["test"] == "effect_likelihood, sampler GaussianSampler; p-values adjusted (bh), level 0.05"
     assert found["time"].startswith("about 5 seconds, ")
 
 
@@ -172,7 +172,7 @@ def test_settings_are_told():
     X, y, treatment = plain(d=14)
     found = told((X, y, treatment), {"alpha": 0.1, "adjust": "none", "placebo_runs": 8, "propensity": 0.5})
     assert found["test"].endswith("; unadjusted p-values, level 0.1")
-    assert found["placebo treatments"] == "8; every row was treated by the known probability"
+    assert found["placebo treatments"] == "8; every row was assigned by the known probability"
     assert found["features, numbers"].startswith("14: x0, x1, ")
     assert found["features, numbers"].endswith(", x11 and 2 more")
     other = dict(describe(ModifierSelector("wcmmd", sampler="marginal"), Given(X, y, treatment)))
@@ -186,7 +186,7 @@ def test_placebos_are_drawn_as_they_will_be():
     X, y, _ = plain()
     clusters = np.arange(N) // 3
     found = told((X, y, clusters % 2), {"placebo_runs": 2}, clusters=clusters)
-    assert found["placebo treatments"] == "2; every cluster was treated by the fitted propensity score"
+    assert found["placebo treatments"] == "2; every cluster was assigned by the fitted propensity score"
     found = told(plain(), {"placebo_runs": 2}, strata=np.where(np.arange(N) < 120, "A", "B"))
     assert found["placebo treatments"] == "2; the treated rows of every stratum were drawn anew"
 
@@ -283,7 +283,7 @@ def test_a_dry_run_fits_and_writes_nothing(folder, tmp_path, monkeypatch, capsys
     found = {heading: line.strip() for heading, line in found.items()}
     assert found["other columns"] == "patient, arm, y"
     assert found["features, numbers"] == "3: moves, other, =noise"
-    assert found["placebo treatments"].startswith("5; every row was treated by the known probability")
+    assert found["placebo treatments"].startswith("5; every row was assigned by the known probability")
     assert found["test"].startswith("effect_likelihood, sampler AutoSampler")
 
 
@@ -407,7 +407,7 @@ def test_placebo_prints_a_sentence_and_writes_all_p_values(folder, tmp_path, mon
     lines = said.out.splitlines()
     assert lines[:2] == [
         "0 of 2 placebo treatments found anything.",
-        "Every row was treated by the known probability.",
+        "Every row was assigned by the known probability.",
     ]
     assert [path.name for path in tmp_path.iterdir()] == ["p.csv"]
     found = pd.read_csv("p.csv")

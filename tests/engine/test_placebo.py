@@ -79,7 +79,7 @@ def test_a_known_number_is_the_chance_of_every_row():
     assert set(np.unique(found)) == {0, 1}
     assert found.mean() == pytest.approx(0.3, abs=4 * np.sqrt(0.21 / found.size))
     assert len({row.sum() for row in found}) > 1  # not a fixed number of rows
-    assert assignment.described == "every row was treated by the known probability"
+    assert assignment.described == "every row was assigned by the known probability"
 
 
 def test_scores_of_rows_are_followed():
@@ -87,7 +87,7 @@ def test_scores_of_rows_are_followed():
     assignment, data = assigned(np.arange(N) % 2, scores=scores, known=False)
     found = np.mean(draws(assignment, data, 400), axis=0)
     assert_allclose(found, scores, atol=5 * np.sqrt(0.16 / 400))
-    assert assignment.described == "every row was treated by the fitted propensity score"
+    assert assignment.described == "every row was assigned by the fitted propensity score"
 
 
 def test_strata_keep_their_number_of_treated_rows():
@@ -124,7 +124,7 @@ def test_clusters_that_were_treated_whole_stay_whole():
     for row in found:
         assert (pd.Series(row).groupby(clusters[order]).nunique() == 1).all()
     assert len({tuple(row) for row in found}) == len(found)
-    assert assignment.described == "every cluster was treated by the known probability"
+    assert assignment.described == "every cluster was assigned by the known probability"
 
 
 def test_rows_of_clusters_with_both_arms_are_drawn_one_by_one():
@@ -132,7 +132,7 @@ def test_rows_of_clusters_with_both_arms_are_drawn_one_by_one():
     assignment, data = assigned(np.arange(N) % 2, clusters=clusters)
     for row in draws(assignment, data):
         assert (pd.Series(row).groupby(clusters).nunique() == 2).any()
-    assert assignment.described == "every row was treated by the known probability"
+    assert assignment.described == "every row was assigned by the known probability"
 
 
 def test_strata_keep_their_number_of_treated_clusters():
@@ -155,7 +155,7 @@ def test_clusters_that_lie_in_several_strata_are_drawn_whole_by_their_scores():
     assert assignment.strata is None
     for row in draws(assignment, data):
         assert_array_equal(row, np.repeat(row[::4], 4))
-    assert assignment.described == "every cluster was treated by the known probability"
+    assert assignment.described == "every cluster was assigned by the known probability"
 
 
 def test_a_treatment_that_would_have_too_few_rows_is_drawn_again():
@@ -228,7 +228,7 @@ def test_clusters_strata_and_weights_reach_the_runs(table):
     clusters = clustered([4] * 60)
     treatment = (clusters % 2).astype(int)
     found = placebo((X, y, treatment), n=1, clusters=clusters)
-    assert found.drawn == "every cluster was treated by the known probability"
+    assert found.drawn == "every cluster was assigned by the known probability"
     untold = placebo((X, y, treatment), n=1)
     assert (untold.table["p_value"] != found.table["p_value"]).all()
     strata = np.where(np.arange(N) % 3, "a", "b")
@@ -438,7 +438,7 @@ def test_clusters_of_a_resampling_statistic_are_refused(table):
 def test_placebo_runs_of_tables_in_pieces_are_those_of_the_sample(table, tmp_path):
     alone = placebo(table, n=2, settings={"max_train_rows": 200})
     assert alone.n_runs == 2
-    assert alone.drawn == "every row was treated by the known probability in a sample of 200 rows"
+    assert alone.drawn == "every row was assigned by the known probability in a sample of 200 rows"
     beside = fit(table, placebo_runs=2, max_train_rows=200).result_.placebo
     pd.testing.assert_frame_equal(alone.table, beside.table)
     assert beside.drawn == alone.drawn

@@ -147,9 +147,9 @@ def _pieces(data: Data, most: int) -> str:
 
 
 def _test(run: Run) -> str:
-    adjusted = "unadjusted" if run.adjust == "none" else f"adjusted by {run.adjust}"
+    adjusted = "unadjusted p-values" if run.adjust == "none" else f"p-values adjusted ({run.adjust})"
     name = run.statistic.name or type(run.statistic).__name__
-    return f"{name}, sampler {type(run.sampler).__name__}; {adjusted} p-values, level {run.alpha:g}"
+    return f"{name}, sampler {type(run.sampler).__name__}; {adjusted}, level {run.alpha:g}"
 
 
 def _placebos(data: Data, runs: int, known: bool) -> str:

@@ -83,7 +83,7 @@ class Assignment:
         if strata is not None and not known:
             return cls(scores, units, strata, f"the treated {of_what}s of every stratum were drawn anew")
         by = "the known probability" if known else "the fitted propensity score"
-        return cls(scores, units, None, f"every {of_what} was treated by {by}")
+        return cls(scores, units, None, f"every {of_what} was assigned by {by}")
 
     def draw(self, arms: NDArray[np.int64], rng: np.random.Generator) -> NDArray[np.int64]:
         """A treatment that does nothing; both arms have enough rows."""
