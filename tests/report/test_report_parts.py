@@ -186,6 +186,18 @@ def test_subgroups_are_told_by_whether_their_effect_is_clear(result):
     assert [own.title for own in Abstract.of(better).groups] == ["Clear benefit", "No clear effect"]
 
 
+def test_subgroups_without_an_outcome_to_compare_have_no_ratio(result):
+    groups = result.subgroups.copy()
+    numbers = ["effect", "low", "high", "se"]
+    groups[numbers] = np.exp(groups[numbers])
+    lost = groups["column"].isin(["smoker", "age"]) & ~groups.duplicated("column")
+    groups.loc[lost, numbers] = np.nan
+    shown = replace(result, subgroups=groups, settings={**result.settings, "effect_scale": "ratio"})
+    found = {own.title: own.lines for own in Abstract.of(shown).groups}
+    expected = {"smoker = never: no outcome to compare", "age up to \u22121.5: no outcome to compare"}
+    assert set(found["No ratio"]) == expected
+
+
 def test_next_steps_follow_what_was_found(result):
     assert any("placebo" in step for step in Abstract.of(replace(result, placebo=None)).steps)
     assert any(step.startswith("Confirm age") for step in Abstract.of(result).steps)

@@ -235,15 +235,19 @@ def clear_groups(result: SelectionResult, words: Words) -> list[Groups]:
     for row in display.limits().dropna(subset=["effect"]).to_dict("records"):
         none = words.neutral
         kind = up if row["low"] > none else down if row["high"] < none else "No clear effect"
-        named = f"{row['column']} = " if result.kind(row["column"]) == "discrete" else f"{row['column']} "
         limits = effect_text(words, row["effect"], row["low"], row["high"])
-        found[kind].append(f"{named}{typographic(str(row['level']))}: {limits}")
+        found[kind].append(f"{_group_name(result, row['column'], row['level'])}: {limits}")
     lost = display.subgroups[display.subgroups["effect"].isna()]
     if words.is_ratio and len(lost):
-        lines = [f"{row.column} {typographic(str(row.level))}: no outcome to compare" for row in lost.itertuples()]
-        found["No ratio"] = lines
+        names = (_group_name(result, row["column"], row["level"]) for row in lost.to_dict("records"))
+        found["No ratio"] = [f"{name}: no outcome to compare" for name in names]
     order = sorted(found, key=lambda name: (name == "No ratio", name == "No clear effect", "harm" in name))
     return [Groups(name, _first(found[name])) for name in order if found[name]]
+
+
+def _group_name(result: SelectionResult, column: str, level: object) -> str:
+    equals = "= " if result.kind(column) == "discrete" else ""
+    return f"{column} {equals}{typographic(str(level))}"
 
 
 def _first(lines: list[str]) -> list[str]:
