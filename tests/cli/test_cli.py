@@ -48,8 +48,8 @@ def data_folder(tmp_path_factory):
     good.assign(score=1.0).to_csv(folder / "flat_outcome.csv", index=False)
     good.assign(pi=np.linspace(0.0, 0.9, 200)).to_csv(folder / "bad_scores.csv", index=False)
     good.head(0).to_csv(folder / "no_rows.csv", index=False)
-    (folder / "empty.csv").write_text("")
-    (folder / "ragged.csv").write_text("a,b\n1,2\n1,2,3,4\n")
+    (folder / "empty.csv").write_text("", encoding="utf-8")
+    (folder / "ragged.csv").write_text("a,b\n1,2\n1,2,3,4\n", encoding="utf-8")
     (folder / "noise.parquet").write_bytes(b"not a parquet file")
     return folder
 
@@ -107,7 +107,7 @@ def test_columns_can_be_chosen_excluded_and_declared_discrete(data_folder, tmp_p
     table = (data_folder / "good.csv", *GOOD, "--statistic", "wcmmd")
     code, said = here(monkeypatch, capsys, "select", *table, *chosen, *settings)
     assert code == 0, said.err
-    data = json.loads((tmp_path / "r.json").read_text())
+    data = json.loads((tmp_path / "r.json").read_text(encoding="utf-8"))
     assert data["table"]["index"] == ["X1", "X2"]
     assert (data["settings"]["treated_label"], data["settings"]["adjust"]) == ("placebo", "holm")
     assert (data["settings"]["alpha"], data["settings"]["n_resamples_used"]) == (0.2, 99)

@@ -286,13 +286,13 @@ def kept_run(**settings):
 def damaged_run(content):
     """A folder whose description of the run is something else."""
     Path("saved").mkdir(exist_ok=True)
-    Path("saved/run.json").write_text(content)
+    Path("saved/run.json").write_text(content, encoding="utf-8")
 
 
 def damaged_feature():
     """A folder that holds a run, and a feature that nobody can read."""
     kept_run()
-    min(Path("saved").glob("feature-*")).write_text("{}")  # of the first feature
+    min(Path("saved").glob("feature-*")).write_text("{}", encoding="utf-8")  # of the first feature
 
 
 def part_of(result, **changed):

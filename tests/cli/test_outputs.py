@@ -68,7 +68,7 @@ def test_no_stream_loses_a_run(case, folder):
         assert "\n* adjusted p at most 0.05" in shown
         assert r"gr\xf6\xdfe" in shown
     if (folder / "complaint").exists():
-        lines = [line for line in (folder / "complaint").read_text().splitlines() if line.strip()]
+        lines = [line for line in (folder / "complaint").read_text(encoding="utf-8").splitlines() if line.strip()]
         full = "modifind: error: cannot print: No space left on device; files were written nevertheless"
         assert lines == ([full] if code else [])
 

@@ -193,7 +193,7 @@ def test_two_processes_that_write_the_same_file_leave_one_whole(tmp_path):
     ready.set()
     seen = set()
     while any(writer.is_alive() for writer in writers):
-        text = path.read_text()
+        text = path.read_text(encoding="utf-8")
         assert len(text) == 400_000
         seen |= set(text)
         assert len(set(text)) == 1
@@ -206,7 +206,7 @@ def test_two_processes_that_write_the_same_file_leave_one_whole(tmp_path):
 
 def test_failed_write_leaves_the_old_file_and_nothing_else(tmp_path, monkeypatch):
     path = tmp_path / "report.html"
-    path.write_text("old")
+    path.write_text("old", encoding="utf-8")
 
     def fail(*_):
         raise OSError("No space left on device")
@@ -214,7 +214,7 @@ def test_failed_write_leaves_the_old_file_and_nothing_else(tmp_path, monkeypatch
     monkeypatch.setattr("os.fsync", fail)
     with pytest.raises(OSError, match="No space"):
         write_bytes(path, b"new")
-    assert path.read_text() == "old"
+    assert path.read_text(encoding="utf-8") == "old"
     assert [p.name for p in tmp_path.iterdir()] == ["report.html"]
 
 
