@@ -362,7 +362,7 @@ BAD_REPORTS = {
     "a table": (("report", "table.csv"), "table.csv: not valid JSON"),
     "broken placebo": (("report", "placebo.json"), "placebo.json: placebo: no table, n_asked"),
     "wrong suffix": (("report", "result.json", "--out", "report.pdf"), "--out must end in .html; found 'report.pdf'"),
-    "no folder": (("report", "result.json", "--out", "/dev/null/r.html"), "--out: cannot write /dev/null/r.html"),
+    "no folder": (("report", "result.json", "--out", "table.csv/r.html"), "r.html: table.csv is a file"),
     "no argument": (("report",), "Missing argument"),
 }
 
