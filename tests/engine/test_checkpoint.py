@@ -358,11 +358,11 @@ def _hold(folder, ready):
 
 
 def test_the_lock_of_a_killed_process_is_nobodys(tmp_path):
-    context = multiprocessing.get_context("fork")
+    context = multiprocessing.get_context("spawn")  # the only way of Windows
     ready = context.Event()
     holder = context.Process(target=_hold, args=(tmp_path, ready))
     holder.start()
-    assert ready.wait(30)
+    assert ready.wait(120)
     with pytest.raises(ValueError, match="is in use by another run"), held(tmp_path):
         pass
     holder.kill()

@@ -119,7 +119,8 @@ def test_control_c_writes_what_was_found_and_the_same_command_continues(tmp_path
     line = ["select", "data.csv", "--treatment", "arm", "--outcome", "y", "--statistic", "wcmmd", "--resamples", "5000"]
     line += ["--sampler", "gaussian", "--propensity", "0.5", "--no-explain", "--out", "result.json"]
     line += ["--report", "report.html", "--checkpoint", "saved", "--jobs"]
-    program = [sys.executable, "-c", "from modifind.cli.app import main; main()"]
+    start = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n"  # ignored in the background
+    program = [sys.executable, "-c", start + "from modifind.cli.app import main; main()"]
     process = subprocess.Popen(
         [*program, *line, "2"],
         cwd=tmp_path,

@@ -12,6 +12,7 @@ import pandas as pd
 import pytest
 from joblib import parallel_config
 
+from conftest import NEEDS_SIGNALS
 from modifind.paper import NAMES, Order, catalogue, methods, reproduce, runs
 from modifind.paper.catalogue import STUDIES
 from modifind.paper.methods import METHODS, make_method
@@ -221,6 +222,7 @@ def test_number_of_jobs_changes_nothing(small, tmp_path):
     assert one[2].read_bytes() == two[2].read_bytes()
 
 
+@NEEDS_SIGNALS
 def test_killed_study_continues_and_ends_with_the_same_bytes(small, tmp_path):
     order = Order(2, methods=["wcmmd"], seed=0)
     whole = reproduce("small", tmp_path / "whole", order)
