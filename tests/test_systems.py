@@ -166,6 +166,29 @@ def test_workers_need_no_masks_of_signals(data, monkeypatch):
     assert found[0].equals(found[1])
 
 
+def test_workers_do_not_hear_of_ctrl_c_where_there_are_no_masks(tmp_path):
+    """Of a console of Windows, which interrupts the workers too; without masks in every process."""
+    everywhere = "import signal\nvars(signal).pop('pthread_sigmask', None)\n"
+    everywhere += "signal.signal(signal.SIGINT, signal.default_int_handler)\n"  # which shells ignore in the background
+    (tmp_path / "sitecustomize.py").write_text(everywhere, encoding="utf-8")
+    code = """
+import signal
+from joblib import delayed
+from modifind._workers import _single_worker, results_of
+assert not hasattr(signal, "pthread_sigmask")
+print(list(results_of([delayed(signal.raise_signal)(signal.SIGINT) for _ in range(2)], 2)))
+with _single_worker() as submit:
+    print(submit(signal.raise_signal, signal.SIGINT))
+signal.raise_signal(signal.SIGINT)
+"""
+    paths = os.pathsep.join([str(tmp_path), *sys.path])
+    line, environment = [sys.executable, "-c", code], os.environ | {"PYTHONPATH": paths}
+    done = subprocess.run(line, env=environment, capture_output=True, text=True, timeout=600)
+    assert done.stdout.splitlines() == ["[None, None]", "None"], done.stderr
+    assert done.stderr.count("Traceback") == 1  # of the process that started them, which is interrupted
+    assert done.stderr.rstrip().endswith("KeyboardInterrupt")
+
+
 def test_processes_may_be_spawned(tmp_path):
     (tmp_path / "script.py").write_text(SCRIPT, encoding="utf-8")
     done = subprocess.run([sys.executable, "script.py"], cwd=tmp_path, capture_output=True, text=True, timeout=600)
