@@ -88,9 +88,9 @@ def session(leader: int) -> dict[int, str]:
     found = {}
     for path in Path("/proc").glob("[0-9]*"):
         try:
-            state, _, _, own = (path / "stat").read_text().rpartition(")")[2].split()[:4]
+            state, _, _, own = (path / "stat").read_text(encoding="utf-8").rpartition(")")[2].split()[:4]
             if int(own) == leader and state not in "ZX":
-                found[int(path.name)] = (path / "cmdline").read_text()
+                found[int(path.name)] = (path / "cmdline").read_text(encoding="utf-8")
         except OSError:
             continue
     return found
@@ -117,7 +117,7 @@ def run(line: list[str], seconds: float | None = None, end: signal.Signals = sig
 
 def run_with_dead_worker(line: list[str], seconds: float, mark: str) -> tuple[int, str, bool]:
     """Run a command, one of whose workers is killed after a time; whether there was one."""
-    with tempfile.TemporaryFile("w+") as complaints:
+    with tempfile.TemporaryFile("w+", encoding="utf-8") as complaints:
         process = subprocess.Popen(line, stdout=subprocess.DEVNULL, stderr=complaints, start_new_session=True)
         time.sleep(seconds)
         killed = False
@@ -179,7 +179,7 @@ def kill_again_and_again(
             tally.lost += len(before - after)
             for name in after:
                 try:
-                    json.loads((checkpoint / name).read_text())
+                    json.loads((checkpoint / name).read_text(encoding="utf-8"))
                 except ValueError:
                     tally.damaged += 1
             if stopped:
@@ -278,7 +278,7 @@ def restart_schedulers(folder: Path, restarts: int, *, rows: int, features: int,
     wanted, rng, tally = out.read_bytes(), np.random.default_rng(seed), Tally()
     for _ in range(restarts):
         out.unlink(missing_ok=True)
-        with cluster() as own, tempfile.TemporaryFile("w+") as complaints:
+        with cluster() as own, tempfile.TemporaryFile("w+", encoding="utf-8") as complaints:
             process = subprocess.Popen(
                 [*line, own.address], stdout=subprocess.DEVNULL, stderr=complaints, start_new_session=True
             )

@@ -20,7 +20,7 @@ SHOWN = (1, 2, 5, 10, 20, 30, 40, 50, 75, 100)
 def resident_megabytes() -> float:
     """What this process holds in memory."""
     gc.collect()
-    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    pages = int(Path("/proc/self/statm").read_text(encoding="utf-8").split()[1])
     return pages * os.sysconf("SC_PAGE_SIZE") / 2**20
 
 

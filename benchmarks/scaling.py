@@ -71,7 +71,7 @@ def _family(root: int) -> list[int]:
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():
             try:
-                parent = int((entry / "stat").read_text().rsplit(")", 1)[1].split()[1])
+                parent = int((entry / "stat").read_text(encoding="utf-8").rsplit(")", 1)[1].split()[1])
             except OSError:
                 continue
             children.setdefault(parent, []).append(int(entry.name))
@@ -95,7 +95,7 @@ def _shared() -> float:
 
 def _memory(process: int) -> float:
     try:
-        lines = Path(f"/proc/{process}/smaps_rollup").read_text().splitlines()
+        lines = Path(f"/proc/{process}/smaps_rollup").read_text(encoding="utf-8").splitlines()
     except OSError:
         return 0.0
     return next((int(line.split()[1]) / 1024 for line in lines if line.startswith("Pss:")), 0.0)
@@ -106,7 +106,7 @@ class Results:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.found: dict[str, dict[str, Any]] = json.loads(path.read_text()) if path.is_file() else {}
+        self.found: dict[str, dict[str, Any]] = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
 
     def measure(self, name: str, work: Callable[..., dict[str, Any]], *args: Any) -> dict[str, Any]:
         """The measurement of that name, made in a new process unless it is known."""

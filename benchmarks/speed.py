@@ -97,7 +97,7 @@ def _resident(session: int) -> int:
         if entry.name.isdigit():
             try:
                 if os.getsid(int(entry.name)) == session:
-                    total += int((entry / "statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+                    total += int((entry / "statm").read_text(encoding="utf-8").split()[1]) * os.sysconf("SC_PAGE_SIZE")
             except (OSError, ValueError):
                 continue
     return total

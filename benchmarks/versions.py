@@ -70,7 +70,7 @@ def streamed(sources: Path, n: int, folder: Path) -> dict[str, float]:
     command = [sys.executable, str(sources.parent / "benchmarks" / "scaling.py"), *given]
     subprocess.run(command, env=environment(sources), check=True, stdout=subprocess.DEVNULL)
     (kept,) = folder.glob("scaling*.json")
-    (found,) = json.loads(kept.read_text()).values()
+    (found,) = json.loads(kept.read_text(encoding="utf-8")).values()
     return {name: found[name] for name in ("seconds", "pass_seconds", "megabytes")}
 
 

@@ -31,7 +31,7 @@ def sdist(tmp_path_factory):
         names = {name.split("/", 1)[1] for name in archive.getnames() if "/" in name}
         members = {m.name.split("/", 1)[1] for m in archive.getmembers() if m.isfile()}
         info = archive.extractfile(next(n for n in archive.getnames() if n.count("/") == 1 and n.endswith("PKG-INFO")))
-        return names & members, info.read().decode("utf-8")
+        return names & members, info.read().decode("utf-8").replace("\r\n", "\n")
 
 
 def _tracked():

@@ -6,10 +6,12 @@ import ast
 import errno
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
 import time
+from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -27,6 +29,13 @@ from modifind.result.safe_csv import safe_csv
 from modifind.result.writing import write_text
 
 SOURCES = sorted((ROOT / "src" / "modifind").rglob("*.py"))
+TEXTS = [
+    *SOURCES,
+    *sorted(file for folder in ("tests", "benchmarks", "tools") for file in (ROOT / folder).rglob("*.py")),
+]
+OPENS_TEXT = {"open", "read_text", "write_text", "TextIOWrapper", "fdopen"}
+OPENS_BYTES = {"TemporaryFile", "NamedTemporaryFile"}  # unless another mode is named
+OURS = (".write_text", "modifind.result.writing.write_text")
 SCRIPT = """
 import multiprocessing
 import joblib
@@ -56,6 +65,10 @@ def windows(monkeypatch):
 @pytest.fixture
 def data():
     return make_modifiers("LinMean", n_samples=300, n_features=5, random_state=0)
+
+
+def _place(file):
+    return file.relative_to(ROOT).as_posix()
 
 
 def refuse(*_, **__):
@@ -153,6 +166,29 @@ def test_workers_need_no_masks_of_signals(data, monkeypatch):
     assert found[0].equals(found[1])
 
 
+def test_workers_do_not_hear_of_ctrl_c_where_there_are_no_masks(tmp_path):
+    """Of a console of Windows, which interrupts the workers too; without masks in every process."""
+    everywhere = "import signal\nvars(signal).pop('pthread_sigmask', None)\n"
+    everywhere += "signal.signal(signal.SIGINT, signal.default_int_handler)\n"  # which shells ignore in the background
+    (tmp_path / "sitecustomize.py").write_text(everywhere, encoding="utf-8")
+    code = """
+import signal
+from joblib import delayed
+from modifind._workers import _single_worker, results_of
+assert not hasattr(signal, "pthread_sigmask")
+print(list(results_of([delayed(signal.raise_signal)(signal.SIGINT) for _ in range(2)], 2)))
+with _single_worker() as submit:
+    print(submit(signal.raise_signal, signal.SIGINT))
+signal.raise_signal(signal.SIGINT)
+"""
+    paths = os.pathsep.join([str(tmp_path), *sys.path])
+    line, environment = [sys.executable, "-c", code], os.environ | {"PYTHONPATH": paths}
+    done = subprocess.run(line, env=environment, capture_output=True, text=True, timeout=600)
+    assert done.stdout.splitlines() == ["[None, None]", "None"], done.stderr
+    assert done.stderr.count("Traceback") == 1  # of the process that started them, which is interrupted
+    assert done.stderr.rstrip().endswith("KeyboardInterrupt")
+
+
 def test_processes_may_be_spawned(tmp_path):
     (tmp_path / "script.py").write_text(SCRIPT, encoding="utf-8")
     done = subprocess.run([sys.executable, "script.py"], cwd=tmp_path, capture_output=True, text=True, timeout=600)
@@ -207,38 +243,88 @@ def test_lines_of_written_files_end_alike_on_every_system(data, tmp_path, monkey
     }
 
 
-def test_names_that_differ_in_capitals_are_one_file_where_the_system_says_so(tmp_path, monkeypatch):
-    both = {"--out": (tmp_path / "R.json", (".json",)), "--figures": (tmp_path / "r.json", (".json",))}
-    check_outputs(both)
-    monkeypatch.setattr(os.path, "normcase", str.lower)
-    with pytest.raises(ValueError, match=r"r\.json would replace --out"):
-        check_outputs(both)
+@pytest.fixture(params=[True, False], ids=["capitals ignored", "capitals told apart"])
+def ignored(request, tmp_path, monkeypatch):
+    """Whether the disk of `tmp_path` ignores capitals, as those of macOS and Windows mostly do, and Linux's do not."""
+    if not request.param and _system.WINDOWS:
+        pytest.skip("Windows gives paths the capitals that files have")
+    stat, alike = os.stat, str.casefold if request.param else str
+
+    def found(path, *arguments, **options):
+        parts = Path(path).relative_to(tmp_path).parts if Path(path).is_relative_to(tmp_path) else ()
+        real = tmp_path if parts else path
+        for part in parts:
+            names = [name for name in os.listdir(real) if alike(name) == alike(part)]
+            if not names:
+                raise FileNotFoundError(errno.ENOENT, "No such file or directory", str(path))
+            real = real / names[0]
+        return stat(real, *arguments, **options)
+
+    monkeypatch.setattr(os, "stat", found)
+    return request.param
+
+
+@pytest.mark.parametrize(
+    ("first", "second"), [("R.json", "r.json"), ("New/r.json", "new/R.json"), ("größe.json", "GRÖßE.json")]
+)
+@pytest.mark.parametrize("there", [True, False])
+def test_names_that_differ_in_capitals_are_one_file_where_the_disk_says_so(first, second, there, ignored, tmp_path):
+    one, other = tmp_path / first, tmp_path / second
+    if there:
+        one.parent.mkdir(exist_ok=True)
+        one.touch()
+    before = sorted(tmp_path.rglob("*"))
+    for wanted, inputs, owner in (
+        ({"--out": (one, (".json",)), "--figures": (other, (".json",))}, (), "--out"),
+        ({"--figures": (other, (".json",))}, (one,), "the input"),
+    ):
+        refused = pytest.raises(ValueError, match=rf"{re.escape(str(other))} would replace {owner}")
+        with refused if ignored else nullcontext():
+            check_outputs(wanted, inputs)
+    assert sorted(tmp_path.rglob("*")) == before
 
 
 def test_memory_is_not_asked_for_where_there_is_no_proc(tmp_path):
     assert free_memory(str(tmp_path / "meminfo")) is None
 
 
-@pytest.mark.parametrize("file", SOURCES, ids=lambda file: file.relative_to(ROOT / "src" / "modifind").as_posix())
-def test_modules_ask_for_nothing_that_only_one_system_has(file):
-    """Text is opened with its encoding named, and modules of one system are imported where that is asked for."""
-    tree, found = ast.parse(file.read_text(encoding="utf-8")), []
-    for node in ast.walk(tree):
-        name = getattr(getattr(node, "func", None), "attr", getattr(getattr(node, "func", None), "id", ""))
-        if isinstance(node, ast.Call) and name in ("open", "read_text", "write_text", "TextIOWrapper", "fdopen"):
-            given = {keyword.arg for keyword in node.keywords}
-            modes = [one.value for one in node.args if isinstance(one, ast.Constant) and isinstance(one.value, str)]
-            binary = any("b" in mode and len(mode) <= 3 for mode in modes)
-            ours = name == "write_text" and isinstance(node.func, ast.Name)
-            if not (binary or ours or "encoding" in given or _opens_no_text(node)):
-                found.append(f"line {node.lineno}: {name} without encoding")
-    for node in tree.body:
+@pytest.mark.parametrize("file", TEXTS, ids=_place)
+def test_text_is_opened_with_its_encoding_named(file):
+    calls = [node for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))) if isinstance(node, ast.Call)]
+    assert [f"line {call.lineno}: {ast.unparse(call)}" for call in calls if _guesses_encoding(call)] == []
+
+
+def _guesses_encoding(call):
+    owner, _, name = ast.unparse(call.func).rpartition(".")
+    if name not in OPENS_TEXT | OPENS_BYTES or any(keyword.arg == "encoding" for keyword in call.keywords):
+        return False
+    # Of an archive, a picture, a checkpoint, the system, a table in pieces, and of modifind, which always takes UTF-8.
+    if owner in ("os", "archive", "tarfile", "Image", "self.checkpoint", "self") or f"{owner}.{name}" in OURS:
+        return False
+    strings = [one.value for one in call.args if isinstance(one, ast.Constant) and isinstance(one.value, str)]
+    modes = [one for one in strings if set(one) <= set("rwxabt+")]
+    return not any("b" in mode for mode in modes) and (name in OPENS_TEXT or bool(modes))
+
+
+@pytest.mark.parametrize(
+    ("code", "guesses"),
+    [
+        ("open(path)", True),
+        ("path.open('w')", True),
+        ("path.read_text('utf-8')", True),  # by its keyword, so that one look tells
+        ("tempfile.TemporaryFile('w+')", True),
+        ("open(path, 'a', encoding='utf-8')", False),
+        ("path.open('rb')", False),
+        ("tempfile.TemporaryFile(dir=folder)", False),
+        ("write_text(path, text)", False),
+    ],
+)
+def test_encodings_that_are_guessed_are_seen(code, guesses):
+    assert _guesses_encoding(ast.parse(code, mode="eval").body) == guesses
+
+
+@pytest.mark.parametrize("file", SOURCES, ids=_place)
+def test_modules_of_one_system_are_imported_where_it_is_asked_for(file):
+    for node in ast.parse(file.read_text(encoding="utf-8")).body:
         names = [one.name for one in node.names] if isinstance(node, ast.Import) else [getattr(node, "module", "")]
-        found += [f"line {node.lineno}: {own}" for own in names if own in ("fcntl", "resource", "pwd", "msvcrt")]
-    assert found == []
-
-
-def _opens_no_text(node):
-    """Methods called open that open no text: of an archive, a checkpoint, the system, a table in pieces."""
-    owner = ast.unparse(node.func).rpartition(".")[0]
-    return owner in ("os", "archive", "self.checkpoint", "self")
+        assert not {"fcntl", "resource", "pwd", "msvcrt"}.intersection(names), f"line {node.lineno}"

@@ -99,14 +99,14 @@ def test_nothing_is_written_before_the_last_part_has_ended(trust, tmp_path, monk
         raise KeyboardInterrupt
 
     page = tmp_path / "trust.md"
-    page.write_text("of last time")
+    page.write_text("of last time", encoding="utf-8")
     monkeypatch.setattr(trust, "PAGE", page)
     monkeypatch.setattr(
         trust, "PARTS", {"null": ("Null", lambda _: iter([row(trust, [[0]])])), "coins": ("C", stopped)}
     )
     with pytest.raises(KeyboardInterrupt):
         trust.main([])
-    assert page.read_text() == "of last time"
+    assert page.read_text(encoding="utf-8") == "of last time"
     assert [own.name for own in tmp_path.iterdir()] == ["trust.md"]
 
 

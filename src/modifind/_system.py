@@ -1,4 +1,4 @@
-"""What Windows does in its own way."""
+"""What systems do in ways of their own, and what is said in place of their words."""
 
 from __future__ import annotations
 
@@ -25,6 +25,11 @@ def replace_file(source: str | os.PathLike[str], target: Path) -> None:
         else:
             return
     os.replace(source, target)
+
+
+def file_in_the_way(folder: Path) -> Path | None:
+    """The file that is where a folder, or one above it, would have to be."""
+    return next((one for one in (folder, *folder.parents) if one.is_file()), None)
 
 
 def reader_left(error: OSError) -> bool:

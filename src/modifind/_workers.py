@@ -30,7 +30,8 @@ DONE_AGAIN = (
 MOST_DEATHS = 3  # over the same piece of work
 DEAD = object()
 WATCH_SECONDS = 0.5
-# Earlier releases of joblib tell their workers nothing; those then end when they have been idle for five minutes.
+# Earlier releases of joblib tell their workers nothing; those then end when they have been idle for five minutes, or on
+# Windows by Ctrl-C.
 HAS_INITIALIZER = "backend_kwargs" in inspect.signature(Parallel.__init__).parameters
 
 
@@ -55,12 +56,16 @@ def interrupts_held() -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-def end_with(parent: int) -> None:
-    """Let a worker end when the process that started it has, however that ended.
+def belong_to(parent: int) -> None:
+    """Let a worker leave Ctrl-C to the process that started it, and end when that has, however that ended.
 
-    The system's own signal for it is tied to the thread that started the worker, which may end before the process.
+    The system's own signal for an end is tied to the thread that started the worker, which may end before the process.
     """
-    if os.name != "posix" or os.getpid() == parent:
+    if os.getpid() == parent:
+        return
+    if not hasattr(signal, "pthread_sigmask"):  # where `interrupts_held` holds nothing back
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+    if os.name != "posix":
         return
 
     def watch() -> None:
@@ -187,7 +192,7 @@ def _one_by_one(jobs: list[tuple[int, Any]]) -> Generator[tuple[int, Any], None,
 def _single_worker() -> Iterator[Callable[..., Any]]:
     """A worker for one call at a time; gives what makes a call and waits for its result."""
     with interrupts_held():
-        worker = ProcessPoolExecutor(max_workers=1, initializer=end_with, initargs=(os.getpid(),))
+        worker = ProcessPoolExecutor(max_workers=1, initializer=belong_to, initargs=(os.getpid(),))
 
     def submit(*call: Any, **options: Any) -> Any:
         with interrupts_held():
@@ -229,7 +234,7 @@ def _workers(n_jobs: int | None, shared: bool, ordered: bool, singly: bool) -> P
     options: dict[str, Any] = {} if shared else {"max_nbytes": None}
     options |= {"batch_size": 1} if singly else {}
     if HAS_INITIALIZER and type(get_active_backend()[0]).__name__ == "LokyBackend":
-        options |= {"initializer": end_with, "initargs": (os.getpid(),)}
+        options |= {"initializer": belong_to, "initargs": (os.getpid(),)}
     try:
         return Parallel(n_jobs=n_jobs, return_as="generator" if ordered else "generator_unordered", **options)
     except ValueError:  # of a backend that has its results at the end

@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -48,8 +49,8 @@ def data_folder(tmp_path_factory):
     good.assign(score=1.0).to_csv(folder / "flat_outcome.csv", index=False)
     good.assign(pi=np.linspace(0.0, 0.9, 200)).to_csv(folder / "bad_scores.csv", index=False)
     good.head(0).to_csv(folder / "no_rows.csv", index=False)
-    (folder / "empty.csv").write_text("")
-    (folder / "ragged.csv").write_text("a,b\n1,2\n1,2,3,4\n")
+    (folder / "empty.csv").write_text("", encoding="utf-8")
+    (folder / "ragged.csv").write_text("a,b\n1,2\n1,2,3,4\n", encoding="utf-8")
     (folder / "noise.parquet").write_bytes(b"not a parquet file")
     return folder
 
@@ -107,7 +108,7 @@ def test_columns_can_be_chosen_excluded_and_declared_discrete(data_folder, tmp_p
     table = (data_folder / "good.csv", *GOOD, "--statistic", "wcmmd")
     code, said = here(monkeypatch, capsys, "select", *table, *chosen, *settings)
     assert code == 0, said.err
-    data = json.loads((tmp_path / "r.json").read_text())
+    data = json.loads((tmp_path / "r.json").read_text(encoding="utf-8"))
     assert data["table"]["index"] == ["X1", "X2"]
     assert (data["settings"]["treated_label"], data["settings"]["adjust"]) == ("placebo", "holm")
     assert (data["settings"]["alpha"], data["settings"]["n_resamples_used"]) == (0.2, 99)
@@ -199,8 +200,8 @@ BAD = {
     "unknown propensity": (("select", "{d}/good.csv", *GOOD, "--propensity", "forest"), "'forest' is none of them"),
     "result suffix": (("select", "{d}/good.csv", *GOOD, "--out", "result.txt"), "--out must end in"),
     "result folder": (
-        ("select", "{d}/good.csv", *GOOD, "--out", "/dev/null/r.json"),
-        "--out: cannot write",
+        ("select", "{d}/good.csv", *GOOD, "--out", "{d}/good.csv/r.json"),
+        "good.csv is a file",
     ),
     "unknown learner": (("select", "{d}/good.csv", *GOOD, "--learner", "forest"), "learner for a numeric outcome"),
     "learner of wcmmd": (
@@ -223,7 +224,7 @@ BAD = {
     "runs of nobody": (("reproduce", "all", "--runs", "50,nobody=3"), "no method nobody"),
     "no runs": (("reproduce", "all", "--runs", "0"), "at least 1"),
     "method of another study": (("reproduce", "table-cvae-neurons", "--methods", "naive"), "has no method naive"),
-    "impossible folder": (("reproduce", "all", "--out", "/dev/null/here"), "cannot make the folder /dev/null/here"),
+    "impossible folder": (("reproduce", "all", "--out", "{d}/good.csv/here"), "good.csv is a file"),
     "no such device": (("select", "{d}/good.csv", *GOOD, "--device", "abacus"), "device must be 'cpu', 'cuda' or"),
     "unknown device": (("reproduce", "all", "--device", "abacus"), "device must be 'cpu' or 'cuda'"),
 }
@@ -259,7 +260,8 @@ def test_reproduce_leaves_table_figure_and_text(tmp_path, monkeypatch, capsys):
     command = ("reproduce", "table-counterexamples", "--quick", "--methods", "si-em", "--seed", "0", "--out", "here")
     code, said = here(monkeypatch, capsys, *command)
     assert code == 0, said.err
-    assert said.out.split() == [f"here/quick/table-counterexamples.{suffix}" for suffix in ("csv", "png", "md")]
+    made = Path("here", "quick", "table-counterexamples")
+    assert said.out.split() == [f"{made}.{suffix}" for suffix in ("csv", "png", "md")]
     table = pd.read_csv(tmp_path / "here" / "quick" / "table-counterexamples.csv")
     assert table[["data", "n", "method", "runs"]].to_dict("records") == [
         {"data": kind, "n": 500, "method": "si-em", "runs": 1} for kind in ("LinCovar", "NonlinCovar")

@@ -6,6 +6,7 @@ written anew.
 
 import ast
 import copy
+import errno
 import functools
 import gzip
 import json
@@ -83,8 +84,9 @@ class Case:
 
     def raised(self):
         """What happens in Python, and the message: each warning once."""
-        with warnings.catch_warnings(record=True) as caught:
+        with warnings.catch_warnings(record=True) as caught, pytest.MonkeyPatch.context() as patch:
             warnings.simplefilter("always", UserWarning)
+            self.patch(patch)
             try:
                 self.python()
             except (ValueError, OSError) as error:
@@ -106,17 +108,19 @@ class Case:
 
 
 def _local(text):
-    return text.replace(f"{Path.cwd()}{os.sep}", "")
+    """Paths as they are from here, and as POSIX writes them."""
+    return re.sub(rf"(?<=\w){re.escape(os.sep)}(?=[\w*])", "/", text.replace(f"{Path.cwd()}{os.sep}", ""))
 
 
 CASES: list[Case] = []
 
 
-def table(what, change=None, rows=None, typed=(), file=True, prepare=lambda: None, **settings):
+def table(what, change=None, rows=None, typed=(), file=True, prepare=lambda: None, patch=None, **settings):
     """A call of `fit` and the command that does the same.
 
     `change` gives the table, outcome and treatment, `rows` other arguments of `fit`, `typed` what is typed instead of
-    the settings, and `prepare` makes files. Without `file` no command line has such an input.
+    the settings, `prepare` makes files, and `patch` makes the machine another one. Without `file` no command line has
+    such an input.
     """
 
     def given():
@@ -149,7 +153,7 @@ def table(what, change=None, rows=None, typed=(), file=True, prepare=lambda: Non
         line = [word for option in options.items() for word in option]
         return ["select", "table.csv", "--treatment", "arm", "--outcome", "change", "--no-explain", *line, *typed]
 
-    CASES.append(Case(what, python, command if file else None))
+    CASES.append(Case(what, python, command if file else None, *[patch] * (patch is not None)))
 
 
 def column(what, values, name="extra", **settings):
@@ -216,6 +220,11 @@ def in_a_folder():
         ModifierSelector().fit(made(), "change", treatment="arm")
 
     return python, lambda: ["select", made(), "--treatment", "arm", "--outcome", "change"]
+
+
+def lines_of(frame):
+    """A table as text whose lines end alike on every system."""
+    return frame.to_csv(index=False, lineterminator="\n")
 
 
 class OwnSampler:
@@ -286,13 +295,20 @@ def kept_run(**settings):
 def damaged_run(content):
     """A folder whose description of the run is something else."""
     Path("saved").mkdir(exist_ok=True)
-    Path("saved/run.json").write_text(content)
+    Path("saved/run.json").write_text(content, encoding="utf-8")
+
+
+def without_the_lock(path, *arguments, really=os.open, **options):
+    """Files are opened, but for the lock of a folder."""
+    if Path(path).name == LOCK_FILE:
+        raise PermissionError(errno.EACCES, "Permission denied")
+    return really(path, *arguments, **options)
 
 
 def damaged_feature():
     """A folder that holds a run, and a feature that nobody can read."""
     kept_run()
-    min(Path("saved").glob("feature-*")).write_text("{}")  # of the first feature
+    min(Path("saved").glob("feature-*")).write_text("{}", encoding="utf-8")  # of the first feature
 
 
 def part_of(result, **changed):
@@ -543,7 +559,7 @@ table("a unit that is not text", unit=5, file=False)
 # Checkpoints.
 table("a checkpoint without a name", checkpoint="")
 table("a checkpoint of another run", **OTHER_RUN)
-table("a checkpoint where no folder can be", checkpoint="/dev/null/saved")
+table("a checkpoint where no folder can be", checkpoint="table.csv/saved", prepare=lambda: Path("table.csv").touch())
 for what, content in (
     ("a run that is not JSON", "{"),
     ("a run that is not an object", "[]"),
@@ -554,7 +570,7 @@ for what, content in (
 table(
     "a checkpoint that cannot be written",
     checkpoint="saved",
-    prepare=lambda: Path("saved", LOCK_FILE).mkdir(parents=True, exist_ok=True),
+    patch=lambda machine: machine.setattr(os, "open", without_the_lock),
 )
 table("a damaged feature of a run", checkpoint="saved", prepare=damaged_feature, file=False)
 # Files of results.
@@ -624,7 +640,7 @@ command("figures where a file is", "--figures", "table.csv")
 command("the table as the result", "--out", "table.csv")
 command("a folder as the result", "--out", "folder.csv", prepare=lambda: Path("folder.csv").mkdir())
 command("a result that ends in a slash", "--out", "result.json/")
-command("a result where no folder can be", "--out", "/dev/null/result.json")
+command("a result where no folder can be", "--out", "table.csv/result.json")
 command(
     *("a result that is write-protected", "--out", "result.json"),
     prepare=lambda: Path("result.json").touch(),
@@ -646,13 +662,11 @@ other("runs that are given twice", "reproduce", "fig-runtime", "--runs", "5,8")
 # Files of text.
 command("lines of one field more than the header", write=lambda frame: frame.to_csv().removeprefix(","))
 command("streamed: the same", "--stream", write=lambda frame: frame.to_csv().removeprefix(","))
-command("separators at the end of lines", write=lambda frame: frame.to_csv(index=False).replace("\n", ",\n"))
-command(
-    "a separator at the end of a line", write=lambda frame: frame.to_csv(index=False).replace("drug\n", "drug,\n", 1)
-)
+command("separators at the end of lines", write=lambda frame: lines_of(frame).replace("\n", ",\n"))
+command("a separator at the end of a line", write=lambda frame: lines_of(frame).replace("drug\n", "drug,\n", 1))
 command(
     "one value behind separators at the end of lines",
-    write=lambda frame: frame.to_csv(index=False).replace("\n", ",\n")[:-1] + "7\n",
+    write=lambda frame: lines_of(frame).replace("\n", ",\n")[:-1] + "7\n",
 )
 command("a line of one field less", write=lambda frame: frame.to_csv(index=False).replace(",drug", "", 1))
 command("row names that are not there", "--row-names")
@@ -779,7 +793,7 @@ def test_page_has_every_case(tmp_path, capsys):
             (own := tmp_path / str(number)).mkdir()
             os.chdir(own)
             rows.append(row(number, case, capsys))
-        PAGE.write_text(HEAD + "\n".join(rows) + "\n", encoding="utf-8")
+        PAGE.write_text(HEAD + "\n".join(rows) + "\n", encoding="utf-8", newline="\n")
     assert len(shown()) == len(CASES)
     assert PAGE.read_text(encoding="utf-8").startswith(HEAD)
 

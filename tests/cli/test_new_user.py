@@ -40,7 +40,7 @@ def said(monkeypatch, capsys, *arguments):
         (lambda t, p: t.rename(columns={"sex": "größe"}).to_csv(p, encoding="latin-1"), "it is not UTF-8 text"),
         (lambda t, p: t.replace("f", "ä").to_csv(p, encoding="latin-1", index=False), "it is not UTF-8 text"),
         (lambda t, p: t.to_csv(p, index=False, header=["age", "age", *t.columns[2:]]), "several columns called 'age'"),
-        (lambda t, p: p.write_text(""), "table.csv: it is empty"),
+        (lambda t, p: p.write_text("", encoding="utf-8"), "table.csv: it is empty"),
     ],
 )
 def test_csv_files_of_other_kinds_are_refused_with_a_remedy(monkeypatch, capsys, tmp_path, write, message, options):

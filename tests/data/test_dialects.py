@@ -110,7 +110,7 @@ def test_result_is_the_same_in_another_dialect(table, tmp_path, monkeypatch, cap
             arguments = ("select", str(tmp_path / name), *SELECT, *more, *stream, "--out", str(out))
             assert run(monkeypatch, *arguments) == 0, capsys.readouterr().err
     for stream in (0, 1):
-        assert (tmp_path / f"a.csv{stream}.json").read_text() == (tmp_path / f"b.csv.gz{stream}.json").read_text()
+        assert (tmp_path / f"a.csv{stream}.json").read_bytes() == (tmp_path / f"b.csv.gz{stream}.json").read_bytes()
 
 
 def run(monkeypatch, *arguments):

@@ -31,7 +31,7 @@ def folder(tmp_path_factory, few):
     table.head(0).to_csv(path / "none.csv", index=False)
     table.drop(columns="dose").to_csv(path / "short.csv", index=False)
     (path / "broken.parquet").write_bytes(b"no parquet")
-    (path / "open.csv").write_text('age,y,arm\n1,2,a\n1,3,"b\n')
+    (path / "open.csv").write_text('age,y,arm\n1,2,a\n1,3,"b\n', encoding="utf-8")
     return path
 
 

@@ -523,7 +523,9 @@ def test_without_download_nothing_is_asked_or_made(xpt, expected, server, tmp_pa
 
 def test_address_is_that_of_cdc():
     # The constant itself: the other tests replace it.
-    assert 'ADDRESS = "https://wwwn.cdc.gov/Nchs/Data/Nhanes/Public"\n' in Path(nhanes.__file__).read_text("utf-8")
+    assert 'ADDRESS = "https://wwwn.cdc.gov/Nchs/Data/Nhanes/Public"\n' in Path(nhanes.__file__).read_text(
+        encoding="utf-8"
+    )
 
 
 def test_every_table_has_a_digest():

@@ -152,7 +152,7 @@ def test_known_scores_are_part_of_the_data(table, tmp_path):
 def test_another_version_is_refused(table, tmp_path):
     stopped(table, tmp_path, CRT)
     path = tmp_path / "run.json"
-    path.write_text(path.read_text().replace('"modifind": "', '"modifind": "9.'))
+    path.write_text(path.read_text(encoding="utf-8").replace('"modifind": "', '"modifind": "9.'), encoding="utf-8")
     token = modifind.engine.checkpoint._read_run(tmp_path).token
     for file in files(tmp_path):
         file.rename(tmp_path / f"feature-{token}-{file.name.split('-')[2]}")
@@ -174,7 +174,7 @@ def test_a_run_without_results_gives_way_to_another(table, tmp_path):
 
 def test_a_drawn_seed_is_kept(table, tmp_path):
     stopped(table, tmp_path, CRT | {"random_state": None})
-    seed = json.loads((tmp_path / "run.json").read_text())["seed"]
+    seed = json.loads((tmp_path / "run.json").read_text(encoding="utf-8"))["seed"]
     result = fit(table, CRT | {"random_state": None}, checkpoint=tmp_path)
     assert result.settings["seed"] == seed
     assert result == fit(table, CRT | {"random_state": seed})
@@ -183,12 +183,12 @@ def test_a_drawn_seed_is_kept(table, tmp_path):
 def test_damaged_files_are_named_and_their_features_tested_again(table, alone, tmp_path):
     stopped(table, tmp_path, CRT, 5)
     half, noise, digit, empty, good = files(tmp_path)
-    text = digit.read_text()
-    half.write_text(half.read_text()[:300])
+    text = digit.read_text(encoding="utf-8")
+    half.write_text(half.read_text(encoding="utf-8")[:300], encoding="utf-8")
     noise.write_bytes(b"\xff\xfe{]")
     place = text.index("0.", text.index("importance")) + 4
-    digit.write_text(text[:place] + str((int(text[place]) + 1) % 10) + text[place + 1 :])
-    empty.write_text("")
+    digit.write_text(text[:place] + str((int(text[place]) + 1) % 10) + text[place + 1 :], encoding="utf-8")
+    empty.write_text("", encoding="utf-8")
     os.utime(good, (1, 1))
     with pytest.warns(UserWarning, match="4 damaged files not used") as caught:
         selector = ModifierSelector(**CRT, checkpoint=tmp_path).fit(table.X, table.y, treatment=table.treatment)
@@ -201,12 +201,12 @@ def test_damaged_files_are_named_and_their_features_tested_again(table, alone, t
 def test_other_files_are_left_alone(table, alone, tmp_path):
     others = {"notes.txt": "mine", "feature-1.json": "{}", "feature-0123456789ab-00000.json": "{", ".hidden.json.x": ""}
     for name, text in others.items():
-        (tmp_path / name).write_text(text)
+        (tmp_path / name).write_text(text, encoding="utf-8")
         os.utime(tmp_path / name, (1, 1))
-    (tmp_path / ".feature-0123456789ab-00000.json.tmp").write_text("left by a kill")
+    (tmp_path / ".feature-0123456789ab-00000.json.tmp").write_text("left by a kill", encoding="utf-8")
     os.utime(tmp_path / ".feature-0123456789ab-00000.json.tmp", (1, 1))
     assert fit(table, CRT, checkpoint=tmp_path) == alone
-    assert {name: (tmp_path / name).read_text() for name in others} == others
+    assert {name: (tmp_path / name).read_text(encoding="utf-8") for name in others} == others
     assert not (tmp_path / ".feature-0123456789ab-00000.json.tmp").exists()
 
 
@@ -238,10 +238,10 @@ def test_a_run_that_cannot_be_read_is_refused(table, tmp_path, case):
 def test_odd_feature_files_are_named_and_done_again(table, alone, tmp_path):
     stopped(table, tmp_path, CRT, 5)
     deep, other, number, keys, kept = files(tmp_path)
-    deep.write_text(DEEP)
-    other.write_text('{"check": 1, "record": %s}' % ("[" * 900 + "]" * 900))
-    number.write_text(json.dumps({"check": modifind.engine.checkpoint._check(5), "record": 5}))
-    keys.write_text('{"check": "x"}')
+    deep.write_text(DEEP, encoding="utf-8")
+    other.write_text('{"check": 1, "record": %s}' % ("[" * 900 + "]" * 900), encoding="utf-8")
+    number.write_text(json.dumps({"check": modifind.engine.checkpoint._check(5), "record": 5}), encoding="utf-8")
+    keys.write_text('{"check": "x"}', encoding="utf-8")
     with pytest.warns(UserWarning, match="4 damaged files not used, and done again: 'X1', 'X2', 'X3', 'X4'"):
         selector = ModifierSelector(**CRT, checkpoint=tmp_path).fit(table.X, table.y, treatment=table.treatment)
     assert selector.result_ == alone
@@ -313,7 +313,7 @@ def test_a_pass_over_pieces_continues(few, tmp_path, monkeypatch):
     with pytest.raises(ValueError, match="treated was None, is 0"):
         fit_source(source, treated=0, **small, checkpoint=tmp_path)
     (saved,) = tmp_path.glob("sums-*.json")
-    saved.write_text(saved.read_text()[:-100])
+    saved.write_text(saved.read_text(encoding="utf-8")[:-100], encoding="utf-8")
     with pytest.warns(UserWarning, match="is damaged and not used"):
         assert fit_source(source, **small, checkpoint=tmp_path) == alone
 
@@ -358,11 +358,11 @@ def _hold(folder, ready):
 
 
 def test_the_lock_of_a_killed_process_is_nobodys(tmp_path):
-    context = multiprocessing.get_context("fork")
+    context = multiprocessing.get_context("spawn")  # the only way of Windows
     ready = context.Event()
     holder = context.Process(target=_hold, args=(tmp_path, ready))
     holder.start()
-    assert ready.wait(30)
+    assert ready.wait(120)
     with pytest.raises(ValueError, match="is in use by another run"), held(tmp_path):
         pass
     holder.kill()

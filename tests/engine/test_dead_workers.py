@@ -26,8 +26,8 @@ def workers_of(parent):
     found = []
     for path in Path("/proc").glob("[0-9]*"):
         try:
-            state, above, group = (path / "stat").read_text().rpartition(")")[2].split()[:3]
-            command = (path / "cmdline").read_text()
+            state, above, group = (path / "stat").read_text(encoding="utf-8").rpartition(")")[2].split()[:3]
+            command = (path / "cmdline").read_text(encoding="utf-8")
         except OSError:
             continue
         if parent in (int(above), int(group)) and state not in "ZX" and "popen_loky" in command:
@@ -44,7 +44,7 @@ def dying(folder, deaths):
 
         for k in range(deaths.get(number, 0)):
             if not os.path.exists(f"{folder}/{number}-{k}"):
-                open(f"{folder}/{number}-{k}", "w").close()
+                open(f"{folder}/{number}-{k}", "w", encoding="utf-8").close()
                 os.kill(os.getpid(), signal.SIGKILL)
         return number**2
 
@@ -141,7 +141,7 @@ def shared_memory(pid):
 
 @pytest.mark.parametrize("end", ["SIGKILL", "SIGTERM"])
 def test_no_worker_outlives_its_parent(end, tmp_path):
-    (tmp_path / "long.py").write_text(LONG)
+    (tmp_path / "long.py").write_text(LONG, encoding="utf-8")
     process = subprocess.Popen(
         [sys.executable, "long.py"], cwd=tmp_path, stdout=subprocess.PIPE, text=True, start_new_session=True
     )

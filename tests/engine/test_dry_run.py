@@ -362,7 +362,7 @@ BAD_REPORTS = {
     "a table": (("report", "table.csv"), "table.csv: not valid JSON"),
     "broken placebo": (("report", "placebo.json"), "placebo.json: placebo: no table, n_asked"),
     "wrong suffix": (("report", "result.json", "--out", "report.pdf"), "--out must end in .html; found 'report.pdf'"),
-    "no folder": (("report", "result.json", "--out", "/dev/null/r.html"), "--out: cannot write /dev/null/r.html"),
+    "no folder": (("report", "result.json", "--out", "table.csv/r.html"), "r.html: table.csv is a file"),
     "no argument": (("report",), "Missing argument"),
 }
 
@@ -373,10 +373,10 @@ def test_what_is_no_result_has_no_report(case, saved, tmp_path, monkeypatch, cap
     whole = (saved / "result.json").read_bytes()
     (tmp_path / "result.json").write_bytes(whole)
     (tmp_path / "half.json").write_bytes(whole[: len(whole) // 2])
-    (tmp_path / "broken.json").write_text("{")
-    (tmp_path / "other.json").write_text("{}")
-    (tmp_path / "table.csv").write_text("a,b\n1,2\n")
-    (tmp_path / "placebo.json").write_text(json.dumps(json.loads(whole) | {"placebo": {}}))
+    (tmp_path / "broken.json").write_text("{", encoding="utf-8")
+    (tmp_path / "other.json").write_text("{}", encoding="utf-8")
+    (tmp_path / "table.csv").write_text("a,b\n1,2\n", encoding="utf-8")
+    (tmp_path / "placebo.json").write_text(json.dumps(json.loads(whole) | {"placebo": {}}), encoding="utf-8")
     before = sorted(path.name for path in tmp_path.iterdir())
     monkeypatch.chdir(tmp_path)
     refused(*here(monkeypatch, capsys, *arguments), expected)

@@ -119,7 +119,7 @@ def test_plots_and_report_show_groups(fitted, tmp_path):
     with pytest.raises(ValueError, match="is a group; draw the curves of its columns: sbp, dbp"):
         CurveDisplay.from_result(result, "blood pressure")
     result.report(tmp_path / "report.html")
-    text = (tmp_path / "report.html").read_text()
+    text = (tmp_path / "report.html").read_text(encoding="utf-8")
     assert "blood pressure: sbp" in text
     assert "blood pressure: dbp" in text
     plt.close("all")

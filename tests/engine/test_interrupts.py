@@ -76,7 +76,7 @@ def test_an_interrupted_fit_leaves_what_it_found(table, whole, adjust, tmp_path)
     result.to_json(tmp_path / "result.json")
     assert SelectionResult.from_json(tmp_path / "result.json") == result
     result.report(tmp_path / "report.html")
-    text = (tmp_path / "report.html").read_text()
+    text = (tmp_path / "report.html").read_text(encoding="utf-8")
     assert "Only 2 of 6 features tested." in text
     # Without an adjustment there is one column of p-values, and not two.
     assert text.count('data-sort="">not tested</td>') == (4 if adjust == "none" else 8)
@@ -96,7 +96,7 @@ def living(group):
     found = []
     for path in Path("/proc").glob("[0-9]*/stat"):
         try:
-            state, _, own = path.read_text().rpartition(")")[2].split()[:3]
+            state, _, own = path.read_text(encoding="utf-8").rpartition(")")[2].split()[:3]
         except OSError:
             continue
         if int(own) == group and state not in "ZX":
@@ -119,7 +119,8 @@ def test_control_c_writes_what_was_found_and_the_same_command_continues(tmp_path
     line = ["select", "data.csv", "--treatment", "arm", "--outcome", "y", "--statistic", "wcmmd", "--resamples", "5000"]
     line += ["--sampler", "gaussian", "--propensity", "0.5", "--no-explain", "--out", "result.json"]
     line += ["--report", "report.html", "--checkpoint", "saved", "--jobs"]
-    program = [sys.executable, "-c", "from modifind.cli.app import main; main()"]
+    start = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n"  # ignored in the background
+    program = [sys.executable, "-c", start + "from modifind.cli.app import main; main()"]
     process = subprocess.Popen(
         [*program, *line, "2"],
         cwd=tmp_path,

@@ -56,7 +56,7 @@ def test_result_of_many_features_is_written_and_read(found, tmp_path):
     result.to_json(tmp_path / "result.json")
     assert SelectionResult.from_json(tmp_path / "result.json") == result
     result.report(tmp_path / "report.html")
-    assert "x30" in (tmp_path / "report.html").read_text()
+    assert "x30" in (tmp_path / "report.html").read_text(encoding="utf-8")
 
 
 @pytest.mark.study

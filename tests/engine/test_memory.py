@@ -68,7 +68,7 @@ def quick(data):
 
 
 def test_a_fit_that_needs_more_memory_than_is_free_is_warned_of(tmp_path, monkeypatch):
-    (tmp_path / "meminfo").write_text("MemTotal: 9 kB\nMemAvailable:     100000 kB\n")
+    (tmp_path / "meminfo").write_text("MemTotal: 9 kB\nMemAvailable:     100000 kB\n", encoding="utf-8")
     assert free_memory(str(tmp_path / "meminfo")) == 102_400_000
     assert free_memory(str(tmp_path / "none")) is None
     data = make_modifiers("LinMean", n_samples=200, n_features=5, random_state=0)

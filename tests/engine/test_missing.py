@@ -312,7 +312,8 @@ def test_result_with_gaps_is_saved_plotted_and_reported(found, tmp_path):
     display = CurveDisplay.from_result(found, "X1").plot()
     assert [label.get_text() for label in display.axes_[0].get_xticklabels()][-1] == "missing"
     found.report(tmp_path / "report.html")
-    assert "Missing values were treated as a separate category" in (tmp_path / "report.html").read_text()
+    report = (tmp_path / "report.html").read_text(encoding="utf-8")
+    assert "Missing values were treated as a separate category" in report
 
 
 def test_result_does_not_depend_on_the_number_of_jobs(table, found):

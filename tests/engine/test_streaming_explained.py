@@ -256,8 +256,8 @@ def test_sums_of_an_earlier_format_are_refused(two, tmp_path):
     source = cut(two.X, two.y, two.treatment, 300)
     fit_source(source, **SMALL, checkpoint=tmp_path)
     (sums,) = tmp_path.glob("sums-*.json")
-    run = json.loads((tmp_path / "run.json").read_text()) | {"format": checkpoint.FORMAT - 1}
-    (tmp_path / "run.json").write_text(json.dumps(run))
+    run = json.loads((tmp_path / "run.json").read_text(encoding="utf-8")) | {"format": checkpoint.FORMAT - 1}
+    (tmp_path / "run.json").write_text(json.dumps(run), encoding="utf-8")
     sums.rename(tmp_path / f"sums-{checkpoint._read_run(tmp_path).token}.json")
     with pytest.raises(ValueError, match=f"its format is {checkpoint.FORMAT - 1}, not {checkpoint.FORMAT}"):
         fit_source(source, **SMALL, checkpoint=tmp_path)

@@ -12,6 +12,7 @@ import pandas as pd
 import pytest
 from joblib import parallel_config
 
+from conftest import NEEDS_SIGNALS
 from modifind.paper import NAMES, Order, catalogue, methods, reproduce, runs
 from modifind.paper.catalogue import STUDIES
 from modifind.paper.methods import METHODS, make_method
@@ -221,6 +222,7 @@ def test_number_of_jobs_changes_nothing(small, tmp_path):
     assert one[2].read_bytes() == two[2].read_bytes()
 
 
+@NEEDS_SIGNALS
 def test_killed_study_continues_and_ends_with_the_same_bytes(small, tmp_path):
     order = Order(2, methods=["wcmmd"], seed=0)
     whole = reproduce("small", tmp_path / "whole", order)
@@ -253,7 +255,7 @@ def test_run_on_file_that_is_no_good_is_repeated_with_a_warning(tmp_path, spoil,
     archive.carry_out(run)
     assert archive.find(run) == record_of(run, ("X1",))
     path = tmp_path / run.file_name
-    path.write_text(spoil(path.read_text()))
+    path.write_text(spoil(path.read_text(encoding="utf-8")), encoding="utf-8")
     with pytest.warns(UserWarning, match=reason):
         assert archive.find(run) is None
     with pytest.warns(UserWarning, match=reason):
@@ -372,7 +374,7 @@ def test_all_goes_on_without_nhanes(small, tmp_path, monkeypatch, error):
     with pytest.warns(UserWarning, match="table-nhanes was not run: put these files"):
         paths = reproduce("all", tmp_path, order)
     assert [path.name for path in paths] == ["table-nhanes.md", "small.csv", "small.png", "small.md"]
-    assert "Not run: put these files" in paths[0].read_text()
+    assert "Not run: put these files" in paths[0].read_text(encoding="utf-8")
     monkeypatch.setattr(catalogue, "NAMES", ("table-nhanes",))
     with pytest.raises(error, match="put these files"):
         reproduce("table-nhanes", tmp_path, Order(1, methods=["preset"]))

@@ -246,7 +246,8 @@ def test_injected_scripts_are_refused(result, tmp_path, browser):
     harmed.write_text(
         html.replace(
             "<main>", "<main><script>document.title = 'harmed'</script><img src=x onerror=\"document.title='harmed'\">"
-        )
+        ),
+        encoding="utf-8",
     )
     context = browser.new_context()
     page = context.new_page()

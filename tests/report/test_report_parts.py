@@ -325,7 +325,7 @@ def test_results_of_earlier_versions_have_pictures_without_bands(result):
 
 def test_old_file_is_reported(result, tmp_path):
     bare(result).to_json(tmp_path / "old.json")
-    data = json.loads((tmp_path / "old.json").read_text())
+    data = json.loads((tmp_path / "old.json").read_text(encoding="utf-8"))
     for name in (
         "checks",
         "changes",

@@ -140,16 +140,16 @@ def test_infinite_settings_survive(result):
 
 def test_broken_files_are_refused(tmp_path):
     path = tmp_path / "broken.json"
-    path.write_text("{")
+    path.write_text("{", encoding="utf-8")
     with pytest.raises(ValueError, match="not valid JSON"):
         SelectionResult.from_json(path)
-    path.write_text('{"format": "other"}')
+    path.write_text('{"format": "other"}', encoding="utf-8")
     with pytest.raises(ValueError, match="not a modifind result"):
         SelectionResult.from_json(path)
-    path.write_text('{"format": "modifind-result-1", "table": {}}')
+    path.write_text('{"format": "modifind-result-1", "table": {}}', encoding="utf-8")
     with pytest.raises(ValueError, match="incomplete: no diagnostics, curves"):
         SelectionResult.from_json(path)
-    path.write_text("[]")
+    path.write_text("[]", encoding="utf-8")
     with pytest.raises(ValueError, match="not a modifind result"):
         SelectionResult.from_json(path)
 
@@ -158,11 +158,11 @@ def test_failed_write_leaves_the_old_file_and_no_other(result, tmp_path):
     with pytest.raises(ValueError, match="no folder"):
         result.to_json(tmp_path / "missing" / "r.json")
     path = tmp_path / "r.json"
-    path.write_text("old")
+    path.write_text("old", encoding="utf-8")
     bad = SelectionResult(result.table, result.diagnostics, {"a": None}, {}, {}, {})
     with pytest.raises(AttributeError):
         bad.to_json(path)
-    assert path.read_text() == "old"
+    assert path.read_text(encoding="utf-8") == "old"
     assert [p.name for p in tmp_path.iterdir()] == ["r.json"]
 
 

@@ -8,6 +8,8 @@ import tempfile
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
+from modifind._system import file_in_the_way
+
 LEAST_ROOM = 2**19  # bytes; results of small tables and their reports take about half of it
 
 
@@ -33,7 +35,7 @@ def check_outputs(wanted: Mapping[str, tuple[Path | None, tuple[str, ...]]], inp
         ...
     ValueError: --out must end in .json or .csv; found 'result.txt'
     """
-    owners = {_real(path): f"the input {path}" for path in inputs}
+    owners = [(path, f"the input {path}") for path in inputs]
     for option, (path, endings) in wanted.items():
         if path is None:
             continue
@@ -41,21 +43,41 @@ def check_outputs(wanted: Mapping[str, tuple[Path | None, tuple[str, ...]]], inp
             raise ValueError(f"{option} must end in {' or '.join(endings)}; found {str(path)!r}")
         if path.is_dir():
             raise ValueError(f"{option}: {path} is a folder; name a file")
-        owner = owners.setdefault(_real(path), option)
-        if owner != option:
-            raise ValueError(f"{option}: {path} would replace {owner}; choose another name")
+        for other, owner in owners:
+            if _same_file(path, other):
+                raise ValueError(f"{option}: {path} would replace {owner}; choose another name")
+        owners.append((path, option))
         _check_folder(option, path)
 
 
-def _real(path: Path) -> str:
-    return os.path.normcase(os.path.realpath(path))
+def _same_file(one: Path, other: Path) -> bool:
+    """Whether two paths are of one file, or will be when both are written."""
+    try:
+        return os.path.samefile(one, other)
+    except OSError:  # one of them is not there
+        here, there = os.path.realpath(one), os.path.realpath(other)
+        return here == there or (here.casefold() == there.casefold() and _ignores_case(Path(here).parent))
+
+
+def _ignores_case(folder: Path) -> bool:
+    """Whether names that differ in capitals are one file there, which only trying tells: it is up to each disk."""
+    try:
+        with tempfile.TemporaryDirectory(prefix="Case", dir=_existing(folder)) as made:
+            return os.path.samefile(made, Path(made).with_name(Path(made).name.swapcase()))
+    except OSError:
+        return False
+
+
+def _existing(folder: Path) -> Path:
+    """The folder, or the nearest above it that is there."""
+    return next((one for one in (folder, *folder.parents) if one.exists()), folder)
 
 
 def _check_folder(option: str, path: Path) -> None:
     """Try whether a file can be made beside `path`, or where its folder would be."""
-    folder = path.absolute().parent
-    while not folder.exists() and folder != folder.parent:
-        folder = folder.parent
+    if blocking := file_in_the_way(path.parent):
+        raise ValueError(f"{option}: cannot write {path}: {blocking} is a file")
+    folder = _existing(path.absolute().parent)
     try:
         with tempfile.TemporaryFile(dir=folder):
             free = shutil.disk_usage(folder).free
