@@ -10,7 +10,8 @@ Peers run with their own defaults, but for what is said here. All p-values are a
 - `lineardml`: EconML's `LinearDML`, p-values of the coefficients of the effect; both nuisances are linear (the default
   tries forests as well).
 - `blp`, `gate`: DoubleML's best linear predictor of the effect by all features, and Wald tests of whether effects
-  differ between quarters of a feature, one feature at a time; `DoubleMLIRM` with the models of the pseudo-outcomes.
+  differ between quarters of a feature, or at and above its least value where most rows have that, one feature at a
+  time; `DoubleMLIRM` with the models of the pseudo-outcomes.
 - `causalml-f`: `FilterSelect`, F-test of one interaction of treatment and feature; the outcome is used as it is.
 - `causalml-lr`, `causalml-kl`: likelihood-ratio test of the same interaction in a logistic model, and the divergence of
   the arms in five bins; both want a binary outcome, here whether it is above its median. KL has no p-values.
@@ -151,11 +152,11 @@ def blp_p_values(fitted: Any, X: pd.DataFrame) -> Array:
 
 
 def gate_p_values(fitted: Any, X: pd.DataFrame) -> Array:
-    """One test per feature: are the effects of its quarters, or of its values if these are fewer, the same?"""
+    """One test per feature: are the effects of its quarters the same, or those at and above its least value?"""
     found = []
     for name in X:
         quarters = pd.qcut(X[name].rank(method="average"), 4, labels=False, duplicates="drop")
-        groups = pd.get_dummies(quarters if quarters.nunique() > 1 else X[name]).astype(bool)
+        groups = pd.get_dummies(quarters if quarters.nunique() > 1 else X[name] > X[name].min()).astype(bool)
         groups.columns = [f"group {number}" for number in range(groups.shape[1])]
         model = fitted.gate(groups).blp_model[0]
         contrasts = np.eye(groups.shape[1])[1:] - np.eye(groups.shape[1])[0]

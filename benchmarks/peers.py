@@ -192,9 +192,11 @@ def report(runs: list[dict[str, Any]], memory: dict[str, float], missing: dict[s
         chosen = [name for name in table.designs if any(run["design"] == name for run in runs)]
         if not chosen:
             continue
-        cells = [["method", *chosen]]
+        pooled = table.cell is null_cell and len(chosen) > 1
+        cells = [["method", *chosen, *["all"] * pooled]]
         for name in names:
             own = [[run for run in runs if (run["method"], run["design"]) == (name, design)] for design in chosen]
+            own += [[run for run in runs if run["method"] == name and run["design"] in chosen]] * pooled
             cells.append([METHODS[name].label, *(table.cell(one) if one else "" for one in own)])
         parts += [f"### {table.title}", rows_of(cells)]
     cells = [["method", "CPU seconds per table, n = 1000, d = 30", "MB beyond the imports"]]
