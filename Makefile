@@ -56,7 +56,7 @@ dist-check: $(VENV)/.test
 	mkdir -p $(DIST)/tracked
 	git ls-files | tar -cf - -T - | tar -xf - -C $(DIST)/tracked
 	$(BIN)/python -m build --outdir $(DIST) $(DIST)/tracked
-	$(BIN)/twine check --strict $(DIST)/*
+	$(BIN)/twine check --strict $(DIST)/*.whl $(DIST)/*.tar.gz
 	$(PYTHON) -m venv $(DIST)/wheel
 	$(DIST)/wheel/bin/pip install --quiet --disable-pip-version-check $(DIST)/*.whl
 	cd $(DIST) && wheel/bin/modifind demo --out demo-report --jobs $(JOBS)
