@@ -258,7 +258,7 @@ class _ValueAxis:
         hatch = WEAK_HATCH if self.panel.weak else look.hatch
         face = roles or to_rgba(look.colour, 0.0 if hatch else BAR_SHADES.get(mark.role, 1.0))
         edge = {"edgecolor": look.colour, "hatch": hatch, "linewidth": 0.8} if hatch else {"linewidth": 0}
-        self._bar(at, mark.values, mark.width, facecolor=face, **edge)
+        self._bar(at, mark.values, mark.width, color=face, **edge)
         if mark.low is not None and mark.high is not None:
             colour, line = (FAINT, ":") if self.panel.weak else (INK, "-")
             self.ax.vlines(at, mark.low, mark.high, color=colour, linestyle=line, linewidth=1.1, zorder=3)
