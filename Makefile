@@ -74,13 +74,13 @@ docs: $(VENV)/.docs
 examples: $(VENV)/.docs
 	$(BIN)/python tools/run_examples.py
 
-# Every table of docs/validity.md with development seeds, and the studies of `make test` with all cases and all runs; a
-# day and a night, or `RUNS=2`.
+# Every table of docs/validity.md with development seeds, and the studies of `make test` with all cases and all runs;
+# `RUNS=2` is a first look.
 validity: $(VENV)/.test
 	MODIFIND_STUDIES=all $(BIN)/python -m pytest -n $(JOBS) --dist worksteal -m study
 	$(BIN)/python benchmarks/validity.py --runs $(or $(RUNS),50)
 
-# Writes docs/trust.md, in about 40 minutes on two cores; real tables for coin flips are read from $$MODIFIND_DATA.
+# Writes docs/trust.md, in about an hour on two cores; real tables for coin flips are read from $$MODIFIND_DATA.
 trust: $(VENV)/.test
 	$(BIN)/python benchmarks/trust.py --jobs $(JOBS)
 

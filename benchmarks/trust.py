@@ -1,6 +1,6 @@
 """The numbers that decide whether to believe a result, as one page: docs/trust.md.
 
-    make trust                                          # every part, then the page; well under an hour on two cores
+    make trust                                          # every part, then the page; about an hour on two cores
     python benchmarks/trust.py --parts null coins       # these parts only, printed, and no page
     python benchmarks/trust.py --only "poor overlap"    # designs whose names begin with this, printed, and no page
     python benchmarks/trust.py --small --out FILE       # two tiny tables of one design of each part, within seconds
@@ -88,8 +88,9 @@ class Row(NamedTuple):
     answers: list[Any]
 
     @property
-    def share(self) -> float:
-        return float(np.concatenate([np.ravel(own) for own in self.answers]).mean())
+    def every(self) -> Any:
+        """The answers of all tables in one array."""
+        return np.concatenate([np.ravel(own).astype(float) for own in self.answers])
 
     @property
     def verdict(self) -> str:
@@ -97,7 +98,7 @@ class Row(NamedTuple):
 
         The error at the share itself would grow with what is wrong.
         """
-        n, found = sum(np.size(own) for own in self.answers), self.share
+        n, found = self.every.size, float(self.every.mean())
         as_coins = found * (1 - found) / n
         together = max(np.nan_to_num(self.error()) ** 2 / as_coins, 1.0) if as_coins else 1.0
         errors = self.target.misses(found) / (self.target.error(n) * math.sqrt(together))
@@ -108,10 +109,10 @@ class Row(NamedTuple):
         return "**broken**" if errors > BROKEN and self.target.sign >= 0 else "**no**"
 
     def cells(self) -> list[str]:
-        every = np.concatenate([np.ravel(own).astype(float) for own in self.answers])
+        every = self.every
         whole = bool(np.isin(every, (0.0, 1.0)).all())
         count = f"{every.sum():.0f} of {every.size}, {len(self.answers)}" if whole else f"mean, {len(self.answers)}"
-        shares = f"{self.share:.3f}", f"{self.error():.3f}"
+        shares = f"{every.mean():.3f}", f"{self.error():.3f}"
         return [self.design, self.size, self.counted, str(self.target), *shares, count, self.verdict]
 
     def error(self) -> float:

@@ -157,11 +157,11 @@ class PreparedEffectLikelihood:
     ) -> list[Array]:
         """Inner products of what the folds' models make of the feature."""
         points, weights = grid.at(rows)
-        encoded = encode(self.table, feature, points)
+        where = self.table.design[rows], columns_of(self.table, feature), encode(self.table, feature, points)
         location_lead, scale_lead = (lead[rows, None] for lead in fit.leads())
         patterns: list[list[Array]] = [[] for _ in parts]
         for model, index in zip(fit.cross.models, known, strict=True):
-            location, scale = model.along(self.table.design[rows], columns_of(self.table, feature), encoded, index)
+            location, scale = model.along(*where, index)
             apart = contrasts(self.family, location, scale)
             by_location, by_scale = location_lead * apart[0], scale_lead * apart[1]
             for found, part in zip(patterns, parts, strict=True):

@@ -153,10 +153,11 @@ def _most(y: Array) -> float:
     >>> _most(np.repeat([1.0, 10_000.0], [900, 1])), _most(np.ones(5)), _most(np.repeat([0.0, 8.0], [95, 5]))
     (100.0, inf, inf)
     """
-    largest = np.sort(y)[::-1][:CUT_SHARES]
-    if not largest[0] > WILD * y.sum():
+    total = y.sum()
+    if not y.max() > WILD * total:
         return np.inf
-    rest = y.sum() - np.concatenate(([0.0], np.cumsum(largest)[:-1]))
+    largest = np.sort(y)[::-1][:CUT_SHARES]
+    rest = total - np.concatenate(([0.0], np.cumsum(largest)[:-1]))
     limits = rest / (CUT_SHARES - np.arange(largest.size))
     first = int(np.argmax(limits >= largest))  # the largest count that is not cut
     return max(float(np.floor(limits[first])), float(np.quantile(y, LEAST_CUT, method="lower")), 1.0)
