@@ -37,6 +37,7 @@ lint: $(VENV)/.test
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache --no-logo
+	$(BIN)/python tools/orphans.py
 
 test: lint
 	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal
