@@ -1,9 +1,11 @@
 """Small fits of every kind, whose results are kept in tests/golden: what a change of the code must not change.
 
-    python tests/golden_cases.py --before HEAD~1      # bit for bit the same as an earlier version, on this machine
-    python tests/golden_cases.py --write              # cut the kept results anew
+    python tests/golden_cases.py --before HEAD~1                 # bit for bit the same as an earlier version
+    python tests/golden_cases.py --before HEAD~1 --log-p 1e-9    # p-values may move by so much of themselves
+    python tests/golden_cases.py --write                         # cut the kept results anew
 
-The kept results are compared to a tolerance, because machines differ in the last bits. A commit that cuts them anew
+The kept results are compared to a tolerance, because machines differ in the last bits, p-values on the log scale: an
+absolute tolerance would let a tiny one grow by orders of magnitude. A commit that cuts them anew
 says which numbers changed, why, and by how much.
 """
 
@@ -11,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 import subprocess
 import sys
 import warnings
@@ -30,6 +33,7 @@ KEPT = HERE / "golden"
 ROWS = 300
 PIECES = "pieces"
 DIGITS = 10  # of kept numbers
+IS_P_VALUE = re.compile(r"(p_value|p_adjusted)[^/]*$|_p(\[\d+\])?$")  # the place of a number in a record
 PARTS = ("table", "diagnostics", "curves", "checks", "changes", "overall", "tests", "subgroups", "overlap", "warnings")
 
 
@@ -47,38 +51,42 @@ def table(seed: int = 0, *, missing: bool = False) -> tuple[pd.DataFrame, np.nda
     return frame, y.to_numpy(), treatment
 
 
+def fit(statistic: Any = None, sampler: Any = "gaussian", /, *, way: str = "", **settings: Any) -> Any:
+    """The result of one fit of the table, by the likelihood of straight lines unless another statistic is given."""
+    from modifind import EffectLikelihood, ModifierSelector
+
+    X, y, treatment = table(missing=way == "missing")
+    rng = np.random.default_rng(7)
+    rows: dict[str, Any] = {}
+    if way == "weights":
+        rows["sample_weight"] = rng.uniform(0.5, 2.0, ROWS)
+    elif way == "clusters":
+        rows["clusters"] = np.repeat(np.arange(ROWS // 4), 4)
+    elif way == "strata":
+        rows["strata"] = X.pop("ward").to_numpy()
+    elif way == "missing":
+        settings["missing"] = "category"
+    elif way == "groups":
+        settings["feature_groups"] = {"body": ["age", "dose"]}
+    elif way == "binary":
+        y = (y > np.median(y)).astype(float)
+    elif way == "adjusted":
+        rows["adjust_for"] = ["score"]
+    elif way == "outcome":
+        y = np.where(rng.random(ROWS) < 0.25, np.nan, y)
+        settings["missing_outcome"] = "weight"
+    elif way == PIECES:
+        settings["max_train_rows"] = 200
+    statistic = EffectLikelihood("linear") if statistic is None else statistic
+    selector = ModifierSelector(statistic, sampler, random_state=3, n_jobs=1, n_resamples=49, **settings)
+    return selector.fit(X, y, treatment, **rows).result_
+
+
 def cases() -> dict[str, Callable[[], Any]]:
     """What is fitted, by name; each call returns the result of one fit."""
-    from modifind import EffectLikelihood, ModifierSelector
+    from modifind import EffectLikelihood
     from modifind.baselines import SIEM
     from modifind.statistics import WCMMD
-
-    def fit(statistic: Any = None, sampler: Any = "gaussian", /, *, way: str = "", **settings: Any) -> Any:
-        X, y, treatment = table(missing=way == "missing")
-        rng = np.random.default_rng(7)
-        rows: dict[str, Any] = {}
-        if way == "weights":
-            rows["sample_weight"] = rng.uniform(0.5, 2.0, ROWS)
-        elif way == "clusters":
-            rows["clusters"] = np.repeat(np.arange(ROWS // 4), 4)
-        elif way == "strata":
-            rows["strata"] = X.pop("ward").to_numpy()
-        elif way == "missing":
-            settings["missing"] = "category"
-        elif way == "groups":
-            settings["feature_groups"] = {"body": ["age", "dose"]}
-        elif way == "binary":
-            y = (y > np.median(y)).astype(float)
-        elif way == "adjusted":
-            rows["adjust_for"] = ["score"]
-        elif way == "outcome":
-            y = np.where(rng.random(ROWS) < 0.25, np.nan, y)
-            settings["missing_outcome"] = "weight"
-        elif way == PIECES:
-            settings["max_train_rows"] = 200
-        statistic = EffectLikelihood("linear") if statistic is None else statistic
-        selector = ModifierSelector(statistic, sampler, random_state=3, n_jobs=1, n_resamples=49, **settings)
-        return selector.fit(X, y, treatment, **rows).result_
 
     ways = ("weights", "clusters", "strata", "missing", "groups", "binary", "adjusted", "outcome", PIECES)
     found: dict[str, Callable[[], Any]] = {"default": lambda: fit("effect_likelihood", "auto")}
@@ -128,22 +136,56 @@ def _rounded(value: Any) -> Any:
     return float(f"{value:.{DIGITS}g}") if isinstance(value, float) else value
 
 
+def is_number(value: Any) -> bool:
+    """Whether a value of a record is a number; NaN may be a text there."""
+    return isinstance(value, float | int) and not isinstance(value, bool)
+
+
+def log_distance(now: float, before: float) -> float:
+    """How far apart two p-values are on the log scale: 0 for two that are missing, and infinity for one alone."""
+    if now == before or (np.isnan(now) and np.isnan(before)):
+        return 0.0
+    return abs(float(np.log(now) - np.log(before))) if now > 0 and before > 0 else np.inf
+
+
+def log_p_moves(now: Any, before: Any, place: str = "") -> Iterator[float]:
+    """How far each p-value that two records share has moved on the log scale."""
+    if isinstance(now, dict) and isinstance(before, dict):
+        for key in now.keys() & before.keys():
+            yield from log_p_moves(now[key], before[key], f"{place}/{key}")
+    elif isinstance(now, list) and isinstance(before, list):
+        for i, (one, other) in enumerate(zip(now, before, strict=False)):
+            yield from log_p_moves(one, other, f"{place}[{i}]")
+    elif IS_P_VALUE.search(place) and is_number(now) and is_number(before):
+        yield log_distance(now, before)
+
+
 def differences(
-    now: Any, before: Any, place: str = "", *, relative: float = 0.0, absolute: float = 0.0
+    now: Any,
+    before: Any,
+    place: str = "",
+    *,
+    relative: float = 0.0,
+    absolute: float = 0.0,
+    log_p: float = 0.0,
 ) -> Iterator[str]:
-    """The places where two records differ by more than a tolerance."""
+    """The places where two records differ by more than a tolerance, which is `log_p` for logarithms of p-values."""
+    tolerance = {"relative": relative, "absolute": absolute, "log_p": log_p}
     if isinstance(now, dict) and isinstance(before, dict):
         for key in sorted({*now, *before}, key=str):
             if key not in now or key not in before:
                 yield f"{place}/{key}: only {'now' if key in now else 'before'}"
             else:
-                yield from differences(now[key], before[key], f"{place}/{key}", relative=relative, absolute=absolute)
+                yield from differences(now[key], before[key], f"{place}/{key}", **tolerance)
     elif isinstance(now, list) and isinstance(before, list):
         if len(now) != len(before):
             yield f"{place}: {len(now)} values, before {len(before)}"
         for i, (one, other) in enumerate(zip(now, before, strict=False)):
-            yield from differences(one, other, f"{place}[{i}]", relative=relative, absolute=absolute)
-    elif isinstance(now, float) and isinstance(before, float | int) and not isinstance(before, bool):
+            yield from differences(one, other, f"{place}[{i}]", **tolerance)
+    elif IS_P_VALUE.search(place) and is_number(now) and is_number(before):
+        if log_distance(now, before) > log_p:
+            yield f"{place}: {now!r}, before {before!r}"
+    elif isinstance(now, float) and is_number(before):
         both_missing = np.isnan(now) and np.isnan(before)
         if not (both_missing or now == before or abs(now - before) <= absolute + relative * abs(before)):
             yield f"{place}: {now!r}, before {before!r}"
@@ -169,16 +211,18 @@ def _records_of(sources: Path, names: list[str]) -> dict[str, Any]:
     return json.loads(done.stdout)  # type: ignore[no-any-return]
 
 
-def compare(revision: str, names: list[str]) -> int:
-    """Print where this version differs from an earlier one; the number of cases that do."""
+def compare(revision: str, names: list[str], log_p: float | None = None, relative: float = 0.0) -> int:
+    """Print where this version differs from an earlier one, beyond what is tolerated; the number of cases that do."""
     with earlier_sources(revision) as sources:
         before = _records_of(sources, names)
     now = _records_of(HERE.parent / "src", names)
     changed = 0
     for name in names:
-        found = list(differences(now[name], before[name]))
+        found = list(differences(now[name], before[name], log_p=log_p or 0.0, relative=relative))
         changed += bool(found)
-        print(f"{name}: " + (f"{len(found)} values differ, {found[0]}" if found else "the same"))
+        print(f"{name}: " + (f"{len(found)} values differ, {found[0]}" if found else "the same"), end="")
+        moved = max(log_p_moves(now[name], before[name]), default=0.0)
+        print("" if log_p is None else f"; logarithms of p-values moved by at most {moved:.2g}")
     print(f"{changed} of {len(names)} cases differ")
     return changed
 
@@ -187,12 +231,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("names", nargs="*", help="cases; all of them if none is named")
     parser.add_argument("--before", help="an earlier commit to compare with")
+    parser.add_argument("--log-p", type=float, help="how far logarithms of p-values may move; prints how far they did")
+    parser.add_argument("--relative", type=float, default=0.0, help="by how much of themselves other numbers may move")
     parser.add_argument("--write", action="store_true", help="keep the results as they are now")
     parser.add_argument("--print", action="store_true", help="records as JSON, on standard output")
     args = parser.parse_args()
     names = args.names or list(cases())
     if args.before:
-        sys.exit(compare(args.before, names) > 0)
+        sys.exit(compare(args.before, names, args.log_p, args.relative) > 0)
     if args.print:
         print(json.dumps({name: run(name) for name in names}))
     elif args.write:
