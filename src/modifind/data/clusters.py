@@ -1,114 +1,88 @@
-"""Rows that count differently, and rows that belong together: sample weights, clusters and folds of whole clusters."""
+"""Rows that belong together: clusters, sums over them, and folds of whole clusters."""
 
 from __future__ import annotations
 
 import re
 import warnings
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
-from sklearn.utils.validation import has_fit_parameter
 
-from modifind._typing import Array
-from modifind.data.column_types import unfit_kind
-from modifind.data.containers import as_column
-from modifind.data.feature_matrix import check_length
-from modifind.data.wording import counted, gaps
+from modifind._typing import Array, Ints
+from modifind.data.wording import counted
 
 LEAST_CLUSTERS = 10
 FEW_CLUSTERS = 40
-LARGEST_WEIGHT = 1e100  # squares must not overflow
 NUMBER = re.compile(r"[+-]?\d+(\.\d*)?", re.ASCII)  # without exponents: 12e45 is more often part of a hash
 
 
-def read_weights(sample_weight: Any, n_rows: int) -> Array:
-    """One weight per row as numbers: finite, none negative, not all zero.
+@dataclass(frozen=True, eq=False)
+class Clusters:
+    """Which rows belong together: one code per row; each row is its own cluster where rows are independent.
+
+    Attributes
+    ----------
+    codes : int array of shape (n,)
+        Cluster of each row, 0, 1, ... without gaps.
+    of_rows : bool
+        Whether each row is its own cluster.
 
     Examples
     --------
-    >>> read_weights([1, 2, 0], 3)
-    array([1., 2., 0.])
+    >>> clusters = Clusters.of(np.array([4, 7, 4]))
+    >>> clusters.codes, clusters.count, clusters[1:].codes
+    (array([0, 1, 0]), 2, array([1, 0]))
     """
-    column = as_column(sample_weight, "sample_weight")
-    check_length("sample_weight", len(column), n_rows)
-    weights = weight_numbers(column)
-    WeightSums.of(weights).check()
-    return weights
 
-
-def weight_numbers(column: pd.Series[Any]) -> Array:
-    """Weights as numbers, NaN where missing."""
-    numeric = pd.api.types.is_numeric_dtype(column) and not pd.api.types.is_complex_dtype(column)
-    if not numeric and not pd.api.types.is_string_dtype(column) and column.dtype != object:
-        raise ValueError(f"sample_weight must be numeric; found {unfit_kind(column) or column.dtype}")
-    try:
-        return column.to_numpy(dtype=np.float64, na_value=np.nan)
-    except (TypeError, ValueError):
-        raise ValueError("sample_weight must be numeric; found text") from None
-
-
-@dataclass(frozen=True)
-class WeightSums:
-    """What the weights of some rows add up to, and how many are none; sums of pieces add up."""
-
-    n_missing: int
-    n_infinite: int
-    n_negative: int
-    n_zero: int
-    largest: float
-    total: float
-    squares: float
+    codes: Ints
+    of_rows: bool
 
     @classmethod
-    def of(cls, weights: Array) -> WeightSums:
-        """Of some rows."""
-        known = weights[np.isfinite(weights)]
-        missing = int(np.isnan(weights).sum())
-        infinite = weights.size - known.size - missing
-        counts = (missing, infinite, int((known < 0).sum()), int((known == 0).sum()))
-        largest = float(known.max(initial=0.0))
-        with np.errstate(over="ignore"):
-            return cls(*counts, largest, float(known.sum()), float((known**2).sum()))
+    def rows(cls, n_rows: int) -> Clusters:
+        """Independent rows."""
+        return cls(np.arange(n_rows), of_rows=True)
 
-    def __add__(self, other: WeightSums) -> WeightSums:
-        """The sums of both sets of rows."""
-        added = {field.name: getattr(self, field.name) + getattr(other, field.name) for field in fields(self)}
-        return WeightSums(**(added | {"largest": max(self.largest, other.largest)}))
+    @classmethod
+    def of(cls, codes: Clusters | Ints | None, n_rows: int = 0) -> Clusters:
+        """From a code per row, or None for `n_rows` independent ones."""
+        if isinstance(codes, Clusters):
+            return codes
+        if codes is None:
+            return cls.rows(n_rows)
+        return cls(np.unique(codes, return_inverse=True)[1].reshape(-1), of_rows=False)
 
-    def check(self) -> None:
-        """Refuse weights that are none."""
-        if self.n_missing or self.n_infinite:
-            found = gaps(self.n_missing, self.n_infinite)
-            raise ValueError(f"sample_weight has {found}; drop such rows or give them weight 0")
-        if self.n_negative:
-            found = counted(self.n_negative, "negative value")
-            raise ValueError(f"sample_weight has {found}; a row that should not count has weight 0")
-        if not self.largest > 0:
-            raise ValueError("sample_weight is zero in every row; at least some rows must count")
-        if self.largest > LARGEST_WEIGHT:
-            raise ValueError(f"sample_weight has values beyond {LARGEST_WEIGHT:g}; rescale it, only ratios matter")
+    def __getitem__(self, rows: Any) -> Clusters:
+        """The clusters of some rows."""
+        chosen = self.codes[rows]
+        return Clusters.rows(chosen.size) if self.of_rows else Clusters.of(chosen)
+
+    @cached_property
+    def count(self) -> int:
+        """Number of clusters."""
+        return int(self.codes.max(initial=-1)) + 1
 
     @property
-    def effective_size(self) -> float:
-        """Kish's effective number of rows."""
-        return self.total**2 / self.squares
+    def freedom(self) -> float:
+        """Degrees of freedom of a variance between clusters; infinite for rows."""
+        return np.inf if self.of_rows else self.count - 1.0
+
+    @property
+    def given(self) -> Ints | None:
+        """The codes, None for independent rows."""
+        return None if self.of_rows else self.codes
+
+    def sums(self, terms: Array) -> Array:
+        """Sums of rows, shape (n, k), over clusters, shape (count, k)."""
+        return terms if self.of_rows else unit_sums(terms, self.codes)
 
 
-def read_clusters(clusters: Any, n_rows: int) -> NDArray[np.int64]:
-    """One label per row as numbers 0, 1, ...; labels may be anything but missing.
-
-    Examples
-    --------
-    >>> read_clusters(["b", "a", "b"], 3)
-    array([0, 1, 0])
-    """
-    column = as_column(clusters, "clusters")
-    check_length("clusters", len(column), n_rows)
-    refuse_unlabelled(column)
-    return np.asarray(pd.factorize(label_texts(column))[0], dtype=np.int64)
+def unit_sums(terms: Array, codes: Ints, n_units: int = 0) -> Array:
+    """Sums of rows, shape (n, k), over the units that they belong to, shape (units, k)."""
+    return np.stack([np.bincount(codes, column, minlength=n_units) for column in terms.T], axis=1)
 
 
 def refuse_unlabelled(column: pd.Series[Any]) -> None:
@@ -129,7 +103,10 @@ def label_texts(column: pd.Series[Any]) -> pd.Series[Any]:
     >>> label_texts(pd.Series([3, 3.0, "3", "003", 2**60 + 1, 9.5, "9.50", "1e999", None], dtype=object)).tolist()
     ['3', '3', '3', '3', '1152921504606846977', '9.5', '9.5', '1e999', None]
     """
-    codes, labels = pd.factorize(column)
+    try:
+        codes, labels = pd.factorize(column)
+    except TypeError:  # lists and the like
+        codes, labels = pd.factorize(column.map(str, na_action="ignore"))
     texts = [_label_text(own) for own in labels]
     return pd.Series(np.array([*texts, None], dtype=object)[codes], index=column.index, dtype=object)
 
@@ -177,18 +154,9 @@ def is_within(column: NDArray[Any], clusters: NDArray[np.int64]) -> bool:
     return bool((column == column[first][codes.reshape(-1)]).all())
 
 
-def treated_as_one(arms: NDArray[np.int64], clusters: NDArray[np.int64] | None) -> NDArray[np.int64] | None:
-    """The clusters where all rows of each are in one arm, otherwise None."""
-    return clusters if clusters is not None and is_within(arms, clusters) else None
-
-
-def check_takes_weights(part: Any, what: str) -> None:
-    """Refuse a user's object whose `fit` knows no weights."""
-    if not has_fit_parameter(part, "sample_weight"):
-        raise ValueError(
-            f"{what} {type(part).__name__} takes no sample_weight in fit; choose one that does, or leave sample_weight "
-            "out"
-        )
+def treated_as_one(arms: Ints, clusters: Clusters) -> Clusters:
+    """The clusters where all rows of each are in one arm, otherwise rows as clusters of their own."""
+    return clusters if clusters.of_rows or is_within(arms, clusters.codes) else Clusters.rows(arms.size)
 
 
 def cluster_folds(
@@ -244,22 +212,3 @@ def assign_cluster_folds(
         )
     folds = cluster_folds(treatment, clusters, n_folds, int(seed.generate_state(1)[0]))
     sampler.assign_folds(folds, whole_clusters=True)
-
-
-def check_sampler_weights(sampler: Any) -> None:
-    """Refuse a user's sampler whose `fit` knows no weights."""
-    if not has_fit_parameter(sampler, "weights"):
-        raise ValueError(
-            f"sampler {type(sampler).__name__} takes no weights in fit, which sample_weight needs; choose one that "
-            "does, or leave sample_weight out"
-        )
-
-
-def warn_resampled_weights() -> None:
-    """Say when resampled features go with weights."""
-    warnings.warn(
-        "'wcmmd' with sample weights: p-values are valid only if the weights do not depend on the tested feature given "
-        "the others; effect_likelihood does not need that",
-        UserWarning,
-        stacklevel=4,
-    )

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from modifind._typing import Array
+from modifind.data.clusters import Clusters
 from modifind.data.feature_matrix import FeatureTable
 from modifind.data.wording import named
 
@@ -15,9 +16,7 @@ MOST_CHANGES = 4
 ROWS_PER_VALUE = 5  # with fewer rows per distinct value a relabelling says nothing
 
 
-def refuse_leaks(
-    table: FeatureTable, y: Array, arms: NDArray[np.int64], clusters: NDArray[np.int64] | None = None
-) -> None:
+def refuse_leaks(table: FeatureTable, y: Array, arms: NDArray[np.int64], clusters: Clusters | None = None) -> None:
     """Refuse features that determine the treatment or are the outcome under another name.
 
     Parameters
@@ -28,7 +27,7 @@ def refuse_leaks(
         Outcome.
     arms : array of shape (n,)
         0 or 1 for every row.
-    clusters : int array of shape (n,), optional
+    clusters : Clusters, optional
         Which rows belong together. Where whole clusters are treated, what all rows of a cluster share counts once.
 
     Raises
@@ -38,20 +37,20 @@ def refuse_leaks(
 
     Examples
     --------
-    >>> from modifind.data.feature_matrix import read_features
+    >>> from modifind.data.schema import read_features
     >>> arms = np.arange(60) % 2
     >>> refuse_leaks(read_features({"dose": [0.0, 5.5] * 30, "age": range(60)}), np.sin(np.arange(60)), arms)
     Traceback (most recent call last):
     ...
     ValueError: dose: determines the treatment, ...
     """
-    outcome = _ranks(y)
+    outcome, together = _ranks(y), Clusters.of(clusters, arms.size)
     treatment, copies = [], []
     for m, name in enumerate(table.names):
         ranks = _ranks(table.values[:, m])
         if ranks.max() == 0:
             continue
-        if _determines(*_once_per_cluster(ranks, arms, clusters)):
+        if _determines(*_once_per_cluster(ranks, arms, together)):
             treatment.append(name)
         elif _is_copy(ranks, outcome):
             copies.append(name)
@@ -60,7 +59,7 @@ def refuse_leaks(
             f"{named(treatment)}: determines the treatment, so that no value of it occurs in both arms and the "
             "arms cannot be compared (no positivity); exclude it, unless it is meant to be the treatment"
             + ". Where whole clusters of rows were treated, say so with clusters="
-            * (clusters is None)
+            * together.of_rows
         )
     if copies:
         raise ValueError(
@@ -75,13 +74,13 @@ def _ranks(values: NDArray[Any]) -> NDArray[np.int64]:
 
 
 def _once_per_cluster(
-    ranks: NDArray[np.int64], arms: NDArray[np.int64], clusters: NDArray[np.int64] | None
+    ranks: NDArray[np.int64], arms: NDArray[np.int64], clusters: Clusters
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Both with one row for each cluster, where all rows of a cluster agree in both."""
-    if clusters is None:
+    if clusters.of_rows:
         return ranks, arms
-    _, first, cluster = np.unique(clusters, return_index=True, return_inverse=True)
-    same = all((of == of[first][cluster]).all() for of in (ranks, arms))
+    _, first, cluster = np.unique(clusters.codes, return_index=True, return_inverse=True)  # a sample lacks some
+    same = all((of == of[first][cluster.reshape(-1)]).all() for of in (ranks, arms))
     return (_ranks(ranks[first]), arms[first]) if same else (ranks, arms)
 
 

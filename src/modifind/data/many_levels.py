@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from modifind._threads import one_thread
 from modifind._typing import Array
 from modifind.data.feature_matrix import FeatureTable
-from modifind.data.survey import effective_weights
+from modifind.data.weights import Weights
 
 MOST_INDICATORS = 30
 MOST_DIRECTIONS = 5
@@ -25,20 +25,20 @@ FAR = 4.0  # standard deviations, beyond which rows do not count for more
 LEAST_WITHIN = 1e-3  # share of a column's variance that levels are taken to leave open
 
 
-def with_level_columns(table: FeatureTable, weights: Array | None = None) -> FeatureTable:
+def with_level_columns(table: FeatureTable, weights: Weights | None = None) -> FeatureTable:
     """The table with categories of many levels as codes and a few means; treatment and outcome have no part in it.
 
     Parameters
     ----------
     table : FeatureTable
         Features.
-    weights : array of shape (n,), optional
+    weights : Weights, optional
         How much each row counts.
 
     Examples
     --------
     >>> import pandas as pd
-    >>> from modifind.data.feature_matrix import read_features
+    >>> from modifind.data.schema import read_features
     >>> rng = np.random.default_rng(0)
     >>> site = rng.integers(0, 100, 2000)
     >>> age = 50 + 10 * rng.normal(size=100)[site] + 10 * rng.normal(size=2000)
@@ -52,10 +52,10 @@ def with_level_columns(table: FeatureTable, weights: Array | None = None) -> Fea
     numbers = {m: np.arange(table.n_levels(m), dtype=np.float64)[:, None] for m in many}
     plain = replace(table, level_columns=numbers)
     others = np.delete(plain.design, [plain.encoding[m].start for m in many], axis=1)
-    found = {}
+    found, counts = {}, Weights.of(weights, table.n_rows)
     with one_thread():  # the sums must not depend on the number of threads
         for m, codes in numbers.items():
-            directions = Directions.of(others, table.values[:, m].astype(np.intp), codes.size, weights)
+            directions = Directions.of(others, table.values[:, m].astype(np.intp), codes.size, counts)
             found[m] = np.column_stack((codes, directions.means))
     return replace(table, level_columns=found)
 
@@ -93,14 +93,14 @@ class Directions:
         columns: Array,
         codes: NDArray[np.intp],
         n_levels: int,
-        weights: Array | None = None,
+        weights: Weights,
         most: int = MOST_DIRECTIONS,
     ) -> Directions:
         """From columns of about unit size; few directions, or none, where levels hardly differ."""
         if not columns.shape[1]:
             nowhere = np.zeros((n_levels, 0))
             return cls(np.empty(0, dtype=np.intp), np.zeros(0), np.zeros((0, 0)), nowhere, np.zeros(0))
-        own = np.ones(codes.size) if weights is None else effective_weights(weights)
+        own = weights.effective.values
         shapes = np.clip(columns, -FAR, FAR)
         counts = np.bincount(codes, own, minlength=n_levels)
         size = counts.sum()

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from modifind._typing import Array
+from modifind.data.weights import Weights
 
 POPULATIONS = ("all", "overlap")
 
@@ -38,9 +39,6 @@ def row_weights(scores: Array, population: str) -> Array:
     return 4.0 * scores * (1.0 - scores) if population == "overlap" else np.ones(scores.shape)
 
 
-def population_weights(scores: Array, population: str, weights: Array | None) -> Array | None:
-    """Weights of the rows, times how much they count in a population; None where all count alike."""
-    if population == "all":
-        return weights
-    counted = row_weights(scores, population)
-    return counted if weights is None else weights * counted
+def population_weights(scores: Array, population: str, weights: Weights) -> Weights:
+    """Weights of the rows, times how much they count in a population."""
+    return weights if population == "all" else Weights.of(weights.times(row_weights(scores, population)))

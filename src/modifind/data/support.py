@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from modifind._typing import Array
+from modifind.data.clusters import Clusters
 from modifind.data.feature_matrix import FeatureTable
 
 MAX_BINS = 20
@@ -50,18 +51,19 @@ def without_counterpart(rows: Array) -> NDArray[np.bool_]:
 
 
 def count_by_arm(
-    bins: NDArray[np.intp], arms: NDArray[np.int64], n_bins: int, clusters: NDArray[np.int64] | None = None
+    bins: NDArray[np.intp], arms: NDArray[np.int64], n_bins: int, clusters: Clusters | None = None
 ) -> Array:
-    """Rows of control and treated in bins, shape (2, k); of `clusters` that were treated as a whole their number.
+    """Rows of control and treated in bins, shape (2, k); where clusters were treated as a whole, their number.
 
     Examples
     --------
     >>> bins, arms = np.array([0, 0, 0, 1]), np.array([1, 1, 0, 0])
-    >>> count_by_arm(bins, arms, 2).tolist(), count_by_arm(bins, arms, 2, np.array([4, 4, 7, 7])).tolist()
+    >>> count_by_arm(bins, arms, 2).tolist(), count_by_arm(bins, arms, 2, Clusters.of([4, 4, 7, 7])).tolist()
     ([[1.0, 1.0], [2.0, 0.0]], [[1.0, 1.0], [1.0, 0.0]])
     """
-    if clusters is not None:
-        first = np.unique(np.column_stack((bins, clusters)), axis=0, return_index=True)[1]
+    clusters = Clusters.of(clusters, arms.size)
+    if not clusters.of_rows:
+        first = np.unique(np.column_stack((bins, clusters.codes)), axis=0, return_index=True)[1]
         bins, arms = bins[first], arms[first]
     return np.stack([np.bincount(bins[arms == arm], minlength=n_bins) for arm in (0, 1)]).astype(np.float64)
 
@@ -71,7 +73,7 @@ def outside_along(
     feature: int,
     arms: NDArray[np.int64],
     weights: Array,
-    clusters: NDArray[np.int64] | None = None,
+    clusters: Clusters | None = None,
 ) -> Outside:
     """Rows without a counterpart along one feature.
 
@@ -85,13 +87,13 @@ def outside_along(
         0 or 1.
     weights : array of shape (n,)
         How much a row counts in the share.
-    clusters : array of shape (n,), optional
+    clusters : Clusters, optional
         Rows that were treated as one: they are in one arm by a single chance.
     """
     bins, edges = feature_bins(table, feature)
     n_bins = int(bins.max()) + 1
     rows = count_by_arm(bins, arms, n_bins)
-    alone = without_counterpart(rows if clusters is None else count_by_arm(bins, arms, n_bins, clusters))
+    alone = without_counterpart(count_by_arm(bins, arms, n_bins, clusters))
     if not alone.any():
         return Outside(0.0, "")
     mass = np.stack([np.bincount(bins[arms == arm], weights[arms == arm], minlength=n_bins) for arm in (0, 1)])
@@ -105,9 +107,7 @@ def outside_along(
     return Outside(float(shares.max()), " and ".join(told))
 
 
-def outside_levels(
-    table: FeatureTable, arms: NDArray[np.int64], clusters: NDArray[np.int64] | None = None
-) -> dict[str, Outside]:
+def outside_levels(table: FeatureTable, arms: NDArray[np.int64], clusters: Clusters) -> dict[str, Outside]:
     """Rows without a counterpart along columns of levels, by the column's name, as far as there are any.
 
     To be asked before rare levels are pooled: a level that one arm has not is rare, however many rows the other has.

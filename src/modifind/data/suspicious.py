@@ -14,12 +14,14 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import norm, rankdata
+from scipy.stats import rankdata
 from scipy.stats import t as student_t
 
 from modifind._typing import Array
+from modifind.data.clusters import Clusters
 from modifind.data.feature_matrix import FeatureTable
 from modifind.data.support import feature_bins
+from modifind.data.weights import Weights
 from modifind.data.wording import named
 
 FORWARD_BINS, BACKWARD_BINS = 30, 100
@@ -59,16 +61,16 @@ class Arms:
         0 or 1.
     scores : array of shape (n,), optional
         The chance of every row to be treated, where the treatment was randomised; None where it is not known.
-    weights : array of shape (n,), optional
+    weights : Weights, optional
         How much each row counts.
-    clusters : array of shape (n,), optional
+    clusters : Clusters, optional
         Which rows belong together.
     """
 
     treatment: NDArray[np.int64]
     scores: Array | None = None
-    weights: Array | None = None
-    clusters: NDArray[np.int64] | None = None
+    weights: Weights | None = None
+    clusters: Clusters | None = None
 
     def difference(self, table: FeatureTable, feature: int) -> tuple[float, float]:
         """How much the arms of a randomised treatment differ in a column, in standard deviations, and the p-value.
@@ -79,7 +81,7 @@ class Arms:
         """
         if self.scores is None:
             return float("nan"), float("nan")
-        own = np.ones(self.treatment.size) if self.weights is None else self.weights
+        own = Weights.of(self.weights, self.treatment.size).values
         found = [self._compare(part, own * seen) for part, seen in _parts(table, feature)]
         found = [pair for pair in found if not np.isnan(pair[1])]
         if not found:
@@ -98,13 +100,10 @@ class Arms:
         terms = own * (self.treatment - self.scores) * centred
         if not spread > 0:
             return 0.0, float("nan")
-        if self.clusters is None:
-            reached = terms.sum() / max(np.sqrt(terms @ terms), 1e-300)
-            p_value = 2.0 * float(norm.sf(abs(reached)))
-        else:
-            sums = np.bincount(self.clusters, terms)
-            reached = sums.sum() / max(np.sqrt(sums @ sums), 1e-300)
-            p_value = 2.0 * float(student_t.sf(abs(reached), max(np.unique(self.clusters).size - 1, 1)))
+        clusters = Clusters.of(self.clusters, terms.size)
+        sums = clusters.sums(terms[:, None])[:, 0]
+        reached = sums.sum() / max(np.sqrt(sums @ sums), 1e-300)
+        p_value = 2.0 * float(student_t.sf(abs(reached), max(clusters.freedom, 1.0)))
         return float(terms.sum() / total / spread), p_value
 
 

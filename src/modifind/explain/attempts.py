@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, TypeVar
 
 Found = TypeVar("Found")
@@ -23,13 +24,20 @@ def attempt(what: str, function: Callable[..., Found], *args: Any, **settings: A
     >>> print(caught[0].message)
     feature 'age': its curve could not be found (ValueError: could not convert string to float: 'x'); p-values stand
     """
-    try:
+    with attempting(what):
         return function(*args, **settings)
+    return None
+
+
+@contextmanager
+def attempting(what: str) -> Iterator[None]:
+    """Turn an error into a warning that says what is missing; warnings that the user has made errors stay errors."""
+    try:
+        yield
     except Warning:
         raise
     except Exception as error:
-        warnings.warn(missing(what, described(error)), UserWarning, stacklevel=2)
-        return None
+        warnings.warn(missing(what, described(error)), UserWarning, stacklevel=4)
 
 
 def missing(what: str, why: str) -> str:

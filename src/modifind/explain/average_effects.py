@@ -14,7 +14,7 @@ import numpy as np
 from scipy.stats import t as student_t
 
 from modifind._typing import Array
-from modifind.data.survey import effective_size, unit_sums
+from modifind.data.weights import Weights
 from modifind.explain.comparisons import compared, log_moves
 from modifind.explain.pseudo import N_MOMENTS, PseudoOutcomes
 
@@ -86,13 +86,12 @@ class AverageEffects:
         """From what each row adds to the error of the estimate."""
         row_terms, in_arm = terms, _in_arm(outcomes, rows)
         mass = in_arm.sum(axis=0)
-        if outcomes.clusters is not None:
-            clusters = np.unique(outcomes.clusters[rows], return_inverse=True)[1].reshape(-1)
-            terms, in_arm = unit_sums(terms, clusters), unit_sums(in_arm, clusters)
+        clusters = outcomes.clusters[rows]
+        terms, in_arm = clusters.sums(terms), clusters.sums(in_arm)
         # A row that has much of its arm's average draws it to itself; its error is larger than what is left of it.
         share = (in_arm**2 / mass).sum(axis=1) / np.maximum(in_arm.sum(axis=1), np.finfo(np.float64).tiny)
         terms = terms / (1.0 - np.minimum(share, MOST_LEVERAGE))[:, None]
-        freedom = min(effective_size(own) for own in in_arm.T) - 2.0
+        freedom = min(Weights.of(own).effective_size for own in in_arm.T) - 2.0
         return cls(estimate, terms, max(freedom, LEAST_FREEDOM), row_terms)
 
     @property

@@ -17,6 +17,8 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.stats import norm
 
 from modifind._typing import Array, Ints
+from modifind.data.clusters import Clusters
+from modifind.data.weights import Weights
 from modifind.explain.local import curve_points, local_bandwidth
 from modifind.explain.local_distributions import (
     EDGES,
@@ -189,13 +191,13 @@ class BoundDraws:
         higher_is_better: bool,
         n_bootstrap: int,
         rng: np.random.Generator,
-        clusters: Ints | None = None,
+        clusters: Clusters | None = None,
     ) -> BoundDraws:
         """Bounds and draws of rows that are read; `kernels` says how much each row counts at each of the `values`."""
-        n_rows = rows.order.size
-        priority = row_priority(n_rows, clusters, rng)
+        clusters = Clusters.of(clusters, rows.order.size)
+        priority = row_priority(clusters, rng)
         distributions = [LocalDistribution.of(rows, kernel, higher_is_better, priority=priority) for kernel in kernels]
-        shifts, off_edge = bootstrap(distributions, n_rows, n_bootstrap, higher_is_better, rng, clusters)
+        shifts, off_edge = bootstrap(distributions, clusters, n_bootstrap, higher_is_better, rng)
         estimates, support = (
             np.array([getattr(distribution, part) for distribution in distributions])
             for part in ("estimate", "support")
@@ -292,19 +294,16 @@ def _largest_deviation(curve: Array, shifts: Array, support: Array) -> tuple[flo
     return statistic, float((1 + np.sum(drawn >= statistic)) / (1 + drawn.size))
 
 
-def row_priority(n_rows: int, clusters: Ints | None, rng: np.random.Generator) -> Ints | None:
+def row_priority(clusters: Clusters, rng: np.random.Generator) -> Ints | None:
     """A random order of the rows, or of their clusters, for `LocalPart.thinned`; None where rows are few."""
-    if n_rows <= MAX_DRAWN:
-        return None
-    units = np.arange(n_rows) if clusters is None else clusters
-    return rng.permutation(int(units.max()) + 1)[units]
+    return None if clusters.codes.size <= MAX_DRAWN else rng.permutation(clusters.count)[clusters.codes]
 
 
 def feature_kernels(given: GivenRows) -> tuple[Iterator[Array], NDArray[Any]]:
     """How much each row counts at each point of a feature, and the points as they are shown."""
     feature = given.feature(gaps=False)
     column, labels = feature.column, feature.labels
-    own = None if given.weights is None else np.asarray(given.weights, dtype=np.float64)
+    own = Weights.of(given.weights, column.size)
     places = curve_points(column, feature.n_levels, own) if feature.points is None else feature.points
     if labels is not None:
         return near_points(column, places, 0.0), np.asarray(pd.Index(labels))[places.astype(np.intp)]

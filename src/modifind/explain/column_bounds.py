@@ -11,7 +11,6 @@ import pandas as pd
 from modifind._typing import Array
 from modifind.data.feature_matrix import FeatureTable
 from modifind.data.population import population_weights
-from modifind.data.survey import some
 from modifind.explain.bounds import BoundDraws, near_points
 from modifind.explain.local import curve_points, local_bandwidth
 from modifind.explain.local_distributions import WeightedRows
@@ -59,7 +58,7 @@ def explain_bounds(
     weights = population_weights(rows.scores, rows.population, rows.weights)
     if labels is None:
         seen = table.observed(feature)
-        own = some(weights, seen)
+        own = weights[seen]
         points = curve_points(column[seen], 0, own) if points is None else points[~np.isnan(points)]
         if points.size > MAX_POINTS:
             points = points[np.round(np.linspace(0, points.size - 1, MAX_POINTS)).astype(np.intp)]
@@ -72,7 +71,7 @@ def explain_bounds(
     else:
         kernels = near_points(column, np.arange(len(labels), dtype=np.float64), 0.0)
         values = np.array(labels, dtype=object)
-    weighted = WeightedRows.of(rows.y, rows.arms, rows.scores, weights, rows.y.size)
+    weighted = WeightedRows.of(rows.y, rows.arms, rows.scores, weights.given, rows.y.size)
     draws = BoundDraws.near(weighted, kernels, values, True, N_DRAWS, np.random.default_rng(seed), rows.clusters)
     shown = draws.table()
     if labels is not None:

@@ -312,17 +312,12 @@ def _conditionals(
 def _conditional(values: ArrayLike, weights: ArrayLike | None, name: str) -> tuple[Array, Array]:
     """Distinct values in rising order and their cumulative probabilities."""
     outcomes = _finite(values, name).ravel()
-    if weights is None:
-        weighted = np.ones(outcomes.size)
-    else:
-        weighted = _finite(weights, f"{name}_weights").ravel()
-        if weighted.size != outcomes.size:
-            raise ValueError(
-                f"{name}_weights has {weighted.size} values for {outcomes.size} outcomes; give one for each"
-            )
-        if np.any(weighted < 0):
-            raise ValueError(f"{name}_weights must not be negative")
-        outcomes, weighted = outcomes[weighted > 0], weighted[weighted > 0]
+    weighted = _finite(np.ones(outcomes.size) if weights is None else weights, f"{name}_weights").ravel()
+    if weighted.size != outcomes.size:
+        raise ValueError(f"{name}_weights has {weighted.size} values for {outcomes.size} outcomes; give one for each")
+    if np.any(weighted < 0):
+        raise ValueError(f"{name}_weights must not be negative")
+    outcomes, weighted = outcomes[weighted > 0], weighted[weighted > 0]
     if outcomes.size == 0:
         raise ValueError(f"{name} has no outcome of positive weight")
     distinct, place = np.unique(outcomes, return_inverse=True)

@@ -15,8 +15,9 @@ import pandas as pd
 from numpy.typing import ArrayLike
 
 from modifind._typing import Array, Ints
+from modifind.data.clusters import Clusters
 from modifind.data.population import check_population
-from modifind.data.survey import some
+from modifind.data.weights import Weights
 from modifind.explain.pseudo import ArmRows, OutcomeModel, PseudoOutcomes
 from modifind.explain.reading import GivenRows, check_bandwidth, check_draws
 from modifind.explain.views import LEVEL, Explained, explain_column
@@ -163,12 +164,10 @@ class _Asked(GivenRows):
         scores = np.broadcast_to(np.asarray(self.propensity, dtype=np.float64), y.shape)
         if (self.location is None) != (self.scale is None):
             raise ValueError("location and scale must be given together")
-        own = None if self.weights is None else np.asarray(self.weights, dtype=np.float64)
-        own = None if own is None else own / own.mean()
+        own = Weights.of(self.weights, y.size).scaled
         models = () if self.location is None else (_read_model(self.location, self.scale, y, arms, own),)
-        codes = None if self.clusters is None else _read_clusters(self.clusters, y.size)
         rng = np.random.default_rng(self.random_state)
-        rows = ArmRows(y, arms, scores, own, codes, self.population)
+        rows = ArmRows(y, arms, scores, own, _read_clusters(self.clusters, y.size), self.population)
         return explain_column(
             feature,
             PseudoOutcomes.of(rows, models, max_rows=y.size),
@@ -180,14 +179,16 @@ class _Asked(GivenRows):
         )
 
 
-def _read_clusters(clusters: Any, n_rows: int) -> Ints:
+def _read_clusters(clusters: Any, n_rows: int) -> Clusters:
+    if clusters is None:
+        return Clusters.rows(n_rows)
     codes = pd.factorize(np.asarray(clusters))[0]
     if codes.shape != (n_rows,) or (codes < 0).any():
         raise ValueError(f"clusters must have a label for each of the {n_rows} rows")
-    return codes.astype(np.int64)
+    return Clusters.of(codes)
 
 
-def _read_model(location: Any, scale: Any, y: Array, arms: Ints, weights: Array | None) -> OutcomeModel:
+def _read_model(location: Any, scale: Any, y: Array, arms: Ints, weights: Weights) -> OutcomeModel:
     parts = [np.asarray(part, dtype=np.float64) for part in (location, scale)]
     for name, part in zip(("location", "scale"), parts, strict=True):
         if part.shape != (y.size, 2) or not np.isfinite(part).all():
@@ -196,5 +197,5 @@ def _read_model(location: Any, scale: Any, y: Array, arms: Ints, weights: Array 
         raise ValueError("scale must be positive")
     family = StudentT()
     residual = family.residual(y, own_arm(parts[0], arms), own_arm(parts[1], arms))
-    control, treated = (family.best_shape(residual[arms == arm], some(weights, arms == arm)) for arm in (0, 1))
+    control, treated = (family.best_shape(residual[arms == arm], weights[arms == arm]) for arm in (0, 1))
     return OutcomeModel(parts[0], parts[1], (control, treated), family)

@@ -9,7 +9,8 @@ import pandas as pd
 from numpy.typing import ArrayLike
 
 from modifind._typing import Array
-from modifind.data.survey import quantiles_of
+from modifind.data.clusters import Clusters
+from modifind.data.weights import Weights
 from modifind.explain.bounds import MIN_SUPPORT, bands, feature_kernels, row_priority
 from modifind.explain.local_distributions import SHARES, LocalDistribution, WeightedRows, bootstrap
 from modifind.explain.reading import GivenRows, check_draws
@@ -70,7 +71,7 @@ def effect_distribution_bounds(
     kernels, values = feature_kernels(given)
     shown = _default_effects(rows) if effects is None else _read_effects(effects)
     rng = np.random.default_rng(random_state)
-    priority = row_priority(n_rows, None, rng)
+    priority = row_priority(Clusters.rows(n_rows), rng)
     moved = [rows.shifted(effect) for effect in shown.tolist()]
     # Y1 - Y0 <= d where Y1 <= Y0 + d: who is not harmed by a treatment that should lower the outcome.
     distributions = [
@@ -78,7 +79,7 @@ def effect_distribution_bounds(
         for kernel in kernels
         for own in moved
     ]
-    shifts, off_edge = bootstrap(distributions, n_rows, n_bootstrap, False, rng, measure=SHARES)
+    shifts, off_edge = bootstrap(distributions, Clusters.rows(n_rows), n_bootstrap, False, rng, SHARES)
     found = np.array([distribution.estimate for distribution in distributions])[:, NOT_ABOVE]
     low, high = bands(
         found, shifts[:, :, NOT_ABOVE], off_edge[:, :, NOT_ABOVE], np.array([0.0, 1.0]), SHARE_RANGES, (1.0 - level) / 2
@@ -96,7 +97,7 @@ def effect_distribution_bounds(
 def _default_effects(rows: WeightedRows) -> Array:
     """Zero, and effects that opposite ranks would give: from those who lose most to those who gain most."""
     high, low = (
-        quantiles_of(rows.y[arm], levels, rows.weights[arm])
+        Weights.of(rows.weights[arm]).quantiles(rows.y[arm], levels)
         for arm, levels in ((rows.treated, DEFAULT_LEVELS), (~rows.treated, DEFAULT_LEVELS[::-1]))
     )
     return np.unique(np.append(high - low, 0.0))

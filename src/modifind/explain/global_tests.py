@@ -18,7 +18,6 @@ from scipy.stats import f as fisher
 
 from modifind._typing import Array
 from modifind.data.feature_matrix import FeatureTable
-from modifind.data.survey import unit_sums
 from modifind.explain.average_effects import AverageEffects, mean_effects
 from modifind.explain.pseudo import N_MOMENTS, PseudoOutcomes
 from modifind.inference import cauchy_combination, simes_p_values
@@ -106,9 +105,7 @@ def score_test(outcomes: PseudoOutcomes, effects: AverageEffects, design: Array)
     kept = int(min(np.sum(size > RANK * max(float(size.max(initial=0.0)), 1.0)), n_units // ROWS_PER_COLUMN))
     if not kept:
         return np.nan, 1.0
-    products = effects.row_terms[:, :1] * left[:, :kept]
-    if outcomes.clusters is not None:
-        products = unit_sums(products, np.unique(outcomes.clusters, return_inverse=True)[1].reshape(-1))
+    products = outcomes.clusters.sums(effects.row_terms[:, :1] * left[:, :kept])
     total = products.sum(axis=0)
     squared = float(total @ np.linalg.pinv(products.T @ products) @ total)
     # The covariance is taken about zero, so that the largest value there can be is the number of units.

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from modifind._typing import Array, Ints
-from modifind.data.survey import effective_size, mean_of, quantiles_of, some
+from modifind.data.weights import GivenWeights, Weights
 from modifind.explain.pseudo import PseudoOutcomes
 
 MAX_POINTS = 25
@@ -30,14 +30,14 @@ LEAST_VARIANCE = 0.02  # share of the expected variance that errors of the model
 MIN_SPREAD = 1e-3
 
 
-def curve_points(column: Array, n_levels: int, weights: Array | None = None) -> Array:
+def curve_points(column: Array, n_levels: int, weights: Weights | None = None) -> Array:
     """Where a curve is evaluated: all categories, or up to 25 quantiles of a continuous column."""
     if n_levels:
         return np.arange(n_levels, dtype=np.float64)
-    return np.unique(quantiles_of(column, np.linspace(0.02, 0.98, MAX_POINTS), weights))
+    return np.unique(Weights.of(weights, column.size).quantiles(column, np.linspace(0.02, 0.98, MAX_POINTS)))
 
 
-def local_bandwidth(column: Array, weights: Array | None = None) -> float:
+def local_bandwidth(column: Array, weights: Weights | None = None) -> float:
     """Bandwidth h of the kernel exp(-(u - v)^2 / h^2) that looks at what happens near a value.
 
     The kernel's standard deviation is n^(-1/4) of the column's, or of its interquartile range in normal units where
@@ -48,12 +48,12 @@ def local_bandwidth(column: Array, weights: Array | None = None) -> float:
     >>> round(local_bandwidth(np.arange(10_000.0)) / 10_000, 3)
     0.041
     """
-    centre = mean_of(column, weights)
-    spread = float(np.sqrt(mean_of((column - centre) ** 2, weights)))
-    low, high = quantiles_of(column, np.array([0.25, 0.75]), weights)
+    weights = Weights.of(weights, column.size)
+    centre = weights.mean(column)
+    spread = float(np.sqrt(weights.mean((column - centre) ** 2)))
+    low, high = weights.quantiles(column, np.array([0.25, 0.75]))
     scale = min(spread, (high - low) / 1.349) if high > low else spread
-    n_rows = column.size if weights is None else effective_size(weights)
-    return float(np.sqrt(2.0) * scale * n_rows**-0.25) or 1.0
+    return float(np.sqrt(2.0) * scale * weights.effective_size**-0.25) or 1.0
 
 
 @dataclass(frozen=True)
@@ -86,14 +86,15 @@ class Places:
         cls,
         column: Array,
         n_levels: int,
-        weights: Array | None = None,
+        weights: GivenWeights = None,
         *,
         points: Array | None = None,
         bandwidth: float | None = None,
     ) -> Places:
         """Points and cells of a column of codes, or of values with NaN where they are missing."""
-        if weights is not None and (weights == weights[0]).all():
-            weights = None
+        counts = Weights.of(weights, column.size)
+        if (counts.values == counts.values[0]).all():
+            counts = Weights.alike(column.size)
         if n_levels:
             points = curve_points(column, n_levels) if points is None else points
             kernel = np.equal(points[:, None], np.arange(n_levels)).astype(np.float64)
@@ -101,7 +102,7 @@ class Places:
             return cls(points, column.astype(np.intp), kernel, still, np.eye(n_levels), points.astype(np.intp))
         gaps = np.isnan(column)
         seen = column[~gaps]
-        own = some(weights, ~gaps)
+        own = counts[~gaps]
         points = curve_points(seen, 0, own) if points is None else points
         width = bandwidth or local_bandwidth(seen, own)
         inner, centres = _cells(seen, own)
@@ -189,7 +190,7 @@ class Places:
         return (slice(start, start + step) for start in range(0, mass.shape[0], step))
 
 
-def _cells(column: Array, weights: Array | None) -> tuple[NDArray[np.intp], Array]:
+def _cells(column: Array, weights: Weights) -> tuple[NDArray[np.intp], Array]:
     """Cell of every value and the cells' means."""
     distinct = np.unique(column)
     if distinct.size > MAX_CELLS:
@@ -199,10 +200,9 @@ def _cells(column: Array, weights: Array | None) -> tuple[NDArray[np.intp], Arra
         cell = np.unique(cell, return_inverse=True)[1].reshape(-1)
     else:
         cell = np.searchsorted(distinct, column)
-    own = np.ones(column.size) if weights is None else weights
-    mass = np.bincount(cell, own)
+    mass = np.bincount(cell, weights.values)
     # Rows may have no weight left; the cell then counts for nothing, wherever it is.
-    return cell, np.bincount(cell, own * column) / np.where(mass > 0, mass, 1.0)
+    return cell, np.bincount(cell, weights.times(column)) / np.where(mass > 0, mass, 1.0)
 
 
 @dataclass(frozen=True)
@@ -253,15 +253,12 @@ class _Units:
     @classmethod
     def of(cls, places: Places, outcomes: PseudoOutcomes, rng: np.random.Generator) -> _Units:
         n_rows = places.cell.size
-        if outcomes.clusters is not None:
-            source = np.unique(outcomes.clusters, return_inverse=True)[1].reshape(-1)
-        elif n_rows > MAX_UNITS:
+        source = outcomes.clusters.codes
+        if outcomes.clusters.of_rows and n_rows > MAX_UNITS:
             # Every cell gets groups in proportion to its rows, filled in random order.
             order = np.lexsort((rng.random(n_rows), places.cell))
             source = np.empty(n_rows, dtype=np.intp)
             source[order] = np.arange(n_rows) * MAX_UNITS // n_rows
-        else:
-            source = np.arange(n_rows)
         pairs, unit = np.unique(places.cell * np.int64(n_rows + 1) + source, return_inverse=True)
         gather = sparse.csr_matrix((np.ones(n_rows), (unit.reshape(-1), np.arange(n_rows))), shape=(pairs.size, n_rows))
         in_arm = outcomes.arm_weights[:, None] * np.equal(outcomes.arms[:, None], [0, 1])

@@ -12,8 +12,9 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from modifind._typing import Array, Ints
+from modifind.data.clusters import Clusters
 from modifind.data.feature_matrix import check_scale
-from modifind.data.survey import effective_size
+from modifind.data.weights import Weights
 from modifind.explain.couplings import SAME_VALUE, correlation, mean_squares, same_ranks, share_bounds
 
 # The variance of the effect, the correlation of Y0 and Y1, P(Y1 > Y0) and P(Y1 >= Y0).
@@ -54,12 +55,10 @@ class WeightedRows:
         scores = _numbers(propensity, "propensity", n_rows, one_for_all=True)
         if np.any((scores <= 0) | (scores >= 1)):
             raise ValueError("propensity must lie above 0 and below 1; clip it first")
-        own = 1.0 / np.where(arms == 1, scores, 1.0 - scores)
-        if weights is not None:
-            given = _numbers(weights, "weights", n_rows)
-            if np.any(given < 0) or not np.any(given > 0):
-                raise ValueError("weights must not be negative, and some must be positive")
-            own = own * (given / given.max())
+        given = _numbers(np.ones(n_rows) if weights is None else weights, "weights", n_rows)
+        if np.any(given < 0) or not np.any(given > 0):
+            raise ValueError("weights must not be negative, and some must be positive")
+        own = given / given.max() * (1.0 / np.where(arms == 1, scores, 1.0 - scores))
         order = np.argsort(outcome, kind="stable")
         return cls(order, outcome[order], arms[order] == 1, own[order])
 
@@ -289,7 +288,7 @@ class LocalDistribution:
             weights = weights / weights.max()
         totals = [float(weights[arm].sum()) for arm in (treated, ~treated)]
         if min(totals) == 0:
-            support = [effective_size(weights[arm]) if arm.any() else 0.0 for arm in (treated, ~treated)]
+            support = [Weights.of(weights[arm]).effective_size if arm.any() else 0.0 for arm in (treated, ~treated)]
             return cls(np.full(measure.n_ends, np.nan), (support[0], support[1]), None)
         part = LocalPart(data.y[kept], treated, weights / np.where(treated, *totals), data.order[kept])
         n_rows = data.order.size
@@ -304,26 +303,24 @@ class LocalDistribution:
 
 def bootstrap(
     distributions: list[LocalDistribution],
-    n_rows: int,
+    clusters: Clusters,
     n_draws: int,
     higher_is_better: bool,
     rng: np.random.Generator,
-    clusters: Ints | None = None,
     measure: Measure = ALL,
 ) -> tuple[Array, Array]:
     """Bounds under exponential weights of the rows less those under equal ones, and `Cells.off_edge`.
 
     Both have shape (draws, points, bounds). The same weights serve all points, so that a draw's points belong together.
-    Rows of a cluster, whose codes are 0, 1, ..., have the same weight.
+    Rows of a cluster have the same weight.
     """
     shifts, off_edge = (np.full((n_draws, len(distributions), measure.n_ends), np.nan) for _ in range(2))
-    n_units = n_rows if clusters is None else int(clusters.max()) + 1
-    block = max(1, min(BLOCK_DRAWS, BLOCK_ENTRIES // n_rows))
+    block = max(1, min(BLOCK_DRAWS, BLOCK_ENTRIES // clusters.codes.size))
     for start in range(0, n_draws, block):
         stop = min(start + block, n_draws)
         # One draw after the other, so that the block's size does not matter.
-        draws = np.ascontiguousarray(rng.standard_exponential((stop - start, n_units)).T)
-        draws = draws if clusters is None else draws[clusters]
+        draws = np.ascontiguousarray(rng.standard_exponential((stop - start, clusters.count)).T)
+        draws = draws if clusters.of_rows else draws[clusters.codes]
         for k, distribution in enumerate(distributions):
             if distribution.cells is not None:
                 drawn = distribution.cells.cumulative(draws)

@@ -16,8 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from modifind._typing import Array, Ints
+from modifind.data.clusters import Clusters
 from modifind.data.population import row_weights
-from modifind.data.survey import mean_of, quantiles_of, some
+from modifind.data.weights import Weights
 from modifind.statistics.kernels import gaussian_gram
 
 if TYPE_CHECKING:
@@ -42,10 +43,10 @@ class ArmRows:
     ----------
     y, arms, scores : arrays of shape (n,)
         Outcome, treatment (0 or 1) and propensity scores.
-    weights : array of shape (n,), optional
-        How much each row counts.
-    clusters : int array of shape (n,), optional
-        Codes 0, 1, ... of rows that belong together.
+    weights : Weights, optional
+        How much each row counts; by default rows count alike.
+    clusters : Clusters, optional
+        Which rows belong together; by default none do.
     population : {"all", "overlap"}
         Whom averages are about: of "overlap" a row counts with e (1 - e), so that in the averages of errors treated
         rows count with 1 - e and control rows with e, and no row counts much.
@@ -58,11 +59,15 @@ class ArmRows:
     y: Array
     arms: Ints
     scores: Array
-    weights: Array | None = None
-    clusters: Ints | None = None
+    weights: Weights = None  # type: ignore[assignment]
+    clusters: Clusters = None  # type: ignore[assignment]
     population: str = "all"
     effect_scale: str = "difference"
     two_parts: bool = False
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "weights", Weights.of(self.weights, self.y.size))
+        object.__setattr__(self, "clusters", Clusters.of(self.clusters, self.y.size))
 
 
 @dataclass(frozen=True)
@@ -121,8 +126,8 @@ class PseudoOutcomes:
         How much each row counts, in the population that averages are about.
     arm_weights : array
         The same times the inverse probability of the row's own arm.
-    clusters : int array, optional
-        Rows of a cluster belong together.
+    clusters : Clusters
+        Which rows belong together.
     marks : array
         Values of the outcome, ascending; the last is the largest.
     levels : bool
@@ -143,7 +148,7 @@ class PseudoOutcomes:
     arms: Ints
     weights: Array
     arm_weights: Array
-    clusters: Ints | None
+    clusters: Clusters
     marks: Array
     levels: bool
     steps: NDArray[np.bool_]
@@ -188,9 +193,10 @@ class PseudoOutcomes:
         if rows.size > max_rows:
             rows = np.sort(np.random.default_rng(seed).choice(rows.size, max_rows, replace=False))
         y, arms, scores = given.y[rows], given.arms[rows], given.scores[rows]
-        own = row_weights(scores, given.population) * (1.0 if given.weights is None else given.weights[rows])
+        own = given.weights[rows].times(row_weights(scores, given.population))
         arm_weights = own / np.where(arms == 1, scores, 1.0 - scores)
-        centre, unit = float(mean_of(y, own)), float(np.sqrt(mean_of((y - mean_of(y, own)) ** 2, own))) or 1.0
+        counted = Weights.of(own)
+        centre, unit = float(counted.mean(y)), float(np.sqrt(counted.mean((y - counted.mean(y)) ** 2))) or 1.0
         scaled = (y - centre) / unit
         marks, steps, levels = outcome_marks(scaled, arm_weights)
         observed: Array = np.column_stack((scaled, scaled**2, (scaled[:, None] <= marks).astype(np.float64)))
@@ -203,7 +209,7 @@ class PseudoOutcomes:
             else:
                 expected[:, arm] = in_arm @ observed / in_arm.sum()
         errors = observed - expected[np.arange(rows.size), arms]
-        weighted = (arms, own, arm_weights, some(given.clusters, rows))
+        weighted = (arms, own, arm_weights, given.clusters[rows])
         how = given.population, given.effect_scale, given.two_parts
         return cls(rows, expected, errors, *weighted, marks, levels, steps, centre, unit, *how)
 
@@ -222,8 +228,9 @@ def outcome_marks(y: Array, weights: Array) -> tuple[Array, NDArray[np.bool_], b
     distinct, place, counts = np.unique(y, return_inverse=True, return_counts=True)
     if distinct.size <= MAX_LEVELS:
         return distinct, np.ones(distinct.size, dtype=bool), True
-    inner = quantiles_of(y, (np.arange(N_QUANTILES) + 0.5) / N_QUANTILES, weights)
-    low, high = quantiles_of(y, np.array([EDGE, 1 - EDGE]), weights)
+    counted = Weights.of(weights)
+    inner = counted.quantiles(y, (np.arange(N_QUANTILES) + 0.5) / N_QUANTILES)
+    low, high = counted.quantiles(y, np.array([EDGE, 1 - EDGE]))
     mass = np.bincount(place.reshape(-1), weights)
     heavy = np.flatnonzero((mass >= HEAVY * mass.sum()) & (counts > 1))
     before = distinct[np.maximum(heavy - 1, 0)]

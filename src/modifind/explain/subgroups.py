@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from modifind._typing import Array
 from modifind.data.feature_groups import Unit
 from modifind.data.feature_matrix import FeatureTable
-from modifind.data.survey import quantiles_of
+from modifind.data.weights import Weights
 from modifind.explain.average_effects import effect_limits
 from modifind.explain.pseudo import PseudoOutcomes
 from modifind.result.selection_result import no_subgroups
@@ -92,7 +92,7 @@ def _named(label: Any) -> str:
 
 def _edges(values: Array, weights: Array) -> tuple[Array, int]:
     """Quartiles, rounded so that names of ranges are exact, and the decimals that they have."""
-    edges = np.unique(quantiles_of(values, np.array(SHARES), weights))
+    edges = np.unique(Weights.of(weights).quantiles(values, np.array(SHARES)))
     extent = float(np.ptp(edges)) or abs(float(edges[0])) or 1.0
     decimals = 1 - math.floor(math.log10(extent))
     near = np.unique(np.round(edges, decimals) + 0.0)  # no minus zero

@@ -136,7 +136,7 @@ def explain_column(
     treated = outcomes.arms == 1
     support = np.column_stack([places.support(outcomes.weights * arm) for arm in (treated, ~treated)])
     weighted = np.minimum(
-        *(places.support(outcomes.arm_weights * arm, outcomes.clusters) for arm in (treated, ~treated))
+        *(places.support(outcomes.arm_weights * arm, outcomes.clusters.given) for arm in (treated, ~treated))
     )
     averages.estimate[support.min(axis=1) == 0] = np.nan
     values = places.points if labels is None else np.array([labels[int(code)] for code in places.points], dtype=object)

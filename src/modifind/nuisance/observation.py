@@ -8,7 +8,6 @@ by models that have not seen it.
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -17,13 +16,15 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from modifind._typing import Array, Ints
-from modifind.data.clusters import WeightSums, cluster_keys, weight_numbers
+from modifind.data.clusters import cluster_keys
 from modifind.data.feature_matrix import FeatureTable
 from modifind.data.many_levels import with_level_columns
 from modifind.data.missing import FEWEST_OUTCOMES
-from modifind.data.pieces import Piece, Schema
-from modifind.data.rare_levels import pool_rare_levels, rare_levels
+from modifind.data.pieces import Piece
+from modifind.data.rare_levels import rare_levels
 from modifind.data.row_plan import RowPlan
+from modifind.data.schema import Schema
+from modifind.data.weights import WeightSums, weight_numbers
 from modifind.nuisance.propensity.scores import FittedPropensity, PropensityModel
 
 STREAM = 9  # of the seed: apart from what the fit itself draws
@@ -79,57 +80,8 @@ def told(unseen: Unseen) -> str:
     )
 
 
-def weigh_observed(
-    table: FeatureTable,
-    arms: Ints,
-    observed: NDArray[np.bool_],
-    *,
-    n_folds: int,
-    seed: int,
-    weights: Array | None = None,
-    clusters: Ints | None = None,
-    fit: bool = True,
-) -> Unseen:
-    """Weights of the rows that have an outcome.
-
-    Parameters
-    ----------
-    table : FeatureTable
-        Features of all rows.
-    arms : array of shape (n,)
-        0 or 1 for every row.
-    observed : array of bool of shape (n,)
-        Which rows have an outcome.
-    n_folds, seed : int
-        Folds of cross-fitting, and the seed of the run.
-    weights, clusters : arrays of shape (n,), optional
-        Of all rows.
-    fit : bool, default=True
-        Whether chances are estimated; otherwise all weights are 1.
-
-    Examples
-    --------
-    >>> from modifind.data.feature_matrix import read_features
-    >>> table, arms = read_features([[k % 7, k % 13] for k in range(400)]), np.arange(400) % 2
-    >>> observed = (arms == 0) | (np.arange(400) % 4 == 1)
-    >>> found = weigh_observed(table, arms, observed, n_folds=2, seed=0)
-    >>> found.n_missing, bool(found.weights[arms[observed] == 1].mean() > 1.5)
-    (100, True)
-    """
-    _refuse_few(observed)
-    seen = observed.astype(np.int64)
-    if not fit:
-        return Unseen(np.ones(seen.sum()), observed.size, int((~observed).sum()), 0)
-    scaled = None if weights is None else weights / weights.mean()
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)  # of levels that are pooled here only
-        pooled = pool_rare_levels(table, seen)[0]
-    given = with_level_columns(_with_arms(pooled, arms), scaled)
-    fitted = MODEL.fit(given, seen, n_folds=n_folds, seed=_stream(seed), weights=scaled, clusters=clusters)
-    return Unseen.of(fitted, observed)
-
-
-def _refuse_few(observed: NDArray[np.bool_]) -> None:
+def refuse_few_outcomes(observed: NDArray[np.bool_]) -> None:
+    """Refuse rows of which too few have an outcome, or too few have none."""
     found = int(observed.sum())
     if min(found, observed.size - found) < FEWEST_OUTCOMES:
         raise ValueError(
@@ -140,51 +92,86 @@ def _refuse_few(observed: NDArray[np.bool_]) -> None:
 
 @dataclass(frozen=True)
 class ObservedRows:
-    """The rows of a table in pieces that have an outcome, weighted by models of a sample of all rows.
+    """The rows of a table that have an outcome, weighted by models of all rows, or of a sample of them.
 
     Attributes
     ----------
     schema : Schema
         How the models read a piece.
-    rows : RowPlan
+    rows : RowPlan, optional
         Folds: the chance of a row is that of models which have not seen it.
-    chances : FittedPropensity
+    chances : FittedPropensity, optional
         The models, without rows.
+    weights : array, optional
+        Weights of the rows that have an outcome, where these are all rows.
     """
 
     schema: Schema
-    rows: RowPlan
-    chances: FittedPropensity
+    rows: RowPlan | None
+    chances: FittedPropensity | None
+    weights: Array | None = None
 
     @classmethod
     def of(
-        cls, schema: Schema, rows: RowPlan, numbers: NDArray[np.int64], sample: Piece, seed: int
+        cls,
+        schema: Schema,
+        sample: Piece,
+        rows: RowPlan | None,
+        numbers: NDArray[np.int64],
+        n_folds: int,
+        seed: int,
+        *,
+        fit: bool = True,
     ) -> tuple[ObservedRows, Unseen]:
-        """From numbered rows of a sample; also what these rows show."""
+        """From numbered rows; also what these rows show.
+
+        Parameters
+        ----------
+        schema : Schema
+            How they are read.
+        sample : Piece
+            The rows.
+        rows : RowPlan, optional
+            Folds, where these are some rows of more.
+        numbers : array
+            Numbers of the rows.
+        n_folds, seed : int
+            Folds of cross-fitting where there is no plan, and the seed of the run.
+        fit : bool, default=True
+            Whether chances are estimated; otherwise all weights are 1.
+        """
         observed = sample.y.notna().to_numpy()
-        _refuse_few(observed)
-        if sample.sample_weight is not None:
-            schema = replace(schema, mean_weight=float(weight_numbers(sample.sample_weight).mean()))
-        plain, seen = schema.read(sample).table, observed.astype(np.int64)
-        schema = replace(schema, poolings=rare_levels(plain, seen))
+        seen = observed.astype(np.int64)
+        if not fit:
+            certain = Unseen(np.ones(int(seen.sum())), observed.size, int((~observed).sum()), 0)
+            return cls(schema, rows, None, certain.weights), certain
+        schema = replace(schema, poolings=rare_levels(schema.read(sample).table, seen))
         block = schema.read(sample)
         table = with_level_columns(replace(block.table, reference=block.table.scaling), block.weights)
         schema = replace(schema, reference=table.reference, level_columns=table.level_columns)
         given = _with_arms(table, block.treatment)
-        folds = _folds(rows, sample, numbers)
-        fitted = MODEL.fit(given, seen, seed=_stream(seed), folds=folds, weights=block.weights, clusters=block.clusters)
+        folds = None if rows is None else _folds(rows, sample, numbers)
+        own: dict[str, Any] = {"n_folds": n_folds} if folds is None else {"folds": folds}
+        fitted = MODEL.fit(given, seen, seed=_stream(seed), weights=block.weights, clusters=block.clusters, **own)
+        unseen = Unseen.of(fitted, observed)
+        if folds is None:
+            return cls(schema, rows, None, unseen.weights), unseen
         first = replace(given, values=given.values[:1])
-        return cls(schema, rows, fitted.at(first, seen[:1], folds[:1])), Unseen.of(fitted, observed)
+        return cls(schema, rows, fitted.at(first, seen[:1], folds[:1])), unseen
 
     def __call__(self, piece: Piece) -> Piece:
         """The rows of a piece that have an outcome; their number in the whole table says by which models."""
-        block = self.schema.read(piece)
-        table = _with_arms(block.table, block.treatment)
-        fitted = self.chances.at(table, block.treatment, _folds(self.rows, piece, piece.numbers))
-        weights = 1.0 / fitted.scores
+        observed = piece.y.notna().to_numpy()
+        weights = np.ones(observed.size)
+        if self.rows is None or self.chances is None:
+            weights[observed] = self.weights
+        else:
+            block = self.schema.read(piece)
+            table = _with_arms(block.table, block.treatment)
+            weights /= self.chances.at(table, block.treatment, _folds(self.rows, piece, piece.numbers)).scores
         if piece.sample_weight is not None:
             weights = weights * weight_numbers(piece.sample_weight)
-        return replace(piece, sample_weight=pd.Series(weights, index=piece.X.index)).take(piece.y.notna().to_numpy())
+        return replace(piece, sample_weight=pd.Series(weights, index=piece.X.index)).take(observed)
 
 
 def _folds(rows: RowPlan, piece: Piece, numbers: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -7,11 +7,10 @@ from typing import Any, TypeAlias
 
 import numpy as np
 from scipy.special import chdtrc
-from scipy.stats import jarque_bera
 
 from modifind._typing import Array, Ints
 from modifind.data.feature_matrix import FeatureTable
-from modifind.data.survey import effective_size, mean_of
+from modifind.data.weights import Weights
 from modifind.nuisance.conditional.base import (
     BaseSampler,
     CategoricalConditional,
@@ -76,7 +75,7 @@ class AutoSampler(BaseSampler):
             rows_seed, second = second.spawn(2)
             rows = np.sort(np.random.default_rng(rows_seed).choice(table.n_rows, CHOICE_ROWS, replace=False))
             table, treatment = replace(table, values=table.values[rows]), treatment[rows]
-            weights = None if weights is None else weights[rows] / weights[rows].mean()
+            weights = weights[rows].scaled
             folds = self.assigned_folds_[rows] if getattr(self, "whole_clusters_", False) else None
             self.trial_ = self._fitted(table, treatment, second, weights, folds)
         self.screen_ = _Screen(self.trial_[0])
@@ -86,7 +85,7 @@ class AutoSampler(BaseSampler):
         table: FeatureTable,
         treatment: Ints,
         seed: np.random.SeedSequence,
-        weights: Array | None,
+        weights: Weights,
         folds: Ints | None,
     ) -> _Candidates:
         """The candidates, from the plainest to the richest."""
@@ -154,9 +153,9 @@ class _Screen:
 
     def _follows(self, feature: int, predicted: Array, residual: Array) -> bool:
         """Whether residuals in units of their scale, or their size, follow other columns."""
-        residual = residual - mean_of(residual, self.weights)
-        spread = np.abs(residual) - mean_of(np.abs(residual), self.weights)
-        variances = [np.full(residual.size, mean_of(part**2, self.weights)) for part in (residual, spread)]
+        residual = residual - self.weights.mean(residual)
+        spread = np.abs(residual) - self.weights.mean(np.abs(residual))
+        variances = [np.full(residual.size, self.weights.mean(part**2)) for part in (residual, spread)]
         own = self.table.encoding[feature]
         return (
             self._strays(feature, predicted, residual, variances[0])
@@ -172,19 +171,15 @@ class _Screen:
         )
 
 
-def _mean_and_error(gain: Array, weights: Array | None) -> tuple[float, float]:
+def _mean_and_error(gain: Array, weights: Weights) -> tuple[float, float]:
     """Mean over rows and its standard error."""
-    mean = mean_of(gain, weights)
-    if weights is None:
-        return mean, gain.std() / np.sqrt(gain.size)
-    return mean, float(np.sqrt(weights**2 @ (gain - mean) ** 2) / weights.sum())
+    mean = weights.mean(gain)
+    return mean, float(np.sqrt(weights.values**2 @ (gain - mean) ** 2) / weights.sum)
 
 
-def _normality(residual: Array, weights: Array | None) -> float:
-    """P-value of the test of Jarque and Bera, with weights for as many rows as these are worth."""
-    if weights is None:
-        return float(jarque_bera(residual).pvalue)
-    centred = residual - mean_of(residual, weights)
-    variance, third, fourth = (mean_of(centred**power, weights) for power in (2, 3, 4))
-    statistic = effective_size(weights) / 6 * (third**2 / variance**3 + (fourth / variance**2 - 3) ** 2 / 4)
+def _normality(residual: Array, weights: Weights) -> float:
+    """P-value of the test of Jarque and Bera, for as many rows as the weights are worth."""
+    centred = residual - weights.mean(residual)
+    variance, third, fourth = (weights.mean(centred**power) for power in (2, 3, 4))
+    statistic = weights.effective_size / 6 * (third**2 / variance**3 + (fourth / variance**2 - 3) ** 2 / 4)
     return float(chdtrc(2, statistic))

@@ -21,13 +21,11 @@ from sklearn.base import BaseEstimator
 
 from modifind._typing import Array, Ints
 from modifind.data.feature_matrix import FeatureTable
-from modifind.data.survey import mean_of, shares_of, some
+from modifind.data.weights import GivenWeights, Weights
 from modifind.nuisance.conditional.contract import Calibration, ConditionalRule, Rows, fitted_conditional
 from modifind.nuisance.conditional.grid import (
-    BLOCK_ROWS,
     NORMAL_POINTS,
     NORMAL_WEIGHTS,
-    ConditionalGrid,
     code_grid,
     window_grid,
 )
@@ -77,7 +75,7 @@ class BaseSampler(BaseEstimator, ABC):
         self.condition_on_treatment = condition_on_treatment
 
     def fit(
-        self, table: FeatureTable, treatment: Ints, seed: np.random.SeedSequence, weights: Array | None = None
+        self, table: FeatureTable, treatment: Ints, seed: np.random.SeedSequence, weights: GivenWeights = None
     ) -> BaseSampler:
         """Take the data; the work per feature is done by `rule`.
 
@@ -85,11 +83,11 @@ class BaseSampler(BaseEstimator, ABC):
         stand for.
         """
         self.table_ = self._read(table)
-        self.weights_ = weights
+        self.weights_ = Weights.of(weights, table.n_rows)
         self.treatment_ = treatment
         self.seeds_ = seed.spawn(table.n_features)
         arms = treatment if self.condition_on_treatment else None
-        self.level_shares_ = level_shares(self.table_, arms, weights)
+        self.level_shares_ = level_shares(self.table_, arms, self.weights_)
         self._prepare(seed)
         return self
 
@@ -130,47 +128,6 @@ class BaseSampler(BaseEstimator, ABC):
             return drawn
         folds = assigned % n_folds
         return folds if (folds != folds[0]).any() else drawn
-
-    def conditional_grid(self, feature: int, block_rows: int = BLOCK_ROWS) -> ConditionalGrid:
-        """The fitted distribution of one feature as weighted points per row, without random draws.
-
-        Parameters
-        ----------
-        feature : int
-            Position of the feature.
-        block_rows : int, default=4096
-            Rows per block.
-
-        Returns
-        -------
-        ConditionalGrid
-            Iterable of ``(rows, points, weights)``. A continuous feature has 25 points per row, a discrete one its
-            codes.
-
-        See Also
-        --------
-        ConditionalGrid.of : The same for a distribution that is already fitted.
-
-        Examples
-        --------
-        >>> import numpy as np
-        >>> from modifind.data.feature_matrix import read_features
-        >>> from modifind.nuisance.conditional import GaussianSampler
-        >>> rng = np.random.default_rng(0)
-        >>> X, treatment = rng.normal(size=(100, 3)), rng.integers(0, 2, size=100)
-        >>> sampler = GaussianSampler().fit(read_features(X), treatment, np.random.SeedSequence(0))
-        >>> grid = sampler.conditional_grid(0, block_rows=60)
-        >>> for rows, points, weights in grid:
-        ...     print(rows.start, rows.stop, points.shape, weights.sum(axis=1).round(6).max())
-        0 60 (60, 25) 1.0
-        60 100 (40, 25) 1.0
-        >>> points, weights = grid.at(np.array([7]))
-        >>> mean = (weights * points).sum(axis=1)
-        >>> bool(np.allclose(mean, sampler.conditional(0).mean[7]))
-        True
-        """
-        levels = self.table_.n_levels(feature)
-        return ConditionalGrid.of(self.conditional(feature), self.table_.n_rows, n_levels=levels, block_rows=block_rows)
 
     def _inputs(self, feature: int) -> Array:
         extra = self.treatment_ - self.treatment_.mean() if self.condition_on_treatment else None
@@ -237,8 +194,7 @@ class CategoricalConditional:
 class PoolConditional:
     """Draws from a window of a pool of values, the window being each row's own, times `scale` plus `shift`.
 
-    A pool of codes says by `n_levels` how many there are. Values are drawn in proportion to `weights`, where there are
-    any.
+    A pool of codes says by `n_levels` how many there are. Values are drawn in proportion to `weights`.
     """
 
     pool: Array
@@ -247,8 +203,8 @@ class PoolConditional:
     calibration: Calibration
     shift: Array
     scale: Array
+    weights: Weights
     n_levels: int = 0
-    weights: Array | None = None
 
     def draw(self, rng: np.random.Generator, n_draws: int) -> Array:
         """Resampled columns; of numbers, values between neighbours of a window too."""
@@ -256,9 +212,9 @@ class PoolConditional:
         quantiles = self.window_quantiles
         if quantiles is not None:
             return self.shift + self.scale * quantiles(self._windows[1], uniform)
-        if self.weights is None:
+        if self.weights.uniform:
             return self.pool[self.start + (uniform * self.size).astype(np.int64)]
-        steps = np.concatenate(([0.0], np.cumsum(self.weights)))
+        steps = np.concatenate(([0.0], np.cumsum(self.weights.values)))
         low, last = steps[self.start], self.start + self.size - 1
         place = np.searchsorted(steps, low + uniform * (steps[last + 1] - low), side="right") - 1
         return self.pool[np.clip(place, self.start, last)]
@@ -289,17 +245,12 @@ class PoolConditional:
         """Points and weights of the distinct windows, and the window of each row: many rows share one."""
         first, window = self._windows
         parts = [slice(self.start[row], self.start[row] + self.size[row]) for row in first]
-        pools = [(self.pool[part], some(self.weights, part)) for part in parts]
+        pools = [(self.pool[part], self.weights[part]) for part in parts]
         if self.n_levels:
-            counts = [shares_of(pool, self.n_levels, own) for pool, own in pools]
+            counts = [own.shares(pool, self.n_levels) for pool, own in pools]
             return *code_grid(np.stack(counts)), window
         points, weights = zip(*(window_grid(*pool) for pool in pools), strict=True)
         return np.stack(points), np.stack(weights), window
-
-
-def sampler_weights(weights: Array | None) -> dict[str, Array]:
-    """The argument of a sampler's fit: nothing where there are no weights, which one of the user's need not take."""
-    return {} if weights is None else {"weights": weights}
 
 
 def row_folds(n_rows: int, n_folds: int, rng: np.random.Generator) -> Ints:
@@ -333,10 +284,10 @@ def binned_log_score(values: Array, edges: Array, cumulative: Array) -> Array:
     return np.log((1 - MIXTURE) * np.maximum(probability, 0.0) + MIXTURE / (edges.size + 1))
 
 
-def marginal_log_score(values: Array, edges: Array, weights: Array | None = None) -> Array:
+def marginal_log_score(values: Array, edges: Array, weights: Weights) -> Array:
     """Log-score of the column's own bin frequencies."""
     place = np.searchsorted(edges, values, side="left")
-    return np.log(shares_of(place, edges.size + 1, weights)[place])
+    return np.log(weights.shares(place, edges.size + 1)[place])
 
 
 def normal_scores(values: Array, mean: Array, scale: Array | float, edges: Array) -> tuple[Array, Array]:
@@ -353,11 +304,11 @@ def continuous_calibration(
     score: Array,
     column: Array,
     edges: Array,
-    weights: Array | None = None,
+    weights: Weights,
     rows: Rows = slice(None),
 ) -> Calibration:
     """Calibration from PIT values, shape (n, 2) as in `uniformity`, and log-scores of held-out `rows` of a column."""
-    own = some(weights, rows)
+    own = weights[rows]
     gain, share = _gain(score, marginal_log_score(column, edges, weights)[rows], own)
     return Calibration(sampler, *uniformity(pit, own), gain, share, pit_shares(pit, own))
 
@@ -369,15 +320,15 @@ def category_score(codes: Array, probabilities: Array) -> Array:
     return np.log((1 - MIXTURE) * chosen + MIXTURE / k)
 
 
-def discrete_calibration(sampler: str, codes: Array, score: Array, weights: Array | None = None) -> Calibration:
+def discrete_calibration(sampler: str, codes: Array, score: Array, weights: Weights) -> Calibration:
     """Calibration from held-out log-scores of categories."""
     place = codes.astype(np.intp)
-    marginal = np.log(shares_of(place, 0, weights)[place])
+    marginal = np.log(weights.shares(place, 0)[place])
     gain, share = _gain(score, marginal, weights)
     return Calibration(sampler, float("nan"), float("nan"), gain, share)
 
 
-def _gain(score: Array, marginal: Array, weights: Array | None) -> tuple[float, float]:
+def _gain(score: Array, marginal: Array, weights: Weights) -> tuple[float, float]:
     """Mean gain over the marginal log-score, and its share of what perfect prediction gains."""
-    gain, ceiling = float(mean_of(score - marginal, weights)), -float(mean_of(marginal, weights))
+    gain, ceiling = float(weights.mean(score - marginal)), -float(weights.mean(marginal))
     return gain, gain / ceiling if ceiling > 0 else 0.0

@@ -7,6 +7,7 @@ from typing import Any
 from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
 
 from modifind._typing import Array
+from modifind.data.weights import Weights
 from modifind.nuisance.conditional.splines import SplineSampler
 
 
@@ -41,11 +42,11 @@ class BoostingSampler(SplineSampler):
         super().__init__(condition_on_treatment=condition_on_treatment, n_folds=n_folds)
         self.max_iter = max_iter
 
-    def _grow(self, inputs: Array, rest: Array, weights: Array | None) -> Any:
-        return HistGradientBoostingRegressor(**self._settings()).fit(inputs, rest, weights)
+    def _grow(self, inputs: Array, rest: Array, weights: Weights) -> Any:
+        return HistGradientBoostingRegressor(**self._settings()).fit(inputs, rest, weights.given)
 
-    def _classifier(self, inputs: Array, codes: Array, weights: Array | None) -> Any:
-        return HistGradientBoostingClassifier(**self._settings()).fit(inputs, codes, weights)
+    def _classifier(self, inputs: Array, codes: Array, weights: Weights) -> Any:
+        return HistGradientBoostingClassifier(**self._settings()).fit(inputs, codes, weights.given)
 
     def _settings(self) -> dict[str, Any]:
         return {

@@ -204,8 +204,7 @@ class _Ensemble(Networks):
         self.generators = [np.random.default_rng(sampler.seeds_[m]) for m in features]
         self.theta = self.tensor(np.stack([self._initial(rng) for rng in self.generators]))
         self.inputs = self.tensor(sampler.inputs_)
-        own = sampler.weights_
-        self.weights = None if own is None else self.tensor(own.astype(np.float32))
+        self.weights = self.tensor(sampler.weights_.values.astype(np.float32))
         levels = np.array([table.n_levels(m) for m in features])
         self.mask = np.ones((features.size, n_inputs, 1), dtype=np.float32)
         for mask, m in zip(self.mask, features, strict=True):
@@ -280,8 +279,7 @@ class _Ensemble(Networks):
         with self.torch.no_grad():
             blocks = zip(rows.split(VALIDATION_BLOCK), noise.split(VALIDATION_BLOCK, dim=1), strict=True)
             total = sum(self._weighted(self.elbo(theta, *block, beta=1.0), block[0]).sum(dim=1) for block in blocks)
-        size = len(rows) if self.weights is None else float(self.weights[rows].sum())
-        return total.cpu().numpy().astype(np.float64) / size
+        return total.cpu().numpy().astype(np.float64) / float(self.weights[rows].sum())
 
     def keep(self, stay: torch.Tensor) -> None:
         """Let go of what belongs to networks that have finished."""
@@ -301,4 +299,4 @@ class _Ensemble(Networks):
 
     def _weighted(self, bound: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
         """Terms of a sum over rows."""
-        return bound if self.weights is None else bound * self.weights[rows]
+        return bound * self.weights[rows]

@@ -15,7 +15,7 @@ from scipy.stats import qmc
 from modifind._torch import OnDevice
 from modifind._typing import Array, Ints
 from modifind.data.feature_matrix import FeatureTable
-from modifind.data.survey import some
+from modifind.data.weights import Weights
 from modifind.nuisance.conditional.base import (
     binned_log_score,
     category_score,
@@ -198,14 +198,14 @@ def latent_nodes(dim: int) -> tuple[Array, Array]:
 
 
 def decoder_calibration(
-    name: str, decoder: Decoder, column: Array, rows: Ints, rng: np.random.Generator, weights: Array | None = None
+    name: str, decoder: Decoder, column: Array, rows: Ints, rng: np.random.Generator, weights: Weights
 ) -> Calibration:
     """Calibration of a decoder on held-out rows; `weights` are those of all rows."""
     held, values = decoder.at(rows), column[rows]
     latents = (held.latent(rng) for _ in range(CALIBRATION_DRAWS))
     if decoder.n_levels:
         score = category_score(values, np.mean([held.probabilities(latent) for latent in latents], axis=0))
-        return discrete_calibration(name, values, score, some(weights, rows))
+        return discrete_calibration(name, values, score, weights[rows])
     # Normal distribution functions averaged over latent draws: far less noise than counts of drawn values.
     edges, cells = value_bins(column), tie_cells(column)[rows]
     pit, cumulative = np.zeros((rows.size, 2)), np.zeros((rows.size, edges.size))

@@ -12,7 +12,7 @@ from sklearn.linear_model import LogisticRegression
 
 from modifind._threads import one_thread
 from modifind._typing import Array, Ints
-from modifind.data.survey import effective_size, effective_weights, mean_of, shares_of, some
+from modifind.data.weights import Weights
 from modifind.nuisance.conditional.base import (
     BaseSampler,
     CategoricalConditional,
@@ -70,11 +70,10 @@ class GaussianSampler(BaseSampler):
         """Do the part of the ridge regressions that all features share."""
         table, treatment, weights = self.table_, self.treatment_, self.weights_
         self.folds_ = self._folds(N_FOLDS, np.random.default_rng(seed.spawn(1)[0]))
-        self.scaled_weights_ = effective_weights(weights)
-        n_rows = table.n_rows if weights is None else int(effective_size(weights))
+        self.scaled_weights_ = weights.effective
         with one_thread():  # the sums must not depend on the number of threads
             columns, own = self._columns(), self.scaled_weights_
-            if has_many_columns(n_rows, table.design.shape[1]):
+            if has_many_columns(int(weights.effective_size), table.design.shape[1]):
                 arms = treatment if self.condition_on_treatment else np.zeros_like(treatment)
                 last = columns.shape[1] - 1 if self.condition_on_treatment else None
                 self.ridge_: _SharedRidge | CrossFittedRidge = CrossFittedRidge.of(
@@ -101,7 +100,7 @@ class GaussianSampler(BaseSampler):
         score = category_score(codes, held)
         calibration = discrete_calibration(self.name, codes, score, self.weights_)
         fitted = CategoricalConditional.of(probabilities, calibration)
-        frequencies = shares_of(codes, levels, self.weights_)
+        frequencies = self.weights_.shares(codes, levels)
         return CategoryRule(conditioning, models, present, frequencies, calibration, fitted), score
 
     def _columns(self) -> Array:
@@ -133,11 +132,11 @@ class GaussianSampler(BaseSampler):
     def _classifier(self, inputs: Array, codes: Array, levels: int) -> _Classified:
         """One classifier of all rows, and out-of-fold probabilities that tell how well such a one predicts."""
         own = self.scaled_weights_
-        probabilities, model = _logistic(inputs, codes, inputs, levels, weights=own)
+        probabilities, model = _logistic(inputs, codes, inputs, levels, own)
         held = np.empty((codes.size, levels))
         for fold in range(N_FOLDS):
             out = self.folds_ == fold
-            held[out], _ = _logistic(inputs[~out], codes[~out], inputs[out], levels, model, some(own, ~out))
+            held[out], _ = _logistic(inputs[~out], codes[~out], inputs[out], levels, own[~out], model)
         return (model,), (np.unique(codes).astype(np.intp),), probabilities, held
 
     def _screened_classifiers(self, inputs: Array, codes: Array, levels: int) -> _Classified:
@@ -150,18 +149,18 @@ class GaussianSampler(BaseSampler):
         present = []
         for fold in range(N_FOLDS):
             out = self.folds_ == fold
-            own = some(self.scaled_weights_, ~out)
+            own = self.scaled_weights_[~out]
             order = Association(inputs[~out], own).order((codes[~out, None] == np.arange(levels)).astype(np.float64))
             present.append(np.unique(codes[~out]).astype(np.intp))
             for k, count in enumerate(N_NEIGHBOURS):
                 chosen = self._with_treatment(order[:count], inputs)
                 held[k, out], model = _logistic(
-                    inputs[np.ix_(~out, chosen)], codes[~out], inputs[np.ix_(out, chosen)], levels, weights=own
+                    inputs[np.ix_(~out, chosen)], codes[~out], inputs[np.ix_(out, chosen)], levels, own
                 )
                 if count == RULE_NEIGHBOURS:
                     models.append(None if model is None else Selected.of(model, chosen))
         scores = np.stack([category_score(codes, probabilities) for probabilities in held])
-        best = int(np.argmax(scores.mean(axis=1) if self.weights_ is None else scores @ self.weights_))
+        best = int(np.argmax(self.weights_.mean(scores.T)))
         return tuple(models), tuple(present), held[best], held[best]
 
 
@@ -215,8 +214,8 @@ class _SharedRidge:
         Of the rows outside each fold.
     leverage : array of shape (n, penalties)
         Leverage of each row in a regression on all p columns, without the intercept and before its weight.
-    weights : array of shape (n,), optional
-        Weights of the rows, adding up to the effective number of rows.
+    weights : Weights
+        Of the rows, adding up to the effective number of rows.
     """
 
     columns: Array
@@ -224,12 +223,12 @@ class _SharedRidge:
     spectrum: _Spectrum
     training: tuple[_Spectrum, ...]
     leverage: Array
-    weights: Array | None = None
+    weights: Weights
 
     @classmethod
-    def of(cls, columns: Array, folds: Ints, weights: Array | None = None) -> _SharedRidge:
+    def of(cls, columns: Array, folds: Ints, weights: Weights) -> _SharedRidge:
         """Factor the scatter matrices."""
-        parts = [_sums(columns[folds == fold], some(weights, folds == fold)) for fold in range(N_FOLDS)]
+        parts = [_sums(columns[folds == fold], weights[folds == fold]) for fold in range(N_FOLDS)]
         size, total, moment = _sums(columns, weights)  # not the folds' sums: the distribution is the same for any folds
         spectrum = _Spectrum.of(size, total, moment)
         training = tuple(_Spectrum.of(size - own, total - part, moment - square) for own, part, square in parts)
@@ -248,9 +247,7 @@ class _SharedRidge:
             freedoms.append(freedom[0])
         fitted = self.columns @ np.column_stack(slopes) + np.array(shifts)
         outside = folds[:, None] != np.arange(N_FOLDS)
-        if self.weights is not None:
-            outside = outside * self.weights[:, None]
-        squares = (outside * (self.columns[:, target, None] - fitted) ** 2).sum(axis=0)
+        squares = (self.weights.times(outside) * (self.columns[:, target, None] - fitted) ** 2).sum(axis=0)
         held_scale = np.sqrt(squares / np.array(freedoms))
         held = fitted[np.arange(folds.size), folds], held_scale[folds]
         line = self.spectrum.slopes(target, PENALTIES[best : best + 1])[0].T
@@ -262,21 +259,16 @@ class _SharedRidge:
         fitted = self.columns @ slopes + (self.spectrum.centre[target] - self.spectrum.centre @ slopes)
         residual = self.columns[:, target, None] - fitted
         # Leverage on the others alone: what the target adds to the leverage on all columns is known in closed form.
-        leverage = self.leverage - residual**2 * own + 1.0 / self.spectrum.n_rows
-        if self.weights is not None:
-            leverage *= self.weights[:, None]
+        leverage = self.weights.times(self.leverage - residual**2 * own + 1.0 / self.spectrum.n_rows)
         left_out = residual / np.maximum(1.0 - leverage, np.finfo(float).eps)
-        best = int(np.argmin(mean_of(left_out**2, self.weights)))
+        best = int(np.argmin(self.weights.mean(left_out**2)))
         rest = residual[:, best]
-        square = rest @ rest if self.weights is None else self.weights @ rest**2
-        return best, fitted[:, best], float(np.sqrt(square / freedom[best]))
+        return best, fitted[:, best], float(np.sqrt(self.weights.times(rest) @ rest / freedom[best]))
 
 
-def _sums(columns: Array, weights: Array | None) -> tuple[float, Array, Array]:
-    """Number or total weight of some rows, their sums and their raw second moments."""
-    if weights is None:
-        return columns.shape[0], columns.sum(axis=0), columns.T @ columns
-    return float(weights.sum()), weights @ columns, columns.T @ (weights[:, None] * columns)
+def _sums(columns: Array, weights: Weights) -> tuple[float, Array, Array]:
+    """Total weight of some rows, their sums and their raw second moments."""
+    return weights.sum, weights.total(columns), columns.T @ weights.times(columns)
 
 
 def _logistic(
@@ -284,8 +276,8 @@ def _logistic(
     codes: Array,
     at: Array,
     levels: int,
+    weights: Weights,
     start: LogisticRegression | None = None,
-    weights: Array | None = None,
 ) -> tuple[Array, LogisticRegression | None]:
     """Category probabilities at new rows, and the model.
 
@@ -295,13 +287,13 @@ def _logistic(
     present = np.unique(codes).astype(np.intp)
     probabilities = np.zeros((at.shape[0], levels))
     if present.size == 1 or inputs.shape[1] == 0:
-        probabilities[:, present] = shares_of(codes, levels, weights)[present]
+        probabilities[:, present] = weights.shares(codes, levels)[present]
         return probabilities, None
     if start is not None and start.classes_.size == present.size:
         model = copy(start)  # fitting gives a copy new arrays and leaves those of `start` alone
     else:
         model = LogisticRegression(C=1.0, max_iter=500, warm_start=True)
-    model.fit(inputs, codes, weights)
+    model.fit(inputs, codes, weights.given)
     if at.size:
         probabilities[:, present] = model.predict_proba(at)
     return probabilities, model

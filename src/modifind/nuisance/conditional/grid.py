@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from modifind._typing import Array, Ints
-from modifind.data.survey import shares_of
+from modifind.data.weights import Weights
 from modifind.nuisance.conditional.contract import Conditional, GridConditional, Rows
 
 N_GRID = 25
@@ -86,6 +86,24 @@ class ConditionalGrid:
             Number of categories, 0 for a continuous feature.
         block_rows : int, default=4096
             Rows per block.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from modifind.data.schema import read_features
+        >>> from modifind.nuisance.conditional import ConditionalGrid, GaussianSampler
+        >>> rng = np.random.default_rng(0)
+        >>> X, treatment = rng.normal(size=(100, 3)), rng.integers(0, 2, size=100)
+        >>> sampler = GaussianSampler().fit(read_features(X), treatment, np.random.SeedSequence(0))
+        >>> conditional = sampler.conditional(0)
+        >>> grid = ConditionalGrid.of(conditional, n_rows=100, block_rows=60)
+        >>> for rows, points, weights in grid:
+        ...     print(rows.start, rows.stop, points.shape, weights.sum(axis=1).round(6).max())
+        0 60 (60, 25) 1.0
+        60 100 (40, 25) 1.0
+        >>> points, weights = grid.at(np.array([7]))
+        >>> bool(np.allclose((weights * points).sum(axis=1), conditional.mean[7]))
+        True
         """
         return cls(
             conditional if isinstance(conditional, GridConditional) else DrawnConditional(conditional, n_levels),
@@ -221,14 +239,14 @@ def cell_grid(points: Array, weights: Array, n_cells: int = N_GRID) -> tuple[Arr
     return np.take_along_axis(point, order, axis=1), np.take_along_axis(weight, order, axis=1)
 
 
-def window_grid(values: Array, own: Array | None = None) -> tuple[Array, Array]:
-    """Points and weights, N_GRID each, of the uniform distribution over some values, or of one with `own` weights.
+def window_grid(values: Array, own: Weights) -> tuple[Array, Array]:
+    """Points and weights, N_GRID each, of the distribution over some values with `own` weights.
 
     A value that holds at least 5% of them, such as zero cigarettes, is a point of its own with its exact share: the
     mean of a cell that mixed it with others would be a value that never occurs.
     """
     distinct, codes = np.unique(values, return_inverse=True)
-    share = shares_of(codes, distinct.size, own)
+    share = own.shares(codes, distinct.size)
     atom = (share >= ATOM_SHARE) & (distinct.size > N_GRID)  # few values are points of their own anyway
     rest = share[~atom].sum()
     others, weights = cell_grid(distinct[None, ~atom], share[~atom] / rest, N_GRID - int(atom.sum()))

@@ -15,10 +15,9 @@ from sklearn.base import clone
 
 from modifind._typing import Array, Ints
 from modifind.data.feature_matrix import FeatureTable
-from modifind.data.survey import mean_of, some
 from modifind.data.wording import named
 from modifind.nuisance.conditional.auto import AutoSampler
-from modifind.nuisance.conditional.base import BaseSampler, row_folds, sampler_weights
+from modifind.nuisance.conditional.base import BaseSampler, row_folds
 from modifind.nuisance.conditional.boosting import BoostingSampler
 from modifind.nuisance.conditional.contract import Calibration, ConditionalRule, GridConditional, Rows, without_rows
 from modifind.nuisance.conditional.cvae import CVAESampler
@@ -136,9 +135,8 @@ class IncompleteSampler(BaseSampler):
             self.sampler.fit(table, self.treatment_, inner_seed, **every)
 
     def _weighted(self, rows: NDArray[np.bool_]) -> dict[str, Array]:
-        """The weights of some rows as an argument of the sampler, scaled to mean 1; nothing where there are none."""
-        own = some(self.weights_, rows)
-        return sampler_weights(None if own is None else own / own.mean())
+        """The weights of some rows as an argument of the sampler, scaled to mean 1; nothing where rows count alike."""
+        return self.weights_[rows].scaled.argument("weights")
 
     def _folds(self, n_folds: int, rng: np.random.Generator) -> Ints:
         assigned = getattr(self, "assigned_folds_", None)
@@ -163,7 +161,7 @@ class IncompleteSampler(BaseSampler):
         if presence.calibration.explained_share > KNOWN_SHARE:
             presence = None
         # Held-out log-score of presence and value together; the rest is that of the value.
-        gain = float(mean_of(observed.astype(np.float64), self.weights_) * value.calibration.log_score_gain)
+        gain = float(self.weights_.mean(observed.astype(np.float64)) * value.calibration.log_score_gain)
         gain += 0.0 if presence is None else presence.calibration.log_score_gain
         rule = IncompleteRule(feature, presence, value, replace(value.calibration, log_score_gain=gain))
         return replace(rule, fitted=rule.conditional(table, self.treatment_, self.parts_))

@@ -28,7 +28,8 @@ from modifind.data.determined import find_determined
 from modifind.data.feature_groups import part_of
 from modifind.data.feature_matrix import FeatureTable
 from modifind.data.row_plan import row_uniforms
-from modifind.nuisance.conditional.base import BaseSampler, NormalConditional, row_folds, sampler_weights
+from modifind.data.weights import Weights
+from modifind.nuisance.conditional.base import BaseSampler, NormalConditional, row_folds
 from modifind.nuisance.conditional.contract import (
     Calibration,
     ConditionalRule,
@@ -186,7 +187,7 @@ def joint_rule(
     limits: dict[str, float],
     seed: np.random.SeedSequence,
     parts: Ints | None = None,
-    weights: Array | None = None,
+    weights: Weights | None = None,
 ) -> JointRule:
     """Learn how several features are drawn given all others and the treatment.
 
@@ -206,13 +207,13 @@ def joint_rule(
         For samplers and points.
     parts : array of shape (n,), optional
         Folds of the rows; those that the sampler has been told, or else drawn, if not given.
-    weights : array of shape (n,), optional
+    weights : Weights, optional
         How much each row counts.
 
     Examples
     --------
     >>> import numpy as np
-    >>> from modifind.data.feature_matrix import read_features
+    >>> from modifind.data.schema import read_features
     >>> from modifind.nuisance.conditional import GaussianSampler
     >>> rng = np.random.default_rng(0)
     >>> x = rng.normal(size=(300, 3)) @ np.array([[1, 1, 0], [0, 1, 0], [0, 0, 1]])
@@ -229,7 +230,7 @@ def joint_rule(
     point_seed, sampler_seed = seed.spawn(2)
     rest = sorted(set(range(table.n_features)) - set(members))
     leaders, followers = _leaders(table, members)
-    fit = _Steps(sampler, table, treatment, parts, limits, sampler_seed, weights)
+    fit = _Steps(sampler, table, treatment, parts, limits, sampler_seed, Weights.of(weights, table.n_rows))
     steps: list[Step] = []
     held: list[Step] = []  # what lies outside the group determines these
     for feature in leaders:
@@ -260,7 +261,7 @@ class _Steps:
     parts: Ints
     limits: dict[str, float]
     seed: np.random.SeedSequence
-    weights: Array | None
+    weights: Weights
 
     def __call__(self, feature: int, given: list[int]) -> Step:
         own = clone(self.sampler, safe=False)
@@ -269,7 +270,7 @@ class _Steps:
         if hasattr(own, "assign_folds"):
             own.assign_folds(self.parts, whole_clusters=getattr(self.sampler, "whole_clusters_", False))
         known = part_of(self.table, [*given, feature])
-        own.fit(known, self.treatment, self.seed.spawn(1)[0], **sampler_weights(self.weights))
+        own.fit(known, self.treatment, self.seed.spawn(1)[0], **self.weights.argument("weights"))
         empty = replace(known, values=known.values[:0], reference=known.scaling)
         return Step(feature, [*given, feature], empty, without_rows(own.rule(len(given))))
 

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from modifind._typing import Array, Ints
 from modifind.data.feature_matrix import FeatureTable
 from modifind.data.many_levels import Directions
-from modifind.data.survey import effective_weights, shares_of, some
+from modifind.data.weights import Weights
 from modifind.nuisance.conditional.base import MIXTURE, discrete_calibration
 from modifind.nuisance.conditional.contract import Calibration, Rows
 from modifind.nuisance.conditional.grid import code_grid
@@ -55,17 +55,16 @@ class LevelModel:
 
     @classmethod
     def of(
-        cls, inputs: Array, codes: NDArray[np.intp], n_levels: int, weights: Array | None = None, n_steps: int = N_STEPS
+        cls, inputs: Array, codes: NDArray[np.intp], n_levels: int, weights: Weights, n_steps: int = N_STEPS
     ) -> LevelModel:
         """Fit to rows; weights add up to their effective number."""
         rows = random_rows(codes.size, MOST_ROWS)
-        inputs, codes, weights = inputs[rows], codes[rows], some(weights, rows)
+        inputs, codes, weights = inputs[rows], codes[rows], weights[rows]
         found = Directions.of(inputs, codes, n_levels, weights)
-        own = np.ones(codes.size) if weights is None else weights
-        counts = np.maximum(np.bincount(codes, own, minlength=n_levels), 1e-3)
+        counts = np.maximum(np.bincount(codes, weights.values, minlength=n_levels), 1e-3)
         intercepts = np.log(counts / counts.sum()) - 0.5 * (found.means**2).sum(axis=1)
         model = cls(found, intercepts, found.means)
-        return model._polished(found(inputs), codes, own, counts, n_steps) if found.variances.size else model
+        return model._polished(found(inputs), codes, weights.values, counts, n_steps) if found.variances.size else model
 
     def _polished(
         self, scores: Array, codes: NDArray[np.intp], weights: Array, counts: Array, n_steps: int
@@ -177,7 +176,7 @@ def fit_level_rule(
     column: Array,
     n_levels: int,
     folds: Ints,
-    weights: Array | None = None,
+    weights: Weights,
 ) -> tuple[LevelRule, Array]:
     """The distribution of a category of many levels, and its held-out log-score row by row.
 
@@ -193,18 +192,18 @@ def fit_level_rule(
         Number of levels.
     folds : array of shape (n,)
         Folds; models of the rows of even and of odd ones score each other's rows.
-    weights : array of shape (n,), optional
+    weights : Weights
         How much each row counts.
     """
     codes = column.astype(np.intp)
-    own = effective_weights(weights)
+    own = weights.effective
     score = np.empty(codes.size)
     for half in (0, 1):
         out = folds % 2 == half
         if out.all() or not out.any():
-            score[:] = np.log(shares_of(codes, n_levels, weights)[codes])
+            score[:] = np.log(weights.shares(codes, n_levels)[codes])
             break
-        model = LevelModel.of(inputs[~out], codes[~out], n_levels, some(own, ~out), N_CHECK_STEPS)
+        model = LevelModel.of(inputs[~out], codes[~out], n_levels, own[~out], N_CHECK_STEPS)
         score[out] = model.log_score(model.directions(inputs[out]), codes[out])
     model = LevelModel.of(inputs, codes, n_levels, own)
     calibration = discrete_calibration(NAME, column, score, weights)

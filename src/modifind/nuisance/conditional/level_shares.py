@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from modifind._typing import Array, Ints
+from modifind._typing import Ints
 from modifind.data.feature_matrix import FeatureTable
-from modifind.data.survey import effective_weights, mean_of
-from modifind.nuisance.regression.density import counted
+from modifind.data.weights import Weights
 from modifind.nuisance.regression.level_sums import LevelSums, LevelTables
 
 
-def level_shares(table: FeatureTable, treatment: Ints | None, weights: Array | None) -> LevelTables:
+def level_shares(table: FeatureTable, treatment: Ints | None, weights: Weights) -> LevelTables:
     """Shrunken shares of treated rows, standardised, in the place of the codes of levels.
 
     Beside the code the design has what the rows of a level have in common in other features. Given the treatment, other
@@ -23,8 +22,8 @@ def level_shares(table: FeatureTable, treatment: Ints | None, weights: Array | N
         codes, levels = table.values[:, m].astype(np.intp), table.n_levels(m)
         share = np.zeros(levels)
         if treatment is not None:
-            excess = treatment - mean_of(treatment.astype(np.float64), weights)
-            weight = counted(np.ones(codes.size), effective_weights(weights)) / max(float(excess.var()), 1e-12)
+            excess = treatment - weights.mean(treatment.astype(np.float64))
+            weight = weights.effective.values / max(float(excess.var()), 1e-12)
             none = np.zeros(codes.size, dtype=np.intp)
             share = LevelSums.of(codes, levels, none, none, weight, excess, n_arms=1).effects()[0][:, 0]
             spread = float(share[codes].std())

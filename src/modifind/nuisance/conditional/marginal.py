@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 
-from modifind.data.survey import some
 from modifind.nuisance.conditional.base import BaseSampler, PoolConditional
 from modifind.nuisance.conditional.contract import Calibration, ConditionalRule
 from modifind.nuisance.conditional.rules import ArmRule
@@ -52,8 +51,8 @@ class MarginalSampler(BaseSampler):
             start, size = np.zeros(column.size, dtype=np.int64), np.full(column.size, column.size)
         calibration = Calibration(self.name, float("nan"), float("nan"), 0.0)  # it is the marginal distribution
         shift, scale = np.zeros(column.size), np.ones(column.size)
-        levels, weights = self.table_.n_levels(feature), some(self.weights_, order)
-        pool = PoolConditional(column[order], start, size, calibration, shift, scale, levels, weights)
+        levels, counts = self.table_.n_levels(feature), self.weights_[order]
+        pool = PoolConditional(column[order], start, size, calibration, shift, scale, counts, levels)
         points, weights, window = pool.window_grids
         first = window[[int(np.argmax(self.treatment_ == arm)) for arm in (0, 1)]]
         return ArmRule(points[first], weights[first], self.condition_on_treatment, calibration, pool)

@@ -16,10 +16,10 @@ from sklearn.base import clone
 from modifind._typing import Array, Ints
 from modifind.data.clusters import is_within
 from modifind.data.feature_matrix import FeatureTable
-from modifind.nuisance.conditional.base import BaseSampler, sampler_weights
+from modifind.data.weights import Weights
+from modifind.nuisance.conditional.base import BaseSampler
 from modifind.nuisance.conditional.contract import Calibration, Conditional, Rows, fitted_conditional
 from modifind.nuisance.conditional.grid import ConditionalGrid
-from modifind.nuisance.regression.density import counted
 
 
 @dataclass(frozen=True)
@@ -88,7 +88,7 @@ class ClusterSampler(BaseSampler):
 
     def _prepare(self, seed: np.random.SeedSequence) -> None:
         """Fit the sampler for the other features."""
-        self.sampler.fit(self.table_, self.treatment_, seed, **sampler_weights(self.weights_))
+        self.sampler.fit(self.table_, self.treatment_, seed, **self.weights_.argument("weights"))
 
     def assign_folds(self, folds: Ints, *, whole_clusters: bool = False) -> None:
         """Cross-fit the distributions of other features by these folds."""
@@ -104,7 +104,7 @@ class ClusterSampler(BaseSampler):
         sampler = clone(getattr(self.sampler, "sampler", self.sampler))  # a table of clusters has no missing values
         if not by_cluster.whole_arms:  # the share treated is a column like others
             sampler.set_params(condition_on_treatment=False)
-        own = sampler_weights(by_cluster.weights)
+        own = by_cluster.weights.argument("weights")
         sampler.fit(by_cluster.table, by_cluster.arms, self.seeds_[feature], **own)
         rule = sampler.rule(by_cluster.feature)
         if rule.calibration.explained_share > self.most_explained[self.table_.kind(feature)]:
@@ -131,38 +131,36 @@ class ClusterMeans:
         Arm of each cluster; zeros where clusters were not treated as a whole.
     whole_arms : bool
         Whether they were.
-    weights : array, optional
-        Weights of the clusters, of mean 1.
+    weights : Weights
+        Of the clusters, of mean 1; those of rows that count alike count alike.
     """
 
     table: FeatureTable
     feature: int
     arms: Ints
     whole_arms: bool
-    weights: Array | None
+    weights: Weights
 
     @classmethod
-    def of(
-        cls, table: FeatureTable, treatment: Ints, clusters: Ints, feature: int, weights: Array | None
-    ) -> ClusterMeans:
+    def of(cls, table: FeatureTable, treatment: Ints, clusters: Ints, feature: int, weights: Weights) -> ClusterMeans:
         """Means over the rows of each cluster.
 
         Examples
         --------
-        >>> from modifind.data.feature_matrix import read_features
+        >>> from modifind.data.schema import read_features
         >>> clusters, arms = np.repeat(np.arange(20), 3), np.tile([0, 1, 1], 20)
         >>> x = np.random.default_rng(0).normal(size=60)
         >>> table = read_features({"size": np.linspace(1, 2, 20)[clusters], "age": x})
-        >>> means = ClusterMeans.of(table, arms, clusters, 0, None)
+        >>> means = ClusterMeans.of(table, arms, clusters, 0, Weights.alike(60))
         >>> means.table.names, means.table.values.shape, means.whole_arms
         (('size', 'age', 'treated'), (20, 3), False)
         """
         first = np.unique(clusters, return_index=True)[1]
-        counts = np.bincount(clusters, weights).astype(np.float64)
+        counts = np.bincount(clusters, weights.values).astype(np.float64)
         counts = np.maximum(counts, np.finfo(float).tiny)
 
         def means(column: Array) -> Array:
-            return np.bincount(clusters, counted(column, weights)).astype(np.float64) / counts
+            return np.bincount(clusters, weights.times(column)).astype(np.float64) / counts
 
         share, whole = means(treatment.astype(np.float64)), is_within(treatment, clusters)
         found: list[tuple[str, Array, Any]] = []  # names, columns and categories
@@ -177,5 +175,5 @@ class ClusterMeans:
         names, columns, categories = zip(*found, strict=True)
         known = FeatureTable(names, np.column_stack(columns), categories)
         arms = np.rint(share).astype(np.int64) * whole
-        own_weights = None if weights is None else counts / counts.mean()
+        own_weights = Weights.alike(first.size) if weights.uniform else Weights.of(counts).scaled
         return cls(known, names.index(table.names[feature]), arms, whole, own_weights)

@@ -9,10 +9,10 @@ which needs no random numbers.
 from __future__ import annotations
 
 import numpy as np
-from scipy.stats import kstest, kstwo
+from scipy.stats import kstwo
 
 from modifind._typing import Array
-from modifind.data.survey import effective_size
+from modifind.data.weights import Weights
 
 NARROW = 1e-6  # probability below which an interval is a point
 N_BINS = 10
@@ -39,14 +39,14 @@ def tie_cells(column: Array) -> Array:
     return np.column_stack((distinct - shared * below, distinct + shared * above))[place]
 
 
-def uniformity(pit: Array, weights: Array | None = None) -> tuple[float, float]:
+def uniformity(pit: Array, weights: Weights | None = None) -> tuple[float, float]:
     """Kolmogorov-Smirnov distance from uniform, and its p-value.
 
     Parameters
     ----------
     pit : array of shape (n, 2)
         Lower and upper end of each row's interval of probability; the same number where the value is no tie.
-    weights : array of shape (n,), optional
+    weights : Weights, optional
         How much each row counts.
 
     Returns
@@ -66,11 +66,8 @@ def uniformity(pit: Array, weights: Array | None = None) -> tuple[float, float]:
     """
     low, high = pit[:, 0], pit[:, 1]
     wide = high - low > NARROW
-    if weights is None and not wide.any():
-        test = kstest(low, "uniform")
-        return float(test.statistic), float(test.pvalue)
-    own = np.ones(low.size) if weights is None else weights
-    n_rows = low.size if weights is None else max(round(effective_size(weights)), 1)
+    counts = Weights.of(weights, low.size)
+    own, n_rows = counts.values, max(round(counts.effective_size), 1)
     points = (low[~wide] + high[~wide]) / 2
     order = np.argsort(points, kind="stable")
     points, reached = points[order], np.concatenate(([0.0], np.cumsum(own[~wide][order])))
@@ -85,7 +82,7 @@ def uniformity(pit: Array, weights: Array | None = None) -> tuple[float, float]:
     return distance, float(np.clip(kstwo.sf(distance, n_rows), 0.0, 1.0))
 
 
-def pit_shares(pit: Array, weights: Array | None = None) -> tuple[float, ...]:
+def pit_shares(pit: Array, weights: Weights | None = None) -> tuple[float, ...]:
     """Shares of the rows by tenths of the probability integral transform; a row counts in every tenth of its interval.
 
     Parameters are those of `uniformity`.
@@ -98,7 +95,7 @@ def pit_shares(pit: Array, weights: Array | None = None) -> tuple[float, ...]:
     """
     low, high = np.clip(pit[:, 0], 0.0, 1.0), np.clip(pit[:, 1], 0.0, 1.0)
     wide = high - low > NARROW
-    own = np.ones(low.size) if weights is None else weights
+    own = Weights.of(weights, low.size).values
     edges = np.linspace(0.0, 1.0, N_BINS + 1)
     points = (low[~wide] + high[~wide]) / 2
     shares = np.histogram(points, edges, weights=own[~wide])[0].astype(np.float64)

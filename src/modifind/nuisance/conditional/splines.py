@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from sklearn.linear_model import RidgeCV
 
 from modifind._typing import Array, Ints
-from modifind.data.survey import effective_weights, fit_weights, shares_of, some
+from modifind.data.weights import Weights
 from modifind.nuisance.conditional.base import (
     MANY_COLUMNS,
     N_NEIGHBOURS,
@@ -92,24 +92,24 @@ class SplineSampler(BaseSampler):
             return self._categorical(conditioning, inputs, column, levels, folds)
         return self._residual_rule(conditioning, inputs, column, folds, n_folds)
 
-    def _neighbours(self, inputs: Array, targets: Array, weights: Array | None) -> NDArray[np.intp] | slice:
+    def _neighbours(self, inputs: Array, targets: Array, weights: Weights) -> NDArray[np.intp] | slice:
         """The inputs that are looked at: of many those that go most with the feature, and the treatment, the last."""
         if inputs.shape[1] <= MANY_COLUMNS:
             return np.s_[:]
         return self._with_treatment(Association(inputs, weights).order(targets)[:N_NEIGHBOURS], inputs)
 
-    def _grow(self, inputs: Array, rest: Array, weights: Array | None) -> Any:
+    def _grow(self, inputs: Array, rest: Array, weights: Weights) -> Any:
         """A model of what smooth functions leave over, in units of the spread; None for none."""
         return None
 
-    def _classifier(self, inputs: Array, codes: Array, weights: Array | None) -> Any:
+    def _classifier(self, inputs: Array, codes: Array, weights: Weights) -> Any:
         """A classifier of a discrete feature."""
-        return SmoothClassifier().fit(inputs, codes, weights)
+        return SmoothClassifier().fit(inputs, codes, weights.given)
 
     def _residual_rule(
         self, conditioning: Conditioning, inputs: Array, column: Array, folds: Ints, n_folds: int
     ) -> tuple[ResidualRule, Array]:
-        weights, few = effective_weights(self.weights_), has_many_columns(*inputs.shape)
+        weights, few = self.weights_.effective, has_many_columns(*inputs.shape)
         models, mean, spread = self._cross_fit(inputs, column, folds, weights)
         # The rule finds a row's model by the number of its fold; rows of a fold without values may have any.
         by_fold = tuple(models.get(fold, models[folds[0]]) for fold in range(n_folds))
@@ -133,15 +133,15 @@ class SplineSampler(BaseSampler):
         pool = ((column - shift) / scale)[order]
         unknown = Calibration(self.name, 0.0, 0.0, 0.0)
         conditional = PoolConditional(
-            pool, start_row, np.full(column.size, width), unknown, shift, scale, weights=some(self.weights_, order)
+            pool, start_row, np.full(column.size, width), unknown, shift, scale, self.weights_[order]
         )
-        pit, score, edges = _window_scores(column, conditional, self.weights_)
+        pit, score, edges = _window_scores(column, conditional, self.weights_.values)
         calibration = continuous_calibration(self.name, pit, score, column, edges, self.weights_)
         conditional = replace(conditional, calibration=calibration)
         return ResidualRule.of(conditioning, by_fold, mean, local, conditional, shifted=not piled), score
 
     def _cross_fit(
-        self, inputs: Array, column: Array, folds: Ints, weights: Array | None
+        self, inputs: Array, column: Array, folds: Ints, weights: Weights
     ) -> tuple[dict[int, tuple[Any, Any]], Array, Array]:
         """A model of each fold's outside, with trees or None, and the mean and the spread that it gives the inside."""
         mean, spread = np.empty(column.size), np.empty(column.size)
@@ -151,7 +151,7 @@ class SplineSampler(BaseSampler):
             smooth = SmoothRegression().fit(inputs, column, weights)
         for fold in np.unique(folds):
             out = folds == fold
-            own = some(weights, ~out)
+            own = weights[~out]
             seen = self._neighbours(inputs[~out], column[~out, None], own)
             train, test = inputs[~out][:, seen], inputs[out][:, seen]
             fit = _Line.of if few else SmoothRegression().fit if smooth is None else smooth.refit
@@ -170,7 +170,7 @@ class SplineSampler(BaseSampler):
         held = np.zeros((codes.size, levels))
         models: list[Any] = []
         known = []
-        weights = effective_weights(self.weights_)
+        weights = self.weights_.effective
         for fold in np.unique(folds):
             out = folds == fold
             present = np.unique(codes[~out]).astype(np.intp)
@@ -179,14 +179,14 @@ class SplineSampler(BaseSampler):
                 held[np.ix_(out, present)] = 1.0
                 models.append(None)
                 continue
-            part = some(weights, ~out)
+            part = weights[~out]
             near = self._neighbours(inputs[~out], (codes[~out, None] == present).astype(np.float64), part)
             model = self._classifier(inputs[~out][:, near], codes[~out], part)
             held[np.ix_(out, present)] = model.predict_proba(inputs[out][:, near])
             models.append(Selected.of(model, near))
         score = category_score(codes, held)
         calibration = discrete_calibration(self.name, codes, score, self.weights_)
-        frequencies = shares_of(codes, levels, self.weights_)
+        frequencies = self.weights_.shares(codes, levels)
         fitted = CategoricalConditional.of(held, calibration)
         return CategoryRule(conditioning, tuple(models), tuple(known), frequencies, calibration, fitted), score
 
@@ -198,24 +198,21 @@ class _Line:
     model: RidgeCV
 
     @classmethod
-    def of(cls, inputs: Array, column: Array, weights: Array | None) -> _Line:
-        return cls(RidgeCV(PENALTIES).fit(inputs, column, **fit_weights(weights)))
+    def of(cls, inputs: Array, column: Array, weights: Weights) -> _Line:
+        return cls(RidgeCV(PENALTIES).fit(inputs, column, **weights.argument()))
 
     def predict(self, X: Array) -> tuple[Array, Array]:
         """Mean and spread."""
         return self.model.predict(X), np.ones(X.shape[0])
 
 
-def _local_scale(residual: Array, order: NDArray[np.intp], rank: Ints, weights: Array | None = None) -> Array:
+def _local_scale(residual: Array, order: NDArray[np.intp], rank: Ints, weights: Weights) -> Array:
     """Root mean square of the residuals of a tenth of the rows around each row's predicted mean."""
     width = min(residual.size, int(np.clip(residual.size // 10, 50, 2000)))
-    squares = residual[order] ** 2
-    size: Array | int = width
     start = np.clip(rank - width // 2, 0, residual.size - width)
-    if weights is not None:
-        squares = squares * weights[order]
-        size = _window_totals(weights[order], start, width)
-    return np.sqrt(np.maximum(_window_totals(squares, start, width) / size, np.finfo(float).tiny))
+    terms = weights.times(residual**2), weights.values
+    squares, size = (_window_totals(own[order], start, width) for own in terms)
+    return np.sqrt(np.maximum(squares / size, np.finfo(float).tiny))
 
 
 def _window_totals(terms: Array, start: Ints, width: int) -> Array:
@@ -224,16 +221,12 @@ def _window_totals(terms: Array, start: Ints, width: int) -> Array:
     return total[start + width] - total[start]
 
 
-def _window_scores(
-    column: Array, conditional: PoolConditional, weights: Array | None = None
-) -> tuple[Array, Array, Array]:
+def _window_scores(column: Array, conditional: PoolConditional, weights: Array) -> tuple[Array, Array, Array]:
     """PIT and binned log-score of each row under its window of the pool, the row itself left out; and the bins' edges.
 
-    With weights, counts of rows are sums of weights, and the pseudo-row below has the mean weight.
+    Counts of rows are sums of weights, and the pseudo-row below has the mean weight.
     """
     edges = value_bins(column)
-    weights = np.ones(column.size) if weights is None else weights
-    pool_weights = np.ones(column.size) if conditional.weights is None else conditional.weights
     order = np.argsort(column, kind="stable")
     prior = _steps(weights[order])[np.searchsorted(column[order], edges, side="right")] / weights.sum()
     pit, score = np.empty((column.size, 2)), np.empty(column.size)
@@ -241,7 +234,7 @@ def _window_scores(
         rows = np.flatnonzero(conditional.start == start)
         part = slice(start, start + conditional.size[rows[0]])
         order = np.argsort(conditional.pool[part], kind="stable")
-        window, steps = conditional.pool[part][order], _steps(pool_weights[part][order])
+        window, steps = conditional.pool[part][order], _steps(conditional.weights.values[part][order])
         own = ((column[rows] - conditional.shift[rows]) / conditional.scale[rows])[:, None]
         at_edges = (edges - conditional.shift[rows, None]) / conditional.scale[rows, None]
         mine, typical = weights[rows, None], steps[-1] / window.size

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from modifind._typing import Array, Ints
-from modifind.data.survey import mean_of, some
+from modifind.data.weights import Weights
 
 PENALTIES: Array = np.logspace(0, 6, 7)
 N_NEIGHBOURS = (5, 20, 60)
@@ -53,16 +53,14 @@ class _Part:
     squares: Array
 
     @classmethod
-    def of(cls, table: Array, all_arms: Ints, out: NDArray[np.bool_], weights: Array | None = None) -> _Part:
+    def of(cls, table: Array, all_arms: Ints, out: NDArray[np.bool_], weights: Weights) -> _Part:
         """Factor the smaller of the two Gram matrices."""
         columns, arms = table[~out], all_arms[~out]
-        own = some(weights, ~out)
+        own = weights[~out]
         centres = np.zeros((2, columns.shape[1]))
         for arm in np.unique(arms):
-            centres[arm] = mean_of(columns[arms == arm], some(own, arms == arm))
-        centred = columns - centres[arms]
-        if own is not None:
-            centred *= np.sqrt(own)[:, None]
+            centres[arm] = own[arms == arm].mean(columns[arms == arm])
+        centred = own.root.times(columns - centres[arms])
         n_rows, n_columns = centred.shape
         if n_columns <= n_rows:
             values, vectors = np.linalg.eigh(centred.T @ centred)
@@ -129,20 +127,20 @@ class CrossFittedRidge:
         The columns.
     parts : tuple
         What is known of each fold.
-    weights : array of shape (n,), optional
-        Weights of the rows.
+    weights : Weights
+        How much each row counts.
     treatment : int, optional
         The column that is the treatment, centred at its mean: in lines it carries what the arms differ by.
     """
 
     columns: Array
     parts: tuple[_Part, ...]
-    weights: Array | None = None
+    weights: Weights
     treatment: int | None = None
 
     @classmethod
     def of(
-        cls, columns: Array, arms: Ints, folds: Ints, weights: Array | None = None, treatment: int | None = None
+        cls, columns: Array, arms: Ints, folds: Ints, weights: Weights, treatment: int | None = None
     ) -> CrossFittedRidge:
         """One factorisation per fold serves all columns; its cost is that of the smaller Gram matrix.
 
@@ -154,8 +152,8 @@ class CrossFittedRidge:
             Arm of each row; all 0 where the treatment is not conditioned on.
         folds : array of shape (n,)
             Fold of each row.
-        weights : array of shape (n,), optional
-            Weights of the rows, adding up to the effective number of rows.
+        weights : Weights
+            How much each row counts, adding up to the effective number of rows.
         treatment : int, optional
             The column that is the treatment.
         """
@@ -183,6 +181,6 @@ class CrossFittedRidge:
 
     def _best(self, target: int, means: Array) -> tuple[int, float]:
         """The candidate of least error out of fold, and the root mean square of its errors."""
-        errors = mean_of((self.columns[:, target, None] - means) ** 2, self.weights)
+        errors = self.weights.mean((self.columns[:, target, None] - means) ** 2)
         best = int(np.argmin(errors))
         return best, float(np.sqrt(errors[best]))

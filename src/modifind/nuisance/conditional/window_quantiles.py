@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from modifind._typing import Array, Ints
+from modifind.data.weights import Weights
 
 HARDLY = 0.1  # of the weight of its neighbour
 ENDS, BETWEEN = 100, 800  # values of a window that are kept: at each end, and in between
@@ -25,12 +26,12 @@ class WindowQuantiles:
     tables: tuple[tuple[Array, Array], ...]
 
     @classmethod
-    def of(cls, pool: Array, start: Ints, size: Ints, weights: Array | None = None) -> WindowQuantiles:
-        """Of windows of a pool, whose values may count by weights."""
+    def of(cls, pool: Array, start: Ints, size: Ints, weights: Weights) -> WindowQuantiles:
+        """Of windows of a pool, whose values count by weights."""
         tables = []
         for first, length in zip(start.tolist(), size.tolist(), strict=True):
             rows = slice(first, first + length)
-            tables.append(_table(pool[rows], np.ones(length) if weights is None else weights[rows]))
+            tables.append(_table(pool[rows], weights.values[rows]))
         return cls(tuple(tables))
 
     def __call__(self, window: NDArray[np.intp], levels: Array) -> Array:
@@ -38,7 +39,8 @@ class WindowQuantiles:
 
         Examples
         --------
-        >>> two = WindowQuantiles.of(np.array([0.0, 1.0, 5.0, 5.0]), np.array([0, 2]), np.array([2, 2]))
+        >>> pool, alike = np.array([0.0, 1.0, 5.0, 5.0]), Weights.alike(4)
+        >>> two = WindowQuantiles.of(pool, np.array([0, 2]), np.array([2, 2]), alike)
         >>> two(np.array([0, 1]), np.array([[0.5, 0.5], [0.25, 0.9]])).tolist()
         [[0.5, 5.0], [0.0, 5.0]]
         """

@@ -10,13 +10,12 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 
 from modifind._typing import Array, Ints
-from modifind.data.survey import effective_weights, some
+from modifind.data.weights import Weights
 from modifind.nuisance.regression.blocks import quadratic_forms, scaled_gram
 from modifind.nuisance.regression.density import (
     SHAPES,
     best_shape,
     centre_and_unit,
-    counted,
     robust_spread,
     student_weight,
 )
@@ -116,13 +115,13 @@ class AdditiveLearner(AdditiveArms):
         Weights are scaled to sum to the effective sample size, so that penalties are no surer than they should be.
         """
         rows = [np.flatnonzero(a == arm) for arm in (0, 1)]
-        counts = effective_weights(sample_weight)
+        counts = Weights.of(sample_weight, y.size).effective
         # Penalties and floors below are for outcomes of size 1.
         centre, unit = centre_and_unit(y)
         scaled = (y - centre) / unit
         # An arm whose outcome hardly varies must not outweigh the other one: what the arms share is fitted to both.
         least = max(LEAST_ARM * max(robust_spread(scaled[r]) for r in rows), LEAST_UNIT)
-        arms = [_Arm(r, scaled[r], some(counts, r), least) for r in rows]
+        arms = [_Arm(r, scaled[r], counts[r], least) for r in rows]
         n_knots = min(self.n_knots, 1 + MAX_CURVES_PER_ROW * X.shape[0] // max(X.shape[1], 1))
         self._use(AdditiveTerms.of(X, n_knots), X, arms)
         self._choose_among(("exp",), arms)
@@ -131,7 +130,7 @@ class AdditiveLearner(AdditiveArms):
                 self._add_products(X, arms)
                 self._choose_among(self.links, arms)
             self._location.fit_least_squares(
-                [(arm.terms, arm.y, counted(arm.weight, arm.counts)) for arm in arms], n_steps=6 if turn < 2 else 4
+                [(arm.terms, arm.y, arm.counts.times(arm.weight)) for arm in arms], n_steps=6 if turn < 2 else 4
             )
             for k, arm in enumerate(arms):
                 arm.update(self._location, k, self._scale_columns, n_steps=(4, 10, 5)[turn])
@@ -186,7 +185,7 @@ class _Arm:
 
     rows: NDArray[np.intp]
     y: Array
-    counts: Array | None
+    counts: Weights
     least: float
     terms: Array = field(default_factory=lambda: np.empty((0, 0)))
     models: list[ScaleModel] = field(default_factory=list)
@@ -204,11 +203,11 @@ class _Arm:
         """Of the location and of the log-scale, times the weights of the rows."""
         u = self.residual / self.scale
         weight = student_weight(u, self.shape)
-        return counted(weight * u, self.counts), counted(weight * u**2 - 1.0, self.counts)
+        return self.counts.times(weight * u), self.counts.times(weight * u**2 - 1.0)
 
     def update(self, location: ArmLocations, number: int, columns: Ints, n_steps: int) -> None:
         """Leave-one-out residuals of a new location, their scale, and the weights that follow."""
-        leverage = counted(self.weight, self.counts) * location.leverage(self.terms, number)
+        leverage = self.counts.times(self.weight) * location.leverage(self.terms, number)
         fitted = self.terms @ location.coefficients[number]
         self.residual = (self.y - fitted) / (1.0 - np.clip(leverage, 0.0, MAX_LEVERAGE))
         part = np.take(self.terms, columns, axis=1)

@@ -8,7 +8,7 @@ import numpy as np
 from sklearn.base import BaseEstimator
 
 from modifind._typing import Array, Ints
-from modifind.data.survey import some
+from modifind.data.weights import Weights
 from modifind.nuisance.outcome.additive import AdditiveLearner
 from modifind.nuisance.outcome.binary import AdditiveClassifier
 
@@ -45,12 +45,12 @@ class AdditiveAmounts(BaseEstimator):
 
     def fit(self, X: Array, a: Ints, y: Array, sample_weight: Array | None = None) -> Self:
         """Fit both: the second to rows with an amount."""
-        has_any = y > 0
+        has_any, weights = y > 0, Weights.of(sample_weight, y.size)
         self.any_ = AdditiveClassifier(self.n_knots, products=self.products)
-        self.any_.fit(X, a, has_any.astype(np.float64), sample_weight)
+        self.any_.fit(X, a, has_any.astype(np.float64), weights.given)
         logs = np.log(y[has_any])
         self.amount_ = AdditiveLearner(self.n_knots, products=self.products)
-        self.amount_.fit(X[has_any], a[has_any], logs, some(sample_weight, has_any))
+        self.amount_.fit(X[has_any], a[has_any], logs, weights[has_any].given)
         del self.amount_.residual_, self.amount_.weight_
         self.range_ = float(logs.min()), float(logs.max())
         return self

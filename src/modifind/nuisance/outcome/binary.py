@@ -6,7 +6,7 @@ import numpy as np
 from scipy.special import expit
 
 from modifind._typing import Array
-from modifind.data.survey import mean_of
+from modifind.data.weights import Weights
 from modifind.nuisance.outcome.linked import AdditiveIndex
 
 MAX_INDEX = 8.0
@@ -29,8 +29,8 @@ class AdditiveClassifier(AdditiveIndex):
     [False, True]
     """
 
-    def _begin(self, y: Array, counts: Array | None) -> float:
-        share = float(np.clip(mean_of(y, counts), 1e-3, 1 - 1e-3))
+    def _begin(self, y: Array, counts: Weights) -> float:
+        share = float(np.clip(counts.mean(y), 1e-3, 1 - 1e-3))
         return float(np.log(share / (1 - share)))
 
     def _step(self, y: Array, index: Array) -> tuple[Array, Array]:

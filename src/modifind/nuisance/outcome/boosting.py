@@ -9,10 +9,9 @@ from sklearn.base import BaseEstimator, clone
 from sklearn.ensemble import HistGradientBoostingRegressor
 
 from modifind._typing import Array, Ints
-from modifind.data.survey import effective_weights, fit_weights, mean_of, some
+from modifind.data.weights import Weights
 from modifind.nuisance.outcome.additive import AdditiveLearner
 from modifind.nuisance.regression.blocks import random_rows
-from modifind.nuisance.regression.density import counted
 
 N_FOLDS = 2
 N_BINS = 64
@@ -59,17 +58,16 @@ class BoostingLearner(BaseEstimator):
         fitted_base: AdditiveLearner | None = None,
     ) -> BoostingLearner:
         """Fit the additive model, unless a fitted one is given, and the trees."""
+        weights = Weights.of(sample_weight, y.size)
         base = AdditiveLearner() if self.base is None else clone(self.base)
-        self.base_ = base.fit(X, a, y, **fit_weights(sample_weight)) if fitted_base is None else fitted_base
+        self.base_ = base.fit(X, a, y, **weights.argument()) if fitted_base is None else fitted_base
         rows = random_rows(y.size, MAX_ROWS)
         X, a, target, weight = X[rows], a[rows], self.base_.residual_[rows], self.base_.weight_[rows]
         self.edges_ = [np.unique(np.quantile(column, np.arange(1, N_BINS) / N_BINS)) for column in X.T]
         inputs = np.column_stack((self._bins(X), a))
-        counts = effective_weights(some(sample_weight, rows))
-        weight = counted(weight, counts)
-        weight = weight / weight.mean()
-        if counts is not None:
-            weight *= counts.mean()  # their sum is the effective number of rows
+        counts = weights[rows].effective
+        weight = counts.times(weight)
+        weight = weight / weight.mean() * counts.values.mean()  # their sum is the effective number of rows
         folds = np.arange(a.size) % N_FOLDS  # rows come in no order that matters
         left = np.empty(a.size)
         for fold in range(N_FOLDS):
@@ -79,10 +77,10 @@ class BoostingLearner(BaseEstimator):
         self.mean_ = self._mean_trees().fit(inputs, target, sample_weight=weight)
         scale = self.base_.predict(X)[1][np.arange(a.size), a]
         square = np.clip((left / scale) ** 2, 1e-3, 25.0)  # a few wild rows must not decide the trees
-        inflation = float(mean_of(square, counts))
+        inflation = float(counts.mean(square))
         self.variance_ = HistGradientBoostingRegressor(
             loss="gamma", max_iter=max(self.max_iter // 2, 1), **_settings()
-        ).fit(inputs, square / inflation, sample_weight=counts)
+        ).fit(inputs, square / inflation, sample_weight=counts.given)
         self.log_inflation_ = 0.5 * float(np.log(inflation))
         return self
 

@@ -8,6 +8,7 @@ from typing import Any, ClassVar, Protocol
 import numpy as np
 
 from modifind._typing import Array, Ints
+from modifind.data.weights import Weights
 from modifind.nuisance.regression.chances import check_chances
 
 TINY = np.finfo(np.float64).tiny
@@ -66,7 +67,7 @@ class Likelihood(Protocol):
     chances: ClassVar[bool] = False
 
     @abstractmethod
-    def fitted(self, y: Array, location: Array, scale: Array, weights: Array | None = None) -> Likelihood:
+    def fitted(self, y: Array, location: Array, scale: Array, weights: Weights | None = None) -> Likelihood:
         """The same with what all rows share beside location and scale, such as the dispersion of counts."""
 
     @abstractmethod
@@ -82,7 +83,7 @@ class Likelihood(Protocol):
         """Outcome less location, in units of the scale."""
 
     @abstractmethod
-    def best_shape(self, residual: Array, weights: Array | None = None) -> float:
+    def best_shape(self, residual: Array, weights: Weights | None = None) -> float:
         """The shape of greatest likelihood."""
 
     @abstractmethod

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from modifind._typing import Array
-from modifind.data.survey import mean_of
-from modifind.nuisance.outcome.linked import AdditiveIndex, IndexedRows
+from modifind.data.weights import Weights
+from modifind.nuisance.outcome.linked import AdditiveIndex, IndexedRows, joint_weights
 
 BELOW, ABOVE = 8.0, 1.0  # of the logarithms of the mean and of the largest count
 LEAST_MEAN = 1e-3
@@ -38,15 +38,15 @@ class AdditiveCounts(AdditiveIndex):
 
     rounds = 6
 
-    def _begin(self, y: Array, counts: Array | None) -> float:
-        return float(np.log(max(mean_of(y, counts), LEAST_MEAN)))
+    def _begin(self, y: Array, counts: Weights) -> float:
+        return float(np.log(max(counts.mean(y), LEAST_MEAN)))
 
     def _share(self, arms: list[IndexedRows]) -> None:
         y, mean = (np.concatenate(parts) for parts in zip(*((arm.y, np.exp(arm.index)) for arm in arms), strict=True))
-        counts = None if arms[0].counts is None else np.concatenate([arm.counts for arm in arms])
-        excess = mean_of((y - mean) ** 2 - mean, counts)
-        self.dispersion_ = float(np.clip(excess / mean_of(mean**2, counts), 0.0, MOST_DISPERSION))
-        centre = np.log(max(float(mean_of(y, counts)), LEAST_MEAN))
+        counts = joint_weights(arms)
+        excess = counts.mean((y - mean) ** 2 - mean)
+        self.dispersion_ = float(np.clip(excess / counts.mean(mean**2), 0.0, MOST_DISPERSION))
+        centre = np.log(max(float(counts.mean(y)), LEAST_MEAN))
         self.range_ = (float(centre) - BELOW, float(np.log(max(y.max(), 1.0))) + ABOVE)
 
     def _step(self, y: Array, index: Array) -> tuple[Array, Array]:

@@ -21,10 +21,10 @@ from scipy.special import expit
 from sklearn.cluster import KMeans
 
 from modifind._typing import Array, Ints
-from modifind.data.survey import effective_weights
+from modifind.data.weights import Weights
 from modifind.nuisance.outcome.additive import AdditiveLearner
 from modifind.nuisance.outcome.binary import AdditiveClassifier
-from modifind.nuisance.regression.density import counted, student_weight
+from modifind.nuisance.regression.density import student_weight
 from modifind.nuisance.regression.level_sums import LARGE_EFFECT, Coded, LevelSums, inner_folds
 
 MOST_GROUPS = 100
@@ -49,12 +49,12 @@ class LevelEffects:
 
     @classmethod
     def of(
-        cls, coded: Coded, X: Array, a: Ints, y: Array, *, binary: bool, sample_weight: Array | None = None
+        cls, coded: Coded, X: Array, a: Ints, y: Array, *, binary: bool, weights: Weights
     ) -> tuple[LevelEffects, Array]:
         """Learn effects from rows; also the columns of these rows, each with the effects that the others show."""
         folds = inner_folds(y.size)
-        counts = effective_weights(sample_weight)
-        rows = _Rows.of(coded, X, a, y, binary, sample_weight)
+        counts = weights.effective
+        rows = _Rows.of(coded, X, a, y, binary, weights)
         tables, columns = [], []
         for own, n_levels in coded:
             codes = X[:, own.start].astype(np.intp)
@@ -125,7 +125,7 @@ class _Rows:
     scale: Array
 
     @classmethod
-    def of(cls, coded: Coded, X: Array, a: Ints, y: Array, binary: bool, sample_weight: Array | None) -> _Rows:
+    def of(cls, coded: Coded, X: Array, a: Ints, y: Array, binary: bool, weights: Weights) -> _Rows:
         """Fit a model without the levels, but with what their rows have in common; the latter is then left in."""
         codes = [own.start for own, _ in coded]
         means = np.concatenate([np.arange(own.start + 1, own.stop) for own, _ in coded])
@@ -137,27 +137,27 @@ class _Rows:
         still[:, means] = others[:, means].mean(axis=0)
         own_arm = np.arange(y.size), a
         if binary:
-            model = AdditiveClassifier(0, products=False).fit(others, a, y, sample_weight)
+            model = AdditiveClassifier(0, products=False).fit(others, a, y, weights.given)
             chance = expit(model.index(still)[own_arm])
             weight = chance * (1 - chance)
             return cls(a, (y - chance) / weight, weight, np.ones(y.size))
-        learner = AdditiveLearner(N_KNOTS, products=False).fit(others, a, y, sample_weight)
+        learner = AdditiveLearner(N_KNOTS, products=False).fit(others, a, y, weights.given)
         location, scale = learner.predict(others)
         moved = location[own_arm] - learner.predict(still)[0][own_arm] if means.size else 0.0
         return cls(a, learner.residual_ + moved, learner.weight_, scale[own_arm])
 
     def effects(
-        self, codes: NDArray[np.intp], n_levels: int, folds: NDArray[np.intp], counts: Array | None
+        self, codes: NDArray[np.intp], n_levels: int, folds: NDArray[np.intp], counts: Weights
     ) -> tuple[Array, Array, Array]:
         """Effects on the location: of levels, of rows by the others of their level, and the root of the information."""
-        weight = counted(self.weight, counts)
+        weight = counts.times(self.weight)
         table, outside = LevelSums.of(codes, n_levels, self.a, folds, weight, self.residual).effects()
         held = outside[folds, codes]
         self.residual = self.residual - held[:, 0] - (self.a - 0.5) * held[:, 1]
         return table, held, np.sqrt(weight.mean()) * np.array([1.0, 0.5])
 
     def scale_effects(
-        self, codes: NDArray[np.intp], n_levels: int, folds: NDArray[np.intp], counts: Array | None
+        self, codes: NDArray[np.intp], n_levels: int, folds: NDArray[np.intp], counts: Weights
     ) -> tuple[Array, Array, Array]:
         """The same of the log-scale, from residuals that the effects on the location have been taken off."""
         u = self.residual / self.scale
@@ -165,7 +165,7 @@ class _Rows:
         for arm in (0, 1):
             score[self.a == arm] /= max(float(score[self.a == arm].mean()), 1e-12)
         information = 1.0 / max(float(score.var()), 1e-12)
-        weight = counted(np.full(u.size, information), counts)
+        weight = counts.times(np.full(u.size, information))
         table, outside = LevelSums.of(codes, n_levels, self.a, folds, weight, score - 1.0).effects()
         return table, outside[folds, codes], np.sqrt(information) * np.array([1.0, 0.5])
 

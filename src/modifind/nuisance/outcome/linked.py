@@ -10,9 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from modifind._typing import Array, Ints
-from modifind.data.survey import effective_weights, some
+from modifind.data.weights import Weights
 from modifind.nuisance.outcome.additive import AdditiveArms, ArmLocations
-from modifind.nuisance.regression.density import counted
 from modifind.nuisance.regression.terms import AdditiveTerms
 
 
@@ -21,8 +20,13 @@ class IndexedRows:
     """Outcomes of one arm, the weights of its rows, and their index so far."""
 
     y: Array
-    counts: Array | None
+    counts: Weights
     index: Array
+
+
+def joint_weights(arms: list[IndexedRows]) -> Weights:
+    """The weights of the rows of both arms."""
+    return Weights(np.concatenate([arm.counts.values for arm in arms]), arms[0].counts.uniform)
 
 
 class AdditiveIndex(AdditiveArms):
@@ -49,7 +53,7 @@ class AdditiveIndex(AdditiveArms):
         self.products = products
 
     @abstractmethod
-    def _begin(self, y: Array, counts: Array | None) -> float:
+    def _begin(self, y: Array, counts: Weights) -> float:
         """Index of an arm that no column tells apart."""
 
     @abstractmethod
@@ -68,11 +72,11 @@ class AdditiveIndex(AdditiveArms):
 
         Weights are scaled to sum to the effective sample size.
         """
-        counts = effective_weights(sample_weight)
+        counts = Weights.of(sample_weight, y.size).effective
         rows = [np.flatnonzero(a == arm) for arm in (0, 1)]
         arms = []
         for r in rows:
-            own = some(counts, r)
+            own = counts[r]
             arms.append(IndexedRows(y[r], own, np.full(r.size, self._begin(y[r], own))))
         self.terms_ = AdditiveTerms.of(X, self.n_knots)
         terms: list[Array] = []
@@ -80,7 +84,7 @@ class AdditiveIndex(AdditiveArms):
         for turn in range(self.rounds):
             self._share(arms)
             if turn == 1 and self.products:
-                scores = [counted(self._step(arm.y, arm.index)[0], arm.counts) for arm in arms]
+                scores = [arm.counts.times(self._step(arm.y, arm.index)[0]) for arm in arms]
                 self.terms_ = self.terms_.with_products(X, [scores], rows)
                 if self.terms_.pairs:
                     locations = self._use(X, rows, terms)
@@ -94,7 +98,7 @@ class AdditiveIndex(AdditiveArms):
     def _working(self, terms: Array, arm: IndexedRows) -> tuple[Array, Array, Array]:
         """Terms, working outcomes of weighted least squares, and their weights."""
         score, information = self._step(arm.y, arm.index)
-        return terms, arm.index + score / information, counted(information, arm.counts)
+        return terms, arm.index + score / information, arm.counts.times(information)
 
     def _use(self, X: Array, rows: list[NDArray[np.intp]], terms: list[Array]) -> ArmLocations:
         """Fill in the terms of each arm's rows and begin anew."""

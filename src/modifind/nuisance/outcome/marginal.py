@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 
 from modifind._typing import Array, Ints
-from modifind.data.survey import representative_values
+from modifind.data.weights import Weights
 from modifind.nuisance.outcome.contract import Likelihood
 
 
 def marginal_log_likelihood(
-    y: Array, a: Ints, folds: Ints, *, family: Likelihood, least_scale: float = 0.0, weights: Array | None = None
+    y: Array, a: Ints, folds: Ints, *, family: Likelihood, least_scale: float = 0.0, weights: Weights | None = None
 ) -> Array:
     """Held-out log-likelihood of every row under its arm's distribution in the other folds.
 
@@ -24,7 +24,7 @@ def marginal_log_likelihood(
         Whose location, scale and shape each arm has.
     least_scale : float, default=0.0
         Smallest scale, for arms with a constant outcome.
-    weights : array of shape (n,), optional
+    weights : Weights, optional
         How much each row counts; values that stand for the weighted ones are then fitted.
 
     Examples
@@ -35,13 +35,11 @@ def marginal_log_likelihood(
     >>> round(float(marginal_log_likelihood(y, a, folds, family=StudentT()).mean()), 2)
     -1.43
     """
-    found = np.empty(y.size)
+    found, counts = np.empty(y.size), Weights.of(weights, y.size)
     for fold in np.unique(folds):
         for arm in (0, 1):
             inside, outside = (folds == fold) & (a == arm), (folds != fold) & (a == arm)
-            seen = y[outside]
-            if weights is not None:
-                seen = representative_values(seen, weights[outside], seen.size)
+            seen = counts[outside].representative(y[outside], int(outside.sum()))
             location, scale, shape = family.marginal(seen, least_scale)
             own = family.fitted(seen, np.full(seen.size, location), np.full(seen.size, scale))
             found[inside] = own.log_density(y[inside], location, scale, shape)

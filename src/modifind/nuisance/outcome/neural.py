@@ -10,7 +10,7 @@ import numpy as np
 from sklearn.base import BaseEstimator
 
 from modifind._typing import Array, Ints
-from modifind.data.survey import mean_of
+from modifind.data.weights import Weights
 from modifind.nuisance.regression.density import centre_and_unit, student_log_density, student_weight
 from modifind.nuisance.regression.training import Float32, Networks
 
@@ -120,12 +120,11 @@ class NeuralLearner(BaseEstimator):
         """Train all networks; the likelihood of a row counts as often as its weight says."""
         a = np.asarray(a, dtype=np.int64)
         X, y = np.asarray(X, dtype=np.float64), np.asarray(y, dtype=np.float64)
-        rng = np.random.default_rng(self.random_state)
+        weights, rng = Weights.of(sample_weight, y.size), np.random.default_rng(self.random_state)
         if y.size > self.max_rows:
             rows = np.sort(rng.choice(y.size, self.max_rows, replace=False))
-            X, a, y = X[rows], a[rows], y[rows]
-            sample_weight = None if sample_weight is None else np.asarray(sample_weight)[rows]
-        counts = None if sample_weight is None else np.asarray(sample_weight, dtype=np.float64) / np.mean(sample_weight)
+            X, a, y, weights = X[rows], a[rows], y[rows], weights[rows]
+        counts = weights.scaled
         self.n_features_in_ = X.shape[1]
         self.column_center_ = X.mean(axis=0)
         self.column_unit_ = np.maximum(X.std(axis=0), 1.0)  # indicators stay as small as they are
@@ -206,7 +205,7 @@ class _Ensemble(Networks):
         a: Ints,
         y: Array,
         rng: np.random.Generator,
-        counts: Array | None = None,
+        counts: Weights,
     ) -> None:
         n_inputs = inputs.shape[1]
         hidden, members = learner.hidden, learner.members
@@ -228,14 +227,11 @@ class _Ensemble(Networks):
         unit = np.exp(-log_scale[a])
         reach = learner.reach_[a] * unit
         rows = np.column_stack((reach, (a - 0.5) * reach, a == 0, a == 1, (y - center[a]) * unit))
-        rows *= learner.varies_[a][:, None]
-        self.weighted = counts is not None
-        if counts is not None:  # last, where the likelihood does not look
-            rows = np.column_stack((rows, counts))
+        # The weights come last, where the likelihood does not look.
+        rows = np.column_stack((rows * learner.varies_[a][:, None], counts.values))
         self.rows = self.tensor(rows.astype(np.float32))
         self.held = self._gather(held)
-        held_counts = None if counts is None else counts[held]
-        self.constant = -np.average(log_scale[a][held], axis=1, weights=held_counts)
+        self.constant = -np.average(log_scale[a][held], axis=1, weights=counts.values[held])
 
     def _flat(self, layers: dict[str, Float32]) -> Float32:
         return np.concatenate([layers[name].ravel() for name in self.shapes]).astype(np.float32)
@@ -288,9 +284,7 @@ class _Ensemble(Networks):
         return self.inputs[index], self.rows[index]
 
     def _mean(self, values: torch.Tensor, rows: torch.Tensor, whole: bool = False) -> torch.Tensor:
-        """Mean over the rows of each network; of a batch that is weighted, the part of the mean of all rows."""
-        if not self.weighted:
-            return values.mean(dim=1)
+        """Mean over the rows of each network; of a batch, the part of the mean of all rows."""
         counts = rows[..., -1].to(values.dtype)
         counts = counts / counts.mean(dim=1, keepdim=True) if whole else counts
         return (values * counts).mean(dim=1)
@@ -309,17 +303,17 @@ def _held_out(a: Ints, members: int, fraction: float, rng: np.random.Generator) 
     return np.sort(turned[:, :n_held], axis=1), turned[:, n_held:]
 
 
-def _arm_constants(y: Array, a: Ints, counts: Array | None = None) -> Array:
+def _arm_constants(y: Array, a: Ints, counts: Weights) -> Array:
     """Location and log-scale of each arm without features, shape (2, 2), by maximum likelihood."""
     constants = np.zeros((2, 2))
     for arm in (0, 1):
         own = a == arm if (a == arm).any() else np.ones(a.size, dtype=bool)
-        values, counted = y[own], None if counts is None else counts[own]
+        values, counted = y[own], counts[own]
         center, scale = centre_and_unit(values)
         for _ in range(30):
             weight = student_weight((values - center) / scale, SHAPE)
-            center = float(np.average(values, weights=weight if counted is None else weight * counted))
-            scale = max(math.sqrt(mean_of(weight * (values - center) ** 2, counted)), MIN_SCALE)
+            center = float(np.average(values, weights=counted.times(weight)))
+            scale = max(math.sqrt(counted.mean(weight * (values - center) ** 2)), MIN_SCALE)
         constants[:, arm] = center, math.log(scale)
     return constants
 

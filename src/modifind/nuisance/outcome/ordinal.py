@@ -7,15 +7,15 @@ from scipy.optimize import brentq
 from scipy.special import expit
 
 from modifind._typing import Array
-from modifind.data.survey import mean_of
-from modifind.nuisance.outcome.linked import AdditiveIndex, IndexedRows
+from modifind.data.weights import Weights
+from modifind.nuisance.outcome.linked import AdditiveIndex, IndexedRows, joint_weights
 
 MAX_INDEX = 8.0
 FAR = 60.0  # beyond any threshold
 EDGE = 1e-6
 
 
-def thresholds_of(levels: Array, index: Array, n_levels: int, counts: Array | None = None) -> Array:
+def thresholds_of(levels: Array, index: Array, n_levels: int, counts: Weights | None = None) -> Array:
     """Thresholds c such that the mean over rows of ``expit(c_k - index)`` is the share of levels up to k.
 
     Each is the intercept of greatest likelihood of a logistic model, the index being given; they rise with the level.
@@ -26,10 +26,10 @@ def thresholds_of(levels: Array, index: Array, n_levels: int, counts: Array | No
     >>> thresholds_of(np.array([0.0, 1.0, 1.0, 2.0]), np.zeros(4), 3).round(2).tolist()
     [-1.1, 1.1]
     """
-    found = []
+    found, counts = [], Weights.of(counts, levels.size)
     for k in range(n_levels - 1):
-        share = float(np.clip(mean_of((levels <= k).astype(np.float64), counts), EDGE, 1 - EDGE))
-        found.append(brentq(lambda c, share=share: mean_of(expit(c - index), counts) - share, -FAR, FAR, xtol=1e-8))
+        share = float(np.clip(counts.mean((levels <= k).astype(np.float64)), EDGE, 1 - EDGE))
+        found.append(brentq(lambda c, share=share: counts.mean(expit(c - index)) - share, -FAR, FAR, xtol=1e-8))
     return np.array(found)
 
 
@@ -75,12 +75,12 @@ class AdditiveOrdinal(AdditiveIndex):
 
     rounds = 6
 
-    def _begin(self, y: Array, counts: Array | None) -> float:
+    def _begin(self, y: Array, counts: Weights) -> float:
         return 0.0
 
     def _share(self, arms: list[IndexedRows]) -> None:
         y, index = (np.concatenate(parts) for parts in zip(*((arm.y, arm.index) for arm in arms), strict=True))
-        counts = None if arms[0].counts is None else np.concatenate([arm.counts for arm in arms])
+        counts = joint_weights(arms)
         self.thresholds_ = thresholds_of(y, index, int(y.max()) + 1, counts)
 
     def _step(self, y: Array, index: Array) -> tuple[Array, Array]:

@@ -8,10 +8,9 @@ import numpy as np
 from sklearn.base import BaseEstimator, clone, is_classifier
 from sklearn.dummy import DummyClassifier
 from sklearn.model_selection import cross_val_predict
-from sklearn.utils.validation import has_fit_parameter
 
 from modifind._typing import Array, Ints
-from modifind.data.survey import fit_weights, mean_of, some
+from modifind.data.weights import Weights, check_takes_weights
 from modifind.nuisance.regression.chances import predict_chances
 
 N_FOLDS = 5
@@ -47,21 +46,19 @@ class RegressorLearner(BaseEstimator):
 
     def fit(self, X: Array, a: Ints, y: Array, sample_weight: Array | None = None) -> RegressorLearner:
         """Fit both arms, each by itself."""
+        weights = Weights.of(sample_weight, y.size)
         for part in (self.regressor, self.spread):
-            if sample_weight is not None and part is not None and not has_fit_parameter(part, "sample_weight"):
-                raise ValueError(
-                    f"learner {type(part).__name__} takes no sample_weight in fit; choose one that does, or leave "
-                    "sample_weight out"
-                )
+            if part is not None and not weights.uniform:
+                check_takes_weights(part, "learner")
         self.locations_: list[Any] = []
         self.spreads_: list[Any] = []
         self.scales_: list[float] = []
         for arm in (0, 1):
-            self._fit_arm(X[a == arm], y[a == arm], some(sample_weight, a == arm))
+            self._fit_arm(X[a == arm], y[a == arm], weights[a == arm])
         return self
 
-    def _fit_arm(self, X: Array, y: Array, weights: Array | None) -> None:
-        own = fit_weights(weights)
+    def _fit_arm(self, X: Array, y: Array, weights: Weights) -> None:
+        own = weights.argument()
         if is_classifier(self.regressor):
             one_class = (y == y[0]).all()  # which many classifiers refuse
             model = DummyClassifier() if one_class else clone(self.regressor)
@@ -75,7 +72,7 @@ class RegressorLearner(BaseEstimator):
             spread = clone(self.spread).fit(X, np.log(np.maximum(squares, least)), **own)
             squares = squares / np.exp(spread.predict(X))
         self.spreads_.append(spread)
-        self.scales_.append(float(np.sqrt(mean_of(squares, weights))))
+        self.scales_.append(float(np.sqrt(weights.mean(squares))))
 
     @property
     def stands_for(self) -> Any:

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from scipy.special import expit
 
 from modifind._typing import Array, Ints
-from modifind.data.survey import mean_of
+from modifind.data.weights import Weights
 from modifind.nuisance.outcome.additive import AdditiveLearner
 from modifind.nuisance.outcome.binary import AdditiveClassifier
 from modifind.nuisance.regression.density import centre_and_unit, student_weight
@@ -50,9 +50,7 @@ def is_screened(n_rows: int, n_columns: int) -> bool:
     return has_many_columns(n_rows, n_columns) or n_columns > MOST_COLUMNS
 
 
-def screened_columns(
-    X: Array, a: Ints, y: Array, *, binary: bool, sample_weight: Array | None = None
-) -> KeptColumns | None:
+def screened_columns(X: Array, a: Ints, y: Array, *, binary: bool, weights: Weights) -> KeptColumns | None:
     """The columns that a learner of these rows should be given; None where they are few enough for all.
 
     Columns are ranked by score tests of lines and parabolas: for the location common to both arms, for its difference
@@ -68,8 +66,8 @@ def screened_columns(
         Arms and outcome.
     binary : bool
         Whether the outcome is 0 or 1; its scale is then no matter of its own.
-    sample_weight : array of shape (n,), optional
-        Weights of the rows, which multiply their scores.
+    weights : Weights
+        How much each row counts, by which scores are multiplied.
     """
     n_rows, n_columns = X.shape
     if not is_screened(n_rows, n_columns):
@@ -79,9 +77,9 @@ def screened_columns(
     bases = _Shapes.of(X)
     kept = np.empty(0, dtype=np.int64)
     for share in ROUNDS:
-        scores = (_binary_scores if binary else _scores)(X[:, kept], a, y, sample_weight)
-        if sample_weight is not None:
-            scores = [sample_weight * (score - mean_of(score, sample_weight)) for score in scores]
+        scores = (_binary_scores if binary else _scores)(X[:, kept], a, y, weights)
+        if not weights.uniform:
+            scores = [weights.times(score - weights.mean(score)) for score in scores]
         strength = bases.strength(scores, rows)
         strength[:, kept] = np.inf
         place = np.argsort(np.argsort(-strength, axis=1, kind="stable"), axis=1)
@@ -90,10 +88,10 @@ def screened_columns(
     return KeptColumns(kept)
 
 
-def _scores(X: Array, a: Ints, y: Array, sample_weight: Array | None) -> list[Array]:
+def _scores(X: Array, a: Ints, y: Array, weights: Weights) -> list[Array]:
     """Derivatives of every row's log-likelihood by its location and its log-scale, given a model of some columns."""
     if X.shape[1]:
-        model = AdditiveLearner(N_KNOTS, products=False).fit(X, a, y, sample_weight)
+        model = AdditiveLearner(N_KNOTS, products=False).fit(X, a, y, weights.given)
         return [model.weight_ * model.residual_, model.weight_ * model.residual_**2]
     standardised = np.empty(y.size)
     for arm in (0, 1):
@@ -104,11 +102,11 @@ def _scores(X: Array, a: Ints, y: Array, sample_weight: Array | None) -> list[Ar
     return [weight * standardised, weight * standardised**2]
 
 
-def _binary_scores(X: Array, a: Ints, y: Array, sample_weight: Array | None) -> list[Array]:
+def _binary_scores(X: Array, a: Ints, y: Array, weights: Weights) -> list[Array]:
     """The same for a binary outcome, which has no scale of its own."""
     if not X.shape[1]:
-        return [y - mean_of(y, sample_weight)]
-    index = AdditiveClassifier(0, products=False).fit(X, a, y, sample_weight).index(X)
+        return [y - weights.mean(y)]
+    index = AdditiveClassifier(0, products=False).fit(X, a, y, weights.given).index(X)
     return [y - expit(index[np.arange(y.size), a])]
 
 

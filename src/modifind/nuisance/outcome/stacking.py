@@ -3,26 +3,22 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
-from importlib.util import find_spec
 from itertools import product
 from typing import Any
 
 import numpy as np
 from joblib import delayed
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator, clone, is_classifier, is_regressor
+from sklearn.base import clone
 
 from modifind._threads import one_thread
 from modifind._typing import Array, Ints
 from modifind._workers import results_of
-from modifind.data.survey import fit_weights, mean_of, some
-from modifind.data.wording import check_part
+from modifind.data.weights import Weights
 from modifind.nuisance.outcome.additive import AdditiveLearner
-from modifind.nuisance.outcome.amounts import AdditiveAmounts
-from modifind.nuisance.outcome.binary import AdditiveClassifier
 from modifind.nuisance.outcome.boosting import BoostingLearner
 from modifind.nuisance.outcome.contract import (
     Likelihood,
@@ -32,14 +28,10 @@ from modifind.nuisance.outcome.contract import (
     predict_along,
     predict_arms,
 )
-from modifind.nuisance.outcome.counts import AdditiveCounts
 from modifind.nuisance.outcome.filling import Filling
+from modifind.nuisance.outcome.learners import OWN
 from modifind.nuisance.outcome.level_effects import LevelEffects
-from modifind.nuisance.outcome.linked import AdditiveIndex
-from modifind.nuisance.outcome.neural import NeuralLearner
-from modifind.nuisance.outcome.ordinal import AdditiveOrdinal
 from modifind.nuisance.outcome.recast import RecastLearner
-from modifind.nuisance.outcome.regressor import RegressorLearner
 from modifind.nuisance.outcome.screening import KeptColumns, is_screened, screened_columns
 from modifind.nuisance.regression.blocks import random_rows
 from modifind.nuisance.regression.convex import convex_weights
@@ -53,74 +45,6 @@ TRIED_ROWS = 10_000  # of a table whose first fold alone tells what gains nothin
 WEIGHED_ROWS = 50_000  # at most so many decide a few weights
 LEAST_SCALE = 1e-3  # of the outcome's interquartile range
 COSTLY = ("boosting", "neural")
-OWN = (AdditiveLearner, AdditiveIndex, AdditiveAmounts, BoostingLearner, NeuralLearner)
-# Learners by the kind of the outcome and by name, made for a device.
-LEARNERS: dict[str, dict[str, Callable[[str], OutcomeLearner]]] = {
-    "numeric": {
-        "linear": lambda device: AdditiveLearner(0, products=False),
-        "splines": lambda device: AdditiveLearner(),
-        "boosting": lambda device: BoostingLearner(),
-        "neural": lambda device: NeuralLearner(device=device),
-    },
-    "binary": {
-        "linear": lambda device: AdditiveClassifier(0, products=False),
-        "splines": lambda device: AdditiveClassifier(),
-    },
-    "count": {
-        "linear": lambda device: AdditiveCounts(0, products=False),
-        "splines": lambda device: AdditiveCounts(),
-    },
-    "ordinal": {
-        "linear": lambda device: AdditiveOrdinal(0, products=False),
-        "splines": lambda device: AdditiveOrdinal(),
-    },
-    "amount": {
-        "linear": lambda device: AdditiveAmounts(0, products=False),
-        "splines": lambda device: AdditiveAmounts(),
-    },
-}
-PREDICTED = ("numeric", "binary", "count")  # kinds of outcomes that one regressor or classifier is a model of
-
-
-def resolve_learners(learner: Any, kind: str, *, device: str = "cpu") -> dict[str, OutcomeLearner]:
-    """Candidates by name from what the user passed: "auto", a name, an object, or a list of those.
-
-    Those made from their name are for outcomes of the `kind`, and networks are trained on `device`.
-    """
-    if learner == "auto":
-        learner = [name for name in LEARNERS[kind] if name != "neural" or find_spec("torch") is not None]
-    chosen: dict[str, OutcomeLearner] = {}
-    for item in learner if isinstance(learner, list | tuple) else [learner]:
-        name = item if isinstance(item, str) else type(item).__name__
-        chosen[f"{name} {len(chosen) + 1}" if name in chosen else name] = _resolved(item, kind, device)
-    if not chosen:
-        raise ValueError("learner must not be an empty list")
-    return chosen
-
-
-def _resolved(item: Any, kind: str, device: str) -> OutcomeLearner:
-    """A learner from its name, or from what the user made."""
-    known = LEARNERS[kind]
-    if isinstance(item, str):
-        if item not in known:
-            names = ", ".join(map(repr, known))
-            article = "an" if kind[0] in "ao" else "a"
-            raise ValueError(f"learner for {article} {kind} outcome must be 'auto', {names}, not {item!r}")
-        return known[item](device)
-    check_part("learner", item, "fit", "predict")
-    if not isinstance(item, BaseEstimator) or not (is_regressor(item) or is_classifier(item)):
-        return item
-    if kind not in PREDICTED:
-        raise ValueError(
-            f"learner {type(item).__name__} predicts averages, which do not model an outcome of kind {kind!r}; "
-            f"use {' or '.join(map(repr, known))}"
-        )
-    lacks = (
-        "an outcome of two values" if kind != "binary" else "" if hasattr(item, "predict_proba") else "predict_proba"
-    )
-    if lacks and is_classifier(item):
-        raise ValueError(f"learner {type(item).__name__} is a classifier, which needs {lacks}")
-    return RegressorLearner(item)
 
 
 @dataclass(frozen=True)
@@ -215,7 +139,7 @@ class OutcomeRows:
         Features as a numeric matrix.
     a, y, folds : arrays of shape (n,)
         Arm, outcome and fold.
-    weights : array of shape (n,), optional
+    weights : Weights, optional
         How much each row counts, in fits and in log-likelihoods.
     gaps : tuple of int
         Columns with missing values, each followed by their indicator.
@@ -227,9 +151,12 @@ class OutcomeRows:
     a: Ints
     y: Array
     folds: Ints
-    weights: Array | None = None
+    weights: Weights = None  # type: ignore[assignment]
     gaps: tuple[int, ...] = ()
     coded: Coded = ()
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "weights", Weights.of(self.weights, self.y.size))
 
     @property
     def n_folds(self) -> int:
@@ -345,7 +272,7 @@ def _first_fold(fitted: dict[str, _Fitted], rows: OutcomeRows) -> tuple[dict[str
     own = np.flatnonzero(rows.folds == 0)
     parts = {name: _Fitted([], part.location[own], part.scale[own]) for name, part in fitted.items()}
     halves = np.arange(own.size) % 2
-    return parts, OutcomeRows(rows.X[own], rows.a[own], rows.y[own], halves, some(rows.weights, own))
+    return parts, OutcomeRows(rows.X[own], rows.a[own], rows.y[own], halves, rows.weights[own])
 
 
 def _fit_fold(
@@ -353,7 +280,7 @@ def _fit_fold(
 ) -> list[tuple[Any, Array, Array]]:
     """Fit the candidates to the rows outside and predict those inside; trees start from splines already fitted."""
     out = rows.folds == fold
-    a, y, weighted = rows.a[~out], rows.y[~out], fit_weights(some(rows.weights, ~out))
+    a, y, weights = rows.a[~out], rows.y[~out], rows.weights[~out]
     known: dict[type, Any] = {}  # what stands before the splines
     number, binary = family.as_number(y), family.kind == "binary"
     while isinstance(base, RecastLearner):
@@ -365,15 +292,15 @@ def _fit_fold(
         if rows.coded:
             learned = known.get(LevelEffects)
             if learned is None:
-                learned = LevelEffects.of(rows.coded, inside, a, number, binary=binary, **weighted)
+                learned = LevelEffects.of(rows.coded, inside, a, number, binary=binary, weights=weights)
             before.insert(0, learned)
             inside, outside = learned[1], learned[0](outside)
         kept, _ = known.get(KeptColumns, (None, None))
         if kept is None and any(isinstance(candidate, OWN) for candidate in candidates.values()):
-            kept = screened_columns(inside, a, number, binary=binary, **weighted)
+            kept = screened_columns(inside, a, number, binary=binary, weights=weights)
         found = []
         for name, candidate in candidates.items():
-            model = _fitted(candidate, kept, base, inside, a, y, weighted)
+            model = _fitted(candidate, kept, base, inside, a, y, weights)
             if name == "splines":
                 base = model.model if isinstance(model, RecastLearner) else model
             if hasattr(model, "along"):
@@ -383,15 +310,13 @@ def _fit_fold(
     return found
 
 
-def _fitted(
-    candidate: Any, kept: KeptColumns | None, base: Any, X: Array, a: Ints, y: Array, weighted: dict[str, Array]
-) -> Any:
+def _fitted(candidate: Any, kept: KeptColumns | None, base: Any, X: Array, a: Ints, y: Array, weights: Weights) -> Any:
     """A copy of a learner, fitted; those of this package see the kept columns, and trees start from `base`."""
     model = clone(candidate, safe=False)
     start = {"fitted_base": base} if isinstance(model, BoostingLearner) and model.base is None else {}
     if kept is not None and isinstance(model, OWN):
         model = RecastLearner(model, kept)
-    model.fit(X, a, y, **start, **weighted)
+    model.fit(X, a, y, **start, **weights.argument())
     return model
 
 
@@ -414,14 +339,12 @@ def own_arm(both: Array, a: Ints) -> Array:
     return both[np.arange(a.size), a]
 
 
-def arm_shapes(
-    y: Array, a: Ints, location: Array, scale: Array, *, family: Likelihood, sample_weight: Array | None = None
-) -> Array:
+def arm_shapes(y: Array, a: Ints, location: Array, scale: Array, *, family: Likelihood, weights: Weights) -> Array:
     """Shape of each row's arm, from out-of-fold residuals."""
     shape = np.empty(y.size)
     residual = family.residual(y, own_arm(location, a), own_arm(scale, a))
     for arm in (0, 1):
-        shape[a == arm] = family.best_shape(residual[a == arm], some(sample_weight, a == arm))
+        shape[a == arm] = family.best_shape(residual[a == arm], weights[a == arm])
     return shape
 
 
@@ -438,11 +361,11 @@ def _stack(fitted: dict[str, _Fitted], rows: OutcomeRows, family: Likelihood) ->
     parts, y, a, folds = list(fitted.values()), rows.y, rows.a, rows.folds
     location = np.stack([own_arm(part.location, a) for part in parts])
     log_scale = np.log(np.stack([own_arm(part.scale, a) for part in parts]))
-    shapes = [arm_shapes(y, a, part.location, part.scale, family=family, sample_weight=rows.weights) for part in parts]
+    shapes = [arm_shapes(y, a, part.location, part.scale, family=family, weights=rows.weights) for part in parts]
     own_scale = np.exp(log_scale)
     families = [family.fitted(y, location[k], own_scale[k], rows.weights) for k in range(len(parts))]
     alone = [
-        float(mean_of(own.log_density(y, location[k], own_scale[k], shapes[k]), rows.weights))
+        float(rows.weights.mean(own.log_density(y, location[k], own_scale[k], shapes[k])))
         for k, own in enumerate(families)
     ]
     if len(parts) == 1:
@@ -456,21 +379,21 @@ def _stack(fitted: dict[str, _Fitted], rows: OutcomeRows, family: Likelihood) ->
         own = np.flatnonzero(folds != fold)
         own = own[random_rows(own.size, WEIGHED_ROWS)]
         seen = (y[own], location[:, own], log_scale[:, own], shape[own])
-        weights[fold] = _best_weights(*seen, family, some(rows.weights, own))
+        weights[fold] = _best_weights(*seen, family, rows.weights[own])
     mixed = weights[folds].T
     scale = np.exp((mixed * log_scale).sum(axis=0))
-    score = mean_of(family.log_density(y, (mixed * location).sum(axis=0), scale, shape), rows.weights)
+    score = rows.weights.mean(family.log_density(y, (mixed * location).sum(axis=0), scale, shape))
     return _Stack(weights, float(score - np.log(unit)), alone)
 
 
 def _best_weights(
-    y: Array, location: Array, log_scale: Array, shape: Array, family: Likelihood, sample_weight: Array | None
+    y: Array, location: Array, log_scale: Array, shape: Array, family: Likelihood, counts: Weights
 ) -> Array:
     """Weights with the largest log-likelihood."""
 
     def loss(weights: Array) -> float:
         scale = np.exp(weights @ log_scale)
-        return -float(mean_of(family.log_density(y, weights @ location, scale, shape), sample_weight))
+        return -float(counts.mean(family.log_density(y, weights @ location, scale, shape)))
 
     # Rounded: where the search ends depends on the last digits of the outcome, and so on its unit and origin.
     return convex_weights(loss, len(location), NEGLIGIBLE, step=WEIGHT_STEP, ftol=1e-12)

@@ -11,7 +11,7 @@ from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.linear_model import LogisticRegression
 
 from modifind._typing import Array, Ints
-from modifind.data.survey import fit_weights, mean_of, some
+from modifind.data.weights import Weights
 from modifind.nuisance.regression.chances import predict_chances
 from modifind.nuisance.regression.convex import convex_weights
 from modifind.nuisance.regression.misfit import Misfit
@@ -42,8 +42,9 @@ class StackedScores(ClassifierMixin, BaseEstimator):
 
     def fit(self, X: Array, y: Ints, sample_weight: Array | None = None) -> StackedScores:
         """Fit every classifier."""
+        weights = Weights.of(sample_weight, y.size)
         self.classes_ = np.unique(y)
-        self.fitted_ = [clone(member).fit(X, y, **fit_weights(sample_weight)) for member in self.members]
+        self.fitted_ = [clone(member).fit(X, y, **weights.argument()) for member in self.members]
         return self
 
     def predict_proba(self, X: Array) -> Array:
@@ -77,7 +78,7 @@ class CalledTrees(ClassifierMixin, BaseEstimator):
         self.classes_ = np.unique(y)
         lines = LogisticRegression(C=self.C, max_iter=1000).fit(X, y, sample_weight)
         residual = y - lines.predict_proba(X)[:, 1]
-        terms = called_for(X, [residual], sample_weight, sign=MISFIT_LEVEL / X.shape[1])
+        terms = called_for(X, [residual], Weights.of(sample_weight, y.size), sign=MISFIT_LEVEL / X.shape[1])
         called = {k for k, basis in enumerate(terms.bases) if basis.width > 1}
         called |= {factor % X.shape[1] for pair in terms.pairs for factor in pair}
         self.columns_ = np.array(sorted(called) or range(X.shape[1]), dtype=np.int64)
@@ -114,12 +115,12 @@ def described(model: Any) -> str:
     return f"{kind}, ridge penalty C = {model.C:g}{screened}"
 
 
-def held_out_scores(model: Any, design: Array, treatment: Ints, folds: Ints, weights: Array | None) -> Array:
+def held_out_scores(model: Any, design: Array, treatment: Ints, folds: Ints, weights: Weights) -> Array:
     """Scores of every row by a model of the other folds."""
     scores = np.empty(treatment.size)
     for fold in np.unique(folds):
         out = folds == fold
-        fitted = clone(model).fit(design[~out], treatment[~out], **fit_weights(some(weights, ~out)))
+        fitted = clone(model).fit(design[~out], treatment[~out], **weights[~out].argument())
         scores[out] = predict_chances(fitted, design[out])[:, 1]
     return scores
 
@@ -143,9 +144,7 @@ def log_odds_along(model: Any, X: Array, columns: slice, points: Array) -> Array
     return found
 
 
-def chosen_model(
-    design: Array, treatment: Ints, folds: Ints, weights: Array | None, *, only_lines: bool = False
-) -> Any:
+def chosen_model(design: Array, treatment: Ints, folds: Ints, weights: Weights, *, only_lines: bool = False) -> Any:
     """The model of least held-out log-loss, not fitted yet.
 
     Logistic regression on lines comes first. Where its held-out residuals follow bins or products of columns, splines
@@ -164,7 +163,7 @@ def chosen_model(
     def best(kind: Any, strengths: tuple[float, ...]) -> tuple[Any, Array]:
         models = [kind(C=strength) for strength in strengths]
         found = [held_out(model) for model in models]
-        place = int(np.argmin([mean_of(loss(own), weights) for own in found]))
+        place = int(np.argmin([weights.mean(loss(own)) for own in found]))
         return models[place], found[place]
 
     def logistic(C: float) -> Any:
@@ -185,10 +184,10 @@ def chosen_model(
     candidates = [lines, smooth, CalledTrees(lines.C)]
     predicted = np.stack((chances, by_smooth, held_out(candidates[-1])))
     index = logit(np.clip(predicted, EDGE, 1.0 - EDGE))
-    mixed = convex_weights(lambda own: float(mean_of(loss(expit(own @ index)), weights)), len(index), NEGLIGIBLE)
+    mixed = convex_weights(lambda own: float(weights.mean(loss(expit(own @ index)))), len(index), NEGLIGIBLE)
     gain = loss(chances) - loss(expit(mixed @ index))
     error = float(gain.std() / np.sqrt(gain.size))
-    if mean_of(gain, weights) <= error:
+    if weights.mean(gain) <= error:
         return lines
     kept = np.flatnonzero(mixed)
     return StackedScores([candidates[k] for k in kept], [float(mixed[k]) for k in kept])

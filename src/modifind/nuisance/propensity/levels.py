@@ -16,10 +16,9 @@ from scipy.special import expit, logit
 from sklearn.linear_model import LogisticRegression
 
 from modifind._typing import Array, Ints
-from modifind.data.survey import fit_weights
+from modifind.data.weights import Weights
 from modifind.nuisance.propensity.choice import log_odds_along
 from modifind.nuisance.regression.chances import predict_chances
-from modifind.nuisance.regression.density import counted
 from modifind.nuisance.regression.level_sums import Coded, LevelSums, LevelTables, inner_folds
 
 N_ROUNDS = 3
@@ -29,7 +28,7 @@ PRIOR_VARIANCE = 10.0
 MOST = 1e-4  # how near to 0 or 1 a score may come on the way
 
 
-def level_odds(coded: Coded, X: Array, treatment: Ints, weights: Array | None = None) -> tuple[LevelTables, Array]:
+def level_odds(coded: Coded, X: Array, treatment: Ints, weights: Weights) -> tuple[LevelTables, Array]:
     """Log-odds that levels add, from rows; also the columns of these rows, each with what the others of its level show.
 
     They stand in the place of codes.
@@ -38,9 +37,9 @@ def level_odds(coded: Coded, X: Array, treatment: Ints, weights: Array | None = 
         return LevelTables(), X
     places = [own.start for own, _ in coded]
     others = np.delete(X, places, axis=1)
-    index = np.full(treatment.size, logit(float(np.average(treatment, weights=weights))))
+    index = np.full(treatment.size, logit(float(weights.mean(treatment.astype(np.float64)))))
     if others.shape[1]:
-        model = LogisticRegression(C=1.0, max_iter=1000).fit(others, treatment, **fit_weights(weights))
+        model = LogisticRegression(C=1.0, max_iter=1000).fit(others, treatment, **weights.argument())
         index = model.decision_function(others)
     folds, alone = inner_folds(treatment.size), np.zeros(treatment.size, dtype=np.intp)
     tables, columns = [], X.copy()
@@ -52,7 +51,7 @@ def level_odds(coded: Coded, X: Array, treatment: Ints, weights: Array | None = 
             chance = np.clip(expit(index + start), MOST, 1 - MOST)
             weight = chance * (1 - chance)
             residual = start + (treatment - chance) / weight
-            sums = LevelSums.of(codes, n_levels, alone, folds, counted(weight, weights), residual, n_arms=1)
+            sums = LevelSums.of(codes, n_levels, alone, folds, weights.times(weight), residual, n_arms=1)
             table, outside = (part[..., 0] for part in sums.effects())
         index = index + outside[folds, codes]
         columns[:, own.start] = outside[folds, codes]
@@ -91,13 +90,13 @@ class LevelClassifier:
         return found + still[:, None] + self.shifts.total(points, columns.start)
 
 
-def fit_classifier(template: Any, X: Array, treatment: Ints, weights: Array | None, coded: Coded) -> Any:
+def fit_classifier(template: Any, X: Array, treatment: Ints, weights: Weights, coded: Coded) -> Any:
     """Fit an unfitted classifier to rows with or without columns of codes."""
     if not coded:
-        return template.fit(X, treatment, **fit_weights(weights))
+        return template.fit(X, treatment, **weights.argument())
     odds, columns = level_odds(coded, X, treatment, weights)
     shifts = LevelTables(odds.columns, tuple(np.zeros(n_levels) for _, n_levels in coded))
-    return LevelClassifier(template.fit(columns, treatment, **fit_weights(weights)), odds, shifts)
+    return LevelClassifier(template.fit(columns, treatment, **weights.argument()), odds, shifts)
 
 
 def balanced(
@@ -105,7 +104,7 @@ def balanced(
     scores: Array,
     X: Array,
     treatment: Ints,
-    weights: Array | None,
+    weights: Weights,
     coded: Coded,
     unpooled: tuple[Array, ...] = (),
 ) -> tuple[list[Any], Array]:
@@ -117,7 +116,6 @@ def balanced(
     if not coded:
         return list(models), scores
     index = logit(np.clip(scores, EDGE, 1 - EDGE))
-    own = counted(np.ones(treatment.size), weights)
     places = [(X[:, columns.start].astype(np.intp), n_levels) for columns, n_levels in coded]
     places += [(codes.astype(np.intp), int(codes.max()) + 1) for codes in unpooled]
     shifts = [np.zeros(n_levels) for _, n_levels in places]
@@ -125,9 +123,9 @@ def balanced(
         for shift, (codes, n_levels) in zip(shifts, places, strict=True):
             for _ in range(N_STEPS):
                 chance = expit(index)
-                excess = np.bincount(codes, own * (treatment - chance), minlength=n_levels) - shift / PRIOR_VARIANCE
-                slope = np.bincount(codes, own * chance * (1 - chance), minlength=n_levels) + 1 / PRIOR_VARIANCE
-                step = np.clip(excess / slope, -1.0, 1.0)
+                terms = weights.times(treatment - chance), weights.times(chance * (1 - chance))
+                excess, slope = (np.bincount(codes, own, minlength=n_levels) for own in terms)
+                step = np.clip((excess - shift / PRIOR_VARIANCE) / (slope + 1 / PRIOR_VARIANCE), -1.0, 1.0)
                 shift += step
                 index += step[codes]
     found = LevelTables(models[0].odds.columns, tuple(shifts[: len(coded)]))

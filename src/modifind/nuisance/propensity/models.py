@@ -17,7 +17,7 @@ from sklearn.model_selection import cross_val_predict
 from sklearn.neural_network import MLPClassifier
 
 from modifind._typing import Array, Ints
-from modifind.data.survey import fit_weights, mean_of, some
+from modifind.data.weights import Weights
 from modifind.nuisance.regression.level_sums import Coded, LevelTables
 
 
@@ -30,7 +30,7 @@ class KnownScores(BaseEstimator):
 
     def fit(self, X: Array, scores: Array, sample_weight: Array | None = None, coded: Coded = ()) -> KnownScores:
         """Learn the assignment rule from its own scores; of `coded` categories the mean of every level."""
-        target = logit(scores)
+        target, weights = logit(scores), Weights.of(sample_weight, scores.size)
         means = []
         for columns, n_levels in coded:
             codes = X[:, columns.start].astype(np.intp)
@@ -38,16 +38,16 @@ class KnownScores(BaseEstimator):
             means.append(np.bincount(codes, target, minlength=n_levels) / counts)
         self.levels_ = LevelTables(tuple(columns.start for columns, _ in coded), tuple(means))
         X = self.levels_(X)
-        own = fit_weights(sample_weight)
+        own = weights.argument()
         self.linear_ = LinearRegression().fit(X, target, **own)
         rest = target - self.linear_.predict(X)
         self.trees_ = None
-        whole = _variance(target, sample_weight)
-        unexplained = _variance(rest, sample_weight) / whole
+        whole = _variance(target, weights)
+        unexplained = _variance(rest, weights) / whole
         if unexplained > 1e-8:
             trees = HistGradientBoostingRegressor(min_samples_leaf=5, random_state=0)
             predicted = cross_val_predict(trees, X, rest, cv=5, params=own)
-            held_out = float(_variance(rest - predicted, sample_weight) / whole)
+            held_out = float(_variance(rest - predicted, weights) / whole)
             if held_out < unexplained:
                 self.trees_, unexplained = trees.fit(X, rest, **own), held_out
         self.r2_ = 1.0 - unexplained
@@ -107,7 +107,8 @@ class EarlyStoppedMLP(ClassifierMixin, BaseEstimator):
 
     def fit(self, X: Array, y: Ints, sample_weight: Array | None = None) -> EarlyStoppedMLP:
         """Train on four fifths of the rows, watch the rest, keep the best weights."""
-        if sample_weight is not None and not takes_weights(MLPClassifier.partial_fit):
+        weights = Weights.of(sample_weight, len(y))
+        if not weights.uniform and not takes_weights(MLPClassifier.partial_fit):
             raise ValueError(
                 "the network of propensity='mlp' takes sample weights with scikit-learn 1.7 or newer only; "
                 "install that, or use propensity='auto'"
@@ -117,18 +118,18 @@ class EarlyStoppedMLP(ClassifierMixin, BaseEstimator):
         self.network_ = MLPClassifier(self.hidden_layer_sizes, random_state=int(rng.integers(2**31)))
         if self.epochs:
             for _ in range(self.epochs):
-                self.network_.partial_fit(X, y, classes=self.classes_, **fit_weights(sample_weight))
+                self.network_.partial_fit(X, y, classes=self.classes_, **weights.argument())
             self.n_epochs_ = self.epochs
         else:
-            self._stop_early(X, y, sample_weight, rng.permutation(len(y)) < max(len(y) // 5, 1))
+            self._stop_early(X, y, weights, rng.permutation(len(y)) < max(len(y) // 5, 1))
         return self
 
-    def _stop_early(self, X: Array, y: Ints, weights: Array | None, held: NDArray[np.bool_]) -> None:
+    def _stop_early(self, X: Array, y: Ints, weights: Weights, held: NDArray[np.bool_]) -> None:
         network, best, self.n_epochs_ = self.network_, np.inf, 0
         for epoch in range(1, self.max_epochs + 1):
-            network.partial_fit(X[~held], y[~held], classes=self.classes_, **fit_weights(some(weights, ~held)))
+            network.partial_fit(X[~held], y[~held], classes=self.classes_, **weights[~held].argument())
             predicted = network.predict_proba(X[held])
-            loss = log_loss(y[held], predicted, labels=self.classes_, sample_weight=some(weights, held))
+            loss = log_loss(y[held], predicted, labels=self.classes_, sample_weight=weights[held].given)
             if loss < best:
                 best, self.n_epochs_ = loss, epoch
                 kept = [w.copy() for w in network.coefs_], [b.copy() for b in network.intercepts_]
@@ -150,6 +151,6 @@ def takes_weights(fit: Callable[..., Any]) -> bool:
     return "sample_weight" in signature(fit).parameters
 
 
-def _variance(values: Array, weights: Array | None) -> Any:
+def _variance(values: Array, weights: Weights) -> Any:
     """Variance over rows."""
-    return values.var() if weights is None else mean_of((values - mean_of(values, weights)) ** 2, weights)
+    return weights.mean((values - weights.mean(values)) ** 2)

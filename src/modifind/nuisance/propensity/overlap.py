@@ -9,7 +9,7 @@ import pandas as pd
 from scipy.special import logit
 
 from modifind._typing import Array, Ints
-from modifind.data.clusters import treated_as_one
+from modifind.data.clusters import Clusters, treated_as_one
 from modifind.data.population import row_weights
 from modifind.data.support import count_by_arm, without_counterpart
 from modifind.nuisance.propensity.scores import FittedPropensity
@@ -44,18 +44,19 @@ class OverlapSums:
     treated: Array
 
     @classmethod
-    def of(cls, propensity: FittedPropensity, clusters: Ints | None = None) -> OverlapSums:
-        """Sums over some rows; where clusters were treated as one, `clusters` says which rows are whose."""
+    def of(cls, propensity: FittedPropensity, clusters: Clusters | None = None) -> OverlapSums:
+        """Sums over some rows, which belong to clusters."""
         arms, scores, raw = propensity.treatment, propensity.scores, propensity.raw
-        given = np.ones(arms.size) if propensity.weights is None else propensity.weights
+        clusters = Clusters.of(clusters, arms.size)
+        given = propensity.weights.values
         in_arm = [arms == arm for arm in (0, 1)]
         inverse = given / np.where(arms == 1, scores, 1.0 - scores)
         even = row_weights(scores, "overlap") * inverse
         place = np.searchsorted(LOGIT_EDGES, logit(np.clip(raw, 1e-12, 1.0 - 1e-12)))
         beyond = given * (arms - raw)
         variance = (given**2 * raw * (1.0 - raw)).sum()
-        if clusters is not None:
-            variance = max(variance, (np.bincount(clusters, beyond) ** 2).sum())
+        if not clusters.of_rows:
+            variance = max(variance, (clusters.sums(beyond[:, None]) ** 2).sum())
         n_places = LOGIT_EDGES.size + 1
         return cls(
             _by_arm(np.ones(arms.size), arms),

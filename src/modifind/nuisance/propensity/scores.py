@@ -18,10 +18,10 @@ from sklearn.metrics import roc_auc_score
 from sklearn.model_selection import StratifiedKFold
 
 from modifind._typing import Array, Ints
-from modifind.data.clusters import cluster_folds, treated_as_one
+from modifind.data.clusters import Clusters, cluster_folds, treated_as_one
 from modifind.data.containers import is_known
 from modifind.data.feature_matrix import FeatureTable
-from modifind.data.survey import effective_weights, some
+from modifind.data.weights import GivenWeights, Weights
 from modifind.data.wording import counted
 from modifind.nuisance.propensity.choice import EDGE, chosen_model, described, held_out_scores, log_odds_along
 from modifind.nuisance.propensity.levels import (
@@ -88,8 +88,8 @@ class PropensityModel(BaseEstimator):
         n_folds: int = 5,
         seed: np.random.SeedSequence | None = None,
         folds: Ints | None = None,
-        weights: Array | None = None,
-        clusters: Ints | None = None,
+        weights: GivenWeights = None,
+        clusters: Clusters | Ints | None = None,
         unpooled: tuple[Array, ...] = (),
     ) -> FittedPropensity:
         """Score every row; the result can re-score rows with one feature changed.
@@ -99,6 +99,7 @@ class PropensityModel(BaseEstimator):
         where the penalty is chosen. `unpooled` are codes of categories of many levels before rare ones were pooled.
         """
         self.check()
+        weights, clusters = Weights.of(weights, treatment.size), Clusters.of(clusters, treatment.size)
         if is_known(self):
             return self._known(table, treatment, weights)
         fold_seed, model_seed = (int(s.generate_state(1)[0]) for s in (seed or np.random.SeedSequence()).spawn(2))
@@ -107,13 +108,13 @@ class PropensityModel(BaseEstimator):
         design = table.design
         if folds is None or not self.cross_fit:
             folds = arm_folds(treatment, n_folds if self.cross_fit else 1, fold_seed, clusters)
-        own = effective_weights(weights)
+        own = weights.effective
         columns = level_odds(table.coded, design, treatment, own)[1]
         template = self._model(model_seed, columns, treatment, own, clusters)
         models = []
         for fold in range(int(folds.max()) + 1):
             train = (folds != fold) | (not self.cross_fit)
-            given = design[train], treatment[train], some(own, train), table.coded
+            given = design[train], treatment[train], own[train], table.coded
             models.append(fit_classifier(clone(template), *given))
         raw = _predict(models, folds, design)
         auc = self._auc(template, columns, treatment, raw, fold_seed, own)
@@ -128,7 +129,7 @@ class PropensityModel(BaseEstimator):
             description=self._describe(template),
             auc=auc,
             weights=weights,
-            misfit_p=_misfit(columns, treatment, raw, weights) if self.cross_fit and clusters is None else np.nan,
+            misfit_p=_misfit(columns, treatment, raw, weights) if self.cross_fit and clusters.of_rows else np.nan,
         )
 
     def check(self, n_rows: int | None = None) -> None:
@@ -143,7 +144,7 @@ class PropensityModel(BaseEstimator):
         if n_rows is not None and is_known(self):
             _read_scores(self.estimator, n_rows)
 
-    def _model(self, seed: int, design: Array, treatment: Ints, weights: Array | None, clusters: Ints | None) -> Any:
+    def _model(self, seed: int, design: Array, treatment: Ints, weights: Weights, clusters: Clusters) -> Any:
         if isinstance(self.estimator, str):
             if self.estimator == "mlp":
                 return EarlyStoppedMLP(random_state=seed)
@@ -151,14 +152,14 @@ class PropensityModel(BaseEstimator):
         model = seeded_clone(self.estimator, seed)
         if not hasattr(model, "predict_proba"):
             raise ValueError(f"propensity classifier {type(model).__name__} has no predict_proba")
-        if weights is not None and not takes_weights(model.fit):
+        if not weights.uniform and not takes_weights(model.fit):
             raise ValueError(
                 f"propensity classifier {type(model).__name__} takes no sample_weight in fit, which weighted rows "
                 "need; use another classifier or propensity='auto'"
             )
         return model
 
-    def _known(self, table: FeatureTable, treatment: Ints, weights: Array | None) -> FittedPropensity:
+    def _known(self, table: FeatureTable, treatment: Ints, weights: Weights) -> FittedPropensity:
         scores = _read_scores(self.estimator, table.n_rows)
         alike = FittedPropensity(
             raw=scores,
@@ -172,23 +173,21 @@ class PropensityModel(BaseEstimator):
         )
         if (scores == scores[0]).all():
             return alike
-        model = KnownScores().fit(table.design, scores, weights, table.coded)
+        model = KnownScores().fit(table.design, scores, weights.given, table.coded)
         return replace(
             alike,
             models=(model,),
             folds=np.zeros(table.n_rows, dtype=np.int64),
             description=f"known per row; as a function of the features R2 = {model.r2_:.3f} on the logit scale",
-            auc=float(roc_auc_score(treatment, scores, sample_weight=weights)),
+            auc=float(roc_auc_score(treatment, scores, sample_weight=weights.given)),
             r2=model.r2_,
         )
 
-    def _auc(
-        self, template: Any, design: Array, treatment: Ints, raw: Array, seed: int, weights: Array | None
-    ) -> float:
+    def _auc(self, template: Any, design: Array, treatment: Ints, raw: Array, seed: int, weights: Weights) -> float:
         """Held-out AUC, also where the scores themselves are in-sample; two halves are enough for a diagnostic."""
         if not self.cross_fit:
             raw = held_out_scores(template, design, treatment, arm_folds(treatment, 2, seed), weights)
-        return float(roc_auc_score(treatment, raw, sample_weight=weights))
+        return float(roc_auc_score(treatment, raw, sample_weight=weights.given))
 
     def _describe(self, template: Any) -> str:
         name = repr(self.estimator)
@@ -227,10 +226,11 @@ def seeded_clone(model: Any, seed: int) -> Any:
     return model.set_params(**{name: seed for name in unseeded if name.split("__")[-1] == "random_state"})
 
 
-def arm_folds(treatment: Ints, n_folds: int, seed: int, clusters: Ints | None = None) -> Ints:
+def arm_folds(treatment: Ints, n_folds: int, seed: int, clusters: Clusters | None = None) -> Ints:
     """Fold of each row; every fold holds both arms, also where this makes fewer, and rows of a cluster share one."""
-    if clusters is not None and n_folds > 1:
-        return cluster_folds(treatment, clusters, n_folds, seed)
+    clusters = Clusters.of(clusters, treatment.size)
+    if not clusters.of_rows and n_folds > 1:
+        return cluster_folds(treatment, clusters.codes, n_folds, seed)
     folds = np.zeros(treatment.size, dtype=np.int64)
     if n_folds > 1:
         splits = StratifiedKFold(min(n_folds, int(np.bincount(treatment).min())), shuffle=True, random_state=seed)
@@ -239,9 +239,7 @@ def arm_folds(treatment: Ints, n_folds: int, seed: int, clusters: Ints | None = 
     return folds
 
 
-def _chosen(
-    design: Array, treatment: Ints, seed: int, weights: Array | None = None, clusters: Ints | None = None
-) -> Any:
+def _chosen(design: Array, treatment: Ints, seed: int, weights: Weights, clusters: Clusters) -> Any:
     """The model of "auto".
 
     A penalty is a normal prior with variance C of every coefficient. The best C tells how large the coefficients are,
@@ -251,17 +249,16 @@ def _chosen(
         drawn = np.random.default_rng(seed).permutation(treatment.size)
         arms = [drawn[treatment[drawn] == arm] for arm in (0, 1)]  # a small arm is taken as a whole
         rows = np.concatenate([r[: max(CHOICE_ROWS * r.size // treatment.size, LEAST_ARM)] for r in arms])
-        design, treatment, weights = design[rows], treatment[rows], some(weights, rows)
-        clusters = some(clusters, rows)
+        design, treatment, weights, clusters = design[rows], treatment[rows], weights[rows], clusters[rows]
     folds = arm_folds(treatment, 4, seed, clusters)
-    return chosen_model(design, treatment, folds, weights, only_lines=treated_as_one(treatment, clusters) is not None)
+    return chosen_model(design, treatment, folds, weights, only_lines=not treated_as_one(treatment, clusters).of_rows)
 
 
-def _misfit(design: Array, treatment: Ints, scores: Array, weights: Array | None) -> float:
+def _misfit(design: Array, treatment: Ints, scores: Array, weights: Weights) -> float:
     """P-value of arms less scores along bins and products of columns, on at most 10,000 rows."""
     rows = random_rows(treatment.size, MISFIT_ROWS)
     chance = np.clip(scores[rows], EDGE, 1.0 - EDGE)
-    tests = Misfit(design[rows], some(weights, rows))
+    tests = Misfit(design[rows], weights[rows])
     residual, variance = treatment[rows] - chance, chance * (1.0 - chance)
     return min(2.0 * min(tests.curve(residual, variance, chance), tests.product(residual, variance)), 1.0)
 
@@ -286,8 +283,8 @@ class FittedPropensity:
     r2 : float
         How well known scores are a function of the features, 1 for fitted ones. Resampled features are scored by
         that function.
-    weights : array of shape (n,), optional
-        Weights of the rows.
+    weights : Weights
+        How much each row counts.
     misfit_p : float
         P-value of whether arms less scores follow bins or products of features; NaN where it was not looked at.
     is_known : bool
@@ -300,10 +297,10 @@ class FittedPropensity:
     table: FeatureTable
     description: str
     auc: float
+    weights: Weights
     models: tuple[Any, ...] = ()
     folds: Ints | None = None
     r2: float = 1.0
-    weights: Array | None = None
     misfit_p: float = np.nan
     is_known: bool = False
     scores: Array = field(init=False)
@@ -317,7 +314,7 @@ class FittedPropensity:
         treatment: Ints,
         folds: Ints,
         known: Array | None = None,
-        weights: Array | None = None,
+        weights: Weights | None = None,
     ) -> FittedPropensity:
         """The same models for other rows.
 
@@ -329,13 +326,14 @@ class FittedPropensity:
             Which model scores a row.
         known : array, optional
             Scores of the rows, where they are known.
-        weights : array, optional
+        weights : Weights, optional
             How much each row counts.
         """
         if known is None and not self.models:
             known = np.broadcast_to(self.raw[:1], treatment.shape).copy()
         folds = folds % max(len(self.models), 1)
         raw = _predict(self.models, folds, table.design) if known is None else known
+        weights = Weights.of(weights, treatment.size)
         return replace(self, raw=raw, treatment=treatment, table=table, folds=folds, weights=weights)
 
     @property

@@ -6,6 +6,7 @@ import numpy as np
 from scipy.special import gammaln
 
 from modifind._typing import Array
+from modifind.data.weights import Weights
 
 SHAPES = (2.5, 3.0, 4.0, 6.0, 10.0, 30.0)
 
@@ -32,17 +33,8 @@ def centre_and_unit(values: Array) -> tuple[float, float]:
     return float(np.median(values)), robust_spread(values) or 1.0
 
 
-def best_shape(standardised: Array, weights: Array | None = None) -> float:
+def best_shape(standardised: Array, weights: Weights | None = None) -> float:
     """Degrees of freedom of the best of a few t densities, at most 30: never so many that one row could decide."""
-    fits = [total(student_log_density(standardised, shape), weights) for shape in SHAPES]
+    counts = Weights.of(weights, standardised.size)
+    fits = [counts.total(student_log_density(standardised, shape)) for shape in SHAPES]
     return SHAPES[int(np.argmax(fits))]
-
-
-def total(values: Array, weights: Array | None) -> float:
-    """Sum over rows, weighted where there are weights."""
-    return float(np.sum(values)) if weights is None else float(weights @ values)
-
-
-def counted(values: Array, weights: Array | None) -> Array:
-    """Values times the weights of their rows, where there are weights."""
-    return values if weights is None else weights * values

@@ -8,7 +8,7 @@ from scipy.sparse import csr_matrix
 from scipy.special import chdtrc, ndtr
 
 from modifind._typing import Array
-from modifind.data.survey import mean_of
+from modifind.data.weights import Weights
 from modifind.nuisance.regression.screening import Association
 from modifind.nuisance.regression.terms import bend
 
@@ -28,8 +28,8 @@ class Misfit:
     ----------
     columns : array of shape (n, p)
         Columns.
-    weights : array of shape (n,), optional
-        Weights of the rows.
+    weights : Weights, optional
+        How much each row counts.
 
     Examples
     --------
@@ -42,11 +42,11 @@ class Misfit:
     (True, False)
     """
 
-    def __init__(self, columns: Array, weights: Array | None = None) -> None:
-        self.weights = weights
-        self.columns = columns - mean_of(columns, weights)
+    def __init__(self, columns: Array, weights: Weights | None = None) -> None:
+        self.weights = weights = Weights.of(weights, columns.shape[0])
+        self.columns = columns - weights.mean(columns)
         bends = bend(self.columns / np.maximum(self.columns.std(axis=0), np.finfo(float).tiny))
-        self.bends = bends - mean_of(bends, weights)
+        self.bends = bends - weights.mean(bends)
         self.association = Association(self.columns, weights) if columns.shape[1] > MANY_COLUMNS else None
         codes = np.column_stack([_bin_codes(column) for column in self.columns.T])
         self.n_bins = codes.max(axis=0) + 1
@@ -86,7 +86,7 @@ class Misfit:
 
     def _weighted(self, residual: Array, variance: Array) -> tuple[Array, Array]:
         """Terms of a sum over rows, and their variances."""
-        return (residual, variance) if self.weights is None else (self.weights * residual, self.weights**2 * variance)
+        return self.weights.times(residual), self.weights.times(self.weights.times(variance))
 
 
 def _bin_codes(column: Array) -> NDArray[np.intp]:

@@ -6,8 +6,9 @@ import numpy as np
 from scipy.special import expit
 
 from modifind._typing import Array, Ints
+from modifind.data.weights import Weights
 from modifind.nuisance.regression.blocks import scaled_gram
-from modifind.nuisance.regression.density import counted, student_log_density, student_weight, total
+from modifind.nuisance.regression.density import student_log_density, student_weight
 from modifind.nuisance.regression.evidence import solve_ridge, updated_penalties
 
 LINKS = ("exp", "softplus")
@@ -59,9 +60,7 @@ class ScaleModel:
         """Scale of rows given their terms."""
         return self.at_index(terms @ self.coefficients)
 
-    def fit(
-        self, terms: Array, residual: Array, shape: float, n_steps: int, sample_weight: Array | None = None
-    ) -> ScaleModel:
+    def fit(self, terms: Array, residual: Array, shape: float, n_steps: int, weights: Weights) -> ScaleModel:
         """Some steps of Fisher scoring from where the coefficients stand; `criterion` tells links apart (AIC / 2)."""
         if not self.unit:
             middle, upper, far = np.quantile(np.abs(residual), (0.5, 0.75, 0.95))
@@ -71,15 +70,15 @@ class ScaleModel:
         size = self.groups.size
         with_floor = self.link == "softplus"
         groups = np.append(self.groups, 0) if with_floor else self.groups
-        root = None if sample_weight is None else np.sqrt(sample_weight)
+        root = weights.root
         plain = None  # of the exponential link, the same at every step
         if not with_floor:
-            plain = terms.T @ terms if root is None else scaled_gram(terms, root)
+            plain = terms.T @ terms if weights.uniform else scaled_gram(terms, root.values)
         index = terms @ self.coefficients
-        scale, fit = self._fit(index, residual, shape, self.log_floor, sample_weight)
+        scale, fit = self._fit(index, residual, shape, self.log_floor, weights)
         for step in range(n_steps):
             standardised = residual / scale
-            score = counted(student_weight(standardised, shape) * standardised**2 - 1.0, sample_weight)
+            score = weights.times(student_weight(standardised, shape) * standardised**2 - 1.0)
             if plain is None:
                 gradient, gram = self._floor_derivatives(terms, index, scale, score, root)
             else:
@@ -87,7 +86,7 @@ class ScaleModel:
             gradient[:size] -= self.penalties[self.groups] * self.coefficients
             fisher = information * gram
             move, inverse = solve_ridge(fisher, gradient, self.penalties, groups)
-            index, scale, fit = self._advance(terms, (index, scale, fit), residual, shape, move, sample_weight)
+            index, scale, fit = self._advance(terms, (index, scale, fit), residual, shape, move, weights)
             penalties, freedom = updated_penalties(
                 self.coefficients, inverse[:size, :size], np.diag(fisher)[:size], self.penalties, self.groups
             )
@@ -97,7 +96,7 @@ class ScaleModel:
         return self
 
     def _floor_derivatives(
-        self, terms: Array, index: Array, scale: Array, score: Array, root: Array | None
+        self, terms: Array, index: Array, scale: Array, score: Array, root: Weights
     ) -> tuple[Array, Array]:
         """Gradient of the log-likelihood and the Gram matrix of the log-scale's slopes, the floor's coming last.
 
@@ -106,7 +105,7 @@ class ScaleModel:
         slope = self.unit * expit(index) / scale
         floor = self.unit * np.exp(self.log_floor) / scale
         gradient = np.append(terms.T @ (slope * score), floor @ score)
-        slope, floor = counted(slope, root), counted(floor, root)
+        slope, floor = root.times(slope), root.times(floor)
         mixed = terms.T @ (slope * floor)
         return gradient, np.block([[scaled_gram(terms, slope), mixed[:, None]], [mixed, floor @ floor]])
 
@@ -117,7 +116,7 @@ class ScaleModel:
         residual: Array,
         shape: float,
         move: Array,
-        sample_weight: Array | None,
+        weights: Weights,
     ) -> tuple[Array, Array, float]:
         """Step as far as the penalised likelihood improves; from index, scale and log-likelihood to those there."""
         penalty, change = self.penalties[self.groups], move[: self.groups.size]
@@ -129,7 +128,7 @@ class ScaleModel:
             if self.link == "softplus":
                 log_floor += float(np.clip(length * move[-1], -1.0, 1.0))
             index = start[0] + length * shift
-            scale, fit = self._fit(index, residual, shape, log_floor, sample_weight)
+            scale, fit = self._fit(index, residual, shape, log_floor, weights)
             if fit - 0.5 * float(penalty @ coefficients**2) >= before:
                 self.coefficients, self.log_floor = coefficients, log_floor
                 return index, scale, fit
@@ -137,8 +136,8 @@ class ScaleModel:
         return start
 
     def _fit(
-        self, index: Array, residual: Array, shape: float, log_floor: float, sample_weight: Array | None
+        self, index: Array, residual: Array, shape: float, log_floor: float, weights: Weights
     ) -> tuple[Array, float]:
         """Scale and log-likelihood of the rows."""
         scale = self.at_index(index, log_floor)
-        return scale, total(student_log_density(residual / scale, shape) - np.log(scale), sample_weight)
+        return scale, float(weights.total(student_log_density(residual / scale, shape) - np.log(scale)))

@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.linear_model import LogisticRegression
 
 from modifind._typing import Array
-from modifind.data.survey import mean_of
+from modifind.data.weights import Weights
 
 FEW_COLUMNS = 60
 ROWS_PER_COLUMN = 8
@@ -35,8 +35,8 @@ class Association:
     ----------
     columns : array of shape (n, p)
         Columns to choose from.
-    weights : array of shape (n,), optional
-        Weights of the rows.
+    weights : Weights, optional
+        How much each row counts.
 
     Examples
     --------
@@ -46,24 +46,20 @@ class Association:
     array([2])
     """
 
-    def __init__(self, columns: Array, weights: Array | None = None) -> None:
-        self.weights = weights
-        lines = columns - mean_of(columns, weights)
+    def __init__(self, columns: Array, weights: Weights | None = None) -> None:
+        self.weights = weights = Weights.of(weights, columns.shape[0])
+        lines = columns - weights.mean(columns)
         self.parts = []
         for part in (lines, lines**2):
-            squares = np.einsum("ij,ij->j", part, part) - part.sum(axis=0) ** 2 / part.shape[0]
-            if weights is not None:
-                squares = weights @ part**2 - (weights @ part) ** 2 / weights.sum()
+            squares = np.einsum("ij,ij->j", weights.times(part), part) - weights.total(part) ** 2 / weights.sum
             self.parts.append((part, np.where(squares > 1e-12, np.sqrt(np.maximum(squares, 1e-12)), np.inf)))
 
     def order(self, targets: Array) -> NDArray[np.intp]:
         """Positions of the columns, those first that go most with any of the variables, shape (n, q)."""
-        centred = targets - mean_of(targets, self.weights)
-        sides = np.column_stack((centred, centred**2 - mean_of(centred**2, self.weights)))
-        if self.weights is None:
-            sides /= np.maximum(np.sqrt((sides**2).sum(axis=0)), np.finfo(float).tiny)
-        else:
-            sides *= self.weights[:, None] / np.maximum(np.sqrt(self.weights @ sides**2), np.finfo(float).tiny)
+        centred = targets - self.weights.mean(targets)
+        sides = np.column_stack((centred, centred**2 - self.weights.mean(centred**2)))
+        sides /= np.maximum(np.sqrt(self.weights.total(sides**2)), np.finfo(float).tiny)
+        sides = self.weights.times(sides)
         strength = [np.abs(part.T @ sides).max(axis=1) / norm for part, norm in self.parts]
         return np.argsort(-np.maximum(*strength), kind="stable")
 
@@ -78,9 +74,8 @@ class ScreenedLogistic(LogisticRegression):
         """Choose the columns and fit their slopes."""
         labels = np.asarray(y)
         treated = (labels == labels.max())[:, None].astype(np.float64)
-        kept = np.sort(
-            Association(X, sample_weight).order(treated)[: max(labels.size // ROWS_PER_KEPT_COLUMN, LEAST_KEPT)]
-        )
+        order = Association(X, Weights.of(sample_weight, labels.size)).order(treated)
+        kept = np.sort(order[: max(labels.size // ROWS_PER_KEPT_COLUMN, LEAST_KEPT)])
         super().fit(X[:, kept], labels, sample_weight)
         slopes: Array = np.zeros((1, X.shape[1]))
         slopes[:, kept] = self.coef_

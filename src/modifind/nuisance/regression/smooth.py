@@ -12,9 +12,9 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.linear_model import LogisticRegression
 
 from modifind._typing import Array
-from modifind.data.survey import mean_of, some
+from modifind.data.weights import Weights
 from modifind.nuisance.regression.blocks import quadratic_forms, random_rows, row_blocks, scaled_gram
-from modifind.nuisance.regression.density import SHAPES, best_shape, centre_and_unit, counted, student_weight
+from modifind.nuisance.regression.density import SHAPES, best_shape, centre_and_unit, student_weight
 from modifind.nuisance.regression.evidence import first_penalties, renumbered, solve_ridge, symmetric, updated_penalties
 from modifind.nuisance.regression.scale import LEAST_UNIT, ScaleModel
 from modifind.nuisance.regression.splines import ColumnBasis
@@ -63,13 +63,13 @@ class SmoothRegression:
     penalties: Array
     scale: ScaleModel
 
-    def fit(self, X: Array, y: Array, weights: Array | None = None) -> SmoothRegression:
+    def fit(self, X: Array, y: Array, weights: Weights | None = None) -> SmoothRegression:
         """Alternate between the location given the scale and the scale given leave-one-out residuals.
 
         `weights` add up to the effective number of rows.
         """
         rows = random_rows(y.size, MAX_ROWS)
-        X, y, counts = X[rows], y[rows], some(weights, rows)
+        X, y, counts = X[rows], y[rows], Weights.of(weights, y.size)[rows]
         self.centre, self.unit = centre_and_unit(y)
         scaled = (y - self.centre) / self.unit
         self._use(AdditiveTerms.of(X, 0))
@@ -83,7 +83,7 @@ class SmoothRegression:
                 scores = [weight * standardised, weight * standardised**2 - 1.0]
                 self._use(called_for(X, scores, counts))
                 terms = self.terms(X)
-            weight = counted(precision, counts)
+            weight = counts.times(precision)
             gram, side = scaled_gram(terms, np.sqrt(weight)), terms.T @ (weight * scaled)
             for _ in range(6 if turn < 2 else 4):
                 solution, inverse = solve_ridge(gram, side, self.penalties, self.terms.groups)
@@ -101,7 +101,7 @@ class SmoothRegression:
         self._set(solution)
         return self
 
-    def refit(self, X: Array, y: Array, weights: Array | None = None) -> SmoothRegression:
+    def refit(self, X: Array, y: Array, weights: Weights) -> SmoothRegression:
         """A model of other rows with the same terms and penalties."""
         found = copy(self)
         found.scale = deepcopy(self.scale)
@@ -110,16 +110,16 @@ class SmoothRegression:
         for rows in row_blocks(y.size):
             location, scale = self._predict(X[rows])
             standardised = (scaled[rows] - location) / scale
-            weight = counted(student_weight(standardised, self.shape) / scale**2, some(weights, rows))
+            weight = weights[rows].times(student_weight(standardised, self.shape) / scale**2)
             terms = self.terms(X[rows])
             gram += scaled_gram(terms, np.sqrt(weight))
             side += terms.T @ (weight * scaled[rows])
         solution, inverse = solve_ridge(gram, side, self.penalties, self.terms.groups)
         few = random_rows(y.size, MAX_ROWS)
-        counts = some(weights, few)
+        counts = weights[few]
         terms = self.terms(X[few])
         _, scale = self._predict(X[few])
-        leverage = counted(1.0 / scale**2, counts) * quadratic_forms(terms, symmetric(inverse))
+        leverage = counts.times(1.0 / scale**2) * quadratic_forms(terms, symmetric(inverse))
         residual = (scaled[few] - terms @ solution) / (1.0 - np.clip(leverage, 0.0, MAX_LEVERAGE))
         found.scale.fit(np.take(terms, self.scale_columns, axis=1), residual, self.shape, 2, counts)
         found._set(solution)
@@ -162,14 +162,15 @@ class SmoothClassifier(ClassifierMixin, BaseEstimator):
 
     def fit(self, X: Array, y: NDArray[Any], sample_weight: Array | None = None) -> SmoothClassifier:
         """Fit lines, look at the residuals, and fit again."""
-        plain = LogisticRegression(C=self.C, max_iter=1000).fit(X, y, sample_weight)
+        weights = Weights.of(sample_weight, X.shape[0])
+        plain = LogisticRegression(C=self.C, max_iter=1000).fit(X, y, weights.given)
         self.classes_ = plain.classes_
         chances = plain.predict_proba(X)
         common = np.argsort(-chances.mean(axis=0), kind="stable")[: 1 if self.classes_.size == 2 else MAX_CLASSES]
         residuals = [(y == self.classes_[k]) - chances[:, k] for k in common]
-        self.terms_ = called_for(X, residuals, sample_weight)
+        self.terms_ = called_for(X, residuals, weights)
         self.model_ = LogisticRegression(C=self.C, max_iter=1000)
-        self.model_.fit(self.terms_(X)[:, 1:], y, sample_weight)
+        self.model_.fit(self.terms_(X)[:, 1:], y, weights.given)
         return self
 
     def predict_proba(self, X: Array) -> Array:
@@ -182,10 +183,10 @@ class SmoothClassifier(ClassifierMixin, BaseEstimator):
         return self.terms_.along(X, columns, points, coefficients)[..., 0]
 
 
-def called_for(X: Array, scores: list[Array], counts: Array | None = None, sign: float = SIGN) -> AdditiveTerms:
+def called_for(X: Array, scores: list[Array], counts: Weights, sign: float = SIGN) -> AdditiveTerms:
     """Lines of all columns, and the curves, at a p-value below `sign`, and products that scores of rows call for."""
     lines = AdditiveTerms.of(X, 0)
-    own = [counted(score - mean_of(score, counts), counts) for score in scores]
+    own = [counts.times(score - counts.mean(score)) for score in scores]
     bases = tuple(
         ColumnBasis.of(column, N_KNOTS) if _bends(column, own, sign) else line
         for column, line in zip(X.T, lines.bases, strict=True)

@@ -1,0 +1,245 @@
+"""How much rows count: one weight per row, and sums, means and quantiles of weighted rows."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass, fields
+from functools import cached_property
+from typing import Any, TypeAlias
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+from sklearn.utils.validation import has_fit_parameter
+
+from modifind._typing import Array
+from modifind.data.column_types import unfit_kind
+from modifind.data.wording import counted, gaps
+
+LARGEST_WEIGHT = 1e100  # squares must not overflow
+
+
+@dataclass(frozen=True, eq=False)
+class Weights:
+    """How much each row counts: one number per row, ones where rows count alike.
+
+    Attributes
+    ----------
+    values : array of shape (n,)
+        The numbers.
+    uniform : bool
+        Whether rows count alike; the numbers are then ones.
+
+    Examples
+    --------
+    >>> weights = Weights.of(np.array([2.0, 1.0, 1.0, 0.0]))
+    >>> float(weights.mean(np.array([1.0, 2.0, 4.0, 8.0]))), weights.effective_size
+    (2.0, 2.6666666666666665)
+    >>> float(Weights.alike(3).mean(np.array([1.0, 2.0, 6.0]))), Weights.alike(3).argument()
+    (3.0, {})
+    """
+
+    values: Array
+    uniform: bool
+
+    @classmethod
+    def alike(cls, n_rows: int) -> Weights:
+        """Of rows that count alike."""
+        return cls(np.ones(n_rows), uniform=True)
+
+    @classmethod
+    def of(cls, values: GivenWeights, n_rows: int = 0) -> Weights:
+        """From a number per row, or None for `n_rows` that count alike."""
+        if isinstance(values, Weights):
+            return values
+        return cls.alike(n_rows) if values is None else cls(np.asarray(values, dtype=np.float64), uniform=False)
+
+    def __getitem__(self, rows: Any) -> Weights:
+        """The weights of some rows."""
+        return Weights(self.values[rows], self.uniform)
+
+    def __len__(self) -> int:
+        return self.values.size
+
+    def times(self, values: Array) -> Array:
+        """Values of rows, which are along the first axis, times their weights; the values themselves if uniform."""
+        return values if self.uniform else self.values.reshape(-1, *(1,) * (values.ndim - 1)) * values
+
+    def total(self, values: Array) -> Any:
+        """Weighted sum over the first axis."""
+        return values.sum(axis=0) if self.uniform else self.values @ values
+
+    def mean(self, values: Array) -> Any:
+        """Weighted mean over the first axis."""
+        return self.total(values) / self.sum
+
+    def quantiles(self, values: Array, shares: Array) -> Array:
+        """Quantiles; with weights those of the distribution function that rises by its weight at each value.
+
+        Between the middles of two such steps it is taken as a straight line.
+
+        Examples
+        --------
+        >>> Weights.of(np.array([0.1, 1.0, 0.1])).quantiles(np.array([3.0, 1.0, 2.0]), np.array([0.5]))
+        array([1.18181818])
+        """
+        if self.uniform:
+            return np.quantile(values, shares)
+        order = np.argsort(values, kind="stable")
+        steps = np.cumsum(self.values[order])
+        middles = (steps - self.values[order] / 2) / steps[-1]
+        return np.interp(shares, middles, values[order])
+
+    def shares(self, codes: NDArray[Any], n_codes: int) -> Array:
+        """Share of the weight that has each code."""
+        return np.bincount(codes.astype(np.intp), self.values, minlength=n_codes) / self.sum
+
+    def representative(self, values: Array, size: int) -> Array:
+        """`size` values that stand for the weighted ones: one for every equal part of the weight, in ascending order.
+
+        As many values as there are rows are the values themselves where rows count alike.
+
+        Examples
+        --------
+        >>> Weights.of(np.array([1.5, 0.5])).representative(np.array([5.0, 1.0]), 4)
+        array([1., 5., 5., 5.])
+        """
+        if self.uniform and size == values.size:
+            return values
+        order = np.argsort(values, kind="stable")
+        steps = np.cumsum(self.values[order])
+        places = np.searchsorted(steps, (np.arange(size) + 0.5) / size * steps[-1], side="right")
+        return values[order][np.minimum(places, values.size - 1)]
+
+    @cached_property
+    def sum(self) -> float:
+        """Sum of the weights."""
+        return float(self.values.sum())
+
+    @property
+    def effective_size(self) -> float:
+        """Kish's effective number of rows, ``(sum w)^2 / sum w^2``."""
+        return float(self.sum**2 / (self.values**2).sum())
+
+    @property
+    def freedom(self) -> float:
+        """Degrees of freedom of a variance over rows that weights are worth; infinite where rows count alike."""
+        return np.inf if self.uniform else self.effective_size - 1.0
+
+    @property
+    def scaled(self) -> Weights:
+        """The same, of mean 1."""
+        return Weights(self.values / self.values.mean(), self.uniform)
+
+    @property
+    def effective(self) -> Weights:
+        """The same, adding up to the effective number of rows, as penalised fits need them.
+
+        Weights that add up to the number of rows would make such a fit too sure of its data.
+        """
+        return Weights(self.values * (self.sum / (self.values**2).sum()), self.uniform)
+
+    @property
+    def root(self) -> Weights:
+        """Their square roots."""
+        return Weights(np.sqrt(self.values), self.uniform)
+
+    @property
+    def given(self) -> Array | None:
+        """The numbers for parts with a contract of users, None where rows count alike."""
+        return None if self.uniform else self.values
+
+    def argument(self, name: str = "sample_weight") -> dict[str, Array]:
+        """The argument of a fit; nothing where rows count alike, which a part of the user's need not take."""
+        return {} if self.uniform else {name: self.values}
+
+
+GivenWeights: TypeAlias = Weights | Array | None  # as parts with a contract of users take them
+
+
+def weight_numbers(column: pd.Series[Any]) -> Array:
+    """Weights as numbers, NaN where missing."""
+    numeric = pd.api.types.is_numeric_dtype(column) and not pd.api.types.is_complex_dtype(column)
+    if not numeric and not pd.api.types.is_string_dtype(column) and column.dtype != object:
+        raise ValueError(f"sample_weight must be numeric; found {unfit_kind(column) or column.dtype}")
+    try:
+        return column.to_numpy(dtype=np.float64, na_value=np.nan)
+    except (TypeError, ValueError):
+        raise ValueError("sample_weight must be numeric; found text") from None
+
+
+@dataclass(frozen=True)
+class WeightSums:
+    """What the weights of some rows add up to, and how many are none; sums of pieces add up."""
+
+    n_missing: int
+    n_infinite: int
+    n_negative: int
+    n_zero: int
+    largest: float
+    total: float
+    squares: float  # of their shares of the largest, which neither overflow nor vanish
+
+    @classmethod
+    def of(cls, weights: Array) -> WeightSums:
+        """Of some rows."""
+        known = weights[np.isfinite(weights)]
+        missing = int(np.isnan(weights).sum())
+        infinite = weights.size - known.size - missing
+        counts = (missing, infinite, int((known < 0).sum()), int((known == 0).sum()))
+        largest = float(known.max(initial=0.0))
+        with np.errstate(over="ignore"):
+            return cls(*counts, largest, float(known.sum()), float(((known / (largest or 1.0)) ** 2).sum()))
+
+    def __add__(self, other: WeightSums) -> WeightSums:
+        """The sums of both sets of rows."""
+        added = {field.name: getattr(self, field.name) + getattr(other, field.name) for field in fields(self)}
+        largest = max(self.largest, other.largest)
+        squares = sum(own.squares * (own.largest / (largest or 1.0)) ** 2 for own in (self, other))
+        return WeightSums(**(added | {"largest": largest, "squares": squares}))
+
+    def check(self) -> None:
+        """Refuse weights that are none."""
+        if self.n_missing or self.n_infinite:
+            found = gaps(self.n_missing, self.n_infinite)
+            raise ValueError(f"sample_weight has {found}; drop such rows or give them weight 0")
+        if self.n_negative:
+            found = counted(self.n_negative, "negative value")
+            raise ValueError(f"sample_weight has {found}; a row that should not count has weight 0")
+        if not self.largest > 0:
+            raise ValueError("sample_weight is zero in every row; at least some rows must count")
+        if self.largest > LARGEST_WEIGHT:
+            raise ValueError(f"sample_weight has values beyond {LARGEST_WEIGHT:g}; rescale it, only ratios matter")
+
+    @property
+    def effective_size(self) -> float:
+        """Kish's effective number of rows."""
+        return (self.total / self.largest) ** 2 / self.squares
+
+
+def check_takes_weights(part: Any, what: str) -> None:
+    """Refuse a user's object whose `fit` knows no weights."""
+    if not has_fit_parameter(part, "sample_weight"):
+        raise ValueError(
+            f"{what} {type(part).__name__} takes no sample_weight in fit; choose one that does, or leave sample_weight "
+            "out"
+        )
+
+
+def check_sampler_weights(sampler: Any) -> None:
+    """Refuse a user's sampler whose `fit` knows no weights."""
+    if not has_fit_parameter(sampler, "weights"):
+        raise ValueError(
+            f"sampler {type(sampler).__name__} takes no weights in fit, which sample_weight needs; choose one that "
+            "does, or leave sample_weight out"
+        )
+
+
+def warn_resampled_weights() -> None:
+    """Say when resampled features go with weights."""
+    warnings.warn(
+        "'wcmmd' with sample weights: p-values are valid only if the weights do not depend on the tested feature given "
+        "the others; effect_likelihood does not need that",
+        UserWarning,
+        stacklevel=4,
+    )

@@ -1,0 +1,90 @@
+"""Learners of the outcome by the names that users give them, and what else can take their place."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from importlib.util import find_spec
+from typing import Any
+
+from sklearn.base import BaseEstimator, is_classifier, is_regressor
+
+from modifind.data.wording import check_part
+from modifind.nuisance.outcome.additive import AdditiveLearner
+from modifind.nuisance.outcome.amounts import AdditiveAmounts
+from modifind.nuisance.outcome.binary import AdditiveClassifier
+from modifind.nuisance.outcome.boosting import BoostingLearner
+from modifind.nuisance.outcome.contract import OutcomeLearner
+from modifind.nuisance.outcome.counts import AdditiveCounts
+from modifind.nuisance.outcome.linked import AdditiveIndex
+from modifind.nuisance.outcome.neural import NeuralLearner
+from modifind.nuisance.outcome.ordinal import AdditiveOrdinal
+from modifind.nuisance.outcome.regressor import RegressorLearner
+
+OWN = (AdditiveLearner, AdditiveIndex, AdditiveAmounts, BoostingLearner, NeuralLearner)
+# Learners by the kind of the outcome and by name, made for a device.
+LEARNERS: dict[str, dict[str, Callable[[str], OutcomeLearner]]] = {
+    "numeric": {
+        "linear": lambda device: AdditiveLearner(0, products=False),
+        "splines": lambda device: AdditiveLearner(),
+        "boosting": lambda device: BoostingLearner(),
+        "neural": lambda device: NeuralLearner(device=device),
+    },
+    "binary": {
+        "linear": lambda device: AdditiveClassifier(0, products=False),
+        "splines": lambda device: AdditiveClassifier(),
+    },
+    "count": {
+        "linear": lambda device: AdditiveCounts(0, products=False),
+        "splines": lambda device: AdditiveCounts(),
+    },
+    "ordinal": {
+        "linear": lambda device: AdditiveOrdinal(0, products=False),
+        "splines": lambda device: AdditiveOrdinal(),
+    },
+    "amount": {
+        "linear": lambda device: AdditiveAmounts(0, products=False),
+        "splines": lambda device: AdditiveAmounts(),
+    },
+}
+PREDICTED = ("numeric", "binary", "count")  # kinds of outcomes that one regressor or classifier is a model of
+
+
+def resolve_learners(learner: Any, kind: str, *, device: str = "cpu") -> dict[str, OutcomeLearner]:
+    """Candidates by name from what the user passed: "auto", a name, an object, or a list of those.
+
+    Those made from their name are for outcomes of the `kind`, and networks are trained on `device`.
+    """
+    if learner == "auto":
+        learner = [name for name in LEARNERS[kind] if name != "neural" or find_spec("torch") is not None]
+    chosen: dict[str, OutcomeLearner] = {}
+    for item in learner if isinstance(learner, list | tuple) else [learner]:
+        name = item if isinstance(item, str) else type(item).__name__
+        chosen[f"{name} {len(chosen) + 1}" if name in chosen else name] = _resolved(item, kind, device)
+    if not chosen:
+        raise ValueError("learner must not be an empty list")
+    return chosen
+
+
+def _resolved(item: Any, kind: str, device: str) -> OutcomeLearner:
+    """A learner from its name, or from what the user made."""
+    known = LEARNERS[kind]
+    if isinstance(item, str):
+        if item not in known:
+            names = ", ".join(map(repr, known))
+            article = "an" if kind[0] in "ao" else "a"
+            raise ValueError(f"learner for {article} {kind} outcome must be 'auto', {names}, not {item!r}")
+        return known[item](device)
+    check_part("learner", item, "fit", "predict")
+    if not isinstance(item, BaseEstimator) or not (is_regressor(item) or is_classifier(item)):
+        return item
+    if kind not in PREDICTED:
+        raise ValueError(
+            f"learner {type(item).__name__} predicts averages, which do not model an outcome of kind {kind!r}; "
+            f"use {' or '.join(map(repr, known))}"
+        )
+    lacks = (
+        "an outcome of two values" if kind != "binary" else "" if hasattr(item, "predict_proba") else "predict_proba"
+    )
+    if lacks and is_classifier(item):
+        raise ValueError(f"learner {type(item).__name__} is a classifier, which needs {lacks}")
+    return RegressorLearner(item)
