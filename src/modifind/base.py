@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import math
 from itertools import compress
-from numbers import Real
 from typing import TYPE_CHECKING, Any
 
 import narwhals as nw
@@ -42,15 +40,18 @@ class BaseModifierSelector(SelectorMixin, BaseEstimator):
         return np.array([name in chosen for name in self.feature_names_in_], dtype=bool)
 
     def transform(self, X: Any) -> Any:
-        """Keep the selected columns; a DataFrame of whatever library stays one."""
-        support, X = self.get_support(), _columns_of(X)
-        if len(X.shape) != 2 or X.shape[1] != support.size:
+        """Keep the selected columns; a DataFrame of whatever library stays one, and may have more than the features."""
+        support, X, seen = self.get_support(), _columns_of(X), list(self.feature_names_in_)
+        named = hasattr(X, "columns")
+        if len(X.shape) != 2 or X.shape[1] < support.size or (X.shape[1] > support.size and not named):
             raise ValueError(f"X must have the {support.size} columns seen in fit; found shape {X.shape}")
-        if not hasattr(X, "columns"):
+        if not named:
             return X[:, support]
-        if [str(name) for name in X.columns] != list(self.feature_names_in_):
+        # Other columns than features, such as the outcome, may stand between them.
+        columns = [name for name in X.columns if str(name) in set(seen)]
+        if [str(name) for name in columns] != seen:
             raise ValueError("the columns of X are not those seen in fit, in the same order")
-        return nw.to_native(X[list(compress(X.columns, support))], pass_through=True)
+        return nw.to_native(X[list(compress(columns, support))], pass_through=True)
 
     def _repr_html_(self) -> str:
         """The answer once there is one, and until then what scikit-learn shows."""
@@ -70,24 +71,3 @@ def _columns_of(X: Any) -> Any:
         return X
     given = eager(X)
     return given if isinstance(given, nw.DataFrame) else as_frame(X)
-
-
-def check_level(name: str, value: Any) -> None:
-    """A level lies strictly between 0 and 1."""
-    if not isinstance(value, Real) or not 0 < float(value) < 1:
-        raise ValueError(f"{name} must lie strictly between 0 and 1, not {value!r}")
-
-
-def check_positive(name: str, value: Any) -> None:
-    """Refuse what is no finite number above 0."""
-    if not isinstance(value, Real) or not 0 < float(value) < math.inf:
-        raise ValueError(f"{name} must be a finite number above 0, not {value!r}")
-
-
-def check_shared_settings(alpha: Any, cv: Any, outcome_transform: Any) -> None:
-    """Refuse values that no selector can work with."""
-    check_level("alpha", alpha)
-    if not isinstance(cv, int | np.integer) or cv < 2:
-        raise ValueError(f"cv must be an integer of at least 2, not {cv!r}")
-    if outcome_transform not in (None, "log"):
-        raise ValueError(f"outcome_transform must be None or 'log', not {outcome_transform!r}")

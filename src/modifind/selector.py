@@ -3,39 +3,16 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
-import numpy as np
-
-from modifind._memory import remedies_told
-from modifind._torch import import_torch
-from modifind.base import BaseModifierSelector, check_shared_settings
-from modifind.data.containers import as_frame, is_distributed
-from modifind.data.feature_groups import has_groups
-from modifind.data.missing import check_missing, check_missing_outcome
-from modifind.data.population import check_population
-from modifind.data.sources import Source, is_files
-from modifind.engine.contrasts import compared, fit_contrasts, placebo_contrasts
-from modifind.engine.job import Job
-from modifind.engine.lock import held
-from modifind.engine.parts import (
-    ConditionalRandomizationTest,
-    Statistic,
-    called,
-    resolve_statistic,
-    resolve_test,
-)
+from modifind.base import BaseModifierSelector
+from modifind.engine.call import read_call
+from modifind.engine.contrasts import fit_arms, placebo_arms
+from modifind.engine.parts import ConditionalRandomizationTest
 from modifind.engine.placebo import check_runs
 from modifind.engine.progress import Progress
-from modifind.engine.reading import Data, Given
-from modifind.engine.resuming import seed_of
-from modifind.engine.run import Run
 from modifind.result.placebo_result import PlaceboResult
-from modifind.statistics.families import check_family
-
-MIN_TRAIN_ROWS = 200
+from modifind.statistics.families import Family
 
 
 class ModifierSelector(BaseModifierSelector):
@@ -54,9 +31,9 @@ class ModifierSelector(BaseModifierSelector):
     sampler : {"auto", "gaussian", "splines", "boosting", "cvae", "marginal"} or sampler, default="auto"
         Conditional distribution of a feature given the rest. "auto" chooses between gaussian, splines and boosting for
         each feature by held-out log-score.
-    propensity : "auto", "mlp", float, dict, array, classifier or PropensityModel, default="auto"
+    propensity : "auto", "mlp", float, dict, array, str, classifier or PropensityModel, default="auto"
         P(treated | features). A number for randomised trials, or ``{label: share}`` for every arm; with two arms, an
-        array of known scores per row.
+        array of known scores per row, or the name of their column in the table that is fitted.
     alpha : float, default=0.05
         Features with an adjusted p-value of at most `alpha` are selected.
     adjust : {"bh", "by", "holm", "bonferroni", "none"}, default="bh"
@@ -97,11 +74,12 @@ class ModifierSelector(BaseModifierSelector):
         "weight" weights each row with an outcome by 1 / P(observed | features, arm), from cross-fitted models, at most
         20, times its sample weight: averages are then those of all rows. With ``missing="drop"``, "error" leaves such
         rows out as well.
-    outcome : {"auto", "numeric", "binary", "count", "ordinal", "amount"}, default="auto"
+    outcome : {"auto", "numeric", "binary", "count", "ordinal", "amount"} or Family, default="auto"
         Kind of outcome. "auto" treats two values as "binary" and everything else as "numeric"; with
         ``effect_scale="ratio"`` it treats what looks like a count as "count", and what is often zero as "amount".
         "ordinal" means 2 to 10 ordered levels (cumulative logits). An "amount" is analysed in two parts, whether there
-        is any and how much, with one p-value.
+        is any and how much, with one p-value. An object of a class derived from `modifind.statistics.families.Family`
+        is another kind of outcome, with a density of its own.
     effect_scale : {"difference", "ratio", "odds_ratio"}, default="difference"
         How the arms are compared, and so what a constant effect is: by differences of means, by ratios of means (of
         outcomes that are never negative), or by odds ratios (of two values, or of ordered levels). For
@@ -183,7 +161,7 @@ class ModifierSelector(BaseModifierSelector):
         placebo_runs: int = 0,
         population: str = "all",
         missing_outcome: str = "error",
-        outcome: str = "auto",
+        outcome: str | Family = "auto",
         effect_scale: str = "difference",
         better: str | None = None,
         unit: str | None = None,
@@ -221,6 +199,8 @@ class ModifierSelector(BaseModifierSelector):
         y: Any = None,
         treatment: Any = None,
         *,
+        outcome: str | None = None,
+        features: Any = None,
         treated: Any = None,
         reference: Any = None,
         arms: Any = None,
@@ -233,15 +213,24 @@ class ModifierSelector(BaseModifierSelector):
 
         Parameters
         ----------
-        X : DataFrame of pandas or polars, pyarrow Table, dict of columns, array of shape (n, d), Dask DataFrame, path
-            Features measured before the treatment. A Dask DataFrame is processed by the cluster in use; without one, a
-            cluster of `n_jobs` processes (all cores for None) is started here and stopped again. A path, a pattern such
-            as ``"part-*.parquet"`` or a list of those is read in batches; `y`, `treatment` and the other arguments
-            per row are then names of columns, and the remaining columns are features.
-        y : array of shape (n,)
-            Numeric outcome. With a Dask DataFrame a Dask Series of the same partitions, or the name of a column of X.
-        treatment : array of shape (n,)
-            Two values: 0/1, booleans or any two labels; more with `reference` or `arms`. With a Dask DataFrame as `y`.
+        X : table, path, pattern, list of paths, or Source
+            Features measured before the treatment, and whatever the other arguments name. A DataFrame of pandas or
+            polars, a pyarrow Table, a dict of columns or an array of shape (n, d). A Dask DataFrame is processed by the
+            cluster in use; without one, a cluster of `n_jobs` processes (all cores for None) is started here and
+            stopped again. CSV and Parquet files, by a path, a pattern such as ``"part-*.parquet"`` or a list of those,
+            are read in batches, as is any `modifind.data.sources.Source`, an object with `pieces()` that brings outcome
+            and treatment with it.
+        y : array of shape (n,) or str
+            Outcome, or the name of its column in X. A column that this argument or one of the others names is no
+            feature. With a Dask DataFrame a name or a Dask Series of the same partitions; with files a name.
+        treatment : array of shape (n,) or str
+            Two values: 0/1, booleans or any two labels; more with `reference` or `arms`. Or a name, as `y`.
+        outcome : str, optional
+            Name of the outcome in the place of `y`: ``fit(frame, outcome="change", treatment="drug")``.
+        features : list, optional
+            Names, positions or a mask of columns of X to test. The columns that have no role are then adjusted for
+            where `adjust_for` is None, but for dates, identifiers and free text, and left out where it is not. By
+            default all columns without a role are tested.
         treated : optional
             The label of the treated arm. Needed unless the labels are unambiguous: 0 and 1, truth values, yes and no,
             or one that says control, placebo, untreated, ... beside one that does not.
@@ -252,17 +241,17 @@ class ModifierSelector(BaseModifierSelector):
         arms : pair, optional
             Two labels to compare; rows of other arms are left out.
         adjust_for : list, optional
-            Names, positions or a mask of columns of X that are not tested. Models of the outcome, scores and
+            Names, positions or a mask of columns of X that are used and not tested. Models of the outcome, scores and
             distributions of the tested features condition on them as on all others: the p-value of a tested feature is
             the one that it has where all columns are tested. A column that is left out of X instead is not adjusted for
             at all.
-        sample_weight : array of shape (n,), optional
+        sample_weight : array of shape (n,) or str, optional
             Weight of each row, such as one over its probability of being in the sample. Only ratios matter; rows of
-            weight 0 are left out. With a Dask DataFrame, this and the next two as `y`.
-        clusters : array of shape (n,), optional
+            weight 0 are left out.
+        clusters : array of shape (n,) or str, optional
             Labels of rows that are not independent of each other: patients of a clinic, visits of a patient. Rows of a
             cluster are kept in one fold, and variances are between clusters. Needs "effect_likelihood".
-        strata : array of shape (n,), optional
+        strata : array of shape (n,) or str, optional
             One label per row of a trial that was randomised within strata, such as sites. Models and samplers condition
             on the stratum, which is not tested, and with ``propensity="auto"`` the score of a row is its stratum's
             share of treated rows.
@@ -276,49 +265,24 @@ class ModifierSelector(BaseModifierSelector):
         KeyboardInterrupt
             Ctrl-C. If features have been tested by then, `result_` holds them: those that were not reached have a
             p-value of NaN and count as 1 in the adjustment.
+
+        Examples
+        --------
+        >>> from modifind import ModifierSelector
+        >>> from modifind.datasets import load_trial
+        >>> selector = ModifierSelector(sampler="gaussian", explain=False, random_state=0)
+        >>> selector.fit(load_trial().frame, outcome="pressure_change", treatment="drug").result_.selected
+        ['smoker', 'diabetes', 'age']
         """
-        self._validate()
-        rows = sample_weight, clusters, strata
-        given = _as_given(Given(X, y, treatment, treated, adjust_for, *rows, reference, arms))
-        return self._fit(given, lambda job, pair: job.fit(pair))
-
-    def _fit(self, given: Given, fit: Callable[[Job, Given], bool]) -> ModifierSelector:
-        """Fit two arms, or each of several with the reference."""
-        comparison = compared(given, self.propensity)
-        if comparison is None:
-            return self._fit_pair(given, fit)
-        return fit_contrasts(self, comparison, lambda own, pair: own._fit_pair(replace(given, **pair), fit))
-
-    def _fit_pair(self, given: Given, fit: Callable[[Job, Given], bool]) -> ModifierSelector:
-        parts = self._validate()
-        with held(self.checkpoint), remedies_told():
-            return self._ended(fit(self._job(*parts), given))
-
-    def fit_source(
-        self,
-        source: Source,
-        *,
-        treated: Any = None,
-        reference: Any = None,
-        arms: Any = None,
-        adjust_for: Any = None,
-    ) -> ModifierSelector:
-        """Test every feature of a table that comes in pieces, such as a file larger than memory.
-
-        Parameters
-        ----------
-        source : Source
-            Where the rows come from; `modifind.data.sources.open_files` makes one of CSV or Parquet files.
-        treated, reference, arms, adjust_for : optional
-            As in `fit`.
-
-        Returns
-        -------
-        self
-        """
-        self._validate()
-        given = Given(source, treated=treated, adjust_for=adjust_for, reference=reference, arms=arms)
-        return self._fit(given, lambda job, pair: job.fit_source(pair))
+        labels = {"treated": treated, "reference": reference, "arms": arms}
+        columns = {"outcome": outcome, "features": features, "adjust_for": adjust_for}
+        rows = {"sample_weight": sample_weight, "clusters": clusters, "strata": strata}
+        params, given = read_call(self.get_params(deep=False), X, y, treatment, **columns, **rows, **labels)
+        names, result, interrupted = fit_arms(params, given)
+        self._keep(names, result)
+        if interrupted:
+            raise KeyboardInterrupt
+        return self
 
     def placebo(
         self,
@@ -327,6 +291,8 @@ class ModifierSelector(BaseModifierSelector):
         treatment: Any = None,
         *,
         n: int = 20,
+        outcome: str | None = None,
+        features: Any = None,
         treated: Any = None,
         reference: Any = None,
         arms: Any = None,
@@ -343,7 +309,7 @@ class ModifierSelector(BaseModifierSelector):
 
         Parameters
         ----------
-        X, y, treatment, treated, reference, arms, adjust_for, sample_weight, clusters, strata
+        X, y, treatment, outcome, features, treated, reference, arms, adjust_for, sample_weight, clusters, strata
             As in `fit`. With several arms every contrast is run, and a run finds what modifies any of them. For a
             table in pieces the runs use a sample of `max_train_rows` rows.
         n : int, default=20
@@ -368,104 +334,13 @@ class ModifierSelector(BaseModifierSelector):
         '0 of 3 placebo treatments found anything.'
         """
         check_runs(n)
-        self._validate()
-        rows = sample_weight, clusters, strata
-        given = _as_given(Given(X, y, treatment, treated, adjust_for, *rows, reference, arms))
-        return self._placebo(given, lambda job, pair: job.placebo(pair, n))
-
-    def _placebo(self, given: Given, run: Callable[[Job, Given], tuple[PlaceboResult, bool]]) -> PlaceboResult:
-        """Placebo runs of two arms, or of each of several with the reference."""
-        comparison = compared(given, self.propensity)
-        if comparison is None:
-            return self._placebo_pair(given, run)
-        return placebo_contrasts(self, comparison, lambda own, pair: own._placebo_pair(replace(given, **pair), run))
-
-    def _placebo_pair(self, given: Given, run: Callable[[Job, Given], tuple[PlaceboResult, bool]]) -> PlaceboResult:
-        parts = self._validate()
-        with held(self.checkpoint), remedies_told():
-            self.placebo_, interrupted = run(self._job(*parts), given)
-        self._ended(interrupted)
-        return self.placebo_
-
-    def placebo_source(
-        self,
-        source: Source,
-        *,
-        n: int = 20,
-        treated: Any = None,
-        reference: Any = None,
-        arms: Any = None,
-        adjust_for: Any = None,
-    ) -> PlaceboResult:
-        """The same for a table that comes in pieces, with a sample of `max_train_rows` of its rows.
-
-        Parameters
-        ----------
-        source, treated, reference, arms, adjust_for
-            As in `fit_source`.
-        n : int, default=20
-            Number of placebo treatments.
-
-        Returns
-        -------
-        PlaceboResult
-        """
-        check_runs(n)
-        self._validate()
-        given = Given(source, treated=treated, adjust_for=adjust_for, reference=reference, arms=arms)
-        return self._placebo(given, lambda job, pair: job.placebo_source(pair, n))
-
-    def read(self, given: Given, *, weigh: bool = True) -> tuple[Data, Run]:
-        """A table in memory as `fit` would read it, and what is to be done with it; nothing is tested.
-
-        `weigh` is whether rows are weighted for those without an outcome, which takes models of who has one.
-        """
-        job, given = self._job(*self._validate()), replace(given, X=as_frame(given.X))
-        job.in_pieces(given)
-        return job.checked(given, weigh=weigh)
-
-    def _job(self, statistic: Statistic, test: ConditionalRandomizationTest) -> Job:
-        seed = seed_of(self.random_state, self.checkpoint)
-        return Job(self.get_params(deep=False), statistic, test, seed, self._keep)
-
-    def _ended(self, interrupted: bool) -> ModifierSelector:
+        labels = {"treated": treated, "reference": reference, "arms": arms}
+        columns = {"outcome": outcome, "features": features, "adjust_for": adjust_for}
+        rows = {"sample_weight": sample_weight, "clusters": clusters, "strata": strata}
+        params, given = read_call(self.get_params(deep=False), X, y, treatment, **columns, **rows, **labels)
+        found, interrupted = placebo_arms(params, given, n)
+        if found is not None:
+            self.placebo_ = found
         if interrupted:
             raise KeyboardInterrupt
-        return self
-
-    def _validate(self) -> tuple[Statistic, ConditionalRandomizationTest]:
-        check_shared_settings(self.alpha, self.cv, self.outcome_transform)
-        if not isinstance(self.max_train_rows, int | np.integer) or self.max_train_rows < MIN_TRAIN_ROWS:
-            raise ValueError(
-                f"max_train_rows must be an integer of at least {MIN_TRAIN_ROWS}, not {self.max_train_rows!r}"
-            )
-        test = resolve_test(self.test, self.adjust)
-        check_runs(self.placebo_runs, "placebo_runs", least=0)
-        check_missing(self.missing)
-        check_missing_outcome(self.missing_outcome)
-        check_population(self.population)
-        if self.better not in (None, "higher", "lower"):
-            raise ValueError(f"better must be 'higher' or 'lower', not {self.better!r}")
-        if not isinstance(self.unit, str | None):
-            raise ValueError(f"unit must be text, not {self.unit!r}")
-        check_family(self.outcome, self.effect_scale)
-        if self.outcome_transform == "log" and self.effect_scale != "difference":
-            raise ValueError(
-                f"outcome_transform='log' compares geometric means and effect_scale={self.effect_scale!r} averages; "
-                "leave one of them out"
-            )
-        if self.checkpoint is not None and not os.fspath(self.checkpoint):
-            raise ValueError("checkpoint must be a folder, not ''; leave it out to save nothing")
-        if self.device not in (None, "cpu"):
-            import_torch(self.device, f"device={self.device!r}")
-        statistic = resolve_statistic(self.statistic, self.device)
-        if has_groups(self.feature_groups) and not statistic.takes_feature_groups:
-            raise ValueError(
-                f"feature_groups need statistic='effect_likelihood'; {called(statistic)} looks at one column at a time"
-            )
-        return statistic, test
-
-
-def _as_given(given: Given) -> Given:
-    """Arguments of `fit`, with a frame for a table in memory."""
-    return given if is_distributed(given.X) or is_files(given.X) else replace(given, X=as_frame(given.X))
+        return self.placebo_

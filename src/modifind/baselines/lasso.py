@@ -18,8 +18,8 @@ from numpy.typing import ArrayLike
 from scipy.linalg import LinAlgError, cho_factor, cho_solve, solve_triangular
 
 from modifind._typing import Array, Ints
-from modifind.base import check_level, check_positive
 from modifind.baselines.truncated_normal import mean_interval, tail_log_odds, tail_p_value
+from modifind.engine.call import check_level, check_positive
 
 SIDES = ("one", "two")
 COLUMNS = ("sign", "coef", "sd", "lower", "upper", "p_value", "ci_low", "ci_high")

@@ -12,7 +12,7 @@ of `lasso_selective_inference`: valid given which columns the lasso took up.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -21,7 +21,7 @@ from sklearn.metrics import roc_auc_score
 
 from modifind._threads import one_thread
 from modifind._typing import Array, Ints
-from modifind.base import BaseModifierSelector, check_positive, check_shared_settings
+from modifind.base import BaseModifierSelector
 from modifind.baselines.design import EffectDesign, effect_design, lasso_columns
 from modifind.baselines.lasso import N_DRAWS, SIDES, expected_max_correlation, lasso_selective_inference, residual_sd
 from modifind.baselines.outcome import (
@@ -33,9 +33,14 @@ from modifind.baselines.outcome import (
     outcome_learner,
     propensity_forest,
 )
-from modifind.data.feature_matrix import FeatureTable, Treatment
-from modifind.data.outcome_scale import transform_outcome, warn_of_scale
+from modifind.data.feature_matrix import FeatureTable
+from modifind.data.outcome_scale import warn_of_scale
+from modifind.data.roles import assign_roles
+from modifind.data.schema import Schema
+from modifind.data.weights import Weights
 from modifind.engine.alone import MarginalView, results_alone, views_alone
+from modifind.engine.call import check_positive, check_shared_settings
+from modifind.engine.models import refuse_separation
 from modifind.engine.reading import Given, Reading
 from modifind.engine.record import (
     UNRECORDED,
@@ -46,10 +51,10 @@ from modifind.engine.record import (
     readable,
     recorded,
 )
-from modifind.engine.scoring import refuse_separation
 from modifind.nuisance.propensity.overlap import OverlapSums, overlap_of
 from modifind.nuisance.propensity.scores import FittedPropensity, PropensityModel, arm_folds, resolve_propensity
-from modifind.result.checks import cautions, concerns, run_checks, warn_of
+from modifind.result.checks import run_checks
+from modifind.result.concerns import cautions, concerns, warn_of
 from modifind.result.selection_result import SelectionResult
 
 COLUMNS = ("kind", "importance", "statistic", "p_value", "p_adjusted", "selected", "coef", "ci_low", "ci_high")
@@ -152,17 +157,29 @@ class SIEM(BaseModifierSelector):
         self.random_state = random_state
         self.outcome_transform = outcome_transform
 
-    def fit(self, X: Any, y: Any = None, treatment: Any = None, *, treated: Any = None, adjust_for: Any = None) -> SIEM:
+    def fit(
+        self,
+        X: Any,
+        y: Any = None,
+        treatment: Any = None,
+        *,
+        outcome: str | None = None,
+        features: Any = None,
+        treated: Any = None,
+        adjust_for: Any = None,
+    ) -> SIEM:
         """Test every feature.
 
         Parameters
         ----------
         X : DataFrame or array of shape (n, d)
-            Features measured before the treatment.
-        y : array of shape (n,)
-            Numeric outcome.
-        treatment : array of shape (n,)
-            Two values: 0/1, booleans or any two labels.
+            Features measured before the treatment, and whatever the other arguments name.
+        y : array of shape (n,) or str
+            Numeric outcome, or the name of its column.
+        treatment : array of shape (n,) or str
+            Two values: 0/1, booleans or any two labels; or the name of its column.
+        outcome, features : optional
+            As in `ModifierSelector`.
         treated : optional
             The label that means "treated"; by default as in `ModifierSelector`.
         adjust_for : list, optional
@@ -174,33 +191,36 @@ class SIEM(BaseModifierSelector):
         self
         """
         self._validate()
+        found = assign_roles(X, y, treatment, outcome=outcome, features=features, adjust_for=adjust_for)
+        if not isinstance(found["X"], pd.DataFrame):
+            raise ValueError("SIEM needs the table in memory; pass a DataFrame")
+        given, reading = Given(found["X"], found["y"], found["treatment"]), Reading(self.discrete_features)
+        reading = replace(reading, treated=treated, adjust_for=found["adjust_for"])
         entropy = entropy_of(self.random_state)
         # The order is that of ModifierSelector, so that the same seed gives the same importance and curves.
         seeds = np.random.SeedSequence(entropy).spawn(5)
         propensity_seed, outcome_seed, statistic_seed, feature_seed, penalty_seed = seeds
 
         with recorded() as caught, one_thread():
-            data = Reading(self.discrete_features).read(Given(X, y, treatment, treated, adjust_for))
-            table, labels, arms = data.table, data.treatment, data.arms
+            data = reading.read(reading.at_once(given.source().whole), transform=self.outcome_transform)
+            table, numbers, arms = data.block.table.with_indicators, data.block.y, data.arms
             tested = [m for m, name in enumerate(table.names) if name not in data.adjusted]
-            outcome = transform_outcome(data.y, self.outcome_transform)
             if self.outcome_transform is None:
-                warn_of_scale(outcome)
+                warn_of_scale(numbers)
             columns = lasso_columns(table, arms, tested)  # refuses too wide a table before anything slow
-            scores, expected = self._nuisances(table, outcome, arms, propensity_seed, outcome_seed)
+            scores, expected = self._nuisances(table, numbers, arms, propensity_seed, outcome_seed)
             refuse_separation(scores)
-            design = effect_design(table, columns, outcome - expected, arms - scores.scores)
+            design = effect_design(table, columns, numbers - expected, arms - scores.scores)
             fit = self._infer(design, penalty_seed)
             seeds_used = (statistic_seed, feature_seed)
-            views = views_alone(table, outcome, arms, scores.scores, tested, seeds_used, self.n_jobs)
+            views = views_alone(table, numbers, arms, scores.scores, tested, seeds_used, self.n_jobs)
 
-        settings = self._settings(labels, scores, fit, entropy) | data.settings
-        messages = distinct_messages(caught)
-        named = frozenset(table.names[m] for m in data.left_out)
+        settings = self._settings(data.schema, scores, fit, entropy) | data.recorded
+        messages, named = distinct_messages(caught), data.left_out
         seen = dict(zip(tested, views, strict=True))
-        found = _assemble(table, seen, fit, float(self.alpha), scores, settings, messages, named)
-        warn_of(found.checks, named)
-        self._keep(table.names, found)
+        result = _assemble(table, seen, fit, float(self.alpha), scores, settings, messages, named)
+        warn_of(result.checks, named)
+        self._keep(table.names, result)
         return self
 
     def _validate(self) -> None:
@@ -243,6 +263,7 @@ class SIEM(BaseModifierSelector):
             table=table,
             description=FOREST,
             auc=float(roc_auc_score(arms, predicted["propensity"])),
+            weights=Weights.alike(arms.size),
         )
         return scores, expected
 
@@ -267,7 +288,7 @@ class SIEM(BaseModifierSelector):
         )
         return _Fit(design, found.to_dict("index"), sigma, penalty)
 
-    def _settings(self, labels: Treatment, scores: FittedPropensity, fit: _Fit, entropy: int) -> dict[str, Any]:
+    def _settings(self, schema: Schema, scores: FittedPropensity, fit: _Fit, entropy: int) -> dict[str, Any]:
         shown = {name: readable(value) for name, value in self.get_params(deep=False).items() if name not in UNRECORDED}
         return {
             "method": "si_em",
@@ -279,7 +300,7 @@ class SIEM(BaseModifierSelector):
             "penalty": fit.penalty,
             "penalty_draws": N_DRAWS,
             "sigma": fit.sigma,
-            **data_settings(labels.control, labels.treated, labels.arms.size, int(labels.arms.sum()), scores, entropy),
+            **data_settings(schema.arm_labels, schema.n_rows, schema.n_treated, scores, entropy),
             "null_hypothesis": NULL_HYPOTHESIS,
         }
 

@@ -11,16 +11,17 @@ from typing import Any, NamedTuple
 from modifind import EffectLikelihood, ModifierSelector
 from modifind.cli import options
 from modifind.cli.columns import read_discrete, read_groups, read_propensity, read_roles
-from modifind.cli.tables import Roles, Table, open_table
+from modifind.cli.tables import Roles, open_table
 from modifind.cli.warned import Lines, warnings_as_lines
 from modifind.data.files.text import Dialect
+from modifind.data.roles import column_names
 from modifind.presets import uai2022
 
 
 class Analysis(NamedTuple):
     """A table and what is to be done with it; `lines` are the warnings that it gets."""
 
-    table: Table
+    table: Any
     roles: Roles
     selector: ModifierSelector
     lines: Lines
@@ -42,16 +43,16 @@ def open_analysis(
     pieces = pieces or options.Pieces()
     opened = open_table(data, dialect=Dialect(**asdict(text)), jobs=run.jobs, **asdict(pieces))
     with warnings_as_lines() as lines, opened as table:
-        propensity, scores = read_propensity(columns.propensity, table.columns)
+        names = column_names(table)
+        propensity, scores = read_propensity(columns.propensity, names)
         roles = read_roles(columns, table, scores)
-        lines.columns, lines.roles = table.columns, roles
+        lines.columns, lines.roles = names, roles
         if select.preset and scores is not None:
             raise ValueError("--preset fixes the propensity; leave --propensity out")
         selector = _selector(method, select, effects, propensity)
-        tested = [name for name in roles.features if name not in roles.adjusted]
         selector.set_params(
-            discrete_features=read_discrete(columns.discrete, table, roles),
-            feature_groups=read_groups(columns.feature_group or [], tested) or None,
+            discrete_features=read_discrete(columns.discrete, names, roles),
+            feature_groups=read_groups(columns.feature_group or [], roles.arguments["features"]) or None,
             random_state=run.seed,
             n_jobs=run.jobs,
             progress=True,

@@ -163,11 +163,11 @@ def select(
     check_outputs({"--out": (out, RESULT_SUFFIXES), "--report": (report, (".html",))}, _inputs(data, run))
     with open_analysis(data, columns, method, text, run, more, effects, pieces) as (table, roles, selector, lines):
         if output.dry_run:
-            terminal.print_dry_run(selector, table.arguments(selector, roles), table.columns)
+            terminal.print_dry_run(selector, table, roles)
             return
         terminal.print_adjusted(roles.adjusted)
         result, interrupted = until_interrupted(
-            lambda: table.fit(selector, roles),
+            lambda: selector.fit(table, **roles.arguments).result_,
             lambda: getattr(selector, "result_", None),
             "there was a result",
         )
@@ -216,7 +216,7 @@ def placebo(
     with open_analysis(data, columns, method, text, run, pieces=pieces) as (table, roles, selector, lines):
         terminal.print_adjusted(roles.adjusted)
         found, interrupted = until_interrupted(
-            lambda: table.placebo(selector, roles, n),
+            lambda: selector.placebo(table, **roles.arguments, n=n),
             lambda: found if (found := getattr(selector, "placebo_", None)) and found.n_runs else None,
             "a run was done",
         )

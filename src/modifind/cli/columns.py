@@ -2,28 +2,26 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import Any
 
 from modifind.cli import options
-from modifind.cli.tables import Roles, Table
+from modifind.cli.tables import Roles
 from modifind.data.feature_matrix import AlsoDiscrete
-from modifind.data.unnamed import unusable
+from modifind.data.roles import FITTED_SCORES, column_names, in_order, refuse_two_roles, usable_columns
 from modifind.data.wording import listed, meant
 
 
-def read_roles(asked: options.Columns, table: Table, scores: str | None) -> Roles:
+def read_roles(asked: options.Columns, table: Any, scores: str | None) -> Roles:
     """What the columns of a table are; `scores` is the one with known propensity scores, if there is one."""
-    columns = table.columns
+    columns = column_names(table)
     tested, named, unnamed = _tested(asked, columns, scores)
-    unfit = unusable(table.rows(unnamed))
-    _warn_unfit(unfit)
-    adjusted = [name for name in columns if name in named or (name in unnamed and name not in unfit)]
-    # In the order of the table, so that a test does not depend on which of the other columns are tested.
-    used = [name for name in columns if name in tested or name in adjusted] if adjusted else tested
+    remedy = "--adjust-for names a column that should be, --exclude one that should not"
+    adjusted = [*named, *usable_columns(table, unnamed, remedy)]
+    used = in_order(columns, tested, adjusted)
     per_row = asked.strata, asked.weight, asked.clusters
     labels = asked.treated, asked.reference, _read_arms(asked.arms)
-    return Roles(used, asked.outcome, asked.treatment, adjusted, scores, *per_row, *labels)
+    adjusted = [name for name in used if name in adjusted]
+    return Roles(list(used), asked.outcome, asked.treatment, adjusted, scores, *per_row, *labels)
 
 
 def _read_arms(texts: list[str] | None) -> tuple[str, ...] | None:
@@ -33,57 +31,28 @@ def _read_arms(texts: list[str] | None) -> tuple[str, ...] | None:
     return tuple(part.strip() for part in (texts[0].split(",") if len(texts) == 1 else texts))
 
 
-def _warn_unfit(unfit: dict[str, str]) -> None:
-    if unfit:
-        shown = ", ".join(f"{name} ({reason})" for name, reason in unfit.items())
-        warnings.warn(
-            f"not adjusted for: {shown}. --adjust-for names a column that should be, --exclude one that should not",
-            UserWarning,
-            stacklevel=4,
-        )
-
-
 def _tested(asked: options.Columns, columns: list[str], scores: str | None) -> tuple[list[str], list[str], list[str]]:
     """The columns to test, those named to be adjusted for, and those that nobody named where others were."""
-    taken = _taken(asked, columns, scores)
+    roles = {"--treatment": asked.treatment, "--outcome": asked.outcome, "--propensity": scores}
+    roles |= {"--strata": asked.strata, "--weight": asked.weight, "--clusters": asked.clusters}
+    taken = {option: [name] for option, name in roles.items() if name is not None}
+    for option, names in taken.items():
+        _check_known(names, columns, option)
     chosen, named = _columns(asked.features, columns, "--features"), _columns(asked.adjust_for, columns, "--adjust-for")
-    for option, own in (("--features", chosen), ("--adjust-for", named)):
-        if taken & set(own):
-            raise ValueError(f"{option} names {', '.join(sorted(taken & set(own)))}, which is not a feature here")
     excluded = _columns(asked.exclude, columns, "--exclude")
-    _refuse_both(chosen, named, "--features and --adjust-for", "a column is tested or adjusted for")
-    _refuse_both(named, excluded, "--adjust-for and --exclude", "a column is used or left out")
-    left_out = taken | set(excluded)
-    tested = [column for column in chosen or columns if column not in (*left_out, *named)]
+    refuse_two_roles(taken | {"--features": chosen, "--adjust-for": named})
+    refuse_two_roles({"--adjust-for": named, "--exclude": excluded})
+    left_out = {*excluded, *named, *(name for names in taken.values() for name in names)}
+    tested = [column for column in chosen or columns if column not in left_out]
     if not tested:
         raise ValueError("no feature is left to test; --features, --adjust-for and --exclude decide which are")
-    unnamed = [column for column in columns if chosen and column not in (*left_out, *chosen, *named)]
+    unnamed = [column for column in columns if chosen and column not in {*left_out, *chosen}]
     return tested, named, unnamed
 
 
-def _refuse_both(first: list[str], second: list[str], options: str, remedy: str) -> None:
-    both = [name for name in first if name in second]
-    if both:
-        raise ValueError(f"{options} both name {', '.join(both)}; {remedy}")
-
-
-def _taken(asked: options.Columns, columns: list[str], scores: str | None) -> set[str]:
-    """The columns that are no features."""
-    roles = {"--treatment": asked.treatment, "--outcome": asked.outcome, "--propensity": scores}
-    roles |= {"--strata": asked.strata, "--weight": asked.weight, "--clusters": asked.clusters}
-    given = {option: name for option, name in roles.items() if name is not None}
-    for option, name in given.items():
-        _check_known([name], columns, option)
-    owners: dict[str, str] = {}
-    for option, name in given.items():
-        if owners.setdefault(name, option) != option:
-            raise ValueError(f"{owners[name]} and {option} are both {name!r}")
-    return set(owners)
-
-
 def read_propensity(value: str, columns: list[str]) -> tuple[Any, str | None]:
-    """The propensity as a setting or a number, and the column of known scores if one is named."""
-    if value in ("auto", "mlp"):
+    """The propensity as a setting, a number or shares by label; where it is a column of known scores, that column."""
+    if value in FITTED_SCORES:
         return value, None
     if value not in columns and "=" in value:
         return _read_shares(value), None
@@ -91,7 +60,7 @@ def read_propensity(value: str, columns: list[str]) -> tuple[Any, str | None]:
         return float(value), None
     except ValueError:
         if value in columns:
-            return "auto", value
+            return value, value
     close = meant(value, ["auto", "mlp", *columns])
     raise ValueError(f"--propensity must be auto, mlp, a number or a column; {value!r} is none of them{close}")
 
@@ -110,9 +79,9 @@ def _read_shares(text: str) -> dict[str, float]:
     return shares
 
 
-def read_discrete(texts: list[str] | None, table: Table, roles: Roles) -> AlsoDiscrete | str:
+def read_discrete(texts: list[str] | None, columns: list[str], roles: Roles) -> AlsoDiscrete | str:
     """The numeric columns that are categories, as a selector takes them."""
-    categories = _columns(texts, table.columns, "--discrete")
+    categories = _columns(texts, columns, "--discrete")
     if not set(categories) <= set(roles.features):
         strangers = listed(sorted(set(categories) - set(roles.features)))
         raise ValueError(f"--discrete names {strangers}, which is neither tested nor adjusted for")

@@ -13,8 +13,10 @@ from typing import TYPE_CHECKING, Any, TextIO
 from modifind.data.wording import counted, printable
 
 if TYPE_CHECKING:
+    from modifind.cli.tables import Roles
     from modifind.result.placebo_result import PlaceboResult
     from modifind.result.selection_result import SelectionResult
+    from modifind.selector import ModifierSelector
 
 
 MINUS = "\u2212"  # written as a hyphen, which every terminal has
@@ -111,7 +113,7 @@ def _wrapped(line: str, stream: TextIO, indent: str = "    ") -> str:
 
 def print_checks(result: SelectionResult, typed: Callable[[str], str] = str) -> None:
     """Whether the checks passed, a line for each kind that needs attention in the words of `typed`, and the notes."""
-    from modifind.result.checks import summary
+    from modifind.result.concerns import summary
 
     for label, own in result.by_arm.items() if result.by_arm else [("", result)]:
         if len(own.checks):
@@ -128,13 +130,19 @@ def strict_line(result: SelectionResult) -> str:
     return f"modifind: --strict: {reason} the answer in doubt; results were written nevertheless (exit code 3)"
 
 
-def print_dry_run(selector: Any, arguments: dict[str, Any], columns: list[str]) -> None:
-    """How a table is read and what would be done with it; `arguments` are those of `fit`."""
+def print_dry_run(selector: ModifierSelector, table: Any, roles: Roles) -> None:
+    """How a table is read and what would be done with it."""
+    from modifind.data.containers import is_distributed
+    from modifind.data.roles import column_names
     from modifind.engine.dry_run import describe
-    from modifind.engine.reading import Given
 
-    lines = describe(selector, Given(**arguments))
-    lines.insert(3, ("other columns", ", ".join(name for name in columns if name not in arguments["X"])))
+    if isinstance(table, tuple):
+        raise ValueError("--dry-run needs the table in memory; leave --stream out")
+    if is_distributed(table):
+        raise ValueError("--dry-run needs the table in memory; leave --dask out")
+    lines = describe(selector.get_params(deep=False), table, **roles.arguments)
+    others = [name for name in column_names(table) if name not in roles.features]
+    lines.insert(3, ("other columns", ", ".join(others)))
     width = max(len(heading) for heading, _ in lines)
     for heading, line in lines:
         print(f"{heading:<{width}}  {printable(line)}")

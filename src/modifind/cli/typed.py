@@ -25,7 +25,6 @@ OPTIONS = {
     "check_resamples": "--check",
     "cv_repeats": "--repeats",
     "placebo_runs": "--placebo",
-    "fit_source": "--stream",
     "outcome_transform": "--log-outcome",
     "effect_scale": "--effect-scale",
 }
@@ -47,6 +46,7 @@ PHRASES = {
     "', or a list of files": "'",
     "pass a DataFrame": "leave --stream and --dask out",
     "pass a sample of the rows as a DataFrame": "take a sample of the rows",
+    "in batches (from a file)": "in batches (--stream)",
     " or a statistic, not": ", not",
     "a number, an array or a classifier": "a number or a column",
     " or a sampler, not": ", not",

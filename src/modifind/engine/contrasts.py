@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import re
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +20,10 @@ import pandas as pd
 from modifind.data.column_types import treatment_name
 from modifind.data.containers import as_column, is_distributed, is_known
 from modifind.data.several_arms import Comparison, compare_arms, label_counts
-from modifind.data.sources import FileSource, files_of, is_files
+from modifind.data.sources import FileSource, is_source
 from modifind.data.wording import counted
 from modifind.engine.assemble import MODIFIER, PROGNOSTIC, reselected
+from modifind.engine.job import Fitted, Job
 from modifind.engine.progress import Progress
 from modifind.engine.reading import Given
 from modifind.engine.record import distinct_messages, installed_versions
@@ -32,6 +35,24 @@ from modifind.result.selection_result import SelectionResult
 from modifind.result.several_arms import merged_texts
 
 LONGEST_FOLDER = 40
+
+
+def fit_arms(params: dict[str, Any], given: Given) -> Fitted:
+    """Fit two arms, or each of several with the reference; `params` are settings that have been checked."""
+    comparison = compared(given, params["propensity"])
+    if comparison is not None:
+        return fit_contrasts(params, given, comparison)
+    with Job.locked(params) as job:
+        return job.fit(given)
+
+
+def placebo_arms(params: dict[str, Any], given: Given, n: int) -> tuple[PlaceboResult | None, bool]:
+    """Placebo runs of two arms, or of each of several with the reference, and whether Ctrl-C came before the end."""
+    comparison = compared(given, params["propensity"])
+    if comparison is not None:
+        return placebo_contrasts(params, given, comparison, n)
+    with Job.locked(params) as job:
+        return job.placebo(given, n)
 
 
 def compared(given: Given, propensity: Any) -> Comparison | None:
@@ -55,16 +76,13 @@ def compared(given: Given, propensity: Any) -> Comparison | None:
 def _treatment(given: Given) -> tuple[Iterable[pd.Series[Any]], str]:
     """The treatment, in pieces, and what messages call it."""
     X, treatment = given.X, given.treatment
-    if is_files(X):
-        X = files_of(X, {"y": given.y, "treatment": treatment, **given.per_row})
     if isinstance(X, FileSource):
         own = FileSource(X.files, (X.treatment,), X.treatment, X.treatment, piece_rows=X.piece_rows)
         return (piece.treatment for piece in own.pieces()), treatment_name(pd.Series(name=X.treatment, dtype=object))
     if is_distributed(X):
-        column = X[treatment] if isinstance(treatment, str) else treatment
-        parts = (part.compute() for part in column.to_delayed(optimize_graph=False))
-        return parts, treatment_name(pd.Series(name=column.name, dtype=object))
-    if hasattr(X, "pieces"):
+        parts = (part.compute() for part in treatment.to_delayed(optimize_graph=False))
+        return parts, treatment_name(pd.Series(name=treatment.name, dtype=object))
+    if is_source(X):
         return (piece.treatment for piece in X.pieces()), "treatment"
     if treatment is None:
         raise ValueError("treatment is required: pass treatment=, one label per row")
@@ -72,101 +90,95 @@ def _treatment(given: Given) -> tuple[Iterable[pd.Series[Any]], str]:
     return [column], treatment_name(column)
 
 
-def contrast_selector(selector: Any, comparison: Comparison, label: Any, **changed: Any) -> Any:
-    """A selector for one contrast: the same, with the share of the arm where shares are known."""
-    own = selector.get_params(deep=False) | changed
-    if isinstance(own["propensity"], Mapping):
-        own["propensity"] = comparison.share(label, own["propensity"])
-    return type(selector)(**own)
+def fit_contrasts(params: dict[str, Any], given: Given, comparison: Comparison) -> Fitted:
+    """Fit every contrast; what they say together.
 
-
-def fit_contrasts(selector: Any, comparison: Comparison, fit: Callable[[Any, dict[str, Any]], Any]) -> Any:
-    """Fit every contrast and keep what they say together in the selector.
-
-    Parameters
-    ----------
-    selector : ModifierSelector
-        Settings of every contrast; its result is set.
-    comparison : Comparison
-        The arms.
-    fit : callable
-        Fits a selector to the rows of two arms: ``fit(selector, {"treated": ..., "arms": ...})``.
+    After Ctrl-C the result has the contrasts that were done by then, and what there is of the one under way.
 
     Raises
     ------
     KeyboardInterrupt
-        Ctrl-C; contrasts that were done by then are kept, and what there is of the one under way.
+        Ctrl-C before there was anything.
     """
-    results: dict[str, SelectionResult] = {}
+    fits: dict[str, Fitted] = {}
     messages: dict[str, tuple[str, ...]] = {}
-    names: tuple[str, ...] = ()
     interrupted = False
     try:
-        for label, own in _selectors(selector, comparison):
+        for label, own in _settings_of_contrasts(params, comparison):
             with warnings.catch_warnings(record=True) as caught:
                 warnings.simplefilter("always", UserWarning)
                 try:
-                    _named_fit(fit, own, comparison, label)
+                    with _contrast_named(comparison, label), Job.locked(own) as job:
+                        fits[str(label)] = job.fit(replace(given, **comparison.pair(label)))
+                    interrupted = fits[str(label)].interrupted
                 except KeyboardInterrupt:
                     interrupted = True
                 finally:
                     messages[str(label)] = distinct_messages(caught)
-            if hasattr(own, "result_"):
-                results[str(label)], names = own.result_, tuple(own.feature_names_in_)
             if interrupted:
                 break
     finally:
         told = merged_texts(messages, comparison.reference)
         for message in told:
-            warnings.warn(message, UserWarning, stacklevel=3)
-    if results and len(comparison.others) == 1:
-        selector._keep(names, next(iter(results.values())))
-    elif results:
-        if interrupted:
-            done = f"interrupted: {len(results)} of {counted(len(comparison.others), 'contrast')} begun or done"
-            warnings.warn(done, UserWarning, stacklevel=3)
-            told = [*told, done]
-        selector._keep(names, combined(results, comparison, told, selector.alpha, selector.adjust))
-    if interrupted:
+            warnings.warn(message, UserWarning, stacklevel=4)
+    if not fits:
         raise KeyboardInterrupt
-    return selector
+    columns, result, _ = next(iter(fits.values()))
+    if len(comparison.others) > 1:
+        if interrupted:
+            done = f"interrupted: {len(fits)} of {counted(len(comparison.others), 'contrast')} begun or done"
+            warnings.warn(done, UserWarning, stacklevel=4)
+            told = [*told, done]
+        results = {label: own.result for label, own in fits.items()}
+        result = combined(results, comparison, told, params["alpha"], params["adjust"])
+    return Fitted(columns, result, interrupted)
 
 
 def placebo_contrasts(
-    selector: Any, comparison: Comparison, run: Callable[[Any, dict[str, Any]], Any]
-) -> PlaceboResult:
-    """Placebo runs of every contrast, and what the runs of one number find together."""
+    params: dict[str, Any], given: Given, comparison: Comparison, n: int
+) -> tuple[PlaceboResult | None, bool]:
+    """Placebo runs of every contrast: what the runs of one number find together, unless Ctrl-C came before the end."""
     found: dict[str, PlaceboResult] = {}
-    interrupted = False
-    for label, own in _selectors(selector, comparison):
-        try:
-            _named_fit(run, own, comparison, label)
-        except KeyboardInterrupt:
-            interrupted = True
-        if hasattr(own, "placebo_"):
-            found[str(label)] = own.placebo_
+    for label, own in _settings_of_contrasts(params, comparison):
+        with _contrast_named(comparison, label), Job.locked(own) as job:
+            found[str(label)], interrupted = job.placebo(replace(given, **comparison.pair(label)), n)
+        if len(comparison.others) == 1:
+            return found[str(label)], interrupted
         if interrupted:
-            break
-    several = len(comparison.others) > 1
-    if found and not (several and interrupted):
-        only = next(iter(found.values()))
-        selector.placebo_ = combined_placebos(found, selector.alpha, selector.adjust) if several else only
-    if interrupted:
-        raise KeyboardInterrupt
-    return selector.placebo_
+            return None, True
+    return combined_placebos(found, params["alpha"], params["adjust"]), False
 
 
-def _selectors(selector: Any, comparison: Comparison) -> Iterator[tuple[Any, Any]]:
-    """For every contrast its label and a selector: the same seed, a part of the progress, a folder of its own."""
-    if len(comparison.others) == 1:
-        yield comparison.others[0], contrast_selector(selector, comparison, comparison.others[0])
+def contrast_settings(params: dict[str, Any], comparison: Comparison, label: Any) -> dict[str, Any]:
+    """Settings of one contrast: the same, with the share of the arm where shares are known."""
+    if not isinstance(params["propensity"], Mapping):
+        return params
+    return params | {"propensity": comparison.share(label, params["propensity"])}
+
+
+def _settings_of_contrasts(params: dict[str, Any], comparison: Comparison) -> Iterator[tuple[Any, dict[str, Any]]]:
+    """For every contrast its label and settings: the same seed, a part of the progress, a folder of its own."""
+    n_contrasts = len(comparison.others)
+    if n_contrasts == 1:
+        yield comparison.others[0], contrast_settings(params, comparison, comparison.others[0])
         return
-    folders = [_folder(selector.checkpoint, place, label) for place, label in enumerate(comparison.others)]
-    seed = seed_of(selector.random_state, folders[0])
+    folders = [_folder(params["checkpoint"], place, label) for place, label in enumerate(comparison.others)]
+    seed = seed_of(params["random_state"], folders[0])
     for place, label in enumerate(comparison.others):
-        progress = _part_of(selector.progress, place, len(comparison.others))
+        progress = _part_of(params["progress"], place, n_contrasts)
         changed = {"random_state": seed, "checkpoint": folders[place], "progress": progress}
-        yield label, contrast_selector(selector, comparison, label, **changed)
+        yield label, contrast_settings(params, comparison, label) | changed
+
+
+@contextmanager
+def _contrast_named(comparison: Comparison, label: Any) -> Iterator[None]:
+    """A refusal names the contrast where there are several."""
+    try:
+        yield
+    except ValueError as error:
+        if len(comparison.others) == 1:
+            raise
+        raise ValueError(f"{error} (in the comparison of {label!r} with {comparison.reference!r})") from error
 
 
 def _folder(checkpoint: Any, place: int, label: Any) -> Path | None:
@@ -180,16 +192,6 @@ def _part_of(progress: bool | Progress, place: int, n_parts: int) -> bool | Prog
     if not callable(progress):
         return progress
     return lambda done, total: progress(place * total + done, n_parts * total)
-
-
-def _named_fit(fit: Callable[[Any, dict[str, Any]], Any], own: Any, comparison: Comparison, label: Any) -> None:
-    """Fit; a refusal names the contrast where there are several."""
-    try:
-        fit(own, comparison.pair(label))
-    except ValueError as error:
-        if len(comparison.others) == 1:
-            raise
-        raise ValueError(f"{error} (in the comparison of {label!r} with {comparison.reference!r})") from error
 
 
 def combined(

@@ -14,6 +14,7 @@ import numpy as np
 from scipy.special import stdtr
 
 from modifind._typing import Array
+from modifind.data.weights import Weights
 from modifind.nuisance.regression.density import best_shape, robust_spread, student_log_density, student_weight
 from modifind.statistics.families.bernoulli import Bernoulli
 from modifind.statistics.families.contract import Family, Origin, in_origin, refuse_negative
@@ -77,7 +78,7 @@ class Amount(Family):
         """Of zeros and amounts of very different size."""
         return np.log1p(y / max(float(np.median(y[y > 0])), TINY)) if (y > 0).any() else y
 
-    def fitted(self, y: Array, location: Array, scale: Array, weights: Array | None = None) -> Self:
+    def fitted(self, y: Array, location: Array, scale: Array, weights: Weights | None = None) -> Self:
         """With the spread of the logarithms."""
         logs = np.log(y[y > 0] / scale[y > 0])
         return replace(self, spread=max(robust_spread(logs), LEAST_SPREAD)) if logs.size else self
@@ -102,10 +103,10 @@ class Amount(Family):
         logs = np.log(np.maximum(y, TINY) / scale) / self.spread
         return np.where(y > 0, logs, np.nan)
 
-    def best_shape(self, residual: Array, weights: Array | None = None) -> float:
+    def best_shape(self, residual: Array, weights: Weights | None = None) -> float:
         """Degrees of freedom of the logarithms."""
         known = ~np.isnan(residual)
-        return best_shape(residual[known], None if weights is None else weights[known])
+        return best_shape(residual[known], Weights.of(weights, residual.size)[known])
 
     def marginal(self, y: Array, least_scale: float) -> tuple[float, float, float]:
         """The share with any, and their geometric mean."""

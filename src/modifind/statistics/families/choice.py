@@ -8,6 +8,7 @@ import numpy as np
 
 from modifind._typing import Array, Ints
 from modifind.data.outcome_scale import has_many_zeros, is_count
+from modifind.data.wording import check_part
 from modifind.statistics.families.amount import Amount
 from modifind.statistics.families.bernoulli import Bernoulli
 from modifind.statistics.families.contract import Family
@@ -16,31 +17,56 @@ from modifind.statistics.families.links import LINKS
 from modifind.statistics.families.ordinal import Ordinal
 from modifind.statistics.families.student_t import StudentT
 
+OF_SCALES = ("on_eta", "scale_score", "scale_ratio")  # methods that a family with a scale must have
 FAMILIES: dict[str, type[Family]] = {family.kind: family for family in (StudentT, Bernoulli, Count, Ordinal, Amount)}
 
 
 def check_family(outcome: Any, effect_scale: Any) -> None:
-    """Refuse names of kinds of outcomes and of scales that there are none of, and pairs that do not go together."""
-    if outcome not in ("auto", *FAMILIES):
+    """Refuse kinds of outcomes and scales that there are none of, and pairs that do not go together."""
+    if isinstance(outcome, str) and outcome not in ("auto", *FAMILIES):
         known = ", ".join(map(repr, FAMILIES))
         raise ValueError(f"outcome must be 'auto', {known}, not {outcome!r}")
     if effect_scale not in LINKS:
         raise ValueError(f"effect_scale must be {', '.join(map(repr, LINKS))}, not {effect_scale!r}")
-    if outcome != "auto" and effect_scale not in FAMILIES[outcome].scales:
+    if not isinstance(outcome, str):
+        _check_own_family(outcome, effect_scale)
+    elif outcome != "auto" and effect_scale not in FAMILIES[outcome].scales:
         own = " or ".join(f"effect_scale={scale!r}" for scale in FAMILIES[outcome].scales)
         raise ValueError(f"outcome={outcome!r} has no effects on effect_scale={effect_scale!r}; use {own}")
 
 
-def family_of(y: Array, outcome: str = "auto", effect_scale: str = "difference", arms: Ints | None = None) -> Family:
+def _check_own_family(family: Any, effect_scale: str) -> None:
+    """Refuse an object of the user's that lacks what a family must have, by name."""
+    check_part("outcome", family, *sorted(Family.__abstractmethods__))
+    called = type(family).__name__
+    if not isinstance(family, Family):
+        raise ValueError(
+            f"outcome must be a name or a Family; derive {called} from modifind.statistics.families.Family"
+        )
+    lacks = [name for name in ("name", "kind") if not isinstance(getattr(family, name, None), str)]
+    lacks += [name for name in OF_SCALES if family.has_scale and getattr(type(family), name) is getattr(Family, name)]
+    if lacks:
+        raise ValueError(f"outcome must be a name or a complete Family; {called} has no {' and no '.join(lacks)}")
+    for name in ("kind", "learners"):
+        if (getattr(family, name) or family.kind) not in FAMILIES:
+            known = ", ".join(map(repr, FAMILIES))
+            raise ValueError(f"{called}.{name} must be one of {known}, not {getattr(family, name)!r}")
+    if (own := family.link.scale) != effect_scale:
+        raise ValueError(f"outcome={called}() has no effects on effect_scale={effect_scale!r}; use {own!r}")
+
+
+def family_of(
+    y: Array, outcome: str | Family = "auto", effect_scale: str = "difference", arms: Ints | None = None
+) -> Family:
     """The family of an outcome, on a scale of effects.
 
     Parameters
     ----------
     y : array of shape (n,)
         The outcome.
-    outcome : str, default="auto"
-        What it is. "auto" takes two values as a coin and all else as numbers; where ratios are asked for, what looks
-        like a count as one, and what is often zero as an amount.
+    outcome : str or Family, default="auto"
+        What it is; a family is taken as it is. "auto" takes two values as a coin and all else as numbers; where ratios
+        are asked for, what looks like a count as one, and what is often zero as an amount.
     effect_scale : {"difference", "ratio", "odds_ratio"}, default="difference"
         The scale on which the arms are compared.
     arms : int array of shape (n,), optional
@@ -53,16 +79,20 @@ def family_of(y: Array, outcome: str = "auto", effect_scale: str = "difference",
     ('bernoulli', 'student-t')
     """
     check_family(outcome, effect_scale)
+    family = outcome if isinstance(outcome, Family) else _named_family(y, outcome, effect_scale)
+    if effect_scale != "difference" and arms is not None:
+        _refuse_empty_arms(family.coded(y), arms, effect_scale)
+    return family
+
+
+def _named_family(y: Array, outcome: str, effect_scale: str) -> Family:
     kind = _kind_of(y, effect_scale) if outcome == "auto" else outcome
     if effect_scale == "odds_ratio" and effect_scale not in FAMILIES[kind].scales:
         raise ValueError(
             f"effect_scale='odds_ratio' needs an outcome of two values; found {np.unique(y).size} in y. "
             "Odds ratios are also available for ordered levels: outcome='ordinal'"
         )
-    family = FAMILIES[kind].of(y, LINKS[effect_scale])
-    if effect_scale != "difference" and arms is not None:
-        _refuse_empty_arms(family.coded(y), arms, effect_scale)
-    return family
+    return FAMILIES[kind].of(y, LINKS[effect_scale])
 
 
 def _kind_of(y: Array, effect_scale: str) -> str:

@@ -1,8 +1,9 @@
 """What a family of outcomes must have, so that effects on outcomes of its kind can be tested.
 
-A family is one file with one class, named in `FAMILIES` of this package (`choice` says which takes an outcome). Models
-of the outcome (`nuisance.outcome`) predict a location and a scale of both arms; what these mean for an outcome is the
-family's to say, and nothing else asks which family it is.
+A family is one file with one class, named in `FAMILIES` of this package (`choice` says which takes an outcome), or an
+object of the user's, ``ModifierSelector(outcome=MyFamily())``. Models of the outcome (`nuisance.outcome`) predict a
+location and a scale of both arms; what these mean for an outcome is the family's to say, and nothing else asks which
+family it is.
 
 *The scale of effects.* Only the difference between the arms moves along a feature; what they share is held still. Both
 are taken of ``eta``, a function of the location that is the family's link (`links`): with s the treated arm's share of
@@ -22,6 +23,7 @@ from typing import ClassVar, Self, TypeAlias
 import numpy as np
 
 from modifind._typing import Array
+from modifind.data.weights import Weights
 from modifind.data.wording import counted
 from modifind.nuisance.outcome.contract import Likelihood
 from modifind.statistics.families.links import IDENTITY, Link
@@ -38,43 +40,53 @@ class Family(Likelihood, ABC):
 
     Attributes
     ----------
+    name : str
+        How results call the density.
+    kind : str
+        "numeric", "binary", "count", "ordinal" or "amount": how messages and reports speak of the outcome.
+    learners : str
+        Kind of outcomes whose learners, where they are given by name, predict its location and scale; by default the
+        family's own kind. Locations of "numeric" are any numbers, of "count" means above zero, of "binary" chances.
+    link : Link
+        The scale of effects.
     scales : tuple of str
-        The scales of effects that it has; the first is its own.
+        The scales of effects that it has by its name; the first is its own.
     has_scale : bool
         Whether outcomes have a scale beside their location.
     has_shape : bool
         Whether tails and skewness of standardised residuals are looked at.
     """
 
+    learners: ClassVar[str] = ""
     scales: ClassVar[tuple[str, ...]] = ("difference",)
     has_scale: ClassVar[bool] = False
     has_shape: ClassVar[bool] = False
     link: Link = IDENTITY
 
     @classmethod
-    @abstractmethod
     def of(cls, y: Array, link: Link) -> Self:
-        """The family of an outcome, on a scale of effects.
+        """The family of an outcome, on a scale of effects; an object that the user passes is taken as it is instead.
 
         Raises
         ------
         ValueError
             The outcome is none of this family's, or has no effects on the scale.
         """
+        return cls()
 
     def coded(self, y: Array) -> Array:
-        """The outcome as densities take it."""
+        """The outcome as densities take it; a ValueError says what is wrong with one that is none of the family's."""
         return y
 
     def as_number(self, y: Array) -> Array:
         """The outcome as it is coded."""
         return y
 
-    def fitted(self, y: Array, location: Array, scale: Array, weights: Array | None = None) -> Self:
+    def fitted(self, y: Array, location: Array, scale: Array, weights: Weights | None = None) -> Self:
         """There is nothing else to know of most families."""
         return self
 
-    def best_shape(self, residual: Array, weights: Array | None = None) -> float:
+    def best_shape(self, residual: Array, weights: Weights | None = None) -> float:
         """There is none to choose."""
         return np.inf
 

@@ -10,7 +10,7 @@ from scipy.optimize import minimize_scalar
 from scipy.special import betainc, gammaincc, gammaln
 
 from modifind._typing import Array
-from modifind.data.survey import mean_of, some
+from modifind.data.weights import Weights
 from modifind.data.wording import counted
 from modifind.nuisance.regression.blocks import random_rows
 from modifind.statistics.families.contract import Family, Origin, in_origin
@@ -77,19 +77,19 @@ class Count(Family):
         """The square root, whose variance does not follow the mean."""
         return np.sqrt(y)
 
-    def fitted(self, y: Array, location: Array, scale: Array, weights: Array | None = None) -> Self:
+    def fitted(self, y: Array, location: Array, scale: Array, weights: Weights | None = None) -> Self:
         """With the dispersion of greatest likelihood."""
         rows = random_rows(y.size, MOST_ROWS)
-        seen, mean, own = y[rows], location[rows], some(weights, rows)
+        seen, mean, own = y[rows], location[rows], Weights.of(weights, y.size)[rows]
 
         def loss(log_dispersion: float) -> float:
             density = replace(self, dispersion=float(np.exp(log_dispersion))).log_density(seen, mean, 1.0, np.inf)
-            return -float(mean_of(density, own))
+            return -float(own.mean(density))
 
         bounds = float(np.log(LEAST_DISPERSION)), float(np.log(MOST_DISPERSION))
         best = minimize_scalar(loss, bounds=bounds, method="bounded", options={"xatol": 1e-3})
         plain = replace(self, dispersion=0.0)
-        none = -float(mean_of(plain.log_density(seen, mean, 1.0, np.inf), own))
+        none = -float(own.mean(plain.log_density(seen, mean, 1.0, np.inf)))
         return plain if none <= best.fun else replace(self, dispersion=float(np.exp(best.x)))
 
     def eta(self, location: Array) -> Array:

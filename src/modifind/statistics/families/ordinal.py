@@ -8,7 +8,7 @@ from typing import Self
 import numpy as np
 
 from modifind._typing import Array
-from modifind.data.survey import some
+from modifind.data.weights import Weights
 from modifind.nuisance.outcome.ordinal import index_information, thresholds_of, up_to
 from modifind.nuisance.regression.blocks import random_rows
 from modifind.statistics.families.contract import Family, Origin
@@ -68,10 +68,10 @@ class Ordinal(Family):
             )
         return place.astype(np.float64)
 
-    def fitted(self, y: Array, location: Array, scale: Array, weights: Array | None = None) -> Self:
+    def fitted(self, y: Array, location: Array, scale: Array, weights: Weights | None = None) -> Self:
         """With the thresholds of greatest likelihood."""
         rows = random_rows(y.size, MOST_ROWS)
-        found = thresholds_of(y[rows], location[rows], len(self.levels), some(weights, rows))
+        found = thresholds_of(y[rows], location[rows], len(self.levels), Weights.of(weights, y.size)[rows])
         return replace(self, thresholds=tuple(found.tolist()))
 
     def eta(self, location: Array) -> Array:

@@ -9,6 +9,7 @@ import numpy as np
 from scipy.special import stdtr
 
 from modifind._typing import Array
+from modifind.data.weights import Weights
 from modifind.nuisance.regression.density import (
     SHAPES,
     best_shape,
@@ -77,7 +78,7 @@ class StudentT(Family):
         """In units of the scale."""
         return (y - location) / scale
 
-    def best_shape(self, residual: Array, weights: Array | None = None) -> float:
+    def best_shape(self, residual: Array, weights: Weights | None = None) -> float:
         """Degrees of freedom, at most 30."""
         return best_shape(residual, weights)
 
