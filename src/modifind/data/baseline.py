@@ -32,7 +32,7 @@ def baseline_names(table: FeatureTable, outcome: str) -> list[str]:
     Examples
     --------
     >>> import numpy as np
-    >>> from modifind.data.feature_matrix import read_features
+    >>> from modifind.data.schema import read_features
     >>> table = read_features({"weight_bl": np.linspace(60, 90, 40), "age": np.linspace(20, 80, 40)})
     >>> baseline_names(table, "weight")
     ['weight_bl']

@@ -131,8 +131,10 @@ def plain_column(column: pd.Series[Any]) -> pd.Series[Any]:
     fits = (types.is_numeric_dtype, types.is_bool_dtype, types.is_string_dtype)
     if isinstance(column.dtype, pd.ArrowDtype) and not any(fit(column) for fit in fits):
         column = pd.Series(column.astype(object), index=column.index).infer_objects()
+    if column.dtype.kind == "S":
+        column = column.astype(object)
     if column.dtype != object:
-        return column
+        return column.astype(np.float64) if column.dtype == np.float16 else column  # pandas has no index of those
     if column.isna().any():
         column = column.where(column.notna(), None)  # whatever stood for a missing value
     kind = _inferred(column)

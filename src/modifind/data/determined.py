@@ -89,7 +89,7 @@ def find_determined(table: FeatureTable) -> Determined:
 
     Examples
     --------
-    >>> from modifind.data.feature_matrix import read_features
+    >>> from modifind.data.schema import read_features
     >>> x = np.random.default_rng(0).normal(size=(50, 3))
     >>> columns = {"a": x[:, 0], "b": x[:, 1], "exp_a": np.exp(x[:, 0]), "c": x[:, 2], "mean": x[:, 1:].mean(axis=1)}
     >>> found = find_determined(read_features(columns))

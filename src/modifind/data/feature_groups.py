@@ -44,9 +44,11 @@ class Unit:
         return self.members if len(self.members) > 1 else self.members[0]
 
     def with_seeds(self, seed: np.random.SeedSequence) -> list[tuple[int, np.random.SeedSequence]]:
-        """Its columns, each with a seed; that of a single one is the seed itself."""
-        seeds = seed.spawn(len(self.members)) if len(self.members) > 1 else [seed]
-        return list(zip(self.members, seeds, strict=True))
+        """Its columns, each with a seed, the same whenever asked; that of a single one is the seed itself."""
+        if len(self.members) == 1:
+            return [(self.members[0], seed)]
+        same = np.random.SeedSequence(seed.entropy, spawn_key=seed.spawn_key)
+        return list(zip(self.members, same.spawn(len(self.members)), strict=True))
 
     def kind(self, table: FeatureTable) -> Kind | Literal["group"]:
         """What the result says it is."""
@@ -143,7 +145,7 @@ def arrange(
 
     Examples
     --------
-    >>> from modifind.data.feature_matrix import read_features
+    >>> from modifind.data.schema import read_features
     >>> table = read_features([[k, k % 7, -k] for k in range(30)])
     >>> arranged, units = arrange(table, {"both": ("x0", "x2")})
     >>> arranged.names, [(unit.name, unit.members) for unit in units]

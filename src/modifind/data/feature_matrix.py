@@ -2,38 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from modifind._typing import Array
-from modifind.data.arm_labels import first_treated
 from modifind.data.column_types import (
     INSTEAD,
-    MAX_DISCRETE_VALUES,
-    feature_column,
-    loses_digits,
     outcome_name,
     plain_column,
-    plain_label,
-    refuse_identifiers,
     text_outcome,
-    treatment_name,
     unfit_kind,
-)
-from modifind.data.containers import as_column, as_frame, check_names
-from modifind.data.missing import (
-    count_missing,
-    missing_label,
-    refuse_few,
-    refuse_gaps,
-    refuse_missing,
-    refuse_outcome_gaps,
 )
 from modifind.data.wording import counted, meant
 
@@ -82,6 +66,10 @@ class FeatureTable:
     def n_features(self) -> int:
         """Number of features."""
         return self.values.shape[1]
+
+    def part(self, rows: Any) -> FeatureTable:
+        """Some of the rows, standardised as they are here."""
+        return replace(self, values=self.values[rows], reference=self.scaling)
 
     def kind(self, feature: int) -> Kind:
         """Kind of one feature."""
@@ -184,81 +172,6 @@ class AlsoDiscrete:
     names: tuple[str, ...]
 
 
-@dataclass(frozen=True)
-class Treatment:
-    """A two-valued treatment as 0 and 1, with the user's labels."""
-
-    arms: NDArray[np.int64]
-    control: Any
-    treated: Any
-
-
-def read_features(
-    X: Any,
-    discrete_features: str | Sequence[Any] | NDArray[Any] | AlsoDiscrete = "auto",
-    missing: str = "error",
-) -> FeatureTable:
-    """Turn a DataFrame or array into a `FeatureTable`.
-
-    Parameters
-    ----------
-    X : DataFrame, array of shape (n, d) or what `as_frame` takes
-        Features. Array columns are called x0, x1, ...
-    discrete_features : "auto", names, positions, a mask, or AlsoDiscrete
-        "auto" takes boolean, categorical and text columns and numbers with at most 10 distinct values as discrete. A
-        list names the numeric columns to be taken as discrete; the other numeric columns are then continuous. Text
-        and categories are discrete in any case.
-    missing : {"error", "category"}, default="error"
-        "category" gives missing values of a discrete feature a level of their own, and leaves those of a continuous
-        one NaN.
-
-    Returns
-    -------
-    FeatureTable
-
-    Raises
-    ------
-    ValueError
-        Names every column that has missing or infinite values, or a type that is no feature.
-
-    Examples
-    --------
-    >>> import pandas as pd
-    >>> table = read_features(pd.DataFrame({"age": range(20, 40), "sex": ["f", "m"] * 10}))
-    >>> table.kind(0), table.kind(1), table.categories[1]
-    ('continuous', 'discrete', ('f', 'm'))
-    """
-    frame = as_frame(X)
-    if frame.empty:
-        raise ValueError(f"X must have rows and columns; found shape {frame.shape}")
-    names = tuple(str(name) for name in frame.columns)
-    check_names(names)
-    columns = [feature_column(frame.iloc[:, m], name) for m, name in enumerate(names)]
-    counts = {name: count_missing(column) for name, (column, _) in zip(names, columns, strict=True)}
-    refuse_missing(counts, allowed=missing == "category")
-    chosen, by_count = discrete_mask(names, discrete_features)
-    values = np.empty(frame.shape)
-    categories: list[tuple[Any, ...] | None] = []
-    incomplete: list[int] = []
-    for m, name in enumerate(names):
-        column, numeric = columns[m]
-        gaps = counts[name][0]
-        most = MAX_DISCRETE_VALUES if by_count else int(gaps > 0)
-        if numeric and not chosen[m] and column.nunique() > most:
-            if loses_digits(frame.iloc[:, m]):
-                refuse_identifiers(name)
-            values[:, m] = column.to_numpy(dtype=np.float64, na_value=np.nan)
-            check_scale(f"column {name!r}", values[~np.isnan(values[:, m]), m])
-            categories.append(None)
-            incomplete += [m] if gaps else []
-        else:
-            labels, codes = _codes(column, name)
-            values[:, m] = np.where(codes < 0, len(labels), codes)
-            categories.append((*labels, missing_label(labels)) if gaps else labels)
-    refuse_few({names[m]: len(frame) - counts[names[m]][0] for m in incomplete})
-    return FeatureTable(names, values, tuple(categories), incomplete=frozenset(incomplete))
-
-
 def discrete_mask(names: tuple[str, ...], discrete_features: Any) -> tuple[NDArray[np.bool_], bool]:
     """Which numeric columns the user takes as discrete, and whether few values make another one so."""
     if isinstance(discrete_features, AlsoDiscrete):
@@ -308,48 +221,6 @@ def adjusted_columns(names: tuple[str, ...], adjust_for: Any) -> tuple[str, ...]
     return tuple(name for name, own in zip(names, chosen, strict=True) if own)
 
 
-def _codes(column: pd.Series[Any], name: str) -> tuple[tuple[Any, ...], NDArray[np.int64]]:
-    """Category labels in their natural order (declared order for pandas categories) and the code of each row."""
-    mixed = column.dtype == object and pd.api.types.infer_dtype(column).startswith("mixed")
-    try:
-        if mixed:
-            raise TypeError
-        if isinstance(column.dtype, pd.CategoricalDtype):
-            column = column.cat.remove_unused_categories()
-            labels, codes = column.cat.categories, column.cat.codes.to_numpy()
-        else:
-            codes, labels = pd.factorize(column, sort=True)
-    except TypeError:
-        raise ValueError(
-            f"column {name!r} mixes types that cannot be compared; convert it to text or to numbers"
-        ) from None
-    return tuple(plain_label(label) for label in labels), np.asarray(codes, dtype=np.int64)
-
-
-def read_treatment(treatment: ArrayLike | None, n_rows: int, treated: Any = None) -> Treatment:
-    """Two labels as 0 and 1; see `first_treated` for which is which.
-
-    Examples
-    --------
-    >>> read_treatment(["drug", "placebo"] * 25, 50).treated
-    'drug'
-    """
-    if treatment is None:
-        raise ValueError("treatment is required: pass treatment=, one value of two per row")
-    column = plain_column(as_column(treatment, "treatment"))
-    check_length("treatment", len(column), n_rows)
-    name = treatment_name(column)
-    missing = int(column.isna().sum())
-    infinite = int(np.isinf(column.to_numpy()).sum()) if pd.api.types.is_float_dtype(column.dtype) else 0
-    refuse_gaps(name, missing, infinite)
-    labels, codes = _codes(column, "treatment")
-    first_is_treated = first_treated(labels, treated, name)
-    arms = 1 - codes if first_is_treated else codes
-    check_arms(int(min(arms.sum(), n_rows - arms.sum())))
-    control, treated_label = (labels[1], labels[0]) if first_is_treated else labels
-    return Treatment(arms, control, treated_label)
-
-
 def check_rows(n_rows: int) -> None:
     """Refuse a table of a few rows."""
     if n_rows < MIN_ROWS:
@@ -360,21 +231,6 @@ def check_arms(smaller: int) -> None:
     """Refuse an arm of a few rows."""
     if smaller < MIN_ARM_ROWS:
         raise ValueError(f"each arm of treatment needs at least {MIN_ARM_ROWS} rows; the smaller has {smaller}")
-
-
-def read_outcome(y: ArrayLike | None, n_rows: int) -> Array:
-    """A finite numeric outcome that is not constant."""
-    if y is None:
-        raise ValueError("y is required: the outcome of each row")
-    column = as_column(y, "y")
-    check_length("y", len(column), n_rows)
-    outcome = outcome_values(column)
-    missing, infinite = int(np.isnan(outcome).sum()), int(np.isinf(outcome).sum())
-    refuse_outcome_gaps(outcome_name(column), n_rows, missing, infinite)
-    if (outcome == outcome[0]).all():
-        raise ValueError(f"y is constant ({outcome[0]:g}); there is no effect to find")
-    check_scale("y", outcome)
-    return outcome
 
 
 def outcome_values(column: pd.Series[Any]) -> Array:

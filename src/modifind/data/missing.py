@@ -68,14 +68,6 @@ missing_outcome='weight' reweights the others to represent them
         )
 
 
-def count_missing(column: pd.Series[Any]) -> tuple[int, int]:
-    """Number of missing and of infinite values."""
-    missing, infinite = int(column.isna().sum()), 0
-    if pd.api.types.is_float_dtype(column):
-        infinite = int(np.isinf(column.to_numpy(dtype=np.float64, na_value=np.nan)).sum())
-    return missing, infinite
-
-
 def refuse_missing(counts: Mapping[str, tuple[int, int]], *, allowed: bool = False) -> None:
     """Name every column that has missing or infinite values, with their numbers.
 

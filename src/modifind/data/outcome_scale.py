@@ -9,29 +9,10 @@ from scipy.stats import skew
 
 from modifind._typing import Array
 from modifind.data.column_types import MAX_DISCRETE_VALUES
-from modifind.data.wording import counted
 
 STRONG_SKEW = 2.0
 MANY_ZEROS = 0.2
 LEAST_ROWS = 20
-
-
-def transform_outcome(y: Array, transform: str | None) -> Array:
-    """The outcome, or its logarithm.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> transform_outcome(np.array([1.0, np.e]), "log")
-    array([0., 1.])
-    """
-    if transform == "log":
-        low = int((y <= 0).sum())
-        if low:
-            found = counted(low, "value of y is", "values of y are")
-            raise ValueError(f"outcome_transform='log' needs a positive outcome; {found} not")
-        return np.log(y)
-    return y
 
 
 def warn_of_scale(y: Array) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -89,28 +89,6 @@ def pool(labels: Sequence[Any], counts: NDArray[Any]) -> Pooling | None:
     name = POOLED if POOLED not in map(str, kept) else f"{POOLED} (pooled)"
     rare = tuple(labels[k] for k in order[:n_pooled])
     return Pooling((*kept, name), codes.astype(np.int64), rare, int(counts.sum()), n_pooled - n_rare)
-
-
-def pool_rare_levels(table: FeatureTable, arms: NDArray[np.int64]) -> tuple[FeatureTable, frozenset[int]]:
-    """The table with rare levels pooled, and the features of which one level is left; one warning names them all.
-
-    Parameters
-    ----------
-    table : FeatureTable
-        Features.
-    arms : array of shape (n,)
-        0 or 1 for every row.
-    """
-    found = rare_levels(table, arms)
-    if not found:
-        return table, frozenset()
-    values, categories = table.values.copy(), list(table.categories)
-    for m, pooling in found.items():
-        values[:, m] = pooling.codes[table.values[:, m].astype(np.int64)]
-        categories[m] = pooling.labels
-    warn_pooled({table.names[m]: pooling for m, pooling in found.items()})
-    left_out = frozenset(m for m, pooling in found.items() if pooling.left_out)
-    return replace(table, values=values, categories=tuple(categories)), left_out
 
 
 def rare_levels(table: FeatureTable, arms: NDArray[np.int64]) -> dict[int, Pooling]:

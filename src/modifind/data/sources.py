@@ -10,14 +10,15 @@ from typing import Any, Protocol
 import numpy as np
 import pandas as pd
 
-from modifind.data.clusters import weight_numbers
 from modifind.data.containers import as_column, check_same_order, is_known
+from modifind.data.feature_matrix import check_length
 from modifind.data.files.opening import DataFile, open_matching
 from modifind.data.files.text import Dialect
 from modifind.data.missing import Dropped, complete_rows
 from modifind.data.pieces import Piece
 from modifind.data.several_arms import in_arms
-from modifind.data.wording import counted, listed, meant, repeated
+from modifind.data.weights import weight_numbers
+from modifind.data.wording import listed, meant, repeated
 
 PIECE_ROWS = 65_536
 
@@ -48,17 +49,24 @@ class FrameSource:
         cls, X: pd.DataFrame, y: Any, treatment: Any, propensity: Any = None, per_row: Mapping[str, Any] | None = None
     ) -> FrameSource:
         """From what the user passed; a propensity of one score per row comes along, as do weights, clusters, strata."""
-        if y is None or treatment is None:
-            raise ValueError("y and treatment are required: the outcome and one value of two for each row")
+        if y is None:
+            raise ValueError("y is required: the outcome of each row")
+        if treatment is None:
+            raise ValueError("treatment is required: pass treatment=, one value of two per row")
         given = {"y": y, "treatment": treatment}
         given |= {name: values for name, values in (per_row or {}).items() if values is not None}
         check_same_order(X, **given)
         if has_row_scores(propensity):
-            given["propensity"] = getattr(propensity, "estimator", propensity)
+            given["propensity"] = scores = getattr(propensity, "estimator", propensity)
+            if np.shape(scores) != (len(X),):
+                raise ValueError(
+                    f"propensity array must have one score per row ({len(X)}); found shape {np.shape(scores)}"
+                )
         columns = {name: as_column(values, name) for name, values in given.items()}
         for name, column in columns.items():
-            if len(column) != len(X):
-                raise ValueError(f"{name} has {counted(len(column), 'row')} but X has {len(X)}")
+            check_length(name, len(column), len(X))
+        if not X.index.equals(pd.RangeIndex(len(X))):
+            X = X.reset_index(drop=True)
         return cls(X, columns.pop("y"), columns.pop("treatment"), columns)
 
     @property
@@ -66,11 +74,21 @@ class FrameSource:
         """Number of rows."""
         return len(self.X)
 
+    @property
+    def whole(self) -> Piece:
+        """All rows."""
+        return Piece(0, self.X, self.y, self.treatment, **self.more)
+
+    @property
+    def at_once(self) -> FrameSource:
+        """The same in one piece."""
+        return replace(self, piece_rows=max(self.n_rows, 1))
+
     def pieces(self) -> Iterator[Piece]:
         """Slices of the rows."""
-        whole = Piece(0, self.X, self.y, self.treatment, **self.more)
         for start in range(0, self.n_rows, self.piece_rows):
-            yield replace(whole.take(slice(start, start + self.piece_rows)), start=start)
+            rows = slice(start, start + self.piece_rows)
+            yield self.whole if self.piece_rows >= self.n_rows else replace(self.whole.take(rows), start=start)
 
 
 @dataclass(frozen=True)
@@ -94,14 +112,14 @@ class Kept:
         others = nothing = 0
         if self.arms is not None:
             compared = in_arms(piece.treatment, self.arms)
-            others, piece = int((~compared).sum()), piece.take(compared)
+            others, piece = int((~compared).sum()), piece.some(compared)
         if piece.sample_weight is not None:
             weightless = weight_numbers(piece.sample_weight) == 0
-            nothing, piece = int(weightless.sum()), piece.take(~weightless)
+            nothing, piece = int(weightless.sum()), piece.some(~weightless)
         kept, dropped = np.ones(len(piece.X), dtype=bool), Dropped(len(piece.X))
         if self.complete:
             kept, dropped = complete_rows(piece.X, piece.y, piece.treatment, piece.more, what=self.complete)
-        piece = replace(piece.take(kept), start=start)
+        piece = replace(piece.some(kept), start=start)
         return piece, replace(dropped, n_weightless=nothing, n_other_arms=others)
 
 
@@ -246,30 +264,30 @@ def open_files(
     return FileSource(open_matching(pattern, dialect), tuple(features), outcome, treatment, more or {})
 
 
+def is_source(X: Any) -> bool:
+    """Whether a table comes in pieces of its own; a column called pieces does not make it one."""
+    return callable(getattr(X, "pieces", None))
+
+
 def is_files(X: Any) -> bool:
-    """Whether a table is named by a path or a pattern, or by several."""
-    return bool(_paths(X)) and all(isinstance(path, str | os.PathLike) for path in _paths(X))
+    """Whether a table is named by a path or a pattern, or by several, or is made of opened files."""
+    return bool(_paths(X)) and all(isinstance(path, str | os.PathLike) or _is_open(path) for path in _paths(X))
 
 
 def _paths(X: Any) -> Sequence[Any]:
     return X if isinstance(X, list | tuple) else [X]
 
 
-def files_of(X: Any, columns: Mapping[str, Any]) -> FileSource:
-    """The files that `is_files` has seen, of which `columns` name the outcome (y), the treatment and what else is none.
+def _is_open(file: Any) -> bool:
+    return callable(getattr(file, "batches", None))
 
-    All other columns are features.
-    """
-    own = {argument: name for argument, name in columns.items() if name is not None}
-    for argument in ("y", "treatment", *own):
-        if not isinstance(own.get(argument), str):
-            raise ValueError(f"X is a file, so {argument} must be the name of one of its columns")
-    if twice := repeated(own.values()):
-        raise ValueError(f"{', '.join(own)}: {listed(twice)} is named twice; every column has one role")
-    files = tuple(file for path in _paths(X) for file in open_matching(os.fspath(path)))
-    refuse_more_columns(files)
-    features = tuple(name for name in files[0].names if name not in own.values())
-    return FileSource(files, features, own.pop("y"), own.pop("treatment"), own)
+
+def opened_files(X: Any) -> tuple[DataFile, ...]:
+    """The files that `is_files` has seen."""
+    files = [(path,) if _is_open(path) else open_matching(os.fspath(path)) for path in _paths(X)]
+    found = tuple(file for own in files for file in own)
+    refuse_more_columns(found)
+    return found
 
 
 def refuse_more_columns(files: Sequence[DataFile]) -> None:

@@ -3,77 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-import pandas as pd
 from numpy.typing import NDArray
 
-from modifind.data.column_types import plain_label
-from modifind.data.containers import as_column
 from modifind.data.determined import first_seen
-from modifind.data.feature_matrix import FeatureTable, check_length
+from modifind.data.feature_matrix import FeatureTable
 from modifind.data.rare_levels import MIN_LEVEL_ROWS
 from modifind.data.wording import gaps
 
 SHOWN = 3
-
-
-@dataclass(frozen=True)
-class Strata:
-    """The stratum of every row.
-
-    Attributes
-    ----------
-    codes : array of shape (n,)
-        Numbers ``0..k-1``.
-    labels : tuple
-        The user's labels in code order.
-    """
-
-    codes: NDArray[np.int64]
-    labels: tuple[Any, ...]
-
-
-def read_strata(strata: Any, table: FeatureTable, arms: NDArray[np.int64]) -> Strata:
-    """One label per row, checked.
-
-    Parameters
-    ----------
-    strata : array of shape (n,)
-        Labels of any kind.
-    table : FeatureTable
-        The features; none of them may say the same.
-    arms : array of shape (n,)
-        0 or 1.
-
-    Raises
-    ------
-    ValueError
-        Where a label is missing, where a stratum has fewer than five rows of an arm, and where the strata are one of
-        the features.
-
-    Examples
-    --------
-    >>> from modifind.data.feature_matrix import read_features
-    >>> table = read_features([[k % 7, k % 13] for k in range(60)])
-    >>> read_strata(["north"] * 30 + ["south"] * 30, table, np.arange(60) % 2).labels
-    ('north', 'south')
-    """
-    column = as_column(strata, "strata")
-    check_length("strata", len(column), table.n_rows)
-    missing = int(column.isna().sum())
-    if missing:
-        refuse_unstratified(missing)
-    if column.dtype == object and pd.api.types.infer_dtype(column).startswith("mixed"):
-        column = column.astype(str)
-    codes, found = pd.factorize(column, sort=True)
-    labels = tuple(plain_label(label) for label in found)
-    treated = np.bincount(codes, arms, minlength=len(labels)).astype(np.int64)
-    check_strata(labels, np.bincount(codes, minlength=len(labels)) - treated, treated)
-    refuse_repeated(codes, table)
-    return Strata(codes.astype(np.int64), labels)
 
 
 def refuse_unstratified(missing: int) -> None:
@@ -109,16 +49,6 @@ def stratum_name(names: Iterable[Any]) -> str:
     while name in names:
         name = f"({name})"
     return name
-
-
-def with_strata(table: FeatureTable, strata: Strata) -> FeatureTable:
-    """The table with the stratum as its last feature, for models and samplers to condition on."""
-    return replace(
-        table,
-        names=(*table.names, stratum_name(table.names)),
-        values=np.column_stack((table.values, strata.codes)),
-        categories=(*table.categories, strata.labels),
-    )
 
 
 def stratum_folds(arms: NDArray[np.int64], strata: NDArray[np.int64], n_folds: int, seed: int) -> NDArray[np.int64]:

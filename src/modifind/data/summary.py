@@ -1,7 +1,9 @@
-"""What the pieces of a table tell of one column; summaries of pieces add up."""
+"""What the pieces of a table tell of its columns; summaries of pieces add up. A table in memory is one piece."""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
@@ -9,7 +11,13 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from modifind.data.column_types import feature_column, loses_digits, plain_column
+from modifind.data.clusters import NUMBER, cluster_keys
+from modifind.data.column_types import MAX_DISCRETE_VALUES, feature_column, loses_digits, plain_column
+from modifind.data.containers import check_names
+from modifind.data.feature_matrix import discrete_mask, outcome_values
+from modifind.data.pieces import Piece
+from modifind.data.weights import WeightSums, weight_numbers
+from modifind.data.wording import listed
 
 MAX_LEVELS = 1000
 PROBE_ROWS = 200
@@ -38,6 +46,10 @@ class ColumnSummary:
         Whether there are integers that floats cannot hold.
     by_arm : dict
         How often each level goes with each value of the treatment, where levels are counted.
+    numbered : bool
+        Whether labels are text that may stand for numbers, by which they are then ordered.
+    n_not_positive : int
+        Numbers that have no logarithm.
     """
 
     kind: str
@@ -50,12 +62,17 @@ class ColumnSummary:
     whole: bool = False
     lossy: bool = False
     by_arm: dict[Any, int] = field(default_factory=dict)
+    numbered: bool = False
+    n_not_positive: int = 0
 
     @classmethod
-    def of(cls, column: pd.Series[Any], name: str, max_levels: int, *, check: bool = True) -> ColumnSummary:
+    def of(
+        cls, column: pd.Series[Any], name: str, max_levels: float, max_labels: float = MAX_LEVELS, *, check: bool = True
+    ) -> ColumnSummary:
         """Look at a column; numbers with more than `max_levels` values are continuous.
 
-        `check` is whether text that holds dates or numbers is refused.
+        Of text with more than `max_labels` values none is kept. `check` is whether text that holds dates or numbers is
+        refused.
         """
         lossy = loses_digits(column)
         column, numeric = feature_column(column, name, check)
@@ -69,7 +86,8 @@ class ColumnSummary:
             infinite = values.size - missing - finite.size
             whole = pd.api.types.is_integer_dtype(column)
             counts = _counts(column[column.notna()] if whole else pd.Series(finite), max_levels)
-            return cls("number", missing, infinite, low, high, counts, None, whole, lossy)
+            not_positive = int((finite <= 0).sum())
+            return cls("number", missing, infinite, low, high, counts, None, whole, lossy, n_not_positive=not_positive)
         order = None
         if isinstance(column.dtype, pd.CategoricalDtype):
             kind, order = "category", tuple(column.cat.categories)
@@ -77,7 +95,7 @@ class ColumnSummary:
         else:
             kind = "bool" if pd.api.types.is_bool_dtype(column) else "text"
         try:
-            counts = _counts(column[column.notna()], MAX_LEVELS)
+            counts = _counts(column[column.notna()], max_labels)
         except TypeError:
             raise ValueError(f"column {name!r} holds values that cannot be compared; convert it to text") from None
         if kind == "text" and counts is not None and not all(isinstance(label, str) for label in counts):
@@ -94,7 +112,7 @@ class ColumnSummary:
         pairs = ((level, arm) for level in levels for arm in arms)
         return replace(self, by_arm={pair: int(count) for pair, count in zip(pairs, counts, strict=True) if count})
 
-    def merged(self, other: ColumnSummary, name: str, max_levels: int) -> ColumnSummary:
+    def merged(self, other: ColumnSummary, name: str, max_levels: float) -> ColumnSummary:
         """The summary of both sets of rows."""
         if other.kind == "nothing":
             return replace(self, n_missing=self.n_missing + other.n_missing)
@@ -121,6 +139,8 @@ class ColumnSummary:
             self.whole and other.whole,
             self.lossy or other.lossy,
             {} if levels is None else added(self.by_arm, other.by_arm),
+            self.numbered,
+            self.n_not_positive + other.n_not_positive,
         )
 
     @property
@@ -140,7 +160,7 @@ class ColumnSummary:
         if self.order is not None:
             return tuple(label for label in self.order if label in self.levels)
         try:
-            found = sorted(self.levels)
+            found = sorted(self.levels, key=_in_order if self.numbered else None)
         except TypeError:
             raise ValueError(
                 f"column {name!r} mixes types that cannot be compared; convert it to text or to numbers"
@@ -158,7 +178,128 @@ class ColumnSummary:
         return np.vstack((rows, np.array(list(arms.values())) - rows.sum(axis=0))) if self.n_missing else rows
 
 
-def _counts(column: pd.Series[Any], max_levels: int) -> dict[Any, int] | None:
+@dataclass(frozen=True)
+class Summary:
+    """What the pieces seen so far hold; summaries add up.
+
+    Attributes
+    ----------
+    n_rows : int
+        Number of rows.
+    names : tuple of str
+        Features and, where there are strata, the column of these.
+    limits : tuple of float
+        Most distinct values that leave a numeric column discrete.
+    clusters : array, optional
+        Keys of the clusters.
+    strata : dict, optional
+        Rows of each stratum and treatment, or the sum of their weights.
+    places : tuple of int
+        Where the columns are in a piece; none where they are in the order of the piece.
+    max_levels : float
+        Most levels of a category; a table in memory has no limit.
+    """
+
+    n_rows: int
+    names: tuple[str, ...]
+    limits: tuple[float, ...]
+    columns: tuple[ColumnSummary, ...]
+    y: ColumnSummary
+    treatment: ColumnSummary
+    scores: ColumnSummary | None = None
+    weights: WeightSums | None = None
+    clusters: NDArray[np.uint64] | None = None
+    strata: dict[Any, float] | None = None
+    places: tuple[int, ...] = ()
+    max_levels: float = MAX_LEVELS
+
+    def arranged(self, places: Sequence[int]) -> Summary:
+        """The same with the columns in another order."""
+        parts: dict[str, Any] = {
+            name: tuple(getattr(self, name)[m] for m in places) for name in ("names", "limits", "columns")
+        }
+        return replace(self, **parts, places=tuple(places))
+
+    @classmethod
+    def of(cls, piece: Piece, discrete_features: Any, *, whole: bool = False) -> Summary:
+        """Look at one piece, which may be the whole table."""
+        max_levels = math.inf if whole else MAX_LEVELS
+        frame = piece.conditioned.infer_objects()
+        names, limits, columns = feature_summaries(frame.iloc[:, : piece.X.shape[1]], discrete_features, max_levels)
+        if piece.strata is not None:  # labels may be anything
+            strata_name = str(frame.columns[-1])
+            of_strata = ColumnSummary.of(frame.iloc[:, -1], strata_name, max_levels, max_levels, check=False)
+            of_strata = replace(of_strata, numbered=True)
+            names, limits, columns = (*names, strata_name), (*limits, max_levels), (*columns, of_strata)
+        y = ColumnSummary.of(pd.Series(outcome_values(piece.y)), "y", 2)
+        arms = piece.treatment.infer_objects()
+        if (plain := plain_column(arms)).dtype == object and pd.api.types.infer_dtype(plain).startswith("mixed"):
+            raise ValueError("column 'treatment' mixes types that cannot be compared; convert it to text or to numbers")
+        treatment = ColumnSummary.of(arms, "treatment", MAX_LEVELS, check=False)
+        if treatment.levels is not None and len(treatment.levels) <= 2:
+            codes, found = pd.factorize(plain_column(arms))
+            columns = tuple(own.with_arms(frame.iloc[:, m], codes, list(found)) for m, own in enumerate(columns))
+        scores = None if piece.propensity is None else ColumnSummary.of(piece.propensity, "propensity", 0)
+        counts = None if piece.sample_weight is None else weight_numbers(piece.sample_weight)
+        weights = None if counts is None else WeightSums.of(counts)
+        clusters = None if piece.clusters is None else pd.unique(cluster_keys(piece.clusters))
+        strata: dict[Any, float] | None = None
+        if piece.strata is not None:
+            own = np.ones(len(piece.X)) if counts is None else counts
+            both = [frame.iloc[:, -1].to_numpy(), plain_column(arms).to_numpy()]
+            strata = pd.Series(own).groupby(both).sum().to_dict()
+        known = scores, weights, clusters, strata
+        return cls(len(piece.X), names, limits, columns, y, treatment, *known, max_levels=max_levels)
+
+    def __add__(self, other: Summary) -> Summary:
+        """The summary of both sets of rows."""
+        if self.names != other.names:
+            apart = [name for name in (*self.names, *other.names) if (name in self.names) != (name in other.names)]
+            differ = f"some lack column {listed(apart)}" if apart else "their columns are in another order"
+            raise ValueError(f"the pieces of the table differ: {differ}; give all of them the same columns")
+        columns = tuple(
+            mine.merged(theirs, name, limit)
+            for mine, theirs, name, limit in zip(self.columns, other.columns, self.names, self.limits, strict=True)
+        )
+        return Summary(
+            self.n_rows + other.n_rows,
+            self.names,
+            self.limits,
+            columns,
+            self.y.merged(other.y, "y", 2),
+            self.treatment.merged(other.treatment, "treatment", MAX_LEVELS),
+            None if self.scores is None or other.scores is None else self.scores.merged(other.scores, "propensity", 0),
+            sum_of(self.weights, other.weights),
+            None if self.clusters is None or other.clusters is None else np.union1d(self.clusters, other.clusters),
+            None if self.strata is None or other.strata is None else added(self.strata, other.strata),
+        )
+
+    @property
+    def together(self) -> dict[str, Any]:
+        """What a result records of weights, clusters and strata; nothing where there are none."""
+        found: dict[str, Any] = {}
+        if self.weights is not None:
+            found["sample_weight"] = {"effective_rows": float(f"{self.weights.effective_size:.12g}")}
+        if self.clusters is not None:
+            found["clusters"] = {"n_clusters": int(self.clusters.size)}
+        if self.strata is not None:
+            found["n_strata"] = len(self.columns[-1].levels or ())
+        return found
+
+
+def feature_summaries(
+    frame: pd.DataFrame, discrete_features: Any, max_levels: float
+) -> tuple[tuple[str, ...], tuple[float, ...], tuple[ColumnSummary, ...]]:
+    """Names of the features, the most values that leave each discrete, and what their columns hold."""
+    names = tuple(str(name) for name in frame.columns)
+    check_names(names)
+    chosen, by_count = discrete_mask(names, discrete_features)
+    limits = tuple(np.where(chosen, max_levels, MAX_DISCRETE_VALUES if by_count else 0).tolist())
+    columns = (ColumnSummary.of(frame.iloc[:, m], name, limits[m], max_levels) for m, name in enumerate(names))
+    return names, limits, tuple(columns)
+
+
+def _counts(column: pd.Series[Any], max_levels: float) -> dict[Any, int] | None:
     """How often each value occurs, None when they are more than `max_levels`."""
     if column.iloc[:PROBE_ROWS].nunique() > max_levels:
         return None
@@ -177,6 +318,11 @@ def added(first: dict[Any, Number], second: dict[Any, Number]) -> dict[Any, Numb
     for key, count in second.items():
         total[key] = total.get(key, 0) + count
     return total
+
+
+def _in_order(label: str) -> tuple[bool, float, str]:
+    number = NUMBER.fullmatch(label) is not None
+    return (not number, float(label) if number else 0.0, label)
 
 
 def _common_order(first: tuple[Any, ...] | None, second: tuple[Any, ...] | None) -> tuple[Any, ...] | None:

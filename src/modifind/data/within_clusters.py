@@ -36,7 +36,7 @@ def cluster_features(
 
     Examples
     --------
-    >>> from modifind.data.feature_matrix import read_features
+    >>> from modifind.data.schema import read_features
     >>> schools, rng = np.repeat(np.arange(30), 8), np.random.default_rng(0)
     >>> size, girls = (rng.normal(size=30)[schools] for _ in range(2))
     >>> table = read_features({"size": size, "girls": girls, "age": rng.normal(size=240)})
