@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 REMEDIES = (
-    "read the table in batches (fit_source), fit models to fewer rows (max_train_rows), leave explanations out "
+    "read the table in batches (from a file), fit models to fewer rows (max_train_rows), leave explanations out "
     "(explain=False) or use fewer processes (n_jobs)"
 )
 # Measured with the default settings: 267 MB at 5,000 rows and 20 columns, 374 MB at 20,000, one process each; 1568 MB
@@ -71,7 +71,7 @@ def out_of_memory(error: MemoryError) -> MemoryError:
     Examples
     --------
     >>> print(out_of_memory(MemoryError("no 8 GB")))
-    out of memory (no 8 GB); read the table in batches (fit_source), fit models to fewer rows (max_train_rows), leave \
+    out of memory (no 8 GB); read the table in batches (from a file), fit models to fewer rows (max_train_rows), leave \
 explanations out (explain=False) or use fewer processes (n_jobs)
     """
     if REMEDIES in str(error):

@@ -250,7 +250,7 @@ def _stop(results: Any) -> None:
 
 
 def survivors(
-    call: Callable[..., list[Found]],
+    call: Callable[..., list[tuple[int, Found]]],
     shared: tuple[Any, ...],
     items: Mapping[int, Any],
     n_jobs: int | None,
@@ -265,7 +265,8 @@ def survivors(
     Parameters
     ----------
     call : callable
-        ``call(*shared, items)`` gives a list of results, one for each of the pairs (number, item) it is handed.
+        ``call(*shared, items)`` gives pairs of a number and a result, one for each of the pairs (number, item) that it
+        is handed.
     shared : tuple
         Arguments that all calls have in common.
     items : mapping
@@ -283,7 +284,7 @@ def survivors(
     Examples
     --------
     >>> def roots(digits, pairs):
-    ...     return [round(number**0.5, digits) for _, number in pairs]
+    ...     return [(k, round(number**0.5, digits)) for k, number in pairs]
     >>> sorted(survivors(roots, (2,), {0: 4, 1: 2}, 1, most_tasks=100))
     [(0, 2.0), (1, 1.41)]
     """
@@ -291,7 +292,7 @@ def survivors(
     while left:
         pairs, step = list(left.items()), max(1, len(left) // most_tasks)
         tasks = [pairs[start : start + step] for start in range(0, len(pairs), step)]
-        jobs = (delayed(_with_numbers)(call, *shared, task) for task in tasks)
+        jobs = (delayed(call)(*shared, task) for task in tasks)
         try:
             with closing(_results(jobs, n_jobs, len(tasks), ordered=False, singly=True)) as results:
                 for number, own in chain.from_iterable(results):
@@ -306,8 +307,4 @@ def survivors(
         with closing(_one_by_one(alone)) as done:
             for number, result in done:
                 del left[number]
-                yield number, None if result is DEAD else result[0]
-
-
-def _with_numbers(call: Callable[..., list[Found]], *arguments: Any) -> list[tuple[int, Found]]:
-    return [(number, result) for (number, _), result in zip(arguments[-1], call(*arguments), strict=True)]
+                yield number, None if result is DEAD else result[0][1]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -12,9 +12,8 @@ import pandas as pd
 
 from modifind._workers import WORKER_DIED
 from modifind.data.feature_matrix import Kind
-from modifind.engine.change_tests import Changes
 from modifind.engine.record import hand_on, installed_versions
-from modifind.engine.testers import Outcome
+from modifind.engine.testing import Changes, Outcome
 from modifind.explain.attempts import attempt, described
 from modifind.explain.column_bounds import Bounds
 from modifind.explain.global_tests import with_features
@@ -24,7 +23,8 @@ from modifind.explain.verdict import ShownColumn, verdict
 from modifind.explain.views import no_curve
 from modifind.inference import adjust_p_values
 from modifind.nuisance.conditional import Calibration
-from modifind.result.checks import cautions, concerns, run_checks
+from modifind.result.checks import run_checks
+from modifind.result.concerns import cautions, concerns
 from modifind.result.effect_names import scale_of
 from modifind.result.selection_result import (
     CHANGE_COLUMNS,
@@ -34,6 +34,7 @@ from modifind.result.selection_result import (
     SelectionResult,
     no_changes,
 )
+from modifind.statistics.reuse import Reuse
 
 # Held-out share of a feature's distribution that the others explain, above which the data cannot tell it from them.
 # What little is left is then as much the sampler's own error as the feature's, and a test of it would be a test of the
@@ -42,6 +43,35 @@ DETERMINED = {"continuous": 0.65, "discrete": 0.9}
 MODIFIER, PROGNOSTIC = "modifier", "prognostic"
 MOST_DENSITIES = 100  # features; a result of thousands would be too large to save
 NO_SAMPLER = Calibration("none", float("nan"), float("nan"), float("nan"))
+
+
+@dataclass(frozen=True)
+class Examined:
+    """What one worker finds of a unit before it is explained.
+
+    Attributes
+    ----------
+    calibration : Calibration
+        How well its distribution fits.
+    rule : object
+        Its distribution, where it is tested by other rows than those at hand; otherwise None.
+    reuse : mapping of Reuse
+        What folds share about it.
+    outcome : AnalyticOutcome or CRTOutcome, optional
+        Its test; None where it could not be tested, or not yet.
+    changes : Changes, optional
+        What it changes; None where that is not known yet.
+    messages, failure
+        What was warned of, and why it could not be examined.
+    """
+
+    calibration: Calibration = NO_SAMPLER
+    rule: Any = None
+    reuse: Mapping[str, Reuse] = field(default_factory=dict)
+    outcome: Outcome | None = None
+    changes: Changes | None = None
+    messages: tuple[str, ...] = ()
+    failure: str = ""
 
 
 @dataclass(frozen=True)

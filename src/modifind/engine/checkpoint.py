@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from modifind.data.wording import counted
-from modifind.engine.assemble import Finding
+from modifind.engine.assemble import Examined
 from modifind.engine.fingerprint import digest, joined_digests
 from modifind.engine.plan import Sums
 from modifind.engine.record import installed_versions
@@ -27,7 +27,7 @@ from modifind.result.codec import decode, encode, parse_json
 from modifind.result.writing import make_folder, write_text
 
 Record = TypeVar("Record")
-FORMAT = 3
+FORMAT = 4
 RUN_FILE = "run.json"
 VERSIONS = ("modifind", "numpy", "scipy", "scikit-learn", "torch")
 # They change how a result is put together, not what is found of a feature. Of a table taken at once the digests show
@@ -49,7 +49,7 @@ WORDS = {
 
 
 @dataclass(frozen=True)
-class Run:
+class SavedRun:
     """What makes a run the same run, as `run.json` has it.
 
     Attributes
@@ -79,7 +79,9 @@ class Run:
     rows: dict[str, str]
 
     @classmethod
-    def of(cls, table: str, settings: dict[str, Any], seed: int, columns: dict[str, str], rows: dict[str, str]) -> Run:
+    def of(
+        cls, table: str, settings: dict[str, Any], seed: int, columns: dict[str, str], rows: dict[str, str]
+    ) -> SavedRun:
         """A run of this version, by all its settings as a result records them."""
         left_out = IMMATERIAL + (IMMATERIAL_IF_WHOLE if table == "whole" else ())
         kept = {name: value for name, value in settings.items() if name not in left_out}
@@ -91,16 +93,16 @@ class Run:
     @property
     def token(self) -> str:
         """What marks the files of this run."""
-        return _check(encode(self, Run))[:12]
+        return _check(encode(self, SavedRun))[:12]
 
 
-def differences(old: Run, new: Run) -> list[str]:
+def differences(old: SavedRun, new: SavedRun) -> list[str]:
     """In what two runs differ, in words.
 
     Examples
     --------
-    >>> one = Run.of("whole", {"cv": 5}, 1, {"age": "a1"}, {"y": "b1"})
-    >>> differences(one, Run.of("whole", {"cv": 4}, 2, {"age": "a2"}, {"y": "b1"}))
+    >>> one = SavedRun.of("whole", {"cv": 5}, 1, {"age": "a1"}, {"y": "b1"})
+    >>> differences(one, SavedRun.of("whole", {"cv": 4}, 2, {"age": "a2"}, {"y": "b1"}))
     ['cv was 5, is 4', 'the seed was 1, is 2', "column 'age' differs"]
     """
     if old.format != new.format:
@@ -143,10 +145,10 @@ def saved_seed(folder: str | os.PathLike[str] | None) -> int | None:
     return _read_run(Path(folder)).seed
 
 
-def _read_run(folder: Path) -> Run:
+def _read_run(folder: Path) -> SavedRun:
     path = folder / RUN_FILE
     try:
-        found: Run = decode(parse_json(path.read_bytes()), Run)
+        found: SavedRun = decode(parse_json(path.read_bytes()), SavedRun)
         if found.seed < 0:
             raise ValueError("its seed is negative")
     except (OSError, ValueError) as error:
@@ -155,7 +157,7 @@ def _read_run(folder: Path) -> Run:
     return found
 
 
-def open_folder(folder: str | os.PathLike[str], run: Run) -> tuple[Path, str]:
+def open_folder(folder: str | os.PathLike[str], run: SavedRun) -> tuple[Path, str]:
     """Make a folder the checkpoint of a run, or continue with it.
 
     Returns
@@ -171,7 +173,7 @@ def open_folder(folder: str | os.PathLike[str], run: Run) -> tuple[Path, str]:
     path = Path(folder).absolute()
     make_folder(path)
     _remove_stale(path)
-    text = json.dumps(encode(run, Run), indent=1, allow_nan=False) + "\n"
+    text = json.dumps(encode(run, SavedRun), indent=1, allow_nan=False) + "\n"
     if not (path / RUN_FILE).exists():
         _write(path / RUN_FILE, text, keep=True)
     found = _read_run(path)
@@ -247,7 +249,7 @@ class Checkpoint:
     token: str
     names: tuple[str, ...]
     kind: str = "feature"
-    holds: Any = Finding
+    holds: Any = Examined
 
     def _path(self, feature: int) -> Path:
         return self.folder / f"{self.kind}-{self.token}-{feature:05d}.json"
@@ -256,12 +258,12 @@ class Checkpoint:
         """Save one feature, whole or not at all."""
         _save_record(self._path(feature), self.names[feature], finding, self.holds)
 
-    def save_here(self, feature: int, finding: Finding) -> None:
+    def save_here(self, feature: int, finding: Any) -> None:
         """Save from a worker, unless it works where the folder is not."""
         if (self.folder / RUN_FILE).exists():
             self.save(feature, finding)
 
-    def save_missing(self, feature: int, finding: Finding) -> None:
+    def save_missing(self, feature: int, finding: Any) -> None:
         """Save what the worker could not."""
         if not self._path(feature).exists():
             self.save(feature, finding)
@@ -326,7 +328,7 @@ class PassCheckpoint:
     def open(self, pieces: Sequence[Mapping[str, Mapping[str, str]]]) -> None:
         """Continue, or refuse another run, given the digests of all pieces."""
         columns, rows = (joined_digests([own[part] for own in pieces]) for part in ("columns", "rows"))
-        folder, token = open_folder(self._given, Run.of("pieces", self._settings, self._seed, columns, rows))
+        folder, token = open_folder(self._given, SavedRun.of("pieces", self._settings, self._seed, columns, rows))
         self._path = folder / f"sums-{token}.json"
 
     def load(self) -> SavedSums | None:

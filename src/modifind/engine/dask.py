@@ -6,30 +6,23 @@ at a time. Workers that are lost take nothing with them; what they had not hande
 
 from __future__ import annotations
 
-import glob
 import logging
 import operator
-import os
 import re
 import threading
 import time
 import warnings
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import reduce
-from itertools import product
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pandas as pd
 from joblib import effective_n_jobs
 
 from modifind._workers import WorkerError, interrupts_held
-from modifind.data.files.opening import ENDINGS, DataFile
-from modifind.data.files.parquet import open_parquet
-from modifind.data.files.text import COMPRESSIONS, Dialect, TextFile, kind_of, open_text
+from modifind.data.files.distributed import import_dask
 from modifind.data.missing import Dropped
 from modifind.data.pieces import Piece
 from modifind.data.row_plan import RowPlan, generous_limit
@@ -64,15 +57,6 @@ WORKER_ENVIRONMENT = {
     "MKL_NUM_THREADS": 1,
     "OPENBLAS_NUM_THREADS": 1,
 }
-
-
-def import_dask() -> Any:
-    """The distributed module, or what to do without it."""
-    try:
-        import distributed
-    except ImportError:
-        raise ImportError('tables on a cluster need dask: pip install "modifind[dask]"') from None
-    return distributed
 
 
 def silence_logs() -> None:
@@ -165,13 +149,12 @@ class DaskPieces:
         kept: Kept = ALL_ROWS,
         per_row: Mapping[str, Any] | None = None,
     ) -> DaskPieces:
-        """From Dask collections that are partitioned alike; all but `X` may also name columns of it."""
+        """From Dask collections that are partitioned alike."""
         import_dask()
-        given = {"y": y, "treatment": treatment}
-        given |= {name: column for name, column in (per_row or {}).items() if column is not None}
+        parts = {"X": X, "y": y, "treatment": treatment}
+        parts |= {name: column for name, column in (per_row or {}).items() if column is not None}
         if has_row_scores(propensity):
-            given["propensity"] = getattr(propensity, "estimator", propensity)
-        parts = _by_argument(X, given)
+            parts["propensity"] = getattr(propensity, "estimator", propensity)
         _check_partitions(parts)
         # Optimised one by one, columns of the same files may be read in partitions of different sizes. As they are,
         # they share the task that reads them.
@@ -340,16 +323,6 @@ def errors_told(client: Client) -> Iterator[None]:
         ) from None
 
 
-def _by_argument(X: Any, given: Mapping[str, Any]) -> dict[str, Any]:
-    """Features and other columns, some of which may be given by their name in X."""
-    named = list(dict.fromkeys(column for column in given.values() if isinstance(column, str)))
-    unknown = [name for name in named if name not in X.columns]
-    if unknown:
-        raise ValueError(f"X has no column {listed(unknown)}")
-    own = {argument: X[column] if isinstance(column, str) else column for argument, column in given.items()}
-    return {"X": X.drop(columns=named) if named else X, **own}
-
-
 def _check_partitions(parts: Mapping[str, Any]) -> None:
     """Refuse columns that are not on the cluster, or not in the partitions of X."""
     X = parts["X"]
@@ -412,62 +385,3 @@ def _in_groups(items: list[Any], size: int) -> list[list[Any]]:
 
 def _add(parts: list[Any]) -> Any:
     return reduce(operator.add, parts)
-
-
-def read_table(pattern: str, dialect: Dialect | None = None) -> Any:
-    """A Dask DataFrame of the files that a pattern names, on disk or in a store that fsspec knows.
-
-    Text on a disk is looked at first; of text elsewhere the dialect says all that is known.
-    """
-    import_dask()
-    dialect = dialect or Dialect()
-    parquet = pattern.rstrip(f"/{os.sep}").lower().endswith(".parquet")
-    if not (parquet or dialect.separator or kind_of(Path(pattern)) in (".csv", ".tsv")):
-        raise ValueError(f"the data files must end in {ENDINGS}; found {pattern!r}")
-    try:
-        return _read_parquet(pattern) if parquet else _read_text(pattern, dialect)
-    except (OSError, ImportError, pd.errors.ParserError) as error:
-        raise ValueError(f"cannot read {pattern}: {error}") from None
-
-
-def _read_text(pattern: str, dialect: Dialect) -> Any:
-    import dask.dataframe
-
-    files = [open_text(path, dialect) for path in sorted(map(Path, glob.glob(pattern)))]
-    if not files:
-        separator = dialect.separator or ("\t" if kind_of(Path(pattern)) == ".tsv" else ",")
-        options = {"sep": separator, "decimal": dialect.decimal or ".", "encoding": dialect.encoding or "utf-8"}
-        return dask.dataframe.read_csv(pattern, **options)
-    _check_alike(files)
-    first = files[0]
-    # Bytes can be cut at line ends only where these are one byte and not compressed.
-    whole = Path(pattern).suffix.lower() in COMPRESSIONS or not first.encoding.startswith(("utf-8", "latin"))
-    cut = {"blocksize": None, "compression": "infer"} if whole else {}
-    return dask.dataframe.read_csv(pattern, encoding=first.encoding, **first.options, **cut)[first.names]
-
-
-def _read_parquet(pattern: str) -> Any:
-    """Parquet files, with an index that has a name as the last column."""
-    import dask.dataframe
-
-    files = [open_parquet(path) for path in sorted(map(Path, glob.glob(pattern))) if path.is_file()]
-    _check_alike(files)
-    if any(file.counted for file in files):
-        raise ValueError(f"{pattern} has an index that only counts rows, {listed(files[0].counted)}; leave --dask out")
-    frame = dask.dataframe.read_parquet(pattern, index=False)
-    if not files:
-        return frame[[name for name in frame.columns if not re.fullmatch(r"__index_level_\d+__", name)]]
-    stored = files[0].stored
-    return frame[list(stored.values())].rename(columns={field: name for name, field in stored.items()})
-
-
-def _check_alike(files: Sequence[DataFile]) -> None:
-    """Refuse files that differ in their columns: Dask reads all of them like the first."""
-    for first, file in product(files[:1], files[1:]):
-        absent = [name for name in first.names if name not in file.names]
-        if absent:
-            raise ValueError(f"{file.path} has no column {listed(absent)}, which {first.path} has")
-        if not (isinstance(first, TextFile) and isinstance(file, TextFile)):
-            continue
-        if (file.header, file.encoding) != (first.header, first.encoding):
-            raise ValueError(f"{file.path} and {first.path} differ in the order of their columns or in their encoding")

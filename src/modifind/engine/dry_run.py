@@ -11,12 +11,14 @@ import numpy as np
 import pandas as pd
 from joblib import effective_n_jobs
 
-from modifind.data.containers import as_frame, is_known
+from modifind.data.containers import is_known
+from modifind.data.feature_matrix import outcome_values
 from modifind.data.several_arms import Comparison
-from modifind.data.survey import effective_size
-from modifind.engine.contrasts import compared, contrast_selector
+from modifind.engine.call import read_call
+from modifind.engine.contrasts import compared, contrast_settings
+from modifind.engine.job import Job
 from modifind.engine.placebo import Assignment
-from modifind.engine.reading import Data, Given
+from modifind.engine.reading import Data
 from modifind.engine.run import Run
 from modifind.statistics.families import family_of
 
@@ -27,34 +29,35 @@ BASE, PER_FEATURE, PER_CELL = 0.4, 0.07, 2.9e-5
 EXPLAINING = 1.8  # times as long with explanations
 
 
-def describe(selector: Any, given: Given) -> list[tuple[str, str]]:
+def describe(params: dict[str, Any], *table: Any, **columns: Any) -> list[tuple[str, str]]:
     """What a selector would do, in pairs of a heading and a line.
 
     Parameters
     ----------
-    selector : ModifierSelector
-        The selector, not fitted.
-    given : Given
-        Arguments of its `fit`. What is wrong with them is told as `fit` would tell it.
+    params : dict
+        Settings of the selector.
+    *table, **columns
+        Arguments of its `fit`, the table in memory. What is wrong with them is told as `fit` would tell it.
 
     Examples
     --------
     >>> from modifind import ModifierSelector
     >>> from modifind.datasets import load_trial
-    >>> trial = load_trial()
-    >>> for heading, line in describe(ModifierSelector(), Given(trial.X, trial.y, trial.treatment))[:2]:
+    >>> trial, params = load_trial(), ModifierSelector().get_params()
+    >>> for heading, line in describe(params, trial.X, trial.y, trial.treatment)[:2]:
     ...     print(f"{heading}: {line}")
     rows: 1,500
     treatment: drug: drug (treated) 733 rows, placebo (control) 767 rows
     """
-    comparison = compared(given, selector.propensity)
+    params, given = read_call(params, *table, **columns)
+    comparison = compared(given, params["propensity"])
     arms: list[tuple[str, str]] = []
     if comparison is not None:
-        selector = contrast_selector(selector, comparison, comparison.others[0])
+        params = contrast_settings(params, comparison, comparison.others[0])
         given = replace(given, **comparison.pair(comparison.others[0]))
         arms = _arms(comparison)
-    data, run = selector.read(given, weigh=False)
-    frame = as_frame(given.X) if data.kept is None else as_frame(given.X).loc[data.kept]
+    data, run = Job.of(params).checked(given, weigh=False)
+    frame = data.looked.sample.X
     lines = [
         ("rows", f"{sum(comparison.counts.values()):,}" if arms and comparison is not None else _rows(data)),
         ("treatment", _treatment(data)),
@@ -67,11 +70,11 @@ def describe(selector: Any, given: Given) -> list[tuple[str, str]]:
         ("missing values", _gaps(frame)),
         ("tested as one", _listed([f"{name} ({', '.join(own)})" for name, own in run.feature_groups.items()])),
         *_rows_known(data),
-        ("in pieces", _pieces(data, selector.max_train_rows) if run.statistic.in_pieces else ""),
+        ("in pieces", _pieces(data, params["max_train_rows"]) if run.statistic.in_pieces else ""),
         ("propensity", _propensity(run.propensity.estimator, data)),
         ("test", _test(run)),
-        ("placebo treatments", _placebos(data, selector.placebo_runs, is_known(run.propensity))),
-        ("time", "" if run.statistic.resamples else _time(data, run, selector.placebo_runs)),
+        ("placebo treatments", _placebos(data, params["placebo_runs"], is_known(run.propensity))),
+        ("time", "" if run.max_resamples(len(data.units)) else _time(data, run, params["placebo_runs"])),
     ]
     return [(heading, line) for heading, line in lines if line]
 
@@ -87,21 +90,24 @@ def _arms(comparison: Comparison) -> list[tuple[str, str]]:
 
 
 def _rows(data: Data) -> str:
-    left_out = "" if data.kept is None else f" of {data.kept.size:,}; the others are left out"
-    return f"{data.y.size:,}{left_out}"
+    n_rows, dropped = data.arms.size, data.looked.dropped
+    n_passed = n_rows + dropped.n_dropped + dropped.n_weightless + dropped.n_other_arms
+    n_passed += data.recorded.get("outcome_weights", {}).get("n_missing", 0)
+    return f"{n_rows:,}" + (f" of {n_passed:,}; the others are left out" if n_passed > n_rows else "")
 
 
 def _treatment(data: Data) -> str:
-    treated = int(data.arms.sum())
-    labels = ((data.treatment.treated, "treated", treated), (data.treatment.control, "control", data.y.size - treated))
-    name = f"{data.names['treatment_name']}: " if data.names.get("treatment_name") else ""
+    schema, name = data.schema, data.recorded.get("treatment_name")
+    control, treated = schema.arm_labels
+    labels = ((treated, "treated", schema.n_treated), (control, "control", schema.n_rows - schema.n_treated))
+    name = f"{name}: " if name else ""
     return name + ", ".join(f"{label} ({role}) {count:,} rows" for label, role, count in labels)
 
 
 def _outcome(data: Data, run: Run) -> str:
-    y = data.y
+    y = outcome_values(data.looked.sample.y)
     kind = family_of(y, run.outcome, run.effect_scale).kind
-    name = f"{data.names['outcome_name']}: " if data.names.get("outcome_name") else ""
+    name = f"{data.recorded['outcome_name']}: " if "outcome_name" in data.recorded else ""
     compared = "" if run.effect_scale == "difference" else f"; arms compared by {run.effect_scale.replace('_', ' ')}s"
     if kind == "binary":
         high = y == y.max()
@@ -114,8 +120,8 @@ def _outcome(data: Data, run: Run) -> str:
 
 def _features(data: Data, kind: str) -> str:
     """How many features of a kind are tested, and which."""
-    table = data.table
-    own = [m for m in range(table.n_features) if table.kind(m) == kind and not table.is_constant(m)]
+    table = data.block.table
+    own = [m for m in range(len(data.columns_in)) if table.kind(m) == kind and not table.is_constant(m)]
     tested = [(table.names[m], table.n_levels(m)) for m in own if table.names[m] not in data.adjusted]
     names = [f"{name} ({levels} levels)" if levels else name for name, levels in tested]
     return f"{len(names)}: {_listed(names)}" if names else ""
@@ -124,12 +130,12 @@ def _features(data: Data, kind: str) -> str:
 def _untested(data: Data, frame: pd.DataFrame) -> str:
     """Features that are not tested, by the reason why."""
     found: dict[str, list[str]] = {}
-    for m, name in enumerate(data.table.names):
-        if name in data.adjusted or not data.table.is_constant(m):
+    for m, name in enumerate(data.block.table.names[: len(data.columns_in)]):
+        if name in data.adjusted or not data.block.table.is_constant(m):
             continue
         reason = "the same in all rows"
-        if m in data.left_out:
-            distinct = 2 * frame.iloc[:, m].nunique() > len(frame)
+        if name in data.left_out:
+            distinct = 2 * frame.iloc[:, data.columns_in.index(name)].nunique() > len(frame)
             reason = "looks like an identifier" if distinct else "no two levels have rows enough in each arm"
         found.setdefault(reason, []).append(name)
     return "; ".join(f"{_listed(names)}: {why}" for why, names in found.items())
@@ -141,7 +147,7 @@ def _gaps(frame: pd.DataFrame) -> str:
 
 
 def _pieces(data: Data, most: int) -> str:
-    if data.y.size <= most:
+    if data.arms.size <= most:
         return ""
     return f"models are fitted to a random sample of {most:,} rows, and all rows are scored"
 
@@ -158,17 +164,19 @@ def _placebos(data: Data, runs: int, known: bool) -> str:
 
 
 def _rows_known(data: Data) -> list[tuple[str, str]]:
-    found = []
-    if data.strata is not None:
-        found.append(("strata", f"{len(data.strata.labels)}; models and samplers condition on them"))
-    if data.outcome_weights:
-        own = data.outcome_weights
+    found, known = [], data.recorded
+    if "n_strata" in known:
+        found.append(("strata", f"{known['n_strata']}; models and samplers condition on them"))
+    if "outcome_weights" in known:
+        own = known["outcome_weights"]
         shown = f"missing in {own['n_missing']:,} rows ({own['share_missing']:.0%}); models of who has one would weight"
         found.append(("outcomes", f"{shown} the others for them"))
-    elif data.weights is not None:
-        found.append(("weights", f"worth {effective_size(data.weights):,.0f} rows that count alike"))
-    if data.clusters is not None:
-        found.append(("clusters", f"{np.unique(data.clusters).size:,}; rows of a cluster are not taken as independent"))
+    elif "sample_weight" in known:
+        found.append(("weights", f"worth {known['sample_weight']['effective_rows']:,.0f} rows that count alike"))
+    if "clusters" in known:
+        found.append(
+            ("clusters", f"{known['clusters']['n_clusters']:,}; rows of a cluster are not taken as independent")
+        )
     return found
 
 
@@ -182,7 +190,7 @@ def _propensity(estimator: Any, data: Data) -> str:
 
 
 def _time(data: Data, run: Run, placebos: int) -> str:
-    n, d, n_jobs = data.table.n_rows, data.table.n_features - len(data.adjusted), effective_n_jobs(run.n_jobs)
+    n, d, n_jobs = data.arms.size, len(data.columns_in) - len(data.adjusted), effective_n_jobs(run.n_jobs)
     once = BASE + d * (PER_FEATURE + PER_CELL * n)
     seconds = once * (EXPLAINING if run.explain else 1.0) + once * placebos
     spread = f" with {n_jobs} processes" if n_jobs > 1 else ""

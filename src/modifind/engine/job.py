@@ -1,57 +1,50 @@
-"""One analysis of one table, from what the user passed to the result: opened, read, tested and put on record."""
+"""One analysis of two arms of a table, from what the user passed to the result: opened, read, tested, on record."""
 
 from __future__ import annotations
 
+import sys
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import Any, TypeAlias
+from functools import partial
+from typing import Any, NamedTuple
 
 from joblib import effective_n_jobs
 
-from modifind._memory import warn_of_memory
-from modifind.data.containers import as_frame, is_distributed
-from modifind.data.feature_groups import read_feature_groups, refuse_adjusted
+from modifind._memory import remedies_told, warn_of_memory
+from modifind.data.containers import is_distributed
+from modifind.data.feature_groups import read_feature_groups
 from modifind.data.missing import Dropped
-from modifind.data.sources import (
-    ALL_ROWS,
-    FrameSource,
-    Kept,
-    KeptRows,
-    Piece,
-    Source,
-    files_of,
-    has_row_scores,
-    is_files,
-)
+from modifind.data.row_plan import RowPlan
+from modifind.data.sources import ALL_ROWS, Kept, KeptRows, Source, has_row_scores, is_source
 from modifind.engine.assemble import assemble
 from modifind.engine.checkpoint import Checkpoint
-from modifind.engine.in_memory import TableInMemory, check_settings
+from modifind.engine.fitting import fit_table
+from modifind.engine.lock import held
 from modifind.engine.parts import (
     ConditionalRandomizationTest,
     Statistic,
     agreeing_sampler,
     called,
     recorded_settings,
-    refuse_clusters,
     resolve_propensity,
-    with_row_scores,
+    resolve_statistic,
+    resolve_test,
 )
 from modifind.engine.passes import LocalPieces, Pieces
-from modifind.engine.piece_reading import Looked, PieceReading
 from modifind.engine.placebo import run_placebos
-from modifind.engine.reading import Data, Given, Reading
+from modifind.engine.reading import Data, Given, Looked, Reading
 from modifind.engine.record import distinct_messages, recorded, with_messages
-from modifind.engine.resuming import continued_pass, continued_tests
+from modifind.engine.resuming import continued_pass, continued_tests, seed_of
 from modifind.engine.run import Run
+from modifind.engine.table import Table, check_settings, read_for, stream
 from modifind.engine.units import Tested
-from modifind.engine.weighing import weigh_pieces
-from modifind.result.checks import warn_of
+from modifind.engine.weighing import model_observed, with_record
+from modifind.result.concerns import warn_of
 from modifind.result.placebo_result import PlaceboResult
 from modifind.result.selection_result import SelectionResult
 
-Keep: TypeAlias = Callable[[tuple[str, ...], SelectionResult], None]
 # Settings that a run takes as they are.
 PLAIN = (
     *("n_resamples", "alpha", "adjust", "outcome_transform", "n_jobs", "progress", "explain", "population"),
@@ -59,9 +52,17 @@ PLAIN = (
 )
 
 
+class Fitted(NamedTuple):
+    """Names of all columns, the result, and whether Ctrl-C came before the end."""
+
+    columns: tuple[str, ...]
+    result: SelectionResult
+    interrupted: bool
+
+
 @dataclass(frozen=True)
 class Job:
-    """What a selector does with a table.
+    """What a selector does with a table of two arms.
 
     Attributes
     ----------
@@ -71,73 +72,83 @@ class Job:
         As they are used.
     seed : int
         The seed.
-    keep : callable
-        Takes the names of all columns and the result, as soon as there is one.
     """
 
     params: dict[str, Any]
     statistic: Statistic
     test: ConditionalRandomizationTest
     seed: int
-    keep: Keep
 
-    def fit(self, given: Given) -> bool:
-        """Test every feature; whether Ctrl-C came before the end."""
-        if not self.in_pieces(given):
-            return self._fit_kept(given)
-        with self._pieces(given) as pieces:
-            return self._fit_pieces(pieces, given)
+    @classmethod
+    @contextmanager
+    def locked(cls, params: dict[str, Any]) -> Iterator[Job]:
+        """By settings that have been checked, with the folder of its checkpoint to itself."""
+        with held(params["checkpoint"]), remedies_told():
+            yield cls.of(params)
 
-    def fit_source(self, given: Given) -> bool:
-        """The same for rows that come from a source, which is X."""
-        self._check_scores(given.X)
-        return self._fit_pieces(self._local(given.X, given.arms), given)
+    @classmethod
+    def of(cls, params: dict[str, Any]) -> Job:
+        """By settings that have been checked."""
+        statistic = resolve_statistic(params["statistic"], params["device"])
+        seed = seed_of(params["random_state"], params["checkpoint"])
+        return cls(params, statistic, resolve_test(params["test"], params["adjust"]), seed)
+
+    def fit(self, given: Given) -> Fitted:
+        """Test every feature."""
+        reading = self._reading(given)
+        checkpoint: Checkpoint | None = None
+        known: dict[int, Any] = {}
+        notes: tuple[str, ...] = ()
+        with self._opened(given) as opened:
+            with recorded() as first:
+                saved = continued_pass(self.params, self.statistic, self.test, given, self.seed)
+                pieces, looked = self._look(reading, opened, saved)
+                data, run = self._read(reading, looked)
+            if looked.whole:
+                # What is said of the folder or the machine is not part of the result, which is that of any other.
+                (checkpoint, known), notes = with_messages(self._continued, data, run)
+                self._warn_of_memory(data, run)
+            with recorded() as then:
+                found = fit_table(run, Table.of(run, data, pieces), checkpoint, known)
+        messages = tuple(dict.fromkeys((*distinct_messages(first), *distinct_messages(then))))
+        notes = notes if saved is None else (*notes, *saved.notes)
+        placebos = partial(self._run_placebos, reading, looked, run, checkpoint)
+        return self._concluded(found, run, looked.dropped, messages, notes, placebos)
 
     def placebo(self, given: Given, n: int) -> tuple[PlaceboResult, bool]:
-        """Placebo runs alone, of a table in pieces with the rows that its models would be fitted to."""
-        if not self.in_pieces(given):
-            data, run = self.checked(given)
-            return run_placebos(run, data, n, self._continued(data, run)[0])
-        with self._pieces(given) as pieces:
-            return self._sampled_placebo(self._reading(given).look(self._run(), pieces), given, n, save=True)
+        """Placebo runs alone, of a longer table with the rows that its models would be fitted to.
 
-    def placebo_source(self, given: Given, n: int) -> tuple[PlaceboResult, bool]:
-        """The same for rows that come from a source, which is X."""
-        self._check_scores(given.X)
-        looked = self._reading(given).look(self._run(), self._local(given.X, given.arms))
-        return self._sampled_placebo(looked, given, n, save=True)
+        The second is whether Ctrl-C came before the end.
+        """
+        reading = self._reading(given)
+        with self._opened(given) as opened:
+            looked = self._look(reading, opened)[1]
+        data, run = self._read(reading, _at_hand(reading, looked))
+        check_settings(run, data)
+        return self._run_placebos(reading, looked, run, self._continued(data, run)[0], n)
 
-    def in_pieces(self, given: Given) -> bool:
-        """Whether a table is processed in pieces; refuses what needs all rows at once if it is a long frame."""
-        if is_distributed(given.X) or is_files(given.X):
-            return True
-        if not self.statistic.in_pieces or len(given.X) <= self.params["max_train_rows"]:
-            return False
-        self._refuse_in_pieces()
-        return True
-
-    def read(self, given: Given, *, weigh: bool = True) -> tuple[Data, Run]:
-        """A table in memory, checked and encoded, and what is to be done with it.
+    def checked(self, given: Given, *, weigh: bool = True) -> tuple[Data, Run]:
+        """A table in memory as it is read, and what is to be done with it; refuses settings that have no meaning there.
 
         `weigh` is whether rows are weighted for those without an outcome, which takes models of who has one.
         """
-        if given.clusters is not None:
-            refuse_clusters(self.statistic)
-        own = self.params
-        reading = Reading(own["discrete_features"], own["missing"], own["missing_outcome"], own["cv"], self.seed, weigh)
-        data = reading.read(given)
-        run = self._run(data.table.names)
-        refuse_adjusted(run.feature_groups, data.adjusted)
-        self._warn_unused()
-        return data, run
-
-    def checked(self, given: Given, *, weigh: bool = True) -> tuple[Data, Run]:
-        """The same, with settings that have no meaning for the table refused."""
-        data, run = self.read(given, weigh=weigh)
+        reading, source = self._reading(given), given.source(self.params["propensity"])
+        if self.statistic.in_pieces and source.n_rows > self.params["max_train_rows"]:
+            self.statistic.check_in_pieces()
+        pieces = self._local(source.at_once, Kept(reading.kept, given.arms), whole=True)
+        data, run = self._read(reading, self._look(reading, pieces, weigh=weigh)[1])
         check_settings(run, data)
         return data, run
 
-    def _run(self, names: tuple[str, ...] | None = None) -> Run:
+    def _read(self, reading: Reading, looked: Looked) -> tuple[Data, Run]:
+        run = self._run(tuple(map(str, looked.sample.X.columns)))
+        if not looked.whole:
+            self._refuse_in_pieces()
+        data = read_for(run, reading, looked)
+        self._warn_unused()
+        return data, run
+
+    def _run(self, names: tuple[str, ...] = ()) -> Run:
         """What is to be done; groups of columns are checked where the names of all columns are known."""
         own = self.params
         return Run(
@@ -145,133 +156,77 @@ class Job:
             sampler=agreeing_sampler(own["sampler"], self.statistic, own["device"]),
             propensity=resolve_propensity(own["propensity"]),
             test=self.test,
-            feature_groups={} if names is None else read_feature_groups(own["feature_groups"], names),
+            feature_groups=read_feature_groups(own["feature_groups"], names) if names else {},
             n_folds=own["cv"],
             seed=self.seed,
             **{name: own[name] for name in PLAIN},
         )
 
-    def _fit_kept(self, given: Given, left_out: Dropped | None = None) -> bool:
-        """Test every feature with all rows at once; `left_out` are those that were not even read."""
-        if not self.statistic.resamples:
-            n_rows, n_features = given.X.shape
-            # Of this machine, so not recorded.
-            warn_of_memory(n_rows, n_features, effective_n_jobs(self.params["n_jobs"]))
-        with recorded() as caught:
-            data, run = self.read(given)
-            # What is said of the folder is not part of the result, which is that of a run without one.
-            saved, notes = with_messages(self._continued, data, run)
-            found = run.fit(TableInMemory.of(run, data, *saved))
-        dropped, told = (data.dropped, ()) if left_out is None else (left_out, with_messages(left_out.warn)[1])
-        known = found, run, dropped, (*told, *distinct_messages(caught)), notes
-        return self._concluded(*known, lambda n: run_placebos(run, data, n, saved[0]))
-
-    def _fit_pieces(self, pieces: Any, given: Given) -> bool:
-        """Test every feature by sums over pieces of the table; one of few rows is taken at once."""
-        run, reading, saved = self._run(), self._reading(given), None
-        if self.params["checkpoint"] is not None:
-            saved = continued_pass(self.params, self.statistic, self.test, given.treated, given.adjust_for, self.seed)
-        with recorded() as caught:
-            self._warn_unused()
-            everything, (pieces, looked, record) = pieces, self._looked(run, reading, pieces, saved)
-            few = looked.summary.n_rows <= self.params["max_train_rows"] and record is None
-            if few:
-                caught.clear()  # what follows says it again
-            else:
-                self._refuse_in_pieces()
-                run = self._run(tuple(map(str, looked.sample.X.columns)))
-                found = run.fit(reading.read(run, pieces, looked))
-                everything.dropped.warn()
-        if few:
-            return self._fit_few(looked.sample, pieces.dropped, given)
-        if record is not None:
-            settings = {name: value for name, value in found.settings.items() if name != "sample_weight"}
-            found = replace(found, settings=settings | {"outcome_weights": record(looked.summary.weights)})
-        known = found, run, everything.dropped, distinct_messages(caught), saved.notes if saved is not None else ()
-        return self._concluded(*known, lambda n: self._sampled_placebo(looked, given, n))
-
-    def _looked(self, run: Run, reading: PieceReading, pieces: Any, saved: Any) -> tuple[Any, Looked, Any]:
-        """The pieces whose rows are tested, and what they hold.
-
-        Where these rows stand for others that have no outcome, the last is what a result records of their weights.
-        """
-        record = None
-        if self.params["missing_outcome"] == "weight":
-            looked = reading.look(run, pieces)
-            if looked.summary.n_rows <= self.params["max_train_rows"]:
-                return pieces, looked, None
-            if looked.summary.y.n_missing:
-                pieces, record = weigh_pieces(pieces, looked, reading.treated, reading.missing, self.seed)
-        pieces = pieces if saved is None else replace(pieces, checkpoint=saved)
-        return pieces, reading.look(run, pieces), record
-
-    def _fit_few(self, piece: Piece, dropped: Dropped, given: Given) -> bool:
-        """Test a table in pieces that has few enough rows for all to be kept."""
-        job, rows = self._of_piece(piece, given)
-        try:
-            return job._fit_kept(rows, dropped)
-        finally:
-            dropped.warn()  # also where something is refused for want of the rows that were left out
-
-    def _of_piece(self, piece: Piece, given: Given, **changed: Any) -> tuple[Job, Given]:
-        """Some rows of a table in pieces as a table in memory."""
-        params, per_row = self.params | changed, piece.more
-        if "propensity" in per_row:
-            params["propensity"] = with_row_scores(params["propensity"], per_row.pop("propensity").to_numpy())
-        rows = Given(as_frame(piece.X), piece.y, piece.treatment, given.treated, given.adjust_for, **per_row)
-        return replace(self, params=params), rows
-
-    def _sampled_placebo(
-        self, looked: Looked, given: Given, n: int, *, save: bool = False
-    ) -> tuple[PlaceboResult, bool]:
-        """Placebo runs of the rows that models of a table in pieces are fitted to."""
-        job, rows = self._of_piece(looked.sample, given)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", UserWarning)  # the fit itself has said it
-            data, run = job.checked(rows)
-        placebo, interrupted = run_placebos(run, data, n, job._continued(data, run)[0] if save else None)
-        if looked.summary.n_rows > looked.numbers.size:
-            placebo = replace(placebo, drawn=f"{placebo.drawn} in a sample of {looked.numbers.size} rows")
-        return placebo, interrupted
-
-    def _reading(self, given: Given) -> PieceReading:
-        own = self.params
-        ways = own["discrete_features"], own["missing"], own["max_train_rows"]
-        return PieceReading(*ways, given.treated, given.adjust_for)
+    def _reading(self, given: Given) -> Reading:
+        ways = {name: self.params[name] for name in ("discrete_features", "missing", "missing_outcome")}
+        return Reading(**ways, treated=given.treated, adjust_for=given.adjust_for)
 
     @contextmanager
-    def _pieces(self, given: Given) -> Iterator[Pieces]:
-        """The pieces of a table that is processed in pieces: a long frame, files, or partitions on a cluster."""
-        table = given.X, given.y, given.treatment
-        if not is_distributed(given.X):
-            if is_files(given.X):
-                source: Source = files_of(given.X, {"y": given.y, "treatment": given.treatment, **given.per_row})
-                self._check_scores(source)
-            else:
-                source = FrameSource.of(*table, self.params["propensity"], given.per_row)
-            yield self._local(source, given.arms)
+    def _opened(self, given: Given) -> Iterator[Pieces]:
+        """The pieces of a table: one of a frame in memory, several of a long one or a source, or a cluster's."""
+        kept = Kept(self._reading(given).kept, given.arms)
+        propensity, n_jobs = self.params["propensity"], self.params["n_jobs"]
+        if is_distributed(given.X):
+            from modifind.engine.dask import DaskPieces
+
+            table = given.X, given.y, given.treatment
+            with DaskPieces.of(*table, propensity, n_jobs, kept=kept, per_row=given.per_row) as pieces:
+                yield pieces
             return
-        from modifind.engine.dask import DaskPieces
+        if is_source(given.X):
+            if has_row_scores(propensity) and "propensity" not in getattr(given.X, "more", ()):
+                raise ValueError("propensity is one score per row; the scores of a source must come with it")
+            yield self._local(given.X, kept)
+            return
+        source = given.source(propensity)
+        long = self.statistic.in_pieces and source.n_rows > self.params["max_train_rows"]
+        yield self._local(source if long else source.at_once, kept, whole=not long)
 
-        own = (self.params["propensity"], self.params["n_jobs"])
-        with DaskPieces.of(*table, *own, kept=self._kept(given.arms), per_row=given.per_row) as pieces:
-            yield pieces
-
-    def _local(self, source: Source, arms: Any) -> LocalPieces:
-        kept = self._kept(arms)
+    def _local(self, source: Source, kept: Kept, *, whole: bool = False) -> LocalPieces:
         some = kept != ALL_ROWS or "sample_weight" in getattr(source, "more", ())
-        return LocalPieces(KeptRows(source, kept) if some else source, self.params["n_jobs"])
+        return LocalPieces(KeptRows(source, kept) if some else source, self.params["n_jobs"], whole=whole)
 
-    def _kept(self, arms: Any) -> Kept:
-        """Which rows of a table in pieces are kept: those of the arms that have what they must have a value of."""
-        complete = "outcomes" if self.params["missing_outcome"] == "drop" else ""
-        if self.params["missing"] == "drop":
-            complete = "inputs" if self.params["missing_outcome"] == "weight" else "rows"
-        return Kept(complete, arms)
+    def _look(self, reading: Reading, pieces: Any, saved: Any = None, *, weigh: bool = True) -> tuple[Any, Looked]:
+        """Look at the rows; where some have no outcome, those that are to stand for them are left.
 
-    def _check_scores(self, source: Source) -> None:
-        if has_row_scores(self.params["propensity"]) and "propensity" not in getattr(source, "more", ()):
-            raise ValueError("propensity is one score per row; the scores of a source must come with it")
+        `saved` is where sums over a longer table are kept. Of a table in memory no pieces are left.
+        """
+        by_weight = self.params["missing_outcome"] == "weight"
+        saving = pieces if saved is None else replace(pieces, checkpoint=saved)
+        looked = self._sampled(reading, pieces if by_weight else saving)
+        looked.dropped.warn()
+        if by_weight and looked.summary.y.n_missing:
+            rule, unseen = model_observed(reading, looked, self.params["cv"], self.seed, fit=weigh)
+            sampled, dropped = looked.summary.weights is not None, looked.dropped
+            if looked.whole:
+                looked = reading.at_once(rule(looked.sample), dropped)
+            else:
+                saving = saving.observed(rule)
+                looked = replace(self._sampled(reading, saving), dropped=dropped)
+            looked = with_record(looked, unseen, sampled=sampled)
+        elif by_weight and not looked.whole:
+            looked = self._sampled(reading, saving)
+        return None if looked.whole else saving, looked
+
+    def _sampled(self, reading: Reading, pieces: Any) -> Looked:
+        """Look at all rows once; those of a table in memory, or of a few, are all kept, and a sample of more."""
+        run, n_sample = self._run(), self.params["max_train_rows"]
+        run.statistic.check()
+        run.propensity.check()
+        rows = RowPlan.of(stream(run, "folds", whole=False), run.n_folds, run.statistic.cv_repeats or 1)
+        whole = getattr(pieces, "whole", False)
+        look, rows = pieces.look(rows, reading.discrete_features, sys.maxsize if whole else n_sample)
+        numbers, sample = look.sample()
+        if whole:
+            return Looked(look.summary, sample, numbers, None, pieces.dropped)
+        if look.summary.n_rows <= n_sample:
+            return reading.at_once(sample, pieces.dropped)
+        return Looked(look.summary, sample, numbers, rows, pieces.dropped)
 
     def _refuse_in_pieces(self) -> None:
         """Refuse what needs all rows at once, for a table that has too many for that."""
@@ -282,8 +237,13 @@ class Job:
             )
         self.statistic.check_in_pieces()
 
+    def _warn_of_memory(self, data: Data, run: Run) -> None:
+        if not run.max_resamples(len(data.units)):
+            shape = data.looked.sample.X.shape
+            warn_of_memory(*shape, effective_n_jobs(run.n_jobs))
+
     def _warn_unused(self) -> None:
-        """Name settings that the effect-likelihood test has no use for."""
+        """Name settings that a test without resamples has no use for."""
         if self.statistic.resamples:
             return
         test, n_resamples, *judged = (self.params[name] for name in ("test", "n_resamples", "alpha", "adjust"))
@@ -299,7 +259,16 @@ class Job:
             )
 
     def _continued(self, data: Data, run: Run) -> tuple[Checkpoint | None, dict[int, Any]]:
-        return continued_tests(self.params, data, run.feature_groups, self.statistic, self.test, self.seed)
+        return continued_tests(self.params, data, run, self.seed)
+
+    def _run_placebos(
+        self, reading: Reading, looked: Looked, run: Run, checkpoint: Checkpoint | None, n: int
+    ) -> tuple[PlaceboResult, bool]:
+        """Placebo runs of a table, or of the rows that the models of a longer one are fitted to."""
+        found, interrupted = run_placebos(run, reading, _at_hand(reading, looked), n, checkpoint)
+        if not looked.whole:
+            found = replace(found, drawn=f"{found.drawn} in a sample of {looked.numbers.size} rows")
+        return found, interrupted
 
     def _concluded(
         self,
@@ -309,11 +278,8 @@ class Job:
         messages: tuple[str, ...],
         notes: Sequence[str],
         placebos: Callable[[int], tuple[PlaceboResult, bool]],
-    ) -> bool:
-        """Keep the result, warn of what its checks found and no warning has said, and add placebo runs to it.
-
-        Returns whether Ctrl-C came before the end.
-        """
+    ) -> Fitted:
+        """The result, once it has been warned of what its checks found and no warning has said; with placebo runs."""
         for note in notes:
             warnings.warn(note, UserWarning, stacklevel=4)
         own = self.params
@@ -325,12 +291,30 @@ class Job:
         }
         result = assemble(found, settings, messages, own["alpha"], own["adjust"])
         warn_of(result.checks, found.named)
-        self.keep(found.columns_in, result)
-        if found.interrupted or not own["placebo_runs"]:
-            return found.interrupted
-        placebo, interrupted = placebos(own["placebo_runs"])
-        if placebo.warning:
-            warnings.warn(placebo.warning, UserWarning, stacklevel=4)
-            result = replace(result, warnings=(*result.warnings, placebo.warning))
-        self.keep(found.columns_in, replace(result, placebo=placebo if placebo.n_runs else None))
-        return interrupted
+        interrupted = found.interrupted
+        if own["placebo_runs"] and not interrupted:
+            result, interrupted = _with_placebos(result, placebos, own["placebo_runs"])
+        return Fitted(found.columns_in, result, interrupted)
+
+
+def _at_hand(reading: Reading, looked: Looked) -> Looked:
+    """The rows at hand as a table of their own."""
+    return looked if looked.whole else reading.at_once(looked.sample)
+
+
+def _with_placebos(
+    result: SelectionResult, placebos: Callable[[int], tuple[PlaceboResult, bool]], n: int
+) -> tuple[SelectionResult, bool]:
+    """A result with what placebo runs found; it is not lost with them."""
+    try:
+        placebo, interrupted = placebos(n)
+    except KeyboardInterrupt:
+        return result, True
+    except ValueError as error:
+        message = f"no placebo treatment could be analysed: {error}"
+        warnings.warn(message, UserWarning, stacklevel=5)
+        return replace(result, warnings=(*result.warnings, message)), False
+    if placebo.warning:
+        warnings.warn(placebo.warning, UserWarning, stacklevel=5)
+        result = replace(result, warnings=(*result.warnings, placebo.warning))
+    return replace(result, placebo=placebo if placebo.n_runs else None), interrupted

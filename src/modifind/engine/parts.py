@@ -66,9 +66,9 @@ def agreeing_sampler(sampler: Any, statistic: Statistic, device: str | None) -> 
     chosen = resolve_sampler(sampler)
     chosen = clone(chosen) if isinstance(chosen, BaseEstimator) else chosen
     chosen = on_device(chosen, device) if named else chosen
-    if not statistic.resamples and not getattr(chosen, "condition_on_treatment", True):
+    if statistic.needs_treatment and not getattr(chosen, "condition_on_treatment", True):
         raise ValueError(
-            "effect_likelihood needs the distribution of a feature given the treatment: condition_on_treatment=True"
+            f"{statistic.name} needs the distribution of a feature given the treatment: condition_on_treatment=True"
         )
     if not statistic.follows_scores and getattr(chosen, "condition_on_treatment", False):
         if not named:

@@ -14,9 +14,10 @@ from numpy.typing import NDArray
 
 from modifind._workers import results_of
 from modifind.data.missing import Dropped
-from modifind.data.pieces import Piece, Summary, joined
+from modifind.data.pieces import Piece, joined
 from modifind.data.row_plan import RowPlan, generous_limit
 from modifind.data.sources import KeptRows, MappedRows, Source
+from modifind.data.summary import Summary
 from modifind.engine.fingerprint import piece_digests
 from modifind.engine.progress import Progress
 
@@ -33,11 +34,14 @@ class Look:
     digests: tuple[dict[str, dict[str, str]], ...] = ()
 
     @classmethod
-    def of(cls, piece: Piece, rows: RowPlan, discrete_features: Any, *, digests: bool) -> Look:
-        """Look at one piece and keep the rows of it that are in the sample."""
+    def of(
+        cls, piece: Piece, rows: RowPlan, discrete_features: Any, *, digests: bool = False, whole: bool = False
+    ) -> Look:
+        """Look at one piece, or at a whole table, and keep the rows of it that are in the sample."""
         chosen = rows.sampled(piece.numbers)
-        sampled = (piece.numbers[chosen], piece.take(chosen))
-        return cls(Summary.of(piece, discrete_features), (sampled,), (piece_digests(piece),) if digests else ())
+        sampled = (piece.numbers[chosen], piece.some(chosen))
+        summary = Summary.of(piece, discrete_features, whole=whole)
+        return cls(summary, (sampled,), (piece_digests(piece),) if digests else ())
 
     def __add__(self, other: Look) -> Look:
         """What is found in both sets of rows."""
@@ -63,6 +67,8 @@ class Look:
     def sample(self) -> tuple[NDArray[np.int64], Piece]:
         """The rows kept, in their order, with their numbers."""
         parts = [part for part in self.parts if part[0].size]
+        if len(parts) == 1:
+            return parts[0][0], replace(parts[0][1], start=0)
         return np.concatenate([numbers for numbers, _ in parts]), joined([piece for _, piece in parts])
 
 
@@ -102,12 +108,14 @@ class Unsaved:
 class LocalPieces:
     """Pieces of a source, worked on by the processes of this machine or any other backend of joblib.
 
-    With a checkpoint the sums over rows are saved now and then, and a pass that was stopped goes on from there.
+    With a checkpoint the sums over rows are saved now and then, and a pass that was stopped goes on from there. A
+    `whole` source has all rows of a table in memory in one piece.
     """
 
     source: Source
     n_jobs: int | None = None
     checkpoint: PassCheckpoint | Unsaved = field(default_factory=Unsaved)
+    whole: bool = False
 
     @property
     def dropped(self) -> Dropped:
@@ -127,7 +135,8 @@ class LocalPieces:
             seen = 0 if found is None else found.summary.n_rows
             if piece.start != seen:
                 raise ValueError(f"a piece of the source starts at row {piece.start}, after {seen} rows")
-            own = Look.of(piece, rows, discrete_features, digests=self.checkpoint.wants_digests)
+            digests = self.checkpoint.wants_digests and not self.whole
+            own = Look.of(piece, rows, discrete_features, digests=digests, whole=self.whole)
             found = own if found is None else found + own
             if found.n_sampled > 2 * n_sample:
                 found, rows = found.pruned(rows, n_sample)

@@ -17,19 +17,19 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from modifind._threads import one_thread
 from modifind._typing import Array
 from modifind._workers import WORKER_DIED, survivors
 from modifind.data.clusters import is_within
-from modifind.data.feature_groups import arrange
-from modifind.data.feature_matrix import MIN_ARM_ROWS, Treatment
-from modifind.data.rare_levels import pool_rare_levels
+from modifind.data.feature_matrix import MIN_ARM_ROWS
+from modifind.data.pieces import Piece
 from modifind.data.wording import counted
 from modifind.engine.checkpoint import Checkpoint
-from modifind.engine.in_memory import TableInMemory
+from modifind.engine.fitting import fit_table
 from modifind.engine.progress import ProgressBar
-from modifind.engine.reading import Data
+from modifind.engine.reading import Data, Looked, Reading
 from modifind.engine.run import Run
-from modifind.engine.scoring import fit_scores, model_of_rows
+from modifind.engine.table import Table, fit_scores, read_for
 from modifind.inference import adjust_p_values
 from modifind.result.placebo_result import PlaceboResult
 
@@ -56,6 +56,8 @@ class Assignment:
 
     Attributes
     ----------
+    arms : int array of shape (n,)
+        0 or 1 for every row.
     scores : array of shape (n,)
         Chance of every row to be treated.
     units : int array of shape (n,)
@@ -66,6 +68,7 @@ class Assignment:
         The same in words.
     """
 
+    arms: NDArray[np.int64]
     scores: Array
     units: NDArray[np.int64]
     strata: NDArray[np.int64] | None
@@ -74,18 +77,17 @@ class Assignment:
     @classmethod
     def of(cls, data: Data, scores: Array, known: bool) -> Assignment:
         """From what is known of the rows."""
-        units, of_what = np.arange(data.arms.size), "row"
-        if data.clusters is not None and is_within(data.arms, data.clusters):
-            units, of_what = np.unique(data.clusters, return_inverse=True)[1].astype(np.int64), "cluster"
-        strata = None if data.strata is None else data.strata.codes
+        units, of_what, clusters, strata = np.arange(data.arms.size), "row", data.block.clusters, data.strata
+        if not clusters.of_rows and is_within(data.arms, clusters.codes):
+            units, of_what = clusters.codes.astype(np.int64), "cluster"
         if strata is not None and not is_within(strata, units):
             strata = None  # clusters that lie in several strata
         if strata is not None and not known:
-            return cls(scores, units, strata, f"the treated {of_what}s of every stratum were drawn anew")
+            return cls(data.arms, scores, units, strata, f"the treated {of_what}s of every stratum were drawn anew")
         by = "the known probability" if known else "the fitted propensity score"
-        return cls(scores, units, None, f"every {of_what} was assigned by {by}")
+        return cls(data.arms, scores, units, None, f"every {of_what} was assigned by {by}")
 
-    def draw(self, arms: NDArray[np.int64], rng: np.random.Generator) -> NDArray[np.int64]:
+    def draw(self, rng: np.random.Generator) -> NDArray[np.int64]:
         """A treatment that does nothing; both arms have enough rows."""
         first = np.unique(self.units, return_index=True)[1]
         sizes = np.bincount(self.units)
@@ -94,7 +96,7 @@ class Assignment:
             if self.strata is None:
                 own = (rng.random(first.size) < chances).astype(np.int64)
             else:
-                own = arms[first].copy()
+                own = self.arms[first].copy()
                 for stratum in np.unique(self.strata):
                     inside = np.flatnonzero(self.strata[first] == stratum)
                     own[inside] = rng.permutation(own[inside])
@@ -107,15 +109,19 @@ class Assignment:
         )
 
 
-def run_placebos(fit: Run, data: Data, n: int, checkpoint: Checkpoint | None = None) -> tuple[PlaceboResult, bool]:
+def run_placebos(
+    fit: Run, reading: Reading, looked: Looked, n: int, checkpoint: Checkpoint | None = None
+) -> tuple[PlaceboResult, bool]:
     """Analyse a table with placebo treatments.
 
     Parameters
     ----------
     fit : Run
         The analysis; runs are spread over its processes, and its progress is told by runs.
-    data : Data
-        The table with its own treatment.
+    reading : Reading
+        How the table is read.
+    looked : Looked
+        The table with its own treatment, all of its rows at hand.
     n : int
         Number of runs. Run k is the same whatever their number.
     checkpoint : Checkpoint, optional
@@ -132,14 +138,16 @@ def run_placebos(fit: Run, data: Data, n: int, checkpoint: Checkpoint | None = N
     score_seed, *seeds = seed.spawn(n + 1)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # the fit itself has said it
-        scores = fit_scores(model_of_rows(fit.propensity, data), data, data.conditioned, fit.n_folds, score_seed)
-    assignment = Assignment.of(data, scores.scores, scores.is_known)
+        table = Table.of(fit, read_for(fit, reading, looked))
+        with one_thread():
+            scores = fit_scores(fit.propensity, table, fit.n_folds, score_seed)
+    assignment = Assignment.of(table.data, scores.scores, scores.is_known)
     quiet = replace(fit, n_jobs=1, progress=False, explain=False)
     saved, found = _continued(checkpoint, n)
     left = {k: own for k, own in enumerate(seeds) if k not in found}
     failed: dict[int, str] = {}
     interrupted = False
-    results = survivors(_run_some, (quiet, data, assignment), left, fit.n_jobs, most_tasks=n)
+    results = survivors(_run_some, (quiet, reading, looked.sample, assignment), left, fit.n_jobs, most_tasks=n)
     try:
         with ProgressBar(fit.progress, "Placebo treatments") as advance, closing(results):
             advance(len(found), n)
@@ -154,7 +162,8 @@ def run_placebos(fit: Run, data: Data, n: int, checkpoint: Checkpoint | None = N
     except KeyboardInterrupt:
         interrupted = True
     _tell_failed(list(failed.values()), n, raises=not (found or interrupted))
-    return _result(fit, data, n, found, assignment.described), interrupted
+    names = tuple(unit.name for unit in table.units)
+    return _result(fit, names, n, found, assignment.described), interrupted
 
 
 def _continued(checkpoint: Checkpoint | None, n: int) -> tuple[Checkpoint | None, dict[int, PlaceboRun]]:
@@ -175,9 +184,8 @@ def _tell_failed(reasons: list[str], n: int, *, raises: bool) -> None:
         warnings.warn(f"{told}: {'; '.join(dict.fromkeys(reasons))}", UserWarning, stacklevel=5)
 
 
-def _result(fit: Run, data: Data, n: int, found: dict[int, PlaceboRun], described: str) -> PlaceboResult:
+def _result(fit: Run, names: tuple[str, ...], n: int, found: dict[int, PlaceboRun], described: str) -> PlaceboResult:
     """What the runs found, of which there were to be `n`."""
-    names = tuple(unit.name for unit in arrange(data.table, fit.feature_groups, data.adjusted)[1])
     runs = sorted(found)
     p_values = [found[k].p_values for k in runs]
     selected = [adjust_p_values(own, fit.adjust) <= fit.alpha for own in p_values]
@@ -194,22 +202,28 @@ def _result(fit: Run, data: Data, n: int, found: dict[int, PlaceboRun], describe
 
 
 def _run_some(
-    fit: Run, data: Data, assignment: Assignment, pairs: list[tuple[int, np.random.SeedSequence]]
-) -> list[PlaceboRun | str]:
-    return [_run_one(fit, data, assignment, seed) for _, seed in pairs]
+    fit: Run,
+    reading: Reading,
+    sample: Piece,
+    assignment: Assignment,
+    pairs: list[tuple[int, np.random.SeedSequence]],
+) -> list[tuple[int, PlaceboRun | str]]:
+    return [(k, _run_one(fit, reading, sample, assignment, seed)) for k, seed in pairs]
 
 
-def _run_one(fit: Run, data: Data, assignment: Assignment, seed: np.random.SeedSequence) -> PlaceboRun | str:
+def _run_one(
+    fit: Run, reading: Reading, sample: Piece, assignment: Assignment, seed: np.random.SeedSequence
+) -> PlaceboRun | str:
     """One run; in words why there is none, where the table cannot be analysed with the treatment drawn."""
     draw_seed, fit_seed = seed.spawn(2)
-    arms = assignment.draw(data.arms, np.random.default_rng(draw_seed))
+    arms = assignment.draw(np.random.default_rng(draw_seed))
+    drawn = replace(sample, treatment=pd.Series(arms, index=sample.X.index, name=sample.treatment.name))
+    own = replace(fit, seed=int(fit_seed.generate_state(1, np.uint64)[0]))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        table, _ = pool_rare_levels(data.table, arms)
-        treatment = Treatment(arms, data.treatment.control, data.treatment.treated)
-        own = replace(fit, seed=int(fit_seed.generate_state(1, np.uint64)[0]))
         try:
-            found = own.fit(TableInMemory.of(own, replace(data, table=table, treatment=treatment)))
+            data = read_for(own, replace(reading, treated=1), reading.at_once(drawn))
+            found = fit_table(own, Table.of(own, data))
         except (ValueError, np.linalg.LinAlgError) as error:
             return str(error)
     if found.interrupted:

@@ -1,47 +1,36 @@
-"""From what the user passed to data that every part can rely on."""
+"""From what the user passed to data that every part can rely on: a look at all rows, and then one way to read them.
+
+A table in memory is one piece whose rows are all at hand; of a longer one a sample is.
+"""
 
 from __future__ import annotations
 
-import warnings
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
-import pandas as pd
 from numpy.typing import NDArray
 
 from modifind._typing import Array
-from modifind.data.clusters import (
-    WeightSums,
-    check_clusters,
-    read_clusters,
-    read_weights,
-    treated_as_one,
-    weight_numbers,
-)
+from modifind.data.clusters import treated_as_one
 from modifind.data.codes import warn_codes
-from modifind.data.column_types import outcome_name
-from modifind.data.containers import as_column, as_frame, check_same_order, recorded_names
-from modifind.data.feature_matrix import (
-    FeatureTable,
-    Treatment,
-    adjusted_columns,
-    check_length,
-    check_rows,
-    read_features,
-    read_outcome,
-    read_treatment,
-)
+from modifind.data.column_types import outcome_name, treatment_name
+from modifind.data.containers import as_frame, recorded_names
+from modifind.data.feature_groups import Unit, part_of, refuse_adjusted, side_by_side
+from modifind.data.feature_matrix import FeatureTable, adjusted_columns
 from modifind.data.leaks import refuse_leaks
-from modifind.data.many_levels import MOST_INDICATORS
-from modifind.data.missing import Dropped, complete_rows
-from modifind.data.rare_levels import pool_rare_levels
-from modifind.data.several_arms import in_arms
-from modifind.data.strata import Strata, read_strata, with_strata
+from modifind.data.many_levels import MOST_INDICATORS, with_level_columns
+from modifind.data.missing import Dropped
+from modifind.data.pieces import Block, Piece
+from modifind.data.row_plan import RowPlan
+from modifind.data.schema import Schema, refuse_empty
+from modifind.data.sources import FrameSource
+from modifind.data.strata import refuse_repeated
+from modifind.data.summary import Summary
 from modifind.data.support import Outside, outside_levels
-from modifind.data.survey import effective_size
 from modifind.data.suspicious import refuse_censored
-from modifind.nuisance.observation import Unseen, told, weigh_observed
+from modifind.data.weights import weight_numbers
 
 
 @dataclass(frozen=True)
@@ -64,251 +53,215 @@ class Given:
         """What is known of the rows besides outcome and treatment, by its name; None where it was not passed."""
         return {name: getattr(self, name) for name in ("sample_weight", "clusters", "strata")}
 
+    def source(self, propensity: Any = None) -> FrameSource:
+        """The rows of a table in memory; a propensity of one score per row comes along."""
+        frame = as_frame(self.X)
+        refuse_empty(frame)
+        return FrameSource.of(frame, self.y, self.treatment, propensity, self.per_row)
+
 
 @dataclass(frozen=True)
-class Data:
-    """Features, outcome and treatment of the same rows, checked and encoded.
+class Looked:
+    """A table that has been looked at once.
 
     Attributes
     ----------
-    weights : array of shape (n,), optional
-        Weight of each row, with mean 1.
-    clusters : int array of shape (n,), optional
-        Which rows belong together.
-    strata : Strata, optional
-        Where the treatment was randomised.
-    kept : array of bool, optional
-        Which of the rows that the user passed these are; None for all of them.
+    summary : Summary
+        What the columns of all rows hold.
+    sample : Piece
+        Rows that models are fitted to: all of a table in memory, a random part of a longer one.
+    numbers : array
+        Their numbers in the whole table.
+    rows : RowPlan, optional
+        Which rows of a longer table are in the sample, and folds; None for a table in memory.
     dropped : Dropped
-        A count of rows that were left out for missing values.
-    left_out : frozenset of int
-        Features of which pooling rare levels has left one level; the user has been told.
-    names : dict
-        What the columns of outcome and treatment are called, as far as they have names.
+        A count of rows that were left out.
+    outcome_weights : dict
+        What a result records of weights for rows without an outcome; nothing where there are none.
+    """
+
+    summary: Summary
+    sample: Piece
+    numbers: NDArray[np.int64]
+    rows: RowPlan | None = None
+    dropped: Dropped = field(default_factory=Dropped)
+    outcome_weights: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def whole(self) -> bool:
+        """Whether the sample is the table."""
+        return self.rows is None
+
+
+@dataclass(frozen=True)
+class Data:
+    """A table that was read: the rows at hand, checked and encoded, and how all others are read like them.
+
+    Attributes
+    ----------
+    looked : Looked
+        What it was read from.
+    schema : Schema
+        How its rows are read.
+    block : Block
+        The rows at hand.
+    units : tuple of Unit
+        What is tested.
+    adjusted : tuple of str
+        Columns that everything conditions on and that are not tested.
     unpooled : tuple of arrays of shape (n,)
         Codes before rare levels were pooled, of categories that have many levels left.
     outside : dict
         Rows at levels that one arm has hardly any rows of, by column, before rare levels were pooled.
-    adjusted : tuple of str
-        Columns that everything conditions on and that are not tested.
-    outcome_weights : dict
-        What is recorded of weights for rows without an outcome; nothing where there are none.
+    recorded : dict
+        What a result records of names, weights, clusters, strata and adjustment; nothing where there is none.
     """
 
-    table: FeatureTable
-    y: Array
-    treatment: Treatment
-    weights: Array | None = None
-    clusters: NDArray[np.int64] | None = None
-    strata: Strata | None = None
-    kept: NDArray[np.bool_] | None = None
-    dropped: Dropped = field(default_factory=Dropped)
-    left_out: frozenset[int] = frozenset()
-    names: dict[str, str] = field(default_factory=dict)
-    unpooled: tuple[Array, ...] = ()
-    outside: dict[str, Outside] = field(default_factory=dict)
-    adjusted: tuple[str, ...] = ()
-    outcome_weights: dict[str, Any] = field(default_factory=dict)
+    looked: Looked
+    schema: Schema
+    block: Block
+    units: tuple[Unit, ...]
+    adjusted: tuple[str, ...]
+    unpooled: tuple[Array, ...]
+    outside: dict[str, Outside]
+    recorded: dict[str, Any]
 
     @property
-    def arms(self) -> NDArray[Any]:
-        """0 or 1 for every row."""
-        return self.treatment.arms
+    def whole(self) -> bool:
+        """Whether the rows at hand are all rows."""
+        return self.looked.whole
 
     @property
-    def conditioned(self) -> FeatureTable:
-        """What models and samplers see: the features and, where there are strata, the stratum as the last column."""
-        return self.table if self.strata is None else with_strata(self.table, self.strata)
+    def encoded(self) -> Data:
+        """The same without the rows as they came, which workers do not need."""
+        looked = self.looked
+        return replace(self, looked=replace(looked, sample=looked.sample.take(slice(0))))
 
     @property
-    def settings(self) -> dict[str, Any]:
-        """What a result records of names, weights, clusters, strata and adjustment; nothing where there is none."""
-        found: dict[str, Any] = dict(self.names)
-        if self.adjusted:
-            found["adjust_for"] = list(self.adjusted)
-        if self.outcome_weights:
-            found["outcome_weights"] = self.outcome_weights
-        elif self.weights is not None:
-            found["sample_weight"] = {"effective_rows": effective_size(self.weights)}
-        if self.clusters is not None:
-            found["clusters"] = {"n_clusters": int(np.unique(self.clusters).size)}
-        if self.strata is not None:
-            found["n_strata"] = len(self.strata.labels)
-        return found
-
-
-@dataclass(frozen=True)
-class _Rows:
-    """Some of the rows that were passed, as `kept` says: features, other columns by their argument, and weights."""
-
-    frame: pd.DataFrame
-    columns: dict[str, pd.Series[Any]]
-    kept: NDArray[np.bool_]
-    weights: Array | None = None
-
-    @classmethod
-    def of(cls, given: Given) -> _Rows:
-        """All rows, or those of the arms that are compared."""
-        passed = {"y": given.y, "treatment": given.treatment, **given.per_row}
-        passed = {name: values for name, values in passed.items() if values is not None}
-        check_same_order(given.X, **passed)
-        frame = as_frame(given.X)
-        columns = {name: as_column(values, name) for name, values in passed.items()}
-        for name, column in columns.items():
-            check_length(name, len(column), len(frame))
-        rows = cls(frame, columns, np.ones(len(frame), dtype=bool))
-        compared = given.arms is not None and "treatment" in columns
-        return rows.take(in_arms(columns["treatment"], given.arms)) if compared else rows
-
-    def take(self, chosen: NDArray[np.bool_]) -> _Rows:
-        """Some of these rows."""
-        if chosen.all():
-            return self
-        kept = self.kept.copy()
-        kept[kept] = chosen
-        columns = {name: column[chosen].reset_index(drop=True) for name, column in self.columns.items()}
-        return _Rows(self.frame.loc[chosen], columns, kept, None if self.weights is None else self.weights[chosen])
+    def arms(self) -> NDArray[np.int64]:
+        """0 or 1 for every row at hand."""
+        return self.block.treatment
 
     @property
-    def clusters(self) -> NDArray[np.int64] | None:
-        """Numbers of the clusters, where there are any."""
-        return read_clusters(self.columns["clusters"], len(self.frame)) if "clusters" in self.columns else None
+    def columns_in(self) -> tuple[str, ...]:
+        """All columns of features, tested or not, as they came."""
+        return tuple(map(str, self.looked.sample.X.columns))
+
+    @property
+    def left_out(self) -> frozenset[str]:
+        """Columns of which pooling rare levels has left one level; the user has been told."""
+        return frozenset(self.schema.names[m] for m in self.schema.left_out)
+
+    @property
+    def strata(self) -> NDArray[np.int64] | None:
+        """Stratum of every row at hand, where the treatment was randomised within strata: the last column."""
+        return self.block.table.values[:, -1].astype(np.int64) if "n_strata" in self.recorded else None
 
 
 @dataclass(frozen=True)
 class Reading:
-    """How a table is checked and encoded.
-
-    Attributes
-    ----------
-    discrete_features : "auto", names, positions, a mask, or AlsoDiscrete
-        See `read_features`.
-    missing : {"error", "category", "drop"}, default="error"
-        What becomes of missing values; "drop" leaves out the rows that have any, with a warning.
-    missing_outcome : {"error", "drop", "weight"}, default="error"
-        What becomes of rows without an outcome; see `ModifierSelector`.
-    n_folds, seed : int
-        Of the models by which rows stand for those without an outcome.
-    weigh : bool, default=True
-        Whether these models are fitted; otherwise such rows count alike.
+    """How a table is checked and encoded; the fields are settings of `ModifierSelector` and arguments of its `fit`.
 
     Examples
     --------
-    >>> data = Reading().read(Given([[k % 7, k % 13] for k in range(60)], range(60), ["drug", "placebo"] * 30))
-    >>> data.table.names, data.treatment.treated
-    (('x0', 'x1'), 'drug')
+    >>> rows = [[k % 7, k % 13] for k in range(60)]
+    >>> piece = Given(rows, range(60), ["drug", "placebo"] * 30).source().whole
+    >>> data = Reading().read(Reading().at_once(piece))
+    >>> data.block.table.names, data.schema.arm_labels
+    (('x0', 'x1'), ('placebo', 'drug'))
     """
 
     discrete_features: Any = "auto"
     missing: str = "error"
     missing_outcome: str = "error"
-    n_folds: int = 5
-    seed: int = 0
-    weigh: bool = True
+    treated: Any = None
+    adjust_for: Any = None
 
-    def read(self, given: Given) -> Data:
-        """Check and encode a table; rare levels are pooled, and what looks odd is warned of.
+    @property
+    def kept(self) -> str:
+        """What rows must have a value of; see `Kept`."""
+        if self.missing == "drop":
+            return "inputs" if self.missing_outcome == "weight" else "rows"
+        return "outcomes" if self.missing_outcome == "drop" else ""
 
-        Rows of weight 0 are left out, with a warning.
+    def at_once(self, piece: Piece, dropped: Dropped | None = None) -> Looked:
+        """Look at a table that is one piece."""
+        summary = Summary.of(piece, self.discrete_features, whole=True)
+        return Looked(summary, piece, piece.numbers, dropped=dropped or Dropped())
+
+    def schema(self, looked: Looked, places: Sequence[int], transform: str | None) -> Schema:
+        """How pieces are read, with the columns in another order."""
+        sample = looked.sample
+        called = treatment_name(sample.treatment), outcome_name(sample.y)
+        schema = Schema.of(looked.summary.arranged(places), self.treated, transform, self.missing, *called)
+        if sample.sample_weight is not None:
+            weights = weight_numbers(sample.sample_weight)
+            largest = float(weights.max()) if looked.whole else 1.0  # of all rows only one table in memory knows it
+            schema = replace(schema, weight_units=(largest, float((weights / largest).mean())))
+        return schema
+
+    def read(
+        self,
+        looked: Looked,
+        groups: Mapping[str, tuple[str, ...]] | None = None,
+        transform: str | None = None,
+        *,
+        stratum_scores: bool = True,
+    ) -> Data:
+        """Check a table and encode its rows at hand; rare levels are pooled, and what looks odd is warned of.
+
+        Parameters
+        ----------
+        looked : Looked
+            What the table holds.
+        groups : mapping, optional
+            Columns that are tested together, by the name of their group.
+        transform : {None, "log"}
+            Scale of the outcome.
+        stratum_scores : bool, default=True
+            Whether the shares of treated rows in strata are the scores of their rows.
 
         Raises
         ------
         ValueError
             Names the column and the remedy.
         """
-        compared = _Rows.of(given)
-        rows, dropped = self._complete(compared)
-        dropped = replace(dropped, n_other_arms=int((~compared.kept).sum()))
-        sampled, unseen = rows.weights is not None, None
-        if self.missing_outcome == "weight" and "y" in rows.columns and rows.columns["y"].isna().any():
-            rows, unseen = self._weighed(rows, given.treated)
-        columns, weights = rows.columns, rows.weights
-        whole = self._features(rows)
-        check_rows(whole.n_rows)
-        adjusted = adjusted_columns(whole.names, given.adjust_for)
-        outcome = read_outcome(columns.get("y"), whole.n_rows)
-        labels = read_treatment(columns.get("treatment"), whole.n_rows, given.treated)
-        clusters = rows.clusters
-        if clusters is not None:
-            check_clusters(np.unique(clusters).size)
-        refuse_leaks(whole, outcome, labels.arms, clusters)
-        refuse_censored(whole, outcome, columns["y"].name)
-        warn_codes(whole, outcome, outcome_name(columns["y"]))
-        outside = outside_levels(whole, labels.arms, treated_as_one(labels.arms, clusters))
-        table, left_out = pool_rare_levels(whole, labels.arms)
-        strata = read_strata(columns["strata"], table, labels.arms) if "strata" in columns else None
-        outcome_weights: dict[str, Any] = {}
-        if weights is not None:
-            weights = weights / weights.max()
-            weights = weights / weights.mean()
-            outcome_weights = {} if unseen is None else unseen.settings(WeightSums.of(weights), sampled=sampled)
+        sample, summary = looked.sample, looked.summary
+        names = tuple(map(str, sample.X.columns))
+        adjusted = adjusted_columns(names, self.adjust_for)
+        refuse_adjusted(groups or {}, adjusted)
+        places, units = side_by_side(summary.names, groups or {}, (*adjusted, *summary.names[len(names) :]))
+        schema = self.schema(looked, places, transform)
+        plain = replace(schema, transform=None).read(sample)
+        clusters = treated_as_one(plain.treatment, plain.clusters)
+        refuse_leaks(plain.table, plain.y, plain.treatment, plain.clusters)
+        refuse_censored(plain.table, plain.y, sample.y.name)
+        warn_codes(plain.table, plain.y, outcome_name(sample.y))
+        if sample.strata is not None:
+            features = part_of(plain.table, list(range(plain.table.n_features - 1)))
+            refuse_repeated(plain.table.values[:, -1], features)
+        schema = schema.pooled() if stratum_scores else replace(schema.pooled(), stratum_shares=None)
+        block = schema.read(sample) if schema.poolings or transform or not stratum_scores else plain
+        table = with_level_columns(replace(block.table, reference=block.table.scaling), block.weights)
+        recorded = {
+            **({} if looked.whole else {"n_train_rows": looked.numbers.size}),
+            **recorded_names(sample.y, sample.treatment),
+            **({"adjust_for": list(adjusted)} if adjusted else {}),
+            **summary.together,
+        }
+        if looked.outcome_weights:
+            recorded["outcome_weights"] = looked.outcome_weights
+            recorded.pop("sample_weight")
         return Data(
-            table,
-            outcome,
-            labels,
-            weights,
-            clusters,
-            strata,
-            None if rows.kept.all() else rows.kept,
-            dropped,
-            left_out,
-            names=recorded_names(columns["y"], columns["treatment"]),
-            unpooled=_unpooled(whole, table),
-            outside=outside,
-            adjusted=adjusted,
-            outcome_weights=outcome_weights,
+            looked,
+            replace(schema, reference=table.reference, level_columns=table.level_columns),
+            replace(block, table=table),
+            units,
+            adjusted,
+            _unpooled(plain.table, block.table),
+            outside_levels(plain.table, plain.treatment, clusters),
+            recorded,
         )
-
-    def _features(self, rows: _Rows) -> FeatureTable:
-        return read_features(rows.frame, self.discrete_features, "category" if self.missing == "category" else "error")
-
-    def _complete(self, rows: _Rows) -> tuple[_Rows, Dropped]:
-        """The rows that count and have what they must have, and a count of the others."""
-        kept, dropped, weights = np.ones(len(rows.frame), dtype=bool), Dropped(), None
-        weighed = rows.columns.get("sample_weight")
-        if "drop" in (self.missing, self.missing_outcome) and {"y", "treatment"} <= set(rows.columns):
-            what = "outcomes" if self.missing != "drop" else "inputs" if self.missing_outcome == "weight" else "rows"
-            counted = kept if weighed is None else weight_numbers(weighed) != 0
-            some = rows.take(counted)
-            others = {name: column for name, column in some.columns.items() if name not in ("y", "treatment")}
-            complete, dropped = complete_rows(
-                some.frame, some.columns["y"], some.columns["treatment"], others, what=what
-            )
-            dropped.refuse_all()
-            kept[counted] = complete
-        if weighed is not None:
-            weights = np.zeros(kept.size)
-            weights[kept] = read_weights(weighed[kept], int(kept.sum()))
-            nothing = int((weights[kept] == 0).sum())
-            dropped = replace(dropped, n_rows=kept.size - nothing, n_weightless=nothing)
-            kept &= weights > 0
-        dropped.warn()
-        return replace(rows, weights=weights).take(kept), dropped
-
-    def _weighed(self, rows: _Rows, treated: Any) -> tuple[_Rows, Unseen]:
-        """The rows that have an outcome, with weights by which they stand for the others as well."""
-        columns, clusters = rows.columns, rows.clusters
-        observed = columns["y"].notna().to_numpy()
-        arms = read_treatment(columns.get("treatment"), observed.size, treated).arms
-        features = self._features(rows)
-        if "strata" in columns and columns["strata"].notna().all():
-            sites, labels = pd.factorize(columns["strata"].astype(str))
-            features = with_strata(features, Strata(sites.astype(np.int64), tuple(labels)))
-        unseen = weigh_observed(
-            features,
-            arms,
-            observed,
-            n_folds=self.n_folds,
-            seed=self.seed,
-            weights=rows.weights,
-            clusters=clusters,
-            fit=self.weigh,
-        )
-        if self.weigh:
-            warnings.warn(told(unseen), UserWarning, stacklevel=4)
-        rows = rows.take(observed)
-        weights = unseen.weights if rows.weights is None else unseen.weights * rows.weights
-        return replace(rows, weights=weights), unseen
 
 
 def _unpooled(whole: FeatureTable, table: FeatureTable) -> tuple[Array, ...]:

@@ -40,6 +40,16 @@ def entropy_of(random_state: Any) -> int:
     raise ValueError(f"random_state must be an integer, a Generator or None, not {type(random_state).__name__}")
 
 
+@contextmanager
+def collected() -> Iterator[list[str]]:
+    """Collect the texts of warnings, because those of a worker process reach nobody; they are there at the end."""
+    messages: list[str] = []
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", UserWarning)
+        yield messages
+    messages += distinct_messages(caught)
+
+
 def with_messages(function: Callable[..., Answer], *args: Any) -> tuple[Answer, tuple[str, ...]]:
     """Call and collect the warnings, because those of a worker process reach nobody."""
     with warnings.catch_warnings(record=True) as caught:
@@ -60,15 +70,15 @@ def distinct_messages(caught: list[warnings.WarningMessage]) -> tuple[str, ...]:
 
 
 def data_settings(
-    control: Any, treated: Any, n_rows: int, n_treated: int, propensity: FittedPropensity, entropy: int
+    arms: tuple[Any, ...], n_rows: int, n_treated: int, propensity: FittedPropensity, entropy: int
 ) -> dict[str, Any]:
     """What a result records of the data, the propensity scores and the seed."""
     return {
         "seed": entropy,
         "propensity_model": propensity.description,
         **({"propensity_known": True, "propensity_r2": propensity.r2} if propensity.is_known else {}),
-        "control_label": control,
-        "treated_label": treated,
+        "control_label": arms[0],
+        "treated_label": arms[1],
         "n_rows": n_rows,
         "n_treated": n_treated,
         "n_control": n_rows - n_treated,

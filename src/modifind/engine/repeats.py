@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -11,13 +10,10 @@ from scipy.stats import norm
 
 from modifind._threads import one_thread
 from modifind._typing import Array
-from modifind.engine.assemble import Finding
-from modifind.engine.features import Analysis, with_bounds
-from modifind.engine.testers import AnalyticTester
-from modifind.inference import adjust_p_values
-from modifind.inference.tails import AnalyticOutcome
-from modifind.nuisance.conditional import Conditional
-from modifind.statistics.prepared_likelihood import PreparedEffectLikelihood
+from modifind.engine.analysis import Analysis, ChangeRows
+from modifind.engine.assemble import Examined
+from modifind.engine.table import draw_folds
+from modifind.inference import AnalyticOutcome, adjust_p_values
 
 LOW, HIGH = 0.2, 4.0  # times alpha, between which adjusted p-values are near the cut
 RAW, FEW_ROWS = 0.25, 500
@@ -27,14 +23,8 @@ LEAST, MOST = 3, 8
 LARGEST_P = 0.95
 
 
-def steadied(
-    plan: Analysis,
-    findings: list[Finding],
-    adjust: str,
-    seed: np.random.SeedSequence,
-    model: Callable[[np.random.SeedSequence], PreparedEffectLikelihood],
-) -> list[Finding]:
-    """Findings in which features near the cut are judged by several cross-fits.
+def steadied(analysis: Analysis, examined: dict[int, Examined]) -> dict[int, Examined]:
+    """Tests in which features near the cut are judged by several cross-fits.
 
     With few rows the draw of the folds moves p-values: at n = 300 the same true modifier can have p = 0.02 or p = 0.4.
     Each further cross-fit tests the features anew, and the mean of their z is compared with the normal distribution of
@@ -45,56 +35,47 @@ def steadied(
 
     Parameters
     ----------
-    plan : Analysis
+    analysis : Analysis
         What features were tested with.
-    findings : list of Finding
-        What the first cross-fit found, in the order of the plan's units.
-    adjust : str
-        How p-values are adjusted.
-    seed : SeedSequence
-        Where further folds are drawn from.
-    model : callable
-        Fits the outcome models anew.
+    examined : dict of Examined
+        What the first cross-fit found of every unit.
     """
-    tester, most = plan.tester, min(ROWS // plan.y.size, MOST)
-    outcomes = _near_the_cut(plan, findings, adjust)
-    if most < 2 or not outcomes or not isinstance(tester, AnalyticTester):
-        return findings
-    with one_thread():
-        conditionals = {place: plan.conditional(plan.units[place].members[0]) for place in outcomes}
-    *fold_seeds, bound_seed = seed.spawn(most)
-    bound_seeds = bound_seed.spawn(1 + plan.units[-1].place)
-    for number, own in enumerate(fold_seeds, start=2):
-        again = replace(tester, prepared=model(own), explain=False, n_resamples=0)
-        for place, conditional in conditionals.items():
-            outcomes[place].append(_tested_again(again, plan.units[place].members[0], conditional))
+    run, table, models = analysis.run, analysis.table, analysis.models
+    most, statistic = min(ROWS // table.block.y.size, MOST), run.statistic.refitted(models.prepared)
+    outcomes = {} if most < 2 or statistic is None else _near_the_cut(analysis, examined)
+    if not outcomes or statistic is None:
+        return examined
+    quiet, seeds = replace(run, statistic=statistic, explain=False), analysis.seeds
+    fold_seeds = table.stream(run, "repeats").spawn(most - 1)
+    for number, seed in enumerate(fold_seeds, start=2):
+        folds = (draw_folds(table.data, table.block, run.n_folds, *seed.spawn(1)),)
+        prepared = statistic.prepare(replace(models.nuisances, folds=folds))
+        again = replace(models, prepared=prepared, explaining=None)
+        refitted = replace(table, folds=folds)
+        other = Analysis(
+            quiet, refitted, again, analysis.explainer, ChangeRows.of(refitted, again, np.arange(table.block.y.size))
+        )
+        with one_thread():
+            for place in outcomes:
+                outcome = other.examine(table.units[place], seeds[place]).outcome
+                assert isinstance(outcome, AnalyticOutcome)
+                outcomes[place].append(outcome)
         if number >= LEAST and max(map(_spread, outcomes.values())) < STEADY:
             break
-    found = list(findings)
-    for place, each in outcomes.items():
-        unit = plan.units[place]
-        finding = replace(findings[place], outcome=_mean(each))
-        found[place] = with_bounds(plan, unit, finding, bound_seeds[unit.place])
-    return found
+    return examined | {place: replace(examined[place], outcome=_mean(each)) for place, each in outcomes.items()}
 
 
-def _near_the_cut(plan: Analysis, findings: list[Finding], adjust: str) -> dict[int, list[AnalyticOutcome]]:
+def _near_the_cut(analysis: Analysis, examined: dict[int, Examined]) -> dict[int, list[AnalyticOutcome]]:
     """First outcomes of the single features that other folds may decide otherwise, by their places."""
-    p_values = np.array([1.0 if f.outcome is None else f.outcome.p_value for f in findings])
-    adjusted = adjust_p_values(p_values, adjust)
-    close = (adjusted <= HIGH * plan.alpha) | ((p_values <= RAW) & (plan.y.size <= FEW_ROWS))
-    close &= adjusted >= LOW * plan.alpha
-    single = np.array([len(unit.members) == 1 for unit in plan.units])
-    first = ((int(place), findings[place].outcome) for place in np.flatnonzero(close & single))
+    run, n_rows = analysis.run, analysis.table.block.y.size
+    outcomes = [examined[place].outcome for place in range(len(examined))]
+    p_values = np.array([1.0 if outcome is None else outcome.p_value for outcome in outcomes])
+    adjusted = adjust_p_values(p_values, run.adjust)
+    close = (adjusted <= HIGH * run.alpha) | ((p_values <= RAW) & (n_rows <= FEW_ROWS))
+    close &= adjusted >= LOW * run.alpha
+    single = np.array([len(unit.members) == 1 for unit in analysis.table.units])
+    first = ((int(place), outcomes[place]) for place in np.flatnonzero(close & single))
     return {place: [outcome] for place, outcome in first if isinstance(outcome, AnalyticOutcome)}
-
-
-def _tested_again(tester: AnalyticTester, feature: int, conditional: Conditional) -> AnalyticOutcome:
-    with one_thread():
-        known = tester.without_conditional(feature)
-        found = known[0] if known else tester.examine(feature, conditional, 0.0, np.random.default_rng(0))[0]
-    assert isinstance(found, AnalyticOutcome)
-    return found
 
 
 def _z(p_values: list[float]) -> Array:

@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import os
 import warnings
-from dataclasses import fields
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from modifind.data.feature_groups import arrange
 from modifind.data.sources import has_row_scores
-from modifind.engine.assemble import Finding
-from modifind.engine.checkpoint import Checkpoint, PassCheckpoint, Run, open_folder, saved_seed
+from modifind.engine.assemble import Examined
+from modifind.engine.checkpoint import Checkpoint, PassCheckpoint, SavedRun, open_folder, saved_seed
 from modifind.engine.fingerprint import row_digests, table_digests
 from modifind.engine.parts import Statistic, agreeing_sampler, recorded_settings
-from modifind.engine.reading import Data
+from modifind.engine.reading import Data, Given
 from modifind.engine.record import entropy_of, readable
+from modifind.engine.run import Run
 from modifind.inference import ConditionalRandomizationTest
 from modifind.nuisance.propensity.scores import resolve_propensity
 
@@ -29,13 +28,8 @@ def seed_of(random_state: Any, checkpoint: str | os.PathLike[str] | None) -> int
 
 
 def continued_tests(
-    params: dict[str, Any],
-    data: Data,
-    groups: dict[str, tuple[str, ...]],
-    statistic: Statistic,
-    test: ConditionalRandomizationTest,
-    seed: int,
-) -> tuple[Checkpoint | None, dict[int, Finding]]:
+    params: dict[str, Any], data: Data, run: Run, seed: int
+) -> tuple[Checkpoint | None, dict[int, Examined]]:
     """Where features are saved, and those that are.
 
     Parameters
@@ -44,10 +38,8 @@ def continued_tests(
         Arguments of the selector.
     data : Data
         The table.
-    groups : dict
-        Columns that are tested together, by the name of their group.
-    statistic, test : objects
-        As they are used.
+    run : Run
+        What is to be done with it.
     seed : int
         The seed.
 
@@ -58,39 +50,38 @@ def continued_tests(
     """
     if params["checkpoint"] is None:
         return None, {}
-    settings = _settings(params, statistic, test)
-    settings["feature_groups"] = {name: list(columns) for name, columns in groups.items()}
+    settings = _settings(params, run.statistic, run.test)
+    settings["feature_groups"] = {name: list(columns) for name, columns in run.feature_groups.items()}
     settings["adjust_for"] = list(data.adjusted)
-    names = tuple(unit.name for unit in arrange(data.table, groups, data.adjusted)[1])
-    if statistic.resamples:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of too few resamples, which the test says itself
-            settings["n_resamples_used"] = test.resolve_resamples(
-                params["n_resamples"], len(names), params["alpha"], params["adjust"]
-            )
-    more = {field.name: getattr(data, field.name) for field in fields(data) if field.name not in ("table", "treatment")}
-    per_row = {name: value for name, value in more.items() if isinstance(value, np.ndarray | pd.Series)}
-    if data.strata is not None:
-        per_row["strata"] = data.strata.codes
-    rows = row_digests(treatment=data.arms, propensity=_row_scores(params["propensity"]), **per_row)
-    run = Run.of("whole", settings, seed, table_digests(data.table), rows)
-    checkpoint = Checkpoint(*open_folder(params["checkpoint"], run), names)
+    names = tuple(unit.name for unit in data.units)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of too few resamples, which the test says itself
+        n_resamples = run.max_resamples(len(names))
+    settings |= {"n_resamples_used": n_resamples} if n_resamples else {}
+    block = data.block
+    rows = row_digests(
+        treatment=block.treatment,
+        y=block.y,
+        propensity=data.looked.sample.propensity,
+        weights=block.weights.given,
+        clusters=block.clusters.given,
+        strata=data.strata,
+    )
+    same = SavedRun.of("whole", settings, seed, table_digests(block.table), rows)
+    checkpoint = Checkpoint(*open_folder(params["checkpoint"], same), names)
     return checkpoint, checkpoint.load()
 
 
 def continued_pass(
-    params: dict[str, Any],
-    statistic: Statistic,
-    test: ConditionalRandomizationTest,
-    treated: Any,
-    adjust_for: Any,
-    seed: int,
-) -> PassCheckpoint:
-    """Where the sums over a table in pieces are saved; the data are compared when they are first read."""
+    params: dict[str, Any], statistic: Statistic, test: ConditionalRandomizationTest, given: Given, seed: int
+) -> PassCheckpoint | None:
+    """Where the sums over a longer table are saved, if anywhere; the data are compared when they are first read."""
+    if params["checkpoint"] is None:
+        return None
     settings = _settings(params, statistic, test)
-    adjusted = [] if adjust_for is None else readable(list(adjust_for))
+    adjusted = [] if given.adjust_for is None else readable(list(given.adjust_for))
     return PassCheckpoint(
-        params["checkpoint"], {**settings, "treated": readable(treated), "adjust_for": adjusted}, seed
+        params["checkpoint"], {**settings, "treated": readable(given.treated), "adjust_for": adjusted}, seed
     )
 
 

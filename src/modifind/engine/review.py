@@ -7,11 +7,10 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
 from modifind._typing import Array
 from modifind.data.baseline import baseline_names
-from modifind.data.clusters import treated_as_one
+from modifind.data.clusters import Clusters, treated_as_one
 from modifind.data.population import row_weights
 from modifind.data.support import Outside, outside_along
 from modifind.data.suspicious import Arms, OutcomeRanks
@@ -28,7 +27,7 @@ def review_columns(
     *,
     randomised: bool,
     population: str = "all",
-    clusters: NDArray[np.int64] | None = None,
+    clusters: Clusters | None = None,
     outcome_name: str | None = None,
     positive: bool = False,
     levels: Mapping[str, Outside] | None = None,
@@ -45,7 +44,7 @@ def review_columns(
         Whether the scores are how the treatment was given, and not an estimate of it.
     population : {"all", "overlap"}
         Whom effects are about.
-    clusters : array of shape (n,), optional
+    clusters : Clusters, optional
         Which rows belong together.
     outcome_name : str, optional
         What the outcome is called.
@@ -63,13 +62,14 @@ def review_columns(
         `event_flag`, 1 where it looks like a flag of the event that the outcome is the time of.
     """
     table, arms = scores.table, scores.treatment
-    given = Arms(arms, scores.raw if randomised else None, scores.weights, clusters)
+    together = Clusters.of(clusters, arms.size)
+    given = Arms(arms, scores.raw if randomised else None, scores.weights, together)
     outcome = OutcomeRanks.of(y, arms, outcome_name, positive=positive)
     counted = np.ones(arms.size)
     if population == "overlap":
         counted = row_weights(scores.scores, population) / np.where(arms == 1, scores.scores, 1.0 - scores.scores)
     found = []
-    whole = treated_as_one(arms, clusters)
+    whole = treated_as_one(arms, together)
     for m in range(table.n_features):
         before = (levels or {}).get(table.names[m], NOWHERE)
         outside = max(before, outside_along(table, m, arms, counted, whole), key=lambda own: own.share)
@@ -84,7 +84,7 @@ def baseline_settings(
     *,
     randomised: bool,
     tested: Collection[str],
-    clusters: NDArray[np.int64] | None = None,
+    clusters: Clusters | None = None,
     outcome_name: str | None = None,
 ) -> dict[str, Any]:
     """What a result records of tested columns of a trial that are called like the baseline value of the outcome.
@@ -93,7 +93,8 @@ def baseline_settings(
     """
     if not randomised or not outcome_name:
         return {}
-    table, given = scores.table, Arms(scores.treatment, scores.raw, scores.weights, clusters)
+    table, together = scores.table, Clusters.of(clusters, scores.treatment.size)
+    given = Arms(scores.treatment, scores.raw, scores.weights, together)
     found = [name for name in baseline_names(table, outcome_name) if name in tested]
     found = [name for name in found if given.difference(table, table.names.index(name))[1] >= BALANCED]
     return {"baseline_outcome": found} if found else {}

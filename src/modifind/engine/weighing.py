@@ -1,43 +1,43 @@
-"""Rows without an outcome in a table in pieces: the others stand for them."""
+"""Rows without an outcome: the others stand for them."""
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
-from typing import Any
 
-from modifind.data.clusters import WeightSums
-from modifind.data.column_types import outcome_name, treatment_name
-from modifind.engine.passes import Pieces
-from modifind.engine.piece_reading import Looked
-from modifind.nuisance.observation import ObservedRows, told
+from modifind.engine.reading import Looked, Reading
+from modifind.nuisance.observation import ObservedRows, Unseen, refuse_few_outcomes, told
 
 
-def weigh_pieces(
-    pieces: Pieces, looked: Looked, treated: Any, missing: str, seed: int
-) -> tuple[Pieces, Callable[[WeightSums], dict[str, Any]]]:
-    """The rows that have an outcome, with weights by which they stand for the others as well.
-
-    Models of who has an outcome are fitted to the sample of all rows; weights of all rows follow from them. The second
-    is what a result records, given the weights of all rows that have an outcome.
+def model_observed(
+    reading: Reading, looked: Looked, n_folds: int, seed: int, *, fit: bool = True
+) -> tuple[ObservedRows, Unseen]:
+    """Models of who has an outcome, fitted to the rows at hand, and what these rows show; a warning says it.
 
     Parameters
     ----------
-    pieces : Pieces
-        All rows.
+    reading : Reading
+        How the table is read.
     looked : Looked
-        What they hold, and the sample.
-    treated, missing
-        As in `ModifierSelector`.
-    seed : int
-        The seed of the run.
+        All rows, or a sample of them.
+    n_folds, seed : int
+        Folds of the models, and the seed of the run.
+    fit : bool, default=True
+        Whether the models are fitted; otherwise all weights are 1.
     """
-    summary, sample = looked.summary, looked.sample
-    known = replace(summary, y=replace(summary.y, n_missing=0))
-    schema = known.schema(treated, None, missing, treatment_name(sample.treatment), outcome_name(sample.y))
-    rule, unseen = ObservedRows.of(schema, looked.rows, looked.numbers, sample, seed)
-    unseen = replace(unseen, n_rows=summary.n_rows, n_missing=summary.y.n_missing)
-    warnings.warn(told(unseen), UserWarning, stacklevel=4)
-    return pieces.observed(rule), partial(unseen.settings, sampled=summary.weights is not None)
+    refuse_few_outcomes(looked.sample.y.notna().to_numpy())
+    summary = replace(looked.summary, y=replace(looked.summary.y, n_missing=0))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # the rows that are left are read once more
+        schema = reading.schema(replace(looked, summary=summary), range(len(summary.names)), None)
+        rule, unseen = ObservedRows.of(schema, looked.sample, looked.rows, looked.numbers, n_folds, seed, fit=fit)
+    unseen = replace(unseen, n_rows=looked.summary.n_rows, n_missing=looked.summary.y.n_missing)
+    if fit:
+        warnings.warn(told(unseen), UserWarning, stacklevel=4)
+    return rule, unseen
+
+
+def with_record(looked: Looked, unseen: Unseen, *, sampled: bool) -> Looked:
+    """Rows that have an outcome, with what a result records of their weights; `sampled` ones were weighted before."""
+    assert looked.summary.weights is not None
+    return replace(looked, outcome_weights=unseen.settings(looked.summary.weights, sampled=sampled))

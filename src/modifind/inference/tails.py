@@ -1,18 +1,16 @@
-"""P-values without resampling: a statistic that is a sum over rows, each row independent under the null hypothesis."""
+"""Tails without resampling: of a sum over rows, each row independent under the null hypothesis."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any, TypeAlias
 
 import numpy as np
 from scipy.special import log_ndtr, ndtr
 from scipy.stats import norm
-from scipy.stats import t as student
 
-from modifind._typing import Array, Ints
+from modifind._typing import Array
 
 MAX_STEPS = 60
 BLOCK_ROWS = 2048  # what is made of so many rows stays in the cache
@@ -124,155 +122,17 @@ def is_rounding(variance: float, size: float, n_rows: int) -> bool:
     return not variance > (1e-12 * (size + n_rows)) ** 2
 
 
-def widened(spread: float, variance: float, shared_variance: float) -> tuple[float, float]:
-    """Variance of a sum by the rows' own spread, and what is added to the null's where rows vary more than it says."""
-    shared_variance *= max(spread / variance, 1.0)
-    return spread + shared_variance, shared_variance + max(spread - variance, 0.0)
-
-
-def analytic_test(
-    observed: Array,
-    values: Array,
-    weights: Array,
-    *,
-    shared_variance: float = 0.0,
-    clusters: Ints | None = None,
-    check_resamples: int = 0,
-    rng: np.random.Generator | None = None,
-) -> AnalyticOutcome:
-    """Compare a sum over rows with its null distribution.
-
-    Where rows vary more than that distribution says, as those of a sample with unequal weights do, or those about a
-    feature that predicts the outcome in both arms, the difference is added like `shared_variance`, which grows in
-    proportion.
-
-    Parameters
-    ----------
-    observed : array of shape (n,)
-        What each row adds to the statistic.
-    values, weights : array of shape (n, g)
-        What it would add under the null hypothesis, with which probability.
-    shared_variance : float, default=0.0
-        Variance of the sum beyond that of independent rows, as of a normal variable added to it.
-    clusters : int array of shape (n,), optional
-        Rows that are not independent of each other. The variance is that of the clusters' sums, and the p-value is at
-        least that of Student's t with one degree of freedom less than there are clusters. Where rows of a cluster
-        share one draw of the feature, rows are sums over clusters already (`cluster_sums`), and a cluster each.
-    check_resamples : int, default=0
-        Also draw the sum this often; the p-value of the draws must agree with the tail.
-    rng : Generator, optional
-        For the draws.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from modifind.inference import analytic_test
-    >>> heads = np.repeat([1.0, 0.0], [60, 40])
-    >>> outcome = analytic_test(heads, np.tile([0.0, 1.0], (100, 1)), np.full((100, 2), 0.5))
-    >>> round(outcome.statistic, 2), round(outcome.p_value, 2)
-    (2.0, 0.02)
-    """
-    expected, centred, variance = _moments(values, weights)
-    excess = observed - expected
-    if is_rounding(variance, float(np.abs(observed).sum()), observed.size):
-        return UNSEEN
-    units = excess if clusters is None else np.bincount(clusters, excess)[np.unique(clusters)].astype(np.float64)
-    found, noise = compared(
-        partial(_cumulants, centred, weights),
-        float(excess.sum()),
-        variance,
-        observed.size,
-        units.size * float(units.var(ddof=1)),
-        shared_variance=shared_variance,
-        freedom=np.inf if clusters is None else units.size - 1.0,
-    )
-    if not check_resamples:
-        return found
-    rng = np.random.default_rng(rng)
-    shifts = np.sqrt(noise) * rng.standard_normal(check_resamples)
-    exceeding = _n_exceeding(values, weights, float(observed.sum()) - shifts, rng)
-    return replace(
-        found,
-        check_p_value=(1 + exceeding) / (1 + check_resamples),
-        checked_p_value=found.p_value,
-        n_resamples=check_resamples,
-        n_exceeding=exceeding,
-    )
-
-
-def compared(
-    cumulants: Cumulants,
-    excess: float,
-    variance: float,
-    n_rows: int,
-    spread: float,
-    *,
-    shared_variance: float,
-    freedom: float = np.inf,
-) -> tuple[AnalyticOutcome, float]:
-    """What a sum over rows comes to against its null distribution, and the variance that is added to the null's.
+def tail(cumulants: Cumulants, excess: float, variance: float, shared_variance: float) -> tuple[float, float]:
+    """Saddlepoint and normal tail of a centred sum of independent rows, plus a normal variable of its own variance.
 
     Parameters
     ----------
     cumulants : callable
-        Of the sum less its null mean.
+        Of the sum, without the normal variable.
     excess, variance : float
-        The sum less its null mean, and its null variance.
-    n_rows : int
-        Number of rows.
-    spread : float
-        Variance of the sum as rows, or clusters of them, tell it.
+        The sum less its mean, and its variance.
     shared_variance : float
-        As in `analytic_test`.
-    freedom : float
-        Degrees of freedom of `spread` where clusters tell it: the p-value is at least that of Student's t.
-    """
-    own_spread, shared_variance = widened(spread, variance, shared_variance)
-    p_value, normal = tail(cumulants, excess, variance, shared_variance)
-    limit = float(norm.ppf(0.975))
-    if np.isfinite(freedom) and own_spread > 0:
-        p_value = max(p_value, float(student.sf(excess / np.sqrt(own_spread), freedom)))
-        limit = float(student.ppf(0.975, freedom))
-    gain, half = excess / n_rows, limit * float(np.sqrt(own_spread)) / n_rows
-    statistic = float(excess / np.sqrt(variance + shared_variance))
-    return AnalyticOutcome(statistic, p_value, p_value, normal, gain, gain - half, gain + half), shared_variance
-
-
-def cluster_sums(observed: Array, values: Array, weights: Array, clusters: Ints) -> tuple[Array, Array, Array]:
-    """What each cluster adds where its rows share one draw of the feature: sums of rows, whose values have mean zero.
-
-    Points are those of any of its rows, and their weights the mean over the rows.
-    """
-    size = int(clusters.max()) + 1
-    counts = np.bincount(clusters).astype(np.float64)
-    shares = np.stack([np.bincount(clusters, own, size) / counts for own in weights.T], axis=1)
-    sums = np.stack([np.bincount(clusters, own, size) for own in values.T], axis=1)
-    totals = np.bincount(clusters, observed, size).astype(np.float64)
-    return totals, sums - np.einsum("ij,ij->i", sums, shares)[:, None], shares
-
-
-def _n_exceeding(values: Array, weights: Array, limits: Array, rng: np.random.Generator) -> int:
-    """How many drawn sums reach their limit."""
-    edges = np.cumsum(weights, axis=1)[:, :-1]
-    rows = np.arange(values.shape[0])
-    exceeding = 0
-    for limit in limits:
-        chosen = (rng.random((rows.size, 1)) > edges).sum(axis=1)
-        exceeding += float(values[rows, chosen].sum()) >= limit
-    return int(exceeding)
-
-
-def sum_tail(values: Array, weights: Array, observed: float, shared_variance: float = 0.0) -> tuple[float, float]:
-    """P(sum of rows >= observed) when row i takes ``values[i, k]`` with probability ``weights[i, k]``.
-
-    Parameters
-    ----------
-    values, weights : array of shape (n, g)
-        Values of each row and their probabilities; weights may be broadcast.
-    observed : float
-        The sum to compare with.
-    shared_variance : float, default=0.0
-        Variance of a normal variable that is added to the sum.
+        Variance of the normal variable.
 
     Returns
     -------
@@ -284,24 +144,13 @@ def sum_tail(values: Array, weights: Array, observed: float, shared_variance: fl
     Examples
     --------
     >>> import numpy as np
-    >>> coins = np.tile([0.0, 1.0], (100, 1))
-    >>> p_value, normal = sum_tail(coins, np.full((100, 2), 0.5), 65.0)
+    >>> def coins(tilt):  # 100 fair ones
+    ...     half = tilt / 2
+    ...     return 100 * np.log(np.cosh(half)), 50 * np.tanh(half), 25 / np.cosh(half) ** 2
+    >>> p_value, normal = tail(coins, 15.0, 25.0, 0.0)
     >>> round(p_value, 5), round(normal, 5)
     (0.00128, 0.00135)
     """
-    mean, centred, variance = _moments(values, weights)
-    return tail(partial(_cumulants, centred, weights), observed - float(mean.sum()), variance, shared_variance)
-
-
-def _moments(values: Array, weights: Array) -> tuple[Array, Array, float]:
-    """Mean of each row, the values less it, and the variance of the sum."""
-    mean = np.einsum("ij,ij->i", values, weights)
-    centred = values - mean[:, None]
-    return mean, centred, float(np.einsum("ij,ij,ij->", centred, centred, weights))
-
-
-def tail(cumulants: Cumulants, excess: float, variance: float, shared_variance: float) -> tuple[float, float]:
-    """Saddlepoint and normal tail of a centred sum of independent rows, plus a normal variable of its own variance."""
     if not variance > 0:
         return (1.0, 1.0)
     spread = np.sqrt(variance + shared_variance)
@@ -346,7 +195,8 @@ def _saddlepoint(
     return None
 
 
-def _cumulants(centred: Array, weights: Array, tilt: float) -> tuple[float, float, float]:
+def exact_cumulants(centred: Array, weights: Array, tilt: float) -> tuple[float, float, float]:
+    """The cumulant generating function of a sum of rows, and its first two derivatives."""
     cumulant = slope = curvature = 0.0
     weights = np.broadcast_to(weights, centred.shape)
     for start in range(0, len(centred), BLOCK_ROWS):

@@ -11,7 +11,7 @@ from modifind.charts.forest import ForestDisplay
 from modifind.charts.labels import Words, shortened, typographic, with_limits
 from modifind.data.wording import counted
 from modifind.report.content import comparisons, n_tested, verdict
-from modifind.result.checks import summary
+from modifind.result.concerns import summary
 from modifind.result.selection_result import SelectionResult, p_text
 
 MOST_NAMES = 8

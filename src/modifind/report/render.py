@@ -17,7 +17,7 @@ from modifind.report import content
 from modifind.report.abstract import Abstract
 from modifind.report.methods import methods, references
 from modifind.report.panels import forest_charts, make_panels, placebo_chart, rank_charts, score_charts
-from modifind.result.checks import summary
+from modifind.result.concerns import summary
 from modifind.result.safe_csv import safe_csv
 from modifind.result.selection_result import SelectionResult
 

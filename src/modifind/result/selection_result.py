@@ -16,8 +16,9 @@ import numpy as np
 import pandas as pd
 
 from modifind.data.wording import counted
-from modifind.result.checks import as_frame, concerns
+from modifind.result.checks import as_frame
 from modifind.result.codec import ColumnType, decode, encode, parse_json
+from modifind.result.concerns import concerns
 from modifind.result.consistency import check_consistency
 from modifind.result.placebo_result import PlaceboResult
 from modifind.result.safe_csv import safe_csv

@@ -1,8 +1,17 @@
 """Test statistics."""
 
-from modifind.statistics.contract import Column, Nuisances, Statistic
+from modifind.statistics.contract import Column, Nuisances, PreparedTerms, Statistic, Terms
 from modifind.statistics.effect_likelihood import EffectLikelihood
 from modifind.statistics.importance import wcmmd_importance
 from modifind.statistics.wcmmd import WCMMD
 
-__all__ = ["WCMMD", "Column", "EffectLikelihood", "Nuisances", "Statistic", "wcmmd_importance"]
+__all__ = [
+    "WCMMD",
+    "Column",
+    "EffectLikelihood",
+    "Nuisances",
+    "PreparedTerms",
+    "Statistic",
+    "Terms",
+    "wcmmd_importance",
+]

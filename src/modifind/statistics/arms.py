@@ -9,7 +9,7 @@ import numpy as np
 from scipy.optimize import minimize
 
 from modifind._typing import Array, Ints
-from modifind.data.survey import mean_of, some
+from modifind.data.weights import Weights
 from modifind.nuisance.outcome.stacking import WEIGHED_ROWS, CrossFit, arm_shapes, own_arm
 from modifind.nuisance.regression.blocks import random_rows
 from modifind.statistics.direct import N_SCORES, residual_scores
@@ -112,28 +112,26 @@ class ArmTraits:
     scores: Array
 
     @classmethod
-    def of(
-        cls, family: Family, cross: CrossFit, y: Array, a: Ints, scores: Array, weights: Array | None = None
-    ) -> ArmTraits:
+    def of(cls, family: Family, cross: CrossFit, y: Array, a: Ints, scores: Array, weights: Weights) -> ArmTraits:
         """From the rows that the models were cross-fitted on."""
-        own = arm_shapes(y, a, cross.location, cross.scale, family=family, sample_weight=weights)
+        own = arm_shapes(y, a, cross.location, cross.scale, family=family, weights=weights)
         shapes = float(own[np.argmax(a == 0)]), float(own[np.argmax(a == 1)])
         shape = family.best_shape(family.residual(y, own_arm(cross.location, a), own_arm(cross.scale, a)), weights)
         rows = random_rows(y.size, WEIGHED_ROWS)
         location, scale = cross.location[rows], cross.scale[rows]
         common = CommonPart.of(family, location, scale, scores[rows])
-        counted = some(weights, rows)
+        counted = weights[rows]
         calibration = _calibration(family, location, scale, common, y[rows], a[rows], shape, counted)
-        own = _contrast_precision(family.variance(location, scale), scores[rows])
-        level = float(mean_of(contrasts(family, location, scale)[0], own if counted is None else own * counted))
+        precision = Weights.of(counted.times(_contrast_precision(family.variance(location, scale), scores[rows])))
+        level = float(precision.mean(contrasts(family, location, scale)[0]))
         traits = cls(family, shapes, shape, *calibration, level, np.zeros((2, N_SCORES)))
         if not family.has_shape:
             return traits
         residual, _, _ = traits.residuals(common, y[rows], a[rows], *contrasts(family, location, scale))
         found = residual_scores(residual)
         # As much as rows count in a comparison of the arms, so that in each arm their sum is zero.
-        own = np.abs(a[rows] - scores[rows]) * (1.0 if counted is None else counted)
-        means = [mean_of(found[a[rows] == arm], own[a[rows] == arm]) for arm in (0, 1)]
+        compared = Weights.of(counted.times(np.abs(a[rows] - scores[rows])))
+        means = [compared[a[rows] == arm].mean(found[a[rows] == arm]) for arm in (0, 1)]
         return replace(traits, scores=np.array(means))
 
     def residuals(
@@ -168,12 +166,12 @@ def _calibration(
     y: Array,
     arm: Ints,
     shape: float,
-    weights: Array | None,
+    weights: Weights,
 ) -> tuple[tuple[float, float], tuple[float, float]]:
     """Shift and share of both contrasts with the largest likelihood of some rows, shares between 0 and 1."""
     moved, eta, unit = family.rebased(y, common.location, own_arm(scale, arm))
     apart = contrasts(family, location / unit, scale)
-    middle = [float(mean_of(contrast, weights)) for contrast in apart]
+    middle = [float(weights.mean(contrast)) for contrast in apart]
     by_location = np.stack((np.ones(y.size), apart[0] - middle[0])) * (arm - common.share)
     by_scale = np.stack((np.ones(y.size), apart[1] - middle[1])) * (arm - 0.5)
     log_scale = common.log_scale - np.log(unit)
@@ -193,7 +191,7 @@ def _calibration(
             along = np.clip(log_scale + free[2:] @ by_scale, -MAX_LOG_SCALE, MAX_LOG_SCALE)
         likelihood, scores = family.log_density_and_scores(moved, eta + free[:2] @ by_location, along, shape)
         slope = np.concatenate([by * score for by, score in zip((by_location, by_scale), scores, strict=False)])
-        return -float(mean_of(likelihood, weights)), -mean_of(slope.T, weights)
+        return -float(weights.mean(likelihood)), -weights.mean(slope.T)
 
     settings = {"ftol": 1e-13, "gtol": 1e-8}
     found = minimize(loss, start, jac=True, method="L-BFGS-B", bounds=bounds, options=settings).x.tolist()

@@ -1,27 +1,33 @@
 """What a statistic must have, so that the engine can test features with it.
 
-A statistic measures one column of feature values against the outcome and the treatment. It is either compared with its
-own values on resampled copies of the feature (`Statistic.resamples`), which any function of a column can be, or it is a
-sum over rows with an analytic tail. Statistics of users are of the first kind: a class with `prepare`, whose result has
-`value`.
+A statistic says how far a feature seems to modify the effect, and declares its tail. One with an *analytic* tail is a
+sum over rows: it says what every row adds at the observed value of a feature and at the points of its distribution
+(`PreparedTerms.terms`), and the engine adds these up and compares. One that is *resampled* measures a column of values
+(`PreparedStatistic.value`) and is compared with its values on resampled copies of the feature, which any function of a
+column can be.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator
 
 from modifind._typing import Array, Ints
+from modifind.data.clusters import Clusters
+from modifind.data.feature_groups import Feature
 from modifind.data.feature_matrix import FeatureTable
+from modifind.data.weights import Weights
 from modifind.data.wording import check_part, named
 
 if TYPE_CHECKING:
+    from modifind.nuisance.conditional.contract import RowGrid
     from modifind.statistics.families import Family
+    from modifind.statistics.reuse import Reuse
 
 
 @dataclass(frozen=True)
@@ -42,10 +48,10 @@ class Nuisances:
         For whatever is random in the statistic itself.
     folds : tuple of int arrays
         Fold of each row, once for every cross-fit that the statistic asks for (`Statistic.cv_repeats`).
-    weights : array of shape (n,), optional
-        Weight of each row, with mean 1.
-    clusters : int array of shape (n,), optional
-        Which rows belong together.
+    weights : Weights, optional
+        How much each row counts, with mean 1; by default rows count alike.
+    clusters : Clusters, optional
+        Which rows belong together; by default none do.
     n_jobs : int, optional
         Processes.
     in_pieces : bool
@@ -64,7 +70,7 @@ class Nuisances:
     >>> table = FeatureTable(("age",), np.array([[40.0], [50.0], [60.0], [70.0]]), (None,))
     >>> outcome, arms, scores = np.array([1.0, 2.0, 2.0, 4.0]), np.array([0, 1, 0, 1]), np.full(4, 0.5)
     >>> given = Nuisances(table, outcome, arms, scores, seed=np.random.SeedSequence(0))
-    >>> given.weights is None, given.in_pieces
+    >>> given.weights.uniform, given.in_pieces
     (True, False)
     """
 
@@ -74,12 +80,16 @@ class Nuisances:
     scores: Array
     seed: np.random.SeedSequence
     folds: tuple[Ints, ...] = ()
-    weights: Array | None = None
-    clusters: Ints | None = None
+    weights: Weights = None  # type: ignore[assignment]
+    clusters: Clusters = None  # type: ignore[assignment]
     n_jobs: int | None = None
     in_pieces: bool = False
     outcome_limits: tuple[float, float] | None = None
     family: Family | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "weights", Weights.of(self.weights, self.outcome.size))
+        object.__setattr__(self, "clusters", Clusters.of(self.clusters, self.outcome.size))
 
 
 @dataclass(frozen=True)
@@ -128,7 +138,7 @@ class PreparedStatistic(Protocol):
 class SummedStatistic(PreparedStatistic, Protocol):
     """One whose value follows from sums over rows, in one or more passes; that is what a table in pieces needs."""
 
-    def at(self, outcome: Array, arms: Ints, weights: Array | None = None) -> SummedStatistic:
+    def at(self, rows: Nuisances) -> SummedStatistic:
         """The same for other rows."""
 
     def sums(self, column: Column, known: tuple[Any, ...] = ()) -> Any:
@@ -141,6 +151,110 @@ class SummedStatistic(PreparedStatistic, Protocol):
         """The value of a column from the sums of all rows; None where another pass is needed."""
 
 
+@dataclass(frozen=True)
+class Terms:
+    """What every row adds to a sum, and would add under the null hypothesis.
+
+    Attributes
+    ----------
+    observed : array of shape (n,)
+        At the observed value of the feature.
+    values, weights : array of shape (n, g)
+        At the points of its distribution, and the weights of these.
+    parts : mapping
+        Observed and values of sums that are tested by the same points, by name: "outcome" (does the outcome follow the
+        feature?), and what the feature changes, "mean" and "spread".
+    directions : mapping
+        What rows add to sums that are tested two-sided and jointly, shape (n, k): those called "test" join the test,
+        and others the part of their name, or make one.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from modifind.inference import analytic_test
+    >>> from modifind.statistics import Terms
+    >>> coins = Terms(np.repeat([1.0, 0.0], [60, 40]), np.tile([0.0, 1.0], (100, 1)), np.full((100, 2), 0.5))
+    >>> round(analytic_test(coins.observed, coins.values, coins.weights).p_value, 2)
+    0.02
+    """
+
+    observed: Array
+    values: Array
+    weights: Array
+    parts: Mapping[str, tuple[Array, Array]] = field(default_factory=dict)
+    directions: Mapping[str, Array] = field(default_factory=dict)
+
+
+class PreparedTerms(ABC):
+    """A statistic with an analytic tail that knows some rows. Subclasses implement `at` and `terms`.
+
+    Attributes
+    ----------
+    tells_changes : bool
+        Whether ``terms(..., parts=True)`` also gives what rows add to the tests of what a feature changes.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from modifind import ModifierSelector
+    >>> from modifind.datasets import make_modifiers
+    >>> from modifind.statistics import PreparedTerms, Statistic, Terms
+    >>> class Score(PreparedTerms):  # treatment less score, outcome and feature, multiplied
+    ...     def __init__(self, rows):
+    ...         self.rows = rows
+    ...     def at(self, rows):
+    ...         return Score(rows)
+    ...     def terms(self, feature, distribution):
+    ...         rows = self.rows
+    ...         lead = (rows.arms - rows.scores) * (rows.outcome - rows.outcome.mean())
+    ...         points, weights = distribution.at(np.arange(lead.size))
+    ...         return Terms(lead * rows.table.values[:, feature], lead[:, None] * points, weights)
+    >>> class Covariance(Statistic):
+    ...     name, tail, two_sided = "covariance", "analytic", True
+    ...     def prepare(self, nuisances):
+    ...         return Score(nuisances)
+    >>> data = make_modifiers("LinMean", n_samples=300, n_features=6, random_state=0)
+    >>> selector = ModifierSelector(Covariance(), "gaussian", 0.5, explain=False, random_state=0)
+    >>> selector.fit(data.X, data.y, treatment=data.treatment).result_.table["p_value"].idxmin()
+    'X5'
+    """
+
+    tells_changes: ClassVar[bool] = False
+
+    @abstractmethod
+    def at(self, rows: Nuisances) -> Self:
+        """The same for other rows, with what was learned from those of `prepare`."""
+
+    @abstractmethod
+    def terms(self, feature: Feature, distribution: RowGrid) -> Terms:
+        """What these rows add as a feature, or several as one, takes the points of its distribution."""
+
+    @property
+    def description(self) -> dict[str, Any] | None:
+        """What a result records of the models that the statistic is made of."""
+        return None
+
+    def looks_at(self, feature: Feature) -> bool:
+        """Whether the sum can depend on a feature."""
+        return True
+
+    def may_find(self, feature: Feature) -> bool:
+        """Whether a test can find anything, so that it is worth fitting the distribution of the feature."""
+        return True
+
+    def reuse(self, feature: Feature, distribution: RowGrid, *parts: str) -> Mapping[str, Reuse]:
+        """What the sum and its parts owe to models that share rows; nothing where none were cross-fitted."""
+        return {}
+
+    def conditional_test(self, feature: Feature, distribution: RowGrid) -> float:
+        """P-value of whether the distribution of a feature is off where it matters; NaN where that is not known."""
+        return float("nan")
+
+    def remembering(self, features: Sequence[Feature]) -> Self:
+        """The same with what these rows tell of some features kept for other rows."""
+        return self
+
+
 class Statistic(BaseEstimator, ABC):
     """Base of the statistics. Subclasses implement `prepare`, and set what they can do beyond that.
 
@@ -150,8 +264,11 @@ class Statistic(BaseEstimator, ABC):
         Its name in messages and results.
     null_hypothesis : str
         What its p-values are valid under, before "given the other features".
-    resamples : bool
-        Whether p-values come from resampled copies of the feature.
+    tail : {"resampled", "analytic"}
+        Where p-values come from: resampled copies of the feature, or the tail of a sum over rows. What is prepared is
+        then a `PreparedStatistic` or a `PreparedTerms`.
+    two_sided : bool
+        Whether a sum far below its null mean counts as one far above it does.
     measures_importance : bool
         Whether the prepared statistic also has `curve` and `importance`, as `WCMMD` has; if not, those of `WCMMD` with
         its defaults are reported.
@@ -159,9 +276,11 @@ class Statistic(BaseEstimator, ABC):
         Whether it can be evaluated on weighted rows, and on columns with NaN for missing values. What it cannot is
         refused.
     in_pieces : bool
-        The same for tables in pieces: what is prepared is then a `SummedStatistic`.
+        The same for tables in pieces. What is prepared is a `SummedStatistic` then, or has an analytic tail.
     takes_clusters, takes_feature_groups : bool
         The same for rows that belong together and for several columns at once, which need an analytic tail.
+    needs_treatment : bool
+        Whether the distribution of a feature must be that given the treatment.
     cv_repeats : int
         Number of cross-fits that it needs folds for.
 
@@ -185,15 +304,22 @@ class Statistic(BaseEstimator, ABC):
 
     name: ClassVar[str] = ""
     null_hypothesis: ClassVar[str] = "the outcome is independent of the feature"
-    resamples: ClassVar[bool] = True
+    tail: ClassVar[Literal["resampled", "analytic"]] = "resampled"
+    two_sided: ClassVar[bool] = False
     measures_importance: ClassVar[bool] = False
     in_pieces: ClassVar[bool] = False
     takes_weights: ClassVar[bool] = False
     takes_missing: ClassVar[bool] = False
     takes_clusters: ClassVar[bool] = False
     takes_feature_groups: ClassVar[bool] = False
+    needs_treatment: ClassVar[bool] = False
     cv_repeats: int = 0
     device: str = "cpu"
+
+    @property
+    def resamples(self) -> bool:
+        """Whether p-values come from resampled copies of the feature."""
+        return self.tail == "resampled"
 
     @property
     def follows_scores(self) -> bool:
@@ -219,9 +345,21 @@ class Statistic(BaseEstimator, ABC):
                 "where outcomes are missing"
             )
 
+    def refitted(self, prepared: Any) -> Statistic | None:
+        """The same for another cross-fit of rows that it was prepared for; None where folds decide nothing."""
+        return None
+
+    def check_prepared(self, prepared: Any) -> None:
+        """Refuse what is prepared if it does not go with the tail."""
+        if self.tail == "analytic" and not isinstance(prepared, PreparedTerms):
+            raise ValueError(
+                f"{called(self)} has tail = 'analytic', but what it prepares, {type(prepared).__name__}, is not "
+                "derived from modifind.statistics.PreparedTerms"
+            )
+
     @abstractmethod
     def prepare(self, nuisances: Nuisances) -> Any:
-        """The statistic for an outcome and a treatment: an object with `value`, see `PreparedStatistic`."""
+        """The statistic for an outcome and a treatment: a `PreparedStatistic`, or a `PreparedTerms`."""
 
 
 def called(statistic: Statistic) -> str:
@@ -231,6 +369,10 @@ def called(statistic: Statistic) -> str:
 
 def refuse_clusters(statistic: Statistic) -> None:
     """Refuse clusters for a statistic that takes none."""
+    if not statistic.takes_clusters and statistic.tail == "analytic":
+        raise ValueError(
+            f"{called(statistic)} takes rows as independent; set takes_clusters = True, or leave clusters out"
+        )
     if not statistic.takes_clusters:
         raise ValueError(
             "clusters needs statistic='effect_likelihood'; "
@@ -250,12 +392,12 @@ def refuse_gaps(statistic: Statistic, incomplete: Sequence[str]) -> None:
 def check_statistic(given: Any, names: tuple[str, ...]) -> None:
     """Refuse what is no statistic, and say what it lacks."""
     if isinstance(given, Statistic):
-        if not given.resamples and not hasattr(given, "with_stack"):
-            raise ValueError(f"{called(given)} must have resamples = True: it has no sums over rows to be tested by")
-        if given.resamples and (given.takes_clusters or given.takes_feature_groups):
+        if given.tail not in ("resampled", "analytic"):
+            raise ValueError(f"{called(given)}: tail must be 'resampled' or 'analytic', not {given.tail!r}")
+        if given.tail == "resampled" and (given.takes_clusters or given.takes_feature_groups):
             raise ValueError(
                 f"{called(given)} is tested by resamples, which need one column and independent rows: "
-                "takes_clusters and takes_feature_groups must be False"
+                "takes_clusters and takes_feature_groups must be False, or tail = 'analytic'"
             )
         return
     known = ", ".join(map(repr, names))

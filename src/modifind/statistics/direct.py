@@ -38,9 +38,9 @@ from scipy.stats import norm
 from scipy.stats import t as student
 
 from modifind._typing import Array, Ints
+from modifind.data.clusters import unit_sums
 from modifind.data.feature_groups import Feature, members_of
 from modifind.data.feature_matrix import FeatureTable
-from modifind.data.survey import unit_sums
 from modifind.nuisance.conditional.contract import RowGrid
 
 MOST_SQUARE = 100.0
@@ -141,8 +141,12 @@ class ValueFunctions:
         """The functions at values whose last axis is that of the columns."""
         return np.concatenate([own(values[..., place]) for place, own in self.parts], axis=-1)
 
-    def excess(self, table: FeatureTable, grid: RowGrid | None, informed: Array | None = None) -> Array:
+    def excess(
+        self, table: FeatureTable, grid: RowGrid | None, informed: Array | None = None, known: Array | None = None
+    ) -> Array:
         """Functions of every row's own values less their mean under the distribution, or as they are without one.
+
+        `known` are weights of the points, shape (n, g), where they have been evaluated before.
 
         An error of a contrast that all rows share counts in each as much as there is information on it. With `informed`
         weights of the points, shape (s, n, g), it drops out: means are taken under these, one set for each score, and
@@ -158,7 +162,7 @@ class ValueFunctions:
             points, weights = grid.at(rows)
             found = self(points[..., None] if points.ndim == 2 else points)
             if informed is None:
-                observed[rows] -= np.einsum("ij,ijh->ih", weights, found)
+                observed[rows] -= np.einsum("ij,ijh->ih", weights if known is None else known[rows], found)
             else:
                 observed[rows] -= np.einsum("sij,ijh->ish", informed[:, rows], found)
         return observed
@@ -192,27 +196,27 @@ class DirectSums:
         Sum of each direction.
     cross : array of shape (k, k)
         Sums of products.
+    clusters : array of shape (n_rows, k), optional
+        What each cluster adds; None where rows are independent of each other.
     """
 
     n_rows: int
     total: Array
     cross: Array
+    clusters: Array | None = None
 
     @classmethod
-    def of(cls, scores: Array, excess: Array, clusters: Ints | None = None) -> DirectSums:
-        """From scores of rows, shape (n, 2), and functions of the feature, shape (n, h) or (n, 2, h)."""
-        terms = direct_terms(scores, excess)
-        if clusters is not None:
-            terms = unit_sums(terms, np.unique(clusters, return_inverse=True)[1].reshape(-1))
-        return cls.of_terms(terms)
-
-    @classmethod
-    def of_terms(cls, terms: Array) -> DirectSums:
-        """From what independent rows or clusters add to every direction."""
-        return cls(len(terms), terms.sum(axis=0), terms.T @ terms)
+    def of(cls, terms: Array, clusters: Ints | None = None, n_clusters: int = 0) -> DirectSums:
+        """From what rows add to every direction, shape (n, k); see `direct_terms`."""
+        together = None if clusters is None else unit_sums(terms, clusters, n_clusters)
+        independent = terms if together is None else together
+        return cls(len(independent), independent.sum(axis=0), independent.T @ independent, together)
 
     def __add__(self, other: DirectSums) -> DirectSums:
         """The sums of both sets of rows."""
+        if self.clusters is not None and other.clusters is not None:
+            together = self.clusters + other.clusters
+            return DirectSums(len(together), together.sum(axis=0), together.T @ together, together)
         return DirectSums(self.n_rows + other.n_rows, self.total + other.total, self.cross + other.cross)
 
     def p_value(self, freedom: float = np.inf) -> float:
@@ -224,7 +228,7 @@ class DirectSums:
         --------
         >>> rng = np.random.default_rng(0)
         >>> scores, excess = rng.normal(size=(500, 2)), rng.uniform(-1, 1, size=(500, 1))
-        >>> [round(DirectSums.of(own, excess).p_value(), 2) for own in (scores, scores + 0.3 * excess)]
+        >>> [round(DirectSums.of(direct_terms(own, excess)).p_value(), 2) for own in (scores, scores + 0.3 * excess)]
         [0.27, 0.0]
         """
         covariance = self.cross - np.outer(self.total, self.total) / self.n_rows

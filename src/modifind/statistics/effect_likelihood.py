@@ -42,8 +42,9 @@ import numpy as np
 from sklearn.base import clone
 
 from modifind._torch import check_device, import_torch
-from modifind.data.clusters import check_takes_weights
-from modifind.nuisance.outcome.stacking import OutcomeRows, cross_fit, own_arm, resolve_learners
+from modifind.data.weights import check_takes_weights
+from modifind.nuisance.outcome.learners import resolve_learners
+from modifind.nuisance.outcome.stacking import OutcomeRows, cross_fit, own_arm
 from modifind.statistics.arms import ArmTraits
 from modifind.statistics.contract import Nuisances, Statistic
 from modifind.statistics.families import Family, family_of
@@ -88,8 +89,8 @@ class EffectLikelihood(Statistic):
 
     name = "effect_likelihood"
     null_hypothesis = NO_MODIFICATION
-    resamples = False
-    in_pieces = takes_weights = takes_missing = takes_clusters = takes_feature_groups = True
+    tail = "analytic"
+    in_pieces = takes_weights = takes_missing = takes_clusters = takes_feature_groups = needs_treatment = True
 
     def __init__(
         self, learner: Any = "auto", *, cv_repeats: int = 1, check_resamples: int = 0, device: str = "cpu"
@@ -99,11 +100,17 @@ class EffectLikelihood(Statistic):
         self.check_resamples = check_resamples
         self.device = device
 
-    def with_stack(self, prepared: PreparedEffectLikelihood | None) -> EffectLikelihood:
-        """The same with the learners that another cross-fit of the same rows took, where it was to choose."""
-        if self.learner != "auto" or prepared is None:
-            return self
-        return clone(self).set_params(learner=[name for name, share in prepared.shares.items() if share > 0])
+    def refitted(self, prepared: PreparedEffectLikelihood) -> EffectLikelihood | None:
+        """The same with the learners that another cross-fit of the same rows took, where it was to choose.
+
+        None where cross-fits are repeated anyway.
+        """
+        if self.cv_repeats > 1:
+            return None
+        again = clone(self).set_params(check_resamples=0)
+        if self.learner != "auto":
+            return again
+        return again.set_params(learner=[name for name, share in prepared.shares.items() if share > 0])
 
     def check(self) -> None:
         """Refuse counts that are none."""
@@ -118,7 +125,7 @@ class EffectLikelihood(Statistic):
         check_device(self.device)
         if self.device != "cpu":
             import_torch(self.device, "EffectLikelihood(device=...)")
-        for learner in resolve_learners(self.learner, family.kind, device=self.device).values():
+        for learner in resolve_learners(self.learner, family.learners or family.kind, device=self.device).values():
             if weighted:
                 check_takes_weights(learner, "learner")
 
@@ -127,7 +134,7 @@ class EffectLikelihood(Statistic):
         table, treatment, scores, weights = nuisances.table, nuisances.arms, nuisances.scores, nuisances.weights
         family = nuisances.family or family_of(nuisances.outcome)
         y = family.coded(nuisances.outcome)
-        candidates = resolve_learners(self.learner, family.kind, device=self.device)
+        candidates = resolve_learners(self.learner, family.learners or family.kind, device=self.device)
         fits = []
         for folds in nuisances.folds:
             rows = OutcomeRows(table.design, treatment, y, folds, weights, table.gaps, table.coded)

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from modifind._typing import Array, Ints
+from modifind.data.weights import Weights
 from modifind.statistics.prepared_wcmmd import curve_variance
 from modifind.statistics.wcmmd import ESTIMATORS, WCMMD, WEIGHTINGS, check_choice, weighted_bandwidth
 
@@ -98,9 +99,7 @@ def wcmmd_importance(
     return curve_variance(curve, weights), curve
 
 
-def _rows(
-    x: Any, y: Any, treatment: Any, propensity: Any, sample_weight: Any
-) -> tuple[Array, Ints, Array, Array | None]:
+def _rows(x: Any, y: Any, treatment: Any, propensity: Any, sample_weight: Any) -> tuple[Array, Ints, Array, Weights]:
     """Outcome, arms, scores and weights of mean 1, checked."""
     outcome = np.asarray(y, dtype=np.float64)
     n = outcome.size
@@ -116,9 +115,7 @@ def _rows(
         raise ValueError("propensity must lie strictly between 0 and 1")
     if not np.isfinite(outcome).all():
         raise ValueError("y must be finite")
-    if sample_weight is None:
-        return outcome, arms, scores, None
-    weights = np.asarray(sample_weight, dtype=np.float64)
-    if weights.shape != (n,) or not (np.isfinite(weights) & (weights > 0)).all():
+    weights = Weights.of(sample_weight, n)
+    if weights.values.shape != (n,) or not (np.isfinite(weights.values) & (weights.values > 0)).all():
         raise ValueError(f"sample_weight must be {n} finite numbers above 0; drop rows of weight 0")
-    return outcome, arms, scores, weights / weights.mean()
+    return outcome, arms, scores, weights.scaled

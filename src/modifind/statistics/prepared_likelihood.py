@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -10,16 +11,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from modifind._typing import Array, Ints
-from modifind.data.feature_groups import Feature, columns_of, encode
+from modifind.data.clusters import Clusters
+from modifind.data.feature_groups import Feature, columns_of, encode, members_of
 from modifind.data.feature_matrix import FeatureTable
-from modifind.data.survey import effective_size, mean_of, some
+from modifind.data.weights import Weights
 from modifind.nuisance.conditional.contract import RowGrid
 from modifind.nuisance.outcome.marginal import marginal_log_likelihood
 from modifind.nuisance.outcome.stacking import describe
 from modifind.nuisance.regression.misfit import Misfit
 from modifind.statistics.along_grid import along_grid
 from modifind.statistics.arms import contrasts
-from modifind.statistics.direct import N_SCORES, DirectSums, ValueFunctions
+from modifind.statistics.contract import Nuisances, PreparedTerms, Terms
+from modifind.statistics.direct import N_SCORES, DirectSums, ValueFunctions, direct_terms
 from modifind.statistics.families import Family
 from modifind.statistics.level_groups import LevelGroups
 from modifind.statistics.likelihood_terms import MEAN, OUTCOME, SPREAD, WHOLE, ArmFit, Part, RowTerms
@@ -29,44 +32,42 @@ LEAST_EXCESS = 1e-3
 SMALLEST = 1e-300  # p-value
 REUSE_ROWS = 250
 SIGN = 0.1  # p-value
+PARTS = {"test": WHOLE, "outcome": OUTCOME, "mean": MEAN, "spread": SPREAD}
 
 
 @dataclass(frozen=True)
-class PreparedEffectLikelihood:
+class PreparedEffectLikelihood(PreparedTerms):
     """The statistic for one table, to be tested at any feature.
 
     Attributes
     ----------
-    weights, clusters : arrays of shape (n,), optional
+    weights, clusters : Weights, Clusters
         How much each row counts, and which rows belong together.
+    functions : mapping
+        What the direct component looks at along features, where other rows have told it.
     """
 
     table: FeatureTable
     y: Array
     treatment: Ints
     fits: tuple[ArmFit, ...]
-    weights: Array | None = None
-    clusters: Ints | None = None
+    weights: Weights
+    clusters: Clusters
+    functions: Mapping[Feature, ValueFunctions | None] = field(default_factory=dict)
+    tells_changes = True
 
-    def at(
-        self,
-        table: FeatureTable,
-        y: Array,
-        treatment: Ints,
-        scores: Array,
-        folds: list[Ints],
-        weights: Array | None = None,
-        clusters: Ints | None = None,
-    ) -> PreparedEffectLikelihood:
-        """The same models for other rows, none of which they have seen; `folds` say which model scores a row.
+    def at(self, rows: Nuisances) -> PreparedEffectLikelihood:
+        """The same models for other rows, none of which they have seen; folds say which model scores a row."""
+        design, y, fits = rows.table.design, self.family.coded(rows.outcome), []
+        for fit, folds in zip(self.fits, rows.folds, strict=True):
+            cross = fit.cross.at(design, folds)
+            fits.append(ArmFit.of(cross, fit.traits, design, y, rows.arms, rows.scores))
+        known = rows.table, y, rows.arms, tuple(fits), rows.weights, rows.clusters
+        return PreparedEffectLikelihood(*known, self.functions)
 
-        The outcome is coded as the family takes it.
-        """
-        fits = []
-        for fit, own in zip(self.fits, folds, strict=True):
-            cross = fit.cross.at(table.design, own)
-            fits.append(ArmFit.of(cross, fit.traits, table.design, y, treatment, scores))
-        return PreparedEffectLikelihood(table, y, treatment, tuple(fits), weights, clusters)
+    def remembering(self, features: Sequence[Feature]) -> PreparedEffectLikelihood:
+        """The same with what the direct component looks at along some features as these rows tell it."""
+        return replace(self, functions={feature: self.direct_functions(feature) for feature in features})
 
     @property
     def family(self) -> Family:
@@ -108,21 +109,14 @@ class PreparedEffectLikelihood:
             for fit in self.fits
         ]
         own = np.mean([fit.log_likelihood for fit in self.fits], axis=0)
-        return float(mean_of(own - np.mean(plain, axis=0), self.weights))
+        return float(self.weights.mean(own - np.mean(plain, axis=0)))
 
     def looks_at(self, feature: Feature) -> bool:
         """Whether the model of any fold looks at a feature; the statistic does not depend on one that none does."""
         columns = columns_of(self.table, feature)
         return any(model.looks_at(columns) for fit in self.fits for model in fit.cross.models)
 
-    def fold_variances(self, values: Array, weights: Array) -> list[Array]:
-        """Null variance of each fold's sum, for every repeat."""
-        per_row = np.einsum("ij,ij,ij->i", values, values, weights)
-        return [
-            np.bincount(f.cross.folds, per_row, minlength=len(f.cross.models)).astype(np.float64) for f in self.fits
-        ]
-
-    def reuse(self, feature: Feature, grid: RowGrid, *parts: Part) -> list[Reuse]:
+    def reuse(self, feature: Feature, distribution: RowGrid, *parts: str) -> dict[str, Reuse]:
         """How far the models of different folds agree about a feature: the variance that their folds' sums share.
 
         Rows are independent given the models, but a chance pattern that two folds have in common raises the sum of
@@ -134,10 +128,14 @@ class PreparedEffectLikelihood:
         averaged over repeats, for each of the statistic's parts (see `terms`).
         """
         rows, known = self._sampled
+        # Without a scale the contrast of the locations is the whole.
+        moving = {name: PARTS[name] if self.family.has_scale or name == "outcome" else WHOLE for name in parts}
+        distinct = tuple(dict.fromkeys(moving.values()))
         products = [
-            self._products(fit, rows, own, feature, grid, parts) for fit, own in zip(self.fits, known, strict=True)
+            self._products(fit, rows, index, feature, distribution, distinct)
+            for fit, index in zip(self.fits, known, strict=True)
         ]
-        return [Reuse(tuple(own[k] for own in products)) for k in range(len(parts))]
+        return {name: Reuse(tuple(own[distinct.index(part)] for own in products)) for name, part in moving.items()}
 
     @cached_property
     def _sampled(self) -> tuple[Ints, list[list[tuple[Array | None, ...]]]]:
@@ -170,12 +168,41 @@ class PreparedEffectLikelihood:
                 else:
                     pattern = {WHOLE: by_location + by_scale, MEAN: by_location, SPREAD: by_scale}[part]
                 pattern = pattern - np.einsum("ij,ij->i", pattern, weights)[:, None]
-                if self.weights is not None:
-                    pattern *= self.weights[rows, None]
-                found.append((pattern * np.sqrt(weights)).ravel())
+                found.append((self.weights[rows].times(pattern) * np.sqrt(weights)).ravel())
         return [np.array(found) @ np.array(found).T for found in patterns]
 
-    def terms(self, feature: Feature, grid: RowGrid, *parts: Part) -> tuple[tuple[RowTerms, ...], Array]:
+    def terms(self, feature: Feature, distribution: RowGrid, *, parts: bool = False) -> Terms:
+        """What every row adds to the test and to whether the outcome follows the feature.
+
+        With `parts` also to the tests of what the feature changes. Of a feature that no model looks at there are
+        directions alone, at the models' own contrasts.
+        """
+        scores, informed, known, n_rows = self.direct_scores, None, None, self.y.size
+        terms = Terms(np.zeros(n_rows), np.zeros((n_rows, 1)), np.ones((n_rows, 1)))
+        if self.looks_at(feature):
+            changes = {"mean": MEAN, "spread": SPREAD} if parts and self.family.has_scale else {}
+            (whole, *rest), weights = self.row_terms(feature, distribution, WHOLE, OUTCOME, *changes.values())
+            tested = {name: (own.observed, own.values) for name, own in zip(("outcome", *changes), rest, strict=True)}
+            if parts and not changes:
+                tested["mean"] = whole.observed, whole.values
+            terms = Terms(whole.observed, whole.values, weights, tested)
+            scores, informed = whole.direct, whole.informed
+            gathered = any(m in self.table.level_columns for m in members_of(feature))
+            known = None if gathered else weights
+        functions = self.direct_functions(feature)
+        if functions is None:
+            return terms
+        excess = functions.excess(self.table, distribution, informed, known)
+        directions = {"test": direct_terms(scores, excess)}
+        if parts and self.family.has_shape:
+            directions["shape"] = direct_terms(self.direct_scores, excess)
+        elif parts:
+            apart = [excess] * N_SCORES if informed is None else np.moveaxis(excess, 1, 0)
+            each = zip(("mean", "spread"), scores.T, apart, strict=True)
+            directions |= {name: direct_terms(score[:, None], h) for name, score, h in each}
+        return replace(terms, directions=directions)
+
+    def row_terms(self, feature: Feature, grid: RowGrid, *parts: Part) -> tuple[tuple[RowTerms, ...], Array]:
         """What every row adds as a feature takes the points of its distribution, and the points' weights.
 
         Averaged over repeats of the cross-fitting, and times the weight of the row.
@@ -216,8 +243,8 @@ class PreparedEffectLikelihood:
                         self.fits
                     )
             weights[rows] = chances
-        if self.weights is not None or len(self.fits) > 1:
-            factor = (np.ones(self.y.size) if self.weights is None else self.weights) / len(self.fits)
+        if not self.weights.uniform or len(self.fits) > 1:
+            factor = self.weights.values / len(self.fits)
             observed *= factor
             direct *= factor[:, None]
             values *= factor[:, None]
@@ -237,22 +264,16 @@ class PreparedEffectLikelihood:
         """Scores of rows at the models' own contrasts, averaged over repeats and times the weight of the row."""
         rows = np.arange(self.y.size)
         found = [fit.direct(rows, *fit.residual(rows, *fit.contrasts)) for fit in self.fits]
-        return np.mean(found, axis=0) * (1.0 if self.weights is None else self.weights[:, None])
+        return self.weights.times(np.mean(found, axis=0))
 
     def direct_functions(self, feature: Feature) -> ValueFunctions | None:
         """What the direct component looks at along a feature; None where there is nothing to test."""
+        if feature in self.functions:
+            return self.functions[feature]
         functions = ValueFunctions.of(self.table, self.treatment, feature)
         # What levels of a category of many tell of a contrast is known by groups of them alone.
         grouped = not self.family.has_shape and any(m in self.table.level_columns for m in functions.columns)
         return functions if functions.parts and not grouped else None
-
-    def direct_test(self, scores: Array, excess: Array, clusters: Ints | None = None) -> float:
-        """P-value of the direct component, from scores of rows and functions of the feature.
-
-        Where rows of `clusters` share one value of the feature, they are not independent even if no one has said so.
-        """
-        own = clusters if self.clusters is None else self.clusters  # the larger ones
-        return DirectSums.of(scores, excess, own).p_value(self._freedom(own))
 
     @cached_property
     def _misfit(self) -> Misfit:
@@ -282,21 +303,19 @@ class PreparedEffectLikelihood:
                 found.append(self._misfit.product(own, variance, columns))
         return max(min(min(found, default=1.0) * len(found), 1.0), SMALLEST)
 
-    def may_show_directly(self, feature: Feature) -> bool:
-        """Whether the same test gives a sign without a distribution of the feature, which takes time to fit.
+    def may_find(self, feature: Feature) -> bool:
+        """Whether a model looks at a feature, or the direct component gives a sign without a distribution of it.
 
-        A feature that no model looks at is not tested where it does not: its p-value is 1 instead of a large one.
+        A distribution takes time to fit. Where there is no sign the p-value is 1 instead of a large one.
         """
+        if self.looks_at(feature):
+            return True
         functions = self.direct_functions(feature)
         if functions is None:
             return False
         excess = functions.excess(self.table, None)
         for arm in (0, 1):
             own = self.treatment == arm
-            excess[own] -= mean_of(excess[own], some(self.weights, own))
-        return self.direct_test(self.direct_scores, excess) <= SIGN
-
-    def _freedom(self, clusters: Ints | None) -> float:
-        """Degrees of freedom of a variance that rows or clusters tell; infinite for rows that count alike."""
-        found = np.inf if self.weights is None else effective_size(self.weights) - 1.0
-        return found if clusters is None else min(found, np.unique(clusters).size - 1.0)
+            excess[own] -= self.weights[own].mean(excess[own])
+        sums = DirectSums.of(direct_terms(self.direct_scores, excess), self.clusters.given)
+        return sums.p_value(min(self.weights.freedom, self.clusters.freedom)) <= SIGN

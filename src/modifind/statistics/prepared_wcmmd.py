@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from modifind._typing import Array, Ints
-from modifind.data.survey import mean_of, some
-from modifind.statistics.contract import Column
+from modifind.data.weights import Weights
+from modifind.statistics.contract import Column, Nuisances
 from modifind.statistics.kernel_sums import (
     NEGLIGIBLE,
     DenseSums,
@@ -34,7 +34,7 @@ _EXACT_BLOCK = 256
 class PreparedWCMMD:
     """The statistic for one outcome and treatment, to be evaluated at any column of feature values.
 
-    `row_weights` have mean 1; None means that all rows count alike. `weight_cap` is the largest inverse probability
+    `row_weights` have mean 1. `weight_cap` is the largest inverse probability
     weight in `value` and `sums`, which is what is tested, and `arm_caps` are those of control and of treated rows;
     `curve` and `importance` have no cap. `spectral` is the map of outcomes for any rows, where these are some of a
     table in pieces.
@@ -46,7 +46,7 @@ class PreparedWCMMD:
     outcome_map: Array | None
     outcome_gram: Array | None
     direct: bool
-    row_weights: Array | None = None
+    row_weights: Weights
     weight_cap: float | None = None
     arm_caps: tuple[float, float] | None = None
     spectral: SpectralMap | None = None
@@ -101,7 +101,7 @@ class PreparedWCMMD:
     def _sources(self, x: Array, scores: Array) -> tuple[Array, list[tuple[slice, Array]], Array]:
         """Values in the order of the arms, what each arm is summed over, and the rows' own weights."""
         x, scores = x[self._order], scores[self._order]
-        own = np.ones(x.size) if self.row_weights is None else self.row_weights[self._order]
+        own = self.row_weights.values[self._order]
         chances = (1.0 - scores, scores)
         sources = [(rows, columns * (own / chances[arm])[rows, None]) for arm, (rows, columns) in enumerate(self._arms)]
         return x, sources, own
@@ -154,9 +154,9 @@ class PreparedWCMMD:
         return replace(
             self,
             treatment=self.treatment[rows],
-            outcome_map=some(self.outcome_map, rows),
-            outcome_gram=some(self.outcome_gram, np.ix_(rows, rows)),
-            row_weights=some(self.row_weights, rows),
+            outcome_map=None if self.outcome_map is None else self.outcome_map[rows],
+            outcome_gram=None if self.outcome_gram is None else self.outcome_gram[np.ix_(rows, rows)],
+            row_weights=self.row_weights[rows],
         )
 
     def _exact_curve(self, x: Array, scores: Array, bandwidth: float, n_levels: int) -> Array:
@@ -166,7 +166,7 @@ class PreparedWCMMD:
             points, place = np.unique(x, return_inverse=True)
         else:
             points, place = x, np.arange(x.size)
-        own = np.ones(x.size) if self.row_weights is None else self.row_weights
+        own = self.row_weights.values
         weights = np.where(self.treatment == 1, own / scores, own / (1.0 - scores))
         sign = np.where(self.treatment == 1, 1.0, -1.0)
         d2 = np.empty(points.size)
@@ -174,8 +174,7 @@ class PreparedWCMMD:
             block = points[start : start + _EXACT_BLOCK, None]
             if self.weighting == "horvitz_thompson":
                 kernel = np.equal(block, x).astype(np.float64) if n_levels else gaussian_gram(block[:, 0], x, bandwidth)
-                total = kernel.sum(axis=1) if self.row_weights is None else kernel @ own
-                omega = kernel * (sign * weights) / total[:, None]
+                omega = kernel * (sign * weights) / (kernel @ own)[:, None]
             else:
                 omega = np.empty((block.size, x.size))
                 for arm in (0, 1):
@@ -213,10 +212,11 @@ class PreparedWCMMD:
         """Variance of D2 over rows."""
         return curve_variance(self.curve(x, scores, bandwidth=bandwidth, n_levels=n_levels), self.row_weights)
 
-    def at(self, outcome: Array, arms: Ints, weights: Array | None = None) -> PreparedWCMMD:
+    def at(self, rows: Nuisances) -> PreparedWCMMD:
         """The same for other rows of the table."""
         assert self.spectral is not None
-        return replace(self, treatment=arms, outcome_map=self.spectral(outcome), row_weights=weights)
+        outcome_map = self.spectral(rows.outcome)
+        return replace(self, treatment=rows.arms, outcome_map=outcome_map, row_weights=rows.weights)
 
     def sums(self, column: Column, known: tuple[Any, ...] = ()) -> Any:
         """What these rows add to the value of a column in the first pass, or in the one after those that are known."""
@@ -260,7 +260,7 @@ class PreparedWCMMD:
     def _moments(self, column: Column, collected: tuple[Any, ...]) -> D2Moments:
         """Moments of D2 over these rows, from the first sums over all rows."""
         x = column.values[self._order]
-        own = np.ones(x.size) if self.row_weights is None else self.row_weights[self._order]
+        own = self.row_weights.values[self._order]
         sums = self._row_sums(x, column.bandwidth, column.n_levels, column.limits)
         d2, smallest = self._distances(sums, list(collected), x.size)
         if sums.reaches_all:
@@ -269,11 +269,11 @@ class PreparedWCMMD:
         return D2Moments.of(d2[~far], own[~far], np.column_stack((x[far], np.ones(int(far.sum())), own[far])))
 
 
-def curve_variance(curve: Array, weights: Array | None = None) -> float:
+def curve_variance(curve: Array, weights: Weights | None = None) -> float:
     """Sample variance of D2 over rows, whose weights have mean 1; rows where D2 is undefined count as average."""
     defined = ~np.isnan(curve)
-    known, own = curve[defined], some(weights, defined)
+    known, own = curve[defined], Weights.of(weights, curve.size)[defined]
     if known.size < 2:
         return 0.0
-    deviation = known - mean_of(known, own)
-    return float((deviation if own is None else own * deviation) @ deviation / (curve.size - 1))
+    deviation = known - own.mean(known)
+    return float(own.times(deviation) @ deviation / (curve.size - 1))

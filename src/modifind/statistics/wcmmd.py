@@ -17,7 +17,7 @@ import numpy as np
 
 from modifind._torch import check_device, import_torch
 from modifind._typing import Array, Ints
-from modifind.data.survey import representative_values
+from modifind.data.weights import GivenWeights, Weights
 from modifind.statistics.contract import Nuisances, Statistic
 from modifind.statistics.kernels import (
     SpectralMap,
@@ -150,7 +150,7 @@ class WCMMD(Statistic):
         return float(np.quantile(control, self.weight_quantile)), float(np.quantile(treated, self.weight_quantile))
 
     def for_rows(
-        self, y: Array, treatment: Ints, seed: np.random.SeedSequence, weights: Array | None = None
+        self, y: Array, treatment: Ints, seed: np.random.SeedSequence, weights: GivenWeights = None
     ) -> PreparedWCMMD:
         """Fix everything that does not depend on a feature: the outcome's bandwidth and feature map.
 
@@ -170,11 +170,11 @@ class WCMMD(Statistic):
                     "accelerate=False keeps the published sums, which are evaluated with device='cpu' only"
                 )
             import_torch(self.device, "WCMMD(device=...)")
-        rng = np.random.default_rng(seed)
-        return self.with_bandwidth(weighted_bandwidth(y, weights, rng), y, treatment, rng, weights)
+        rng, own = np.random.default_rng(seed), Weights.of(weights, y.size)
+        return self.with_bandwidth(weighted_bandwidth(y, own, rng), y, treatment, rng, own)
 
     def with_bandwidth(
-        self, bandwidth: float, y: Array, treatment: Ints, rng: np.random.Generator, weights: Array | None = None
+        self, bandwidth: float, y: Array, treatment: Ints, rng: np.random.Generator, weights: Weights
     ) -> PreparedWCMMD:
         """The statistic of these rows, for a given bandwidth of the outcome."""
         outcome_map: Array | None = None
@@ -191,8 +191,8 @@ class WCMMD(Statistic):
         return PreparedWCMMD(treatment, self.weighting, bandwidth, outcome_map, gram, direct, weights)
 
 
-def weighted_bandwidth(values: Array, weights: Array | None, rng: np.random.Generator) -> float:
+def weighted_bandwidth(values: Array, weights: Weights, rng: np.random.Generator) -> float:
     """Median distance between rows, or between the units of the population that weighted rows stand for."""
-    if weights is None:
+    if weights.uniform:
         return median_bandwidth(values, random_state=rng)
-    return median_bandwidth(representative_values(values, weights, BANDWIDTH_ROWS), max_rows=BANDWIDTH_ROWS)
+    return median_bandwidth(weights.representative(values, BANDWIDTH_ROWS), max_rows=BANDWIDTH_ROWS)

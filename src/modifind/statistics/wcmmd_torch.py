@@ -55,8 +55,7 @@ class DeviceWCMMD(OnDevice):
         self.order = self.tensor(order)
         ones = np.ones((order.size, 1))
         self.columns = self.tensor(np.concatenate((ones, prepared.outcome_map[order]), axis=1))
-        own = prepared.row_weights
-        self.row_weights = None if own is None else self.tensor(own[order])
+        self.row_weights = self.tensor(prepared.row_weights.values[order])
 
     def importances(
         self, columns: Array, scores: Callable[[torch.Tensor], torch.Tensor]
@@ -84,9 +83,7 @@ class DeviceWCMMD(OnDevice):
             followed = scores(x)[:, self.order]
             followed[:, : self.n_control] = 1.0 - followed[:, : self.n_control]
             evaluate = self._over_levels if self.n_levels else self._over_rows
-            weights = followed.reciprocal_()
-            weights = weights if self.row_weights is None else weights * self.row_weights
-            variance, undone = evaluate(x[:, self.order], weights)
+            variance, undone = evaluate(x[:, self.order], followed.reciprocal_() * self.row_weights)
             found[part], left[part] = variance.cpu().numpy(), undone.cpu().numpy()
         return found, left
 
@@ -113,8 +110,7 @@ class DeviceWCMMD(OnDevice):
             arm: Any = 0.0
             for rows in self._blocks(start, stop, len(weights)):
                 share = basis(rows)
-                own = share if self.row_weights is None else share * self.row_weights[rows]
-                total = total + own.sum(dim=2, keepdim=True)
+                total = total + share @ self.row_weights[rows, None]
                 arm = arm + self._product(share * weights[:, None, rows], self.columns[rows])
             sums.append(arm)
         return sums[0], sums[1], total
@@ -200,7 +196,5 @@ class DeviceWCMMD(OnDevice):
             d2[:, rows], smallest[:, rows] = self._difference(*sums.split((width, width, 1), dim=2))
         if self.hajek:
             left = left | (smallest < NEGLIGIBLE).any(dim=1)
-        if self.row_weights is None:
-            return d2.var(dim=1), left
         deviation = d2 - (d2 @ self.row_weights / self.n_rows)[:, None]
         return deviation.square() @ self.row_weights / (self.n_rows - 1), left

@@ -1,14 +1,14 @@
-"""Values of a statistic for columns of a table in pieces, as observed and resampled.
+"""Conditional randomisation tests: a statistic of a column beside those of resampled copies of it.
 
-A value takes a pass over the rows for each of the sums that the statistic is made of, see `SummedStatistic`; columns
-take their passes together.
+Rows of a table in memory are measured at once. Of a longer table a value takes a pass over the rows for each of the
+sums that the statistic is made of, see `SummedStatistic`; columns take their passes together.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass, replace
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast
 
 import numpy as np
 
@@ -16,21 +16,103 @@ from modifind._threads import one_thread
 from modifind._typing import Array
 from modifind.data.feature_groups import Unit
 from modifind.data.feature_matrix import FeatureTable
-from modifind.data.pieces import Piece, Schema
-from modifind.data.survey import some
+from modifind.data.pieces import Piece
+from modifind.data.schema import Schema
+from modifind.data.weights import Weights
 from modifind.engine.assemble import failure_of
 from modifind.engine.passes import Pieces
 from modifind.engine.progress import Progress
-from modifind.engine.scored import OBSERVED, Measured, Scored, Scoring
-from modifind.engine.testers import TIE
+from modifind.engine.scored import OBSERVED, Measured, ScoredRows, Scoring
+from modifind.explain.marginal import bandwidth_of
 from modifind.inference import ConditionalRandomizationTest, CRTOutcome
-from modifind.statistics.contract import Statistic, SummedStatistic, called
-from modifind.statistics.wcmmd import weighted_bandwidth
+from modifind.nuisance.conditional import Conditional
+from modifind.nuisance.propensity.profile import ScoreProfile
+from modifind.nuisance.propensity.scores import FittedPropensity
+from modifind.statistics.contract import Column, PreparedStatistic, Statistic, SummedStatistic, called
+from modifind.statistics.prepared_wcmmd import PreparedWCMMD
 
 FIRST_BATCH, MOST_BATCH = 25, 100  # resamples of a feature at a time
 NOTHING_RESAMPLED = CRTOutcome(0.0, 1.0, 0, 0)  # of a feature that is the same in all rows of the sample
 BATCH_BYTES = 2**25  # of the sums that are under way
+TIE = 1e-10  # relative difference of two statistics that only rounding keeps apart
 Asked: TypeAlias = tuple[int, int]  # a feature, and the number of a resample
+
+
+@dataclass(frozen=True)
+class ResamplingTest:
+    """The test of a feature whose rows are all at hand.
+
+    Attributes
+    ----------
+    statistic, prepared : Statistic, PreparedStatistic
+        What is measured.
+    crt : ConditionalRandomizationTest
+        How statistics become p-values.
+    n_resamples : int
+        Resamples of a feature, at most.
+    propensity : FittedPropensity
+        Scores of the rows, also with other values of a feature.
+    table : FeatureTable
+        The features.
+    """
+
+    statistic: Statistic
+    prepared: PreparedStatistic
+    crt: ConditionalRandomizationTest
+    n_resamples: int
+    propensity: FittedPropensity
+    table: FeatureTable
+
+    def __call__(
+        self, feature: int, conditional: Conditional, bandwidth: float, rng: np.random.Generator
+    ) -> CRTOutcome:
+        """Compare the feature with resampled copies of it."""
+        levels = self.table.n_levels(feature)
+        follows = self.statistic.follows_scores
+        profile = self.propensity.profile(feature, self.statistic.device) if follows else None
+
+        def statistic(values: Array) -> float:
+            # The data and its resamples are scored by the same function, which is what makes them comparable.
+            followed = self.propensity.scores if profile is None else profile(values)
+            found = np.asarray(self.prepared.value(Column(feature, values, followed, levels, bandwidth)), dtype=float)
+            if found.ndim:
+                raise ValueError(f"{called(self.statistic)}: value must be a number; found shape {found.shape}")
+            return float(found)
+
+        observed = statistic(self.table.values[:, feature])
+        if not np.isfinite(observed):
+            raise ValueError(f"{called(self.statistic)} is {observed} for the feature as observed; it must be finite")
+        evaluate: Callable[[Array], Any] = statistic
+        on_device = self.statistic.device != "cpu"
+        if on_device:
+            evaluate = self._on_device(profile, statistic, observed, bandwidth, levels)
+        return self.crt.run(observed, lambda k: conditional.draw(rng, k), evaluate, self.n_resamples, batched=on_device)
+
+    def _on_device(
+        self,
+        profile: ScoreProfile | None,
+        statistic: Callable[[Array], float],
+        observed: float,
+        bandwidth: float,
+        n_levels: int,
+    ) -> Callable[[Array], Array]:
+        """Statistics of blocks of columns by torch; `statistic` does those that need numpy."""
+        from modifind.nuisance.propensity.on_device import DeviceProfile, FixedScores
+        from modifind.statistics.wcmmd_torch import DeviceWCMMD
+
+        device, known = self.statistic.device, self.propensity.scores
+        prepared = cast(PreparedWCMMD, self.prepared)
+        wcmmd = DeviceWCMMD(prepared, device, bandwidth=bandwidth, n_levels=n_levels)
+        scores = FixedScores(known, device) if profile is None else DeviceProfile(profile, device)
+
+        def statistics(columns: Array) -> Array:
+            values, left = wcmmd.importances(columns, lambda x: prepared.capped(scores(x)))
+            for k in np.flatnonzero(left):
+                values[k] = statistic(columns[k])
+            # A resample that repeats the data ties with it, whatever the device makes of the last digits.
+            return np.where(np.abs(values - observed) <= TIE * observed, observed, values)
+
+        return statistics
 
 
 def size_of(sums: Any) -> int:
@@ -103,9 +185,9 @@ class MeasuringPass:
             assert total is not None
             return total
 
-    def _block_sums(self, rows: Scored) -> PassSums:
+    def _block_sums(self, rows: ScoredRows) -> PassSums:
         block = rows.block
-        prepared = self.statistic.at(block.y, block.treatment, block.weights)
+        prepared = self.statistic.at(rows.nuisances)
         found: dict[Asked, Any] = {}
         failures: dict[int, str] = {}
         for place, numbers in _by_feature(self.known).items():
@@ -130,29 +212,20 @@ def check_sums(statistic: Statistic, prepared: Any) -> None:
 
 
 def measured_columns(
-    table: FeatureTable,
-    schema: Schema,
-    units: Sequence[Unit],
-    weights: Array | None,
-    seed: np.random.SeedSequence,
+    table: FeatureTable, schema: Schema, units: Sequence[tuple[Unit, np.random.SeedSequence]], weights: Weights
 ) -> dict[int, Measured]:
-    """How columns that have more than one value are measured; `table` and `weights` are those of the sample.
-
-    Bandwidths are those of the sample. Seeds are used as for a table in memory, so that the same rows have the same.
-    """
-    found = {}
-    children = seed.spawn(1 + max(unit.place for unit in units))
-    for unit in units:
-        first, *_ = children[unit.place].spawn(3 if len(unit.members) > 1 else 2)
-        for m, own in unit.with_seeds(first):
-            if schema.constant[m]:
-                continue
-            levels, seen, bandwidth = table.n_levels(m), table.observed(m), 1.0
-            if not levels and seen.any():
-                rows = table.values[seen, m], some(weights, seen)
-                bandwidth = weighted_bandwidth(*rows, np.random.default_rng(own)) or 1.0
-            found[m] = Measured(m, levels, bandwidth, None if levels else schema.limits[m])
-    return found
+    """How columns of seeded units that have more than one value are measured; bandwidths are those of the sample."""
+    columns = ((m, seed) for unit, unit_seed in units for m, seed in unit.with_seeds(unit_seed))
+    return {
+        m: Measured(
+            m,
+            table.n_levels(m),
+            bandwidth_of(table, m, weights, seed),
+            None if table.n_levels(m) else schema.limits[m],
+        )
+        for m, seed in columns
+        if not schema.constant[m]
+    }
 
 
 def _by_feature(asked: Iterable[Asked]) -> dict[int, list[int]]:
