@@ -30,10 +30,9 @@ from threadpoolctl import threadpool_limits
 
 from modifind import ConditionalRandomizationTest, ModifierSelector, PropensityModel
 from modifind._torch import open_device
-from modifind.data.feature_matrix import read_features
+from modifind.data.schema import read_features
 from modifind.datasets import make_modifiers
-from modifind.engine import in_memory as whole
-from modifind.engine.features import _test_feature
+from modifind.engine import fitting
 from modifind.nuisance.conditional import CVAESampler
 from modifind.nuisance.outcome import NeuralLearner
 from modifind.nuisance.propensity.on_device import DeviceProfile
@@ -147,20 +146,19 @@ class PartSelector(ModifierSelector):
     tested: int | None = None
 
     def fit(self, *args: Any, **kwargs: Any) -> PartSelector:
-        before, whole.run_tests = whole.run_tests, self._run
+        before, fitting._examined = fitting._examined, self._run
         try:
             super().fit(*args, **kwargs)
         finally:
-            whole.run_tests = before
+            fitting._examined = before
         return self
 
-    def _run(self, plan: Any, seed: np.random.SeedSequence, *_: Any) -> Any:
-        total = len(plan.units)
-        seeds = seed.spawn(total)
-        n_tested = min(self.tested or total, total)
-        jobs = (delayed(_test_feature)(plan, feature, seeds[feature]) for feature in range(n_tested))
-        self.test_seconds_, found = timed(lambda: list(Parallel(n_jobs=self.n_jobs)(jobs)))
-        return found + [replace(found[0], outcome=None)] * (total - n_tested)
+    def _run(self, analysis: Any, *_: Any) -> Any:
+        seeds = analysis.seeds
+        n_tested = min(self.tested or len(seeds), len(seeds))
+        jobs = (delayed(fitting._examine_units)(analysis, None, [(k, seeds[k])]) for k in range(n_tested))
+        self.test_seconds_, found = timed(lambda: dict(own for (own,) in Parallel(n_jobs=self.n_jobs)(jobs)))
+        return found | {k: replace(found[0], outcome=None) for k in range(n_tested, len(seeds))}, False
 
 
 @dataclass

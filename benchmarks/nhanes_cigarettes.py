@@ -16,9 +16,10 @@ import numpy as np
 from joblib import Parallel, delayed
 from threadpoolctl import threadpool_limits
 
-from modifind.data.feature_matrix import FeatureTable, read_features
+from modifind.data.feature_matrix import FeatureTable
+from modifind.data.schema import read_features
 from modifind.datasets import fetch_nhanes_crp
-from modifind.engine.testers import ResamplingTester
+from modifind.engine.resampling import ResamplingTest
 from modifind.inference import ConditionalRandomizationTest
 from modifind.nuisance.conditional import BoostingSampler, Conditional, CVAESampler, GaussianSampler, MarginalSampler
 from modifind.nuisance.propensity.scores import EarlyStoppedMLP, PropensityModel
@@ -64,13 +65,13 @@ def one_run(data_home: str | None, seed: int, samplers: list[str]) -> list[dict[
                 for weighting in WEIGHTINGS:
                     statistic = WCMMD("spectral", weighting, weight_cap=None)
                     prepared = statistic.for_rows(y, arms, np.random.SeedSequence(seed))
-                    tester = ResamplingTester(prepared, statistic, crt, B, scores, table)
+                    test = ResamplingTest(statistic, prepared, crt, B, scores, table)
                     for name in samplers:
                         found = {"sampler": name, "epochs": epochs, "outcome": outcome, "weighting": weighting}
                         for feature, m, conditional in zip(FEATURES, places, conditionals[name], strict=True):
                             width = 1.0 if table.n_levels(m) else median_bandwidth(table.values[:, m])
                             rng = np.random.default_rng(seed)
-                            found[feature] = tester.test(m, conditional, width, rng).p_value
+                            found[feature] = test(m, conditional, width, rng).p_value
                         rows.append(found)
     return rows
 

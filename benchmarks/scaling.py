@@ -193,7 +193,7 @@ def fit_stream(path: Path, d: int, jobs: int, seed: int, train_rows: int = 200_0
 
     selector = ModifierSelector(random_state=seed, n_jobs=jobs, progress=note, max_train_rows=train_rows)
     source = open_files(str(path), names, "outcome", "treatment")
-    found = _fit(lambda: selector.fit_source(source), names[:5])
+    found = _fit(lambda: selector.fit(source), names[:5])
     if not passes:
         return found
     parts = {"pass_seconds": passes[-1] - passes[0], "explain_seconds": explained[-1] - explained[0]}

@@ -26,8 +26,7 @@ from threadpoolctl import threadpool_limits
 from designs import POWER
 from modifind import ModifierSelector
 from modifind.datasets import make_modifiers
-from modifind.engine import features, in_memory, repeats, run
-from modifind.engine.testers import AnalyticTester
+from modifind.engine import analysis, fitting, models
 from modifind.nuisance.conditional import AutoSampler
 from modifind.nuisance.outcome import AdditiveLearner, BoostingLearner
 from modifind.statistics import WCMMD, EffectLikelihood, wcmmd_importance
@@ -157,17 +156,16 @@ def fit_parts(n: int, seeds: Sequence[int]) -> None:
         return call
 
     places: list[tuple[str, Any, str]] = [
-        ("propensity scores", in_memory, "fit_scores"),
+        ("propensity scores", models, "fit_scores"),
         ("outcome models: additive and linear", AdditiveLearner, "fit"),
         ("outcome models: trees", BoostingLearner, "fit"),
         ("outcome models: the rest", EffectLikelihood, "prepare"),
         ("distributions of features given the others", AutoSampler, "fit"),
-        ("distributions of features given the others", features, "learn"),
-        ("statistics and p-values", AnalyticTester, "examine"),
-        ("explanations: curves, densities, importance", features, "_view"),
-        ("explanations: bounds", features, "with_bounds"),
-        ("explanations: bounds", repeats, "with_bounds"),
-        ("explanations: the whole table", run.Overview, "of"),
+        ("distributions of features given the others", analysis, "learn"),
+        ("statistics and p-values", analysis.Analysis, "examine"),
+        ("explanations: curves, densities, importance", analysis.Explainer, "views"),
+        ("explanations: bounds", analysis.Explainer, "bounds"),
+        ("explanations: the whole table", fitting.Overview, "of"),
         ("reading, checks, folds, the result", ModifierSelector, "fit"),
     ]
     for part, owner, name in places:
