@@ -13,18 +13,24 @@ from unittest.mock import patch
 import numpy as np
 import pandas as pd
 import pytest
+from hypothesis import HealthCheck
+from hypothesis import settings as hypothesis_settings
 from scipy.special import expit
 from sklearn.linear_model import LogisticRegression
 from threadpoolctl import threadpool_limits
 
 from modifind import ModifierSelector
 from modifind.datasets import make_modifiers
-from modifind.nuisance.conditional import BaseSampler, Calibration
+from modifind.nuisance.conditional import BaseSampler, Calibration, ConditionalGrid
 from streams import SMALL, fit
 
 ROOT = Path(__file__).resolve().parents[1]
 NEEDS_SIGNALS = pytest.mark.skipif(os.name != "posix", reason="needs the signals of POSIX")
 ALL_STUDIES = os.environ.get("MODIFIND_STUDIES") == "all"
+
+# Properties are tested, and not the clock: an example that another process interrupts for 0.2 s is no failure.
+hypothesis_settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+hypothesis_settings.load_profile("patient")
 
 # A finder, because scipy itself stumbles over sys.modules["torch"] = None.
 BLOCK_TORCH = """
@@ -83,6 +89,13 @@ def quiet_fit(X, y, treatment, **settings):
 
 def raw_p_values(X, y, treatment, **settings):
     return quiet_fit(X, y, treatment, **settings).result_.table["p_value"].to_numpy()
+
+
+def conditional_grid(sampler, feature, **settings):
+    """The distribution that a sampler fits to a feature, as weighted points per row."""
+    table = sampler.table_
+    levels = table.n_levels(feature)
+    return ConditionalGrid.of(sampler.conditional(feature), table.n_rows, n_levels=levels, **settings)
 
 
 @dataclass(frozen=True)

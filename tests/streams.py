@@ -25,7 +25,7 @@ def fit(X, y, treatment, *, treated=None, **settings):
 
 
 def fit_source(source, *, treated=None, **settings):
-    return ModifierSelector(**FAST | settings).fit_source(source, treated=treated).result_
+    return ModifierSelector(**FAST | settings).fit(source, treated=treated).result_
 
 
 def cut(X, y, treatment, piece_rows, scores=None):

@@ -2,7 +2,7 @@
 
 import ast
 import re
-import sys
+from importlib import import_module
 
 import grimp
 import numpy as np
@@ -58,12 +58,61 @@ def test_no_module_asks_for_the_class_of_a_part_of_another_package():
     assert found == []
 
 
-def test_the_picture_of_the_packages_is_drawn_from_their_imports():
-    sys.path.insert(0, str(ROOT / "tools"))
-    try:
-        import walk
-    finally:
-        sys.path.pop(0)
+@pytest.fixture
+def tools(monkeypatch):
+    """Scripts of tools/, by name."""
+    monkeypatch.syspath_prepend(str(ROOT / "tools"))
+    return import_module
+
+
+def test_every_module_is_imported_by_another(tools):
+    orphans = tools("orphans")
+    assert orphans.orphans(SOURCES, orphans.commands()) == []
+
+
+def test_an_orphan_is_found_and_imports_of_every_kind_count(tools, tmp_path):
+    files = {
+        "__init__.py": "",
+        "__init__.pyi": "from house.stubbed import name",
+        "__main__.py": "from house.entry import main",
+        "entry.py": "def main():\n    from .rooms import kitchen\n    import house.cellar",
+        "stubbed.py": "name = 1",
+        "cellar.py": "from . import attic",
+        "attic.py": "",
+        "command.py": "",
+        "rooms/__init__.py": "",
+        "rooms/kitchen.py": "from ..rooms import kitchen",
+        "rooms/shed.py": "import house.rooms.shed",
+    }
+    package = tmp_path / "house"
+    (package / "rooms").mkdir(parents=True)
+    for place, text in files.items():
+        (package / place).write_text(text, encoding="utf-8")
+    assert tools("orphans").orphans(package, ["house.command"]) == ["house.rooms.shed"]
+    assert tools("orphans").orphans(package) == ["house.command", "house.rooms.shed"]
+
+
+def test_docstrings_comments_and_blank_lines_are_no_code(tools):
+    text = '"""What it is,\n\nat length."""\n\n# why\ndef f():\n    """Docs."""\n    return """a\nb"""  # said\n'
+    assert tools("corridors").code_lines(text) == 3
+
+
+def test_a_trace_has_lines_of_functions_of_the_engine_alone(tools, tmp_path):
+    (tmp_path / "engine").mkdir()
+    traced, aside = tmp_path / "engine" / "run.py", tmp_path / "aside.py"
+    traced.write_text("def f(x):\n    if x:\n        return 1\n    return 2\n", encoding="utf-8")
+    aside.write_text("def g(x):\n    return f(x)\n", encoding="utf-8")
+    scope = {}
+    trace = tools("corridors").Trace(tmp_path)
+    with trace.recording(tails=False):
+        for file in (traced, aside):
+            exec(compile(file.read_text(encoding="utf-8"), str(file), "exec"), scope)
+        scope["g"](True)
+    assert trace.lines == {("engine.run", 2), ("engine.run", 3)}
+
+
+def test_the_picture_of_the_packages_is_drawn_from_their_imports(tools):
+    walk = tools("walk")
     assert walk.PICTURE.read_text(encoding="utf-8") == walk.draw(), "run `python tools/walk.py`"
 
 
@@ -88,8 +137,9 @@ def test_the_examples_of_the_page_on_extending_run(capsys, tmp_path):
         exec(compile(block, "extending.md", "exec"), scope)
     data = scope["data"]
     scope["selector"].result_.report(tmp_path / "report.html")
-    assert "and the statistic SlopeInPieces." in (tmp_path / "report.html").read_text(encoding="utf-8")
-    p_values = scope["selector"].result_.table["p_value"]
+    assert "and the statistic InteractionScore." in (tmp_path / "report.html").read_text(encoding="utf-8")
+    found = ModifierSelector(scope["SlopeInPieces"](), "gaussian", n_resamples=199, explain=False, random_state=0)
+    p_values = found.set_params(max_train_rows=300).fit(data.X, data.y, data.treatment).result_.table["p_value"]
     assert p_values[data.modifiers].max() <= 0.05 < p_values.drop(data.modifiers).min()
     assert "['x0']" in capsys.readouterr().out
 
@@ -117,7 +167,7 @@ def test_what_a_statistic_does_not_say_that_it_takes_is_refused(settings, rows, 
 
 
 class Sums(Statistic):
-    resamples = False
+    tail = "analytic"
 
     def prepare(self, nuisances):
         return self
@@ -157,7 +207,7 @@ class Bare:
     ("part", "message"),
     [
         ({"statistic": object()}, "not object, which has no method prepare"),
-        ({"statistic": Sums()}, "Sums must have resamples = True"),
+        ({"statistic": Sums()}, "Sums has tail = 'analytic', but what it prepares, Sums, is not derived from"),
         ({"statistic": "slope"}, "statistic must be one of 'effect_likelihood', 'wcmmd' or a statistic, not 'slope'"),
         ({"statistic": EffectLikelihood(object())}, "object has no fit and no predict"),
         ({"sampler": object()}, "object has no fit and no rule"),

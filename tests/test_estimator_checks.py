@@ -32,6 +32,7 @@ EXPECTED = {
     "check_fit_score_takes_y": FEW,
     "check_methods_sample_order_invariance": FEW,
     "check_methods_subset_invariance": FEW,
+    "check_all_zero_sample_weights_error": ARMS,
     "check_n_features_in": ARMS,
     "check_n_features_in_after_fitting": FEW,
     "check_pipeline_consistency": FEW,

@@ -12,11 +12,11 @@ from sklearn.preprocessing import StandardScaler
 from conftest import confounded_table, quiet_fit
 from modifind import WCMMD, ConditionalRandomizationTest, EffectLikelihood, ModifierSelector, PropensityModel
 from modifind.baselines import SIEM
-from modifind.engine.parts import agreeing_sampler
+from modifind.engine.parts import agreeing_sampler, resolve_statistic
 from modifind.inference import adjust_p_values
 from modifind.nuisance.conditional import CVAESampler, GaussianSampler, MarginalSampler
 from modifind.nuisance.outcome import AdditiveLearner
-from modifind.nuisance.outcome.stacking import resolve_learners
+from modifind.nuisance.outcome.learners import resolve_learners
 from modifind.nuisance.propensity.scores import EarlyStoppedMLP
 
 # The resampling test, and the default one with the quickest learner.
@@ -381,7 +381,7 @@ def test_diagnostics_hold_calibration_and_resamples(fitted):
 def test_progress_is_told_after_every_feature(data):
     calls = []
     quiet_fit(*data, **FAST | {"propensity": 0.5}, progress=lambda done, total: calls.append((done, total)))
-    assert calls == [(k, 5) for k in range(6)]
+    assert calls == [(k, 5) for k in range(6)] * 2  # features are tested, then explained
 
 
 def test_labels_of_treatment_reach_the_result(data):
@@ -514,7 +514,7 @@ def test_device_reaches_the_parts_given_by_name_and_only_those(data):
     assert recorded["device"] == recorded["statistic"]["device"] == "torch:cpu"
     recorded = quiet_fit(*data, **{**settings, "statistic": WCMMD()}).result_.settings
     assert (recorded["device"], recorded["statistic"]["device"]) == ("torch:cpu", "cpu")
-    likelihood = ModifierSelector(device="torch:cpu")._validate()[0]
+    likelihood = resolve_statistic("effect_likelihood", "torch:cpu")
     learners = resolve_learners(likelihood.learner, "numeric", device=likelihood.device)
     assert learners["neural"].device == "torch:cpu"
     assert agreeing_sampler("cvae", likelihood, "torch:cpu").device == "torch:cpu"

@@ -14,7 +14,7 @@ from modifind.baselines import lasso_selective_inference
 from modifind.baselines.design import effect_design, lasso_columns
 from modifind.baselines.lasso import COLUMNS, expected_max_correlation, lasso_active_set, residual_sd
 from modifind.baselines.truncated_normal import mean_interval, tail_log_odds, tail_p_value
-from modifind.data.feature_matrix import read_features
+from modifind.data.schema import read_features
 
 REFERENCE = ROOT.parent / "shared" / "data" / "lasso_selective_inference_reference.json"
 CASES = (

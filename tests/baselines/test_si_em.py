@@ -17,7 +17,7 @@ from modifind.baselines import SIEM, lasso_selective_inference
 from modifind.baselines.design import effect_design, lasso_columns
 from modifind.baselines.outcome import outcome_learner, propensity_forest
 from modifind.charts import CurveDisplay, ImportanceDisplay
-from modifind.data.feature_matrix import read_features, read_treatment
+from modifind.data.schema import read_features
 from modifind.datasets import make_modifiers
 from modifind.explain.views import EFFECTS
 from modifind.report import Abstract, methods
@@ -193,7 +193,7 @@ def test_discrete_feature_pays_for_its_active_levels(data):
     frame, y, treatment = data
     expected, scores = frame["dose"].to_numpy(), np.full(len(frame), 0.5)
     result = quiet_fit(frame, y, treatment, outcome_model=expected, propensity=scores).result_
-    table, arms = read_features(frame), read_treatment(treatment, len(frame)).arms
+    table, arms = read_features(frame), treatment
     columns = lasso_columns(table, arms)
     assert [feature for feature, _ in columns] == [0, 1, 2, 3, 3, 4]
     design = effect_design(table, columns, y - expected, arms - scores)

@@ -178,11 +178,11 @@ BAD = {
     "no rows": (("select", "{d}/no_rows.csv", *GOOD), "has no rows"),
     "unknown treatment": (("select", "{d}/good.csv", "--treatment", "drug", "--outcome", "score"), "'drug'"),
     "unknown outcome": (("select", "{d}/good.csv", "--treatment", "arm", "--outcome", "y"), "--outcome: no column 'y'"),
-    "same column twice": (("select", "{d}/good.csv", "--treatment", "arm", "--outcome", "arm"), "both 'arm'"),
+    "same column twice": (("select", "{d}/good.csv", "--treatment", "arm", "--outcome", "arm"), "both name 'arm'"),
     "unknown feature": (("select", "{d}/good.csv", *GOOD, "--features", "X1,X99"), "--features: no column 'X99'"),
     "treatment as a feature": (
         ("select", "{d}/good.csv", *GOOD, "--features", "X1,arm"),
-        "arm, which is not a feature",
+        "--treatment and --features both name 'arm'",
     ),
     "nothing left": (("select", "{d}/good.csv", *GOOD, "--exclude", "X1,X2,X3,X4,X5"), "no feature is left"),
     "missing values": (("select", "{d}/holes.csv", *GOOD), "'X2' (7 missing), 'X4' (1 infinite)"),

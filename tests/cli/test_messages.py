@@ -30,10 +30,12 @@ import modifind
 from conftest import ROOT
 from modifind import WCMMD, EffectLikelihood, ModifierSelector, SelectionResult
 from modifind.cli.app import main
-from modifind.cli.tables import FrameTable, Roles
-from modifind.cli.terminal import complain
+from modifind.cli.tables import Roles
+from modifind.cli.terminal import complain, print_dry_run
 from modifind.cli.typed import as_typed
+from modifind.data.sources import FrameSource
 from modifind.engine.lock import LOCK_FILE
+from modifind.statistics.families import Family, StudentT
 
 PAGE = ROOT / "docs" / "messages.md"
 HEAD = """# Messages
@@ -198,6 +200,23 @@ def command(
     CASES.append(Case(what, None, call, *[patch] * (patch is not None)))
 
 
+def names(what, change=lambda frame: frame, **columns):
+    """A call of `fit` with names of columns; `change` gives the table, or a file of it."""
+
+    def python():
+        X, y, treatment = base()
+        frame = X.assign(change=y, arm=np.where(treatment == 1, "drug", "placebo"))
+        ModifierSelector(**FAST).fit(change(frame), **{"outcome": "change", "treatment": "arm"} | columns)
+
+    CASES.append(Case(what, python, None))
+
+
+def written(frame):
+    """A file of a table."""
+    frame.to_csv("table.csv", index=False)
+    return "table.csv"
+
+
 def other(what, *arguments, patch=None):
     """Another command, on a table that is as it should be."""
 
@@ -290,6 +309,11 @@ def kept_run(**settings):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)
         ModifierSelector(**FAST | {"checkpoint": "saved"} | settings).fit(X, y, treatment=treatment)
+
+
+def changed_family(**attributes):
+    """A family of one's own that has something else."""
+    return type("OwnFamily", (StudentT,), attributes)()
 
 
 def damaged_run(content):
@@ -573,6 +597,29 @@ table(
     patch=lambda machine: machine.setattr(os, "open", without_the_lock),
 )
 table("a damaged feature of a run", checkpoint="saved", prepare=damaged_feature, file=False)
+# A family of one's own.
+table("a family as a class", file=False, outcome=StudentT)
+table("a family that is none", file=False, outcome=SimpleNamespace(**dict.fromkeys(Family.__abstractmethods__, print)))
+table("a family without its methods", file=False, outcome=OwnSampler())
+table("a family of an unknown kind", file=False, outcome=changed_family(kind="times"))
+table("a family without a name", file=False, outcome=changed_family(name=None))
+table("a family on another scale", file=False, outcome=StudentT(), effect_scale="ratio")
+# Names of columns.
+names("an outcome that is no column", outcome="Change")
+names("outcome as values", outcome=[1.0, 2.0])
+names("both y and outcome", y="change")
+names("the treatment as outcome", outcome="arm")
+names("the outcome among the features", features=["age", "change"])
+names("a column named both to test and to adjust for", features=["age"], adjust_for=["age"])
+names("features as one name", features="age")
+names("no features", features=[])
+names("a feature that is no column", features=["aeg"])
+names("a feature twice", features=["age", "age"])
+names("all columns adjusted for", adjust_for=["age", "dose", "sex"])
+names("names of an array", change=lambda frame: frame.to_numpy())
+names("dates in no role", change=lambda frame: frame.assign(visit=DAYS), features=["age"])
+names("a file and values", change=written, treatment=[0, 1])
+names("a source and names", change=lambda frame: FrameSource.of(frame[["age"]], frame["change"], frame["arm"]))
 # Files of results.
 saved("a file that is not JSON", b"{")
 saved("a file that is not UTF-8", b"\xff\xfe")
@@ -754,12 +801,18 @@ def test_messages_obey_nothing_that_is_in_a_name(case, monkeypatch):
     result()  # of plain names
     fit, codes = ModifierSelector.fit, "\x1b[31m\u202e\x07"
 
-    def hostile(self, X, y, treatment=None, **rows):
+    def hostile(self, X, y=None, treatment=None, **rows):
         X = X.rename(columns=lambda name: f"{name}{codes}") if isinstance(X, pd.DataFrame) else X
         y = pd.Series(y, name=f"y{codes}") if y is not None and np.ndim(y) == 1 else y
-        treatment = None if treatment is None else pd.Series(treatment, name=f"arm{codes}")
-        if isinstance(rows.get("adjust_for"), list):
-            rows["adjust_for"] = [f"{own}{codes}" for own in rows["adjust_for"]]
+        if isinstance(treatment, str):
+            treatment = f"{treatment}{codes}"
+        elif treatment is not None:
+            treatment = pd.Series(treatment, name=f"arm{codes}")
+        for argument, named in rows.items():
+            if isinstance(named, str):
+                rows[argument] = f"{named}{codes}"
+            elif argument in ("features", "adjust_for"):
+                rows[argument] = [f"{own}{codes}" for own in named]
         return fit(self, X, y, treatment=treatment, **rows)
 
     monkeypatch.setattr(ModifierSelector, "fit", hostile)
@@ -769,7 +822,7 @@ def test_messages_obey_nothing_that_is_in_a_name(case, monkeypatch):
 # Words of Python that nobody can type.
 ARGUMENTS = (
     *("sample_weight", "max_train_rows", "feature_groups", "discrete_features", "n_resamples", "n_jobs"),
-    *("random_state", "outcome_transform", "check_resamples", "cv_repeats", "placebo_runs", "fit_source"),
+    *("random_state", "outcome_transform", "check_resamples", "cv_repeats", "placebo_runs"),
     *("effect_scale", "ModifierSelector", "EffectLikelihood", "WCMMD", "DataFrame", "command line"),
     *(r"(?<!['\w])(?:X|y)(?!['\w])", r"\b(?!pressure|preset|label|placebo|drug)[a-z_]+=(?:['\"\w]|$)"),
 )
@@ -800,13 +853,13 @@ def test_page_has_every_case(tmp_path, capsys):
 
 # Where users are told what is wrong with their tables, files and options.
 READING = (
-    *("data/*.py", "data/files/*.py", "engine/reading.py", "engine/scoring.py", "engine/checkpoint.py"),
+    *("data/*.py", "data/files/*.py", "engine/reading.py", "engine/models.py", "engine/checkpoint.py"),
     *("engine/resuming.py", "engine/lock.py", "result/codec.py", "result/consistency.py", "result/safe_csv.py"),
     "statistics/families/*.py",
     "cli/*.py",
 )
-# Of tables in pieces and of arguments.
-OTHERS = ("feature_groups.py", "pieces.py", "sources.py", "summary.py", "population.py")
+# Of tables in pieces and on clusters, and of arguments.
+OTHERS = ("feature_groups.py", "pieces.py", "sources.py", "summary.py", "population.py", "distributed.py")
 # Messages of these that no case makes, each by how it begins in the source, and why.
 UNSHOWN = {
     "--dry-run needs the table in memory; leave --dask out": "a cluster is slow to start; the next test",
@@ -818,6 +871,8 @@ UNSHOWN = {
     "expected .* items, found": "shown as a damaged file",
     "an array cannot be read": "shown as a damaged file",
     "y has a level, ": "needs a table in pieces; tests/statistics/test_families.py",
+    "propensity must lie strictly between 0 and 1; ": "scores of a table in pieces; test_streaming_refusals.py",
+    "column .* has values that it did not have": "needs a file that changes; tests/data/test_streaming_rows.py",
 }
 
 
@@ -853,7 +908,7 @@ def test_every_refusal_and_warning_has_a_case():
 def test_dry_runs_are_refused_on_a_cluster():
     roles = Roles(["age"], "change", "arm", [])
     with pytest.raises(ValueError, match=r"^--dry-run needs the table in memory; leave --dask out$"):
-        FrameTable(object()).arguments(ModifierSelector(), roles)
+        print_dry_run(ModifierSelector(), SimpleNamespace(dask=None, npartitions=2), roles)
 
 
 @pytest.mark.parametrize(

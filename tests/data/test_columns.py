@@ -15,14 +15,16 @@ from modifind.data.codes import missing_codes, warn_codes
 from modifind.data.column_types import feature_column
 from modifind.data.containers import as_column, as_frame
 from modifind.data.determined import find_determined
-from modifind.data.feature_matrix import read_features, read_outcome, read_treatment
 from modifind.data.leaks import refuse_leaks
-from modifind.data.pieces import Summary
-from modifind.data.rare_levels import pool, pool_rare_levels
-from modifind.data.sources import Piece
-from modifind.engine.reading import Given, Reading
-from modifind.engine.scoring import refuse_separation
+from modifind.data.pieces import Piece
+from modifind.data.rare_levels import pool
+from modifind.data.schema import Schema, read_features
+from modifind.data.summary import Summary
+from modifind.data.weights import WeightSums
+from modifind.engine.models import refuse_separation
+from modifind.engine.reading import Given
 from modifind.nuisance.propensity.scores import PropensityModel
+from tables import read, read_outcome, read_rows, read_treatment
 
 N = 120
 FAST = {
@@ -84,7 +86,7 @@ def test_outcomes_and_treatments_in_any_container_are_read_alike(plain, kind):
         return pd.Series(values).astype(kind) if isinstance(kind, str) else kind(values)
 
     np.testing.assert_array_equal(read_outcome(column(plain.y), N), plain.y)
-    np.testing.assert_array_equal(read_treatment(column(plain.treatment), N).arms, plain.treatment)
+    np.testing.assert_array_equal(read_treatment(column(plain.treatment), N)[1], plain.treatment)
 
 
 def test_polars_needs_no_pyarrow(plain, monkeypatch):
@@ -130,13 +132,13 @@ def test_masked_values_are_missing():
     with pytest.raises(ValueError, match=r"'x1' \(1 missing\)"):
         read_features(values)
     with pytest.raises(ValueError, match="y must be one column"):
-        read_outcome(np.zeros((3, 2)), 3)
+        read_outcome(np.zeros((60, 2)))
 
 
 def test_rows_that_are_labelled_in_another_order_are_refused(plain):
     y = pd.Series(plain.y).sample(frac=1.0, random_state=0)
     with pytest.raises(ValueError, match=r"index of y has the labels of X in another order.*y.loc\[X.index\]"):
-        Reading().read(Given(plain.X, y, plain.treatment))
+        read(Given(plain.X, y, plain.treatment))
 
 
 # Types.
@@ -361,6 +363,25 @@ def test_codes_and_row_numbers_share_a_warning_each():
     assert "row number (whole numbers in row order, all distinct): row." in texts[1]
 
 
+# Weights.
+
+
+@pytest.mark.parametrize("scale", [1e-200, 1.0, 1e99])
+def test_only_ratios_of_weights_matter(plain, scale):
+    weights = 1.0 + np.arange(N) % 3
+    data = read(Given(plain.X, plain.y, plain.treatment, sample_weight=scale * weights))
+    np.testing.assert_allclose(data.block.weights.values, weights / 2, rtol=1e-12)
+    assert data.recorded["sample_weight"]["effective_rows"] == pytest.approx(N * 4 / (14 / 3))
+    pieces = [WeightSums.of(scale * weights[start:stop]) for start, stop in ((0, 1), (1, 50), (50, N))]
+    assert (pieces[0] + pieces[1] + pieces[2]).effective_size == pytest.approx(N * 4 / (14 / 3))
+
+
+def test_negative_weights_are_told_of_before_few_rows(plain):
+    weights = np.where(np.arange(40) == 3, -1.0, 1.0)
+    with pytest.raises(ValueError, match="sample_weight has 1 negative value"):
+        read(Given(plain.X[:40], plain.y[:40], plain.treatment[:40], sample_weight=weights))
+
+
 # Rare levels.
 
 
@@ -386,9 +407,10 @@ def test_pooled_levels_are_named_and_shown_in_the_curve(plain):
 def test_identifiers_are_left_out_quickly():
     n = 100_000
     arms = np.arange(n) % 2
-    table = read_features({"id": [f"p{k}" for k in range(n)], "x": np.sin(np.arange(n))})
-    (pooled, left_out), texts = messages(pool_rare_levels, table, arms)
-    assert left_out == {0}
+    X = {"id": [f"p{k}" for k in range(n)], "x": np.sin(np.arange(n))}
+    schema, _ = read_rows(Given(X, np.cos(np.arange(n)), arms))
+    pooled, texts = messages(schema.pooled)
+    assert pooled.left_out == {0}
     assert pooled.categories[0] == ("other",)
     assert texts == ["looks like an identifier and is left out: id (100000 distinct values in 100000 rows)"]
 
@@ -401,15 +423,19 @@ def test_pieces_pool_as_tables_in_memory_do():
     X["flag"] = rng.random(n) < 0.005
     X["x"] = rng.normal(size=n)
     arms, y = rng.integers(0, 2, n), rng.normal(size=n)
-    whole, texts = messages(pool_rare_levels, read_features(X), arms)
+    whole = Piece(0, X, pd.Series(y), pd.Series(arms))
+    expected, texts = messages(Schema.of(Summary.of(whole, "auto", whole=True), None, None).pooled)
+    assert any("town: " in text for text in texts)
+    assert any("stage: " in text for text in texts)
     pieces = [Piece(k, X[k : k + 250], pd.Series(y[k : k + 250]), pd.Series(arms[k : k + 250])) for k in (0, 250, 500)]
     first, second, third = (Summary.of(piece, "auto") for piece in pieces)
-    schema, found = messages((first + second + third).schema(None, None).pooled)
+    schema, found = messages(Schema.of(first + second + third, None, None).pooled)
     assert found == texts
-    assert schema.categories == whole[0].categories
-    assert schema.left_out == whole[1] == {2}
+    assert schema.categories == expected.categories
+    assert schema.categories[0] == ("a", "b", "c", "other")
+    assert schema.left_out == expected.left_out == {2}
     values = np.concatenate([schema.read(piece).table.values for piece in pieces])
-    np.testing.assert_array_equal(values, whole[0].values)
+    np.testing.assert_array_equal(values, expected.read(whole).table.values)
 
 
 def test_streamed_tables_are_checked_too(plain):
@@ -451,4 +477,4 @@ def test_streamed_tables_are_checked_too(plain):
 )
 def test_text_outcomes_are_told_what_they_hold(texts, message):
     with pytest.raises(ValueError, match="the outcome 'change' must be numeric; " + re.escape(message)):
-        read_outcome(pd.Series(texts * 20, name="change"), 60)
+        read_outcome(pd.Series(texts * 20, name="change"))

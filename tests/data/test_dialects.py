@@ -65,10 +65,9 @@ def read_both(path, dialect):
             warnings.simplefilter("always")
             try:
                 with open_table(str(path), dialect=dialect, stream=stream) as opened:
+                    frame = opened
                     if stream:
-                        frame = pd.concat(opened.files[0].batches(opened.columns, 50), ignore_index=True)
-                    else:
-                        frame = opened.frame
+                        frame = pd.concat(opened[0].batches(opened[0].names, 50), ignore_index=True)
             except ValueError as error:
                 frame = str(error)
         found.append((frame, [str(w.message) for w in caught]))

@@ -4,7 +4,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from modifind.data.feature_matrix import read_features, read_outcome, read_treatment
+from modifind.data.schema import read_features
+from tables import read_outcome, read_treatment
 
 N = 40
 
@@ -184,18 +185,17 @@ def test_constant_column_encodes_as_zeros():
 def test_one_true_and_yes_are_treated():
     pairs = ([0, 1], [False, True], [0.0, 1.0], ["0", "1"], ["No", "Yes"], ["n", "y"], ["FALSE", "TRUE"], ["C", "T"])
     for labels in pairs:
-        treatment = read_treatment(labels * 20, 40)
-        assert treatment.arms.tolist() == [0, 1] * 20
-        assert treatment.control == labels[0]
-        assert treatment.treated == labels[1]
+        shown, arms = read_treatment(labels * 30)
+        assert arms.tolist() == [0, 1] * 30
+        assert shown == tuple(labels)
 
 
 @pytest.mark.parametrize("control", ["placebo", "Control", "no", " untreated "])
 def test_control_words_are_control_whatever_the_alphabet_says(control):
     for drug in ("aspirin", "zinc"):
-        treatment = read_treatment([drug, control] * 20, 40)
-        assert treatment.arms.tolist() == [1, 0] * 20
-        assert (treatment.control, treatment.treated) == (control, drug)
+        shown, arms = read_treatment([drug, control] * 30)
+        assert arms.tolist() == [1, 0] * 30
+        assert shown == (control, drug)
 
 
 @pytest.mark.parametrize(
@@ -211,7 +211,7 @@ def test_control_words_are_control_whatever_the_alphabet_says(control):
 )
 def test_control_is_what_negates_the_other_label(treated, control):
     for labels in ([treated, control], [control, treated]):
-        assert read_treatment(labels * 20, 40).treated == treated
+        assert read_treatment(labels * 30)[0] == (control, treated)
 
 
 @pytest.mark.parametrize(
@@ -228,14 +228,14 @@ def test_control_is_what_negates_the_other_label(treated, control):
     ],
 )
 def test_labels_that_do_not_say_which_is_treated_are_refused(labels):
-    column = pd.Series(list(labels) * 20, name="arm")
+    column = pd.Series(list(labels) * 30, name="arm")
     shown = f"the treatment 'arm' has the labels {labels[0]!r} and {labels[1]!r}, and nothing says which"
     with pytest.raises(ValueError, match=re.escape(shown) + ".*name it with treated=$"):
-        read_treatment(column, 40)
+        read_treatment(column)
     for label, other in (labels, labels[::-1]):
-        found = read_treatment(column, 40, treated=label)
-        assert (found.control, found.treated) == (other, label)
-        assert (found.arms == (column == label)).all()
+        shown, arms = read_treatment(column, treated=label)
+        assert shown == (other, label)
+        assert (arms == (column == label)).all()
 
 
 @pytest.mark.parametrize(
@@ -255,58 +255,74 @@ def test_labels_that_do_not_say_which_is_treated_are_refused(labels):
     ],
 )
 def test_treated_overrides(labels, treated):
-    result = read_treatment(labels * 20, 40, treated=treated)
-    assert result.arms.tolist() == [0, 1] * 20
-    assert (result.control, result.treated) == (labels[0], labels[1])
+    shown, arms = read_treatment(labels * 30, treated=treated)
+    assert arms.tolist() == [0, 1] * 30
+    assert shown == tuple(labels)
 
 
 def test_categorical_and_indexed_series_treatments_are_read_by_position():
-    column = pd.Series(pd.Categorical(["low", "high"] * 20, categories=["low", "high"]), index=range(50, 90))
-    treatment = read_treatment(column, 40, treated="high")
-    assert treatment.arms.tolist() == [0, 1] * 20
-    assert treatment.treated == "high"
+    column = pd.Series(pd.Categorical(["low", "high"] * 30, categories=["low", "high"]), index=range(50, 110))
+    shown, arms = read_treatment(column, treated="high")
+    assert arms.tolist() == [0, 1] * 30
+    assert shown == ("low", "high")
+
+
+@pytest.mark.parametrize("labels", [(b"placebo", b"drug"), (np.float16(0), np.float16(1)), ("31.01.2020", "1.2.2020")])
+def test_labels_of_any_kind_are_read(labels):
+    column = np.array(labels * 30)
+    shown, arms = read_treatment(column, treated=labels[1].decode() if isinstance(labels[1], bytes) else labels[1])
+    assert arms.tolist() == [0, 1] * 30
+    assert shown == tuple(label.decode() if isinstance(label, bytes) else label for label in labels)
+
+
+def test_half_precision_is_read_as_other_numbers_are():
+    frame = pd.DataFrame({"few": np.arange(N) % 3 / 2, "many": np.arange(N) / 4})
+    half, full = read_features(frame.astype(np.float16)), read_features(frame)
+    assert half.categories == full.categories == ((0.0, 0.5, 1.0), None)
+    np.testing.assert_array_equal(half.values, full.values)
 
 
 @pytest.mark.parametrize(
     ("treatment", "settings", "message"),
     [
         (None, {}, "treatment is required"),
-        ([0, 1, 2, 1] * 10, {}, "treatment has 3 labels: 0, 1, 2; name the one"),
-        ([1] * 40, {}, "at least two values; found 1"),
-        (["drug", "placebo", "Placebo ", "drug"] * 10, {}, "Some differ only in capitals or blanks; write these alike"),
-        ([0, 1] * 18, {}, "treatment has 36 rows but X has 40"),
-        ([0.0, np.nan] * 20, {}, "20 missing"),
-        ([0] * 21 + [1] * 19, {}, "at least 20 rows; the smaller has 19"),
-        ([0, 1] * 20, {"treated": "drug"}, "treated='drug' is not a value of treatment: 0, 1"),
-        (["a", "A"] * 20, {"treated": " a"}, "treated=' a' is not a value of treatment: 'A', 'a'"),
+        ([0, 1, 2, 1] * 15, {}, "treatment has 3 labels: 0, 1, 2; name the one"),
+        ([1] * 60, {}, "at least two values; found 1"),
+        (["drug", "placebo", "Placebo ", "drug"] * 15, {}, "Some differ only in capitals or blanks; write these alike"),
+        ([0, 1] * 18, {}, "treatment has 36 rows but X has 60"),
+        ([0.0, np.nan] * 30, {}, "30 missing"),
+        ([0] * 41 + [1] * 19, {}, "at least 20 rows; the smaller has 19"),
+        ([0, 1] * 30, {"treated": "drug"}, "treated='drug' is not a value of treatment: 0, 1"),
+        (["a", "A"] * 30, {"treated": " a"}, "treated=' a' is not a value of treatment: 'A', 'a'"),
     ],
 )
 def test_unusable_treatments_are_refused(treatment, settings, message):
     with pytest.raises(ValueError, match=message):
-        read_treatment(treatment, 40, **settings)
+        read_treatment(treatment, **settings)
 
 
 def test_outcome_is_read_as_floats():
-    np.testing.assert_array_equal(read_outcome([1, 2, 3], 3), [1.0, 2.0, 3.0])
-    np.testing.assert_array_equal(read_outcome([True, False, True], 3), [1.0, 0.0, 1.0])
-    np.testing.assert_array_equal(read_outcome(pd.Series(pd.array([1, 2], dtype="Int64")), 2), [1.0, 2.0])
+    np.testing.assert_array_equal(read_outcome([1, 2, 3] * 20), [1.0, 2.0, 3.0] * 20)
+    np.testing.assert_array_equal(read_outcome([True, False, True] * 20), [1.0, 0.0, 1.0] * 20)
+    np.testing.assert_array_equal(read_outcome(pd.Series(pd.array([1, 2] * 30, dtype="Int64"))), [1.0, 2.0] * 30)
+    assert read_outcome([1, 2, 3] * 20).dtype == np.float64
 
 
 @pytest.mark.parametrize(
     ("y", "message"),
     [
         (None, "y is required"),
-        (["good", "bad", "good"], "must be numeric; found text"),
-        ([2.0, 2.0, 2.0], r"y is constant \(2\)"),
-        ([1.0, np.nan, np.inf], "1 missing value and 1 infinite value in 3 rows"),
-        (pd.Series(pd.array([1, None, 2], dtype="Int64")), "missing in 1 of 3 rows"),
-        ([1.0, 2.0], "y has 2 rows but X has 3"),
-        (pd.Series(pd.date_range("2020-01-01", periods=3)), "must be numeric"),
+        (["good", "bad", "good"] * 20, "must be numeric; found text"),
+        ([2.0] * 60, r"y is constant \(2\)"),
+        ([*range(58), np.nan, np.inf], "1 missing value and 1 infinite value in 60 rows"),
+        (pd.Series(pd.array([1, None, *range(58)], dtype="Int64")), "missing in 1 of 60 rows"),
+        ([1.0, 2.0], "y has 2 rows but X has 60"),
+        (pd.Series(pd.date_range("2020-01-01", periods=60)), "must be numeric"),
     ],
 )
 def test_unusable_outcomes_are_refused(y, message):
     with pytest.raises(ValueError, match=message):
-        read_outcome(y, 3)
+        read_outcome(y)
 
 
 def test_discrete_columns_are_found_by_name_before_position():
@@ -323,8 +339,8 @@ def test_list_of_lists_keeps_numbers_as_numbers():
 
 
 def test_infinite_treatment_is_counted():
-    with pytest.raises(ValueError, match="treatment has 20 infinite values"):
-        read_treatment(np.tile([0.0, np.inf], 20), 40)
+    with pytest.raises(ValueError, match="treatment has 30 infinite values"):
+        read_treatment(np.tile([0.0, np.inf], 30))
 
 
 def test_dates_and_decimals_as_objects():

@@ -7,7 +7,9 @@ import pytest
 
 from conftest import ar_normal, quiet_fit
 from modifind import EffectLikelihood
-from modifind.data.outcome_scale import transform_outcome, warn_of_scale
+from modifind.data.outcome_scale import warn_of_scale
+from modifind.engine.reading import Given
+from tables import read_rows
 
 SETTINGS = {
     "statistic": EffectLikelihood("linear"),
@@ -75,13 +77,16 @@ def test_outcomes_with_zeros_are_warned_of_with_what_to_do(remedy):
 def test_log_scale_is_not_warned_of(costs):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        np.testing.assert_array_equal(transform_outcome(costs[1], "log"), np.log(costs[1]))
+        np.testing.assert_array_equal(read_rows(Given(*costs), "log")[1].y, np.log(costs[1]))
 
 
-def test_logarithm_of_what_is_not_positive_is_refused_with_the_count():
-    y = np.array([1.0, 0.0, 3.0, -2.0, 5.0])
+@pytest.mark.parametrize("max_train_rows", [400, 200])
+def test_logarithm_of_what_is_not_positive_is_refused_with_the_count(costs, max_train_rows):
+    X, y, treatment = costs
+    some = np.where(np.arange(400) == 7, -2.0, np.where(np.arange(400) == 300, 0.0, y))
+    settings = {**SETTINGS, "outcome_transform": "log", "max_train_rows": max_train_rows}
     with pytest.raises(ValueError, match="outcome_transform='log' needs a positive outcome; 2 values of y are not"):
-        transform_outcome(y, "log")
+        quiet_fit(X, some, treatment, **settings)
 
 
 def test_selector_refuses_the_logarithm_of_a_negative_outcome(costs):

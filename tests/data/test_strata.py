@@ -9,13 +9,13 @@ from sklearn.linear_model import LogisticRegression
 from conftest import four_sd, runs
 from modifind import EffectLikelihood, ModifierSelector
 from modifind.cli.app import main
-from modifind.data.feature_matrix import read_features
-from modifind.data.strata import Strata, read_strata, stratum_folds, with_strata
-from modifind.engine.reading import Given, Reading
-from modifind.engine.scoring import stratum_scores
+from modifind.data.strata import stratum_folds
+from modifind.engine.reading import Given
+from modifind.engine.table import stratum_scores
 from modifind.nuisance.propensity.overlap import overlap_of
 from modifind.nuisance.propensity.scores import PropensityModel
 from modifind.result.selection_result import SelectionResult
+from tables import read, read_rows
 
 RATIOS = np.array([0.25, 0.5, 0.7, 0.8])
 BASELINES = np.array([0.0, 1.5, 3.0, -1.0])
@@ -64,21 +64,23 @@ def test_scores_are_the_strata_s_shares_of_treated_rows(fitted):
     assert settings["n_strata"] == 4
     assert "4 strata (a saturated model, not cross-fitted)" in settings["propensity_model"]
     assert settings["null_hypothesis"].endswith("given the other features and the stratum")
-    data = Reading().read(Given(X, y, treatment, strata=site))
-    scores = stratum_scores(PropensityModel(), data.strata, data.conditioned, data.arms)
+    data = read(Given(X, y, treatment, strata=site))
+    assert data.recorded["n_strata"] == 4
+    scores = stratum_scores(PropensityModel(), 4, data.block)
     shares = pd.Series(treatment).groupby(site).mean()
     np.testing.assert_allclose(scores.raw, shares[site])
     profile = scores.profile(0)
     np.testing.assert_allclose(profile(np.full(600, 7.0)), scores.scores)
-    clipped = stratum_scores(PropensityModel(clip=(0.3, 0.6)), data.strata, data.conditioned, data.arms)
+    clipped = stratum_scores(PropensityModel(clip=(0.3, 0.6)), 4, data.block)
     assert clipped.n_clipped == ((scores.raw < 0.3) | (scores.raw > 0.6)).sum() > 0
 
 
 def test_weighted_scores_are_weighted_shares():
     rng = np.random.default_rng(1)
     arms, codes, weights = rng.integers(0, 2, 100), rng.integers(0, 2, 100), rng.uniform(0.5, 2, size=100)
-    table = read_features(rng.normal(size=(100, 2)))
-    fitted = stratum_scores(PropensityModel(), Strata(codes, ("a", "b")), table, arms, weights)
+    given = Given(rng.normal(size=(100, 2)), rng.normal(size=100), arms, sample_weight=weights, strata=codes)
+    block = read_rows(given)[1]
+    fitted = stratum_scores(PropensityModel(), 2, block)
     first = codes == 0
     assert fitted.raw[first][0] == pytest.approx(weights[first & (arms == 1)].sum() / weights[first].sum())
     assert overlap_of(fitted)["max_weight_share_treated"] > 0
@@ -153,11 +155,11 @@ def test_the_model_s_folds_are_the_strata_s(monkeypatch, fitted):
 
 
 def test_the_stratum_s_name_is_free():
-    table = with_strata(
-        read_features(pd.DataFrame({"stratum": [1.5, 2.0, 3.0]})), Strata(np.array([0, 1, 1]), ("a", 2))
-    )
+    X, strata = pd.DataFrame({"stratum": np.arange(60.0)}), np.array(["a", "a", 2, 2, 2, 2] * 10, dtype=object)
+    table = read(Given(X, np.sin(np.arange(60)), np.arange(60) % 2, strata=strata)).block.table
     assert table.names == ("stratum", "(stratum)")
-    assert table.categories[1] == ("a", 2)
+    assert table.categories == (None, ("2", "a"))
+    np.testing.assert_array_equal(table.values[:, 1], strata == "a")
 
 
 def refused(strata, match, **frame):
@@ -173,6 +175,13 @@ def test_impossible_strata_are_refused():
     refused(lambda site, _: ["all"] * 200, "strata has one value only \\('all'\\)")
 
 
+def test_labels_of_strata_may_be_anything():
+    X, y, treatment, _ = trial(4, n=200)
+    for labels in ([["a"], ["b"]], [(0, 1), (1, 0)], [1.5, "x"]):
+        strata = pd.Series([labels[k % 4 // 2] for k in range(200)], dtype=object)
+        np.testing.assert_array_equal(read(Given(X, y, treatment, strata=strata)).strata, np.arange(200) % 4 // 2)
+
+
 def test_a_stratum_with_few_rows_of_an_arm_is_named():
     def small(site, treatment):
         site = site.copy()
@@ -181,9 +190,9 @@ def test_a_stratum_with_few_rows_of_an_arm_is_named():
         return site
 
     refused(small, r"at least 5 rows of each arm; too few in 'tiny' \(3 treated, 6 control\)")
-    arms, table = np.arange(200) % 2, read_features(np.arange(400.0).reshape(200, 2))
+    X, y, _, _ = trial(4, n=200)
     with pytest.raises(ValueError, match="and 57 more"):
-        read_strata(np.repeat(np.arange(20), 10) * 10 + np.arange(200) % 3, table, arms)
+        read(Given(X, y, np.arange(200) % 2, strata=np.repeat(np.arange(20), 10) * 10 + np.arange(200) % 3))
 
 
 def test_strata_that_are_a_feature_are_refused():
@@ -242,8 +251,8 @@ def test_strata_on_the_command_line(monkeypatch, tmp_path, path, fitted):
     ("options", "message"),
     [
         (("--strata", "city"), "--strata: no column 'city'"),
-        (("--strata", "arm"), "--treatment and --strata are both 'arm'"),
-        (("--strata", "site", "--features", "x0,site"), "--features names site, which is not a feature here"),
+        (("--strata", "arm"), "--treatment and --strata both name 'arm'"),
+        (("--strata", "site", "--features", "x0,site"), "--strata and --features both name 'site'"),
     ],
 )
 def test_wrong_strata_on_the_command_line(monkeypatch, capsys, path, options, message):

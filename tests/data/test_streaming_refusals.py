@@ -7,10 +7,11 @@ import pandas as pd
 import pytest
 
 from modifind import ModifierSelector
-from modifind.data.feature_matrix import read_features
-from modifind.data.pieces import Summary
+from modifind.data.pieces import Piece
 from modifind.data.row_plan import RowPlan
-from modifind.data.sources import FrameSource, Piece
+from modifind.data.schema import Schema, read_features
+from modifind.data.sources import FrameSource
+from modifind.data.summary import Summary
 from modifind.nuisance.conditional import AutoSampler, GaussianSampler
 
 N = 900
@@ -38,17 +39,17 @@ class Odd:
 def test_a_source_must_know_its_length():
     source = Odd(FrameSource.of(*table()), n_rows=10 * N)
     with pytest.raises(ValueError, match="900 rows but says 9000"):
-        ModifierSelector(max_train_rows=2000).fit_source(source)
+        ModifierSelector(max_train_rows=2000).fit(source)
 
 
 def test_pieces_must_follow_each_other():
     with pytest.raises(ValueError, match="starts at row 5, after 0 rows"):
-        ModifierSelector(max_train_rows=200).fit_source(Odd(FrameSource.of(*table()), shift=5))
+        ModifierSelector(max_train_rows=200).fit(Odd(FrameSource.of(*table()), shift=5))
 
 
 def test_scores_of_a_source_come_with_it():
     with pytest.raises(ValueError, match="must come with it"):
-        ModifierSelector(propensity=np.full(N, 0.5)).fit_source(FrameSource.of(*table()))
+        ModifierSelector(propensity=np.full(N, 0.5)).fit(FrameSource.of(*table()))
 
 
 def test_an_outcome_that_the_sample_does_not_vary_in_is_refused():
@@ -64,7 +65,7 @@ def test_large_integers_stay_apart():
     X, y, a = table()
     X["code"] = 2**53 + np.random.default_rng(0).integers(0, 3, N)
     piece = Piece(0, X, pd.Series(y), pd.Series(a))
-    schema = Summary.of(piece, "auto").schema(None, None)
+    schema = Schema.of(Summary.of(piece, "auto"), None, None)
     whole = read_features(X)
     assert schema.categories == whole.categories
     np.testing.assert_array_equal(schema.read(piece).table.values, whole.values)
@@ -76,7 +77,7 @@ def test_declared_orders_that_agree_are_kept():
     first = Piece(0, X[:450], pd.Series(y[:450]), pd.Series(a[:450]))
     second = Piece(450, X[450:], pd.Series(y[450:]), pd.Series(a[450:]))
     second.X["stage"] = second.X["stage"].cat.remove_unused_categories()
-    schema = (Summary.of(first, "auto") + Summary.of(second, "auto")).schema(None, None)
+    schema = Schema.of(Summary.of(first, "auto") + Summary.of(second, "auto"), None, None)
     assert schema.categories[2] == ("low", "high")
 
 

@@ -11,12 +11,14 @@ import pandas as pd
 import pytest
 
 from conftest import four_sd
-from modifind.data.feature_matrix import AlsoDiscrete, read_features, read_treatment
-from modifind.data.pieces import Summary
+from modifind.data.feature_matrix import AlsoDiscrete
+from modifind.data.pieces import Piece
 from modifind.data.row_plan import LAST_WORD, generous_limit
-from modifind.data.sources import Piece
+from modifind.data.schema import Schema, read_features
+from modifind.data.summary import Summary
 from modifind.engine.passes import LocalPieces
 from streams import cut, row_plan
+from tables import read_treatment
 
 
 def test_words_folds_and_sample_do_not_depend_on_how_rows_are_cut():
@@ -111,7 +113,7 @@ def summary_of(whole, cuts, discrete="auto"):
 
 def schema_of(X, cuts=(), discrete="auto", **rest):
     treated, transform = rest.pop("treated", None), rest.pop("transform", None)
-    return summary_of(piece_of(X, **rest), cuts, discrete).schema(treated, transform)
+    return Schema.of(summary_of(piece_of(X, **rest), cuts, discrete), treated, transform)
 
 
 def mixed_frame(n=240, seed=2):
@@ -159,7 +161,7 @@ def test_missing_and_infinite_values_add_up():
 def test_pieces_are_read_as_the_whole_table_would_be(discrete, cuts):
     frame = mixed_frame()
     whole = piece_of(frame)
-    schema = summary_of(whole, cuts, discrete).schema(None, None)
+    schema = Schema.of(summary_of(whole, cuts, discrete), None, None)
     expected = read_features(frame, discrete)
     assert schema.names == expected.names
     assert schema.categories == expected.categories
@@ -198,18 +200,18 @@ def test_levels_that_some_pieces_lack_keep_their_declared_order():
 
 def test_categoricals_of_pieces_that_declare_other_levels_are_read_alike():
     # As files read one by one have them: each declares the levels it holds, in an order of its own.
-    first = pd.DataFrame({"c": pd.Categorical(["b", "a"] * 10, ["b", "a"])})
-    second = pd.DataFrame({"c": pd.Categorical(["c", "a"] * 10, ["c", "a"])})
-    schema = (Summary.of(piece_of(first), "auto") + Summary.of(piece_of(second), "auto")).schema(None, None)
+    first = pd.DataFrame({"c": pd.Categorical(["b", "a"] * 30, ["b", "a"])})
+    second = pd.DataFrame({"c": pd.Categorical(["c", "a"] * 30, ["c", "a"])})
+    schema = Schema.of(Summary.of(piece_of(first), "auto") + Summary.of(piece_of(second), "auto"), None, None)
     assert schema.categories == (("a", "b", "c"),)
     np.testing.assert_array_equal(schema.read(piece_of(first)).table.values[:4, 0], [1, 0, 1, 0])
     np.testing.assert_array_equal(schema.read(piece_of(second)).table.values[:4, 0], [2, 0, 2, 0])
 
 
 def test_column_of_ten_values_in_every_piece_and_more_overall_is_continuous():
-    frame = pd.DataFrame({"x": np.repeat(np.arange(20), 4)})
-    assert schema_of(frame, (40,)).categories == (None,)
-    assert schema_of(frame.iloc[:40], (20,)).categories == (tuple(range(10)),)
+    frame = pd.DataFrame({"x": np.repeat(np.arange(20), 6)})
+    assert schema_of(frame, (60,)).categories == (None,)
+    assert schema_of(frame.iloc[:60], (30,)).categories == (tuple(range(10)),)
 
 
 @pytest.mark.parametrize(
@@ -228,22 +230,23 @@ def test_column_of_ten_values_in_every_piece_and_more_overall_is_continuous():
 )
 def test_arms_are_those_of_the_whole_table(treatment, treated):
     column = pd.Series(treatment).iloc[np.arange(60) * 7 % 11 % 2].reset_index(drop=True)
-    expected = read_treatment(column, 60, treated)
+    shown, arms = read_treatment(column, 60, treated)
     whole = piece_of(pd.DataFrame({"x": np.arange(60.0)}), treatment=column)
-    schema = summary_of(whole, (1, 20)).schema(treated, None)
-    assert schema.arm_labels == (expected.control, expected.treated)
-    assert schema.n_treated == expected.arms.sum()
-    np.testing.assert_array_equal(schema.read(whole).treatment, expected.arms)
+    schema = Schema.of(summary_of(whole, (1, 20)), treated, None)
+    assert schema.arm_labels == shown
+    assert schema.n_treated == arms.sum()
+    np.testing.assert_array_equal(schema.read(whole).treatment, arms)
+    assert (arms == (column == shown[1])).all()
 
 
 def test_schema_knows_binary_outcomes_constants_and_the_log():
-    frame = pd.DataFrame({"x": np.arange(40.0), "flat": 1.5, "word": "same"})
-    schema = schema_of(frame, (15,), y=np.arange(40) % 2 + 1.0, transform="log")
+    frame = pd.DataFrame({"x": np.arange(60.0), "flat": 1.5, "word": "same"})
+    schema = schema_of(frame, (15,), y=np.arange(60) % 2 + 1.0, transform="log")
     assert schema.binary
     assert schema.constant == (False, True, True)
-    block = schema.read(piece_of(frame, y=np.arange(40) % 2 + 1.0))
-    np.testing.assert_allclose(block.y, np.log(np.arange(40) % 2 + 1.0))
-    assert not schema_of(frame, y=np.arange(40) % 3).binary
+    block = schema.read(piece_of(frame, y=np.arange(60) % 2 + 1.0))
+    np.testing.assert_allclose(block.y, np.log(np.arange(60) % 2 + 1.0))
+    assert not schema_of(frame, y=np.arange(60) % 3).binary
 
 
 def holes(values, rows, what):
@@ -252,41 +255,45 @@ def holes(values, rows, what):
     return values
 
 
-X40 = pd.DataFrame({"good": np.arange(40.0), "bad": np.arange(40.0)})
+X60 = pd.DataFrame({"good": np.arange(60.0), "bad": np.arange(60.0)})
 IDS = [f"id{k}" for k in range(1500)]
 BAD = {
-    "missing": ({"X": X40.assign(bad=holes(range(40), [3, 25, 26], np.nan))}, r"'bad' \(3 missing\)"),
-    "infinite": ({"X": X40.assign(bad=holes(range(40), [3, 25], np.inf))}, r"'bad' \(2 infinite\)"),
-    "missing text": ({"X": X40.assign(bad=["a", None] * 20)}, r"'bad' \(20 missing\)"),
-    "missing category": ({"X": X40.assign(bad=pd.Categorical(["a", None] * 20))}, r"'bad' \(20 missing\)"),
+    "few rows": ({"X": X60[:45]}, "X has 45 rows; at least 50 are needed"),
+    "missing": ({"X": X60.assign(bad=holes(range(60), [3, 25, 26], np.nan))}, r"'bad' \(3 missing\)"),
+    "infinite": ({"X": X60.assign(bad=holes(range(60), [3, 25], np.inf))}, r"'bad' \(2 infinite\)"),
+    "missing text": ({"X": X60.assign(bad=["a", None] * 30)}, r"'bad' \(30 missing\)"),
+    "missing category": ({"X": X60.assign(bad=pd.Categorical(["a", None] * 30))}, r"'bad' \(30 missing\)"),
     "later text": (
-        {"X": X40.assign(bad=pd.Series([*range(30), *(["x"] * 10)], dtype=object))},
+        {"X": X60.assign(bad=pd.Series([*range(30), *(["x"] * 30)], dtype=object))},
         "column 'bad' holds number values in some rows and text values in others",
     ),
     "identifier": ({"X": pd.DataFrame({"bad": IDS})}, "column 'bad' has more than 1000 distinct values"),
-    "date": ({"X": X40.assign(bad=pd.date_range("2020", periods=40))}, "column 'bad' holds dates or times"),
-    "complex": ({"X": X40.assign(bad=1j)}, "column 'bad' holds complex numbers"),
-    "huge": ({"X": X40.assign(bad=np.arange(40) * 1e200)}, "column 'bad' has values beyond"),
-    "mixed": ({"X": X40.assign(bad=pd.Series([1, "a"] * 20, dtype=object))}, "column 'bad' mixes types"),
-    "repeated": ({"X": X40.set_axis(["same", "same"], axis=1)}, "repeated: same"),
-    "unknown discrete": ({"X": X40, "discrete": ["nobody"]}, "names 'nobody'"),
-    "one arm": ({"X": X40, "treatment": np.ones(40)}, "at least two values; found 1"),
-    "three arms": ({"X": X40, "treatment": np.arange(40) % 3}, "has 3 labels: 0.*reference=.*arms="),
-    "third arm late": ({"X": X40, "treatment": [*([0, 1] * 19), 2, 2]}, "has 3 labels: 0, 1, 2"),
-    "rare arm": ({"X": X40, "treatment": [1, 1, 1, 1, *([0] * 36)]}, "at least 20 rows; the smaller has 4"),
-    "missing arm": ({"X": X40, "treatment": [*([0.0, 1.0] * 19), np.nan, 1.0]}, "treatment has 1 missing"),
-    "unknown label": ({"X": X40, "treated": "pill"}, "treated='pill' is not a value"),
-    "constant y": ({"X": X40, "y": np.full(40, 2.0)}, r"y is constant \(2\)"),
-    "text y": ({"X": X40, "y": ["high"] * 40}, "outcome y must be numeric"),
-    "date y": ({"X": X40, "y": pd.date_range("2020", periods=40)}, "outcome y must be numeric"),
-    "complex y": ({"X": X40, "y": np.arange(40) + 1j}, "outcome y must be numeric"),
-    "missing y": ({"X": X40, "y": holes(range(40), [1, 30], np.nan)}, "the outcome y is missing in 2 of 40 rows"),
+    "date": ({"X": X60.assign(bad=pd.date_range("2020", periods=60))}, "column 'bad' holds dates or times"),
+    "complex": ({"X": X60.assign(bad=1j)}, "column 'bad' holds complex numbers"),
+    "huge": ({"X": X60.assign(bad=np.arange(60) * 1e200)}, "column 'bad' has values beyond"),
+    "mixed": ({"X": X60.assign(bad=pd.Series([1, "a"] * 30, dtype=object))}, "column 'bad' mixes types"),
+    "repeated": ({"X": X60.set_axis(["same", "same"], axis=1)}, "repeated: same"),
+    "unknown discrete": ({"X": X60, "discrete": ["nobody"]}, "names 'nobody'"),
+    "one arm": ({"X": X60, "treatment": np.ones(60)}, "at least two values; found 1"),
+    "three arms": ({"X": X60, "treatment": np.arange(60) % 3}, "has 3 labels: 0.*reference=.*arms="),
+    "third arm late": ({"X": X60, "treatment": [*([0, 1] * 29), 2, 2]}, "has 3 labels: 0, 1, 2"),
+    "rare arm": ({"X": X60, "treatment": [1, 1, 1, 1, *([0] * 56)]}, "at least 20 rows; the smaller has 4"),
+    "missing arm": ({"X": X60, "treatment": [*([0.0, 1.0] * 29), np.nan, 1.0]}, "treatment has 1 missing"),
+    "unknown label": ({"X": X60, "treated": "pill"}, "treated='pill' is not a value"),
+    "constant y": ({"X": X60, "y": np.full(60, 2.0)}, r"y is constant \(2\)"),
+    "text y": ({"X": X60, "y": ["high"] * 60}, "outcome y must be numeric"),
+    "date y": ({"X": X60, "y": pd.date_range("2020", periods=60)}, "outcome y must be numeric"),
+    "complex y": ({"X": X60, "y": np.arange(60) + 1j}, "outcome y must be numeric"),
+    "missing y": ({"X": X60, "y": holes(range(60), [1, 30], np.nan)}, "the outcome y is missing in 2 of 60 rows"),
     "infinite y": (
-        {"X": X40, "y": holes(range(40), [30], -np.inf)},
-        "the outcome y has 1 infinite value in 40 rows",
+        {"X": X60, "y": holes(range(60), [30], -np.inf)},
+        "the outcome y has 1 infinite value in 60 rows",
     ),
-    "huge y": ({"X": X40, "y": np.arange(40) * 1e200}, "y has values beyond"),
-    "log of zero": ({"X": X40, "y": np.arange(40.0), "transform": "log"}, "needs a positive outcome"),
+    "huge y": ({"X": X60, "y": np.arange(60) * 1e200}, "y has values beyond"),
+    "log of zero": (
+        {"X": X60, "y": np.arange(60.0), "transform": "log"},
+        "needs a positive outcome; 1 value of y is not",
+    ),
 }
 
 
@@ -299,7 +306,7 @@ def test_what_is_wrong_with_a_table_is_said_of_all_its_pieces(case):
 
 
 def test_pieces_with_other_columns_are_refused():
-    first, second = piece_of(X40), piece_of(X40[["bad", "good"]])
+    first, second = piece_of(X60), piece_of(X60[["bad", "good"]])
     with pytest.raises(ValueError, match=r"the pieces of the table differ: .*column"):
         Summary.of(first, "auto") + Summary.of(second, "auto")
 

@@ -7,7 +7,7 @@ import pytest
 from conftest import quiet_fit, seed_of
 from modifind import EffectLikelihood, ModifierSelector
 from modifind.data.baseline import baseline_names
-from modifind.data.feature_matrix import read_features
+from modifind.data.schema import read_features
 from modifind.data.support import LEAST_EXPECTED, outside_along, without_counterpart
 from modifind.data.suspicious import Arms, OutcomeRanks, is_event_name, refuse_censored
 from modifind.engine.review import REVIEWED, review_columns

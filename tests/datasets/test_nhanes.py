@@ -12,7 +12,7 @@ import pytest
 from pandas.testing import assert_frame_equal, assert_series_equal
 
 from conftest import ROOT
-from modifind.data.feature_matrix import read_features
+from modifind.data.schema import read_features
 from modifind.datasets import build_nhanes_crp, fetch_nhanes_crp, nhanes
 from xport import xport_bytes
 

@@ -9,7 +9,6 @@ from typer.testing import CliRunner
 from modifind import EffectLikelihood, ModifierSelector, SelectionResult
 from modifind.cli.app import app
 from modifind.engine.dry_run import describe
-from modifind.engine.reading import Given
 from modifind.report.methods import methods
 
 QUICK = {"statistic": EffectLikelihood("linear"), "sampler": "gaussian", "random_state": 0, "explain": False}
@@ -110,7 +109,7 @@ def test_placebo_runs_and_checkpoints_know_the_adjustment(table, tmp_path):
 
 
 def test_dry_run_shows_what_is_adjusted_for(table):
-    lines = dict(describe(ModifierSelector(**QUICK), Given(*table, adjust_for=["sick", "site"])))
+    lines = dict(describe(ModifierSelector(**QUICK).get_params(), *table, adjust_for=["sick", "site"]))
     assert lines["adjusted for"] == "2, not tested: sick, site"
     assert lines["features, numbers"] == "2: age, dose"
     assert "features, categories" not in lines
@@ -180,8 +179,8 @@ def test_columns_are_adjusted_for_in_every_way_of_reading(file, how):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (("--features", "age", "--adjust-for", "age"), "--features and --adjust-for both name age"),
-        (("--adjust-for", "arm"), "--adjust-for names arm, which is not a feature here"),
+        (("--features", "age", "--adjust-for", "age"), "--features and --adjust-for both name 'age'"),
+        (("--adjust-for", "arm"), "--treatment and --adjust-for both name 'arm'"),
         (("--adjust-for", "weight"), "--adjust-for: no column 'weight'"),
     ],
 )

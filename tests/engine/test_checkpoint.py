@@ -20,7 +20,7 @@ from conftest import NEEDS_SIGNALS, ROOT, runs
 from modifind import EffectLikelihood, ModifierSelector
 from modifind.cli.app import main
 from modifind.datasets import make_modifiers
-from modifind.engine.checkpoint import Run, differences
+from modifind.engine.checkpoint import SavedRun, differences
 from modifind.engine.lock import held
 from modifind.nuisance.propensity.scores import PropensityModel
 from streams import SMALL, cut, fit_source
@@ -111,6 +111,7 @@ def changed(frame, column):
 
 
 def test_other_data_are_refused_and_named(table, tmp_path):
+    table = Bunch(**{**table, "y": table.y - table.y.min() + 1.0})  # so that its logarithm can be taken
     stopped(table, tmp_path, CRT)
     before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
     cases = {
@@ -186,7 +187,7 @@ def test_damaged_files_are_named_and_their_features_tested_again(table, alone, t
     text = digit.read_text(encoding="utf-8")
     half.write_text(half.read_text(encoding="utf-8")[:300], encoding="utf-8")
     noise.write_bytes(b"\xff\xfe{]")
-    place = text.index("0.", text.index("importance")) + 4
+    place = text.index("0.", text.index('"statistic"')) + 4
     digit.write_text(text[:place] + str((int(text[place]) + 1) % 10) + text[place + 1 :], encoding="utf-8")
     empty.write_text("", encoding="utf-8")
     os.utime(good, (1, 1))
@@ -392,6 +393,6 @@ def test_kills_at_random_moments_change_nothing(tmp_path, quick_commands):
 
 
 def test_the_difference_has_the_name_of_the_argument():
-    one = Run.of("whole", {}, 1, {}, {"weights": "a", "kept": "b"})
-    other = Run.of("whole", {}, 1, {}, {"weights": "c", "kept": "d"})
+    one = SavedRun.of("whole", {}, 1, {}, {"weights": "a", "kept": "b"})
+    other = SavedRun.of("whole", {}, 1, {}, {"weights": "c", "kept": "d"})
     assert differences(one, other) == ["sample_weight differs", "which rows are left out differs"]

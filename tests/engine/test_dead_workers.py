@@ -78,18 +78,29 @@ def test_there_are_no_more_workers_than_calls():
 
 
 class Killer(threading.Thread):
-    """Kills a worker of this process now and then."""
+    """Kills a worker of this process now and then, and one for sure while a fit is under way."""
 
     def __init__(self, seed, kills):
         super().__init__(daemon=True)
         self.random, self.left, self.over = random.Random(seed), kills, threading.Event()
+        self.lock, self.killed = threading.Lock(), False
 
     def run(self):
         while self.left and not self.over.wait(self.random.uniform(0.0, 1.0)):
+            self.kill()
+
+    def kill(self):
+        with self.lock:
             workers = workers_of(os.getpid())
-            if workers:
+            if workers and self.left:
                 os.kill(self.random.choice(workers), signal.SIGKILL)
                 self.left -= 1
+                self.killed = True
+
+    def look(self, done, total):
+        """Progress of the fit: one that is quicker than the first random moment loses a worker here."""
+        if 0 < done < total and not self.killed:
+            self.kill()
 
 
 @pytest.mark.parametrize("how", ["whole", "pieces"])
@@ -98,21 +109,21 @@ def test_kills_at_random_moments_of_a_fit_change_nothing(how):
     settings = {"statistic": EffectLikelihood("linear"), "sampler": "gaussian", "random_state": 0, "explain": False}
     settings |= {} if how == "whole" else {"max_train_rows": 250}
 
-    def fitted(n_jobs):
-        selector = ModifierSelector(**settings, n_jobs=n_jobs)
+    def fitted(n_jobs, **more):
+        selector = ModifierSelector(**settings, n_jobs=n_jobs, **more)
         if how == "whole":
             return selector.fit(data.X, data.y, treatment=data.treatment).result_
-        return selector.fit_source(cut(data.X, data.y, data.treatment, 50)).result_
+        return selector.fit(cut(data.X, data.y, data.treatment, 50)).result_
 
     alone = fitted(1)
     killer = Killer(seed=0, kills=2)
     killer.start()
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", UserWarning)
-        found = fitted(2)
+        found = fitted(2, progress=killer.look)
     killer.over.set()
     killer.join()
-    assert killer.left < 2
+    assert killer.killed
     assert found.table.equals(alone.table)
     assert found.checks.equals(alone.checks)
     assert {str(w.message) for w in caught} - set(alone.warnings) <= {DONE_AGAIN}

@@ -7,6 +7,7 @@ import sys
 import time
 import warnings
 from itertools import pairwise
+from multiprocessing import resource_tracker
 
 import joblib
 import numpy as np
@@ -18,8 +19,9 @@ from conftest import NEEDS_SIGNALS, confounded_table
 from modifind import WCMMD, EffectLikelihood, ModifierSelector, PropensityModel
 from modifind._workers import WorkerError
 from modifind.cli.app import main
+from modifind.data.files.distributed import read_table
 from modifind.data.files.text import Dialect
-from modifind.engine.dask import FAN_IN, DaskPieces, connect, read_table
+from modifind.engine.dask import FAN_IN, DaskPieces, connect
 from modifind.result.selection_result import SelectionResult
 from streams import close
 
@@ -38,6 +40,7 @@ FAST = {
     "cv": 2,
 }
 FEATURES = ["age", "dose", "site", "stage"]
+PATIENCE = 120  # seconds, for what ends at once unless the machine has other work
 
 
 @pytest.fixture(scope="module")
@@ -163,7 +166,7 @@ def test_missing_values_are_taken_alike(client, table, missing):
 def test_outcome_and_treatment_may_be_names_of_columns(client, table, expected):
     frame = dd.from_pandas(table.drop(columns="pi"), npartitions=4)
     close(fit(frame, "y", "arm"), expected)
-    with pytest.raises(ValueError, match="X has no column 'nobody'"):
+    with pytest.raises(ValueError, match="y names 'nobody', which is not a column of X"):
         fit(frame, "nobody", "arm")
 
 
@@ -269,6 +272,7 @@ def test_worker_that_is_killed_costs_nothing_but_time(client, table, expected):
 def test_cluster_is_started_where_there_is_none_and_stopped_again(table, expected):
     with pytest.raises(ValueError, match="No global client"):
         distributed.get_client()
+    resource_tracker.ensure_running()  # Python's own, which the first cluster starts and which lives as long as this
     before = {child.pid for child in psutil.Process().children(recursive=True)}
     seen = set()
 
@@ -279,7 +283,7 @@ def test_cluster_is_started_where_there_is_none_and_stopped_again(table, expecte
     assert seen - before
     with pytest.raises(ValueError, match="No global client"):
         distributed.get_client()
-    limit = time.monotonic() + 10
+    limit = time.monotonic() + PATIENCE
     while time.monotonic() < limit and any(psutil.pid_exists(pid) for pid in seen - before):
         time.sleep(0.1)
     left = {child.pid for child in psutil.Process().children(recursive=True)}
@@ -501,10 +505,12 @@ def test_cluster_that_is_lost_is_told_in_a_line(table, monkeypatch, lost):
     def lose(done, total):
         if total == 1000 and done:
             own.close() if lost == "scheduler" else own.scale(0)
+            while lost == "workers" and own.scheduler.workers:  # those that are still there could finish the pass
+                time.sleep(0.01)
 
     own = distributed.LocalCluster(n_workers=1, threads_per_worker=1, processes=False, dashboard_address=":0")
     told = pytest.raises(WorkerError, match=r"^the Dask cluster was lost")
-    with own, distributed.Client(own.scheduler_address, timeout="2s"), told:
+    with own, distributed.Client(own.scheduler_address), told:
         fit_parts(table, tuple(range(60, 1000, 60)), progress=lose)
 
 
@@ -585,11 +591,19 @@ def test_interrupted_run_leaves_nothing_on_the_cluster(client, table):
 
     with pytest.raises(KeyboardInterrupt) as kept:  # what is kept with the error, its futures among it, is not freed
         fit_parts(table, tuple(range(60, 1000, 60)), progress=interrupt)
-    limit = time.monotonic() + 20
+    limit = time.monotonic() + PATIENCE
     while client.run_on_scheduler(lambda dask_scheduler: len(dask_scheduler.tasks)) and time.monotonic() < limit:
         time.sleep(0.05)
     assert client.run_on_scheduler(lambda dask_scheduler: len(dask_scheduler.tasks)) == 0
     assert kept.tb is not None
+
+
+def command_of(process):
+    """The command line of a process, empty where it has ended by now."""
+    try:
+        return " ".join(process.cmdline())
+    except psutil.Error:
+        return ""
 
 
 @NEEDS_SIGNALS
@@ -600,7 +614,7 @@ def test_control_c_while_a_local_cluster_starts_leaves_nothing(folder, tmp_path)
         [*line, *SELECT, *ROWS, "--dask", "local"], stderr=subprocess.PIPE, text=True, start_new_session=True
     )
     main_process = psutil.Process(process.pid)
-    while not any("spawn_main" in " ".join(child.cmdline()) for child in main_process.children()):
+    while not any("spawn_main" in command_of(child) for child in main_process.children()):
         assert process.poll() is None
         time.sleep(0.01)
     workers = main_process.children(recursive=True)
@@ -608,4 +622,4 @@ def test_control_c_while_a_local_cluster_starts_leaves_nothing(folder, tmp_path)
     _, complaint = process.communicate(timeout=120)
     assert process.returncode == 130
     assert len(complaint.splitlines()) <= 1, complaint
-    assert not psutil.wait_procs(workers, timeout=20)[1]
+    assert not psutil.wait_procs(workers, timeout=PATIENCE)[1]

@@ -11,7 +11,6 @@ from sklearn.linear_model import LogisticRegression
 from modifind import EffectLikelihood, ModifierSelector, SelectionResult
 from modifind.cli.app import main
 from modifind.engine.dry_run import describe
-from modifind.engine.reading import Given
 from modifind.nuisance.conditional import GaussianSampler
 from modifind.nuisance.propensity.scores import PropensityModel
 from modifind.statistics import WCMMD
@@ -50,7 +49,7 @@ def selector(**settings):
 
 
 def told(table, settings=None, **rest):
-    lines = describe(selector(**settings or {}), Given(*table, **rest))
+    lines = describe(selector(**settings or {}).get_params(deep=False), *table, **rest)
     assert len({heading for heading, _ in lines}) == len(lines)
     assert not [line for _, line in lines if "\n" in line or not line]
     return dict(lines)
@@ -175,7 +174,7 @@ def test_settings_are_told():
     assert found["placebo treatments"] == "8; every row was assigned by the known probability"
     assert found["features, numbers"].startswith("14: x0, x1, ")
     assert found["features, numbers"].endswith(", x11 and 2 more")
-    other = dict(describe(ModifierSelector("wcmmd", sampler="marginal"), Given(X, y, treatment)))
+    other = dict(describe(ModifierSelector("wcmmd", sampler="marginal").get_params(deep=False), X, y, treatment))
     assert other["test"].startswith("wcmmd, sampler MarginalSampler; ")
     assert "time" not in other
     assert "placebo treatments" not in other
@@ -470,13 +469,13 @@ def test_what_a_fit_would_refuse_is_refused(settings, message):
     rng = np.random.default_rng(0)
     X = pd.DataFrame(rng.normal(size=(300, 3)), columns=list("abc"))
     with pytest.raises(ValueError, match=message):
-        describe(ModifierSelector(**settings), Given(X, rng.normal(size=300), rng.integers(0, 2, 300)))
+        describe(ModifierSelector(**settings).get_params(), X, rng.normal(size=300), rng.integers(0, 2, 300))
 
 
 def test_a_long_table_is_worked_on_in_pieces_and_processes_are_counted():
     rng = np.random.default_rng(0)
     X = pd.DataFrame(rng.normal(size=(300, 3)), columns=list("abc"))
     selector = ModifierSelector(max_train_rows=200, n_jobs=-1)
-    lines = dict(describe(selector, Given(X, rng.normal(size=300), rng.integers(0, 2, 300))))
+    lines = dict(describe(selector.get_params(), X, rng.normal(size=300), rng.integers(0, 2, 300)))
     assert "random sample of 200 rows" in lines["in pieces"]
     assert "about 5 seconds" in lines["time"]

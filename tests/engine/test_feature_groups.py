@@ -13,7 +13,7 @@ from modifind import EffectLikelihood, ModifierSelector
 from modifind.charts import CurveDisplay, ImportanceDisplay
 from modifind.cli.app import main
 from modifind.data.feature_groups import arrange, part_of, read_feature_groups
-from modifind.data.feature_matrix import read_features
+from modifind.data.schema import read_features
 from modifind.engine.assemble import DETERMINED
 from modifind.nuisance.conditional import BoostingSampler, GaussianSampler, MarginalSampler
 from modifind.nuisance.conditional.joint import N_POINTS, NearestRow, joint_rule, set_variance

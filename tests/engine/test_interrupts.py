@@ -12,10 +12,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 from joblib import delayed
+from pandas.testing import assert_frame_equal
 
 import modifind.nuisance.outcome.stacking
 from conftest import NEEDS_SIGNALS
-from modifind import ModifierSelector, SelectionResult
+from modifind import EffectLikelihood, ModifierSelector, SelectionResult
 from modifind._workers import WorkerError, results_of, survivors
 from modifind.cli.app import main
 from modifind.datasets import make_modifiers
@@ -30,6 +31,7 @@ QUICK = {
     "random_state": 0,
     "explain": False,
 }
+EXPLAINED = {"statistic": EffectLikelihood("linear"), "n_resamples": "auto", "explain": True}
 
 
 @pytest.fixture(scope="module")
@@ -89,6 +91,46 @@ def test_nothing_found_is_no_result(table):
     with pytest.raises(KeyboardInterrupt):
         selector.fit(table.X, table.y, treatment=table.treatment)
     assert not hasattr(selector, "result_")
+
+
+def interrupt_at(step, count):
+    """Ctrl-C in one of the two rounds over all features: that of the tests, or that of the explanations."""
+    rounds = []
+
+    def progress(done, total):
+        if done == 0:
+            rounds.append(total)
+        if len(rounds) == step and done >= count:
+            raise KeyboardInterrupt
+
+    return progress
+
+
+@pytest.fixture(scope="module")
+def explained(table):
+    return fitted(table, **EXPLAINED).result_
+
+
+@pytest.mark.parametrize("step", [1, 2])
+def test_ctrl_c_before_all_is_explained_keeps_the_tests(table, explained, step, tmp_path):
+    selector = ModifierSelector(**QUICK | EXPLAINED, progress=interrupt_at(step, 2))
+    message = ["2 of 6 features tested", "all features are tested, but 4 of 6 not explained"][step - 1]
+    with pytest.warns(UserWarning, match=f"interrupted: {message}"), pytest.raises(KeyboardInterrupt):
+        selector.fit(table.X, table.y, treatment=table.treatment)
+    result = selector.result_
+    assert any(message in own for own in result.warnings)
+    n_tested, n_explained = ((2, 0), (6, 2))[step - 1]
+    assert result.table["p_value"].notna().tolist() == [k < n_tested for k in range(6)]
+    if step == 2:  # before that a p-value near the cut is that of one draw of folds
+        assert_frame_equal(result.table[["statistic", "p_value"]], explained.table[["statistic", "p_value"]])
+        assert result.table["selected"].equals(explained.table["selected"])
+    assert result.table["importance"].notna().tolist() == [k < n_explained for k in range(6)]
+    for k, name in enumerate(table.X):
+        assert len(result.curve(name)) == (len(explained.curve(name)) if k < n_explained else 0)
+    result.to_json(tmp_path / "result.json")
+    assert SelectionResult.from_json(tmp_path / "result.json") == result
+    result.report(tmp_path / "report.html")
+    assert ">nan<" not in (tmp_path / "report.html").read_text(encoding="utf-8")
 
 
 def living(group):
@@ -259,7 +301,7 @@ def test_every_item_that_kills_is_found_and_all_others_have_results():
         for _, number in pairs:
             if number < 0:
                 os._exit(1)
-        return [number**2 for _, number in pairs]
+        return [(k, number**2) for k, number in pairs]
 
     items = dict(enumerate([1, 2, -1, 4, 5, 6, -1, 8]))
     found = dict(survivors(squares, (), items, 2, most_tasks=4))

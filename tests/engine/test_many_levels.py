@@ -7,8 +7,9 @@ import pandas as pd
 import pytest
 
 from modifind import EffectLikelihood, ModifierSelector
-from modifind.data.feature_matrix import read_features
 from modifind.data.many_levels import MOST_DIRECTIONS, MOST_INDICATORS, Directions, with_level_columns
+from modifind.data.schema import read_features
+from modifind.data.weights import Weights
 from modifind.nuisance.conditional import AutoSampler, BoostingSampler, GaussianSampler
 from modifind.nuisance.conditional.level_conditional import LevelModel
 from modifind.nuisance.outcome.level_effects import MOST_GROUPS, LevelEffects
@@ -72,7 +73,7 @@ def test_no_table_of_all_rows_by_all_levels_is_kept():
         conditional.model.directions.means,
     ]
     assert sum(part.size for part in kept) < table.n_rows * 200 / 20
-    effects, columns = LevelEffects.of(table.coded, table.design, a, y, binary=False)
+    effects, columns = LevelEffects.of(table.coded, table.design, a, y, binary=False, weights=Weights.alike(y.size))
     assert columns.shape[1] == 2 + 4
     assert effects(table.design).shape == columns.shape
 
@@ -81,10 +82,10 @@ def test_directions_find_where_levels_differ_and_nothing_where_they_do_not():
     rng = np.random.default_rng(0)
     codes = rng.integers(0, 100, 4000)
     columns = rng.normal(size=(4000, 6))
-    assert Directions.of(columns, codes, 100).variances.size == 0
+    assert Directions.of(columns, codes, 100, Weights.alike(codes.size)).variances.size == 0
     truth = rng.normal(size=100)
     columns[:, 2] += truth[codes]
-    found = Directions.of(columns, codes, 100)
+    found = Directions.of(columns, codes, 100, Weights.alike(codes.size))
     assert found.variances.size == 1
     assert found.variances[0] == pytest.approx(1.0, abs=0.3)  # its standard error over 100 levels is 0.14
     assert abs(np.corrcoef(found.means[:, 0], truth)[0, 1]) > 0.95
@@ -108,7 +109,9 @@ def test_effects_of_levels_are_shrunk_as_far_as_the_evidence_says():
 def test_rows_that_effects_are_learned_from_do_not_see_their_own_outcome():
     table, a, _ = coded(100)
     noise = np.random.default_rng(5).normal(size=a.size)
-    effects, columns = LevelEffects.of(table.coded, table.design, a, noise, binary=False)
+    effects, columns = LevelEffects.of(
+        table.coded, table.design, a, noise, binary=False, weights=Weights.alike(noise.size)
+    )
     first = effects.place(table.encoding[2]).start
     inside = effects(table.design)[:, first]
     assert np.corrcoef(inside, noise)[0, 1] > 0.1  # a level of thirty rows follows its rows
@@ -117,7 +120,7 @@ def test_rows_that_effects_are_learned_from_do_not_see_their_own_outcome():
 
 def test_at_most_a_hundred_groups_of_levels_are_told_apart():
     table, a, y = coded(200, n=4000)
-    effects, _ = LevelEffects.of(table.coded, table.design, a, y, binary=False)
+    effects, _ = LevelEffects.of(table.coded, table.design, a, y, binary=False, weights=Weights.alike(y.size))
     groups = effects.alike(table.encoding[2])
     assert groups.size == 200
     assert groups.max() < MOST_GROUPS
@@ -182,7 +185,7 @@ def test_draws_of_levels_have_their_chances_and_do_not_depend_on_how_many_are_as
 def test_a_distribution_without_any_difference_between_levels_is_their_frequencies():
     rng = np.random.default_rng(0)
     codes = rng.integers(0, 50, 2000)
-    model = LevelModel.of(rng.normal(size=(2000, 3)), codes, 50)
+    model = LevelModel.of(rng.normal(size=(2000, 3)), codes, 50, Weights.alike(2000))
     chances = model.chances(model.directions(rng.normal(size=(4, 3))))
     np.testing.assert_allclose(chances, np.tile(np.bincount(codes) / 2000, (4, 1)))
 

@@ -81,7 +81,7 @@ def test_a_fit_that_needs_more_memory_than_is_free_is_warned_of(tmp_path, monkey
 def test_a_fit_that_runs_out_of_memory_is_one_line_that_says_what_to_do(tmp_path, monkeypatch, capsys):
     data = make_modifiers("LinMean", n_samples=200, n_features=5, random_state=0)
     monkeypatch.setattr(GaussianSampler, "fit", lambda *_, **__: np.empty(2**62, dtype=np.int8))
-    with pytest.raises(MemoryError, match=r"out of memory \(.*\); read the table in batches \(fit_source\)"):
+    with pytest.raises(MemoryError, match=r"out of memory \(.*\); read the table in batches \(from a file\)"):
         quick(data)
     data.X.assign(arm=data.treatment, change=data.y).to_csv(tmp_path / "data.csv", index=False)
     line = ["modifind", "select", str(tmp_path / "data.csv"), "--treatment", "arm", "--outcome", "change"]

@@ -12,9 +12,9 @@ from modifind import WCMMD, EffectLikelihood, ModifierSelector, SelectionResult
 from modifind.charts import CurveDisplay
 from modifind.cli.app import app
 from modifind.data.determined import find_determined
-from modifind.data.feature_matrix import read_features
-from modifind.data.pieces import Summary
+from modifind.data.schema import Schema, read_features
 from modifind.data.sources import FrameSource
+from modifind.data.summary import Summary
 from modifind.nuisance.conditional import AutoSampler, CVAESampler, for_gaps, resolve_sampler
 from modifind.nuisance.outcome.additive import AdditiveLearner
 from modifind.nuisance.outcome.filling import Filling
@@ -108,15 +108,15 @@ def test_drop_of_every_row_is_refused(table):
 
 
 def test_levels_of_missing_values_of_every_type():
-    n = 40
+    n = 60
     X = pd.DataFrame(
         {
-            "text": ["a", "missing", None, "b"] * 10,
-            "whole": pd.array([1, None, 2, 3] * 10, dtype="Int64"),
-            "flag": pd.array([True, None, False, True] * 10, dtype="boolean"),
-            "object": [1.5, pd.NA, 2.5, None] * 10,
-            "category": pd.Categorical(["u", None, "v", "v"] * 10, categories=["v", "u"]),
-            "time": [pd.NaT, "q", "r", "q"] * 10,
+            "text": ["a", "missing", None, "b"] * 15,
+            "whole": pd.array([1, None, 2, 3] * 15, dtype="Int64"),
+            "flag": pd.array([True, None, False, True] * 15, dtype="boolean"),
+            "object": [1.5, pd.NA, 2.5, None] * 15,
+            "category": pd.Categorical(["u", None, "v", "v"] * 15, categories=["v", "u"]),
+            "time": [pd.NaT, "q", "r", "q"] * 15,
             "nothing": [None] * n,
             "number": np.where(np.arange(n) % 4 == 0, np.nan, np.arange(n) / 7),
             "one": np.where(np.arange(n) % 4 == 0, np.nan, 3.0),
@@ -136,8 +136,8 @@ def test_levels_of_missing_values_of_every_type():
     )
     assert table.incomplete == {7}
     assert table.constant == (False,) * 6 + (True, False, False)
-    piece = next(FrameSource.of(X, np.arange(n), [0, 1] * 20).pieces())
-    block = Summary.of(piece, "auto").schema(None, None, "category").read(piece)
+    piece = next(FrameSource.of(X, np.arange(n), [0, 1] * 30).pieces())
+    block = Schema.of(Summary.of(piece, "auto"), None, None, "category").read(piece)
     assert block.table.categories == table.categories
     assert block.table.incomplete == table.incomplete
     np.testing.assert_array_equal(block.table.values, table.values)
@@ -421,4 +421,4 @@ def test_rows_that_were_left_out_are_told_where_too_few_remain():
         pytest.warns(UserWarning, match="76 of 80 rows have missing values and are left out"),
         pytest.raises(ValueError, match="X has 4 rows; at least 50 are needed"),
     ):
-        ModifierSelector(missing="drop").fit_source(source)
+        ModifierSelector(missing="drop").fit(source)

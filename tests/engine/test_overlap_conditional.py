@@ -6,7 +6,7 @@ from numpy.testing import assert_allclose
 
 from conftest import four_sd, raw_p_values, runs
 from modifind import EffectLikelihood, PropensityModel
-from modifind.data.feature_matrix import read_features
+from modifind.data.schema import read_features
 from modifind.engine.overlap_conditional import OverlapConditional
 from modifind.nuisance.conditional import ConditionalGrid, GaussianSampler
 

@@ -11,7 +11,8 @@ from pandas.testing import assert_frame_equal
 from conftest import four_sd, runs
 from modifind import ModifierSelector
 from modifind.data.sources import FrameSource, open_files
-from modifind.engine.explaining import ExplainingRows
+from modifind.engine import job
+from modifind.engine.analysis import Analysis
 from modifind.inference import RowSums, analytic_test, sums_test
 from modifind.nuisance.conditional import GaussianSampler
 from streams import FAST, close
@@ -38,7 +39,7 @@ def fit(X, y, arms, piece_rows=None, **given):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         source = dataclasses.replace(source, piece_rows=piece_rows or len(X))
-        return selector.fit_source(source, adjust_for=adjusted).result_
+        return selector.fit(source, adjust_for=adjusted).result_
 
 
 @pytest.mark.parametrize(
@@ -88,14 +89,15 @@ def test_sums_of_clusters_are_those_of_rows_in_memory():
     values, weights = rng.normal(size=(n, 5)), rng.dirichlet(np.ones(5), n)
     values -= np.einsum("ij,ij->i", values, weights)[:, None]
     observed = values[:, 0] + 0.3 * rng.normal(size=80)[clusters]
-    sums, _, excess = RowSums.of(observed, values, weights)
-    units = np.bincount(clusters, excess)
-    found = sums_test(sums, 3.0, units)
+    cuts = [slice(0, 1), slice(1, 2500), slice(2500, n)]
+    parts = [RowSums.of(observed[cut], values[cut], weights[cut], clusters[cut], 80)[0] for cut in cuts]
+    found = sums_test(parts[0] + parts[1] + parts[2], 3.0)
     whole = analytic_test(observed, values, weights, shared_variance=3.0, clusters=clusters)
     assert found.statistic == pytest.approx(whole.statistic, rel=1e-9)
     assert (found.gain_low, found.gain_high) == pytest.approx((whole.gain_low, whole.gain_high), rel=1e-9)
     assert found.p_value == pytest.approx(whole.p_value, rel=0.02)
-    assert found.p_value > 1.5 * sums_test(sums, 3.0).p_value  # rows that are not independent tell less
+    alone, _ = RowSums.of(observed, values, weights)
+    assert found.p_value > 1.5 * sums_test(alone, 3.0).p_value  # rows that are not independent tell less
 
 
 @pytest.mark.parametrize("dated", [str, pd.Timestamp])
@@ -186,7 +188,7 @@ def test_files_bring_weights_clusters_and_strata(tmp_path):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         settings = FAST | {"propensity": "auto", "max_train_rows": 600, "explain": False}
-        found = ModifierSelector(**settings).fit_source(dataclasses.replace(source, piece_rows=137)).result_
+        found = ModifierSelector(**settings).fit(dataclasses.replace(source, piece_rows=137)).result_
     expected = fit(X, y, arms, 137, **rows, explain=False).table
     assert_frame_equal(found.table, expected, rtol=1e-8)
     with warnings.catch_warnings():
@@ -202,7 +204,7 @@ def test_files_bring_weights_clusters_and_strata(tmp_path):
     [
         (("y", np.zeros(3)), "X is a file, so treatment must be the name of one of its columns"),
         (("y",), "X is a file, so treatment must be the name"),
-        (("y", "group"), "has no column 'group'"),
+        (("y", "group"), "treatment names 'group', which is not a column of X"),
     ],
 )
 def test_columns_of_a_file_have_names(tmp_path, arguments, said):
@@ -396,7 +398,7 @@ def test_a_distribution_that_fails_costs_one_feature(late):
     with pytest.warns(
         UserWarning, match=r"feature 'age': its test failed \(ZeroDivisionError: .*\); not tested, p = 1"
     ):
-        found = selector.fit_source(source).result_
+        found = selector.fit(source).result_
     assert found.table.loc["age", "p_value"] == 1.0
     assert found.selected == ["dose"]
     assert found.checks.query("name == 'failed'")["passed"].tolist() == [False]
@@ -404,18 +406,29 @@ def test_a_distribution_that_fails_costs_one_feature(late):
 
 def test_an_interrupt_while_features_are_explained_keeps_all_tests(monkeypatch):
     X, y, arms, _ = table()
-    explain = ExplainingRows.explain
+    explained = Analysis.explained
 
-    def interrupted(self, question, seed):
-        if question.unit.name == "weight":
+    def interrupted(self, unit, *given):
+        if unit.name == "weight":
             raise KeyboardInterrupt
-        return explain(self, question, seed)
+        return explained(self, unit, *given)
 
     expected = fit(X, y, arms)
-    monkeypatch.setattr(ExplainingRows, "explain", interrupted)
+    monkeypatch.setattr(Analysis, "explained", interrupted)
     selector = ModifierSelector(**FAST | {"propensity": "auto", "max_train_rows": 600})
     with pytest.raises(KeyboardInterrupt), pytest.warns(UserWarning, match="2 of 4 not explained"):
         selector.fit(X, y, arms)
     assert_frame_equal(selector.result_.table.iloc[:, :6], expected.table.iloc[:, :6])
     assert len(selector.result_.curves["dose"]) > 0
     assert len(selector.result_.curves["weight"]) == 0
+
+
+def test_clusters_that_the_sample_has_no_row_of_do_not_count(monkeypatch):
+    X, y, arms, _ = table()
+    clusters, tables, fit_table = np.arange(1200) // 2, [], job.fit_table
+    monkeypatch.setattr(job, "fit_table", lambda run, own, *more: tables.append(own) or fit_table(run, own, *more))
+    fit(X, y, arms, 500, clusters=clusters, max_train_rows=300, explain=False)
+    numbers, found = tables[0].data.looked.numbers, tables[0].block.clusters
+    assert found.count == np.unique(clusters[numbers]).size < 300
+    assert np.unique(np.stack((found.codes, clusters[numbers])), axis=1).shape[1] == found.count
+    assert tables[0].data.schema.n_clusters == 600

@@ -61,21 +61,22 @@ def assigned(treatment, scores=0.5, known=True, **rest):
     """How the treatment of a table was given, as it is read."""
     rng = np.random.default_rng(1)
     X, y = rng.normal(size=(len(treatment), 2)), rng.normal(size=len(treatment))
-    data = Reading().read(Given(X, y, treatment, **rest))
-    return Assignment.of(data, np.broadcast_to(scores, len(treatment)), known), data
+    reading = Reading()
+    data = reading.read(reading.at_once(Given(X, y, treatment, **rest).source().whole))
+    return Assignment.of(data, np.broadcast_to(scores, len(treatment)), known)
 
 
-def draws(assignment, data, count=20, seed=0):
+def draws(assignment, count=20, seed=0):
     rng = np.random.default_rng(seed)
-    return [assignment.draw(data.arms, rng) for _ in range(count)]
+    return [assignment.draw(rng) for _ in range(count)]
 
 
 # How a placebo is drawn.
 
 
 def test_a_known_number_is_the_chance_of_every_row():
-    assignment, data = assigned(np.arange(N) % 2, scores=0.3)
-    found = np.array(draws(assignment, data, 200))
+    assignment = assigned(np.arange(N) % 2, scores=0.3)
+    found = np.array(draws(assignment, 200))
     assert set(np.unique(found)) == {0, 1}
     assert found.mean() == pytest.approx(0.3, abs=4 * np.sqrt(0.21 / found.size))
     assert len({row.sum() for row in found}) > 1  # not a fixed number of rows
@@ -84,8 +85,8 @@ def test_a_known_number_is_the_chance_of_every_row():
 
 def test_scores_of_rows_are_followed():
     scores = np.where(np.arange(N) < N // 2, 0.2, 0.8)
-    assignment, data = assigned(np.arange(N) % 2, scores=scores, known=False)
-    found = np.mean(draws(assignment, data, 400), axis=0)
+    assignment = assigned(np.arange(N) % 2, scores=scores, known=False)
+    found = np.mean(draws(assignment, 400), axis=0)
     assert_allclose(found, scores, atol=5 * np.sqrt(0.16 / 400))
     assert assignment.described == "every row was assigned by the fitted propensity score"
 
@@ -94,8 +95,8 @@ def test_strata_keep_their_number_of_treated_rows():
     rng = np.random.default_rng(2)
     strata = rng.choice(["a", "b", "c"], size=N)
     treatment = (rng.random(N) < pd.Series(strata).map({"a": 0.2, "b": 0.5, "c": 0.8})).to_numpy().astype(int)
-    assignment, data = assigned(treatment, strata=strata, known=False)
-    found = draws(assignment, data)
+    assignment = assigned(treatment, strata=strata, known=False)
+    found = draws(assignment)
     for stratum in "abc":
         inside = strata == stratum
         assert {row[inside].sum() for row in found} == {treatment[inside].sum()}
@@ -106,8 +107,8 @@ def test_strata_keep_their_number_of_treated_rows():
 def test_known_scores_are_followed_also_within_strata():
     strata = np.tile(["a", "b"], N // 2)
     scores = np.where(np.arange(N) < N // 2, 0.2, 0.8)
-    assignment, data = assigned(np.arange(N) // 2 % 2, scores=scores, strata=strata)
-    assert_allclose(np.mean(draws(assignment, data, 400), axis=0), scores, atol=5 * np.sqrt(0.16 / 400))
+    assignment = assigned(np.arange(N) // 2 % 2, scores=scores, strata=strata)
+    assert_allclose(np.mean(draws(assignment, 400), axis=0), scores, atol=5 * np.sqrt(0.16 / 400))
 
 
 def clustered(sizes):
@@ -119,8 +120,8 @@ def test_clusters_that_were_treated_whole_stay_whole():
     clusters = clustered(rng.integers(2, 12, size=60))
     order = rng.permutation(clusters.size)  # rows of a cluster need not stand together
     treatment = rng.integers(0, 2, size=60)[clusters]
-    assignment, data = assigned(treatment[order], clusters=clusters[order])
-    found = draws(assignment, data)
+    assignment = assigned(treatment[order], clusters=clusters[order])
+    found = draws(assignment)
     for row in found:
         assert (pd.Series(row).groupby(clusters[order]).nunique() == 1).all()
     assert len({tuple(row) for row in found}) == len(found)
@@ -129,8 +130,8 @@ def test_clusters_that_were_treated_whole_stay_whole():
 
 def test_rows_of_clusters_with_both_arms_are_drawn_one_by_one():
     clusters = clustered([6] * 40)
-    assignment, data = assigned(np.arange(N) % 2, clusters=clusters)
-    for row in draws(assignment, data):
+    assignment = assigned(np.arange(N) % 2, clusters=clusters)
+    for row in draws(assignment):
         assert (pd.Series(row).groupby(clusters).nunique() == 2).any()
     assert assignment.described == "every row was assigned by the known probability"
 
@@ -139,10 +140,10 @@ def test_strata_keep_their_number_of_treated_clusters():
     clusters = clustered([4] * 60)
     strata = np.where(clusters < 24, "north", "south")
     treatment = ((clusters % 3 == 0) | (clusters > 50)).astype(int)
-    assignment, data = assigned(treatment, clusters=clusters, strata=strata, known=False)
+    assignment = assigned(treatment, clusters=clusters, strata=strata, known=False)
     assert assignment.described == "the treated clusters of every stratum were drawn anew"
     first = np.arange(0, N, 4)
-    for row in draws(assignment, data):
+    for row in draws(assignment):
         assert_array_equal(row, np.repeat(row[first], 4))
         for stratum in ("north", "south"):
             inside = first[strata[first] == stratum]
@@ -151,33 +152,33 @@ def test_strata_keep_their_number_of_treated_clusters():
 
 def test_clusters_that_lie_in_several_strata_are_drawn_whole_by_their_scores():
     clusters = clustered([4] * 60)
-    assignment, data = assigned(clusters % 2, clusters=clusters, strata=np.where(np.arange(N) % 2, "north", "south"))
+    assignment = assigned(clusters % 2, clusters=clusters, strata=np.where(np.arange(N) % 2, "north", "south"))
     assert assignment.strata is None
-    for row in draws(assignment, data):
+    for row in draws(assignment):
         assert_array_equal(row, np.repeat(row[::4], 4))
     assert assignment.described == "every cluster was assigned by the known probability"
 
 
 def test_a_treatment_that_would_have_too_few_rows_is_drawn_again():
-    assignment, data = assigned(np.arange(60) % 2, scores=0.4)
-    sizes = {int(row.sum()) for row in draws(assignment, data, 300)}
+    assignment = assigned(np.arange(60) % 2, scores=0.4)
+    sizes = {int(row.sum()) for row in draws(assignment, 300)}
     assert min(sizes) >= 20
     assert max(sizes) <= 40
     assert 20 in sizes
 
 
 def test_scores_that_always_leave_an_arm_too_small_are_refused():
-    assignment, data = assigned(np.arange(N) % 2, scores=0.01)
+    assignment = assigned(np.arange(N) % 2, scores=0.01)
     with pytest.raises(ValueError, match="leaves fewer than 20 rows in an arm in each of 100 draws") as error:
-        assignment.draw(data.arms, np.random.default_rng(0))
+        assignment.draw(np.random.default_rng(0))
     assert "\n" not in str(error.value)
 
 
 def test_drawing_leaves_the_treatment_as_it_is():
     treatment = np.arange(N) % 2
-    assignment, data = assigned(treatment, strata=np.where(np.arange(N) < 100, "a", "b"))
-    draws(assignment, data, 3)
-    assert_array_equal(data.arms, treatment)
+    assignment = assigned(treatment, strata=np.where(np.arange(N) < 100, "a", "b"))
+    draws(assignment, 3)
+    assert_array_equal(assignment.arms, treatment)
 
 
 # Runs.

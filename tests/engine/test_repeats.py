@@ -7,6 +7,7 @@ from scipy.stats import norm
 from conftest import quiet_fit
 from modifind import EffectLikelihood
 from modifind.engine import repeats
+from modifind.inference import AnalyticOutcome
 
 
 def near_the_cut(seed, n=300):
@@ -69,3 +70,40 @@ def test_features_that_cannot_be_tested_are_not_repeated():
     with pytest.warns(UserWarning, match="constant"):
         result = quiet_fit(X, y, treatment, random_state=0, alpha=0.5, statistic=EffectLikelihood("linear")).result_
     assert result.table["p_value"].iloc[3] == 1
+
+
+def test_adjusted_p_values_up_to_four_times_alpha_are_near_the_cut(monkeypatch):
+    rng = np.random.default_rng(0)
+    X, treatment = rng.normal(size=(600, 12)), rng.integers(0, 2, size=600)
+    y = X @ rng.normal(size=12) + treatment * X[:, 0] + rng.normal(size=600)
+    settings = {"statistic": EffectLikelihood("linear"), "sampler": "gaussian", "propensity": 0.5, "random_state": 0}
+    settings |= {"adjust": "none", "alpha": 0.1}  # 600 rows are too many for raw p-values to count
+    result = quiet_fit(X, y, treatment, **settings).result_
+    monkeypatch.setattr(repeats, "MOST", 1)
+    first = quiet_fit(X, y, treatment, **settings).result_.table["p_value"]
+    repeated = result.diagnostics["n_repeats"] > 1
+    assert (repeated == first.between(0.02, 0.4)).all()
+    # Of each kind there is one: sure of the first cross-fit, near the cut on both sides, and beyond, though not far.
+    for low, high in ((0.0, 0.02), (0.02, 0.1), (0.3, 0.4), (0.4, 0.5)):
+        assert first.between(low, high).any(), (low, high)
+
+
+def outcome_of(p_value):
+    return AnalyticOutcome(float(norm.isf(p_value)), p_value, p_value, p_value, 0.1, 0.0, 0.2)
+
+
+@pytest.mark.parametrize("nothing", [1.0, 1 - 1e-12, 0.99])
+def test_a_cross_fit_that_sees_nothing_does_not_outweigh_the_others(nothing):
+    each = [outcome_of(p_value) for p_value in (1e-3, 2e-3, nothing)]
+    together = repeats._mean(each)
+    # It counts as a p-value of 0.95 does, and not as one without end.
+    expected = norm.sf(np.mean(norm.isf([1e-3, 2e-3, 0.95])))
+    assert together.p_value == together.likelihood_p_value == pytest.approx(expected)
+    assert together.normal_p_value == pytest.approx(expected)
+    assert expected < 0.1
+    assert together.z_spread == pytest.approx(np.std(norm.isf([1e-3, 2e-3, 0.95]), ddof=1) / np.sqrt(3))
+
+
+def test_p_values_that_are_not_large_count_as_they_are():
+    together = repeats._mean([outcome_of(p_value) for p_value in (1e-30, 0.5, 0.9)])
+    assert together.p_value == pytest.approx(norm.sf(np.mean(norm.isf([1e-30, 0.5, 0.9]))))

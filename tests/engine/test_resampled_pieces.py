@@ -12,7 +12,8 @@ from conftest import four_sd, runs
 from modifind import WCMMD, ConditionalRandomizationTest, ModifierSelector, PropensityModel
 from modifind.data.row_plan import RowPlan
 from modifind.data.sources import FrameSource
-from modifind.engine import measured
+from modifind.engine import resampling
+from modifind.engine.scored import Measured
 from modifind.inference.randomisation import CRTOutcome
 from modifind.statistics import Statistic
 from streams import close
@@ -44,7 +45,7 @@ def fit(X, y, arms, piece_rows=None, **given):
     source = dataclasses.replace(FrameSource.of(X, y, arms, per_row=rows), piece_rows=piece_rows or len(X))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        return selector.fit_source(source).result_
+        return selector.fit(source).result_
 
 
 CASES = ("plain", "sample_weight", "strata", "missing", "horvitz_thompson", "fixed", "trees", "splines")
@@ -78,11 +79,11 @@ def test_answer_depends_on_no_processes_batches_or_blocks(monkeypatch):
     X = X[["dose", "sex"]]
     whole = fit(X, y, arms, n_resamples=25)
     close(fit(X, y, arms, 450, n_jobs=2, n_resamples=25), whole, 1e-9)
-    monkeypatch.setattr(measured, "FIRST_BATCH", 3)
-    monkeypatch.setattr(measured, "MOST_BATCH", 9)
+    monkeypatch.setattr(resampling, "FIRST_BATCH", 3)
+    monkeypatch.setattr(resampling, "MOST_BATCH", 9)
     close(fit(X, y, arms, n_resamples=25), whole, 1e-12)
     few = fit(X, y, arms, n_resamples=5)
-    monkeypatch.setattr(measured, "BATCH_BYTES", 1)  # one resample at a time
+    monkeypatch.setattr(resampling, "BATCH_BYTES", 1)  # one resample at a time
     close(fit(X, y, arms, n_resamples=5), few, 1e-12)
 
 
@@ -173,8 +174,8 @@ class PreparedSlope:
     def value(self, column):
         return self.value_of((self.sums(column),))
 
-    def at(self, outcome, arms, weights=None):
-        return PreparedSlope(outcome, arms)
+    def at(self, rows):
+        return PreparedSlope(rows.outcome, rows.arms)
 
     def sums(self, column, known=()):
         x, y = column.values, self.outcome
@@ -229,14 +230,14 @@ def test_gaps_are_refused_for_a_statistic_that_takes_none():
 
 def test_distribution_that_fails_for_some_rows_costs_one_feature(monkeypatch):
     X, y, arms, _ = table()
-    resampled = measured.Measured.columns
+    resampled = Measured.columns
 
     def failing(self, rows, numbers):
         if self.rule is not None and self.feature == 1 and rows.block.start > 0:
             raise RuntimeError("no such rows")
         return resampled(self, rows, numbers)
 
-    monkeypatch.setattr(measured.Measured, "columns", failing)
+    monkeypatch.setattr(Measured, "columns", failing)
     found = fit(X, y, arms, 300)
     assert found.table.loc["age", "p_value"] == 1.0
     assert any("'age'" in own and "no such rows" in own for own in found.warnings)

@@ -6,9 +6,7 @@ import pytest
 
 from modifind import EffectLikelihood, ModifierSelector
 from modifind.data.sources import FrameSource
-from modifind.engine.in_memory import TableInMemory
-from modifind.engine.pieces import TableInPieces
-from modifind.engine.run import Run
+from modifind.engine import job
 
 SETTINGS = {"statistic": EffectLikelihood("linear"), "sampler": "gaussian", "propensity": 0.5, "explain": False}
 
@@ -16,8 +14,8 @@ SETTINGS = {"statistic": EffectLikelihood("linear"), "sampler": "gaussian", "pro
 @pytest.fixture
 def tables(monkeypatch):
     """The tables that the engine is given."""
-    found, fit = [], Run.fit
-    monkeypatch.setattr(Run, "fit", lambda self, table: found.append(table) or fit(self, table))
+    found, fit = [], job.fit_table
+    monkeypatch.setattr(job, "fit_table", lambda run, table, *more: found.append(table) or fit(run, table, *more))
     return found
 
 
@@ -28,8 +26,8 @@ def rows(n):
     return X, arms * X["a"].to_numpy() + rng.normal(size=n), arms
 
 
-@pytest.mark.parametrize(("n", "kind"), [(250, TableInMemory), (350, TableInPieces)])
-def test_a_table_is_one_of_two_whatever_it_comes_as(tables, tmp_path, n, kind):
+@pytest.mark.parametrize(("n", "whole"), [(250, True), (350, False)])
+def test_a_table_is_one_of_two_whatever_it_comes_as(tables, tmp_path, n, whole):
     X, y, arms = rows(n)
     file = tmp_path / "table.csv"
     X.assign(y=y, arm=arms).to_csv(file, index=False)
@@ -37,10 +35,10 @@ def test_a_table_is_one_of_two_whatever_it_comes_as(tables, tmp_path, n, kind):
     results = [
         selector.fit(X, y, arms).result_,
         selector.fit(str(file), "y", "arm").result_,
-        selector.fit_source(FrameSource.of(X, y, arms)).result_,
+        selector.fit(FrameSource.of(X, y, arms)).result_,
     ]
-    assert [type(table) for table in tables] == 3 * [kind]
-    assert all(table.block.y.size == min(n, 300) and table.n_rows == n for table in tables)
+    assert [(table.whole, table.pieces is None) for table in tables] == 3 * [(whole, whole)]
+    assert all(table.block.y.size == min(n, 300) and table.data.schema.n_rows == n for table in tables)
     for other in results[1:]:
         np.testing.assert_allclose(other.table["p_value"], results[0].table["p_value"], rtol=1e-9)
     assert results[0].selected == ["a"]

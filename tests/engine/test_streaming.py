@@ -138,16 +138,18 @@ def test_variance_that_folds_share_is_of_the_sample_alone(spied, two):
     everyone = dataclasses.replace(spied.plan, scoring=everyone)
     whole = everyone.sums(Piece(0, two.X, pd.Series(two.y), pd.Series(two.treatment)))
     for found, all_rows in zip(spied.sums.features, whole.features, strict=True):
-        assert all_rows.per_fold[0].sum() == pytest.approx(all_rows.test.second, rel=1e-9)
-        assert all_rows.per_fold[1].sum() == pytest.approx(all_rows.prognosis.second, rel=1e-9)
+        assert list(found.parts) == ["test", "outcome"]
+        for part in all_rows.parts.values():
+            assert part.per_fold.sum() == pytest.approx(part.rows.second, rel=1e-9)
         # 400 of 900 rows, whose variances differ.
-        assert found.per_fold[0].sum() / found.test.second == pytest.approx(400 / 900, abs=0.1)
-        assert found.per_fold.shape == (2, 1, 5)
+        test = found.parts["test"]
+        assert test.per_fold.sum() / test.rows.second == pytest.approx(400 / 900, abs=0.1)
+        assert all(part.per_fold.shape == (1, 5) for part in found.parts.values())
 
 
 def test_plan_of_the_workers_is_small_and_has_no_rows(spied):
     assert len(pickle.dumps(spied.plan)) < 100_000
-    assert spied.plan.outcome.y.size == spied.plan.scoring.propensity.raw.size == 1
+    assert spied.plan.statistic.y.size == spied.plan.scoring.propensity.raw.size == 1
 
 
 def test_index_and_container_of_the_table_do_not_matter(few):
@@ -415,7 +417,7 @@ def test_lengths_must_agree(few):
         fit(few.X, few.y[:-1], few.treatment, **SMALL)
     with pytest.raises(ValueError, match="treatment has 3 rows but X has 900"):
         fit(few.X, few.y, few.treatment[:3], **SMALL)
-    with pytest.raises(ValueError, match="propensity has 5 rows but X has 900"):
+    with pytest.raises(ValueError, match=r"propensity array must have one score per row \(900\); found shape \(5,\)"):
         fit(few.X, few.y, few.treatment, **SMALL, propensity=np.full(5, 0.5))
     with pytest.raises(ValueError, match="required"):
         fit(few.X, None, few.treatment, **SMALL)

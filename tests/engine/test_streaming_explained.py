@@ -9,22 +9,30 @@ import numpy as np
 import pandas as pd
 import pytest
 from pandas.testing import assert_frame_equal
+from scipy.stats import norm
 
-from conftest import confounded_table, seed_of
+from conftest import conditional_grid, confounded_table, seed_of
 from modifind import EffectLikelihood, ModifierSelector, PropensityModel
+from modifind.data.clusters import Clusters
 from modifind.data.feature_groups import Unit
-from modifind.data.feature_matrix import read_features
 from modifind.data.pieces import Block
-from modifind.engine import checkpoint, explaining
-from modifind.engine.explaining import ExplainingRows, Question
-from modifind.engine.testers import AnalyticTester
+from modifind.data.schema import read_features
+from modifind.data.weights import Weights
+from modifind.engine import analysis, checkpoint, explaining
+from modifind.engine.analysis import Analysis, ChangeRows, Examined, UnitSeeds
+from modifind.engine.explaining import Explainer
+from modifind.engine.overlap_conditional import OverlapConditional
+from modifind.engine.scored import ScoredRows
+from modifind.explain import marginal
 from modifind.explain.column_bounds import explain_bounds
 from modifind.explain.marginal import marginal_view
 from modifind.explain.pseudo import ArmRows, OutcomeModel, PseudoOutcomes
 from modifind.explain.views import CURVE_COLUMNS
+from modifind.inference import UNSEEN
 from modifind.nuisance.conditional import GaussianSampler
 from modifind.statistics import WCMMD, Nuisances
 from modifind.statistics.reuse import Reuse
+from prepared import feature_changes
 from streams import FAST, SMALL, cut, fit, fit_source
 
 BANDS = {"d2_null_low", "mean_effect_low", "q90_effect_high", "sd_ratio_low", "rows_treated", "low_support"}
@@ -47,42 +55,50 @@ def sample():
     )
     sampler = GaussianSampler()
     sampler.fit(table, treatment, seed_of(2))
-    block = Block(0, table, y, treatment)
+    block = Block(0, table, y, treatment, None, Weights.alike(1200), Clusters.rows(1200))
     propensity = PropensityModel(scores).fit(table, treatment)
     return SimpleNamespace(block=block, scores=scores, propensity=propensity, folds=folds, model=model, sampler=sampler)
 
 
-def rows_of(sample, y_bandwidth=1.0, **settings):
-    rows = ArmRows(sample.block.y, sample.block.treatment, sample.propensity.scores)
-    outcomes = PseudoOutcomes.of(rows, OutcomeModel.of(sample.model), seed=seed_of(3), **settings)
-    parts = (sample.block, sample.block.numbers, sample.propensity, sample.folds, sample.model, outcomes)
-    return ExplainingRows.of(*parts, y_bandwidth, bands=True)
+def rows_of(sample, **settings):
+    """The analysis of a sample whose features are explained by some of its rows."""
+    block, model, everyone = sample.block, sample.model, np.ones(1200, dtype=bool)
+    rows = ArmRows(block.y, block.treatment, sample.propensity.scores)
+    outcomes = PseudoOutcomes.of(rows, OutcomeModel.of(model), seed=seed_of(3), **settings)
+    importance = WCMMD().for_rows(block.y, block.treatment, seed_of(0))
+    whole = ScoredRows(block, tuple(sample.folds), sample.propensity, everyone, 5, 1200)
+    looked, units = SimpleNamespace(numbers=block.numbers), ()
+    table = SimpleNamespace(
+        whole=False, block=block, units=units, data=SimpleNamespace(looked=looked), scored=lambda propensity: whole
+    )
+    models = SimpleNamespace(propensity=sample.propensity, explaining=model)
+    explainer = Explainer(block, sample.propensity, importance, outcomes, bands=True)
+    run = SimpleNamespace(explain=True, alpha=0.05)
+    return Analysis(run, table, models, explainer, ChangeRows.of(table, models, outcomes.rows))
 
 
-def answer(rows, feature, seed, **asked):
+def answer(rows, feature, *, rule=None, bounds=False):
     """The explanation of a feature, with its curve and densities."""
-    name = rows.table.names[feature]
-    found = rows.explain(Question(Unit(name, (feature,)), **asked), seed)
-    curve, densities = found.shown[name]
-    return found, curve, densities
+    unit = Unit(rows.explainer.block.table.names[feature], (feature,))
+    seeds = UnitSeeds(seed_of(7), seed_of(8), seed_of(9), seed_of(10))
+    outcome = dataclasses.replace(UNSEEN, p_value=0.01) if bounds else UNSEEN
+    found = rows.explained(unit, seeds, Examined(rule=rule, outcome=outcome), {})
+    return found, found.view.curve, found.view.densities
 
 
 @pytest.mark.parametrize("feature", [0, 3])
 def test_a_small_sample_is_explained_as_a_table_in_memory(sample, feature):
-    block = sample.block
-    prepared = WCMMD().for_rows(block.y, block.treatment, seed_of(0))
-    rows = rows_of(sample, prepared.y_bandwidth)
-    found, curve, densities = answer(rows, feature, seed_of(7), rule=sample.sampler.rule(feature), bounds=True)
-    expected = marginal_view(block.table, feature, rows.outcomes, sample.scores, prepared, seed_of(7))
+    block, rows = sample.block, rows_of(sample)
+    found, curve, densities = answer(rows, feature, rule=sample.sampler.rule(feature), bounds=True)
+    prepared, outcomes = rows.explainer.importance, rows.explainer.outcomes
+    expected = marginal_view(block.table, feature, outcomes, sample.scores, prepared, seed_of(7))
     assert_frame_equal(curve, expected.curve, check_exact=True)
     assert_frame_equal(densities, expected.densities, check_exact=True)
-    conditional = sample.sampler.conditional(feature)
-    _, changes = AnalyticTester(sample.model, sample.propensity, 0).examine(
-        feature, conditional, 1.0, np.random.default_rng(0)
-    )
+    points = conditional_grid(sample.sampler, feature)
+    changes = feature_changes(sample.model, feature, OverlapConditional(points, sample.propensity, feature))
     for part in ("mean", "spread", "shape"):
         assert getattr(found.changes, part) == pytest.approx(getattr(changes, part), rel=1e-6), part
-    seed = seed_of(7).spawn(2)[1]
+    seed = seed_of(10).spawn(1)[0]
     bounds = explain_bounds(block.table, feature, ArmRows(block.y, block.treatment, sample.scores), seed)
     own = found.bounds[block.table.names[feature]]
     assert_frame_equal(own.table, bounds.table, check_exact=True)
@@ -91,12 +107,14 @@ def test_a_small_sample_is_explained_as_a_table_in_memory(sample, feature):
 
 def test_a_part_of_the_sample_is_predicted_by_models_that_have_not_seen_it(sample):
     part, again = (rows_of(sample, max_rows=400) for _ in range(2))
-    chosen = part.outcomes.rows
+    chosen = part.explainer.outcomes.rows
     assert np.unique(chosen).size == 400
-    np.testing.assert_array_equal(chosen, again.outcomes.rows)
-    np.testing.assert_array_equal(part.table.values, sample.block.table.values[chosen])
-    assert part.share == pytest.approx(1 / 3)
-    for mine, whole, folds in zip(part.model.fits, sample.model.fits, sample.folds, strict=True):
+    np.testing.assert_array_equal(chosen, again.explainer.outcomes.rows)
+    changing = part.changing
+    np.testing.assert_array_equal(changing.rows.block.table.values, sample.block.table.values[chosen])
+    np.testing.assert_array_equal(changing.numbers, chosen)
+    assert changing.share == pytest.approx(1 / 3)
+    for mine, whole, folds in zip(changing.model.fits, sample.model.fits, sample.folds, strict=True):
         np.testing.assert_array_equal(mine.cross.folds, folds[chosen])
         np.testing.assert_allclose(mine.cross.location, whole.cross.location[chosen], rtol=1e-9)
         np.testing.assert_allclose(mine.cross.scale, whole.cross.scale[chosen], rtol=1e-9)
@@ -105,7 +123,7 @@ def test_a_part_of_the_sample_is_predicted_by_models_that_have_not_seen_it(sampl
 
 def test_a_part_of_the_sample_tells_the_same_with_wider_bands(sample):
     rule = sample.sampler.rule(0)
-    part, whole = (answer(rows_of(sample, max_rows=n), 0, seed_of(7), rule=rule) for n in (400, 1200))
+    part, whole = (answer(rows_of(sample, max_rows=n), 0, rule=rule) for n in (400, 1200))
     at = [np.interp([-1.0, 0.0, 1.0], curve["value"], curve["mean_effect"]) for _, curve, _ in (part, whole)]
     np.testing.assert_allclose(at[0], at[1], atol=0.6)
     np.testing.assert_allclose(at[1], [-1.0, 0.0, 1.0], atol=0.6)
@@ -122,24 +140,49 @@ def test_folds_share_less_variance_the_fewer_rows_have_taught():
     assert Reuse((products,), share=0.25).variance(per_fold) == pytest.approx(whole / 4)
 
 
+def test_what_changes_is_tested_with_the_variance_that_the_explained_rows_share(sample, monkeypatch):
+    """Of a third of the rows a third of the variance between folds is shared, whatever the feature's patterns are."""
+    patterns = np.full((5, 5), 0.75) + 0.25 * np.eye(5)  # as much in common as noise has in five folds
+    reuse = type(sample.model).reuse
+    monkeypatch.setattr(
+        type(sample.model),
+        "reuse",
+        lambda own, *given: {
+            name: dataclasses.replace(part, products=(patterns,) * 2) for name, part in reuse(own, *given).items()
+        },
+    )
+    part, rule = rows_of(sample, max_rows=400), sample.sampler.rule(1)
+    z = {}
+    own_share = part.changing.share
+    for share in (0.0, own_share, 1.0):
+        changing = dataclasses.replace(part.changing, share=share)
+        found, _, _ = answer(dataclasses.replace(part, changing=changing), 1, rule=rule)
+        z[share] = norm.isf(found.changes.mean)
+    # Shared variance is the share of that of independent rows, nearly: folds have about a fifth of it each.
+    for share, own in z.items():
+        assert own == pytest.approx(z[0.0] / np.sqrt(1 + share), rel=0.1)
+    assert abs(z[1.0]) < abs(z[own_share]) < abs(z[0.0])
+
+
 def with_few_values(sample, n_values):
-    rows = rows_of(sample)
-    values = rows.table.values.copy()
-    seen = np.flatnonzero(rows.table.observed(2))
+    rows, block = rows_of(sample), sample.block
+    values = block.table.values.copy()
+    seen = np.flatnonzero(block.table.observed(2))
     values[seen[n_values:], 2] = np.nan
-    return dataclasses.replace(rows, table=dataclasses.replace(rows.table, values=values))
+    block = dataclasses.replace(block, table=dataclasses.replace(block.table, values=values))
+    return dataclasses.replace(rows, explainer=dataclasses.replace(rows.explainer, block=block))
 
 
 def test_values_that_are_all_missing_have_a_curve_of_one_point(sample):
-    found, curve, densities = answer(with_few_values(sample, 0), 2, seed_of(0), bounds=True)
+    found, curve, densities = answer(with_few_values(sample, 0), 2, bounds=True)
     assert curve["value"].dtype == densities["value"].dtype == np.float64
     assert curve["value"].isna().tolist() == [True]
     assert np.isfinite(curve[["mean_effect", "mean_effect_low", "sd_ratio_high"]]).all().all()
-    assert found.bounds is None
+    assert not found.bounds
 
 
 def test_features_are_explained_where_the_sample_holds_a_value_or_two(sample):
-    _, curve, _ = answer(with_few_values(sample, 2), 2, seed_of(0), bounds=True)
+    _, curve, _ = answer(with_few_values(sample, 2), 2, bounds=True)
     assert curve["low_support"].tolist()[:-1] == [True] * (len(curve) - 1)
     assert not curve["low_support"].iloc[-1]
 
@@ -208,18 +251,18 @@ def explained(two):
 
 
 @pytest.mark.parametrize(
-    ("step", "named", "lost"),
+    ("place", "step", "named", "lost"),
     [
-        ("explain_column", "its curve", "curves"),
-        ("change_tests", "what changes along it", "changes"),
-        ("explain_bounds", "bounds along it", "bounds"),
+        (marginal, "explain_column", "its curve", "curves"),
+        (analysis, "changes_of", "what changes along it", "changes"),
+        (explaining, "explain_bounds", "bounds along it", "bounds"),
     ],
 )
-def test_what_cannot_be_explained_costs_no_test_and_nothing_else(two, explained, monkeypatch, step, named, lost):
+def test_what_cannot_be_explained_costs_no_test_and_nothing_else(two, explained, monkeypatch, place, step, named, lost):
     def fails(*args, **kwargs):
         raise MemoryError("no room")
 
-    monkeypatch.setattr(explaining, step, fails)
+    monkeypatch.setattr(place, step, fails)
     with pytest.warns(UserWarning, match=rf"feature 'age': {named} could not be found \(MemoryError: no room\)"):
         found = fit(two.X, two.y, two.treatment, **SMALL)
     assert_frame_equal(found.table, explained.table, check_exact=True)

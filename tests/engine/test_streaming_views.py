@@ -7,7 +7,8 @@ import pandas as pd
 import pytest
 
 from conftest import confounded_table
-from modifind.data.feature_matrix import read_features
+from modifind.data.schema import read_features
+from modifind.data.weights import Weights
 from modifind.engine.passes import LocalPieces
 from modifind.nuisance.propensity.overlap import OverlapSums, overlap_of
 from modifind.nuisance.propensity.scores import FittedPropensity
@@ -71,9 +72,8 @@ def test_overlap_sums_are_the_overlap_of_all_rows():
     raw, arms = rng.beta(1, 1, size=500), rng.integers(0, 2, size=500)
 
     def rows(chosen):
-        return FittedPropensity(
-            raw[chosen], (0.02, 0.98), arms[chosen], dataclasses.replace(table, values=table.values[chosen]), "", 0.7
-        )
+        part, alike = dataclasses.replace(table, values=table.values[chosen]), Weights.alike(raw[chosen].size)
+        return FittedPropensity(raw[chosen], (0.02, 0.98), arms[chosen], part, "", 0.7, alike)
 
     total = OverlapSums.of(rows(slice(0, 120))) + OverlapSums.of(rows(slice(120, 500)))
     expected = overlap_of(rows(slice(None)))

@@ -8,8 +8,9 @@ import pytest
 
 from modifind import EffectLikelihood, ModifierSelector
 from modifind.data.determined import find_determined
-from modifind.data.feature_matrix import read_features
-from modifind.engine.reading import Given, Reading
+from modifind.data.schema import read_features
+from modifind.engine.job import Job
+from modifind.engine.reading import Given
 from modifind.nuisance.conditional import BoostingSampler
 
 LINEAR = EffectLikelihood(learner="linear")
@@ -57,8 +58,9 @@ def test_a_feature_may_have_the_name_of_the_outcome():
     X, y, a, _ = table()
     X = X.rename(columns={"X1": "y", "X2": "treatment"})
     X.iloc[:7, 0], X.iloc[5:9, 1] = np.nan, np.nan
+    job = Job.of(ModifierSelector("wcmmd", missing="drop", random_state=0).get_params(deep=False))
     with pytest.warns(UserWarning, match=r"9 of 300 rows .*: y \(7\), treatment \(4\)"):
-        assert Reading(missing="drop").read(Given(X, y, a)).table.n_rows == 291
+        assert job.checked(Given(X, y, a))[0].block.table.n_rows == 291
 
 
 @pytest.mark.parametrize("sampler", ["gaussian", "boosting", "auto"])

@@ -10,11 +10,11 @@ from scipy.stats import ks_2samp, kstest
 from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.linear_model import LogisticRegression
 
-from conftest import FrozenLogit, seed_of
+from conftest import FrozenLogit, conditional_grid, seed_of
 from modifind import ModifierSelector
-from modifind.data.feature_matrix import read_features
-from modifind.data.survey import effective_size, effective_weights
-from modifind.engine.testers import ResamplingTester
+from modifind.data.schema import read_features
+from modifind.data.weights import Weights
+from modifind.engine.resampling import ResamplingTest
 from modifind.explain import effect_bounds, effect_curve
 from modifind.explain.marginal import marginal_view
 from modifind.explain.pseudo import ArmRows, PseudoOutcomes
@@ -74,7 +74,7 @@ def biased_sample(seed, n, d=2):
 
 
 def grid_of(sampler, feature):
-    points, weights = sampler.conditional_grid(feature).at(slice(None))
+    points, weights = conditional_grid(sampler, feature).at(slice(None))
     return (points * weights).sum(axis=1)
 
 
@@ -83,8 +83,8 @@ def grid_of(sampler, feature):
 
 def test_effective_weights_add_up_to_the_effective_size():
     weights = np.array([0.2, 1.0, 1.8, 1.0])
-    assert effective_weights(weights).sum() == pytest.approx(effective_size(weights))
-    assert effective_weights(None) is None
+    assert Weights.of(weights).effective.sum == pytest.approx(Weights.of(weights).effective_size)
+    assert Weights.alike(4).effective.uniform
 
 
 @pytest.mark.parametrize("estimator", ["auto", LogisticRegression(C=0.1), HistGradientBoostingClassifier(max_iter=5)])
@@ -175,8 +175,8 @@ def test_overlap_counts_rows_by_their_weights():
     found = overlap_of(fitted)
     for arm, name in ((0, "control"), (1, "treated")):
         own = weights[treatment == arm]  # the score is the same for all rows of an arm
-        assert found[f"effective_rows_{name}"] == pytest.approx(effective_size(own))
-        assert found[f"effective_share_{name}"] == pytest.approx(effective_size(own) / own.size)
+        assert found[f"effective_rows_{name}"] == pytest.approx(Weights.of(own).effective_size)
+        assert found[f"effective_share_{name}"] == pytest.approx(Weights.of(own).effective_size / own.size)
         assert found[f"max_weight_share_{name}"] == pytest.approx(own.max() / own.sum())
 
 
@@ -279,7 +279,7 @@ def test_weights_enter_the_spread_of_a_distribution():
     weights /= weights.mean()
     table, treatment = read_features(x), rng.integers(0, 2, size=2000)
     for sampler in (GaussianSampler, BoostingSampler):
-        own, plain = (sampler().fit(table, treatment, seed_of(0), w).conditional_grid(0) for w in (weights, None))
+        own, plain = (conditional_grid(sampler().fit(table, treatment, seed_of(0), w), 0) for w in (weights, None))
         spreads = []
         for grid in (own, plain):
             points, shares = grid.at(slice(None))
@@ -293,7 +293,7 @@ def test_a_weighted_pool_draws_by_weight():
     none = Calibration("pool", 0.0, 0.0, 0.0)
     pool, weights = np.repeat([0.0, 1.0, 2.0, 9.0], 2), np.repeat([1.0, 2.0, 1.0, 50.0], 2)
     start, size = np.zeros(2000, dtype=np.int64), np.full(2000, 6)
-    conditional = PoolConditional(pool, start, size, none, np.zeros(2000), np.ones(2000), weights=weights)
+    conditional = PoolConditional(pool, start, size, none, np.zeros(2000), np.ones(2000), weights=Weights.of(weights))
     draws = conditional.draw(np.random.default_rng(0), 10)
     share = np.array([(draws == value).mean() for value in pool[::2]])
     np.testing.assert_allclose(share, [0.25, 0.5, 0.25, 0.0], atol=4 * np.sqrt(0.25 / draws.size))
@@ -308,7 +308,7 @@ def test_a_weighted_pool_draws_by_weight():
 def test_hardly_anything_is_drawn_beside_a_value_that_hardly_counts():
     none, zeros, ones = Calibration("pool", 0.0, 0.0, 0.0), np.zeros(1), np.ones(1)
     pool, weights = np.array([1.0, 2.0, 3.0, 100.0]), np.array([1.0, 1.0, 1.0, 1e-9])
-    one = PoolConditional(pool, np.array([0]), np.array([4]), none, zeros, ones, weights=weights)
+    one = PoolConditional(pool, np.array([0]), np.array([4]), none, zeros, ones, weights=Weights.of(weights))
     draws = one.draw(np.random.default_rng(0), 2000)
     assert draws.max() <= 3.0
     assert np.unique(draws).size > 1000  # of which a third lies at the ends
@@ -495,7 +495,9 @@ def weighted_and_repeated(y, treatment, counts, estimator="spectral", weighting=
         (np.repeat(np.arange(y.size), counts), None),
     ):
         statistic = WCMMD(estimator, weighting, n_components=30, accelerate=accelerate)
-        prepared = statistic.with_bandwidth(2.5, y[rows], treatment[rows], np.random.default_rng(0), weights)
+        prepared = statistic.with_bandwidth(
+            2.5, y[rows], treatment[rows], np.random.default_rng(0), Weights.of(weights, y[rows].size)
+        )
         found.append((rows, weights, prepared))
     return found
 
@@ -562,9 +564,9 @@ def test_p_values_of_counts_and_of_repeated_rows_are_the_same_with_gaps(weightin
         assert table.incomplete == {0, 1}
         propensity = PropensityModel(scores[rows]).fit(table, treatment[rows], weights=weights)
         statistic = WCMMD(weighting=weighting, device=device, resample_weights="fixed")  # both have the same scores
-        tester = ResamplingTester(prepared, statistic, ConditionalRandomizationTest(), 99, propensity, table)
+        test = ResamplingTest(statistic, prepared, ConditionalRandomizationTest(), 99, propensity, table)
         outcomes.append(
-            [tester.test(m, Permutations(c, rows), 0.7, np.random.default_rng(1)) for m, c in enumerate((x, noise))]
+            [test(m, Permutations(c, rows), 0.7, np.random.default_rng(1)) for m, c in enumerate((x, noise))]
         )
     for one, other in zip(*outcomes, strict=True):
         assert one.p_value == other.p_value

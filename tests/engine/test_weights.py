@@ -11,10 +11,13 @@ from scipy.stats import t as student
 from conftest import four_sd, runs
 from modifind import EffectLikelihood, ModifierSelector
 from modifind.cli.app import main
-from modifind.data.clusters import cluster_folds, read_clusters, read_weights
-from modifind.engine import in_memory as whole
-from modifind.engine.reading import Given, Reading
-from modifind.engine.scoring import fit_scores
+from modifind.data.clusters import cluster_folds
+from modifind.data.weights import Weights
+from modifind.engine import fitting
+from modifind.engine.job import Job
+from modifind.engine.models import Models
+from modifind.engine.reading import Given
+from modifind.engine.table import Table, fit_scores
 from modifind.inference import analytic_test
 from modifind.nuisance.outcome.additive import AdditiveLearner, ArmLocations
 from modifind.nuisance.outcome.binary import AdditiveClassifier
@@ -38,6 +41,13 @@ def simple(n=300, d=3, seed=0):
     a = rng.integers(0, 2, n)
     y = a * (1 + X["X1"].to_numpy()) + rng.standard_normal(n)
     return X, y, a, rng
+
+
+def read(X, y, a, **rows):
+    """The table as it is read, and what is to be done with it."""
+    return Job.of(ModifierSelector(LINEAR, sampler="gaussian", random_state=0).get_params(deep=False)).checked(
+        Given(X, y, a, **rows)
+    )
 
 
 def fitted(X, y, a, **given):
@@ -65,27 +75,32 @@ def fitted(X, y, a, **given):
     ],
 )
 def test_weights_that_are_none_are_refused(weights, message):
+    X, y, a, _ = simple(60)
     with pytest.raises(ValueError, match=message):
-        read_weights(weights, 60)
+        read(X, y, a, sample_weight=weights)
 
 
 def test_clusters_are_any_labels_but_missing_ones():
-    assert read_clusters(pd.Series(["b", "a", "b"], dtype="category"), 3).tolist() == [0, 1, 0]
+    X, y, a, _ = simple(80)
+    labels = [*"ba", *(f"c{k % 40}" for k in range(77)), "b"]
+    codes = read(X, y, a, clusters=pd.Series(labels, dtype="category"))[0].block.clusters.codes
+    np.testing.assert_array_equal(codes, pd.factorize(np.array(labels))[0])
+    assert codes[[0, 1, -1]].tolist() == [0, 1, 0]
     with pytest.raises(ValueError, match="clusters has 2 missing labels"):
-        read_clusters(["a", None, np.nan], 3)
-    with pytest.raises(ValueError, match="clusters has 3 rows but X has 4"):
-        read_clusters([1, 2, 3], 4)
+        read(X, y, a, clusters=["a", None, np.nan, *labels[3:]])
+    with pytest.raises(ValueError, match="clusters has 79 rows but X has 80"):
+        read(X, y, a, clusters=labels[1:])
 
 
 def test_few_clusters_are_refused_and_not_many_are_warned_of():
     X, y, a, _ = simple(120)
     with pytest.raises(ValueError, match=r"clusters has 9 labels.*at least 10"):
-        Reading().read(Given(X, y, a, clusters=np.arange(120) % 9))
+        read(X, y, a, clusters=np.arange(120) % 9)
     with pytest.warns(UserWarning, match="clusters has only 12 labels"):
-        Reading().read(Given(X, y, a, clusters=np.arange(120) % 12))
+        read(X, y, a, clusters=np.arange(120) % 12)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        assert Reading().read(Given(X, y, a, clusters=np.arange(120) % 40)).clusters.max() == 39
+        assert read(X, y, a, clusters=np.arange(120) % 40)[0].block.clusters.count == 40
 
 
 def test_rows_of_weight_zero_are_left_out_with_a_count():
@@ -167,8 +182,8 @@ def test_parts_of_learners_equal_those_of_repeated_rows():
     for link in ("exp", "softplus"):
         weighted, repeated = ScaleModel(link, groups), ScaleModel(link, groups)
         weighted.unit = repeated.unit = 1.0
-        weighted.fit(terms, residual, 6.0, 8, own)
-        repeated.fit(terms[rows], residual[rows], 6.0, 8)
+        weighted.fit(terms, residual, 6.0, 8, Weights.of(own))
+        repeated.fit(terms[rows], residual[rows], 6.0, 8, Weights.alike(rows.size))
         np.testing.assert_allclose(weighted.coefficients, repeated.coefficients, rtol=1e-6)
         assert weighted.criterion == pytest.approx(repeated.criterion)
     first, second = ArmLocations(groups, groups[:2]), ArmLocations(groups, groups[:2])
@@ -182,8 +197,10 @@ def test_parts_of_learners_equal_those_of_repeated_rows():
     assert best_shape(heavy, own) == best_shape(heavy[rows])
     arms = np.arange(80) % 2
     place, scale = np.zeros((80, 2)), np.ones((80, 2))
-    shapes = arm_shapes(heavy, arms, place, scale, family=StudentT(), sample_weight=own)
-    copies = arm_shapes(heavy[rows], arms[rows], place[rows], scale[rows], family=StudentT())
+    shapes = arm_shapes(heavy, arms, place, scale, family=StudentT(), weights=Weights.of(own))
+    copies = arm_shapes(
+        heavy[rows], arms[rows], place[rows], scale[rows], family=StudentT(), weights=Weights.alike(rows.size)
+    )
     np.testing.assert_array_equal(shapes[rows], copies)
 
 
@@ -222,8 +239,8 @@ def test_screening_and_stack_follow_the_rows_that_count():
     a, half = rng.integers(0, 2, 400), np.arange(400) < 200
     y = np.where(half, 3 * X[:, 0], 3 * X[:, 1]) * a + rng.standard_normal(400)
     weights = np.where(half, 1.0, 1e-4)
-    kept = screened_columns(X, a, y, binary=False, sample_weight=weights).kept
-    alone = screened_columns(X[half], a[half], y[half], binary=False).kept
+    kept = screened_columns(X, a, y, binary=False, weights=Weights.of(weights)).kept
+    alone = screened_columns(X[half], a[half], y[half], binary=False, weights=Weights.alike(200)).kept
     assert 0 in kept
     assert len(set(kept) & set(alone)) >= 0.6 * alone.size
     few = X[:, :4]
@@ -289,19 +306,13 @@ def test_fewer_folds_where_an_arm_has_few_clusters():
 def test_clusters_stay_in_one_fold_everywhere(monkeypatch):
     X, y, a, _ = simple(240)
     clusters = np.arange(240) // 6
-    plans = []
-
-    def recorded(plan, *args):
-        plans.append(plan)
-        return run(plan, *args)
-
-    run = whole.run_tests
-    monkeypatch.setattr(whole, "run_tests", recorded)
+    found, fit = [], Models.fit
+    monkeypatch.setattr(fitting.Models, "fit", lambda *given: found.append(fit(*given)) or found[-1])
     fitted(X, y, a, clusters=clusters, statistic=EffectLikelihood(learner="linear", cv_repeats=2))
-    plan = plans[0]
-    crosses = [fit.cross.folds for fit in plan.tester.prepared.fits]
+    models = found[0]
+    crosses = [fit.cross.folds for fit in models.prepared.fits]
     assert not np.array_equal(*crosses)
-    for folds in (*crosses, plan.propensity.folds, plan.sampler.folds_):
+    for folds in (*crosses, models.propensity.folds, models.sampler.folds_):
         assert np.unique(np.stack((clusters, folds)), axis=1).shape[1] == 40
         assert np.unique(folds).size == 5
 
@@ -311,10 +322,10 @@ def test_penalty_of_the_propensity_is_chosen_by_clusters():
     clusters = np.repeat(np.arange(40), 10)
     X = rng.standard_normal((40, 12))[clusters]  # columns that tell clusters apart and nothing else
     y, arms = rng.standard_normal(400), rng.permutation(np.arange(40) % 2)[clusters]
-    data = Reading().read(Given(X, y, arms, clusters=clusters))
-    seed = np.random.SeedSequence(0)
-    by_cluster = PropensityModel().fit(data.table, data.arms, seed=seed, clusters=clusters)
-    by_row = PropensityModel().fit(data.table, data.arms, seed=np.random.SeedSequence(0))
+    data, _ = read(X, y, arms, clusters=clusters)
+    given, seed = (data.block.table, data.arms), np.random.SeedSequence(0)
+    by_cluster = PropensityModel().fit(*given, seed=seed, clusters=data.block.clusters)
+    by_row = PropensityModel().fit(*given, seed=np.random.SeedSequence(0))
     assert by_row.auc > 0.75  # rows of the cluster tell its treatment
     assert by_cluster.auc < 0.65
     assert by_cluster.models[0].C <= 0.01  # as good as none of the columns
@@ -396,8 +407,8 @@ def test_command_line_takes_weights_and_clusters(tmp_path, monkeypatch, capsys):
     assert result.settings["sample_weight"]["effective_rows"] < 200
     assert run("--stream")[0] == 0
     pd.testing.assert_frame_equal(SelectionResult.from_json(tmp_path / "result.json").table, result.table)
-    assert "--outcome and --weight are both 'y'" in run("--weight", "y")[1]
-    assert "--features names clinic" in run("--features", "X1,clinic")[1]
+    assert "--outcome and --weight both name 'y'" in run("--weight", "y")[1]
+    assert "--clusters and --features both name 'clinic'" in run("--features", "X1,clinic")[1]
     assert "--clusters: no column 'site'" in run("--clusters", "site")[1]
 
 
@@ -451,6 +462,6 @@ def test_strata_go_with_weights_and_clusters():
     kept = weights > 0
     north = kept & (strata == "north")
     share = weights[north] @ a[north] / weights[north].sum()
-    data = Reading().read(Given(X[kept], y[kept], a[kept], sample_weight=weights[kept], strata=strata[kept]))
-    scores = fit_scores(PropensityModel(), data, data.conditioned, 5, np.random.SeedSequence(0)).scores
+    data, run = read(X[kept], y[kept], a[kept], sample_weight=weights[kept], strata=strata[kept])
+    scores = fit_scores(PropensityModel(), Table.of(run, data), 5, np.random.SeedSequence(0)).scores
     np.testing.assert_allclose(scores[strata[kept] == "north"], share)

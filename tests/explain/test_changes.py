@@ -10,17 +10,17 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from conftest import four_sd, logistic_treatment, quiet_fit, runs
 from modifind import EffectLikelihood, ModifierSelector, SelectionResult
-from modifind.data.feature_matrix import read_features
+from modifind.data.schema import read_features
 from modifind.datasets import make_modifiers
-from modifind.engine.assemble import Finding
-from modifind.engine.change_tests import Changes, Sweep, change_tests, unseen_changes
-from modifind.engine.testers import AnalyticTester
+from modifind.engine.assemble import UNTESTED, Finding
+from modifind.engine.testing import Changes, outcome_of
 from modifind.explain.verdict import ShownColumn, verdict
-from modifind.inference import UNSEEN, adjust_p_values
+from modifind.inference import adjust_p_values
 from modifind.result.codec import decode, encode
 from modifind.result.selection_result import CHANGE_COLUMNS, PARTS
 from modifind.statistics import Nuisances
 from modifind.statistics.likelihood_terms import MEAN, SPREAD, WHOLE
+from prepared import feature_changes, feature_sums, feature_test
 
 QUICK = {
     "statistic": EffectLikelihood("linear"),
@@ -51,6 +51,13 @@ class Believes:
         return location, np.exp(np.outer(x, [self.both_log_scale, self.both_log_scale + self.log_scale]))
 
 
+class SeesTheFirst(Believes):
+    """One that says which column it looks at."""
+
+    def looks_at(self, columns):
+        return columns.start == 0
+
+
 class Uniform:
     """The distribution of columns that are uniform on [-1, 1] and independent of all else."""
 
@@ -79,7 +86,7 @@ def simulated_shares(noise, model, n_runs=RUNS, n=250):
         rng = np.random.default_rng(seed)
         x, treatment = rng.uniform(-1, 1, size=n), rng.integers(0, 2, size=n)
         prepared = believing(noise(rng, x, treatment), x, treatment, model)
-        p = change_tests(prepared, 0, Uniform())
+        p = feature_changes(prepared, 0, Uniform())
         found.append([p.mean, p.spread, p.shape])
     return dict(zip(PARTS, (np.array(found) <= LEVEL).mean(axis=0), strict=True))
 
@@ -137,7 +144,7 @@ def test_parts_follow_the_feature_one_at_a_time():
     y = rng.normal(size=80)
     # What moves both arms is there all the time, and is no part of what is tested.
     for model, follows in ((Believes(0.7, 0.0, 0.3, 0.4), 1), (Believes(0.0, 0.7, 0.3, 0.4), 2)):
-        found, weights = believing(y, x, treatment, model).terms(0, Uniform(), WHOLE, MEAN, SPREAD)
+        found, weights = believing(y, x, treatment, model).row_terms(0, Uniform(), WHOLE, MEAN, SPREAD)
         still = found[3 - follows]
         assert_allclose(still.values, 0.0, atol=1e-15)
         assert_allclose(still.observed, 0.0, atol=1e-15)
@@ -227,15 +234,15 @@ def test_rows_that_come_twice_count_once_if_they_are_a_cluster(turning):
         np.repeat(y, 2), np.repeat(x, 2), np.repeat(treatment, 2), Believes(0.1, 0.1), clusters=np.repeat(range(400), 2)
     )
     untold = believing(np.repeat(y, 2), np.repeat(x, 2), np.repeat(treatment, 2), Believes(0.1, 0.1))
-    expected, clustered, assumed = (change_tests(own, 0, Uniform()).shape for own in (once, twice, untold))
+    expected, clustered, assumed = (feature_changes(own, 0, Uniform()).shape for own in (once, twice, untold))
     assert_allclose(clustered, expected, rtol=1e-6)
     assert assumed < 0.1 * expected
 
 
 def test_weights_and_none_agree_where_all_rows_weigh_the_same(turning):
     y, x, treatment = turning
-    plain = change_tests(believing(y, x, treatment, Believes(0.1, 0.1)), 0, Uniform())
-    weighted = change_tests(believing(y, x, treatment, Believes(0.1, 0.1), weights=np.ones(400)), 0, Uniform())
+    plain = feature_changes(believing(y, x, treatment, Believes(0.1, 0.1)), 0, Uniform())
+    weighted = feature_changes(believing(y, x, treatment, Believes(0.1, 0.1), weights=np.ones(400)), 0, Uniform())
     assert_allclose(weighted.mean, plain.mean, rtol=1e-9)
     assert_allclose(weighted.spread, plain.spread, rtol=1e-9)
     assert_allclose(np.log10(weighted.shape), np.log10(plain.shape), rtol=0.05)  # Student's t for the normal
@@ -286,21 +293,36 @@ def test_features_that_no_model_looks_at_are_not_changed(turning):
     y, x, treatment = turning
     prepared = believing(y, x, treatment, Believes())
     blind = replace(prepared, fits=tuple(replace(f, cross=replace(f.cross, models=())) for f in prepared.fits))
-    assert unseen_changes(prepared) == Changes(1.0, 1.0, 1.0)
-    assert change_tests(blind, 0, Uniform()) == replace(change_tests(prepared, 0, Uniform()), mean=1.0, spread=1.0)
+    assert Changes.none(prepared.family.has_scale) == Changes(1.0, 1.0, 1.0)
+    assert feature_changes(blind, 0, Uniform()) == replace(
+        feature_changes(prepared, 0, Uniform()), mean=1.0, spread=1.0
+    )
     # What gives a sign of its own is tested; what does not has p = 1.
-    assert AnalyticTester(blind, None, 0, explain=False).without_conditional(0) is None
+    assert blind.may_find(0)
+    assert feature_test(blind, 0, Uniform()).likelihood_p_value == 1.0
     flat = believing(np.random.default_rng(3).normal(size=y.size), x, treatment, Believes())
     flat = replace(flat, fits=tuple(replace(f, cross=replace(f.cross, models=())) for f in flat.fits))
-    assert AnalyticTester(flat, None, 0, explain=False).without_conditional(0) == (UNSEEN, None)
+    assert not flat.may_find(0)
 
 
-def test_sweep_without_parts_evaluates_the_whole_and_the_outcome(turning):
+def test_a_feature_that_gives_no_sign_has_p_value_one_and_changes_nothing():
+    rng = np.random.default_rng(3)
+    X, treatment = rng.normal(size=(400, 3)), rng.integers(0, 2, size=400)
+    y = 2 * treatment * X[:, 0] + rng.normal(size=400)
+    result = quiet_fit(X, y, treatment, **QUICK | {"statistic": EffectLikelihood(SeesTheFirst(1.0))}).result_
+    silent = result.table.index[result.table["p_value"] == 1.0]
+    assert len(silent) > 0
+    assert (result.changes.loc[silent, ["mean_p", "spread_p", "shape_p"]] == 1.0).all(axis=None)
+    assert result.changes.loc["x0", "mean_p"] < 1e-6
+
+
+def test_the_test_is_the_same_with_and_without_its_parts(turning):
     y, x, treatment = turning
     prepared = believing(y, x, treatment, Believes(0.2, 0.1))
-    short, long = (Sweep.of(prepared, 0, Uniform(), parts=parts) for parts in (False, True))
-    assert (len(short.terms), len(long.terms)) == (2, 4)
-    assert str(short.test(prepared, Uniform(), 0)) == str(long.test(prepared, Uniform(), 0))
+    short, long = (feature_sums(prepared, 0, Uniform(), parts=parts) for parts in (False, True))
+    assert (list(short[0].parts), list(long[0].parts)) == (["test", "outcome"], ["test", "outcome", "mean", "spread"])
+    assert (list(short[0].directions), list(long[0].directions)) == (["test"], ["test", "shape"])
+    assert str(outcome_of(*short)) == str(outcome_of(*long))
 
 
 def test_the_other_statistic_says_what_changes_too(linear_mean):
@@ -312,8 +334,6 @@ def test_the_other_statistic_says_what_changes_too(linear_mean):
 
 
 def test_findings_with_changes_survive_a_file(linear_mean):
-    from modifind.engine.assemble import UNTESTED
-
     finding = replace(UNTESTED, changes=Changes(0.1, np.nan, 0.3))
     found = decode(encode(finding, Finding), Finding).changes
     assert (found.mean, found.shape) == (0.1, 0.3)

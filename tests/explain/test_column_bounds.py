@@ -11,7 +11,7 @@ from scipy.stats import uniform
 from conftest import seed_of
 from modifind import EffectLikelihood, ModifierSelector, PropensityModel, SelectionResult
 from modifind.cli.app import main
-from modifind.data.feature_matrix import read_features
+from modifind.data.schema import read_features
 from modifind.explain import effect_bounds
 from modifind.explain.column_bounds import explain_bounds
 from modifind.explain.local import local_bandwidth

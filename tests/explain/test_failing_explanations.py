@@ -6,6 +6,7 @@ import re
 import warnings
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import pandas as pd
@@ -13,19 +14,21 @@ import pytest
 
 from modifind import EffectLikelihood, ModifierSelector
 from modifind.datasets import make_modifiers
+from modifind.statistics.prepared_likelihood import PreparedEffectLikelihood
+from modifind.statistics.prepared_wcmmd import PreparedWCMMD
 
 N_ROWS = 240
 # What breaks, and the parts of a result that differ then; verdicts and bounds look at curves.
 PLACES = {
     "its curve": ("modifind.explain.marginal.explain_column", {"curves", "densities"}),
-    "what changes along it": ("modifind.engine.testers.change_tests", {"changes"}),
-    "bounds along it": ("modifind.engine.features.explain_bounds", {"bounds", "bound_tests"}),
+    "what changes along it": ("modifind.engine.analysis.changes_of", {"changes"}),
+    "bounds along it": ("modifind.engine.explaining.explain_bounds", {"bounds", "bound_tests"}),
     "its verdict": ("modifind.engine.assemble.verdict", {"changes"}),
     "the effect in all rows together": ("modifind.explain.overview.overall_effects", {"overall"}),
 }
 STREAMED = {
-    "its curve": "modifind.engine.explaining.explain_column",
-    "what changes along it": "modifind.engine.explaining.change_tests",
+    "its curve": "modifind.explain.marginal.explain_column",
+    "what changes along it": "modifind.engine.analysis.changes_of",
     "bounds along it": "modifind.engine.explaining.explain_bounds",
     "the effect in all rows together": "modifind.explain.overview.overall_effects",
 }
@@ -88,6 +91,39 @@ def test_p_values_of_streamed_rows_stand(data: Any, streamed: Any, what: str, mo
     result, messages = _fit(data, max_train_rows=N_ROWS - 1)
     pd.testing.assert_frame_equal(result.table, streamed.table)
     assert any(f"{what} could not be found" in message for message in messages)
+
+
+@pytest.mark.parametrize("max_train_rows", [None, N_ROWS - 1], ids=["memory", "pieces"])
+def test_the_test_stands_where_rows_do_not_tell_the_parts(
+    data: Any, whole: Any, streamed: Any, max_train_rows: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plain = PreparedEffectLikelihood.terms
+
+    def breaks_with_parts(self: Any, *args: Any, parts: bool = False) -> Any:
+        return _breaks() if parts else plain(self, *args)
+
+    monkeypatch.setattr(PreparedEffectLikelihood, "terms", breaks_with_parts)
+    settings = {} if max_train_rows is None else {"max_train_rows": max_train_rows}
+    result, messages = _fit(data, **settings)
+    expected = whole if max_train_rows is None else streamed
+    pd.testing.assert_frame_equal(result.table, expected.table)
+    assert sum("what changes along it could not be found" in message for message in messages) == 2
+
+
+def test_importance_that_fails_costs_its_own_feature_an_explanation(data: Any, whole: Any) -> None:
+    plain = PreparedWCMMD.curve
+
+    def breaks_along_the_first(self: Any, column: Any, *args: Any, **settings: Any) -> Any:
+        return _breaks() if (column == data.X["X1"]).all() else plain(self, column, *args, **settings)
+
+    with patch.object(PreparedWCMMD, "curve", breaks_along_the_first):
+        result, messages = _fit(data)
+    first = "feature 'X1': its curve could not be found (ValueError: out of its depth); p-values stand"
+    assert messages.count(first) == 1
+    assert result.table.drop(columns="importance").equals(whole.table.drop(columns="importance"))
+    assert np.isnan(result.table.loc["X1", "importance"])
+    pd.testing.assert_frame_equal(result.curves["X2"], whole.curves["X2"])
+    assert result.curves["X1"].empty
 
 
 def test_wcmmd_needs_no_model_to_test(data: Any, monkeypatch: pytest.MonkeyPatch) -> None:

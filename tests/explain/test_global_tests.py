@@ -6,7 +6,7 @@ import pytest
 from scipy import stats
 
 from modifind import EffectLikelihood, ModifierSelector
-from modifind.data.feature_matrix import read_features
+from modifind.data.schema import read_features
 from modifind.explain.average_effects import mean_effects
 from modifind.explain.global_tests import global_tests, score_test
 from modifind.explain.pseudo import ArmRows, PseudoOutcomes

@@ -7,6 +7,7 @@ import pytest
 from conftest import quiet_fit, seed_of
 from modifind import EffectLikelihood, ModifierSelector
 from modifind.data.population import population_weights, row_weights
+from modifind.data.weights import Weights
 from modifind.explain import effect_curve
 from modifind.explain.pseudo import ArmRows, OutcomeModel, PseudoOutcomes
 from modifind.explain.views import overall_effects
@@ -36,8 +37,9 @@ def test_weights_are_those_of_even_chances():
     scores = np.array([0.5, 0.2, 0.8, 0.01])
     np.testing.assert_allclose(row_weights(scores, "overlap"), 4 * scores * (1 - scores))
     np.testing.assert_array_equal(row_weights(scores, "all"), np.ones(4))
-    assert population_weights(scores, "all", None) is None
-    np.testing.assert_allclose(population_weights(scores, "overlap", scores), scores * row_weights(scores, "overlap"))
+    assert population_weights(scores, "all", Weights.alike(4)).uniform
+    counted = population_weights(scores, "overlap", Weights.of(scores))
+    np.testing.assert_allclose(counted.values, scores * row_weights(scores, "overlap"))
 
 
 @pytest.mark.parametrize("modelled", [False, True])

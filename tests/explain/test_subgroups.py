@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 from modifind.data.feature_groups import Unit
-from modifind.data.feature_matrix import read_features
+from modifind.data.schema import read_features
 from modifind.explain.pseudo import ArmRows, OutcomeModel, PseudoOutcomes
 from modifind.explain.subgroups import subgroup_effects
 from modifind.statistics.families.bernoulli import Bernoulli

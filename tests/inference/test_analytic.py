@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy.stats import binom, norm
+from scipy.stats import binom, norm, t
 
-from modifind.inference import analytic_test
-from modifind.inference.tails import sum_tail
+from modifind.inference import RowSums, analytic_test, sums_test
+from modifind.inference.tails import tail
 
 
 def exact_tail(values, weights, observed):
@@ -34,6 +34,14 @@ def skewed_table(seed, n=40, g=5, top=7):
 def moments(values, weights):
     mean = (values * weights).sum(axis=1)
     return float(mean.sum()), float(np.sqrt(((values - mean[:, None]) ** 2 * weights).sum()))
+
+
+def sum_tail(values, weights, total, shared_variance=0.0):
+    """Saddlepoint and normal tail of a sum to which all rows add the same excess, so that they do not widen it."""
+    expected = (values * weights).sum(axis=1)
+    observed = expected + (total - expected.sum()) / expected.size
+    outcome = analytic_test(observed, values, weights, shared_variance=shared_variance)
+    return outcome.p_value, outcome.normal_p_value
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -128,7 +136,7 @@ def test_shared_variance_is_that_of_a_normal_row():
 
 def test_sum_that_cannot_vary_has_p_value_one():
     values, weights = np.tile(np.arange(20.0)[:, None], (1, 3)), np.tile([0.5, 0.25, 0.25], (20, 1))
-    assert sum_tail(values, weights, 190.0) == (1.0, 1.0)
+    assert tail(lambda tilt: (0.0, 0.0, 0.0), 0.0, 0.0, 0.0) == (1.0, 1.0)
     outcome = analytic_test(values[:, 0], values, weights)
     assert (outcome.statistic, outcome.p_value, outcome.normal_p_value) == (0.0, 1.0, 1.0)
     assert (outcome.gain, outcome.gain_low, outcome.gain_high) == (0.0, 0.0, 0.0)
@@ -166,7 +174,8 @@ def test_gain_and_its_interval_are_those_of_the_mean_excess():
     assert outcome.gain_high == pytest.approx(excess.mean() + half, rel=1e-6)
     variance = ((values**2 * weights).sum(axis=1) - expected**2).sum()
     assert outcome.statistic == pytest.approx(excess.sum() / np.sqrt(variance))
-    assert (outcome.p_value, outcome.normal_p_value) == sum_tail(values, weights, observed.sum())
+    tails = sum_tail(values, weights, observed.sum())
+    assert (outcome.p_value, outcome.normal_p_value) == pytest.approx(tails, rel=1e-9)
     assert np.isnan(outcome.check_p_value)
     assert (outcome.n_resamples, outcome.n_exceeding) == (0, 0)
 
@@ -224,18 +233,18 @@ def test_check_is_seeded():
     n=st.integers(2, 60),
     g=st.integers(2, 25),
     size=st.sampled_from([1e-8, 1e-3, 1.0, 1e3]),
-    tail=st.sampled_from(["normal", "wild", "few"]),
+    kind=st.sampled_from(["normal", "wild", "few"]),
     place=st.floats(-60, 60),
     shared=st.sampled_from([0.0, 0.1, 10.0]),
 )
 @settings(max_examples=200, deadline=None)
-def test_p_values_are_never_zero_and_never_above_one(seed, n, g, size, tail, place, shared):
+def test_p_values_are_never_zero_and_never_above_one(seed, n, g, size, kind, place, shared):
     rng = np.random.default_rng(seed)
     values = {
         "normal": lambda: rng.normal(size=(n, g)),
         "wild": lambda: rng.standard_t(1, size=(n, g)),
         "few": lambda: rng.integers(0, 2, size=(n, g)).astype(float),
-    }[tail]()
+    }[kind]()
     weights = rng.dirichlet(np.full(g, 0.3), size=n)
     mean, sd = moments(size * values, weights)
     for p_value in sum_tail(size * values, weights, mean + place * sd, shared * sd**2):
@@ -244,3 +253,73 @@ def test_p_values_are_never_zero_and_never_above_one(seed, n, g, size, tail, pla
     outcome = analytic_test(observed, size * values, weights, shared_variance=shared * sd**2)
     assert 0 < outcome.p_value <= 1
     assert outcome.gain_low <= outcome.gain <= outcome.gain_high
+
+
+def normal_sums(excess, variance, spread, n_clusters=0):
+    """Sums of 100 rows that are normal under the null hypothesis; `spread` is their variance by rows, or clusters."""
+    square, clusters = spread * 99 / 100 + excess**2 / 100, None
+    if n_clusters:
+        apart = np.arange(n_clusters) - (n_clusters - 1) / 2
+        clusters = excess / n_clusters + apart * np.sqrt(spread / (n_clusters * apart.var(ddof=1)))
+    return RowSums(100, 100.0, excess, square, variance, 0.0, 0.0, clusters)
+
+
+def noise(outcome, excess, variance):
+    """What was added to the variance of the null."""
+    return (excess / outcome.statistic) ** 2 - variance
+
+
+def test_variance_that_folds_share_makes_a_sum_less_unlikely():
+    for shared in (0.0, 1.0, 3.0):
+        outcome = sums_test(normal_sums(6.0, 4.0, 4.0), shared)
+        assert noise(outcome, 6.0, 4.0) == pytest.approx(shared)
+        assert outcome.p_value == pytest.approx(norm.sf(6 / np.sqrt(4 + shared)), rel=1e-6)
+        assert outcome.statistic == pytest.approx(6 / np.sqrt(4 + shared))
+        half = norm.ppf(0.975) * np.sqrt(4 + shared) / 100
+        assert (outcome.gain_low, outcome.gain_high) == pytest.approx((0.06 - half, 0.06 + half))
+
+
+def test_rows_that_vary_more_than_the_null_says_widen_it_and_what_is_shared():
+    # Variance by the rows, and what is added to the null's: the rows' surplus, and the shared part in proportion.
+    for spread, shared, expected in (
+        (12.0, 2.0, (12 + 3 * 2, 3 * 2 + 8)),
+        (12.0, 0.0, (12, 8)),
+        (3.0, 2.0, (3 + 2, 2)),  # those that vary less take nothing away
+    ):
+        outcome = sums_test(normal_sums(9.0, 4.0, spread), shared)
+        by_rows = ((outcome.gain_high - outcome.gain) * 100 / norm.ppf(0.975)) ** 2
+        assert (by_rows, noise(outcome, 9.0, 4.0)) == pytest.approx(expected)
+    outcome = sums_test(normal_sums(9.0, 4.0, 12.0), 2.0)
+    assert outcome.p_value == pytest.approx(norm.sf(9 / np.sqrt(18)), rel=1e-6)
+
+
+@pytest.mark.parametrize("n_clusters", [3, 10, 40])
+def test_few_clusters_are_judged_by_students_t(n_clusters):
+    freedom = n_clusters - 1
+    outcome = sums_test(normal_sums(6.0, 4.0, 4.0, n_clusters))
+    assert outcome.p_value == outcome.likelihood_p_value == pytest.approx(t.sf(3.0, freedom))
+    assert outcome.p_value > 1.2 * norm.sf(3.0)
+    assert outcome.normal_p_value == pytest.approx(norm.sf(3.0))
+    half = t.ppf(0.975, freedom) * 2 / 100
+    assert (outcome.gain_low, outcome.gain_high) == pytest.approx((0.06 - half, 0.06 + half))
+    # Shared variance is part of what t is measured in; a tail that is larger already stays.
+    wide = sums_test(normal_sums(6.0, 4.0, 4.0, n_clusters), 5.0)
+    assert wide.p_value == pytest.approx(t.sf(2.0, freedom))
+    narrow = sums_test(normal_sums(6.0, 4.0, 0.04, n_clusters))
+    assert narrow.p_value == pytest.approx(max(norm.sf(3.0), t.sf(30.0, freedom)), rel=1e-6)
+
+
+def test_clusters_give_one_degree_of_freedom_less_than_there_are():
+    rng = np.random.default_rng(0)
+    values, weights = rng.normal(size=(60, 9)), np.full((60, 9), 1 / 9)
+    clusters = np.repeat([0, 2, 3, 5, 8, 9], 10)  # codes need not follow each other
+    observed = values.mean(axis=1) + np.repeat(rng.normal(0.6, 0.5, size=6), 10)
+    outcome = analytic_test(observed, values, weights, clusters=clusters)
+    sums = (observed - values.mean(axis=1)).reshape(6, 10).sum(axis=1)
+    error = np.sqrt(6 * sums.var(ddof=1))
+    assert outcome.p_value == pytest.approx(t.sf(sums.sum() / error, 5))
+    assert outcome.gain_high - outcome.gain == pytest.approx(t.ppf(0.975, 5) * error / 60)
+    codes = np.unique(clusters, return_inverse=True)[1]
+    sums_only = sums_test(RowSums.of(observed, values, weights, codes)[0])
+    assert sums_only.p_value == pytest.approx(outcome.p_value)
+    assert (sums_only.gain_low, sums_only.gain_high) == pytest.approx((outcome.gain_low, outcome.gain_high))

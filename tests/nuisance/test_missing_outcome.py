@@ -10,15 +10,18 @@ from scipy.stats import binom
 
 from conftest import runs
 from modifind import EffectLikelihood, ModifierSelector, SelectionResult
-from modifind.data.feature_matrix import read_features
 from modifind.data.row_plan import RowPlan
+from modifind.data.schema import Schema
 from modifind.data.sources import FrameSource
 from modifind.engine.passes import Look
-from modifind.nuisance.observation import ObservedRows, weigh_observed
+from modifind.engine.reading import Given
+from modifind.engine.weighing import model_observed
+from modifind.nuisance.observation import ObservedRows
 from modifind.report.methods import methods
 from modifind.result.check_kinds import KINDS
 from modifind.result.checks import run_checks
 from streams import close
+from tables import looked_at
 
 QUICK = {"statistic": EffectLikelihood("linear"), "sampler": "gaussian", "propensity": 0.5, "explain": False}
 
@@ -135,7 +138,7 @@ def in_pieces(data, piece_rows=137, rows=None, **settings):
     source = replace(FrameSource.of(*data, per_row=rows), piece_rows=piece_rows)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)
-        return selector.fit_source(source).result_
+        return selector.fit(source).result_
 
 
 def test_tables_in_pieces_have_weights_for_missing_outcomes(data):
@@ -169,7 +172,8 @@ def test_weights_in_pieces_are_those_of_held_out_models(data):
     look = Look.of(next(FrameSource.of(*data).pieces()), rows, "auto", digests=False)
     summary = replace(look.summary, y=replace(look.summary.y, n_missing=0))
     numbers, sample = look.sample()
-    rule, unseen = ObservedRows.of(summary.schema(None, None), rows, numbers, sample, seed=0)
+    schema = Schema.of(summary, None, None)
+    rule, unseen = ObservedRows.of(schema, sample, rows, numbers, n_folds=5, seed=0)
     weighed = rule(sample)
     np.testing.assert_allclose(weighed.sample_weight, unseen.weights, rtol=1e-12)
     assert weighed.y.notna().all()
@@ -177,7 +181,7 @@ def test_weights_in_pieces_are_those_of_held_out_models(data):
     chosen = np.flatnonzero(rows.folds(numbers)[0] == 2)
     other = sample.y.copy()
     other.iloc[chosen] = np.where(other.iloc[chosen].isna(), 1.0, np.nan)
-    again, _ = ObservedRows.of(summary.schema(None, None), rows, numbers, replace(sample, y=other), seed=0)
+    again, _ = ObservedRows.of(schema, replace(sample, y=other), rows, numbers, n_folds=5, seed=0)
     full = replace(sample, y=sample.y.fillna(0.0))
     # The penalty of all folds is one choice among seven, which all rows make together.
     np.testing.assert_allclose(rule(full).sample_weight.iloc[chosen], again(full).sample_weight.iloc[chosen], rtol=0.05)
@@ -224,8 +228,14 @@ def test_weights_that_rest_on_few_rows_fail(data):
 
 
 def test_an_arm_that_has_all_of_its_outcomes_is_told_apart():
-    table, arms = read_features([[k % 7, k % 13] for k in range(400)]), np.arange(400) % 2
+    X, arms = [[k % 7, k % 13] for k in range(400)], np.arange(400) % 2
     observed = (arms == 0) | (np.arange(400) % 4 == 1)  # half of the treated rows have none
-    weights = weigh_observed(table, arms, observed, n_folds=2, seed=0).weights
+    reading, looked = looked_at(Given(X, np.where(observed, np.sin(np.arange(400)), np.nan), arms))
+    with pytest.warns(UserWarning, match=r"100 of 400 rows have no outcome; .* weights of up to \d"):
+        rule, unseen = model_observed(reading, looked, n_folds=2, seed=0)
+    assert unseen.n_missing == 100
+    weights = unseen.weights
+    np.testing.assert_array_equal(rule(looked.sample).sample_weight, weights)
+    np.testing.assert_array_equal(rule(looked.sample).y, np.sin(np.arange(400))[observed])
     assert weights[arms[observed] == 0].mean() < 1.1
     assert weights[arms[observed] == 1].mean() == pytest.approx(2.0, abs=0.2)

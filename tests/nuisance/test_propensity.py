@@ -13,7 +13,9 @@ from sklearn.tree import DecisionTreeClassifier
 
 from conftest import logistic_treatment, seed_of
 from modifind import PropensityModel
-from modifind.data.feature_matrix import read_features
+from modifind.data.clusters import Clusters
+from modifind.data.schema import read_features
+from modifind.data.weights import Weights
 from modifind.nuisance.propensity import choice as propensity_choice
 from modifind.nuisance.propensity import scores as propensity
 from modifind.nuisance.propensity.overlap import overlap_of
@@ -164,7 +166,7 @@ def test_penalty_chosen_on_a_sample_is_as_good_as_any():
     rng = np.random.default_rng(3)
     X = rng.normal(size=(30_000, 5))
     treatment, truth = logistic_treatment(rng, X @ np.array([0.5, -0.5, 0.2, 0.0, 0.0]))
-    model = propensity._chosen(X, treatment, 0)
+    model = propensity._chosen(X, treatment, 0, Weights.alike(len(X)), Clusters.rows(len(X)))
     assert np.abs(model.fit(X, treatment).predict_proba(X)[:, 1] - truth).max() < 0.05
 
 
@@ -262,7 +264,7 @@ def test_overlap_summary_on_a_hand_example():
     table = read_features(np.arange(8.0)[:, None])
     treatment = np.array([1, 1, 1, 1, 0, 0, 0, 0])
     raw = np.array([0.5, 0.5, 0.25, 0.25, 0.5, 0.5, 0.04, 0.97])
-    fitted = FittedPropensity(raw, (0.01, 0.99), treatment, table, "by hand", auc=0.5)
+    fitted = FittedPropensity(raw, (0.01, 0.99), treatment, table, "by hand", auc=0.5, weights=Weights.alike(raw.size))
     overlap = overlap_of(fitted)
     # Treated weights 2, 2, 4, 4: 12^2 / 40. Control weights 2, 2, 1/0.96, 1/0.03.
     assert overlap["effective_rows_treated"] == pytest.approx(3.6)

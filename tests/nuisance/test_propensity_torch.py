@@ -6,7 +6,7 @@ from sklearn.linear_model import LogisticRegression
 
 from conftest import seed_of
 from modifind import PropensityModel
-from modifind.data.feature_matrix import read_features
+from modifind.data.schema import read_features
 from modifind.nuisance.propensity import on_device as propensity_torch
 from modifind.nuisance.propensity.on_device import DeviceProfile, FixedScores
 from modifind.nuisance.propensity.profile import ScoreProfile

@@ -3,7 +3,7 @@ import pytest
 from sklearn.base import clone
 from sklearn.linear_model import LogisticRegression
 
-from modifind.data.feature_matrix import read_features
+from modifind.data.schema import read_features
 from modifind.nuisance.propensity.scores import PropensityModel
 from modifind.nuisance.regression.screening import Association, ScreenedLogistic, has_many_columns
 

@@ -10,7 +10,7 @@ from conftest import quiet_fit
 from modifind.charts import CurveDisplay, ImportanceDisplay
 from modifind.charts.matplotlib import PLAIN, SELECTED
 from modifind.report import headline, methods
-from modifind.result.checks import concerns
+from modifind.result.concerns import concerns
 
 HOSTILE = "<script>alert(1)</script>"
 

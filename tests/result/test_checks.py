@@ -14,7 +14,7 @@ from conftest import quiet_fit, seed_of
 from modifind import EffectLikelihood, ModifierSelector, SelectionResult
 from modifind.baselines import SIEM
 from modifind.cli.app import main
-from modifind.data.feature_matrix import read_features
+from modifind.data.schema import read_features
 from modifind.datasets import make_modifiers
 from modifind.nuisance.conditional import BoostingSampler, GaussianSampler
 from modifind.nuisance.conditional.pit import tie_cells, uniformity
@@ -23,7 +23,8 @@ from modifind.nuisance.propensity.overlap import OverlapSums, overlap_of
 from modifind.nuisance.propensity.scores import PropensityModel
 from modifind.report import checks_by_kind
 from modifind.result.check_kinds import KINDS
-from modifind.result.checks import Check, as_frame, cautions, concerns, run_checks, summary
+from modifind.result.checks import Check, as_frame, run_checks
+from modifind.result.concerns import cautions, concerns, summary
 from modifind.statistics.families import Bernoulli, StudentT
 
 LINEAR = EffectLikelihood("linear")
@@ -263,7 +264,7 @@ def test_largest_weight_is_the_same_in_pieces():
     weights = 1 / fitted.scores[data.treatment == 1]
     assert overlap_of(fitted)["max_weight_share_treated"] == pytest.approx(weights.max() / weights.sum())
     halves = [
-        replace(fitted, raw=fitted.raw[rows], treatment=fitted.treatment[rows])
+        replace(fitted, raw=fitted.raw[rows], treatment=fitted.treatment[rows], weights=fitted.weights[rows])
         for rows in (slice(0, 130), slice(130, None))
     ]
     joined = (OverlapSums.of(halves[0]) + OverlapSums.of(halves[1])).overlap(fitted)

@@ -11,7 +11,7 @@ from scipy.stats import norm
 
 from conftest import four_sd, quiet_fit, runs
 from modifind import EffectLikelihood
-from modifind.data.feature_matrix import read_features
+from modifind.data.schema import read_features
 from modifind.inference.tails import LARGEST_COMBINED, SMALLEST, UNSEEN, combined_p_value
 from modifind.statistics import Nuisances
 from modifind.statistics.direct import (
@@ -21,6 +21,7 @@ from modifind.statistics.direct import (
     MOST_SQUARE,
     DirectSums,
     ValueFunctions,
+    direct_terms,
     largest_tail,
     residual_scores,
 )
@@ -74,6 +75,10 @@ def test_bound_is_less_than_bonferroni_where_variables_go_together():
 # Sums over rows.
 
 
+def sums_of(scores, excess, clusters=None):
+    return DirectSums.of(direct_terms(scores, excess), clusters)
+
+
 @pytest.fixture(scope="module")
 def rows():
     rng = np.random.default_rng(0)
@@ -83,9 +88,9 @@ def rows():
 
 def test_sums_of_blocks_are_those_of_all_rows(rows):
     scores, excess = rows
-    whole = DirectSums.of(scores, excess)
+    whole = sums_of(scores, excess)
     cuts = [slice(0, 1), slice(1, 250), slice(250, 600)]
-    total = reduce(lambda one, two: one + two, (DirectSums.of(scores[cut], excess[cut]) for cut in cuts))
+    total = reduce(lambda one, two: one + two, (sums_of(scores[cut], excess[cut]) for cut in cuts))
     assert total.n_rows == whole.n_rows == 600
     assert_allclose(total.total, whole.total, rtol=1e-10)
     assert_allclose(total.cross, whole.cross, rtol=1e-10, atol=1e-10)
@@ -103,8 +108,8 @@ def test_blocks_of_a_table_have_the_excess_of_the_whole(uniform):
         parts.append(functions.excess(own, Halves(np.full(own.n_rows, 0.5))))
     assert_allclose(np.concatenate(parts), whole, rtol=1e-12)
     scores = np.random.default_rng(1).normal(size=(400, 2))
-    pieces = DirectSums.of(scores[:7], parts[0]) + DirectSums.of(scores[7:], parts[1])
-    assert pieces.p_value() == pytest.approx(DirectSums.of(scores, whole).p_value(), rel=1e-8)
+    pieces = sums_of(scores[:7], parts[0]) + sums_of(scores[7:], parts[1])
+    assert pieces.p_value() == pytest.approx(sums_of(scores, whole).p_value(), rel=1e-8)
 
 
 @pytest.mark.parametrize("distribution", ["normal", "t3", "rare"])
@@ -119,7 +124,7 @@ def test_p_values_keep_their_level_whatever_the_noise(distribution):
             "t3": rng.standard_t(3, size=(n, 2)),
             "rare": 30.0 * (rng.random((n, 2)) < 0.1) - 3.0,
         }[distribution]
-        found.append(DirectSums.of(scores, excess).p_value())
+        found.append(sums_of(scores, excess).p_value())
     for level in (LEVEL, 0.3):
         share = (np.array(found) <= level).mean()
         # Hunter's bound is above the chance where directions are nearly independent, as the two scores are.
@@ -128,9 +133,9 @@ def test_p_values_keep_their_level_whatever_the_noise(distribution):
 
 def test_rows_that_come_twice_count_once_if_they_are_a_cluster(rows):
     scores, excess = rows
-    once = DirectSums.of(scores, excess)
-    twice = DirectSums.of(np.repeat(scores, 2, axis=0), np.repeat(excess, 2, axis=0), np.repeat(np.arange(600) * 7, 2))
-    untold = DirectSums.of(np.repeat(scores, 2, axis=0), np.repeat(excess, 2, axis=0))
+    once = sums_of(scores, excess)
+    twice = sums_of(np.repeat(scores, 2, axis=0), np.repeat(excess, 2, axis=0), np.repeat(np.arange(600), 2))
+    untold = sums_of(np.repeat(scores, 2, axis=0), np.repeat(excess, 2, axis=0))
     assert twice.n_rows == 600
     for freedom in (np.inf, 20.0):
         assert twice.p_value(freedom) == pytest.approx(once.p_value(freedom), rel=1e-9)
@@ -138,7 +143,7 @@ def test_rows_that_come_twice_count_once_if_they_are_a_cluster(rows):
 
 
 def test_fewer_degrees_of_freedom_make_larger_p_values(rows):
-    sums = DirectSums.of(*rows)
+    sums = sums_of(*rows)
     found = [sums.p_value(freedom) for freedom in (np.inf, 50.0, 10.0, 5.0)]
     assert found == sorted(found)
     assert found[0] < found[-1]
@@ -146,14 +151,14 @@ def test_fewer_degrees_of_freedom_make_larger_p_values(rows):
 
 def test_nothing_is_said_of_few_rows_or_of_what_does_not_vary(rows):
     scores, excess = rows
-    assert np.isnan(DirectSums.of(scores, excess).p_value(4.9))
-    assert np.isfinite(DirectSums.of(scores, excess).p_value(5.0))
-    assert np.isnan(DirectSums.of(np.zeros((600, 2)), excess).p_value())
-    assert np.isnan(DirectSums.of(scores, np.zeros((600, 1))).p_value())
-    assert np.isnan(DirectSums.of(np.full((600, 2), 3.0), np.full((600, 1), 0.1)).p_value())
+    assert np.isnan(sums_of(scores, excess).p_value(4.9))
+    assert np.isfinite(sums_of(scores, excess).p_value(5.0))
+    assert np.isnan(sums_of(np.zeros((600, 2)), excess).p_value())
+    assert np.isnan(sums_of(scores, np.zeros((600, 1))).p_value())
+    assert np.isnan(sums_of(np.full((600, 2), 3.0), np.full((600, 1), 0.1)).p_value())
     # A direction that does not vary is left to the others.
     still = np.column_stack((excess, np.zeros(600)))
-    assert DirectSums.of(scores, still).p_value() == pytest.approx(DirectSums.of(scores, excess).p_value(), rel=1e-9)
+    assert sums_of(scores, still).p_value() == pytest.approx(sums_of(scores, excess).p_value(), rel=1e-9)
 
 
 def test_residuals_far_out_are_cut_off():
@@ -319,7 +324,7 @@ def test_a_shape_that_changes_in_both_arms_keeps_the_level():
             Nuisances(table, y, treatment, np.full(250, 0.5), np.random.SeedSequence(0), tuple(folds))
         )
         excess = prepared.direct_functions(0).excess(table, Uniform())
-        found.append(prepared.direct_test(prepared.direct_scores, excess))
+        found.append(sums_of(prepared.direct_scores, excess).p_value())
     assert (np.array(found) <= LEVEL).mean() <= LEVEL + four_sd(LEVEL, n_runs)
 
 
@@ -372,7 +377,7 @@ def test_scores_of_a_coin_are_those_of_an_interaction_by_hand():
     # The same without models: the outcome less the mean of its arm, and ranks less their mean.
     rank = np.argsort(np.argsort(X[:, 0])) / 599 - 0.5
     by_hand = ((arm - 0.5) * (y - np.where(arm, y[arm == 1].mean(), y[arm == 0].mean())))[:, None]
-    plain = DirectSums.of(by_hand, np.stack((rank, np.clip(4 * rank, -0.5, 0.5)), axis=1)).p_value()
+    plain = sums_of(by_hand, np.stack((rank, np.clip(4 * rank, -0.5, 0.5)), axis=1)).p_value()
     assert_allclose(norm.isf(own.loc["x0", "direct_p_value"] / 2), norm.isf(plain / 2), atol=0.35)
 
 

@@ -8,17 +8,29 @@ import pandas as pd
 import pytest
 from scipy.stats import norm, t
 
-from conftest import ar_normal, four_sd, logistic_treatment, quiet_fit, raw_p_values, runs, seed_of
+from conftest import (
+    ar_normal,
+    conditional_grid,
+    four_sd,
+    logistic_treatment,
+    quiet_fit,
+    raw_p_values,
+    runs,
+    seed_of,
+)
 from modifind import EffectLikelihood
-from modifind.data.feature_matrix import read_features
+from modifind.data.schema import read_features
+from modifind.engine.testing import UnitSums, outcome_of
 from modifind.inference import analytic_test
 from modifind.nuisance.conditional import ConditionalGrid, GaussianSampler, MarginalSampler
 from modifind.nuisance.conditional.grid import N_GRID
 from modifind.nuisance.outcome.stacking import StackedModel
 from modifind.nuisance.propensity.scores import arm_folds
 from modifind.statistics import Nuisances
+from modifind.statistics.contract import Terms
 from modifind.statistics.likelihood_terms import MEAN, SPREAD, WHOLE
 from modifind.statistics.prepared_likelihood import REUSE_ROWS
+from prepared import feature_sums, scored_rows
 
 
 class Known:
@@ -69,14 +81,15 @@ def prepare(X, y, treatment, learner="linear", scores=None, n_repeats=1, **setti
     return statistic.prepare(Nuisances(table, y, treatment, scores, seed_of(0), tuple(folds), **settings))
 
 
-def reuse_variance(prepared, feature, grid, values, weights):
-    return prepared.reuse(feature, grid, WHOLE)[0].variance(prepared.fold_variances(values, weights))
+def reuse_variance(prepared, feature, grid):
+    sums, reuse = feature_sums(prepared, feature, grid)
+    return sums.parts["test"].beyond_rows(reuse.get("test"))
 
 
 def p_of(prepared, feature, grid):
-    (terms,), weights = prepared.terms(feature, grid)
-    shared = reuse_variance(prepared, feature, grid, terms.values, weights)
-    return analytic_test(terms.observed, terms.values, weights, shared_variance=shared)
+    """The test without its direct component."""
+    sums, reuse = feature_sums(prepared, feature, grid)
+    return outcome_of(replace(sums, directions={}), reuse)
 
 
 @pytest.fixture(scope="module")
@@ -88,12 +101,30 @@ def data():
     return X, y, treatment
 
 
+def test_null_variances_of_folds_are_those_of_their_rows(data):
+    X, y, treatment = data
+    prepared = prepare(X, y, treatment, n_repeats=2)
+    rng = np.random.default_rng(1)
+    weights = rng.dirichlet(np.ones(6), size=300)
+    values = rng.normal(size=(300, 6)) * np.linspace(0.1, 4.0, 300)[:, None]  # folds differ, and so do rows
+    values -= (values * weights).sum(axis=1, keepdims=True)
+    terms = Terms(np.zeros(300), values, weights)
+    found = UnitSums.of(terms, scored_rows(prepared)).parts["test"].per_fold
+    assert len(found) == 2
+    for repeat, own in enumerate(found):
+        folds = arm_folds(treatment, 5, repeat)
+        expected = [np.sum(values[folds == k] ** 2 * weights[folds == k]) for k in range(5)]
+        np.testing.assert_allclose(own, expected)
+    assert np.std(found[0]) > 0.02 * np.mean(found[0])
+    assert not np.allclose(*found)
+
+
 @pytest.mark.parametrize("learner", ["linear", "splines", "boosting", ["linear", "splines"]])
 def test_distribution_that_has_only_the_observed_value_leaves_nothing_to_test(data, learner):
     X, y, treatment = data
     prepared = prepare(X, y, treatment, learner, n_repeats=2)
     for feature in range(4):
-        terms, weights = prepared.terms(feature, Observed(X[:, feature]), WHOLE, MEAN, SPREAD)
+        terms, weights = prepared.row_terms(feature, Observed(X[:, feature]), WHOLE, MEAN, SPREAD)
         assert (weights == 1).all()
         for own in terms:  # the models at that value are those of the row, but for rounding
             np.testing.assert_allclose(own.observed, 0.0, atol=1e-9)
@@ -109,7 +140,7 @@ def test_categories_at_their_observed_code_give_the_observed_terms():
     prepared = EffectLikelihood("splines").prepare(
         Nuisances(table, y, treatment, np.full(200, 0.5), seed_of(0), (arm_folds(treatment, 5, 0),))
     )
-    (spread,), _ = prepared.terms(1, Points([0, 1, 2, 3], [0.25] * 4), SPREAD)
+    (spread,), _ = prepared.row_terms(1, Points([0, 1, 2, 3], [0.25] * 4), SPREAD)
     chosen = spread.values[np.arange(200), table.values[:, 1].astype(int)]
     np.testing.assert_allclose(chosen, spread.observed, rtol=1e-9, atol=1e-12)
     assert spread.values.std(axis=1).max() > 1e-4
@@ -128,7 +159,7 @@ def test_terms_are_the_formula_of_the_docstring(part):
     )
     prepared = prepare(X, y, treatment, model, scores)
     points, chances = np.array([-1.0, 0.3, 2.0]), np.array([0.2, 0.5, 0.3])
-    (terms,), _ = prepared.terms(0, Points(points, chances), part)
+    (terms,), _ = prepared.row_terms(0, Points(points, chances), part)
     traits = prepared.fits[0].traits
 
     def contrasts(X):
@@ -195,8 +226,9 @@ def test_where_the_treatment_does_nothing_the_coin_centres_every_row(distributio
     fit = replace(fit, traits=replace(fit.traits, location=(0.0, 0.8), scale=(0.0, 0.8)))
     arms = []
     for arm in (0, 1):
-        moved = replace(prepared, fits=(fit,)).at(prepared.table, y, np.full(n, arm), scores, [fit.cross.folds])
-        (terms,), _ = moved.terms(0, Points([-1.0, 1.0], [0.5, 0.5]))
+        rows = Nuisances(prepared.table, y, np.full(n, arm), scores, seed_of(0), (fit.cross.folds,))
+        moved = replace(prepared, fits=(fit,)).at(rows)
+        (terms,), _ = moved.row_terms(0, Points([-1.0, 1.0], [0.5, 0.5]))
         arms.append(terms.observed)
     np.testing.assert_allclose(scores * arms[1] + (1 - scores) * arms[0], 0.0, atol=1e-12)
     assert np.abs(arms[1]).max() > 0.01
@@ -241,7 +273,7 @@ def test_wrong_model_gains_nothing_on_average_from_a_null_feature():
             lambda X: np.tile([1.3, 2.2], (len(X), 1)),
         )
         prepared = prepare(X, y, treatment, model, scores)
-        (terms,), weights = prepared.terms(0, Points(np.sort(X[:, 0]), np.full(n, 1 / n)))
+        (terms,), weights = prepared.row_terms(0, Points(np.sort(X[:, 0]), np.full(n, 1 / n)))
         z.append(analytic_test(terms.observed, terms.values, weights).statistic)
     # 60 standard normal numbers: their mean has sd 0.13. Four of those; their sd has a relative sd of 0.09.
     assert abs(np.mean(z)) < 4 / np.sqrt(60)
@@ -256,7 +288,7 @@ def test_true_model_leaves_the_statistic_where_it_is_for_a_prognostic_feature():
     model = Known(lambda X: 3 * np.sin(2 * X[:, 0]), lambda X: 3 * np.sin(2 * X[:, 0]) + X[:, 1])
     prepared = prepare(X, y, treatment, model)
     sampler = GaussianSampler().fit(prepared.table, treatment, seed_of(0))
-    found = [p_of(prepared, feature, sampler.conditional_grid(feature)) for feature in range(3)]
+    found = [p_of(prepared, feature, conditional_grid(sampler, feature)) for feature in range(3)]
     assert (found[0].p_value, found[0].statistic, found[0].gain) == (1.0, 0.0, 0.0)
     assert found[1].p_value < 1e-6
     assert found[1].gain > 0.05
@@ -272,7 +304,7 @@ def test_feature_that_moves_the_spread_of_one_arm_is_found():
         lambda X: X[:, 1], lambda X: X[:, 1], lambda X: np.stack((np.ones(len(X)), np.exp(0.6 * X[:, 0])), axis=1)
     )
     prepared = prepare(X, y, treatment, model)
-    grid = GaussianSampler().fit(prepared.table, treatment, seed_of(0)).conditional_grid(0)
+    grid = conditional_grid(GaussianSampler().fit(prepared.table, treatment, seed_of(0)), 0)
     assert p_of(prepared, 0, grid).p_value < 1e-4
 
 
@@ -291,7 +323,7 @@ def test_feature_that_moves_the_spread_of_both_arms_alike_is_not_found(both):
             lambda X: np.exp(np.outer(X[:, 0], [both - 0.1, both + 0.1])),
         )
         prepared = prepare(X, y, treatment, model)
-        grid = GaussianSampler().fit(prepared.table, treatment, seed_of(0)).conditional_grid(0)
+        grid = conditional_grid(GaussianSampler().fit(prepared.table, treatment, seed_of(0)), 0)
         z.append(p_of(prepared, 0, grid).statistic)
     # 40 numbers of sd near 1: their mean has sd 0.16, four of those.
     assert abs(np.mean(z)) < 4 / np.sqrt(40)
@@ -309,9 +341,9 @@ def test_repeats_are_averaged_row_by_row(data):
     single = [
         EffectLikelihood("linear").prepare(Nuisances(table, y, treatment, scores, seed_of(0), (own,))) for own in folds
     ]
-    grid = GaussianSampler().fit(table, treatment, seed_of(0)).conditional_grid(0)
-    (terms,), _ = both.terms(0, grid)
-    parts = [part.terms(0, grid)[0][0] for part in single]
+    grid = conditional_grid(GaussianSampler().fit(table, treatment, seed_of(0)), 0)
+    (terms,), _ = both.row_terms(0, grid)
+    parts = [part.row_terms(0, grid)[0][0] for part in single]
     np.testing.assert_allclose(terms.observed, np.mean([part.observed for part in parts], axis=0), atol=1e-12)
     np.testing.assert_allclose(terms.values, np.mean([part.values for part in parts], axis=0), atol=1e-12)
 
@@ -452,11 +484,9 @@ def test_reuse_variance_is_nothing_for_a_model_that_learns_nothing():
     X, treatment, y = standardised(rng, 200, 2), np.arange(200) % 2, rng.normal(size=200)
     prepared = prepare(X, y, treatment, Known(lambda X: X[:, 0], lambda X: -X[:, 0]))
     grid = Points([-1.0, 1.0], [0.5, 0.5])
-    (first,), weights = prepared.terms(0, grid)
     # Models of all folds agree fully, as they would on a true effect.
-    assert reuse_variance(prepared, 0, grid, first.values, weights) == pytest.approx(0.0, abs=1e-9)
-    (second,), weights = prepared.terms(1, grid)
-    assert reuse_variance(prepared, 1, grid, second.values, weights) == 0.0
+    assert reuse_variance(prepared, 0, grid) == pytest.approx(0.0, abs=1e-9)
+    assert reuse_variance(prepared, 1, grid) == 0.0
 
 
 @pytest.mark.parametrize(("agreement", "share"), [(0.0, 0.0), (0.3, 0.4), (0.75, 1.0), (0.9, 0.4), (1.0, 0.0)])
@@ -476,7 +506,7 @@ def test_reuse_variance_is_largest_where_models_agree_as_far_as_the_rows_they_sh
     fit = replace(plain.fits[0], cross=replace(plain.fits[0].cross, models=stacks))
     prepared = replace(plain, fits=(fit,))
     grid = Points(points, np.full(9, 1 / 9))
-    (terms,), weights = prepared.terms(0, grid)
+    (terms,), weights = prepared.row_terms(0, grid)
     values = terms.values
     per_row = (values**2 * weights).sum(axis=1)
     # Models of two of five folds have three quarters of their rows in common. At that agreement the variance is the
@@ -484,7 +514,7 @@ def test_reuse_variance_is_largest_where_models_agree_as_far_as_the_rows_they_sh
     size = np.sqrt(np.bincount(fit.cross.folds, per_row))
     most = (size.sum() ** 2 - (size**2).sum()) / 4
     assert most == pytest.approx(per_row.sum(), rel=0.1)
-    assert reuse_variance(prepared, 0, grid, values, weights) == pytest.approx(share * most, rel=1e-6, abs=1e-6 * most)
+    assert reuse_variance(prepared, 0, grid) == pytest.approx(share * most, rel=1e-6, abs=1e-6 * most)
 
 
 def test_distribution_given_the_rest_spares_what_travels_with_a_modifier():
@@ -496,7 +526,7 @@ def test_distribution_given_the_rest_spares_what_travels_with_a_modifier():
         X, treatment = ar_normal(rng, 300, 2, 0.8), rng.integers(0, 2, size=300)
         prepared = prepare(X, 2 * treatment * X[:, 0] + rng.normal(size=300), treatment, mistaken)
         for sampler, found in z.items():
-            grid = sampler().fit(prepared.table, treatment, seed_of(0)).conditional_grid(1)
+            grid = conditional_grid(sampler().fit(prepared.table, treatment, seed_of(0)), 1)
             found.append(p_of(prepared, 1, grid).statistic)
     assert min(z[MarginalSampler]) > 3
     # 30 standard normal numbers: their mean has sd 0.18, four of those.

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 from scipy.special import expit
 
 from conftest import logistic_treatment, seed_of
-from modifind.data.feature_matrix import read_features
+from modifind.data.schema import read_features
 from modifind.datasets import make_modifiers
 from modifind.statistics import WCMMD, wcmmd_importance
 from modifind.statistics.contract import Nuisances

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from conftest import seed_of
+from modifind.data.weights import Weights
 from modifind.statistics import WCMMD
 from modifind.statistics.contract import Column, Nuisances
 from modifind.statistics.kernels import SpectralMap, gaussian_gram
@@ -47,7 +48,7 @@ def rows_of(kind, n=1500, seed=3):
     x = rng.standard_cauchy(n) if kind == "cauchy" else x
     x = np.where(rng.random(n) < 0.1, np.nan, x) if "gaps" in kind else x
     seen = ~np.isnan(x)
-    own = None if weights is None else weights[seen]
+    own = Weights.of(weights, n)[seen]
     bandwidth = 1.0 if levels else weighted_bandwidth(x[seen], own, np.random.default_rng(1))
     limits = (float(y.min()), float(y.max()))
     table = Nuisances(None, y, arms, scores, seed_of(0), weights=weights, in_pieces=True, outcome_limits=limits)
@@ -61,9 +62,10 @@ def summed(prepared, rows, column, step, order=None):
         found = []
         for start in parts if order is None else order(parts):
             own = slice(start, start + step)
-            weights = None if rows.weights is None else 7.0 * rows.weights[own]  # only ratios of weights matter
+            weights = None if rows.weights.uniform else 7.0 * rows.weights.values[own]  # only ratios of weights matter
             part = replace(column, values=column.values[own], scores=column.scores[own])
-            found.append(prepared.at(rows.outcome[own], rows.arms[own], weights).sums(part, known))
+            some = Nuisances(None, rows.outcome[own], rows.arms[own], rows.scores[own], seed_of(0), weights=weights)
+            found.append(prepared.at(some).sums(part, known))
         known += (reduce(operator.add, found),)
         value = prepared.value_of(known)
         if value is not None:

@@ -4,7 +4,7 @@ import pytest
 from scipy.special import expit
 
 from conftest import ar_normal, confounded_table, seed_of
-from modifind.data.feature_matrix import read_features
+from modifind.data.schema import read_features
 from modifind.nuisance.conditional import AutoSampler, auto
 
 

@@ -3,7 +3,7 @@ import pandas as pd
 import pytest
 
 from conftest import seed_of
-from modifind.data.feature_matrix import read_features
+from modifind.data.schema import read_features
 from modifind.nuisance.conditional import BoostingSampler, splines
 
 

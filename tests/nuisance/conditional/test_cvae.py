@@ -12,7 +12,8 @@ import pandas as pd
 import pytest
 
 from conftest import BLOCK_TORCH, ROOT
-from modifind.data.feature_matrix import FeatureTable, read_features
+from modifind.data.feature_matrix import FeatureTable
+from modifind.data.schema import read_features
 from modifind.nuisance.conditional.cvae import CVAESampler
 
 SOURCES = ROOT / "src"

@@ -5,7 +5,7 @@ from scipy.special import expit
 from sklearn.linear_model import LogisticRegression, RidgeCV
 
 from conftest import ar_covariance, ar_normal, seed_of
-from modifind.data.feature_matrix import read_features
+from modifind.data.schema import read_features
 from modifind.nuisance.conditional import GaussianSampler
 
 

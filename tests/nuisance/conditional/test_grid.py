@@ -4,8 +4,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from conftest import OracleSampler, confounded_table, seed_of
-from modifind.data.feature_matrix import read_features
+from conftest import OracleSampler, conditional_grid, confounded_table, seed_of
+from modifind.data.schema import read_features
+from modifind.data.weights import Weights
 from modifind.nuisance.conditional import (
     AutoSampler,
     BoostingSampler,
@@ -41,9 +42,8 @@ def fit_mixed(sampler, n=250, seed=1):
 
 def pool_law(values, n_levels=0):
     """Two rows that share one window of all values, the second shifted and scaled."""
-    return PoolConditional(
-        values, np.zeros(2, int), np.full(2, values.size), None, np.array([0, 10]), np.array([1, 3]), n_levels
-    )
+    window, alike = (np.zeros(2, int), np.full(2, values.size)), Weights.alike(values.size)
+    return PoolConditional(values, *window, None, np.array([0, 10]), np.array([1, 3]), alike, n_levels)
 
 
 def two_mode_law(n):
@@ -78,7 +78,7 @@ def distribution_at(point, grid):
 @pytest.mark.parametrize("feature", range(3))
 def test_every_row_has_weights_that_sum_to_one(sampler, feature):
     fitted = fit_mixed(sampler)
-    points, weights = fitted.conditional_grid(feature).at(ALL)
+    points, weights = conditional_grid(fitted, feature).at(ALL)
     assert points.shape == weights.shape == (250, 3 if feature == 1 else N_GRID)
     assert points.dtype == weights.dtype == np.float64
     assert np.isfinite(points).all()
@@ -90,7 +90,7 @@ def test_every_row_has_weights_that_sum_to_one(sampler, feature):
 @pytest.mark.parametrize("sampler", SAMPLERS)
 @pytest.mark.parametrize("feature", range(3))
 def test_blocks_are_the_grid_of_all_rows(sampler, feature):
-    grid = fit_mixed(sampler).conditional_grid(feature, block_rows=60)
+    grid = conditional_grid(fit_mixed(sampler), feature, block_rows=60)
     blocks = list(grid)
     assert [(rows.start, rows.stop) for rows, _, _ in blocks] == [
         (0, 60),
@@ -112,13 +112,13 @@ def test_blocks_are_the_grid_of_all_rows(sampler, feature):
 def test_grid_is_deterministic(sampler):
     feature = 0 if sampler is OracleSampler else 2
     fitted = fit_mixed(sampler)
-    for first, second in zip(*(fitted.conditional_grid(feature).at(ALL) for _ in range(2)), strict=True):
+    for first, second in zip(*(conditional_grid(fitted, feature).at(ALL) for _ in range(2)), strict=True):
         np.testing.assert_array_equal(first, second)
 
 
 @pytest.mark.parametrize("feature", range(3))
 def test_gaussian_grid_does_not_depend_on_the_seed(feature):
-    grids = [fit_mixed(GaussianSampler, seed=seed).conditional_grid(feature).at(ALL) for seed in (1, 2)]
+    grids = [conditional_grid(fit_mixed(GaussianSampler, seed=seed), feature).at(ALL) for seed in (1, 2)]
     for first, second in zip(*grids, strict=True):
         np.testing.assert_array_equal(first, second)
 
@@ -209,7 +209,7 @@ def test_each_row_has_the_grid_of_its_own_window():
     pool = np.concatenate((np.zeros(40), np.linspace(5, 6, 60), np.full(30, 9.0)))
     # Windows that share a start, and windows that share an end.
     start, size = np.array([0, 40, 100, 40, 30]), np.array([40, 60, 30, 30, 70])
-    grid = PoolConditional(pool, start, size, None, np.zeros(5), np.ones(5)).grid(ALL)
+    grid = PoolConditional(pool, start, size, None, np.zeros(5), np.ones(5), Weights.alike(pool.size)).grid(ALL)
     expected = [0.0, 5.5, 9.0, pool[40:70].mean(), pool[30:100].mean()]
     np.testing.assert_allclose(expectation(grid, lambda v: v), expected, atol=1e-12)
 
@@ -302,7 +302,7 @@ def test_latent_nodes_have_standard_moments(dim):
 def test_distribution_that_only_draws_is_summarised_by_draws():
     X, treatment = confounded_table(np.random.default_rng(7), 400, 3)
     sampler = OracleSampler().fit(read_features(X), treatment, seed_of(0))
-    grid, conditional = sampler.conditional_grid(1), sampler.conditional(1)
+    grid, conditional = conditional_grid(sampler, 1), sampler.conditional(1)
     assert not hasattr(conditional, "grid")
     points = grid.at(ALL)
     assert points[0].shape == (400, N_GRID)
@@ -340,4 +340,4 @@ def test_discrete_distribution_that_only_draws_has_frequencies_and_draws_once():
 
 def test_blocks_need_rows():
     with pytest.raises(ValueError, match="block_rows must be at least 1, not 0"):
-        fit_mixed(GaussianSampler).conditional_grid(0, block_rows=0)
+        conditional_grid(fit_mixed(GaussianSampler), 0, block_rows=0)

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from conftest import seed_of
-from modifind.data.feature_matrix import read_features
+from modifind.data.schema import read_features
 from modifind.nuisance.conditional import MarginalSampler
 
 

@@ -9,10 +9,10 @@ from conftest import runs
 from modifind import EffectLikelihood, ModifierSelector
 from modifind.data.clusters import is_within
 from modifind.data.determined import find_determined
-from modifind.data.feature_matrix import read_features
+from modifind.data.schema import read_features
 from modifind.data.within_clusters import cluster_features
 from modifind.engine.assemble import DETERMINED
-from modifind.inference.tails import analytic_test, cluster_sums
+from modifind.inference.sums import analytic_test, cluster_terms
 from modifind.nuisance.conditional import GaussianSampler
 from modifind.nuisance.conditional.per_cluster import ClusterConditional, ClusterSampler
 
@@ -101,7 +101,7 @@ def test_sums_of_clusters_have_the_distribution_of_shared_draws():
     clusters = np.repeat(np.arange(40), 5)
     slopes, points = rng.standard_normal(200), np.linspace(-1, 1, 21)
     values, weights = slopes[:, None] * points, np.full((200, 21), 1 / 21)
-    _, sums, shares = cluster_sums(np.zeros(200), values, weights, clusters)
+    _, sums, shares = cluster_terms(np.zeros(200), values, weights, clusters)
     drawn = rng.choice(points, size=(4000, 40))
     totals = (drawn[:, clusters] * slopes).sum(axis=1)
     expected = (np.einsum("ij,ij,ij->", sums, sums, shares)) ** 0.5

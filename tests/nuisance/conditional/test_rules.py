@@ -10,7 +10,8 @@ import pytest
 
 from conftest import OracleSampler, confounded_table, seed_of
 from modifind import EffectLikelihood, ModifierSelector
-from modifind.data.feature_matrix import FeatureTable, read_features
+from modifind.data.feature_matrix import FeatureTable
+from modifind.data.schema import read_features
 from modifind.nuisance.conditional import (
     AutoSampler,
     BoostingSampler,

@@ -6,7 +6,8 @@ import pytest
 from scipy.stats import kstest
 
 from conftest import OracleSampler, seed_of
-from modifind.data.feature_matrix import read_features
+from modifind.data.schema import read_features
+from modifind.data.weights import Weights
 from modifind.nuisance.conditional import (
     AutoSampler,
     BoostingSampler,
@@ -124,5 +125,7 @@ def test_log_score_of_the_empirical_distribution_is_that_of_the_marginal():
     cumulative = np.tile((values[:, None] <= edges).mean(axis=0), (500, 1))
     # The mixture takes at most 1/501 of each bin's mass, and gives a little to bins of one row.
     np.testing.assert_allclose(
-        binned_log_score(values, edges, cumulative), marginal_log_score(values, edges), atol=0.06
+        binned_log_score(values, edges, cumulative),
+        marginal_log_score(values, edges, Weights.alike(values.size)),
+        atol=0.06,
     )

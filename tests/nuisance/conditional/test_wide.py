@@ -3,7 +3,8 @@ import pandas as pd
 import pytest
 from sklearn.linear_model import Ridge
 
-from modifind.data.feature_matrix import read_features
+from modifind.data.schema import read_features
+from modifind.data.weights import Weights
 from modifind.nuisance.conditional import AutoSampler, BoostingSampler, GaussianSampler, wide
 from modifind.nuisance.conditional.wide import CrossFittedRidge
 
@@ -20,7 +21,7 @@ def autoregressive(seed, n, d, correlation=0.5):
 def test_slopes_are_those_of_ridge_regressions(n, d):
     x, a = autoregressive(0, n, d)
     folds = np.arange(n) % 2
-    part = CrossFittedRidge.of(x, a, folds).parts[0]
+    part = CrossFittedRidge.of(x, a, folds, Weights.alike(a.size)).parts[0]
     train, arms = x[folds != 0], a[folds != 0]
     centred = train - np.stack([train[arms == arm].mean(axis=0) for arm in (0, 1)])[arms]
     rest = np.delete(np.arange(d), 7)
@@ -64,7 +65,7 @@ def test_each_row_is_predicted_by_rows_of_other_folds():
     part = ridge.parts[0]
     changed = ridge.columns.copy()
     changed[part.rows] = 0.0
-    again = CrossFittedRidge.of(changed, a, sampler.folds_).parts[0]
+    again = CrossFittedRidge.of(changed, a, sampler.folds_, Weights.alike(a.size)).parts[0]
     np.testing.assert_allclose(again.slopes(9), part.slopes(9), atol=1e-8)
 
 

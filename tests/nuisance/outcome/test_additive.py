@@ -6,6 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import t
 
+from modifind.data.weights import Weights
 from modifind.nuisance.outcome import AdditiveLearner
 from modifind.nuisance.outcome.additive import ArmLocations
 from modifind.nuisance.regression.density import SHAPES, best_shape, student_log_density
@@ -138,7 +139,9 @@ def spread_data(link, seed, n=1500, tail=None):
 
 
 def fitted_scale(link, terms, residual, shape=30.0, n_steps=25):
-    return ScaleModel(link, np.arange(terms.shape[1])).fit(terms, residual, shape, n_steps)
+    return ScaleModel(link, np.arange(terms.shape[1])).fit(
+        terms, residual, shape, n_steps, Weights.alike(residual.size)
+    )
 
 
 @pytest.mark.parametrize("link", ["exp", "softplus"])

@@ -7,7 +7,8 @@ import pytest
 
 from modifind.datasets import make_modifiers
 from modifind.nuisance.outcome import AdditiveClassifier, AdditiveLearner, BoostingLearner, boosting, stacking
-from modifind.nuisance.outcome.stacking import OutcomeRows, cross_fit, resolve_learners
+from modifind.nuisance.outcome.learners import resolve_learners
+from modifind.nuisance.outcome.stacking import OutcomeRows, cross_fit
 from modifind.nuisance.propensity.scores import arm_folds
 from modifind.nuisance.regression import blocks
 from modifind.nuisance.regression.blocks import quadratic_forms, random_rows, row_blocks, scaled_gram

@@ -2,6 +2,7 @@ import numpy as np
 import pytest
 
 from modifind import EffectLikelihood
+from modifind.data.weights import Weights
 from modifind.nuisance.outcome import AdditiveClassifier, AdditiveLearner, BoostingLearner, screening
 from modifind.nuisance.outcome.recast import RecastLearner
 from modifind.nuisance.outcome.screening import KeptColumns, screened_columns
@@ -21,7 +22,7 @@ def many(seed=0, n=250, p=300):
 
 def test_columns_that_matter_in_any_way_are_kept():
     X, a, y = many(n=500)
-    kept = screened_columns(X, a, y, binary=False).kept
+    kept = screened_columns(X, a, y, binary=False, weights=Weights.alike(y.size)).kept
     assert {0, 10, 20, 30} <= set(kept)
     assert kept.size == 31
     assert (np.diff(kept) > 0).all()
@@ -31,21 +32,22 @@ def test_strong_columns_do_not_hide_weak_ones():
     rng = np.random.default_rng(1)
     X, a = rng.normal(size=(400, 400)), np.arange(400) % 2
     y = 8 * X[:, 0] - 8 * X[:, 1] * a + 0.4 * X[:, 2] * (2 * a - 1) + rng.normal(size=400)
-    assert {0, 1, 2} <= set(screened_columns(X, a, y, binary=False).kept)
+    assert {0, 1, 2} <= set(screened_columns(X, a, y, binary=False, weights=Weights.alike(y.size)).kept)
 
 
 def test_binary_outcomes_are_screened_too():
     rng = np.random.default_rng(2)
     X, a = rng.normal(size=(600, 200)), np.arange(600) % 2
     y = (X[:, 0] + (2 * a - 1) * X[:, 5] + rng.logistic(size=600) > 0).astype(float)
-    assert {0, 5} <= set(screened_columns(X, a, y, binary=True).kept)
+    assert {0, 5} <= set(screened_columns(X, a, y, binary=True, weights=Weights.alike(y.size)).kept)
 
 
 @pytest.mark.parametrize("shape", [(240, 60), (500, 62), (800, 100), (4000, 250)])
 def test_ordinary_tables_are_left_whole(shape):
     rng = np.random.default_rng(3)
     a = np.arange(shape[0]) % 2
-    assert screened_columns(rng.normal(size=shape), a, rng.normal(size=shape[0]), binary=False) is None
+    X, y, alike = rng.normal(size=shape), rng.normal(size=shape[0]), Weights.alike(shape[0])
+    assert screened_columns(X, a, y, binary=False, weights=alike) is None
 
 
 @pytest.mark.parametrize("model", [AdditiveLearner(), BoostingLearner(max_iter=3)])
@@ -127,7 +129,7 @@ def test_ordinary_tables_are_never_screened(monkeypatch):
 
 
 def test_statistic_says_which_features_no_fold_looks_at():
-    from modifind.data.feature_matrix import read_features
+    from modifind.data.schema import read_features
 
     X, a, y = many(n=200, p=150)
     folds = [arm_folds(a, 2, 0)]
