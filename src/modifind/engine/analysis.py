@@ -256,7 +256,8 @@ class Analysis:
             outcome = replace(outcome, conditional_p_value=distance)
         if summed is not None and self.models.explaining is not None:
             has_scale = self.models.explaining.family.has_scale
-            changes = attempt(_changes_of(unit), changes_of, sums, reuse, rows.freedom, has_scale)
+            with attempting(_changes_of(unit)):
+                changes = changes_of(sums, reuse, rows.freedom, has_scale)
         return outcome, changes
 
     def _resampled(self, unit: Unit, conditional: Any, seeds: UnitSeeds, rng: np.random.Generator) -> Outcome:
