@@ -6,13 +6,12 @@ from typing import Any
 
 from sklearn.base import BaseEstimator, clone
 
-from modifind._typing import Array
 from modifind.engine.record import UNRECORDED, readable
 from modifind.inference import ConditionalRandomizationTest, adjust_p_values
 from modifind.nuisance.conditional import BaseSampler, resolve_sampler
-from modifind.nuisance.propensity.scores import PropensityModel, resolve_propensity
+from modifind.nuisance.propensity.scores import resolve_propensity
 from modifind.statistics import WCMMD, EffectLikelihood, Statistic
-from modifind.statistics.contract import called, check_statistic, refuse_clusters
+from modifind.statistics.contract import called, check_statistic
 
 __all__ = [
     "ConditionalRandomizationTest",
@@ -20,11 +19,9 @@ __all__ = [
     "agreeing_sampler",
     "called",
     "recorded_settings",
-    "refuse_clusters",
     "resolve_propensity",
     "resolve_statistic",
     "resolve_test",
-    "with_row_scores",
 ]
 
 _STATISTICS: dict[str, type[Statistic]] = {"effect_likelihood": EffectLikelihood, "wcmmd": WCMMD}
@@ -45,11 +42,6 @@ def resolve_test(test: ConditionalRandomizationTest | None, adjust: str) -> Cond
     found = ConditionalRandomizationTest() if test is None else test
     found.validate()
     return found
-
-
-def with_row_scores(propensity: Any, known: Array) -> Any:
-    """A propensity as the user gave it, with one known score per row in the place of its estimator."""
-    return PropensityModel(known, clip=propensity.clip) if isinstance(propensity, PropensityModel) else known
 
 
 def on_device(part: Any, device: str | None) -> Any:

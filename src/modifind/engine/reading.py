@@ -232,6 +232,8 @@ class Reading:
         refuse_adjusted(groups or {}, adjusted)
         places, units = side_by_side(summary.names, groups or {}, (*adjusted, *summary.names[len(names) :]))
         schema = self.schema(looked, places, transform)
+        if not stratum_scores:
+            schema = replace(schema, stratum_shares=None)
         plain = replace(schema, transform=None).read(sample)
         clusters = treated_as_one(plain.treatment, plain.clusters)
         refuse_leaks(plain.table, plain.y, plain.treatment, plain.clusters)
@@ -240,8 +242,8 @@ class Reading:
         if sample.strata is not None:
             features = part_of(plain.table, list(range(plain.table.n_features - 1)))
             refuse_repeated(plain.table.values[:, -1], features)
-        schema = schema.pooled() if stratum_scores else replace(schema.pooled(), stratum_shares=None)
-        block = schema.read(sample) if schema.poolings or transform or not stratum_scores else plain
+        schema = schema.pooled()
+        block = schema.read(sample) if schema.poolings or transform else plain
         table = with_level_columns(replace(block.table, reference=block.table.scaling), block.weights)
         recorded = {
             **({} if looked.whole else {"n_train_rows": looked.numbers.size}),
