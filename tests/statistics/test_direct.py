@@ -1,4 +1,4 @@
-"""The direct component: the bound on the largest direction, sums that add up, and what it sees of a feature."""
+"""The direct component: sums that add up, what it sees of a feature, and how p-values are combined."""
 
 from dataclasses import replace
 from functools import reduce
@@ -7,22 +7,28 @@ import numpy as np
 import pandas as pd
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
-from scipy.stats import norm
+from scipy.stats import chi2, norm
 
 from conftest import four_sd, quiet_fit, runs
 from modifind import EffectLikelihood
 from modifind.data.schema import read_features
-from modifind.inference.tails import LARGEST_COMBINED, SMALLEST, UNSEEN, combined_p_value
+from modifind.inference.tails import LARGEST_COMBINED, SMALLEST, UNSEEN, cauchy_combination
 from modifind.statistics import Nuisances
 from modifind.statistics.direct import (
-    MOST_CUBED,
-    MOST_LEVELS,
-    MOST_RANKS,
-    MOST_SQUARE,
+    CONTRAST_SCORES,
+    MAX_BEND,
+    MAX_LEVELS,
+    MAX_LINE,
+    MAX_RANKS,
+    MAX_SQUARE,
+    NUMBER_WEIGHT,
+    SHAPE_SCORES,
+    Directions,
     DirectSums,
+    Ranks,
+    Scores,
     ValueFunctions,
-    direct_terms,
-    largest_tail,
+    function_shares,
     residual_scores,
 )
 
@@ -30,53 +36,16 @@ QUICK = {"statistic": EffectLikelihood("linear"), "sampler": "gaussian", "propen
 LEVEL = 0.05
 
 
-def random_correlation(rng, size, n_factors):
-    covariance = np.cov(rng.normal(size=(size, n_factors)) @ rng.normal(size=(n_factors, 50)))
-    covariance = np.atleast_2d(covariance) + 1e-3 * np.eye(size)
-    deviation = np.sqrt(np.diag(covariance))
-    return covariance / np.outer(deviation, deviation)
-
-
-# The bound on the largest of some normal variables.
-
-
-@pytest.mark.parametrize("z", [0.0, 0.7, 2.0, 6.0, 20.0])
-def test_bound_is_exact_for_one_variable_and_for_copies_of_it(z):
-    one = 2 * norm.sf(z)
-    assert largest_tail(z, np.eye(1)) == pytest.approx(one, rel=1e-12)
-    assert largest_tail(z, np.ones((4, 4))) == pytest.approx(one, rel=1e-9)
-    signs = np.array([1.0, -1.0, 1.0])
-    assert largest_tail(z, np.outer(signs, signs)) == pytest.approx(one, rel=1e-9)
-
-
-@pytest.mark.parametrize("z", [0.5, 2.0, 4.0])
-def test_bound_is_exact_for_two_independent_variables(z):
-    assert largest_tail(z, np.eye(2)) == pytest.approx(1 - (1 - 2 * norm.sf(z)) ** 2, rel=1e-9)
-
-
-@pytest.mark.parametrize("seed", range(6))
-def test_bound_is_above_the_chance_and_below_bonferroni(seed):
-    rng = np.random.default_rng(seed)
-    size = int(rng.integers(2, 9))
-    correlation = random_correlation(rng, size, int(rng.integers(1, 6)))
-    draws = 40_000
-    largest = np.abs(rng.multivariate_normal(np.zeros(size), correlation, draws)).max(axis=1)
-    for z in (1.5, 2.0, 2.5):
-        share = (largest > z).mean()
-        bound = largest_tail(z, correlation)
-        assert share - four_sd(share, draws) <= bound <= min(1.0, size * 2 * norm.sf(z)) + 1e-12
-
-
-def test_bound_is_less_than_bonferroni_where_variables_go_together():
-    correlation = np.full((5, 5), 0.9) + 0.1 * np.eye(5)
-    assert largest_tail(2.0, correlation) < 0.6 * 5 * 2 * norm.sf(2.0)
-
-
 # Sums over rows.
 
 
 def sums_of(scores, excess, clusters=None):
-    return DirectSums.of(direct_terms(scores, excess), clusters)
+    """Two scores of rows times functions, each direction by itself; a row counts in an effect as the function does."""
+    names = tuple(CONTRAST_SCORES)[: scores.shape[1]]
+    excess = excess if excess.ndim == 3 else excess[:, None]
+    blocks = (("levels", 1),) * excess.shape[2]
+    directions = Directions.along(Scores(scores, np.ones(scores.shape), names), excess, blocks)
+    return DirectSums.of(directions, clusters)
 
 
 @pytest.fixture(scope="module")
@@ -127,7 +96,6 @@ def test_p_values_keep_their_level_whatever_the_noise(distribution):
         found.append(sums_of(scores, excess).p_value())
     for level in (LEVEL, 0.3):
         share = (np.array(found) <= level).mean()
-        # Hunter's bound is above the chance where directions are nearly independent, as the two scores are.
         assert 0.5 * level - four_sd(level, n_runs) <= share <= level + four_sd(level, n_runs)
 
 
@@ -149,6 +117,28 @@ def test_fewer_degrees_of_freedom_make_larger_p_values(rows):
     assert found[0] < found[-1]
 
 
+def test_an_effect_is_no_part_of_its_own_noise():
+    """Four times as many rows make z twice as large, as in a Wald test, however strong the effect is."""
+    rng = np.random.default_rng(2)
+    z = []
+    for n in (2000, 8000):
+        line = rng.normal(size=(n, 1))
+        sums = sums_of(2 * line + rng.normal(size=(n, 1)), line)
+        z.append(sums.total[0] / np.sqrt(sums.covariance[0, 0]))
+    assert z[0] == pytest.approx(2 * np.sqrt(2000), rel=0.1)
+    assert z[1] / z[0] == pytest.approx(2, rel=0.1)
+
+
+def test_few_rows_of_a_level_do_not_seem_certain():
+    """Twelve rows of 400: their own mean is fitted, and z is no larger than by Student's t."""
+    n_runs, p_values = 600, []
+    for seed in range(n_runs):
+        rng = np.random.default_rng([seed, 3])
+        level = (np.arange(400) < 12).astype(float)[:, None] - 12 / 400
+        p_values.append(sums_of(rng.normal(size=(400, 1)), level).p_value())
+    assert np.mean(np.array(p_values) <= LEVEL) <= LEVEL + four_sd(LEVEL, n_runs)
+
+
 def test_nothing_is_said_of_few_rows_or_of_what_does_not_vary(rows):
     scores, excess = rows
     assert np.isnan(sums_of(scores, excess).p_value(4.9))
@@ -161,12 +151,22 @@ def test_nothing_is_said_of_few_rows_or_of_what_does_not_vary(rows):
     assert sums_of(scores, still).p_value() == pytest.approx(sums_of(scores, excess).p_value(), rel=1e-9)
 
 
-def test_residuals_far_out_are_cut_off():
-    near, far, further = residual_scores(np.array([1.5, 50.0, 5000.0]))
-    assert near == pytest.approx([1.5**2, 1.5**3 - 3 * 1.5])
-    assert_array_equal(far, further)
-    assert far == pytest.approx([MOST_SQUARE, MOST_CUBED**3 - 3 * MOST_CUBED])
-    assert_array_equal(residual_scores(np.array([-50.0]))[0], far * [1, -1])
+def test_no_residual_has_a_score_without_end():
+    rng = np.random.default_rng(0)
+    ranks = Ranks.of(rng.standard_t(3, size=500))
+    residual = np.array([1.5, 50.0, 5000.0])
+    near, far, further = residual_scores(residual, ranks, np.zeros(3))
+    assert near[1] == pytest.approx(1.5**2)
+    assert_array_equal(far[:3], further[:3])
+    assert far[1] == MAX_SQUARE
+    assert 0 < far[2] < 30
+    assert np.abs(far[3]) <= 1
+
+
+@pytest.mark.parametrize("score", SHAPE_SCORES)
+@pytest.mark.parametrize("functions", [("line", "ramp", "bend"), ("levels",), ("levels", "line"), ("levels", "levels")])
+def test_every_score_shares_its_weight_among_functions(score, functions):
+    assert sum(function_shares(score, functions)) == pytest.approx(1)
 
 
 # Functions of a feature.
@@ -190,34 +190,32 @@ def uniform():
     return x, treatment, read_features(x[:, None], [])
 
 
-def test_numbers_have_a_rank_and_a_ramp_about_the_median(uniform):
+def test_numbers_have_a_line_a_ramp_and_a_bend_about_the_median(uniform):
     x, treatment, table = uniform
     functions = ValueFunctions.of(table, treatment, 0)
-    assert functions.width == 2
-    rank, step = functions(x[:, None]).T
-    assert -1 < rank.min() < -0.99
-    assert 0.99 < rank.max() < 1
-    assert rank.mean() == pytest.approx(0, abs=1e-12)
-    assert_array_equal(np.argsort(rank, kind="stable"), np.argsort(x, kind="stable"))
-    assert_array_equal(step, np.clip(4 * rank, -1, 1))
-    # Values beyond those seen have the rank of the last one.
-    outside = functions(np.array([[-9.0], [9.0]]))
-    assert_allclose(outside, [[rank.min(), -1], [rank.max(), 1]])
+    assert functions.blocks == (("line", 1), ("ramp", 1), ("bend", 1))
+    line, ramp, bend = functions(x[:, None]).T
+    assert_allclose(line, (x - np.median(x)) / (np.subtract(*np.quantile(x, (0.75, 0.25))) / 1.349), rtol=1e-9)
+    assert_array_equal(bend, np.minimum(np.abs(line), MAX_BEND) ** 2)
+    ranks = 2 * (np.argsort(np.argsort(x)) + 0.5) / 400 - 1
+    assert_allclose(ramp, np.clip(4 * ranks, -1, 1), atol=1e-9)
+    # One impossible value counts as the last possible one does.
+    outside = functions(np.array([[-9e6], [9e6]]))
+    assert_allclose(outside, [[-MAX_LINE, -1, MAX_BEND**2], [MAX_LINE, 1, MAX_BEND**2]])
 
 
-def test_rank_does_not_depend_on_the_scale_of_a_feature(uniform):
+def test_the_ramp_does_not_depend_on_the_scale_of_a_feature(uniform):
     x, treatment, _ = uniform
-    plain, bent = (read_features(values[:, None], []) for values in (x, np.exp(9 * x)))
-    found = [ValueFunctions.of(table, treatment, 0)(table.values) for table in (plain, bent)]
-    assert_allclose(found[0], found[1], rtol=1e-12)
+    tables = [read_features(values[:, None], []) for values in (x, np.exp(9 * x))]
+    ramps = [ValueFunctions.of(table, treatment, 0)(table.values)[:, 1] for table in tables]
+    assert_allclose(*ramps, rtol=1e-12)
 
 
 def test_long_columns_keep_so_many_ranks():
     x = np.random.default_rng(0).exponential(size=5000)
-    functions = ValueFunctions.of(read_features(x[:, None], []), np.arange(5000) % 2, 0)
-    assert functions.parts[0][1].values.size == MOST_RANKS
-    exact = 2 * (np.argsort(np.argsort(x)) + 0.5) / 5000 - 1
-    assert_allclose(functions(x[:, None])[:, 0], exact, atol=0.005)
+    ranks = Ranks.of(x)
+    assert ranks.values.size == MAX_RANKS
+    assert_allclose(ranks(x), (np.argsort(np.argsort(x)) + 0.5) / 5000, atol=0.003)
 
 
 def with_gaps(x, gaps):
@@ -230,37 +228,64 @@ def test_missing_values_are_zero_and_have_an_indicator_where_they_are_common(uni
     gaps = np.random.default_rng(4).random(400) < 0.25
     table = with_gaps(x, gaps)
     functions = ValueFunctions.of(table, treatment, 0)
-    assert functions.width == 3
-    rank, step, missing = functions(table.values).T
+    assert functions.blocks[-1] == ("levels", 1)
+    *along, missing = functions(table.values).T
     assert_array_equal(missing, gaps.astype(float))
-    assert (rank[gaps] == 0).all()
-    assert (step[gaps] == 0).all()
-    assert (step[~gaps] != 0).all()
+    assert (np.array(along)[:, gaps] == 0).all()
+    assert (along[1][~gaps] != 0).all()
     rare = np.arange(400) < 10
-    assert ValueFunctions.of(with_gaps(x, rare), treatment, 0).width == 2
+    assert len(ValueFunctions.of(with_gaps(x, rare), treatment, 0).blocks) == 3
     # Many, but hardly any in one of the arms.
     apart = (treatment == 1) & (np.arange(400) < 300)
-    assert ValueFunctions.of(with_gaps(x, apart), treatment, 0).width == 2
+    assert len(ValueFunctions.of(with_gaps(x, apart), treatment, 0).blocks) == 3
 
 
-def test_levels_are_compared_with_the_most_common_one():
-    counts = {"rare": 30, "some": 80, "most": 150, "many": 100}
+def levels_of(counts, **settings):
     labels = np.repeat(list(counts), list(counts.values()))
     treatment = np.arange(labels.size) % 2
-    table = read_features(pd.DataFrame({"site": labels}), "auto")
-    functions = ValueFunctions.of(table, treatment, 0)
-    found = functions(table.values)
-    # The most common of the others come first; 30 rows are 15 in either arm, too few to be told.
-    assert_array_equal(found, np.stack((labels == "many", labels == "some"), axis=1))
+    table = read_features(pd.DataFrame({"site": labels}), "auto", **settings)
+    return labels, table, ValueFunctions.of(table, treatment, 0)
 
 
-def test_at_most_five_levels_are_told():
-    labels = np.repeat([f"site {k}" for k in range(9)], np.arange(100, 55, -5))
-    treatment = np.arange(labels.size) % 2
-    table = read_features(pd.DataFrame({"site": labels}), "auto")
-    functions = ValueFunctions.of(table, treatment, 0)
-    assert functions.width == MOST_LEVELS == 5
-    assert_array_equal(functions(table.values).sum(axis=0), [95, 90, 85, 80, 75])
+def test_levels_that_are_common_in_both_arms_are_judged_together():
+    labels, table, functions = levels_of({"rare": 18, "some": 80, "most": 150, "many": 100})
+    assert functions.blocks == (("levels", 3),)
+    # The most common come first; 18 rows are nine in either arm, too few to be told.
+    assert_array_equal(functions(table.values), np.stack([labels == own for own in ("most", "many", "some")], axis=1))
+
+
+def test_levels_that_are_numbers_have_a_line_as_well():
+    labels, table, functions = levels_of(dict.fromkeys((1, 2, 5), 60))
+    assert functions.blocks == (("levels", 3), ("line", 1))
+    assert np.corrcoef(functions(table.values)[:, -1], labels)[0, 1] == pytest.approx(1)
+
+
+def test_so_many_levels_are_told():
+    _, table, functions = levels_of({f"site {k:02}": 100 - k for k in range(MAX_LEVELS + 4)})
+    assert functions.blocks == (("levels", MAX_LEVELS),)
+    assert_array_equal(functions(table.values).sum(axis=0), 100 - np.arange(MAX_LEVELS))
+
+
+def test_the_p_value_of_levels_is_that_of_a_joint_wald_test():
+    """Effects that differ over five levels at random, beside least squares with all interactions by HC3 errors."""
+    for seed in range(4):
+        rng = np.random.default_rng(seed)
+        level, arm = rng.integers(0, 5, 1500), np.arange(1500) % 2
+        y = arm * (0.25 * rng.normal(size=5))[level] + rng.normal(size=1500)
+        X = pd.DataFrame({"site": np.array(list("abcde"))[level]})
+        result = quiet_fit(X, y, arm, **QUICK).result_
+        sums = ValueFunctions.of(read_features(X, "auto"), arm, 0)
+        assert sums.blocks == (("levels", 5),)
+        dummies = (level[:, None] == np.arange(1, 5)).astype(float)
+        design = np.column_stack((np.ones(1500), dummies, arm, dummies * arm[:, None]))
+        inverse = np.linalg.inv(design.T @ design)
+        fitted = inverse @ design.T @ y
+        residual = (y - design @ fitted) / (1 - np.einsum("ij,jk,ik->i", design, inverse, design))
+        covariance = (inverse @ (design * residual[:, None]).T @ (design * residual[:, None]) @ inverse)[-4:, -4:]
+        wald = chi2.sf(fitted[-4:] @ np.linalg.solve(covariance, fitted[-4:]), 4)
+        # The other scores have a say, and may only cost what their weights are.
+        share = SHAPE_SCORES["location"]
+        assert norm.isf(result.diagnostics.loc["site", "direct_p_value"]) > norm.isf(min(wald / share, 1)) - 0.5
 
 
 def test_excess_is_less_the_mean_under_the_distribution():
@@ -270,9 +295,9 @@ def test_excess_is_less_the_mean_under_the_distribution():
     treatment = np.arange(500) % 2
     table = read_features(x[:, None], [0])
     functions = ValueFunctions.of(table, treatment, 0)
-    sign = 1 if functions.parts[0][1].level == 1 else -1
-    assert_allclose(functions.excess(table, Halves(chances))[:, 0], sign * (x - chances), atol=1e-12)
-    assert_array_equal(functions.excess(table, None), functions(table.values))
+    one = list(functions.parts[0][1].levels).index(1)
+    assert_allclose(functions.excess(table, Halves(chances))[:, 0, one], x - chances, atol=1e-12)
+    assert_array_equal(functions.excess(table, None)[:, 0], functions(table.values))
 
 
 def test_groups_have_the_functions_of_their_columns_and_constants_none(uniform):
@@ -281,10 +306,8 @@ def test_groups_have_the_functions_of_their_columns_and_constants_none(uniform):
     table = read_features(frame, "auto")
     assert ValueFunctions.of(table, treatment, 1).parts == ()
     together = ValueFunctions.of(table, treatment, (0, 1, 2))
-    assert together.width == 3
-    found = together(table.values)
-    assert_array_equal(found[:, :2], ValueFunctions.of(table, treatment, 0)(table.values[:, :1]))
-    assert_array_equal(found[:, 2], ValueFunctions.of(table, treatment, 2)(table.values[:, 2:])[:, 0])
+    parts = [ValueFunctions.of(table, treatment, k)(table.values[:, [k]]) for k in (0, 2)]
+    assert_array_equal(together(table.values), np.concatenate(parts, axis=1))
 
 
 # The component in a fit.
@@ -323,8 +346,10 @@ def test_a_shape_that_changes_in_both_arms_keeps_the_level():
         prepared = EffectLikelihood("linear").prepare(
             Nuisances(table, y, treatment, np.full(250, 0.5), np.random.SeedSequence(0), tuple(folds))
         )
-        excess = prepared.direct_functions(0).excess(table, Uniform())
-        found.append(sums_of(prepared.direct_scores, excess).p_value())
+        functions = prepared.direct_functions(0)
+        shape = prepared.direct_scores.only("tails", "skewness", "modes")
+        directions = Directions.along(shape, functions.excess(table, Uniform()), functions.blocks)
+        found.append(DirectSums.of(directions).p_value())
     assert (np.array(found) <= LEVEL).mean() <= LEVEL + four_sd(LEVEL, n_runs)
 
 
@@ -345,7 +370,7 @@ def test_rare_severe_events_are_found_though_the_likelihood_weighs_them_down():
     result = quiet_fit(X, y, treatment, **QUICK).result_
     own = result.diagnostics.loc["x0"]
     assert own["likelihood_p_value"] > 0.1
-    assert own["direct_p_value"] < 0.001
+    assert own["direct_p_value"] < 0.01
     assert result.selected == ["x0"]
 
 
@@ -357,7 +382,7 @@ def test_the_p_value_of_a_feature_is_that_of_both_components():
     y = treatment * X[:, 0] + rng.normal(size=400)
     result = quiet_fit(X, y, treatment, **QUICK).result_
     own = result.diagnostics[["likelihood_p_value", "direct_p_value"]].iloc[:2]
-    assert_allclose(result.table["p_value"].iloc[:2], combined_p_value(*own.to_numpy().T), rtol=1e-12)
+    assert_allclose(result.table["p_value"].iloc[:2], combined(*own.to_numpy().T), rtol=1e-12)
     assert result.diagnostics.loc["x2", ["likelihood_p_value", "direct_p_value"]].isna().all()
 
 
@@ -371,13 +396,11 @@ def test_scores_of_a_coin_are_those_of_an_interaction_by_hand():
     result = quiet_fit(X, y, arm, **QUICK).result_
     own = result.diagnostics
     assert own.loc["x0", "direct_p_value"] < 1e-3 < own.loc["x1", "direct_p_value"]
-    assert_allclose(
-        result.table["p_value"], combined_p_value(own["likelihood_p_value"], own["direct_p_value"]), rtol=1e-12
-    )
+    assert_allclose(result.table["p_value"], combined(own["likelihood_p_value"], own["direct_p_value"]), rtol=1e-12)
     # The same without models: the outcome less the mean of its arm, and ranks less their mean.
     rank = np.argsort(np.argsort(X[:, 0])) / 599 - 0.5
     by_hand = ((arm - 0.5) * (y - np.where(arm, y[arm == 1].mean(), y[arm == 0].mean())))[:, None]
-    plain = sums_of(by_hand, np.stack((rank, np.clip(4 * rank, -0.5, 0.5)), axis=1)).p_value()
+    plain = sums_of(by_hand, np.stack((X[:, 0], np.clip(4 * rank, -0.5, 0.5)), axis=1)).p_value()
     assert_allclose(norm.isf(own.loc["x0", "direct_p_value"] / 2), norm.isf(plain / 2), atol=0.35)
 
 
@@ -435,43 +458,45 @@ def test_outcomes_without_a_shape_have_uniform_p_values_where_nothing_is_modifie
     assert (p <= 0.005).mean() <= 0.005 + four_sd(0.005, p.size)
 
 
-# Both p-values as one.
+# P-values as one.
 
 GRID = np.array([1e-280, 1e-40, 1e-8, 1e-3, 0.05, 0.3, 0.5, 0.8, 0.95, 1.0])
 
 
+def combined(likelihood, direct, weight=NUMBER_WEIGHT):
+    return cauchy_combination((likelihood, direct), (1 - weight, weight))
+
+
 def test_without_a_direct_component_the_likelihood_is_all():
-    assert_array_equal(combined_p_value(GRID, np.full(GRID.size, np.nan)), GRID)
-    assert UNSEEN.with_direct(float("nan")).p_value == 1.0
+    plain = replace(UNSEEN, p_value=0.02, likelihood_p_value=0.02)
+    assert plain.with_direct(float("nan"), 0.7) == plain
 
 
 def test_both_p_values_move_the_combined_one():
     for fixed in GRID:
-        assert (np.diff(combined_p_value(GRID, fixed)) >= 0).all()
-        assert (np.diff(combined_p_value(fixed, GRID)) >= 0).all()
-    assert combined_p_value(0.01, 0.3) < combined_p_value(0.02, 0.3)
-    assert combined_p_value(0.3, 0.01) < combined_p_value(0.3, 0.02)
+        assert (np.diff(combined(GRID, fixed)) >= 0).all()
+        assert (np.diff(combined(fixed, GRID)) >= 0).all()
 
 
 @pytest.mark.parametrize("first", [1e-3, 1e-6, 1e-30])
 @pytest.mark.parametrize("second", [1e-3, 1e-6, 1e-30])
 def test_small_p_values_are_averaged_by_their_inverses(first, second):
-    assert combined_p_value(first, second) == pytest.approx(1 / (0.6 / first + 0.4 / second), rel=1e-3)
+    expected = 1 / ((1 - NUMBER_WEIGHT) / first + NUMBER_WEIGHT / second)
+    assert combined(first, second) == pytest.approx(expected, rel=1e-3)
 
 
 def test_equal_p_values_stay_as_they_are():
     below = GRID[GRID <= LARGEST_COMBINED]
-    assert_allclose(combined_p_value(below, below), below, rtol=1e-9)
+    assert_allclose(combined(below, below), below, rtol=1e-9)
 
 
 def test_combined_p_values_stay_within_limits():
-    one, two = np.meshgrid([0.0, *GRID], [0.0, *GRID])
-    found = combined_p_value(one, two)
-    assert (found >= SMALLEST * (1 - 1e-9)).all()
-    assert (found <= LARGEST_COMBINED * (1 + 1e-9)).all()
+    p = combined(*np.meshgrid([0.0, *GRID], [0.0, *GRID]))
+    assert (p >= SMALLEST * (1 - 1e-9)).all()
+    assert (p <= LARGEST_COMBINED * (1 + 1e-9)).all()
     # One near 1 does not undo a small one.
-    assert combined_p_value(1.0, 1e-3) < 0.003
-    assert combined_p_value(1e-3, 1.0) < 0.002
+    assert combined(1.0, 1e-3) < 1.1e-3 / NUMBER_WEIGHT
+    assert combined(1e-3, 1.0) < 1.1e-3 / (1 - NUMBER_WEIGHT)
 
 
 def test_the_combined_p_value_of_dependent_components_keeps_its_level():
@@ -480,14 +505,12 @@ def test_the_combined_p_value_of_dependent_components_keeps_its_level():
     for correlation in (0.0, 0.7, 1.0):
         first = rng.normal(size=n_runs)
         second = correlation * first + np.sqrt(1 - correlation**2) * rng.normal(size=n_runs)
-        share = (combined_p_value(norm.sf(first), norm.sf(second)) <= LEVEL).mean()
+        share = (combined(norm.sf(first), norm.sf(second)) <= LEVEL).mean()
         assert 0.7 * LEVEL < share <= 1.2 * LEVEL
 
 
 def test_an_outcome_with_direct_keeps_the_rest():
-    plain = replace(UNSEEN, p_value=0.02, likelihood_p_value=0.02, gain=0.5)
-    found = plain.with_direct(0.001)
-    assert (found.direct_p_value, found.likelihood_p_value, found.gain) == (0.001, 0.02, 0.5)
-    assert found.p_value == pytest.approx(1 / (0.6 / 0.02 + 0.4 / 0.001), rel=0.01)
-    # Told once more, the old tails are forgotten.
-    assert found.with_direct(float("nan")).p_value == 0.02
+    plain = replace(UNSEEN, p_value=0.02, likelihood_p_value=0.02, normal_p_value=0.03, gain=0.5)
+    both = plain.with_direct(0.001, 0.7)
+    assert (both.direct_p_value, both.likelihood_p_value, both.gain) == (0.001, 0.02, 0.5)
+    assert (both.p_value, both.normal_p_value) == (combined(0.02, 0.001), combined(0.03, 0.001))

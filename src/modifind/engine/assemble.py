@@ -289,7 +289,7 @@ def _diagnostics(found: Found, settings: Mapping[str, Any]) -> pd.DataFrame:
     diagnostics = pd.DataFrame([asdict(f.calibration) for f in findings], index=index).drop(columns="pit_histogram")
     if settings["model"] is not None:
         tails = ("likelihood_p_value", "direct_p_value", "prognostic_p_value", "normal_p_value", "check_p_value")
-        for name in (*tails, "checked_p_value", "conditional_p_value", "n_repeats", "z_spread"):
+        for name in (*tails, "checked_p_value", "conditional_p_value", "n_repeats"):
             diagnostics[name] = _column(findings, name)
     for name in ("n_resamples", "n_exceeding"):
         diagnostics[name] = [0 if f.outcome is None else getattr(f.outcome, name) for f in findings]

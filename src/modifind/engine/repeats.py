@@ -3,35 +3,28 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
-from scipy.stats import norm
 
 from modifind._threads import one_thread
-from modifind._typing import Array
 from modifind.engine.analysis import Analysis, ChangeRows
 from modifind.engine.assemble import Examined
 from modifind.engine.table import draw_folds
 from modifind.inference import AnalyticOutcome, adjust_p_values
 
 LOW, HIGH = 0.2, 4.0  # times alpha, between which adjusted p-values are near the cut
-RAW, FEW_ROWS = 0.25, 500
-STEADY = 0.3  # standard error of z over cross-fits
-ROWS = 2000  # over the number of rows is the number of cross-fits that there may be
-LEAST, MOST = 3, 8
-LARGEST_P = 0.95
+MAX_P, FEW_ROWS = 0.25, 500
+ROWS = 2000  # over the number of rows is the number of cross-fits
+MAX_FITS = 5
 
 
 def steadied(analysis: Analysis, examined: dict[int, Examined]) -> dict[int, Examined]:
-    """Tests in which features near the cut are judged by several cross-fits.
+    """Tests in which features near the cut are judged by several cross-fits together.
 
     With few rows the draw of the folds moves p-values: at n = 300 the same true modifier can have p = 0.02 or p = 0.4.
-    Each further cross-fit tests the features anew, and the mean of their z is compared with the normal distribution of
-    a single one. It varies at most as much, so that the level holds. It ends when the mean is steady to 0.3, after
-    three cross-fits at least, or after 2,000 / n of them, eight at most: with 1,000 rows two, and with more rows none
-    is added. Near the cut are adjusted p-values between a fifth of alpha and four times alpha, and with at most 500
-    rows raw ones up to 0.25, which other folds may carry there.
+    What rows add to the test is averaged over 2,000 / n cross-fits, five at most, as with ``cv_repeats``; with 1,000
+    rows there are two, and with more rows one. Near the cut are adjusted p-values between a fifth of alpha and four
+    times alpha, and with at most 500 rows raw ones up to 0.25, which other folds may carry there.
 
     Parameters
     ----------
@@ -41,71 +34,35 @@ def steadied(analysis: Analysis, examined: dict[int, Examined]) -> dict[int, Exa
         What the first cross-fit found of every unit.
     """
     run, table, models = analysis.run, analysis.table, analysis.models
-    most, statistic = min(ROWS // table.block.y.size, MOST), run.statistic.refitted(models.prepared)
-    outcomes = {} if most < 2 or statistic is None else _near_the_cut(analysis, examined)
-    if not outcomes or statistic is None:
+    n_fits, near = min(ROWS // table.block.y.size, MAX_FITS), _near_the_cut(analysis, examined)
+    if n_fits < 2 or not near:
         return examined
-    quiet, seeds = replace(run, statistic=statistic, explain=False), analysis.seeds
-    fold_seeds = table.stream(run, "repeats").spawn(most - 1)
-    for number, seed in enumerate(fold_seeds, start=2):
-        folds = (draw_folds(table.data, table.block, run.n_folds, *seed.spawn(1)),)
-        prepared = statistic.prepare(replace(models.nuisances, folds=folds))
-        again = replace(models, prepared=prepared, explaining=None)
-        refitted = replace(table, folds=folds)
-        other = Analysis(
-            quiet, refitted, again, analysis.explainer, ChangeRows.of(refitted, again, np.arange(table.block.y.size))
-        )
-        with one_thread():
-            for place in outcomes:
-                outcome = other.examine(table.units[place], seeds[place]).outcome
-                assert isinstance(outcome, AnalyticOutcome)
-                outcomes[place].append(outcome)
-        if number >= LEAST and max(map(_spread, outcomes.values())) < STEADY:
-            break
-    return examined | {place: replace(examined[place], outcome=_mean(each)) for place, each in outcomes.items()}
+    fold_seeds = table.stream(run, "repeats").spawn(n_fits - 1)
+    folds = tuple(draw_folds(table.data, table.block, run.n_folds, *seed.spawn(1)) for seed in fold_seeds)
+    prepared = run.statistic.repeated(models.prepared, replace(models.nuisances, folds=folds))
+    if prepared is None:
+        return examined
+    table = replace(table, folds=(*table.folds, *folds))
+    models = replace(models, prepared=prepared, explaining=None)
+    changing = ChangeRows.of(table, models, np.arange(table.block.y.size))
+    together = Analysis(replace(run, explain=False), table, models, analysis.explainer, changing)
+    seeds, steady = analysis.seeds, dict(examined)
+    with one_thread():
+        for place in near:
+            outcome = together.examine(table.units[place], seeds[place]).outcome
+            assert isinstance(outcome, AnalyticOutcome)
+            steady[place] = replace(examined[place], outcome=replace(outcome, n_repeats=n_fits))
+    return steady
 
 
-def _near_the_cut(analysis: Analysis, examined: dict[int, Examined]) -> dict[int, list[AnalyticOutcome]]:
-    """First outcomes of the single features that other folds may decide otherwise, by their places."""
+def _near_the_cut(analysis: Analysis, examined: dict[int, Examined]) -> list[int]:
+    """Places of the single features that other folds may decide otherwise."""
     run, n_rows = analysis.run, analysis.table.block.y.size
     outcomes = [examined[place].outcome for place in range(len(examined))]
     p_values = np.array([1.0 if outcome is None else outcome.p_value for outcome in outcomes])
     adjusted = adjust_p_values(p_values, run.adjust)
-    close = (adjusted <= HIGH * run.alpha) | ((p_values <= RAW) & (n_rows <= FEW_ROWS))
+    close = (adjusted <= HIGH * run.alpha) | ((p_values <= MAX_P) & (n_rows <= FEW_ROWS))
     close &= adjusted >= LOW * run.alpha
     single = np.array([len(unit.members) == 1 for unit in analysis.table.units])
-    first = ((int(place), outcomes[place]) for place in np.flatnonzero(close & single))
-    return {place: [outcome] for place, outcome in first if isinstance(outcome, AnalyticOutcome)}
-
-
-def _z(p_values: list[float]) -> Array:
-    """Normal scores; a cross-fit that sees nothing at all must not outweigh the others."""
-    return norm.isf(np.clip(p_values, 1e-300, LARGEST_P))
-
-
-def _spread(outcomes: list[AnalyticOutcome]) -> float:
-    """Standard error of the mean z over cross-fits."""
-    return float(_z([own.p_value for own in outcomes]).std(ddof=1) / np.sqrt(len(outcomes)))
-
-
-def _mean(outcomes: list[AnalyticOutcome]) -> AnalyticOutcome:
-    """What several cross-fits say together."""
-
-    def mean(name: str) -> float:
-        return float(np.mean([getattr(own, name) for own in outcomes]))
-
-    def p_value(name: str) -> float:
-        return float(norm.sf(_z([getattr(own, name) for own in outcomes]).mean()))
-
-    likelihood, direct = p_value("likelihood_p_value"), p_value("direct_p_value")
-    means: dict[str, Any] = {name: mean(name) for name in ("statistic", "gain", "gain_low", "gain_high")}
-    found = replace(
-        outcomes[0],
-        p_value=likelihood,
-        likelihood_p_value=likelihood,
-        normal_p_value=p_value("normal_p_value"),
-        n_repeats=len(outcomes),
-        z_spread=_spread(outcomes),
-        **means,
-    )
-    return found if np.isnan(direct) else found.with_direct(direct)
+    analytic = np.array([isinstance(outcome, AnalyticOutcome) for outcome in outcomes])
+    return np.flatnonzero(close & single & analytic).tolist()

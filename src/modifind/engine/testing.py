@@ -22,7 +22,7 @@ from modifind.data.clusters import Clusters
 from modifind.engine.scored import ScoredRows
 from modifind.inference import AnalyticOutcome, CRTOutcome, RowSums, sums_test
 from modifind.inference.sums import cluster_terms
-from modifind.inference.tails import combined_p_value
+from modifind.inference.tails import cauchy_combination
 from modifind.nuisance.conditional.joint import set_variance
 from modifind.statistics.contract import Terms
 from modifind.statistics.direct import DirectSums
@@ -213,7 +213,7 @@ def outcome_of(
         followed = sums_test(prognosis.rows, prognosis.beyond_rows(reuse.get("outcome")))
         outcome = replace(outcome, prognostic_p_value=followed.p_value)
     direct = sums.directions.get("test")
-    return outcome if direct is None else outcome.with_direct(direct.p_value(_freedom(direct, freedom)))
+    return outcome if direct is None else outcome.with_direct(direct.p_value(_freedom(direct, freedom)), direct.weight)
 
 
 def changes_of(sums: UnitSums, reuse: Mapping[str, Reuse], freedom: float, has_scale: bool) -> Changes:
@@ -228,7 +228,11 @@ def changes_of(sums: UnitSums, reuse: Mapping[str, Reuse], freedom: float, has_s
     for name in p_values.keys() & sums.directions.keys():
         direct = sums.directions[name]
         p_value = direct.p_value(_freedom(direct, freedom))
-        p_values[name] = p_value if name == "shape" else float(combined_p_value(p_values[name], p_value))
+        if name == "shape":
+            p_values[name] = p_value
+        elif not np.isnan(p_value):
+            each, shares = (p_values[name], p_value), (1 - direct.weight, direct.weight)
+            p_values[name] = float(cauchy_combination(each, shares))
     return Changes(**p_values)
 
 

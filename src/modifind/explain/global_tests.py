@@ -65,7 +65,7 @@ def global_tests(outcomes: PseudoOutcomes, y_bandwidth: float, table: FeatureTab
         "mean": (mean.statistic, mean.p_value, MEAN + part),
         "distribution": (
             squared / max(float(variances.sum()), np.finfo(np.float64).tiny),
-            float(cauchy_combination(mean.p_value, kernel)),
+            float(cauchy_combination((mean.p_value, kernel))),
             DISTRIBUTION + part,
         ),
     }
@@ -86,7 +86,7 @@ def with_features(tests: pd.DataFrame, p_values: Array) -> pd.DataFrame:
         last = pd.DataFrame([row], index=pd.Index(["modification"], name="test"))
         return pd.concat([tests, last]) if len(tests) else last
     alone: Any = tests.loc["modification"]
-    both = float(cauchy_combination(float(alone["p_value"]), combined, SCORE_WEIGHT))
+    both = float(cauchy_combination((float(alone["p_value"]), combined), (SCORE_WEIGHT, 1 - SCORE_WEIGHT)))
     row = {"statistic": alone["statistic"], "p_value": both, "method": f"{alone['method']}, combined with {FEATURES}"}
     return pd.concat([tests.drop(index="modification"), pd.DataFrame([row], index=["modification"])]).rename_axis(
         "test"

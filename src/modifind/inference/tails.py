@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
@@ -16,7 +16,6 @@ MAX_STEPS = 60
 BLOCK_ROWS = 2048  # what is made of so many rows stays in the cache
 MOST_EXPONENT = 300.0
 SMALLEST = 1e-300
-LIKELIHOOD_WEIGHT = 0.6
 LARGEST_COMBINED = 0.9  # p-value: one near 1 must not undo a small one
 # From a tilt to the cumulant generating function of a centred sum and its first two derivatives.
 Cumulants: TypeAlias = Callable[[float], tuple[float, float, float]]
@@ -32,8 +31,10 @@ class AnalyticOutcome:
         The sum less its null mean, in null standard deviations.
     p_value : float
         Of all that was tested.
-    likelihood_p_value, normal_p_value : float
-        Saddlepoint and normal tail of the sum.
+    likelihood_p_value : float
+        Of the sum alone, by its saddlepoint tail.
+    normal_p_value : float
+        Of all that was tested, with the normal tail of the sum.
     gain, gain_low, gain_high : float
         Mean excess per row over the null mean, with a 95% interval.
     check_p_value, checked_p_value : float
@@ -48,9 +49,7 @@ class AnalyticOutcome:
         Of whether the contrasts' excess over their means under the distribution follows other features; NaN where it
         does not matter.
     n_repeats : int
-        Cross-fits that were averaged.
-    z_spread : float
-        Standard error of z over these, NaN for a single one.
+        Cross-fits that were averaged because the first one was near the cut.
 
     Examples
     --------
@@ -77,40 +76,34 @@ class AnalyticOutcome:
     prognostic_p_value: float = float("nan")
     conditional_p_value: float = float("nan")
     n_repeats: int = 1
-    z_spread: float = float("nan")
 
-    def with_direct(self, p_value: float) -> AnalyticOutcome:
-        """The same with the p-value of the direct component."""
-        combined = combined_p_value(self.likelihood_p_value, p_value)
-        return replace(self, p_value=float(combined), direct_p_value=p_value)
-
-
-def combined_p_value(likelihood: Any, direct: Any) -> Any:
-    """P-value of both components; that of the likelihood where the direct one is NaN.
-
-    By the Cauchy combination of Liu and Xie, in which the likelihood has three fifths of the weight: small p-values
-    hold whatever the dependence of the two.
-
-    Examples
-    --------
-    >>> round(float(combined_p_value(0.001, 0.8)), 4), round(float(combined_p_value(0.8, 0.001)), 4)
-    (0.0017, 0.0025)
-    """
-    both = cauchy_combination(likelihood, direct, LIKELIHOOD_WEIGHT)
-    return np.where(np.isnan(direct), likelihood, both)
+    def with_direct(self, p_value: float, weight: float) -> AnalyticOutcome:
+        """The same combined with the p-value of the direct component, which has some weight beside the likelihood."""
+        if np.isnan(p_value):
+            return self
+        shares = (1 - weight, weight)
+        both, normal = (
+            float(cauchy_combination((tail, p_value), shares))
+            for tail in (self.likelihood_p_value, self.normal_p_value)
+        )
+        return replace(self, p_value=both, normal_p_value=normal, direct_p_value=p_value)
 
 
-def cauchy_combination(first: Any, second: Any, weight: float = 0.5) -> Any:
-    """P-value of two tests at once, of which the first has so much of the weight (Liu and Xie 2020).
+def cauchy_combination(p_values: Sequence[Any], weights: Sequence[float] | None = None) -> Any:
+    """P-value of several tests at once, by the Cauchy combination of Liu and Xie (2020).
+
+    Small p-values hold whatever the dependence of the tests. Tests that agree cost each other nothing; one that alone
+    sees something pays the inverse of its share of the weights.
 
     Examples
     --------
-    >>> round(float(cauchy_combination(0.001, 0.5)), 4)
-    0.002
+    >>> round(float(cauchy_combination((0.001, 0.5))), 4), round(float(cauchy_combination((0.001, 0.001))), 4)
+    (0.002, 0.001)
     """
-    below = (np.clip(p, SMALLEST, LARGEST_COMBINED) for p in (first, second))
-    one, other = (1.0 / np.tan(np.pi * p) for p in below)
-    return np.arctan2(1.0, weight * one + (1 - weight) * other) / np.pi
+    shares = np.full(len(p_values), 1.0) if weights is None else np.asarray(weights, dtype=np.float64)
+    each = (1.0 / np.tan(np.pi * np.clip(p, SMALLEST, LARGEST_COMBINED)) for p in p_values)
+    mean = sum(share * own for share, own in zip(shares / shares.sum(), each, strict=True))
+    return np.arctan2(1.0, mean) / np.pi
 
 
 # Of a feature that the statistic does not look at.

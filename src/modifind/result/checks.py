@@ -19,7 +19,6 @@ from scipy.stats import binomtest
 
 from modifind.data.wording import counted
 from modifind.inference.adjust import adjust_p_values
-from modifind.inference.tails import combined_p_value
 from modifind.result.check_kinds import KINDS, UNSEEN
 
 LEAST_EFFECTIVE_SHARE = 0.05
@@ -382,20 +381,16 @@ def _gain_check(row: Any, gain: float, n_rows: int) -> Check:
 def _tail_checks(table: pd.DataFrame, diagnostics: pd.DataFrame, settings: Mapping[str, Any]) -> Iterator[Check]:
     if "normal_p_value" not in diagnostics:
         return
-    combined = table["p_value"].fillna(1.0).to_numpy(dtype=float)
-    p_values = diagnostics["likelihood_p_value"].fillna(1.0).to_numpy(dtype=float)
+    p_values = table["p_value"].fillna(1.0).to_numpy(dtype=float)
     normal = diagnostics["normal_p_value"].to_numpy(dtype=float)
     normal = np.where(np.isnan(normal) | table["p_value"].isna(), p_values, normal)
-    # Another tail of the likelihood decides where the other component does not.
-    instead = combined_p_value(normal, diagnostics["direct_p_value"].to_numpy(dtype=float))
-    instead = np.where(table["p_value"].isna(), combined, instead)
-    decided = adjust_p_values(instead, settings["adjust"]) <= settings["alpha"]
+    decided = adjust_p_values(normal, settings["adjust"]) <= settings["alpha"]
     factors = np.exp(np.abs(np.log(np.maximum(p_values, 1e-300)) - np.log(np.maximum(normal, 1e-300))).clip(max=700))
     selected = table["selected"].to_numpy(dtype=bool)
     for k, feature in enumerate(table.index):
         factor = 1.0 if decided[k] == selected[k] else float(factors[k])  # one that decides nothing does not matter
         passed = factor < DECIDING_FACTOR
-        text = f"The saddlepoint tail of {feature} gives p = {p_values[k]:.2g}, the normal tail {normal[k]:.2g}."
+        text = f"With the saddlepoint tail {feature} has p = {p_values[k]:.2g}, with the normal tail {normal[k]:.2g}."
         if not passed:
             text += " They lead to different decisions."
         yield Check("tail", str(feature), factor, DECIDING_FACTOR, passed, text)

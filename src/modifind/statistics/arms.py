@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -12,7 +12,7 @@ from modifind._typing import Array, Ints
 from modifind.data.weights import Weights
 from modifind.nuisance.outcome.stacking import WEIGHED_ROWS, CrossFit, arm_shapes, own_arm
 from modifind.nuisance.regression.blocks import random_rows
-from modifind.statistics.direct import N_SCORES, residual_scores
+from modifind.statistics.direct import Ranks, residual_scores
 from modifind.statistics.families import Family
 
 MAX_LOG_SCALE = 30.0  # of residuals in units of their median scale
@@ -98,9 +98,11 @@ class ArmTraits:
         alike.
     level : float
         The contrast of locations that all rows share: the models' own, averaged by the information on it.
-    scores : array of shape (2, 2)
+    ranks : Ranks, optional
+        Of residuals of both arms, where outcomes have a shape.
+    scores : array of shape (2, k)
         Mean of each arm's scores of residuals (`direct.residual_scores`), rows weighted by the chance to be in the
-        other arm.
+        other arm; empty where outcomes have no shape.
     """
 
     family: Family
@@ -109,7 +111,8 @@ class ArmTraits:
     location: tuple[float, float]
     scale: tuple[float, float]
     level: float
-    scores: Array
+    ranks: Ranks | None = None
+    scores: Array = field(default_factory=lambda: np.zeros((2, 0)))
 
     @classmethod
     def of(cls, family: Family, cross: CrossFit, y: Array, a: Ints, scores: Array, weights: Weights) -> ArmTraits:
@@ -124,15 +127,16 @@ class ArmTraits:
         calibration = _calibration(family, location, scale, common, y[rows], a[rows], shape, counted)
         precision = Weights.of(counted.times(_contrast_precision(family.variance(location, scale), scores[rows])))
         level = float(precision.mean(contrasts(family, location, scale)[0]))
-        traits = cls(family, shapes, shape, *calibration, level, np.zeros((2, N_SCORES)))
+        traits = cls(family, shapes, shape, *calibration, level)
         if not family.has_shape:
             return traits
         residual, _, _ = traits.residuals(common, y[rows], a[rows], *contrasts(family, location, scale))
-        found = residual_scores(residual)
+        ranks = Ranks.of(residual)
+        found = residual_scores(residual, ranks, family.scale_score(residual, shape))
         # As much as rows count in a comparison of the arms, so that in each arm their sum is zero.
         compared = Weights.of(counted.times(np.abs(a[rows] - scores[rows])))
         means = [compared[a[rows] == arm].mean(found[a[rows] == arm]) for arm in (0, 1)]
-        return replace(traits, scores=np.array(means))
+        return replace(traits, ranks=ranks, scores=np.array(means))
 
     def residuals(
         self, common: CommonPart, y: Array, arm: Ints, location_contrast: Array, scale_contrast: Array

@@ -26,6 +26,7 @@ from modifind.data.wording import check_part, named
 
 if TYPE_CHECKING:
     from modifind.nuisance.conditional.contract import RowGrid
+    from modifind.statistics.direct import Directions
     from modifind.statistics.families import Family
     from modifind.statistics.reuse import Reuse
 
@@ -182,7 +183,7 @@ class Terms:
     values: Array
     weights: Array
     parts: Mapping[str, tuple[Array, Array]] = field(default_factory=dict)
-    directions: Mapping[str, Array] = field(default_factory=dict)
+    directions: Mapping[str, Array | Directions] = field(default_factory=dict)
 
 
 class PreparedTerms(ABC):
@@ -345,8 +346,8 @@ class Statistic(BaseEstimator, ABC):
                 "where outcomes are missing"
             )
 
-    def refitted(self, prepared: Any) -> Statistic | None:
-        """The same for another cross-fit of rows that it was prepared for; None where folds decide nothing."""
+    def repeated(self, prepared: Any, nuisances: Nuisances) -> Any:
+        """What was prepared, averaged with cross-fits by the folds of `nuisances`; None where folds decide nothing."""
         return None
 
     def check_prepared(self, prepared: Any) -> None:

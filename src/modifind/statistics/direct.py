@@ -1,102 +1,160 @@
 r"""The direct component of the test: functions of a feature that are known beforehand, times scores of the rows.
 
-The likelihood of `effect_likelihood` follows a feature as models have learned it from other rows. Here nothing about
-the feature is learned. With e a row's propensity score and V drawn from the distribution of the feature given the other
-features and the treatment, a direction of the test is
+The likelihood of `effect_likelihood` follows a feature as models have learned it from other rows, and learning a
+direction on some rows to test it on others loses power. Here nothing about the feature is learned. With e a row's
+propensity score and V drawn from the distribution of the feature given the other features and the treatment, a
+direction of the test is
 
     sum_i (a_i - e_i) g_i (h(x_im) - E h(V_i))
 
-for each of two scores g of the row and each of a few functions h of the feature: its rank and a ramp about its median,
-or indicators of its levels.
+for a few scores g of the row and a few functions h of the feature: a line, a ramp about the median and a bend, or
+indicators of levels.
 
-*Numbers* have a shape that neither a location nor a scale shows, and the likelihood weighs down the very rows that rare
-severe events make. Their scores are the square of the standardised residual at the models' contrasts of the arms, for
-tails, and its cube (as a Hermite polynomial) for skewness, both cut off far out, less the mean of the row's arm. Means
-are taken over rows weighted by the chance to be in the other arm.
+*The score of the location* is that of the arms' contrast at its null value, and E h(V) is weighted by the information
+on the contrast, so that an error that all rows share drops out. A line, a threshold in the middle or a level is found
+with the power of the interaction test that one would do by hand. Amounts also have the score of their scale.
 
-*Coins, counts, levels and amounts* have none. Their scores are those of the contrasts themselves, of the location and,
-for amounts, of the scale, at the contrasts' null values; E h(V) is then weighted by the information on the contrast, so
-that an error that all rows share drops out. What a line or a threshold in the middle shows is found with
-the power of the interaction test that one would do by hand, where learning it on one part of the rows and testing it on
-another loses some.
+*Numbers* have a scale and a shape, and the likelihood weighs down the very rows that rare severe events make. Their
+further scores are functions of the standardised residual u at the contrasts' null values: that of the scale; u^2, cut
+off far out, for tails; the cubic Hermite polynomial of the normal score of u for skewness; and a cosine, the part of a
+kernel that sees two modes where there was one. Each is taken less the mean of the row's arm, over rows weighted by the
+chance to be in the other arm.
 
 *The null hypothesis* is that of the main test. Where the treatment does nothing, residuals of both arms have one
 distribution given x and ``a - e`` has mean zero: what changes alike in both arms is not found. Where the outcome is
-independent of X_m given the rest, h(x) - E h(V) has mean zero. The variance is that of the rows themselves,
-or of clusters of rows, so that no noise is too heavy for the level. The p-value is that of the largest direction, by
-Hunter's bound for correlated normal variables.
+independent of X_m given the rest, h(x) - E h(V) has mean zero. The variance is that of the rows themselves, or of
+clusters of rows, about the effect that would make the sum, as in a Wald test with HC3 errors; so no noise is too heavy
+for the level. Indicators of levels are judged together, by the sum of their squared standardised sums. All p-values are
+combined with that of the likelihood by their weighted Cauchy combination.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import ndtr, owens_t
-from scipy.stats import norm
-from scipy.stats import t as student
+from scipy.special import ndtri
 
 from modifind._typing import Array, Ints
 from modifind.data.clusters import unit_sums
 from modifind.data.feature_groups import Feature, members_of
 from modifind.data.feature_matrix import FeatureTable
+from modifind.inference.quadratic import quadratic_tail
+from modifind.inference.tails import cauchy_combination
 from modifind.nuisance.conditional.contract import RowGrid
 
-MOST_SQUARE = 100.0
-MOST_CUBED = 4.0  # residuals whose cube is taken as it is
-N_SCORES = 2
-MOST_LEVELS = 5
-LEAST_LEVEL_ROWS = 20  # in either arm
+MAX_SQUARE = 100.0
+FREQUENCY = 2.5  # of the cosine, per unit of residuals
+# Weight of all directions beside the likelihood, where numbers or ordered levels are among them and where none are; of
+# scores among the directions; and of functions of a number that the score of the location is multiplied by.
+NUMBER_WEIGHT, LEVELS_WEIGHT = 0.7, 0.85
+CONTRAST_SCORES = {"location": 0.7, "scale": 0.3}
+SHAPE_SCORES = {"location": 0.715, "scale": 0.115, "tails": 0.06, "skewness": 0.07, "modes": 0.04}
+LOCATION_FUNCTIONS = {"line": 0.57, "ramp": 0.33, "bend": 0.1}
+OTHER_FUNCTIONS = {"scale": "line", "tails": "ramp", "skewness": "ramp", "modes": "ramp"}
+MAX_LEVELS = 20
+MIN_LEVEL_ROWS = 10  # in either arm
+MAX_LINE = 3.0  # robust standard deviations from the median, beyond which a line is flat,
+MAX_BEND = 2.0  # and its square
 RAMP = 4.0  # times the rank
-MOST_RANKS = 1001  # values whose ranks are kept
+MAX_RANKS = 1001  # values whose ranks are kept
 BLOCK_ROWS = 4096
-LEAST_FREEDOM = 5
-LEAST_SHARE = 1e-12  # of a direction's size; what varies less is rounding
-
-
-def residual_scores(residual: Array) -> Array:
-    """The square and the cubic Hermite polynomial of residuals, both cut off, on a last axis."""
-    near = np.clip(residual, -MOST_CUBED, MOST_CUBED)
-    return np.stack((np.minimum(residual**2, MOST_SQUARE), near**3 - 3 * near), axis=-1)
+MIN_FREEDOM = 5
+MAX_LEVERAGE = 0.5
+MIN_SHARE = 1e-12  # of a direction's size; what varies less is rounding
+NORMAL_IQR = 1.349
 
 
 @dataclass(frozen=True)
-class _Ranked:
-    """The rank of a value, from -1 to 1, and a ramp between -1 and 1 about the median; 0 where the value is missing.
+class Ranks:
+    """Ranks of values among those that it was made of, between 0 and 1.
+
+    Attributes
+    ----------
+    values, ranks : array
+        Distinct values, at most 1,001 of them, and the share of values below, ties counted half.
+    """
+
+    values: Array
+    ranks: Array
+
+    @classmethod
+    def of(cls, values: Array) -> Ranks:
+        """Ranks among some values."""
+        distinct, counts = np.unique(values, return_counts=True)
+        ranks = (np.cumsum(counts) - counts / 2) / counts.sum()
+        kept = np.unique(np.linspace(0, distinct.size - 1, MAX_RANKS).astype(np.int64))
+        return cls(distinct[kept], ranks[kept])
+
+    def __call__(self, values: Array) -> Array:
+        """Ranks of other values, with straight lines between those that are known."""
+        return np.interp(values, self.values, self.ranks)
+
+
+def residual_scores(residual: Array, ranks: Ranks, by_scale: Array) -> Array:
+    """Scores of standardised residuals for scale, tails, skewness and modes, on a last axis.
+
+    `by_scale` is the derivative of their log-density by the log-scale.
+    """
+    normal = ndtri(ranks(residual))
+    tails, modes = np.minimum(residual**2, MAX_SQUARE), np.cos(FREQUENCY * residual)
+    return np.stack((by_scale, tails, normal**3 - 3 * normal, modes), axis=-1)
+
+
+@dataclass(frozen=True)
+class _Number:
+    """A line that is flat far from the median, its square, and a ramp between -1 and 1; 0 where the value is missing.
 
     The ramp is for thresholds. A step would do for the data, but its mean under a distribution that is known by 25
     points jumps.
     """
 
-    values: Array
-    ranks: Array
-    width = 2
+    ranks: Ranks
+    median: float
+    spread: float
+    blocks = (("line", 1), ("ramp", 1), ("bend", 1))
 
     @classmethod
-    def of(cls, values: Array) -> _Ranked:
-        distinct, counts = np.unique(values, return_counts=True)
-        ranks = 2 * (np.cumsum(counts) - counts / 2) / counts.sum() - 1
-        kept = np.unique(np.linspace(0, distinct.size - 1, MOST_RANKS).astype(np.int64))
-        return cls(distinct[kept], ranks[kept])
+    def of(cls, values: Array) -> _Number:
+        low, median, high = np.quantile(values, (0.25, 0.5, 0.75))
+        return cls(Ranks.of(values), float(median), float((high - low) / NORMAL_IQR or values.std()))
 
     def __call__(self, values: Array) -> Array:
-        rank = np.interp(values, self.values, self.ranks)
-        found = np.stack((rank, np.clip(RAMP * rank, -1.0, 1.0)), axis=-1)
-        found[np.isnan(values)] = 0.0
-        return found
+        line = np.clip((values - self.median) / self.spread, -MAX_LINE, MAX_LINE)
+        ramp = np.clip(RAMP * (2 * self.ranks(values) - 1), -1.0, 1.0)
+        functions = np.stack((line, ramp, np.minimum(np.abs(line), MAX_BEND) ** 2), axis=-1)
+        functions[np.isnan(values)] = 0.0
+        return functions
 
 
 @dataclass(frozen=True)
-class _Level:
-    """Whether a feature has a level, on a last axis of one; NaN stands for a missing value."""
+class _Levels:
+    """Whether a feature has each of some levels, judged together; NaN stands for a missing value.
 
-    level: float
-    width = 1
+    Levels that are numbers also have a line along these, with the mean number in the place of other levels.
+    """
+
+    levels: Array
+    numbers: Array | None = None
+
+    @property
+    def blocks(self) -> tuple[tuple[str, int], ...]:
+        """Names and sizes of what is judged together."""
+        together = (("levels", self.levels.size),)
+        return together if self.numbers is None else (*together, ("line", 1))
 
     def __call__(self, values: Array) -> Array:
-        found = np.isnan(values) if np.isnan(self.level) else values == self.level
-        return found[..., None].astype(np.float64)
+        values = values[..., None]
+        has_level = ((values == self.levels) | (np.isnan(values) & np.isnan(self.levels))).astype(np.float64)
+        if self.numbers is None:
+            return has_level
+        return np.concatenate((has_level, self.numbers[values.astype(np.intp)]), axis=-1)
+
+
+FeatureFunction: TypeAlias = _Number | _Levels
 
 
 @dataclass(frozen=True)
@@ -112,30 +170,33 @@ class ValueFunctions:
     """
 
     columns: tuple[int, ...]
-    parts: tuple[tuple[int, _Ranked | _Level], ...]
+    parts: tuple[tuple[int, FeatureFunction], ...]
 
     @classmethod
     def of(cls, table: FeatureTable, treatment: Ints, feature: Feature) -> ValueFunctions:
         """Those that the rows of a table can tell."""
         columns = members_of(feature)
-        found: list[tuple[int, _Ranked | _Level]] = []
+        parts: list[tuple[int, FeatureFunction]] = []
         for place, member in enumerate(columns):
             column = table.values[:, member]
             if table.is_constant(member):
                 continue
-            if table.n_levels(member):
-                found += [(place, _Level(level)) for level in _told_levels(column, treatment)]
+            labels = table.categories[member]
+            if labels is not None:
+                levels = _common_levels(column, treatment)
+                if levels.size:
+                    parts.append((place, _Levels(levels, _numbers(labels, column))))
                 continue
             seen = ~np.isnan(column)
-            found.append((place, _Ranked.of(column[seen])))
+            parts.append((place, _Number.of(column[seen])))
             if _is_common(~seen, treatment):
-                found.append((place, _Level(float("nan"))))
-        return cls(columns, tuple(found))
+                parts.append((place, _Levels(np.array([np.nan]))))
+        return cls(columns, tuple(parts))
 
     @property
-    def width(self) -> int:
-        """Number of functions."""
-        return sum(own.width for _, own in self.parts)
+    def blocks(self) -> tuple[tuple[str, int], ...]:
+        """Names and sizes of the sets of functions that are judged together."""
+        return tuple(block for _, function in self.parts for block in function.blocks)
 
     def __call__(self, values: Array) -> Array:
         """The functions at values whose last axis is that of the columns."""
@@ -146,42 +207,154 @@ class ValueFunctions:
     ) -> Array:
         """Functions of every row's own values less their mean under the distribution, or as they are without one.
 
-        `known` are weights of the points, shape (n, g), where they have been evaluated before.
+        An error of a contrast that all rows share counts in each as much as there is information on it. It drops out
+        where means are taken under weights of the points by that.
 
-        An error of a contrast that all rows share counts in each as much as there is information on it. With `informed`
-        weights of the points, shape (s, n, g), it drops out: means are taken under these, one set for each score, and
-        the result has shape (n, s, h) instead of (n, h).
+        Parameters
+        ----------
+        table : FeatureTable
+            The rows.
+        grid : RowGrid, optional
+            The distribution.
+        informed : array of shape (1 or 2, n, g), optional
+            Weights of the points for the score of the location, and for the other scores where they differ from those
+            of the distribution.
+        known : array of shape (n, g), optional
+            Weights of the points, where they have been evaluated before.
+
+        Returns
+        -------
+        array of shape (n, 1 or 2, h)
+            For all scores, or for that of the location and for the others.
         """
-        observed = self(table.values[:, list(self.columns)])
+        observed = self(table.values[:, list(self.columns)])[:, None]
         if grid is None:
             return observed
-        if informed is not None:
-            observed = np.repeat(observed[:, None], len(informed), axis=1)
+        observed = np.repeat(observed, 1 if informed is None else 2, axis=1)
         for start in range(0, table.n_rows, BLOCK_ROWS):
             rows = np.arange(start, min(start + BLOCK_ROWS, table.n_rows))
             points, weights = grid.at(rows)
-            found = self(points[..., None] if points.ndim == 2 else points)
-            if informed is None:
-                observed[rows] -= np.einsum("ij,ijh->ih", weights if known is None else known[rows], found)
-            else:
-                observed[rows] -= np.einsum("sij,ijh->ish", informed[:, rows], found)
+            functions = self(points[..., None] if points.ndim == 2 else points)
+            sets = [] if informed is None else [own[rows] for own in informed]
+            if len(sets) < 2:
+                sets.append(weights if known is None else known[rows])
+            for k, own in enumerate(sets):
+                observed[rows, k] -= np.einsum("ij,ijh->ih", own, functions)
         return observed
 
 
-def _told_levels(codes: Array, treatment: Ints) -> list[float]:
-    """The most common levels, less the one that the others are compared with."""
+def _common_levels(codes: Array, treatment: Ints) -> Array:
+    """The most common levels of which both arms have some rows."""
     levels, counts = np.unique(codes, return_counts=True)
     ordered = levels[np.argsort(-counts, kind="stable")]
-    return [float(level) for level in ordered[1:] if _is_common(codes == level, treatment)][:MOST_LEVELS]
+    return np.array([level for level in ordered if _is_common(codes == level, treatment)][:MAX_LEVELS])
+
+
+def _numbers(labels: tuple[Any, ...], codes: Array) -> Array | None:
+    """The numbers that more than two levels stand for, ranked, by code; None where they are none."""
+    try:
+        numbers = np.array([np.nan if label is None else float(label) for label in labels])
+    except (TypeError, ValueError):
+        return None
+    known = np.isfinite(numbers)
+    if known.sum() <= 2:
+        return None
+    seen = numbers[codes.astype(np.intp)]
+    if not np.isfinite(seen).any():
+        return None
+    return np.where(known, numbers, seen[np.isfinite(seen)].mean())
 
 
 def _is_common(rows: NDArray[np.bool_], treatment: Ints) -> bool:
-    return bool(min(np.count_nonzero(rows & (treatment == arm)) for arm in (0, 1)) >= LEAST_LEVEL_ROWS)
+    return bool(min(np.count_nonzero(rows & (treatment == arm)) for arm in (0, 1)) >= MIN_LEVEL_ROWS)
 
 
-def direct_terms(scores: Array, excess: Array) -> Array:
-    """What rows add to every direction, shape (n, k); the excess of functions may be another one for each score."""
-    return (scores[:, :, None] * (excess if excess.ndim == 3 else excess[:, None])).reshape(len(scores), -1)
+@dataclass(frozen=True)
+class Scores:
+    """Scores of rows for the direct component.
+
+    Attributes
+    ----------
+    values : array of shape (n, s)
+        The scores.
+    slopes : array of shape (n, s)
+        How much of each an effect along a function h adds per unit of h, up to a factor that rows share.
+    names : tuple of str
+        What the scores are of: "location" first.
+    """
+
+    values: Array
+    slopes: Array
+    names: tuple[str, ...]
+
+    def only(self, *names: str) -> Scores:
+        """Some of the scores."""
+        places = [self.names.index(name) for name in names]
+        return Scores(self.values[:, places], self.slopes[:, places], names)
+
+    @property
+    def weights(self) -> Mapping[str, float]:
+        """Weight of each score in the combination."""
+        return SHAPE_SCORES if "tails" in self.names else CONTRAST_SCORES
+
+
+@dataclass(frozen=True)
+class Directions:
+    """What rows add to sums that are tested two-sided.
+
+    Attributes
+    ----------
+    terms : array of shape (n, k)
+        What each row adds to each direction.
+    slopes : array of shape (n, k)
+        How much of that an effect along the direction adds, up to a factor that rows share.
+    blocks : tuple of int
+        Sizes of the sets of successive directions that are judged together.
+    weights : tuple of float
+        Weight of each of these sets in the combination of their p-values.
+    weight : float
+        Of all of them beside the likelihood.
+    """
+
+    terms: Array
+    slopes: Array
+    blocks: tuple[int, ...]
+    weights: tuple[float, ...]
+    weight: float = NUMBER_WEIGHT
+
+    @classmethod
+    def of(cls, terms: Array | Directions) -> Directions:
+        """Columns of an array count alike, each by itself."""
+        if isinstance(terms, Directions):
+            return terms
+        size = terms.shape[1]
+        return cls(terms, np.ones(terms.shape), (1,) * size, (1.0 / size,) * size)
+
+    @classmethod
+    def along(cls, scores: Scores, excess: Array, blocks: tuple[tuple[str, int], ...]) -> Directions:
+        """Scores of rows times what `ValueFunctions.excess` gives, each score by the functions that suit it."""
+        ends = np.cumsum([size for _, size in blocks])
+        terms, slopes, sizes, weights = [], [], [], []
+        for k, name in enumerate(scores.names):
+            along = excess[:, min(k, excess.shape[1] - 1)]
+            shares = function_shares(name, [block for block, _ in blocks])
+            for end, (_, size), share in zip(ends, blocks, shares, strict=True):
+                if share:
+                    h = along[:, end - size : end]
+                    terms.append(scores.values[:, k, None] * h)
+                    slopes.append(scores.slopes[:, k, None] * h**2)
+                    sizes.append(size)
+                    weights.append(scores.weights[name] * share)
+        ordered = any(name != "levels" for name, _ in blocks)
+        sums = np.concatenate(terms, axis=1), np.concatenate(slopes, axis=1), tuple(sizes), tuple(weights)
+        return cls(*sums, NUMBER_WEIGHT if ordered else LEVELS_WEIGHT)
+
+
+def function_shares(score: str, functions: Sequence[str]) -> list[float]:
+    """Shares that functions of a feature have in the weight of a score; 0 for those that it is not multiplied by."""
+    wanted = LOCATION_FUNCTIONS if score == "location" else {OTHER_FUNCTIONS[score]: 1.0}
+    shares = [1.0 if function == "levels" else wanted.get(function, 0.0) for function in functions]
+    return [share / (sum(shares) or 1.0) for share in shares]
 
 
 @dataclass(frozen=True)
@@ -192,85 +365,83 @@ class DirectSums:
     ----------
     n_rows : int
         Number of rows, or of clusters of them.
-    total : array of shape (k,)
-        Sum of each direction.
-    cross : array of shape (k, k)
+    total : array of shape (2 k,)
+        Sum of each direction, and of its slopes.
+    cross : array of shape (2 k, 2 k)
         Sums of products.
-    clusters : array of shape (n_rows, k), optional
+    clusters : array of shape (n_rows, 2 k), optional
         What each cluster adds; None where rows are independent of each other.
+    blocks, weights, weight
+        Those of `Directions`.
     """
 
     n_rows: int
     total: Array
     cross: Array
     clusters: Array | None = None
+    blocks: tuple[int, ...] = ()
+    weights: tuple[float, ...] = ()
+    weight: float = NUMBER_WEIGHT
 
     @classmethod
-    def of(cls, terms: Array, clusters: Ints | None = None, n_clusters: int = 0) -> DirectSums:
-        """From what rows add to every direction, shape (n, k); see `direct_terms`."""
-        together = None if clusters is None else unit_sums(terms, clusters, n_clusters)
-        independent = terms if together is None else together
-        return cls(len(independent), independent.sum(axis=0), independent.T @ independent, together)
+    def of(cls, terms: Array | Directions, clusters: Ints | None = None, n_clusters: int = 0) -> DirectSums:
+        """From what rows add to every direction."""
+        directions = Directions.of(terms)
+        each = np.concatenate((directions.terms, directions.slopes), axis=1)
+        units = each if clusters is None else unit_sums(each, clusters, n_clusters)
+        together = None if clusters is None else units
+        how = directions.blocks, directions.weights, directions.weight
+        return cls(len(units), units.sum(axis=0), units.T @ units, together, *how)
 
     def __add__(self, other: DirectSums) -> DirectSums:
         """The sums of both sets of rows."""
+        n_rows, total, cross = self.n_rows + other.n_rows, self.total + other.total, self.cross + other.cross
+        together = None
         if self.clusters is not None and other.clusters is not None:
             together = self.clusters + other.clusters
-            return DirectSums(len(together), together.sum(axis=0), together.T @ together, together)
-        return DirectSums(self.n_rows + other.n_rows, self.total + other.total, self.cross + other.cross)
+            n_rows, cross = len(together), together.T @ together
+        return replace(self, n_rows=n_rows, total=total, cross=cross, clusters=together)
+
+    @property
+    def covariance(self) -> Array:
+        """Covariance matrix of the sums, about the effect along each direction that would make its sum.
+
+        That is what a Wald test takes; about zero, an effect would be part of its own noise. Deviations are raised for
+        the row that an effect is fitted to being one of few, as HC3 errors are.
+        """
+        k = self.total.size // 2
+        slopes = self.total[k:]
+        effect = np.divide(self.total[:k], slopes, out=np.zeros(k), where=slopes > 0)
+        about = np.concatenate((np.eye(k), -np.diag(effect)), axis=1)
+        leverage = np.divide(np.diag(self.cross)[k:], slopes**2, out=np.zeros(k), where=slopes > 0)
+        factor = 1.0 / (1.0 - np.minimum(leverage, MAX_LEVERAGE))
+        return about @ self.cross @ about.T * np.outer(factor, factor)
 
     def p_value(self, freedom: float = np.inf) -> float:
-        """P-value of the largest direction, two-sided; that of Student's t where degrees of freedom are given.
+        """P-value of all directions, two-sided; by Student's t where degrees of freedom are given.
 
         NaN where nothing varies, and below five degrees of freedom, where a few rows have nearly all the weight.
 
         Examples
         --------
         >>> rng = np.random.default_rng(0)
-        >>> scores, excess = rng.normal(size=(500, 2)), rng.uniform(-1, 1, size=(500, 1))
-        >>> [round(DirectSums.of(direct_terms(own, excess)).p_value(), 2) for own in (scores, scores + 0.3 * excess)]
-        [0.27, 0.0]
+        >>> scores, line = rng.normal(size=(500, 2)), rng.uniform(-1, 1, size=(500, 1))
+        >>> [round(DirectSums.of(noise * line).p_value(), 2) for noise in (scores, scores + 0.3 * line)]
+        [0.18, 0.0]
         """
-        covariance = self.cross - np.outer(self.total, self.total) / self.n_rows
-        variance = np.diag(covariance)
-        told = variance > LEAST_SHARE * np.diag(self.cross)
-        if not told.any() or freedom < LEAST_FREEDOM:
+        if freedom < MIN_FREEDOM:
             return float("nan")
-        deviation = np.sqrt(variance[told])
-        z = float(np.abs(self.total[told] / deviation).max())
-        if np.isfinite(freedom):
-            z = float(norm.isf(student.sf(z, freedom)))
-        return largest_tail(z, covariance[np.ix_(told, told)] / np.outer(deviation, deviation))
-
-
-def largest_tail(z: float, correlation: Array) -> float:
-    """An upper bound on the chance that the largest of some normal variables is beyond z in absolute value.
-
-    Hunter's: the sum of the chances of each, less those of pairs along the tree of largest correlations.
-
-    Examples
-    --------
-    >>> round(largest_tail(2.0, np.eye(1)), 4), round(largest_tail(2.0, np.eye(2)), 4)
-    (0.0455, 0.0889)
-    >>> round(largest_tail(2.0, np.ones((3, 3))), 4)
-    0.0455
-    """
-    size = len(correlation)
-    strength = np.abs(np.clip(correlation, -1.0, 1.0))
-    bound = 2.0 * size * float(ndtr(-z))
-    nearest = strength[0].copy()  # of each variable to the tree
-    outside = np.arange(size) > 0
-    for _ in range(size - 1):
-        following = int(np.argmax(np.where(outside, nearest, -1.0)))
-        bound -= _both(z, float(nearest[following]))
-        outside[following] = False
-        nearest = np.maximum(nearest, strength[following])
-    return float(np.clip(bound, 2.0 * ndtr(-z), 1.0))
-
-
-def _both(z: float, correlation: float) -> float:
-    """The chance that two normal variables are both beyond z in absolute value."""
-    ratio = np.sqrt((1.0 - correlation) / (1.0 + correlation))
-    alike = ndtr(-z) - 2.0 * owens_t(z, ratio)
-    apart = ndtr(-z) - 2.0 * owens_t(z, 1.0 / ratio) if ratio > 0 else 0.0
-    return float(2.0 * max(alike + apart, 0.0))
+        covariance, total = self.covariance, self.total[: self.total.size // 2]
+        varies = np.diag(covariance) > MIN_SHARE * np.diag(self.cross)[: total.size]
+        p_values, weights = [], []
+        for end, size, weight in zip(np.cumsum(self.blocks), self.blocks, self.weights, strict=True):
+            block = np.arange(end - size, end)
+            block = block[varies[block]]
+            if not block.size:
+                continue
+            deviation = np.sqrt(np.diag(covariance)[block])
+            z = total[block] / deviation
+            correlation = covariance[np.ix_(block, block)] / np.outer(deviation, deviation)
+            p_values.append(quadratic_tail(float(z @ z), np.linalg.eigvalsh(correlation), freedom))
+            weights.append(weight)
+        return float(cauchy_combination(p_values, weights)) if p_values else float("nan")

@@ -36,6 +36,7 @@ one fold.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -100,17 +101,16 @@ class EffectLikelihood(Statistic):
         self.check_resamples = check_resamples
         self.device = device
 
-    def refitted(self, prepared: PreparedEffectLikelihood) -> EffectLikelihood | None:
-        """The same with the learners that another cross-fit of the same rows took, where it was to choose.
+    def repeated(self, prepared: PreparedEffectLikelihood, nuisances: Nuisances) -> PreparedEffectLikelihood | None:
+        """The same with further cross-fits, of the learners that the first one took where it was to choose.
 
         None where cross-fits are repeated anyway.
         """
         if self.cv_repeats > 1:
             return None
-        again = clone(self).set_params(check_resamples=0)
-        if self.learner != "auto":
-            return again
-        return again.set_params(learner=[name for name, share in prepared.shares.items() if share > 0])
+        taken = [name for name, share in prepared.shares.items() if share > 0]
+        again = clone(self).set_params(learner=taken if self.learner == "auto" else self.learner)
+        return replace(prepared, fits=(*prepared.fits, *again.prepare(nuisances).fits))
 
     def check(self) -> None:
         """Refuse counts that are none."""

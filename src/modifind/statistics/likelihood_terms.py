@@ -10,7 +10,7 @@ import numpy as np
 from modifind._typing import Array, Ints
 from modifind.nuisance.outcome.stacking import CrossFit, own_arm
 from modifind.statistics.arms import ArmTraits, CommonPart, contrasts, null_precision
-from modifind.statistics.direct import N_SCORES, residual_scores
+from modifind.statistics.direct import CONTRAST_SCORES, SHAPE_SCORES, residual_scores
 
 # Which contrasts move along the grid, of locations and of scales, in the statistic and in its two parts. In the last
 # the prediction for the row's own arm moves: an ordinary held-out likelihood, of whether the outcome follows the
@@ -27,12 +27,12 @@ class RowTerms:
     ----------
     observed : array of shape (n,)
         At the observed value of the feature.
-    direct : array of shape (n, 2)
-        Scores of the same residuals for the direct component, see `statistics.direct`; zero in the parts.
+    direct : array of shape (n, s)
+        Scores of the same residuals for the direct component, see `statistics.direct`; none in the parts.
     values : array of shape (n, g)
         At the points of its distribution, less their mean under the distribution.
-    informed : array of shape (2, n, g), optional
-        Weights of the points by what they tell of each contrast, where the direct component is about contrasts.
+    informed : array of shape (1 or 2, n, g), optional
+        Weights of the points by what they tell of the contrast of locations, and of that of scales where it differs.
     """
 
     observed: Array
@@ -106,11 +106,11 @@ class ArmFit:
         # distribution weighted by that: where a feature changes the spread of both arms the two means differ.
         information = chances * null_precision(family, location, scale, scores[:, None], self.traits.level)
         of_scale = family.scale_information(location, scores[:, None])
-        informed = [information, chances if of_scale is None else chances * of_scale]
+        informed = [information] if of_scale is None else [information, chances * of_scale]
         means = [np.einsum("ij,ij->i", contrast, chances) for contrast in along]
         centre = _mean(along[0], information)
         scale_centre = means[1] if of_scale is None else _mean(along[1], informed[1])
-        found, no_scores = [], np.zeros((rows.size, N_SCORES))
+        found, no_scores = [], np.zeros((rows.size, 0))
         for part in parts:
             if part == OUTCOME:
                 values = self.own_log_likelihood(rows, location, scale)
@@ -135,7 +135,7 @@ class ArmFit:
             if part != WHOLE:
                 found.append(RowTerms(observed, no_scores, values))
                 continue
-            by_contrast = None if family.has_shape else np.stack([own / own.sum(axis=1)[:, None] for own in informed])
+            by_contrast = np.stack([own / own.sum(axis=1)[:, None] for own in informed])
             found.append(RowTerms(observed, self.direct(rows, residual, lead), values, by_contrast))
         return found
 
@@ -153,16 +153,33 @@ class ArmFit:
         lead = self.lead[rows] * common.precision * per_unit
         return residual, lead * of_eta * family.weight(of_eta, self.traits.shape)
 
+    @property
+    def score_names(self) -> tuple[str, ...]:
+        """What the scores of the direct component are of."""
+        family = self.traits.family
+        return tuple(SHAPE_SCORES) if family.has_shape else tuple(CONTRAST_SCORES)[: 1 + family.has_scale]
+
     def direct(self, rows: Ints, residual: Array, lead: Array) -> Array:
         """Scores of rows for the direct component, with the sign and weight of the row's arm.
 
-        Those of the shape of residuals less their arm's mean, or of both contrasts where there is no shape; `residual`
-        and `lead` are what `residual` gives.
+        That of the contrast of locations comes first. The others are of the shape of residuals, less their arm's mean,
+        or of the contrast of scales. `residual` and `lead` are what `residual` gives.
         """
-        if not self.traits.family.has_shape:
-            by_scale = self.scale_lead[rows] * self.traits.family.scale_score(residual, self.traits.shape)
-            return np.stack((lead, by_scale), axis=-1)
-        return 2 * self.lead[rows, None] * (residual_scores(residual) - self.traits.scores[self.treatment[rows]])
+        family, traits, scores = self.traits.family, self.traits, [lead[:, None]]
+        if family.has_scale:
+            by_scale = family.scale_score(residual, traits.shape)
+            shape = by_scale[:, None]
+            if traits.ranks is not None:
+                shape = residual_scores(residual, traits.ranks, by_scale) - traits.scores[self.treatment[rows]]
+            scores.append(self.scale_lead[rows, None] * shape)
+        return np.concatenate(scores, axis=1)
+
+    @property
+    def slopes(self) -> Array:
+        """How much an effect adds to each of the scores of `direct`, up to a factor that rows share."""
+        by_location = self.lead * self.common.precision * (self.treatment - self.common.share)
+        by_shape = self.scale_lead * (self.treatment - 0.5)
+        return np.stack((by_location, *(by_shape,) * (len(self.score_names) - 1)), axis=-1)
 
     def leads(self) -> tuple[Array, Array]:
         """How much a small change of either contrast changes what each row adds, at the row's own prediction."""

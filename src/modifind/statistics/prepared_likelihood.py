@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from modifind._typing import Array, Ints
 from modifind.data.clusters import Clusters
-from modifind.data.feature_groups import Feature, columns_of, encode, members_of
+from modifind.data.feature_groups import Feature, columns_of, encode
 from modifind.data.feature_matrix import FeatureTable
 from modifind.data.weights import Weights
 from modifind.nuisance.conditional.contract import RowGrid
@@ -22,7 +22,7 @@ from modifind.nuisance.regression.misfit import Misfit
 from modifind.statistics.along_grid import along_grid
 from modifind.statistics.arms import contrasts
 from modifind.statistics.contract import Nuisances, PreparedTerms, Terms
-from modifind.statistics.direct import N_SCORES, DirectSums, ValueFunctions, direct_terms
+from modifind.statistics.direct import Directions, DirectSums, Scores, ValueFunctions
 from modifind.statistics.families import Family
 from modifind.statistics.level_groups import LevelGroups
 from modifind.statistics.likelihood_terms import MEAN, OUTCOME, SPREAD, WHOLE, ArmFit, Part, RowTerms
@@ -32,6 +32,7 @@ LEAST_EXCESS = 1e-3
 SMALLEST = 1e-300  # p-value
 REUSE_ROWS = 250
 SIGN = 0.1  # p-value
+SHAPES = ("tails", "skewness", "modes")
 PARTS = {"test": WHOLE, "outcome": OUTCOME, "mean": MEAN, "spread": SPREAD}
 
 
@@ -182,24 +183,27 @@ class PreparedEffectLikelihood(PreparedTerms):
         if self.looks_at(feature):
             changes = {"mean": MEAN, "spread": SPREAD} if parts and self.family.has_scale else {}
             (whole, *rest), weights = self.row_terms(feature, distribution, WHOLE, OUTCOME, *changes.values())
-            tested = {name: (own.observed, own.values) for name, own in zip(("outcome", *changes), rest, strict=True)}
+            summed = {
+                name: (part.observed, part.values) for name, part in zip(("outcome", *changes), rest, strict=True)
+            }
             if parts and not changes:
-                tested["mean"] = whole.observed, whole.values
-            terms = Terms(whole.observed, whole.values, weights, tested)
-            scores, informed = whole.direct, whole.informed
-            gathered = any(m in self.table.level_columns for m in members_of(feature))
-            known = None if gathered else weights
+                summed["mean"] = whole.observed, whole.values
+            terms = Terms(whole.observed, whole.values, weights, summed)
+            scores, informed, known = replace(scores, values=whole.direct), whole.informed, weights
         functions = self.direct_functions(feature)
         if functions is None:
             return terms
-        excess = functions.excess(self.table, distribution, informed, known)
-        directions = {"test": direct_terms(scores, excess)}
-        if parts and self.family.has_shape:
-            directions["shape"] = direct_terms(self.direct_scores, excess)
-        elif parts:
-            apart = [excess] * N_SCORES if informed is None else np.moveaxis(excess, 1, 0)
-            each = zip(("mean", "spread"), scores.T, apart, strict=True)
-            directions |= {name: direct_terms(score[:, None], h) for name, score, h in each}
+        gathered = any(m in self.table.level_columns for m in functions.columns)
+        # What levels of a category of many tell of a contrast is known by groups of them alone.
+        excess = functions.excess(self.table, distribution, *((None, None) if gathered else (informed, known)))
+
+        directions = {"test": Directions.along(scores.only(*scores.names[gathered:]), excess, functions.blocks)}
+        if parts and not gathered:
+            directions["mean"] = Directions.along(scores.only("location"), excess, functions.blocks)
+        if parts and len(scores.names) > 1:
+            shaped = self.family.has_shape
+            changed = self.direct_scores.only(*SHAPES) if shaped else scores.only("scale")
+            directions["shape" if shaped else "spread"] = Directions.along(changed, excess[:, -1:], functions.blocks)
         return replace(terms, directions=directions)
 
     def row_terms(self, feature: Feature, grid: RowGrid, *parts: Part) -> tuple[tuple[RowTerms, ...], Array]:
@@ -227,29 +231,34 @@ class PreparedEffectLikelihood(PreparedTerms):
         """
         parts = parts or (WHOLE,)
         observed = np.empty((len(parts), self.y.size))
-        direct = np.empty((len(parts), self.y.size, N_SCORES))
+        direct = np.zeros((self.y.size, len(self.fits[0].score_names)))
         values, weights = np.empty((len(parts), 0, 0)), np.empty((0, 0))
-        informed: dict[int, Array] = {}
+        informed: Array | None = None
         groups = self._groups(columns_of(self.table, feature))
         for fit, rows, chances, location, scale in along_grid(self.fits, self.table, feature, grid, groups):
             if not values.size:
                 values = np.empty((len(parts), self.y.size, chances.shape[1]))
                 weights = np.empty(values.shape[1:])
             for k, own in enumerate(fit.terms(rows, location, scale, chances, parts)):
-                for total, part in ((observed, own.observed), (direct, own.direct), (values, own.values)):
+                for total, part in ((observed, own.observed), (values, own.values)):
                     total[k, rows] = part if fit is self.fits[0] else total[k, rows] + part
                 if own.informed is not None:
-                    informed.setdefault(k, np.zeros((N_SCORES, *weights.shape)))[:, rows] += own.informed / len(
-                        self.fits
-                    )
+                    if informed is None:
+                        informed = np.zeros((len(own.informed), *weights.shape))
+                    direct[rows] += own.direct
+                    informed[:, rows] += own.informed / len(self.fits)
             weights[rows] = chances
+        factor = (self.weights.values / len(self.fits))[:, None]
         if not self.weights.uniform or len(self.fits) > 1:
-            factor = self.weights.values / len(self.fits)
-            observed *= factor
-            direct *= factor[:, None]
-            values *= factor[:, None]
-        each = enumerate(zip(observed, direct, values, strict=True))
-        return tuple(RowTerms(*own, informed.get(k)) for k, own in each), weights
+            observed *= factor[:, 0]
+            direct *= factor
+            values *= factor
+        each = zip(parts, observed, values, strict=True)
+        none = np.empty((self.y.size, 0))
+        return tuple(
+            RowTerms(own, direct, along, informed) if part == WHOLE else RowTerms(own, none, along)
+            for part, own, along in each
+        ), weights
 
     def _groups(self, columns: slice) -> LevelGroups | None:
         """Levels that a row's models cannot tell apart, where the feature is a category of many."""
@@ -260,18 +269,18 @@ class PreparedEffectLikelihood(PreparedTerms):
         return LevelGroups.of(alike, [fit.cross.folds for fit in self.fits]) if alike[0] else None
 
     @cached_property
-    def direct_scores(self) -> Array:
+    def direct_scores(self) -> Scores:
         """Scores of rows at the models' own contrasts, averaged over repeats and times the weight of the row."""
         rows = np.arange(self.y.size)
-        found = [fit.direct(rows, *fit.residual(rows, *fit.contrasts)) for fit in self.fits]
-        return self.weights.times(np.mean(found, axis=0))
+        both = [(fit.direct(rows, *fit.residual(rows, *fit.contrasts)), fit.slopes) for fit in self.fits]
+        values, slopes = self.weights.times(np.mean(both, axis=0).swapaxes(0, 1)).swapaxes(0, 1)
+        return Scores(values, slopes, self.fits[0].score_names)
 
     def direct_functions(self, feature: Feature) -> ValueFunctions | None:
         """What the direct component looks at along a feature; None where there is nothing to test."""
         if feature in self.functions:
             return self.functions[feature]
         functions = ValueFunctions.of(self.table, self.treatment, feature)
-        # What levels of a category of many tell of a contrast is known by groups of them alone.
         grouped = not self.family.has_shape and any(m in self.table.level_columns for m in functions.columns)
         return functions if functions.parts and not grouped else None
 
@@ -317,5 +326,5 @@ class PreparedEffectLikelihood(PreparedTerms):
         for arm in (0, 1):
             own = self.treatment == arm
             excess[own] -= self.weights[own].mean(excess[own])
-        sums = DirectSums.of(direct_terms(self.direct_scores, excess), self.clusters.given)
+        sums = DirectSums.of(Directions.along(self.direct_scores, excess, functions.blocks), self.clusters.given)
         return sums.p_value(min(self.weights.freedom, self.clusters.freedom)) <= SIGN
