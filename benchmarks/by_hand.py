@@ -3,7 +3,7 @@
     python benchmarks/by_hand.py --study trial --runs 600 --seed 1000 --jobs 2
     python benchmarks/by_hand.py --study level placebo --out runs.jsonl      # killed, it goes on where it was
     python benchmarks/by_hand.py --study trial --out runs.jsonl --runs 0     # the table of what has been run
-    python benchmarks/by_hand.py --study trial --out now.jsonl --before runs.jsonl --runs 0
+    python benchmarks/by_hand.py --study trial --out runs.jsonl --label new --before old
 
 prints one Markdown table per study. `trial` (n = 300 to 600, coin), `confounded` (n = 1000), `families` (binary
 outcomes, counts, levels, amounts), `categories` (3 to 12 levels), `pure` (products, and 200 features), `shapes` (mean
@@ -13,7 +13,8 @@ and `halves` runs are flips and halvings. Default runs: 600 in `trial`, 300 in `
 
 Fits are defaults with one process; fair coins are declared. Standard errors are in parentheses, those of differences
 are of runs in pairs, those of null shares take p-values of one table together. A target that is missed by at most two
-standard errors says so. With `--before` a second table compares with the runs of another version.
+standard errors says so. A file of runs may hold those of several versions, which `--label` names when they are run;
+`--before` adds a table that compares the default with another label on the same seeds. Files may be joined by `cat`.
 """
 
 from __future__ import annotations
@@ -60,9 +61,9 @@ STUDIES = {
 }
 
 
-def one_run(study: str, case: Case, seed: int) -> Record:
+def one_run(study: str, case: Case, label: str, seed: int) -> Record:
     """A record of one run; what ended in an error says so and is tried again by the next call."""
-    place = {"study": study, "design": case.design, "n": case.n, "seed": seed, "version": __version__}
+    place = {"study": study, "design": case.design, "n": case.n, "seed": seed, "label": label}
     if case.table:
         place["table"] = case.table
     try:
@@ -72,7 +73,7 @@ def one_run(study: str, case: Case, seed: int) -> Record:
         return {**place, "error": f"{type(error).__name__}: {error}"[:300]}
 
 
-def read(file: Path | None) -> list[Record]:
+def read(file: Path | None, study: str, label: str) -> list[Record]:
     """Runs of a file, the last one of each that ended; a line that a kill has cut is left out."""
     if file is None or not file.is_file():
         return []
@@ -82,13 +83,13 @@ def read(file: Path | None) -> list[Record]:
             record = json.loads(line)
         except json.JSONDecodeError:
             continue
-        if "error" not in record:
+        if "error" not in record and (record["study"], record["label"]) == (study, label):
             known[place_of(record)] = record
     return list(known.values())
 
 
-def place_of(record: Record) -> tuple[str, str, int]:
-    return record["study"], record["design"], record["seed"]
+def place_of(record: Record) -> tuple[str, int]:
+    return record["design"], record["seed"]
 
 
 def write(file: Path, record: Record) -> None:
@@ -103,11 +104,11 @@ def run_study(name: str, args: argparse.Namespace) -> tuple[list[Record], list[C
     cases = [case for case in STUDIES[name].cases(args) if case.design.startswith(tuple(args.only))]
     runs = STUDIES[name].runs if args.runs is None else args.runs
     places = {case.design: k for k, case in enumerate(cases)}
-    records = [one for one in read(args.out) if one["study"] == name and one["design"] in places]
+    records = [one for one in read(args.out, name, args.label) if one["design"] in places]
     ended = {place_of(one) for one in records}
     seeds = range(args.seed, args.seed + runs)
-    missing = [(case, seed) for seed in seeds for case in cases if (name, case.design, seed) not in ended]
-    jobs = (delayed(one_run)(name, case, seed) for case, seed in missing)
+    missing = [(case, seed) for seed in seeds for case in cases if (case.design, seed) not in ended]
+    jobs = (delayed(one_run)(name, case, args.label, seed) for case, seed in missing)
     failed: Counter[str] = Counter()
     for record in Parallel(n_jobs=args.jobs, return_as="generator_unordered", batch_size=1)(jobs):
         if args.out:
@@ -124,14 +125,14 @@ def run_study(name: str, args: argparse.Namespace) -> tuple[list[Record], list[C
 def show(name: str, args: argparse.Namespace) -> None:
     records, cases = run_study(name, args)
     seeds = sorted({one["seed"] for one in records})
-    told = f"seeds {seeds[0]}-{seeds[-1]}" if seeds else "no runs"
-    print(f"## {name}\n\nmodifind {__version__}, {date.today().isoformat()}; {told}.\n")
+    which = f"seeds {seeds[0]}-{seeds[-1]}" if seeds else "no runs"
+    print(f"## {name}\n\nmodifind {args.label}, {date.today().isoformat()}; {which}.\n")
     if not records:
         return
     print(STUDIES[name].table(records, {case.design: case.target for case in cases}))
-    before = [one for one in read(args.before) if one["study"] == name]
+    before = read(args.out, name, args.before) if args.before and STUDIES[name].table is not replication_table else []
     if before:
-        print(f"\nThe default before ({args.before.name}) and now:\n\n{versions_table(records, before)}")
+        print(f"\nThe default of {args.before} and of {args.label}:\n\n{versions_table(records, before)}")
     print(flush=True)
 
 
@@ -143,7 +144,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--jobs", type=int, default=2, help="runs at a time")
     parser.add_argument("--only", nargs="+", default=[""], help="designs whose names begin with one of these")
     parser.add_argument("--out", type=Path, help="a file of JSON lines, which runs are added to and taken from")
-    parser.add_argument("--before", type=Path, help="such a file of another version, to compare with")
+    parser.add_argument("--label", default=__version__, help="of the version that is run, in the file")
+    parser.add_argument("--before", help="a label in the file, to compare with")
     parser.add_argument("--rows", type=int, help="of a table (placebo, 3000) or of a half (halves, 6000) at most")
     parser.add_argument("--outcomes", choices=("first", "all"), default="first", help="of tables of the atlas")
     args = parser.parse_args(arguments)

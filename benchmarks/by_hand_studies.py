@@ -28,7 +28,7 @@ from by_hand_peers import (
 from by_hand_tables import ABOVE_PEER, AS_PEER, LEVEL, OURS, Target
 
 Marks = dict[str, Any]
-FAMILY_ROWS = 1_500
+FAMILY_ROWS = (500, 1_500)  # of which the second finds nearly everything
 
 
 class Case(NamedTuple):
@@ -115,13 +115,14 @@ def families(args: Any) -> list[Case]:
     """Outcomes of every family with two modifiers, beside generalised linear models; the coin is declared."""
     return [
         case(
-            f"{kind}, {scale}",
+            f"{kind}, {scale}, n = {n}",
             family_designs.design(kind, scale, "linear"),
-            FAMILY_ROWS,
+            n,
             {"interactions": family_model(kind, scale)},
             rule="bh",
             known=COIN,
         )
+        for n in FAMILY_ROWS
         for kind, scale in family_designs.OUTCOMES
     ]
 

@@ -66,17 +66,23 @@ def ratio(parts: Iterable[tuple[Hashable, float, float]]) -> Estimate:
     return Estimate(float(share), error)
 
 
-def verdict(target: Target, figure: Estimate, difference: Estimate) -> str:
-    """Whether a target is met, by how far a figure is on its wrong side in standard errors."""
-    short = {
-        "least": (target.share - figure.value, figure.error),
-        "most": (figure.value - target.share, figure.error),
-    }.get(target.kind, (-difference.value, difference.error))
-    if math.isnan(short[0]):
+def verdict(target: Target, figure: Estimate, difference: Estimate, counted: int) -> str:
+    """Whether a target is met, by how far a figure is on its wrong side in standard errors.
+
+    An error is at least that of so many independent answers whose chance is the target's, or one answer of them all
+    for a difference: a few runs that agree by chance would have an error of zero.
+    """
+    if target.kind in ("least", "most"):
+        sign = 1 if target.kind == "most" else -1
+        short, least = sign * (figure.value - target.share), math.sqrt(target.share * (1 - target.share) / counted)
+        error = figure.error
+    else:
+        short, least, error = -difference.value, 1 / counted, difference.error
+    if math.isnan(short) or math.isnan(error):
         return "-"
-    if short[0] < 0 or (short[0] == 0 and target.kind != "above"):
+    if short < 0 or (short == 0 and target.kind != "above"):
         return "meets"
-    return "within 2 SE" if short[0] <= 2 * np.nan_to_num(short[1]) else "misses"
+    return "within 2 SE" if short <= 2 * max(error, least) else "misses"
 
 
 def null_share(records: Sequence[Record], method: str, group: Callable[[Record], Hashable]) -> Estimate:
@@ -127,7 +133,7 @@ def power_table(records: Sequence[Record], targets: dict[str, Target]) -> str:
             both = [(x, y) for x, y in zip(ours, theirs, strict=True) if x is not None and y is not None]
             figure, difference, target = mean(ours), mean(x - y for x, y in both), targets[design]
             cells = [design, runs[0]["n"], len(runs), figure, peer, mean(theirs), difference]
-            cells += [target, verdict(target, figure, difference), null_share(runs, OURS, by_seed)]
+            cells += [target, verdict(target, figure, difference, len(runs)), null_share(runs, OURS, by_seed)]
             cells += [null_share(runs, peer, by_seed)]
             cells += [Estimate(mean(marks(runs, method, "fdp")).value, math.nan) for method in (OURS, peer)]
             rows.append([*cells, seconds(runs)])
@@ -145,7 +151,8 @@ def level_table(records: Sequence[Record], targets: dict[str, Target], *, pooled
     for design, n, runs, group in named:
         share, target = null_share(runs, OURS, group), targets.get(design, LEVEL)
         count = sum(one["methods"][OURS]["null"][1] for one in runs)
-        cells = [design, n, len(runs), count, share, target, verdict(target, share, NOTHING), finds(runs, OURS, group)]
+        judged = verdict(target, share, NOTHING, count)
+        cells = [design, n, len(runs), count, share, target, judged, finds(runs, OURS, group)]
         cells.append(f"{sum(bool(value) for value in marks(runs, OURS, 'any'))} of {len(runs)}")
         peers = peers_of(runs)
         cells.append(" / ".join(peers) or "-")

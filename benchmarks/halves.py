@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
-from scipy.stats import false_discovery_control, norm
+from scipy.stats import false_discovery_control
 
 import atlas
 import placebo
@@ -64,8 +64,9 @@ def split(experiment: atlas.Experiment, rng: np.random.Generator) -> tuple[NDArr
 def repeated(first: pd.DataFrame, second: pd.DataFrame) -> NDArray[np.bool_]:
     """Whether the second half shows what the first one does: its direction, or, of a category, any difference."""
     one_column = (first["df"] == 1) & (second["df"] == 1)
-    directed = norm.sf(second["z"] * np.sign(first["z"]))
-    return np.where(one_column, directed, second["p_value"]) <= ALPHA
+    alike = np.sign(first["z"]) == np.sign(second["z"])
+    one_sided = np.where(alike, second["p_value"] / 2, 1 - second["p_value"] / 2)
+    return np.where(one_column, one_sided, second["p_value"]) <= ALPHA
 
 
 def counts(selected: NDArray[np.bool_], again: NDArray[np.bool_], names: list[str]) -> dict[str, Any]:

@@ -52,10 +52,11 @@ def joint_tests(
 ) -> pd.DataFrame:
     """Wald tests of treatment times each feature, with all features in the model; columns p_value, z and df.
 
-    HC3 errors, summed over clusters where there are any. A category is tested by all its levels together, an F test
-    for differences; z is that of features with one column, and says in which direction they modify. `adjust` has
-    columns that are in the model without an interaction, `squares` puts those of numeric features there as well. A gap
-    in a number is filled by the mean, with an indicator of its own; a gap in a category is a level.
+    HC3 errors, summed over clusters where there are any. A category is tested by all its levels together. Tests are
+    by F for differences and with clusters, which are then what is counted, by chi-square elsewhere. z is that of
+    features with one column, and says in which direction they modify. `adjust` has columns that are in the model
+    without an interaction, `squares` puts those of numeric features there as well. A gap in a number is filled by the
+    mean, with an indicator of its own; a gap in a category is a level.
     """
     blocks = {name: _columns(X[name], a) for name in X}
     others = [_columns(adjust[name], a) for name in adjust] if adjust is not None else []
@@ -75,6 +76,8 @@ def joint_tests(
     else:
         beta, covariance = _fitted(design, y, scale, clusters)
     spare = y.size - design.shape[1] if scale == "difference" else None
+    if clusters is not None:
+        spare = len(np.unique(clusters)) - 1
     rows = [
         _block_test(beta[owner == j], covariance[np.ix_(owner == j, owner == j)], spare) for j in range(len(blocks))
     ]
@@ -111,7 +114,7 @@ def _block_test(beta: Array, covariance: Array, spare: int | None) -> tuple[floa
     q = beta.size
     if q == 0:
         return 1.0, 0.0, 0
-    wald = float(beta @ np.linalg.solve(covariance, beta))
+    wald = float(beta @ np.linalg.pinv(covariance, hermitian=True) @ beta)
     p = float(chi2.sf(wald, q) if spare is None else f.sf(wald / q, q, spare))
     return p, float(beta[0] / np.sqrt(covariance[0, 0])) if q == 1 else np.nan, q
 
