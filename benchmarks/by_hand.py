@@ -9,7 +9,7 @@ prints one Markdown table per study. `trial` (n = 300 to 600, coin), `confounded
 outcomes, counts, levels, amounts), `categories` (3 to 12 levels), `pure` (products, and 200 features), `shapes` (mean
 and variance stay), `level` (nothing modifies), `placebo` (coin flips on real tables) and `halves` (what of a half's
 finds the other half of a real trial repeats). Real tables come from the folder named by $MODIFIND_DATA. For `placebo`
-and `halves` runs are flips and halvings. Default runs: 600 in `trial`, 300 in `confounded`, and so on; see `RUNS`.
+and `halves` runs are flips and halvings. Every study has a default number of runs, in `STUDIES`.
 
 Fits are defaults with one process; fair coins are declared. Standard errors are in parentheses, those of differences
 are of runs in pairs, those of null shares take p-values of one table together. A target that is missed by at most two
@@ -41,7 +41,7 @@ from modifind import __version__
 
 
 class Study(NamedTuple):
-    """Its cases, its table, and how many runs it has unless told."""
+    """Its cases, its table, and how many runs it has by default."""
 
     cases: Callable[[Any], list[Case]]
     table: Callable[..., str]
@@ -139,7 +139,7 @@ def show(name: str, args: argparse.Namespace) -> None:
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--study", nargs="+", choices=STUDIES, default=list(STUDIES))
-    parser.add_argument("--runs", type=int, help="of each design; every study has a default of its own")
+    parser.add_argument("--runs", type=int, help="of each design; by default what the study has in `STUDIES`")
     parser.add_argument("--seed", type=int, default=0, help="first seed; 1000 and above are for final figures")
     parser.add_argument("--jobs", type=int, default=2, help="runs at a time")
     parser.add_argument("--only", nargs="+", default=[""], help="designs whose names begin with one of these")

@@ -16,7 +16,9 @@ from scipy.stats import chi2, f, norm
 
 Array = NDArray[np.float64]
 STEPS = 30
-LEAST_ROWS = 5  # of a level in an arm; smaller levels are pooled
+# Of a level in an arm; few rows of a level that all have one outcome have, to a sandwich, no variance.
+LEAST_ROWS, LEAST_ROWS_FEW_VALUES = 5, 10
+FEW_VALUES = 5
 
 
 def interaction_p_values(X: Array, a: NDArray[np.int64], y: Array, kind: str, scale: str) -> Array:
@@ -58,8 +60,9 @@ def joint_tests(
     without an interaction, `squares` puts those of numeric features there as well. A gap in a number is filled by the
     mean, with an indicator of its own; a gap in a category is a level.
     """
-    blocks = {name: _columns(X[name], a) for name in X}
-    others = [_columns(adjust[name], a) for name in adjust] if adjust is not None else []
+    least = LEAST_ROWS_FEW_VALUES if len(np.unique(y)) <= FEW_VALUES else LEAST_ROWS
+    blocks = {name: _columns(X[name], a, least) for name in X}
+    others = [_columns(adjust[name], a, least) for name in adjust] if adjust is not None else []
     others += [X[[name]].isna().to_numpy(np.float64) for name in X if _is_number(X[name]) and X[name].isna().any()]
     if squares:
         others += [blocks[name] ** 2 for name in X if _is_number(X[name])]
@@ -88,18 +91,31 @@ def _is_number(column: pd.Series) -> bool:
     return pd.api.types.is_numeric_dtype(column) and not pd.api.types.is_bool_dtype(column)
 
 
-def _columns(column: pd.Series, a: NDArray[np.int64]) -> Array:
-    """A number in standard units, or an indicator of every level but the most frequent; rare levels are pooled."""
+def _columns(column: pd.Series, a: NDArray[np.int64], least: int) -> Array:
+    """A number in standard units, or an indicator of every level but the first by name; rare levels are pooled."""
     if _is_number(column):
         values = column.to_numpy(np.float64)
         centred = np.nan_to_num(values - np.nanmean(values))
         return (centred / (centred.std() or 1.0))[:, None]
-    levels = column.astype(object).where(column.notna(), "(missing)").astype(str)
-    counts = pd.crosstab(levels, a).reindex(columns=[0, 1], fill_value=0)
-    rare = counts.index[counts.min(axis=1) < LEAST_ROWS]
-    levels = levels.where(~levels.isin(rare), "(rare)")
-    names = levels.value_counts().index[1:]
-    return (levels.to_numpy()[:, None] == names.to_numpy()[None, :]).astype(np.float64)
+    levels = _pooled(column.astype(object).where(column.notna(), "(missing)").astype(str), a, least)
+    names = np.unique(levels)[1:]
+    return (levels[:, None] == names[None, :]).astype(np.float64)
+
+
+def _pooled(levels: pd.Series, a: NDArray[np.int64], least: int) -> NDArray[np.object_]:
+    """Levels of few rows in an arm as one, with the next larger ones until that has enough.
+
+    It has the name of the largest of them, so that signs of two levels mean the same in another part of the rows.
+    """
+    counts = pd.crosstab(levels.to_numpy(), a).reindex(columns=[0, 1], fill_value=0)
+    order = counts.min(axis=1).sort_values(kind="stable").index
+    counts = counts.loc[order]
+    n_pooled = int((counts.min(axis=1) < least).sum())
+    while 0 < n_pooled < len(order) and counts.iloc[:n_pooled].sum().min() < least:
+        n_pooled += 1
+    pool = order[:n_pooled]
+    name = counts.loc[pool].sum(axis=1).idxmax() if n_pooled else ""
+    return levels.where(~levels.isin(pool), name).to_numpy()
 
 
 def _independent(design: Array) -> NDArray[np.intp]:

@@ -81,6 +81,16 @@ def test_gaps_rare_levels_and_copies_leave_finite_p_values(bench, trial):
     assert p["constant"] == 1.0
 
 
+def test_rare_levels_are_pooled_and_signs_mean_the_same_in_both_halves(bench):
+    a = np.tile([0, 1], N // 2)
+    group = np.repeat(["female", "male", "neither", "other"], [138, 150, 8, 4])
+    y = RNG.standard_normal(N) + a * (group == "male")
+    test = bench["interaction_tests"].joint_tests
+    rows = [np.arange(k, N, 3) for k in range(3)]
+    z = [test(pd.DataFrame({"group": group[part]}), a[part], y[part]).loc["group"] for part in (*rows, np.arange(N))]
+    assert all(one["df"] == 1 and one["z"] > 0 for one in z)
+
+
 def test_clusters_of_one_row_change_errors_little_and_copies_of_rows_a_lot(bench, trial):
     frame, a, y = trial
     test = bench["interaction_tests"].joint_tests
