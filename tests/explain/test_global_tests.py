@@ -8,7 +8,7 @@ from scipy import stats
 from modifind import EffectLikelihood, ModifierSelector
 from modifind.data.schema import read_features
 from modifind.explain.average_effects import mean_effects
-from modifind.explain.global_tests import global_tests, score_test
+from modifind.explain.global_tests import distribution_test, global_tests, score_test, with_features
 from modifind.explain.pseudo import ArmRows, PseudoOutcomes
 from modifind.inference.quadratic import quadratic_tail
 
@@ -48,6 +48,37 @@ def test_a_spread_is_seen_by_the_distribution_alone():
     )
     assert (p[:, 1] <= 0.05).mean() > 0.8
     assert (p[:, 0] <= 0.05).mean() < 0.3
+
+
+@pytest.mark.parametrize("kind", ["shift", "rare", "peaks"])
+def test_the_distribution_sees_what_the_average_sees_and_what_it_does_not(kind):
+    p = np.array([distribution_p_value(kind, seed) for seed in range(30)])
+    assert (p <= 0.05).mean() > 0.7
+
+
+def distribution_p_value(kind, seed, n=400):
+    """Of a table in which an arm is shifted, has a few severe events, or three narrow peaks of the same variance."""
+    rng = np.random.default_rng([seed, 3])
+    arms, noise = rng.integers(0, 2, n), rng.standard_normal(n)
+    peaks = 1.22 * rng.integers(-1, 2, n) + 0.1 * noise
+    treated = {"shift": noise + 0.35, "rare": noise - 8 * (rng.random(n) < 0.06), "peaks": peaks}[kind]
+    outcomes = PseudoOutcomes.of(ArmRows(np.where(arms == 1, treated, noise), arms, np.full(n, 0.5)))
+    return distribution_test(outcomes, mean_effects(outcomes), 1.0 / outcomes.unit)[1]
+
+
+def test_outcomes_without_an_error_tell_nothing():
+    arms = np.arange(40) % 2
+    outcomes = PseudoOutcomes.of(ArmRows(np.ones(40), arms, np.full(40, 0.5)))
+    assert distribution_test(outcomes, mean_effects(outcomes), 1.0) == (0.0, 1.0)
+
+
+def test_the_score_test_has_most_of_the_weight_of_modification(fitted):
+    *_, result = fitted
+    tests = result.tests.copy()
+    for score, features, both in ((0.01, 0.5, 0.0111), (0.5, 0.01, 0.0970)):
+        tests.loc["modification", "p_value"] = score
+        combined = with_features(tests, np.array([features]))
+        assert combined.loc["modification", "p_value"] == pytest.approx(both, rel=0.01)
 
 
 def test_clusters_and_weights_widen_the_error():

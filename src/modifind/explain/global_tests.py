@@ -1,11 +1,9 @@
 """Does the treatment do anything, and the same to all: tests of the average, the distribution and the modification.
 
 The first two compare the arms by doubly robust averages of functions of the outcome, adjusted for the features: of the
-outcome itself, and of the feature map of a Gaussian kernel, whose squared length is the kernel treatment effect of
-Muandet et al. (2021) and Martinez-Taboada et al. (2023). The map has few columns and the covariance matrix of its
-averages is known, so that the squared length is compared with a sum of squares of normal variables: no row is set aside
-and none is drawn again. A kernel sees little of rare severe events, which move the average; a change of the average is
-one of the distribution, so that its p-value is combined with that of the kernel.
+outcome itself, and of that beside the feature maps of a near and a wide Gaussian kernel, whose squared lengths are
+kernel treatment effects (Muandet et al. 2021; Martinez-Taboada et al. 2023). A near kernel sees any change of shape, a
+wide one shift and spread, and the average rare severe events, of which kernels see little.
 """
 
 from __future__ import annotations
@@ -27,11 +25,15 @@ GLOBAL_TESTS = "the tests of the average and of the distribution"
 MEAN = "doubly robust average effect"
 SCORE = "score test of the average effect along all features"
 FEATURES = "Simes' combination of the features' tests"
+NEAR, WIDE = 1.0, 4.0  # times the bandwidth
+SHARES = (1.0, 2.0, 4.0)  # of the variance: near kernel, wide kernel, average
+RIDGE = 0.1  # share of the largest variance
 RANK = 1e-9  # share of the largest singular value
 ROWS_PER_COLUMN = 10
-SCORE_WEIGHT = 0.75  # what the features' tests find is told of them anyway
+SCORE_WEIGHT = 0.9  # features have p-values for what the score test does not see
 SMALLEST = 1e-300  # p-value
-DISTRIBUTION = "doubly robust kernel test, combined with the test of the average"
+TINY = np.finfo(np.float64).tiny
+DISTRIBUTION = "doubly robust kernel test with the average effect"
 
 
 def global_tests(outcomes: PseudoOutcomes, y_bandwidth: float, table: FeatureTable, n_rows: int) -> pd.DataFrame:
@@ -55,23 +57,15 @@ def global_tests(outcomes: PseudoOutcomes, y_bandwidth: float, table: FeatureTab
         squared distance between the arms' distributions in units of what chance alone would give, and the F of the
         score test), p_value and method. The tests of the features have a say in the last; see `with_features`.
     """
-    mean, whole = mean_effects(outcomes), kernel_effects(outcomes, (y_bandwidth / outcomes.unit) or 1.0)
-    squared = float(whole.estimate @ whole.estimate)
-    variances = np.linalg.eigvalsh(whole.covariance).astype(np.float64)
-    kernel = quadratic_tail(squared, variances, whole.freedom)
-    n_used = outcomes.rows.size
+    mean, n_used = mean_effects(outcomes), outcomes.rows.size
     part = "" if n_used == n_rows else f", in a random sample of {n_used:,} rows"
-    found = {
+    tests = {
         "mean": (mean.statistic, mean.p_value, MEAN + part),
-        "distribution": (
-            squared / max(float(variances.sum()), np.finfo(np.float64).tiny),
-            float(cauchy_combination((mean.p_value, kernel))),
-            DISTRIBUTION + part,
-        ),
+        "distribution": (*distribution_test(outcomes, mean, (y_bandwidth / outcomes.unit) or 1.0), DISTRIBUTION + part),
     }
     if outcomes.effect_scale == "difference":  # else an effect that is the same for all differs by the level
-        found["modification"] = (*score_test(outcomes, mean, table.design), SCORE + part)
-    return pd.DataFrame.from_dict(found, orient="index", columns=["statistic", "p_value", "method"]).rename_axis("test")
+        tests["modification"] = (*score_test(outcomes, mean, table.design), SCORE + part)
+    return pd.DataFrame.from_dict(tests, orient="index", columns=["statistic", "p_value", "method"]).rename_axis("test")
 
 
 def with_features(tests: pd.DataFrame, p_values: Array) -> pd.DataFrame:
@@ -80,17 +74,14 @@ def with_features(tests: pd.DataFrame, p_values: Array) -> pd.DataFrame:
     The score test looks at the average effect along all features at once, the features' tests at each of them and at
     the whole distribution. Where there is no score test, the features' tests are all.
     """
-    combined = float(simes_p_values([p_values])[0])
-    if "modification" not in tests.index:
-        row = {"statistic": float(p_values.min()), "p_value": combined, "method": FEATURES}
-        last = pd.DataFrame([row], index=pd.Index(["modification"], name="test"))
-        return pd.concat([tests, last]) if len(tests) else last
-    alone: Any = tests.loc["modification"]
-    both = float(cauchy_combination((float(alone["p_value"]), combined), (SCORE_WEIGHT, 1 - SCORE_WEIGHT)))
-    row = {"statistic": alone["statistic"], "p_value": both, "method": f"{alone['method']}, combined with {FEATURES}"}
-    return pd.concat([tests.drop(index="modification"), pd.DataFrame([row], index=["modification"])]).rename_axis(
-        "test"
-    )
+    statistic, p_value, method = float(p_values.min()), float(simes_p_values([p_values])[0]), FEATURES
+    if "modification" in tests.index:
+        score: Any = tests.loc["modification"]
+        p_value = float(cauchy_combination((score["p_value"], p_value), (SCORE_WEIGHT, 1 - SCORE_WEIGHT)))
+        statistic, method = score["statistic"], f"{score['method']}, combined with {FEATURES}"
+    row = {"statistic": statistic, "p_value": p_value, "method": method}
+    last = pd.DataFrame([row], index=pd.Index(["modification"], name="test"))
+    return pd.concat([tests.drop(index="modification", errors="ignore"), last]) if len(tests) else last
 
 
 def score_test(outcomes: PseudoOutcomes, effects: AverageEffects, design: Array) -> tuple[float, float]:
@@ -109,8 +100,28 @@ def score_test(outcomes: PseudoOutcomes, effects: AverageEffects, design: Array)
     total = products.sum(axis=0)
     squared = float(total @ np.linalg.pinv(products.T @ products) @ total)
     # The covariance is taken about zero, so that the largest value there can be is the number of units.
-    ratio = squared * (n_units - kept) / (kept * max(n_units - squared, np.finfo(np.float64).tiny))
+    ratio = squared * (n_units - kept) / (kept * max(n_units - squared, TINY))
     return ratio, max(float(fisher.sf(ratio, kept, n_units - kept)), SMALLEST)
+
+
+def distribution_test(outcomes: PseudoOutcomes, mean: AverageEffects, bandwidth: float) -> tuple[float, float]:
+    """Statistic and p-value of whether the average or anything else of the outcome's distribution differs.
+
+    Tested is whether the average effects on the columns of both feature maps and on the outcome are all zero. They are
+    sums over rows or clusters, so that their covariance matrix is known and they are about normal. Along each of its
+    principal axes the square of the effect is divided by its variance plus a share of the largest one (a kernel Fisher
+    discriminant, Harchaoui et al. 2008), and the total is compared with that of normal variables of these variances: no
+    row is set aside and none is drawn again. The bandwidth is in standardised units of the outcome.
+    """
+    parts = [*(kernel_effects(outcomes, times * bandwidth) for times in (NEAR, WIDE)), mean]
+    totals = [float((part.terms**2).sum()) for part in parts]
+    factors = [np.sqrt(share / total) if total > 0 else 0.0 for share, total in zip(SHARES, totals, strict=True)]
+    estimate = np.concatenate([part.estimate * factor for part, factor in zip(parts, factors, strict=True)])
+    terms = np.hstack([part.terms * factor for part, factor in zip(parts, factors, strict=True)])
+    variances, axes = np.linalg.eigh(terms.T @ terms)
+    per_axis = 1.0 / np.maximum(variances + RIDGE * variances[-1], TINY)
+    squared, expected = float(per_axis @ (estimate @ axes) ** 2), per_axis * variances
+    return squared / max(float(expected.sum()), TINY), quadratic_tail(squared, expected, mean.freedom)
 
 
 def kernel_effects(outcomes: PseudoOutcomes, bandwidth: float) -> AverageEffects:
