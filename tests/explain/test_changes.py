@@ -12,10 +12,12 @@ from conftest import four_sd, logistic_treatment, quiet_fit, runs
 from modifind import EffectLikelihood, ModifierSelector, SelectionResult
 from modifind.data.schema import read_features
 from modifind.datasets import make_modifiers
+from modifind.engine.analysis import SIGN
 from modifind.engine.assemble import UNTESTED, Finding
 from modifind.engine.testing import Changes, outcome_of
 from modifind.explain.verdict import ShownColumn, verdict
 from modifind.inference import adjust_p_values
+from modifind.inference.direct_sums import DirectSums
 from modifind.result.codec import decode, encode
 from modifind.result.selection_result import CHANGE_COLUMNS, PARTS
 from modifind.statistics import Nuisances
@@ -298,11 +300,12 @@ def test_features_that_no_model_looks_at_are_not_changed(turning):
         feature_changes(prepared, 0, Uniform()), mean=1.0, spread=1.0
     )
     # What gives a sign of its own is tested; what does not has p = 1.
-    assert blind.may_find(0)
+    assert DirectSums.of(blind.first_look(0)).p_value() < SIGN
     assert feature_test(blind, 0, Uniform()).likelihood_p_value == 1.0
     flat = believing(np.random.default_rng(3).normal(size=y.size), x, treatment, Believes())
     flat = replace(flat, fits=tuple(replace(f, cross=replace(f.cross, models=())) for f in flat.fits))
-    assert not flat.may_find(0)
+    assert DirectSums.of(flat.first_look(0)).p_value() > SIGN
+    assert prepared.first_look(0) is None
 
 
 def test_a_feature_that_gives_no_sign_has_p_value_one_and_changes_nothing():

@@ -12,6 +12,7 @@ from scipy.stats import chi2, norm
 from conftest import four_sd, quiet_fit, runs
 from modifind import EffectLikelihood
 from modifind.data.schema import read_features
+from modifind.inference.direct_sums import DirectSums
 from modifind.inference.tails import LARGEST_COMBINED, SMALLEST, UNSEEN, cauchy_combination
 from modifind.statistics import Nuisances
 from modifind.statistics.direct import (
@@ -24,7 +25,6 @@ from modifind.statistics.direct import (
     NUMBER_WEIGHT,
     SHAPE_SCORES,
     Directions,
-    DirectSums,
     Ranks,
     Scores,
     ValueFunctions,

@@ -33,6 +33,7 @@ from modifind.explain.marginal import MarginalView, bandwidth_of
 from modifind.explain.pseudo import ArmRows, OutcomeModel, PseudoOutcomes
 from modifind.explain.views import no_curve
 from modifind.inference import UNSEEN
+from modifind.inference.direct_sums import DirectSums
 from modifind.nuisance.conditional import BaseSampler, ConditionalGrid
 from modifind.nuisance.conditional.contract import (
     RowGrid,
@@ -51,6 +52,7 @@ from modifind.statistics.reuse import Reuse
 
 NAN = float("nan")
 MANY_FEATURES = 100
+SIGN = 0.1  # p-value
 CONDITIONAL_TESTED = 0.05  # where a feature is not found, its distribution cannot have found it
 
 
@@ -208,7 +210,7 @@ class Analysis:
         if all(says_nothing(block.table, m) for m in unit.members):
             constant = all(self.table.data.schema.constant[m] for m in unit.members)
             return Examined() if constant else self._unseen
-        if analytic is not None and feature not in self.table.copies and not analytic.may_find(feature):
+        if analytic is not None and feature not in self.table.copies and not self._shows(analytic, feature):
             return self._unseen
         rule, determined = learn(self.models.sampler, self.table, feature, seeds.learn)
         if determined:
@@ -231,6 +233,14 @@ class Analysis:
             with attempting(_changes_of(unit)):
                 changes = self.changing.changes(unit, grid, draws)
         return Examined(rule.calibration, outcome=outcome, changes=changes)
+
+    def _shows(self, analytic: PreparedTerms, feature: Feature) -> bool:
+        """Whether a feature shows a sign of something, so that its distribution is worth fitting."""
+        look, block = analytic.first_look(feature), self.table.block
+        if look is None:
+            return True
+        freedom = min(block.weights.freedom, block.clusters.freedom)
+        return DirectSums.of(look, block.clusters.given).p_value(freedom) <= SIGN
 
     def _tested(
         self,

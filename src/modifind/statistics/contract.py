@@ -239,9 +239,12 @@ class PreparedTerms(ABC):
         """Whether the sum can depend on a feature."""
         return True
 
-    def may_find(self, feature: Feature) -> bool:
-        """Whether a test can find anything, so that it is worth fitting the distribution of the feature."""
-        return True
+    def first_look(self, feature: Feature) -> Directions | None:
+        """What rows add in directions that need no distribution of the feature; None where there are none.
+
+        A distribution takes time to fit: a feature that shows no sign of anything along these has p-value 1.
+        """
+        return None
 
     def reuse(self, feature: Feature, distribution: RowGrid, *parts: str) -> Mapping[str, Reuse]:
         """What the sum and its parts owe to models that share rows; nothing where none were cross-fitted."""

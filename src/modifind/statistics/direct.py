@@ -31,7 +31,7 @@ combined with that of the likelihood by their weighted Cauchy combination.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -39,11 +39,8 @@ from numpy.typing import NDArray
 from scipy.special import ndtri
 
 from modifind._typing import Array, Ints
-from modifind.data.clusters import unit_sums
 from modifind.data.feature_groups import Feature, members_of
 from modifind.data.feature_matrix import FeatureTable
-from modifind.inference.quadratic import quadratic_tail
-from modifind.inference.tails import cauchy_combination
 from modifind.nuisance.conditional.contract import RowGrid
 
 MAX_SQUARE = 100.0
@@ -62,9 +59,6 @@ MAX_BEND = 2.0  # and its square
 RAMP = 4.0  # times the rank
 MAX_RANKS = 1001  # values whose ranks are kept
 BLOCK_ROWS = 4096
-MIN_FREEDOM = 5
-MAX_LEVERAGE = 0.5
-MIN_SHARE = 1e-12  # of a direction's size; what varies less is rounding
 NORMAL_IQR = 1.349
 
 
@@ -355,93 +349,3 @@ def function_shares(score: str, functions: Sequence[str]) -> list[float]:
     wanted = LOCATION_FUNCTIONS if score == "location" else {OTHER_FUNCTIONS[score]: 1.0}
     shares = [1.0 if function == "levels" else wanted.get(function, 0.0) for function in functions]
     return [share / (sum(shares) or 1.0) for share in shares]
-
-
-@dataclass(frozen=True)
-class DirectSums:
-    """What some rows add to the test of one feature.
-
-    Attributes
-    ----------
-    n_rows : int
-        Number of rows, or of clusters of them.
-    total : array of shape (2 k,)
-        Sum of each direction, and of its slopes.
-    cross : array of shape (2 k, 2 k)
-        Sums of products.
-    clusters : array of shape (n_rows, 2 k), optional
-        What each cluster adds; None where rows are independent of each other.
-    blocks, weights, weight
-        Those of `Directions`.
-    """
-
-    n_rows: int
-    total: Array
-    cross: Array
-    clusters: Array | None = None
-    blocks: tuple[int, ...] = ()
-    weights: tuple[float, ...] = ()
-    weight: float = NUMBER_WEIGHT
-
-    @classmethod
-    def of(cls, terms: Array | Directions, clusters: Ints | None = None, n_clusters: int = 0) -> DirectSums:
-        """From what rows add to every direction."""
-        directions = Directions.of(terms)
-        each = np.concatenate((directions.terms, directions.slopes), axis=1)
-        units = each if clusters is None else unit_sums(each, clusters, n_clusters)
-        together = None if clusters is None else units
-        how = directions.blocks, directions.weights, directions.weight
-        return cls(len(units), units.sum(axis=0), units.T @ units, together, *how)
-
-    def __add__(self, other: DirectSums) -> DirectSums:
-        """The sums of both sets of rows."""
-        n_rows, total, cross = self.n_rows + other.n_rows, self.total + other.total, self.cross + other.cross
-        together = None
-        if self.clusters is not None and other.clusters is not None:
-            together = self.clusters + other.clusters
-            n_rows, cross = len(together), together.T @ together
-        return replace(self, n_rows=n_rows, total=total, cross=cross, clusters=together)
-
-    @property
-    def covariance(self) -> Array:
-        """Covariance matrix of the sums, about the effect along each direction that would make its sum.
-
-        That is what a Wald test takes; about zero, an effect would be part of its own noise. Deviations are raised for
-        the row that an effect is fitted to being one of few, as HC3 errors are.
-        """
-        k = self.total.size // 2
-        slopes = self.total[k:]
-        effect = np.divide(self.total[:k], slopes, out=np.zeros(k), where=slopes > 0)
-        about = np.concatenate((np.eye(k), -np.diag(effect)), axis=1)
-        leverage = np.divide(np.diag(self.cross)[k:], slopes**2, out=np.zeros(k), where=slopes > 0)
-        factor = 1.0 / (1.0 - np.minimum(leverage, MAX_LEVERAGE))
-        return about @ self.cross @ about.T * np.outer(factor, factor)
-
-    def p_value(self, freedom: float = np.inf) -> float:
-        """P-value of all directions, two-sided; by Student's t where degrees of freedom are given.
-
-        NaN where nothing varies, and below five degrees of freedom, where a few rows have nearly all the weight.
-
-        Examples
-        --------
-        >>> rng = np.random.default_rng(0)
-        >>> scores, line = rng.normal(size=(500, 2)), rng.uniform(-1, 1, size=(500, 1))
-        >>> [round(DirectSums.of(noise * line).p_value(), 2) for noise in (scores, scores + 0.3 * line)]
-        [0.18, 0.0]
-        """
-        if freedom < MIN_FREEDOM:
-            return float("nan")
-        covariance, total = self.covariance, self.total[: self.total.size // 2]
-        varies = np.diag(covariance) > MIN_SHARE * np.diag(self.cross)[: total.size]
-        p_values, weights = [], []
-        for end, size, weight in zip(np.cumsum(self.blocks), self.blocks, self.weights, strict=True):
-            block = np.arange(end - size, end)
-            block = block[varies[block]]
-            if not block.size:
-                continue
-            deviation = np.sqrt(np.diag(covariance)[block])
-            z = total[block] / deviation
-            correlation = covariance[np.ix_(block, block)] / np.outer(deviation, deviation)
-            p_values.append(quadratic_tail(float(z @ z), np.linalg.eigvalsh(correlation), freedom))
-            weights.append(weight)
-        return float(cauchy_combination(p_values, weights)) if p_values else float("nan")

@@ -22,7 +22,7 @@ from modifind.nuisance.regression.misfit import Misfit
 from modifind.statistics.along_grid import along_grid
 from modifind.statistics.arms import contrasts
 from modifind.statistics.contract import Nuisances, PreparedTerms, Terms
-from modifind.statistics.direct import Directions, DirectSums, Scores, ValueFunctions
+from modifind.statistics.direct import Directions, Scores, ValueFunctions
 from modifind.statistics.families import Family
 from modifind.statistics.level_groups import LevelGroups
 from modifind.statistics.likelihood_terms import MEAN, OUTCOME, SPREAD, WHOLE, ArmFit, Part, RowTerms
@@ -31,7 +31,6 @@ from modifind.statistics.reuse import Reuse
 LEAST_EXCESS = 1e-3
 SMALLEST = 1e-300  # p-value
 REUSE_ROWS = 250
-SIGN = 0.1  # p-value
 SHAPES = ("tails", "skewness", "modes")
 PARTS = {"test": WHOLE, "outcome": OUTCOME, "mean": MEAN, "spread": SPREAD}
 
@@ -312,19 +311,15 @@ class PreparedEffectLikelihood(PreparedTerms):
                 found.append(self._misfit.product(own, variance, columns))
         return max(min(min(found, default=1.0) * len(found), 1.0), SMALLEST)
 
-    def may_find(self, feature: Feature) -> bool:
-        """Whether a model looks at a feature, or the direct component gives a sign without a distribution of it.
-
-        A distribution takes time to fit. Where there is no sign the p-value is 1 instead of a large one.
-        """
+    def first_look(self, feature: Feature) -> Directions | None:
+        """Directions of a feature that no model looks at, by its values less their mean in each arm."""
         if self.looks_at(feature):
-            return True
+            return None
         functions = self.direct_functions(feature)
         if functions is None:
-            return False
+            return Directions.of(np.empty((self.y.size, 0)))
         excess = functions.excess(self.table, None)
         for arm in (0, 1):
-            own = self.treatment == arm
-            excess[own] -= self.weights[own].mean(excess[own])
-        sums = DirectSums.of(Directions.along(self.direct_scores, excess, functions.blocks), self.clusters.given)
-        return sums.p_value(min(self.weights.freedom, self.clusters.freedom)) <= SIGN
+            in_arm = self.treatment == arm
+            excess[in_arm] -= self.weights[in_arm].mean(excess[in_arm])
+        return Directions.along(self.direct_scores, excess, functions.blocks)
