@@ -17,6 +17,8 @@ from modifind.inference.tails import LARGEST_COMBINED, SMALLEST, UNSEEN, cauchy_
 from modifind.statistics import Nuisances
 from modifind.statistics.direct import (
     CONTRAST_SCORES,
+    END,
+    LOCATION_FUNCTIONS,
     MAX_BEND,
     MAX_LEVELS,
     MAX_LINE,
@@ -164,7 +166,9 @@ def test_no_residual_has_a_score_without_end():
 
 
 @pytest.mark.parametrize("score", SHAPE_SCORES)
-@pytest.mark.parametrize("functions", [("line", "ramp", "bend"), ("levels",), ("levels", "line"), ("levels", "levels")])
+@pytest.mark.parametrize(
+    "functions", [("line", "ramp", "bend", "top", "bottom"), ("levels",), ("levels", "line"), ("levels", "levels")]
+)
 def test_every_score_shares_its_weight_among_functions(score, functions):
     assert sum(function_shares(score, functions)) == pytest.approx(1)
 
@@ -190,18 +194,21 @@ def uniform():
     return x, treatment, read_features(x[:, None], [])
 
 
-def test_numbers_have_a_line_a_ramp_and_a_bend_about_the_median(uniform):
+def test_numbers_have_a_line_a_ramp_and_a_bend_about_the_median_and_two_ends(uniform):
     x, treatment, table = uniform
     functions = ValueFunctions.of(table, treatment, 0)
-    assert functions.blocks == (("line", 1), ("ramp", 1), ("bend", 1))
-    line, ramp, bend = functions(x[:, None]).T
+    assert functions.blocks == tuple((name, 1) for name in ("line", "ramp", "bend", "top", "bottom"))
+    line, ramp, bend, top, bottom = functions(x[:, None]).T
     assert_allclose(line, (x - np.median(x)) / (np.subtract(*np.quantile(x, (0.75, 0.25))) / 1.349), rtol=1e-9)
     assert_array_equal(bend, np.minimum(np.abs(line), MAX_BEND) ** 2)
     ranks = 2 * (np.argsort(np.argsort(x)) + 0.5) / 400 - 1
     assert_allclose(ramp, np.clip(4 * ranks, -1, 1), atol=1e-9)
+    for end, shares in ((top, (1 + ranks) / 2), (bottom, (1 - ranks) / 2)):
+        assert (end[shares > 1 - END / 2] == 1).all()
+        assert (end[shares < 1 - END] == 0).all()
     # One impossible value counts as the last possible one does.
     outside = functions(np.array([[-9e6], [9e6]]))
-    assert_allclose(outside, [[-MAX_LINE, -1, MAX_BEND**2], [MAX_LINE, 1, MAX_BEND**2]])
+    assert_allclose(outside, [[-MAX_LINE, -1, MAX_BEND**2, 0, 1], [MAX_LINE, 1, MAX_BEND**2, 1, 0]])
 
 
 def test_the_ramp_does_not_depend_on_the_scale_of_a_feature(uniform):
@@ -234,10 +241,10 @@ def test_missing_values_are_zero_and_have_an_indicator_where_they_are_common(uni
     assert (np.array(along)[:, gaps] == 0).all()
     assert (along[1][~gaps] != 0).all()
     rare = np.arange(400) < 10
-    assert len(ValueFunctions.of(with_gaps(x, rare), treatment, 0).blocks) == 3
+    assert len(ValueFunctions.of(with_gaps(x, rare), treatment, 0).blocks) == 5
     # Many, but hardly any in one of the arms.
     apart = (treatment == 1) & (np.arange(400) < 300)
-    assert len(ValueFunctions.of(with_gaps(x, apart), treatment, 0).blocks) == 3
+    assert len(ValueFunctions.of(with_gaps(x, apart), treatment, 0).blocks) == 5
 
 
 def levels_of(counts, **settings):

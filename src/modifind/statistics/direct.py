@@ -50,13 +50,14 @@ FREQUENCY = 2.5  # of the cosine, per unit of residuals
 NUMBER_WEIGHT, LEVELS_WEIGHT = 0.7, 0.85
 CONTRAST_SCORES = {"location": 0.7, "scale": 0.3}
 SHAPE_SCORES = {"location": 0.715, "scale": 0.115, "tails": 0.06, "skewness": 0.07, "modes": 0.04}
-LOCATION_FUNCTIONS = {"line": 0.57, "ramp": 0.33, "bend": 0.1}
+LOCATION_FUNCTIONS = {"line": 0.57, "ramp": 0.3, "bend": 0.07, "top": 0.03, "bottom": 0.03}
 OTHER_FUNCTIONS = {"scale": "line", "tails": "ramp", "skewness": "ramp", "modes": "ramp"}
 MAX_LEVELS = 20
 MIN_LEVEL_ROWS = 10  # in either arm
 MAX_LINE = 3.0  # robust standard deviations from the median, beyond which a line is flat,
 MAX_BEND = 2.0  # and its square
 RAMP = 4.0  # times the rank
+END = 0.1  # share of the rows over which a ramp goes up and stays
 MAX_RANKS = 1001  # values whose ranks are kept
 BLOCK_ROWS = 4096
 NORMAL_IQR = 1.349
@@ -100,16 +101,16 @@ def residual_scores(residual: Array, ranks: Ranks, by_scale: Array) -> Array:
 
 @dataclass(frozen=True)
 class _Number:
-    """A line that is flat far from the median, its square, and a ramp between -1 and 1; 0 where the value is missing.
+    """A line that is flat far from the median, a ramp about it, the line's square, and a ramp up at either end.
 
-    The ramp is for thresholds. A step would do for the data, but its mean under a distribution that is known by 25
-    points jumps.
+    Ramps are for thresholds. Steps would do for the data, but their means under a distribution that is known by 25
+    points jump. All are 0 where the value is missing.
     """
 
     ranks: Ranks
     median: float
     spread: float
-    blocks = (("line", 1), ("ramp", 1), ("bend", 1))
+    blocks = (("line", 1), ("ramp", 1), ("bend", 1), ("top", 1), ("bottom", 1))
 
     @classmethod
     def of(cls, values: Array) -> _Number:
@@ -118,8 +119,10 @@ class _Number:
 
     def __call__(self, values: Array) -> Array:
         line = np.clip((values - self.median) / self.spread, -MAX_LINE, MAX_LINE)
-        ramp = np.clip(RAMP * (2 * self.ranks(values) - 1), -1.0, 1.0)
-        functions = np.stack((line, ramp, np.minimum(np.abs(line), MAX_BEND) ** 2), axis=-1)
+        ranks = self.ranks(values)
+        ramp, bend = np.clip(RAMP * (2 * ranks - 1), -1.0, 1.0), np.minimum(np.abs(line), MAX_BEND) ** 2
+        top, bottom = (np.clip(2 * (share - 1 + END) / END, 0.0, 1.0) for share in (ranks, 1 - ranks))
+        functions = np.stack((line, ramp, bend, top, bottom), axis=-1)
         functions[np.isnan(values)] = 0.0
         return functions
 
