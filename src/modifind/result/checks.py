@@ -119,7 +119,7 @@ def run_checks(
     found = [
         *_overlap_checks(overlap, settings),
         *_outcome_weight_checks(settings),
-        *_score_check(overlap),
+        *_score_check(overlap, settings),
         *_known_checks(overlap, settings),
         *_arm_checks(settings),
     ]
@@ -193,17 +193,18 @@ def _outcome_weight_checks(settings: Mapping[str, Any]) -> Iterator[Check]:
     yield Check("outcome_weights", None, largest, most, passed, text)
 
 
-def _score_check(overlap: Mapping[str, float]) -> Iterator[Check]:
+def _score_check(overlap: Mapping[str, float], settings: Mapping[str, Any]) -> Iterator[Check]:
     """Whether scores fit along the features."""
     p_value = overlap.get("misfit_p_value", math.nan)
     if p_value != p_value:
         return
     passed = p_value >= SCORES_MISFIT
-    text = f"The share of treated rows agrees with the scores along all features and products (p = {p_value:.2g})."
+    text = f"The share of treated rows agrees with the scores along features and combinations of them (p = {p_value:.2g})."
     if not passed:
+        columns = ", ".join(settings.get("propensity_misfit") or ()) or "the features"
         text = (
-            "Along some feature, or a product of two, the share of treated rows differs from the propensity scores "
-            f"(p = {p_value:.2g}): differences between such rows may be mistaken for effects."
+            f"The share of treated rows differs from the propensity scores along the columns {columns} or combinations "
+            f"of them (p = {p_value:.2g}): differences between such rows may be mistaken for effects."
         )
     yield Check("scores_fit", None, p_value, SCORES_MISFIT, passed, text)
 
