@@ -41,7 +41,7 @@ LEAST_ARM = 50
 LARGEST_DISTANCE = 0.05  # of the PIT: at 0.07 twice as many null features as should be are found
 MISFIT_LEVEL = 0.001
 CONDITIONAL_FOLLOWS = 1e-6
-SCORES_MISFIT = 1e-4
+SCORES_MISFIT = 1e-3
 LEAST_CONDITIONAL_GAIN = -0.2  # nats per row
 LEAST_MODEL_GAIN = -0.05  # nats per row
 COST_OF_ROWS = 40.0  # nats that fitting to n rows may cost in all
@@ -199,7 +199,7 @@ def _score_check(overlap: Mapping[str, float], settings: Mapping[str, Any]) -> I
     if p_value != p_value:
         return
     passed = p_value >= SCORES_MISFIT
-    text = f"The share of treated rows agrees with the scores along features and combinations of them (p = {p_value:.2g})."
+    text = f"The share of treated rows agrees with the scores along combinations of features (p = {p_value:.2g})."
     if not passed:
         columns = ", ".join(settings.get("propensity_misfit") or ()) or "the features"
         text = (

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
+from scipy.special import logit
 from sklearn.ensemble import ExtraTreesRegressor
 
 from modifind._typing import Array, Ints
@@ -17,6 +18,7 @@ from modifind.data.feature_matrix import FeatureTable
 from modifind.data.weights import Weights
 from modifind.nuisance.regression.blocks import random_rows
 from modifind.nuisance.regression.leftover import Leftover, Trace, along_bins, bernstein_p, neighbours_mean
+from modifind.nuisance.regression.screening import Association
 
 CHECKED_ROWS = 50_000
 N_TREES = 20
@@ -25,6 +27,7 @@ GROWN_ROWS = 10_000
 MAX_NAMED = 3
 CLEAR = 0.01  # structure of the target
 N_ROUNDS = 10
+MAX_LINES = 300
 EDGE = 1e-6
 MAX_RESIDUAL = 4.0  # robust standard deviations of the outcome
 
@@ -43,10 +46,10 @@ class ScoreCheck:
         Arms less scores, and their variances, times the weights of the rows.
     rows : array of int, or slice
         Which rows these are.
-    scores : array of shape (n, 1)
-        Scores of the rows.
+    log_odds, index : arrays of shape (n,)
+        Log-odds of the scores, and the part of them that is a line in the columns.
     has_levels : bool
-        Whether there are categories of many levels, of which scores are balanced.
+        Whether there are categories of many levels, to which scores were balanced.
     """
 
     columns: Array
@@ -54,7 +57,8 @@ class ScoreCheck:
     residual: Array
     variance: Array
     rows: Ints | slice
-    scores: Array
+    log_odds: Array
+    index: Array
     has_levels: bool
 
     @classmethod
@@ -70,14 +74,18 @@ class ScoreCheck:
         places = np.setdiff1d(np.arange(design.shape[1]), starts)
         columns, given = design[rows][:, places], weights[rows].values
         codes = [design[rows, start].astype(np.int64) for start in starts]
-        variance = chance * (1.0 - chance)
-        residual = _refitted(treatment[rows] - chance, variance, given, columns, codes)
-        return cls(columns, places, given * residual, given**2 * variance, rows, chance[:, None], bool(codes))
+        variance, rest = chance * (1.0 - chance), treatment[rows] - chance
+        lines = Lines.of(columns, rest, given * variance)
+        residual, log_odds = lines.refitted(rest, variance, given, codes), logit(chance)
+        index = lines.projected(log_odds)
+        return cls(columns, places, given * residual, given**2 * variance, rows, log_odds, index, bool(codes))
 
     def trace(self) -> Trace:
         """The clearest structure along features, combinations of them and the scores themselves."""
-        kinds = [Leftover(self.columns).clearest(self.residual, self.variance), self.along_trees(self.residual)]
-        return self._named(Trace.clearest([*kinds, self.along(self.scores)]))
+        order = Association(self.columns).order(self.residual[:, None])
+        kinds = [Leftover(self.columns, order).clearest(self.residual, self.variance)]
+        kinds += [self.along_trees(self.residual, rising=True), self.along(self.index[:, None]), self.along_scores()]
+        return self._named(Trace.clearest(kinds))
 
     def beside_outcome(self, residual: Array, guides: Array) -> Trace:
         """Structure where residuals of the outcome have some, too, and along bins of what models say of it."""
@@ -88,6 +96,11 @@ class ScoreCheck:
         if self.has_levels:
             return Trace(1.0)
         return replace(along_bins(guides, self.residual, self.variance), columns=())
+
+    def along_scores(self) -> Trace:
+        """Whether scores are drawn in too much; held-out scores that vary too much do so by chance alone."""
+        beyond = self.log_odds - self.index
+        return Trace(1.0) if self.has_levels else self._toward(beyond - beyond.mean(), set(), rising=True)
 
     def along_outcome(self, target: Array) -> Trace:
         """Whether arms less scores follow what residuals of the outcome are in other rows nearby.
@@ -103,7 +116,7 @@ class ScoreCheck:
         nearby = [(neighbours_mean(self.columns[:, place], centred), place) for place in map(list, sorted(places))]
         return Trace.clearest([self._toward(direction - direction.mean(), set(place)) for direction, place in nearby])
 
-    def along_trees(self, target: Array) -> Trace:
+    def along_trees(self, target: Array, *, rising: bool = False) -> Trace:
         """Whether they follow what trees say of a target that were grown on the other half of the rows."""
         halves = np.random.default_rng(0).permutation(target.size) % 2
         direction, importance = np.zeros(target.size), np.zeros(self.columns.shape[1])
@@ -113,12 +126,14 @@ class ScoreCheck:
             predicted = trees.predict(self.columns[inside])
             direction[inside] = predicted - predicted.mean()
             importance += trees.feature_importances_
-        return self._toward(direction, set(np.argsort(-importance)[:MAX_NAMED].tolist()))
+        return self._toward(direction, set(np.argsort(-importance)[:MAX_NAMED].tolist()), rising=rising)
 
-    def _toward(self, direction: Array, named: set[int]) -> Trace:
-        """Whether the residuals go along with one function of the features."""
-        spread = direction**2 @ self.variance
-        p_value = float(bernstein_p(direction @ self.residual, spread, np.abs(direction).max(initial=0.0)))
+    def _toward(self, direction: Array, named: set[int], *, rising: bool = False) -> Trace:
+        """Whether the residuals go along with one function of the features, or only whether they rise with it."""
+        total, spread = direction @ self.residual, direction**2 @ self.variance
+        if rising and total <= 0:
+            return Trace(1.0)
+        p_value = float(bernstein_p(total, spread, np.abs(direction).max(initial=0.0)))
         return Trace(p_value, tuple(sorted(named)))
 
     def _named(self, trace: Trace) -> Trace:
@@ -131,18 +146,36 @@ def _grown(columns: Array, target: Array) -> ExtraTreesRegressor:
     return trees.fit(columns[rows], target[rows])
 
 
-def _refitted(residual: Array, variance: Array, weights: Array, columns: Array, codes: Sequence[Ints]) -> Array:
-    """Residuals after one step of a refit of the log-odds to lines and levels."""
-    lines = np.column_stack((np.ones(residual.size), columns))
-    scaled = lines * (weights * variance)[:, None]
-    gram = scaled.T @ lines
-    gram[np.diag_indices_from(gram)] += 1e-9 * np.maximum(np.diag(gram), 1e-9)
-    for _ in range(N_ROUNDS if codes else 1):
-        residual = residual - variance * (lines @ np.linalg.solve(gram, lines.T @ (weights * residual)))
-        for own in codes:
-            size = np.bincount(own, weights * variance)
-            residual = residual - variance * (np.bincount(own, weights * residual) / np.maximum(size, 1e-300))[own]
-    return residual
+@dataclass(frozen=True)
+class Lines:
+    """Lines in columns that weighted least squares are fitted by; above 300, in those most related to the residuals."""
+
+    terms: Array
+    weights: Array
+    gram: Array
+
+    @classmethod
+    def of(cls, columns: Array, residual: Array, weights: Array) -> Lines:
+        """From columns and the weights of rows."""
+        if columns.shape[1] > MAX_LINES:
+            columns = columns[:, np.argsort(-np.abs(columns.T @ residual))[:MAX_LINES]]
+        terms = np.column_stack((np.ones(residual.size), columns))
+        gram = (terms * weights[:, None]).T @ terms
+        gram[np.diag_indices_from(gram)] += 1e-9 * np.maximum(np.diag(gram), 1e-9)
+        return cls(terms, weights, gram)
+
+    def projected(self, target: Array) -> Array:
+        """The part of a target that is a line."""
+        return self.terms @ np.linalg.solve(self.gram, self.terms.T @ (self.weights * target))
+
+    def refitted(self, residual: Array, variance: Array, given: Array, codes: Sequence[Ints]) -> Array:
+        """Residuals of arms after one step of a refit of the log-odds to lines and levels."""
+        for _ in range(N_ROUNDS if codes else 1):
+            residual = residual - variance * self.projected(residual / variance)
+            for own in codes:
+                size = np.maximum(np.bincount(own, given * variance), 1e-300)
+                residual = residual - variance * (np.bincount(own, given * residual) / size)[own]
+        return residual
 
 
 def outcome_residual(y: Array, common: Array) -> Array:

@@ -119,6 +119,7 @@ class PropensityModel(BaseEstimator):
         raw = _predict(models, folds, design)
         auc = self._auc(template, columns, treatment, raw, fold_seed, own)
         models, raw = balanced(models, raw, design, treatment, own, table.coded, unpooled)
+        looked_at = self.cross_fit and clusters.of_rows
         return FittedPropensity(
             raw=raw,
             clip=self.clip,
@@ -129,7 +130,7 @@ class PropensityModel(BaseEstimator):
             description=self._describe(template),
             auc=auc,
             weights=weights,
-            misfit=ScoreCheck.of(table, treatment, raw, weights).trace() if self.cross_fit and clusters.of_rows else None,
+            misfit=ScoreCheck.of(table, treatment, raw, weights).trace() if looked_at else None,
         )
 
     def check(self, n_rows: int | None = None) -> None:
