@@ -201,10 +201,11 @@ def _score_check(overlap: Mapping[str, float], settings: Mapping[str, Any]) -> I
     passed = p_value >= SCORES_MISFIT
     text = f"The share of treated rows agrees with the scores along combinations of features (p = {p_value:.2g})."
     if not passed:
-        columns = ", ".join(settings.get("propensity_misfit") or ()) or "the features"
+        names = settings.get("propensity_misfit")
+        where = f"the columns {', '.join(names)} or combinations of them" if names else "some combination of features"
         text = (
-            f"The share of treated rows differs from the propensity scores along the columns {columns} or combinations "
-            f"of them (p = {p_value:.2g}): differences between such rows may be mistaken for effects."
+            f"The share of treated rows differs from the propensity scores along {where} (p = {p_value:.2g}): "
+            "differences between such rows may be mistaken for effects."
         )
     yield Check("scores_fit", None, p_value, SCORES_MISFIT, passed, text)
 

@@ -43,9 +43,13 @@ class Trace:
 
     @classmethod
     def clearest(cls, traces: list[Trace]) -> Trace:
-        """The clearest of several kinds of structure, with a p-value over all of them."""
-        best = min(traces, key=lambda trace: trace.p_value)
-        return cls(min(best.p_value * len(traces), 1.0), best.columns)
+        """The clearest of several kinds of structure, with a p-value over all of them.
+
+        Columns are those of the clearest that names any.
+        """
+        ordered = sorted(traces, key=lambda trace: trace.p_value)
+        columns = next((trace.columns for trace in ordered if trace.columns), ())
+        return cls(min(ordered[0].p_value * len(traces), 1.0), columns)
 
 
 NO_TRACE = Trace(1.0)
