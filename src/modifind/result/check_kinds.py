@@ -108,8 +108,8 @@ KINDS = {
     "scores_fit": Kind(
         "fit of the propensity scores",
         True,
-        "Pass a model that follows these columns together (propensity=), add a column that does, such as their product, "
-        "or pass the true probabilities of treatment if they are known.",
+        "Pass a model that follows these columns together (propensity=), add their product as a column, or pass the "
+        "true probabilities of treatment if they are known.",
     ),
     "near_outcome": Kind(
         "columns that nearly equal the outcome",

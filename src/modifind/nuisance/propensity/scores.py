@@ -52,7 +52,7 @@ class PropensityModel(BaseEstimator):
     estimator : "auto", "mlp", classifier, float or array, default="auto"
         "auto": ridge-penalised logistic regression on the standardised features, the penalty chosen by
         cross-validated log-loss; mixed with splines and products and with trees where its held-out residuals follow
-        bins or products of the features and the mixture's held-out log-loss is better.
+        bins, products or grids of the features and the mixture's held-out log-loss is better.
         "mlp": the paper's network with two hidden layers of 50 ReLU units, stopped early on held-out log-loss. A
         scikit-learn classifier is fitted to the encoded features. A number is a known randomisation probability; an
         array holds one known score per row.
