@@ -44,6 +44,15 @@ def test_coins_have_no_structure_left_whatever_the_columns():
     assert min(p) > 1e-4
 
 
+@pytest.mark.parametrize("n_columns", [1, 2])
+def test_few_columns_have_no_grid_or_product_to_follow(n_columns):
+    rng = np.random.default_rng(7)
+    x = rng.normal(size=(400, n_columns))
+    assert Leftover(x).clearest(flips(rng, 400) - 0.5, np.full(400, 0.25)).p_value > 0.01
+    check = ScoreCheck.of(read_features(x), flips(rng, 400), np.full(400, 0.5), Weights.of(None, 400))
+    assert check.beside_outcome(rng.normal(size=400), x[:, :1]).p_value > 0.01
+
+
 def test_no_columns_leave_nothing():
     assert Leftover(np.zeros((50, 2))).clearest(np.ones(50), np.ones(50)) == Trace(1.0)
 

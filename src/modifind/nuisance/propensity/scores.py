@@ -243,7 +243,7 @@ def arm_folds(treatment: Ints, n_folds: int, seed: int, clusters: Clusters | Non
 
 
 def _chosen(
-    design: Array, treatment: Ints, seed: int, weights: Weights, clusters: Clusters, encoded: Sequence[int]
+    design: Array, treatment: Ints, seed: int, weights: Weights, clusters: Clusters, encoded: Sequence[int] = ()
 ) -> Any:
     """The model of "auto".
 

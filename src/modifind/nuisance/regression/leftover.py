@@ -124,7 +124,7 @@ class Leftover:
         for j, k in combinations(range(len(codes)), 2):
             trace = Trace(_cells_p(codes[j] * bins + codes[k], residual, variance), (j, k))
             best, count = min(best, trace, key=lambda own: own.p_value), count + 1
-        return self._named(Trace(min(best.p_value * count, 1.0), best.columns))
+        return self._named(Trace(min(best.p_value * max(count, 1), 1.0), best.columns))
 
     def _sides(self) -> Iterator[Array]:
         ranks = self.ranks[:, self.crossed]
@@ -155,7 +155,7 @@ def _triples(x: Array, residual: Array, variance: Array) -> Trace:
         if p[k, m] < best.p_value:
             best = Trace(float(p[k, m]), (j, j + 1 + int(k), j + 1 + int(m)))
         count += p.shape[0] * (p.shape[0] - 1) // 2
-    return Trace(min(best.p_value * count, 1.0), best.columns)
+    return Trace(min(best.p_value * max(count, 1), 1.0), best.columns)
 
 
 def _product_p(sums: Array, size: Array, left: Array, right: Array, factor: float = 1.0) -> Array:
