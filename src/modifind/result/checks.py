@@ -199,7 +199,7 @@ def _score_check(overlap: Mapping[str, float], settings: Mapping[str, Any]) -> I
     if p_value != p_value:
         return
     passed = p_value >= SCORES_MISFIT
-    text = f"The share of treated rows agrees with the scores along combinations of features (p = {p_value:.2g})."
+    text = f"The share of treated rows agrees with the scores along all features and products (p = {p_value:.2g})."
     if not passed:
         names = settings.get("propensity_misfit")
         where = f"the columns {', '.join(names)} or combinations of them" if names else "some combination of features"
