@@ -21,6 +21,7 @@ from modifind.engine.table import Table, fit_scores
 from modifind.explain.attempts import attempt
 from modifind.nuisance.conditional import BaseSampler, for_gaps
 from modifind.nuisance.conditional.per_cluster import ClusterSampler
+from modifind.nuisance.propensity.fit_check import common_location, outcome_residual
 from modifind.nuisance.propensity.scores import FittedPropensity
 from modifind.statistics import EffectLikelihood, Nuisances
 from modifind.statistics.prepared_likelihood import PreparedEffectLikelihood
@@ -83,11 +84,22 @@ class Models:
         )
         prepared = run.statistic.prepare(nuisances)
         run.statistic.check_prepared(prepared)
+        if isinstance(prepared, PreparedEffectLikelihood):
+            propensity = _checked_scores(propensity, prepared)
         explaining = prepared if getattr(prepared, "tells_changes", False) else None
         # A distribution that ignores the treatment cannot tell what depends on it from what changes.
         if explaining is None and run.explain and getattr(run.sampler, "condition_on_treatment", True):
             explaining = attempt("what changes along features", EXPLAINING.prepare, nuisances)
         return cls(propensity, sampler, nuisances, prepared, explaining)
+
+
+def _checked_scores(propensity: FittedPropensity, prepared: PreparedEffectLikelihood) -> FittedPropensity:
+    """Scores that were looked at also where the models of the outcome leave something."""
+    fit = prepared.fits[0]
+    common = common_location(fit.cross.location, propensity.scores)
+    with one_thread():
+        residual = outcome_residual(fit.y, common)
+        return propensity.checked_beside(residual, np.column_stack((common, fit.cross.location)))
 
 
 def _assign_folds(run: Run, table: Table, sampler: BaseSampler) -> None:

@@ -77,6 +77,7 @@ def data_settings(
         "seed": entropy,
         "propensity_model": propensity.description,
         **({"propensity_known": True, "propensity_r2": propensity.r2} if propensity.is_known else {}),
+        **({"propensity_misfit": misfit} if (misfit := propensity.misfit_features) else {}),
         "control_label": arms[0],
         "treated_label": arms[1],
         "n_rows": n_rows,

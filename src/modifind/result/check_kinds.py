@@ -108,7 +108,8 @@ KINDS = {
     "scores_fit": Kind(
         "fit of the propensity scores",
         True,
-        "Pass a more flexible model (propensity=), or the true probabilities of treatment if they are known.",
+        "Pass a model that follows these columns together (propensity=), add their product as a column, or pass the "
+        "true probabilities of treatment if they are known.",
     ),
     "near_outcome": Kind(
         "columns that nearly equal the outcome",

@@ -40,7 +40,8 @@ from modifind.nuisance.regression.level_sums import Coded
 NEGLIGIBLE = 0.1
 WEIGHT_STEP = 0.01
 CHECKED_ROWS = 20
-WORTHWHILE = 0.01
+WORTHWHILE = 0.01  # nats per row, of networks and of what is tried after them
+WORTHWHILE_TOTAL = 100.0  # nats of all rows: what trees gain is worth their cost however many rows share it
 TRIED_ROWS = 10_000  # of a table whose first fold alone tells what gains nothing
 WEIGHED_ROWS = 50_000  # at most so many decide a few weights
 LEAST_SCALE = 1e-3  # of the outcome's interquartile range
@@ -170,9 +171,11 @@ def cross_fit(
     """Fit every candidate to the complement of every fold and stack them.
 
     The weights of a fold's stack maximise the held-out log-likelihood of the other folds' rows. Trees and networks take
-    many times as long to follow along a feature as additive models. They join the stack where they raise its
-    held-out log-likelihood by more than 0.01 nats per row, and networks are tried only where trees have joined. In a
-    table of many rows, what gains less than half of that in the first fold is not fitted to the others.
+    many times as long to follow along a feature as additive models. Trees join the stack where they raise its held-out
+    log-likelihood by more than 0.01 nats per row, or by more than 100 nats in all; what additive models miss decides
+    the level of tests that follow, whatever its share of the outcome. Networks join for 0.01 nats per row, and are
+    tried only where trees gained as much. In a table of many rows, what gains less than half of that in the first fold
+    is not fitted to the others.
 
     Where columns are many, the learners of this package are given those that `screened_columns` chooses, anew for every
     fold and without its rows. Other learners get all columns. Missing values are filled in by the mean of the rows
@@ -208,17 +211,25 @@ def _taken(
     for name in (name for name in COSTLY if name in candidates):
         bases = fitted["splines"].models if "splines" in fitted else None
         own, found = {name: candidates[name]}, tried.get(name)
+        worthwhile = _worthwhile(name, rows.y.size)
         if fitted and trials:
             found = found or _fit_all(own, rows, family, n_jobs, bases, folds=range(1))
             scores = [_stack(*_first_fold(parts, rows), family).log_score for parts in (fitted, {**fitted, **found})]
-            if scores[1] < scores[0] + WORTHWHILE / 2:
+            if scores[1] < scores[0] + worthwhile / 2:
                 break
         more = {**fitted, **_fit_all(own, rows, family, n_jobs, bases, found)}
         richer = _stack(more, rows, family)
-        if richer.log_score < best.log_score + WORTHWHILE:
+        gain = richer.log_score - best.log_score
+        if gain >= worthwhile:
+            fitted, best = more, richer
+        if gain < WORTHWHILE:
             break  # and what is costlier still is not tried
-        fitted, best = more, richer
     return fitted, best
+
+
+def _worthwhile(name: str, n_rows: int) -> float:
+    """Gain in held-out log-likelihood, in nats per row, that makes up for a learner's cost."""
+    return min(WORTHWHILE, WORTHWHILE_TOTAL / n_rows) if name == COSTLY[0] else WORTHWHILE
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -14,12 +15,14 @@ from modifind._typing import Array, Ints
 from modifind.data.weights import Weights
 from modifind.nuisance.regression.chances import predict_chances
 from modifind.nuisance.regression.convex import convex_weights
+from modifind.nuisance.regression.leftover import Leftover, Trace
 from modifind.nuisance.regression.misfit import Misfit
 from modifind.nuisance.regression.screening import ScreenedLogistic, has_many_columns
 from modifind.nuisance.regression.smooth import SmoothClassifier, called_for
 
 PENALTY_STRENGTHS = (0.001, 0.003, 0.01, 0.03, 0.1, 1.0, 10.0)
 SMOOTH_STRENGTHS = (0.1, 1.0, 10.0)
+TREES = ((30, 8), (100, 16))  # rounds and leaves; the larger where a grid or a product of three calls for them
 MISFIT_LEVEL = 0.01
 NEGLIGIBLE = 0.05
 EDGE = 1e-6
@@ -68,10 +71,17 @@ class CalledTrees(ClassifierMixin, BaseEstimator):
     ----------
     C : float, default=1.0
         Inverse of the penalty of the logistic regression.
+    columns : tuple of int, default=()
+        Columns that are called whatever the residuals say.
+    rounds, leaves : int, default=30, 8
+        Number of trees, and of the leaves of each.
     """
 
-    def __init__(self, C: float = 1.0) -> None:
+    def __init__(self, C: float = 1.0, columns: tuple[int, ...] = (), rounds: int = 30, leaves: int = 8) -> None:
         self.C = C
+        self.columns = columns
+        self.rounds = rounds
+        self.leaves = leaves
 
     def fit(self, X: Array, y: Ints, sample_weight: Array | None = None) -> CalledTrees:
         """Fit lines, look at the residuals, and grow trees."""
@@ -80,10 +90,15 @@ class CalledTrees(ClassifierMixin, BaseEstimator):
         residual = y - lines.predict_proba(X)[:, 1]
         terms = called_for(X, [residual], Weights.of(sample_weight, y.size), sign=MISFIT_LEVEL / X.shape[1])
         called = {k for k, basis in enumerate(terms.bases) if basis.width > 1}
-        called |= {factor % X.shape[1] for pair in terms.pairs for factor in pair}
+        called |= {factor % X.shape[1] for pair in terms.pairs for factor in pair} | set(self.columns)
         self.columns_ = np.array(sorted(called) or range(X.shape[1]), dtype=np.int64)
         self.trees_ = HistGradientBoostingClassifier(
-            max_iter=30, learning_rate=0.1, max_leaf_nodes=8, early_stopping=False, random_state=0
+            max_iter=self.rounds,
+            learning_rate=0.1,
+            max_leaf_nodes=self.leaves,
+            min_samples_leaf=max(20, y.size // 200),
+            early_stopping=False,
+            random_state=0,
         ).fit(X[:, self.columns_], y, sample_weight)
         return self
 
@@ -144,13 +159,22 @@ def log_odds_along(model: Any, X: Array, columns: slice, points: Array) -> Array
     return found
 
 
-def chosen_model(design: Array, treatment: Ints, folds: Ints, weights: Weights, *, only_lines: bool = False) -> Any:
+def chosen_model(
+    design: Array,
+    treatment: Ints,
+    folds: Ints,
+    weights: Weights,
+    *,
+    only_lines: bool = False,
+    encoded: Sequence[int] = (),
+) -> Any:
     """The model of least held-out log-loss, not fitted yet.
 
-    Logistic regression on lines comes first. Where its held-out residuals follow bins or products of columns, splines
-    and products are tried, and where residuals still do, trees. The candidates are mixed on the scale of log-odds as
-    held-out rows have it. The mixture is taken where it is better than lines alone by more than one standard error.
-    With `only_lines` it ends there: where whole clusters were treated, rows are too few for more, however many.
+    Logistic regression on lines comes first. Where its held-out residuals follow bins or products of columns, products
+    of three or grids of two, splines and products are tried, and trees. The candidates are mixed on the scale of
+    log-odds as held-out rows have it. The mixture is taken where it is better than lines alone by more than one
+    standard error. With `only_lines` it ends there: where whole clusters were treated, rows are too few for more,
+    however many. Columns that are `encoded` by the treatment of other rows have no part in grids and products of three.
     """
 
     def held_out(model: Any) -> Array:
@@ -172,17 +196,16 @@ def chosen_model(design: Array, treatment: Ints, folds: Ints, weights: Weights, 
     lines, chances = best(logistic, PENALTY_STRENGTHS)
     if only_lines or has_many_columns(*design.shape):
         return lines
+    residual, variance = treatment - chances, chances * (1.0 - chances)
+    called = _crossed(design, weights.times(residual), weights.times(weights.times(variance)), encoded)
     tests = Misfit(design, weights)
-
-    def strays(chances: Array) -> bool:
-        residual, variance = treatment - chances, chances * (1.0 - chances)
-        return min(tests.curve(residual, variance, chances), tests.product(residual, variance)) < MISFIT_LEVEL
-
-    if not strays(chances):
+    strays = min(tests.curve(residual, variance, chances), tests.product(residual, variance)) < MISFIT_LEVEL
+    if not strays and not called:
         return lines
     smooth, by_smooth = best(SmoothClassifier, SMOOTH_STRENGTHS)
-    candidates = [lines, smooth, CalledTrees(lines.C)]
-    predicted = np.stack((chances, by_smooth, held_out(candidates[-1])))
+    trees = [CalledTrees(lines.C, called, *size) for size in TREES[: 1 + bool(called)]]
+    candidates = [lines, smooth, *trees]
+    predicted = np.stack((chances, by_smooth, *map(held_out, trees)))
     index = logit(np.clip(predicted, EDGE, 1.0 - EDGE))
     mixed = convex_weights(lambda own: float(weights.mean(loss(expit(own @ index)))), len(index), NEGLIGIBLE)
     gain = loss(chances) - loss(expit(mixed @ index))
@@ -191,3 +214,10 @@ def chosen_model(design: Array, treatment: Ints, folds: Ints, weights: Weights, 
         return lines
     kept = np.flatnonzero(mixed)
     return StackedScores([candidates[k] for k in kept], [float(mixed[k]) for k in kept])
+
+
+def _crossed(design: Array, residual: Array, variance: Array, encoded: Sequence[int]) -> tuple[int, ...]:
+    """Columns whose grid, or product of three, residuals follow."""
+    leftover = Leftover(design, np.setdiff1d(np.arange(design.shape[1]), np.asarray(encoded, dtype=np.int64)))
+    trace = Trace.clearest([leftover.triple(residual, variance), leftover.grid(residual, variance)])
+    return trace.columns if trace.p_value < MISFIT_LEVEL else ()

@@ -6,6 +6,7 @@ grid of values of that one feature for any other classifier.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -24,6 +25,7 @@ from modifind.data.feature_matrix import FeatureTable
 from modifind.data.weights import GivenWeights, Weights
 from modifind.data.wording import counted
 from modifind.nuisance.propensity.choice import EDGE, chosen_model, described, held_out_scores, log_odds_along
+from modifind.nuisance.propensity.fit_check import ScoreCheck
 from modifind.nuisance.propensity.levels import (
     balanced,
     fit_classifier,
@@ -34,13 +36,11 @@ from modifind.nuisance.propensity.levels import (
 )
 from modifind.nuisance.propensity.models import EarlyStoppedMLP, KnownScores, takes_weights
 from modifind.nuisance.propensity.profile import ScoreProfile
-from modifind.nuisance.regression.blocks import random_rows
 from modifind.nuisance.regression.chances import predict_chances
-from modifind.nuisance.regression.misfit import Misfit
+from modifind.nuisance.regression.leftover import Trace
 
 N_GRID = 25
 CHOICE_ROWS = 20_000
-MISFIT_ROWS = 10_000
 LEAST_ARM = 500  # rows of an arm, where it has so many
 
 
@@ -52,7 +52,7 @@ class PropensityModel(BaseEstimator):
     estimator : "auto", "mlp", classifier, float or array, default="auto"
         "auto": ridge-penalised logistic regression on the standardised features, the penalty chosen by
         cross-validated log-loss; mixed with splines and products and with trees where its held-out residuals follow
-        bins or products of the features and the mixture's held-out log-loss is better.
+        bins, products or grids of the features and the mixture's held-out log-loss is better.
         "mlp": the paper's network with two hidden layers of 50 ReLU units, stopped early on held-out log-loss. A
         scikit-learn classifier is fitted to the encoded features. A number is a known randomisation probability; an
         array holds one known score per row.
@@ -110,7 +110,7 @@ class PropensityModel(BaseEstimator):
             folds = arm_folds(treatment, n_folds if self.cross_fit else 1, fold_seed, clusters)
         own = weights.effective
         columns = level_odds(table.coded, design, treatment, own)[1]
-        template = self._model(model_seed, columns, treatment, own, clusters)
+        template = self._model(model_seed, columns, treatment, own, clusters, [place.start for place, _ in table.coded])
         models = []
         for fold in range(int(folds.max()) + 1):
             train = (folds != fold) | (not self.cross_fit)
@@ -119,6 +119,7 @@ class PropensityModel(BaseEstimator):
         raw = _predict(models, folds, design)
         auc = self._auc(template, columns, treatment, raw, fold_seed, own)
         models, raw = balanced(models, raw, design, treatment, own, table.coded, unpooled)
+        looked_at = self.cross_fit and clusters.of_rows
         return FittedPropensity(
             raw=raw,
             clip=self.clip,
@@ -129,7 +130,7 @@ class PropensityModel(BaseEstimator):
             description=self._describe(template),
             auc=auc,
             weights=weights,
-            misfit_p=_misfit(columns, treatment, raw, weights) if self.cross_fit and clusters.of_rows else np.nan,
+            misfit=ScoreCheck.of(table, treatment, raw, weights).trace() if looked_at else None,
         )
 
     def check(self, n_rows: int | None = None) -> None:
@@ -144,11 +145,13 @@ class PropensityModel(BaseEstimator):
         if n_rows is not None and is_known(self):
             _read_scores(self.estimator, n_rows)
 
-    def _model(self, seed: int, design: Array, treatment: Ints, weights: Weights, clusters: Clusters) -> Any:
+    def _model(
+        self, seed: int, design: Array, treatment: Ints, weights: Weights, clusters: Clusters, encoded: Sequence[int]
+    ) -> Any:
         if isinstance(self.estimator, str):
             if self.estimator == "mlp":
                 return EarlyStoppedMLP(random_state=seed)
-            return _chosen(design, treatment, seed, weights, clusters)
+            return _chosen(design, treatment, seed, weights, clusters, encoded)
         model = seeded_clone(self.estimator, seed)
         if not hasattr(model, "predict_proba"):
             raise ValueError(f"propensity classifier {type(model).__name__} has no predict_proba")
@@ -239,7 +242,9 @@ def arm_folds(treatment: Ints, n_folds: int, seed: int, clusters: Clusters | Non
     return folds
 
 
-def _chosen(design: Array, treatment: Ints, seed: int, weights: Weights, clusters: Clusters) -> Any:
+def _chosen(
+    design: Array, treatment: Ints, seed: int, weights: Weights, clusters: Clusters, encoded: Sequence[int] = ()
+) -> Any:
     """The model of "auto".
 
     A penalty is a normal prior with variance C of every coefficient. The best C tells how large the coefficients are,
@@ -251,16 +256,8 @@ def _chosen(design: Array, treatment: Ints, seed: int, weights: Weights, cluster
         rows = np.concatenate([r[: max(CHOICE_ROWS * r.size // treatment.size, LEAST_ARM)] for r in arms])
         design, treatment, weights, clusters = design[rows], treatment[rows], weights[rows], clusters[rows]
     folds = arm_folds(treatment, 4, seed, clusters)
-    return chosen_model(design, treatment, folds, weights, only_lines=not treated_as_one(treatment, clusters).of_rows)
-
-
-def _misfit(design: Array, treatment: Ints, scores: Array, weights: Weights) -> float:
-    """P-value of arms less scores along bins and products of columns, on at most 10,000 rows."""
-    rows = random_rows(treatment.size, MISFIT_ROWS)
-    chance = np.clip(scores[rows], EDGE, 1.0 - EDGE)
-    tests = Misfit(design[rows], weights[rows])
-    residual, variance = treatment[rows] - chance, chance * (1.0 - chance)
-    return min(2.0 * min(tests.curve(residual, variance, chance), tests.product(residual, variance)), 1.0)
+    only_lines = not treated_as_one(treatment, clusters).of_rows
+    return chosen_model(design, treatment, folds, weights, only_lines=only_lines, encoded=encoded)
 
 
 def _predict(models: list[Any] | tuple[Any, ...], folds: Ints, design: Array) -> Array:
@@ -285,8 +282,8 @@ class FittedPropensity:
         that function.
     weights : Weights
         How much each row counts.
-    misfit_p : float
-        P-value of whether arms less scores follow bins or products of features; NaN where it was not looked at.
+    misfit : Trace, optional
+        The clearest structure that arms less scores have left; None where it was not looked at.
     is_known : bool
         Whether the scores came with the data.
     """
@@ -301,7 +298,7 @@ class FittedPropensity:
     models: tuple[Any, ...] = ()
     folds: Ints | None = None
     r2: float = 1.0
-    misfit_p: float = np.nan
+    misfit: Trace | None = None
     is_known: bool = False
     scores: Array = field(init=False)
 
@@ -335,6 +332,25 @@ class FittedPropensity:
         raw = _predict(self.models, folds, table.design) if known is None else known
         weights = Weights.of(weights, treatment.size)
         return replace(self, raw=raw, treatment=treatment, table=table, folds=folds, weights=weights)
+
+    @property
+    def misfit_p(self) -> float:
+        """P-value of no structure in arms less scores; NaN where it was not looked at."""
+        return np.nan if self.misfit is None else self.misfit.p_value
+
+    @property
+    def misfit_features(self) -> list[str]:
+        """Features along which arms less scores have the clearest structure."""
+        columns = () if self.misfit is None else self.misfit.columns
+        encoding = enumerate(self.table.encoding)
+        return [self.table.names[m] for m, own in encoding if any(own.start <= j < own.stop for j in columns)]
+
+    def checked_beside(self, residual: Array, guides: Array) -> FittedPropensity:
+        """The same, looked at also where residuals of the outcome have structure, and along what models say of it."""
+        if self.misfit is None:
+            return self
+        along = ScoreCheck.of(self.table, self.treatment, self.raw, self.weights).beside_outcome(residual, guides)
+        return replace(self, misfit=Trace.clearest([self.misfit, along]))
 
     @property
     def n_clipped(self) -> int:
