@@ -166,9 +166,7 @@ def test_no_residual_has_a_score_without_end():
 
 
 @pytest.mark.parametrize("score", SHAPE_SCORES)
-@pytest.mark.parametrize(
-    "functions", [("line", "ramp", "bend", "top", "bottom"), ("levels",), ("levels", "line"), ("levels", "levels")]
-)
+@pytest.mark.parametrize("functions", [(*LOCATION_FUNCTIONS,), ("levels",), ("levels", "line"), ("levels", "levels")])
 def test_every_score_shares_its_weight_among_functions(score, functions):
     assert sum(function_shares(score, functions)) == pytest.approx(1)
 
