@@ -3,6 +3,7 @@
     make trust                                          # every part, then the page; about an hour on two cores
     python benchmarks/trust.py --parts null coins       # these parts only, printed, and no page
     python benchmarks/trust.py --only "poor overlap"    # designs whose names begin with this, printed, and no page
+    python benchmarks/trust.py --share 0.4              # every part, with so much of the runs of each row, then the page
     python benchmarks/trust.py --small --out FILE       # two tiny tables of one design of each part, within seconds
 
 Designs and runs are those of `validity.py`, `band_coverage.py` and `global_tests.py`. The page is written when the last
@@ -126,12 +127,17 @@ class Row(NamedTuple):
 class Budget:
     """How much is run: which seeds and designs, in how many processes, or next to nothing."""
 
-    def __init__(self, seed: int, jobs: int, only: str = "", small: bool = False) -> None:
-        self.seed, self.jobs, self.only, self.small = seed, jobs, only, small
+    def __init__(self, seed: int, jobs: int, only: str = "", small: bool = False, share: float = 1.0) -> None:
+        self.seed, self.jobs, self.only, self.small, self.share = seed, jobs, only, small, share
         self.method = "effect:linear:gaussian" if small else "effect"
 
     def n_runs(self, runs: int) -> int:
-        return SMALL_RUNS if self.small else runs
+        return SMALL_RUNS if self.small else max(round(runs * self.share), SMALL_RUNS)
+
+    @property
+    def options(self) -> str:
+        """What the command line says of it beside the seed."""
+        return " --small" if self.small else "" if self.share == 1 else f" --share {self.share:g}"
 
     def chosen(self, named: Mapping[str, Any]) -> dict[str, Any]:
         found = {name: own for name, own in named.items() if name.startswith(self.only)}
@@ -278,7 +284,7 @@ def section(name: str, budget: Budget) -> tuple[str, list[list[str]]]:
     skipped = io.StringIO()
     with redirect_stdout(skipped):
         rows = [row.cells() for row in part(budget)]
-    command = f"python benchmarks/trust.py --parts {name} --seed {budget.seed}{' --small' if budget.small else ''}"
+    command = f"python benchmarks/trust.py --parts {name} --seed {budget.seed}{budget.options}"
     about = " ".join((part.__doc__ or "").split())
     text = [f"## {title}", f"    {command}", about, *skipped.getvalue().strip().split("\n\n"), table(rows)]
     return "\n\n".join(own for own in text if own), rows
@@ -297,7 +303,8 @@ def page(sections: list[tuple[str, list[list[str]]]], budget: Budget, seconds: f
     lines = [
         "# Can a result be believed?",
         f"modifind {__version__}, {date.today().isoformat()}; seeds from {budget.seed}; {max(seconds / 60, 0.1):.1f} "
-        f"minutes, {budget.jobs} at a time. {small}`make trust` writes this page anew.",
+        f"minutes, {budget.jobs} at a time. {small}`make trust` writes this page anew, "
+        f"`python benchmarks/trust.py{budget.options}` with as many runs as here.",
         "Every row is a share of yes-no answers over simulated tables whose truth is known, or over real tables with a "
         "coin for a treatment, by the default test (Benjamini-Hochberg at 0.05); of what was selected, the mean of the "
         "false shares. Standard errors take answers of one table to go together. A row on the wrong side of its target "
@@ -319,13 +326,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--only", default="", help="designs whose names begin with this")
     parser.add_argument("--seed", type=int, default=1000, help="first seed; development seeds are 0-99")
     parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--share", type=float, default=1.0, help="of the runs of every row")
     parser.add_argument("--small", action="store_true", help="two tiny tables of one design of each part")
     parser.add_argument("--out", type=Path, help="where the page goes; docs/trust.md if everything is run")
     args = parser.parse_args(arguments)
     whole_page = args.parts == list(PARTS) and not args.only
     if args.out and not whole_page:
         parser.error("--out needs every part and every design")
-    budget, start, sections = Budget(args.seed, args.jobs, args.only, args.small), time.perf_counter(), []
+    budget, start, sections = Budget(args.seed, args.jobs, args.only, args.small, args.share), time.perf_counter(), []
     for name in args.parts:
         since = time.perf_counter()
         sections.append(section(name, budget))
