@@ -3,7 +3,7 @@
     make trust                                          # every part, then the page; about an hour on two cores
     python benchmarks/trust.py --parts null coins       # these parts only, printed, and no page
     python benchmarks/trust.py --only "poor overlap"    # designs whose names begin with this, printed, and no page
-    python benchmarks/trust.py --share 0.4              # every part, with so much of the runs of each row, then the page
+    python benchmarks/trust.py --share 0.4              # every part, so much of the runs of each row, and the page
     python benchmarks/trust.py --small --out FILE       # two tiny tables of one design of each part, within seconds
 
 Designs and runs are those of `validity.py`, `band_coverage.py` and `global_tests.py`. The page is written when the last

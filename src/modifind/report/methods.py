@@ -55,8 +55,11 @@ SELECTIVE = (
     "Benjamini Y, Bogomolov M. Selective inference on multiple families of hypotheses. "
     "Journal of the Royal Statistical Society B 76, 297-318, 2014."
 )
-TAILED = "student-t"  # the likelihood beside which tails and skewness are looked at
-SHAPE = "a component for tails and skewness: sums over rows of squared and cubed standardised residuals"
+SHAPED = "student-t"  # the likelihood beside which the shape of residuals is looked at
+SHAPE = (
+    "a component without a learned direction: sums over rows of the same scores at the null contrast, and of scores of "
+    "standardised residuals for tails, skewness and modes"
+)
 DIRECT = "a component without a learned direction: sums over rows of the same scores at the null contrast"
 ADJUSTMENTS = {
     "bh": (
@@ -126,7 +129,7 @@ def references(result: SelectionResult) -> list[str]:
     used = {
         **dict.fromkeys([SIEM, LEE] if s.get("method") == "si_em" else [PAPER, CRT], True),
         SADDLEPOINT: model,
-        CAUCHY: model and model["likelihood"] == TAILED,
+        CAUCHY: model,
         ADJUSTMENTS.get(s["adjust"], ""): s["adjust"] in ADJUSTMENTS,
         DOUBLY_ROBUST: bands and (model or len(result.changes)),
         **dict.fromkeys([SIMES, SELECTIVE], bool(result.by_arm)),
@@ -159,8 +162,8 @@ def _explained_methods(result: SelectionResult) -> str:
         said += (
             " The average effect is the mean of doubly robust scores of the cross-fitted models, with the variance "
             f"between {between}; whether the distribution of the outcome changes was tested by the squared length of "
-            "the mean score of a Gaussian kernel's feature map, combined with the test of the average, and whether "
-            "anything modifies the effect by a score test along all features, combined with the features' tests. "
+            "the mean scores of two Gaussian kernels' feature maps and of the outcome (a kernel Fisher discriminant), "
+            "and whether anything modifies the effect by a score test along all features, combined with the features' tests. "
             "Effects in subgroups are means of the same scores."
         )
     if len(shown.changes):
@@ -274,11 +277,11 @@ def _resampling_methods(s: Mapping[str, Any]) -> str:
 def _analytic_methods(s: Mapping[str, Any]) -> str:
     model, repeats = s["model"], s["statistic"]["cv_repeats"]
     again = "" if repeats == 1 else f", repeated {repeats} times"
-    component = SHAPE if model["likelihood"] == TAILED else DIRECT
+    component = SHAPE if model["likelihood"] == SHAPED else DIRECT
     direct = (
-        f" This p-value was combined (Cauchy combination, weights 0.6 and 0.4) with that of {component}, weighted "
-        "by treatment less propensity score, times functions of the feature (rank, threshold at the median, levels) "
-        "less their means under its conditional distribution, with the rows' own variance."
+        " This p-value was combined (weighted Cauchy combination; its weight is 0.3, for categories 0.15) with those "
+        f"of {component}, weighted by treatment less propensity score, times functions of the feature (line, ramps, "
+        "square; levels together) less their means under its conditional distribution, with the rows' own variance."
     )
     return (
         f"by the effect-likelihood test: held-out {model['likelihood']} scores of the contrasts between the arms, from "
