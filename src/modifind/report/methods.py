@@ -163,8 +163,8 @@ def _explained_methods(result: SelectionResult) -> str:
             " The average effect is the mean of doubly robust scores of the cross-fitted models, with the variance "
             f"between {between}; whether the distribution of the outcome changes was tested by the squared length of "
             "the mean scores of two Gaussian kernels' feature maps and of the outcome (a kernel Fisher discriminant), "
-            "and whether anything modifies the effect by a score test along all features, combined with the features' tests. "
-            "Effects in subgroups are means of the same scores."
+            "and whether anything modifies the effect by a score test along all features, combined with the features' "
+            "tests. Effects in subgroups are means of the same scores."
         )
     if len(shown.changes):
         said += _changes_methods(shown)
