@@ -62,7 +62,7 @@ def test_result_of_many_features_is_written_and_read(found, tmp_path):
 @pytest.mark.study
 def test_false_discoveries_are_few():
     proportions, share = [], []
-    for seed in range(1, runs(4, 3)):
+    for seed in range(1, runs(9, 6)):
         X, a, y = sparse(seed, n=runs(200, 120), d=runs(150, 105))
         table = (
             ModifierSelector(LINEAR, sampler="gaussian", random_state=seed, **TRIAL)

@@ -80,7 +80,8 @@ def test_rows_of_weight_zero_count_for_nothing():
     odd = y.where(weights > 0, 1e3)
     one, two = (fit(X, own, arms, sample_weight=weights, explain=False) for own in (y, odd))
     np.testing.assert_allclose(one.table["likelihood_gain"], two.table["likelihood_gain"], rtol=0.05, atol=1e-4)
-    assert two.selected == ["dose"]
+    np.testing.assert_allclose(one.table["p_value"], two.table["p_value"], rtol=0.05, atol=1e-4)
+    assert "dose" in two.selected
 
 
 def test_sums_of_clusters_are_those_of_rows_in_memory():

@@ -26,7 +26,7 @@ from modifind.statistics.direct import (
     MAX_SQUARE,
     NUMBER_WEIGHT,
     SHAPE_SCORES,
-    Directions,
+    DirectTerms,
     Ranks,
     Scores,
     ValueFunctions,
@@ -46,7 +46,7 @@ def sums_of(scores, excess, clusters=None):
     names = tuple(CONTRAST_SCORES)[: scores.shape[1]]
     excess = excess if excess.ndim == 3 else excess[:, None]
     blocks = (("levels", 1),) * excess.shape[2]
-    directions = Directions.along(Scores(scores, np.ones(scores.shape), names), excess, blocks)
+    directions = DirectTerms.along(Scores(scores, np.ones(scores.shape), names), excess, blocks)
     return DirectSums.of(directions, clusters)
 
 
@@ -353,7 +353,7 @@ def test_a_shape_that_changes_in_both_arms_keeps_the_level():
         )
         functions = prepared.direct_functions(0)
         shape = prepared.direct_scores.only("tails", "skewness", "modes")
-        directions = Directions.along(shape, functions.excess(table, Uniform()), functions.blocks)
+        directions = DirectTerms.along(shape, functions.excess(table, Uniform()), functions.blocks)
         found.append(DirectSums.of(directions).p_value())
     assert (np.array(found) <= LEVEL).mean() <= LEVEL + four_sd(LEVEL, n_runs)
 

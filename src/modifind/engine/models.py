@@ -84,9 +84,9 @@ class Models:
         )
         prepared = run.statistic.prepare(nuisances)
         run.statistic.check_prepared(prepared)
-        if isinstance(prepared, PreparedEffectLikelihood):
-            propensity = _checked_scores(propensity, prepared)
         explaining = prepared if getattr(prepared, "tells_changes", False) else None
+        if explaining is not None:
+            propensity = _checked_scores(propensity, explaining)
         # A distribution that ignores the treatment cannot tell what depends on it from what changes.
         if explaining is None and run.explain and getattr(run.sampler, "condition_on_treatment", True):
             explaining = attempt("what changes along features", EXPLAINING.prepare, nuisances)

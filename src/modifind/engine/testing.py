@@ -26,7 +26,7 @@ from modifind.inference.sums import cluster_terms
 from modifind.inference.tails import cauchy_combination
 from modifind.nuisance.conditional.joint import set_variance
 from modifind.statistics.contract import Terms
-from modifind.statistics.direct import Directions
+from modifind.statistics.direct import DirectTerms
 from modifind.statistics.reuse import Reuse
 
 Outcome: TypeAlias = CRTOutcome | AnalyticOutcome
@@ -129,7 +129,7 @@ class UnitSums:
         each = {"test": (terms.observed, terms.values), **terms.parts}
         parts = {name: _part_sums(*pair, terms.weights, rows, grouped, draws, keep) for name, pair in each.items()}
         clusters = (draws, 0) if rows.block.clusters.of_rows else (rows.block.clusters.codes, rows.n_clusters)
-        directions = {name: Directions.of(given) for name, given in terms.directions.items()}
+        directions = {name: DirectTerms.of(given) for name, given in terms.directions.items()}
         return cls(parts, {name: DirectSums.of(along, *clusters) for name, along in directions.items()})
 
     def __add__(self, other: UnitSums) -> UnitSums:

@@ -18,7 +18,7 @@ MIN_SHARE = 1e-12  # of a direction's size; what varies less is rounding
 
 
 class Summands(Protocol):
-    """What rows add to every direction, see `statistics.direct.Directions`."""
+    """What rows add to every direction, see `statistics.direct.DirectTerms`."""
 
     @property
     def terms(self) -> Array:
@@ -96,27 +96,33 @@ class DirectSums:
         slopes = self.total[k:]
         effect = np.divide(self.total[:k], slopes, out=np.zeros(k), where=slopes > 0)
         about = np.concatenate((np.eye(k), -np.diag(effect)), axis=1)
-        leverage = np.divide(np.diag(self.cross)[k:], slopes**2, out=np.zeros(k), where=slopes > 0)
-        factor = 1.0 / (1.0 - np.minimum(leverage, MAX_LEVERAGE))
+        factor = 1.0 / (1.0 - np.minimum(1.0 / self.effective_rows, MAX_LEVERAGE))
         return about @ self.cross @ about.T * np.outer(factor, factor)
 
-    def p_value(self, freedom: float = np.inf) -> float:
-        """P-value of all directions, two-sided; by Student's t where degrees of freedom are given.
+    @property
+    def effective_rows(self) -> Array:
+        """Number of rows, or clusters, that an effect along each direction rests on."""
+        slopes, squares = self.total[self.total.size // 2 :], np.diag(self.cross)[self.total.size // 2 :]
+        return np.divide(slopes**2, squares, out=np.ones(slopes.size), where=squares > 0)
 
-        NaN where nothing varies, and below five degrees of freedom, where a few rows have nearly all the weight.
+    def p_value(self, freedom: float = np.inf) -> float:
+        """P-value of all directions, two-sided, by Student's t and F.
+
+        There is one degree of freedom less than rows that an effect along a direction rests on, and no more than are
+        given. NaN where nothing varies, and below five degrees of freedom, where a few rows have nearly all the weight.
 
         Examples
         --------
         >>> rng = np.random.default_rng(0)
         >>> noise, line = rng.normal(size=(500, 1)), rng.uniform(-1, 1, size=(500, 1))
-        >>> from modifind.statistics.direct import Directions
-        >>> [round(DirectSums.of(Directions.of(score * line)).p_value(), 2) for score in (noise, noise + 0.3 * line)]
+        >>> from modifind.statistics.direct import DirectTerms
+        >>> [round(DirectSums.of(DirectTerms.of(score * line)).p_value(), 2) for score in (noise, noise + 0.3 * line)]
         [0.34, 0.0]
         """
-        if freedom < MIN_FREEDOM:
-            return float("nan")
         covariance, total = self.covariance, self.total[: self.total.size // 2]
+        freedoms = np.minimum(self.effective_rows - 1.0, freedom)
         varies = np.diag(covariance) > MIN_SHARE * np.diag(self.cross)[: total.size]
+        varies &= freedoms >= MIN_FREEDOM
         p_values, weights = [], []
         for end, size, weight in zip(np.cumsum(self.blocks), self.blocks, self.weights, strict=True):
             block = np.arange(end - size, end)
@@ -126,6 +132,6 @@ class DirectSums:
             deviation = np.sqrt(np.diag(covariance)[block])
             z = total[block] / deviation
             correlation = covariance[np.ix_(block, block)] / np.outer(deviation, deviation)
-            p_values.append(quadratic_tail(float(z @ z), np.linalg.eigvalsh(correlation), freedom))
+            p_values.append(quadratic_tail(float(z @ z), np.linalg.eigvalsh(correlation), freedoms[block].min()))
             weights.append(weight)
         return float(cauchy_combination(p_values, weights)) if p_values else float("nan")

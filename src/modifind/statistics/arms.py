@@ -17,6 +17,7 @@ from modifind.statistics.families import Family
 
 MAX_LOG_SCALE = 30.0  # of residuals in units of their median scale
 MOST_BEYOND = float(np.log(2.0))  # of the arms' mean contrast of log-scales beyond none, or what the models say
+PILE, NARROW = 0.05, 0.04  # share of the rows, and its width over the interquartile range; 0.09 for normal outcomes
 PILED = 1e-3  # of a scale: where half of the residuals are smaller, rows pile up
 
 
@@ -99,10 +100,10 @@ class ArmTraits:
     level : float
         The contrast of locations that all rows share: the models' own, averaged by the information on it.
     ranks : Ranks, optional
-        Of residuals of both arms, where outcomes have a shape.
+        Of residuals of both arms, where outcomes have a shape and do not pile up (`is_piled`).
     scores : array of shape (2, k)
         Mean of each arm's scores of residuals (`direct.residual_scores`), rows weighted by the chance to be in the
-        other arm; empty where outcomes have no shape.
+        other arm; empty where there are no ranks.
     """
 
     family: Family
@@ -128,10 +129,10 @@ class ArmTraits:
         precision = Weights.of(counted.times(_contrast_precision(family.variance(location, scale), scores[rows])))
         level = float(precision.mean(contrasts(family, location, scale)[0]))
         traits = cls(family, shapes, shape, *calibration, level)
-        if not family.has_shape:
+        if not family.has_shape or is_piled(y[rows][counted.values > 0]):
             return traits
         residual, _, _ = traits.residuals(common, y[rows], a[rows], *contrasts(family, location, scale))
-        ranks = Ranks.of(residual)
+        ranks = Ranks.of(residual[counted.values > 0])
         found = residual_scores(residual, ranks, family.scale_score(residual, shape))
         # As much as rows count in a comparison of the arms, so that in each arm their sum is zero.
         compared = Weights.of(counted.times(np.abs(a[rows] - scores[rows])))
@@ -154,6 +155,18 @@ class ArmTraits:
     def eta(self, common: CommonPart, arm: Ints | float, contrast: Array) -> Array:
         """Eta of an arm at a contrast of the arms, taken as far as held-out rows bear it out."""
         return common.location + (arm - common.share) * (self.location[0] + self.location[1] * contrast)
+
+
+def is_piled(y: Array) -> bool:
+    """Whether a twentieth of the outcomes lie close together: at zero, at a limit, or on a few values.
+
+    Where these rows are, a small error of the arms' contrast moves one arm's residuals beyond all of the other's, and
+    whatever bends there finds a difference.
+    """
+    ordered = np.sort(y)
+    step = max(int(PILE * y.size), 1)
+    low, high = np.quantile(ordered, (0.25, 0.75))
+    return float((ordered[step:] - ordered[:-step]).min()) < NARROW * float(high - low or ordered.std())
 
 
 def contrasts(family: Family, location: Array, scale: Array) -> tuple[Array, Array]:

@@ -26,7 +26,7 @@ from modifind.data.wording import check_part, named
 
 if TYPE_CHECKING:
     from modifind.nuisance.conditional.contract import RowGrid
-    from modifind.statistics.direct import Directions
+    from modifind.statistics.direct import DirectTerms
     from modifind.statistics.families import Family
     from modifind.statistics.reuse import Reuse
 
@@ -183,7 +183,7 @@ class Terms:
     values: Array
     weights: Array
     parts: Mapping[str, tuple[Array, Array]] = field(default_factory=dict)
-    directions: Mapping[str, Array | Directions] = field(default_factory=dict)
+    directions: Mapping[str, Array | DirectTerms] = field(default_factory=dict)
 
 
 class PreparedTerms(ABC):
@@ -239,7 +239,7 @@ class PreparedTerms(ABC):
         """Whether the sum can depend on a feature."""
         return True
 
-    def first_look(self, feature: Feature) -> Directions | None:
+    def first_look(self, feature: Feature) -> DirectTerms | None:
         """What rows add in directions that need no distribution of the feature; None where there are none.
 
         A distribution takes time to fit: a feature that shows no sign of anything along these has p-value 1.

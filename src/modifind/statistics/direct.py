@@ -52,6 +52,7 @@ CONTRAST_SCORES = {"location": 0.7, "scale": 0.3}
 SHAPE_SCORES = {"location": 0.715, "scale": 0.115, "tails": 0.06, "skewness": 0.07, "modes": 0.04}
 LOCATION_FUNCTIONS = {"line": 0.57, "ramp": 0.3, "bend": 0.07, "top": 0.03, "bottom": 0.03}
 OTHER_FUNCTIONS = {"scale": "line", "tails": "ramp", "skewness": "ramp", "modes": "ramp"}
+MISSING_SHARE = 0.3
 MAX_LEVELS = 20
 MIN_LEVEL_ROWS = 10  # in either arm
 MAX_LINE = 3.0  # robust standard deviations from the median, beyond which a line is flat,
@@ -131,7 +132,7 @@ class _Number:
 class _Levels:
     """Whether a feature has each of some levels, judged together; NaN stands for a missing value.
 
-    Levels that are numbers also have a line along these, with the mean number in the place of other levels.
+    Levels that are numbers also have a line along these, flat far from the median.
     """
 
     levels: Array
@@ -248,7 +249,7 @@ def _common_levels(codes: Array, treatment: Ints) -> Array:
 
 
 def _numbers(labels: tuple[Any, ...], codes: Array) -> Array | None:
-    """The numbers that more than two levels stand for, ranked, by code; None where they are none."""
+    """The numbers that more than two levels stand for, by code, in robust standard deviations; None where none."""
     try:
         numbers = np.array([np.nan if label is None else float(label) for label in labels])
     except (TypeError, ValueError):
@@ -259,7 +260,10 @@ def _numbers(labels: tuple[Any, ...], codes: Array) -> Array | None:
     seen = numbers[codes.astype(np.intp)]
     if not np.isfinite(seen).any():
         return None
-    return np.where(known, numbers, seen[np.isfinite(seen)].mean())
+    seen = seen[np.isfinite(seen)]
+    low, median, high = np.quantile(seen, (0.25, 0.5, 0.75))
+    spread = float((high - low) / NORMAL_IQR or np.abs(seen - median).max()) or 1.0
+    return np.clip(np.where(known, numbers - median, 0.0) / spread, -MAX_LINE, MAX_LINE)
 
 
 def _is_common(rows: NDArray[np.bool_], treatment: Ints) -> bool:
@@ -296,7 +300,7 @@ class Scores:
 
 
 @dataclass(frozen=True)
-class Directions:
+class DirectTerms:
     """What rows add to sums that are tested two-sided.
 
     Attributes
@@ -320,15 +324,15 @@ class Directions:
     weight: float = NUMBER_WEIGHT
 
     @classmethod
-    def of(cls, terms: Array | Directions) -> Directions:
+    def of(cls, terms: Array | DirectTerms) -> DirectTerms:
         """Columns of an array count alike, each by itself."""
-        if isinstance(terms, Directions):
+        if isinstance(terms, DirectTerms):
             return terms
         size = terms.shape[1]
         return cls(terms, np.ones(terms.shape), (1,) * size, (1.0 / size,) * size)
 
     @classmethod
-    def along(cls, scores: Scores, excess: Array, blocks: tuple[tuple[str, int], ...]) -> Directions:
+    def along(cls, scores: Scores, excess: Array, blocks: tuple[tuple[str, int], ...]) -> DirectTerms:
         """Scores of rows times what `ValueFunctions.excess` gives, each score by the functions that suit it."""
         ends = np.cumsum([size for _, size in blocks])
         terms, slopes, sizes, weights = [], [], [], []
@@ -350,5 +354,6 @@ class Directions:
 def function_shares(score: str, functions: Sequence[str]) -> list[float]:
     """Shares that functions of a feature have in the weight of a score; 0 for those that it is not multiplied by."""
     wanted = LOCATION_FUNCTIONS if score == "location" else {OTHER_FUNCTIONS[score]: 1.0}
-    shares = [1.0 if function == "levels" else wanted.get(function, 0.0) for function in functions]
+    levels = MISSING_SHARE if "ramp" in functions else 1.0  # of a number they say that it is missing
+    shares = [levels if function == "levels" else wanted.get(function, 0.0) for function in functions]
     return [share / (sum(shares) or 1.0) for share in shares]

@@ -120,7 +120,7 @@ class ArmFit:
                 continue
             moves_location, moves_scale = part
             null = centre if moves_location else own[0], scale_centre if moves_scale else own[1]
-            residual, lead = self.residual(rows, *null)
+            residual, lead, plain = self.residual(rows, *null)
             observed, values = np.zeros(rows.size), np.zeros(chances.shape)
             if moves_location:
                 observed += lead * (own[0] - centre)
@@ -136,7 +136,7 @@ class ArmFit:
                 found.append(RowTerms(observed, no_scores, values))
                 continue
             by_contrast = np.stack([own / own.sum(axis=1)[:, None] for own in informed])
-            found.append(RowTerms(observed, self.direct(rows, residual, lead), values, by_contrast))
+            found.append(RowTerms(observed, self.direct(rows, residual, lead, plain), values, by_contrast))
         return found
 
     def own_log_likelihood(self, rows: Ints, location: Array, scale: Array) -> Array:
@@ -145,27 +145,30 @@ class ArmFit:
         shape = np.array(self.traits.shapes)[arm, None]
         return self.traits.family.log_density(self.y[rows, None], location[own, :, arm], scale[own, :, arm], shape)
 
-    def residual(self, rows: Ints, *apart: Array) -> tuple[Array, Array]:
-        """Residuals at given contrasts of the arms, and the lead of a contrast of locations; see `arms.residuals`."""
+    def residual(self, rows: Ints, *apart: Array) -> tuple[Array, Array, Array]:
+        """Residuals at given contrasts of the arms, the lead of a contrast of locations, and it without weights."""
         common, family, y = self.common.at(rows), self.traits.family, self.y[rows]
         residual, unit, eta = self.traits.residuals(common, y, self.treatment[rows], *apart)
         per_unit, of_eta = family.on_eta(y, eta, unit, residual)
-        lead = self.lead[rows] * common.precision * per_unit
-        return residual, lead * of_eta * family.weight(of_eta, self.traits.shape)
+        plain = self.lead[rows] * common.precision * per_unit * of_eta
+        return residual, plain * family.weight(of_eta, self.traits.shape), plain
 
     @property
     def score_names(self) -> tuple[str, ...]:
         """What the scores of the direct component are of."""
-        family = self.traits.family
-        return tuple(SHAPE_SCORES) if family.has_shape else tuple(CONTRAST_SCORES)[: 1 + family.has_scale]
+        if self.traits.ranks is not None:
+            return tuple(SHAPE_SCORES)
+        return tuple(CONTRAST_SCORES)[: 1 + self.traits.family.has_scale]
 
-    def direct(self, rows: Ints, residual: Array, lead: Array) -> Array:
+    def direct(self, rows: Ints, residual: Array, lead: Array, plain: Array) -> Array:
         """Scores of rows for the direct component, with the sign and weight of the row's arm.
 
-        That of the contrast of locations comes first. The others are of the shape of residuals, less their arm's mean,
-        or of the contrast of scales. `residual` and `lead` are what `residual` gives.
+        That of the contrast of locations comes first, without weights of residuals where outcomes pile up. The others
+        are of the shape of residuals, less their arm's mean, or of the contrast of scales. The arguments are what
+        `residual` gives.
         """
-        family, traits, scores = self.traits.family, self.traits, [lead[:, None]]
+        family, traits = self.traits.family, self.traits
+        scores = [(plain if traits.ranks is None else lead)[:, None]]
         if family.has_scale:
             by_scale = family.scale_score(residual, traits.shape)
             shape = by_scale[:, None]

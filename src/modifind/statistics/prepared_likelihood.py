@@ -22,7 +22,7 @@ from modifind.nuisance.regression.misfit import Misfit
 from modifind.statistics.along_grid import along_grid
 from modifind.statistics.arms import contrasts
 from modifind.statistics.contract import Nuisances, PreparedTerms, Terms
-from modifind.statistics.direct import Directions, Scores, ValueFunctions
+from modifind.statistics.direct import DirectTerms, Scores, ValueFunctions
 from modifind.statistics.families import Family
 from modifind.statistics.level_groups import LevelGroups
 from modifind.statistics.likelihood_terms import MEAN, OUTCOME, SPREAD, WHOLE, ArmFit, Part, RowTerms
@@ -196,13 +196,16 @@ class PreparedEffectLikelihood(PreparedTerms):
         # What levels of a category of many tell of a contrast is known by groups of them alone.
         excess = functions.excess(self.table, distribution, *((None, None) if gathered else (informed, known)))
 
-        directions = {"test": Directions.along(scores.only(*scores.names[gathered:]), excess, functions.blocks)}
+        directions = {"test": DirectTerms.along(scores.only(*scores.names[gathered:]), excess, functions.blocks)}
         if parts and not gathered:
-            directions["mean"] = Directions.along(scores.only("location"), excess, functions.blocks)
+            directions["mean"] = DirectTerms.along(scores.only("location"), excess, functions.blocks)
         if parts and len(scores.names) > 1:
-            shaped = self.family.has_shape
-            changed = self.direct_scores.only(*SHAPES) if shaped else scores.only("scale")
-            directions["shape" if shaped else "spread"] = Directions.along(changed, excess[:, -1:], functions.blocks)
+            shaped = self.fits[0].traits.ranks is not None
+            free = (
+                self.direct_scores if self.family.has_shape else scores
+            )  # locations of numbers may follow the feature
+            changed = free.only(*SHAPES) if shaped else free.only("scale")
+            directions["shape" if shaped else "spread"] = DirectTerms.along(changed, excess[:, -1:], functions.blocks)
         return replace(terms, directions=directions)
 
     def row_terms(self, feature: Feature, grid: RowGrid, *parts: Part) -> tuple[tuple[RowTerms, ...], Array]:
@@ -311,15 +314,15 @@ class PreparedEffectLikelihood(PreparedTerms):
                 found.append(self._misfit.product(own, variance, columns))
         return max(min(min(found, default=1.0) * len(found), 1.0), SMALLEST)
 
-    def first_look(self, feature: Feature) -> Directions | None:
-        """Directions of a feature that no model looks at, by its values less their mean in each arm."""
+    def first_look(self, feature: Feature) -> DirectTerms | None:
+        """DirectTerms of a feature that no model looks at, by its values less their mean in each arm."""
         if self.looks_at(feature):
             return None
         functions = self.direct_functions(feature)
         if functions is None:
-            return Directions.of(np.empty((self.y.size, 0)))
+            return DirectTerms.of(np.empty((self.y.size, 0)))
         excess = functions.excess(self.table, None)
         for arm in (0, 1):
             in_arm = self.treatment == arm
             excess[in_arm] -= self.weights[in_arm].mean(excess[in_arm])
-        return Directions.along(self.direct_scores, excess, functions.blocks)
+        return DirectTerms.along(self.direct_scores, excess, functions.blocks)
