@@ -1,11 +1,13 @@
 """CPU time of default fits, this version beside an earlier one, alternating in one run.
 
     python benchmarks/versions.py --before v0.1 --rows 1000 10000 --rounds 2
+    python benchmarks/versions.py --before v0.1 --rows 10000 --kinds nonlinear --rounds 1
     python benchmarks/versions.py --before v0.1 --parquet 1000000 --rounds 2
 
 `--before` is any name of a commit; its sources are read from this repository's history. Each figure is the CPU time of
-a process that imports modifind, makes the paper's data (d = 30) and fits with n_jobs=1; ratios are of medians. With
-`--parquet`, seconds by the clock and peak memory of `scaling.py stream` of either version, two workers, on one file.
+a process that imports modifind, makes the paper's data (d = 30), or with `nonlinear` eight features of which trees and
+networks follow some, and fits with n_jobs=1; ratios are of medians. With `--parquet`, seconds by the clock and peak
+memory of `scaling.py stream` of either version, two workers, on one file.
 """
 
 from __future__ import annotations
@@ -26,13 +28,25 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parents[1]
 KINDS = ("LinMean", "NonlinMean", "LinVar", "NonlinVar")
+NONLINEAR = "nonlinear"
 FIT = """
 import warnings
 warnings.simplefilter("ignore")
 from modifind import ModifierSelector
+{data}
+ModifierSelector(n_jobs=1, random_state=0).fit(X, y, treatment=a)
+"""
+PAPER_DATA = """
 from modifind.datasets import make_modifiers
 data = make_modifiers({kind!r}, n_samples={n}, random_state=0)
-ModifierSelector(n_jobs=1, random_state=0).fit(data.X, data.y, treatment=data.treatment)
+X, y, a = data.X, data.y, data.treatment
+"""
+NONLINEAR_DATA = """
+import numpy as np
+rng = np.random.default_rng(0)
+X, a = rng.standard_normal(({n}, 8)), rng.integers(0, 2, {n})
+common = 2 * X[:, 0] * X[:, 1] * X[:, 2] + np.sin(3 * X[:, 3]) * X[:, 4]
+y = common + a * (X[:, 5] > 0) + rng.standard_normal({n})
 """
 
 
@@ -57,7 +71,8 @@ def environment(sources: Path) -> dict[str, str]:
 def cpu_seconds(sources: Path, kind: str, n: int) -> float:
     """User and system time of one fit by the package in `sources`, children included."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    subprocess.run([sys.executable, "-c", FIT.format(kind=kind, n=n)], env=environment(sources), check=True)
+    data = (NONLINEAR_DATA if kind == NONLINEAR else PAPER_DATA).format(kind=kind, n=n)
+    subprocess.run([sys.executable, "-c", FIT.format(data=data)], env=environment(sources), check=True)
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
@@ -88,7 +103,7 @@ def main() -> None:
     parser.add_argument("--before", required=True)
     parser.add_argument("--rows", type=int, nargs="+", default=[1000, 10_000])
     parser.add_argument("--rounds", type=int, default=2)
-    parser.add_argument("--kinds", nargs="+", choices=KINDS, default=KINDS)
+    parser.add_argument("--kinds", nargs="+", choices=(*KINDS, NONLINEAR), default=KINDS)
     parser.add_argument("--parquet", type=int, help="rows of a file, instead of tables in memory")
     args = parser.parse_args()
     with earlier_sources(args.before) as before:
