@@ -15,6 +15,7 @@ from modifind.data.schema import read_features
 from modifind.inference.direct_sums import DirectSums
 from modifind.inference.tails import LARGEST_COMBINED, SMALLEST, UNSEEN, cauchy_combination
 from modifind.statistics import Nuisances
+from modifind.statistics.arms import is_piled
 from modifind.statistics.direct import (
     CONTRAST_SCORES,
     END,
@@ -339,6 +340,27 @@ def test_a_shape_that_changes_in_one_arm_is_found_and_one_that_changes_in_both_i
         assert result.selected == ["x0"]
 
 
+SMOOTH = {
+    "normal": lambda rng, n: rng.normal(size=n),
+    "exponential": lambda rng, n: rng.exponential(size=n),
+    "log-normal": lambda rng, n: np.exp(rng.normal(size=n)),
+    "t(3)": lambda rng, n: rng.standard_t(3, size=n),
+}
+PILED = {
+    "a limit": lambda rng, n: np.maximum(rng.normal(size=n), -1.0),
+    "zeros": lambda rng, n: np.where(rng.random(n) < 0.15, 0.0, rng.normal(2.0, 1.0, size=n)),
+    "twenty levels": lambda rng, n: np.round(4 * rng.normal(size=n)),
+    "nearly a limit": lambda rng, n: np.where(rng.random(n) < 0.15, 0.01 * rng.random(n), rng.normal(-10, 8, size=n)),
+}
+
+
+@pytest.mark.parametrize("n", [200, 1000, 4000])
+def test_outcomes_pile_up_where_values_repeat_and_not_by_chance(n):
+    rng = np.random.default_rng(0)
+    assert not any(is_piled(draw(rng, n)) for draw in SMOOTH.values() for _ in range(20))
+    assert all(is_piled(draw(rng, n)) for draw in PILED.values() for _ in range(20))
+
+
 @pytest.mark.study
 def test_a_shape_that_changes_in_both_arms_keeps_the_level():
     n_runs, found = runs(60, 15), []
@@ -474,7 +496,7 @@ def combined(likelihood, direct, weight=NUMBER_WEIGHT):
 
 def test_without_a_direct_component_the_likelihood_is_all():
     plain = replace(UNSEEN, p_value=0.02, likelihood_p_value=0.02)
-    assert plain.with_direct(float("nan"), 0.7) == plain
+    assert plain.with_direct(float("nan"), NUMBER_WEIGHT) == plain
 
 
 def test_both_p_values_move_the_combined_one():
@@ -516,6 +538,6 @@ def test_the_combined_p_value_of_dependent_components_keeps_its_level():
 
 def test_an_outcome_with_direct_keeps_the_rest():
     plain = replace(UNSEEN, p_value=0.02, likelihood_p_value=0.02, normal_p_value=0.03, gain=0.5)
-    both = plain.with_direct(0.001, 0.7)
+    both = plain.with_direct(0.001, NUMBER_WEIGHT)
     assert (both.direct_p_value, both.likelihood_p_value, both.gain) == (0.001, 0.02, 0.5)
     assert (both.p_value, both.normal_p_value) == (combined(0.02, 0.001), combined(0.03, 0.001))

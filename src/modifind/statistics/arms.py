@@ -18,6 +18,7 @@ from modifind.statistics.families import Family
 MAX_LOG_SCALE = 30.0  # of residuals in units of their median scale
 MOST_BEYOND = float(np.log(2.0))  # of the arms' mean contrast of log-scales beyond none, or what the models say
 PILE, NARROW = 0.05, 0.04  # share of the rows, and its width over the interquartile range; 0.09 for normal outcomes
+BY_CHANCE = 2.5  # standard deviations, by which the narrowest of many such widths is below its mean
 PILED = 1e-3  # of a scale: where half of the residuals are smaller, rows pile up
 
 
@@ -158,7 +159,7 @@ class ArmTraits:
 
 
 def is_piled(y: Array) -> bool:
-    """Whether a twentieth of the outcomes lie close together: at zero, at a limit, or on a few values.
+    """Whether a twentieth of the outcomes lie closer together than chance brings them: at zero, or on a few values.
 
     Where these rows are, a small error of the arms' contrast moves one arm's residuals beyond all of the other's, and
     whatever bends there finds a difference.
@@ -166,7 +167,8 @@ def is_piled(y: Array) -> bool:
     ordered = np.sort(y)
     step = max(int(PILE * y.size), 1)
     low, high = np.quantile(ordered, (0.25, 0.75))
-    return float((ordered[step:] - ordered[:-step]).min()) < NARROW * float(high - low or ordered.std())
+    narrow = NARROW * max(1.0 - BY_CHANCE / np.sqrt(step), 0.0)
+    return float((ordered[step:] - ordered[:-step]).min()) <= narrow * float(high - low or ordered.std())
 
 
 def contrasts(family: Family, location: Array, scale: Array) -> tuple[Array, Array]:
