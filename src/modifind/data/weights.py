@@ -73,6 +73,11 @@ class Weights:
         """Weighted mean over the first axis."""
         return self.total(values) / self.sum
 
+    def mean_and_error(self, values: Array) -> tuple[float, float]:
+        """Weighted mean over rows and its standard error."""
+        mean = float(self.mean(values))
+        return mean, float(np.sqrt(self.values**2 @ (values - mean) ** 2) / self.sum)
+
     def quantiles(self, values: Array, shares: Array) -> Array:
         """Quantiles; with weights those of the distribution function that rises by its weight at each value.
 

@@ -109,7 +109,8 @@ class DirectSums:
         """P-value of all directions, two-sided, by Student's t and F.
 
         There is one degree of freedom less than rows that an effect along a direction rests on, and no more than are
-        given. NaN where nothing varies, and below five degrees of freedom, where a few rows have nearly all the weight.
+        given; what is judged together has those of Welch's test of several means. NaN where nothing varies, and below
+        five degrees of freedom, where a few rows have nearly all the weight.
 
         Examples
         --------
@@ -119,7 +120,7 @@ class DirectSums:
         >>> [round(DirectSums.of(DirectTerms.of(score * line)).p_value(), 2) for score in (noise, noise + 0.3 * line)]
         [0.34, 0.0]
         """
-        covariance, total = self.covariance, self.total[: self.total.size // 2]
+        covariance, (total, total_slopes) = self.covariance, np.split(self.total, 2)
         freedoms = np.minimum(self.effective_rows - 1.0, freedom)
         varies = np.diag(covariance) > MIN_SHARE * np.diag(self.cross)[: total.size]
         varies &= freedoms >= MIN_FREEDOM
@@ -132,6 +133,15 @@ class DirectSums:
             deviation = np.sqrt(np.diag(covariance)[block])
             z = total[block] / deviation
             correlation = covariance[np.ix_(block, block)] / np.outer(deviation, deviation)
-            p_values.append(quadratic_tail(float(z @ z), np.linalg.eigvalsh(correlation), freedoms[block].min()))
+            together = min(_welch_freedom(freedoms[block], total_slopes[block]), freedom)
+            p_values.append(quadratic_tail(float(z @ z), np.linalg.eigvalsh(correlation), together))
             weights.append(weight)
         return float(cauchy_combination(p_values, weights)) if p_values else float("nan")
+
+
+def _welch_freedom(freedoms: Array, sizes: Array) -> float:
+    """Degrees of freedom of several standardised sums together, each of which has its own estimate of its variance."""
+    if freedoms.size == 1:
+        return float(freedoms[0])
+    unequal = float(((1.0 - sizes / sizes.sum()) ** 2 / freedoms).sum())
+    return (freedoms.size**2 - 1.0) / (3.0 * unequal) if unequal > 0 else np.inf

@@ -47,10 +47,11 @@ MAX_SQUARE = 100.0
 FREQUENCY = 2.5  # of the cosine, per unit of residuals
 # Weight of all directions beside the likelihood, where numbers or ordered levels are among them and where none are; of
 # scores among the directions; and of functions of a number that the score of the location is multiplied by.
-NUMBER_WEIGHT, LEVELS_WEIGHT = 0.7, 0.85
+NUMBER_WEIGHT, LEVELS_WEIGHT = 0.83, 0.85
 CONTRAST_SCORES = {"location": 0.7, "scale": 0.3}
-SHAPE_SCORES = {"location": 0.715, "scale": 0.115, "tails": 0.06, "skewness": 0.07, "modes": 0.04}
-LOCATION_FUNCTIONS = {"line": 0.57, "ramp": 0.3, "bend": 0.07, "top": 0.03, "bottom": 0.03}
+SHAPE_SCORES = {"location": 0.8, "scale": 0.08, "tails": 0.035, "skewness": 0.06, "modes": 0.025}
+LEVELS_SHAPE_SCORES = {"location": 0.86, "scale": 0.06, "tails": 0.03, "skewness": 0.03, "modes": 0.02}
+LOCATION_FUNCTIONS = {"line": 0.645, "ramp": 0.225, "bend": 0.05, "top": 0.04, "bottom": 0.04}
 OTHER_FUNCTIONS = {"scale": "line", "tails": "ramp", "skewness": "ramp", "modes": "ramp"}
 MISSING_SHARE = 0.3
 MAX_LEVELS = 20
@@ -293,10 +294,11 @@ class Scores:
         places = [self.names.index(name) for name in names]
         return Scores(self.values[:, places], self.slopes[:, places], names)
 
-    @property
-    def weights(self) -> Mapping[str, float]:
-        """Weight of each score in the combination."""
-        return SHAPE_SCORES if "tails" in self.names else CONTRAST_SCORES
+    def weights(self, functions: Sequence[str]) -> Mapping[str, float]:
+        """Weight of each score in the combination, where it is multiplied by such functions of the feature."""
+        if "tails" not in self.names:
+            return CONTRAST_SCORES
+        return SHAPE_SCORES if "ramp" in functions else LEVELS_SHAPE_SCORES
 
 
 @dataclass(frozen=True)
@@ -336,17 +338,19 @@ class DirectTerms:
         """Scores of rows times what `ValueFunctions.excess` gives, each score by the functions that suit it."""
         ends = np.cumsum([size for _, size in blocks])
         terms, slopes, sizes, weights = [], [], [], []
+        functions = [block for block, _ in blocks]
+        weight_of = scores.weights(functions)
         for k, name in enumerate(scores.names):
             along = excess[:, min(k, excess.shape[1] - 1)]
-            shares = function_shares(name, [block for block, _ in blocks])
+            shares = function_shares(name, functions)
             for end, (_, size), share in zip(ends, blocks, shares, strict=True):
                 if share:
                     h = along[:, end - size : end]
                     terms.append(scores.values[:, k, None] * h)
                     slopes.append(scores.slopes[:, k, None] * h**2)
                     sizes.append(size)
-                    weights.append(scores.weights[name] * share)
-        ordered = any(name != "levels" for name, _ in blocks)
+                    weights.append(weight_of[name] * share)
+        ordered = any(name != "levels" for name in functions)
         sums = np.concatenate(terms, axis=1), np.concatenate(slopes, axis=1), tuple(sizes), tuple(weights)
         return cls(*sums, NUMBER_WEIGHT if ordered else LEVELS_WEIGHT)
 

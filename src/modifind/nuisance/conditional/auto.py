@@ -112,7 +112,7 @@ class AutoSampler(BaseSampler):
             if not self.screen_.suspects(feature, last):
                 break
             last, own = self.trial_[place].scored_rule(feature)
-            gain, error = _mean_and_error(own - score, self.trial_[0].weights_)
+            gain, error = self.trial_[0].weights_.mean_and_error(own - score)
             failed = chosen.calibration.pit_p_value < MISFIT_LEVEL <= last.calibration.pit_p_value
             if gain > error or failed:
                 best, chosen, score = place, last, own
@@ -169,12 +169,6 @@ class _Screen:
             self.misfit.curve(residual, variance, predicted, own) < SCREEN_LEVEL
             or self.misfit.product(residual, variance, own) < SCREEN_LEVEL
         )
-
-
-def _mean_and_error(gain: Array, weights: Weights) -> tuple[float, float]:
-    """Mean over rows and its standard error."""
-    mean = weights.mean(gain)
-    return mean, float(np.sqrt(weights.values**2 @ (gain - mean) ** 2) / weights.sum)
 
 
 def _normality(residual: Array, weights: Weights) -> float:

@@ -31,6 +31,7 @@ from modifind.nuisance.regression.screening import Association, has_many_columns
 
 PENALTIES: Array = np.logspace(-2, 4, 7)
 N_FOLDS = 5
+SHARES = (0.5, 0.25, 0.0)  # of a classifier's log-odds beyond those of the frequencies
 RULE_NEIGHBOURS = 20  # columns of a category's rule where columns are many
 N_NEIGHBOURS = (0, 5, RULE_NEIGHBOURS, 60)
 # Classifiers, the codes that each knows, probabilities of the rows, and those from other folds.
@@ -137,7 +138,27 @@ class GaussianSampler(BaseSampler):
         for fold in range(N_FOLDS):
             out = self.folds_ == fold
             held[out], _ = _logistic(inputs[~out], codes[~out], inputs[out], levels, own[~out], model)
-        return (model,), (np.unique(codes).astype(np.intp),), probabilities, held
+        present = np.unique(codes).astype(np.intp)
+        share = self._share(codes, held)
+        if share < 1 and model is not None:
+            frequencies = self.weights_.shares(codes, levels)
+            model = _towards(model, frequencies[present], share)
+            probabilities, held = (_mixed(each, frequencies, share) for each in (probabilities, held))
+        return (model,), (present,), probabilities, held
+
+    def _share(self, codes: Array, held: Array) -> float:
+        """How much of a classifier's log-odds to keep, 1 unless less predicts held-out rows clearly better.
+
+        A category of many levels has more coefficients than rows can tell, and its own frequencies predict better.
+        """
+        frequencies, best = self.weights_.shares(codes, held.shape[1]), 1.0
+        score = category_score(codes, held)
+        for share in SHARES:
+            other = category_score(codes, _mixed(held, frequencies, share))
+            gain, error = self.weights_.mean_and_error(other - score)
+            if gain > error:
+                score, best = other, share
+        return best
 
     def _screened_classifiers(self, inputs: Array, codes: Array, levels: int) -> _Classified:
         """Out-of-fold probabilities from as few of the columns as predict best, and from the treatment.
@@ -269,6 +290,21 @@ class _SharedRidge:
 def _sums(columns: Array, weights: Weights) -> tuple[float, Array, Array]:
     """Total weight of some rows, their sums and their raw second moments."""
     return weights.sum, weights.total(columns), columns.T @ weights.times(columns)
+
+
+def _mixed(probabilities: Array, frequencies: Array, share: float) -> Array:
+    """Probabilities whose logarithms are so much of those given and for the rest those of the frequencies."""
+    mixed = probabilities**share * frequencies ** (1.0 - share)
+    return mixed / mixed.sum(axis=1, keepdims=True)
+
+
+def _towards(model: LogisticRegression, frequencies: Array, share: float) -> LogisticRegression:
+    """The classifier whose probabilities are `_mixed`."""
+    mixed, logs = copy(model), np.log(frequencies)
+    mixed.coef_ = share * model.coef_
+    rest = logs[1:] - logs[0] if frequencies.size == 2 else logs
+    mixed.intercept_ = share * model.intercept_ + (1.0 - share) * rest
+    return mixed
 
 
 def _logistic(
