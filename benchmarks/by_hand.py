@@ -7,9 +7,10 @@
 
 prints one Markdown table per study. `trial` (n = 300 to 600, coin), `confounded` (n = 1000), `families` (binary
 outcomes, counts, levels, amounts), `categories` (3 to 12 levels), `pure` (products, and 200 features), `shapes` (mean
-and variance stay), `level` (nothing modifies), `placebo` (coin flips on real tables) and `halves` (what of a half's
-finds the other half of a real trial repeats). Real tables come from the folder named by $MODIFIND_DATA. For `placebo`
-and `halves` runs are flips and halvings. Every study has a default number of runs, in `STUDIES`.
+and variance stay), `paper` (the paper's data), `many_rows` (100,000 rows of it), `level` (nothing modifies), `placebo`
+(coin flips on real tables) and `halves` (what of a half's finds the other half of a real trial repeats). Real tables
+come from the folder named by $MODIFIND_DATA. For `placebo` and `halves` runs are flips and halvings. Every study has a
+default number of runs, in `STUDIES`.
 
 Fits are defaults with one process; fair coins are declared. Standard errors are in parentheses, those of differences
 are of runs in pairs, those of null shares take p-values of one table together. A target that is missed by at most two
@@ -55,6 +56,8 @@ STUDIES = {
     "categories": Study(studies.categories, power_table, 300),
     "pure": Study(studies.pure, power_table, 100),
     "shapes": Study(studies.shapes, power_table, 60),
+    "paper": Study(studies.paper, power_table, 50),
+    "many_rows": Study(studies.many_rows, power_table, 10),
     "level": Study(studies.level, level_table, 125),
     "placebo": Study(placebo.cases, placebo.table, 4),
     "halves": Study(halves.cases, replication_table, 10),

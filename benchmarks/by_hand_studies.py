@@ -161,6 +161,21 @@ def pure(args: Any) -> list[Case]:
     return [case(name, design, n, peers, rule="bh") for name, design, n in listed]
 
 
+def paper(args: Any) -> list[Case]:
+    """The paper's data, by Benjamini-Hochberg."""
+    shares = dict(zip(designs.PAPER, (1.0, 1.0, 0.87, 0.96), strict=True))
+    return [
+        case(kind, designs.paper(kind), 1000, {}, rule="bh", target=Target("least", share))
+        for kind, share in shares.items()
+    ]
+
+
+def many_rows(args: Any) -> list[Case]:
+    """A hundred thousand rows of the paper's data, where the smallest faults show: look at the FDP."""
+    target = Target("least", 1.0)
+    return [case(kind, designs.paper(kind), 100_000, {}, rule="bh", target=target) for kind in ("LinMean", "NonlinVar")]
+
+
 def shapes(args: Any) -> list[Case]:
     """Distributions that change at the same mean and variance, and rare events: X1 selected."""
     cases = [
