@@ -555,3 +555,16 @@ def test_memory_does_not_grow_with_rows_times_features_times_points():
     one = 8 * n * N_GRID
     assert peak < 12 * one + 4 * 8 * n * 2 * d + 9 * 8 * n * 55 + 5e6
     assert 12 * one < 8 * n * d * N_GRID
+
+
+def test_a_contrast_that_hardly_varies_does_not_fail_the_check_of_the_distribution():
+    """The directions alone find the feature, so the models' contrast has nothing that an error could gain by."""
+    rng = np.random.default_rng(0)
+    X = pd.DataFrame(rng.normal(size=(300, 3)), columns=["x", "z", "w"])
+    treatment = rng.integers(0, 2, size=300)
+    y = treatment * X["x"] + rng.normal(size=300)
+    nearly_flat = Known(lambda X: 0.0 * X[:, 0], lambda X: 1e-6 * X[:, 0])
+    result = quiet_fit(X, y, treatment, statistic=EffectLikelihood(nearly_flat), propensity=0.5).result_
+    assert result.selected == ["x"]
+    assert result.diagnostics.loc["x", "conditional_p_value"] == 1.0
+    assert result.ok

@@ -306,13 +306,15 @@ class PreparedEffectLikelihood(PreparedTerms):
                 excess[k, rows] += np.abs(fit.lead[rows]) * (own[rows] - mean)
                 means[k, rows] += mean
         columns = columns_of(self.table, feature)
-        found = []
+        p_values = []
         for own, mean, unit in zip(excess, means, (self.family.unit_of_contrasts(self.y), 1.0), strict=True):
             if own.std() > LEAST_EXCESS * unit * len(self.fits):  # less is nothing that a test could gain by
                 variance = own**2 + 0.01 * own.var()  # rows of a fold that sees hardly anything decide nothing
-                found.append(self._misfit.curve(own, variance, mean, columns))
-                found.append(self._misfit.product(own, variance, columns))
-        return max(min(min(found, default=1.0) * len(found), 1.0), SMALLEST)
+                p_values.append(self._misfit.curve(own, variance, mean, columns))
+                p_values.append(self._misfit.product(own, variance, columns))
+        if not p_values:
+            return 1.0
+        return max(min(min(p_values) * len(p_values), 1.0), SMALLEST)
 
     def first_look(self, feature: Feature) -> DirectTerms | None:
         """DirectTerms of a feature that no model looks at, by its values less their mean in each arm."""
