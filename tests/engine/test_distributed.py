@@ -240,7 +240,7 @@ def test_resamples_are_the_same_on_a_cluster(client, table):
     frame = partitions(table, (137, 500))
     found = fit(frame[FEATURES], frame["y"], frame["arm"], **settings)
     close(found, fit(table[FEATURES], table["y"], table["arm"], **settings))
-    assert found.table["p_value"].idxmin() == "age"
+    assert set(found.table["p_value"].nsmallest(2).index) == {"age", "site"}
 
 
 def test_joblib_spreads_a_table_in_memory_over_the_cluster(client, table, expected):

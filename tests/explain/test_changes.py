@@ -95,7 +95,7 @@ def simulated_shares(noise, model, n_runs=RUNS, n=250):
 
 @pytest.fixture(scope="module")
 def linear_variance():
-    data = make_modifiers("LinVar", n_samples=500, n_features=7, random_state=1)
+    data = make_modifiers("LinVar", n_samples=500, n_features=7, random_state=0)
     X = data.X.assign(flat=1.0)
     settings = QUICK | {"feature_groups": {"first two": ["X1", "X2"]}}
     return quiet_fit(X, data.y, data.treatment, **settings).result_
