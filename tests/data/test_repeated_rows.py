@@ -6,7 +6,7 @@ import pytest
 
 from modifind import EffectLikelihood, ModifierSelector
 from modifind.data.repeated_ids import is_person_name
-from modifind.data.repeated_rows import find_repeated
+from modifind.data.repeated_rows import find_copied, find_repeated
 from modifind.data.roles import assign_roles
 from modifind.data.schema import read_features
 
@@ -47,6 +47,14 @@ def test_visits_of_a_person_are_found(seed, each):
 def test_copies_of_every_row_are_found():
     table = pd.concat([people(150)] * 3, ignore_index=True)
     assert find_repeated(read_features(table)).n_rows > 400
+
+
+def test_copies_of_rows_of_few_categories_are_found_by_their_outcome():
+    rng = np.random.default_rng(0)
+    y, table = rng.normal(size=300).round(2), small(300, rng)
+    assert find_copied(read_features(table), y) is None
+    assert find_repeated(read_features(pd.concat([table[:100]] * 3))) is None
+    assert find_copied(read_features(pd.concat([table[:100]] * 3)), np.tile(y[:100], 3)).n_rows > 250
 
 
 def test_rows_of_a_person_are_found_in_a_part_of_a_table():

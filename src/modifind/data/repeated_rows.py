@@ -213,6 +213,18 @@ def _most_frequent(column: Array) -> float:
     return float(values[counts.argmax()])
 
 
+def find_copied(table: FeatureTable, y: Array, share: float = 1.0) -> RepeatedRows | None:
+    """Look for whole rows that occur several times, by an outcome of many values; see `find_repeated`."""
+    key = _light(_numbered(y))
+    rows = np.unique(table.values, axis=0, return_inverse=True)[1].reshape(-1)
+    found = agreement(key, rows)
+    if np.unique(key).size <= MIN_VALUES or found.ratio < MIN_RATIO or not found.matters(share * table.n_rows):
+        return None
+    counts = np.bincount(_numbered(rows * (int(key.max()) + 2) + key))
+    repeated = int(counts[(counts > 1) & (counts <= MAX_VISITS)].sum())
+    return RepeatedRows(("all features", "the outcome"), round(found.pairs), round(found.expected), repeated)
+
+
 def is_step(codes: Ints, key: Ints) -> bool:
     """Whether a column has one value for each of a key, and few of them in a row: a group of ages, for instance."""
     _, first, place = np.unique(key, return_index=True, return_inverse=True)
@@ -233,7 +245,7 @@ def _light(codes: Ints) -> Ints:
     return np.where(light < 0, -1, often[codes] * counts.size + light)
 
 
-def _numbered(codes: NDArray[np.int64]) -> Ints:
+def _numbered(codes: NDArray[Any]) -> Ints:
     return np.unique(codes, return_inverse=True)[1].reshape(-1)
 
 

@@ -14,7 +14,7 @@ from modifind.data.clusters import Clusters, cluster_folds, cluster_keys
 from modifind.data.determined import find_determined
 from modifind.data.feature_groups import Unit
 from modifind.data.pieces import Block
-from modifind.data.repeated_rows import RepeatedRows, find_repeated
+from modifind.data.repeated_rows import RepeatedRows, find_copied, find_repeated
 from modifind.data.strata import stratum_folds
 from modifind.data.weights import warn_resampled_weights
 from modifind.data.within_clusters import cluster_features
@@ -95,7 +95,8 @@ class Table:
         block = replace(block, clusters=block.clusters[:])  # those that a sample has no row of do not count
         repeated = None
         if block.clusters.of_rows:
-            repeated = find_repeated(table, known.followers, block.y.size / data.schema.n_rows)
+            share = block.y.size / data.schema.n_rows
+            repeated = find_repeated(table, known.followers, share) or find_copied(table, block.y, share)
         found = cls(data, block, determined.features, within, folds, of_clusters, pieces, repeated)
         if not data.whole:
             found._check_sample(run)
