@@ -370,6 +370,7 @@ table("an outcome of two columns", lambda X, y, a: (X, X[["age", "dose"]], a), f
 table("an outcome of two dimensions", lambda X, y, a: (X, np.ones((N, 2)), a), file=False)
 table("an outcome with another number of rows", lambda X, y, a: (X, y[1:], a), file=False)
 table("an outcome in another order", lambda X, y, a: (X, pd.Series(y)[::-1], a), file=False)
+table("an outcome of other rows", lambda X, y, a: (X, pd.Series(y).set_axis(np.arange(N) + 5), a), file=False)
 table("two columns of the same name", lambda X, y, a: (X.set_axis(["age", "age", "sex"], axis=1), y, a))
 table("columns 1 and '1'", lambda X, y, a: (X.set_axis([1, "1", "sex"], axis=1), y, a))
 # Treatments.
@@ -501,6 +502,10 @@ table(
     "columns with one value per clinic",
     lambda X, y, a: (X.assign(beds=BEDS[EVEN // 3], staff=STAFF[EVEN // 3]), y, a),
 )
+# Rows that belong together.
+table("the same features twice", lambda X, y, a: (X.iloc[EVEN].reset_index(drop=True), y, a))
+table("two rows per patient", lambda X, y, a: (X.iloc[EVEN].reset_index(drop=True).assign(patient=EVEN), y, a))
+command("an identifier left out", "--exclude", "key", change=lambda frame: frame.iloc[EVEN].assign(key=EVEN))
 # Weights, clusters and strata.
 table("weights as text", rows={"sample_weight": np.full(N, "heavy")})
 table("weights as objects", rows={"sample_weight": pd.Series([1, "heavy"] * 60, dtype=object)}, file=False)

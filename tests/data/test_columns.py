@@ -18,6 +18,7 @@ from modifind.data.determined import find_determined
 from modifind.data.leaks import refuse_leaks
 from modifind.data.pieces import Piece
 from modifind.data.rare_levels import pool
+from modifind.data.roles import assign_roles
 from modifind.data.schema import Schema, read_features
 from modifind.data.summary import Summary
 from modifind.data.weights import WeightSums
@@ -138,7 +139,30 @@ def test_masked_values_are_missing():
 def test_rows_that_are_labelled_in_another_order_are_refused(plain):
     y = pd.Series(plain.y).sample(frac=1.0, random_state=0)
     with pytest.raises(ValueError, match=r"index of y has the labels of X in another order.*y.loc\[X.index\]"):
-        read(Given(plain.X, y, plain.treatment))
+        assign_roles(plain.X, y, plain.treatment)
+
+
+@pytest.mark.parametrize("shift", [3, 1000])
+@pytest.mark.parametrize("argument", ["y", "treatment", "sample_weight", "propensity"])
+def test_rows_with_other_labels_are_refused(plain, argument, shift):
+    given = {"y": plain.y, "treatment": plain.treatment}
+    column = pd.Series(np.full(len(plain.X), 0.5)).set_axis(np.arange(len(plain.X)) + shift)
+    with pytest.raises(ValueError, match=f"index of {argument} has .* X has not.*{argument}.to_numpy"):
+        assign_roles(plain.X, **given | {argument: column})
+
+
+def test_outcome_and_treatment_of_other_rows_are_refused_beside_an_array(plain):
+    y, treatment = pd.Series(plain.y), pd.Series(plain.treatment).set_axis(np.arange(len(plain.y)) + 1)
+    with pytest.raises(ValueError, match="index of treatment has 1 label that y has not"):
+        assign_roles(plain.X.to_numpy(), y, treatment)
+
+
+@pytest.mark.parametrize("labels", [[f"p{k}" for k in range(600)], pd.date_range("2020-01-01", periods=600)])
+def test_row_numbers_go_with_labels_that_are_none(plain, labels):
+    n_rows = len(plain.X)
+    y = pd.Series(plain.y).set_axis(labels[:n_rows])
+    assert assign_roles(plain.X.reset_index(drop=True), y, plain.treatment)["y"] is y
+    assert assign_roles(plain.X.to_numpy(), y.sample(frac=1.0, random_state=0), plain.treatment)["y"].size == n_rows
 
 
 # Types.

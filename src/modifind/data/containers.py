@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from importlib import import_module
+from itertools import combinations
 from typing import Any
 
 import narwhals as nw
 import numpy as np
 import pandas as pd
 
-from modifind.data.wording import named, repeated
+from modifind.data.column_types import plain_label
+from modifind.data.wording import counted, named, repeated
 
 
 def is_distributed(X: Any) -> bool:
@@ -116,18 +118,41 @@ def check_names(names: tuple[str, ...]) -> None:
         raise ValueError(f"column names must be unique; repeated: {named(twice)}. Rename the columns.")
 
 
-def check_same_order(X: Any, **columns: Any) -> None:
-    """Refuse a pandas column whose index has the labels of X in another order: rows are matched by position."""
-    if not isinstance(X, pd.DataFrame):
-        return
-    for name, column in columns.items():
-        if not isinstance(column, pd.Series) or len(column) != len(X) or column.index.equals(X.index):
-            continue
-        if X.index.is_unique and column.index.is_unique and column.index.isin(X.index).all():
-            raise ValueError(
-                f"the index of {name} has the labels of X in another order, but rows are matched by position; "
-                f"pass {name}.loc[X.index], or {name}.to_numpy() if the positions are right"
-            )
+def check_same_rows(**given: Any) -> None:
+    """Refuse pandas objects whose indexes have other labels, or the same in another order: rows go by position.
+
+    Row numbers from 0 on, which pandas gives where nobody gave labels, go with labels that are no whole numbers.
+
+    Examples
+    --------
+    >>> X = pd.DataFrame({"age": [30, 41, 52]}, index=[0, 1, 2])
+    >>> check_same_rows(X=X, y=pd.Series([1, 2, 3], index=["ann", "bob", "eve"]))
+    >>> check_same_rows(X=X, y=pd.Series([1, 2, 3], index=[1, 2, 3]))
+    Traceback (most recent call last):
+    ...
+    ValueError: the index of y has 1 label that X has not, such as 3, ...
+    """
+    indexes = {name: rows.index for name, rows in given.items() if isinstance(rows, pd.DataFrame | pd.Series)}
+    for (first, labels), (name, index) in combinations(indexes.items(), 2):
+        if len(index) == len(labels) and not index.equals(labels) and not _one_is_plain(index, labels):
+            _refuse_other_rows(first, labels, name, index)
+
+
+def _one_is_plain(*indexes: pd.Index[Any]) -> bool:
+    """Whether row numbers stand beside labels that are none."""
+    plain = [index.equals(pd.RangeIndex(len(index))) for index in indexes]
+    return any(plain) and not all(pd.api.types.is_integer_dtype(index) for index in indexes)
+
+
+def _refuse_other_rows(first: str, labels: pd.Index[Any], name: str, index: pd.Index[Any]) -> None:
+    others = index[~index.isin(labels)]
+    if len(others):
+        found = f"{counted(len(others), 'label')} that {first} has not, such as {plain_label(others[0])!r}"
+        remedy = f"take both from the same DataFrame, or pass {name}.to_numpy() if the positions are right"
+    else:
+        found = f"the labels of {first} in another order"
+        remedy = f"pass {name}.loc[{first}.index], or {name}.to_numpy() if the positions are right"
+    raise ValueError(f"the index of {name} has {found}, but rows are matched by position; {remedy}")
 
 
 def _numbered(frame: pd.DataFrame) -> pd.DataFrame:

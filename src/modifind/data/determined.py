@@ -46,6 +46,11 @@ class Determined:
         """All of them; each follows from the others of its set."""
         return frozenset(m for some in (*self.twins, *self.combinations) for m in some)
 
+    @property
+    def followers(self) -> frozenset[int]:
+        """Those without which the others would tell as much: all of a set of copies but one, and sums."""
+        return frozenset(m for some in self.twins for m in some[1:]) | {own for own, *_ in self.combinations}
+
     def apart(self, groups: Sequence[tuple[int, ...]]) -> Determined:
         """Without what only the columns of one group say: as a group they need not be told apart."""
         sets = [frozenset(group) for group in groups]

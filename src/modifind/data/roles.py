@@ -12,8 +12,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from modifind.data.containers import as_frame, check_names, is_distributed
+from modifind.data.containers import as_frame, check_names, check_same_rows, is_distributed
 from modifind.data.feature_matrix import column_mask
+from modifind.data.repeated_ids import id_names, refuse_repeated_ids
 from modifind.data.sources import FileSource, is_files, is_source, opened_files
 from modifind.data.unnamed import unusable
 from modifind.data.wording import listed, meant, printable, repeated
@@ -71,6 +72,7 @@ def assign_roles(
     if is_source(X):
         _refuse_beside_source(per_row | {"features": features})
         return {"X": X, "adjust_for": adjust_for, "propensity": propensity}
+    check_same_rows(X=X, **per_row, propensity=getattr(propensity, "estimator", propensity))
     table = opened_files(X) if is_files(X) else X if is_distributed(X) else as_frame(X)
     named = {argument: column for argument, column in per_row.items() if isinstance(column, str)}
     if isinstance(table, tuple):
@@ -83,6 +85,7 @@ def assign_roles(
         )
     if isinstance(propensity, str) and propensity not in FITTED_SCORES and propensity in column_names(table):
         named["propensity"], propensity = propensity, FITTED_SCORES[0]
+    _refuse_several_rows(table, per_row | named, features, adjust_for)
     columns: dict[str, Any] = {}
     X = table
     if named or features is not None:
@@ -90,6 +93,25 @@ def assign_roles(
         X, columns = _taken(table, used, named)
     found = {"X": X, **per_row, "propensity": propensity, **columns, "adjust_for": adjust_for}
     return found | {"y": found.pop(word)}
+
+
+def _refuse_several_rows(table: Any, per_row: Mapping[str, Any], features: Any, adjust_for: Any) -> None:
+    """Refuse several rows per person, told by a column that identifies them, where clusters are not given.
+
+    Of a table that is not in memory the first rows are looked at, for columns that are called identifiers.
+    """
+    if per_row.get("clusters") is not None:
+        return
+    names = column_names(table)
+    roles = [column for role, column in per_row.items() if isinstance(column, str) and role != "treatment"]
+    looked, tested = names, [] if features is None else [str(name) for name in (*features, *(adjust_for or ()))]
+    if not isinstance(table, pd.DataFrame):
+        if not id_names(names, roles):
+            return
+        looked = [name for name in names if name in {*tested, *id_names(names, roles)}] if tested else names
+    check_names(tuple(names))
+    frame = first_rows(table, looked)
+    refuse_repeated_ids(frame, roles, tested or names)
 
 
 def _check_outcome(y: Any, outcome: Any) -> None:

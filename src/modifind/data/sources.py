@@ -10,7 +10,7 @@ from typing import Any, Protocol
 import numpy as np
 import pandas as pd
 
-from modifind.data.containers import as_column, check_same_order, is_known
+from modifind.data.containers import as_column, is_known
 from modifind.data.feature_matrix import check_length
 from modifind.data.files.opening import DataFile, open_matching
 from modifind.data.files.text import Dialect
@@ -55,7 +55,6 @@ class FrameSource:
             raise ValueError("treatment is required: pass treatment=, one value of two per row")
         given = {"y": y, "treatment": treatment}
         given |= {name: values for name, values in (per_row or {}).items() if values is not None}
-        check_same_order(X, **given)
         if has_row_scores(propensity):
             given["propensity"] = scores = getattr(propensity, "estimator", propensity)
             if np.shape(scores) != (len(X),):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 
@@ -83,6 +83,18 @@ def listed(names: Iterable[Any], most: int | None = None) -> str:
     """
     quoted = [repr(name) for name in names]
     return ", ".join(quoted[:most]) + ", ..." * (most is not None and len(quoted) > most)
+
+
+def shortened(names: Sequence[Any], most: int = 6) -> str:
+    """The first of many names.
+
+    Examples
+    --------
+    >>> shortened("abcd", 2)
+    'a, b and 2 more'
+    """
+    more = len(names) - most
+    return named(names[:most]) + (f" and {more} more" if more > 0 else "")
 
 
 def repeated(names: Iterable[str]) -> list[str]:

@@ -341,6 +341,7 @@ def _recorded(analysis: Analysis, *, randomised: bool) -> dict[str, Any]:
         **({"outcome_levels": True} if outcomes.levels else {}),
         **({"n_explained_rows": n_explained} if n_explained < schema.n_rows else {}),
         **_baseline(table, models.propensity, randomised=randomised),
+        **({} if table.repeated is None else {"repeated_rows": table.repeated.settings}),
     }
 
 

@@ -14,6 +14,7 @@ from modifind.data.clusters import Clusters, cluster_folds, cluster_keys
 from modifind.data.determined import find_determined
 from modifind.data.feature_groups import Unit
 from modifind.data.pieces import Block
+from modifind.data.repeated_rows import RepeatedRows, find_copied, find_repeated
 from modifind.data.strata import stratum_folds
 from modifind.data.weights import warn_resampled_weights
 from modifind.data.within_clusters import cluster_features
@@ -62,6 +63,8 @@ class Table:
         The same of every cluster of a longer table.
     pieces : Pieces or None
         All rows of a longer table; None for a table in memory, and for workers.
+    repeated : RepeatedRows or None
+        Rows at hand that count as independent and repeat the features of others, if there are any.
     """
 
     data: Data
@@ -71,13 +74,15 @@ class Table:
     folds: Folds
     cluster_folds: Folds = ()
     pieces: Pieces | None = None
+    repeated: RepeatedRows | None = None
 
     @classmethod
     def of(cls, run: Run, data: Data, pieces: Pieces | None = None) -> Table:
         """From a table that was read; refuses settings that have no meaning for it."""
         check_settings(run, data)
         block, table = data.block, data.block.table
-        determined = find_determined(table).apart([unit.members for unit in data.units])
+        known = find_determined(table)
+        determined = known.apart([unit.members for unit in data.units])
         determined.warn()
         within: dict[int, NDArray[np.int64]] = {}
         if run.statistic.takes_clusters and getattr(run.sampler, "learns", False):
@@ -88,7 +93,11 @@ class Table:
         check_groups(run.sampler, table, data.units)
         folds, of_clusters = _draw_folds(run, data, block)
         block = replace(block, clusters=block.clusters[:])  # those that a sample has no row of do not count
-        found = cls(data, block, determined.features, within, folds, of_clusters, pieces)
+        repeated = None
+        if block.clusters.of_rows:
+            share = block.y.size / data.schema.n_rows
+            repeated = find_repeated(table, known.followers, share) or find_copied(table, block.y, share)
+        found = cls(data, block, determined.features, within, folds, of_clusters, pieces, repeated)
         if not data.whole:
             found._check_sample(run)
         return found

@@ -130,6 +130,13 @@ KINDS = {
         "Keep it in the table: adjusting for it makes the comparison of the arms more precise. With adjust_for it is "
         "adjusted for without being tested.",
     ),
+    # The rows.
+    "repeated_rows": Kind(
+        "rows that repeat the features of others",
+        True,
+        "Pass a label of each person as clusters=, or keep one row of each. If one of these columns is looked up from "
+        "another, leave it out.",
+    ),
     # The test.
     "conditional_fit": Kind(
         "conditional distribution of the feature",

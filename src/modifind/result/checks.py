@@ -17,7 +17,7 @@ import numpy as np
 import pandas as pd
 from scipy.stats import binomtest
 
-from modifind.data.wording import counted
+from modifind.data.wording import counted, shortened
 from modifind.inference.adjust import adjust_p_values
 from modifind.result.check_kinds import KINDS, UNSEEN
 
@@ -121,6 +121,7 @@ def run_checks(
         *_score_check(overlap, settings),
         *_known_checks(overlap, settings),
         *_arm_checks(settings),
+        *_repeated_check(settings),
     ]
     found += [*_baseline_check(settings), *_model_check(settings), *_resample_check(len(table), settings)]
     for feature in table.index:
@@ -285,6 +286,16 @@ def _arm_checks(settings: Mapping[str, Any]) -> Iterator[Check]:
                 "a modifier."
             )
         yield Check("arm_size", None, float(rows), float(LEAST_ARM), passed, text)
+
+
+def _repeated_check(settings: Mapping[str, Any]) -> Iterator[Check]:
+    """Rows that repeat the features of others, where there are any."""
+    found = settings.get("repeated_rows")
+    if found:
+        columns, pairs, expected = (found[name] for name in ("columns", "pairs", "expected"))
+        text = f"{found['rows']:,} rows repeat those of others in {shortened(columns)}: {pairs:,} pairs of rows agree, "
+        text += f"where chance gives {expected:,}. They seem to be of the same persons, but count as independent."
+        yield Check("repeated_rows", None, float(pairs), float(expected), False, text)
 
 
 def _baseline_check(settings: Mapping[str, Any]) -> Iterator[Check]:

@@ -1,0 +1,255 @@
+"""Rows that repeat the features of others, as visits of one person do, although they count as independent.
+
+Rows that share a value of one column should agree in other columns about as often as rows with neighbouring values do,
+however closely the columns are related. Visits of a person agree far more often: neighbours are other people.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from modifind._typing import Array, Ints
+from modifind.data.feature_matrix import FeatureTable
+
+MAX_VISITS = 12  # rows that agree in all of some columns; more are a cell of a small table, not a person
+MAX_SHARE = 0.05  # of the rows that have one value of a key
+MIN_PAIRS = 15.0
+MIN_REPEATED = 0.1  # of the rows, beyond chance
+MIN_RATIO = 3.0  # of pairs that agree to those that chance gives,
+MIN_COLUMN_RATIO = 1.15  # and for each column,
+MIN_LEAST_RATIO, MIN_LEAST_SHARE = 1.5, 0.2  # and for columns that tell all others
+SAME_PAIRS = 1.25
+MAX_EQUAL = 0.05  # of the rows
+MIN_VALUES = 20
+MAX_KEYS = 4
+MAX_COLUMNS = 40
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """Pairs of rows with one value of a key that agree in other columns, how many would by chance, and all pairs."""
+
+    pairs: float
+    expected: float
+    most: float
+
+    @property
+    def ratio(self) -> float:
+        """How many times as many as by chance."""
+        return self.pairs / max(self.expected, 1.0)
+
+    @property
+    def is_noticeable(self) -> bool:
+        """Whether more pairs agree than chance explains."""
+        return self.pairs - self.expected >= 5.0 + 4.0 * np.sqrt(self.expected) and self.ratio >= MIN_COLUMN_RATIO
+
+    @property
+    def share(self) -> float:
+        """Share of the pairs that chance would leave apart that agree nevertheless."""
+        return (self.pairs - self.expected) / max(self.most - self.expected, 1.0)
+
+    def matters(self, n_rows: float) -> bool:
+        """Whether so many more pairs agree than by chance that a test of so many rows is misled."""
+        excess = self.pairs - self.expected
+        return excess >= MIN_PAIRS and 2.0 * excess >= MIN_REPEATED * n_rows
+
+
+@dataclass(frozen=True)
+class RepeatedRows:
+    """Rows that agree in some columns far beyond chance.
+
+    Attributes
+    ----------
+    columns : tuple of str
+        In which they agree.
+    pairs, expected : int
+        Pairs of rows that do, and how many would by chance.
+    n_rows : int
+        Rows that agree with another.
+    """
+
+    columns: tuple[str, ...]
+    pairs: int
+    expected: int
+    n_rows: int
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """What a result records."""
+        return {"columns": list(self.columns), "rows": self.n_rows, "pairs": self.pairs, "expected": self.expected}
+
+
+def agreement(key: Ints, target: Ints) -> Agreement:
+    """Pairs of rows that share a value of `key` and one of `target`; chance is told by neighbouring values of `key`.
+
+    Examples
+    --------
+    >>> person = np.repeat(np.arange(100), 3)
+    >>> weight = np.random.default_rng(0).permutation(100)[person]
+    >>> agreement(person, weight), agreement(np.arange(300) // 30, np.arange(300) % 30).pairs
+    (Agreement(pairs=300.0, expected=0.0, most=300.0), 0.0)
+    """
+    key, target = _numbered(key[key >= 0]), target[key >= 0]
+    if not key.size:
+        return Agreement(0.0, 0.0, 0.0)
+    width = int(target.max()) + 1
+    cells, counts = np.unique(key * width + target, return_counts=True)
+    cells, counts = cells[counts <= MAX_VISITS], counts[counts <= MAX_VISITS].astype(np.float64)
+    pairs = float((counts * (counts - 1.0)).sum() / 2.0)
+    place = np.minimum(np.searchsorted(cells, cells + width), max(cells.size - 1, 0))
+    beside = float((counts * counts[place])[cells[place] == cells + width].sum()) if cells.size else 0.0
+    sizes = np.bincount(key).astype(np.float64)
+    tied, near = (sizes * (sizes - 1.0)).sum() / 2.0, (sizes[1:] * sizes[:-1]).sum()
+    expected = tied * (beside + 2.0 * np.sqrt(beside)) / max(near, 1.0)
+    return Agreement(pairs, float(expected), float(tied))
+
+
+@dataclass(frozen=True)
+class Codes:
+    """Columns as codes: values numbered in their order."""
+
+    columns: Mapping[int, Ints]
+
+    @cached_property
+    def keys(self) -> dict[int, Ints]:
+        """Columns of many values, without the values that many rows have (-1); the finest come first."""
+        found = {m: _light(own) for m, own in self.columns.items()}
+        pairs = {m: _tied(_numbered(own[own >= 0])) for m, own in found.items()}
+        fine = [m for m, count in pairs.items() if count >= MIN_PAIRS and np.unique(found[m]).size > MIN_VALUES]
+        return {m: found[m] for m in sorted(fine, key=lambda m: pairs[m])}
+
+    def joint(self, members: Sequence[int]) -> Ints:
+        """Rows that agree in all of some columns, numbered."""
+        codes = np.zeros(next(iter(self.columns.values())).size, dtype=np.int64)
+        for m in members:
+            codes = _numbered(codes * (int(self.columns[m].max()) + 1) + self.columns[m])
+        return codes
+
+    def least(self, members: Sequence[int]) -> Agreement:
+        """Agreement in some columns, with whichever of them as key is the least telling."""
+        found = [agreement(self.keys[m], self.joint([k for k in members if k != m])) for m in members if m in self.keys]
+        return min(found, key=lambda own: own.ratio, default=Agreement(0.0, 0.0, 0.0))
+
+    def agreeing(self, key: int) -> list[int]:
+        """A column and those in which rows that share its value agree more often than their neighbours.
+
+        With them come all others in which these rows agree nearly always.
+        """
+        others = {m: own for m, own in self.columns.items() if m != key and not is_step(own, self.columns[key])}
+        pairs = {m: agreement(self.keys[key], own) for m, own in others.items()}
+        members = [key, *(m for m, own in pairs.items() if own.is_noticeable)]
+        if len(members) == 1:
+            return members
+        whole = _tied(self.joint(members))
+        left = (m for m in others if m not in members)
+        return members + [m for m in left if whole <= SAME_PAIRS * _tied(self.joint([*members, m]))]
+
+    def are_repeated(self, members: Sequence[int], n_rows: float) -> bool:
+        """Whether rows agree in these columns beyond chance, and still in the fewest of them that tell the others."""
+        found, least = self.least(members), self.least(self.without_derived(members))
+        telling = least.ratio >= MIN_LEAST_RATIO or least.share >= MIN_LEAST_SHARE
+        return found.ratio >= MIN_RATIO and telling and found.matters(n_rows) and least.matters(n_rows)
+
+    def without_derived(self, members: Sequence[int]) -> list[int]:
+        """Without columns that the others tell, such as an index of weight and height; the finest go first."""
+        kept, whole = list(members), _tied(self.joint(members))
+        for m in sorted(members, key=lambda m: _tied(self.columns[m])):
+            fewer = [k for k in kept if k != m]
+            if len(fewer) >= 2 and self.keys.keys() & fewer and _tied(self.joint(fewer)) <= SAME_PAIRS * whole:
+                kept = fewer
+        return kept
+
+
+def find_repeated(
+    table: FeatureTable, left_out: frozenset[int] = frozenset(), share: float = 1.0
+) -> RepeatedRows | None:
+    """Look for rows that repeat the features of others; columns in `left_out` tell nothing.
+
+    Of a longer table only a `share` of the rows is at hand, and of two rows of a person seldom both.
+
+    Examples
+    --------
+    >>> from modifind.data.schema import read_features
+    >>> person, rng = np.repeat(np.arange(100), 3), np.random.default_rng(0)
+    >>> columns = {"age": rng.integers(20, 80, 100)[person], "bmi": rng.normal(size=100)[person]}
+    >>> find_repeated(read_features(columns)).columns
+    ('age', 'bmi')
+    """
+    changing = [m for m in range(table.n_features) if m not in left_out and not table.is_constant(m)]
+    changing = _without_equals(table, changing)
+    columns = {m: np.unique(table.values[:, m], return_inverse=True)[1].reshape(-1) for m in changing}
+    finest = sorted(columns, key=lambda m: _tied(columns[m]))[:MAX_COLUMNS]
+    codes = Codes({m: columns[m] for m in finest})
+    for key in list(codes.keys)[:MAX_KEYS]:
+        members = codes.agreeing(key)
+        if len(members) > 1 and codes.are_repeated(members, share * table.n_rows):
+            found, counts = codes.least(members), np.bincount(codes.joint(members))
+            names = tuple(table.names[m] for m in sorted(members))
+            n_rows = int(counts[(counts > 1) & (counts <= MAX_VISITS)].sum())
+            return RepeatedRows(names, round(found.pairs), round(found.expected), n_rows)
+    return None
+
+
+def _without_equals(table: FeatureTable, features: list[int]) -> list[int]:
+    """Without numbers that often equal those of an earlier column: the same measured twice, or usual and most."""
+    kept: list[int] = []
+    for m in features:
+        column = table.values[:, m]
+        numbers = (table.values[:, k] for k in kept if not table.n_levels(k) and not table.n_levels(m))
+        usual = column == _most_frequent(column)
+        if all(np.mean((column == other) & ~usual) <= MAX_EQUAL for other in numbers):
+            kept.append(m)
+    return kept
+
+
+def _most_frequent(column: Array) -> float:
+    values, counts = np.unique(column, return_counts=True)
+    return float(values[counts.argmax()])
+
+
+def find_copied(table: FeatureTable, y: Array, share: float = 1.0) -> RepeatedRows | None:
+    """Look for whole rows that occur several times, by an outcome of many values; see `find_repeated`."""
+    key = _light(_numbered(y))
+    rows = np.unique(table.values, axis=0, return_inverse=True)[1].reshape(-1)
+    found = agreement(key, rows)
+    if np.unique(key).size <= MIN_VALUES or found.ratio < MIN_RATIO or not found.matters(share * table.n_rows):
+        return None
+    counts = np.bincount(_numbered(rows * (int(key.max()) + 2) + key))
+    repeated = int(counts[(counts > 1) & (counts <= MAX_VISITS)].sum())
+    return RepeatedRows(("all features", "the outcome"), round(found.pairs), round(found.expected), repeated)
+
+
+def is_step(codes: Ints, key: Ints) -> bool:
+    """Whether a column has one value for each of a key, and few of them in a row: a group of ages, for instance."""
+    _, first, place = np.unique(key, return_index=True, return_inverse=True)
+    values = codes[first]
+    same = bool((codes == values[place.reshape(-1)]).all())
+    n_levels = np.unique(values).size
+    return same and 4 * n_levels <= values.size and int((np.diff(values) != 0).sum()) < 2 * n_levels
+
+
+def _light(codes: Ints) -> Ints:
+    """Codes without values that many rows have; those that are about as frequent come together.
+
+    People who round one answer round others: values that many have given are compared with each other.
+    """
+    counts = np.bincount(codes)
+    often = np.log2(counts.clip(1)).astype(np.int64)
+    light = np.where(counts[codes] > max(MAX_VISITS / 2, MAX_SHARE * codes.size), -1, codes)
+    return np.where(light < 0, -1, often[codes] * counts.size + light)
+
+
+def _numbered(codes: NDArray[Any]) -> Ints:
+    return np.unique(codes, return_inverse=True)[1].reshape(-1)
+
+
+def _tied(codes: Ints) -> float:
+    """Pairs of rows that share a code."""
+    counts = np.bincount(codes).astype(np.float64)
+    return float((counts * (counts - 1.0)).sum() / 2.0)
