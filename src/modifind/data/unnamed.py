@@ -66,7 +66,7 @@ def names_rows(numbers: Array, name: str) -> bool:
 
     Examples
     --------
-    >>> shuffled = np.random.default_rng(0).permutation(100.0)
+    >>> shuffled = np.random.default_rng(0).permutation(np.arange(100.0))
     >>> names_rows(shuffled, "x"), names_rows(shuffled / 3, "x"), names_rows(1e9 * shuffled, "x")
     (True, False, False)
     """
