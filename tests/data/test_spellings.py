@@ -1,5 +1,7 @@
 """Numbers, codes and labels as people write them, read alike by every reader or refused."""
 
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -11,6 +13,7 @@ from modifind.data.codes import missing_codes
 from modifind.data.column_types import feature_column
 from modifind.data.files.opening import open_file, open_matching
 from modifind.data.files.text import Dialect
+from modifind.data.sources import open_files
 from modifind.data.summary import ColumnSummary
 from modifind.data.unnamed import names_rows
 
@@ -96,17 +99,25 @@ def test_codes_in_one_of_several_files_are_text_in_all(tmp_path):
     assert [set(file.read()["code"]) for file in files] == [{"01", "2"}, {"1", "2"}]
 
 
-def test_codes_with_a_letter_late_in_a_long_file_are_read_alike(tmp_path):
-    rng, frame = trial(n=140_000)
-    codes = rng.choice(["1", "2", "3"], len(frame))
-    codes[100_000:][rng.random(40_000) < 0.3] = "A"
-    path = write(frame.assign(code=codes), tmp_path / "t.csv")
+def with_late_letters(n):
+    """A table whose codes have letters in its last third only."""
+    rng, frame = trial(n=n)
+    codes = rng.choice(["1", "2", "3"], n)
+    codes[2 * n // 3 :] = rng.choice(["1", "2", "A"], n - 2 * n // 3)
+    return frame.assign(code=codes)
+
+
+def test_a_long_file_is_read_in_whole_columns(tmp_path):
+    path = write(with_late_letters(140_000)[["age", "code"]], tmp_path / "t.csv")
     assert set(open_file(path).read()["code"]) == {"1", "2", "3", "A"}
-    settings = QUICK | {"max_train_rows": 1000, "explain": False}
-    by_frame, by_file = (
-        ModifierSelector(**settings).fit(table, outcome="out", treatment="arm").result_.table["p_value"]
-        for table in (open_file(path).read(), str(path))
-    )
+
+
+def test_codes_with_letters_in_the_last_piece_only_are_read_alike(tmp_path):
+    path = write(with_late_letters(1500), tmp_path / "t.csv")
+    source = replace(open_files(str(path), ["age", "code"], "out", "arm"), piece_rows=500)
+    selector = ModifierSelector(**QUICK | {"max_train_rows": 600, "explain": False})
+    by_file = selector.fit(source).result_.table["p_value"]
+    by_frame = selector.fit(open_file(path).read(), outcome="out", treatment="arm").result_.table["p_value"]
     pd.testing.assert_series_equal(by_frame, by_file)
 
 
