@@ -297,6 +297,7 @@ rng = np.random.default_rng(1)
 DAYS = pd.date_range("2020-01-01", periods=N).astype("datetime64[ns]")
 NUMBERS = rng.integers(18, 90, N)
 WORDS = rng.choice(["u", "v"], N)
+DOLLARS = np.random.default_rng(2).integers(200, 9000, N)
 PARTS = {"format": 1, "versions": {}, "table": "", "settings": {}, "columns": [], "rows": {}}
 EVEN = np.arange(N) // 2
 BEDS, STAFF = rng.normal(size=(2, 20)).round(2)
@@ -453,6 +454,10 @@ outcome(
 )
 outcome("ratios of a statistic without a scale", lambda y: np.exp(y / 9), statistic="wcmmd", effect_scale="ratio")
 outcome("an outcome with a code for missing", lambda y: np.r_[-999.0, y[1:]])
+table("the treatment under the name of an outcome", lambda X, y, a: (X, 3 - 2 * a, a))
+outcome("three events", lambda y: (np.arange(N) < 3).astype(int))
+table("an outcome that one arm has alone", lambda X, y, a: (X, np.where(a == 1, np.abs(y), 0.0), a))
+outcome("an outcome with apostrophes between thousands", lambda y: [f"{k:,}".replace(",", "'") for k in DOLLARS])
 # Columns that are no features.
 column("missing values", first(NUMBERS.astype(float), 3, np.nan))
 column("an infinite value", first(NUMBERS.astype(float), 1, np.inf))
@@ -476,11 +481,19 @@ column("numbers and a word, as objects", first(NUMBERS, 3, "unknown"), file=Fals
 column("numbers with decimal commas", [f"{k},5" for k in NUMBERS])
 column("numbers as text", NUMBERS.astype(str), file=False)
 column("identifiers beyond 2^53", 2**60 + np.arange(N))
+column("an identifier in no order", np.random.default_rng(3).permutation(N))
+column("numbers with apostrophes between thousands", [f"{k:,}".replace(",", "'") for k in DOLLARS])
 column("values beyond 1e150", 1e200 * NUMBERS)
 # Leaks.
 column("the treatment under another name", lambda X, y, a: np.where(a == 1, "given", "not given"))
 column("a dose that only treated rows have", lambda X, y, a: np.where(a == 1, 5 + X["dose"].abs(), 0.0))
 column("the outcome in other units", lambda X, y, a: 2.54 * y + 1)
+column("the outcome with its sign lost", lambda X, y, a: y**2)
+table("a column that makes a difference of the outcome", lambda X, y, a: (X.assign(later=X["age"] + y), y, a))
+table(
+    "a column that makes nearly a difference of the outcome",
+    lambda X, y, a: (X.assign(later=(X["age"] + 4 * y).round()), 4 * y, a),
+)
 column(
     "two features that together give the treatment",
     lambda X, y, a: np.where(a == 1, 9.0, -9.0) - X["dose"] * 5 + X["age"] / 10,
@@ -493,6 +506,8 @@ column("a relabelled column", lambda X, y, a: X["sex"].map({"f": 1, "m": 0}))
 column("a sum of two columns", lambda X, y, a: X["age"] + X["dose"])
 column("nearly a function of others", lambda X, y, a: (X["age"] + X["dose"]).round(1))
 column("999 among ages", first(NUMBERS, 6, 999))
+column("-9 in two rows of ages", first(NUMBERS, 2, -9))
+column("levels that look alike", np.array(["male", "Male ", "female"] * 40))
 column("7 and 9 after 1 and 2", first(rng.integers(1, 3, N), 6, [7, 9, 9, 7, 9, 9]))
 column("row numbers", np.arange(N))
 column("an identifier of every row", [f"p{k}" for k in range(N)])
@@ -623,6 +638,7 @@ names("a feature twice", features=["age", "age"])
 names("all columns adjusted for", adjust_for=["age", "dose", "sex"])
 names("names of an array", change=lambda frame: frame.to_numpy())
 names("dates in no role", change=lambda frame: frame.assign(visit=DAYS), features=["age"])
+names("an identifier as a feature", lambda frame: frame.assign(id=[f"p{k}" for k in range(N)]), features=["age", "id"])
 names("a file and values", change=written, treatment=[0, 1])
 names("a source and names", change=lambda frame: FrameSource.of(frame[["age"]], frame["change"], frame["arm"]))
 # Files of results.
@@ -668,6 +684,12 @@ command("a column tested and adjusted for", "--features", "age", "--adjust-for",
 command("a column adjusted for and left out", "--adjust-for", "age", "--exclude", "age")
 command("an excluded column as categories", "--exclude", "age", "--discrete", "age")
 command("dates that nobody named", "--features", "age", change=lambda frame: frame.assign(visit=DAYS))
+command(
+    "an identifier to test",
+    "--features",
+    "age,id",
+    change=lambda frame: frame.assign(id=np.random.default_rng(3).permutation(N)),
+)
 command("labels 1 and 2", change=lambda frame: frame.assign(arm=np.where(frame["arm"] == "drug", 1, 2)))
 command("an invalid propensity", "--propensity", "dos")
 command("a group without columns", "--feature-group", "size")
@@ -743,6 +765,12 @@ command(
     "--decimal",
     ",",
     write=lambda f: f.to_csv(index=False, sep=";"),
+)
+command(
+    "points between thousands",
+    "--separator",
+    ";",
+    write=lambda frame: lines_of(frame.assign(cost=[f"{k:,}".replace(",", ".") for k in DOLLARS])).replace(",", ";"),
 )
 command("a line for a spreadsheet", write=lambda frame: "sep=;\n" + frame.to_csv(index=False, sep=";"))
 command("Parquet in a file of text", write=lambda frame: frame.to_parquet())

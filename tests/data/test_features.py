@@ -288,7 +288,11 @@ def test_half_precision_is_read_as_other_numbers_are():
         (None, {}, "treatment is required"),
         ([0, 1, 2, 1] * 15, {}, "treatment has 3 labels: 0, 1, 2; name the one"),
         ([1] * 60, {}, "at least two values; found 1"),
-        (["drug", "placebo", "Placebo ", "drug"] * 15, {}, "Some differ only in capitals or blanks; write these alike"),
+        (
+            ["drug", "placebo", "Placebo ", "drug"] * 15,
+            {},
+            "Some differ only in capitals, blanks or the form of letters",
+        ),
         ([0, 1] * 18, {}, "treatment has 36 rows but X has 60"),
         ([0.0, np.nan] * 30, {}, "30 missing"),
         ([0] * 41 + [1] * 19, {}, "at least 20 rows; the smaller has 19"),

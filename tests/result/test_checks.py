@@ -22,8 +22,8 @@ from modifind.nuisance.outcome.marginal import marginal_log_likelihood
 from modifind.nuisance.propensity.overlap import OverlapSums, overlap_of
 from modifind.nuisance.propensity.scores import PropensityModel
 from modifind.report import checks_by_kind
-from modifind.result.check_kinds import KINDS
-from modifind.result.checks import Check, as_frame, run_checks
+from modifind.result.check_kinds import KINDS, Check
+from modifind.result.checks import as_frame, run_checks
 from modifind.result.concerns import cautions, concerns, summary
 from modifind.statistics.families import Bernoulli, StudentT
 
@@ -64,6 +64,15 @@ DIAGNOSTICS = {
     "n_resamples": 0,
     "n_exceeding": 0,
 }
+
+
+FEW = {"rows": 500, "events": 2, "usual": 0.0, "binary": True}
+
+
+def gained(kind, gain, held_out):
+    """What is recorded of a model of an outcome of some kind."""
+    model = {"gain_over_marginal": gain, "held_out_log_likelihood": {"linear": held_out}}
+    return {"model": model, "outcome_kind": kind}
 
 
 def checked(*, p_value=0.01, overlap=(), settings=(), diagnostics=(), untestable=()):
@@ -120,6 +129,23 @@ def test_good_fit_passes_everything_and_says_what_was_found():
             "The arms differ in age by 0.40 standard deviations .* looks as if it was measured afterwards",
         ),
         ({"diagnostics": {"outcome_share": 0.98}}, "near_outcome", "age nearly determines the outcome"),
+        (
+            {
+                "settings": {
+                    "outcome_parts": {"columns": ["pre", "post"], "share": 0.995, "how": "sums and differences"}
+                }
+            },
+            "outcome_parts",
+            r"pre, post together give the outcome by sums and differences \(99.50% of its variance\)",
+        ),
+        ({"settings": {"model": {"gain_over_marginal": 7.0}}}, "outcome_given", "7.0 nats per row better"),
+        ({"settings": gained("binary", 0.6, -0.05)}, "outcome_given", "explains 92% of what can be learned"),
+        ({"settings": {"few_events": {"treated": FEW}}}, "few_events", "2 rows of 500 in the treated arm have"),
+        (
+            {"settings": {"few_events": {"control": FEW | {"events": 0, "binary": False}}}},
+            "constant_arm",
+            "The outcome is 0 in every row of the control arm",
+        ),
         ({"diagnostics": {"event_flag": 1.0}}, "event_flag", "age looks like the event indicator that belongs"),
         ({"settings": {"n_treated": 20}}, "arm_size", "treated arm has 20 rows"),
         ({"settings": {"model": {"gain_over_marginal": -0.3}}}, "outcome_model", "0.300 nats per row worse"),
@@ -167,6 +193,9 @@ def test_each_departure_fails_its_own_check_and_says_so(what, name, words):
         {"diagnostics": {"pit_distance": 0.01, "pit_p_value": 1e-30}},  # 100,000 rows: significant and harmless
         {"diagnostics": {"pit_distance": 0.1, "pit_p_value": 0.2}},  # few rows: chance
         {"diagnostics": {"pit_distance": np.nan, "pit_p_value": np.nan, "log_score_gain": np.nan}},  # no sampler
+        {"settings": {"model": {"gain_over_marginal": 1.5}}},  # 95% of the variance
+        {"settings": gained("count", 3.0, -2.0)},  # large counts
+        {"settings": gained("binary", 0.45, -0.2)},
         {"settings": {"model": {"gain_over_marginal": -0.02}}},  # nothing to be found
         {"diagnostics": {"normal_p_value": 1e-12}, "p_value": 1e-9},  # both tails decide alike
         {"diagnostics": {"normal_p_value": 0.051}, "p_value": 0.049},  # a decision on the edge, tails agree

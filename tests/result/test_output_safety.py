@@ -16,7 +16,8 @@ import modifind
 from modifind.charts import CurveDisplay, ImportanceDisplay
 from modifind.cli.terminal import print_checks, print_result
 from modifind.data.wording import printable
-from modifind.result.checks import Check, as_frame
+from modifind.result.check_kinds import Check
+from modifind.result.checks import as_frame
 from modifind.result.safe_csv import safe_cell, safe_csv
 from modifind.result.selection_result import SelectionResult
 from modifind.result.writing import write_bytes, write_text

@@ -7,7 +7,15 @@ from typing import Any
 from modifind.cli import options
 from modifind.cli.tables import Roles
 from modifind.data.feature_matrix import AlsoDiscrete
-from modifind.data.roles import FITTED_SCORES, column_names, in_order, refuse_two_roles, usable_columns
+from modifind.data.roles import (
+    FITTED_SCORES,
+    column_names,
+    first_rows,
+    in_order,
+    refuse_two_roles,
+    usable_columns,
+)
+from modifind.data.unnamed import refuse_unusable
 from modifind.data.wording import listed, meant
 
 
@@ -15,6 +23,8 @@ def read_roles(asked: options.Columns, table: Any, scores: str | None) -> Roles:
     """What the columns of a table are; `scores` is the one with known propensity scores, if there is one."""
     columns = column_names(table)
     tested, named, unnamed = _tested(asked, columns, scores)
+    refuse_unusable(first_rows(table, tested if asked.features else []), "--features")
+    refuse_unusable(first_rows(table, named), "--adjust-for")
     remedy = "--adjust-for names a column that should be, --exclude one that should not"
     adjusted = [*named, *usable_columns(table, unnamed, remedy)]
     used = in_order(columns, tested, adjusted)

@@ -13,6 +13,7 @@ import pandas as pd
 
 from modifind.data.files.opening import open_file, open_matching, refuse_folder
 from modifind.data.files.text import Dialect
+from modifind.data.roles import Checked
 from modifind.data.sources import refuse_more_columns
 from modifind.result.writing import write_bytes
 
@@ -43,8 +44,8 @@ class Roles:
         return {
             "outcome": self.outcome,
             "treatment": self.treatment,
-            "features": [name for name in self.features if name not in self.adjusted],
-            "adjust_for": self.adjusted,
+            "features": Checked(name for name in self.features if name not in self.adjusted),
+            "adjust_for": Checked(self.adjusted),
             "sample_weight": self.weight,
             "clusters": self.clusters,
             "strata": self.strata,

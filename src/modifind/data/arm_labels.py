@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from modifind.data.wording import listed
+from modifind.data.wording import listed, respelled
 
 MOST_ARMS = 12  # a number with more values is a dose
 
@@ -54,6 +54,7 @@ treated=
     refuse_other_than_two(labels, name)
     if treated is not None:
         return match_label(labels, treated, "treated", name) == labels[0]
+    refuse_alike(labels, name)
     words = [plain(label) for label in labels]
     if (words[0], words[1]) in PAIRS:
         return False
@@ -102,11 +103,11 @@ def refuse_doses(labels: Sequence[Any], n_labels: int, name: str) -> None:
 
 
 def refuse_alike(labels: Sequence[Any], name: str) -> None:
-    """Refuse labels that are the same but for capitals and blanks."""
+    """Refuse labels that are the same but for capitals, blanks and the form of letters."""
     if len({plain(label) for label in labels}) < len(labels):
         raise ValueError(
-            f"{name} has {len(labels)} labels: {listed(labels, most=8)}. Some differ only in capitals or blanks; write "
-            "these alike"
+            f"{name} has {len(labels)} labels: {listed(labels, most=8)}. Some differ only in capitals, "
+            "blanks or the form of letters; write these alike"
         )
 
 
@@ -125,14 +126,14 @@ def _is_control(word: str, other: str) -> bool:
 
 
 def plain(label: Any) -> str:
-    """A label without case and blanks, a whole number and a truth value as the same digit.
+    """A label without case, blanks and forms of letters, a whole number and a truth value as the same digit.
 
     Examples
     --------
     >>> [plain(label) for label in (1, "1", 1.0, "1.0", True, "true", " Usual  care")]
     ['1', '1', '1', '1', '1', '1', 'usual care']
     """
-    text = " ".join(str(label).split()).casefold()
+    text = respelled(label)
     if text in ("false", "true"):
         return str(int(text == "true"))
     try:

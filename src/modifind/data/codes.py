@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from modifind._typing import Array
 from modifind.data.feature_matrix import FeatureTable
+from modifind.data.unnamed import counts_rows
 from modifind.data.wording import named
 
 MOST_CODES = 3
@@ -31,7 +32,7 @@ def warn_codes(table: FeatureTable, y: Array, outcome: str = "the outcome y") ->
     outcome : str
         What it is called.
     """
-    numbers = {m: column for m in range(table.n_features) if (column := _numbers(table, m)) is not None}
+    numbers = {m: column for m in range(table.n_features) if (column := table.numbers(m)) is not None}
     shown = {repr(table.names[m]): column for m, column in numbers.items()} | {outcome: y}
     coded = [_shown(name, column, found) for name, column in shown.items() if (found := missing_codes(column))]
     if coded:
@@ -42,7 +43,7 @@ def warn_codes(table: FeatureTable, y: Array, outcome: str = "the outcome y") ->
             stacklevel=3,
         )
     _warn_row_numbers(
-        [table.names[m] for m, own in numbers.items() if table.categories[m] is None and _is_row_number(own)]
+        [table.names[m] for m, own in numbers.items() if table.categories[m] is None and counts_rows(own)]
     )
 
 
@@ -78,8 +79,8 @@ def missing_codes(column: Array) -> list[float]:
             return high.tolist()
     for n_codes in range(_n_codes(values, LOW_CODES), 0, -1):
         low, rest = values[:n_codes], values[n_codes:]
-        # A single digit below zero must come often to be no measurement.
-        often = low[0] <= -77 or rows[:n_codes].sum() > COMMON_ROWS
+        # A single digit below zero must come often to be no measurement, unless the rest is positive.
+        often = low[0] <= -77 or rows[:n_codes].sum() > COMMON_ROWS or rest[:1].min(initial=1.0) > 0
         if _may_be_codes(rest, rows[:n_codes], rows) and (_is_wide(rest, low[-1]) or (rest[0] >= 0 and often)):
             return low.tolist()
     return []
@@ -111,22 +112,6 @@ def _n_codes(values: Array, codes: frozenset[float]) -> int:
 def _may_be_codes(rest: Array, own: NDArray[Any], rows: NDArray[Any]) -> bool:
     """Whether there are other values to compare codes with, and more rows of those."""
     return bool(rest.size > 1 and 2 * own.sum() <= rows.sum())
-
-
-def _numbers(table: FeatureTable, feature: int) -> Array | None:
-    """The values of a feature as numbers, None where its levels are none."""
-    labels = table.categories[feature]
-    column = table.values[:, feature]
-    if labels is None:
-        return column
-    if not all(isinstance(label, int | float) and not isinstance(label, bool) for label in labels):
-        return None
-    return np.array(labels, dtype=np.float64)[column.astype(np.int64)]
-
-
-def _is_row_number(column: Array) -> bool:
-    steps = np.diff(column)
-    return bool((column == np.rint(column)).all() and ((steps > 0).all() or (steps < 0).all()))
 
 
 def _shown(name: str, column: Array, found: list[float]) -> str:

@@ -35,12 +35,20 @@ _DATE = (
 )
 
 _NUMBER = r"[+-]?(?:\d+(?:[.,]\d*)?|[.,]\d+)(?:[eE][+-]?\d+)?"
+CODE = r"0\d+|\d+[eE]\d+"  # 007 is not 7, and 12e3 is no 12000
+GROUPED = ("numbers with commas", "numbers with apostrophes")
 _NEAR_NUMBERS = (  # a pattern, the least share of texts that have it, what is told of them and what to do
     (
         r"[+-]?[1-9]\d{0,2}(?:,\d{3})+(?:\.\d+)?",
         1.0,  # 1,200 alone may be a decimal comma
         "numbers with commas between thousands",
         "Remove the commas: {}.str.replace(',', '').astype(float)",
+    ),
+    (
+        r"[+-]?[1-9]\d{0,2}(?:['\u2019]\d{3})+(?:[.,]\d+)?",
+        1.0,
+        "numbers with apostrophes between thousands",
+        "Remove the apostrophes: {}.str.replace(r\"['\u2019]\", '', regex=True).astype(float)",
     ),
     (
         r"[+-]?(?:\d+(?:\.\d{3})*)?,\d+",
@@ -182,6 +190,25 @@ def plain_label(label: Any) -> Any:
     return label if isinstance(label, bool | int | float | str) else str(label)
 
 
+def number_text(number: Any) -> str:
+    """A whole number as it is written.
+
+    Examples
+    --------
+    >>> number_text(3.0), number_text(12)
+    ('3', '12')
+    """
+    return str(int(number))
+
+
+def numbers_as_text(column: pd.Series[Any]) -> pd.Series[Any]:
+    """The same with whole numbers as they are written, of a column that holds text in other rows."""
+    kind = pd.api.types.infer_dtype(column, skipna=True)
+    if kind not in ("integer", "floating") and not kind.startswith("mixed"):
+        return column
+    return column.astype(object).map(lambda value: value if isinstance(value, str) else number_text(value), "ignore")
+
+
 def outcome_name(column: pd.Series[Any]) -> str:
     """How messages call an outcome: by the name of its column, if it has one."""
     named = isinstance(column.name, str) and column.name not in ("", "y")
@@ -200,6 +227,9 @@ def text_outcome(column: pd.Series[Any]) -> str:
     found = int(column.notna().sum())
     if numbers == found:
         return f"{outcome_name(column)} must be numeric; found numbers written as text. Convert it to numbers."
+    near = _near_numbers(pd.Series(column.dropna().astype(str).unique(), dtype=object), "y")
+    if near is not None and near.startswith(GROUPED):
+        return f"{outcome_name(column)} must be numeric; found {near}."
     if 2 * numbers > found:
         others = column[pd.to_numeric(column.astype(object), errors="coerce").isna() & column.notna()]
         return (
@@ -210,7 +240,11 @@ def text_outcome(column: pd.Series[Any]) -> str:
 
 
 def _near_numbers(distinct: pd.Series[Any], column: str) -> str | None:
-    """What texts look like that could be read as numbers, and what to do with the `column`; None for others."""
+    """What texts look like that could be read as numbers, and what to do with the `column`; None for others.
+
+    Those that are numbers as they stand say nothing.
+    """
+    distinct = distinct[_as_numbers(distinct, loose=False).isna()]
     stripped = distinct.str.strip()
     for pattern, least, found, remedy in _NEAR_NUMBERS:
         matches = stripped.str.fullmatch(pattern)
@@ -265,6 +299,8 @@ def _check_text(values: pd.Series[Any], name: str) -> None:
         distinct = distinct.iloc[np.linspace(0, len(distinct) - 1, PROBED).astype(int)]
     if not len(distinct):
         return
+    if distinct.str.strip().str.fullmatch(CODE).any():
+        return
     dates = dated(distinct)
     if 2 * int(dates.sum()) > len(distinct):
         raise ValueError(
@@ -296,8 +332,8 @@ def _refuse_near_numbers(values: pd.Series[Any], name: str, least: int) -> None:
             f"the {count} values of {name!r} are numbers written as text; convert the column to numbers, or declare it "
             "as categories if they are codes"
         )
-    near = _near_numbers(pd.Series(values.unique(), dtype=object), f"X[{name!r}]") if count == 0 else None
-    if near is not None:
+    near = _near_numbers(pd.Series(values.unique(), dtype=object), f"X[{name!r}]")
+    if near is not None and (count == 0 or near.startswith(GROUPED)):
         raise ValueError(f"column {name!r} holds {near}")
     others = values[strict.isna()].value_counts().index
     raise ValueError(
@@ -309,7 +345,7 @@ def _refuse_near_numbers(values: pd.Series[Any], name: str, least: int) -> None:
 def _as_numbers(text: pd.Series[Any], loose: bool) -> pd.Series[Any]:
     """Texts as numbers, NaN where they are none; the loose reading also takes 1,5 and < 3 and 20 %."""
     if loose:
-        text = text.astype(str).str.replace(r"[,%$€£<>≤≥~\s]", "", regex=True)
+        text = text.astype(str).str.replace(r"[,'\u2019%$€£<>≤≥~\s]", "", regex=True)
     return pd.to_numeric(text.astype(object), errors="coerce")
 
 

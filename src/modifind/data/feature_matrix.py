@@ -80,6 +80,15 @@ class FeatureTable:
         labels = self.categories[feature]
         return 0 if labels is None else len(labels)
 
+    def numbers(self, feature: int) -> Array | None:
+        """The values of one feature as numbers, None where its levels are none."""
+        labels, column = self.categories[feature], self.values[:, feature]
+        if labels is None:
+            return column
+        if not all(isinstance(label, int | float) and not isinstance(label, bool) for label in labels):
+            return None
+        return np.array(labels, dtype=np.float64)[column.astype(np.int64)]
+
     def is_constant(self, feature: int) -> bool:
         """Whether all rows agree."""
         column = self.values[:, feature]

@@ -16,11 +16,15 @@ from modifind.data.containers import as_frame, check_names, check_same_rows, is_
 from modifind.data.feature_matrix import column_mask
 from modifind.data.repeated_ids import id_names, refuse_repeated_ids
 from modifind.data.sources import FileSource, is_files, is_source, opened_files
-from modifind.data.unnamed import unusable
+from modifind.data.unnamed import refuse_unusable, unusable
 from modifind.data.wording import listed, meant, printable, repeated
 
 FIRST_ROWS = 10_000
 FITTED_SCORES = ("auto", "mlp")  # settings of the propensity that no column can be called
+
+
+class Checked(list[str]):
+    """Names of columns that the command line has looked at, or that the user did not name."""
 
 
 def assign_roles(
@@ -157,6 +161,9 @@ def _chosen(
         if name not in names:
             raise ValueError(f"{argument} names {name!r}, which is not a column of X{meant(name, names)}")
     tested, adjusted = _listed(names, features, "features"), _listed(names, adjust_for, "adjust_for")
+    for argument, columns, listing in (("features", features, tested), ("adjust_for", adjust_for, adjusted)):
+        if listing is not None and not isinstance(columns, Checked):
+            refuse_unusable(first_rows(table, listing), argument)
     owned = {argument: [name] for argument, name in roles.items()}
     refuse_two_roles(owned | {"features": tested or [], "adjust_for": adjusted or []})
     taken = {*roles.values(), *(tested or ()), *(adjusted or ())}

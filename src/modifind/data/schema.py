@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from modifind._typing import Array
 from modifind.data.arm_labels import MOST_ARMS, first_treated, refuse_doses
 from modifind.data.clusters import Clusters, check_clusters, cluster_keys
-from modifind.data.column_types import feature_column, plain_column, plain_label, refuse_identifiers
+from modifind.data.column_types import feature_column, numbers_as_text, plain_column, plain_label, refuse_identifiers
 from modifind.data.containers import as_frame
 from modifind.data.feature_matrix import FeatureTable, check_arms, check_rows, check_scale, outcome_values
 from modifind.data.missing import missing_label, refuse_few, refuse_gaps, refuse_missing, refuse_outcome_gaps
@@ -271,8 +271,10 @@ def feature_values(
     """Features as numbers: values of continuous columns, and codes of levels."""
     values = np.empty(shape)
     for m, column in enumerate(columns):
-        column, _ = feature_column(column, names[m], check=False)
         known = labels[m]
+        if known and all(isinstance(label, str) for label in known):
+            column = numbers_as_text(column)
+        column, _ = feature_column(column, names[m], check=False)
         if known is None:
             values[:, m] = column.to_numpy(dtype=np.float64, na_value=np.nan)
         else:

@@ -12,7 +12,7 @@ import pandas as pd
 
 from modifind.data.containers import as_column, is_known
 from modifind.data.feature_matrix import check_length
-from modifind.data.files.opening import DataFile, open_matching
+from modifind.data.files.opening import DataFile, open_matching, read_alike
 from modifind.data.files.text import Dialect
 from modifind.data.missing import Dropped, complete_rows
 from modifind.data.pieces import Piece
@@ -284,7 +284,7 @@ def _is_open(file: Any) -> bool:
 def opened_files(X: Any) -> tuple[DataFile, ...]:
     """The files that `is_files` has seen."""
     files = [(path,) if _is_open(path) else open_matching(os.fspath(path)) for path in _paths(X)]
-    found = tuple(file for own in files for file in own)
+    found = read_alike([file for own in files for file in own])
     refuse_more_columns(found)
     return found
 

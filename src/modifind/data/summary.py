@@ -12,7 +12,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from modifind.data.clusters import NUMBER, cluster_keys
-from modifind.data.column_types import MAX_DISCRETE_VALUES, feature_column, loses_digits, plain_column
+from modifind.data.column_types import MAX_DISCRETE_VALUES, feature_column, loses_digits, number_text, plain_column
 from modifind.data.containers import check_names
 from modifind.data.feature_matrix import discrete_mask, outcome_values
 from modifind.data.pieces import Piece
@@ -119,6 +119,8 @@ class ColumnSummary:
         if self.kind == "nothing":
             return other.merged(self, name, max_levels)
         if self.kind != other.kind:
+            if {self.kind, other.kind} == {"number", "text"} and self.countable and other.countable:
+                return self.as_text.merged(other.as_text, name, MAX_LEVELS)
             raise ValueError(
                 f"column {name!r} holds {self.kind} values in some rows and {other.kind} values in others; "
                 "convert it to text or to numbers"
@@ -142,6 +144,20 @@ class ColumnSummary:
             self.numbered,
             self.n_not_positive + other.n_not_positive,
         )
+
+    @property
+    def countable(self) -> bool:
+        """Whether levels are counted that text can stand for: text itself and whole numbers."""
+        return self.levels is not None and (self.kind == "text" or all(map(float.is_integer, map(float, self.levels))))
+
+    @property
+    def as_text(self) -> ColumnSummary:
+        """The same with whole numbers as the text that they were, beside rows that hold other text: 1, 2, 3, A."""
+        if self.kind == "text" or self.levels is None:
+            return self
+        levels = {number_text(level): count for level, count in self.levels.items()}
+        by_arm = {(number_text(level), arm): count for (level, arm), count in self.by_arm.items()}
+        return ColumnSummary("text", self.n_missing, self.n_infinite, np.inf, -np.inf, levels, by_arm=by_arm)
 
     @property
     def n_distinct(self) -> int:
@@ -295,7 +311,10 @@ def feature_summaries(
     check_names(names)
     chosen, by_count = discrete_mask(names, discrete_features)
     limits = tuple(np.where(chosen, max_levels, MAX_DISCRETE_VALUES if by_count else 0).tolist())
-    columns = (ColumnSummary.of(frame.iloc[:, m], name, limits[m], max_levels) for m, name in enumerate(names))
+    columns = (  # of text that the user calls categories nobody asks whether it stands for numbers
+        ColumnSummary.of(frame.iloc[:, m], name, limits[m], max_levels, check=not chosen[m])
+        for m, name in enumerate(names)
+    )
     return names, limits, tuple(columns)
 
 

@@ -27,6 +27,8 @@ from modifind.data.wording import named
 FORWARD_BINS, BACKWARD_BINS = 30, 100
 ROWS_PER_BIN = 10
 MOST_CLASSES = 12
+MOST_SHARED = 0.95  # of the order of a column and the outcome; one measured before shares less
+MOST_FOLLOWED = 0.975  # the same by neighbouring rows, which chance moves further in small tables
 LEAST_TIMES = 13  # distinct values; an outcome of fewer is no time
 # How far the chance that a row with the flag has the larger outcome is from one half.
 NAMED_FLAG, UNNAMED_FLAG = 0.1, 0.25
@@ -143,12 +145,16 @@ class OutcomeRanks:
         """How nearly a column determines the outcome within arms, or the outcome it; from 0 to 1, where one does.
 
         By the share of the variance of the outcome's ranks that is between bins of the column, and for a column of few
-        levels also by how few levels occur at the same outcome.
+        levels also by how few levels occur at the same outcome. Of numbers, neighbours in either are compared in the
+        other as well, which counts where hardly anything is left: then one is a function of the other, monotone or not.
         """
         n_rows = self.ranks.size
         bins, _ = feature_bins(table, feature, int(np.clip(n_rows // (2 * ROWS_PER_BIN), 2, FORWARD_BINS)))
         forward = self._between(bins)
         n_levels = table.n_levels(feature)
+        if n_levels == 0:
+            nearby = self._nearby(table.values[:, feature])
+            return nearby if nearby > MOST_FOLLOWED else forward
         if not 2 <= n_levels <= MOST_CLASSES:
             return forward
         n_bins = int(np.clip(n_rows // ROWS_PER_BIN, 2, BACKWARD_BINS))
@@ -162,6 +168,15 @@ class OutcomeRanks:
         used = int((size > 0).sum())
         backward = 1.0 - mixed / max(n_rows - used, 1) / (alone / max(n_rows - 1, 1))
         return float(np.clip(max(forward, backward), 0.0, 1.0))
+
+    def _nearby(self, column: Array) -> float:
+        """How nearly a column of numbers is a function of the outcome, or the outcome of it, by neighbouring rows."""
+        shuffled = np.random.default_rng(0).permutation(column.size)  # an order of rows that tell nothing apart
+        rows = shuffled[~np.isnan(column[shuffled])]
+        if rows.size <= 2 * ROWS_PER_BIN:
+            return 0.0
+        outcome, values, arms = self.ranks[rows], rankdata(column[rows]) / rows.size, self.arms[rows]
+        return max(_followed(outcome, values, arms), _followed(values, outcome, arms))
 
     def _between(self, bins: NDArray[np.intp]) -> float:
         cell = 2 * bins + self.arms
@@ -188,6 +203,20 @@ class OutcomeRanks:
         if is_event_name(table.names[feature]):
             return self.named_time or abs(lead) >= NAMED_FLAG
         return self.named_time and abs(lead) >= UNNAMED_FLAG
+
+
+def _followed(first: Array, second: Array, arms: NDArray[np.int64]) -> float:
+    """Share of the second's variance that is gone between rows of one arm that are neighbours in the first.
+
+    It is 1 where the second is a function of the first, of whatever form.
+    """
+    apart = spread = 0.0
+    for arm in (0, 1):
+        values = second[arms == arm][np.argsort(first[arms == arm], kind="stable")]
+        if values.size > 2:
+            apart += float((np.diff(values) ** 2).mean() / 2) * values.size
+            spread += float(values.var()) * values.size
+    return 1.0 - apart / spread if spread > 0 else 0.0
 
 
 def refuse_censored(table: FeatureTable, y: Array, outcome: Any, *, positive: bool = False) -> None:

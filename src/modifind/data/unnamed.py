@@ -8,9 +8,13 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from modifind._typing import Array
 from modifind.data.column_types import PROBED, dated, loses_digits, mostly_numbers, plain_column, unfit_kind
+from modifind.data.feature_matrix import FeatureTable
+from modifind.data.wording import named
 
 LEAST_ROWS = 20
+UNLIKELY = 14.0  # the logarithm of one in a million
 _ID = re.compile(r"(?:^|[^A-Za-z])(?:id|ids|seqn|uuid|identifier)(?:[^A-Za-z]|$)|[a-z](?:ID|Id)$", re.ASCII)
 
 
@@ -44,13 +48,60 @@ def _reason(column: pd.Series[Any], name: str) -> str:
 
 
 def _is_identifier(values: pd.Series[Any], name: str) -> bool:
-    """Whether numbers count the rows, or are so large that floats cannot tell them apart."""
+    """Whether numbers count the rows or name them, or are so large that floats cannot tell them apart."""
     numbers = values.to_numpy(dtype=np.float64)
-    if (numbers != np.rint(numbers)).any():
-        return False
+    return counts_rows(numbers) or names_rows(numbers, name) or loses_digits(values)
+
+
+def counts_rows(numbers: Array) -> bool:
+    """Whether whole numbers rise or fall from row to row."""
     steps = np.diff(numbers)
-    in_order = bool((steps > 0).all() or (steps < 0).all())
-    return (values.is_unique and (in_order or _named(name))) or loses_digits(values)
+    return bool((numbers == np.rint(numbers)).all() and ((steps > 0).all() or (steps < 0).all()))
+
+
+def names_rows(numbers: Array, name: str) -> bool:
+    """Whether whole numbers in no order are identifiers: all differ, by their name or more often than chance allows.
+
+    Numbers that are drawn from a range repeat: n of them all differ with a chance of at most exp(-n^2 / 2 range).
+
+    Examples
+    --------
+    >>> shuffled = np.random.default_rng(0).permutation(np.arange(100.0))
+    >>> names_rows(shuffled, "x"), names_rows(shuffled / 3, "x"), names_rows(1e9 * shuffled, "x")
+    (True, False, False)
+    """
+    if numbers.size < LEAST_ROWS or counts_rows(numbers):
+        return False
+    if not (numbers == np.rint(numbers)).all() or np.unique(numbers).size < numbers.size:
+        return False
+    return _named(name) or bool(numbers.size**2 / (2 * np.ptp(numbers)) > UNLIKELY)
+
+
+def refuse_row_identifiers(table: FeatureTable) -> None:
+    """Refuse numbers that are identifiers, as far as the rows at hand show; those in row order may mean time."""
+    columns = ((name, table.values[:, m]) for m, name in enumerate(table.names) if table.categories[m] is None)
+    ids = [name for name, column in columns if names_rows(column[~np.isnan(column)], name)]
+    if ids:
+        raise ValueError(
+            f"{named(ids)}: looks like an identifier (whole numbers in no order that never repeat), which is no "
+            "feature; exclude it, or divide it by the number of rows if it is a rank"
+        )
+
+
+def refuse_unusable(frame: pd.DataFrame, argument: str) -> None:
+    """Refuse identifiers and free text that an argument names: of these nothing would be tested or adjusted for."""
+    for m, column in enumerate(map(str, frame.columns)):
+        reason = _reason(frame.iloc[:, m], column)
+        if reason.startswith("text") or (reason and names_rows(_floats(frame.iloc[:, m]), column)):
+            raise ValueError(
+                f"{argument} names {column!r}, which cannot be a feature ({reason}); leave it out, or put its values "
+                "into fewer categories"
+            )
+
+
+def _floats(column: pd.Series[Any]) -> Array:
+    values = plain_column(column.dropna())
+    return values.to_numpy(dtype=np.float64) if pd.api.types.is_numeric_dtype(values) else np.empty(0)
 
 
 def _named(name: str) -> bool:

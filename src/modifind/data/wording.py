@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -64,6 +65,19 @@ def named(names: Iterable[Any], between: str = ", ") -> str:
     dose\x1b[31m, age
     """
     return printable(between.join(map(str, names)))
+
+
+def respelled(label: Any) -> str:
+    r"""A label without what people do not see: case, blanks, and the form of its letters in Unicode.
+
+    Examples
+    --------
+    >>> respelled("Usual\xa0 care ") == respelled("usual care"), respelled("Zu\u0308rich") == respelled("Z\xfcrich")
+    (True, True)
+    """
+    text = unicodedata.normalize("NFKC", str(label)).casefold()
+    seen = "".join(letter for letter in text if unicodedata.category(letter) != "Cf")
+    return " ".join(unicodedata.normalize("NFKC", seen).split())
 
 
 def listed(names: Iterable[Any], most: int | None = None) -> str:

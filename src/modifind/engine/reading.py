@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from modifind._typing import Array
+from modifind.data.alike_levels import warn_alike
 from modifind.data.clusters import treated_as_one
 from modifind.data.codes import warn_codes
 from modifind.data.column_types import outcome_name, treatment_name
@@ -22,6 +23,8 @@ from modifind.data.feature_matrix import FeatureTable, adjusted_columns
 from modifind.data.leaks import refuse_leaks
 from modifind.data.many_levels import MOST_INDICATORS, with_level_columns
 from modifind.data.missing import Dropped
+from modifind.data.outcome_arms import few_events, refuse_treatment_as_outcome
+from modifind.data.outcome_parts import outcome_parts
 from modifind.data.pieces import Block, Piece
 from modifind.data.row_plan import RowPlan
 from modifind.data.schema import Schema, refuse_empty
@@ -30,6 +33,7 @@ from modifind.data.strata import refuse_repeated
 from modifind.data.summary import Summary
 from modifind.data.support import Outside, outside_levels
 from modifind.data.suspicious import refuse_censored
+from modifind.data.unnamed import refuse_row_identifiers, refuse_unusable
 from modifind.data.weights import weight_numbers
 
 
@@ -230,14 +234,22 @@ class Reading:
         names = tuple(map(str, sample.X.columns))
         adjusted = adjusted_columns(names, self.adjust_for)
         refuse_adjusted(groups or {}, adjusted)
+        for columns in (groups or {}).values():
+            refuse_unusable(sample.X.iloc[:, [m for m, name in enumerate(names) if name in columns]], "feature_groups")
         places, units = side_by_side(summary.names, groups or {}, (*adjusted, *summary.names[len(names) :]))
         schema = self.schema(looked, places, transform)
         if not stratum_scores:
             schema = replace(schema, stratum_shares=None)
         plain = replace(schema, transform=None).read(sample)
         clusters = treated_as_one(plain.treatment, plain.clusters)
+        refuse_treatment_as_outcome(plain.y, plain.treatment, outcome_name(sample.y))
         refuse_leaks(plain.table, plain.y, plain.treatment, plain.clusters)
+        parts = outcome_parts(plain.table, plain.y)
+        if parts is not None:
+            parts.refuse_exact()
         refuse_censored(plain.table, plain.y, sample.y.name)
+        refuse_row_identifiers(plain.table)
+        warn_alike(plain.table)
         warn_codes(plain.table, plain.y, outcome_name(sample.y))
         if sample.strata is not None:
             features = part_of(plain.table, list(range(plain.table.n_features - 1)))
@@ -250,6 +262,8 @@ class Reading:
             **recorded_names(sample.y, sample.treatment),
             **({"adjust_for": list(adjusted)} if adjusted else {}),
             **summary.together,
+            **({} if parts is None else {"outcome_parts": parts.recorded}),
+            **({"few_events": rare} if (rare := few_events(plain.y, plain.treatment)) else {}),
         }
         if looked.outcome_weights:
             recorded["outcome_weights"] = looked.outcome_weights

@@ -1,4 +1,4 @@
-"""Kinds of checks: what each is called, whether it decides if the answer can be relied on, and what to do about it.
+"""Checks and their kinds: what each is called, whether it decides if the answer can be relied on, and what to do.
 
 A new check is an entry here and a `Check` of that name from a function that `checks.run_checks` calls.
 """
@@ -40,6 +40,35 @@ class Kind:
     remedy: str = ""
     caution: str = ""
     told: str = ""
+
+
+@dataclass(frozen=True)
+class Check:
+    """One thing that was looked at.
+
+    Attributes
+    ----------
+    name : str
+        Kind of check.
+    feature : str or None
+        The feature it is about; None where it is about the whole table.
+    value, threshold : float
+        What was found, and the limit.
+    passed : bool
+        Whether the value is within the limit.
+    text : str
+        What was found; where it failed also why it matters.
+    remedy : str
+        What to do where it failed, if that is not what its kind says.
+    """
+
+    name: str
+    feature: str | None
+    value: float
+    threshold: float
+    passed: bool
+    text: str
+    remedy: str = ""
 
 
 KINDS = {
@@ -118,6 +147,21 @@ KINDS = {
         "treatment, analyse the change since then.",
         AFTER,
     ),
+    "outcome_parts": Kind(
+        "columns that together give the outcome",
+        True,
+        "Leave out those that were measured after the treatment.",
+    ),
+    "outcome_given": Kind(
+        "outcomes that the features all but determine",
+        True,
+        "Leave out columns that were measured with the outcome or computed from it.",
+    ),
+    "constant_arm": Kind(
+        "outcomes that are constant in an arm",
+        True,
+        "Check whether the outcome was measured in both arms, or is a dose or a duration of the treatment.",
+    ),
     "event_flag": Kind(
         "event indicators beside their time",
         True,
@@ -188,6 +232,11 @@ KINDS = {
         "model of the outcome against none",
         False,
         "Try learner='linear', the logarithm of the outcome, or look for outliers.",
+    ),
+    "few_events": Kind(
+        "rows with an event",
+        False,
+        "Choose an outcome that more rows have, or a longer follow-up.",
     ),
     "resamples": Kind("number of resamples", False),
     "constant": Kind("constant features", False, "", "constant", "constant columns cannot modify anything: {features}"),

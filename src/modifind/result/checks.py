@@ -10,16 +10,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import astuple, dataclass, fields
+from dataclasses import astuple, fields
 from typing import Any
 
 import numpy as np
 import pandas as pd
 from scipy.stats import binomtest
 
+from modifind.data.suspicious import MOST_SHARED
 from modifind.data.wording import counted, shortened
 from modifind.inference.adjust import adjust_p_values
-from modifind.result.check_kinds import KINDS, UNSEEN
+from modifind.result.check_kinds import KINDS, UNSEEN, Check
+from modifind.result.outcome_checks import outcome_checks
 
 LEAST_EFFECTIVE_SHARE = 0.05
 LEAST_EFFECTIVE_ROWS = 30.0
@@ -30,7 +32,6 @@ LARGEST_SHARE_Z = 4.0  # between the arms' shares and known chances, in standard
 LEAST_SHARE_GAP = 0.02  # and in itself
 LARGEST_ARM_DIFFERENCE = 0.1  # standard deviations, between randomised arms
 ARM_DIFFERENCE_LEVEL = 0.001  # over all features
-MOST_OUTCOME_SHARE = 0.95
 LARGEST_WEIGHT = 0.15  # share of an arm that one row may have, in arms of 300 rows and more
 MOST_CLIPPED = 0.08
 LEAST_OBSERVED_SHARE = 0.3  # of the rows with an outcome that are left when weighted for those without,
@@ -47,35 +48,6 @@ COST_OF_ROWS = 40.0  # nats that fitting to n rows may cost in all
 DISAGREEMENT_LEVEL = 0.001
 NOTICEABLE_FACTOR = 1.25  # between an analytic and a resampled p-value
 DECIDING_FACTOR = 1.5  # between two tails that decide differently
-
-
-@dataclass(frozen=True)
-class Check:
-    """One thing that was looked at.
-
-    Attributes
-    ----------
-    name : str
-        Kind of check.
-    feature : str or None
-        The feature it is about; None where it is about the whole table.
-    value, threshold : float
-        What was found, and the limit.
-    passed : bool
-        Whether the value is within the limit.
-    text : str
-        What was found; where it failed also why it matters.
-    remedy : str
-        What to do where it failed, if that is not what its kind says.
-    """
-
-    name: str
-    feature: str | None
-    value: float
-    threshold: float
-    passed: bool
-    text: str
-    remedy: str = ""
 
 
 def as_frame(checks: Sequence[Check]) -> pd.DataFrame:
@@ -123,7 +95,8 @@ def run_checks(
         *_arm_checks(settings),
         *_repeated_check(settings),
     ]
-    found += [*_baseline_check(settings), *_model_check(settings), *_resample_check(len(table), settings)]
+    found += [*_baseline_check(settings), *outcome_checks(settings), *_model_check(settings)]
+    found += [*_resample_check(len(table), settings)]
     for feature in table.index:
         found += _testable(str(feature), untestable.get(str(feature)))
     found += _column_checks(diagnostics if adjusted is None else pd.concat([diagnostics, adjusted]), settings)
@@ -263,12 +236,12 @@ def _arm_difference_checks(diagnostics: pd.DataFrame) -> Iterator[Check]:
 def _outcome_checks(diagnostics: pd.DataFrame, outcome: str) -> Iterator[Check]:
     for row in diagnostics.itertuples():
         feature, share = str(row.Index), float(row.outcome_share)  # type: ignore[arg-type]
-        passed = share <= MOST_OUTCOME_SHARE
+        passed = share <= MOST_SHARED
         text = f"{feature} and the outcome share {share:.0%} of their order."
         if not passed:
             text = f"{feature} nearly determines the outcome ({share:.0%}), or is determined by it: it looks as if it "
             text += "was measured with the outcome or derived from it."
-        yield Check("near_outcome", feature, share, MOST_OUTCOME_SHARE, passed, text)
+        yield Check("near_outcome", feature, share, MOST_SHARED, passed, text)
     for row in diagnostics.itertuples():
         if float(row.event_flag):  # type: ignore[arg-type]
             text = f"{row.Index} looks like the event indicator that belongs to the time {outcome}."

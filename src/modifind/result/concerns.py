@@ -30,7 +30,8 @@ def concerns(checks: pd.DataFrame, named: frozenset[str] = frozenset(), *, valid
 
     Examples
     --------
-    >>> from modifind.result.checks import Check, as_frame
+    >>> from modifind.result.check_kinds import Check
+    >>> from modifind.result.checks import as_frame
     >>> found = [Check("constant", name, 1.0, 1.0, False, "") for name in ("site", "batch")]
     >>> concerns(as_frame(found))
     ['constant columns cannot modify anything: site, batch']
@@ -52,7 +53,8 @@ def summary(checks: pd.DataFrame) -> str:
 
     Examples
     --------
-    >>> from modifind.result.checks import Check, as_frame
+    >>> from modifind.result.check_kinds import Check
+    >>> from modifind.result.checks import as_frame
     >>> found = [Check("conditional_fit", "age", 0.1, 0.05, False, ""), Check("constant", "site", 1.0, 0.0, False, "")]
     >>> summary(as_frame(found))
     '1 of 1 check needs attention; 1 note'

@@ -8,11 +8,11 @@ import re
 from collections.abc import Sequence
 from itertools import product
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pandas as pd
 
-from modifind.data.files.opening import ENDINGS, DataFile
+from modifind.data.files.opening import ENDINGS, DataFile, read_alike
 from modifind.data.files.parquet import open_parquet
 from modifind.data.files.text import COMPRESSIONS, Dialect, TextFile, kind_of, open_text
 from modifind.data.wording import listed
@@ -52,7 +52,7 @@ def _read_text(pattern: str, dialect: Dialect) -> Any:
         options = {"sep": separator, "decimal": dialect.decimal or ".", "encoding": dialect.encoding or "utf-8"}
         return dask.dataframe.read_csv(pattern, **options)
     _check_alike(files)
-    first = files[0]
+    first = cast("TextFile", read_alike(files)[0])
     # Bytes can be cut at line ends only where these are one byte and not compressed.
     whole = Path(pattern).suffix.lower() in COMPRESSIONS or not first.encoding.startswith(("utf-8", "latin"))
     cut = {"blocksize": None, "compression": "infer"} if whole else {}

@@ -10,7 +10,7 @@ from typing import Protocol
 import pandas as pd
 
 from modifind.data.files.parquet import open_parquet
-from modifind.data.files.text import COMPRESSIONS, Dialect, kind_of, open_text
+from modifind.data.files.text import COMPRESSIONS, Dialect, TextFile, kind_of, open_text
 
 ENDINGS = f".csv, .tsv (also with {', '.join(COMPRESSIONS)}) or .parquet"
 
@@ -55,7 +55,13 @@ def open_matching(pattern: str, dialect: Dialect | None = None) -> tuple[DataFil
         raise ValueError(f"no file {pattern}")
     for path in found:
         _check_path(path, dialect)
-    return tuple(open_file(path, dialect) for path in found)
+    return read_alike([open_file(path, dialect) for path in found])
+
+
+def read_alike(files: Sequence[DataFile]) -> tuple[DataFile, ...]:
+    """The same files, with columns read as text that hold codes in one of them."""
+    codes = tuple(dict.fromkeys(name for file in files if isinstance(file, TextFile) for name in file.codes))
+    return tuple(file.with_codes(codes) if isinstance(file, TextFile) else file for file in files)
 
 
 def refuse_folder(path: Path) -> None:

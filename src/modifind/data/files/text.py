@@ -14,7 +14,7 @@ import zipfile
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import import_module
 from itertools import chain
 from pathlib import Path
@@ -22,6 +22,7 @@ from typing import IO, Any, NoReturn, TextIO, cast
 
 import pandas as pd
 
+from modifind.data.files.spellings import Spellings
 from modifind.data.wording import counted, listed, repeated
 
 COMPRESSIONS = (".gz", ".bz2", ".xz", ".zip", ".zst")
@@ -108,6 +109,8 @@ class TextFile:
         How many of the first fields are no columns: 1 for a saved index or names of rows.
     cut : int
         How many of the last fields are no columns: 1 where every line ends in a separator.
+    codes : tuple of str
+        Columns of codes that look like numbers, such as 007, which are read as text.
     n_rows : None
         Not known before the file is read.
     """
@@ -119,6 +122,7 @@ class TextFile:
     separator: str
     decimal: str | None
     encoding: str
+    codes: tuple[str, ...] = ()
     n_rows: int | None = None
 
     @property
@@ -129,19 +133,23 @@ class TextFile:
     @property
     def options(self) -> dict[str, Any]:
         """What pandas is told, but for the encoding."""
-        names = {"header": 0, "names": list(self.header), "index_col": False}
+        names = {"header": 0, "names": list(self.header), "index_col": False, "dtype": dict.fromkeys(self.codes, str)}
         gaps = {"keep_default_na": False, "na_values": MISSING}
         return {"sep": self.separator, "decimal": self.decimal or ".", **names, **gaps}
+
+    def with_codes(self, names: Sequence[str]) -> TextFile:
+        """The same with these columns read as text, those of them that there are."""
+        return replace(self, codes=tuple(name for name in names if name in self.header))
 
     def read(self) -> pd.DataFrame:
         """The whole table."""
         with readable(self.path), _letters(self.path, self.encoding) as lines:
-            return self._columns(pd.read_csv(lines, **self.options))
+            return self._columns(pd.read_csv(lines, low_memory=False, **self.options))
 
     def batches(self, columns: Sequence[str], n_rows: int) -> Iterator[pd.DataFrame]:
         """Some of the columns, so many rows at a time."""
         with readable(self.path), _letters(self.path, self.encoding) as lines:
-            for frame in pd.read_csv(lines, chunksize=n_rows, **self.options):
+            for frame in pd.read_csv(lines, chunksize=n_rows, low_memory=False, **self.options):
                 yield self._columns(frame)[list(columns)]
 
     def _columns(self, frame: pd.DataFrame) -> pd.DataFrame:
@@ -192,9 +200,12 @@ def open_text(path: Path, dialect: Dialect | None = None) -> TextFile:
                 raise ValueError(f"cannot read {path}: by its first bytes it is {kind}, not text; {remedy}")
         marked = (encoding for mark, encoding in BYTE_ORDER_MARKS if first.startswith(mark))
         encoding = next(marked, dialect.encoding or "utf-8")
+        spellings = Spellings(separator, separator != "," and dialect.decimal is None, frozenset(MISSING))
         with _letters(path, encoding) as lines:
-            header, left_out, cut = _check_lines(path, lines, separator, dialect)
-    return TextFile(path, header, left_out, cut, separator, dialect.decimal, encoding)
+            header, left_out, cut = _check_lines(path, spellings.watched(lines), separator, dialect)
+    spellings.refuse_thousands(header)
+    codes = tuple(header[number] for number in spellings.code_fields(len(header)))
+    return TextFile(path, header, left_out, cut, separator, dialect.decimal, encoding, codes)
 
 
 def kind_of(path: Path) -> str:
@@ -250,7 +261,9 @@ def _letters(path: Path, encoding: str) -> TextIO:
     return io.TextIOWrapper(_bytes(path), encoding=encoding, newline="")
 
 
-def _check_lines(path: Path, lines: TextIO, separator: str, dialect: Dialect) -> tuple[tuple[str, ...], int, int]:
+def _check_lines(
+    path: Path, lines: Iterator[str], separator: str, dialect: Dialect
+) -> tuple[tuple[str, ...], int, int]:
     """The header, and how many of its first and last fields are no columns; every line must have as many fields."""
     numbered = enumerate(lines, start=1)
     rest = (line for _, line in numbered)

@@ -1,0 +1,44 @@
+"""Levels that are the same but for what people do not see: capitals, blanks, the form of letters in Unicode."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterable
+from typing import Any
+
+from modifind.data.feature_matrix import FeatureTable
+from modifind.data.wording import listed, printable, respelled
+
+SHOWN = 10
+
+
+def alike(labels: Iterable[Any]) -> list[list[str]]:
+    """Sets of labels that are spelled alike.
+
+    Examples
+    --------
+    >>> alike(["male", "Male ", "female", "FEMALE", "other"])
+    [['male', 'Male '], ['female', 'FEMALE']]
+    """
+    sets: dict[str, list[str]] = {}
+    for label in labels:
+        if isinstance(label, str):
+            sets.setdefault(respelled(label), []).append(label)
+    return [same for same in sets.values() if len(same) > 1]
+
+
+def warn_alike(table: FeatureTable) -> None:
+    """Warn once of all levels of features that differ in nothing that people see."""
+    shown = [
+        f"{name}: {listed(same)}"
+        for name, labels in zip(table.names, table.categories, strict=True)
+        for same in alike(labels or ())
+    ]
+    if shown:
+        more = f" and {len(shown) - SHOWN} more" if len(shown) > SHOWN else ""
+        warnings.warn(
+            f"levels that differ only in capitals, blanks or the form of letters count as different: "
+            f"{printable('; '.join(shown[:SHOWN]))}{more}. Write them alike if they mean the same",
+            UserWarning,
+            stacklevel=3,
+        )

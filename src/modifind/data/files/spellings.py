@@ -1,0 +1,88 @@
+"""How numbers are spelled in a file of text: what pandas would read as numbers though people mean something else."""
+
+from __future__ import annotations
+
+import csv
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from modifind.data.column_types import CODE
+
+THOUSANDS = re.compile(r"[+-]?[1-9]\d{0,2}(?:\.\d{3})+")
+BELOW_THOUSAND = re.compile(r"[+-]?\d{1,3}")
+MIN_GROUPED = 2  # values with a point, one of which may have three decimals by chance
+
+
+@dataclass
+class Spellings:
+    """What the lines of a file hold, by the number of fields of a line and the number of the field.
+
+    Attributes
+    ----------
+    separator : str
+        What separates fields.
+    grouped : bool
+        Whether points may stand between thousands.
+    gaps : frozenset of str
+        What stands for a missing value.
+    codes : set
+        Fields with codes that look like numbers.
+    points : dict
+        Of fields that may hold thousands with points the distinct values with a point, and one without; None of others.
+    """
+
+    separator: str
+    grouped: bool
+    gaps: frozenset[str] = frozenset()
+    codes: set[tuple[int, int]] = field(default_factory=set)
+    points: dict[tuple[int, int], tuple[set[str], str] | None] = field(default_factory=dict)
+
+    def watched(self, lines: Iterator[str]) -> Iterator[str]:
+        """The same lines, which are looked at as they pass, but for the header."""
+        may_hold_codes = re.compile(rf'(?:^|{re.escape(self.separator)})[ "]*(?:0\d|\d+[eE]\d)').search
+        in_header = True
+        for line in lines:
+            if not in_header and (self.grouped or may_hold_codes(line)):
+                self._look(line)
+            in_header = in_header and not line.strip()
+            yield line
+
+    def code_fields(self, n_fields: int) -> list[int]:
+        """Fields that hold codes, in lines of so many fields."""
+        return sorted(number for count, number in self.codes if count == n_fields)
+
+    def refuse_thousands(self, names: Sequence[str]) -> None:
+        """Refuse a column whose values above 999 have three digits after a point, and whose others have none."""
+        for number, name in enumerate(names):
+            grouped, small = self.points.get((len(names), number)) or ((), "")
+            if len(grouped) >= MIN_GROUPED and small:
+                raise ValueError(
+                    f"column {name!r} has values such as {min(grouped)!r} beside {small!r}, as thousands are written "
+                    "with points; add --decimal . if those are decimal points, or remove the points between thousands"
+                )
+
+    def _look(self, line: str) -> None:
+        fields = next(csv.reader((line,), delimiter=self.separator)) if '"' in line else line.split(self.separator)
+        values = [value.strip() for value in fields]
+        for number, value in enumerate(values):
+            place = len(values), number
+            if re.fullmatch(CODE, value):
+                self.codes.add(place)
+            if self.grouped and value:
+                self._count(place, value)
+
+    def _count(self, place: tuple[int, int], value: str) -> None:
+        """Another value of a field that may hold thousands; whatever is neither shows that it does not."""
+        seen = self.points.get(place, (set[str](), ""))
+        if seen is None:
+            return
+        if "." in value and THOUSANDS.fullmatch(value):
+            if len(seen[0]) < MIN_GROUPED:
+                seen[0].add(value)
+        elif BELOW_THOUSAND.fullmatch(value):
+            seen = seen[0], value
+        elif value not in self.gaps:
+            self.points[place] = None
+            return
+        self.points[place] = seen
