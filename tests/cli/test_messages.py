@@ -567,6 +567,28 @@ table(
     lambda X, y, a: (X.assign(status=np.arange(N) % 3 // 2), pd.Series(np.abs(y) + 0.1, name="survival"), a),
     file=False,
 )
+command(
+    "an event beside the time that is analysed, though it is excluded",
+    "--outcome=tijd",
+    "--exclude=overleden",
+    change=lambda frame: frame.assign(tijd=frame["change"].abs() + 0.1, overleden=np.arange(N) % 3 // 2),
+)
+command(
+    "a time beside the event that is analysed",
+    "--outcome=died",
+    "--exclude=futime",
+    change=lambda frame: frame.assign(futime=frame["change"].abs() + 0.1, died=np.arange(N) % 3 // 2),
+)
+command(
+    "an event indicator as the outcome",
+    "--outcome=censored",
+    change=lambda frame: frame.assign(censored=np.arange(N) % 3 // 2),
+)
+table(
+    "an outcome that is named like a time to an event",
+    lambda X, y, a: (X, pd.Series(np.abs(y) + 0.1, name="time_to_relapse"), a),
+    file=False,
+)
 table(
     "what may be an event flag beside a time",
     lambda X, y, a: (X.assign(heart_failure=np.arange(N) % 3 // 2), pd.Series(np.abs(y) + 0.1, name="survival"), a),

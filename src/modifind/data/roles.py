@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from modifind.data.censoring import refuse_censored
 from modifind.data.containers import as_frame, check_names, is_distributed
 from modifind.data.feature_matrix import column_mask
 from modifind.data.sources import FileSource, is_files, is_source, opened_files
@@ -87,9 +88,19 @@ def assign_roles(
     X = table
     if named or features is not None:
         used, adjust_for = _chosen(table, named, features, adjust_for)
+        _look_beside(table, used, named)
         X, columns = _taken(table, used, named)
     found = {"X": X, **per_row, "propensity": propensity, **columns, "adjust_for": adjust_for}
     return found | {"y": found.pop(word)}
+
+
+def _look_beside(table: Any, used: Collection[str], named: Mapping[str, str]) -> None:
+    """Refuse a censored time whose flag is among the columns that are left out, which changes nothing about it."""
+    outcome = named.get("outcome", named.get("y"))
+    beside = [name for name in column_names(table) if name not in {*used, *named.values()}]
+    if outcome is not None and beside:
+        rows = first_rows(table, [*beside, outcome])
+        refuse_censored(rows.iloc[:, :-1], rows.iloc[:, -1])
 
 
 def _check_outcome(y: Any, outcome: Any) -> None:

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from modifind._typing import Array
+from modifind.data.censoring import refuse_censored, warn_of_time_name
 from modifind.data.clusters import treated_as_one
 from modifind.data.codes import warn_codes
 from modifind.data.column_types import outcome_name, treatment_name
@@ -29,7 +30,6 @@ from modifind.data.sources import FrameSource
 from modifind.data.strata import refuse_repeated
 from modifind.data.summary import Summary
 from modifind.data.support import Outside, outside_levels
-from modifind.data.suspicious import refuse_censored
 from modifind.data.weights import weight_numbers
 
 
@@ -237,7 +237,8 @@ class Reading:
         plain = replace(schema, transform=None).read(sample)
         clusters = treated_as_one(plain.treatment, plain.clusters)
         refuse_leaks(plain.table, plain.y, plain.treatment, plain.clusters)
-        refuse_censored(plain.table, plain.y, sample.y.name)
+        refuse_censored(sample.X, sample.y)
+        warn_of_time_name(sample.y)
         warn_codes(plain.table, plain.y, outcome_name(sample.y))
         if sample.strata is not None:
             features = part_of(plain.table, list(range(plain.table.n_features - 1)))
