@@ -598,6 +598,7 @@ table(
     "the outcome before the treatment",
     lambda X, y, a: (X.assign(change_0=y + 2 * rng.normal(size=N)), pd.Series(y, name="change"), a),
 )
+table("a sampler that ignores the other features", sampler="marginal")
 table("nothing left to test", rows={"adjust_for": ["age", "dose", "sex"]})
 table("an unknown population", population="treated")
 table("an unknown direction of better outcomes", better="more")

@@ -133,6 +133,12 @@ KINDS = {
         "adjusted for without being tested.",
     ),
     # The test.
+    "control": Kind(
+        "control of error rates",
+        True,
+        "Use it to reproduce or to compare only. For results, take the default settings, or statistic='wcmmd' with its "
+        "own, and a sampler other than 'marginal'.",
+    ),
     "conditional_fit": Kind(
         "conditional distribution of the feature",
         True,

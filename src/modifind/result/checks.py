@@ -20,6 +20,7 @@ from scipy.stats import binomtest
 from modifind.data.wording import counted
 from modifind.inference.adjust import adjust_p_values
 from modifind.result.check_kinds import KINDS, UNSEEN
+from modifind.result.uncontrolled import control_sentence, uncontrolled
 
 LEAST_EFFECTIVE_SHARE = 0.05
 LEAST_EFFECTIVE_ROWS = 30.0
@@ -122,7 +123,8 @@ def run_checks(
         *_known_checks(overlap, settings),
         *_arm_checks(settings),
     ]
-    found += [*_baseline_check(settings), *_model_check(settings), *_resample_check(len(table), settings)]
+    found += [*_control_check(settings), *_baseline_check(settings), *_model_check(settings)]
+    found += _resample_check(len(table), settings)
     for feature in table.index:
         found += _testable(str(feature), untestable.get(str(feature)))
     found += _column_checks(diagnostics if adjusted is None else pd.concat([diagnostics, adjusted]), settings)
@@ -285,6 +287,13 @@ def _arm_checks(settings: Mapping[str, Any]) -> Iterator[Check]:
                 "a modifier."
             )
         yield Check("arm_size", None, float(rows), float(LEAST_ARM), passed, text)
+
+
+def _control_check(settings: Mapping[str, Any]) -> Iterator[Check]:
+    """Whether the test is one that controls its error rates, if its models are right."""
+    if reasons := uncontrolled(settings):
+        text = control_sentence(settings)
+        yield Check("control", None, float(len(reasons)), 0.0, False, f"{text[0].upper()}{text[1:]}.")
 
 
 def _baseline_check(settings: Mapping[str, Any]) -> Iterator[Check]:

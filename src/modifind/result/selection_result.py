@@ -25,6 +25,7 @@ from modifind.result.safe_csv import safe_csv
 from modifind.result.settings import Settings
 from modifind.result.several_arms import merged_texts
 from modifind.result.tables import as_html, as_latex, as_markdown
+from modifind.result.uncontrolled import control_sentence
 from modifind.result.writing import write_text
 
 FAMILY = "modifind-result-"
@@ -367,8 +368,9 @@ class SelectionResult:
         return shown.rename_axis("feature")
 
     def to_markdown(self) -> str:
-        """The table of `summary` in Markdown."""
-        return as_markdown(self.summary())
+        """The table of `summary` in Markdown, with a line below it where error rates are not controlled."""
+        doubt = control_sentence(self.settings)
+        return as_markdown(self.summary()) + (f"\n\n{doubt[0].upper()}{doubt[1:]}." if doubt else "")
 
     def to_latex(self) -> str:
         """The table of `summary` in LaTeX, for the package booktabs."""
@@ -377,6 +379,8 @@ class SelectionResult:
     def _repr_html_(self) -> str:
         """The headline and the table of `summary`, as a notebook shows them."""
         headline = import_module("modifind.report").headline(self)
+        doubt = control_sentence(self.settings)
+        headline += f" However, {doubt}." if doubt else ""
         return f"<p><b>{escape(headline)}</b></p>{as_html(self.summary(), set(self.selected))}"
 
     @property
