@@ -285,6 +285,13 @@ def saved(what, change):
     CASES.append(Case(what, python, call))
 
 
+def untested_selection(data):
+    """A result whose first feature is selected without an adjusted p-value."""
+    data["table"]["columns"]["selected"][0] = True
+    data["table"]["columns"]["p_adjusted"][0] = "NaN"
+    return data
+
+
 def first(values, rows, new):
     """The column with something else in its first rows."""
     values = pd.Series(values).copy()
@@ -650,6 +657,7 @@ saved("a file nested too deeply", b"[" * 100_000)
 saved("a number that JSON lacks", b'{"format": NaN}')
 saved("a file of something else", {"name": "trial"})
 saved("a result of a later version", {"format": "modifind-result-7"})
+saved("a selected feature without a p-value", untested_selection)
 saved("half a result", {"format": "modifind-result-1"})
 saved("a result with a feature twice", lambda data: data["table"].update(index=["age", "age", "sex"]))
 saved("a result with features in another order", lambda data: data["diagnostics"]["index"].reverse())

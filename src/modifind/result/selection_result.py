@@ -15,6 +15,7 @@ from typing import Annotated, Any
 import numpy as np
 import pandas as pd
 
+from modifind._version import __version__
 from modifind.data.wording import counted
 from modifind.result.checks import as_frame
 from modifind.result.codec import ColumnType, decode, encode, parse_json
@@ -310,13 +311,17 @@ class SelectionResult:
         >>> SelectionResult.from_dict({"format": "modifind-result-7"})
         Traceback (most recent call last):
         ...
-        ValueError: format: 'modifind-result-7' is not known here; this version of modifind reads 'modifind-result-1'
+        ValueError: this result was written by another version of modifind, in the format 'modifind-result-7'; ...
         """
         found = data.get("format") if isinstance(data, Mapping) else None
         if not isinstance(found, str) or not found.startswith(FAMILY):
             raise ValueError(f"this is not a modifind result: expected format {FORMAT!r}")
         if found != FORMAT:
-            raise ValueError(f"format: {found[:40]!r} is not known here; this version of modifind reads {FORMAT!r}")
+            raise ValueError(
+                f"this result was written by another version of modifind, in the format {found[:40]!r}; this version "
+                f"({__version__}) reads {FORMAT!r}. Open it with the version that wrote it, or repeat the fit with "
+                "this one"
+            )
         result: SelectionResult = decode({name: part for name, part in data.items() if name != "format"}, cls)
         check_consistency(result)
         return result
