@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import Any
 
 import numpy as np
 import pandas as pd
 from scipy.stats import rankdata
 
+from modifind._warned import warn
 from modifind.data.time_names import (
     ANSWERS,
     BARE,
@@ -98,11 +98,9 @@ def warn_of_time_name(y: pd.Series[Any]) -> None:
     """Note that an outcome's name says time to an event, since its flag may have been left out of the table."""
     name = y.name if isinstance(y.name, str) else ""
     if (_is_plain_time(name) or "to" in name_words(name)[1:2]) and is_time_name(name) and is_time(_as_numbers(y)):
-        warnings.warn(
+        warn(
             f"the outcome {name!r} is named like a time to an event. If the event was not seen in all rows, their "
             f"times are right-censored, which is not supported. {HORIZON}",
-            UserWarning,
-            stacklevel=4,
         )
 
 

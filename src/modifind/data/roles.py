@@ -5,13 +5,13 @@ Arguments of `ModifierSelector.fit` are resolved here, for frames of any library
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Collection, Mapping
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
+from modifind._warned import warn
 from modifind.data.censoring import refuse_censored
 from modifind.data.containers import as_frame, check_names, is_distributed
 from modifind.data.feature_matrix import column_mask
@@ -188,7 +188,7 @@ def usable_columns(table: Any, names: list[str], remedy: str) -> list[str]:
     unfit = unusable(first_rows(table, names))
     if unfit:
         shown = ", ".join(f"{name} ({reason})" for name, reason in unfit.items())
-        warnings.warn(f"not adjusted for: {printable(shown)}. {remedy}", UserWarning, stacklevel=5)
+        warn(f"not adjusted for: {printable(shown)}. {remedy}")
     return [name for name in names if name not in unfit]
 
 
