@@ -15,7 +15,6 @@ from typing import Annotated, Any
 import numpy as np
 import pandas as pd
 
-from modifind._version import __version__
 from modifind.data.wording import counted
 from modifind.result.checks import as_frame
 from modifind.result.codec import ColumnType, decode, encode, parse_json
@@ -319,8 +318,7 @@ class SelectionResult:
         if found != FORMAT:
             raise ValueError(
                 f"this result was written by another version of modifind, in the format {found[:40]!r}; this version "
-                f"({__version__}) reads {FORMAT!r}. Open it with the version that wrote it, or repeat the fit with "
-                "this one"
+                f"reads {FORMAT!r}. Open it with the version that wrote it, or repeat the fit with this one"
             )
         result: SelectionResult = decode({name: part for name, part in data.items() if name != "format"}, cls)
         check_consistency(result)
