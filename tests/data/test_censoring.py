@@ -12,6 +12,11 @@ from modifind.data.roles import assign_roles
 from modifind.data.time_names import is_event_name, is_time_name
 
 
+def test_flags_are_known_by_their_stems():
+    assert all(map(is_event_name, ("failind", "deathstatus", "relapse_flag", "dead_ind", "censrec")))
+    assert not any(map(is_event_name, ("kind", "maritalstatus", "behind", "census")))
+
+
 def survival(time="time", event="status", n=600):
     """A table with an event that is seen in about half of the rows."""
     rng = np.random.default_rng(4)

@@ -117,7 +117,8 @@ def is_time_word(word: str) -> bool:
 
 def is_event_word(word: str) -> bool:
     """Whether a word means an event, or begins or ends as such words do."""
-    return word in EVENTS or word.endswith(EVENT_ENDINGS) or word.startswith(CENSORED)
+    stems = {word, *(word.removesuffix(token) for token in STEM_TOKENS)}
+    return bool(stems & EVENTS) or word.endswith(EVENT_ENDINGS) or word.startswith(CENSORED)
 
 
 def share_stem(flag: str, time: str) -> bool:
